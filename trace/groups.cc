@@ -14,9 +14,11 @@ namespace lockstep::trace {
 
 namespace {
 
-// In a Membership there is room for a description only; one that begins so marks it.
+// Marks an unlinked membership: its description begins with this. A control character, so that no
+// program's description does.
 constexpr std::string_view kMark = "\x01unlinked communicator\x01";
 
+// Finds the members of communicators over all traces.
 class Linker {
  public:
   Linker(std::span<RankTrace> traces, Tables& tables, LinkOptions options)
@@ -44,17 +46,17 @@ class Linker {
  private:
   struct Comm {
     std::int32_t size = 0;
-    std::map<std::int32_t, Rank> members;  // by place
-    std::set<Rank> ranks;                  // those of `members`: no rank has two places
-    bool contradicted = false;
-    RankList list;  // of all members, once somebody asked; shared by all of them
+    std::map<std::int32_t, Rank> members;  // by group rank
+    std::set<Rank> ranks;                  // those of `members`: no rank may occur twice
+    bool contradicted = false;             // traces disagree about size or members
+    RankList list;                         // of all members; made on first use, shared by all
 
     bool is_whole() const {
       return !contradicted && static_cast<std::int32_t>(members.size()) == size;
     }
   };
 
-  // One process each: where two claim one rank, all are numbered anew.
+  // Numbers the processes anew, by host and pid, if two of them claim one rank.
   void number_ranks() {
     std::set<Rank> used;
     const bool unique = std::all_of(traces_.begin(), traces_.end(), [&](const RankTrace* trace) {
@@ -69,7 +71,8 @@ class Linker {
     world_size_ = std::max(world_size_, next);
   }
 
-  // The same trace twice: then one of the two is left out later, and ranks are right as they are.
+  // Whether a trace is there twice. Then loading drops one of the two later, and the ranks are
+  // right as they are.
   bool repeats_a_process() const {
     std::set<std::tuple<std::string, std::int64_t, Rank>> seen;
     return std::any_of(traces_.begin(), traces_.end(), [&](const RankTrace* trace) {
@@ -91,7 +94,8 @@ class Linker {
     }
   }
 
-  // The first communicator, in the order of the lowest rank that has one, of the largest size.
+  // Chooses the world: the first communicator of the lowest rank that has as many members as there
+  // are ranks.
   void choose_world() {
     const auto first =
         std::min_element(traces_.begin(), traces_.end(),
@@ -104,7 +108,8 @@ class Linker {
     }
   }
 
-  // Whether a place in the communicator of all is its rank, also of a process without a trace.
+  // Whether group ranks in this communicator are global ranks: for the world, if no known member
+  // speaks against it. Then the members without a trace are known, too.
   bool places_are_ranks(GroupId group, const Comm& comm) const {
     return world_ == group && !comm.contradicted &&
            std::all_of(comm.members.begin(), comm.members.end(),
@@ -151,7 +156,7 @@ class Linker {
     trace.created_in_order = static_cast<std::uint32_t>(trace.groups.size());
   }
 
-  // Places in communicators, as roots and peers, become ranks.
+  // Turns roots and peers from group ranks into global ranks.
   void translate(RankTrace& trace) {
     std::map<GroupId, std::uint64_t> first_seq;
     for (const auto& [group, seq] : trace.first_seq) first_seq.emplace(final_group(group), seq);
@@ -173,6 +178,7 @@ class Linker {
     return places_are_ranks(group, comm->second) ? place : kNone;
   }
 
+  // The signature with its root as a global rank; each is translated once.
   SignatureId translated(SignatureId id, GroupId group) {
     const auto [known, is_new] = translated_.try_emplace({id, group}, id);
     if (!is_new) return known->second;
@@ -218,7 +224,8 @@ namespace {
 
 using Lists = std::set<RankList>;
 
-// Makes equal lists one object. O(members of distinct objects + memberships).
+// Makes equal lists one object, so that comparing them is comparing pointers. O(members of distinct
+// objects + memberships).
 void share_lists(Run& run) {
   std::unordered_map<const void*, std::pair<RankList, RankList>> known;  // by identity: it, the one
   for (RankTrace& trace : run.ranks) {
@@ -230,13 +237,13 @@ void share_lists(Run& run) {
   }
 }
 
-// A name that stands for several lists.
+// A name with several member lists.
 struct Ambiguous {
   Lists lists;
-  bool by_members_only = true;  // each list was given by its own members
+  bool by_members_only = true;  // each list was declared by its own members only
 };
 
-// Nothing but these names is looked at again.
+// Finds these names. The first pass is over all memberships, the second only if there are any.
 std::map<GroupId, Ambiguous> ambiguous_names(const Run& run) {
   std::map<GroupId, const RankList*> first;
   std::map<GroupId, Ambiguous> out;
@@ -257,7 +264,7 @@ std::map<GroupId, Ambiguous> ambiguous_names(const Run& run) {
   return out;
 }
 
-// By rank: the list that holds it. Nothing where lists overlap.
+// The list that holds each rank; nothing where lists overlap.
 std::optional<std::map<Rank, const RankList*>> owners(const Lists& lists) {
   std::map<Rank, const RankList*> out;
   for (const RankList& list : lists) {
@@ -268,7 +275,7 @@ std::optional<std::map<Rank, const RankList*>> owners(const Lists& lists) {
   return out;
 }
 
-// Different lists of one name begin with different ranks.
+// "1 [2, 3]". The first ranks suffice: lists of one name do not overlap.
 std::string own_name(const std::string& name, const RankList& ranks) {
   constexpr std::size_t kShown = 4;
   std::string out = name + " [";
@@ -298,7 +305,7 @@ void separate_namesakes(Run& run) {
   std::map<Rank, std::map<GroupId, GroupId>> names;
   for (const auto& [group, ambiguous] : ambiguous_names(run)) {
     const std::string name = run.tables.str(group);
-    if (name == "world" || name == "0") continue;  // the group of all ranks, of which there is one
+    if (name == "world" || name == "0") continue;  // there is only one group of all ranks
     if (!ambiguous.by_members_only) continue;
     const auto owner = owners(ambiguous.lists);
     if (!owner) continue;

@@ -1,10 +1,10 @@
-// Communicators whose members no process knows: NCCL tells each process its own place in a
-// communicator and the number of places, nothing of the others. Together the traces of all
-// processes tell the members.
+// Communicators whose members no process knows: NCCL tells each process its own rank in a
+// communicator and the communicator's size, but not who the others are. Only the traces of all
+// processes together tell the members.
 //
-// Until then a trace declares such a group by an unlinked membership: instead of members it holds
-// two numbers, the place and the size; roots and peers of its calls are places, too. The name is
-// the communicator's, the same in all its processes and in no other communicator.
+// Until then a trace declares such a group by an unlinked membership. Instead of members it holds
+// two numbers, the group rank and the size. Roots and peers of its calls are group ranks, too. The
+// name identifies the communicator in all its processes.
 #pragma once
 
 #include <cstdint>
@@ -15,37 +15,39 @@
 
 namespace lockstep::trace {
 
-// 0 <= place < size. `desc`: what the program calls the communicator; may be empty.
+// An unlinked membership. `place`: the group rank, 0 <= place < size. `desc`: the program's name
+// for the communicator; may be empty.
 RankTrace::Membership unlinked_membership(GroupId group, std::int32_t place, std::int32_t size,
                                           std::string_view desc, Tables& tables);
 
 bool is_unlinked(const RankTrace::Membership& membership, const Tables& tables);
-// True where the trace declares any.
+// Whether the trace declares any.
 bool has_unlinked(const RankTrace& trace, const Tables& tables);
 
 struct LinkOptions {
-  // For sources in which a trace's rank is a guess. Where two claim one, all are numbered anew by
-  // host and process; all get one number of ranks; and nothing is concluded for absent traces.
+  // For sources in which a trace's rank is a guess: if two traces claim one rank, all are numbered
+  // anew by host and process; all get the same world size; and nothing is concluded about processes
+  // without a trace.
   bool ranks_are_guesses = false;
 };
 
-// Gives the unlinked communicators of `traces` their members where all of them were found, and
-// turns places into global ranks; what was not found becomes unknown. The first communicator of all
-// ranks is called "world"; its places are ranks, so that a missing trace does not hide its members.
-// Traces without such communicators stay as they are. O(memberships · log + calls concerned).
+// Gives the unlinked communicators of `traces` their members, if all were found, and turns group
+// ranks into global ranks; what was not found becomes unknown. The first communicator of all ranks
+// is named "world". Its group ranks are global ranks, so a missing trace does not hide its members.
+// Traces without such communicators stay as they are. O(memberships · log + their calls).
 void link_communicators(std::span<RankTrace> traces, Tables& tables, LinkOptions options = {});
 
-// Groups that have a name in common and nothing else.
+// Separates groups that only have their name in common.
 //
-// c10d names a group by a counter of the rank. Where the ranks are split into groups (split_group,
-// device meshes), each rank makes only its own, and ranks 0 and 1 call theirs "1" as ranks 2 and 3
-// do: two groups. They are told apart by their members: lists under one name that have no rank in
-// common, each given by its own members only.
-
-// Gives each of such groups a name of its own, "1 [2, 3]", in declarations, calls and counters.
-// Lists that overlap, or that a rank outside of them gives, stay one group: they are a
-// group-divergence. Equal lists are one object afterwards (RankTrace::Membership).
-// O(members of distinct lists + memberships · log + calls of the ranks concerned).
+// c10d names groups by a counter in each rank. Where ranks are split into groups (split_group,
+// device meshes), each rank creates only its own, and both ranks 0, 1 and ranks 2, 3 name theirs
+// "1": two groups. They are recognised by their members: lists under one name without a common
+// rank, each declared by its own members only.
+//
+// Such groups get names of their own, "1 [2, 3]", in declarations, calls and counters. Lists that
+// overlap, or that a rank outside of them declares, stay one group: they are a group-divergence.
+// Afterwards equal lists are one object (RankTrace::Membership).
+// O(members of distinct lists + memberships · log + calls of the renamed groups' ranks).
 void separate_namesakes(Run& run);
 
 }  // namespace lockstep::trace

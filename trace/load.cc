@@ -23,9 +23,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// How to read what is found.
+// How to read the files, from LoadOptions.
 struct Plan {
-  const Format* format = nullptr;  // null: by content
+  const Format* format = nullptr;  // null: recognised by content
   bool evidence = false;           // LoadOptions::evidence
   std::optional<std::regex> rank_pattern;
 
@@ -37,8 +37,9 @@ struct Plan {
     return rank_in_name(match[1].str());
   }
 
-  // Of a log or a stack: numbers in their names are mostly those of processes and jobs, so that
-  // only "rank" in front of one counts, and torchrun's folders (…/attempt_0/3/stderr.log).
+  // The rank of a log or stack file. Numbers in such names are mostly those of processes and jobs
+  // ("slurm-48123.out"), so only a number after "rank" counts, and torchrun's folders:
+  // …/attempt_0/3/stderr.log is rank 3.
   std::optional<Rank> rank_of_output(const std::string& name) const {
     if (rank_pattern) return rank_of(name);
     const fs::path path(name);
@@ -82,7 +83,7 @@ Result<Plan> make_plan(const LoadOptions& options) {
   return plan;
 }
 
-// What became of one file, or of one member of an archive.
+// The result of reading one file, or one member of an archive.
 struct Piece {
   std::string name;
   bool named = false;
@@ -90,7 +91,7 @@ struct Piece {
   std::optional<Rank> rank;        // by its name
   std::vector<RankTrace> traces;
   std::optional<Error> error;
-  // Of a file that stands for others: their format, and what could not be read of them.
+  // For a digest: the format of the files that it was made from, and those that were unreadable.
   const Format* stands_for = nullptr;
   std::vector<Run::Unreadable> unreadable;
   const EvidenceSource* source = nullptr;  // of `evidence`; null: it is none
@@ -99,7 +100,7 @@ struct Piece {
   const Format& counts_as() const { return stands_for != nullptr ? *stands_for : *format; }
 };
 
-// The traces of a file, whatever its format.
+// Reads a file's traces into the piece.
 void read_piece(const TraceFile& file, Tables& tables, Piece& piece) {
   if (piece.format->read_recording == nullptr) {
     Result<std::vector<RankTrace>> traces = piece.format->read(file, tables);
@@ -109,7 +110,7 @@ void read_piece(const TraceFile& file, Tables& tables, Piece& piece) {
       piece.error = traces.error();
     return;
   }
-  piece.rank.reset();  // it is nobody's
+  piece.rank.reset();  // a digest holds many ranks: a number in its name is none of them
   Result<Recording> recording = piece.format->read_recording(file, tables);
   if (!recording) {
     piece.error = recording.error();
@@ -120,8 +121,8 @@ void read_piece(const TraceFile& file, Tables& tables, Piece& piece) {
   piece.unreadable = std::move(recording->unreadable);
 }
 
-// What a file says beside calls. Logs that hold calls (NCCL's, the watchdog's) are read for it,
-// too.
+// Reads what a file says besides calls. Logs that hold calls (NCCL's, the watchdog's) are read a
+// second time for that.
 void read_evidence(const Content& content, const Plan& plan, Piece& piece) {
   const bool log = piece.format != nullptr && piece.format->is_log;
   if (!plan.evidence || (piece.format != nullptr && !log)) return;
@@ -131,6 +132,8 @@ void read_evidence(const Content& content, const Plan& plan, Piece& piece) {
       piece.source->read({content.bytes, content.name, plan.rank_of_output(content.name)});
 }
 
+// Reads one unpacked file: as evidence, as traces, or both. `named`: the user named the file, so
+// that a failure is reported.
 Piece read_content(const Content& content, bool named, const Plan& plan, Tables& tables) {
   Piece piece;
   piece.name = content.name;
@@ -138,6 +141,7 @@ Piece read_content(const Content& content, bool named, const Plan& plan, Tables&
   piece.format = recognise(content.bytes);
   piece.rank = plan.rank_of(content.name);
   read_evidence(content, plan, piece);
+  // --format overrides what a named file looks like; in a folder it only selects files.
   const bool forced = plan.format != nullptr && named;
   if (piece.format == nullptr && piece.source != nullptr && !forced) return piece;
   if (plan.format != nullptr && (piece.format == nullptr || named)) piece.format = plan.format;
@@ -164,7 +168,7 @@ Piece read_content(const Content& content, bool named, const Plan& plan, Tables&
   return piece;
 }
 
-// Reads every `stride`-th file from `first` on.
+// Reads every `stride`-th file from `first` on: the share of one thread.
 std::vector<Piece> read_share(const std::vector<FoundFile>& files, std::size_t first,
                               std::size_t stride, const Plan& plan, Tables& tables) {
   std::vector<Piece> pieces;
@@ -192,7 +196,9 @@ std::vector<Piece> read_share(const std::vector<FoundFile>& files, std::size_t f
   return pieces;
 }
 
-// Reads all files, in parallel; what the threads interned ends up in `tables`.
+// Reads all files in parallel. Each thread interns into tables of its own, without locks; then
+// everything moves to `tables` in the order of the threads, so that the ids depend on the number of
+// threads, but nothing that is reported depends on the ids.
 std::vector<Piece> read_all(const std::vector<FoundFile>& files, const Plan& plan, unsigned threads,
                             Tables& tables) {
   constexpr std::size_t kFilesPerThread = 4;  // below that a thread costs more than it saves
@@ -202,7 +208,7 @@ std::vector<Piece> read_all(const std::vector<FoundFile>& files, const Plan& pla
   std::vector<Tables> own(n - 1);
   std::vector<std::vector<Piece>> shares(n);
   std::vector<std::thread> running;
-  std::vector<std::exception_ptr> failed(n);  // out of memory, say
+  std::vector<std::exception_ptr> failed(n);  // an exception must not leave a thread (bad_alloc)
   const auto read = [&](std::size_t i) {
     try {
       shares[i] = read_share(files, i, n, plan, i == 0 ? tables : own[i - 1]);
@@ -230,7 +236,8 @@ std::vector<Piece> read_all(const std::vector<FoundFile>& files, const Plan& pla
 
 bool is_own(const Format& format) { return format.name == "ring" || format.name == "text"; }
 
-// The name of a file without what differs over the files of one recording: its numbers.
+// A file's name with each number replaced by '#', which is the same for all files of one recording:
+// "rank_12.json" and "rank_3.json" have the shape "rank_#.json".
 std::string shape_of(const std::string& name) {
   std::string out;
   for (const char c : fs::path(name).filename().string()) {
@@ -243,7 +250,8 @@ std::string shape_of(const std::string& name) {
   return out;
 }
 
-// Where a folder holds both own forms of one trace, the ring file is the source.
+// Drops text forms beside the ring file of the same rank (rank_3.ring, rank_3.trace.jsonl): the
+// text was made from it, and both would be two traces of one rank.
 void drop_second_forms(std::vector<Piece>& pieces) {
   constexpr std::string_view kRing = ".ring";
   std::set<std::string> rings;
@@ -262,7 +270,7 @@ void drop_second_forms(std::vector<Piece>& pieces) {
   });
 }
 
-// A digest among the traces that it was made from stands for them.
+// Drops digests that are in a folder with traces: they were made from these.
 void drop_digests_of_others(std::vector<Piece>& pieces) {
   std::set<fs::path> with_traces;
   for (const Piece& piece : pieces) {
@@ -275,7 +283,9 @@ void drop_digests_of_others(std::vector<Piece>& pieces) {
   });
 }
 
-// Passes over what is in a folder by chance.
+// Drops files that are in a folder by chance (configs, checkpoints), but keeps the errors of files
+// that should have been traces: those that the user named, those with lockstep's endings, and those
+// whose name has the shape of a trace that was read.
 void drop_strangers(std::vector<Piece>& pieces) {
   std::set<std::string> shapes;
   for (const Piece& piece : pieces) {
@@ -284,6 +294,7 @@ void drop_strangers(std::vector<Piece>& pieces) {
   std::erase_if(pieces, [&](const Piece& piece) {
     if (!piece.traces.empty() || piece.source != nullptr) return false;
     if (!piece.error) return true;  // of another format than the one asked for, or without ranks
+    // Without any readable trace to compare with, every recognised but broken file is reported.
     if (piece.named || (piece.format != nullptr && shapes.empty())) return false;
     for (const std::string_view own : {".ring", ".trace.jsonl", ".trace.jsonl.gz"}) {
       if (piece.name.ends_with(own)) return false;
@@ -292,12 +303,13 @@ void drop_strangers(std::vector<Piece>& pieces) {
   });
 }
 
-// What counts as one format.
+// The format, with lockstep's two own forms as one.
 const Format* kind_of(const Piece& piece) {
   const Format& format = piece.counts_as();
   return is_own(format) ? format_named("text") : &format;
 }
 
+// The error for files of several formats: one job recorded twice, or two jobs in one folder.
 std::optional<Error> mixed_formats(const std::vector<Piece>& pieces) {
   std::map<std::string_view, std::vector<std::string>> files;  // by format
   for (const Piece& piece : pieces) {
@@ -316,9 +328,9 @@ std::optional<Error> mixed_formats(const std::vector<Piece>& pieces) {
                "name the files of one, or choose it with --format"};
 }
 
-// Of several formats the one to be read as the calls: the richest (all_formats() begins with it) of
-// those that hold at least half as many ranks as the one with the most. A single dump that was left
-// behind does not outweigh the log of the whole job.
+// Of several formats, the one that provides the calls: the richest (first in all_formats()) of
+// those that hold at least half as many ranks as the one with most ranks. So a single dump left
+// over from before does not replace the log of the whole job.
 const Format* choose_calls(const std::vector<Piece>& pieces) {
   std::map<const Format*, std::set<Rank>> ranks;
   for (const Piece& piece : pieces) {
@@ -333,7 +345,8 @@ const Format* choose_calls(const std::vector<Piece>& pieces) {
   return nullptr;
 }
 
-// What a recording that is not read as the calls says of the ranks that these lack.
+// Notes what a recording that does not provide the calls says about ranks that the chosen one
+// lacks.
 void note_recording(const Piece& piece, const std::set<Rank>& chosen, const Tables& tables,
                     FileEvidence& out) {
   for (const RankTrace& trace : piece.traces) {
@@ -354,7 +367,7 @@ void note_recording(const Piece& piece, const std::set<Rank>& chosen, const Tabl
   }
 }
 
-// Joins what the files say: keeps the traces of one format, and makes notes of all else.
+// Keeps the traces of one format, and makes notes of everything else.
 JobEvidence gather_evidence(std::vector<Piece>& pieces, const Tables& tables) {
   const Format* calls = choose_calls(pieces);
   std::set<Rank> chosen_ranks;
@@ -389,7 +402,7 @@ JobEvidence gather_evidence(std::vector<Piece>& pieces, const Tables& tables) {
   return out;
 }
 
-// The ranks of each value that the headers give, as "4 (ranks 0-2), 5 (rank 3)".
+// The values that the headers give, with their ranks: "4 (ranks 0-2), 5 (rank 3)".
 std::string disagreement(const std::map<std::string, std::vector<std::int32_t>>& holders) {
   std::vector<std::string> parts;
   for (const auto& [value, ranks] : holders) {
@@ -398,8 +411,8 @@ std::string disagreement(const std::map<std::string, std::vector<std::int32_t>>&
   return join_and(parts, 8);
 }
 
-// Whether it is a recording of somebody else's without times: nothing tells two of a rank apart but
-// their names and calls.
+// Whether the trace is a recording by another tool without times. Two such recordings of a rank
+// differ in nothing but their names and calls.
 bool is_untimed_recording(const RankTrace& trace) {
   return !trace.calls.empty() && !trace.source.ends_with(".ring") &&
          trace.source.find(".trace.jsonl") == std::string::npos &&
@@ -407,7 +420,7 @@ bool is_untimed_recording(const RankTrace& trace) {
                      [](const Event& event) { return event.time == kNoTime; });
 }
 
-// Logs repeat what others say: the same calls, without times, twice.
+// Whether two recordings without times have the same calls: a log that was copied or repeated.
 bool say_the_same(const RankTrace& a, const RankTrace& b) {
   return is_untimed_recording(a) && is_untimed_recording(b) &&
          std::equal(a.calls.begin(), a.calls.end(), b.calls.begin(), b.calls.end(),
@@ -416,14 +429,16 @@ bool say_the_same(const RankTrace& a, const RankTrace& b) {
                     });
 }
 
-// Two recordings without times whose names differ in more than their numbers ("chakra.0.json",
-// "small_chakra.0.json"): samples in one folder, of which nothing is known to contradict itself.
+// Whether two recordings without times have names that differ in more than their numbers:
+// "chakra.0.json" and "small_chakra.0.json". These are samples of two programs in one folder and do
+// not contradict each other.
 bool of_two_programs(const RankTrace& a, const RankTrace& b) {
   return is_untimed_recording(a) && is_untimed_recording(b) &&
          shape_of(a.source) != shape_of(b.source);
 }
 
-// Keeps one trace of each rank, whatever the order in which they came.
+// Keeps one trace of each rank: the one with most events, then the first by name, so that the order
+// of files does not matter.
 void keep_one_each(Run& run) {
   std::sort(run.ranks.begin(), run.ranks.end(), [](const RankTrace& a, const RankTrace& b) {
     if (a.rank != b.rank) return a.rank < b.rank;
@@ -451,6 +466,7 @@ void keep_one_each(Run& run) {
   run.ranks = std::move(kept);
 }
 
+// Takes the largest world size, and notes where the headers disagree.
 void compare_headers(Run& run) {
   std::map<std::int32_t, std::vector<std::int32_t>> sizes;
   std::map<std::string, std::vector<std::int32_t>> semantics;
@@ -490,6 +506,8 @@ Result<LoadedTraces> load_traces(const std::vector<std::string>& paths,
   if (!plan) return plan.error();
   const Result<std::vector<FoundFile>> files = find_files(paths, options.evidence);
   if (!files) return files.error();
+  // Read everything, then drop what is a second form of something else, in this order: a text form
+  // beside its ring file must be gone before traces are counted.
   LoadedTraces out;
   std::vector<Piece> pieces = read_all(*files, *plan, options.threads, out.tables);
   drop_second_forms(pieces);
@@ -513,6 +531,7 @@ Result<LoadedTraces> load_traces(const std::vector<std::string>& paths,
     if (!piece.traces.empty()) out.format = kind_of(piece);
     std::move(piece.traces.begin(), piece.traces.end(), std::back_inserter(out.traces));
   }
+  // Nothing to judge at all: the first file's error explains more than "no traces".
   if (out.traces.empty() && out.evidence.notes.empty()) {
     if (out.unreadable.empty()) {
       return Error{"no traces in this folder, and nothing in its logs about an end",
@@ -530,6 +549,7 @@ Result<LoadedTraces> load_traces(const std::vector<std::string>& paths,
 
 Run complete_run(LoadedTraces loaded) {
   const Format* format = loaded.format;
+  // Linking comes first: it fills in groups and world sizes, which the run is assembled from.
   if (format != nullptr && format->link != nullptr) format->link(loaded.traces, loaded.tables);
   Run run = assemble_run(std::move(loaded.tables), std::move(loaded.traces));
   run.unreadable = std::move(loaded.unreadable);

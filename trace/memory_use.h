@@ -56,7 +56,7 @@ struct MemoryUse {
   friend bool operator==(const MemoryUse&, const MemoryUse&) = default;
 };
 
-// In a stretch of work (trace/work_costs.h), its beginning and its end included.
+// Memory in a segment of work (trace/work_costs.h), including its beginning and end.
 struct StretchMemory {
   MemoryUse peak;  // at the first moment at which the total is largest
   MemoryUse end;   // where it ends

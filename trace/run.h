@@ -1,10 +1,10 @@
-// Run: the event model. Every producer of events (a recorded run, a foreign dump, a derivation, a
-// simulation) yields a Run; every analysis consumes one.
+// Run: the event model. Every source of events (a recorded run, another tool's dump, a derivation,
+// a simulation) produces a Run; every analysis consumes one.
 //
-// Columns, not objects: per rank one vector of 16-byte events in program order, one vector of calls
-// (one per collective or point-to-point operation that the rank issued) that the events refer to,
-// and small side tables for what is rare. Names, shapes, parameter lists and signatures are
-// interned once per run, in Tables.
+// Data is in columns, not objects: per rank one vector of 16-byte events in program order, one
+// vector of calls (one per collective or point-to-point operation that the rank issued) to which
+// the events refer, and small side tables for what is rare. Names, shapes, parameter lists and
+// signatures are interned once per run, in Tables.
 #pragma once
 
 #include <cstddef>
@@ -22,37 +22,37 @@
 #include "trace/rank_list.h"
 #include "trace/signature.h"
 
-// RankNote: what a source beside the recorded calls says of a rank: its log, its stack, NCCL's RAS.
-// Notes explain ends and missing traces; they are never compared as calls are.
+// RankNote: what a source besides the recorded calls says about a rank: its log, its stack, NCCL's
+// RAS. Notes explain ends and missing traces; unlike calls, they are never compared.
 
 namespace lockstep::trace {
 
 struct RankNote {
   enum class Kind : std::uint8_t {
-    exception,      // an exception that nobody caught ended it
-    out_of_memory,  // of the device or of the host, which ended it
+    exception,      // an uncaught exception ended it
+    out_of_memory,  // the device or host ran out of memory, which ended it
     killed,         // a signal ended it; from outside, as far as the source tells
     crashed,        // a signal of its own ended it: a segmentation fault, a bus error
     gpu_fault,      // the driver reported that its GPU stopped working (Xid)
-    caught,         // an exception behind which the rank went on
-    peer_lost,      // an exception, or an end, that another rank's end or a time-out brings about
+    caught,         // an exception after which the rank went on
+    peer_lost,      // an exception or end that follows from another rank's end, or from a timeout
     watchdog,       // PyTorch's watchdog: a call timed out
     nccl_warning,   // NCCL WARN
     gpu_warning,    // an Xid that a job may survive
     stack,          // where the process was
-    ras,            // what NCCL's RAS says of it
+    ras,            // what NCCL's RAS reports
     calls,          // another recording of its calls
-    contradiction,  // what two sources say of it that cannot both be
+    contradiction,  // two sources that contradict each other
   };
   Kind kind{};
-  Rank rank{kNone};          // kNone: the source does not tell, or names the process alone
+  Rank rank{kNone};          // kNone: unknown, or only the process is known
   std::int64_t pid = kNone;  // of the process, where the source names it
   std::string text;          // as in the source, at most kLongest bytes; not yet printable()
   Place place;               // in which file, and on which line
 
   static constexpr std::size_t kLongest = 512;
 
-  // True where the rank ended by itself, and not because of others.
+  // Whether the rank ended by itself, rather than because of others.
   bool ends() const {
     return kind == Kind::exception || kind == Kind::out_of_memory || kind == Kind::killed ||
            kind == Kind::crashed || kind == Kind::gpu_fault;
@@ -62,14 +62,14 @@ struct RankNote {
 // "exception", "out of memory", …
 std::string_view to_string(RankNote::Kind kind);
 
-// What one line of a trace says. issue … waited, use and write concern a call; the others carry
+// The kind of one line of a trace. issue … waited, use and write refer to a call; the others have
 // their data in the side table of that name.
 enum class EventKind : std::uint8_t {
   issue,      // the rank called the operation
   start,      // the device or transport began it
   complete,   // the device or transport finished it
   wait,       // the rank began to block on it
-  waited,     // the rank was let go
+  waited,     // the wait returned
   use,        // the rank read the buffer of an unfinished operation
   write,      // the rank wrote the buffer of an unfinished operation
   exception,  // the rank raised an exception
@@ -93,9 +93,9 @@ struct Call {
   SignatureId signature;
   GroupId group;
   std::uint32_t seq =
-      0;            // place in (rank, group)'s own collectives, or in its point-to-point calls
+      0;            // index among the rank's collectives in the group, or point-to-point calls
   NameListId what;  // the parameters, buffers or values carried
-  StringId at;      // source place in the user's program
+  StringId at;      // source location in the user's program: "train.py:120"
   StringId tag;     // free text
   StringId stream;  // in-order queue; 0: the group's own
   StringId stack;   // the frames around `at`, innermost first, a line each
@@ -114,14 +114,14 @@ enum CallFlags : std::uint8_t {
   kStarted = 2,     // a start event was recorded
   kCompleted = 4,   // a complete event was recorded
   kWaitBegan = 8,   // the rank began to block on it
-  kWaitEnded = 16,  // … and was let go
+  kWaitEnded = 16,  // … and the wait returned
   kFailed = 32,     // an exception names it
 };
 
 struct CallValues {
   std::optional<std::uint64_t> hash;  // of the input's content
   std::vector<double> sketch;         // linear in the input
-  // MPI traces: what a wildcard receive met.
+  // MPI traces: the sender and tag of the message that a wildcard receive took.
   std::int32_t from = kNone;
   std::int32_t fromtag = kNoPeerTag;
 };
@@ -148,7 +148,7 @@ struct StateMark {
 struct DataMark {
   std::int64_t n = 0;
   std::vector<std::int64_t> indices;
-  StringId modality;  // what was read of these samples; 0: all of them
+  StringId modality;  // the part of these samples that was read; 0: all of it
 };
 struct ModalityMark {
   std::int64_t n = 0;
@@ -173,7 +173,7 @@ enum class End : std::uint8_t {
 };
 enum class Semantics : std::uint8_t { c10d, mpi };
 
-// One record that could not be used; the rest of the file still counts.
+// A record that could not be used; the rest of the file still counts.
 struct DamagedRecord {
   Place place;
   std::string message;
@@ -199,31 +199,32 @@ struct RankTrace {
   std::vector<SpanMark> spans;
   std::vector<ExceptionMark> exceptions;
 
-  // The groups that this rank knows, with the members it believes in (global ranks, group order).
+  // The groups that this rank knows, with their members as it sees them (global ranks, in group
+  // order).
   struct Membership {
     GroupId group;
     RankList ranks;  // equal lists of one Run are one object
     StringId desc;
   };
   std::vector<Membership> groups;
-  // The first so many of `groups` stand in the order in which the rank created them.
+  // The first this many of `groups` are in the order in which the rank created them.
   std::uint32_t created_in_order = 0;
-  // How far the rank's own counters say that it got in a group, in collectives since the start of
-  // the run: 3 enqueued means numbers 0, 1 and 2. Nothing: the source does not tell.
+  // How far the rank got in a group by its own counters, in collectives since the start of the run:
+  // 3 enqueued means seq 0, 1 and 2. Nothing where the source does not tell.
   struct Progress {
     GroupId group;
     std::optional<std::uint64_t> enqueued, started, completed;
   };
   std::vector<Progress> progress;
-  // The trace is a look at a process that was there then: what it had not yet called it may have
-  // called later, and only what others waited for is held against it.
+  // The trace is a snapshot of a running process. It may have issued further calls later, so a call
+  // that it lacks counts as missing only where others wait for it.
   bool snapshot = false;
-  // Why these calls can show neither a fault nor its absence, where the recording is that poor;
-  // else empty.
+  // Why these calls can show neither a fault nor its absence, where the recording is too poor;
+  // otherwise empty.
   std::string inconclusive;
-  // Records behind the last one were lost (the file was cut off), although the rank lived on.
+  // Records after the last one were lost (the file was cut off), although the rank went on.
   bool open_ended = false;
-  // Where a rank's stream starts mid-run and the source counts calls: (rank, group)'s first seq.
+  // The first recorded seq by group, where the stream starts mid-run and the source numbers calls.
   std::map<GroupId, std::uint64_t> first_seq;
 
   std::uint64_t damaged_count = 0;     // records that could not be used
@@ -234,29 +235,29 @@ struct RankTrace {
   void add_damage(std::string message, int line = 0);
 };
 
-// What is interned. Ids of one Tables mean nothing in another.
+// The interned values. Ids of one Tables are meaningless in another.
 struct Tables {
   Interner<std::string, StringId> strings;
   Interner<IntList, IntListId, IntListHash> int_lists;
   Interner<std::vector<StringId>, NameListId, NameListHash> name_lists;
   Interner<Signature, SignatureId, SignatureHash> signatures;
   Interner<std::string, GroupId> groups;  // id 0 is the group without a name
-  RankLists rank_lists;                   // gives values instead of ids: they hold in every Tables
+  RankLists rank_lists;                   // hands out values, not ids: valid with every Tables
 
   const std::string& str(StringId id) const { return strings[id]; }
   const std::string& str(GroupId id) const { return groups[id]; }
-  // The names of a list, spelled out.
+  // The names of a list as strings.
   std::vector<std::string> names(NameListId id) const;
-  // Interns a signature after filling in its derived fields; dtypes that are all the same become
-  // one name, so that both ways to write them compare equal.
+  // Interns a signature after filling in its derived fields. A list of equal dtypes becomes one
+  // name, so that ["float32"] and ["float32", "float32"] compare equal.
   SignatureId make_signature(Signature s);
   NameListId make_names(const std::vector<std::string>& names);
 };
 
-// "all_reduce of 4000 float32 (sum)", with what was recorded.
+// "all_reduce of 4000 float32 (sum)", as far as recorded.
 std::string describe(const Tables& tables, SignatureId signature);
 
-// "all_reduce(image_proj.weight and 2 more)", else as describe().
+// "all_reduce(image_proj.weight and 2 more)"; without recorded parameters as above.
 std::string describe(const Tables& tables, const Call& call);
 
 struct Run {
@@ -265,36 +266,34 @@ struct Run {
   std::int32_t world_size = 0;   // ranks that took part: from headers, groups and files
   // What these sources cannot tell, e.g. "reduce op: not recorded in this format".
   std::vector<std::string> unknown;
-  // Files that were given but could not be read at all, and whose they are by their names.
+  // Files that could not be read at all, with the rank in their names.
   struct Unreadable {
     Error error;
     std::optional<Rank> rank;
   };
   std::vector<Unreadable> unreadable;
   std::vector<std::string> header_conflicts;  // e.g. two world sizes, one rank in two files
-  // What other sources of the job say beside the calls: sorted by rank, kind and place.
+  // What other sources of the job say, sorted by rank, kind and location.
   std::vector<RankNote> notes;
-  // Which recordings were read as the calls and which as evidence, where there is evidence: one
-  // sentence; else empty.
+  // One sentence: which recordings provided the calls and which are evidence. Empty without
+  // evidence.
   std::string sources;
 
   const RankTrace* find(Rank rank) const;
   std::uint64_t event_count() const;
 };
 
-// Moves traces from one set of Tables to another: files are read in parallel, each thread interning
-// into tables of its own.
-
-// Interns in `into` what `traces` use of `from`, and makes their ids those of `into`.
-// O(calls + distinct values).
+// Moves traces from one set of Tables to another: interns in `into` the values of `from` that
+// `traces` use, and replaces the ids. For files that threads read in parallel, each with tables of
+// its own. O(calls + distinct values).
 void move_to_tables(Tables& into, const Tables& from, std::span<RankTrace> traces);
 
 // Bytes of one element, by its type's PyTorch name: "float32" 4, "bfloat16" 2, "bool" 1,
-// "complex64" 8, "float8_e4m3fn" 1. Nothing for names that are not known.
+// "complex64" 8, "float8_e4m3fn" 1. Nothing for unknown names.
 std::optional<std::int64_t> element_bytes(std::string_view dtype);
 
-// Bytes that the rank puts into the call (of one that it only receives: that it gets), as far as
-// shapes and type are recorded; else 0.
+// The bytes that the rank contributes to the call; for a call in which it only receives, the bytes
+// received. 0 where shapes or type were not recorded.
 double call_bytes(const Run& run, const Call& call);
 
 }  // namespace lockstep::trace

@@ -1,8 +1,8 @@
-// TraceBuilder: puts a rank's events together in program order, for every reader of a format.
+// TraceBuilder: assembles a rank's events in program order, for the readers of all formats.
 //
-// It keeps the invariants of RankTrace that no single record can show: ids grow, an event refers to
-// a call that was issued, calls are numbered per group, flags follow the events. What it refuses it
-// names, so that the reader can count a damaged record; it never fails otherwise.
+// It maintains the invariants of RankTrace that concern several records: ids grow, an event refers
+// to an issued call, calls are numbered per group, flags agree with the events. It returns why it
+// refuses a record, so that the reader can count the record as damaged; it never fails otherwise.
 #pragma once
 
 #include <cstddef>
@@ -16,36 +16,37 @@
 
 namespace lockstep::trace {
 
-// The size of a world is one number in a file, and judging costs what it is (90 bytes and a line of
-// the report for every rank that is missing). A million ranks are more than any job had.
+// The largest accepted world size. It is a single number in a file, but judging costs 90 bytes and
+// a line of the report for every missing rank. A million ranks are more than any job had.
 inline constexpr std::int32_t kMaxWorldSize = 1 << 20;
 
-// True for a rank that can be: 0 <= rank < world_size <= kMaxWorldSize.
+// Whether 0 <= rank < world_size <= kMaxWorldSize.
 bool is_possible_rank(std::int64_t rank, std::int64_t world_size);
 
 class TraceBuilder {
  public:
-  // Fills `trace`, whose header fields (rank, world_size, dropped, …) are set already, and which
-  // must outlive the builder.
+  // Fills `trace`, whose header fields (rank, world_size, dropped, …) must be set. It must outlive
+  // the builder.
   explicit TraceBuilder(RankTrace& trace) : trace_(trace) {}
 
-  // Each returns why the record cannot be used; empty: it was taken.
+  // Why a record cannot be used; empty where it was added.
   using Problem = std::string_view;
 
-  // The same declaration twice is fine; the same name with other ranks is not.
+  // Declares a group. A repeated declaration is accepted; the same name with other ranks is not.
   Problem add_group(GroupId group, RankList ranks, StringId desc);
 
-  // The same for a membership that groups.h made.
+  // The same for an unlinked membership (groups.h).
   Problem add_unlinked(RankTrace::Membership membership);
 
   enum class Numbering : std::uint8_t {
-    count,     // Call::seq is counted here, from 0
-    recorded,  // Call::seq stands in the record; it must grow within its group
+    count,     // the builder counts, from 0
+    recorded,  // Call::seq is set; it must grow within its group
   };
+  // Adds a call with its issue event.
   Problem add_issue(const Call& call, bool point_to_point, Nanos time, Numbering numbering);
 
-  // start, complete, wait, waited, use, write. Events of calls whose issue was lost to a bounded
-  // buffer are passed over.
+  // Adds an event of a call: start, complete, wait, waited, use or write. Events of calls whose
+  // issue a bounded buffer dropped are ignored.
   Problem add_call_event(EventKind kind, std::int64_t id, Nanos time);
 
   // The call with that id, or nullptr.
@@ -58,7 +59,7 @@ class TraceBuilder {
     side_table.push_back(std::move(mark));
   }
 
-  // Call once, after the last record: finds where the streams begin when the oldest events were
+  // Call it once, after the last record: it finds where streams begin whose oldest events were
   // dropped (RankTrace::first_seq).
   void finish();
 

@@ -48,8 +48,8 @@ std::vector<fs::path> folders_in(const fs::path& folder) {
   return out;
 }
 
-// torchrun's logs below a folder: <rank>/std{out,err}.log here, in the last attempt_<n>, or in that
-// of a run id's folder.
+// Adds torchrun's logs below a folder: 3/stdout.log, attempt_1/3/stdout.log (the last attempt), or
+// <run id>/attempt_1/3/stdout.log.
 void add_torchrun_logs(const fs::path& folder, bool may_hold_runs, std::vector<std::string>& out) {
   constexpr std::string_view kAttempt = "attempt_";
   std::optional<std::pair<int, fs::path>> last;
@@ -94,7 +94,7 @@ Status use_mapped(const std::string& path, const ContentReader& reader) {
 }  // namespace
 
 Result<std::vector<FoundFile>> find_files(const std::vector<std::string>& paths, bool with_logs) {
-  std::map<fs::path, FoundFile> files;  // by canonical path
+  std::map<fs::path, FoundFile> files;  // by canonical path: a link and its file are one
   for (const std::string& path : paths) {
     std::error_code failed;
     const fs::file_status status = fs::status(path, failed);

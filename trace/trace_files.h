@@ -1,4 +1,4 @@
-// The files that a user's paths name, unpacked: folders are listed, gzip and tar are opened.
+// Finds and unpacks the files that a user's paths name: folders are listed, gzip and tar opened.
 #pragma once
 
 #include <functional>
@@ -14,13 +14,12 @@ namespace lockstep::trace {
 // One file on disk that may hold traces.
 struct FoundFile {
   std::string path;
-  bool named = false;  // the user named it, and not the folder that it is in
+  bool named = false;  // the user named the file itself, rather than its folder
 };
 
-// All files that `paths` name, each once, in an order that does not depend on that of `paths`.
-// Folders are not searched recursively; what is no regular file, and hidden files, are passed over.
-// `with_logs`: except for the logs that torchrun puts into folders of their own below a folder
-// (attempt_1/3/stderr.log, of the last attempt; also with its run id's folder above).
+// All files that `paths` name, each once, sorted by path. Folders are not searched recursively;
+// hidden files and what is no regular file are skipped. `with_logs`: also the logs that torchrun
+// puts into subfolders (attempt_1/3/stderr.log, of the last attempt; also below a run id's folder).
 // Errors: a path that does not exist, a folder that cannot be read.
 Result<std::vector<FoundFile>> find_files(const std::vector<std::string>& paths,
                                           bool with_logs = false);
@@ -29,22 +28,22 @@ Result<std::vector<FoundFile>> find_files(const std::vector<std::string>& paths,
 struct Content {
   std::string_view bytes;
   std::string name;        // "dumps/rank_3", "dumps.tar:rank_3"
-  bool truncated = false;  // the packing was cut off or damaged; `bytes` is what came before
+  bool truncated = false;  // the archive was cut off or damaged; `bytes` is what came before
 };
 
 struct ContentReader {
-  // Of a plain file that begins so (FileBuffer::kHead bytes or all): should the rest be read?
+  // Whether to read the rest of a plain file with this head (FileBuffer::kHead bytes or all).
   std::function<bool(std::string_view head)> wants;
-  // Takes a content, whose bytes live during the call: the whole, or the head of what is not
-  // wanted. 8-byte aligned.
+  // Receives a content: the whole of it, or the head of one that is not wanted. The bytes are valid
+  // during the call, and 8-byte aligned.
   std::function<void(const Content&)> use;
 };
 
-// Opens the file, unpacks gzip, tar and gzipped tar, and hands over each content. A plain ring file
-// is mapped, since a job may still write it; all else is read, into `buffer` where it is plain.
-// Memory: the file's size, and what it unpacks to (inflation_limit() in base/files/gzip.h); of an
-// archive one member more. Errors: the file cannot be opened, is no regular file, is larger than
-// kLargestFile, or unpacks to too much.
+// Opens the file, unpacks gzip, tar and gzipped tar, and passes each content to `reader`. A plain
+// ring file is mapped, since a job may still write it; everything else is read, plain files into
+// `buffer`. Memory: the file's size plus what it unpacks to (inflation_limit() in
+// base/files/gzip.h); for an archive one member more. Errors: the file cannot be opened, is no
+// regular file, is larger than kLargestFile, or unpacks to too much.
 Status for_each_content(const std::string& path, FileBuffer& buffer, const ContentReader& reader);
 
 }  // namespace lockstep::trace

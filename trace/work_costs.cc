@@ -19,7 +19,7 @@ namespace dom = simdjson::dom;
 
 constexpr std::size_t kMostBytes = std::size_t{1} << 30U;
 constexpr std::int64_t kCostsVersion = 2;
-constexpr std::size_t kMostDtypes = 64;  // of one stretch
+constexpr std::size_t kMostDtypes = 64;  // of one segment
 // Of one category, so that their sum fits.
 constexpr std::int64_t kMostMemory = (std::int64_t{1} << 62U) / kMemoryCategories;
 

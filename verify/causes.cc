@@ -14,8 +14,9 @@ namespace lockstep::verify {
 
 namespace {
 
-constexpr std::size_t kMostEvidence = 8;
+constexpr std::size_t kMostEvidence = 8;  // what a reader looks at
 
+// Whether two ascending lists have a common element.
 bool intersect(const std::vector<std::uint32_t>& a, const std::vector<std::uint32_t>& b) {
   auto i = a.begin();
   auto j = b.begin();
@@ -26,7 +27,8 @@ bool intersect(const std::vector<std::uint32_t>& a, const std::vector<std::uint3
   return false;
 }
 
-// Earlier first: by step where both know theirs, then by place in the group.
+// Earlier first: by step where both are known, then by sequence number. Numbers of two groups do
+// not compare; group and message only make the order the same in every run.
 bool happens_before(const Cause& a, const Cause& b) {
   if (a.step != trace::kNone && b.step != trace::kNone && a.step != b.step) return a.step < b.step;
   return std::tie(a.finding.seq, a.finding.group, a.finding.message) <
@@ -43,6 +45,8 @@ void Causes::fold_deviations() {
   std::stable_sort(causes_.begin(), causes_.end(), happens_before);
   std::vector<Cause> kept;
   for (Cause& cause : causes_) {
+    // Only what blocks: two wrong sizes in unrelated calls are two faults, but a rank that skipped
+    // one call is out of step in all later ones.
     const auto first = std::find_if(kept.begin(), kept.end(), [&](const Cause& k) {
       return k.can_block && cause.can_block && k.deviants == cause.deviants;
     });
@@ -60,6 +64,7 @@ bool Causes::add_above(ExchangedNames& names) {
     return c.finding.rule != RuleId::group_divergence &&
            std::binary_search(names.groups.begin(), names.groups.end(), c.group);
   };
+  // The consequences to the end, in their order.
   const auto first = std::stable_partition(causes_.begin(), causes_.end(),
                                            [&](const Cause& c) { return !follows(c); });
   if (first == causes_.end()) return false;
@@ -82,6 +87,7 @@ void Causes::add_wait(const WaitCause& wait) {
   for (Cause& cause : causes_) {
     if (!cause.can_block || !leads_to(cause, wait)) continue;
     cause.finding.consequences.push_back(wait_consequence(context_, wait));
+    // A deviation was observed; that it deadlocks is now proven.
     if (wait.stuck) cause.finding.certainty = Certainty::proven;
     return;
   }
@@ -91,6 +97,7 @@ void Causes::add_wait(const WaitCause& wait) {
 void Causes::merge_sister_groups() {
   std::vector<Cause> kept;
   for (Cause& cause : causes_) {
+    // The same rule, call, index, step and parameters in another group of the same size.
     const auto sister = std::find_if(kept.begin(), kept.end(), [&](const Cause& k) {
       return k.call.value != 0 && k.group != SIZE_MAX && cause.group != SIZE_MAX &&
              k.group != cause.group && k.finding.rule == cause.finding.rule &&
@@ -112,6 +119,7 @@ void Causes::merge_sister_groups() {
     f.evidence.insert(f.evidence.end(), cause.finding.evidence.begin(),
                       cause.finding.evidence.end());
     f.evidence.resize(std::min<std::size_t>(f.evidence.size(), kMostEvidence));
+    // The certainty of the merged cause is the strongest one (proven is the smallest value).
     for (Finding& below : cause.finding.consequences) f.consequences.push_back(std::move(below));
     if (cause.finding.certainty < f.certainty) f.certainty = cause.finding.certainty;
   }
@@ -126,6 +134,8 @@ void Causes::add_deaths() {
     const auto& ranks = cause.finding.ranks;
     const auto& dead = deaths->finding.culprits;
     if (std::includes(ranks.begin(), ranks.end(), dead.begin(), dead.end())) return;
+    // They died in or after a call of the same group that had gone wrong: Gloo aborts a process
+    // that receives a message of another size.
     if (cause.finding.group == deaths->finding.group && cause.seq <= deaths->seq) {
       cause.finding.consequences.push_back(std::move(deaths->finding));
       return;
@@ -136,6 +146,9 @@ void Causes::add_deaths() {
 
 void Causes::add_exceptions() {
   std::sort(explained_.begin(), explained_.end());
+  // First the exceptions that ranks raised by themselves. Only if none of those is left do the
+  // victims' exceptions matter ("connection closed by peer"): with a cause they are its
+  // consequences, without one they are all that is known.
   const Exceptions exceptions = sort_exceptions(context_);
   std::vector<std::uint32_t> left;
   for (const std::uint32_t r : exceptions.causes) {
@@ -159,6 +172,7 @@ void Causes::add_below_matching(std::vector<Cause> numbers) {
     const std::string_view family = rule(c.finding.rule).family;
     return c.finding.severity == Severity::error && (family == "matching" || family == "modality");
   });
+  // An index: push_back below may move the causes.
   const auto place = static_cast<std::size_t>(first - causes_.begin());
   const bool found = first != causes_.end();
   for (Cause& cause : numbers) {
@@ -179,9 +193,11 @@ std::vector<Finding> Causes::take() {
 }
 
 bool Causes::leads_to(const Cause& cause, const WaitCause& wait) const {
+  // The deviating ranks hold the others up, or wait themselves.
   if (intersect(cause.deviants, wait.roots) || intersect(cause.deviants, wait.victims)) {
     return true;
   }
+  // Or a root died in the deviating call, or in a later one of the group.
   const auto died_of_it = [&](std::uint32_t r) {
     const std::uint32_t open = context_.where.positions[r].last_open;
     if (open == kNoCall || cause.group == SIZE_MAX) return false;
@@ -189,6 +205,7 @@ bool Causes::leads_to(const Cause& cause, const WaitCause& wait) const {
     return call.group == context_.groups[cause.group].group && call.seq >= cause.seq;
   };
   if (std::any_of(wait.roots.begin(), wait.roots.end(), died_of_it)) return true;
+  // Or ranks wait in the deviating group, at the deviation or later.
   return std::any_of(wait.points.begin(), wait.points.end(), [&](std::size_t p) {
     const WaitPoint& point = context_.where.wait_points[p];
     return point.group != WaitPoint::kPointToPoint && point.group == cause.group &&
@@ -202,13 +219,14 @@ bool Causes::hang_below(std::uint32_t rank) {
     if (!cause.can_block) continue;
     auto& ranks = cause.finding.ranks;
     if (!std::binary_search(ranks.begin(), ranks.end(), r)) continue;
-    if (cause.finding.rule == RuleId::rank_exception) return true;
+    if (cause.finding.rule == RuleId::rank_exception) return true;  // it is reported already
     Finding below = explain_exceptions(context_, {rank}).finding;
     below.fix.clear();
     below.evidence.clear();
     cause.finding.consequences.push_back(std::move(below));
     return true;
   }
+  // A rank that some wait concerns needs no cause of its own.
   return std::binary_search(explained_.begin(), explained_.end(), rank);
 }
 

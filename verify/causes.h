@@ -1,9 +1,9 @@
-// Causes: what the analyses of one verify() found, with what follows from a cause hung below it, so
+// Causes: what the analyses of one verify() found. Consequences are listed below their cause, so
 // that one cause is one finding.
 //
-// The order of the calls is that of find_causes in verify.cc: deviations first, then what the
-// wait-for graph shows, then deaths and exceptions. Each cost is per cause and rank concerned:
-// there are few causes, since each stands for all ranks and calls that it explains.
+// The functions are called in the order of find_causes in verify.cc: deviations first, then the
+// wait-for graph, then deaths and exceptions. Each costs O(causes · ranks concerned). There are few
+// causes, because each stands for all ranks and calls that it explains.
 #pragma once
 
 #include <cstdint>
@@ -23,43 +23,46 @@ class Causes {
   void add(Cause cause) { causes_.push_back(std::move(cause)); }
   void add(std::vector<Cause> causes);
 
-  // Deviations of the same ranks in other groups, or later, follow from their first one.
+  // Puts later deviations of the same ranks, and those in other groups, below their first one.
   void fold_deviations();
 
-  // Calls that part in groups whose names are exchanged follow from that. False: there are none,
-  // and nothing was added.
+  // Adds exchanged group names as the cause of deviations in these groups, which become its
+  // consequences. False: there are none, and nothing was added.
   bool add_above(ExchangedNames& names);
 
-  // A part of the wait-for graph: below the deviation that led to it, else a cause of its own.
+  // Adds a part of the wait-for graph: below the deviation that led to it, otherwise as a cause of
+  // its own.
   void add_wait(const WaitCause& wait);
 
-  // The same call left out, or made too often, in the same place of several groups of one size: the
-  // tensor-parallel ranks of a replica that skip a step of their data-parallel groups. One cause.
+  // Makes one cause of the same call left out, or issued too often, at the same index of several
+  // groups of one size: the tensor-parallel ranks of a replica that skip a step in each of their
+  // data-parallel groups.
   void merge_sister_groups();
 
-  // Deaths that no cause speaks of yet.
+  // Adds the deaths that no cause mentions yet.
   void add_deaths();
 
-  // Exceptions: below the cause that brought them about, else causes of their own.
+  // Adds exceptions: below the cause that led to them, otherwise as causes of their own.
   void add_exceptions();
 
-  // Wrong values: below calls that paired unlike tensors at or before that step, else causes of
-  // their own.
+  // Adds wrong values: below a cause that paired different tensors in the same or an earlier step,
+  // otherwise as causes of their own.
   void add_below_matching(std::vector<Cause> numbers);
 
   bool empty() const { return causes_.empty(); }
 
-  // The findings; leaves nothing behind.
+  // The findings, moved out: call it last.
   std::vector<Finding> take();
 
  private:
+  // Whether the wait follows from the cause.
   bool leads_to(const Cause& cause, const WaitCause& wait) const;
-  // Puts a rank's exception below the cause in which it is a deviant or a victim.
+  // Puts a rank's exception below the cause that concerns the rank. False: nothing explains it.
   bool hang_below(std::uint32_t rank);
 
   const Context& context_;
   std::vector<Cause> causes_;
-  std::vector<std::uint32_t> explained_;  // rank indices that a cause speaks of
+  std::vector<std::uint32_t> explained_;  // rank indices that are roots or victims of some wait
 };
 
 }  // namespace lockstep::verify

@@ -68,7 +68,8 @@ Finding make_finding(RuleId id) {
 }
 
 void set_fingerprint(Finding& finding, const std::string& operation) {
-  // FNV-1a, 64 bit: stable over versions and machines.
+  // FNV-1a, 64 bit: the same in all versions and on all machines. The byte 0xFF separates fields,
+  // so that "ab" + "c" and "a" + "bc" differ.
   std::uint64_t hash = 0xCBF29CE484222325ULL;
   const auto add = [&](std::string_view text) {
     for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3ULL;
@@ -91,6 +92,7 @@ std::string exception_text(const Context& context, std::uint32_t rank) {
   if (trace.exceptions.empty()) return "";
   std::string text = printable(trace.exceptions.back().what);
   if (text.size() > kExceptionShown) {
+    // Not within a UTF-8 sequence: continuation bytes are 10xxxxxx.
     std::size_t cut = kExceptionShown;
     while (cut > 0 && (static_cast<unsigned char>(text[cut]) & 0xC0U) == 0x80U) --cut;
     text = text.substr(0, cut) + " …";

@@ -1,5 +1,5 @@
-// What the analyses of one verify() share: the run, its streams, where everybody stands, and the
-// words in which findings speak of ranks and calls.
+// What the analyses of one verify() share: the run, its streams, how far each rank got, and the
+// phrases by which findings name ranks and calls.
 #pragma once
 
 #include <algorithm>
@@ -35,39 +35,38 @@ struct Context {
   std::string rank_words(const std::vector<std::uint32_t>& indices) const;
   // "all_reduce(image_proj.weight and 2 more)".
   std::string call_words(CallRef ref) const;
-  // "call 14 of group world, step 4, train.py:122", with what is known.
+  // "call 14 of group world, step 4, train.py:122", as far as known.
   std::string place_words(CallRef ref, std::uint64_t seq) const;
   // A call as evidence.
   Evidence evidence(CallRef ref, std::string text) const;
-  // Where a waiting rank's call stands in its group's sequence.
+  // The sequence number of a wait point's call. Requires a collective.
   std::uint64_t seq_of(const WaitPoint& point) const;
 };
 
-// A finding together with what later analyses need to hang consequences below it.
+// A finding with the data that later analyses need to put consequences below it.
 struct Cause {
   Finding finding;
-  std::vector<std::uint32_t> deviants;  // rank indices, ascending; also where no culprit is named
-  std::size_t group = SIZE_MAX;         // SIZE_MAX: none
+  std::vector<std::uint32_t> deviants;  // rank indices, ascending; also without named culprits
+  std::size_t group = SIZE_MAX;         // index into Context::groups; SIZE_MAX: none
   std::uint64_t seq = 0;
   std::int32_t step = trace::kNone;
-  trace::SignatureId call;  // of a deviation: the call at which the ranks part
+  trace::SignatureId call;  // for a deviation: the call at which the ranks differ
   bool can_block = true;    // false: it makes numbers wrong but keeps nobody waiting
 };
 
 std::string rank_words(const std::vector<trace::Rank>& sorted);
 
-// The usual finding of a rule: its severity and general fix filled in.
+// A finding of the rule, with the rule's severity and fix.
 Finding make_finding(RuleId id);
 
-// Sets the fingerprint from rule, group, operation and parameters; nothing that differs from run to
-// run (ranks, times, steps) enters it.
+// Sets the fingerprint from rule, group, operation and parameters, but from nothing that differs
+// between runs (ranks, times, steps). Call it when these fields are set.
 void set_fingerprint(Finding& finding, const std::string& operation);
 
-// Sets of ranks as indices into Run::ranks, ascending.
-
+// A set of ranks as indices into Run::ranks, ascending.
 using RankIndices = std::vector<std::uint32_t>;
 
-// What is in either of two ascending lists, ascending.
+// The union of two ascending lists, ascending.
 template <class T>
 std::vector<T> united(const std::vector<T>& a, const std::vector<T>& b) {
   std::vector<T> out;
@@ -75,12 +74,12 @@ std::vector<T> united(const std::vector<T>& a, const std::vector<T>& b) {
   return out;
 }
 
-// The words in which findings speak of ranks that wait, and of what became of those they wait for.
+// Phrases about ranks that wait, and about the ranks for which they wait.
 
-// The call in which a waiting rank waits.
+// The call in which a rank waits; kNoCall: in none.
 CallRef waiting_call(const Context& context, std::uint32_t rank);
 
-// The place of a wait point's call in its group's sequence (point-to-point: in the rank's own).
+// The sequence number of a wait point's call; for point-to-point, that in the rank's own sequence.
 std::uint64_t seq_at(const Context& context, const WaitPoint& point);
 
 // "ranks 0, 2 wait in all_reduce(w) (call 4 of group world, step 1)".
@@ -90,19 +89,19 @@ std::string waiting_for_words(const Context& context, const WaitPoint& point);
 
 // "finished its program", "raised an exception: …".
 std::string state_words(const Context& context, std::uint32_t rank);
-// The last thing that a rank is known to have done.
+// The rank's last call: "its last call was …".
 std::string last_seen(const Context& context, std::uint32_t rank);
 
-// Places a cause at a wait point: its group, sequence number, step and parameters.
+// Sets a cause's group, sequence number, step and parameters to those of a wait point.
 void place_at(const Context& context, const WaitPoint& point, Cause& cause);
 
-// The words that findings about values share.
+// Shared by findings about values.
 
 // "a.weight", "a.weight, b.weight and 3 more".
 std::string names_words(const Context& context, const std::vector<trace::StringId>& names);
 
-// The usual cause of a rule of values: the step, the tensors and the culprits (rank indices) filled
-// in; concerns all ranks of the run until told otherwise, and keeps nobody waiting.
+// A cause of a rule about values, with the step, the tensors and the culprits (rank indices). It
+// concerns all ranks of the run unless the caller changes that, and blocks nobody.
 Cause value_cause(const Context& context, RuleId rule, std::int64_t n,
                   const std::vector<trace::StringId>& names,
                   const std::vector<std::uint32_t>& culprits);

@@ -74,9 +74,9 @@ Finding note_conflicts(const trace::Run& run) {
 
 InputState check_input(const trace::Run& run, bool live) {
   InputState state;
-  // Ranks are sorted: walk both at once. A world of a million with one file costs a million steps.
+  // Ranks are sorted, so one pass over the world suffices.
   std::size_t next = 0;
-  // Without times it is a program, which ends where it ends, or a log that has no end mark.
+  // Without times, a trace is a program, which ends at its last call, or a log without an end mark.
   const bool recorded = was_recorded(run);
   const auto ended_unseen = [&](const trace::RankTrace& trace) {
     return trace.end == trace::End::cut && !live && (recorded || trace.events.empty());
@@ -101,7 +101,7 @@ namespace {
 
 constexpr std::size_t kRanksTold = 8;
 
-// The wait points that lack a missing rank.
+// The wait points that lack one missing rank.
 struct Lack {
   std::vector<std::size_t> alone;  // … and nobody else
   std::vector<std::size_t> among;  // … and other ranks, with a trace or without
@@ -127,6 +127,7 @@ std::map<trace::Rank, Lack> lacks_of(const Context& context) {
   return out;
 }
 
+// Whether more ranks wait for the first one: by those that wait for it alone, then by the others.
 bool waits_for_more(const Context& context, const Lack& a, const Lack& b) {
   const auto waiting = [&](const std::vector<std::size_t>& points) {
     std::size_t ranks = 0;

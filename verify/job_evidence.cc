@@ -20,19 +20,20 @@ using NoteKind = trace::RankNote::Kind;
 constexpr std::size_t kShownToAFinding = 6;
 constexpr std::size_t kShownOfOthers = 4;
 
-// The place is part of the text: it is none in the user's program.
+// A note as evidence. Its location is part of the text, since it is none in the user's program.
 Evidence evidence_of(const trace::RankNote& note) {
   return {note.rank, std::nullopt, "",
           std::string(trace::to_string(note.kind)) + ": " + printable(note.text) + " (" +
               printable(note.place.str()) + ")"};
 }
 
-// Notes by rank, in the order of Run::notes: what ended a rank comes first.
+// The notes by rank, in the order of Run::notes: what ended a rank comes first. Remembers which
+// have been shown.
 class Notes {
  public:
   explicit Notes(const trace::Run& run) : notes_(run.notes), told_(run.notes.size()) {}
 
-  // Those of a rank, of which some may have been told; marks them as told.
+  // The notes of a rank, marked as shown from now on. `also_told`: with those already shown.
   std::vector<const trace::RankNote*> take(trace::Rank rank, bool also_told) {
     std::vector<const trace::RankNote*> out;
     const auto [first, last] = std::equal_range(notes_.begin(), notes_.end(), rank, ByRank());
@@ -75,13 +76,14 @@ std::string words_of(const trace::RankNote& note) {
          printable(note.place.str()) + ")";
 }
 
+// Adds notes to a finding as evidence.
 void support(Finding& finding, Notes& notes) {
   const std::vector<trace::Rank>& about =
       finding.culprits.empty() ? finding.ranks : finding.culprits;
   std::size_t shown = 0;
   for (const trace::Rank rank : about) {
     if (shown >= kShownToAFinding) return;
-    // A missing rank's end is told once, with the error.
+    // Errors and warnings repeat what others show; the note about missing ranks does not.
     for (const trace::RankNote* note : notes.take(rank, finding.severity != Severity::note)) {
       if (shown++ >= kShownToAFinding) continue;
       finding.evidence.push_back(evidence_of(*note));
@@ -90,7 +92,7 @@ void support(Finding& finding, Notes& notes) {
   }
 }
 
-// Ranks that an error already speaks of as the ones at fault, or whose exception it tells.
+// Ranks that an error names as culprits, or whose exception it reports.
 std::vector<trace::Rank> explained(const std::vector<Finding>& findings) {
   std::vector<trace::Rank> out;
   for (const Finding& f : findings) {
@@ -107,8 +109,8 @@ std::vector<trace::Rank> explained(const std::vector<Finding>& findings) {
   return out;
 }
 
-// Ranks that an error concerns in any way: what they raised may have come of it. (Gloo aborts every
-// process that meets another size.)
+// Ranks that an error concerns in any way: their exceptions may be its consequence. (Gloo aborts
+// every process that receives a message of another size.)
 std::vector<trace::Rank> concerned(const std::vector<Finding>& findings) {
   std::vector<trace::Rank> out;
   for (const Finding& f : findings) {
@@ -118,7 +120,8 @@ std::vector<trace::Rank> concerned(const std::vector<Finding>& findings) {
   return out;
 }
 
-// The text without what differs over ranks that ended for the same reason: numbers.
+// The note's text with each number replaced by '#': equal for ranks that ended for the same reason,
+// "Tried to allocate 2.00 GiB" and "Tried to allocate 1.50 GiB".
 std::string shape_of(const trace::RankNote& note) {
   std::string out(trace::to_string(note.kind));
   for (const char c : note.text) {
@@ -150,7 +153,7 @@ std::string end_words(NoteKind kind, bool one) {
 Finding explain_end(const trace::Run& run, const std::vector<const trace::RankNote*>& ends) {
   constexpr std::size_t kTextShown = 200;
   const trace::RankNote& first = *ends.front();
-  // Who sent the signal, and why, it does not tell: scancel, or the kernel short of memory.
+  // A signal does not tell who sent it, or why: scancel, or the kernel that ran out of memory.
   Finding f = make_finding(first.kind == NoteKind::killed      ? RuleId::rank_killed
                            : first.kind == NoteKind::gpu_fault ? RuleId::device_stall
                                                                : RuleId::rank_exception);
@@ -173,7 +176,7 @@ Finding explain_end(const trace::Run& run, const std::vector<const trace::RankNo
   return f;
 }
 
-// Ranks that ended by themselves, of which no finding speaks.
+// Findings for ranks that ended by themselves and that no finding names, one per reason.
 std::vector<Finding> unexplained_ends(const trace::Run& run, const std::vector<Finding>& findings) {
   const std::vector<trace::Rank> known = explained(findings);
   const std::vector<trace::Rank> told = concerned(findings);
@@ -186,9 +189,9 @@ std::vector<Finding> unexplained_ends(const trace::Run& run, const std::vector<F
     if (!note.ends() || note.rank.value == trace::kNone || note.rank == last) continue;
     last = note.rank;
     const trace::RankTrace* trace = run.find(note.rank);
-    // What its own trace contradicts is told as that.
+    // The rank's own trace ended cleanly: reported as a contradiction.
     if (trace != nullptr && trace->end == trace::End::clean && !trace->snapshot) continue;
-    // It was still there when the job hung: what it raised then may have come of that.
+    // It was alive when the job hung: what it raised later may be a consequence of the hang.
     if (trace != nullptr && trace->end == trace::End::hung && any_error) continue;
     if (trace != nullptr && std::binary_search(told.begin(), told.end(), note.rank)) continue;
     if (std::binary_search(known.begin(), known.end(), note.rank)) continue;

@@ -1,6 +1,6 @@
-// What the job's other sources (Run::notes) add to a report that the analyses of the calls made:
-// the lines of a log that stand behind a finding, the ends of ranks that no call shows, and what
-// contradicts what. Notes never change who deviated in the calls, and never make a verdict better.
+// Adds what the job's other sources (Run::notes) tell to a report on the calls: log lines that
+// support a finding, ends of ranks that no call shows, and contradictions. Notes never change who
+// deviated in the calls, and never improve a verdict.
 #pragma once
 
 #include "verify/report.h"
@@ -12,10 +12,9 @@ struct Run;
 namespace lockstep::verify {
 
 // Adds to `report`, whose findings are not sorted yet:
-//  - to each finding, what is said of its culprits (of its ranks, where nobody is one), as
-//  evidence;
-//  - a finding for ranks that ended by themselves (RankNote::ends) where no finding names them;
-//  - a note with what is left: other ranks, contradictions.
+//  - to each finding, the notes about its culprits (without culprits, its ranks) as evidence;
+//  - a finding for ranks that ended by themselves (RankNote::ends), if no finding names them;
+//  - a note with the rest: other ranks, contradictions.
 // O(notes log notes + findings).
 void add_job_evidence(const trace::Run& run, Report& report);
 

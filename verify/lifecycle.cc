@@ -16,9 +16,9 @@ bool waits(const trace::Call& call) {
   return call.has(trace::kWaitBegan) || call.has(trace::kWaitEnded);
 }
 
-// Which calls of a group some member waited for.
+// The calls of a group for which some member waited.
 struct Waits {
-  std::vector<bool> waited;  // by their place in the group
+  std::vector<bool> waited;  // by index in the streams
   bool any_waited = false;
   bool any_left = false;  // some asynchronous call that its rank did not wait for
 };
@@ -40,14 +40,15 @@ Waits waits_in(const trace::Run& run, const GroupStreams& group) {
   return out;
 }
 
-// A rank that ended, or at least came to the end of its program.
+// Whether the rank ended cleanly, or at least reached MPI_Finalize.
 bool reached_its_end(const Context& context, const trace::RankTrace& trace) {
   if (trace.end == trace::End::clean) return true;
   return !trace.calls.empty() &&
          context.run.tables.signatures[trace.calls.back().signature].op == trace::Op::finalize;
 }
 
-// MPI: requests by their call and its place in the program, so that a loop is one finding.
+// MPI: finds requests that were never waited for, by call and source location, so that a loop is
+// one finding.
 std::vector<Cause> check_requests(const Context& context) {
   std::map<std::tuple<trace::GroupId, trace::SignatureId, trace::StringId>, CallSite> forgotten;
   for (std::uint32_t r = 0; r < context.run.ranks.size(); ++r) {
@@ -98,9 +99,8 @@ Unwaited unwaited_in(const Context& context, const GroupStreams& group) {
     for (std::size_t m = 0; m < stream.calls.size(); ++m) {
       const trace::Call& call = trace.calls[stream.calls[m]];
       if (!call.has(trace::kAsync) || waits(call) || !waits_of_all.waited[m]) continue;
-      // Our recorder's ring over NCCL: a synchronous call, too, returns before it is complete, and
-      // a host that reads a value waits for whatever is in flight just then. Who did not wait had
-      // it completed before.
+      // Lockstep's own recorder over NCCL: a host that reads a value waits for the calls that are
+      // open just then. A rank without a wait for a completed call had it completed before.
       const bool reads = context.run.ranks[stream.rank_index].source.ends_with(".ring");
       if (reads && context.semantics == CallSemantics::nccl && call.has(trace::kCompleted))
         continue;
@@ -185,7 +185,8 @@ void sort_by_place(std::vector<Cause>& causes) {
 
 namespace {
 
-// Whether the operation fills no buffer on this rank, so that reading along is harmless.
+// Whether the operation fills no buffer on this rank, so that reading the buffer is harmless: the
+// root of a broadcast only sends.
 bool only_gives(const trace::Signature& s, trace::Rank rank) {
   switch (s.op) {
     case trace::Op::send:
@@ -201,7 +202,7 @@ bool only_gives(const trace::Signature& s, trace::Rank rank) {
   }
 }
 
-// Accesses to the buffers of one kind of call, at one place of the program.
+// Accesses to the buffers of calls from one source location.
 struct Race {
   CallSite calls;
   bool writes = false;
@@ -218,7 +219,8 @@ void collect_races(const Context& context, std::uint32_t rank, std::map<Site, Ra
         over[event.index] = true;
         break;
       case trace::EventKind::complete:
-        // An MPI program learns of a completion (by a test); elsewhere only the recorder sees it.
+        // An MPI program knows about a completion (MPI_Test); elsewhere only the recorder sees it,
+        // and the program accesses the buffer without knowing.
         if (context.semantics == CallSemantics::mpi) over[event.index] = true;
         break;
       case trace::EventKind::use:

@@ -1,4 +1,5 @@
-// The life of one operation: issued, completed, waited for, its buffer left alone meanwhile.
+// Checks of a single operation: every asynchronous call is waited for, and its buffer is not
+// accessed before.
 #pragma once
 
 #include <cstdint>
@@ -8,20 +9,18 @@
 
 namespace lockstep::verify {
 
-// Asynchronous operations that a rank which ended cleanly never waited for. In c10d traces only
-// where it, or a peer in the same call, does wait for such calls: not every recorder sees waits.
-// Under MPI every request must be waited for (or tested, or freed), messages included, before
-// MPI_Finalize. O(calls).
+// Finds asynchronous operations that a rank which ended cleanly never waited for. In c10d traces
+// only where a peer waited for the same call, because not every recorder sees waits. In MPI every
+// request must be waited for (or tested, or freed) before MPI_Finalize, messages included.
+// O(calls).
 std::vector<Cause> check_lifecycle(const Context& context);
 
-// Buffers that the trace shows written (or read, where the operation fills them) between the issue
-// and the wait of an asynchronous operation. One finding per operation and source place. O(events).
+// Finds buffers that were written between the issue of an asynchronous operation and its wait, or
+// read where the operation fills them. One finding per operation and source location. O(events).
 std::vector<Cause> check_buffers(const Context& context);
 
-// Defects of single calls, which a loop repeats and every rank has: one finding for each place in
-// the program.
-
-// The calls of one place that have the same defect.
+// Calls from one source location with the same defect, which a loop repeats on every rank: one
+// finding.
 struct CallSite {
   static constexpr std::size_t kEvidenceShown = 4;
 
@@ -30,15 +29,16 @@ struct CallSite {
   std::vector<Evidence> evidence;
   std::uint64_t count = 0;
 
-  // Counts a call; ranks come in ascending order. True where evidence of it should be added.
+  // Counts a call; call it with ascending ranks. True where the caller should add evidence: for the
+  // first call of each of the first ranks.
   bool add(CallRef call);
 };
 
-// A cause that keeps nobody waiting, at the site's first call: all but its message. O(ranks).
+// A cause at the site's first call, complete except for its message; it blocks nobody. O(ranks).
 Cause cause_at(const Context& context, RuleId rule, CallSite site);
 
-// By group, place in it and message: interned ids, by which sites are found, differ from run to
-// run.
+// Sorts by group, sequence number and message. Sites are collected in the order of interned ids,
+// which may differ between runs of this program.
 void sort_by_place(std::vector<Cause>& causes);
 
 }  // namespace lockstep::verify

@@ -8,7 +8,7 @@ namespace lockstep::verify {
 namespace {
 
 // The steps in which the rank recorded a remedy's span. A span has no step of its own: it belongs
-// to that of the modality event before it.
+// to the step of the modality event before it.
 std::unordered_set<std::int64_t> steps_with_stand_in(const trace::RankTrace& trace,
                                                      const trace::Tables& tables) {
   std::unordered_set<std::int64_t> out;
@@ -58,7 +58,8 @@ std::vector<std::string> Modalities::lacking(std::uint32_t rank, std::uint32_t o
 
 namespace {
 
-// The calls of one step in program order: [first, last) of RankTrace::calls. Steps only grow.
+// The calls of one step in program order: [first, last) of RankTrace::calls. They are consecutive,
+// because steps only grow.
 struct StepCalls {
   std::size_t first = 0, last = 0;
 };
@@ -71,11 +72,12 @@ StepCalls calls_of_step(const trace::RankTrace& trace, std::int32_t step) {
           static_cast<std::size_t>(last - trace.calls.begin())};
 }
 
+// Whether the trace ends with the step: the rank may not have finished it.
 bool ends_within(const trace::RankTrace& trace, StepCalls calls) {
   return calls.last == trace.calls.size();
 }
 
-// The names, in order, that a step's calls carry.
+// The parameters that a step's calls carry, in order.
 std::vector<trace::StringId> names_in(const trace::Run& run, const trace::RankTrace& trace,
                                       StepCalls calls) {
   std::vector<trace::StringId> out;
@@ -96,7 +98,8 @@ std::vector<std::string> left_out(const trace::Run& run, const Modalities& modal
   const StepCalls own = calls_of_step(mine, step);
   StepCalls model = calls_of_step(theirs, step);
   if (ends_within(theirs, model)) {
-    // `other` hangs in this step. What it would have issued shows in the last step like it.
+    // `other` may hang in this step. The latest step with the same modalities shows what it would
+    // have issued. 64 steps back suffice: with random batches a combination recurs within a few.
     const auto held = modalities.held(other, step);
     for (std::int32_t earlier = step - 1; earlier >= 0 && earlier > step - 64; --earlier) {
       const StepCalls candidate = calls_of_step(theirs, earlier);
@@ -108,7 +111,8 @@ std::vector<std::string> left_out(const trace::Run& run, const Modalities& modal
   std::vector<trace::StringId> expected = names_in(run, theirs, model);
   const std::vector<trace::StringId> issued = names_in(run, mine, own);
   if (own.first < own.last && ends_within(mine, own)) {
-    // `rank` is within the step too: what comes behind its current call may still follow.
+    // `rank` is still in the step: calls after its current one may still follow. Its current call
+    // is found in `other`'s order by its first parameter.
     const auto& current = run.tables.name_lists[mine.calls[own.last - 1].what];
     if (!current.empty()) {
       expected.erase(std::find(expected.begin(), expected.end(), current[0]), expected.end());

@@ -1,4 +1,4 @@
-// Modalities: what the ranks' batches held, step by step, and which parameters' calls a rank left
+// Modalities: what each rank's batch held in each step, and the parameters whose calls a rank left
 // out in a step.
 #pragma once
 
@@ -19,13 +19,16 @@ class Modalities {
   // reference to `run`.
   explicit Modalities(const trace::Run& run);
 
-  // What the rank's batch of that step held; nothing where it was not recorded. Sorted names.
+  // The modalities of the rank's batch in that step, sorted by name ({"image", "text"}); nothing
+  // where they were not recorded.
   std::optional<std::vector<std::string>> held(std::uint32_t rank, std::int32_t step) const;
 
-  // Whether the rank computed a stand-in (a span named "remedy.…") in that step.
+  // Whether a remedy computed something in place of a missing modality (a span named "remedy.…") in
+  // that step.
   bool stood_in(std::uint32_t rank, std::int32_t step) const;
 
-  // What `other`'s batch held and `rank`'s lacked in that step; empty where unknown or nothing.
+  // The modalities that `other`'s batch held and `rank`'s did not, in that step; empty where either
+  // is unknown.
   std::vector<std::string> lacking(std::uint32_t rank, std::uint32_t other,
                                    std::int32_t step) const;
 
@@ -35,10 +38,10 @@ class Modalities {
   std::vector<std::unordered_set<std::int64_t>> stand_ins_;  // steps, by rank index
 };
 
-// The names carried by calls that `other` issues in `step` and `rank` does not, in `other`'s order.
-// Where `other` did not finish the step (it hangs in it), its latest earlier step with the same
-// modalities tells what it would have issued; where `rank` is still within the step, only what
-// comes before its own current call counts. O(calls of the steps concerned).
+// The parameters carried by calls that `other` issues in `step` and `rank` does not, in `other`'s
+// order. If `other` hangs in the step, its latest earlier step with the same modalities shows what
+// it would have issued. If `rank` is still in the step, only calls before its current one count:
+// the later ones may follow. O(calls).
 std::vector<std::string> left_out(const trace::Run& run, const Modalities& modalities,
                                   std::uint32_t rank, std::uint32_t other, std::int32_t step);
 

@@ -1,4 +1,4 @@
-// What an analysis says: findings, each with who, what, where, why and what to do, and a verdict.
+// The result of an analysis: a verdict and findings, each with who, what, where, why and a fix.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace lockstep::verify {
 struct Evidence {
   trace::Rank rank;
   std::optional<std::int64_t> id;  // of the call in that rank's trace
-  std::string at;                  // source place in the user's program; may be empty
+  std::string at;                  // source location in the user's program; may be empty
   std::string text;
 };
 
@@ -23,19 +23,20 @@ struct Finding {
   RuleId rule{};
   Severity severity = Severity::error;
   Certainty certainty = Certainty::observed;
-  std::string group;                 // empty: none concerned
-  std::optional<std::uint64_t> seq;  // 0-based place in the group's sequence
+  std::string group;                 // empty: it concerns no group
+  std::optional<std::uint64_t> seq;  // sequence number in the group, from 0
   std::optional<std::int64_t> step;
   std::vector<trace::Rank> culprits;  // sorted
-  std::vector<trace::Rank> ranks;     // all that are concerned, sorted
-  std::vector<std::string> what;      // parameters concerned
+  std::vector<trace::Rank> ranks;     // all ranks that it concerns, sorted
+  std::vector<std::string> what;      // the parameters that it concerns
   std::string message;                // one or two sentences, in the user's terms
   std::string why;                    // the reasoning that leads to it; may be empty
   std::string fix;
   std::vector<Evidence> evidence;
-  std::vector<Finding> consequences;  // what follows from this cause; never judged by themselves
+  std::vector<Finding> consequences;  // they follow from this cause and do not affect the verdict
 
-  // Stable over runs of the same defect: rule, group, operation and parameters, not ranks or times.
+  // Equal in all runs with the same defect: made from rule, group, operation and parameters, not
+  // from ranks or times.
   std::string fingerprint;
 };
 
@@ -59,7 +60,7 @@ struct Report {
   std::uint64_t events = 0;
   std::vector<Finding> findings;     // worst first: severity, certainty, then first to happen
   std::vector<std::string> unknown;  // what the data cannot show
-  std::string sources;  // which recordings were the calls and which the evidence; may be empty
+  std::string sources;  // which recordings provided calls and which evidence; may be empty
 };
 
 }  // namespace lockstep::verify

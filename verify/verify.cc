@@ -31,8 +31,9 @@ namespace lockstep::verify {
 
 namespace {
 
-// Lost lines look like calls that were left out, added or moved. Where one party's traces are all
-// damaged, only a contradiction between two calls with the same parameters is believed.
+// Whether damaged traces may be the only reason for a deviation. Lost lines look like calls that
+// were left out, added or moved. Where all traces of one party are damaged, only a contradiction
+// between two calls with the same parameters counts: both lines were read, and they differ.
 bool only_damage(const Context& context, const Deviation& d) {
   const auto damaged = [&](const std::vector<std::uint32_t>& ranks) {
     return std::all_of(ranks.begin(), ranks.end(),
@@ -45,17 +46,18 @@ bool only_damage(const Context& context, const Deviation& d) {
   return !contradiction;
 }
 
-// What is known of other schedules, and what is not.
+// What is known about other schedules, and what could not be decided.
 struct Outlook {
-  ScheduleSearch search;               // over what receives from any source may take
-  bool unsearched = false;             // it, or the one with sends that wait, met its bound
+  ScheduleSearch search;               // over the messages that receives from any source may take
+  bool unsearched = false;             // a search reached its limit
   std::vector<std::string> undecided;  // why the data shows neither a fault nor its absence
-  std::vector<std::string> unknown;    // what of numbers and data could not be judged
+  std::vector<std::string> unknown;    // numbers and samples that could not be judged
   bool waits_unknown = false;          // no waits were recorded that could order two communicators
 };
 
-// What other legal schedules would do, where this one gives no reason to complain.
+// Adds what other legal schedules would do wrong, where the recorded schedule had no fault.
 void find_possible_causes(const Context& context, Outlook& outlook, Causes& causes) {
+  // Only for runs that ended well: of a rank that died or hung, the further calls are unknown.
   const ScheduleSearch& search = outlook.search;
   const bool ended =
       std::all_of(context.where.positions.begin(), context.where.positions.end(),
@@ -67,6 +69,9 @@ void find_possible_causes(const Context& context, Outlook& outlook, Causes& caus
     causes.add(std::move(*race));
     return;
   }
+  // MPI's standard sends may buffer or wait for their receive. The search above let them buffer.
+  // Now let them wait: without wildcards one replay shows whether that deadlocks, with wildcards
+  // every order of the messages has to be searched again.
   if (mpi && !search.has_wildcards) {
     causes.add(check_rendezvous(context, nullptr));
   } else if (mpi) {
@@ -89,10 +94,10 @@ void find_possible_causes(const Context& context, Outlook& outlook, Causes& caus
   outlook.waits_unknown = inversions.waits_unknown;
 }
 
-// Whether nobody is left who shows that a killed rank was waited for in vain: all others were
-// killed with it, or had finished. The job was preempted or interrupted, or somebody ended its
-// hang; who waits for a rank that was killed may have waited for a moment or for an hour. (A rank
-// without an end mark beside others that have one died by itself.)
+// Whether all ranks were killed together, apart from those that had finished: the job was preempted
+// or interrupted, or somebody ended its hang. Then nothing tells whether a rank waited for a killed
+// one for a millisecond or for an hour. (A rank without an end mark beside others that have one
+// died by itself.)
 bool ended_together(const Context& context, const WaitCause& wait) {
   const auto killed = [&](std::uint32_t r) {
     return context.where.positions[r].state == Position::State::killed;
@@ -105,7 +110,7 @@ bool ended_together(const Context& context, const WaitCause& wait) {
          std::all_of(context.where.positions.begin(), context.where.positions.end(), over);
 }
 
-// Whether a call that has everybody it needs stands still because a rank died in it.
+// Whether a call that all members issued does not complete because a rank died in it.
 bool lost_a_rank(const Context& context, const WaitCause& wait) {
   return std::any_of(wait.roots.begin(), wait.roots.end(), [&](std::uint32_t r) {
     const Position::State state = context.where.positions[r].state;
@@ -113,14 +118,17 @@ bool lost_a_rank(const Context& context, const WaitCause& wait) {
   });
 }
 
-// Hangs what others wait for below its cause, or makes it one.
+// Adds each part of the wait-for graph below the cause that led to it, or as a cause of its own.
+// What may just have been a moment of a running job becomes `undecided` instead.
 void add_wait_causes(const Context& context, Outlook& outlook, Causes& causes) {
   const bool snapshot = is_snapshot(context.run);
   std::vector<WaitCause> left;
   for (WaitCause& wait : wait_causes(context.where)) {
+    // While the job runs, a wait that may still end is no finding.
     if (context.live && !wait.stuck) continue;
+    // All members issued the call and it does not complete: a stall, unless it had just begun.
     if (wait.stalled != SIZE_MAX) {
-      if (lost_a_rank(context, wait)) continue;  // Causes::add_deaths tells it
+      if (lost_a_rank(context, wait)) continue;  // Causes::add_deaths reports it
       std::string why = may_be_under_way(context, context.where.wait_points[wait.stalled]);
       if (why.empty()) {
         left.push_back(std::move(wait));
@@ -129,6 +137,7 @@ void add_wait_causes(const Context& context, Outlook& outlook, Causes& causes) {
       }
       continue;
     }
+    // A cycle stays a finding even if somebody killed the job: it is proven by the calls alone.
     if (!wait.circle && causes.empty() && ended_together(context, wait)) {
       outlook.undecided.push_back(
           wait_consequence(context, wait).message +
@@ -136,6 +145,8 @@ void add_wait_causes(const Context& context, Outlook& outlook, Causes& causes) {
           "would never have come");
       continue;
     }
+    // A snapshot looks at the ranks one after the other, so a rank may seem to wait for one that
+    // was only looked at earlier.
     if (snapshot) {
       if (std::optional<Cause> extra = find_extra_before(context, wait)) {
         causes.add(std::move(*extra));
@@ -150,9 +161,11 @@ void add_wait_causes(const Context& context, Outlook& outlook, Causes& causes) {
   causes.merge_sister_groups();
 }
 
-// Ranks whose calls do not fit together. Two ranks that still run, or a file that ends, are not yet
-// different: skew is no error.
+// Adds calls that do not match across ranks. A rank that has only issued fewer calls so far, or
+// whose file ends, does not deviate: skew is no error.
 void add_deviations(const Context& context, Causes& causes) {
+  // In a group whose streams deviate, later indexes pair unrelated calls: checks that compare by
+  // index would only repeat the deviation in other words.
   std::vector<bool> deviates(context.groups.size());
   const auto add_elsewhere = [&](std::vector<Cause> found) {
     std::erase_if(found, [&](const Cause& cause) { return deviates[cause.group]; });
@@ -173,7 +186,7 @@ void add_deviations(const Context& context, Causes& causes) {
   add_elsewhere(check_step_offsets(context));
 }
 
-// A stalled device holds up everybody, wherever they wait. False: there is none.
+// Adds a stalled device with the waits that follow from it. False where no device stalls.
 bool add_device_stall(const Context& context, Outlook& outlook, Causes& causes) {
   constexpr std::size_t kWaitsShown = 4;
   DeviceStall stall = find_device_stall(context);
@@ -188,8 +201,9 @@ bool add_device_stall(const Context& context, Outlook& outlook, Causes& causes) 
   return true;
 }
 
-// What an orderly end must not leave behind, and what a hang without a cause may come from: of
-// `orders`, those that explain one are taken. Not for ranks that still run.
+// Adds what can only be judged when the ranks have ended: requests never waited for, buffers
+// accessed too early, and, where nothing else was found, possible causes. Takes those of `orders`
+// (process groups created in different orders) that explain a hang without another cause.
 void add_at_the_end(const Context& context, Outlook& outlook, std::vector<Cause>& orders,
                     Causes& causes) {
   if (causes.empty()) {
@@ -204,14 +218,17 @@ void add_at_the_end(const Context& context, Outlook& outlook, std::vector<Cause>
   causes.add(check_buffers(context));
 }
 
-// First to last: what explains other things comes before them.
+// Runs all analyses. The order matters: a cause is added before what it explains, so that the
+// consequence finds it. Groups with different members explain deviations, deviations explain waits,
+// waits explain deaths and exceptions, and all of them explain wrong numbers.
 void find_causes(const Context& context, Outlook& outlook, Causes& causes) {
   causes.add(check_members(context));
   add_deviations(context, causes);
   if (causes.empty()) {
     if (auto race = explain_observed_race(context, outlook.search)) causes.add(std::move(*race));
   }
-  // A c10d message with another tag is more often one of a circle than a slip.
+  // Messages that differ in their tag alone. Not for c10d, where a message with another tag is more
+  // often part of a cycle than a wrong tag.
   if (causes.empty() && !context.live && context.semantics == CallSemantics::mpi) {
     causes.add(check_near_misses(context));
   }
@@ -226,14 +243,15 @@ void find_causes(const Context& context, Outlook& outlook, Causes& causes) {
   std::vector<Cause> orders = check_creation_order(context);
   if (!context.live) add_at_the_end(context, outlook, orders, causes);
   for (ExchangedNames& names : exchanged) causes.add(std::move(names.cause));
-  // Something else explains the hang, if there is one.
+  // If there is a hang, something else explains it: the remaining orders are warnings.
   for (Cause& order : orders) order.finding.severity = Severity::warning;
   causes.add(std::move(orders));
   causes.add_below_matching(check_numbers(context, outlook.unknown, outlook.undecided));
   causes.add(check_samples(context, outlook.unknown));
 }
 
-// Ranks that a watchdog ended, which wait for nobody, nobody waits for, and nothing explains.
+// Ranks that a watchdog ended although they wait in no call, nobody waits for them, and no other
+// finding explains it.
 std::optional<Finding> unexplained_hang(const Context& context, Outlook& outlook) {
   std::vector<std::uint32_t> hung;
   for (std::uint32_t r = 0; r < context.where.positions.size(); ++r) {
@@ -256,16 +274,16 @@ std::optional<Finding> unexplained_hang(const Context& context, Outlook& outlook
   return f;
 }
 
-// Whether an error says why ranks ended.
+// Whether a finding is an error that explains why ranks ended.
 bool tells_of_an_end(const Finding& f) {
   const std::string_view family = rule(f.rule).family;
   return f.severity == Severity::error &&
          (family == "blocking" || family == "matching" || family == "modality");
 }
 
-// Calls that were under way when devices were last looked at, where nothing else was found: they
-// may have been issued a moment before, or hang. Over Gloo, where hosts block in their calls, the
-// replay says what can complete.
+// Notes calls that were under way on devices at the end, where nothing else was found: they may
+// have been issued a moment before, or hang. Not for Gloo, where hosts block in their calls and the
+// replay decides what can complete.
 void note_open_calls(const Context& context, Outlook& outlook) {
   if (context.semantics != CallSemantics::nccl && !is_snapshot(context.run)) return;
   std::vector<std::uint32_t> open;
@@ -280,6 +298,7 @@ void note_open_calls(const Context& context, Outlook& outlook) {
                               ") among them: the traces do not tell whether these hang");
 }
 
+// Fills Report::unknown: what the data could not show, and why.
 void list_unknowns(const Context& context, const Outlook& outlook, Report& report) {
   report.unknown = outlook.undecided;
   report.unknown.insert(report.unknown.end(), outlook.unknown.begin(), outlook.unknown.end());
@@ -332,6 +351,7 @@ void list_unknowns(const Context& context, const Outlook& outlook, Report& repor
   }
 }
 
+// Whether the report has a finding of this rule.
 bool tells(const Report& report, RuleId id) {
   return std::any_of(report.findings.begin(), report.findings.end(),
                      [id](const Finding& f) { return f.rule == id; });
@@ -341,12 +361,15 @@ Verdict verdict_of(const Report& report, const trace::Run& run, const Outlook& o
   const bool serious = std::any_of(report.findings.begin(), report.findings.end(),
                                    [](const Finding& f) { return f.severity != Severity::note; });
   if (serious) return Verdict::findings;
+  // Without findings, "clean" needs complete input: a missing rank may be the faulty one.
   const bool blind = !report.ranks_missing.empty() || !report.ranks_damaged.empty() ||
                      !run.unreadable.empty() || run.ranks.empty() || outlook.unsearched ||
                      !outlook.undecided.empty() || tells(report, RuleId::rank_killed);
   return blind ? Verdict::inconclusive : Verdict::clean;
 }
 
+// Worst first: by severity, certainty, step, sequence number. Findings without a step or number
+// come last among equals. Stable, so that the analyses' order decides the rest.
 void sort_findings(std::vector<Finding>& findings) {
   std::stable_sort(findings.begin(), findings.end(), [](const Finding& a, const Finding& b) {
     const auto key = [](const Finding& f) {
@@ -358,6 +381,7 @@ void sort_findings(std::vector<Finding>& findings) {
   });
 }
 
+// Whether the finding or a consequence of it proves that ranks cannot continue.
 bool holds_deadlock(const Finding& f) {
   const bool blocks = rule(f.rule).family == "blocking" || f.rule == RuleId::modality_divergence ||
                       rule(f.rule).family == "matching";
@@ -369,8 +393,8 @@ bool holds_deadlock(const Finding& f) {
 
 Report verify(const trace::Run& run, const VerifyOptions& options) {
   Report report;
-  // Where no rank has an end mark, the traces were copied while the job ran, or all of it died at
-  // once: who is behind may just have been behind.
+  // Without any end mark, the traces were copied while the job ran, or the whole job died at once:
+  // a rank with fewer calls may just have been slower.
   const bool unended =
       std::all_of(run.ranks.begin(), run.ranks.end(),
                   [](const trace::RankTrace& t) { return t.end == trace::End::cut; });
@@ -382,16 +406,20 @@ Report verify(const trace::Run& run, const VerifyOptions& options) {
   report.ranks_damaged = std::move(input.damaged);
   report.events = run.event_count();
 
+  // What the analyses share: streams, what every rank's batch held, and how far each rank gets.
   const std::vector<GroupStreams> groups = group_streams(run);
   Agreement agreement(run.tables);
   const Modalities modalities(run);
   const CallSemantics semantics = options.semantics.value_or(recorded_semantics(run));
   Outlook outlook;
+  // Each reason once: all ranks' traces of one job usually say the same.
   for (const trace::RankTrace& trace : run.ranks) {
     const bool known = std::find(outlook.undecided.begin(), outlook.undecided.end(),
                                  trace.inconclusive) != outlook.undecided.end();
     if (!trace.inconclusive.empty() && !known) outlook.undecided.push_back(trace.inconclusive);
   }
+  // Searching other orders of messages needs whole programs. The result also tells the replay which
+  // message each receive from any source took.
   if (!may_go_on) {
     SearchOptions search;
     search.buffered_sends = semantics == CallSemantics::mpi;
@@ -407,13 +435,14 @@ Report verify(const trace::Run& run, const VerifyOptions& options) {
   Causes causes(context);
   find_causes(context, outlook, causes);
   report.findings = causes.take();
+  // Only where nothing was found: ranks that hang, or were killed, for no visible reason.
   if (report.findings.empty() && outlook.undecided.empty() && !options.live) {
     note_open_calls(context, outlook);
   }
   if (report.findings.empty() && !options.live && !is_snapshot(run)) {
     if (auto hang = unexplained_hang(context, outlook)) report.findings.push_back(std::move(*hang));
   }
-  // While others run, they may yet come to wait for it.
+  // While others run they may still come to wait for the killed rank, which is a better finding.
   if (!options.live &&
       std::none_of(report.findings.begin(), report.findings.end(), tells_of_an_end)) {
     if (auto killed = note_killed(context)) report.findings.push_back(std::move(*killed));

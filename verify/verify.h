@@ -10,20 +10,23 @@
 namespace lockstep::verify {
 
 struct VerifyOptions {
-  // The ranks still run: a stream without end mark may go on, so that only what no continuation can
-  // mend is said.
+  // The ranks still run: a stream without end mark may continue, so only what no continuation can
+  // fix is reported.
   bool live = false;
-  // By which rules calls block (docs/verify.md); what the traces' headers say unless given.
+  // The rules by which calls block (docs/verify.md). Unless given, the traces' headers decide.
   std::optional<CallSemantics> semantics = std::nullopt;
 };
 
-// O(events log events + findings), apart from the alignment of deviating streams, which is bounded
-// by a window around the first difference, and from the search over what receives from any source
-// may take, which has a bound of its own (verify/schedules/search.h). The result does not depend on
-// the order of files or interning.
+// Judges a run. Never fails: what is wrong with the input becomes part of the report. The result
+// does not depend on the order of files or of interning.
+//
+// O(events log events + findings), plus two bounded parts: the alignment of deviating streams works
+// in a window around the first difference, and the search over the messages that receives from any
+// source may take has a limit of its own (verify/schedules/search.h).
 Report verify(const trace::Run& run, const VerifyOptions& options = {});
 
-// True where the report proves that ranks of the job can never go on: worth ending it now.
+// Whether the report proves that ranks of the job can never continue, so that a launcher may end
+// the job.
 bool proves_stuck(const Report& report);
 
 }  // namespace lockstep::verify

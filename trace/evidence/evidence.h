@@ -1,8 +1,8 @@
-// Evidence: what lies beside the recorded calls of a job and says something of its ranks. The table
-// of its sources stands in evidence.cc; a new one is a file beside this (`<name>.cc`) that is
-// declared here, a row there, a fuzz target, and a test with damaged input.
+// Evidence: files besides a job's recorded calls that tell something about its ranks. The table of
+// its sources is in evidence.cc. A new source needs a reader beside this file (`<name>.cc`), its
+// declaration here, a row in the table, a fuzz target, and a test with damaged input.
 //
-// A source never fails: of a file that was cut off or damaged, what can be read counts.
+// A source never fails: what can be read of a damaged file counts.
 #pragma once
 
 #include <cstdint>
@@ -40,27 +40,28 @@ EvidenceSource ras_source();
 EvidenceSource stack_source();
 EvidenceSource rank_log_source();
 
-// What a peer's death, an abort or a time-out looks like from the other side (Gloo, NCCL, c10d,
-// TCPStore), and what all ranks raise at a mismatch, whoever is at fault.
+// Whether an exception is one that a peer's death, an abort or a timeout causes in other ranks
+// (Gloo, NCCL, c10d, TCPStore), or one that all ranks raise at a mismatch: it does not tell who is
+// at fault.
 bool tells_of_a_peer(std::string_view exception);
 
 // Every source, the most specific first.
 std::span<const EvidenceSource> evidence_sources();
 
-// The source that knows the file; null: none.
+// The source that recognises the file; null: none.
 const EvidenceSource* recognise_evidence(std::string_view bytes, std::string_view name);
 
-// What all files say, before it is put together with the calls.
+// The evidence of all files, before it is joined with the calls.
 struct JobEvidence {
   std::vector<RankNote> notes;
   std::int32_t world_size = 0;
   std::string sources;  // as Run::sources
 };
 
-// Puts the evidence into `run`, whose traces are complete: finds whose a note is that names a
-// process only (by the pids of the traces and of other notes), gives ranks whose trace ends without
-// an end mark the end that their log tells, and notes where log and trace contradict each other.
-// `own_form`: the traces' ends are those of the job, as in Lockstep's own forms.
+// Adds the evidence to `run`, whose traces must be complete. Finds the rank of notes that name only
+// a process, by the pids of traces and other notes. Gives ranks without an end mark the end that
+// their log tells. Notes contradictions between log and trace. `own_form`: the traces' ends are
+// those of the job, as in Lockstep's own formats.
 void join_evidence(Run& run, JobEvidence evidence, bool own_form);
 
 }  // namespace lockstep::trace

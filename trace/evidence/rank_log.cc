@@ -1,5 +1,6 @@
-// The output of a job's ranks: why one of them ended. One rank in a file, or several, whose lines
-// bear the prefix that PyTorch gives them ("[rank3]:"); any other lines between.
+// The output of a job's ranks, which tells why one of them ended. A file has the output of one
+// rank, or of several whose lines have PyTorch's prefix ("[rank3]:"), with any other lines in
+// between.
 //
 //   Traceback (most recent call last):                      an exception: the last line counts
 //     …
@@ -12,13 +13,13 @@
 //   [Rank 3] Watchdog caught collective operation timeout…  PyTorch's watchdog
 //   host:12:34 [0] … NCCL WARN …                            NCCL's warnings
 //
-// What PyTorch prefixes with a rank, nobody caught. A traceback without a prefix may have been
-// caught: where the rank's output goes on behind it, it is RankNote::Kind::caught. Exceptions that
-// tell another rank's end (a closed connection, an aborted communicator, a time-out) are
-// Kind::peer_lost: they never say who is at fault.
+// PyTorch adds a rank prefix to uncaught exceptions only. A traceback without prefix may have been
+// caught: if the rank's output continues after it, it is RankNote::Kind::caught. Exceptions that
+// follow from another rank's end (a closed connection, an aborted communicator, a timeout) are
+// Kind::peer_lost: they never tell who is at fault.
 //
-// Whose a file is, is told by its name (TraceFile::rank), where that says "rank", or by torchrun's
-// folders (…/attempt_0/3/stderr.log).
+// The rank of a file is told by its name (TraceFile::rank), if that contains "rank", or by
+// torchrun's folders (…/attempt_0/3/stderr.log).
 
 #include <algorithm>
 #include <array>
@@ -39,7 +40,7 @@ namespace lockstep::trace {
 namespace {
 
 using NoteKind = RankNote::Kind;
-constexpr std::size_t kMostOfAKind = 4;  // of one rank: the first ones say what the later repeat
+constexpr std::size_t kMostOfAKind = 4;  // notes per rank: later ones mostly repeat the first
 
 bool is_blank(char c) { return c == ' ' || c == '\t'; }
 

@@ -9,11 +9,11 @@
 //   split|parent=world|child=tp|ranks=0,1
 //
 // Source: torchcomms comms/torchcomms/hooks/clog (ClogHook.cpp, AI_TOOL_INSTRUCTIONS_V1.md). S and
-// E name a signature and not a call: they are of the oldest call with it that has none yet. Ranks
-// of roots and peers are those of the communicator; "ranks" of a split are global ones.
+// E name a signature (C1), not a call: they belong to the oldest call with that signature that has
+// none yet. Roots and peers are ranks in the communicator; "ranks" of a split are global.
 //
-// A log is a look at a process that may still run. Where lifecycle events are off (Q alone), it
-// tells what was called and not what completed.
+// A log is a snapshot of a process that may still run. Where lifecycle events are off (only Q
+// lines), it tells which calls were issued, but not which completed.
 
 #include <algorithm>
 #include <array>
@@ -50,13 +50,13 @@ std::optional<std::int64_t> whole_number(std::string_view text) {
   return out;
 }
 
-// "+1.234": seconds, as nanoseconds. Nothing where it is none.
+// "+1.234", in seconds, as nanoseconds; nothing where it is no time.
 std::optional<Nanos> time_in(std::string_view field) {
   if (!field.starts_with('+')) return std::nullopt;
   double seconds = 0;
   const std::string_view text = field.substr(1);
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
-  constexpr double kLatest = 4e9;
+  constexpr double kLatest = 4e9;  // seconds; a later one would overflow Nanos
   if (error != std::errc() || end != text.data() + text.size() || !(seconds >= 0) ||
       seconds > kLatest) {
     return std::nullopt;
@@ -101,7 +101,8 @@ struct Communicator {
   GroupId group;
 };
 
-// First in, first out; empty it holds no memory, of which there is one for every signature.
+// A queue of call ids. There are two per signature, so an empty one must hold no memory of its own,
+// as std::deque does.
 class Calls {
  public:
   bool empty() const { return first_ == ids_.size(); }
@@ -120,14 +121,14 @@ class Calls {
   std::size_t first_ = 0;
 };
 
-// What a signature line defines.
+// What a signature line ("C1|sig|…") defines, and the open calls with that signature.
 struct StateKind {
   SignatureId signature;
   std::string comm;
   bool message = false;
   bool batch = false;
   std::int64_t peer = kNone, root = kNone;  // ranks of the communicator
-  Calls queued, started;                    // without S, without E
+  Calls queued, started;                    // calls without S; calls with S, without E
 };
 
 class ClogReader {
@@ -145,7 +146,7 @@ class ClogReader {
       if (!line->empty()) take(*line);
     }
     builder_.finish();
-    // Without lifecycle events it is a list of what was called, as NCCL's own log is.
+    // Without lifecycle events it is a list of issued calls, like NCCL's own log.
     trace_.snapshot = lifecycle_;
     trace_.end = lifecycle_ ? End::hung : End::cut;
     if (!lifecycle_) {
@@ -187,7 +188,8 @@ class ClogReader {
 
   static constexpr std::size_t kMostFields = 32;
 
-  // Communicators first: a call may come before the split that lists its members.
+  // Collects all communicators in a first pass: a call may come before the split that lists its
+  // communicator's members.
   void find_communicators() {
     LogLines lines(file_.bytes);
     while (const auto line = lines.next()) {
@@ -210,7 +212,7 @@ class ClogReader {
     return std::string(text.substr(0, kLongest));
   }
 
-  // The largest communicator is that of all ranks, unless a split made it.
+  // Finds the rank and the world size. The world is the largest communicator that no split made.
   Status identify() {
     const Communicator* world = nullptr;
     std::string world_name;
@@ -245,6 +247,8 @@ class ClogReader {
 
   void damage(std::string message) { trace_.add_damage(std::move(message), number_); }
 
+  // Dispatches on the first letter: C for a call, G for a CUDA graph ("G1|C1|Q|…" a captured call,
+  // "G1|R|…" a replay).
   void take(std::string_view line) {
     if (line.starts_with('C')) return take_call(line);
     if (!line.starts_with('G')) return;  // the header, communicators, warnings
@@ -281,6 +285,7 @@ class ClogReader {
       kind.started.push(id);
     } else if (head[1] == "E") {
       lifecycle_ = true;
+      // The S line may be missing.
       Calls& open = kind.started.empty() ? kind.queued : kind.started;
       if (!open.empty()) builder_.add_call_event(EventKind::complete, open.pop(), *time);
     }
@@ -291,7 +296,7 @@ class ClogReader {
     call.id = next_id_++;
     call.signature = kind.signature;
     call.group = comms_[kind.comm].group;
-    call.flags = kAsync;  // the host goes on: what it waits for, the device orders
+    call.flags = kAsync;  // the host goes on after it enqueued the call
     if (kind.message) call.peer = Rank(global(kind.comm, kind.peer));
     const auto refused =
         builder_.add_issue(call, kind.message, time, TraceBuilder::Numbering::count);
@@ -299,7 +304,7 @@ class ClogReader {
     kind.queued.push(call.id);
   }
 
-  // A rank of a communicator as a global one; kNone where its members are not known.
+  // A rank in a communicator as a global rank; kNone where its members are unknown.
   std::int32_t global(const std::string& name, std::int64_t rank) const {
     const auto found = comms_.find(name);
     if (found == comms_.end() || rank < 0) return kNone;
@@ -312,6 +317,7 @@ class ClogReader {
     return place < members.size() ? members[place].value : kNone;
   }
 
+  // Reads a signature line: "all_reduce|in_count=1024|out_count=1024|dtype=f32|red_op=sum|…".
   void define(std::int64_t correlation, std::string_view text) {
     const Fields fields = split(text, '|', kMostFields);
     StateKind kind;
@@ -354,7 +360,7 @@ class ClogReader {
     return usable ? tables_.int_lists.intern(*numbers) : IntListId{};
   }
 
-  // A count, or a list of them: a flat tensor each.
+  // Sizes as flat tensors: one count ("in_count=1024") or a list of counts ("in_counts=4,8").
   IntListId sizes(const Fields& fields, std::string_view one, std::string_view many) {
     if (const auto count = whole_number(value_of(fields, one))) return flat_tensor(*count, tables_);
     const auto counts = integers_in(value_of(fields, many));
@@ -382,7 +388,7 @@ Result<std::vector<RankTrace>> read_clog(const TraceFile& file, Tables& tables) 
   return ClogReader(file, tables).read();
 }
 
-// Groups that no split lists have the members that use them.
+// Completes the traces: groups that no split lists get the ranks that use them as members.
 void link_clog(std::span<RankTrace> traces, Tables& tables) {
   std::int32_t world = 0;
   std::map<GroupId, std::vector<Rank>> users;

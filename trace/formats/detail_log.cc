@@ -1,14 +1,14 @@
-// What PyTorch says of mismatched collectives with TORCH_DISTRIBUTED_DEBUG=DETAIL, in a job's
+// PyTorch's messages about mismatched collectives with TORCH_DISTRIBUTED_DEBUG=DETAIL, in a job's
 // output:
 //
 //   [rank0]: RuntimeError: Detected mismatch between collectives on ranks. Rank 0 is running
 //       collective: CollectiveFingerPrint(SequenceNumber=1, OpType=ALLREDUCE, TensorShape=[10],
 //       TensorDtypes=Float, …), but Rank 1 is running collective: CollectiveFingerPrint(…
 //
-// Source: pytorch torch/csrc/distributed/c10d/ProcessGroupWrapper.cpp (1.9 to 2.15). Every rank
-// compares its call with those of all members and tells of the first that differs; so each message
-// gives the calls of two ranks, and all messages together those of the ranks that spoke. Ranks are
-// those of the group, which the message does not name: it is taken as the group of all ranks.
+// Source: pytorch torch/csrc/distributed/c10d/ProcessGroupWrapper.cpp (1.9 to 2.15). Each rank
+// compares its call with those of all members and reports the first that differs. So each message
+// has the calls of two ranks, and all messages together have those of every rank that reported.
+// Ranks are group ranks; the message does not name the group, which is taken for the world.
 
 #include <algorithm>
 #include <array>
@@ -103,7 +103,7 @@ class DetailLogReader {
           at + kFingerprint.size(), next == kNpos ? kNpos : next - at - kFingerprint.size()));
       if (!rank || !is_possible_rank(*rank, kMaxWorldSize) || !fingerprint) continue;
       ++taken;
-      // They met, whatever number the other gives to its call.
+      // PyTorch compared the two calls, so they are the same instance even if their numbers differ.
       if (!seq) seq = fingerprint->seq;
       fingerprint->seq = *seq;
       fingerprint->line = number;
@@ -133,6 +133,7 @@ class DetailLogReader {
     call.group = tables_.groups.intern("world");
     call.signature = tables_.make_signature(s);
     call.seq = static_cast<std::uint32_t>(fingerprint.seq - 1);
+    // The program's source location is unknown; the log's line is the next best.
     call.at = tables_.strings.intern(file_.name + ":" + std::to_string(fingerprint.line));
     TraceBuilder builder(trace);
     const bool message = op && is_point_to_point(*op);
@@ -153,7 +154,7 @@ Result<std::vector<RankTrace>> read_detail_log(const TraceFile& file, Tables& ta
   return DetailLogReader(file, tables).read();
 }
 
-// Several files may tell of one rank: the traces are alike, and one of them is kept.
+// Sets the world size. Several files may have a trace of the same rank; loading keeps one of them.
 void link_detail_log(std::span<RankTrace> traces, Tables& /*tables*/) {
   std::int32_t world = 0;
   for (const RankTrace& trace : traces) world = std::max(world, trace.world_size);

@@ -5,21 +5,21 @@
 //     {"name": "record_param_comms", "id": 727, "parent": 726, …,
 //      "inputs": [[718, …], 147, 94594108284448, 0, "all_to_allv", [768, …], [768, …]], …}, …]}
 //
-// From 1.0.2-chakra.0.0.4 on, values stand below "inputs" → "values", parents are "ctrl_deps", and
+// From 1.0.2-chakra.0.0.4 on, values are below "inputs" → "values", parents are "ctrl_deps", and
 // 1.1.0 adds attributes: collective_name, dtype, in_msg_nelems, pg_name, ….
 //
-// What is taken: each `record_param_comms` node, in the order of the nodes' ids, which is that in
-// which the calls were made. Its values are, around the operation's name: number in the group,
-// group (a pointer, later a pair of name and description), rank (of rooted operations the root's),
-// splits, and then first rank, stride and size of the group, or the size alone.
+// The reader takes each `record_param_comms` node, in the order of the nodes' ids, which is the
+// order of the calls. Its values are, before the operation's name: tensors, the number in the
+// group, the group (a pointer, later a pair of name and description), a rank (the root for rooted
+// operations); after it: splits, then first rank, stride and size of the group, or the size alone.
 //
 // Sources: pytorch torch/csrc/profiler/standalone/execution_trace_observer.cpp,
 // torch/csrc/distributed/c10d/ParamCommsUtils.hpp and ProcessGroupNCCL.cpp. Before 1.0.3 a group is
-// known by a pointer alone, which tells nothing to other ranks: where a rank has one group, that is
-// taken as the group of all ranks.
+// known by a pointer alone, which means nothing to other ranks: if a rank has one group, it is
+// taken for the world.
 //
-// Like a profile, an execution trace is a window of the run. Cost: nodes are found by a scan
-// without parsing; only those of communication are parsed.
+// Like a profile, an execution trace is a window of the run. Nodes are found by a scan without
+// parsing; only those of communication are parsed.
 
 #include <simdjson.h>
 
@@ -62,6 +62,7 @@ std::optional<std::int64_t> trace_integer(const dom::element& element) {
   std::int64_t out = 0;
   if (element.get(out) == simdjson::SUCCESS) return out;
   std::uint64_t large = 0;  // pointers
+  // Halved to fit: pointers are even, and only compared with each other.
   if (element.get(large) == simdjson::SUCCESS) return static_cast<std::int64_t>(large >> 1U);
   return std::nullopt;
 }
@@ -157,6 +158,7 @@ class TraceScanner {
     } else if (node.at_key("inputs").get(values) != simdjson::SUCCESS) {
       return lose("a call without values");
     }
+    // There are no times: ids take their place, as an order (KinetoEvents::timed is false).
     KinetoComm comm;
     comm.begin = id;
     comm.end = id;
@@ -173,6 +175,8 @@ class TraceScanner {
 
   StringId name(std::string_view text) { return tables_.strings.intern(std::string(text)); }
 
+  // [tensors…, number, group, rank, "allreduce", splits_in, splits_out, start, stride, size]: the
+  // name is the only string outside of lists, and everything is found by its position.
   void read_values(const dom::array& array, KinetoComm& comm) {
     constexpr std::size_t kMostValues = 32;
     std::vector<dom::element> values;
@@ -181,7 +185,7 @@ class TraceScanner {
     }
     std::size_t at = 0;
     while (at < values.size() && !values[at].is_string()) ++at;
-    // Tensors may come first; number, group and rank stand right before the operation.
+    // Number, group and rank come directly before the operation.
     if (at == values.size() || at < 3) return;
     std::string_view op;
     if (values[at].get(op) != simdjson::SUCCESS || op.size() > 64) return;
@@ -212,13 +216,15 @@ class TraceScanner {
       comm.peer = comm.rank;  // send: the destination, recv: the source (ranks of the group)
       comm.rank = kNone;
     } else if (!rooted) {
+      // Neither rooted nor a message: the rank is the caller's own group rank.
       if (own_is_rank) own_rank_[comm.group].insert(comm.rank);
       comm.rank = kNone;
     }
   }
 
-  // A tensor is [id, storage, offset, elements, bytes of an element, device]: before 1.1.0 the only
-  // place for the size of what a call is given.
+  // Reads the input's size. A tensor is [id, storage, offset, elements, bytes of an element,
+  // device]; before 1.1.0 this is the only record of the size. The first value is a tensor or a
+  // list of tensors. Only for operations whose first value is their input.
   void read_size(const dom::array& values, KinetoComm& comm) {
     const std::optional<Op> op = op_from_torch(tables_.str(comm.op));
     const bool simple = op == Op::all_reduce || op == Op::broadcast || op == Op::reduce ||
@@ -245,7 +251,7 @@ class TraceScanner {
     if (first.size() > 0) comm.in = sum;
   }
 
-  // A number, or since 2025 the pair (number, point-to-point).
+  // The sequence number: an integer, or since 2025 the pair (number, is point-to-point).
   static void read_number(const dom::element& value, KinetoComm& comm) {
     if (const auto number = trace_integer(value)) {
       comm.seq = *number;
@@ -266,6 +272,7 @@ class TraceScanner {
     return usable ? tables_.int_lists.intern(list) : IntListId{};
   }
 
+  // Reads the group: ["0", "default_pg"], or a pointer. `rest`: the numbers after the operation.
   void read_group(const dom::element& value, const std::vector<std::int64_t>& rest,
                   KinetoComm& comm) {
     std::string group;
@@ -325,10 +332,10 @@ class TraceScanner {
     }
   }
 
-  // The group of all ranks, and whose trace it is: a member's rank in that group is its own. A
-  // group that is known by a pointer alone is taken as that of all ranks where it is the only one
-  // and the rank in it is the one in the file's name; else it is the rank's own, and compared with
-  // nobody's.
+  // Finds the world group and the trace's rank: a member's group rank in the world is its rank. A
+  // group that is known by a pointer alone is taken for the world if it is the only one and the
+  // group rank is the rank in the file's name. Otherwise such a group becomes one of this rank
+  // alone, which is compared with no other rank's.
   void name_groups() {
     const bool only = pointers_.size() == 1 && events_.groups.size() == 1;
     bool is_world = only;
@@ -363,7 +370,7 @@ class TraceScanner {
     }
   }
 
-  // Peers are ranks of the group.
+  // Turns peers from group ranks into global ranks; unknown where the members are unknown.
   void find_peers() {
     for (KinetoComm& comm : events_.calls) {
       if (comm.peer == kNone) continue;

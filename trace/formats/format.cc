@@ -16,7 +16,9 @@ namespace lockstep::trace {
 
 namespace {
 
-// DETAIL's messages hold one call of each rank, and it is the one that ended the job.
+// Richest first: choose_calls (trace/load.cc) and recognise() take the first that fits. The
+// messages of TORCH_DISTRIBUTED_DEBUG=DETAIL hold only one call of each rank, but the one that
+// ended the job, so they come before the dumps.
 const std::array kFormats = {
     ring_format(),
     text_format(),
@@ -76,6 +78,7 @@ std::optional<Rank> rank_in_name(std::string_view file_name) {
 
 namespace {
 
+// A list of one trace.
 Result<std::vector<RankTrace>> one(Result<RankTrace> trace) {
   if (!trace) return trace.error();
   std::vector<RankTrace> out;
@@ -83,9 +86,10 @@ Result<std::vector<RankTrace>> one(Result<RankTrace> trace) {
   return out;
 }
 
-// A line `{"header":1,…` first; also for a file that is cut off within it.
+// Whether the first line begins with `{"header":1,…`. Also true for a file that is cut off within
+// the key: `{"hea`.
 bool looks_like_text(std::string_view bytes) {
-  if (bytes.starts_with("\xEF\xBB\xBF")) bytes.remove_prefix(3);
+  if (bytes.starts_with("\xEF\xBB\xBF")) bytes.remove_prefix(3);  // an editor's byte order mark
   const auto skip_blanks = [&] {
     const std::size_t first = bytes.find_first_not_of(" \t\r\n");
     bytes.remove_prefix(first == std::string_view::npos ? bytes.size() : first);
@@ -98,8 +102,9 @@ bool looks_like_text(std::string_view bytes) {
   return bytes.substr(0, kKey.size()) == kKey.substr(0, bytes.size());
 }
 
-// What sees NCCL's calls alone knows no members of communicators, and nobody's wait. Where it saw
-// that a rank hangs, its trace is a look at a process that stands there.
+// Links ring and text traces. A recorder that sees NCCL's calls alone knows neither the members of
+// communicators nor any wait. If it saw the rank hang, its trace is a snapshot of a process that
+// still exists.
 void link_own(std::span<RankTrace> traces, Tables& tables) {
   for (RankTrace& trace : traces)
     if (has_unlinked(trace, tables)) trace.snapshot = trace.end == End::hung;

@@ -1,9 +1,9 @@
-// Format: one kind of file that recorded calls come in. The table of all of them stands in
-// format.cc; a new one is a file beside this (`<name>.cc`) that is declared here, a row there, and
-// a test with damaged input.
+// Format: a kind of file that holds recorded calls. The table of all formats is in format.cc. A new
+// format needs a reader beside this file (`<name>.cc`), its declaration here, a row in the table,
+// and a test with damaged input.
 //
 // A reader turns one file into the traces of the ranks that it holds. What only several files
-// together tell (the members of a communicator, say) is filled in by `link`, once, after the last.
+// together tell (the members of a communicator) is filled in by `link`, once, after the last file.
 #pragma once
 
 #include <cstddef>
@@ -22,12 +22,12 @@ namespace lockstep::trace {
 struct TraceFile {
   std::string_view bytes;
   std::string name;          // what errors call it: "dumps/rank_3", "dumps.tar:rank_3"
-  std::optional<Rank> rank;  // by its name: for formats that do not say whose trace it is
+  std::optional<Rank> rank;  // from its name: for formats that do not record the rank
 };
 
 struct Format;
 
-// What a file holds that stands for others.
+// The content of a file that stands for others (a digest).
 struct Recording {
   const Format* format = nullptr;  // of the files that it stands for
   std::vector<RankTrace> traces;
@@ -37,34 +37,35 @@ struct Recording {
 struct Format {
   std::string_view name;     // as `--format` takes it
   std::string_view summary;  // one line, for `--help`
-  // Whether a file with these bytes is of this format; looks at the first few kilobytes only, and
-  // is true for files that were cut off behind them.
+  // Whether a file that begins with these bytes is of this format. Looks at the first few kilobytes
+  // only, so that it is also true for files that were cut off after them.
   bool (*recognises)(std::string_view bytes);
-  // The traces in a file. Damaged records are counted in the trace and skipped.
-  // Errors: nothing can be made of it, with the place and the cause.
+  // Reads the traces in a file. Damaged records are counted in the trace and skipped.
+  // Errors: the file cannot be used at all, with the location and the cause.
   Result<std::vector<RankTrace>> (*read)(const TraceFile& file, Tables& tables);
-  // Completes traces by what the others tell; null: nothing to do. All are of this format; their
-  // order is that of the files' names.
+  // Completes each trace with what the others tell; null: nothing to do. All traces are of this
+  // format, in the order of the files' names.
   void (*link)(std::span<RankTrace> traces, Tables& tables) = nullptr;
-  // What this format never records, a sentence each: listed in reports.
+  // What this format never records, one sentence each: listed in reports.
   std::span<const std::string_view> unknown = {};
-  // For files that stand for others: the same as `read`, and what of these the traces cannot hold.
-  // Null: the file is its own.
+  // For a digest, instead of `read`: the traces, and what of the original files they cannot hold.
+  // Null for all other formats.
   Result<Recording> (*read_recording)(const TraceFile& file, Tables& tables) = nullptr;
-  // The file is the output of processes, which may say more than their calls (trace/evidence).
+  // The file is the output of processes, and may hold more than calls (trace/evidence).
   bool is_log = false;
 };
 
-// Every format, the richest first: of several recordings of one job the first is read as its calls.
+// All formats, the richest first: of several recordings of one job, the first provides the calls.
 std::span<const Format> all_formats();
 
-// The format of a file by its content; null: none.
+// The format of a file, recognised by its content; null: none.
 const Format* recognise(std::string_view bytes);
 // The format with that name; null: none.
 const Format* format_named(std::string_view name);
 
-// The rank in a file's name (without folders): the last number of "rank_3", "trace_rank_12.json",
-// "_dump_7", "r3.log.gz", …. Nothing where there is no number.
+// The rank in a file's name (without folders): the number after the last "rank"
+// ("host7_rank3_20240501.log"), otherwise the last number ("_dump_7", "r3.log.gz"). Nothing where
+// there is no number.
 std::optional<Rank> rank_in_name(std::string_view file_name);
 
 // Lockstep's own two forms, as rows of the table of formats.
@@ -72,7 +73,8 @@ std::optional<Rank> rank_in_name(std::string_view file_name);
 Format ring_format();  // trace/formats/ring/reader.h
 Format text_format();  // trace/formats/text/text_trace.h
 
-// The formats that others write, as rows of the table: each <name>.cc opens with what it reads.
+// The formats of other tools, as rows of the table. Each <name>.cc describes what it reads at its
+// top.
 
 Format flight_recorder_format();
 Format kineto_format();
@@ -83,8 +85,8 @@ Format clog_format();
 Format detail_log_format();
 Format watchdog_log_format();
 
-// Memory that reading a file takes at most, in bytes per byte of the file.
-// Of a Flight Recorder dump tensors' shapes that share their parts are what costs most.
+// The most memory that reading a file takes, in bytes per byte of the file; a test holds each
+// reader to it. Flight Recorder's is the largest because a pickle's shapes can share their parts.
 inline constexpr std::size_t kFlightRecorderMemoryFactor = 160;
 inline constexpr std::size_t kKinetoMemoryFactor = 12;
 inline constexpr std::size_t kExecutionTraceMemoryFactor = 12;

@@ -19,6 +19,7 @@ std::size_t string_end(std::string_view text, std::size_t at) {
     const void* found = std::memchr(text.data() + from, '"', text.size() - from);
     if (found == nullptr) return kNpos;
     const auto quote = static_cast<std::size_t>(static_cast<const char*>(found) - text.data());
+    // A quote is escaped if an odd number of backslashes precedes it: \" is, \\" is not.
     std::size_t backslashes = 0;
     while (quote - backslashes > from && text[quote - backslashes - 1] == '\\') ++backslashes;
     if (backslashes % 2 == 0) return quote + 1;
@@ -36,13 +37,13 @@ std::size_t json_value_end(std::string_view text, std::size_t at, std::size_t li
     const char c = text[at];
     if (c == '"') {
       at = string_end(text, at);
-      if (at == kNpos || depth == 0) return at;
+      if (at == kNpos || depth == 0) return at;  // cut off, or the value is this string
       continue;
     }
     if (c == '{' || c == '[') {
       ++depth;
     } else if (c == '}' || c == ']') {
-      if (depth == 0) return at;  // the end of what the value stands in
+      if (depth == 0) return at;  // closes the container that the value is in: `1` in {"a":1}
       if (--depth == 0) return at + 1;
     } else if (depth == 0 && (c == ',' || is_json_space(c))) {
       return at;
@@ -69,11 +70,11 @@ std::optional<JsonMembers::Member> JsonMembers::next() {
   if (in_value_ && at_ < text_.size()) {
     const std::size_t value = at_;
     at_ = json_value_end(text_, value);
-    // Nothing where a value belongs: go on by one, or this would never end.
+    // No value at all (`{"a": :`): skip a byte, or this would never end.
     if (at_ == value && text_[at_] != '}' && text_[at_] != ',') ++at_;
   }
   in_value_ = false;
-  failed_ = true;  // until a whole key was seen
+  failed_ = true;  // until a whole key has been read
   if (at_ >= text_.size()) return std::nullopt;
   at_ = json_skip_blanks(text_, at_);
   if (at_ < text_.size() && text_[at_] == ',') at_ = json_skip_blanks(text_, at_ + 1);
@@ -105,7 +106,7 @@ std::string json_without_bare_words(std::string_view text) {
       const std::size_t end = std::min(string_end(text, at), text.size());
       out.append(text.substr(at, end - at));
       at = end;
-    } else if (c >= '0' && c <= '9') {  // a number, with its "e" and "E"
+    } else if (c >= '0' && c <= '9') {  // a whole number: the "e" of 1e5 is no word
       const std::size_t end = std::min(text.find_first_not_of("0123456789.eE+-", at), text.size());
       out.append(text.substr(at, end - at));
       at = end;
@@ -114,7 +115,7 @@ std::string json_without_bare_words(std::string_view text) {
       while (end < text.size() && is_letter(text[end])) ++end;
       const std::string_view word = text.substr(at, end - at);
       const bool json = word == "true" || word == "false" || word == "null";
-      if (!json && out.ends_with('-')) out.pop_back();
+      if (!json && out.ends_with('-')) out.pop_back();  // -inf
       out.append(json ? word : std::string_view("null"));
       at = end;
     } else {

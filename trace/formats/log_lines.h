@@ -1,4 +1,4 @@
-// Lines of a log, and what launchers put in front of them. Shared by the readers of logs.
+// Lines of a log, and the prefixes that launchers add. Shared by the readers of logs.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +11,8 @@
 
 namespace lockstep::trace {
 
-// Hands out the lines of a text, without their ends ("\n", "\r\n"); longer ones than kLongestLine
-// are cut. Also "\r" alone ends a line, as progress bars write it.
+// Iterates over the lines of a text, without their ends ("\n", "\r\n", or "\r" alone, as progress
+// bars write it). Lines longer than kLongestLine are cut.
 class LogLines {
  public:
   explicit LogLines(std::string_view text) : rest_(text) {}
@@ -27,24 +27,25 @@ class LogLines {
   int number_ = 0;
 };
 
-// The global rank that PyTorch puts before what it logs: "[rank3]:". Nothing where there is none.
-// (torchrun's "[default3]:" and "[trainer3]:" are ranks within a node, and are not taken.)
+// The global rank in PyTorch's prefix "[rank3]:"; nothing where there is none. (torchrun's
+// "[default3]:" and "[trainer3]:" are ranks within a node, and are ignored.)
 std::optional<Rank> rank_in_prefix(std::string_view line);
 
-// The rank in a log's name, where that says "rank": the numbers in names of logs are mostly those
-// of processes and jobs.
+// The rank in a log's name, if the name contains "rank": other numbers in names of logs are mostly
+// those of processes and jobs.
 std::optional<Rank> rank_of_file(const TraceFile& file);
 
-// A number right behind `key` ("SeqNum=", "rank "), base 10, or 16 with or without "0x". Nothing
-// where the key is missing or no number follows; the first key that a number follows counts.
+// The number directly after `key` ("SeqNum=", "rank "), in base 10, or 16 with or without "0x". Of
+// several occurrences of the key, the first that a number follows counts. Nothing where there is
+// none.
 std::optional<std::int64_t> number_after(std::string_view text, std::string_view key,
                                          int base = 10);
 
-// The word right behind `key`, up to a blank, comma or bracket; empty where there is none.
+// The word directly after `key`, up to a blank, comma or bracket; empty where there is none.
 std::string_view word_after(std::string_view text, std::string_view key);
 
-// The head and the tail of a file in which formats of logs look for what they know themselves by:
-// logs begin with anything, and what matters may come last.
+// The head (64 KiB) and the tail (1 MiB) of a file, in which log formats look for their messages:
+// logs begin with anything, and the watchdog writes last.
 struct LogSample {
   std::string_view head, tail;
 };

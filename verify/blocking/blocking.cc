@@ -20,7 +20,8 @@ namespace {
 
 using State = Position::State;
 
-// The points at which a root is missing (of a circle: those in which its ranks wait), else all.
+// The wait points at which a root is missing; for a cycle, those in which its ranks wait. All
+// points where there are none such.
 std::vector<std::size_t> points_of_roots(const Context& context, const WaitCause& wait) {
   std::vector<std::size_t> out;
   for (const std::size_t p : wait.points) {
@@ -34,8 +35,8 @@ std::vector<std::size_t> points_of_roots(const Context& context, const WaitCause
   return out.empty() ? wait.points : out;
 }
 
-// The earliest of them: by step, then by place. Without steps, places in different groups say
-// nothing about each other: then the one in which most ranks wait.
+// The earliest of them: by step, then by sequence number. Without steps, sequence numbers of
+// different groups do not compare, so the point in which most ranks wait comes first.
 const WaitPoint& first_point(const Context& context, const WaitCause& wait) {
   const auto key = [&](std::size_t p) {
     const WaitPoint& point = context.where.wait_points[p];
@@ -48,6 +49,7 @@ const WaitPoint& first_point(const Context& context, const WaitCause& wait) {
       points.begin(), points.end(), [&](std::size_t a, std::size_t b) { return key(a) < key(b); })];
 }
 
+// Roots and victims, ascending.
 std::vector<std::uint32_t> all_ranks(const WaitCause& wait) {
   std::vector<std::uint32_t> out = wait.roots;
   out.insert(out.end(), wait.victims.begin(), wait.victims.end());
@@ -60,12 +62,13 @@ void add_wait_evidence(const Context& context, const WaitCause& wait, Finding& f
     const WaitPoint& point = context.where.wait_points[p];
     const CallRef call = waiting_call(context, point.waiting[0]);
     finding.evidence.push_back(context.evidence(call, waiting_for_words(context, point)));
-    if (finding.evidence.size() >= 8) return;
+    if (finding.evidence.size() >= 8) return;  // enough for a reader
   }
 }
 
-// Whether the rank's own past says that a call like `waited` comes after one like its current call:
-// then it has not passed it, it has not come to it.
+// Whether in the rank's past a call like `waited` came after one like its current call. Then the
+// rank has not skipped `waited`; it has not reached it yet. With a past of "a b | a b" and the
+// current call a, a peer that waits in b waits for a call that is still to come.
 bool comes_later(const Context& context, CallRef current, CallRef waited) {
   const std::vector<trace::Call>& calls = context.run.ranks[current.rank].calls;
   const auto like = [&](const trace::Call& a, const trace::Call& b) {
@@ -74,17 +77,21 @@ bool comes_later(const Context& context, CallRef current, CallRef waited) {
   };
   const trace::Call& now = calls[current.call];
   const trace::Call& other = context.call(waited);
-  bool seen = false;  // one like `waited`, in the past
+  // Backwards, so that `seen` holds for the calls after the latest one like the current call. The
+  // current step is incomplete and says nothing about the order.
+  bool seen = false;
   for (std::size_t c = current.call; c-- > 0;) {
     if (calls[c].step == now.step) continue;
-    if (like(calls[c], now)) return seen;  // … after the last one like the current call
+    if (like(calls[c], now)) return seen;
     seen = seen || like(calls[c], other);
   }
   return false;
 }
 
-// Whether the rank left out a call of a kind that it made in the round before, a round being what
-// it issues from one call like its newest to the next. For traces without steps.
+// Whether the rank left out a call that it made in its previous round. A round is what it issues
+// between two calls like its newest one: a substitute for steps, where none were recorded.
+//
+//   c … b … c … c      the newest call is c; b came in the round before the last, so b was left out
 bool broke_its_round(const Context& context, std::uint32_t rank, const trace::Call& left_out) {
   const trace::RankTrace& trace = context.run.ranks[rank];
   const std::uint32_t newest = newest_call(context, rank);
@@ -96,18 +103,21 @@ bool broke_its_round(const Context& context, std::uint32_t rank, const trace::Ca
   for (std::uint32_t c = newest; c-- > 0;) {
     const trace::Call& call = trace.calls[c];
     if (like(call, trace.calls[newest])) {
-      if (in_last_round) return false;
+      if (in_last_round) return false;  // the round before had no such call either
       in_last_round = true;
     } else if (like(call, left_out)) {
-      return in_last_round;
+      return in_last_round;  // false: the present round has the call
     }
   }
   return false;
 }
 
-// Whether some of those who wait at `point`, at which the rank is missing, never issued the call in
-// which the rank waits itself: two orders of two calls, and each is where the other has yet to
-// come.
+// Whether the rank and ranks that wait at `point` wait for each other: some of them never issued
+// the call in which the rank itself waits. Then the ranks took two calls in different orders, and
+// neither skipped one:
+//
+//   rank 0 (missing at `point`)  waits in a, issues b next
+//   rank 1 (waits at `point`)    waits in b, issues a next
 bool crosses(const Context& context, const WaitCause& wait, std::uint32_t rank,
              const WaitPoint& point) {
   return std::any_of(wait.points.begin(), wait.points.end(), [&](std::size_t p) {
@@ -119,11 +129,11 @@ bool crosses(const Context& context, const WaitCause& wait, std::uint32_t rank,
   });
 }
 
-// Whether a rank went past a call in which others wait: it is in a later step, or in the same step
-// with a batch that lacked a modality which theirs held. A rank that waits at an earlier call of
-// the same group is late, not past it. Over NCCL, where the host's order is that of its calls and
-// not of its waits, a round without the call tells it too; but not of hosts that stand in two calls
-// each of which lacks the others.
+// Whether a rank went past the call in which others wait at `point`. It did if it is in a later
+// step, or in the same step with a batch that lacks a modality which theirs held. A rank that waits
+// at an earlier call of the same group is late and did not go past. Over NCCL, a host issues calls
+// without waiting, so there a round without the call tells it too, except for hosts that wait for
+// each other in two calls.
 bool passed_by(const Context& context, const WaitCause& wait, std::uint32_t rank,
                const WaitPoint& point) {
   const CallRef waited = waiting_call(context, point.waiting[0]);
@@ -134,26 +144,29 @@ bool passed_by(const Context& context, const WaitCause& wait, std::uint32_t rank
     return queued && !crosses(context, wait, rank, point) &&
            broke_its_round(context, rank, context.call(waited));
   };
+  // Without steps, only the rounds are left to judge by.
   if (step == trace::kNone || position.step == trace::kNone) return round_lacks_it();
   const bool lacks = !context.modalities.lacking(rank, waited.rank, step).empty();
   if (const std::uint32_t own = newest_call(context, rank); own != kNoCall) {
     const trace::Call& call = context.call({rank, own});
-    // Within a step only another group's collective tells: a message may come before the call, and
-    // of one group's collectives an earlier one does.
+    // Within a step only a collective of another group shows that the rank went past. A message may
+    // come before the call, and so does a collective of the same group in which the rank waits.
     const bool message = trace::is_point_to_point(context.run.tables.signatures[call.signature].op);
     const bool other_group = call.group != context.call(waited).group;
-    // A call without a step of its own (a barrier between two steps) is in the rank's.
+    // A call without a step of its own (a barrier between two steps) counts as in the rank's step.
     const std::int32_t own_step = call.step == trace::kNone ? position.step : call.step;
     if (own_step != step) return own_step > step && (message || other_group || queued);
     if (message || !other_group) return false;
     if (lacks) return !comes_later(context, {rank, own}, waited);
     return round_lacks_it();
   }
+  // The rank waits nowhere: it finished, died, or hangs outside of any call.
   return position.step > step || (position.state == State::finished && lacks);
 }
 
-// Where some of the missing ranks went past the call: a deviation that no comparison of streams
-// shows, since their stream in that group just ends.
+// A deviation where some of the missing ranks went past the call. Comparing streams does not show
+// it, because their stream in that group just ends: a rank that skips its last all_reduce of a
+// group looks like one that has not reached it.
 std::optional<Deviation> passed_by_deviation(const Context& context, const WaitCause& wait) {
   std::optional<Deviation> best;
   for (const std::size_t p : wait.points) {
@@ -161,7 +174,7 @@ std::optional<Deviation> passed_by_deviation(const Context& context, const WaitC
     if (point.group == WaitPoint::kPointToPoint) continue;
     std::vector<std::uint32_t> deviants;
     for (const std::uint32_t r : point.missing) {
-      // A victim has just not come that far.
+      // A victim has just not got that far.
       const bool root = std::binary_search(wait.roots.begin(), wait.roots.end(), r);
       if (root && passed_by(context, wait, r, point)) deviants.push_back(r);
     }
@@ -173,8 +186,8 @@ std::optional<Deviation> passed_by_deviation(const Context& context, const WaitC
   return best;
 }
 
-// The majority of the call's group decides who deviates; where it is tied, and of a message's
-// partners, that of all ranks.
+// Whether the waiting ranks are a minority, so that they deviate rather than those that finished.
+// The call's group decides; on a tie, and for point-to-point calls, all ranks do.
 bool fewer_wait_than_finished(const Context& context, const WaitPoint& point) {
   const auto finished = [&](std::uint32_t r) {
     return context.where.positions[r].state == State::finished;
@@ -189,8 +202,12 @@ bool fewer_wait_than_finished(const Context& context, const WaitPoint& point) {
   return 2 * done > context.run.ranks.size();
 }
 
-// Ranks that finished while others wait: who ran a different number of iterations, or left out the
-// last calls?
+// Explains ranks that finished while others wait. Either the numbers of iterations differ, or some
+// ranks left out (or added) calls at the end. The rule depends on the step of the waiting call:
+//
+//   finished after step 9, others wait in step 10    unequal_iterations
+//   finished after step 9, others wait in step 9     missing_collective, or extra_collective if
+//                                                    only a few ranks wait
 Cause explain_finished(const Context& context, const WaitCause& wait) {
   const WaitPoint& point = first_point(context, wait);
   const CallRef call = waiting_call(context, point.waiting[0]);
@@ -236,11 +253,12 @@ Cause explain_finished(const Context& context, const WaitCause& wait) {
   return cause;
 }
 
+// Explains ranks that died, raised or hang outside of any call while others wait for them.
 Cause explain_gone(const Context& context, const WaitCause& wait) {
   const WaitPoint& point = first_point(context, wait);
   const std::uint32_t root = wait.roots[0];
-  // Without completions nothing shows that the peer stands still: a message of a new kind may as
-  // well be one too many.
+  // Without completions, nothing shows that the peer hangs. If the waiting rank never sent or
+  // received such a message before, the message itself may be the fault.
   if (point.group == WaitPoint::kPointToPoint && !point.missing.empty() &&
       !records_completion(context.run, context.semantics) &&
       is_new_kind_of_message(context, point)) {
@@ -267,7 +285,7 @@ bool all_point_to_point(const Context& context, const std::vector<std::size_t>& 
   });
 }
 
-// The ranks that a call still lacks: they never issued it, or their devices have not come to it.
+// The ranks that a call still lacks: they never issued it, or their devices have not begun it.
 std::vector<std::uint32_t> not_there(const WaitPoint& point) {
   std::vector<std::uint32_t> out;
   std::set_union(point.missing.begin(), point.missing.end(), point.behind.begin(),
@@ -275,9 +293,10 @@ std::vector<std::uint32_t> not_there(const WaitPoint& point) {
   return out;
 }
 
-// The few of the ranks in both groups of a circle that entered them in the other order; nobody
-// where as many did the one as the other.
+// Of a cycle over two groups: the ranks that entered the groups in the less common order; none
+// where both orders are equally common.
 std::vector<std::uint32_t> in_the_other_order(const WaitPoint& a, const WaitPoint& b) {
+  // The ranks that wait `there` and are missing `here`: they took `there` first.
   const auto missed = [](const WaitPoint& there, const WaitPoint& here) {
     const std::vector<std::uint32_t> lacks = not_there(here);
     std::vector<std::uint32_t> out;
@@ -291,9 +310,9 @@ std::vector<std::uint32_t> in_the_other_order(const WaitPoint& a, const WaitPoin
   return in_a.size() < in_b.size() ? in_a : in_b;
 }
 
-// The ranks of a cycle that came to a call before most of its group did, and are missing in one in
-// which most of another group wait: whether they left that one out or took it later, it is they who
-// did as few did.
+// The ranks of a cycle that reached one call before most of its group and are missing in another in
+// which most of the group waits. Whether they left that one out or moved it, they are the minority
+// in both.
 std::vector<std::uint32_t> ahead_of_most(const Context& context,
                                          const std::vector<std::size_t>& points) {
   const auto few = [&](const std::vector<std::uint32_t>& ranks, const WaitPoint& point) {
@@ -318,8 +337,8 @@ std::vector<std::uint32_t> ahead_of_most(const Context& context,
   return out;
 }
 
-// Whether the rank's past puts `second` where it issued `first`: it took the two in another order.
-// Nothing: its past does not say.
+// Whether, by the rank's past, `second` should have come where it issued `first`: then it changed
+// the order of the two. Nothing where its past does not tell.
 std::optional<bool> broke_its_order(const Context& context, std::uint32_t rank, std::uint32_t first,
                                     std::uint32_t second) {
   const std::optional<std::uint32_t> usual = usual_call(context, {rank, first});
@@ -330,8 +349,8 @@ std::optional<bool> broke_its_order(const Context& context, std::uint32_t rank, 
   return std::nullopt;
 }
 
-// Of a cycle of queues: the ranks that issued two of its calls in another order than the last time;
-// nobody where all did, or none.
+// Of a cycle of queued calls: the ranks that issued two of its calls in another order than the last
+// time. None where all ranks did, since then nobody stands out.
 std::vector<std::uint32_t> out_of_their_order(const Context& context,
                                               const std::vector<std::size_t>& points) {
   std::vector<std::uint32_t> broke;
@@ -356,6 +375,14 @@ std::vector<std::uint32_t> out_of_their_order(const Context& context,
   return broke;
 }
 
+// The cycle as a finding. Its culprits are looked for from strong evidence to weak; the first
+// criterion that names anyone decides:
+//
+//   1. ranks whose device overtook (overtaking.h), or, with two groups, used the less common order
+//   2. ranks that changed the order of two calls since the last time
+//   3. ranks that were early in one call and late in another
+//   4. ranks that broke with their past
+//   5. ranks that differ from their sister groups
 Cause cycle_cause(const Context& context, const WaitCause& wait,
                   const std::vector<std::size_t>& points, const std::vector<Break>& breaks,
                   const std::optional<Overtaking>& overtaking) {
@@ -366,7 +393,7 @@ Cause cycle_cause(const Context& context, const WaitCause& wait,
     groups.insert(context.call(waiting_call(context, point.waiting[0])).group);
   }
   const bool p2p = all_point_to_point(context, points);
-  // MPI programs that only receive from each other mostly forgot to send (or to start the send).
+  // In MPI programs, ranks that all receive from each other mostly forgot to send.
   const bool unmatched =
       p2p && context.semantics == CallSemantics::mpi &&
       std::all_of(points.begin(), points.end(), [&](std::size_t p) {
@@ -413,7 +440,8 @@ Cause cycle_cause(const Context& context, const WaitCause& wait,
   return cause;
 }
 
-// Ranks that wait for each other: what one of them left out, or else the cycle itself.
+// Explains ranks that wait for each other: by a call that one of them left out, otherwise by the
+// cycle itself.
 Cause explain_cycle(const Context& context, const WaitCause& wait) {
   const std::vector<std::size_t> points = points_of_roots(context, wait);
   const std::optional<Overtaking> overtaking = find_overtaking(context, points);
@@ -438,6 +466,7 @@ Cause explain_cycle(const Context& context, const WaitCause& wait) {
 }  // namespace
 
 Cause explain_wait(const Context& context, const WaitCause& wait) {
+  // All members issued the call, and it does not complete.
   if (wait.stalled != SIZE_MAX) {
     Cause cause = explain_stall(context, context.where.wait_points[wait.stalled]);
     if (!wait.victims.empty()) {
@@ -448,6 +477,7 @@ Cause explain_wait(const Context& context, const WaitCause& wait) {
   }
   Cause cause;
   Finding& f = cause.finding;
+  // A skipped call explains more than the cycle or stall that it leads to, so it comes first.
   if (const auto deviation = passed_by_deviation(context, wait)) {
     cause = explain_deviation(context, *deviation);
     f.consequences.push_back(wait_consequence(context, wait));

@@ -15,7 +15,7 @@ namespace lockstep::verify {
 
 namespace {
 
-// How far one member got in a group's collectives.
+// How far a member got in a group's collectives.
 struct Standing {
   std::uint64_t completed = 0;           // as a count: all below are done
   std::optional<std::uint64_t> pending;  // number of its oldest call without completion
@@ -23,7 +23,7 @@ struct Standing {
   bool known = false;  // the source tells completed calls from others
 };
 
-// What the ranks' own counters say was completed: by group id, then by rank index, both ascending.
+// The completed counts of the ranks' own counters, by group, then by rank index.
 class Counters {
  public:
   struct Completed {
@@ -51,7 +51,8 @@ class Counters {
   std::vector<std::vector<Completed>> by_group_;
 };
 
-// Of all calls of the stream, also of those in front of the common start.
+// How far the member of this stream got, by its calls (including those before the common start) and
+// its counters.
 Standing standing_of(const Context& context, const Counters& counters, trace::GroupId group,
                      const Stream& stream) {
   const trace::RankTrace& trace = context.run.ranks[stream.rank_index];
@@ -73,15 +74,18 @@ Standing standing_of(const Context& context, const Counters& counters, trace::Gr
     out.completed = std::max(out.completed, counted.count);
     out.known = true;
   }
-  // An entry may lag behind the counter: what the counter says is done is done.
+  // The counter says more calls completed than the entries do. The oldest open entry limits it: a
+  // stall is about that call.
   if (out.pending && *out.pending < out.completed) {
     out.completed = *out.pending;
   }
-  // Where completed entries were left out of the dump, the oldest pending one follows them.
+  // A dump of active calls has no completed entries: all calls before the oldest open one
+  // completed.
   if (out.pending) out.completed = std::max(out.completed, *out.pending);
   return out;
 }
 
+// The members of one group that are behind the others.
 struct Lag {
   std::vector<std::uint32_t> behind, ahead;  // rank indices
   std::uint64_t lag = 0;
@@ -90,7 +94,8 @@ struct Lag {
   CallRef call{0, kNoCall};
 };
 
-// O(calls of the group).
+// Who in the group lags; nothing where nobody does, or nobody waits ahead. A member is behind if
+// its oldest open call was completed by another member. O(calls of the group).
 std::optional<Lag> lag_in(const Context& context, const Counters& counters,
                           const GroupStreams& group) {
   const std::vector<Stream>& streams = group.streams;
@@ -98,8 +103,8 @@ std::optional<Lag> lag_in(const Context& context, const Counters& counters,
   std::uint64_t furthest = 0;
   for (const Stream& s : streams) {
     standings.push_back(standing_of(context, counters, group.group, s));
-    // Also of members that wait for nothing: a call that one of them saw completed holds up nobody,
-    // and who does not see it yet was looked at a little earlier.
+    // Members that wait for nothing count, too: a call that one of them saw completed holds up
+    // nobody.
     if (standings.back().known) furthest = std::max(furthest, standings.back().completed);
   }
   Lag out;
@@ -122,7 +127,7 @@ std::optional<Lag> lag_in(const Context& context, const Counters& counters,
   return out;
 }
 
-// When things were recorded, found out once for each rank that somebody asks about.
+// Times of events, collected once per rank on demand.
 class Times {
  public:
   explicit Times(const trace::Run& run) : run_(run), known_(run.ranks.size()) {}
@@ -158,8 +163,8 @@ class Times {
 };
 static_assert(trace::kNoTime < 0, "a recorded time is later than none");
 
-// When the last of those ranks saw the group's call `seq` completed; kNoTime: not recorded. The
-// ranks ascend, as the streams do, and a stream's numbers grow.
+// When the last of these ranks saw the group's call `seq` completed; kNoTime: not recorded. Ranks
+// and streams are both ascending, and sequence numbers grow within a stream, so one pass suffices.
 trace::Nanos completion_time(const Context& context, Times& times,
                              const std::vector<std::uint32_t>& ranks, const GroupStreams& group,
                              std::uint64_t seq) {
@@ -180,14 +185,16 @@ trace::Nanos completion_time(const Context& context, Times& times,
   return out;
 }
 
-// Clocks of hosts differ by so much at most, and a watchdog sees a completion so much later at
-// most.
+// One second: an upper bound for the difference of the hosts' clocks, and for the delay after which
+// a watchdog sees a completion.
 constexpr trace::Nanos kClockSkew = 1'000'000'000;
 
-// Fewer ranks than that do stall at once.
+// Fewer lagging ranks than this are taken for a stall at once.
 constexpr std::size_t kManyRanks = 4;
 
-// Whether the laggards may only have been looked at before the others.
+// Whether the lagging ranks may only have been looked at before the others (blocking.h has the
+// rule). The times decide between a quarter and a half of the group: a rank whose newest event is
+// older than the others' completion was dumped too early to show it.
 bool may_be_skew(const Context& context, Times& times, const GroupStreams& group, const Lag& lag) {
   if (lag.behind.size() < kManyRanks) return false;
   const std::size_t all = lag.behind.size() + lag.ahead.size();
@@ -222,6 +229,7 @@ DeviceStall find_device_stall(const Context& context) {
       continue;
     }
     stalled.insert(lag->behind.begin(), lag->behind.end());
+    // The group that shows it best: the largest one, then the largest lag.
     const auto size = [&](std::size_t i) { return context.groups[i].streams.size(); };
     if (!best || std::pair(size(g), lag->lag) > std::pair(size(best_group), best->lag)) {
       best = std::move(lag);
@@ -229,7 +237,7 @@ DeviceStall find_device_stall(const Context& context) {
     }
   }
   if (!best) return out;
-  out.undecided.clear();
+  out.undecided.clear();  // one certain stall explains the doubtful lags of other groups
   Cause& cause = out.cause.emplace();
   cause.finding = make_finding(RuleId::device_stall);
   Finding& f = cause.finding;

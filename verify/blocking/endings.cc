@@ -13,15 +13,15 @@ namespace {
 
 using State = Position::State;
 
-constexpr std::size_t kMismatchesTold = 16;
+constexpr std::size_t kMismatchesTold = 16;  // a loop repeats the same mismatch
 
-// A pair that met with different sizes or types.
+// Explains matching calls with different sizes or types.
 Cause explain_mismatch(const Context& context, const ReplayResult::PointToPointPair& pair) {
   const CallRef send{pair.sender, pair.send_call};
   const CallRef receive{pair.receiver, pair.recv_call};
   const trace::Signature& given = context.run.tables.signatures[context.call(send).signature];
   const trace::Signature& taken = context.run.tables.signatures[context.call(receive).signature];
-  // MPI knows the types of messages and calls this a mismatch of types.
+  // In MPI, equal counts of different types are a mismatch of types rather than of sizes.
   const bool type_alone = context.semantics == CallSemantics::mpi && given.count == taken.count;
   Cause cause;
   cause.finding = make_finding(type_alone ? RuleId::dtype_mismatch : RuleId::p2p_size);
@@ -39,8 +39,8 @@ Cause explain_mismatch(const Context& context, const ReplayResult::PointToPointP
   return cause;
 }
 
-// By rank: its calls that never met their other side, where both ranks finished. Only what finished
-// is over.
+// By rank: its calls without a partner, where both ranks finished. A rank that did not finish might
+// still have posted the other side.
 std::map<std::uint32_t, std::vector<std::uint32_t>> calls_left_open(const Context& context) {
   std::map<std::uint32_t, std::vector<std::uint32_t>> out;
   for (const auto& [rank, call] : context.where.unmatched) {
@@ -92,6 +92,7 @@ namespace {
 
 bool is_message(const WaitPoint& point) { return point.group == WaitPoint::kPointToPoint; }
 
+// Whether the trace records when devices begin calls.
 bool tells_starts(const trace::RankTrace& trace) {
   return std::any_of(trace.calls.begin(), trace.calls.end(),
                      [](const trace::Call& c) { return c.has(trace::kStarted); });
@@ -113,7 +114,8 @@ std::vector<std::uint32_t> completed_by(const Context& context, const WaitPoint&
   return out;
 }
 
-// Devices exchange for ever what was split in ways that do not fit; the totals may agree.
+// Whether the call is an all-to-all whose splits were not recorded. Splits that do not match make
+// devices wait forever, even if the totals agree.
 bool has_unknown_splits(const Context& context, CallRef ref) {
   const trace::Signature& s = context.run.tables.signatures[context.call(ref).signature];
   return (s.op == trace::Op::all_to_all || s.op == trace::Op::all_to_all_single) &&
@@ -138,6 +140,7 @@ std::string may_be_under_way(const Context& context, const WaitPoint& point) {
   });
   const bool snapshot = std::any_of(point.waiting.begin(), point.waiting.end(),
                                     [&](std::uint32_t r) { return context.run.ranks[r].snapshot; });
+  // A watchdog ended a rank in this call: it had waited long enough.
   if (hung && !snapshot) return "";
   const CallRef call = waiting_call(context, point.waiting[0]);
   const std::string what = context.rank_words(point.waiting) + " had not completed " +
@@ -152,7 +155,7 @@ std::string may_be_under_way(const Context& context, const WaitPoint& point) {
            ", which has everybody it needs: its splits were not recorded, and may not fit "
            "together";
   }
-  // Where a message's two sides were looked at, at different moments, they need not be one message.
+  // The two sides of a message were looked at at different moments: these may be two messages.
   if (snapshot && is_message(point)) return what + ", whose other side was posted";
   const Begun who = begun(context, point);
   if (snapshot && (who == Begun::all || who == Begun::some)) return "";
@@ -202,7 +205,8 @@ Cause explain_stall(const Context& context, const WaitPoint& point) {
 
 namespace {
 
-// What a peer's death, or a time-out, looks like from the other side (Gloo, NCCL, c10d, TCPStore).
+// Whether the text is what another rank's death or a timeout causes (Gloo, NCCL, c10d, TCPStore),
+// so that the exception is a consequence.
 bool is_secondary(std::string_view text) {
   static constexpr std::array kSigns = {
       std::string_view("Connection closed by peer"),
@@ -222,6 +226,7 @@ bool is_secondary(std::string_view text) {
 }  // namespace
 
 std::optional<Cause> explain_deaths(const Context& context) {
+  // The dead, and the ranks that suffered from it: by a secondary exception, or hung in a call.
   std::vector<std::uint32_t> dead;
   std::vector<std::uint32_t> hurt;
   for (std::uint32_t r = 0; r < context.run.ranks.size(); ++r) {
@@ -320,7 +325,7 @@ Exceptions sort_exceptions(const Context& context) {
 
 namespace {
 
-// DistributedDataParallel's own words (torch/csrc/distributed/c10d/reducer.cpp).
+// DistributedDataParallel's message (torch/csrc/distributed/c10d/reducer.cpp).
 bool tells_unused_parameters(const std::string& text) {
   return text.find("Expected to have finished reduction in the prior iteration") !=
          std::string::npos;

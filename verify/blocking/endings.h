@@ -1,5 +1,5 @@
-// What neither the sequences nor the wait-for graph tell: messages without their other side, calls
-// that everybody issued and that did not complete, exceptions.
+// What neither the comparison of streams nor the wait-for graph shows: messages without a partner,
+// calls that all members issued and that do not complete, deaths and exceptions.
 #pragma once
 
 #include <cstdint>
@@ -11,39 +11,41 @@
 
 namespace lockstep::verify {
 
-// Point-to-point calls that met with different sizes, and those that never met although both sides
-// finished. O(unmatched calls · log ranks).
+// Finds matching point-to-point calls with different sizes or types, and calls without a partner
+// although both ranks finished. O(unmatched calls · log ranks).
 std::vector<Cause> check_point_to_point(const Context& context);
 
-// Of a call that has everybody it needs and does not complete: whose devices began it, by their
-// start events.
+// On which of the waiting ranks' devices a call began, by their start events. For calls that all
+// members issued and that do not complete.
 enum class Begun : std::uint8_t { all, some, none, unknown };
 Begun begun(const Context& context, const WaitPoint& point);
 
-// Why such a call shows no stall: no watchdog ended a rank that waits there, or a look at running
-// processes shows no more than that it is under way. Empty: it shows one.
+// Why such a call may not be a stall: no watchdog ended a rank that waits there, or a snapshot
+// shows only that it is under way. Empty where it is a stall.
 std::string may_be_under_way(const Context& context, const WaitPoint& point);
-// What it is else: neither its ranks nor their program are at fault, but what carries their calls;
-// where start events tell, the devices that did not begin it. O(waiting ranks).
+// Explains such a stall: not the program is at fault but the device or transport. Where start
+// events tell, the culprits are the devices that did not begin the call. O(waiting ranks).
 Cause explain_stall(const Context& context, const WaitPoint& point);
 
-// Ranks that died (killed, or their trace ends without a mark) while others were in calls with
-// them: everybody came, so that nobody waits for anybody, but the transport lost a side. Nothing
-// where nobody died or nobody was hurt by it. O(ranks).
+// Ranks that died (killed, or their trace has no end mark) while others were in calls with them.
+// All members had issued the call, so nobody is missing, but the transport lost a side. Nothing
+// where nobody died or no other rank was affected. O(ranks).
 std::optional<Cause> explain_deaths(const Context& context);
 
-// The note for ranks that were killed, where no error of the calls explains it. Nothing where none
-// was. O(ranks).
+// A note for ranks that were killed, for reports without an error that explains it. Nothing where
+// none was killed. O(ranks).
 std::optional<Finding> note_killed(const Context& context);
 
-// Exceptions of ranks, split into those that nothing else explains (causes) and those of ranks that
-// lost their connection or timed out (victims). O(ranks).
+// The ranks with exceptions: those that raised by themselves (causes), and those that lost a
+// connection or timed out (victims). O(ranks).
 struct Exceptions {
   std::vector<std::uint32_t> causes, victims;  // rank indices, ascending
 };
 Exceptions sort_exceptions(const Context& context);
-// What an exception of the rank is: DDP's own words for parameters without a gradient, or any.
+// The rule for the rank's last exception: unused-parameter for DDP's message about parameters
+// without a gradient, otherwise rank-exception.
 RuleId rule_of_exception(const Context& context, std::uint32_t rank);
+// Explains the exceptions of ranks by the first one's; at least one rank.
 Cause explain_exceptions(const Context& context, const std::vector<std::uint32_t>& ranks);
 
 }  // namespace lockstep::verify

@@ -14,15 +14,16 @@ namespace lockstep::verify {
 
 namespace {
 
-constexpr std::size_t kFindings = 16;
-constexpr std::size_t kCirclesTried = 64;  // components from which a circle is taken
+constexpr std::size_t kFindings = 16;      // more would repeat the same in other groups
+constexpr std::size_t kCirclesTried = 64;  // components from which a cycle is taken
 
-using Vertex = std::uint32_t;
+using Vertex = std::uint32_t;  // an instance of a collective
 constexpr Vertex kNoVertex = UINT32_MAX;
 
+// An edge between instances of two groups.
 struct Edge {
   Vertex from, to;
-  CallRef before, after;  // a rank on which both were under way at once
+  CallRef before, after;  // the two calls on a rank where both were under way at once
   friend bool operator<(const Edge& a, const Edge& b) {
     return std::tie(a.from, a.to, a.before.rank) < std::tie(b.from, b.to, b.before.rank);
   }
@@ -43,7 +44,8 @@ class OrderGraph {
 
   bool waits_unknown() const { return waits_unknown_; }
 
-  // One circle for each set of groups that close one; the edges between groups, in order.
+  // One cycle for each set of groups that form one: its edges between groups, in order. The same
+  // groups in every step would otherwise give one cycle per step.
   std::vector<std::vector<Edge>> circles() const {
     std::vector<std::vector<Edge>> out;
     std::set<std::set<std::size_t>> told;
@@ -68,19 +70,20 @@ class OrderGraph {
     const std::size_t g = group_of(v);
     return context_.groups[g].first_seq + (v - first_[g]);
   }
-  std::size_t inversions() const {  // edges that lie on circles
+  std::size_t inversions() const {  // the number of edges that lie on cycles
     return static_cast<std::size_t>(std::count_if(edges_.begin(), edges_.end(), [&](const Edge& e) {
       return component_[e.from] == component_[e.to];
     }));
   }
 
  private:
-  // How far one group's calls are on the rank whose events are walked.
+  // The newest call of a group that is under way on the rank whose events are walked.
   struct UnderWay {
-    Vertex last = kNoVertex;  // issued last; kNoVertex: nothing is under way
+    Vertex last = kNoVertex;
     CallRef call;
   };
 
+  // Numbers the instances: those of one group are consecutive, in order.
   void number_meetings() {
     meeting_of_.resize(context_.run.ranks.size());
     for (std::size_t r = 0; r < meeting_of_.size(); ++r) {
@@ -105,6 +108,7 @@ class OrderGraph {
     });
   }
 
+  // Walks a rank's events and adds its edges.
   void add_rank(std::uint32_t r) {
     const trace::RankTrace& trace = context_.run.ranks[r];
     if (!records_waits(trace)) {
@@ -121,13 +125,15 @@ class OrderGraph {
       if (v == kNoVertex) continue;
       const std::size_t g = group_of(v);
       if (!ends) issue(r, event.index, v, g, under_way);
-      // What a group has under way is over with its last call: they run in order.
+      // The calls of a group run in order: when its last one is waited for, all of them are over.
       const bool blocks = !ends && !trace.calls[event.index].has(trace::kAsync);
       const auto own = under_way.find(g);
       if ((ends || blocks) && own != under_way.end() && own->second.last <= v) under_way.erase(own);
     }
   }
 
+  // Adds an edge from the newest call of every other group that is under way. Older calls of these
+  // groups need none: the chain within their group implies them.
   void issue(std::uint32_t r, std::uint32_t call, Vertex v, std::size_t g,
              std::map<std::size_t, UnderWay>& under_way) {
     for (const auto& [other, there] : under_way) {
@@ -136,6 +142,7 @@ class OrderGraph {
     under_way[g] = {v, {r, call}};
   }
 
+  // Strongly connected components: an edge lies on a cycle if both its ends are in one component.
   void find_components() {
     std::vector<std::pair<Vertex, Vertex>> pairs;
     for (const Edge& e : edges_) pairs.emplace_back(e.from, e.to);
@@ -152,7 +159,8 @@ class OrderGraph {
                                         component_.begin(), get(boost::vertex_index, graph)));
   }
 
-  // The shortest way back from an edge's head to its tail, breadth first, within its component.
+  // The shortest cycle through the edge: breadth first from its head back to its tail, within the
+  // component. The edges along a group (v to v + 1) are implicit, and not part of the result.
   std::vector<Edge> circle_through(const Edge& edge) const {
     std::map<Vertex, std::pair<Vertex, const Edge*>> reached;  // from where, and by which edge
     std::queue<Vertex> queue;
@@ -182,7 +190,7 @@ class OrderGraph {
   }
 
   const Context& context_;
-  std::vector<Vertex> first_;  // by group: its first meeting
+  std::vector<Vertex> first_;  // by group: its first instance
   Vertex vertices_ = 0;
   std::vector<std::vector<Vertex>> meeting_of_;  // by rank index and call
   std::vector<Edge> edges_;                      // between groups

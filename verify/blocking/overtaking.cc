@@ -15,7 +15,8 @@ namespace lockstep::verify {
 
 namespace {
 
-// Groups of one kind are sisters: the tensor-parallel groups of a mesh, the nodes of a cluster.
+// Groups of one kind are sisters: the tensor-parallel groups of a mesh, or the groups of the ranks
+// on each node.
 struct GroupKind {
   std::size_t members = 0;
   trace::StringId description;
@@ -23,7 +24,7 @@ struct GroupKind {
   auto operator<=>(const GroupKind&) const = default;
 };
 
-// What the rank says of a group of its own. Nothing: it did not declare it.
+// The kind of a group as the rank declared it; nothing where it did not.
 std::optional<GroupKind> kind_of(const trace::RankTrace& trace, trace::GroupId group) {
   for (const trace::RankTrace::Membership& m : trace.groups) {
     if (m.group == group) return GroupKind{m.ranks.size(), m.desc};
@@ -31,8 +32,8 @@ std::optional<GroupKind> kind_of(const trace::RankTrace& trace, trace::GroupId g
   return std::nullopt;
 }
 
-// One call of sister groups, in all of which the members but a few wait for these few, who all are
-// in one other call.
+// A call of one or several sister groups in which all members but a few wait, while these few are
+// in one other call: they may have overtaken it.
 struct Candidate {
   trace::Call call;  // a waiting rank's
   GroupKind kind;
@@ -41,11 +42,13 @@ struct Candidate {
   RankIndices waiting, deviants;
 };
 
+// Whether it is known who is there and who is missing.
 bool may_be_compared(const WaitPoint& point) {
   return point.group != WaitPoint::kPointToPoint && !point.mismatched && !point.unknown_member;
 }
 
-// The one other collective in which all ranks wait that are missing at a point.
+// The other collective in which all ranks that are missing at point p wait; nothing where they are
+// in several calls.
 std::optional<std::size_t> where_the_missing_are(const Context& context, std::size_t p) {
   const WaitPoint& point = context.where.wait_points[p];
   if (!may_be_compared(point) || point.missing.empty()) return std::nullopt;
@@ -59,6 +62,8 @@ std::optional<std::size_t> where_the_missing_are(const Context& context, std::si
   return at;
 }
 
+// Puts the wait points together that are the same call of sister groups, with the missing ranks in
+// the same other call.
 std::vector<Candidate> candidates_in(const Context& context,
                                      const std::vector<std::size_t>& points) {
   std::map<std::tuple<std::size_t, trace::SignatureId, trace::NameListId, GroupKind>, std::size_t>
@@ -86,11 +91,12 @@ std::vector<Candidate> candidates_in(const Context& context,
   return out;
 }
 
-// How many calls of the kind a rank issued in its current round, and in the one before.
+// The number of calls of the kind that a rank issued in its current round, and in the one before.
 struct Rounds {
-  std::optional<std::size_t> current, last;  // nothing: its beginning was not recorded
+  std::optional<std::size_t> current, last;  // nothing: the round's beginning was not recorded
 };
 
+// Decides whether a candidate's few ranks really overtook.
 class Judge {
  public:
   Judge(const Context& context, const Candidate& candidate)
@@ -98,9 +104,11 @@ class Judge {
 
   std::optional<Overtaking> judge() const {
     const RankIndices& there = context_.where.wait_points[candidate_.at].waiting;
-    // Alone in it, the deviants entered two groups in another order than the rest: no more is
-    // known.
+    // If only the deviants are in the other call, the two sides took two groups in different
+    // orders, and nobody can tell which order is right.
     if (there.size() <= candidate_.deviants.size()) return std::nullopt;
+    // The deviants: how many calls of the kind they have at most, and whether they all had more of
+    // them in the round before.
     std::size_t most = 0;
     bool broke_habit = true;
     for (const std::uint32_t r : candidate_.deviants) {
@@ -110,8 +118,9 @@ class Judge {
       most = std::max(most, *own.current);
       broke_habit = broke_habit && own.last && *own.last > *own.current;
     }
+    // The witnesses: sisters in the same call that have more calls of the kind.
     RankIndices in_order;
-    std::size_t others = 0;  // who did as the deviants did
+    std::size_t others = 0;  // sisters that did as the deviants did
     for (const std::uint32_t r : there) {
       if (std::binary_search(candidate_.deviants.begin(), candidate_.deviants.end(), r)) continue;
       if (!is_sister(r)) continue;
@@ -121,6 +130,9 @@ class Judge {
       else
         ++others;
     }
+    // Witnesses must outnumber those who did as the deviants. Without any sisters there, the
+    // deviants must have broken with their own past. In any case the usual order must be the more
+    // common one, or, on a tie, be the deviants' own former order.
     const std::size_t few = candidate_.deviants.size() + others;
     const std::size_t many = candidate_.waiting.size() + in_order.size();
     const bool shown = in_order.size() > others || (others == 0 && broke_habit);
@@ -130,7 +142,7 @@ class Judge {
   }
 
  private:
-  // Whether it has a group of the kind, beside the one in whose call it is.
+  // Whether the rank has a group of the kind, besides the one in whose call it is.
   bool is_sister(std::uint32_t rank) const {
     const trace::GroupId here =
         context_.groups[context_.where.wait_points[candidate_.at].group].group;
@@ -144,6 +156,7 @@ class Judge {
     return a.what == b.what && context_.agreement.agree(a.signature, b.signature);
   }
 
+  // Counts backwards from the rank's current call. A call like the current one begins a round.
   Rounds rounds_of(std::uint32_t rank) const {
     const trace::RankTrace& trace = context_.run.ranks[rank];
     const std::uint32_t now = context_.where.positions[rank].waiting_in();
@@ -162,11 +175,13 @@ class Judge {
         ++count;
       }
     }
+    // At the start of the trace: a round begins here only if nothing was dropped before.
     const bool whole = trace.dropped == 0 && trace.first_seq.empty();
     if (whole) (out.current ? out.last : out.current) = count;
     return out;
   }
 
+  // The number of the rank's calls in the group.
   std::size_t calls_of(const GroupStreams& group, std::uint32_t rank) const {
     const auto stream =
         std::lower_bound(group.streams.begin(), group.streams.end(), rank,
@@ -174,8 +189,8 @@ class Judge {
     return stream == group.streams.end() || stream->rank_index != rank ? 0 : stream->calls.size();
   }
 
-  // In a program that is known beyond the hang, who comes to the call later has as many calls of
-  // the group as its peers.
+  // Whether the deviants never issue the call. Where programs are known beyond the hang, a rank
+  // that issues it later has as many calls of the group as its peers.
   bool left_out() const {
     for (const std::size_t p : candidate_.overtaken) {
       const WaitPoint& point = context_.where.wait_points[p];
@@ -204,7 +219,7 @@ std::optional<Overtaking> find_overtaking(const Context& context,
 
 namespace {
 
-// "; nor did rank 5 in group right", for the groups behind the first.
+// "; nor did rank 5 in group right", for the groups after the first.
 std::string other_groups_words(const Context& context, const std::vector<std::size_t>& points) {
   constexpr std::size_t kShown = 4;
   std::string out;

@@ -1,17 +1,22 @@
-// Overtaking: ranks that are in a call which has its place behind another one, in which their peers
-// wait for them.
+// Overtaking: ranks that wait in a call although another one, in which their peers wait for them,
+// should have come first.
 //
-// Two groups that wait for each other look alike from both sides: those who wait in the one may be
-// too early, or those in the other. Which call comes first is told by ranks that are at fault in
-// neither: members of sister groups (as many members, the same description), who made their own
-// group's call of the kind before the one that all of them are in; else by what the ranks
-// themselves did the last time. A round is what a rank issued since its last call like the one it
-// is in; who has fewer calls of the kind in it than the others overtook them.
+//   rank 0  all_reduce(tp0)                  waits here for rank 1
+//   rank 1                   all_reduce(dp)  waits here for 0: it overtook all_reduce(tp0)
+//   rank 2  all_reduce(tp1)  all_reduce(dp)  a witness: tp1 is a sister group of tp0, and comes
+//   rank 3  all_reduce(tp1)  all_reduce(dp)  before dp
 //
-// Nothing is said where nobody else is in the second call (two groups of the same ranks, entered in
-// opposite orders), where as many ranks did the one as the other, or where records were lost.
+// Two groups that wait for each other look the same from both sides: either of them may be too
+// early. Which call comes first is told by witnesses: members of sister groups (as many members,
+// the same description), who issued their own group's call of that kind before the call that all of
+// them are in. Without witnesses, the last round of the ranks themselves tells. A round is what a
+// rank issued since its last call like the one it is in. A rank that has fewer calls of the kind in
+// its round than the others overtook them.
 //
-// Cost: the rounds of the ranks that wait, for each of the first kMostKinds kinds of calls.
+// There is no result where nobody else is in the second call (two groups of the same ranks, entered
+// in opposite orders), where both orders are equally common, or where records were lost.
+//
+// Cost: the rounds of the waiting ranks, for each of the first kMostKinds kinds of calls.
 #pragma once
 
 #include <cstddef>
@@ -25,22 +30,22 @@
 namespace lockstep::verify {
 
 struct Overtaking {
-  std::vector<std::size_t> overtaken;    // wait points: one call, of sister groups; ascending
+  std::vector<std::size_t> overtaken;    // wait points of the same call in sister groups; ascending
   std::size_t at = SIZE_MAX;             // the wait point that the deviants are in
   std::vector<std::uint32_t> deviants;   // rank indices, ascending
-  std::vector<std::uint32_t> witnesses;  // those who came in order; empty: the deviants' own past
-  // They never issue the call. False: their programs, of which more is known than what a run
-  // showed, come to it later.
+  std::vector<std::uint32_t> witnesses;  // ranks in the usual order; empty: the deviants' own past
+  // The deviants never issue the call. False: they issue it later, which is known because the
+  // trace is of a whole program rather than of a run that hung.
   bool left_out = true;
 };
 
 inline constexpr std::size_t kMostKinds = 16;
 
-// Of a circle; `points` are those in which its ranks wait.
+// The overtaking in a cycle, if there is one; `points` are those in which its ranks wait.
 std::optional<Overtaking> find_overtaking(const Context& context,
                                           const std::vector<std::size_t>& points);
 
-// The finding where it was left out: missing-collective, placed in the first of the groups.
+// The cause where the call was left out: missing-collective, in the first of the groups.
 Cause explain_left_out(const Context& context, const Overtaking& overtaking);
 
 }  // namespace lockstep::verify

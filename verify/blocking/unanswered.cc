@@ -13,9 +13,11 @@ namespace lockstep::verify {
 
 namespace {
 
-// Who is at fault where a call lacks ranks that never issued it, and as many wait as are missing.
+// Where a call lacks ranks: they left it out, those who wait issued one too many, or neither can be
+// told.
 enum class Fault : std::uint8_t { missing, extra, unknown };
 
+// Whether the call's batch has further calls.
 bool shares_a_batch(const trace::RankTrace& trace, std::uint32_t call) {
   const auto same = [&](std::uint32_t other) {
     return other < trace.calls.size() &&
@@ -24,9 +26,10 @@ bool shares_a_batch(const trace::RankTrace& trace, std::uint32_t call) {
   return trace.calls[call].coalesced != trace::kNone && (same(call - 1) || same(call + 1));
 }
 
-// A rank that waits in a call that was usual there was left alone in it; one that waits where it
-// used to make another call made one too many. Where its past does not say, a call that it made
-// before is no new one; of one that it never made nobody knows.
+// Judges by the waiting rank's past. If the call is usual at this point, the others left it out. If
+// another call is usual there and this one is new, it is one too many. Where the past does not tell
+// what is usual, a call that the rank made before was left out by the others; about a new one
+// nothing is known.
 Fault fault_at(const Context& context, CallRef waiting) {
   if (!knows_its_past(context, waiting.rank)) return Fault::unknown;
   const Usual usual = is_usual(context, waiting);
@@ -40,9 +43,9 @@ Fault fault_at(const Context& context, CallRef waiting) {
   return made_before ? Fault::missing : Fault::unknown;
 }
 
-// The same of a call that some left out, as it seems. Where most of a group went on without the few
-// that wait, these made one too many, and where as many did, their past decides; but where the
-// batches of those who went on lacked what the call carries, that is why it is missing.
+// Judges by numbers, then by the past. If most of the group went on without the few that wait, the
+// few issued one too many; on a tie their past decides. But if the batches of those who went on
+// lacked the call's modality, that is why the call is missing, whatever the numbers.
 Fault fault_of(const Context& context, const Deviation& missing) {
   const std::size_t gone = missing.deviants.size();
   const std::size_t waiting = missing.reference.size();
@@ -52,7 +55,7 @@ Fault fault_of(const Context& context, const Deviation& missing) {
   return gone > waiting ? Fault::extra : fault_at(context, missing.expected);
 }
 
-// Whether a rank posted messages in a group.
+// Whether the rank posted any message in the group.
 bool posted_messages(const Context& context, std::uint32_t rank, trace::GroupId group) {
   const std::vector<trace::Call>& calls = context.run.ranks[rank].calls;
   return std::any_of(calls.begin(), calls.end(), [&](const trace::Call& c) {
@@ -61,8 +64,8 @@ bool posted_messages(const Context& context, std::uint32_t rank, trace::GroupId 
   });
 }
 
-// The same for a message: the first one of its kind, where the rank's past has another call, is one
-// too many.
+// Judges a message: the first one of its kind is one too many where the rank's past predicts
+// another call.
 Fault message_fault(const Context& context, const WaitPoint& point) {
   const CallRef waiting = waiting_call(context, point.waiting[0]);
   const trace::RankTrace& trace = context.run.ranks[waiting.rank];
@@ -77,7 +80,9 @@ Fault message_fault(const Context& context, const WaitPoint& point) {
   if (made_before) return Fault::missing;
   if (waiting.call == 0) return Fault::unknown;
   if (is_usual(context, waiting) == Usual::no) return Fault::extra;
-  // In the first round of a program with messages every message is the first of its kind.
+  // In a program's first round every message is the first of its kind, which says nothing. Sister
+  // groups that make such messages, or a peer that takes part in the exchange, speak against a
+  // fault of this rank.
   if (is_made_in_sister_groups(context, waiting)) return Fault::missing;
   const bool in_exchange = std::any_of(
       point.missing.begin(), point.missing.end(),
@@ -106,7 +111,8 @@ Cause message_cause(const Context& context, const WaitPoint& message, Fault faul
   return cause;
 }
 
-// Whether the call in which others wait at `point` is the one that a rank made in its past.
+// Whether others wait at `point` in the call that the rank's past predicts (`usual`), or, for a
+// message, in its other side.
 bool is_call_at(const Context& context, const WaitPoint& point, std::uint32_t rank,
                 const trace::Call& usual) {
   const CallRef waiting = waiting_call(context, point.waiting[0]);
@@ -162,6 +168,8 @@ Cause explain_message(const Context& context, const WaitPoint& message) {
 
 std::optional<Cause> explain_lost_message(const Context& context,
                                           const std::vector<std::size_t>& points) {
+  // Looks for: rank a waits for a message of peer b, b waits in a collective, and the collective
+  // lacks nobody but a.
   for (const std::size_t p : points) {
     const WaitPoint& message = context.where.wait_points[p];
     if (message.group != WaitPoint::kPointToPoint || message.missing.size() != 1) continue;
@@ -172,7 +180,8 @@ std::optional<Cause> explain_lost_message(const Context& context,
     if (collective.missing != message.waiting) continue;
     const bool most =
         2 * collective.waiting.size() > context.groups[collective.group].streams.size();
-    // Of whole programs the deviations say who; a dump shows no more of a rank than its last calls.
+    // In a dump, which has only a rank's last calls, the majority in the collective decides. For
+    // whole programs the comparison of streams is better evidence.
     const bool told = most && is_snapshot(context.run);
     if (!told && !is_new_kind_of_message(context, message)) continue;
     return explain_message(context, message);
@@ -191,8 +200,8 @@ std::optional<Cause> explain_left_out_call(const Context& context,
     lacking = &point;
   }
   if (lacking == nullptr || lacking->unknown_member || lacking->any_source) return std::nullopt;
-  // A host that blocks has not come to its next calls. Where another rank broke with its past, that
-  // one is why.
+  // The missing rank's host may block and just not have reached the call. If some other rank broke
+  // with its past, that rank is the reason.
   const bool elsewhere =
       !breaks.empty() && std::none_of(breaks.begin(), breaks.end(), [&](const Break& b) {
         return std::binary_search(lacking->missing.begin(), lacking->missing.end(), b.rank);
@@ -221,12 +230,12 @@ std::optional<Cause> explain_broken_habit(const Context& context,
   const Break& broke = breaks[0];
   const std::vector<trace::Call>& calls = context.run.ranks[broke.rank].calls;
   const trace::Call& usual = calls[broke.usual];
-  // Taken later, it was not left out: two calls changed places, or others came before it.
+  // Issued later, so not left out: two calls changed places, or others came before it.
   const bool taken_later =
       std::any_of(calls.begin() + broke.call, calls.end(),
                   [&](const trace::Call& c) { return is_same_of_program(context, c, usual); });
   if (taken_later) return std::nullopt;
-  // Held up in the very call that came in its place, it may have wanted to make it next.
+  // The rank waits in the very call that came instead: it may have issued the usual one next.
   if (newest_call(context, broke.rank) == broke.call) return std::nullopt;
   for (const std::size_t p : points) {
     const WaitPoint& point = context.where.wait_points[p];
@@ -247,7 +256,7 @@ bool is_snapshot(const trace::Run& run) {
 
 namespace {
 
-// The wait point of a group's collective in which the victims of a wait stand first.
+// The earliest wait point of a collective that lacks ranks, by sequence number.
 const WaitPoint* collective_point(const Context& context, const WaitCause& wait) {
   const WaitPoint* best = nullptr;
   for (const std::size_t p : wait.points) {
@@ -258,6 +267,7 @@ const WaitPoint* collective_point(const Context& context, const WaitCause& wait)
   return best;
 }
 
+// The rank's stream; null where it is no member. Streams are sorted by rank index.
 const Stream* stream_of(const GroupStreams& group, std::uint32_t rank) {
   const auto found =
       std::lower_bound(group.streams.begin(), group.streams.end(), rank,
@@ -265,8 +275,8 @@ const Stream* stream_of(const GroupStreams& group, std::uint32_t rank) {
   return found != group.streams.end() && found->rank_index == rank ? &*found : nullptr;
 }
 
-// How many of `few`'s calls, from its first difference on, must go for all the rest of `many` to
-// agree; nothing: no small number does.
+// The index of the first difference, and the number of `few`'s calls to leave out there so that all
+// the rest of `many` agrees. Nothing where up to kMostExtra do not suffice.
 std::optional<std::pair<std::size_t, std::size_t>> extra_calls(const Context& context,
                                                                const Stream& few,
                                                                const Stream& many) {
@@ -279,7 +289,7 @@ std::optional<std::pair<std::size_t, std::size_t>> extra_calls(const Context& co
   };
   std::size_t first = 0;
   const std::size_t shorter = std::min(few.calls.size(), many.calls.size());
-  // Calls that do not agree are a deviation, and said to be one.
+  // Calls that differ in form are a deviation, which is reported as one.
   for (std::size_t i = 0; i < shorter; ++i) {
     if (!context.agreement.agree(a[few.calls[i]].signature, b[many.calls[i]].signature)) {
       return std::nullopt;
@@ -302,6 +312,7 @@ std::optional<Cause> find_extra_before(const Context& context, const WaitCause& 
   if (point == nullptr || point->waiting.size() >= point->missing.size()) return std::nullopt;
   const GroupStreams& group = context.groups[point->group];
   const Stream* const few = stream_of(group, point->waiting[0]);
+  // All missing ranks must give the same result.
   std::optional<std::pair<std::size_t, std::size_t>> found;
   for (const std::uint32_t r : point->missing) {
     const Stream* const many = stream_of(group, r);

@@ -1,7 +1,7 @@
-// Calls that some ranks wait in and others never issued: who is at fault?
+// Calls in which some ranks wait and which others never issued: who is at fault?
 //
-// Either the call is missing on the one side, or it is one too many on the other. The majority
-// decides; where as many wait as are missing, the past of the one that waits
+// Either the call is missing on one side, or it is one too many on the other. The majority decides.
+// Where as many ranks wait as are missing, the past of a waiting rank decides
 // (verify/blocking/witnesses.h).
 #pragma once
 
@@ -16,63 +16,69 @@
 
 namespace lockstep::verify {
 
-// The call in which ranks wait at `point`, as one that `deviants` left out. `point`: of a
+// A deviation: `deviants` left out the call in which ranks wait at `point`. `point` must be of a
 // collective; `deviants`: rank indices, ascending, at least one.
 Deviation missing_at(const Context& context, const WaitPoint& point,
                      std::vector<std::uint32_t> deviants);
 
-// Whether a call that seems left out was one too many of those who wait in it: most of the group
-// went on without them, or as many did and the past of those who wait has another call there, and
-// this one nowhere. Not where the batches of those who went on lacked what the call carries.
+// Whether a call that seems left out is one too many of the ranks that wait in it: most of the
+// group went on without them; or as many did, and in the past of those who wait, another call came
+// there and this one nowhere. False where the batches of those who went on lacked the call's
+// modality.
 bool is_one_too_many(const Context& context, const Deviation& missing);
 
-// Makes that of it: who waits deviates from those who went on.
+// Turns a missing call into an extra one: the waiting ranks deviate from those who went on.
 void turn_into_extra(Deviation& missing);
 
-// Whether a message without its other side is the first of its kind that the rank ever made, as far
-// as its trace tells.
+// Whether a message without a partner is the first of its kind in the rank's trace.
 bool is_new_kind_of_message(const Context& context, const WaitPoint& message);
 
-// A message that has no other side: the peer never posted it, or the rank that waits in it made a
-// message too many. One whose batch has other messages is none too many: its peer took part in the
-// exchange.
+// Explains a message without a partner: the peer never posted its side, or the waiting rank issued
+// one message too many. A message in a batch with others is not one too many: its peer took part in
+// the exchange.
 Cause explain_message(const Context& context, const WaitPoint& message);
 
-// A message without its other side, in a cycle over `points`: a rank waits for a peer that went on
-// to a collective together with most of its group, which now waits for that rank. Who is left out
-// of the collective is not at fault for it. Nothing: another kind of cycle.
+// Explains a cycle over `points` by a message without a partner: a rank waits for a peer that went
+// on to a collective with most of its group, which now waits for that rank. The rank that the
+// collective lacks is not at fault. Nothing where the cycle is of another kind.
 std::optional<Cause> explain_lost_message(const Context& context,
                                           const std::vector<std::size_t>& points);
 
-// A cycle in which only one call lacks ranks that never issued it, while all the others are there
-// and merely queued: who never issued that one call left it out, or who issued it made one too
-// many. (Where several calls lack ranks, each of them may just not have been reached.) `breaks`:
-// the cycle's ranks' with their past.
+// Explains a cycle in which a single call lacks ranks that never issued it, while all other calls
+// were issued by all and are merely queued. The missing ranks left that call out, or the others
+// issued one too many. (If several calls lack ranks, each may just not have been reached yet.)
+// `breaks`: where the cycle's ranks broke with their past.
 std::optional<Cause> explain_left_out_call(const Context& context,
                                            const std::vector<std::size_t>& points,
                                            const std::vector<Break>& breaks);
 
-// A cycle in which one rank left out a call that its past has there, while all the others went on
-// as always; the call is one in which others of the cycle wait for it.
+// Explains a cycle in which one rank left out a call that its past predicts, while all others went
+// on as usual; others in the cycle wait for it in that call.
 std::optional<Cause> explain_broken_habit(const Context& context,
                                           const std::vector<std::size_t>& points,
                                           const std::vector<Break>& breaks);
 
-// What only a look at running processes needs (RankTrace::snapshot: Flight Recorder dumps): the
-// calls are asynchronous, nobody's wait is recorded, and ranks are seen at different moments.
-// What their devices show: find_device_stall() in blocking.h.
+// The rest is for snapshots of running processes (RankTrace::snapshot: Flight Recorder dumps).
+// There, calls are asynchronous, no waits are recorded, and ranks are seen at different moments.
+// See also find_device_stall() in blocking.h.
 
-// True where any trace is a snapshot.
+// Whether any trace is a snapshot.
 bool is_snapshot(const trace::Run& run);
 
 // A few ranks wait in a call that nobody else issued: did they issue an extra call before, which
-// paired with the others' next one? Source places stand in for what calls carry: where leaving out
-// up to kMostExtra of the few's calls makes all that follow agree, they did. O(calls of the group).
+// was paired with the others' next one? Source locations tell calls apart, since dumps record no
+// parameters. If leaving out up to kMostExtra calls of the few makes all later ones agree, those
+// are the extra calls:
+//
+//   few   a.py:1  a.py:5  a.py:2  a.py:3        without a.py:5 the two agree
+//   many  a.py:1  a.py:2  a.py:3
+//
+// O(calls of the group).
 std::optional<Cause> find_extra_before(const Context& context, const WaitCause& wait);
 inline constexpr std::size_t kMostExtra = 8;
 
-// Why a wait shows no fault: half of the group or more are not there, and have never made such a
-// call before, so that the few may just be ahead. Empty: it shows one.
+// Why a wait may be no fault: at least half of the group is missing and never issued such a call
+// before, so the few may just be ahead. Empty where the wait is a fault.
 std::string may_be_ahead(const Context& context, const WaitCause& wait);
 
 }  // namespace lockstep::verify

@@ -14,7 +14,9 @@ namespace {
 
 using Graph = boost::adjacency_list<boost::vecS, boost::vecS, boost::bidirectionalS>;
 
-// Vertices: ranks first, then wait points. rank -> its point -> the ranks missing there.
+// Vertices: ranks first, then wait points. Edges: rank -> its wait point -> the ranks missing
+// there. Wait points as vertices keep it linear: 1000 ranks that wait for 1000 others are 2000
+// edges.
 Graph build(const ReplayResult& where) {
   const std::size_t ranks = where.positions.size();
   Graph graph(ranks + where.wait_points.size());
@@ -23,12 +25,14 @@ Graph build(const ReplayResult& where) {
     for (const std::uint32_t r : where.wait_points[p].missing) add_edge(ranks + p, r, graph);
     for (const std::uint32_t r : where.wait_points[p].behind) add_edge(ranks + p, r, graph);
     if (!where.wait_points[p].mismatched) continue;
-    // Calls that do not fit together never complete: who met there holds the others up.
+    // Calls that do not match never complete, so those who issued them hold each other up: an edge
+    // back makes them a cycle.
     for (const std::uint32_t r : where.wait_points[p].waiting) add_edge(ranks + p, r, graph);
   }
   return graph;
 }
 
+// Records the vertices that a search visits.
 struct Recorder : boost::default_bfs_visitor {
   explicit Recorder(std::vector<std::size_t>& out) : out_(&out) {}
   template <class G>
@@ -38,7 +42,7 @@ struct Recorder : boost::default_bfs_visitor {
   std::vector<std::size_t>* out_;
 };
 
-// Everything that waits for a root, directly or not.
+// The vertices that wait for a root, directly or through others. The roots are among them.
 std::vector<std::size_t> reached_backwards(const Graph& graph,
                                            const std::vector<std::uint32_t>& from) {
   std::vector<boost::default_color_type> colour(num_vertices(graph));
@@ -54,6 +58,7 @@ std::vector<std::size_t> reached_backwards(const Graph& graph,
   return seen;
 }
 
+// A cause with its victims and wait points.
 WaitCause cause_of(const ReplayResult& where, const Graph& graph, std::vector<std::uint32_t> roots,
                    bool circle) {
   WaitCause cause;
@@ -69,18 +74,19 @@ WaitCause cause_of(const ReplayResult& where, const Graph& graph, std::vector<st
   }
   std::sort(cause.victims.begin(), cause.victims.end());
   std::sort(cause.points.begin(), cause.points.end());
+  // In a cycle the roots themselves wait. Otherwise they finished or died, and the victims wait.
   const auto& waiting = circle ? cause.roots : cause.victims;
   cause.stuck = !waiting.empty() && std::all_of(waiting.begin(), waiting.end(),
                                                 [&](std::uint32_t r) { return where.stuck[r]; });
   return cause;
 }
 
-// What roots hold up: their state, and the wait points that miss them.
+// A root's state, and the wait points that it holds up.
 using Held = std::pair<Position::State, std::vector<std::size_t>>;
 using RootsByHeld = std::map<Held, std::vector<std::uint32_t>>;
 
-// Ranks that hang outside of any call and hold up a common one hang together, although each may
-// hold up others by itself.
+// Makes one cause of ranks that hang outside of any call and hold up a common call: they hang
+// together (in the same data loader, say), although each may hold up further calls by itself.
 void merge_hung(RootsByHeld& roots_by_held) {
   RootsByHeld merged;
   for (auto& [held, roots] : roots_by_held) {
@@ -113,6 +119,8 @@ void merge_hung(RootsByHeld& roots_by_held) {
 std::vector<WaitCause> wait_causes(const ReplayResult& where) {
   const Graph graph = build(where);
   const std::size_t ranks = where.positions.size();
+  // Strongly connected components: cycles become single vertices, and what is left is acyclic. Its
+  // sinks, the components that no edge leaves, wait for nothing outside: they are the causes.
   std::vector<std::size_t> component(num_vertices(graph));
   const std::size_t count = boost::strong_components(
       graph, boost::make_iterator_property_map(component.begin(), get(boost::vertex_index, graph)));
@@ -124,7 +132,7 @@ std::vector<WaitCause> wait_causes(const ReplayResult& where) {
     else
       has_point[component[v]] = true;
   }
-  // A component is a cause when no edge leaves it and something waits for it, or in it.
+  // Whether an edge leaves the component. A sink is a cause if something waits for it, or in it.
   std::vector<bool> leaves(count);
   const auto [begin, end] = edges(graph);
   for (auto e = begin; e != end; ++e) {
@@ -134,6 +142,8 @@ std::vector<WaitCause> wait_causes(const ReplayResult& where) {
   // Roots in one state that hold up the same calls are one cause: two ranks that died in one step.
   RootsByHeld roots_by_held;
   std::vector<WaitCause> causes;
+  // A wait point that is a sink by itself lacks nobody: it stalls. Not if a member without a trace
+  // may be missing, and not for a receive from any source.
   for (std::size_t p = 0; p < where.wait_points.size(); ++p) {
     const WaitPoint& point = where.wait_points[p];
     if (leaves[component[ranks + p]] || point.mismatched || point.unknown_member) continue;
@@ -143,6 +153,8 @@ std::vector<WaitCause> wait_causes(const ReplayResult& where) {
   }
   for (std::size_t c = 0; c < count; ++c) {
     if (leaves[c] || ranks_in[c].empty()) continue;
+    // A component of a rank and a wait point is a cycle; a single rank is a root if somebody waits
+    // for it.
     const std::uint32_t first = ranks_in[c][0];
     if (has_point[c]) {
       causes.push_back(cause_of(where, graph, ranks_in[c], true));

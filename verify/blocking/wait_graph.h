@@ -1,12 +1,15 @@
 // The wait-for graph at the end of a replay, and who is to blame in it.
 //
-// A rank waits for every member of its call's group that has not issued it, or whose device has not
-// come to it. Ranks that others wait for and that wait for nobody are roots: the culprits. Where
-// there is no root there is a cycle, and the ranks in it hold each other up; or a call that has
-// everybody it needs and still does not complete. Each cause takes along every rank that waits for
-// it, directly or through others: its victims.
+// A rank waits for every member of its call's group that has not issued the call, or whose device
+// has not begun it. A rank that others wait for and that waits for nobody is a root: a culprit.
+// Without a root there is a cycle whose ranks hold each other up, or a call that all members issued
+// and that does not complete. The ranks that wait for a cause, directly or through others, are its
+// victims.
 //
-// Cost: O(waiting ranks + missing members); ranks that wait in one call share one vertex.
+//   rank 2 waits for 1, rank 1 waits for 0, rank 0 finished      root 0, victims 1 and 2
+//   rank 0 waits for 1, rank 1 for 0, rank 2 for 0               cycle {0, 1}, victim 2
+//
+// Cost: O(waiting ranks + missing members), because ranks that wait in one call share a vertex.
 #pragma once
 
 #include <cstdint>
@@ -17,17 +20,18 @@
 namespace lockstep::verify {
 
 struct WaitCause {
-  std::vector<std::uint32_t> roots;  // rank indices, ascending: one rank, or the ranks of a circle
-  bool circle = false;
-  // The wait point that has everybody and does not complete; its ranks are the roots.
+  std::vector<std::uint32_t> roots;  // rank indices, ascending
+  bool circle = false;               // the roots form a cycle
+  // The wait point that all members issued and that does not complete; its ranks are the roots.
+  // SIZE_MAX: none.
   std::size_t stalled = SIZE_MAX;
   std::vector<std::uint32_t> victims;  // rank indices, ascending, without the roots
   std::vector<std::size_t> points;     // wait points in which roots or victims wait, ascending
-  bool stuck = false;                  // proven: none of them can ever go on
+  bool stuck = false;                  // proven: none of the waiting ranks can ever continue
 };
 
-// Independent causes first to last by their lowest root; roots of one circle are one cause, and
-// roots in the same state that hold up the same calls are one cause.
+// The independent causes, sorted by their lowest root. The ranks of one cycle are one cause; so are
+// roots in the same state that hold up the same calls.
 std::vector<WaitCause> wait_causes(const ReplayResult& where);
 
 }  // namespace lockstep::verify

@@ -11,13 +11,13 @@ namespace lockstep::verify {
 
 namespace {
 
-constexpr std::uint32_t kHistory = 4096;      // calls looked back
-constexpr std::uint32_t kCallsCompared = 64;  // calls by which two places are compared
-constexpr std::size_t kMostUsual = 8;         // different calls that may come at one place
-constexpr std::uint32_t kLate = 64;  // calls that a host goes on after one that it left out
+constexpr std::uint32_t kHistory = 4096;      // calls searched backwards: a step of a large model
+constexpr std::uint32_t kCallsCompared = 64;  // calls compared before two positions
+constexpr std::size_t kMostUsual = 8;         // different calls that may come at one position
+constexpr std::uint32_t kLate = 64;           // calls by which a host goes on after an omission
 
-// Of the calls of a rank's current round, which goes back to the last call like its newest: whether
-// its past has all of them there, and the first that it has not.
+// Whether the calls of the rank's current round are usual, and the first one that is not. The round
+// goes back to the previous call like the newest one, at most kLate calls.
 std::pair<Usual, Break> usual_of_late(const Context& context, std::uint32_t rank) {
   const std::uint32_t newest = newest_call(context, rank);
   if (newest == kNoCall || !knows_its_past(context, rank)) return {Usual::unknown, {}};
@@ -31,7 +31,8 @@ std::pair<Usual, Break> usual_of_late(const Context& context, std::uint32_t rank
   for (std::uint32_t c = first; c <= newest; ++c) {
     const Usual usual = is_usual(context, {rank, c});
     if (usual == Usual::no) {
-      // The first call of its kind may as well open a part of the program that is new.
+      // The first call of its kind may begin a new part of the program (an evaluation), which the
+      // past cannot predict.
       const bool made_before =
           std::any_of(calls.begin(), calls.begin() + c, [&](const trace::Call& earlier) {
             return is_same_of_program(context, earlier, calls[c]);
@@ -65,7 +66,7 @@ std::vector<std::uint32_t> usual_calls(const Context& context, CallRef place) {
   std::uint32_t longest = 0;
   std::vector<std::uint32_t> usual;
   for (std::uint32_t back = 1; back < place.call && back <= kHistory; ++back) {
-    // The calls before `place` against those before the place so many calls earlier.
+    // The number of equal calls before `place` and before the position `back` calls earlier.
     std::uint32_t length = 0;
     while (length < kCallsCompared && back + length < place.call &&
            is_same_of_program(context, calls[place.call - 1 - length],
@@ -80,7 +81,7 @@ std::vector<std::uint32_t> usual_calls(const Context& context, CallRef place) {
       return is_same_of_program(context, calls[then], calls[u]);
     });
     if (!known && usual.size() < kMostUsual) usual.push_back(then);
-    if (length == kCallsCompared) break;
+    if (length == kCallsCompared) break;  // nothing further back can match more
   }
   return usual;
 }
@@ -109,7 +110,7 @@ Usual is_usual(const Context& context, CallRef call) {
 
 std::vector<Break> breaks_with_the_past(const Context& context,
                                         const std::vector<std::uint32_t>& ranks) {
-  constexpr std::size_t kMostRanks = 64;
+  constexpr std::size_t kMostRanks = 64;  // bounds the cost; larger cycles are rare
   if (ranks.size() > kMostRanks) return {};
   std::vector<Break> out;
   for (const std::uint32_t r : ranks) {
@@ -117,13 +118,14 @@ std::vector<Break> breaks_with_the_past(const Context& context,
     if (usual == Usual::unknown) return {};
     if (usual == Usual::no) out.push_back(where);
   }
+  // If all broke with their past, the program went on to something new.
   if (out.size() == ranks.size()) return {};
   return out;
 }
 
 namespace {
 
-constexpr std::size_t kSistersAsked = 8;
+constexpr std::size_t kSistersAsked = 8;  // per rank and group: enough for a majority
 
 const trace::RankTrace::Membership* membership(const trace::RankTrace& trace,
                                                trace::GroupId group) {
@@ -133,12 +135,12 @@ const trace::RankTrace::Membership* membership(const trace::RankTrace& trace,
   return found == trace.groups.end() ? nullptr : &*found;
 }
 
-// The index of a rank in a group; the number of its ranks where it is no member.
+// The group rank of a rank; the group's size where it is no member.
 std::ptrdiff_t place_in(const trace::RankTrace::Membership& group, trace::Rank rank) {
   return std::find(group.ranks.begin(), group.ranks.end(), rank) - group.ranks.begin();
 }
 
-// A message as its sisters make it: peers by their index in the group.
+// A message in terms that compare over sister groups: with its peer's group rank.
 struct SisterMessage {
   trace::Op op = trace::Op::other;
   std::ptrdiff_t peer = 0;
@@ -156,7 +158,8 @@ std::vector<SisterMessage> messages_in(const Context& context, std::uint32_t ran
   return out;
 }
 
-// Whether two sequences of messages are alike as far as both go; nothing where one is empty.
+// Whether two sequences of messages agree over the length of the shorter one; nothing where one is
+// empty.
 std::optional<bool> are_alike(const Context& context, const std::vector<SisterMessage>& a,
                               const std::vector<SisterMessage>& b) {
   if (a.empty() || b.empty()) return std::nullopt;
@@ -168,7 +171,8 @@ std::optional<bool> are_alike(const Context& context, const std::vector<SisterMe
                     });
 }
 
-// Whether most sisters of a rank in a group made the same messages as it did.
+// Whether most of the rank's sisters issued the same messages; nothing on a tie, or without
+// sisters.
 std::optional<bool> does_as_sisters(const Context& context, std::uint32_t rank,
                                     trace::GroupId group) {
   const trace::RankTrace& trace = context.run.ranks[rank];

@@ -1,9 +1,9 @@
 // The certificate of a safe program: the witness that check_certificate() accepts or refuses.
 //
-// A text, a statement a line; docs/certificates.md describes it. It says what was looked at
-// (conditions, constraint, histories, assumptions), the SHA-256 of every sequence, what all members
-// do on each channel in each situation, and an order of the step's meetings that every sequence
-// respects.
+// A text with one statement per line, described in docs/certificates.md. It states what was
+// examined (conditions, constraint, histories, assumptions), the SHA-256 of every sequence, the
+// calls of all members on each channel in each situation, and an order of the step's collectives
+// and messages that every sequence respects.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,8 @@
 
 namespace lockstep::verify {
 
-// Errors: the decision is not `safe`, or no one order suits all assignments.
+// Writes the certificate. Errors: the decision is not `safe`, or no single order fits all
+// assignments.
 Result<std::string> write_certificate(const ProductModel& model, const ProductDecision& decision);
 
 // The lines that certificates of programs and of recorded runs have in common; docs/certificates.md
@@ -49,8 +50,8 @@ class CertificateText {
   void groups(std::span<const trace::Run> runs);
   // SHA-256 of a sequence's canonical text. O(its items), the first time.
   const std::string& digest(std::uint32_t sequence);
-  // What all do on each channel (`agree`), and an order of the meetings that all choices respect
-  // (`meet`), of which there must be one. O(items of the different sequences).
+  // The calls of all ranks on each channel (`agree` lines), and an order of the instances that all
+  // choices respect (`meet` lines). Requires that there is one. O(items of the distinct sequences).
   void meetings(const Evaluation& evaluation, bool device);
   // The text with its last line.
   std::string sealed() &&;

@@ -1,17 +1,17 @@
 // The independent checker: does a certificate prove that a derivation is safe, or that a recorded
 // run neither diverges nor deadlocks?
 //
-// Shares no code with what writes certificates but for the reading of traces and product.json and
-// the hash function; it cuts, projects and digests on its own. Accepts only if
-//   - every statement about the traces is what they say, none missing, none added;
-//   - in each situation every option of every member of a channel gives the stated calls there;
-//   - the stated order holds each meeting of the step once, and no sequence waits for a meeting
-//     before it comes to one that stands earlier in the order (or at the same place).
-// A recorded run is one situation, with one option a rank. That is all a proof needs:
+// It shares no code with the writers of certificates, except for reading traces and product.json
+// and the hash function; it divides, projects and hashes traces on its own. It accepts only if
+//   - the statements about the traces are true and complete;
+//   - in each situation, all options of all members of a channel give the stated calls there;
+//   - the stated order contains each instance of the step once, and no sequence waits for an
+//     instance before it reaches one that comes earlier in the order (or at the same position).
+// A recorded run is one situation with one option per rank. A proof needs nothing more:
 // docs/certificates.md.
 //
-// One pass over the traces, and over each situation's sequences: linear. Memory follows the traces,
-// whatever the certificate says.
+// One pass over the traces and over each situation's sequences, so linear. Memory follows the size
+// of the traces, whatever the certificate says.
 #pragma once
 
 #include <optional>

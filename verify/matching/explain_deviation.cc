@@ -47,8 +47,8 @@ RuleId rule_of_deviation(const Deviation& d) {
   return RuleId::op_mismatch;
 }
 
-// The same difference of the two ranks' batches in an earlier step, in which their calls agreed: a
-// remedy is at work, and the batches are not why the calls part now.
+// Whether the two ranks' batches differed in the same way in an earlier step, although their calls
+// agreed there. Then a remedy handles such batches, and they are not the reason now.
 bool agreed_before(const Context& context, const Deviation& d) {
   const std::uint32_t deviant = d.deviants[0];
   const std::uint32_t other = d.reference[0];
@@ -64,6 +64,7 @@ bool agreed_before(const Context& context, const Deviation& d) {
   return false;
 }
 
+// Whether the two calls carry different parameters, as far as both are known.
 bool carries_something_else(const Context& context, const Deviation& d) {
   if (d.expected.call == kNoCall || d.got.call == kNoCall) return false;
   const trace::NameListId expected = context.call(d.expected).what;
@@ -71,16 +72,17 @@ bool carries_something_else(const Context& context, const Deviation& d) {
   return expected.value != 0 && got.value != 0 && expected != got;
 }
 
-// Calls that part because a branch of the model was skipped differ in what they carry, not in their
-// form or order.
+// Whether a skipped branch of the model can be the reason. Then calls are missing or extra, or
+// carry other parameters; a wrong type of the same parameters, or a changed order, has another
+// reason.
 bool may_be_modality(const Context& context, const Deviation& d) {
   if (agreed_before(context, d)) return false;
   switch (d.kind) {
     case Deviation::Kind::missing:
       return true;
     case Deviation::Kind::extra:
-      // A branch that only the deviants' batches reach; or, where calls are prefetched, the next
-      // one's call in the place of one that the deviants skipped.
+      // Only the deviants' batches reach the branch. Or calls are prefetched (FSDP), and the call
+      // of the next layer comes instead of one that the deviants skipped.
       return !context.modalities.lacking(d.reference[0], d.deviants[0], d.step).empty() ||
              carries_something_else(context, d);
     case Deviation::Kind::swapped:
@@ -95,6 +97,7 @@ bool may_be_modality(const Context& context, const Deviation& d) {
   return (d.differences & (kDifferentOp | kDifferentSize)) != 0;
 }
 
+// The parameters of the deviation: for missing calls, all that the deviant left out in this step.
 std::vector<std::string> names_carried(const Context& context, const Deviation& d) {
   const CallRef ref = d.expected.call != kNoCall ? d.expected : d.got;
   std::vector<std::string> names = context.run.tables.names(context.call(ref).what);
@@ -103,7 +106,7 @@ std::vector<std::string> names_carried(const Context& context, const Deviation& 
         left_out(context.run, context.modalities, d.got.rank, d.expected.rank, d.step);
     if (!skipped.empty()) names = skipped;
   }
-  // Several calls may carry one thing: it is named once.
+  // Several calls may carry the same parameter: name it once.
   std::set<std::string> seen;
   std::erase_if(names, [&](const std::string& name) { return !seen.insert(name).second; });
   return names;
@@ -113,6 +116,7 @@ std::string again_words(const Deviation& d) {
   return d.repeats == 0 ? "" : " The same happens " + plural(d.repeats, "more time") + ".";
 }
 
+// The deviation as one sentence, without its reason.
 std::string form_message(const Context& context, const Deviation& d) {
   const trace::Tables& tables = context.run.tables;
   const std::string who = context.rank_words(d.deviants);
@@ -150,7 +154,8 @@ std::string form_message(const Context& context, const Deviation& d) {
          words(d.expected, has_expected) + " (" + place + ")";
 }
 
-// "rank 1's batch of step 0 held text only; …" — where the batches differ and the calls part.
+// Fills in the finding where the batches explain the deviation: "rank 1's batch of step 0 held text
+// only; …". False: they do not.
 bool tell_modality(const Context& context, const Deviation& d, Finding& finding) {
   if (!may_be_modality(context, d)) return false;
   const std::uint32_t deviant = d.deviants[0];
@@ -165,6 +170,7 @@ bool tell_modality(const Context& context, const Deviation& d, Finding& finding)
                               : "the batches of " + who + " in step " + step) +
       " held " + modality_words(context.modalities.held(deviant, d.step));
   const CallRef call = d.expected.call != kNoCall ? d.expected : d.got;
+  // A remedy computed a stand-in, but its gradient never arrived: a remedy without effect.
   const bool dead =
       lacks && d.kind == Deviation::Kind::missing && context.modalities.stood_in(deviant, d.step);
   finding = make_finding(dead ? RuleId::dead_remedy : RuleId::modality_divergence);
@@ -247,6 +253,7 @@ Cause explain_deviation(const Context& context, const Deviation& d) {
   cause.group = d.group;
   cause.seq = d.seq;
   cause.step = d.step;
+  // Only a different reduce operation lets all ranks continue, with wrong numbers.
   cause.can_block =
       d.kind != Deviation::Kind::replaced || (d.differences & ~unsigned{kDifferentRedop}) != 0;
   return cause;

@@ -31,8 +31,8 @@ bool is_member(const trace::RankTrace& trace, const Membership& group) {
   return group.ranks.contains(trace.rank);
 }
 
-// Where each group stands in Context::groups, which is sorted by name: so that nothing depends on
-// the order of interning.
+// The index of each group in Context::groups. These are sorted by name, so nothing depends on the
+// order of interning.
 class GroupIndex {
  public:
   explicit GroupIndex(const Context& context) : index_(context.run.tables.groups.size(), SIZE_MAX) {
@@ -65,7 +65,7 @@ std::vector<Cause> check_members(const Context& context) {
   }
   std::vector<Cause> out;
   for (auto& [g, lists] : believers) {
-    if (lists.size() < 2) continue;
+    if (lists.size() < 2) continue;  // all ranks agree
     const GroupStreams& group = context.groups[g];
     const RankIndices& majority = lists[trace::RankList(group.members)];
     Cause cause;
@@ -95,7 +95,8 @@ std::vector<Cause> check_members(const Context& context) {
 
 namespace {
 
-// What each rank calls its groups: descriptions that stand for one group only, both ways.
+// The descriptions that each rank gives to its groups. Descriptions that a rank gives to several
+// groups ("undefined", or the same name for all) identify none and are left out.
 class Descriptions {
  public:
   explicit Descriptions(const Context& context) : by_group_(context.groups.size()) {
@@ -117,10 +118,10 @@ class Descriptions {
     }
   }
 
-  // Who calls the group what.
+  // The ranks by the description that they give to the group.
   const std::map<std::string, RankIndices>& of(std::size_t group) const { return by_group_[group]; }
 
-  // The group that a rank calls so.
+  // The group to which the rank gives this description.
   std::optional<std::size_t> group_called(const std::string& desc, std::uint32_t rank) const {
     const auto found = groups_of_[rank].find(ids_.at(desc));
     if (found == groups_of_[rank].end()) return std::nullopt;
@@ -133,7 +134,8 @@ class Descriptions {
   std::map<std::string, trace::StringId> ids_;
 };
 
-// One group that `ranks` call what others (`usual`) call another.
+// Group `group` has one description on the ranks `usual` and another on `ranks`, which use the
+// usual one for group `other`.
 struct NameExchange {
   std::size_t group, other;
   std::string description, usual_description;
@@ -141,9 +143,14 @@ struct NameExchange {
   bool tied = false;
 };
 
-// Whether the ranks that call the group so call a group by its usual description that ranks of the
-// usual kind are in as well. Descriptions that depend on the rank ("to the next stage") differ over
-// a group's members too, but the group that they stand for elsewhere is another rank's.
+// Finds an exchange in which `group` takes part:
+//
+//   rank 0  group "1" is "tensor", group "2" is "data"
+//   rank 1  group "1" is "data",   group "2" is "tensor"
+//
+// Both groups must be shared by ranks of both kinds. Descriptions that depend on the rank ("to the
+// next stage") also differ between a group's members, but there the other group belongs to other
+// ranks.
 std::optional<NameExchange> exchange_in(const Context& context, const Descriptions& descriptions,
                                         std::size_t group) {
   const auto& kinds = descriptions.of(group);
@@ -186,7 +193,7 @@ std::vector<ExchangedNames> check_names(const Context& context) {
     ExchangedNames names;
     names.groups = {g, exchange->other};
     names.cause.group = g;
-    // Whoever is in one of the groups may wait in it because of this.
+    // Every rank of the two groups may wait because of this.
     names.cause.deviants = united(exchange->usual, exchange->ranks);
     Finding& f = names.cause.finding = make_finding(RuleId::group_divergence);
     f.severity = Severity::warning;
@@ -221,6 +228,8 @@ struct Before {
   RankIndices ranks;
 };
 
+// The graph of creation orders: a vertex per group, an edge between groups that some rank created
+// one directly after the other.
 class CreationOrders {
  public:
   explicit CreationOrders(const Context& context) : context_(context) {
@@ -228,10 +237,11 @@ class CreationOrders {
     find_components();
   }
 
-  // For each set of groups that have no common order, the shortest circle found, in as few steps as
+  // For each set of groups without a common order, the shortest cycle found, shortened as far as
   // its ranks allow.
   std::vector<std::vector<Before>> circles() const {
-    // Of one set any edge lies on a circle. So many are tried, fewer where the circles are long.
+    // In a strongly connected component every edge lies on a cycle. Finding the shortest one of all
+    // would cost O(edges²): this many edges are tried, fewer where the cycles are long.
     constexpr std::size_t kTried = 64;
     constexpr std::size_t kSteps = 100'000;
     struct Best {
@@ -256,7 +266,8 @@ class CreationOrders {
     return out;
   }
 
-  // All ranks that created `first` before `second`. O(their creators).
+  // All ranks that created `first` before `second`, by a merge of the two ascending lists.
+  // O(creators of both).
   RankIndices in_this_order(std::size_t first, std::size_t second) const {
     RankIndices out;
     const auto& a = creators_[first];
@@ -273,6 +284,8 @@ class CreationOrders {
   }
 
  private:
+  // Adds an edge between each two groups that a rank created in a row. Pairs further apart follow
+  // from the chain.
   void collect(const GroupIndex& index) {
     std::map<std::pair<std::size_t, std::size_t>, RankIndices> edges;
     creators_.resize(context_.groups.size());
@@ -304,7 +317,7 @@ class CreationOrders {
                                         component_.begin(), get(boost::vertex_index, graph)));
   }
 
-  // The edge and the shortest way from its head back to its tail, breadth first.
+  // The shortest cycle through the edge: breadth first from its head back to its tail.
   std::vector<const Before*> circle_through(const Before& edge) const {
     std::unordered_map<std::size_t, const Before*> reached = {{edge.to, nullptr}};  // by which edge
     std::queue<std::size_t> queue;
@@ -330,11 +343,12 @@ class CreationOrders {
     return out;
   }
 
-  // A rank that made two steps of the circle made the step from the first to the last as well.
-  // At least two are left: no rank's own order is a circle.
+  // Joins consecutive steps that one rank made: if it created a before b and b before c, then a
+  // before c. Fewer steps are easier to read. At least two are left, because no rank's own order is
+  // a cycle. The result begins with the group that comes first in Context::groups.
   static std::vector<Before> shortened(const std::vector<const Before*>& circle) {
     std::vector<Before> out;
-    // Makes one step of the last one and `next`, where a rank made both.
+    // Joins the last step with `next` if some rank made both.
     const auto joined = [&](const Before& next) {
       RankIndices both = common(out.back().ranks, next.ranks);
       if (both.empty()) return false;
@@ -346,6 +360,7 @@ class CreationOrders {
       if (!out.empty() && more_than_two && joined(*circle[i])) continue;
       out.push_back(*circle[i]);
     }
+    // The cycle has no beginning: the last step may also join with the first ones.
     std::size_t first = 0;
     while (out.size() - first > 2 && joined(out[first])) ++first;
     out.erase(out.begin(), out.begin() + static_cast<std::ptrdiff_t>(first));
@@ -359,7 +374,7 @@ class CreationOrders {
   const Context& context_;
   struct Creator {
     std::uint32_t rank;   // index
-    std::uint32_t place;  // the group's in the rank's order
+    std::uint32_t place;  // the group's index in the rank's order of creation
   };
   std::vector<std::vector<Creator>> creators_;  // by group, ascending
   std::vector<Before> edges_;                   // between groups created in a row, sorted

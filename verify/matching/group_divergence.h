@@ -1,17 +1,19 @@
 // Process groups about which the ranks disagree, in three ways:
 //
-// - Members: ranks give one name different lists.
-// - Names: what the groups are for (their descriptions) is exchanged between two names. c10d
-//   numbers its groups, so that a rank that creates them in another order gives their names to each
-//   other.
-// - Order: each of some groups was created before another one by a rank that is in both, and these
-//   orders close a circle. Creating a group waits for its members (Gloo's and NCCL's set-up does,
-//   MPI's may): where it does, the first group of the circle is made only after the last one, whose
-//   making waits for the first. Orders that close no circle have an order that suits all of them,
-//   and cannot lock; so groups that only some ranks share, or that only their members create, are
-//   held against nobody.
+// - Members: ranks give different member lists for one name.
+// - Names: the descriptions of two groups are exchanged. c10d names groups by counting them, so a
+//   rank that creates two groups in the opposite order gives each the other's name.
+// - Order: ranks created groups in orders that form a cycle. Creating a group waits for its members
+//   (in Gloo and NCCL; MPI may), so this can deadlock:
 //
-// Only RankTrace::created_in_order tells an order; a format without it accuses nobody.
+//     rank 0  new_group(a)  new_group(b)      waits in a for rank 1
+//     rank 1  new_group(b)  new_group(a)      waits in b for rank 0
+//
+//   Orders without a cycle are compatible with one common order and cannot deadlock. So it is no
+//   fault that only some ranks share a group, or that only its members create it.
+//
+// Only RankTrace::created_in_order records an order. Traces of formats without it have no findings
+// of the last kind.
 #pragma once
 
 #include <cstddef>
@@ -21,12 +23,12 @@
 
 namespace lockstep::verify {
 
-// Ranks that give one group different members. O(memberships · log), and the members of lists that
-// differ.
+// Finds groups to which ranks give different members. O(memberships · log), plus the members of
+// lists that differ.
 std::vector<Cause> check_members(const Context& context);
 
-// Groups whose names are exchanged on some ranks: at most one finding, a warning. Calls that part
-// in `groups` follow from it, and make it an error.
+// Groups whose names are exchanged on some ranks: at most one finding, a warning. It becomes an
+// error when calls in `groups` deviate, which are then its consequences.
 struct ExchangedNames {
   Cause cause;
   std::vector<std::size_t> groups;  // indices into Context::groups, ascending
@@ -34,12 +36,12 @@ struct ExchangedNames {
 // O(memberships log memberships).
 std::vector<ExchangedNames> check_names(const Context& context);
 
-// Circles of orders: possible, and an error only where a rank of the circle hung outside of any
-// call (in making a group, perhaps). O(memberships · log + edges · log), for each set of groups
-// without a common order times up to 64, fewer where its circles are long.
+// Finds cycles in the orders of creation. Their certainty is "possible"; they are errors only where
+// a rank of the cycle hung outside of any call, perhaps while it created a group.
+// O(memberships · log + edges · log), times up to 64 for each set of groups without a common order.
 std::vector<Cause> check_creation_order(const Context& context);
 
-// Whether several groups are shared by two ranks or more, and no trace tells their order.
+// Whether two or more groups are shared by several ranks and no trace records their order.
 bool creation_order_unknown(const trace::Run& run);
 
 }  // namespace lockstep::verify

@@ -1,5 +1,5 @@
-// Calls that do not fit together: what explain_deviation.cc, splits.cc, step_offsets.cc,
-// point_to_point.cc and mpi_forms.cc find, one finding per cause.
+// Calls that do not match: the findings of explain_deviation.cc, splits.cc, step_offsets.cc,
+// point_to_point.cc and mpi_forms.cc, one per cause.
 #pragma once
 
 #include <vector>
@@ -8,43 +8,44 @@
 
 namespace lockstep::verify {
 
-// A deviation in words, in the user's terms: modality-divergence where the batches differ in the
-// same way.
+// Explains a deviation in the user's terms; as modality-divergence where the batches differ in the
+// same way as the calls.
 Cause explain_deviation(const Context& context, const Deviation& deviation);
 
-// Splits of all-to-alls that do not fit together, which no comparison of two ranks shows.
-// O(members²) per all-to-all that records splits, once per distinct one in a row.
+// Finds all-to-alls whose splits contradict each other: rank 0 sends 4 elements to rank 1, which
+// expects 5. Comparing the calls of two ranks field by field cannot show this.
+// O(members²) per all-to-all with splits; consecutive equal ones are checked once.
 std::vector<Cause> check_splits(const Context& context);
 
-// All-to-alls whose splits were not recorded: what all members give must be what all take.
+// Finds all-to-alls without recorded splits whose totals differ: all members together must send as
+// much as they receive.
 //
-// One cause per group, for the first all-to-all whose totals differ. Who is wrong cannot be told
-// from totals: no culprits. Only where every member's trace is there. O(calls).
+// One cause per group, for the first such all-to-all. Totals do not tell who is wrong, so there are
+// no culprits. Only for groups with a trace of every member. O(calls).
 std::vector<Cause> check_exchange_totals(const Context& context);
 
-// Ranks that meet in calls of different training steps: a rank left out a whole step, so that its
-// gradients of step 3 are added to the others' of step 2, and nothing hangs as long as the numbers
-// of calls come out equal.
+// Finds ranks whose matching calls belong to different training steps. A rank left out a whole
+// step, so its gradients of step 3 are added to the others' of step 2. Nothing hangs as long as the
+// numbers of calls are equal.
 //
-// Groups whose members' calls agree in everything but the step, for a whole step or more: to the
-// end, or until a later difference brings them together again. A label that is late by a call is no
-// fault. Steps are labels that a program gives itself; they compare where all members began with
-// the same one. Where the numbers of calls differ, find_deviations says more. O(calls of the
+// Reports groups whose members' calls agree in everything but the step, for a whole step or more:
+// to the end, or until a later difference aligns them again. A label that is late by a call is no
+// fault. Steps are labels that each program chooses; they are comparable where all members began
+// with the same one. Where the numbers of calls differ, find_deviations says more. O(calls of the
 // different classes).
 std::vector<Cause> check_step_offsets(const Context& context);
 
-// Receives that wait while a message for them lies there with another tag, or in another group.
-//
-// Why the two do not meet is the cause, whatever else the ranks wait for by then.
-//
-// One finding per waiting rank. O(messages left + waiting ranks, log).
+// Finds receives that wait although a message for them was sent with another tag or in another
+// group. That mismatch is the cause, whatever else the ranks wait for by then. One finding per
+// waiting rank. O((messages left + waiting ranks) · log).
 std::vector<Cause> check_near_misses(const Context& context);
 
-// What only MPI tells apart: collectives that agree in operation, size and type and still do not
-// match, because one rank called the blocking and another the nonblocking form, or one the form
-// with counts per rank and another the one without (MPI 4.0, 6.12 and 6.2).
+// Finds collectives that agree in operation, size and type but do not match in MPI: one rank called
+// the blocking and another the nonblocking form, or one the form with counts per rank and another
+// the one without (MPI 4.0, 6.12 and 6.2).
 //
-// For groups whose calls agree otherwise; one finding per group. O(calls).
+// Only for groups whose calls agree otherwise (`deviates`, by group, is false). One finding per
+// group. O(calls).
 std::vector<Cause> check_forms(const Context& context, const std::vector<bool>& deviates);
 
 }  // namespace lockstep::verify

@@ -8,6 +8,8 @@ namespace lockstep::verify {
 
 namespace {
 
+// What MPI distinguishes besides operation, size and type: MPI_Ibcast from MPI_Bcast, and
+// MPI_Allgatherv from MPI_Allgather.
 struct Form {
   bool nonblocking = false;
   bool has_counts = false;
@@ -30,7 +32,7 @@ std::string form_words(const Context& context, CallRef call, const Form& form, c
   return out;
 }
 
-// Who called one meeting in which form, and the first call of each.
+// The ranks by the form in which they issued one instance, and the first call of each form.
 struct Forms {
   std::map<Form, std::vector<std::uint32_t>> ranks;
   std::map<Form, CallRef> first;
@@ -47,7 +49,7 @@ Forms forms_at(const Context& context, const GroupStreams& group, std::size_t me
   return out;
 }
 
-// The form of most ranks against that of fewest.
+// Explains the difference by the most common form and the rarest one.
 Cause explain_forms(const Context& context, const Forms& forms, std::size_t g, std::uint64_t seq) {
   const auto most = std::max_element(
       forms.ranks.begin(), forms.ranks.end(),
@@ -102,7 +104,7 @@ std::vector<Cause> check_forms(const Context& context, const std::vector<bool>& 
       const Forms forms = forms_at(context, group, m);
       if (forms.ranks.size() < 2) continue;
       out.push_back(explain_forms(context, forms, g, group.first_seq + m));
-      break;  // one finding a group: what follows is as wrong
+      break;  // one finding per group: later differences mostly repeat it
     }
   }
   return out;

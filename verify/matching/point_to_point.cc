@@ -17,7 +17,7 @@ std::string tag_words(std::int32_t tag) {
 std::vector<Cause> check_near_misses(const Context& context) {
   std::vector<Cause> out;
   if (context.where.left_messages.empty()) return out;
-  // The first message left, by sender and receiver, as rank numbers.
+  // The first message that nobody received, by sender and receiver.
   std::map<std::pair<trace::Rank, trace::Rank>, CallRef> left;
   for (const auto& [rank, call] : context.where.left_messages) {
     left.try_emplace({context.run.ranks[rank].rank, context.call({rank, call}).peer},
@@ -36,7 +36,7 @@ std::vector<Cause> check_near_misses(const Context& context) {
     Cause cause;
     cause.finding = make_finding(RuleId::p2p_unmatched);
     Finding& f = cause.finding;
-    // The rank that waits for the message and the one that sent it: neither is known to be wrong.
+    // Both ranks concern the finding, but nothing tells which of them is wrong: no culprits.
     cause.deviants = {std::min(r, send.rank), std::max(r, send.rank)};
     if (r == send.rank) cause.deviants.pop_back();
     f.message = context.rank_words({r}) + " waits in " + context.call_words(receive) +

@@ -15,8 +15,12 @@ struct SplitConflict {
   std::int64_t sent, expected;
 };
 
-constexpr std::size_t kConflictsKept = 4096;  // of one all-to-all: enough to see who is in them all
+// Conflicts kept of one all-to-all: 1000 members have up to a million, and these suffice to see
+// whether one member is part of all.
+constexpr std::size_t kConflictsKept = 4096;
 
+// The pairs of members for which what the one sends is not what the other expects. `calls` by group
+// rank; null: no trace.
 std::vector<SplitConflict> conflicts(const trace::Tables& tables,
                                      const std::vector<const trace::Call*>& calls) {
   std::vector<SplitConflict> out;
@@ -36,7 +40,8 @@ std::vector<SplitConflict> conflicts(const trace::Tables& tables,
   return out;
 }
 
-// The one member that takes part in every conflict, where more than one pair conflicts.
+// The only member that is part of every conflict: the likely culprit. Nothing for a single
+// conflict, where both sides are.
 std::optional<std::size_t> in_all(const std::vector<SplitConflict>& found) {
   if (found.size() < 2) return std::nullopt;
   for (const std::size_t member : {found[0].sender, found[0].receiver}) {
@@ -84,8 +89,8 @@ Cause splits_cause(const Context& context, std::size_t g, std::uint64_t meeting,
 
 namespace {
 
-// The calls of one all-to-all, by group rank; `shifted`'s call is taken so many places later. Those
-// that are not there are null.
+// The calls of one all-to-all, by group rank, with the call of member `shifted` taken `by` calls
+// later. Missing calls are null.
 struct ShiftedExchange {
   std::vector<CallRef> refs;
   std::vector<const trace::Call*> calls;
@@ -103,8 +108,8 @@ ShiftedExchange exchange_at(const Context& context, const std::vector<const Stre
   return out;
 }
 
-// Where every conflict involves one member: whether it left out an exchange or made one too many,
-// by whether its calls fit those of the others one place later, or earlier.
+// Where one member is part of every conflict: did it leave out an all-to-all, or issue one too
+// many? It did if its calls fit those of the others one call later, or one call earlier.
 std::optional<Deviation> shifted_exchange(const Context& context, std::size_t g,
                                           const std::vector<const Stream*>& members,
                                           std::size_t meeting, std::size_t deviant) {
@@ -132,8 +137,8 @@ std::optional<Deviation> shifted_exchange(const Context& context, std::size_t g,
   d.expected = *other;
   d.got = here.refs[deviant];
   d.step = context.call(d.expected).step;
-  // Left out: what it issued here fits what the others issue next. (A shift of the one by -1 is a
-  // shift of all others by 1.)
+  // Left out: what it issued here fits what the others issue next. Extra: what it issues next fits
+  // what the others issued here.
   ShiftedExchange next = exchange_at(context, members, meeting + 1);
   next.refs[deviant] = here.refs[deviant];
   next.calls[deviant] = here.calls[deviant];
@@ -168,6 +173,7 @@ std::vector<Cause> check_splits(const Context& context) {
       members.push_back(found == by_rank.end() ? nullptr : found->second);
     }
     const Stream& first = group.streams[0];
+    // The signatures of the last all-to-all that was checked: equal ones have equal splits.
     std::vector<trace::SignatureId> judged;
     for (std::size_t m = 0; m < shortest; ++m) {
       const trace::Call& lead = context.run.ranks[first.rank_index].calls[first.calls[m]];
@@ -177,7 +183,7 @@ std::vector<Cause> check_splits(const Context& context) {
       for (const trace::Call* c : here.calls) {
         signatures.push_back(c == nullptr ? trace::SignatureId{} : c->signature);
       }
-      if (signatures == judged) continue;  // the same as the last one
+      if (signatures == judged) continue;
       judged = std::move(signatures);
       const std::vector<SplitConflict> found = conflicts(tables, here.calls);
       if (found.empty()) continue;
@@ -190,7 +196,7 @@ std::vector<Cause> check_splits(const Context& context) {
         out.back().deviants = {here.refs[*odd].rank};
         out.back().finding.culprits = context.ranks(out.back().deviants);
       }
-      break;  // one cause a group: what follows is as wrong
+      break;  // one cause per group: later conflicts follow from this one
     }
   }
   return out;
@@ -202,8 +208,8 @@ struct Totals {
   std::int64_t given = 0, taken = 0;
 };
 
-// Of one meeting; nothing where it is no all-to-all, some member did not come, or sizes or splits
-// are such that nothing can or need be said here.
+// The totals of one instance. Nothing where it is no all-to-all, a member did not issue it, sizes
+// are unknown, or splits were recorded (check_splits is more precise).
 std::optional<Totals> totals_of(const Context& context, const GroupStreams& group, std::size_t m) {
   Totals out;
   for (const Stream& stream : group.streams) {

@@ -7,16 +7,20 @@ namespace lockstep::verify {
 
 namespace {
 
+// Classes whose steps differ from the reference's from the same call on.
 struct Offset {
-  std::size_t from = 0;  // the first call from which on the steps differ
+  std::size_t from = 0;  // index of that call
   std::vector<std::size_t> classes;
 };
 
+// The steps of the calls of one group's classes, by index.
 class GroupSteps {
  public:
   GroupSteps(const Context& context, const GroupStreams& group)
       : context_(context), group_(group) {}
 
+  // Whether the classes' steps can be compared: streams of equal length that begin with the same
+  // step.
   bool comparable() const {
     if (!group_.comparable || group_.classes.size() < 2) return false;
     const std::size_t length = stream(0).calls.size();
@@ -26,7 +30,7 @@ class GroupSteps {
     return true;
   }
 
-  // The classes that are first out of step with `reference` for a whole step, if any are.
+  // The classes that are the first to be out of step with `reference` for a whole step.
   std::optional<Offset> offset_from(std::size_t reference) const {
     std::optional<Offset> out;
     for (std::size_t c = 0; c < group_.classes.size(); ++c) {
@@ -63,14 +67,20 @@ class GroupSteps {
  private:
   const Stream& stream(std::size_t c) const { return group_.streams[group_.classes[c].streams[0]]; }
 
-  // The first call of a run of calls that all differ in their step and span a whole one; the number
-  // of calls where there is no such run.
+  // The first of consecutive calls that all differ in their step and span more than one step; the
+  // number of calls where there are none. Labels that are late by one call do not count:
+  //
+  //   class a  1 1 1 2 2 2 3 3 3        class b is late by a call in each step
+  //   class b  1 1 1 1 2 2 2 3 3
+  //
+  //   class a  1 1 1 2 2 2 3 3 3        class b left out step 2: from index 3 on it is ahead
+  //   class b  1 1 1 3 3 3 4 4 4
   std::size_t first_offset(std::size_t a, std::size_t b) const {
     const std::size_t calls = stream(a).calls.size();
     for (std::size_t from = 0; from < calls; ++from) {
       if (!differ(a, b, from)) continue;
       std::size_t to = from + 1;
-      // … with the same one ahead.
+      // The same class must be ahead throughout.
       while (to < calls && differ(a, b, to) &&
              (step(a, to) < step(b, to)) == (step(a, from) < step(b, from))) {
         ++to;
@@ -85,8 +95,8 @@ class GroupSteps {
     return step(a, i) != trace::kNone && step(b, i) != trace::kNone && step(a, i) != step(b, i);
   }
 
-  // Whether [from, to) reaches over more than one step. (A label that is late by a call differs in
-  // a part of each step, and nothing tells a step of one call from such a label.)
+  // Whether [from, to) spans more than one step. (A label that is late by a call differs in a part
+  // of each step. A step of a single call cannot be told from such a label.)
   bool spans_step(std::size_t c, std::size_t from, std::size_t to) const {
     return step(c, from) != step(c, to - 1);
   }
@@ -95,7 +105,7 @@ class GroupSteps {
   const GroupStreams& group_;
 };
 
-// The later step's ranks left out their call of the earlier one.
+// The offset as a deviation: the ranks in the later step left out their call of the earlier one.
 Deviation as_deviation(std::size_t g, const GroupStreams& group, const GroupSteps& steps,
                        std::size_t reference, const Offset& offset) {
   Deviation d;
@@ -137,8 +147,8 @@ Cause explain_offset(const Context& context, std::size_t g, const GroupSteps& st
   const bool known =
       context.call(d.got).what.value != 0 && context.call(d.expected).what.value != 0;
   Finding told = make_finding(RuleId::step_mismatch);
-  // The same parameters in different steps are wrong numbers; of unnamed calls nobody knows what
-  // was meant.
+  // The same parameters combined over different steps give wrong numbers: an error. For calls
+  // without recorded parameters it may be intended: the rule's own severity.
   if (known) told.severity = Severity::error;
   told.certainty = Certainty::observed;
   told.message = meeting;
@@ -148,8 +158,7 @@ Cause explain_offset(const Context& context, std::size_t g, const GroupSteps& st
   told.group = group.name;
   told.seq = cause.seq;
   told.step = cause.step;
-  // Who deviates is told by numbers alone: who is ahead left a step out, or the others repeated
-  // one.
+  // Only numbers tell who deviates: the ranks ahead left out a step, or the others repeated one.
   const std::vector<std::uint32_t> odd = steps.ranks_of(offset.classes);
   if (odd.size() < steps.ranks_of({reference}).size()) told.culprits = context.ranks(odd);
   told.ranks = finding.ranks;

@@ -15,12 +15,12 @@ namespace lockstep::verify {
 
 namespace {
 
-// Something wrong, and when in the run.
+// A fault and when in the run it occurs, to be chained with its consequences.
 struct Link {
   std::int64_t n = 0;
   Phase phase{};
-  bool parts_ranks = false;  // ranks differ after it
-  bool may_follow = false;   // it may come from an earlier one that parts ranks
+  bool parts_ranks = false;  // the ranks' values differ after it
+  bool may_follow = false;   // it may be a consequence of an earlier one that parts ranks
   Cause cause;
 };
 
@@ -67,7 +67,9 @@ void add_divergences(const Context& context, const ValueTable& table, const Sync
   }
 }
 
-// What follows from an earlier fault hangs below it.
+// Puts consequences below their cause. The first fault that makes ranks differ is the cause of all
+// later differences: nothing tells whether a later one has a reason of its own. Faults on all ranks
+// alike (a wrong divisor) are independent of it.
 std::vector<Cause> chained(std::vector<Link> links) {
   std::stable_sort(links.begin(), links.end(), [](const Link& a, const Link& b) {
     return std::tie(a.n, a.phase) < std::tie(b.n, b.phase);
@@ -94,7 +96,7 @@ std::vector<Cause> check_numbers(const Context& context, std::vector<std::string
                                [](const trace::RankTrace& trace) { return !trace.states.empty(); });
   if (!any) return {};
   const SyncCalls calls(context);
-  // Ranks outside of the group that averages a tensor are no replicas of it.
+  // Ranks outside the group that averages a tensor hold no replica of it, so they do not count.
   const ValueTable table(context.run, [&](std::uint32_t rank, trace::StringId name) {
     const SyncCall* call = calls.of(name);
     return call == nullptr || std::binary_search(call->ranks.begin(), call->ranks.end(), rank);

@@ -1,8 +1,8 @@
-// Do the ranks agree on their numbers? Gradients, optimiser values, parameters and buffers that the
-// traces record (`state` lines), judged against each other.
+// Compares the ranks' numbers: gradients, optimiser values, parameters and buffers that the traces
+// record (`state` lines).
 //
-// The earliest value that is wrong is the cause; what differs after it follows from it and hangs
-// below it: a gradient that was not synchronised, then the parameters, then everything.
+// The earliest wrong value is the cause. What differs later is its consequence: first a gradient
+// that was not synchronised, then the parameters, then everything.
 #pragma once
 
 #include <string>
@@ -12,8 +12,8 @@
 
 namespace lockstep::verify {
 
-// O(marks log marks + events). What cannot be judged is added to `unknown`; a doubt that the data
-// cannot settle either way to `undecided`.
+// Returns the causes; empty where no values were recorded. Adds what could not be checked to
+// `unknown`, and what the data leaves undecided to `undecided`. O(marks log marks + events).
 std::vector<Cause> check_numbers(const Context& context, std::vector<std::string>& unknown,
                                  std::vector<std::string>& undecided);
 

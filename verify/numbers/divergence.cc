@@ -19,7 +19,7 @@ namespace {
 
 using Course = Divergence::Course;
 
-// Whether ranks agree on a row; nothing where fewer than two say anything.
+// Whether the ranks agree on a row; nothing where fewer than two recorded it.
 std::optional<bool> agree(const trace::Run& run, const ValueRow& row) {
   if (row.readings.size() < 2 || row.sharded()) return std::nullopt;
   const ValueClasses classes = classes_of(run, row);
@@ -27,17 +27,21 @@ std::optional<bool> agree(const trace::Run& run, const ValueRow& row) {
   return !classes.differ();
 }
 
+// The course of one value, and where it begins.
 struct Onset {
   Course course{};
   const ValueRow* row = nullptr;  // the first that differs
 };
 
-// What became of one value.
+// The course of one value over the steps; nothing where the ranks always agree. With "=" for steps
+// in which they agree and "!" for others:
+//
+//   ==!!!  lasting    !!!!  lasting    ==!==  passing    !!===  initial    =!=!=  recurring
 std::optional<Onset> onset_of(const trace::Run& run, const Series& series) {
   const ValueRow* first_differing = nullptr;
   const ValueRow* parted = nullptr;  // the first to differ after one that agreed
   std::size_t looks = 0;
-  std::size_t reunions = 0;  // how often ranks that had agreed and parted agreed again
+  std::size_t reunions = 0;  // how often ranks agreed again after they had differed
   bool agreed = false;
   bool agreed_before = false;
   for (const ValueRow* row : series.rows) {
@@ -61,6 +65,7 @@ std::optional<Onset> onset_of(const trace::Run& run, const Series& series) {
   return Onset{Course::lasting, first_differing};
 }
 
+// Counts how many values differ in the last step that has values of this phase.
 void count_at_the_end(const trace::Run& run, const ValueTable& table, Divergence& out) {
   for (const Series& series : table.series()) {
     if (series.phase == out.phase) out.last_n = std::max(out.last_n, series.rows.back()->n);
@@ -73,6 +78,7 @@ void count_at_the_end(const trace::Run& run, const ValueTable& table, Divergence
   }
 }
 
+// The ranks in the minority of any row; none where some row has no clear majority.
 std::vector<std::uint32_t> culprits_of(const trace::Run& run,
                                        const std::vector<const ValueRow*>& rows) {
   std::vector<std::uint32_t> out;
@@ -107,6 +113,7 @@ std::vector<Divergence> find_divergences(const trace::Run& run, const ValueTable
     d.n = (*std::min_element(rows.begin(), rows.end(), [](const auto* a, const auto* b) {
             return a->n < b->n;
           }))->n;
+    // Values that begin to differ later follow from the first ones.
     std::erase_if(rows, [&](const ValueRow* row) { return row->n != d.n; });
     std::sort(rows.begin(), rows.end(),
               [](const auto* a, const auto* b) { return a->place < b->place; });
@@ -151,6 +158,7 @@ Classes by_hash(const ValueRow& row) {
   return out;
 }
 
+// Sorted norms, cut where two neighbours are further apart than rounding explains.
 Classes by_norm(const trace::Run& run, const ValueRow& row) {
   std::vector<std::pair<double, std::uint32_t>> norms;
   std::int64_t elements = 0;
@@ -231,7 +239,8 @@ std::vector<Evidence> evidence(const Context& context, const Divergence& d) {
   return out;
 }
 
-// Ranks whose parameters stayed as they were in a step in which others' changed.
+// Ranks whose differing parameters all kept their value in a step in which others' changed: the
+// update was skipped there (a gradient scaler that found an overflow, say).
 Ranks standing_still(const ValueTable& table, const Divergence& d) {
   Ranks out;
   std::map<std::uint32_t, bool> still;
@@ -253,8 +262,8 @@ Ranks standing_still(const ValueTable& table, const Divergence& d) {
   return out;
 }
 
-// Whether the synchronised gradients of the parameters that differ were recorded in that step, and
-// equal on all ranks.
+// Whether the synchronised gradients of the differing parameters were recorded in that step and
+// equal on all ranks. Then the update itself must have differed.
 bool gradients_agreed(const Context& context, const ValueTable& table, const Divergence& d) {
   return std::all_of(d.rows.begin(), d.rows.end(), [&](const ValueRow* row) {
     const ValueRow* gradient = table.row(Phase::synced_grad, row->name, d.n);
@@ -264,6 +273,7 @@ bool gradients_agreed(const Context& context, const ValueTable& table, const Div
   });
 }
 
+// "3 parameters of 40 in step 5, 40 of 40 in step 9".
 std::string spread_words(const Divergence& d) {
   std::string out = phase_word(d.phase, d.rows.size()) + " of " + std::to_string(d.compared) +
                     " in step " + std::to_string(d.n);
@@ -298,8 +308,8 @@ std::string course_words(const Divergence& d) {
   return {};
 }
 
-// Parameters and buffers may differ before they are first synchronised, or between the times that
-// they are. A gradient after its synchronisation and a number that all must agree on may not.
+// Whether the difference is legitimate: parameters and buffers may differ before or between
+// synchronisations. Synchronised gradients and optimiser values may not.
 bool harmless(const Divergence& d) {
   const bool may_differ = d.phase == Phase::param || d.phase == Phase::buffer;
   return may_differ && (d.course == Course::initial || d.course == Course::recurring ||
@@ -312,6 +322,8 @@ struct Judgement {
   std::string why;
 };
 
+// Chooses the rule for parameters, by the strongest evidence first: equal gradients, then calls
+// that are missing.
 Judgement judge_parameters(const Context& context, const ValueTable& table, const SyncCalls& calls,
                            const Divergence& d) {
   Judgement out{RuleId::param_divergence, d.culprits, ""};
@@ -341,6 +353,8 @@ Judgement judge_parameters(const Context& context, const ValueTable& table, cons
   return out;
 }
 
+// Whether the buffer is broadcast in several steps, as DDP does with batch norm's statistics: then
+// differences in between have no effect.
 bool broadcast_again_and_again(const Context& context, const Divergence& d) {
   const trace::Tables& tables = context.run.tables;
   std::size_t seen = 0;

@@ -28,6 +28,7 @@ std::string divisor_words(double divisor) {
   return fixed(divisor, 3);
 }
 
+// What the wrong divisor suggests: a sum, two divisions (DDP and the program), or something else.
 std::string divisor_fault(const ReductionFault& f) {
   const std::string world = std::to_string(f.world);
   if (std::abs(f.divisor - 1) < 1e-3) {
@@ -110,6 +111,8 @@ std::string fix(const ReductionFault& f) {
   return "look for writes into the buffer while it is reduced, then for faulty memory on the rank";
 }
 
+// Faults with equal keys are one finding. Divisors are compared as text, which absorbs rounding.
+// Each mispaired tensor is a finding of its own.
 using Alike = std::tuple<FaultKind, std::vector<std::uint32_t>, std::string, std::uint32_t>;
 
 Alike alike(const ReductionFault& f) {
@@ -118,6 +121,7 @@ Alike alike(const ReductionFault& f) {
           f.kind == FaultKind::mispaired ? f.row->name.value : 0};
 }
 
+// One finding for faults that are alike, at the first step that shows it.
 ReductionCause explain_faults(const Context& context,
                               const std::vector<const ReductionFault*>& faults,
                               std::size_t checked) {

@@ -10,9 +10,12 @@ namespace lockstep::verify {
 namespace {
 
 using FaultKind = ReductionFault::Kind;
-constexpr std::size_t kRowsSearched = 64;  // for another tensor in a rank's place
+// Wrong rows for which all other tensors are searched for a swapped one. A program that swaps
+// tensors does it in every step, so the first rows show it.
+constexpr std::size_t kRowsSearched = 64;
 
-// What divisors are right for a reduction.
+// The correct divisors of a reduction. If the program declares none, both usual ones are correct:
+// the world size, and the number of ranks that had a gradient.
 std::vector<double> right_divisors(const Reduction& r) {
   const auto world = static_cast<double>(r.world());
   const double contributors = std::max(1.0, static_cast<double>(r.contributors));
@@ -29,13 +32,15 @@ std::vector<double> right_divisors(const Reduction& r) {
   return {world, contributors};
 }
 
+// Finds out what is wrong with the result of a reduction.
 class Diagnosis {
  public:
   Diagnosis(const Context& context, const ValueTable& table, const Reduction& reduction,
             bool search_partners)
       : context_(context), table_(table), r_(reduction), search_partners_(search_partners) {}
 
-  // What is wrong with `got`, the sketch of what `rank` has after the reduction.
+  // What is wrong with `got`, the sketch of a result; nothing where it is correct. The simplest
+  // explanations come first: more freedom (one rank, one other tensor) fits more by chance.
   std::optional<ReductionFault> of(const Sketch& got) const {
     if (fits_any(got, r_.total)) return dilution(got);
     if (auto f = wrong_divisor(got)) return f;
@@ -63,8 +68,12 @@ class Diagnosis {
                        [&](double divisor) { return r_.fits(got, total, divisor); });
   }
 
-  // Right, but divided by ranks that had no gradient, where contributors alone count: they are told
-  // apart by the program's word, or by the modalities of their batches.
+  // A correct mean over all ranks is still diluted if some ranks had no gradient because their
+  // batches lacked a modality. Their missing gradients then count as zeros:
+  //
+  //   gradients 4, 6, none, none: mean over the world 2.5, mean over the contributors 5
+  //
+  // Not where the program declares how it averages.
   std::optional<ReductionFault> dilution(const Sketch& got) const {
     if (r_.average != Average::undeclared || r_.contributors == r_.world() ||
         r_.contributors == 0 || norm_estimate(got) == 0 ||
@@ -74,6 +83,7 @@ class Diagnosis {
     return fault(FaultKind::diluted);
   }
 
+  // Whether each rank without a gradient lacked a modality that a contributor's batch held.
   bool modalities_differ() const {
     const auto step = static_cast<std::int32_t>(r_.row->n);
     const auto with = std::find_if(r_.terms.begin(), r_.terms.end(),
@@ -83,6 +93,8 @@ class Diagnosis {
     });
   }
 
+  // Whether the result is the total divided by some other number, found by least squares: the
+  // factor that minimises |got - total / divisor|.
   std::optional<ReductionFault> wrong_divisor(const Sketch& got) const {
     const double along = dot(got, r_.total);
     const double whole = dot(r_.total, r_.total);
@@ -97,12 +109,14 @@ class Diagnosis {
     return out;
   }
 
-  // A rank whose gradient is missing from the sum, or in it twice: the one rank that explains it.
+  // A rank whose gradient is missing from the sum (factor -1) or in it twice (factor 1): the only
+  // rank for which the result then fits.
   std::optional<ReductionFault> other_total(FaultKind kind, const Sketch& got,
                                             double factor) const {
     std::optional<ReductionFault> found;
     for (const Term& term : r_.terms) {
       if (!term.contributes()) continue;
+      // Divided by the correct number, or by the number of terms that were really summed.
       const Sketch total = sum(r_.total, term.local->sketch, factor);
       const double others = static_cast<double>(r_.world()) + factor;
       std::optional<double> divisor;
@@ -119,8 +133,13 @@ class Diagnosis {
     return found;
   }
 
-  // One rank's gradient of another tensor of the same size in place of this one's; or, seen from
-  // that rank, everybody else's.
+  // Whether one rank contributed another tensor of the same size. Then other ranks' results for
+  // this name contain its other tensor ("alone"), and its own result contains everybody else's
+  // ("rest"):
+  //
+  //   rank 0  all_reduce(a)  all_reduce(b)     a = a0 + a1 + b2, b = b0 + b1 + a2
+  //   rank 1  all_reduce(a)  all_reduce(b)     likewise
+  //   rank 2  all_reduce(b)  all_reduce(a)     its b is what the others call a
   std::optional<ReductionFault> partner(const Sketch& got) const {
     const std::int64_t size = elements_of(context_.run, *r_.row->readings.front().mark);
     for (const ValueRow& other : table_.rows(Phase::local_grad, r_.row->n)) {
@@ -158,13 +177,13 @@ class Diagnosis {
   bool search_partners_;
 };
 
-// Ranks that hold their own gradient still, although others have another one.
+// Ranks that still hold their own gradient after the synchronisation, although others' differ.
 std::vector<std::uint32_t> unsynchronised(const Reduction& r) {
   std::vector<std::uint32_t> out;
   if (r.contributors < 2 || r.row->sharded()) return out;
   for (const Term& term : r.terms) {
     const trace::StateMark* synced = r.row->of(term.rank);
-    // What is not finite has no norm, and stays what it is whatever is added.
+    // A gradient with infinities or NaN has no norm, and keeps its hash whatever is added to it.
     const bool infinite = synced != nullptr && !synced->norm && r.norms > 0;
     if (synced == nullptr || infinite || !term.contributes() || !synced->hash ||
         synced->hash != term.local->hash) {
@@ -178,7 +197,7 @@ std::vector<std::uint32_t> unsynchronised(const Reduction& r) {
   return out;
 }
 
-// By norms alone: a mean is no larger than the mean of the norms.
+// Judges by norms alone: the norm of a mean is at most the mean of the norms.
 std::optional<FaultKind> by_norms(const Reduction& r) {
   const bool all_norms = std::all_of(r.terms.begin(), r.terms.end(), [](const Term& t) {
     return t.local == nullptr || t.local->norm.has_value();
@@ -194,7 +213,7 @@ std::optional<FaultKind> by_norms(const Reduction& r) {
   return std::nullopt;
 }
 
-// What the ranks hold after the reduction: one sketch, where they agree or hold parts of one.
+// The distinct results, with the ranks that hold them. Shards of one tensor add up to one result.
 std::vector<std::pair<std::vector<std::uint32_t>, Sketch>> results_of(const Reduction& r) {
   std::vector<std::pair<std::vector<std::uint32_t>, Sketch>> out;
   for (const Reading& reading : r.row->readings) {
@@ -214,6 +233,8 @@ std::vector<std::pair<std::vector<std::uint32_t>, Sketch>> results_of(const Redu
   return out;
 }
 
+// Adds at most one fault for a reduction. Hashes first, since they are exact; then sketches; norms
+// where there are none.
 void check(const Context& context, const ValueTable& table, const Reduction& r, bool search,
            std::vector<ReductionFault>& faults) {
   const Diagnosis diagnosis(context, table, r, search);
@@ -231,7 +252,7 @@ void check(const Context& context, const ValueTable& table, const Reduction& r, 
   for (const auto& [ranks, sketch] : results) {
     std::optional<ReductionFault> found = diagnosis.of(sketch);
     if (!found) continue;
-    // Some ranks hold the right result: what is wrong happened to the others.
+    // The results differ between ranks, and no rule explains this one: its ranks are the culprits.
     if (results.size() > 1 && found->kind == FaultKind::corrupt) found->culprits = ranks;
     faults.push_back(std::move(*found));
     return;
@@ -258,6 +279,7 @@ Reductions check_reductions(const Context& context, const ValueTable& table,
 
 namespace {
 
+// The ranks that recorded either of two values.
 std::vector<std::uint32_t> union_of(const ValueRow& a, const ValueRow& b) {
   std::vector<std::uint32_t> out;
   for (const Reading& r : a.readings) out.push_back(r.rank);
@@ -267,7 +289,8 @@ std::vector<std::uint32_t> union_of(const ValueRow& a, const ValueRow& b) {
   return out;
 }
 
-// Leaves the total empty where some part of either side has no sketch, or another kind of one.
+// Sums the terms' sketches. The total stays empty where any value has no sketch or one of another
+// length.
 void add_sketches(const ValueRow& synced, Reduction& out) {
   const std::size_t k = synced.readings.front().mark->sketch.size();
   if (k == 0) return;
@@ -324,6 +347,7 @@ Assembler::Gap Assembler::assemble(const ValueRow& synced, Reduction& out) const
   return Gap::none;
 }
 
+// The coarsest precision of the tensors and of the type that was sent.
 double Assembler::roundoff_of(const ValueRow& local, const SyncCall* call) const {
   std::optional<double> worst;
   if (call != nullptr) worst = call->roundoff;

@@ -13,7 +13,7 @@ namespace lockstep::verify {
 
 namespace {
 
-// Faults of many names and steps as one: the names of the first step in which any shows.
+// Collects a fault over many names and steps into one: with the names of its first step.
 class UpdateCollector {
  public:
   void add(const ValueRow& row, std::uint32_t rank) {
@@ -43,7 +43,8 @@ class UpdateCollector {
 
 bool is_zero(const trace::StateMark& mark) { return mark.norm && *mark.norm == 0; }
 
-// Whether a gradient that is not zero is another one, or a multiple of it: clipped, or unscaled.
+// Whether a gradient is not zero and equals another one, or is a positive multiple of it (clipped
+// or unscaled in between).
 bool is_multiple(const trace::Run& run, const trace::StateMark& gradient,
                  const trace::StateMark& of) {
   const bool some = gradient.norm ? *gradient.norm != 0 : norm_estimate(gradient.sketch) != 0;
@@ -51,7 +52,7 @@ bool is_multiple(const trace::Run& run, const trace::StateMark& gradient,
   if (gradient.hash && gradient.hash == of.hash) return true;
   const Sketch& a = gradient.sketch;
   const Sketch& b = of.sketch;
-  constexpr std::size_t kFewest = 4;  // short vectors may be parallel by chance
+  constexpr std::size_t kFewest = 4;  // shorter sketches, and tiny tensors, are parallel by chance
   if (a.size() < kFewest || a.size() != b.size() || elements_of(run, gradient) < 16) return false;
   const double along = dot(a, b);
   const double length = dot(b, b);
@@ -64,7 +65,7 @@ bool is_multiple(const trace::Run& run, const trace::StateMark& gradient,
                     [&](double x, double y) { return std::abs(x - factor * y) <= most; });
 }
 
-// What the trace says of one parameter's gradient in one step on one rank.
+// What the trace tells about a parameter's gradient in one step on one rank.
 enum class Gradient : std::uint8_t { unknown, zero, absent, some };
 
 class Gradients {
@@ -86,7 +87,8 @@ class Gradients {
     if (series == nullptr) return Gradient::unknown;  // never recorded: perhaps not watched
     const ValueRow* row = table_.row(phase_, name, n);
     if (synced_) return on_rank(row, n, rank);
-    // Before the synchronisation a rank's zero says nothing of the others'.
+    // Local gradients: the parameter has a gradient if any rank contributes one, so all ranks' must
+    // be known and zero or absent.
     Gradient out = Gradient::unknown;
     for (std::uint32_t r = 0; r < ranks_; ++r) {
       const Gradient one = on_rank(row, n, r);

@@ -1,5 +1,5 @@
-// Gradients and parameters over one update: a parameter that moves without a gradient, a gradient
-// that starts from the last step's.
+// Gradients and parameters over one update: parameters that change without a gradient, and
+// gradients that still hold those of the previous step.
 #pragma once
 
 #include <cstdint>
@@ -18,14 +18,14 @@ struct UpdateFault {
   bool absent = false;  // decayed: the gradient was not there at all, rather than zero
 };
 
-// Parameters that changed in a step in which their synchronised gradient was zero, or not there
-// although others' gradients were recorded: weight decay and momentum act on them all the same.
-// Where gradients were recorded before the synchronisation only, those of all ranks count.
-// O(marks).
+// Finds parameters that changed in a step in which their synchronised gradient was zero, or did not
+// exist although other gradients were recorded: weight decay and momentum still changed them. Where
+// only local gradients were recorded, those of all ranks must be zero or missing. O(marks).
 std::vector<UpdateFault> find_decayed(const trace::Run& run, const ValueTable& table);
 
-// Gradients that backward found to be those of the step before, or a multiple of them
-// (Phase::leftover): zero_grad was left out, and what backward adds goes on top. O(marks).
+// Finds gradients that at the start of backward were still those of the previous step, or a
+// multiple of them (Phase::leftover): zero_grad() was left out, and backward adds to them.
+// O(marks).
 std::vector<UpdateFault> find_stale_gradients(const trace::Run& run, const ValueTable& table);
 
 }  // namespace lockstep::verify

@@ -46,7 +46,7 @@ struct Entry {
   }
 };
 
-// Numbers names in the order in which ranks first speak of them.
+// Numbers names in the order in which ranks first mention them.
 class Places {
  public:
   std::uint32_t of(trace::StringId name) {
@@ -71,7 +71,8 @@ std::vector<Entry> sorted_entries(const trace::Run& run, const ValueTable::Count
   const auto less = [](const Entry& a, const Entry& b) { return a.key() < b.key(); };
   std::sort(out.begin(), out.end(), less);
 
-  // One entry a value: the last, and what backward found.
+  // Keeps one entry per value: the last one. Of several local gradients of a step also the first:
+  // it was recorded before backward added to it.
   std::vector<Entry> kept;
   for (std::size_t i = 0, next = 0; i < out.size(); i = next) {
     while (next < out.size() && out[next].same_value(out[i])) ++next;

@@ -1,9 +1,9 @@
-// What the ranks recorded of their tensors, side by side: a row for each value of each step, with
-// what every rank says of it.
+// The values that ranks recorded of their tensors, side by side: a row per value and step, with
+// each rank's reading.
 //
-// Rows are sorted by step, then by when in a step they are taken (gradients before and after the
-// synchronisation, optimiser state, parameters, buffers), then by name in the order in which the
-// program first speaks of it: the first row that is wrong is where it went wrong.
+// Rows are sorted by step, then by the phase within a step (gradients before and after the
+// synchronisation, optimiser state, parameters, buffers), then by the order in which the program
+// first mentions the name. So the first wrong row is where the fault occurred.
 #pragma once
 
 #include <cmath>
@@ -25,7 +25,7 @@ enum class Phase : std::uint8_t {
   leftover,     // a gradient as backward found it
   local_grad,   // a gradient as backward left it
   synced_grad,  // a gradient as the optimiser gets it
-  other_grad,   // a gradient of which the source does not say which of these it is
+  other_grad,   // a gradient without a recorded phase
   optim,
   param,
   buffer,
@@ -40,7 +40,7 @@ struct ValueRow {
   std::int64_t n = 0;
   Phase phase{};
   trace::StringId name;
-  std::uint32_t place = 0;        // of the name, in the program's order
+  std::uint32_t place = 0;        // the name's index in program order
   std::vector<Reading> readings;  // by rank; at least one
 
   const trace::StateMark* of(std::uint32_t rank) const;  // nullptr: the rank recorded none
@@ -56,11 +56,12 @@ struct Series {
 
 class ValueTable {
  public:
-  // O(marks log marks). Where a rank says a value twice in a step the last counts; of a gradient
-  // before the synchronisation the first of several is what backward found (Phase::leftover).
-  // Points into `run`.
-  // `counts` (rank index, name): false for tensors that this rank trains by itself; none: all
-  // count.
+  // Whether a rank (index) holds a replica of the tensor: false for tensors that it trains by
+  // itself.
+  //
+  // Builds the table; it points into `run`. If a rank records a value twice in a step, the last one
+  // counts; but of several local gradients, the first is what backward found (Phase::leftover).
+  // Without `counts`, all values count. O(marks log marks).
   using Counts = std::function<bool(std::uint32_t, trace::StringId)>;
   explicit ValueTable(const trace::Run& run, const Counts& counts = {});
   ValueTable(const ValueTable&) = delete;
@@ -104,7 +105,8 @@ inline Sketch sum(Sketch a, const Sketch& b, double factor = 1) {
   return a;
 }
 
-// The 2-norm of the tensor, estimated: the mean square of sums with random signs is its square.
+// The estimated 2-norm of the tensor: each entry of a sketch is a sum with random signs, whose mean
+// square is the squared norm.
 inline double norm_estimate(const Sketch& s) {
   return s.empty() ? 0 : std::sqrt(dot(s, s) / static_cast<double>(s.size()));
 }

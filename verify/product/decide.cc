@@ -18,6 +18,7 @@ namespace {
 constexpr std::size_t kMostReasons = 8;
 constexpr std::uint64_t kMostCircleSteps = 20'000'000;  // in all situations together
 
+// Whether the worst finding is a cycle of waiting ranks.
 bool waits_in_circle(const Report& report) {
   constexpr std::array kCircles = {RuleId::deadlock, RuleId::cross_group_deadlock,
                                    RuleId::p2p_cycle};
@@ -36,6 +37,7 @@ class Decider {
       for (const std::string& reason : *reasons) say(reason);
     }
     const bool disputes = !model_.sequences().disputed_groups.empty();
+    // Something is unknown. A fault in the first step still counts: it depends on nothing unknown.
     if (!out_.why.empty()) {
       const std::vector<std::string> unknown = out_.why;
       if (!disputes && model_.situations().problems().empty()) judge_first_step();
@@ -49,7 +51,8 @@ class Decider {
     for (const std::string& reason : raises.unknown) say(reason);
     const std::optional<PossibleRaise>& raise = raises.first;
     for (const Situation& situation : model_.situations().all()) {
-      // What went wrong earlier is the answer; what a rank's exception hides comes after it.
+      // Situations are in order of time. The earliest failure is the answer, and steps after an
+      // exception do not happen.
       if (failed_ && after(situation, *failed_)) break;
       if (!failed_ && raise && situation.kind == Situation::Kind::later &&
           situation.step > raise->step)
@@ -94,8 +97,7 @@ class Decider {
     if (!failed_ && model_.nccl()) find_deadlock(situation, evaluation, /*device=*/true);
   }
 
-  // It comes before all that later steps may depend on: what goes wrong there does so whatever
-  // they do.
+  // The first step depends on nothing else: a failure there happens whatever later steps do.
   void judge_first_step() {
     for (const Situation& situation : model_.situations().all()) {
       if (situation.kind == Situation::Kind::first) judge(situation);
@@ -125,7 +127,8 @@ class Decider {
           "circle was not found out: there are too many ways");
   }
 
-  // A condition that was seen once may do something else the second time.
+  // A condition that was recorded once may behave differently the second time (lazy
+  // initialisation, caches).
   void note_single_recordings() {
     const trace::ProductSpec& spec = model_.spec();
     std::set<std::uint32_t> used;
@@ -175,13 +178,13 @@ class Decider {
                              " raises an exception in step " + std::to_string(raise.step) + ": " +
                              printable(recorded->what));
     ProductDecision out = proven(std::move(example), ProductVerdict::raises);
-    // Ranks that were looked at together may have raised it because they waited for each other.
+    // Ranks that were derived together may have raised because they waited for each other.
     if (out.counterexample && waits_in_circle(out.counterexample->report))
       out.verdict = ProductVerdict::may_deadlock;
     return out;
   }
 
-  // Ranks that do not agree on who is in a group cannot agree on anything there.
+  // Ranks that disagree about a group's members cannot agree on any call in it.
   ProductDecision disputed() {
     Counterexample example;
     const Situation start = model_.situations().all().front();
@@ -321,7 +324,7 @@ void describe_divergence(const ProductModel& model, const std::vector<std::uint3
                          " cut an exchange in ways that do not fit each other");
     return;
   }
-  // A rank that was made to differ is the deviant, also where the parties are equal in size.
+  // The reference is the largest party, unless it consists of ranks that the search made differ.
   const auto differs = [&](const ChannelParty& party) {
     return std::includes(out.differing.begin(), out.differing.end(), party.ranks.begin(),
                          party.ranks.end());

@@ -1,16 +1,16 @@
 // Can any assignment of conditions to ranks, in any number of steps, diverge or deadlock?
 //
-// Decided for all assignments without enumerating them (docs/product.md has the argument):
-//   1. In each situation, on each channel, every member's every option must give the same calls.
-//      Then every assignment agrees, because each rank's calls do not depend on its choice.
-//   2. Where that holds, the order graph over the meetings of the step must have no circle.
-//      Steps follow each other, so that what holds in each holds in any number of them.
-// Else there is an assignment in which a single rank, or the ranks of a circle, go wrong; it is put
-// together from the recorded parts and judged by verify(), whose findings are the proof. What
-// verify() does not confirm is not claimed: the verdict is `inconclusive` then.
+// Decides for all assignments without enumerating them (docs/product.md has the argument):
+//   1. In each situation, on each channel, all options of all members must give the same calls.
+//      Then every assignment agrees, because a rank's calls do not depend on its choice.
+//   2. Where that holds, the graph of orders between the step's collectives must have no cycle.
+//      Steps follow each other, so what holds for each holds for any number of them.
+// Otherwise some assignment fails, by a single rank or by the ranks of a cycle. It is composed of
+// the recorded parts and judged by verify(), whose findings are the proof. What verify() does not
+// confirm is not claimed: then the verdict is `inconclusive`.
 //
-// Cost: near linear in the calls of all sequences, for each kind of step that `allowed` tells
-// apart.
+// Cost: almost linear in the calls of all sequences, for each kind of step that `allowed`
+// distinguishes.
 #pragma once
 
 #include <cstdint>
@@ -26,9 +26,9 @@ namespace lockstep::verify {
 
 enum class ProductVerdict : std::uint8_t {
   safe,
-  diverges,      // some assignment's calls do not fit together
-  may_deadlock,  // they do, but some assignment waits in a circle
-  raises,        // they do, but a rank may end with an exception
+  diverges,      // in some assignment, calls do not match
+  may_deadlock,  // calls always match, but in some assignment ranks wait in a cycle
+  raises,        // calls always match, but a rank may raise an exception
   inconclusive,
 };
 std::string_view to_string(ProductVerdict verdict);
@@ -37,33 +37,32 @@ struct Counterexample {
   enum class Where : std::uint8_t { start, step, end } where = Where::step;
   std::int64_t step = 0;
   Assignment assignment;
-  std::vector<trace::Rank>
-      differing;  // the ranks that part from the others, or close the circle; sorted
-  std::vector<std::string> reason;  // in words; a line each
+  std::vector<trace::Rank> differing;  // the ranks that deviate, or that form the cycle; sorted
+  std::vector<std::string> reason;     // one line each
 
-  // Of a divergence: what two ranks do on the channel, and where they part.
+  // For a divergence: what two ranks do on the channel, and where they differ.
   struct Side {
     trace::Rank rank;
     std::vector<std::string> calls;
   };
   std::string channel;  // "group world", "messages from rank 0 to rank 1"
   std::optional<Side> reference, deviant;
-  std::size_t parts_at = 0;       // the first place where they differ
-  std::vector<std::string> what;  // parameters that one of them carries and the other does not
+  std::size_t parts_at = 0;       // the first index at which they differ
+  std::vector<std::string> what;  // parameters that only one of them carries
 
-  trace::Run run;  // of that assignment
-  Report report;   // what verify() says of it
+  trace::Run run;  // the assignment as a program
+  Report report;   // verify()'s report on it
 };
 
 struct ProductDecision {
   ProductVerdict verdict = ProductVerdict::inconclusive;
-  std::vector<std::string> why;  // of `inconclusive`; of `safe`, what a reader should know
+  std::vector<std::string> why;  // for `inconclusive`; for `safe`, what a reader should know
   std::optional<Counterexample> counterexample;
-  bool one_order = true;  // false: no order of the meetings suits all assignments (no certificate)
-  // What ranks that choose as one exchange among themselves depends on their choice (no
-  // certificate).
+  bool one_order = true;  // false: no order of the collectives fits all assignments: no certificate
+  // What ranks that choose together exchange among themselves depends on their choice: no
+  // certificate.
   bool varying = false;
-  std::size_t situations = 0, sequences = 0, meetings = 0;  // looked at
+  std::size_t situations = 0, sequences = 0, meetings = 0;  // how many were examined
 };
 
 ProductDecision decide(const ProductModel& model);
@@ -71,9 +70,9 @@ ProductDecision decide(const ProductModel& model);
 // Whether a report has an error or a warning about matching, blocking or modalities.
 bool shows_divergence(const Report& report);
 
-// What a counterexample says: who parts from whom, on which channel, at which call.
+// Describing a counterexample: which ranks differ, on which channel, at which call.
 
-// The members of a channel that do the same there.
+// The members of a channel that issue the same calls on it.
 struct ChannelParty {
   std::uint32_t shared = kNothing;  // kNothing: no call at all
   std::vector<trace::Rank> ranks;   // ascending

@@ -10,14 +10,14 @@
 
 namespace lockstep::verify {
 
-// What all ranks do on a channel, where they agree.
+// The calls of all ranks on a channel on which they agree.
 struct ChannelAgreement {
   std::uint32_t channel = 0;
   std::uint32_t shared = 0;  // into SequenceTable::shared_lists
   std::uint32_t size = 0;
 };
 
-// Of ranks that choose as one, what goes with what.
+// For a rank of a team, whose ranks choose together: which choices belong together.
 struct TeamChoice {
   std::int32_t team = 0;  // its first rank
   // For each of the rank's choices, the team's options under which it is that; ascending.
@@ -31,10 +31,10 @@ struct Evaluation {
   std::vector<std::uint32_t> disagreeing;           // channels, ascending
   // Channels within a team that agree under each option, although it is not the same under all.
   std::vector<std::uint32_t> varying;
-  std::vector<ChannelAgreement> agreed;  // the others; ascending, no lonely ones
+  std::vector<ChannelAgreement> agreed;  // the others, ascending; none with a single member
 };
 
-// Fills in `disagreeing` and `agreed` from `choices`, whoever chooses as one. Exact: a channel
+// Fills in `disagreeing` and `agreed` from `choices`, ignoring teams. Exact: a channel
 // agrees where every choice of every member gives the same calls there. O(choices + their
 // projections + members of the channels used + splits).
 void compare_choices(const SequenceTable& table, Evaluation& evaluation);

@@ -1,15 +1,17 @@
-// In which order the meetings of a step can take place, whatever the ranks choose.
+// The order in which the collectives and messages of a step can complete, whatever the ranks
+// choose.
 //
-// A meeting is one call of a channel: (channel, place within the step). Where all sequences agree
-// on every channel, every assignment has the same meetings, and a rank is held up only by a meeting
-// that some member has not come to yet. A rank that blocks on meeting m before it issues a call of
-// n makes n wait for m: the edge m -> n. Without a circle the meetings take place in an order that
-// every sequence respects, and nobody waits for ever; a circle whose edges come from ranks that may
-// make these choices at once is a deadlock in every schedule of that assignment.
+// An instance (ProductMeeting) is one call of a channel: (channel, index within the step). Where
+// all sequences agree on every channel, every assignment has the same instances, and a rank waits
+// only for an instance that some member has not reached yet. A rank that blocks on instance m
+// before it issues its call of n makes n wait for m: the edge m -> n. Without a cycle, the
+// instances complete in an order that every sequence respects, and nobody waits forever. A cycle
+// whose edges come from choices that ranks can make at the same time is a deadlock in every
+// schedule of that assignment.
 //
-// Edges run over one vertex for each place where a sequence blocks, so that the graph is linear in
-// the sequences. `device`: what one communicator enqueues also keeps back what comes after it on
-// another (NCCL kernels that run one by one), so that a call holds up all later ones.
+// Edges share one vertex for each position where a sequence blocks, so the graph is linear in the
+// sequences. `device`: kernels of different communicators run one by one (NCCL), so a call holds up
+// all later ones on every channel.
 #pragma once
 
 #include <cstdint>
@@ -29,16 +31,16 @@ struct ProductMeeting {
 };
 
 struct MeetingOrder {
-  std::vector<ProductMeeting> order;  // of those that no circle holds up
-  std::vector<ProductMeeting> held;   // on a circle, or behind one; ascending
+  std::vector<ProductMeeting> order;  // the instances that no cycle holds up
+  std::vector<ProductMeeting> held;   // those on a cycle or after one; ascending
 };
 
 // O(items of the sequences named). Channels of a single rank are left out.
 MeetingOrder order_meetings(const SequenceTable& sequences, std::span<const std::uint32_t> which,
                             bool device);
 
-// A circle in which each rank has one sequence: link i says that `rank`, doing `sequence`, blocks
-// on `meeting` before it comes to the next link's.
+// A cycle in which each rank has one sequence: in link i, `rank` with `sequence` blocks on
+// `meeting` before it reaches the next link's.
 struct Circle {
   struct Link {
     std::int32_t rank = 0;
@@ -49,15 +51,15 @@ struct Circle {
 };
 
 struct CircleSearch {
-  std::optional<Circle> circle;  // of the fewest ranks
-  bool complete = true;          // false: given up at the bound
+  std::optional<Circle> circle;  // with the fewest ranks
+  bool complete = true;          // false: the search reached its limit
 };
 
-// Among `held`, of the choices that each rank has; ranks that choose as one take what goes
-// together. A shortest circle passes each rank once: two links of one rank can be cut short.
-// Exponential at worst (whether a circle exists that
-// uses one sequence a rank is a path problem with forbidden pairs); bounded by 5 million steps and
-// by `budget`, from which those taken are subtracted.
+// Searches a cycle among `held` with one choice per rank; ranks that choose together take choices
+// that belong together. A shortest cycle visits each rank once, because two links of one rank can
+// be joined. Exponential in the worst case (finding a cycle with one sequence per rank is a path
+// problem with forbidden pairs); limited to 5 million steps and to `budget`, from which the steps
+// are subtracted.
 CircleSearch find_circle(const SequenceTable& sequences, const Evaluation& evaluation,
                          const std::vector<ProductMeeting>& held, bool device,
                          std::uint64_t& budget);

@@ -1,8 +1,8 @@
-// Reads stretches of traces into a SequenceTable: the parts of a derivation (sequences.h), or whole
+// Reads parts of traces into a SequenceTable: those of a derivation (sequences.h), or the whole
 // traces of a recorded run (run_certificate.h).
 //
-// Waits are part of a sequence where they wait for a call of the same stretch. One that waits for
-// an earlier call orders nothing within the stretch and closes no circle (docs/certificates.md).
+// A wait belongs to a sequence if it waits for a call of the same part. A wait for an earlier call
+// orders nothing within the part and cannot form a cycle (docs/certificates.md).
 #pragma once
 
 #include <cstdint>

@@ -18,6 +18,7 @@ void Mailbox::remove_first(ByTag& queues, ByTag::iterator queue) {
 }
 
 std::optional<Mailbox::Posted> Mailbox::post_send(const Posted& send) {
+  // Of the oldest receive with this tag and the oldest with any tag, the one posted earlier.
   const auto exact = receives_.find(send.tag);
   const auto any = receives_.find(kAnyTag);
   auto first = exact;
@@ -37,6 +38,7 @@ std::optional<Mailbox::Posted> Mailbox::post_send(const Posted& send) {
 
 std::optional<Mailbox::Posted> Mailbox::post_receive(const Posted& receive) {
   auto queue = sends_.find(receive.tag);
+  // sent_ is ordered by posting: its first entry is the oldest message of any tag.
   if (receive.tag == kAnyTag && !sent_.empty()) queue = sends_.find(sent_.begin()->second);
   if (queue == sends_.end()) {
     receives_[receive.tag].push_back({next_++, receive});
@@ -66,10 +68,11 @@ std::vector<Mailbox::Posted> Mailbox::unmet() const {
 
 namespace {
 
+// A send or receive as its rank recorded it.
 struct LoggedMessage {
   std::uint32_t rank = 0, call = 0;
   trace::Nanos issued = trace::kNoTime, completed = trace::kNoTime;
-  bool done = false;
+  bool done = false;  // completed, or a wait for it returned
 };
 
 // Both ends of a channel, each in the order of its rank.
@@ -80,13 +83,14 @@ struct Ends {
 // Source, destination, group and tag.
 using MessageChannel = std::tuple<std::int32_t, std::int32_t, std::uint32_t, std::int32_t>;
 
-// How many calls there are up to the last completed one.
+// The number of calls up to and including the last completed one. The rest is open.
 std::ptrdiff_t history(const std::vector<LoggedMessage>& messages) {
   const auto last = std::find_if(messages.rbegin(), messages.rend(),
                                  [](const LoggedMessage& m) { return m.done; });
   return messages.rend() - last;
 }
 
+// Sorts the messages of all ranks into channels.
 class MessageCollector {
  public:
   explicit MessageCollector(const trace::Run& run) : run_(run) {}
@@ -99,10 +103,13 @@ class MessageCollector {
  private:
   void add(std::uint32_t r) {
     const trace::RankTrace& trace = run_.ranks[r];
+    // Where each call's entry is, so that the events can add their times. An index rather than a
+    // pointer to the entry: the vector grows.
     std::vector<std::pair<std::vector<LoggedMessage>*, std::size_t>> places(trace.calls.size());
     for (std::uint32_t c = 0; c < trace.calls.size(); ++c) {
       const trace::Call& call = trace.calls[c];
       const trace::Op op = run_.tables.signatures[call.signature].op;
+      // Receives from any source belong to no single channel.
       if ((op != trace::Op::send && op != trace::Op::recv) || call.peer.value < 0) continue;
       const std::int32_t self = trace.rank.value;
       const std::int32_t peer = call.peer.value;
@@ -124,21 +131,26 @@ class MessageCollector {
   }
 
   const trace::Run& run_;
-  std::map<MessageChannel, Ends> channels_;  // nodes stay where they are
+  std::map<MessageChannel, Ends> channels_;  // a map: its nodes do not move, `places` points there
 };
 
+// Aligns the two ends of one channel.
 class Aligner {
  public:
   Aligner(const trace::Run& run, const Ends& ends) : run_(run), ends_(ends) {}
 
-  // The index of a send less that of the receive it pairs with; nothing: no place fits.
+  // The index of a send minus that of its receive; nothing where no alignment fits.
   std::optional<std::ptrdiff_t> shift() const {
+    // Alignments tried on each side of the best guess. The ends are read within moments, so they
+    // are only a few messages apart.
     constexpr std::ptrdiff_t kFarthest = 16;
-    constexpr std::size_t kSlips = 1;  // one message of another size is a fault, not a wrong place
+    // One pair of different sizes is a fault of the program; several mean a wrong alignment.
+    constexpr std::size_t kSlips = 1;
     const std::ptrdiff_t sent = history(ends_.sends);
     const std::ptrdiff_t received = history(ends_.receives);
     const std::ptrdiff_t open_sends = std::ssize(ends_.sends) - sent;
     const std::ptrdiff_t open_receives = std::ssize(ends_.receives) - received;
+    // Two guesses: the last completed calls pair, or the last calls do.
     const std::ptrdiff_t by_history = sent - received;
     const std::ptrdiff_t by_end = std::ssize(ends_.sends) - std::ssize(ends_.receives);
     const bool seen_later = open_sends > open_receives
@@ -148,6 +160,7 @@ class Aligner {
                                                   open_receives - open_sends);
     const std::ptrdiff_t best = seen_later ? by_end : by_history;
     if (differing(best) <= kSlips) return best;
+    // Away from the guess nothing but the sizes speaks for an alignment: they must all agree.
     for (std::ptrdiff_t away = 1; away <= kFarthest; ++away) {
       if (differing(best - away) == 0) return best - away;
       if (differing(best + away) == 0) return best + away;
@@ -156,8 +169,9 @@ class Aligner {
   }
 
  private:
-  // Whether the first `surplus` open calls of one side can have met the last completed ones of the
-  // other: it has so many, and none is known to have completed before its partner was issued.
+  // Whether the first `surplus` open calls of one side can be the partners of the other side's last
+  // completed ones: there are as many, and none completed before its partner was issued. Times of
+  // two ranks are compared here, which is why this only chooses between two guesses.
   static bool completed_after(const std::vector<LoggedMessage>& open, std::ptrdiff_t first_open,
                               const std::vector<LoggedMessage>& other, std::ptrdiff_t other_history,
                               std::ptrdiff_t surplus) {
@@ -173,7 +187,7 @@ class Aligner {
     return true;
   }
 
-  // How many pairs are of two sizes.
+  // The number of pairs whose sizes or types differ.
   std::size_t differing(std::ptrdiff_t shift) const {
     const std::ptrdiff_t first = std::max<std::ptrdiff_t>(0, shift);
     const std::ptrdiff_t end =
@@ -218,6 +232,8 @@ std::vector<std::vector<bool>> find_lost_messages(const trace::Run& run) {
                           const std::vector<LoggedMessage>& other, std::ptrdiff_t offset) {
       for (std::ptrdiff_t i = 0; i < std::ssize(mine); ++i) {
         const LoggedMessage& m = mine[static_cast<std::size_t>(i)];
+        // Before the other ring's beginning, the partner was dropped. After its end, only a call
+        // that completed had a partner; an open one really waits.
         const bool outside = !shift || i < offset || i - offset >= std::ssize(other);
         if (outside && (m.done || i < offset)) lost[m.rank][m.call] = true;
       }

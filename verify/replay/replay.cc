@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::uint32_t kNoGroup = UINT32_MAX;
 
-// Source, destination and group of a point-to-point call.
+// Source, destination and group of a point-to-point call. The mailbox handles the tags.
 using SendChannel = std::tuple<std::int32_t, std::int32_t, std::uint32_t>;
 
 struct ChannelState {
@@ -31,6 +31,7 @@ class Replayer {
         options_(options),
         was_recorded_(was_recorded(run)),
         recorded_(options.follow_record && was_recorded_),
+        // A snapshot also shows queues of calls, whatever its backend.
         queued_(recorded_ && (options.semantics == CallSemantics::nccl ||
                               std::any_of(run.ranks.begin(), run.ranks.end(),
                                           [](const trace::RankTrace& t) { return t.snapshot; }))),
@@ -38,6 +39,8 @@ class Replayer {
     prepare();
   }
 
+  // Advances ranks until none can move. The order does not matter for the result (see the header),
+  // so a stack serves. A rank becomes ready again when the call that blocks it completes.
   ReplayResult run() {
     std::vector<std::uint32_t> ready(run_.ranks.size());
     for (std::uint32_t r = 0; r < ready.size(); ++r) ready[r] = r;
@@ -52,21 +55,23 @@ class Replayer {
 
  private:
   struct RankState {
-    std::size_t next = 0;       // the event to look at
+    std::size_t next = 0;       // the next event
     std::size_t last_host = 0;  // 1 + the last event that the rank itself caused
     std::uint32_t blocked = kNoCall;
     std::uint32_t interrupted = kNoCall;
     std::int32_t step = trace::kNone;
-    std::vector<std::uint32_t> batch;  // calls issued as one batch, not yet blocked on
+    std::vector<std::uint32_t> batch;  // calls that the rank has to wait for before it goes on
   };
+  // The instances of one group's collectives, by index in its streams.
   struct Meetings {
-    std::vector<std::uint32_t> arrived;
-    std::vector<trace::SignatureId> first;
+    std::vector<std::uint32_t> arrived;     // members that issued it
+    std::vector<trace::SignatureId> first;  // of the member that issued it first
     std::vector<bool> mismatched;
-    std::vector<bool> completed;  // for some member, as recorded
-    std::uint32_t first_mismatched = UINT32_MAX;
+    std::vector<bool> completed;                  // some member recorded its completion
+    std::uint32_t first_mismatched = UINT32_MAX;  // the lowest mismatched index
   };
 
+  // Builds the lookups: each rank's last own event, each call's instance, each group's counters.
   void prepare() {
     states_.resize(run_.ranks.size());
     meeting_of_.resize(run_.ranks.size());
@@ -79,13 +84,15 @@ class Replayer {
       RankState& state = states_[r];
       for (std::size_t e = 0; e < trace.events.size(); ++e) {
         const trace::Event& event = trace.events[e];
-        // An exception is not progress: it ends the call that the rank was in.
+        // Starts and completions are the device's. An exception is no progress either: it ends the
+        // call that the rank was in.
         const bool passive = event.kind == trace::EventKind::complete ||
                              event.kind == trace::EventKind::start ||
                              event.kind == trace::EventKind::exception;
         if (!passive) state.last_host = e + 1;
       }
     }
+    // Messages whose other side a bounded recorder dropped count as matched from the start.
     if (std::vector<std::vector<bool>> lost = find_lost_messages(run_); !lost.empty()) {
       met_ = std::move(lost);
     }
@@ -111,7 +118,7 @@ class Replayer {
     return run_.tables.signatures[call(r, c).signature];
   }
 
-  // Runs the rank until it blocks or its trace ends; ranks that this lets go become ready.
+  // Runs the rank until it blocks or its trace ends. Ranks that this unblocks become ready.
   void advance(std::uint32_t r, std::vector<std::uint32_t>& ready) {
     const trace::RankTrace& trace = run_.ranks[r];
     RankState& state = states_[r];
@@ -120,6 +127,8 @@ class Replayer {
       state.blocked = kNoCall;
     }
     while (state.next < trace.events.size()) {
+      // Blocking is decided at the next event, not at the call itself: a batch of sends and
+      // receives must be posted as a whole before its first call may block.
       if (!state.batch.empty() && !pass_batch(r)) return;
       const trace::Event& event = trace.events[state.next++];
       switch (event.kind) {
@@ -142,6 +151,7 @@ class Replayer {
           state.step = static_cast<std::int32_t>(trace.steps[event.index].n);
           break;
         case trace::EventKind::modality:
+          // The modality mark comes before or after its step's mark: keep the later step.
           state.step =
               std::max(state.step, static_cast<std::int32_t>(trace.modalities[event.index].n));
           break;
@@ -152,18 +162,18 @@ class Replayer {
     if (!state.batch.empty()) pass_batch(r);
   }
 
-  // A blocking call blocks at once; those of a batch post together and block behind the last.
+  // A blocking call blocks at once; those of a batch are posted together and block after the last.
   void block_after_issue(std::uint32_t r, std::uint32_t c) { states_[r].batch.push_back(c); }
 
-  // True where the rank is through with all calls that it has to wait for now.
+  // Whether the rank has passed all calls that it has to wait for now.
   bool pass_batch(std::uint32_t r) {
     RankState& state = states_[r];
-    if (next_is_same_batch(r)) return true;
+    if (next_is_same_batch(r)) return true;  // not complete yet: post the rest first
     for (const std::uint32_t c : state.batch) {
       if (may_pass(r, c)) continue;
       state.blocked = c;
       park(r, c);
-      // What follows in the batch is looked at again once this one is through.
+      // The rest of the batch is checked again once this call has completed.
       state.batch.erase(state.batch.begin(),
                         std::find(state.batch.begin(), state.batch.end(), c) + 1);
       return false;
@@ -181,7 +191,7 @@ class Replayer {
     return event.kind == trace::EventKind::issue && call(r, event.index).coalesced == batch;
   }
 
-  // Whether a rank that blocks in this call gets through.
+  // Whether a rank that blocks in this call passes it now.
   bool may_pass(std::uint32_t r, std::uint32_t c) const {
     if (queued_) return true;  // the host went on, whatever the device does
     const RankState& state = states_[r];
@@ -190,6 +200,7 @@ class Replayer {
     return complete(r, c);
   }
 
+  // Whether the call can complete by what has been posted so far.
   bool complete(std::uint32_t r, std::uint32_t c) const {
     if (met_[r][c]) return true;
     const std::uint32_t m = meeting_of_[r][c];
@@ -198,19 +209,20 @@ class Replayer {
     if (op == trace::Op::send)
       return returns_at_once(run_.tables, call(r, c), options_.buffered_sends);
     if (trace::is_point_to_point(op)) return false;
+    // Calls that cannot be matched block nobody: claiming otherwise would prove too much.
     if (g == kNoGroup || m == UINT32_MAX || !groups_[g].comparable) return true;
     return meetings_[g].arrived[m] == groups_[g].streams.size() && groups_[g].absent.empty() &&
            !mismatched(g, m);
   }
 
-  // Whether the meeting cannot complete although everybody came: its calls do not fit together, or,
-  // where the calls of a communicator run in order, those of an earlier one do not.
+  // Whether the instance cannot complete although all members issued it: its calls do not match,
+  // or, where the calls of a communicator run in order, those of an earlier instance do not.
   bool mismatched(std::uint32_t g, std::uint64_t m) const {
     const bool in_order = options_.semantics == CallSemantics::nccl && !recorded_;
     return meetings_[g].mismatched[m] || (in_order && m > meetings_[g].first_mismatched);
   }
 
-  // The same, or a member's own record that the call completed.
+  // Like complete(), or a member recorded that the call completed.
   bool everybody_came(std::uint32_t r, std::uint32_t c) const {
     const std::uint32_t m = meeting_of_[r][c];
     const std::uint32_t g = group_index_[call(r, c).group.value];
@@ -219,6 +231,7 @@ class Replayer {
     return complete(r, c) || (known && meetings_[g].completed[m]);
   }
 
+  // Issues the call: counts it to its instance, or puts it into the channel's mailbox.
   void post(std::uint32_t r, std::uint32_t c, std::vector<std::uint32_t>& ready) {
     if (trace::is_point_to_point(signature(r, c).op)) {
       post_point_to_point(r, c, ready);
@@ -229,6 +242,8 @@ class Replayer {
     if (g == kNoGroup || m == UINT32_MAX) return;
     Meetings& meetings = meetings_[g];
     if (call(r, c).has(trace::kCompleted)) meetings.completed[m] = true;
+    // Each call is compared with the first one that arrived. That finds every mismatch, except
+    // between two calls that both agree with a first one of unknown fields.
     if (meetings.arrived[m]++ == 0) {
       meetings.first[m] = call(r, c).signature;
     } else if (cannot_meet(meetings.first[m], call(r, c).signature)) {
@@ -240,13 +255,14 @@ class Replayer {
     }
   }
 
-  // Different reduce operations give wrong numbers, but nothing waits for ever because of them.
+  // Whether the calls block each other. Different reduce operations give wrong numbers, but the
+  // collective completes.
   bool cannot_meet(trace::SignatureId a, trace::SignatureId b) {
     return a != b && (agreement_.differences(a, b) & ~unsigned{kDifferentRedop}) != 0;
   }
 
   void post_point_to_point(std::uint32_t r, std::uint32_t c, std::vector<std::uint32_t>& ready) {
-    if (met_[r][c]) return;  // it met a call that a recorder lost
+    if (met_[r][c]) return;  // its partner is a call that a recorder dropped
     const trace::Op op = signature(r, c).op;
     const trace::Call& k = call(r, c);
     const std::int32_t self = run_.ranks[r].rank.value;
@@ -260,6 +276,7 @@ class Replayer {
     const SendChannel channel =
         sends ? SendChannel{self, peer, k.group.value} : SendChannel{peer, self, k.group.value};
     ChannelState& state = channels_[channel];
+    // A probe completes when a message is there, and leaves it in the mailbox.
     if (op == trace::Op::probe) {
       met_[r][c] = state.mailbox.holds(k.ptag);
       if (!met_[r][c]) state.probes.push_back({r, c, k.ptag});
@@ -285,8 +302,8 @@ class Replayer {
     if (states_[other->rank].blocked == other->call) ready.push_back(other->rank);
   }
 
-  // From whom a receive whose source is open takes its message. Nothing where nobody knows: it then
-  // is taken to have one, or stays without.
+  // The sender whose message a receive from any source takes. Nothing where that is unknown: the
+  // receive then counts as matched, or stays without a message (WildcardChoices::others_wait).
   std::optional<std::uint32_t> chosen_sender(std::uint32_t r, std::uint32_t c) {
     const bool wildcard = is_any_source(run_.tables, call(r, c), options_.semantics);
     if (wildcard && options_.choices != nullptr) {
@@ -299,6 +316,7 @@ class Replayer {
     return std::nullopt;
   }
 
+  // Completes the probes that the newest message satisfies.
   void wake_probes(ChannelState& state, std::vector<std::uint32_t>& ready) {
     std::erase_if(state.probes, [&](const Mailbox::Posted& probe) {
       if (!state.mailbox.holds(probe.tag)) return false;
@@ -312,6 +330,7 @@ class Replayer {
     return message_differs(signature(send.rank, send.call), signature(receive.rank, receive.call));
   }
 
+  // Notes that the rank blocks in this collective, under the key group << 32 | instance.
   void park(std::uint32_t r, std::uint32_t c) {
     if (trace::is_point_to_point(signature(r, c).op)) return;  // its partner wakes it
     const std::uint32_t g = group_index_[call(r, c).group.value];
@@ -334,6 +353,7 @@ class Replayer {
     decide_stuck();
   }
 
+  // Where the rank stands at the end: how it ended, and the call in which it waits.
   Position position(std::uint32_t r) const {
     const trace::RankTrace& trace = run_.ranks[r];
     const RankState& state = states_[r];
@@ -355,18 +375,20 @@ class Replayer {
         out.state = Position::State::killed;
         break;
       case trace::End::cut:
+        // A program has no end mark: its last call is its end.
         out.state = options_.live || trace.open_ended
                         ? Position::State::running
                         : (was_recorded_ ? Position::State::cut : Position::State::finished);
         break;
     }
     if (!options_.follow_record && out.state != Position::State::finished) {
-      out.state = Position::State::running;  // its program goes on behind what was recorded
+      out.state = Position::State::running;  // its program continues after what was recorded
     }
     if (out.blocked != kNoCall && has_ended(r, out.blocked)) {
       out.state = Position::State::finished;
       out.blocked = kNoCall;
     }
+    // The exception ended the call that blocks the rank in the replay: it no longer waits there.
     if (out.state == Position::State::raised && out.blocked != kNoCall) {
       out.interrupted = std::exchange(out.blocked, kNoCall);
     }
@@ -376,15 +398,15 @@ class Replayer {
     } else if (out.waiting_in() == kNoCall && out.state != Position::State::finished &&
                out.state != Position::State::running && records_completion_) {
       out.pending = oldest_pending(r);
-      // A rank that died waits for nobody who came.
+      // A rank that died does not wait in a call that all members issued.
       const bool died = out.state != Position::State::hung;
       if (died && out.pending != kNoCall && everybody_came(r, out.pending)) out.pending = kNoCall;
     }
     return out;
   }
 
-  // Where the rank's device stands. The host stands there, too, where its last act was to wait for
-  // a call that is still open: a wait that does not return is one in which it blocks.
+  // Sets the call at which the rank's device stands. The host blocks there, too, if its last event
+  // was a wait for a call that is still open: that wait did not return.
   void take_oldest_open(std::uint32_t r, Position& out) const {
     if (out.state == Position::State::finished) return;
     const std::uint32_t open = oldest_open(r);
@@ -398,7 +420,8 @@ class Replayer {
     }
   }
 
-  // Several waits in a row are one for all these calls: the host reads a value.
+  // Whether the host's last event is a wait for an open call. Several waits in a row count as one
+  // wait for all these calls: the host reads a value, which synchronises the device.
   bool host_waits(std::uint32_t r) const {
     const trace::RankTrace& trace = run_.ranks[r];
     for (std::size_t e = states_[r].last_host; e-- > 0;) {
@@ -411,8 +434,9 @@ class Replayer {
     return false;
   }
 
-  // The oldest call of the rank that is not over. Of a batch, whose calls run as one, the first
-  // that its other side has not posted: that one holds up the rest.
+  // The oldest call of the rank that is not over. In a batch, whose calls run as one, the first
+  // call without a partner holds up the rest: of isend(1), irecv(2) where rank 1 has received, it
+  // is irecv(2).
   std::uint32_t oldest_open(std::uint32_t r) const {
     const std::vector<trace::Call>& calls = run_.ranks[r].calls;
     std::uint32_t oldest = kNoCall;
@@ -433,8 +457,8 @@ class Replayer {
 
   bool is_open(std::uint32_t r, std::uint32_t c) const {
     if (records_completion_) return !is_over(call(r, c), options_.semantics);
-    // Nobody recorded completions: open is what cannot be complete, since a member never issued it,
-    // or issued another call in its place.
+    // No completions were recorded: a call is open if it cannot have completed, because a member
+    // never issued it or issued a different call at that index.
     return !complete(r, c) &&
            (trace::is_point_to_point(signature(r, c).op) || !has_absent_member(r, c));
   }
@@ -444,8 +468,8 @@ class Replayer {
     return g != kNoGroup && !groups_[g].absent.empty();
   }
 
-  // A rank that waits in MPI_Finalize for ranks that are still at work is through with its program:
-  // nothing that these wait for can come from it.
+  // Whether the rank only waits in MPI_Finalize for ranks that still work. Its program has ended:
+  // nothing that the others wait for can come from it.
   bool has_ended(std::uint32_t r, std::uint32_t c) const {
     if (signature(r, c).op != trace::Op::finalize) return false;
     const std::uint32_t g = group_index_[call(r, c).group.value];
@@ -454,16 +478,18 @@ class Replayer {
     return meetings_[g].arrived[m] < groups_[g].streams.size() && !meetings_[g].mismatched[m];
   }
 
+  // The rank's last call, if it did not complete.
   std::uint32_t last_open(std::uint32_t r) const {
     const trace::RankTrace& trace = run_.ranks[r];
     if (trace.calls.empty() || trace.calls.back().has(trace::kCompleted)) return kNoCall;
     return static_cast<std::uint32_t>(trace.calls.size() - 1);
   }
 
-  // Only the newest calls can be open: more than that are not enqueued at once, so that a search
-  // from the newest call back ends after so many that are over.
+  // No more calls than this are enqueued on a device at once (CUDA's launch queue holds about a
+  // thousand kernels). A search backwards from the newest call may stop this far back.
   static constexpr std::size_t kLongestQueue = 4096;
 
+  // The oldest call without a recorded completion.
   std::uint32_t oldest_pending(std::uint32_t r) const {
     const trace::RankTrace& trace = run_.ranks[r];
     std::uint32_t oldest = kNoCall;
@@ -473,13 +499,14 @@ class Replayer {
         if (trace.calls.size() - c > kLongestQueue) break;
         continue;
       }
-      // A blocking call that others follow was left, whatever was recorded of it.
+      // A blocking call that others follow did return, although its completion was not recorded.
       if (k.has(trace::kAsync) || c + 1 == trace.calls.size())
         oldest = static_cast<std::uint32_t>(c);
     }
     return oldest;
   }
 
+  // Lists what is left in the mailboxes.
   void collect_unmatched() {
     for (const auto& [channel, state] : channels_) {
       for (const Mailbox::Posted& p : state.mailbox.unmet()) {
@@ -494,6 +521,7 @@ class Replayer {
     std::sort(result_.unmatched.begin(), result_.unmatched.end());
   }
 
+  // Groups the waiting ranks by the call in which they wait, and finds who is missing there.
   void collect_wait_points() {
     std::map<std::pair<std::uint32_t, std::uint64_t>, WaitPoint> points;
     std::map<std::pair<std::uint32_t, std::uint64_t>, std::vector<std::uint32_t>> members;
@@ -503,9 +531,10 @@ class Replayer {
       if (c == kNoCall) continue;
       const trace::Call& k = call(r, c);
       if (trace::is_point_to_point(signature(r, c).op)) {
-        // Every waiting call is a point of its own, numbered behind all groups.
+        // Every waiting point-to-point call is a wait point of its own, sorted after all groups.
         WaitPoint& point = points[{kNoGroup, r}];
         point.waiting.push_back(r);
+        // The partner was posted: then its device may have an older open call before it.
         if (const auto other = partner_.find({r, c}); other != partner_.end()) {
           const auto [peer, its_call] = other->second;
           if (stands_before(peer, its_call)) point.behind.push_back(peer);
@@ -531,12 +560,13 @@ class Replayer {
     }
   }
 
-  // Whether a watchdog ended the rank in a point-to-point call whose other side had come.
+  // Whether a watchdog ended the rank in a point-to-point call whose partner was posted.
   bool lost_in_transport(std::uint32_t r, std::uint32_t c) const {
     return result_.positions[r].state == Position::State::hung && met_[r][c] &&
            !run_.ranks[r].snapshot && !is_any_source(run_.tables, call(r, c), options_.semantics);
   }
 
+  // Fills in who is missing or queued at an instance of a collective.
   void describe_meeting(std::uint32_t g, std::uint64_t m, WaitPoint& point) const {
     point.group = g;
     point.meeting = m;
@@ -560,9 +590,9 @@ class Replayer {
   }
 
   // Whether the rank's device has an older open call than this one, and nothing shows that this one
-  // began all the same.
+  // started nevertheless.
   bool stands_before(std::uint32_t r, std::uint32_t c) const {
-    if (options_.semantics != CallSemantics::nccl) return false;  // no device: groups run apart
+    if (options_.semantics != CallSemantics::nccl) return false;  // no device: nothing is queued
     const std::uint32_t open = result_.positions[r].waiting_in();
     const trace::Call& k = call(r, c);
     const bool same_batch =
@@ -571,11 +601,12 @@ class Replayer {
   }
 
   bool arrived_at(std::uint32_t r, std::uint32_t c) const {
-    // In a replayed program, calls behind the rank's position have not been issued.
+    // In a replayed program, calls after the rank's position have not been issued.
     const RankState& state = states_[r];
     return recorded_ || state.blocked == kNoCall || c <= state.blocked;
   }
 
+  // A peer without a trace may have issued its side unseen.
   void add_missing(WaitPoint& point, trace::Rank peer) const {
     const trace::RankTrace* trace = run_.find(peer);
     if (trace == nullptr) {
@@ -585,7 +616,7 @@ class Replayer {
     }
   }
 
-  // Everybody in the group but the rank itself, at its call that takes a message from anybody.
+  // For a receive from any source: each other member of the group may send the message.
   void add_all_others(WaitPoint& point, std::uint32_t r, trace::GroupId group) const {
     point.any_source = true;
     const std::uint32_t g = group_index_[group.value];
@@ -599,10 +630,15 @@ class Replayer {
     }
   }
 
-  // Least fixpoint of "may still be let go": a rank is, once every member that its call misses may
-  // still arrive. The rest is stuck. O(waiting ranks + missing members).
+  // Decides who is proven to be stuck. Least fixpoint: a waiting rank may move once every rank that
+  // its call misses may move; what is not in the fixpoint is stuck. Counters per wait point make it
+  // linear. O(waiting ranks + missing members).
+  //
+  //   rank 0 waits for 1, rank 1 for 2, rank 2 runs:   2, then 1, then 0 may move
+  //   rank 0 waits for 1, rank 1 for 0:                nobody starts, both are stuck
   void decide_stuck() {
     const std::size_t n = run_.ranks.size();
+    // A rank that raised or was killed never moves; only running ones start the fixpoint.
     std::vector<bool> may_move(n);
     std::vector<std::uint32_t> work;
     for (std::uint32_t r = 0; r < n; ++r) {
@@ -617,8 +653,10 @@ class Replayer {
       open[p] = point.missing.size() + point.behind.size();
       for (const std::uint32_t r : point.missing) waited_for_at[r].push_back(p);
       for (const std::uint32_t r : point.behind) waited_for_at[r].push_back(p);
+      // One sender suffices, and a member without trace may be the one. For a collective, a member
+      // without trace is ignored: the ranks that are known to be missing are missing all the same.
       if (point.any_source) open[p] = point.unknown_member ? 0 : std::min<std::size_t>(open[p], 1);
-      // Everybody came, or may have come unseen: nothing here keeps the ranks from going on.
+      // All members issued it, or may have done so unseen: nothing keeps these ranks from going on.
       if (open[p] == 0 && !point.mismatched) release(p, may_move, work);
     }
     while (!work.empty()) {
@@ -635,6 +673,7 @@ class Replayer {
     }
   }
 
+  // Lets the ranks that wait at p move.
   void release(std::size_t p, std::vector<bool>& may_move, std::vector<std::uint32_t>& work) const {
     for (const std::uint32_t r : result_.wait_points[p].waiting) {
       if (result_.positions[r].blocked == kNoCall || may_move[r]) continue;
@@ -648,15 +687,17 @@ class Replayer {
   Agreement& agreement_;
   const ReplayOptions options_;
   const bool was_recorded_;
-  const bool recorded_;            // and what was recorded counts
-  const bool queued_;              // over NCCL: hosts went on, devices stand in queues
+  const bool recorded_;            // the traces are of a run, and the record is followed
+  const bool queued_;              // over NCCL: hosts went on, calls are queued on devices
   const bool records_completion_;  // some rank's trace tells when calls complete
   std::vector<RankState> states_;
-  std::vector<std::vector<std::uint32_t>> meeting_of_;  // by rank index and call
-  std::vector<std::vector<bool>> met_;                  // point-to-point calls that met
-  std::vector<std::uint32_t> group_index_;              // by GroupId
-  std::vector<Meetings> meetings_;                      // by group index
-  std::unordered_map<std::uint64_t, std::vector<std::uint32_t>> parked_;
+  // Index in the group's streams, by rank index and call; UINT32_MAX: point-to-point, or before
+  // what all members' recorders kept.
+  std::vector<std::vector<std::uint32_t>> meeting_of_;
+  std::vector<std::vector<bool>> met_;      // point-to-point calls with a partner
+  std::vector<std::uint32_t> group_index_;  // by GroupId
+  std::vector<Meetings> meetings_;          // by group index
+  std::unordered_map<std::uint64_t, std::vector<std::uint32_t>> parked_;  // see park()
   std::map<SendChannel, ChannelState> channels_;
   // Both sides of each message, over NCCL: by rank index and call.
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::pair<std::uint32_t, std::uint32_t>>

@@ -1,24 +1,24 @@
 // The exact replay: how far can every rank get?
 //
-// Collectives meet by (group, place in the group's sequence), point-to-point calls by (source,
-// destination, tag, group) in order. Without wildcards the matching is unique, and whatever can
-// complete stays able to complete, so that one replay that always advances whatever can advance
-// reaches the same end as every schedule (the argument of Vakkalanka et al., CAV 2008, for
-// deterministic MPI programs). What is stuck at the end is stuck in all of them.
+// Collectives match by (group, index in the group's sequence), point-to-point calls by (source,
+// destination, tag, group) in order. Without wildcard receives the matching is unique, and what can
+// complete stays able to complete. So one replay that advances whatever can advance reaches the
+// same end as every schedule (the argument of Vakkalanka et al., CAV 2008, for deterministic MPI
+// programs). What is stuck at the end is stuck in all schedules.
 //
-// Receives from any source do not fit that: which message each takes is given (WildcardChoices,
-// found by verify/schedules/search.h), and the replay is exact for this choice.
+// For receives from any source this does not hold. The message that each one takes is an input
+// (WildcardChoices, found by verify/schedules/search.h), and the replay is exact for that choice.
 //
-// Over NCCL a recorded host went on after every call that it issued; it is the devices that are
-// replayed. A rank waits at its oldest open call: what it issued later stands in a queue behind
-// that one, so that a call which all members issued need not have begun on all of them
-// (WaitPoint::behind). Where the trace shows that a call began, it is not behind another.
+// Over NCCL, a recorded host continued after every call that it issued, so the replay is about the
+// devices. A rank waits at its oldest open call. Its later calls are queued after that one, so a
+// call that all members issued need not have begun on all of them (WaitPoint::behind). A call that
+// the trace shows as started is not queued.
 //
-// Traces of a run show that they are of one (was_recorded): where the rank demonstrably went on, it
-// went on, and only its last call is in question. A program is replayed from the semantics alone;
-// so is a recorded run where the question is what another legal schedule would do (ReplayOptions).
+// Traces are of a run or of a program (was_recorded). In a run, where a rank demonstrably went on,
+// it went on, and only its last call is in question. A program is replayed by the semantics alone;
+// so is a run when the question is what another legal schedule would do (ReplayOptions).
 //
-// Cost: every event is visited once, O(events log events) with messages.
+// Cost: each event is visited once; O(events log events) with messages.
 #pragma once
 
 #include <cstdint>
@@ -52,11 +52,11 @@ struct Position {
     hung,    // a watchdog ended it
   } state = State::finished;
   std::uint32_t blocked = kNoCall;      // the call in which it is blocked, by the replay
-  std::uint32_t interrupted = kNoCall;  // the unfinished call in which an exception met it
-  // Its oldest call without completion, where it hung, died or raised and the replay does not
-  // block it: the wait was not recorded, or everybody came and the transport hangs.
+  std::uint32_t interrupted = kNoCall;  // the unfinished call in which it raised an exception
+  // Its oldest incomplete call, where it hung, died or raised although the replay does not block
+  // it: the wait was not recorded, or all members issued the call and the transport hangs.
   std::uint32_t pending = kNoCall;
-  std::uint32_t last_open = kNoCall;  // its last call, where that did not complete: it died in it
+  std::uint32_t last_open = kNoCall;  // its last call, if that did not complete: it died in it
   std::int32_t step = trace::kNone;   // the last training step it was seen in
 
   // The call in which it waits or waited at the end; kNoCall: none.
@@ -65,62 +65,64 @@ struct Position {
   }
 };
 
-// A meeting of a group's members, or a pair of point-to-point calls, in which at least one rank
-// waits at the end.
+// An instance of a collective, or a point-to-point call, in which at least one rank waits at the
+// end.
 struct WaitPoint {
   static constexpr std::size_t kPointToPoint = SIZE_MAX;
   std::size_t group = kPointToPoint;   // index into the groups given
-  std::uint64_t meeting = 0;           // index into the group's streams
+  std::uint64_t meeting = 0;           // the instance: index into each stream of the group
   std::vector<std::uint32_t> waiting;  // rank indices, ascending
   std::vector<std::uint32_t> missing;  // rank indices that never issued it, ascending
-  // Over NCCL: rank indices that issued it after a call that is still open. Their devices have not
-  // come to it. Ascending.
+  // Over NCCL: rank indices that issued it after a call that is still open, so that their devices
+  // have not begun it. Ascending.
   std::vector<std::uint32_t> behind;
-  bool unknown_member = false;  // a member without trace: it may have arrived
-  bool mismatched = false;      // those who arrived do not agree
-  bool any_source = false;      // one of the missing is enough
+  bool unknown_member = false;  // a member may have issued it unseen: no trace, or its file ends
+  bool mismatched = false;      // the calls that were issued do not agree
+  bool any_source = false;      // one of the missing ranks is enough
 };
 
-// From whom each receive from any source takes its message, by rank index and call.
+// The sender of the message that each receive from any source takes, by rank index and call.
 struct WildcardChoices {
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> sender;  // a rank index
-  // What holds for the others: they stay without a message, or they are taken to have one, which
-  // then is no message that another receive could take.
+  // Receives without a choice: true: they never get a message. False: they are taken to have got
+  // one, which is none of the recorded messages.
   bool others_wait = false;
 };
 
 struct ReplayOptions {
   bool live = false;  // a trace without end mark belongs to a rank that may go on
   CallSemantics semantics = CallSemantics::gloo;
-  // What a rank's trace shows it passed, it passed. False: the semantics alone decide, and a trace
-  // that does not end well is a program whose further way is not known.
+  // A rank passed each call that its trace shows it passed. False: the semantics alone decide, and
+  // a rank that did not end cleanly is a program that continues in an unknown way.
   bool follow_record = true;
   bool buffered_sends = false;               // standard sends return at once
-  const WildcardChoices* choices = nullptr;  // nullptr: none are known. Not owned
+  const WildcardChoices* choices = nullptr;  // nullptr: none are known; not owned
 };
 
 struct ReplayResult {
   std::vector<Position> positions;     // by rank index
-  std::vector<WaitPoint> wait_points;  // ordered by group and meeting
+  std::vector<WaitPoint> wait_points;  // by group and instance; point-to-point calls come last
   std::vector<std::size_t> point_of;   // by rank index; SIZE_MAX: waits nowhere
-  // By rank index: no continuation of the ranks that may still move lets this one go on.
+  // By rank index: proven that this rank never continues, whatever the ranks that can still move
+  // do.
   std::vector<bool> stuck;
 
   struct PointToPointPair {
     std::uint32_t sender, send_call, receiver, recv_call;
   };
   std::vector<PointToPointPair> size_mismatches;  // pairs whose sizes or types differ
-  bool has_wildcards = false;  // receives from any source without a choice: taken to be met
-  // Sends whose message no receive took, whether or not they completed; by rank index and call.
+  bool has_wildcards = false;  // receives from any source without a choice: taken to be matched
+  // Sends whose message no receive took, completed or not; by rank index and call.
   std::vector<std::pair<std::uint32_t, std::uint32_t>> left_messages;
-  // Point-to-point calls that never met their other side, by rank index and call.
+  // Point-to-point calls without a partner, by rank index and call.
   std::vector<std::pair<std::uint32_t, std::uint32_t>> unmatched;
 };
 
-// Whether the traces are of something that ran, and not of a program: times, completions, or an end
-// other than a clean one.
+// Whether the traces were recorded from a run rather than written as a program: they have times,
+// completions, or an end other than a clean one. O(events).
 bool was_recorded(const trace::Run& run);
 
+// Replays all ranks. `groups` are those of group_streams(run).
 ReplayResult replay(const trace::Run& run, const std::vector<GroupStreams>& groups,
                     Agreement& agreement, const ReplayOptions& options);
 

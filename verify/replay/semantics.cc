@@ -43,7 +43,8 @@ CallSemantics recorded_semantics(const trace::Run& run) {
         [&](const trace::RankTrace& t) { return t.backend.find(backend) != std::string::npos; });
   };
   if (names("nccl")) return CallSemantics::nccl;
-  // What looks at running processes shows the devices' queues, unless it says that there are none.
+  // A snapshot of running processes (Flight Recorder, RAS) shows device queues, unless it names
+  // Gloo.
   if (any([](const trace::RankTrace& t) { return t.snapshot; }) && !names("gloo")) {
     return CallSemantics::nccl;
   }
@@ -77,6 +78,7 @@ bool returns_at_once(const trace::Tables& tables, const trace::Call& send, bool 
 }
 
 bool message_differs(const trace::Signature& send, const trace::Signature& receive) {
+  // Readers fill in the side that their source records: a send's tensor may be in or out.
   const auto given = send.in_elements != trace::kNone ? send.in_elements : send.out_elements;
   const auto taken =
       receive.out_elements != trace::kNone ? receive.out_elements : receive.in_elements;

@@ -53,10 +53,12 @@ std::vector<ScheduleChoice> ScheduleMachine::choices(const ScheduleState& s,
       std::vector<ScheduleChoice> mine = choices_of_receive(s, dest, i, closed);
       std::erase_if(mine, [&](const ScheduleChoice& c) { return !allowed(c.match); });
       if (mine.empty()) continue;
+      // The order makes no difference: one choice stands for all.
       if (p_.indifferent(receives[i]) || absorbs_all(s, dest, receives[i])) {
         mine.resize(1);
         return mine;
       }
+      // A persistent set: nothing else can interfere with these choices, so they go first, alone.
       if (closed) return mine;
       all.insert(all.end(), mine.begin(), mine.end());
     }
@@ -117,6 +119,7 @@ bool ScheduleMachine::passes(const ScheduleState& s, std::uint32_t r, std::uint3
   const trace::Op op = p_.op(r, c);
   if (!trace::is_point_to_point(op)) {
     const auto m = p_.meeting(r, c);
+    // What a member without a trace does is unknown: assume that it takes part.
     if (m.group == UINT32_MAX || !p_.groups()[m.group].absent.empty()) return true;
     return s.frontiers[m.group].least > m.place;
   }
@@ -154,6 +157,8 @@ void ScheduleMachine::post(ScheduleState& s, std::uint32_t r, std::uint32_t c,
 
 void ScheduleMachine::arrive(ScheduleState& s, const SchedulePrograms::Meeting& m,
                              std::vector<std::uint32_t>& ready) {
+  // Only when the last of the slowest members arrives can a collective complete. Until then this is
+  // O(1), which matters for large groups.
   auto& issued = s.issued[m.group];
   auto& frontier = s.frontiers[m.group];
   if (issued[m.member]++ != frontier.least || --frontier.members > 0) return;
@@ -195,7 +200,7 @@ void ScheduleMachine::match_forced(ScheduleState& s, std::uint32_t dest,
     const Message* first = send == nullptr ? nullptr : first_receive_for(s, *send);
     if (first != nullptr && first->call == receive.call) {
       meet(s, receive, Message(*send), ready);
-      i = 0;
+      i = 0;  // the match may free an earlier receive
     } else {
       ++i;
     }
@@ -243,6 +248,7 @@ std::vector<ScheduleChoice> ScheduleMachine::choices_of_receive(const ScheduleSt
 bool ScheduleMachine::absorbs_all(const ScheduleState& s, std::uint32_t dest,
                                   const Message& receive) {
   if (!p_.uniform(receive)) return false;
+  // Count the receives: those posted, and those that follow without any other call in between.
   std::size_t receives = 0;
   const auto in_run = [&](const Message& m) {
     return m.source == Message::kAnySource && m.tag == receive.tag && m.group == receive.group;
@@ -259,6 +265,7 @@ bool ScheduleMachine::absorbs_all(const ScheduleState& s, std::uint32_t dest,
     if (!in_run(p_.message(dest, actions[a].call))) break;
     if (!actions[a].blocks) ++receives;
   }
+  // Then the messages. More messages than receives: which of them are left makes a difference.
   std::size_t messages = 0;
   for (const std::uint32_t sender : p_.senders_to(receive)) {
     messages += messages_of(s, sender, receive, receives - messages);

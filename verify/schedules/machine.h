@@ -1,8 +1,8 @@
-// One schedule of a run as programs (verify/schedules/program.h), played: what happens without a
-// choice happens, and what a state at rest leaves open is listed. The search over the choices,
-// and why this is all that there is to choose: verify/schedules/search.h.
+// Executes a run's programs (verify/schedules/program.h) under one schedule: everything that needs
+// no choice happens, and the choices that remain in a state at rest are listed.
+// verify/schedules/search.h searches over these choices, and explains why there are no others.
 //
-// Every elementary step is counted as work, and the machine stops at a limit.
+// Every elementary step counts as work, and the machine stops at a limit.
 #pragma once
 
 #include <cstddef>
@@ -16,11 +16,11 @@
 
 namespace lockstep::verify {
 
-// How far everybody is, and what has not met.
+// Each rank's position, and the messages and receives without a partner.
 struct ScheduleState {
-  std::vector<std::uint32_t> next;                 // by rank: the action to take
+  std::vector<std::uint32_t> next;                 // by rank: the next action
   std::vector<std::vector<std::uint32_t>> issued;  // by group and member: its collectives so far
-  struct Frontier {                                // the members that have issued fewest
+  struct Frontier {  // the lowest number of issued collectives, and how many members have it
     std::uint32_t least = 0, members = 0;
   };
   std::vector<Frontier> frontiers;             // by group
@@ -30,7 +30,7 @@ struct ScheduleState {
   std::size_t bytes() const;
 };
 
-// A match that a state at rest leaves open, and whether the receive had others.
+// A possible match in a state at rest, and whether the receive has others.
 struct ScheduleChoice {
   WildcardMatch match;
   bool contested = false;
@@ -47,25 +47,24 @@ class ScheduleMachine {
   // Lets everything happen that no choice decides.
   void settle(ScheduleState& s, std::vector<std::uint32_t> ready);
 
-  // Makes a choice, and lets those matches happen that then are forced; who may go on becomes
-  // ready.
+  // Makes a choice and the matches that it forces. Ranks that may continue become ready.
   void take(ScheduleState& s, const WildcardMatch& m, std::vector<std::uint32_t>& ready);
 
-  // The choices to try in a state at rest; empty where it is an end.
-  // `allowed(match)` filters what may be chosen at all.
+  // The choices to try in a state at rest; empty where the state is an end. `allowed` filters the
+  // matches that may be chosen.
   using Allowed = std::function<bool(const WildcardMatch&)>;
   std::vector<ScheduleChoice> choices(const ScheduleState& s, const Allowed& allowed);
 
-  // Whether some rank can never go on, whatever follows behind the ends that are not known: the
-  // complement of the least fixpoint of "may still be let go".
+  // Whether some rank can never continue, whatever ranks with an unknown continuation do: it is
+  // outside the least fixpoint of "may move" (as in verify/replay/replay.cc).
   bool has_stuck(const ScheduleState& s);
 
-  // Whether everybody passed what its record shows it passed, and hangs where it hung.
+  // Whether each rank passed what its record shows it passed, and hangs where it hung.
   bool fits_record(const ScheduleState& s) const;
   bool exhausted() const { return work_ > work_limit_; }
   void charge(std::uint64_t work) { work_ += work; }
 
-  // The first match in which the message does not fit, since the last call of this.
+  // The first match since the previous call in which the message does not fit the receive.
   std::optional<WildcardMatch> take_misfit() { return std::exchange(misfit_, std::nullopt); }
 
  private:
@@ -79,7 +78,7 @@ class ScheduleMachine {
   void arrive(ScheduleState& s, const SchedulePrograms::Meeting& m,
               std::vector<std::uint32_t>& ready);
 
-  // The receive that takes the message as soon as it is free to.
+  // The first posted receive that may take the message.
   const Message* first_receive_for(const ScheduleState& s, const Message& send);
 
   // The first message from this sender that the receive takes.
@@ -92,20 +91,20 @@ class ScheduleMachine {
   void meet(ScheduleState& s, const Message& receive, const Message& send,
             std::vector<std::uint32_t>& ready);
 
-  // `closed`: no other message can ever become one of the choices.
+  // The choices of one receive. `closed`: no further message can ever become one of them.
   std::vector<ScheduleChoice> choices_of_receive(const ScheduleState& s, std::uint32_t dest,
                                                  std::size_t index, bool& closed);
 
-  // Whether the receive begins a run in which its rank does nothing but take messages from anybody,
-  // at least as many as can come during the run: then all of them are taken, in whatever order.
+  // Whether the rank now does nothing but receive from any source, at least as many messages as can
+  // come meanwhile. Then all of them are taken, in whatever order.
   bool absorbs_all(const ScheduleState& s, std::uint32_t dest, const Message& receive);
 
-  // The messages for the receive that the sender has there, or may send before it has to wait for
-  // the receiver in a collective. Stops behind `enough`.
+  // The number of messages for the receive that the sender has posted, or may post before it has to
+  // wait for the receiver in a collective. Stops counting above `enough`.
   std::size_t messages_of(const ScheduleState& s, std::uint32_t sender, const Message& receive,
                           std::size_t enough);
 
-  // Whether the meeting lacks that rank.
+  // Whether the instance of a collective lacks that rank.
   bool waits_for(const ScheduleState& s, const SchedulePrograms::Meeting& m, std::uint32_t rank);
   bool may_be_let_go(const ScheduleState& s, std::uint32_t r, const std::vector<bool>& may_move);
 

@@ -1,5 +1,5 @@
-// A run as programs: what each rank posts and where it blocks, without what was recorded of how it
-// went. The form on which other schedules are tried (verify/schedules/search.h).
+// A run as programs: what each rank posts and where it blocks, without how the recorded run went.
+// The search tries other schedules on this form (verify/schedules/search.h).
 #pragma once
 
 #include <cstdint>
@@ -15,19 +15,19 @@ namespace lockstep::verify {
 
 struct ScheduleAction {
   std::uint32_t call;
-  bool blocks;  // false: the rank posts the call; true: it goes on once that is done
+  bool blocks;  // false: the rank posts the call; true: it waits until the call is done
 };
 
 struct ScheduleProgram {
   std::vector<ScheduleAction> actions;
-  bool open_end = false;   // what comes behind the last action is not known
-  std::size_t passed = 0;  // actions behind which the record shows the rank
-  bool must_hang = false;  // … and at which it hung
+  bool open_end = false;   // what follows the last action is unknown
+  std::size_t passed = 0;  // the number of actions that the rank passed by its record
+  bool must_hang = false;  // by its record, the rank hung before the end of its actions
 };
 
 // One point-to-point call, ready to be compared.
 struct Message {
-  std::uint32_t rank = 0, call = 0;  // who posted it
+  std::uint32_t rank = 0, call = 0;  // the rank that posted it, and its call
   std::uint32_t dest = 0;            // rank index of the receiver
   std::uint32_t source = 0;          // rank index of the sender; kAnySource
   std::int32_t tag = 0;
@@ -64,7 +64,7 @@ class SchedulePrograms {
     return run_.tables.signatures[call(rank, c).signature].op;
   }
 
-  // Of a send, receive or probe.
+  // The message of a send, receive or probe.
   Message message(std::uint32_t rank, std::uint32_t c) const;
   // Whether the other side of a point-to-point call left a trace.
   bool has_partner(std::uint32_t rank, std::uint32_t c) const;
@@ -75,7 +75,7 @@ class SchedulePrograms {
     return is_any_source(run_.tables, call(rank, c), semantics_);
   }
 
-  // Of a collective: the group's index, the member's place in it, and the place in the stream.
+  // The instance of a collective: the group's index, the member's, and the index in the stream.
   struct Meeting {
     std::uint32_t group = UINT32_MAX;  // UINT32_MAX: nothing to wait for is known
     std::uint32_t member = 0;
@@ -83,12 +83,12 @@ class SchedulePrograms {
   };
   Meeting meeting(std::uint32_t rank, std::uint32_t c) const;
 
-  // Whether `sender` may yet post, behind its action `from`, a message that `receive` takes.
+  // Whether `sender` posts a message that `receive` takes, from its action `from` on.
   bool may_send(std::uint32_t sender, std::size_t from, const Message& receive) const;
   // The ranks that send anything to the receiver in the receive's group, ascending.
   const std::vector<std::uint32_t>& senders_to(const Message& receive) const;
-  // Whether all messages for this receive's rank and group are as good as each other: it receives
-  // from anybody only, always with one tag, and nobody waits for its message to be taken.
+  // Whether the order of messages for this receive's rank and group makes no difference: the rank
+  // receives from any source only, always with one tag, and no sender waits.
   bool indifferent(const Message& receive) const;
 
   // Whether all messages for this receive's rank and group have one form, and no probe looks at
@@ -96,7 +96,7 @@ class SchedulePrograms {
   bool uniform(const Message& receive) const;
 
   bool has_wildcards() const { return has_wildcards_; }
-  // Whether every rank and member left a trace that starts where the program does.
+  // Whether every rank and member left a trace from the start of its program.
   bool whole() const { return whole_; }
 
  private:

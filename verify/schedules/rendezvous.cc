@@ -22,7 +22,7 @@ bool stuck_too(const ReplayResult& lenient, const WaitCause& wait) {
          std::any_of(wait.victims.begin(), wait.victims.end(), stuck);
 }
 
-// The calls in which the circle's ranks wait, else those that wait for the root, first to last.
+// The wait points of a cycle's ranks; without a cycle, those that lack a root. In order.
 std::vector<std::size_t> points_to_tell(const Context& strict, const WaitCause& wait) {
   std::vector<std::size_t> out;
   for (const std::size_t p : wait.points) {

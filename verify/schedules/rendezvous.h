@@ -1,10 +1,13 @@
-// What MPI leaves open about blocking: standard sends need not be buffered, and collectives may
-// synchronise. A program that ended well only because they were, or did not, is at fault.
+// Finds programs that depend on what MPI leaves open about blocking: standard sends need not be
+// buffered, and collectives may synchronise.
 //
-// A second replay, from the semantics alone, in which every send waits for its receive and every
-// collective for all its members. Matching is the same, so that what is stuck there is stuck
-// whenever the library chooses to block: `possible`, an error. A third one with buffered sends
-// tells whether it is the sends or the collectives that matter.
+//   rank 0  send(1)  recv(1)      works while both sends are buffered, and deadlocks once the
+//   rank 1  send(0)  recv(0)      messages are too large for the library's buffers
+//
+// A second replay, by the semantics alone, lets every send wait for its receive and every
+// collective for all its members. The matching is the same, so what is stuck there is stuck
+// whenever the library blocks: an error with certainty `possible`. A third replay with buffered
+// sends tells whether the sends or the collectives are the reason.
 //
 // Cost: two replays, O(events log events).
 #pragma once
@@ -15,8 +18,8 @@
 
 namespace lockstep::verify {
 
-// To be asked where nothing else was found. `choices`: what receives from any source take; nullptr
-// where there are none.
+// Call it where nothing else was found. `choices`: the messages that receives from any source take;
+// nullptr where there are no such receives.
 std::vector<Cause> check_rendezvous(const Context& context, const WildcardChoices* choices);
 
 }  // namespace lockstep::verify

@@ -16,8 +16,9 @@ Schedule as_schedule(const std::vector<ScheduleChoice>& path) {
   return out;
 }
 
-// The rank that the first point-to-point call addresses which the rank posts behind the receive's
-// completion, if it is not a receive from any source again.
+// The peer of the first point-to-point call that the rank posts after the receive completes;
+// nothing for another receive from any source. A server that answers its client addresses the
+// sender: recv(any), send(to that one).
 std::optional<std::uint32_t> addressed_after(const SchedulePrograms& p, std::uint32_t rank,
                                              std::uint32_t receive) {
   const auto& actions = p.ranks()[rank].actions;
@@ -32,12 +33,13 @@ std::optional<std::uint32_t> addressed_after(const SchedulePrograms& p, std::uin
   return std::nullopt;
 }
 
-// Looks for a schedule like the recorded one.
+// Looks for one schedule that agrees with the record.
 class FittingVisitor final : public ScheduleVisitor {
  public:
   FittingVisitor(const SchedulePrograms& programs, ScheduleSearch& result)
       : p_(programs), result_(result) {}
 
+  // A match must agree with the sender and tag that the trace recorded, if it did.
   bool allows(const WildcardMatch& m) const override {
     const trace::Call& receive = p_.call(m.receiver, m.receive);
     if (receive.values == 0) return true;
@@ -46,7 +48,7 @@ class FittingVisitor final : public ScheduleVisitor {
       return false;
     return values.fromtag == trace::kNoPeerTag || p_.call(m.sender, m.send).ptag == values.fromtag;
   }
-  // The sender to which the rank turns next is the likeliest.
+  // The sender that the rank addresses next is the most likely one.
   void order(std::vector<ScheduleChoice>& choices) const override {
     std::stable_partition(choices.begin(), choices.end(), [&](const ScheduleChoice& c) {
       return addressed_after(p_, c.match.receiver, c.match.receive) == c.match.sender;
@@ -70,7 +72,7 @@ class FittingVisitor final : public ScheduleVisitor {
   bool done_ = false;
 };
 
-// Tries all schedules, but keeps the senders by which the recorded program was steered.
+// Tries all schedules, but keeps the senders on which the recorded calls depend.
 class AllVisitor final : public ScheduleVisitor {
  public:
   AllVisitor(const SchedulePrograms& programs, bool keep_steered, ScheduleSearch& result)
@@ -101,7 +103,7 @@ class AllVisitor final : public ScheduleVisitor {
     auto& found = machine.has_stuck(state) ? result_.stuck : result_.ending;
     if (!found) found = as_schedule(path);
   }
-  // A stuck schedule beside one that ends says all there is to say.
+  // One stuck schedule and one that ends are a race; more of either add nothing.
   bool done() const override { return result_.stuck && result_.ending; }
 
  private:
@@ -147,8 +149,8 @@ namespace {
 constexpr std::uint32_t kNoNode = UINT32_MAX;
 constexpr std::size_t kStateBytes = std::size_t{256} << 20U;  // of all states kept at once
 
-// Two independent 64-bit hashes: with the number of states bounded, a collision of both is less
-// likely than a fault of the machine.
+// A state's hash, 128 bits in two independent halves. With at most 50,000 states, a collision is
+// less likely than a hardware fault.
 struct StateDigest {
   std::uint64_t a = 0x9E3779B97F4A7C15ULL, b = 0xD1B54A32D192ED03ULL;
   void add(std::uint64_t value) {
@@ -163,7 +165,7 @@ struct DigestHash {
   std::size_t operator()(const StateDigest& d) const noexcept { return d.a; }
 };
 
-// `issued` and the frontiers follow from `next`.
+// Hashes positions and open messages. `issued` and the frontiers follow from `next`.
 StateDigest digest(const ScheduleState& state) {
   StateDigest out;
   for (const std::uint32_t n : state.next) out.add(n);
@@ -176,6 +178,8 @@ StateDigest digest(const ScheduleState& state) {
   return out;
 }
 
+// The depth-first walk. Frames are the states on the current path that have untried choices; nodes
+// record how each state was reached, so that a path can be read off backwards.
 class Walk {
  public:
   Walk(ScheduleMachine& machine, std::size_t state_limit, ScheduleVisitor& visitor)
@@ -198,9 +202,10 @@ class Walk {
       }
       const ScheduleChoice choice = top.choices[top.tried++];
       const std::uint32_t node = top.node;
+      // The last choice takes the state itself instead of a copy.
       const bool last = top.tried == top.choices.size();
       ScheduleState next = last ? std::move(top.state) : top.state;
-      machine_.charge(top.bytes / 64);
+      machine_.charge(top.bytes / 64);  // copying counts as work, too: one step per cache line
       if (last) {
         kept_ -= top.bytes;
         frames_.pop_back();
@@ -249,6 +254,7 @@ class Walk {
         return true;
       }
       visitor_.order(choices);
+      // A single choice needs no frame and no lookup.
       if (choices.size() == 1) {
         node = apply(state, choices[0], node);
         continue;

@@ -15,7 +15,8 @@ bool known_and_different(trace::StringId a, trace::StringId b) {
   return a.value != 0 && b.value != 0 && a != b;
 }
 
-// One name stands for all tensors; lists must agree name by name.
+// A list of one type stands for tensors that all have this type; other lists must agree entry by
+// entry. ["float"] and ["float","float"] agree, ["float"] and ["float","half"] do not.
 bool dtypes_differ(const trace::Tables& tables, trace::NameListId a, trace::NameListId b) {
   if (a == b || a.value == 0 || b.value == 0) return false;
   const auto& x = tables.name_lists[a];
@@ -39,14 +40,16 @@ bool sizes_differ(const trace::Signature& a, const trace::Signature& b) {
     case trace::Op::broadcast:
     case trace::Op::scan:
     case trace::Op::exscan:
-      // The output repeats the input's size, or exists on the root alone.
+      // The output has the input's size, or exists on the root alone. It decides only where no
+      // input was recorded.
       return in || count || (a.in_elements == trace::kNone && b.in_elements == trace::kNone && out);
     case trace::Op::all_gather_into_tensor:
     case trace::Op::reduce_scatter_tensor:
     case trace::Op::reduce_scatter:
       return in || out || count;
     case trace::Op::all_gather:
-      // Uneven inputs are legal where every rank's list of outputs says so.
+      // Uneven inputs are legal if every rank's list of outputs has the matching sizes. So the
+      // inputs decide only where an output is unknown.
       return out || (in && (a.out_elements == trace::kNone || b.out_elements == trace::kNone));
     case trace::Op::gather:
       return in || count;
@@ -54,7 +57,8 @@ bool sizes_differ(const trace::Signature& a, const trace::Signature& b) {
       return out || count;
     case trace::Op::all_to_all:
     case trace::Op::all_to_all_single:
-      // Without splits the tensor is cut evenly, so that all must be of one size.
+      // With splits, or lists of tensors, ranks may exchange different amounts. Without, the tensor
+      // is split evenly, so all sizes must be equal.
       if (a.splits_in.value != 0 || b.splits_in.value != 0 || a.splits_out.value != 0 ||
           b.splits_out.value != 0 || a.op == trace::Op::all_to_all) {
         return false;
@@ -74,9 +78,11 @@ bool sizes_differ(const trace::Signature& a, const trace::Signature& b) {
 
 unsigned compare(const trace::Tables& tables, const trace::Signature& a,
                  const trace::Signature& b) {
+  // The other fields mean different things in different operations: comparing them says nothing.
   if (a.op != b.op || (a.op == trace::Op::other && a.other_op != b.other_op)) return kDifferentOp;
   unsigned out = kSame;
   if (sizes_differ(a, b)) out |= kDifferentSize;
+  // A barrier's tensor is the backend's own; recorders show it or not.
   if (a.op != trace::Op::barrier && dtypes_differ(tables, a.dtypes, b.dtypes))
     out |= kDifferentDtype;
   if (trace::is_reduction(a.op) && known_and_different(a.redop, b.redop)) out |= kDifferentRedop;
@@ -88,6 +94,7 @@ unsigned compare(const trace::Tables& tables, const trace::Signature& a,
 
 unsigned Agreement::differences(trace::SignatureId a, trace::SignatureId b) {
   if (a == b || a.value == 0 || b.value == 0) return kSame;
+  // The relation is symmetric: one entry per pair.
   const auto [low, high] = std::minmax(a.value, b.value);
   const std::uint64_t key = (std::uint64_t{low} << 32U) | high;
   if (const auto found = known_.find(key); found != known_.end()) return found->second;

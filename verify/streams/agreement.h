@@ -1,9 +1,10 @@
-// Agreement: may two calls, issued by two ranks at the same place of a group's sequence, belong to
-// one collective? Equal signatures are an integer compare; unequal ones are judged field by field
-// once and remembered. What a source did not record is a wildcard.
+// Agreement: may two calls, issued by two ranks at the same index of a group's sequence, belong to
+// one collective? Equal signatures cost an integer comparison; unequal ones are compared field by
+// field once, and the result is remembered. A field that a source did not record agrees with
+// everything.
 //
-// Sizes are about elements, not shapes: a [4,8] and a [32] all-reduce agree. Which of input and
-// output must agree depends on the operation (PyTorch, torch.distributed documentation).
+// Sizes are counts of elements, not shapes: all-reduces of [4,8] and [32] agree. Whether input,
+// output or both must agree depends on the operation (PyTorch, torch.distributed documentation).
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,7 @@
 
 namespace lockstep::verify {
 
-// What two calls differ in; a set of bits.
+// The fields in which two calls differ: a set of bits.
 enum Difference : unsigned {
   kSame = 0,
   kDifferentOp = 1,
@@ -28,8 +29,8 @@ class Agreement {
   // Keeps a reference to `tables`.
   explicit Agreement(const trace::Tables& tables) : tables_(tables) {}
 
-  // The set of differences; kSame where the two may belong to one collective. An all-to-all's
-  // splits legitimately differ from rank to rank and are not judged here (see splits_fit).
+  // The set of differences; kSame where the two calls may belong to one collective. The splits of
+  // an all-to-all legitimately differ between ranks: verify/matching/splits.cc judges them.
   unsigned differences(trace::SignatureId a, trace::SignatureId b);
 
   bool agree(trace::SignatureId a, trace::SignatureId b) {

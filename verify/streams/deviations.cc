@@ -11,13 +11,17 @@ namespace lockstep::verify {
 
 namespace {
 
-constexpr std::size_t kMaxDeviations = 64;  // distinct ones kept per group
-constexpr std::size_t kMostSisters = 64;    // groups asked what is usual
+// After 64 distinct deviations in one group nobody reads on, and the streams have little in common.
+constexpr std::size_t kMaxDeviations = 64;
+// Sister groups that vote on what is usual. A large mesh has thousands; 64 give a clear majority.
+constexpr std::size_t kMostSisters = 64;
 
+// Where the walk is in the stream of one class.
 struct Cursor {
   std::size_t class_index = 0;
-  std::size_t next = 0;
-  std::size_t held = 0;  // its peers' calls that it left out and that have yet to pass
+  std::size_t next = 0;  // index of the next call in the class's stream
+  // How many more calls of the reference this class sits out, because it left them out.
+  std::size_t held = 0;
 };
 
 class Walker {
@@ -42,10 +46,14 @@ class Walker {
     edits_.emplace(run.tables, agreement, steps_comparable_);
   }
 
+  // Each round looks at one call of the reference: where the classes disagree, resolve() records
+  // the edit and moves the deviating cursors so that the next round compares matching calls again.
   std::vector<Deviation> walk() {
+    // One class: all members issued the same calls.
     if (group_.classes.size() < 2 || !group_.comparable) return {};
     while (found_.size() < kMaxDeviations) {
       drop_ended();
+      // The last class left has nothing to be compared with. finish_ended() looks at its rest.
       if (cursors_.size() < 2) break;
       auto parties = split();
       if (parties.size() > 1) resolve(parties);
@@ -57,9 +65,9 @@ class Walker {
   }
 
  private:
-  // Steps are labels that a program gives itself. They compare where the ranks' first labels agree,
-  // or their last ones: a rank that left out its first step begins with a later label and ends with
-  // the same one, a rank that counts from another number does neither.
+  // Step numbers are labels that each program chooses. They are comparable where the ranks' first
+  // or last labels are equal. A rank that left out its first step has steps 1..9 beside 0..9: the
+  // last labels agree. A rank that counts from 1 has 1..10 beside 0..9: neither end agrees.
   bool steps_comparable() const {
     std::optional<std::pair<std::int32_t, std::int32_t>> reference;
     for (const StreamClass& c : group_.classes) {
@@ -73,8 +81,10 @@ class Walker {
     return true;
   }
 
-  // A step by itself makes a difference only where something else shows that the group is out of
-  // step: streams of unequal length, or ranks that wait.
+  // A differing step label counts as a difference only with further evidence that the ranks are
+  // out of step: streams of unequal length, or ranks that wait in this group. Without it, a rank
+  // that only labels a call differently (a barrier before instead of after the step counter) would
+  // be reported.
   bool steps_matter() const {
     const auto length = [&](const StreamClass& c) {
       return group_.streams[c.streams[0]].calls.size();
@@ -88,20 +98,24 @@ class Walker {
 
   bool match(const Token& a, const Token& b) { return same_call(agreement_, a, b, judge_steps_); }
 
+  // Takes classes without further calls out of the walk.
   void drop_ended() {
     std::erase_if(cursors_, [&](const Cursor& c) {
+      // A held cursor stays: the calls that it sits out are already reported as missing.
       const bool ended = c.held == 0 && c.next >= sequences_[c.class_index].size();
       if (ended) ended_.push_back(c.class_index);
       return ended;
     });
   }
 
-  // The cursors (those not held) by agreement of their next calls.
+  // Partitions the cursors that are not held by agreement of their next calls.
   std::vector<std::vector<std::size_t>> split() {
     std::vector<std::vector<std::size_t>> parties;
     for (std::size_t i = 0; i < cursors_.size(); ++i) {
       if (cursors_[i].held > 0) continue;
       const Token mine = next_token(i);
+      // Comparing with the party's first member suffices, although unknown fields make agreement
+      // not quite transitive: a call with unknown fields joins the first party that it fits.
       const auto party = std::find_if(parties.begin(), parties.end(),
                                       [&](const auto& p) { return match(next_token(p[0]), mine); });
       if (party != parties.end()) {
@@ -118,7 +132,7 @@ class Walker {
     return sequences_[c.class_index].token(c.next);
   }
 
-  // How many ranks a party has: first those that are not astray, then all.
+  // A party's size in ranks, not in classes: first those that are not astray, then all.
   std::pair<std::size_t, std::size_t> weight(const std::vector<std::size_t>& party) const {
     std::size_t steady = 0, ranks = 0;
     for (const std::size_t cursor : party) {
@@ -153,11 +167,21 @@ class Walker {
     return out;
   }
 
-  // The reference party: the largest; of equal ones the one that has not deviated yet, that does as
-  // sister groups do, that behaves as it did before, that issues a call it issued before, or
-  // again later, or one of a form that it uses elsewhere, that is in the earliest step (the others
-  // went past it), whose batch held every modality, or that has the lowest rank. Second: whether
-  // the choice says who deviates.
+  // Chooses the reference party: the largest one. A tie (two ranks, or two halves of a group) is
+  // broken by the first of these criteria that exactly one of the largest parties meets:
+  //
+  //   1. it has not deviated before
+  //   2. it issues what sister groups issued at this index
+  //   3. its batch held every modality (only where a left-out call may explain the difference)
+  //   4. it issues what followed the last time its recent calls occurred
+  //   5. its call occurs earlier in its own stream
+  //   6. its call occurs later in its own stream
+  //   7. the form of its call (operation, reduction, type) occurs elsewhere on the rank
+  //   8. it is in the earliest step: the others went past that call
+  //
+  // The order goes from strong evidence to weak. Otherwise the party with the lowest rank is the
+  // reference, so that the report does not depend on the order of files. Then the second value is
+  // false: the report names the difference but no culprit.
   std::pair<std::size_t, bool> choose(const std::vector<std::vector<std::size_t>>& parties) {
     std::vector<std::size_t> largest;
     for (std::size_t p = 0; p < parties.size(); ++p) {
@@ -167,6 +191,8 @@ class Walker {
         largest.push_back(p);
     }
     if (largest.size() == 1) return {largest[0], true};
+    // The one of the largest parties for which `holds`; nothing where none or several do. A party's
+    // first cursor stands for all of it: their next calls agree.
     const auto only = [&](auto&& holds) -> std::optional<std::size_t> {
       std::vector<std::size_t> fit;
       std::copy_if(largest.begin(), largest.end(), std::back_inserter(fit),
@@ -177,7 +203,11 @@ class Walker {
     const auto behaved = [&](std::size_t c) { return !deviated_[cursors_[c].class_index]; };
     if (const auto p = only(behaved)) return {*p, true};
     if (const auto p = as_sister_groups(parties, largest)) return {*p, true};
+    // The party whose batch held what every other one lacked, and lacked nothing. With image
+    // batches on ranks 0 and 1 and text only on 2 and 3, the ranks without images skipped the
+    // branch.
     for (const std::size_t p : largest) {
+      // Batches cannot explain a wrong size or type of the same parameter's call.
       if (!skip_explains(parties[largest[0]][0], parties[largest[1]][0])) break;
       const bool fullest = std::all_of(largest.begin(), largest.end(), [&](std::size_t q) {
         return q == p || (lacks_modality(parties[q][0], parties[p][0]) &&
@@ -210,8 +240,8 @@ class Walker {
             false};
   }
 
-  // Whether a call that one of the two left out may be why they differ: not where just the form of
-  // one call does.
+  // Whether the two calls may differ because one side left out a call. Not where both carry the
+  // same parameters, or differ in type, reduction or root alone: then it is one call in two forms.
   bool skip_explains(std::size_t a, std::size_t b) {
     const Token x = next_token(a);
     const Token y = next_token(b);
@@ -220,9 +250,9 @@ class Walker {
     return !same_identity && (x.what != y.what || (form & (kDifferentOp | kDifferentSize)) != 0);
   }
 
-  // Which of the parties issues what sister groups issued in this place: groups as large as this
-  // one (the tensor-parallel groups of a mesh) whose calls were the same up to here. Nothing where
-  // there are none, or where they are divided. At most kMostSisters are asked.
+  // The party that issues what most sister groups issued at this index. Sister groups have as many
+  // members as this one, and issued the same calls up to here: the tensor-parallel groups of a
+  // mesh. Nothing where there are none or the vote is tied. At most kMostSisters groups vote.
   std::optional<std::size_t> as_sister_groups(const std::vector<std::vector<std::size_t>>& parties,
                                               const std::vector<std::size_t>& among) {
     std::vector<std::size_t> votes(parties.size());
@@ -239,10 +269,11 @@ class Walker {
     return static_cast<std::size_t>(std::find(votes.begin(), votes.end(), most) - votes.begin());
   }
 
-  // Whether every member of the other group issued what the cursor's class did, up to its next
-  // call.
+  // Whether every member of the other group issued what the cursor's class did, up to and including
+  // its next call. Only the newest kSuffix calls are compared, which bounds the cost.
   bool does_alike(const GroupStreams& other, std::size_t cursor) {
     const Cursor& c = cursors_[cursor];
+    // Indexes correspond only where both groups' streams start at the same sequence number.
     if (!other.comparable || other.first_seq != group_.first_seq || other.classes.empty()) {
       return false;
     }
@@ -253,6 +284,8 @@ class Walker {
       for (std::size_t back = 0; back <= c.next && back <= Sequence::kSuffix; ++back) {
         const trace::Call& a = run_.ranks[mine.rank_index].calls[mine.calls[c.next - back]];
         const trace::Call& b = run_.ranks[theirs.rank_index].calls[theirs.calls[c.next - back]];
+        // Not the parameters: groups of other pipeline stages hold other ones. The source location
+        // tells calls apart instead, where it was recorded.
         const bool same_place = a.at == b.at || a.at.value == 0 || b.at.value == 0;
         if (!same_place || !agreement_.agree(a.signature, b.signature)) return false;
       }
@@ -261,9 +294,10 @@ class Walker {
   }
 
   // Whether the rank uses the operation, reduction and type of the cursor's next call elsewhere, in
-  // any group. In a first step that is all there is to tell which of two forms is the odd one.
+  // any group. In a first step there is no past, and only this tells which of two forms is unusual:
+  // a rank that reduces everything in bfloat16 is more likely to be wrong about one float32 call.
   bool is_of_common_form(std::size_t cursor) {
-    constexpr std::size_t kMostCalls = 4096;
+    constexpr std::size_t kMostCalls = 4096;  // a few steps of a large model
     const Stream& mine = stream_of(cursor);
     const std::vector<trace::Call>& calls = run_.ranks[mine.rank_index].calls;
     const std::uint32_t self = mine.calls[cursors_[cursor].next];
@@ -278,6 +312,7 @@ class Walker {
     return false;
   }
 
+  // Whether the cursor's next call is the one that the class's own past predicts.
   bool follows_habit(std::size_t cursor) {
     const Cursor& c = cursors_[cursor];
     const auto habit = sequences_[c.class_index].habit(c.next);
@@ -289,7 +324,8 @@ class Walker {
     return group_.streams[c.streams[0]].rank_index;
   }
 
-  // The step of a deviation: the earlier of the two calls', since the later rank moved on.
+  // The step of a deviation: the earlier of the two calls' steps, because the rank in the later
+  // step went on without the other's call.
   std::int32_t step_of(std::size_t reference, std::size_t deviant) const {
     const std::int32_t a = next_token(reference).step;
     const std::int32_t b = next_token(deviant).step;
@@ -301,6 +337,8 @@ class Walker {
                 .empty();
   }
 
+  // Records how each class outside the reference party deviates, and moves its cursor past the
+  // difference.
   void resolve(const std::vector<std::vector<std::size_t>>& parties) {
     const auto [chosen, singled_out] = choose(parties);
     const std::size_t reference = longest(parties[chosen]);
@@ -339,6 +377,8 @@ class Walker {
                         {sequences_[dev.class_index], dev.next, ended_cleanly(dev)});
   }
 
+  // Whether the program finished: then no call follows the recorded ones. One rank stands for the
+  // class.
   bool ended_cleanly(const Cursor& cursor) const {
     const std::uint32_t rank = sequences_[cursor.class_index].rank_index();
     return where_.positions[rank].state == Position::State::finished;
@@ -368,7 +408,9 @@ class Walker {
     return group_.streams[group_.classes[cursors_[cursor].class_index].streams[0]];
   }
 
-  // Several classes may deviate in the same way at one place; one class may do so again and again.
+  // Adds a deviation, or counts it to a known one of the same kind and differences: other classes
+  // that deviate at the same call become its deviants, and the same ranks at a later, equal call
+  // (the same skip in every step) are a repetition.
   void merge(Deviation d) {
     const trace::Call& expected = run_.ranks[d.expected.rank].calls[d.expected.call];
     for (Deviation& known : found_) {
@@ -392,6 +434,7 @@ class Walker {
     found_.push_back(std::move(d));
   }
 
+  // Moves the deviant's cursor so that it agrees with the reference's again. advance() follows.
   void apply(const Edit& edit, std::size_t deviant) {
     Cursor& c = cursors_[deviant];
     switch (edit.kind) {
@@ -399,19 +442,22 @@ class Walker {
         c.held = edit.count;
         break;
       case Deviation::Kind::extra:
-        c.next += edit.count;  // to the call that it shares with the reference again
+        // Onto the call that corresponds to the reference's current one; advance() passes both.
+        c.next += edit.count;
         break;
       case Deviation::Kind::swapped:
+        // Reference: a b. Deviant: b a. It passes both of its calls now, and then waits while the
+        // reference passes its two.
         c.next += 2;
         c.held = 2;
         break;
       case Deviation::Kind::replaced:
       case Deviation::Kind::identity:
-        break;
+        break;  // one call for one call: advance() passes both
     }
   }
 
-  // Every cursor passes one call of the reference's.
+  // Moves every cursor past one call of the reference.
   void advance() {
     for (Cursor& c : cursors_) {
       if (c.held > 0) {
@@ -422,11 +468,11 @@ class Walker {
     }
   }
 
-  // Calls left over when the others finished their program without them, and nobody waits for them:
-  // asynchronous calls that no one looked at again.
+  // Reports calls that one class has left when the others finished without them. Only asynchronous
+  // calls that nobody waited for get here: all ranks finished although the calls have no partners.
   void finish_ended() {
     if (cursors_.empty() || ended_.empty() || found_.size() >= kMaxDeviations) return;
-    const Cursor& c = cursors_[0];
+    const Cursor& c = cursors_[0];  // walk() ended with at most one
     if (c.held > 0 || c.next >= sequences_[c.class_index].size()) return;
     const auto left_over = ranks_of({0});
     std::vector<std::uint32_t> finished;
@@ -442,8 +488,10 @@ class Walker {
     };
     if (!std::all_of(finished.begin(), finished.end(), done) ||
         !std::all_of(left_over.begin(), left_over.end(), done)) {
-      return;  // somebody waits, died or raised: the wait-for graph says it better
+      return;  // somebody waits, died or raised: the wait-for graph explains it better
     }
+    // The smaller side deviates. With equal sides the calls are reported as missing, and nobody is
+    // singled out.
     Deviation d;
     const bool extra = left_over.size() < finished.size();
     d.kind = extra ? Deviation::Kind::extra : Deviation::Kind::missing;

@@ -1,11 +1,16 @@
-// Deviations: where, in one group, do ranks part from the others, and how?
+// Deviations: where do the ranks of one group issue different calls, and what is the difference?
 //
 // The classes of a group (verify/streams/streams.h) are walked side by side. Where their next calls
-// do not agree, the classes split into parties; the largest is the reference, and each deviating
-// class is explained by the cheapest edits that make its sequence agree with the reference's again:
-// a call replaced, left out, added, or two swapped. So one skipped all-reduce is one deviation
-// rather than twenty size mismatches. Where a stream ends (its rank hangs in the call), what would
-// have come next is taken from the last time the same call came by: training repeats itself.
+// do not agree, the classes split into parties. The largest party is the reference. Each other
+// class is explained by the cheapest edits that make its sequence agree with the reference again: a
+// call replaced, left out, added, or two calls swapped.
+//
+//   rank 0  all_reduce(a)  all_reduce(b)  all_reduce(c)
+//   rank 1  all_reduce(a)  all_reduce(c)                 b is left out: one deviation, although
+//   rank 2  all_reduce(a)  all_reduce(b)  all_reduce(c)  every later call of rank 1 has other sizes
+//
+// Where a stream ends because its rank hangs, the calls that would have followed are taken from the
+// previous occurrence of the same calls: training steps repeat.
 //
 // Cost: O(calls of the distinct classes), and 64 x 64 comparisons for each kind of edit.
 #pragma once
@@ -28,20 +33,21 @@ struct Deviation {
   Kind kind = Kind::replaced;
   unsigned differences = kSame;
   std::size_t group = 0;  // index into the groups
-  std::uint64_t seq = 0;  // of the reference's call
+  std::uint64_t seq = 0;  // sequence number of the reference's call
   std::int32_t step = trace::kNone;
   std::vector<std::uint32_t> deviants;   // rank indices, ascending
   std::vector<std::uint32_t> reference;  // rank indices of the reference party, ascending
   bool singled_out = true;               // false: neither party can be called the deviant one
-  CallRef expected;  // a reference rank's call at `seq`; of an extra call: the call
-                     // that should have come
-  CallRef got;       // a deviant's call there; kNoCall: its stream ends
-  std::uint32_t count = 1;
-  std::uint64_t repeats = 0;  // further places at which the same happens again
+  CallRef expected;           // a reference rank's call at `seq`; for an extra call: the call that
+                              // should have been issued instead
+  CallRef got;                // a deviant's call at that index; kNoCall: its stream ends
+  std::uint32_t count = 1;    // calls that are missing or extra
+  std::uint64_t repeats = 0;  // how often the same deviation occurs again later
 };
 
-// All deviations of one group, in order of their place. `where` tells who waits (a waiting rank's
-// shorter stream is no deviation).
+// The deviations of one group (index `group` into `groups`), in the order of the walk; at most 64
+// distinct ones. `where` tells which ranks wait: a shorter stream of a waiting rank is no
+// deviation. Empty where all members issued the same calls or the streams are not comparable.
 std::vector<Deviation> find_deviations(const trace::Run& run,
                                        const std::vector<GroupStreams>& groups, std::size_t group,
                                        const ReplayResult& where, const Modalities& modalities,

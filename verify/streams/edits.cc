@@ -13,12 +13,16 @@ namespace {
 
 using EditScriptKind = FirstEdit::Kind;
 
+// The best script for the rest of both sequences from one pair of indexes.
 struct Cell {
+  // Half of the maximum: larger than any script, and adding a cost to it cannot overflow.
   std::size_t cost = std::numeric_limits<std::size_t>::max() / 2;
   std::size_t agreement = 0;
   enum class Step : std::uint8_t { end, agree, replace, swap, miss, add } step = Step::end;
 };
 
+// The table of the dynamic program. Filled from the ends backwards, so that at(0, 0) holds the
+// first edit directly; the usual forward direction would need a walk back.
 class Table {
  public:
   explicit Table(const EditProblem& problem)
@@ -31,8 +35,10 @@ class Table {
   Cell& at(std::size_t i, std::size_t j) { return cells_[i * (problem_.deviant + 1) + j]; }
 
  private:
-  // The cheapest way from here to the end: of what the rest of both sequences needs.
+  // The cheapest script from reference element i and deviant element j to the end.
   Cell best(std::size_t i, std::size_t j) {
+    // One side is used up: the rest of the other costs something only where the side really ended,
+    // and was not just cut off.
     if (j == problem_.deviant) {
       return {i < problem_.owed ? problem_.owed - i : 0, 0, Cell::Step::end};
     }
@@ -40,6 +46,8 @@ class Table {
       return {problem_.reference_ends ? problem_.deviant - j : 0, 0, Cell::Step::end};
     }
     Cell out;
+    // Strictly better only: of equal scripts the one considered first stays, which gives the order
+    // replacement, swap, omission, addition.
     const auto consider = [&](const Cell& rest, std::size_t cost, std::size_t agreement,
                               Cell::Step step) {
       const std::size_t total = rest.cost + cost;
@@ -50,6 +58,8 @@ class Table {
     };
     if (problem_.same(i, j)) consider(at(i + 1, j + 1), 0, 1, Cell::Step::agree);
     consider(at(i + 1, j + 1), problem_.replacement(i, j), 0, Cell::Step::replace);
+    // Both calls of the reference must have been recorded: a swap with a predicted call would blame
+    // the deviant for an order that nobody saw.
     if (i + 1 < problem_.seen && j + 1 < problem_.deviant && problem_.same(i, j + 1) &&
         problem_.same(i + 1, j)) {
       consider(at(i + 2, j + 2), 1, 2, Cell::Step::swap);
@@ -73,6 +83,8 @@ FirstEdit first_edit(const EditProblem& problem) {
   FirstEdit out;
   out.cost = first.cost;
   out.agreement = first.agreement;
+  // An omission or addition takes along those that follow directly: three calls left out in a row
+  // are one edit of count 3.
   switch (first.step) {
     case Cell::Step::swap:
       out.kind = EditScriptKind::swapped;
@@ -100,7 +112,9 @@ FirstEdit first_edit(const EditProblem& problem) {
 
 namespace {
 
-constexpr std::size_t kWindow = 64;  // calls of each side that a script is sought in
+// Calls of each side that an edit script covers. 64 x 64 cells are a few microseconds; longer
+// omissions are found by far_shift().
+constexpr std::size_t kWindow = 64;
 
 }  // namespace
 
@@ -122,7 +136,9 @@ Edit EditFinder::find(Side ref, Side dev) {
   const bool same_identity = expected.what == got.what && got.what.value != 0;
   const bool stops_there = dev.left() == 1 && !dev.ended;
   if (edit.kind != EditKind::missing && stops_there && !same_identity) {
-    // A single call says little. If it is one that comes later, those before it were left out.
+    // The deviant hangs in this one call, so the script had nothing to align. If the reference
+    // issues the call later, the calls before it were left out: reference a b c d, deviant hangs in
+    // c, so a and b are missing.
     if (const auto n = calls_until(ref, got)) edit = {EditKind::missing, *n};
   }
   known_[key] = edit;
@@ -134,9 +150,11 @@ std::optional<std::size_t> EditFinder::calls_until(const Side& ref, const Token&
   for (std::size_t n = 1; n <= Sequence::kHistory; ++n) {
     const auto there = ref.sequence.ahead(ref.next + n);
     if (!there) break;
+    // Only recorded calls of the reference can be reported as left out.
     if (match(*there, like)) return std::min(n, ref.left());
   }
-  // Calls whose order varies from step to step: it came soon after the last call like this one.
+  // The prediction fails where the order varies from step to step (hooks that fire as gradients
+  // become ready). If such a call came shortly after one like `here` before, one call was left out.
   return ref.sequence.distance_after(ref.next, here, like) ? std::optional<std::size_t>(1)
                                                            : std::nullopt;
 }
@@ -144,6 +162,7 @@ std::optional<std::size_t> EditFinder::calls_until(const Side& ref, const Token&
 bool EditFinder::agrees_after(const Edit& edit, const Side& ref, const Side& dev) {
   const bool skips = edit.kind == EditKind::missing;
   const bool adds = edit.kind == EditKind::extra;
+  // Whether a replacement or swap applies again depends on more than the next call: search anew.
   if (!skips && !adds) return false;
   const auto expected = ref.sequence.ahead(ref.next + (skips ? edit.count : 0));
   const std::size_t next = dev.next + (adds ? edit.count : 0);
@@ -157,6 +176,8 @@ Edit EditFinder::cheapest(const Side& ref, const Side& dev) {
   }
   problem.deviant = std::min(kWindow, dev.left());
   problem.seen = std::min(problem.reference, ref.left());
+  // The deviant's program finished within the window: what it does not answer of the reference's
+  // recorded calls is missing. Beyond the window the ends are not seen, and cost nothing.
   if (dev.ended && dev.left() <= kWindow && ref.left() <= kWindow) {
     problem.owed = ref.left();
     problem.reference_ends = ref.ended;
@@ -169,6 +190,7 @@ Edit EditFinder::cheapest(const Side& ref, const Side& dev) {
     return replacement_cost(*ref.sequence.ahead(ref.next + x), dev.sequence.token(dev.next + y));
   };
   const FirstEdit first = first_edit(problem);
+  // Nothing in the window agrees: the sequences may be shifted by more calls than it holds.
   if (first.agreement == 0 && problem.deviant > 1) {
     if (const auto far = far_shift(ref, dev)) return *far;
   }
@@ -186,6 +208,7 @@ Edit EditFinder::cheapest(const Side& ref, const Side& dev) {
 }
 
 std::optional<Edit> EditFinder::far_shift(const Side& ref, const Side& dev) {
+  // Two consecutive calls must match, because a single one (a barrier) recurs by chance.
   const Token got = dev.token();
   for (std::size_t n = kWindow; n <= Sequence::kHistory; ++n) {
     const auto there = ref.sequence.ahead(ref.next + n);
@@ -206,12 +229,13 @@ std::optional<Edit> EditFinder::far_shift(const Side& ref, const Side& dev) {
   return std::nullopt;
 }
 
-// One call in the place of another: with the same parameters its form is wrong. With others it is
-// an identity mismatch where the ranks went on alike; where the deviant's stream ends there, it
-// passed the reference's call by, or issued one that nobody knows.
+// One call instead of another. With the same parameters, its form is wrong. With other parameters,
+// it is an identity mismatch if the deviant went on; if the deviant's stream ends there, the
+// deviant left out the reference's call or issued one too many.
 Edit EditFinder::refine(const Edit& replaced, const Side& ref, const Side& dev) {
   const Token expected = ref.token();
   const Token got = dev.token();
+  // The same call of a later step: the one of this step was left out.
   if (only_step_differs(expected, got)) return {EditKind::missing, 1};
   if (expected.what == got.what || expected.what.value == 0 || got.what.value == 0) return replaced;
   const bool alike = agreement_.agree(expected.signature, got.signature);
@@ -219,6 +243,8 @@ Edit EditFinder::refine(const Edit& replaced, const Side& ref, const Side& dev) 
   if (goes_on || dev.ended) {
     return {alike ? EditKind::identity : EditKind::replaced, 1};
   }
+  // The deviant knows the expected call from earlier, and nobody issued `got` before: it is new, so
+  // it is more likely an addition than a sign of an omission.
   if (dev.sequence.seen_before(dev.next, expected) && !dev.sequence.seen_before(dev.next, got) &&
       !ref.sequence.seen_before(ref.next, got)) {
     return {EditKind::extra, 1};
@@ -228,8 +254,9 @@ Edit EditFinder::refine(const Edit& replaced, const Side& ref, const Side& dev) 
   return same_operation ? Edit{EditKind::missing, 1} : replaced;
 }
 
-// A call in another's place has the same parameters in another form, or the same form with other
-// parameters. Both at once, or neither, are two edits.
+// A plausible replacement has the same parameters in another form, or the same form with other
+// parameters: cost 1. Both at once cost as much as an omission and an addition: 2. So do two calls
+// without any such difference, which differ in their step alone.
 std::size_t EditFinder::replacement_cost(const Token& a, const Token& b) {
   const bool same_form = agreement_.agree(a.signature, b.signature);
   const bool same_identity = a.what == b.what || a.what.value == 0 || b.what.value == 0;
@@ -245,6 +272,8 @@ std::optional<Token> Sequence::ahead(std::size_t i) {
   if (i < size()) return token(i);
   if (!repetition_) repetition_ = find_repetition(size());
   if (*repetition_ == 0) return std::nullopt;
+  // Go back by whole periods to a recorded index: with period 3 and size 7, index 7 is predicted
+  // from 4, index 10 from 4 as well, two rounds back.
   const std::size_t rounds = (i - size()) / *repetition_ + 1;
   return repeated(i - rounds * *repetition_, rounds, *repetition_, size());
 }
@@ -254,7 +283,8 @@ Token Sequence::repeated(std::size_t i, std::size_t rounds, std::size_t period,
   Token t = token(i);
   const std::int32_t now = call(end - 1).step;
   const std::int32_t before = call(end - 1 - period).step;
-  // The step grows by as much in each round as it did in the last one.
+  // The step grows in each round by as much as in the last one: by 1 if the period is a step, by 0
+  // if it is a layer or micro-batch.
   if (t.step != trace::kNone && now != trace::kNone && before != trace::kNone) {
     t.step += static_cast<std::int32_t>(rounds) * (now - before);
   }
@@ -294,7 +324,7 @@ std::size_t Sequence::suffix(std::size_t last, std::size_t back) {
   std::size_t length = 0;
   while (length < kSuffix && last >= back + length) {
     const std::size_t i = last - length;
-    // Steps advance at the same places, too.
+    // The step number must advance at the same calls, too.
     const bool in_step =
         call(last).step - call(i).step == call(last - back).step - call(i - back).step;
     if (!in_step || !alike(i, i - back)) break;
@@ -306,6 +336,8 @@ std::size_t Sequence::suffix(std::size_t last, std::size_t back) {
 std::size_t Sequence::find_repetition(std::size_t end) {
   if (end < 2) return 0;
   const std::size_t last = end - 1;
+  // The longest common suffix wins, and among equal ones the nearest: the latest step is the best
+  // model of the present one. A full suffix ends the search.
   std::size_t best = 0;
   std::size_t longest = 0;
   for (std::size_t back = 1; back <= last && back <= kHistory && longest < kSuffix; ++back) {
@@ -319,6 +351,7 @@ std::size_t Sequence::find_repetition(std::size_t end) {
 
 std::optional<std::size_t> Sequence::distance_after(std::size_t end, const Token& first,
                                                     const Token& then) {
+  // Without steps: these are calls of earlier steps.
   const auto is = [&](const Token& a, const Token& b) {
     return a.what == b.what && agreement_.agree(a.signature, b.signature);
   };

@@ -1,4 +1,4 @@
-// Sequences of calls, and the edits by which a deviating one agrees with the reference's again.
+// Sequences of calls, and the edits that make a deviating sequence agree with the reference again.
 #pragma once
 
 #include <cstddef>
@@ -15,22 +15,25 @@
 
 namespace lockstep::verify {
 
-// Sequence: one class's calls in one group, continued beyond its end by what followed the last time
-// the same calls came by. Training repeats itself: what a rank would have called next, had it not
-// hung, is what it called then.
-
-// What is compared of a call.
+// The parts of a call that are compared.
 struct Token {
   trace::SignatureId signature;
   trace::NameListId what;
   std::int32_t step = trace::kNone;
 };
 
+// The calls of one class in one group, continued beyond the end by prediction: training steps
+// repeat, so a rank that hangs would have continued as it did the last time its recent calls
+// occurred. After a b c | a b c | a, the sequence predicts b, c, a, b, …
 class Sequence {
  public:
-  static constexpr std::size_t kHistory = 4096;  // calls looked back, or far ahead
-  static constexpr std::size_t kSuffix = 64;     // calls by which two places are compared
-  static constexpr std::size_t kNear = 16;       // calls between two that belong together
+  // Calls searched backwards or ahead: a step of a large model has a few thousand.
+  static constexpr std::size_t kHistory = 4096;
+  // Calls compared to decide which earlier position looks most like the present one. Two layers may
+  // look alike for a dozen calls; 64 reach beyond.
+  static constexpr std::size_t kSuffix = 64;
+  // Calls within which one is taken to follow another although their order varies.
+  static constexpr std::size_t kNear = 16;
 
   // Keeps references to all three.
   Sequence(const trace::Run& run, const Stream& stream, Agreement& agreement)
@@ -43,63 +46,66 @@ class Sequence {
     return {c.signature, c.what, c.step};
   }
 
-  // The call at i; beyond the end the call that is expected there.
+  // The call at i; beyond the end the predicted one; nothing where the past does not repeat.
+  // O(kHistory · kSuffix) on the first call beyond the end, O(1) afterwards.
   std::optional<Token> ahead(std::size_t i);
 
-  // What the sequence's own past says should come at i; nothing where it has no such past.
+  // The call that the sequence's own past predicts at i, recorded or not; nothing where the past
+  // does not repeat. O(kHistory · kSuffix).
   std::optional<Token> habit(std::size_t i);
 
-  // Whether a call like this one comes before i.
+  // Whether a call like this one is among the kHistory calls before i.
   bool seen_before(std::size_t i, const Token& like);
 
-  // Whether a call like this one comes after i.
+  // Whether a call like this one is among the kHistory calls after i.
   bool seen_after(std::size_t i, const Token& like);
 
-  // How far behind a call like `first` one like `then` came, the last time that it came within a
-  // few calls, before `end`.
+  // How many calls after one like `first` one like `then` followed, at the latest occurrence before
+  // `end` where it followed within kNear calls.
   std::optional<std::size_t> distance_after(std::size_t end, const Token& first, const Token& then);
 
  private:
   const trace::Call& call(std::size_t i) const { return calls_[stream_.calls[i]]; }
-  // By operation, size, parameters and source line.
+  // Whether two calls agree in form, parameters and source location.
   bool alike(std::size_t i, std::size_t j);
-  // The call at i as it comes again so many rounds of `period` calls later; the rounds are those up
-  // to `end`.
+  // The call at i as it recurs `rounds` periods later, each of `period` calls, with its step number
+  // moved on accordingly. The last period before `end` gives the step's increment.
   Token repeated(std::size_t i, std::size_t rounds, std::size_t period, std::size_t end) const;
-  // How many calls up to `last` look like those up to `last - back`.
+  // The number of calls, counted backwards from `last`, that look like those before `last - back`.
   std::size_t suffix(std::size_t last, std::size_t back);
-  // The distance to the earlier place whose calls look most like those up to `end`; 0: none.
+  // The distance back to the earlier index whose preceding calls look most like those before `end`;
+  // 0: none.
   std::size_t find_repetition(std::size_t end);
 
   const std::vector<trace::Call>& calls_;
   const Stream& stream_;
   Agreement& agreement_;
-  std::optional<std::size_t> repetition_;  // behind the end, once asked for
+  std::optional<std::size_t> repetition_;  // the period beyond the end; computed on first use
 };
 
 // The first edit of the cheapest script that turns one sequence into another.
 //
-// Sequences are given by their lengths and by questions about places, so that this knows nothing of
-// calls. Costs: one for each element left out or added, one for two neighbours swapped (both of
-// which count as agreeing), and what the caller says for one element in the place of another. Among
-// the cheapest scripts the one with most agreeing elements counts, then the one that begins with a
-// replacement, a swap, an omission, an addition, in this order.
+// Sequences are given by their lengths and a comparison of indexes, so this knows nothing of calls.
+// Costs: 1 for each element left out or added, 1 for two neighbours swapped (both count as
+// agreeing), and the caller's cost for a replacement. Among the cheapest scripts, the one with the
+// most agreeing elements wins; then the one that begins with a replacement, a swap, an omission, an
+// addition, in this order.
 //
 // Wagner and Fischer, "The String-to-String Correction Problem", JACM 1974, with the transposition
 // of Lowrance and Wagner (1975). O(reference · deviant) time and space: callers bound the lengths.
 
 struct EditProblem {
-  std::size_t reference = 0;  // elements of the reference that are known, or expected, from here on
+  std::size_t reference = 0;  // elements of the reference from here on, recorded or predicted
   std::size_t deviant = 0;    // elements of the deviant
-  std::size_t seen = 0;       // how many of the reference's are there, and not just expected
-  // How many of the reference's elements must be accounted for although the deviant has ended; 0
-  // where the deviant was cut short and might have gone on.
+  std::size_t seen = 0;       // how many of the reference's elements were recorded
+  // How many of the reference's elements count as left out where the deviant has ended; 0 where the
+  // deviant was cut short and might have gone on.
   std::size_t owed = 0;
-  // Whether the deviant's elements behind the reference's end are additions; false where the
-  // reference's further way is just not known.
+  // Whether the deviant's elements after the reference's end are additions. False where it is
+  // unknown how the reference continues: they cost nothing.
   bool reference_ends = false;
   std::function<bool(std::size_t, std::size_t)> same;  // reference i and deviant j agree
-  std::function<std::size_t(std::size_t, std::size_t)> replacement;  // cost of j in the place of i
+  std::function<std::size_t(std::size_t, std::size_t)> replacement;  // cost of j instead of i
 };
 
 struct FirstEdit {
@@ -112,17 +118,17 @@ struct FirstEdit {
 // Requires that reference element 0 and deviant element 0 exist and do not agree.
 FirstEdit first_edit(const EditProblem& problem);
 
-// EditFinder: by which edit does a deviating sequence agree with the reference's again?
+// EditFinder: which edit makes a deviating sequence agree with the reference again?
 //
-// The edit script decides where both sides' further way is seen, or expected
-// from the last time the same calls came by. Where the deviant's stream stops in the very call, one
-// call is all there is to judge by: if it is one that comes later, those before it were left out.
+// The edit script decides where the following calls of both sides are recorded or predicted. Where
+// the deviant's stream stops at the differing call, that call is the only evidence: if the
+// reference issues it later, the calls before it were left out.
 
 enum class EditKind : std::uint8_t {
-  replaced,  // another operation, size, type, … than the reference
+  replaced,  // a call that differs in operation, size, type, …
   missing,   // the deviant left out `count` calls
-  extra,     // the deviant issued `count` calls more
-  swapped,   // the deviant issued two calls the other way round
+  extra,     // the deviant issued `count` additional calls
+  swapped,   // the deviant issued two calls in the opposite order
   identity,  // the same call with other parameters
 };
 
@@ -131,8 +137,8 @@ struct Edit {
   std::size_t count = 1;
 };
 
-// Whether two calls may be one: they agree in form, carry the same parameters and, `with_step`,
-// belong to the same step. What was not recorded agrees with everything.
+// Whether two calls may belong to one collective: they agree in form, carry the same parameters
+// and, with `with_step`, belong to the same step. What was not recorded agrees with everything.
 bool same_call(Agreement& agreement, const Token& a, const Token& b, bool with_step);
 
 class EditFinder {
@@ -141,7 +147,7 @@ class EditFinder {
   EditFinder(const trace::Tables& tables, Agreement& agreement, bool with_step)
       : tables_(tables), agreement_(agreement), with_step_(with_step) {}
 
-  // A place in a sequence; `ended`: the rank's program finished, so that no more will come.
+  // A position in a sequence. `ended`: the rank's program finished, so no further calls follow.
   struct Side {
     Sequence& sequence;
     std::size_t next = 0;
@@ -151,21 +157,22 @@ class EditFinder {
     std::size_t left() const { return sequence.size() - next; }
   };
 
-  // Requires that both sides have a call at their place, and that these are not the same call.
-  // O(64 * 64), less where the same pair of calls was explained before.
+  // Requires that both sides have a call at their position, and that the two do not match.
+  // O(64 · 64), less where the same pair of calls was explained before.
   Edit find(Side reference, Side deviant);
 
  private:
   bool match(const Token& a, const Token& b) { return same_call(agreement_, a, b, with_step_); }
-  // Whether the call behind an edit agrees, so that the same edit may be taken again.
+  // Whether the calls after the edit agree, so that a remembered edit applies here too.
   bool agrees_after(const Edit& edit, const Side& ref, const Side& dev);
   // The first edit of the cheapest script.
   Edit cheapest(const Side& ref, const Side& dev);
-  // A whole branch of a large model may be left out: more calls than the script's window holds.
+  // An omission or addition of more calls than the script's window holds: a whole branch of a large
+  // model.
   std::optional<Edit> far_shift(const Side& ref, const Side& dev);
-  // What one call in the place of another means.
+  // Interprets a replacement: a wrong form, other parameters, an omission or an addition.
   Edit refine(const Edit& replaced, const Side& ref, const Side& dev);
-  // How many calls the reference issues (or would issue) before one like this.
+  // How many calls the reference issues, or is predicted to issue, before one like this.
   std::optional<std::size_t> calls_until(const Side& ref, const Token& like);
   std::size_t replacement_cost(const Token& a, const Token& b);
   bool only_step_differs(const Token& a, const Token& b);
@@ -173,7 +180,7 @@ class EditFinder {
   const trace::Tables& tables_;
   Agreement& agreement_;
   const bool with_step_;
-  // The edit of a pair of calls seen before: a deviant often does the same in every step.
+  // Edits by the pair of calls that they explained: a deviant often does the same in every step.
   std::map<std::tuple<trace::SignatureId, trace::NameListId, trace::SignatureId, trace::NameListId>,
            Edit>
       known_;

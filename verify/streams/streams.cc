@@ -11,7 +11,8 @@ namespace lockstep::verify {
 namespace {
 
 std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {
-  // The finaliser of splitmix64: each input bit reaches each output bit.
+  // Combined as boost::hash_combine does, then two rounds of splitmix64's finaliser: each input bit
+  // affects each output bit.
   hash ^= value + 0x9E3779B97F4A7C15ULL + (hash << 6U) + (hash >> 2U);
   hash = (hash ^ (hash >> 30U)) * 0xBF58476D1CE4E5B9ULL;
   return hash ^ (hash >> 27U);
@@ -22,8 +23,8 @@ std::uint64_t with_call(std::uint64_t hash, const trace::Call& call) {
   return mix(hash, static_cast<std::uint32_t>(call.step));
 }
 
-// By group: the members that most ranks name; the smaller list of ranks where two are named equally
-// often.
+// By group: the members that most ranks declare. On a tie the smaller list wins (the map is sorted
+// and max_element returns the first), so that the order of files does not matter.
 std::vector<trace::RankList> members_by_group(const trace::Run& run) {
   std::vector<std::map<trace::RankList, std::size_t>> votes(run.tables.groups.size());
   for (const trace::RankTrace& trace : run.ranks) {
@@ -39,8 +40,8 @@ std::vector<trace::RankList> members_by_group(const trace::Run& run) {
   return out;
 }
 
-// The members of a group usually call it equally often. The room made is less than all calls take:
-// each stream's length is expected of one other stream only.
+// Starts the rank's stream with room for as many calls as the previous member issued: members
+// usually issue equally many. One long stream can thus make at most one other one too large.
 void begin_stream(std::vector<Stream>& streams, std::uint32_t rank_index) {
   const std::size_t expected = streams.empty() ? 0 : streams.back().calls.size();
   Stream& stream = streams.emplace_back();
@@ -66,6 +67,7 @@ std::vector<std::vector<Stream>> collect_streams(const trace::Run& run) {
   return by_group;
 }
 
+// The hash decides almost always; the comparison excludes collisions.
 bool same_calls(const trace::Run& run, const Stream& a, const Stream& b) {
   if (a.hash != b.hash || a.calls.size() != b.calls.size()) return false;
   const auto& x = run.ranks[a.rank_index].calls;
@@ -76,6 +78,7 @@ bool same_calls(const trace::Run& run, const Stream& a, const Stream& b) {
       });
 }
 
+// Puts equal streams into classes. O(calls) expected.
 void classify(const trace::Run& run, GroupStreams& group) {
   std::unordered_map<std::uint64_t, std::vector<std::uint32_t>> classes_by_hash;
   for (std::uint32_t s = 0; s < group.streams.size(); ++s) {
@@ -92,6 +95,7 @@ void classify(const trace::Run& run, GroupStreams& group) {
   }
 }
 
+// Moves the calls before `first` to Stream::earlier, and computes the hash of the rest.
 void cut_before(const trace::Run& run, Stream& stream,
                 std::vector<std::uint32_t>::const_iterator first) {
   if (first == stream.calls.cbegin()) return;
@@ -102,9 +106,11 @@ void cut_before(const trace::Run& run, Stream& stream,
   for (const std::uint32_t c : stream.calls) stream.hash = with_call(stream.hash, calls[c]);
 }
 
-// A bounded recorder keeps the newest events, so that streams may start at different calls. Brings
-// all of them to one start: by the source's own numbers, else by the first step that every rank has
-// from its beginning.
+// Makes all streams start at the same call. A bounded recorder keeps only the newest events, so
+// streams may start at different calls:
+//
+//   rank 0  seq 100 101 102 …        both start at 101: by the source's own sequence numbers, or
+//   rank 1      seq 101 102 …        by the first step that every rank has from its beginning
 void line_up(const trace::Run& run, GroupStreams& group) {
   const auto trace_of = [&](const Stream& s) -> const trace::RankTrace& {
     return run.ranks[s.rank_index];
@@ -121,6 +127,7 @@ void line_up(const trace::Run& run, GroupStreams& group) {
     return trace_of(s).calls[s.calls[i]];
   };
   if (numbered) {
+    // The latest first call: every other stream has it as well.
     std::uint64_t start = 0;
     for (const Stream& s : group.streams) {
       if (!s.calls.empty()) start = std::max<std::uint64_t>(start, call(s, 0).seq);
@@ -142,7 +149,7 @@ void line_up(const trace::Run& run, GroupStreams& group) {
       group.comparable = false;
       return;
     }
-    // The first step of a cut stream may be there in part only.
+    // The first recorded step of a cut stream may have lost its first calls: begin with the next.
     start = std::max(start, trace_of(s).dropped > 0 ? step + 1 : step);
   }
   for (Stream& s : group.streams) {

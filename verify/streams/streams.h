@@ -1,8 +1,8 @@
 // Streams: the sequences of collectives that the members of each process group issued, and which
 // ranks issued the same one.
 //
-// Ranks with equal streams form a class, so that everything after this costs what the number of
-// *different* ranks costs, however many ranks there are.
+// Ranks with equal streams form a class, so the cost of the later analyses follows the number of
+// *different* ranks.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace lockstep::verify {
 struct Stream {
   std::uint32_t rank_index = 0;      // into Run::ranks
   std::vector<std::uint32_t> calls;  // into RankTrace::calls
-  // Those in front of `calls` that not all members' recorders kept; they are judged by nobody.
+  // Calls before `calls` that some members' recorders have already dropped. They are not compared.
   std::vector<std::uint32_t> earlier;
   std::uint64_t hash = 0;  // over signature, parameters and step of each of `calls`
 };
@@ -30,17 +30,16 @@ struct StreamClass {
 struct GroupStreams {
   trace::GroupId group;
   std::string name;
-  std::vector<trace::Rank> members;  // what most ranks say, in group order
-  std::vector<Stream> streams;       // of the members whose trace is there, by rank
-  std::vector<trace::Rank> absent;   // members without a trace
+  std::vector<trace::Rank> members;  // as most ranks declare them, in group order
+  std::vector<Stream> streams;       // of the members that have a trace, by rank index
+  std::vector<trace::Rank> absent;   // members without a trace, ascending
   std::vector<StreamClass> classes;
-  std::uint64_t first_seq = 0;  // the number of the first call of every stream
-  bool comparable = true;       // false: streams start mid-run and nothing lines them up
+  std::uint64_t first_seq = 0;  // sequence number of the first call of every stream
+  bool comparable = true;       // false: streams start mid-run and nothing aligns them
 };
 
-// All groups in which anything was issued or that a rank declared, by name.
-// O(calls + members of all groups · log): memberships and calls are gone through once for all
-// groups.
+// All groups that a rank declared or issued a collective in, sorted by name.
+// O(calls + members of all groups · log): one pass over memberships and calls serves all groups.
 std::vector<GroupStreams> group_streams(const trace::Run& run);
 
 }  // namespace lockstep::verify

@@ -13,6 +13,8 @@ DataTree::Value DataTree::copied_string(std::string s) {
 void DataTree::grow(Container& c, std::span<const Value> items) {
   const std::size_t size = c.size + items.size();
   if (size > c.capacity) {
+    // A container at the end of the array grows in place. Any other one moves to the end, and
+    // doubles, so that items cost O(1) on average; its old space is lost.
     const bool at_end = c.begin + c.capacity == values_.size();
     const std::size_t old_begin = c.begin;
     const std::size_t capacity = std::max(size, std::size_t{c.size} * 2);
@@ -30,6 +32,7 @@ void DataTree::grow(Container& c, std::span<const Value> items) {
 }
 
 const DataTree::Value* DataTree::find(const Value& dict, std::string_view key) const {
+  // Backwards: of a repeated key the last one counts, as in Python.
   const std::span<const Value> all = pairs(dict);
   for (std::size_t i = all.size(); i >= 2; i -= 2) {
     if (text(all[i - 2]) == key) return &all[i - 1];

@@ -1,9 +1,9 @@
-// DataTree: a dump's content as plain data, whether it came as a pickle or as JSON: nothing,
-// booleans, numbers, strings, lists and dictionaries.
+// DataTree: a dump's content as plain data, from a pickle or from JSON: nothing, booleans, numbers,
+// strings, lists and dictionaries.
 //
-// Values are 16 bytes in one array; strings are views into the file. A string that the file writes
-// once and refers to again has one number, so that readers look a key up once per file and not once
-// per entry (string_count, Value::number).
+// Values take 16 bytes each in one array; strings are views into the file. A string that the file
+// contains once and refers to again has one number (Value::number), so readers can look a key up
+// once per file and not once per entry.
 #pragma once
 
 #include <cstddef>
@@ -26,11 +26,11 @@ class DataTree {
     Value() = default;  // indeterminate, so that arrays of values are copied as bytes
     bool is(Kind kind) const { return kind_ == kind; }
     bool boolean() const { return kind_ == Kind::boolean && integer_ != 0; }
-    // Of an integer; else `otherwise`.
+    // The integer; `otherwise` where the value is none.
     std::int64_t integer(std::int64_t otherwise) const {
       return kind_ == Kind::integer ? integer_ : otherwise;
     }
-    // Of a string: its number in the tree. Of a list or dict: the container's.
+    // The string's number in the tree, or the number of the list or dict.
     std::uint32_t number() const { return number_; }
 
    private:
@@ -71,7 +71,7 @@ class DataTree {
   Value list() { return container(Kind::list); }
   Value dict() { return container(Kind::dict); }
 
-  // Makes room for so many values and containers in all.
+  // Makes room for this many values and containers in all.
   void reserve(std::size_t values, std::size_t containers) {
     values_.reserve(values);
     containers_.reserve(containers);
@@ -83,21 +83,21 @@ class DataTree {
     if (c.size != 0) return grow(c, items);
     c.begin = values_.size();
     c.size = c.capacity = static_cast<std::uint32_t>(items.size());
-    if (items.size() <= 2) {  // nearly all: shapes, types, the lists of one
+    if (items.size() <= 2) {  // nearly all: shapes, types; a call of insert() costs more
       for (const Value& v : items) values_.push_back(v);
     } else {
       values_.insert(values_.end(), items.begin(), items.end());
     }
   }
 
-  // Empty where it is no list.
+  // The list's items; empty where the value is no list. Valid until the next append.
   std::span<const Value> items(const Value& list) const { return contents(list, Kind::list); }
-  // Keys and values by turns; empty where it is no dict. A repeated key: the last one counts.
+  // Key, value, key, value, …; empty where the value is no dict. Of a repeated key the last counts.
   std::span<const Value> pairs(const Value& dict) const { return contents(dict, Kind::dict); }
-  std::string_view text(const Value& string) const {  // "" where it is no string
+  std::string_view text(const Value& string) const {  // "" where the value is no string
     return string.kind_ == Kind::string ? strings_[string.number_] : std::string_view{};
   }
-  // The value of that key; null where there is none. O(pairs).
+  // The value of a key; null where there is none. O(pairs).
   const Value* find(const Value& dict, std::string_view key) const;
 
   std::size_t string_count() const { return strings_.size(); }

@@ -1,20 +1,26 @@
 // PyTorch Flight Recorder dumps, as PyTorch 2.5 to 2.15 write them: the pickle and its JSON twin,
-// of NCCL and Gloo process groups.
+// of NCCL and Gloo process groups. An entry, as JSON:
 //
-// What is peculiar (torch/csrc/distributed/c10d/FlightRecorder.hpp, and dumps of real jobs):
-// - The rank is not in the dump, only in the file's name; the world is the largest group.
-// - Entries count per group and kind: collective_seq_id and p2p_seq_id, both from 1. Call::seq is
-//   that number minus one, so that rings that overran line up. record_id counts across groups and
-//   lines nothing up.
-// - pg_status is keyed by pg_id, which differs from rank to rank; entries tie it to a group's name.
-//   For groups with point-to-point its numbers mix both counters and are left out.
+//   {"frames": [{"name": "forward", "filename": "train.py", "line": 12}, …], "record_id": 7,
+//    "pg_id": 0, "process_group": ["0", "default_pg"], "collective_seq_id": 3, "p2p_seq_id": 0,
+//    "op_id": 3, "profiling_name": "nccl:all_reduce", "time_created_ns": 1717000000000000000,
+//    "input_sizes": [[4000]], "input_dtypes": ["Float"], "output_sizes": [[4000]],
+//    "output_dtypes": ["Float"], "state": "completed", "retired": true, "is_p2p": false, …}
+//
+// Peculiarities (torch/csrc/distributed/c10d/FlightRecorder.hpp, and dumps of real jobs):
+// - The rank is not in the dump, only in the file's name. The world is the largest group.
+// - Entries are numbered per group and kind: collective_seq_id and p2p_seq_id, both from 1.
+//   Call::seq is that number minus one, which aligns ranks whose rings dropped different numbers of
+//   entries. record_id counts across groups and aligns nothing.
+// - pg_status is keyed by pg_id, which differs between ranks; entries connect it to a group's name.
+//   For groups with point-to-point calls its numbers mix both counters, so they are ignored.
 // - Gloo's entries stay "scheduled": `retired` tells that they completed.
-// - The members of a coalesced batch stay "scheduled" too; the closing `coalesced` entry alone
-//   carries the batch's state.
-// - Frames come innermost first; `at` is the first outside of PyTorch and Python's own library.
+// - The calls of a coalesced batch stay "scheduled" too; only the closing `coalesced` entry has the
+//   batch's state.
+// - Frames come innermost first; `at` is the first one outside PyTorch and Python's own library.
 //
-// A pickle can refer to one part of it any number of times. Four times as many values as the file
-// has bytes are looked at, and what is left counts as damage. O(bytes).
+// A pickle can refer to one part of itself any number of times. The reader visits four values per
+// byte of the file; what is left then counts as damage. O(bytes).
 
 #include <algorithm>
 #include <array>
@@ -56,7 +62,8 @@ class DumpReader {
     }
     trace_.backend = "nccl";
     trace_.world_size = kMaxWorldSize;
-    trace_.end = End::hung;  // the watchdog wrote it, or was asked to
+    // The watchdog wrote the dump because a call timed out, or somebody asked for it.
+    trace_.end = End::hung;
     trace_.snapshot = true;
     const Value* const entries = tree_.find(tree_.root, "entries");
     const Value* const config = tree_.find(tree_.root, "pg_config");
@@ -66,9 +73,10 @@ class DumpReader {
                    {file_.name},
                    "leave other programs' files out of the folder"};
     }
+    // Groups first: entries name their peers by group rank, and need the members.
     if (config != nullptr) read_config(*config);
-    // An only-active or JSON dump without entries is that of a rank that waits for nothing.
-    // World size follows from all dumps (link_dumps): until then every rank is possible.
+    // A dump without entries (of active calls only) is that of a rank that waits for nothing. The
+    // world size follows from all dumps (link_dumps): until then every rank is possible.
     if (entries != nullptr) read_entries(*entries);
     if (status != nullptr) read_status(*status);
     if (only_gloo_ && !trace_.calls.empty()) trace_.backend = "gloo";
@@ -80,16 +88,16 @@ class DumpReader {
   struct GroupState {
     std::vector<Rank> members;
     bool point_to_point = false;
-    std::int64_t counted = 0;                // numbered_together_: its collectives so far
-    std::int32_t batch = kNone;              // the batch that is open
-    std::vector<std::uint32_t> batch_calls;  // its calls, in trace_.calls
-    std::uint64_t batch_seq = 0;
+    std::int64_t counted = 0;                // with numbered_together_: its collectives so far
+    std::int32_t batch = kNone;              // the open batch of point-to-point calls
+    std::vector<std::uint32_t> batch_calls;  // its calls, as indexes into trace_.calls
+    std::uint64_t batch_seq = 0;             // the number that its calls share
   };
 
   void damage(std::string message) { trace_.add_damage(std::move(message)); }
 
-  // A pickle may refer to one part of it any number of times, in two bytes each. What is looked at
-  // is counted, so that the time stays linear in the file. False: too much.
+  // Counts `values` visits, so that the time stays linear in the file's size: a pickle may refer to
+  // one part of itself any number of times, in two bytes each. False: the budget is used up.
   bool spend(std::size_t values) {
     if (values <= budget_) {
       budget_ -= values;
@@ -100,13 +108,15 @@ class DumpReader {
     return false;
   }
 
+  // pg_config: {"0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1, 2, 3]"}, …}. The ranks
+  // are a string.
   void read_config(const Value& config) {
     const auto pairs = tree_.pairs(config);
     for (std::size_t i = 0; i + 1 < pairs.size(); i += 2) {
       const std::string_view name = tree_.text(pairs[i]);
       if (!spend(tree_.pairs(pairs[i + 1]).size() + 1)) return;
       const Value* const ranks = tree_.find(pairs[i + 1], "ranks");
-      if (name.empty() || ranks == nullptr) continue;  // Gloo's table is unusable
+      if (name.empty() || ranks == nullptr) continue;  // as in Gloo's dumps
       std::vector<Rank> members;
       if (!spend(tree_.text(*ranks).size())) return;
       if (!parse_ranks(tree_.text(*ranks), members)) {
@@ -130,11 +140,13 @@ class DumpReader {
     return ranks.has_value();
   }
 
-  // torchcomms' recorder numbers the calls of all communicators together, messages among them, and
-  // gives messages no peer: its groups' calls are counted here, which needs the ring's beginning
-  // unless there is one communicator and nothing but collectives. (It names operations by the
-  // communicator's description, "ncclx:all_reduce", where PyTorch has the backend's name.) False:
-  // the calls of different ranks cannot be lined up.
+  // Decides how calls are numbered. False: the calls of different ranks cannot be aligned.
+  //
+  // torchcomms' recorder numbers the calls of all communicators in one sequence, messages included,
+  // and records no peers. Its collectives are counted here instead. That needs the beginning of the
+  // ring, unless there is one communicator and nothing but collectives. The recorder is known by
+  // its names: they begin with the communicator's description ("ncclx:all_reduce") where PyTorch
+  // has the backend's name ("nccl:all_reduce").
   bool choose_numbers(const Value& entries) {
     const auto items = tree_.items(entries);
     const auto group_of_entry = [&](const Value& entry) {
@@ -149,6 +161,7 @@ class DumpReader {
     const auto first = group_of_entry(items.front());
     if (first.size() < 2 || tree_.text(first[1]).empty()) return true;
     const std::string prefix = std::string(tree_.text(first[1])) + ":";
+    // torchcomms has the key p2p_seq_id, but leaves it at 0.
     const Value* const number = tree_.find(items.front(), "p2p_seq_id");
     numbered_together_ = name_of_entry(items.front()).starts_with(prefix) && number != nullptr &&
                          number->integer(kNone) == 0;
@@ -172,7 +185,7 @@ class DumpReader {
 
   void read_entries(const Value& entries) {
     if (!entries.is(ValueKind::list)) return damage("entries is no list");
-    // record_id counts from 0: what the first one lacks, the ring has lost.
+    // record_id counts from 0, so the first entry's is the number of entries that the ring dropped.
     for (const Value& first :
          tree_.items(entries).first(std::min<std::size_t>(tree_.items(entries).size(), 1))) {
       const Value* const id = tree_.find(first, "record_id");
@@ -182,7 +195,8 @@ class DumpReader {
     }
     if (!choose_numbers(entries)) return;
     const std::size_t count = tree_.items(entries).size();
-    if (count <= file_.bytes.size() / kBytesPerEntry) {  // unless one entry is there many times
+    // Not for a pickle whose list repeats one entry: its length says nothing about the file's size.
+    if (count <= file_.bytes.size() / kBytesPerEntry) {
       trace_.calls.reserve(count);
       trace_.events.reserve(kEventsPerEntry * count);
     }
@@ -201,6 +215,7 @@ class DumpReader {
     }
   }
 
+  // Turns an entry into a call with its events, or closes a batch with it.
   void read_entry(const DumpEntry& entry) {
     const auto process_group = tree_.items(entry[DumpKey::process_group]);
     if (process_group.empty()) return damage("an entry's process_group is no pair of names");
@@ -210,19 +225,21 @@ class DumpReader {
     }
     GroupState& state = groups_[group];
     const Operation& operation = names_.operation(entry[DumpKey::profiling_name]);
-    // "gloo:all_reduce": LibTorch's own recorder, of a job on CPUs. One on GPUs may use it beside.
+    // "gloo:all_reduce" alone: a job on CPUs. A job on GPUs may use Gloo in addition.
     if (!tree_.text(entry[DumpKey::profiling_name]).starts_with("gloo:")) only_gloo_ = false;
     const bool p2p = entry[DumpKey::is_p2p].boolean();
     state.point_to_point |= p2p;
     std::int64_t seq = entry[p2p ? DumpKey::p2p_seq_id : DumpKey::collective_seq_id].integer(0);
     if (numbered_together_) {
-      // Messages without their peer, and what is no communication (split, new_window, finalize).
+      // Skip messages, whose peers are unknown, and what is no communication.
       const std::string_view name = operation.name;
       const bool no_call =
           name == "split" || name == "new_window" || name == "finalize" || name == "batch_op_issue";
       if (no_call || is_point_to_point(operation.op)) return;
       seq = trace_.dropped == 0 ? ++state.counted : seq + 1;
     }
+    // The entry that ends a coalesced batch: without tensors for collectives, with is_p2p for
+    // messages. "allreduce_coalesced" with tensors is an operation by itself.
     const bool empty_sizes = tree_.items(entry[DumpKey::input_sizes]).empty() &&
                              tree_.items(entry[DumpKey::output_sizes]).empty();
     if (operation.closes_batch && (p2p || empty_sizes)) {
@@ -234,7 +251,7 @@ class DumpReader {
     Call call;
     call.id = next_id_++;
     call.group = group;
-    // Calls of one batch share the recorder's number; the channel orders them (and not this).
+    // Calls of one batch share the number. Their order in the dump decides, not the number.
     call.seq = static_cast<std::uint32_t>(std::min<std::int64_t>(seq - 1, UINT32_MAX));
     call.flags = kAsync;
     call.coalesced = p2p ? state.batch : kNone;
@@ -258,8 +275,8 @@ class DumpReader {
     add_progress(entry, call.id);
   }
 
-  // An uneven all_gather is recorded as one broadcast per rank with the same number, closed by
-  // `ALLGATHER_coalesced`: one collective.
+  // Whether the entry belongs to the collective of the previous one. An uneven all_gather is
+  // recorded as one broadcast per rank, all with the same number, then `ALLGATHER_coalesced`.
   bool same_collective(const Call& call, const Operation& operation) {
     if (trace_.calls.empty() || is_point_to_point(operation.op)) return false;
     const Call& last = trace_.calls.back();
@@ -268,11 +285,11 @@ class DumpReader {
     return !is_point_to_point(op);
   }
 
-  // `state`, `retired` and the times, as events of the call.
+  // Adds the call's events by `state`, `retired` and the times.
   void add_progress(const DumpEntry& entry, std::int64_t id) {
     const std::string_view state = tree_.text(entry[DumpKey::state]);
     const bool completed = state == "completed" || entry[DumpKey::retired].boolean();
-    // Where nothing is recorded, JSON has 0 for a time and a pickle has None.
+    // A time that was not recorded is 0 in JSON and None in a pickle.
     const auto time = [&](DumpKey k) {
       const std::int64_t t = entry[k].integer(kNoTime);
       return t > 0 ? t : kNoTime;
@@ -283,7 +300,8 @@ class DumpReader {
     if (completed) builder_.add_call_event(EventKind::complete, id, time(DumpKey::completed));
   }
 
-  // Point-to-point calls in a row with one number are a batch.
+  // Begins a new batch unless the number is that of the open one: consecutive point-to-point calls
+  // with the same number are a batch.
   void join_batch(GroupState& state, std::uint64_t seq) {
     if (!state.batch_calls.empty() && state.batch_seq == seq) return;
     state.batch_calls.clear();
@@ -291,6 +309,7 @@ class DumpReader {
     state.batch_seq = seq;
   }
 
+  // Gives the closing entry's state to the calls of the open batch.
   void close_batch(GroupState& state, const DumpEntry& entry) {
     const std::string_view word = tree_.text(entry[DumpKey::state]);
     const bool completed = word == "completed" || entry[DumpKey::retired].boolean();
@@ -305,9 +324,10 @@ class DumpReader {
     state.batch_calls.clear();
   }
 
+  // Finds the peer's global rank by its group rank. False: it is not in the group.
   bool find_peer(const GroupState& state, const Operation& operation, Rank& peer) const {
     if (operation.op == Op::recv_any || operation.peer < 0) return operation.op == Op::recv_any;
-    if (state.members.empty()) {  // unknown: the world's ranks are their own numbers
+    if (state.members.empty()) {  // unknown members: taken for the world, where both are the same
       peer = Rank(operation.peer);
       return is_possible_rank(operation.peer, kMaxWorldSize);
     }
@@ -325,7 +345,8 @@ class DumpReader {
     s.in = shapes(entry[DumpKey::input_sizes]);
     s.out = shapes(entry[DumpKey::output_sizes]);
     if (operation.op == Op::gather || operation.op == Op::scatter) {
-      // The root alone gives both sides; the other members' missing side is no mismatch.
+      // The root alone has both sides, so one side is left out for all: otherwise the root's
+      // signature would differ from the others'.
       if (operation.op == Op::gather) s.out = {};
       if (operation.op == Op::scatter) s.in = {};
     }
@@ -342,6 +363,7 @@ class DumpReader {
     return tables_.make_signature(s);
   }
 
+  // The tensors' dimensions, each tensor ended by -1: [[4, 8], [32]] becomes 4 8 -1 32 -1.
   IntListId shapes(const Value& sizes) {
     IntList& flat = scratch_sizes_;
     flat.clear();
@@ -357,7 +379,9 @@ class DumpReader {
     return flat.empty() ? IntListId{} : tables_.int_lists.intern(flat);
   }
 
-  // Frames are shared by entries: a list is worked out once per first frame and length.
+  // Sets the call's source location and stack. Entries share their frames, so each distinct list is
+  // turned into text once, found by a hash of the frames' numbers. A collision would show a wrong
+  // stack, nothing worse.
   void place(const DumpEntry& entry, Call& call) {
     const auto frames = tree_.items(entry[DumpKey::frames]);
     if (frames.empty() || !spend(frames.size())) return;
@@ -387,13 +411,14 @@ class DumpReader {
         }
         stack += "\n";
       }
-      if (at.empty()) at = first;
+      if (at.empty()) at = first;  // nothing but library frames
       known->second = {tables_.strings.intern(at), tables_.strings.intern(stack)};
     }
     call.at = known->second.first;
     call.stack = known->second.second;
   }
 
+  // The group's id by its name, looked up once per string of the dump.
   GroupId group_of(const Value& name) {
     if (!name.is(ValueKind::string)) return {};
     const auto [known, is_new] = group_names_.try_emplace(name.number());
@@ -401,18 +426,20 @@ class DumpReader {
     return known->second;
   }
 
+  // A number of pg_status; -1 where there is none. Pickles have integers, JSON has strings.
   static std::int64_t status_number(const DataTree& tree, const Value* v) {
     if (v == nullptr) return -1;
     if (v->is(ValueKind::integer)) return v->integer(-1);
-    const std::string_view text = tree.text(*v);  // JSON has strings
+    const std::string_view text = tree.text(*v);
     std::int64_t value = -1;
     std::from_chars(text.data(), text.data() + text.size(), value);
     return value;
   }
 
-  // pg_status has a number of the process's own for each group, which entries give for theirs. The
-  // groups without entries are told by elimination: processes number groups as they create them,
-  // and c10d names them so too.
+  // Finds the group of each pg_id. Entries connect a pg_id with a group's name; for groups without
+  // entries, the remaining ids and names are matched in ascending order. That works because a
+  // process numbers its groups in the order of creation, and c10d's names are such numbers, too:
+  // ids 1 and 2 left, names "3" and "7" left, so 1 is "3" and 2 is "7".
   void link_pg_ids(const std::vector<std::int64_t>& pg_ids) {
     std::set<GroupId> linked;
     for (const auto& [pg_id, group] : group_of_pg_id_) linked.insert(group);
@@ -429,12 +456,14 @@ class DumpReader {
       if (problem != std::errc() || end != name.data() + name.size()) return;
       groups.emplace_back(number, membership.group);
     }
-    if (ids.size() != groups.size()) return;
+    if (ids.size() != groups.size()) return;  // ambiguous: leave them unknown
     std::sort(ids.begin(), ids.end());
     std::sort(groups.begin(), groups.end());
     for (std::size_t i = 0; i < ids.size(); ++i) group_of_pg_id_[ids[i]] = groups[i].second;
   }
 
+  // pg_status: {"0": {"last_enqueued_collective": 12, "last_started_collective": 12,
+  // "last_completed_collective": 11}, …}, as counts; -1 for none.
   void read_status(const Value& status) {
     const auto pairs = tree_.pairs(status);
     std::vector<std::int64_t> pg_ids;
@@ -462,11 +491,12 @@ class DumpReader {
     }
   }
 
-  static constexpr std::size_t kLongestStack = 16384;
-  static constexpr std::size_t kLongestPlace = 1024;
-  static constexpr std::size_t kVisitsPerByte = 4;  // shared frames cost a recorder two bytes
+  static constexpr std::size_t kLongestStack = 16384;  // bytes of a stack's text
+  static constexpr std::size_t kLongestPlace = 1024;   // bytes of a path or function name
+  // A recorder refers to a shared frame in two bytes, and this reader visits its few parts.
+  static constexpr std::size_t kVisitsPerByte = 4;
   static constexpr std::size_t kVisitsOfASmallFile = 4096;
-  static constexpr std::size_t kBytesPerEntry = 64;  // at least: twenty keys and values
+  static constexpr std::size_t kBytesPerEntry = 64;  // at least: an entry has twenty keys
   static constexpr std::size_t kEventsPerEntry = 3;  // issue, start, complete
 
   const DataTree& tree_;
@@ -482,7 +512,7 @@ class DumpReader {
   std::int64_t next_id_ = 0;
   std::int32_t next_batch_ = 0;
   bool numbered_together_ = false;
-  std::size_t budget_ = 0;  // values that may still be looked at
+  std::size_t budget_ = 0;  // values that may still be visited: see spend()
   bool exhausted_ = false;
   bool only_gloo_ = true;
   std::vector<StringId> scratch_types_;
@@ -491,7 +521,7 @@ class DumpReader {
 
 Result<std::vector<RankTrace>> read_dump(const TraceFile& given, Tables& tables);
 
-// The dumps of all ranks on one page: those that can be read.
+// Reads the dumps of all ranks on one page of PyTorch's debug server; skips unreadable ones.
 Result<std::vector<RankTrace>> read_page(const TraceFile& file, Tables& tables) {
   std::vector<RankTrace> out;
   Error first{"no Flight Recorder dump on this page", {file.name}, "no rank could be reached"};
@@ -510,6 +540,7 @@ Result<std::vector<RankTrace>> read_page(const TraceFile& file, Tables& tables) 
   return out;
 }
 
+// Reads a dump of any of the three forms: pickle, JSON, page.
 Result<std::vector<RankTrace>> read_dump(const TraceFile& given, Tables& tables) {
   if (looks_like_dump_page(given.bytes)) return read_page(given, tables);
   Result<Pickle> dump = looks_like_pickle(given.bytes) ? read_pickle(given.bytes, given.name)
@@ -524,6 +555,7 @@ Result<std::vector<RankTrace>> read_dump(const TraceFile& given, Tables& tables)
   }
   Result<RankTrace> trace = DumpReader(dump->tree, file, tables).read();
   if (!trace) return trace.error();
+  // A dump that was cut off: the rank went on after the last entry that was read.
   if (!dump->damage.empty()) {
     trace->add_damage(dump->damage + " (byte " + std::to_string(dump->damage_at) + ")");
     trace->end = End::cut;
@@ -534,8 +566,8 @@ Result<std::vector<RankTrace>> read_dump(const TraceFile& given, Tables& tables)
   return out;
 }
 
-// The world is the largest group, or all ranks seen; a group that nobody lists has the members that
-// used it.
+// Completes dumps by each other. The world size is the largest rank in any group, file name or
+// peer, plus one. A group that no pg_config lists has the ranks that used it as members.
 void link_dumps(std::span<RankTrace> traces, Tables& tables) {
   std::int32_t world = 0;
   std::map<GroupId, std::vector<Rank>> users, listed;
@@ -560,7 +592,8 @@ void link_dumps(std::span<RankTrace> traces, Tables& tables) {
   }
   for (RankTrace& trace : traces) {
     trace.world_size = world;
-    // In these, pg_status counts messages and collectives in one number.
+    // For these groups, pg_status counts messages and collectives together. Another rank's dump may
+    // be the one that shows the messages.
     std::erase_if(trace.progress, [&](const RankTrace::Progress& progress) {
       return point_to_point.contains(progress.group);
     });

@@ -17,11 +17,12 @@ namespace lockstep::trace {
 
 namespace {
 
+// Copies simdjson's tree into a DataTree.
 class Converter {
  public:
   explicit Converter(DataTree& tree) : tree_(tree) {}
 
-  // simdjson bounds the depth of what it parses (1024), and so of this recursion.
+  // simdjson limits the depth of what it parses to 1024, and so of this recursion.
   DataTree::Value convert(simdjson::dom::element element) {
     switch (element.type()) {
       case simdjson::dom::element_type::ARRAY: {
@@ -57,7 +58,7 @@ class Converter {
   }
 
  private:
-  // One number for every text, as the pickle's memo gives.
+  // Equal strings get one number, as the pickle's memo does.
   DataTree::Value text(std::string_view s) {
     const auto found = known_.find(std::string(s));
     if (found != known_.end()) return found->second;
@@ -76,6 +77,7 @@ bool looks_like_json_dump(std::string_view bytes) {
   constexpr std::size_t kLooked = 4096;
   const std::size_t first = bytes.find_first_not_of(" \t\r\n");
   if (first == std::string_view::npos || bytes[first] != '{') return false;
+  // Two keys each, since others write JSON too: a dump begins with its entries, or with its groups.
   const std::string_view head = bytes.substr(0, kLooked);
   const auto has = [&](std::string_view key) { return head.find(key) != std::string_view::npos; };
   if (has("\"collective_seq_id\"")) return has("\"profiling_name\"") || has("\"entries\"");
@@ -100,7 +102,7 @@ namespace {
 
 constexpr std::string_view kHeading = "<h2>Rank ";
 
-// Text of an HTML page without its escapes, as Jinja writes them.
+// Text of an HTML page with its escapes resolved, as Jinja writes them.
 std::string unescaped(std::string_view text) {
   constexpr std::array<std::pair<std::string_view, char>, 6> kEscapes = {{{"&#34;", '"'},
                                                                           {"&quot;", '"'},
@@ -142,6 +144,7 @@ std::vector<DumpOnPage> dumps_on_page(std::string_view bytes) {
     const std::size_t next = bytes.find(kHeading, at + kHeading.size());
     const std::string_view section = bytes.substr(at, next == kNpos ? kNpos : next - at);
     at = next;
+    // <h2>Rank 3: node7:25999</h2> <pre>…</pre>, or "Failed to fetch …" before any <pre>.
     const auto rank = number_after(section.substr(0, 64), kHeading);
     const std::size_t begin = section.find(kBegin);
     const bool failed = section.substr(0, begin).find("Failed to fetch") != kNpos;

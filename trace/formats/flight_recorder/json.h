@@ -11,14 +11,14 @@
 
 namespace lockstep::trace {
 
-// An object with one of a dump's own keys near its beginning or its end.
+// Whether the bytes begin a JSON object with keys of a dump among the first 4 KiB.
 bool looks_like_json_dump(std::string_view bytes);
 
-// The strings of the result are its own. O(bytes).
-// Errors: not valid JSON (a dump that was cut off is not), or nested deeper than any dump.
+// Reads a JSON dump. The result owns its strings. O(bytes).
+// Errors: not valid JSON (also where it is cut off), or nested deeper than any dump.
 Result<Pickle> read_json_dump(std::string_view bytes, const std::string& file);
 
-// Pages of PyTorch's debug server (torch.distributed.debug) with the Flight Recorders of all ranks:
+// Pages of PyTorch's debug server (torch.distributed.debug) with the dumps of all ranks:
 // /fr_trace_json and /fr_trace_nccl_json, saved as HTML. Internal to the reader of that format.
 //
 //   <h2>Rank 0: host:port</h2> <pre>{&#34;version&#34;: …}</pre>
@@ -29,9 +29,9 @@ struct DumpOnPage {
   Rank rank;
   std::string host;
   std::string json;    // as the rank sent it
-  bool whole = false;  // the page does not end in it
+  bool whole = false;  // false: the page ends within it
 };
-// In the order of the page; ranks that could not be reached are left out. O(bytes).
+// The dumps in the order of the page. Ranks that the server could not reach are left out. O(bytes).
 std::vector<DumpOnPage> dumps_on_page(std::string_view bytes);
 
 }  // namespace lockstep::trace

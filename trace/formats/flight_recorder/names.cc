@@ -38,12 +38,13 @@ DumpOperation parse_dump_operation(std::string_view name) {
     name.remove_prefix(colon + 1);
   }
   DumpOperation out;
+  // "nccl:coalesced", "nccl:ALLGATHER_coalesced".
   out.closes_batch = name == "coalesced" || name.ends_with("_coalesced");
   const std::size_t space = name.find(' ');
   out.name = name.substr(0, space);
   if (out.name == "send" || out.name == "recv" || out.name == "recvAnySource") {
     out.op = out.name == "send" ? Op::send : out.name == "recv" ? Op::recv : Op::recv_any;
-    // "0->3": from, to. "3<-0": to, from. The second number is the other side in both.
+    // "send 0->3": from 0 to 3. "recv 3<-0": to 3 from 0. In both the second number is the peer.
     const std::size_t arrow = name.find_first_of("<-", space == std::string_view::npos ? 0 : space);
     if (arrow != std::string_view::npos && arrow + 2 <= name.size()) {
       const std::string_view digits = name.substr(arrow + 2);
@@ -51,6 +52,7 @@ DumpOperation parse_dump_operation(std::string_view name) {
     }
     return out;
   }
+  // NCCL's barrier is an all_reduce of one element.
   if (out.name == "all_reduce_barrier") {
     out.op = Op::barrier;
   } else {
@@ -72,7 +74,7 @@ bool is_library_frame(std::string_view file) {
   const bool installed = file.find("-packages/") != std::string_view::npos;
   for (const std::string_view library : kLibraries) {
     if (file.find(library) == std::string_view::npos) continue;
-    // Other installed packages are the user's choice: their frames count.
+    // /lib/python3.12/site-packages/…: other installed packages (a trainer) count as the user's.
     if (library == "/lib/python3" && installed) continue;
     return true;
   }

@@ -1,4 +1,4 @@
-// The words of Flight Recorder's dumps: keys of entries, names of operations, places in code.
+// The vocabulary of Flight Recorder dumps: keys of entries, names of operations, source locations.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@
 
 namespace lockstep::trace {
 
-// The keys of an entry that are read.
+// The keys of an entry that the reader uses. unresolved: not looked up yet; other: not used.
 enum class DumpKey : std::uint8_t {
   unresolved,
   other,
@@ -40,7 +40,7 @@ enum class DumpKey : std::uint8_t {
 
 DumpKey dump_key(std::string_view name);
 
-// "nccl:send 0->3" and what it means.
+// A profiling_name taken apart: "nccl:send 0->3" is {send, "send", peer 3}.
 struct DumpOperation {
   Op op = Op::other;
   std::string_view name;  // without the backend
@@ -48,17 +48,19 @@ struct DumpOperation {
   std::int32_t peer = kNone;  // group rank
 };
 
-// `name`: an entry's profiling_name. The result's name is a view into it.
+// Parses an entry's profiling_name. The result's name is a view into it. Unknown operations are
+// Op::other.
 DumpOperation parse_dump_operation(std::string_view name);
 
-// PyTorch's own tools put the rank into a dump that they pass on ("rank", "host_name"); the dump of
-// a process has it in its name alone.
+// The rank where the dump itself has it ("rank"): PyTorch's own tools add it to dumps that they
+// pass on. The dump of a process has the rank only in its file name.
 std::optional<Rank> rank_in_dump(const DataTree& tree);
 
-// Whether a frame belongs to PyTorch or Python and not to the user's program. `file`: its path.
+// Whether a frame is of PyTorch or Python rather than of the user's program. `file`: its path.
 bool is_library_frame(std::string_view file);
 
-// What the strings of one dump mean, each worked out once.
+// Caches what the strings of one dump mean: keys, types and operations are looked up once per
+// string and not once per entry. Keeps references to both arguments.
 class DumpNames {
  public:
   DumpNames(const DataTree& tree, Tables& tables) : tree_(tree), tables_(tables) {
@@ -100,14 +102,14 @@ class DumpNames {
   std::vector<std::optional<DumpOperation>> operations_;
 };
 
-// The values of an entry by their keys; those that are not there are nothing.
+// The values of an entry by their keys; missing ones are kNothing.
 struct DumpEntry {
   DumpEntry() { fields.fill(&kNothing); }
   const DataTree::Value& operator[](DumpKey k) const {
     return *fields[static_cast<std::size_t>(k)];
   }
   bool has(DumpKey k) const { return fields[static_cast<std::size_t>(k)] != &kNothing; }
-  // Whether everything is there that an entry cannot do without.
+  // Whether the entry has all keys that a call needs.
   bool complete() const {
     return has(DumpKey::profiling_name) &&
            (*this)[DumpKey::profiling_name].is(DataTree::Kind::string) &&

@@ -17,6 +17,14 @@ using Value = DataTree::Value;
 using namespace pickle_opcodes;  // NOLINT(google-build-using-namespace): what this file is about
 using ValueKind = DataTree::Kind;
 
+// The pickle machine: opcodes push values onto a stack, collect the values above a mark into a
+// container, and store values in a memo for later use. The dump {"a": [1]} in protocol 2:
+//
+//   80 02                    PROTO 2
+//   7d 71 00                 EMPTY_DICT, BINPUT 0     the dict is on the stack, and memo 0
+//   58 01 00 00 00 61        BINUNICODE "a"
+//   5d 4b 01 61              EMPTY_LIST, BININT1 1, APPEND
+//   73 2e                    SETITEM, STOP            the dict is the result
 class Machine {
  public:
   Machine(std::string_view bytes, const std::string& file)
@@ -24,7 +32,7 @@ class Machine {
 
   Result<Pickle> run() {
     tree().reserve(bytes_.size() / kBytesPerValue, bytes_.size() / kBytesPerContainer);
-    const char* start = at_;  // of the current opcode
+    const char* start = at_;  // of the current opcode, for messages
     while (!stopped_) {
       skip_ahead();
       start = at_;
@@ -60,15 +68,15 @@ class Machine {
     fail("the pickle was cut off");
     return false;
   }
-  // An opcode that carries no data.
+  // Stops at an opcode that would do more than build data, or that no protocol has.
   [[gnu::cold]] void refuse(unsigned char opcode) {
     refused_ = refused_name(opcode);
     if (refused_.empty()) fail("the pickle holds the unknown opcode " + std::to_string(opcode));
     stopped_ = true;
   }
 
-  // The `take…` return false, having said why, where the bytes do not hold it.
-  // Little-endian, as all of pickle is but BINFLOAT.
+  // The take… functions return false, and have called fail(), where the bytes end too early.
+  // Little-endian, as everything in a pickle except BINFLOAT.
   template <class Int>
   bool take(Int& out) {
     if (static_cast<std::size_t>(end_ - at_) < sizeof(Int)) [[unlikely]] {
@@ -78,7 +86,7 @@ class Machine {
     at_ += sizeof(Int);
     return true;
   }
-  // Bytes behind their number.
+  // A block of bytes after its size.
   template <class Size>
   bool take_block(std::string_view& out) {
     Size size{};
@@ -95,7 +103,7 @@ class Machine {
     Int unused{};
     (void)take(unused);
   }
-  // The text of an opcode of protocol 0, up to the end of the line.
+  // The argument of an opcode of protocol 0: text up to the end of the line.
   bool take_line(std::string_view& out) {
     const std::string_view rest(at_, static_cast<std::size_t>(end_ - at_));
     const std::size_t length = rest.find('\n');
@@ -129,7 +137,7 @@ class Machine {
     if (take(i)) push(DataTree::integer(static_cast<std::int64_t>(i)));
   }
 
-  // Stack elements up to the innermost mark.
+  // The stack's height at the innermost mark: opcodes without a mark must not take more.
   std::size_t floor() const { return marks_.empty() ? 0 : marks_.back(); }
   bool need(std::size_t count) {
     if (top_ - floor() >= count) return true;
@@ -145,7 +153,7 @@ class Machine {
     return {stack_.data() + from, top_ - from};
   }
 
-  // The elements from there up become one container.
+  // Replaces the elements from `from` up by one container that holds them.
   void collect(std::size_t from, Value container) {
     tree().append(container, above(from));
     top_ = from;
@@ -155,13 +163,13 @@ class Machine {
     if (!need_mark()) return;
     const std::size_t from = marks_.back();
     marks_.pop_back();
-    if (kind == ValueKind::dict && (top_ - from) % 2 != 0) --top_;
+    if (kind == ValueKind::dict && (top_ - from) % 2 != 0) --top_;  // a key without its value
     collect(from, kind == ValueKind::dict ? tree().dict() : tree().list());
   }
   void collect_tuple(std::size_t count) {
     if (need(count)) collect(top_ - count, tree().list());
   }
-  // Adds what lies above the mark to the container below it.
+  // Adds the values above the mark to the container below it: APPENDS, SETITEMS, ADDITEMS.
   void add_to_container(ValueKind kind) {
     if (!need_mark()) return;
     const std::size_t from = marks_.back();
@@ -173,6 +181,7 @@ class Machine {
     tree().append(stack_[from - 1], above(from));
     top_ = from;
   }
+  // Adds the last `count` values to the container below them: APPEND, SETITEM.
   void add_last(ValueKind kind, std::size_t count) {
     if (!need(count + 1)) return;
     const std::size_t from = top_ - count;
@@ -185,7 +194,8 @@ class Machine {
 
   void put(std::uint64_t index) {
     if (!need(1)) return;
-    // Picklers number what they memoize from 0 up: a larger number than bytes is none of theirs.
+    // Picklers number memo entries from 0 up, and each costs bytes. A larger number was made up, to
+    // have this reader allocate gigabytes.
     if (index > bytes_.size()) {
       return fail("the pickle memoizes under the number " + std::to_string(index));
     }
@@ -214,8 +224,9 @@ class Machine {
   void push_long() {
     std::string_view digits;
     if (!take_block<Size>(digits)) return;
-    if (digits.size() > sizeof(std::int64_t)) return push(DataTree::none());
-    // Two's complement, little-endian, as short as possible.
+    if (digits.size() > sizeof(std::int64_t)) return push(DataTree::none());  // beyond 64 bits
+    // Two's complement, little-endian, without redundant bytes: ff is -1, ff 00 is 255. Extend the
+    // sign to 64 bits.
     std::uint64_t value = 0;
     std::memcpy(&value, digits.data(), digits.size());
     const bool negative = !digits.empty() && (digits.back() & '\x80') != 0;
@@ -226,7 +237,7 @@ class Machine {
   std::optional<std::uint64_t> decimal(std::string_view text) {
     std::uint64_t value = 0;
     for (const char c : text) {
-      if (c < '0' || c > '9' || value > UINT64_MAX / 20) {
+      if (c < '0' || c > '9' || value > UINT64_MAX / 20) {  // no digit, or an overflow soon
         fail("the pickle holds a number that is none");
         return std::nullopt;
       }
@@ -241,6 +252,7 @@ class Machine {
   void push_decimal() {
     std::string_view text;
     if (!take_line(text)) return;
+    // Protocol 0 writes False and True as I00 and I01, and long integers as L12L.
     if (text == "00" || text == "01") return push(DataTree::boolean(text == "01"));
     if (text.ends_with('L')) text.remove_suffix(1);
     const bool negative = text.starts_with('-');
@@ -251,24 +263,26 @@ class Machine {
     }
   }
 
+  // BINFLOAT alone is big-endian.
   void push_binary_float() {
     std::uint64_t bits = 0;
     if (take(bits)) push(DataTree::real(std::bit_cast<double>(__builtin_bswap64(bits))));
   }
 
-  // Takes the opcodes that are nearly all of a dump while they come in a row and nothing is amiss,
-  // with the machine's registers in the processor's. Stops before any other, which is step()'s.
+  // The fast path: executes the few opcodes that make up nearly all of a dump, as long as they
+  // follow each other and nothing is wrong. The machine's state is in local variables, which the
+  // compiler keeps in registers. Stops before any other opcode, which step() executes.
   void skip_ahead() {
     constexpr std::ptrdiff_t kLongest = 10;  // bytes of one of these opcodes
     const char* at = at_;
+    // Before `last`, no opcode of these can reach beyond the end, so none has to check.
     const char* const last = end_ - at_ < kLongest ? at_ : end_ - kLongest;
     Value* const base = stack_.data();
     Value* const full = base + stack_.size();
     Value* top = base + top_;
     const Value* const memo = memo_.data();
     const std::size_t memoized = memo_.size();
-    // One test after the other and no jump table (CMakeLists.txt says why), the frequent ones
-    // first.
+    // Comparisons, the frequent opcodes first, instead of a jump table (CMakeLists.txt says why).
     while (at < last && top != full) {
       const auto opcode = static_cast<unsigned char>(*at);
       if (opcode == kBinGet) {
@@ -476,8 +490,8 @@ class Machine {
     }
   }
 
-  // Closes what was open where the pickle broke off, from the inside out, so that all that was
-  // complete by then is in the tree.
+  // Closes the containers that were open where the pickle was cut off, from the inside out, so that
+  // everything complete by then is in the tree: the entries before the cut are kept.
   void salvage() {
     while (!marks_.empty()) {
       const std::size_t from = marks_.back();
@@ -501,7 +515,7 @@ class Machine {
   std::string problem_;
   std::string_view refused_;  // the opcode's name
   Pickle out_;
-  // Of a dump, or a few more.
+  // About what dumps have, rounded towards more memory.
   static constexpr std::size_t kBytesPerValue = 2, kBytesPerContainer = 16;
   std::vector<Value> stack_ = std::vector<Value>(256);
   std::size_t top_ = 0;  // elements on the stack

@@ -19,10 +19,12 @@ namespace {
 
 namespace dom = simdjson::dom;
 
-constexpr std::size_t kLongestEvent = std::size_t{1} << 20U;
-constexpr std::size_t kLongestInfo = std::size_t{64} << 20U;
-constexpr std::size_t kRecognisedIn = std::size_t{64} << 10U;
-constexpr int kMostResyncs = 64;  // keeps the cost of a hostile file linear
+constexpr std::size_t kLongestEvent = std::size_t{1} << 20U;   // bytes; a longer one is damaged
+constexpr std::size_t kLongestInfo = std::size_t{64} << 20U;   // distributedInfo lists all groups
+constexpr std::size_t kRecognisedIn = std::size_t{64} << 10U;  // bytes of the file's head
+// Attempts to find the next event after a damaged one. Each may scan kLongestEvent bytes twice, so
+// the limit keeps the cost of a hostile file linear.
+constexpr int kMostResyncs = 64;
 constexpr std::size_t kDamageKept = RankTrace::kDamagedKept;
 
 std::optional<std::string_view> known_text_at(const dom::object& object, std::string_view key) {
@@ -31,7 +33,7 @@ std::optional<std::string_view> known_text_at(const dom::object& object, std::st
   return out;
 }
 
-// A whole number, also as text ("3"), as some versions write it.
+// An integer, or a string that holds one ("3"), as some versions write it.
 std::optional<std::int64_t> integer_of(const dom::object& object, std::string_view key) {
   dom::element element;
   if (object.at_key(key).get(element) != simdjson::SUCCESS) return std::nullopt;
@@ -44,11 +46,11 @@ std::optional<std::int64_t> integer_of(const dom::object& object, std::string_vi
   return out;
 }
 
-// Microseconds, whole or not, as nanoseconds.
+// A time in microseconds (7125 or 7125.5), as nanoseconds.
 std::optional<Nanos> time_of(const dom::object& object, std::string_view key) {
   dom::element element;
   if (object.at_key(key).get(element) != simdjson::SUCCESS) return std::nullopt;
-  constexpr std::int64_t kLatest = INT64_MAX / 2000;
+  constexpr std::int64_t kLatest = INT64_MAX / 2000;  // so that begin + duration cannot overflow
   std::int64_t whole = 0;
   if (element.get(whole) == simdjson::SUCCESS) {
     if (whole < 0 || whole > kLatest) return std::nullopt;
@@ -60,7 +62,7 @@ std::optional<Nanos> time_of(const dom::object& object, std::string_view key) {
   return static_cast<Nanos>(std::llround(micros * 1000));
 }
 
-// A list of numbers, as a list or as a text that holds one ("[0, 1]").
+// A list of integers, or a string that holds one ("[0, 1]").
 std::optional<std::vector<std::int64_t>> list_of(const dom::object& object, std::string_view key) {
   dom::element element;
   if (object.at_key(key).get(element) != simdjson::SUCCESS) return std::nullopt;
@@ -82,9 +84,9 @@ std::int32_t rank_of(const dom::object& object, std::string_view key) {
   return is_possible_rank(value, kMaxWorldSize) ? static_cast<std::int32_t>(value) : kNone;
 }
 
-// "ncclDevKernel_AllReduce_Sum_f32_RING_LL(…)", "ncclKernel_AllReduce_RING_LL_Sum_float(…)".
-// Minimum and maximum share their kernels; an average is a sum with a multiplication before or
-// behind.
+// The reduce operation in a kernel's name: "ncclDevKernel_AllReduce_Sum_f32_RING_LL(…)",
+// "ncclKernel_AllReduce_RING_LL_Sum_float(…)". Empty for minimum and maximum, which share a kernel.
+// An average is a sum that is divided before (PreMulSum) or after (SumPostDiv).
 std::string_view redop_of_kernel(std::string_view name) {
   constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kWords = {
       {{"_PreMulSum_", "premul_sum"},
@@ -99,10 +101,11 @@ std::string_view redop_of_kernel(std::string_view name) {
   return {};
 }
 
-// The operation of a kernel by its name: "ncclKernel_AllReduce_RING_LL_Sum_float(…)", and
-// "ncclAllReduceRingLLKernel_sum_f32(…)" before NCCL 2.12. Empty: none of a collective.
+// The operation in a kernel's name: "ncclKernel_AllReduce_RING_LL_Sum_float(…)", or
+// "ncclAllReduceRingLLKernel_sum_f32(…)" before NCCL 2.12. Empty where it is no NCCL kernel.
 std::string_view op_of_kernel(std::string_view name) {
-  // Messages and all-to-all share their kernel, which names neither.
+  // In this order, since "ReduceScatter" and "AllReduce" contain "Reduce". Messages and all-to-all
+  // share one kernel, SendRecv.
   constexpr std::array<std::pair<std::string_view, std::string_view>, 8> kOps = {
       {{"AllReduce", "allreduce"},
        {"AllGather", "allgather_into_tensor"},
@@ -119,6 +122,7 @@ std::string_view op_of_kernel(std::string_view name) {
   return {};
 }
 
+// Walks the file's members and events without parsing, and parses those of interest.
 class KinetoScanner {
  public:
   KinetoScanner(std::string_view bytes, const std::string& file, Tables& tables)
@@ -157,6 +161,7 @@ class KinetoScanner {
     if (events_.damage.size() < kDamageKept) events_.damage.push_back(std::move(what));
   }
 
+  // Parses an object; on failure a second time with words like nan replaced by null.
   bool parse(std::string_view text, dom::object& object) {
     const auto attempt = [&](std::string_view json) {
       dom::element element;
@@ -195,7 +200,8 @@ class KinetoScanner {
     }
   }
 
-  // An event that has no end (a bracket or a quote is damaged): where another begins behind it.
+  // Where the next event begins after one without an end (a damaged bracket or quote); npos: none.
+  // Events begin with {"ph": or {"name":, in all versions.
   std::size_t next_event(std::size_t from) {
     if (resyncs_ == kMostResyncs) return kNpos;
     ++resyncs_;
@@ -211,13 +217,14 @@ class KinetoScanner {
     return kNpos;
   }
 
-  // "args": {"name": …} begins like an event of its own.
+  // Whether the object at `at` is the value of a member: "args": {"name": …} begins like an event.
   bool inside_event(std::size_t from, std::size_t at) const {
     const std::string_view before = bytes_.substr(from, at - from);
     const std::size_t last = before.find_last_not_of(" \t\r\n");
     return last != kNpos && before[last] == ':';
   }
 
+  // Selects events by substrings, which is many times faster than parsing all: most are not used.
   void scan_event(std::string_view text) {
     if (text.find("Collective name") != kNpos) {
       dom::object event;
@@ -236,6 +243,7 @@ class KinetoScanner {
 
   StringId name(std::string_view text) { return tables_.strings.intern(std::string(text)); }
 
+  // Reads a call (record_param_comms) or the kernel that carried it out.
   void read_comm(const dom::object& event) {
     dom::object args;
     if (event.at_key("args").get(args) != simdjson::SUCCESS) return;
@@ -269,7 +277,7 @@ class KinetoScanner {
     (host ? events_.calls : events_.kernels).push_back(comm);
   }
 
-  // A kernel that does not say of which call it is.
+  // Reads a kernel that does not name its call.
   void read_plain_kernel(const dom::object& event) {
     const std::string_view category = known_text_at(event, "cat").value_or("");
     const std::string_view kernel = known_text_at(event, "name").value_or("");
@@ -294,6 +302,7 @@ class KinetoScanner {
     return usable ? tables_.int_lists.intern(*list) : IntListId{};
   }
 
+  // Collects what the event says about its group, and returns the group's name.
   StringId read_group(const dom::object& args) {
     std::string group(known_text_at(args, "Process Group Name").value_or(""));
     if (group.empty()) {  // until PyTorch 2.3 a number
@@ -319,11 +328,11 @@ class KinetoScanner {
     group.ranks = ranks_in(*numbers);
   }
 
-  // Evenly spaced members are given by the first one and the distance.
+  // Members given by the first one and a stride: start 1, stride 4, size 3 are 1, 5, 9.
   static void take_stride(KinetoGroup& group, std::optional<std::int64_t> start,
                           std::optional<std::int64_t> stride) {
     if (group.ranks || !start || !stride || *stride < 1 || *stride > kMaxWorldSize) return;
-    // The list is abbreviated, so that it is longer than what stands in the file: bounded apart.
+    // The size is not limited by the file's length, as that of a list would be.
     constexpr std::int64_t kMostMembers = 1 << 16;
     if (group.size < 1 || group.size > kMostMembers || *start < 0 || *start > kMaxWorldSize) return;
     std::vector<std::int64_t> numbers;
@@ -331,6 +340,7 @@ class KinetoScanner {
     group.ranks = ranks_in(numbers);
   }
 
+  // Reads a step's range on the host: {"name": "ProfilerStep#12", "ts": …, "dur": …}.
   void read_step(const dom::object& event) {
     constexpr std::string_view kPrefix = "ProfilerStep#";
     std::string_view text = known_text_at(event, "name").value_or("");
@@ -371,7 +381,7 @@ class KinetoScanner {
     if (!desc.empty()) known.desc = desc;
     const std::int64_t size = integer_of(config, "pg_size").value_or(kNone);
     if (size > 0) known.size = size;
-    // What the whole program says counts more than what an event says.
+    // The program's own list counts more than what was derived from an event.
     if (auto numbers = list_of(config, "ranks"); numbers && !numbers->empty()) {
       known.ranks.reset();
       take_ranks(known, numbers);

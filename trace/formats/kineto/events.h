@@ -1,5 +1,5 @@
-// The part of a Kineto profile that concerns communication, as it stands in the file. Internal to
-// the reader of that format.
+// The part of a Kineto profile that is about communication, as in the file. Internal to the readers
+// of profiles and of execution traces.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +16,11 @@
 
 namespace lockstep::trace {
 
-// A process group, by what any record of the file says of it.
+// A process group, from all records of the file that mention it.
 struct KinetoGroup {
   std::string desc;
   std::int64_t size = kNone;
-  std::optional<std::vector<Rank>> ranks;  // whole lists only
+  std::optional<std::vector<Rank>> ranks;  // nothing where the list is abbreviated
 };
 
 // One communication call (host) or the kernel that carried it out (device).
@@ -30,11 +30,11 @@ struct KinetoComm {
   std::int64_t thread = kNone;
   StringId op, dtype, group;  // as in the file; `group` is its "Process Group Name"
   std::int64_t in = kNone, out = kNone;
-  IntListId splits_in, splits_out;  // whole lists only, and not empty
+  IntListId splits_in, splits_out;  // not set where abbreviated or empty
   std::int32_t rank = kNone;        // rooted operations: the root's group rank
   std::int32_t peer = kNone;        // send, recv: global rank
   std::int64_t seq = kNone;         // 1-based, in its group; coalesced calls share one
-  StringId redop;                   // kernels: as the kernel's name tells
+  StringId redop;                   // kernels: from the kernel's name
 };
 
 struct KinetoStep {
@@ -47,25 +47,26 @@ struct KinetoEvents {
   std::string backend, host;
   std::int64_t pid = kNone;
   std::map<std::string, KinetoGroup> groups;  // by name
-  std::vector<KinetoComm> calls, kernels;     // as they stand in the file
-  // Kernels of NCCL that do not say of which call they are, as before PyTorch 2.3: the operation is
-  // that of the kernel's name, the group its stream.
+  std::vector<KinetoComm> calls, kernels;     // in the order of the file
+  // NCCL kernels that do not name their call, as before PyTorch 2.3. The operation is taken from
+  // the kernel's name, the group is its stream.
   std::vector<KinetoComm> plain_kernels;
   std::vector<KinetoStep> steps;
   std::uint64_t without_details = 0;  // calls whose collective was not recorded (old PyTorch)
   std::string inconclusive;           // as RankTrace::inconclusive
-  bool timed = true;                  // KinetoComm::begin is a time, and not just an order
-  bool whole = false;                 // the file ends as it should
-  std::vector<std::string> damage;    // what was lost; each counts as one record
-  std::uint64_t damage_count = 0;     // … those that are not in `damage` included
+  bool timed = true;                  // KinetoComm::begin is a time; false: only an order
+  bool whole = false;                 // false: the file is cut off
+  std::vector<std::string> damage;    // what was lost, one per record; the first few
+  std::uint64_t damage_count = 0;     // all lost records
 };
 
-// Errors: not such a profile at all.
+// Finds the events in a file, interning names into `tables`. Errors: not such a profile at all.
 Result<KinetoEvents> scan_kineto(std::string_view bytes, const std::string& file, Tables& tables);
 
+// Whether the first 64 KiB are those of a profile.
 bool looks_like_kineto(std::string_view bytes);
 
-// The trace of one rank. Errors: nothing tells whose it is.
+// Makes the trace of one rank. Errors: the rank cannot be determined.
 Result<std::vector<RankTrace>> assemble_kineto(KinetoEvents events, const TraceFile& file,
                                                Tables& tables);
 // Format::link of what assemble_kineto made.

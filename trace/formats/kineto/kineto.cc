@@ -1,21 +1,28 @@
 // Profiles of torch.profiler: the Chrome traces that Kineto writes (`*.pt.trace.json`), one file
 // per rank.
 //
-// What is taken: every `record_param_comms` event of the host (the call of a collective, in program
-// order), the `ProfilerStep#N` ranges (training steps), the NCCL kernels that name the same
-// "External id" (when the device began and finished), and "distributedInfo" (whose profile it is,
-// the process groups). Where the host was not profiled, the kernels' order stands for the calls'.
+//   {"schemaVersion": 1, "distributedInfo": {"backend": "nccl", "rank": 3, "world_size": 8,
+//      "pg_config": [{"pg_name": "0", "pg_desc": "default_pg", "pg_size": 8, "ranks": [0, …]}]},
+//    "traceEvents": [
+//     {"ph": "X", "cat": "cpu_op", "name": "record_param_comms", "ts": 7125.5, "dur": 21.0,
+//      "args": {"External id": 37, "Collective name": "allreduce", "dtype": "Float",
+//        "In msg nelems": 1024, "Process Group Name": "0", "Group size": 8, …}}, …]}
+//
+// The reader takes every `record_param_comms` event of the host (a call, in program order), the
+// `ProfilerStep#N` ranges (training steps), the NCCL kernels with the same "External id" (when the
+// device began and finished), and "distributedInfo" (the rank, the process groups). Where the host
+// was not profiled, the kernels take the place of the calls, in their order.
 //
 // Sources: pytorch/kineto libkineto/src/output_json.cpp, pytorch torch/csrc/profiler/util.cpp
 // (saveNcclMeta) and ProcessGroupNCCL.cpp; written by PyTorch 2.3 and later ("Seq" since 2026).
-// "Rank" is the root's group rank for rooted operations, "Src Rank" and "Dst Rank" are global. A
-// list of ranks that is abbreviated (more than 30) is not taken as a list of members.
+// "Rank" is the root's group rank for rooted operations; "Src Rank" and "Dst Rank" are global. An
+// abbreviated list of ranks (more than 30) is not used as a list of members.
 //
-// A profile is a window of the run. `link` cuts the windows of all ranks to the steps that they
-// have in common; where the sequence numbers are recorded, these line them up too.
+// A profile is a window of the run. `link` cuts the windows of all ranks to their common steps.
+// Where sequence numbers are recorded, these align the windows, too.
 //
-// Cost: the file is walked once without parsing; only the events that matter are parsed, one at a
-// time. Memory: at most kKinetoMemoryFactor times the file's size, typically a hundredth.
+// Cost: the file is walked once without parsing; only events of interest are parsed, one at a time.
+// Memory: at most kKinetoMemoryFactor times the file's size, typically a hundredth of it.
 
 #include <algorithm>
 #include <array>
@@ -45,7 +52,7 @@ constexpr std::array<std::string_view, 5> kUnknownInKineto = {
     "torch.profiler",
 };
 
-// Records that are no communication.
+// record_param_comms events that are no communication.
 bool is_no_call(std::string_view op) {
   return op == "wait" || op == "init" || op == "destroy" || op == "abort" ||
          op == "startCoalescing" || op == "endCoalescing";
@@ -55,12 +62,13 @@ bool is_rooted(Op op) {
   return op == Op::broadcast || op == Op::reduce || op == Op::gather || op == Op::scatter;
 }
 
-// What the kernels of one call tell.
+// When the kernels of one call ran, and their reduce operation.
 struct OnDevice {
   Nanos begin = std::numeric_limits<Nanos>::max(), end = 0;
   StringId redop;
 };
 
+// Makes a rank's trace of the events that scan_kineto found.
 class Assembler {
  public:
   Assembler(KinetoEvents events, const TraceFile& file, Tables& tables)
@@ -72,7 +80,7 @@ class Assembler {
     trace_.damaged_count = events_.damage_count;
     trace_.end = events_.whole ? End::clean : End::cut;
     trace_.open_ended = !events_.whole;
-    // Without training steps the window is one of time, which ends anywhere.
+    // Without training steps the window is cut by time, at a different call on each rank.
     trace_.snapshot = events_.steps.empty();
     use_plain_kernels();
     declare_groups();
@@ -87,7 +95,7 @@ class Assembler {
   }
 
  private:
-  // Whose profile it is.
+  // Finds the rank and the world size: in the profile, else by the file's name and the groups.
   Status identify() {
     trace_.source = file_.name;
     trace_.inconclusive = events_.inconclusive;
@@ -96,6 +104,7 @@ class Assembler {
     trace_.pid = events_.pid;
     std::int64_t rank = events_.rank;
     if (rank == kNone && file_.rank) rank = file_.rank->value;
+    // A profile of a single process has no rank and no communication: accept it, as inconclusive.
     const bool silent = events_.calls.empty() && events_.kernels.empty();
     if (rank == kNone && silent && events_.without_details == 0 && events_.plain_kernels.empty()) {
       rank = 0;
@@ -128,9 +137,9 @@ class Assembler {
     return Status::ok();
   }
 
-  // Of a profile from before PyTorch 2.3 there is nothing but the kernels' names: which ranks a
-  // stream's communicator has, and whether SendRecv is a message or an all-to-all, is not told. So
-  // each stream is a group of the rank's own, which is compared with nobody's.
+  // Uses the kernels' names where there is nothing else: in profiles from before PyTorch 2.3. The
+  // ranks of a stream's communicator are unknown, and SendRecv may be a message or an all-to-all.
+  // So each stream becomes a group of this rank alone, which is compared with no other rank's.
   void use_plain_kernels() {
     if (!events_.calls.empty() || !events_.kernels.empty()) return;
     if (events_.plain_kernels.empty() && events_.without_details == 0) return;
@@ -139,7 +148,7 @@ class Assembler {
       kernel.group = tables_.strings.intern(tables_.str(kernel.group) + rank);
     }
     events_.kernels = std::move(events_.plain_kernels);
-    // By name, as those whose groups are known.
+    // Declares the groups, as if the profile had named them.
     for (const KinetoComm& kernel : events_.kernels) events_.groups[tables_.str(kernel.group)];
     trace_.inconclusive =
         "profiles from before PyTorch 2.3 hold the names of NCCL's kernels alone: neither groups "
@@ -147,6 +156,7 @@ class Assembler {
         "sizes, so that the ranks' calls cannot be compared";
   }
 
+  // Declares the groups. The default group becomes "world"; PyTorch names it "0", or not at all.
   void declare_groups() {
     bool world_seen = false;
     for (const auto& [name, group] : events_.groups) {
@@ -177,6 +187,8 @@ class Assembler {
                      [](const KinetoStep& a, const KinetoStep& b) { return a.begin < b.begin; });
   }
 
+  // Connects kernels with calls by "External id". A call may run several kernels: it lasts from the
+  // first one's begin to the last one's end.
   void gather_kernels() {
     if (events_.calls.empty()) {  // the host was not profiled
       events_.calls = events_.kernels;
@@ -192,8 +204,8 @@ class Assembler {
     }
   }
 
-  // The recorded numbers count where each call of a group has one of its own and they grow; calls
-  // issued as one batch share a number, and then places are counted here.
+  // Decides for each group whether its recorded sequence numbers are used: they are if they grow
+  // with each call. Calls of one batch share a number; such groups' calls are counted instead.
   void choose_numbering() {
     std::map<StringId, std::int64_t> first, last;
     for (const KinetoComm& call : events_.calls) {
@@ -203,7 +215,7 @@ class Assembler {
       const auto [known, is_new] = last.emplace(call.group, call.seq);
       const bool usable = call.seq > 0 && call.seq <= INT32_MAX &&
                           (is_new || (known->second > 0 && call.seq > known->second));
-      known->second = usable ? call.seq : 0;
+      known->second = usable ? call.seq : 0;  // 0: the group stays unusable
       first.emplace(call.group, call.seq);
       numbered_[call.group] = usable && (is_new || numbered_[call.group]);
     }
@@ -212,6 +224,7 @@ class Assembler {
     }
   }
 
+  // The training step at that time; kNone between steps.
   std::int32_t step_at(Nanos time) const {
     auto after = std::upper_bound(events_.steps.begin(), events_.steps.end(), time,
                                   [](Nanos t, const KinetoStep& s) { return t < s.begin; });
@@ -224,8 +237,8 @@ class Assembler {
     Signature s;
     set_op(s, known ? std::optional(op) : std::nullopt, tables_.str(call.op), tables_);
     if (op == Op::all_to_all_single) {
-      // The form over lists and the form over one tensor have one name, and sizes may differ
-      // from rank to rank unless splits are given.
+      // The forms over lists and over one tensor have the same name in a profile. Sizes are
+      // comparable only where splits were recorded.
       s.splits_in = call.splits_in;
       s.splits_out = call.splits_out;
     }
@@ -258,7 +271,8 @@ class Assembler {
                                                                           : kNone;
   }
 
-  // Older versions carry out a barrier by an all-reduce that they record as well.
+  // Whether the call is part of a barrier: older versions implement a barrier by an all-reduce,
+  // which they record as well, within the barrier's time on the same thread.
   bool within_barrier(const KinetoComm& call) {
     const bool barrier = op_from_torch(tables_.str(call.op)) == Op::barrier;
     const auto [last, is_new] = last_barrier_.emplace(call.thread, -1);
@@ -267,13 +281,15 @@ class Assembler {
     return within && !barrier;
   }
 
-  // Device events that come before the next call of the host, and the ends of steps.
+  // A device event or the end of a step, to be merged with the calls by time.
   struct Later {
     Nanos time;
     std::int64_t id;
     EventKind kind;
   };
 
+  // Makes calls of the records, in order, and collects their device events. merge() then adds
+  // everything by time.
   void add_calls() {
     std::vector<Later> later;
     std::int64_t id = 0;
@@ -317,6 +333,7 @@ class Assembler {
     return op == Op::all_to_all ? Op::all_to_all_single : op;
   }
 
+  // Adds calls and later events in the order of their times.
   void merge(const std::vector<Later>& later) {
     std::size_t next = 0;
     const auto add_until = [&](Nanos time, std::int64_t issued) {
@@ -332,6 +349,7 @@ class Assembler {
     add_until(std::numeric_limits<Nanos>::max(), std::numeric_limits<std::int64_t>::max());
   }
 
+  // `issued`: the number of calls added so far. A kernel must not run before its call.
   void add(const Later& event, std::int64_t issued) {
     if (event.kind == EventKind::step) {
       const KinetoStep& step = events_.steps[static_cast<std::size_t>(event.id)];
@@ -369,6 +387,7 @@ Result<std::vector<RankTrace>> read_kineto(const TraceFile& file, Tables& tables
   return assemble_kineto(std::move(*events), file, tables);
 }
 
+// The training steps that a profile covers, both inclusive.
 struct Window {
   std::int64_t first = 0, last = INT64_MAX;
 };
@@ -383,10 +402,10 @@ std::optional<Window> window_of(const RankTrace& trace) {
   return window;
 }
 
-// Drops what was not called in the steps of the window, renumbering what only was counted.
+// Drops the calls outside the window's steps. Calls without recorded numbers are renumbered from 0.
 void cut_to(RankTrace& trace, const Window& window, const Tables& tables) {
   constexpr std::uint32_t kGone = UINT32_MAX;
-  std::vector<std::uint32_t> place(trace.calls.size(), kGone);
+  std::vector<std::uint32_t> place(trace.calls.size(), kGone);  // new index, by old index
   std::map<std::pair<GroupId, bool>, std::uint32_t> count;
   std::map<GroupId, std::uint64_t> first_seq;
   std::vector<Call> kept;
@@ -415,7 +434,7 @@ void cut_to(RankTrace& trace, const Window& window, const Tables& tables) {
   trace.first_seq = std::move(first_seq);
 }
 
-// Whether the numbers that are recorded line up every group of the trace.
+// Whether recorded numbers align every group of the trace.
 bool fully_numbered(const RankTrace& trace, const Tables& tables) {
   return std::all_of(trace.calls.begin(), trace.calls.end(), [&](const Call& call) {
     return is_point_to_point(tables.signatures[call.signature].op) || trace.dropped == 0 ||
@@ -448,7 +467,7 @@ void link_kineto(std::span<RankTrace> traces, Tables& tables) {
     const std::optional<Window> window = window_of(trace);
     const bool exact = window->first == common.first && window->last == common.last;
     if (!exact) cut_to(trace, common, tables);
-    // All windows begin with the same step: that lines them up where numbers do not.
+    // All windows now begin with the same step, which aligns them where numbers do not.
     if (!numbered) trace.dropped = 0;
     if (common.first > common.last) {
       trace.add_damage("the profiles of all ranks have no training step in common");

@@ -32,6 +32,8 @@ std::optional<std::uint64_t> pointer_after(std::string_view text, std::string_vi
 
 }  // namespace
 
+// "[rank3]: node7:1234:1290 [0] NCCL INFO AllReduce: …": from " NCCL INFO " backwards, since
+// anything may come before the host.
 std::optional<NcclLine> parse_nccl_line(std::string_view line) {
   const std::size_t info = line.find(kInfo);
   if (info == kNpos) return std::nullopt;
@@ -51,7 +53,7 @@ std::optional<NcclLine> parse_nccl_line(std::string_view line) {
   if (!parses_as(head.substr(tid + 1), ignored)) return std::nullopt;
   if (!parses_as(head.substr(pid + 1, tid - pid - 1), out.pid)) return std::nullopt;
   out.host = head.substr(0, pid);
-  // "[rank3]:host", "[default3]:host": a prefix without a blank behind it.
+  // "[rank3]:host", "[default3]:host": a prefix without a blank after it.
   if (const std::size_t prefix = out.host.rfind("]:"); prefix != kNpos) {
     out.host.remove_prefix(prefix + 2);
   }
@@ -75,7 +77,7 @@ std::optional<NcclLogCall> parse_nccl_call(std::string_view message) {
   const auto root = number_after(message, " root ");
   const auto comm = pointer_after(message, " comm ");
   if (!op_count || !count || !datatype || !op || !root || !comm) return std::nullopt;
-  // The last field: without it the line was cut, perhaps within a number.
+  // The last field. Without it the line was cut off, perhaps within a number.
   if (message.find(" stream ") == kNpos) return std::nullopt;
   if (*count < 0 || *datatype < 0 || *op < 0) return std::nullopt;
   out.op_count = *op_count;

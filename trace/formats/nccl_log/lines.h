@@ -1,4 +1,4 @@
-// What single lines of NCCL's log say. Internal to the reader of that format.
+// Parses single lines of NCCL's log. Internal to the reader of that format.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ struct NcclLogCall {
   std::int64_t count = 0, datatype = 0, op = 0, root = 0, nranks = kNone;
 };
 bool is_nccl_call(std::string_view message);
-// Nothing: a part is missing or no number, as in lines that were cut off or run into each other.
+// Nothing where a field is missing or no number: the line was cut off, or two lines were mixed.
 std::optional<NcclLogCall> parse_nccl_call(std::string_view message);
 
 // "ncclCommInitRank comm 0x5… rank 0 nranks 4 cudaDev 0 … - Init COMPLETE".
@@ -37,10 +37,10 @@ struct NcclInit {
 bool is_nccl_init(std::string_view message);
 std::optional<NcclInit> parse_nccl_init(std::string_view message);
 
-// "comm 0x5… rank 0 nranks 4 … - Destroy COMPLETE": the communicator that was closed in order.
+// "comm 0x5… rank 0 nranks 4 … - Destroy COMPLETE": the communicator that was destroyed.
 std::optional<std::uint64_t> parse_nccl_destroy(std::string_view message);
 
-// The call in the event model's words. `root` stays a rank of the communicator.
+// The call's signature. `root` stays a rank of the communicator.
 SignatureId nccl_signature(const NcclLogCall& call, Tables& tables);
 bool is_nccl_message(std::string_view name);  // Send, Recv
 

@@ -13,18 +13,18 @@
 // peer; ranks are those of the communicator; `count` is that of the C call (per rank for AllGather,
 // ReduceScatter and AlltoAll).
 //
-// A communicator is one over all processes by its commId; one made by ncclCommSplit by its parent,
-// the count of splits and the color. `link` puts the communicators together over all files: it
-// names the largest "world", translates ranks of communicators into global ones, and fills in
-// members where all of them were found. A process's global rank is that of PyTorch's prefix
-// "[rank3]:", else (one process in the file) that of the file's name, else its rank in the largest
-// communicator; where these collide, processes are numbered by host and pid.
+// Processes have a communicator in common if they log the same commId; for one made by
+// ncclCommSplit, if parent, count of splits and color are the same. `link` joins the communicators
+// over all files: it names the largest one "world", translates their ranks into global ranks, and
+// fills in members where all were found. A process's global rank is that of PyTorch's prefix
+// "[rank3]:", otherwise that of the file's name (for a file with one process), otherwise its rank
+// in the largest communicator. If these collide, processes are numbered by host and pid.
 //
-// Where the log's beginning is missing, opCount lines the calls up as long as it grows with each of
-// a communicator's calls (calls of one ncclGroup share a number: then nothing does).
+// If the log's beginning is missing, opCount aligns the calls as long as it grows with each call of
+// a communicator. (Calls of one ncclGroup share a number; then nothing aligns them.)
 //
-// Memory: at most kNcclLogMemoryFactor times the file's size (where every line is of another
-// process; of calls alone, 4 times at most).
+// Memory: at most kNcclLogMemoryFactor times the file's size, if every line is of another process;
+// for calls alone, at most 4 times.
 
 #include <algorithm>
 #include <array>
@@ -66,13 +66,14 @@ std::string prefixed_hex(std::uint64_t value) {
   return "0x" + std::string(digits.data(), error == std::errc() ? end : digits.data());
 }
 
+// A call, before its numbering is decided.
 struct Planned {
   Call call;
   std::uint64_t op_count;
   bool message;
 };
 
-// One process and device: a rank to be.
+// One process and device, which becomes a rank.
 struct Process {
   std::string host;
   std::int64_t pid = kNone, device = kNone;
@@ -101,7 +102,7 @@ class NcclLogReader {
       if (parsed) take(*parsed, *line);
     }
     if (processes_.empty()) {
-      // A job's output in which only the watchdog speaks of calls.
+      // A job's output in which only the watchdog mentions calls.
       if (!hung_.empty()) return watchdog_log_format().read(file_, tables_);
       return nothing_found();
     }
@@ -139,9 +140,10 @@ class NcclLogReader {
     }
   }
 
+  // Registers a communicator. NCCL logs each one twice, at "Init START" and "Init COMPLETE".
   void take_init(const NcclLine& line, std::string_view whole) {
     const std::optional<NcclInit> init = parse_nccl_init(line.message);
-    if (!init) return;  // cut off; its twin (START or COMPLETE) may be whole
+    if (!init) return;  // cut off; the other of the two lines may be whole
     const std::string host(line.host);
     const std::string name = identity(*init, host, line.pid);
     if (name.empty()) return;
@@ -164,7 +166,8 @@ class NcclLogReader {
                                                       tables_));
   }
 
-  // The name of a communicator, the same in all its processes; empty where nothing tells.
+  // A name for the communicator that is the same in all its processes: "comm 0x8b…", or "comm
+  // 0x8b…/split 1.0". Empty where nothing identifies it. (The pointer differs between processes.)
   std::string identity(const NcclInit& init, const std::string& host, std::int64_t pid) {
     if (!init.is_split) return init.comm_id == 0 ? "" : "comm " + prefixed_hex(init.comm_id);
     const auto parent = comms_.find({host, pid, init.parent});
@@ -176,8 +179,8 @@ class NcclLogReader {
            std::to_string(init.color);
   }
 
-  // Versions that do not count the splits of a parent: they are counted here, as collective calls
-  // that all its members make.
+  // The number of the split among its parent's, for versions that do not log it. A split is a
+  // collective call, so counting gives the same number in all members.
   std::int64_t splits_seen(const std::string& host, std::int64_t pid, const NcclInit& init) {
     auto& seen = splits_[{host, pid, init.parent}];
     const auto [known, is_new] =
@@ -196,6 +199,7 @@ class NcclLogReader {
     return known->second;
   }
 
+  // Reads a call. Calls on communicators whose creation is not in the log belong to no known rank.
   void take_call(const NcclLine& line) {
     const std::optional<NcclLogCall> call = parse_nccl_call(line.message);
     if (!call) {
@@ -228,7 +232,7 @@ class NcclLogReader {
     processes_[comm->second.process].calls.push_back(planned);
   }
 
-  // The process of a line by host and pid alone, where it drives one device.
+  // The process of a line by host and pid alone; nothing where it drives several devices.
   std::optional<std::size_t> only_process(const NcclLine& line) const {
     const std::string host(line.host);
     const auto first = process_index_.lower_bound({host, line.pid, INT64_MIN});
@@ -282,8 +286,9 @@ class NcclLogReader {
     return trace;
   }
 
-  // Communicators whose calls before the log's first one are lost, and whether opCount tells the
-  // place of each call: it does where every call has one of its own.
+  // Decides by group whether opCount is used as the sequence number: if the log begins mid-run
+  // (first opCount > 0) and the number grows with each call. Counts the lost calls in
+  // RankTrace::dropped.
   static std::map<GroupId, bool> numbering(const Process& process, RankTrace& trace) {
     struct Seen {
       std::uint64_t first = 0, last = 0;
@@ -302,14 +307,14 @@ class NcclLogReader {
       trace.dropped += std::min<std::uint64_t>(s.first, UINT32_MAX);
       out[group] = s.first > 0 && s.grows && s.last < UINT32_MAX;
     }
-    // Groups that are whole are numbered as well where others are not.
+    // If any group lost calls, the whole ones need recorded numbers, too.
     for (const auto& [group, s] : seen) {
       if (trace.dropped > 0 && s.first == 0 && s.grows && s.last < UINT32_MAX) out[group] = true;
     }
     return out;
   }
 
-  // The watchdog saw the process hang: it waits for what it last called in each group.
+  // For a process that the watchdog saw hang: it waits for its last call in each group.
   static void wait_for_the_last(RankTrace& trace, TraceBuilder& builder) {
     std::set<GroupId> done;
     std::vector<std::int64_t> ids;

@@ -1,8 +1,6 @@
-// LineParser: hands out a text line by line, each parsed as one JSON object. Internal to the text
-// reader.
+// LineParser: parses a text line by line, each as one JSON object. Internal to the text reader.
 //
-// Every line is parsed by itself, not the text in bulk: so a line that is no JSON costs that line
-// and nothing behind it.
+// Lines are parsed one by one rather than in bulk, so a line that is no JSON affects no other line.
 #pragma once
 
 #include <simdjson.h>

@@ -12,7 +12,9 @@ namespace {
 constexpr std::string_view kTimeout = "Watchdog caught collective operation timeout: ";
 constexpr std::string_view kTerminated = "watchdog thread terminated with exception: ";
 
-// The last pair of brackets that names a group before `until`, or anywhere.
+// The group in brackets, in its forms over the versions:
+//
+//   [PG 1 Rank 3]    [PG ID 1 Rank 3]    [PG ID 0 PG GUID 22(TENSOR_PARALLEL) Rank 3]
 std::optional<WatchdogGroup> group_in(std::string_view line) {
   const std::size_t begin = line.find("[PG ");
   if (begin == kNpos) return std::nullopt;
@@ -43,11 +45,14 @@ std::optional<WatchdogGroup> group_in(std::string_view line) {
   return out;
 }
 
+// [Rank 3] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=12, OpType=ALLREDUCE,
+// NumelIn=1024, NumelOut=1024, Timeout(ms)=600000) ran for 600026 milliseconds before timing out.
+// `cut` becomes true where the message is there but not whole.
 std::optional<WatchdogTimeout> timeout_in(std::string_view line, bool& cut) {
   const std::size_t at = line.find(kTimeout);
   if (at == kNpos) return std::nullopt;
   WatchdogTimeout out;
-  // The nearest "[Rank 3] " in front.
+  // The nearest "[Rank 3]" before the message.
   if (const std::size_t rank = line.substr(0, at).rfind("[Rank "); rank != kNpos) {
     out.rank = number_after(line.substr(rank), "[Rank ").value_or(kNone);
   }
@@ -69,14 +74,18 @@ std::optional<WatchdogTimeout> timeout_in(std::string_view line, bool& cut) {
   return out;
 }
 
-// The first of the two spellings that is there.
+// The number after the first of two spellings that is present.
 std::optional<std::int64_t> either(std::string_view line, std::string_view a, std::string_view b) {
   const auto value = number_after(line, a);
   return value ? value : number_after(line, b);
 }
 
+// "failure detected by watchdog at work sequence id: 12 PG status: last enqueued work: 14, last
+// completed work: 11"; in older versions "Timeout at NCCL work: 12, last enqueued NCCL work: 14,
+// …".
 std::optional<WatchdogProgress> progress_in(std::string_view line) {
   WatchdogProgress out;
+  // Without the first letter, which some versions write as a capital.
   out.enqueued = either(line, "ast enqueued work: ", "ast enqueued NCCL work: ");
   out.started = either(line, "ast started work: ", "ast started NCCL work: ");
   out.completed = either(line, "ast completed work: ", "ast completed NCCL work: ");
@@ -90,7 +99,7 @@ std::optional<WatchdogProgress> progress_in(std::string_view line) {
 }  // namespace
 
 std::optional<WatchdogLine> parse_watchdog_line(std::string_view line) {
-  // Cheap first: most lines of a job's output are none of these.
+  // The cheap test first: most lines of a job's output are other ones.
   const bool may_be = line.find("atchdog") != kNpos || line.find("NCCL work: ") != kNpos ||
                       line.find("enqueued work: ") != kNpos;
   if (!may_be) return std::nullopt;

@@ -1,4 +1,4 @@
-// What single lines of PyTorch's NCCL watchdog say. Internal to the reader of its logs.
+// Parses single lines of PyTorch's NCCL watchdog. Internal to the reader of its logs.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,9 @@ namespace lockstep::trace {
 
 // "[PG ID 0 PG GUID 22(TENSOR_PARALLEL) Rank 3]", "[PG 1 Rank 3]".
 struct WatchdogGroup {
-  std::string_view name;  // its GUID, else its number
+  std::string_view name;  // its GUID; without one, its number
   std::string_view desc;
-  std::int64_t rank = kNone;  // in the group
+  std::int64_t rank = kNone;  // group rank
 };
 
 // "Watchdog caught collective operation timeout: WorkNCCL(SeqNum=12, OpType=ALLREDUCE, …) ran".
@@ -21,7 +21,7 @@ struct WatchdogTimeout {
   std::int64_t seq = kNone;  // from 1; kNone: not in the message
   std::string_view op;
   std::int64_t in = kNone, out = kNone;  // elements
-  std::int64_t rank = kNone;             // "[Rank 3]": in the group
+  std::int64_t rank = kNone;             // "[Rank 3]": group rank
 };
 
 // "last enqueued work: 14, last completed work: 11"; from 1, -1 before the first.
@@ -35,15 +35,15 @@ struct WatchdogLine {
   std::optional<WatchdogGroup> group;
   std::optional<WatchdogTimeout> timeout;
   std::optional<WatchdogProgress> progress;
-  std::string_view error;  // "terminated with exception: …", where that is no time-out
-  bool cut = false;        // the line is one of the watchdog's, but not whole
+  std::string_view error;  // "terminated with exception: …", where that is no timeout
+  bool cut = false;        // a line of the watchdog that is cut off
 };
 
-// Nothing: the line is none of the watchdog's.
+// Parses a line. Nothing where it is not one of the watchdog's. The views point into `line`.
 std::optional<WatchdogLine> parse_watchdog_line(std::string_view line);
 
-// "[rank1]: ValueError: no more batches" is "ValueError: no more batches"; empty where the line has
-// no such prefix. Blanks in front of the text stay.
+// The text after PyTorch's prefix: "[rank1]: ValueError: no more batches" gives "ValueError: no
+// more batches". Empty where the line has no such prefix. Keeps indentation.
 std::string_view behind_rank_prefix(std::string_view line);
 
 }  // namespace lockstep::trace

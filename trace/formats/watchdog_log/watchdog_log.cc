@@ -1,5 +1,5 @@
-// What PyTorch's NCCL watchdog wrote into a job's log before it ended the job: for whom there is
-// nothing but the output. One rank or several in a file, in any order, between any other lines.
+// The messages of PyTorch's NCCL watchdog in a job's log, for jobs of which nothing but the output
+// is left. A file may hold one rank or several, in any order, between any other lines.
 //
 //   [rank3]:[E… ProcessGroupNCCL.cpp:632] [Rank 3] Watchdog caught collective operation timeout:
 //       WorkNCCL(SeqNum=12, OpType=ALLREDUCE, NumelIn=1024, NumelOut=1024, Timeout(ms)=600000) ran
@@ -12,15 +12,15 @@
 //
 // Sources: pytorch torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp (checkTimeout, logPrefix,
 // watchdogHandler, heartbeatMonitor), 1.13 to 2.11, and logs that users showed in public issues.
-// SeqNum counts a group's calls from 1; "last enqueued" and "last completed" are numbers of that
-// kind, -1 before the first; of groups with messages they mix two counters, so that for a failed
-// send, receive or coalesced batch they are not taken. "Rank" within brackets is the rank in the
-// group; the global one is that of the prefix "[rank3]:", or the same in the default group.
+// SeqNum counts a group's calls from 1. "last enqueued" and "last completed" are such numbers, -1
+// before the first. In groups with point-to-point calls they mix two counters, so they are ignored
+// where a send, receive or coalesced batch failed. "Rank" in brackets is the group rank. The global
+// rank is that of the prefix "[rank3]:"; in the default group both are the same.
 //
 // A rank's trace holds the calls that timed out, how far it got in each group
-// (RankTrace::progress), and its exceptions. `link` adds to each rank the calls that others timed
-// out in and that it, by its counters, had issued too, and the last call that all of them
-// completed: as calls of which nothing else is known.
+// (RankTrace::progress), and its exceptions. `link` adds calls of which nothing else is known:
+// those that timed out on other ranks and that this rank, by its counters, had issued too, and the
+// last call that all ranks completed.
 
 #include <algorithm>
 #include <array>
@@ -52,14 +52,15 @@ constexpr std::array<std::string_view, 5> kUnknownInWatchdogLog = {
 };
 
 constexpr std::int64_t kLargestSeq = INT32_MAX;
-constexpr std::size_t kMostNumbers = 64;  // of one group, at which somebody timed out
+// Distinct timed-out numbers of one group. A hang has a few; many are the log of something else.
+constexpr std::size_t kMostNumbers = 64;
 
-// A failed call of one rank: of one group, with its number.
+// A call of one rank that timed out.
 struct Failed {
   WatchdogTimeout timeout;
-  std::string op;  // WatchdogTimeout::op, of its own
+  std::string op;  // a copy of WatchdogTimeout::op, which is a view into the line
   std::optional<std::string> group;
-  bool counted = true;  // in the counter of collectives
+  bool counted = true;  // by the counter of collectives: no point-to-point call
 };
 
 struct OneRank {
@@ -73,6 +74,7 @@ bool is_message_op(std::string_view op) {
   return op == "SEND" || op == "RECV" || op == "RECVANYSOURCE" || op == "COALESCED";
 }
 
+// "world" for the default group, otherwise "TENSOR_PARALLEL (22)", or "22" without a description.
 std::string group_name(const WatchdogGroup& group) {
   if (group.desc == "default_pg" || (group.desc.empty() && group.name == "0")) return "world";
   const bool described = !group.desc.empty() && group.desc != "undefined";
@@ -80,11 +82,12 @@ std::string group_name(const WatchdogGroup& group) {
   return described ? std::string(group.desc) + " (" + name + ")" : name;
 }
 
+// Keeps the larger number: counters only grow, and lines may come in any order.
 void raise(std::optional<std::int64_t>& known, std::optional<std::int64_t> seen) {
   if (seen && *seen <= kLargestSeq && (!known || *seen > *known)) known = seen;
 }
 
-// The calls of a trace, from which its columns are made.
+// A call from which build() makes the trace's columns.
 struct PlannedCall {
   GroupId group;
   SignatureId signature;
@@ -92,7 +95,8 @@ struct PlannedCall {
   bool message = false, completed = false, waits = false;
 };
 
-// Makes a trace's calls and events anew. Calls of a group are put in the order of their numbers.
+// Builds a trace's calls and events anew, with the calls of each group in the order of their
+// numbers. Exceptions are kept, after all calls.
 void build(RankTrace& trace, std::vector<PlannedCall> planned) {
   std::map<GroupId, std::size_t> order;
   for (const PlannedCall& p : planned) order.emplace(p.group, order.size());
@@ -106,6 +110,7 @@ void build(RankTrace& trace, std::vector<PlannedCall> planned) {
     if (event.kind == EventKind::exception) others.push_back(event);
   }
   trace.events.clear();
+  // The calls before each group's first one are missing, as if a ring had dropped them.
   trace.dropped = 0;
   std::set<GroupId> seen;
   for (const PlannedCall& p : planned) {
@@ -177,7 +182,8 @@ class WatchdogLogReader {
     }
   }
 
-  // Whose line it is.
+  // The global rank of a line: by its prefix, by its group rank in the default group, or by the
+  // file's name.
   std::optional<Rank> rank_of(const WatchdogLine& line) const {
     if (line.prefix) return line.prefix;
     std::int64_t in_group = kNone;
@@ -206,6 +212,8 @@ class WatchdogLogReader {
     if (!line.error.empty()) add_error(one, line.error);
   }
 
+  // Adds a timed-out call, unless it is a repetition: PyTorch reports one twice, first without its
+  // group and then with it.
   static void take_timeout(OneRank& one, const WatchdogTimeout& timeout,
                            const std::optional<std::string>& group) {
     for (Failed& known : one.failed) {
@@ -215,7 +223,7 @@ class WatchdogLogReader {
       if (!known.group) known.group = group;  // the same message again, now with its group
       return;
     }
-    constexpr std::size_t kMostFailed = 4096;
+    constexpr std::size_t kMostFailed = 4096;  // per rank; keeps the search above bounded
     if (one.failed.size() == kMostFailed) return;
     Failed failed;
     failed.timeout = timeout;
@@ -227,7 +235,7 @@ class WatchdogLogReader {
 
   static void take_progress(OneRank& one, const std::string& group,
                             const WatchdogProgress& progress) {
-    // The time-out before it, which did not name its group, was of this one.
+    // This line names the group of the timeout with that number that came before without one.
     if (progress.failed != kNone) {
       for (Failed& failed : one.failed) {
         if (!failed.group && failed.timeout.seq == progress.failed) {
@@ -242,6 +250,11 @@ class WatchdogLogReader {
     raise(known.completed, progress.completed);
   }
 
+  // Takes the last line of a Python traceback, which is the exception itself:
+  //
+  //   [rank1]: Traceback (most recent call last):
+  //   [rank1]:   File "train.py", line 12, in <module>     indented: part of the stack
+  //   [rank1]: ValueError: no more batches                 not indented: the exception
   void take_traceback(std::string_view line) {
     const std::optional<Rank> rank = rank_in_prefix(line);
     const std::string_view text = behind_rank_prefix(line);
@@ -265,6 +278,7 @@ class WatchdogLogReader {
     if (!again && one.errors.size() < kMostErrors) one.errors.push_back(std::move(error));
   }
 
+  // Makes the rank's trace. The world size is a guess until link_watchdog_log().
   RankTrace finish(Rank rank, OneRank& one) {
     RankTrace trace;
     trace.rank = rank;
@@ -288,7 +302,7 @@ class WatchdogLogReader {
       out.group = tables_.groups.intern(group);
       out.enqueued = counted(progress.enqueued);
       out.completed = counted(progress.completed);
-      // -1 throughout where the group's events have no timing, which is the default.
+      // Always -1 where timing of the group's events is off, which is the default.
       if (progress.started && *progress.started > 0) out.started = counted(progress.started);
       trace.progress.push_back(out);
     }
@@ -308,18 +322,20 @@ class WatchdogLogReader {
     PlannedCall out;
     const std::optional<Op> op = op_from_torch(failed.op);
     out.message = op && is_point_to_point(*op);
-    // Old messages have no number: all that is known is that the call was the only one.
+    // Old messages have no number. Any number serves: nothing else of the group is known.
     const std::int64_t seq = failed.timeout.seq == kNone ? 1 : failed.timeout.seq;
     if (seq < 0 || seq > kLargestSeq) return std::nullopt;
     out.seq = std::max<std::int64_t>(0, seq - 1);
     std::string group = failed.group.value_or("unnamed group (" + failed.op + ")");
-    // A batch of messages counts as a message, a batch of collectives does not: which it was is not
-    // told, so that its number says nothing about the group's others.
+    // The message does not tell whether a batch was of messages or of collectives, which are
+    // counted apart. So batches get a group of their own, where their numbers are compared among
+    // themselves.
     if (failed.op == "COALESCED") group += ", coalesced";
     out.group = tables_.groups.intern(group);
     out.waits = true;
     Signature s;
     set_op(s, op, failed.op, tables_);
+    // An all-to-all's sizes may differ between ranks, and a barrier's say nothing.
     const bool sized = op != Op::barrier && op != Op::all_to_all && op != Op::all_to_all_single;
     if (sized) {
       s.in = flat_tensor(failed.timeout.in, tables_);
@@ -340,8 +356,8 @@ Result<std::vector<RankTrace>> read_watchdog_log(const TraceFile& file, Tables& 
   return WatchdogLogReader(file, tables).read();
 }
 
-// The numbers at which somebody timed out, by group. Groups with very many are left out: then it is
-// no log of a job that ended by it.
+// The numbers of timed-out collectives, by group. Groups with very many are left out: such a log is
+// not that of a job that ended by a timeout.
 std::map<GroupId, std::set<std::int64_t>> failed_numbers(std::span<RankTrace> traces,
                                                          const Tables& tables) {
   std::map<GroupId, std::set<std::int64_t>> out;
@@ -356,8 +372,9 @@ std::map<GroupId, std::set<std::int64_t>> failed_numbers(std::span<RankTrace> tr
   return out;
 }
 
-// How many of a group's collectives a rank issued and completed, by its counters and the calls in
-// which it hangs: work of a group runs in order.
+// How many of a group's collectives a rank issued and completed, by its counters and by the calls
+// in which it hangs: the work of a group runs in order, so everything before the first of these
+// completed.
 struct Reached {
   bool known = false;
   std::int64_t issued = 0, completed = 0;
@@ -385,7 +402,7 @@ Reached reached(const RankTrace& trace, GroupId group, const Tables& tables) {
   return out;
 }
 
-// The last call that every rank completed, so that the calls behind it show as not completed.
+// Adds the last call that every rank completed, so that the calls after it are seen as incomplete.
 void add_last_completed(std::map<GroupId, std::set<std::int64_t>>& numbers,
                         std::span<RankTrace> traces, Tables& tables) {
   const GroupId world = tables.groups.intern("world");
@@ -396,14 +413,14 @@ void add_last_completed(std::map<GroupId, std::set<std::int64_t>>& numbers,
       if (r.known) {
         completed = std::min(completed, r.completed);
       } else if (group == world) {
-        completed = 0;  // a member of which nothing is known
+        completed = 0;  // a member of the group about which nothing is known
       }
     }
     if (completed > 0 && completed <= *failed.begin()) failed.insert(completed - 1);
   }
 }
 
-// Adds the calls that others timed out in, and which this rank had issued by its own counters.
+// Adds the calls that timed out on other ranks and that this rank had issued by its own counters.
 void add_issued(RankTrace& trace, const std::map<GroupId, std::set<std::int64_t>>& numbers,
                 const Tables& tables) {
   std::vector<PlannedCall> planned;

@@ -18,10 +18,10 @@ class StepSchedule final : public Schedule {
  public:
   // The rank that rank r sends to; d is `distance`.
   enum class Partner : std::uint8_t {
-    neighbour,  // r + d, around all ranks
+    neighbour,  // r + d, modulo all ranks
     exchange,   // r xor d
     inside,     // the next of the d ranks of r's node, around the node
-    across,     // the same place in the next node of d ranks, around the nodes
+    across,     // the same index in the next node of d ranks, around the nodes
   };
   struct Step {
     Partner partner = Partner::neighbour;

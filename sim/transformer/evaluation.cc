@@ -14,6 +14,7 @@ bool is_listed(const std::vector<std::string>& list, const std::string& what) {
   return std::find(list.begin(), list.end(), what) != list.end();
 }
 
+// Whether a measurement is itself a point of a curve, and so predicted by itself.
 bool is_point(const std::vector<NcclCurve>& curves, const MeasuredCollective& measured) {
   for (const NcclCurve& curve : curves)
     if (curve.machine == measured.machine && curve.ranks == measured.ranks)
@@ -42,6 +43,8 @@ ErrorSummary summarize(const std::vector<Comparison>& comparisons) {
 Result<StepPrediction> predict_measured(const MeasuredStep& step, const CostParameters& cost) {
   if (!step.micro_batch_unknown) return predict_step(step.model, step.plan, cost);
   std::optional<StepPrediction> best;
+  // Some combinations are impossible (a batch that a micro-batch does not divide); all failing is
+  // an error, and the first one is reported.
   std::optional<Error> refused;
   for (const std::int64_t micro_batch : {1, 2, 4, 8, 16})
     for (const std::int32_t chunks : {1, 2}) {

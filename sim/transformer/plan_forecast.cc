@@ -62,7 +62,7 @@ std::vector<ForecastPart> time_parts(const PlanForecast& f) {
   return out;
 }
 
-// By how many GPUs a state is divided.
+// The sentence that says over how many ranks a state is divided.
 std::string divided(bool is, const TrainingPlan& plan) {
   return is ? ", divided by " + std::to_string(std::int64_t{plan.data} * plan.context) + " ranks"
             : ", whole on every data-parallel rank";

@@ -2,10 +2,11 @@
 // rank, a column per call around the difference.
 //
 // Two views of a run:
-// - by_sequence: the finding's group, the columns are the places in its sequence. For what differs
-//   between ranks that should agree.
-// - by_program_order: the last calls of every rank, whatever their group. For ranks that block one
-//   another across groups or point-to-point.
+// - by_sequence: the finding's group; columns are its sequence numbers. For differences between
+// ranks
+//   that should agree.
+// - by_program_order: the last calls of every rank, whatever their group. For ranks that block each
+//   other across groups or point-to-point.
 //
 // Ranks whose cells are all equal share a row, so the picture of 16,384 ranks is as high as the
 // number of different behaviours. O(calls of the concerned ranks).

@@ -291,6 +291,7 @@ class LaneFigure {
         if (meeting == MatchedCalls::kAlone) continue;
         if (const auto above = last.find(meeting); above != last.end()) {
           const auto [row, column] = above->second;
+          // Red where one of the two deviates and the other does not.
           const bool bad =
               stands_out(table_, table_.rows[r], c) != stands_out(table_, table_.rows[row], column);
           if (row != r)

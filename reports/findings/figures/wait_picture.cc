@@ -112,7 +112,7 @@ class Builder {
       node.place += ", peer " + std::to_string(call.peer.value);
   }
 
-  // Members without a trace: whether they came to a call is not known.
+  // Members without a trace: whether they reached a call is not known.
   void add_absent() {
     std::map<trace::Rank, std::vector<std::size_t>> missed_at;
     for (std::size_t p = 0; p < where_.wait_points.size(); ++p) {
@@ -148,6 +148,7 @@ class Builder {
       }
       if (!point.mismatched) continue;
       for (const std::size_t to : waiting)
+        // A mismatch has no direction: one edge per pair.
         if (from < to) add_edge(from, to, WaitEdge::Kind::mismatch);
     }
   }
@@ -176,6 +177,7 @@ verify::ReplayResult replayed(const trace::Run& run,
   const verify::CallSemantics semantics = given.value_or(verify::recorded_semantics(run));
   verify::ReplayOptions options;
   options.semantics = semantics;
+  // If no trace has an end mark, the job may still run: unfinished streams may continue.
   options.live = std::all_of(run.ranks.begin(), run.ranks.end(), [](const trace::RankTrace& trace) {
     return trace.end == trace::End::cut;
   });

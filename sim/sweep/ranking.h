@@ -14,8 +14,8 @@
 namespace lockstep::sim {
 
 enum class Objective : std::uint8_t {
-  step_time,                    // the shorter the better
-  samples_per_second,           // the more
+  step_time,                    // less is better
+  samples_per_second,           // more is better
   samples_per_second_per_rank,  // more is better
 };
 inline constexpr std::array<Objective, 3> kObjectives = {

@@ -55,6 +55,7 @@ class Builder {
     std::vector<std::vector<std::size_t>> missed_at(run_.ranks.size());
     for (std::size_t p = 0; p < where_.wait_points.size(); ++p)
       for (const std::uint32_t r : where_.wait_points[p].missing) missed_at[r].push_back(p);
+    // Waiting ranks become the first nodes; of the others only those that somebody waits for.
     for (const bool waiting : {true, false}) {
       for (std::uint32_t r = 0; r < run_.ranks.size(); ++r) {
         if ((where_.point_of[r] != SIZE_MAX) != waiting) continue;
@@ -67,7 +68,9 @@ class Builder {
   }
 
  private:
-  // Equal for ranks that share a node. The call counts where those who met do not agree.
+  // Equal for ranks that share a node: wait point, signature and parameters of the call, state,
+  // culprit or not, and the wait points that it is missed at. The call is part of it because
+  // members of a mismatched collective wait at one point with different calls.
   using Key =
       std::tuple<std::size_t, std::uint32_t, std::uint32_t, int, bool, std::vector<std::size_t>>;
 

@@ -16,11 +16,11 @@ namespace {
 constexpr std::size_t kNamesShown = 4;
 constexpr std::size_t kEvidenceShown = 4;
 constexpr std::size_t kConsequencesShown = 3;
-constexpr std::size_t kConsequenceLines = 3;  // of each, about
+constexpr std::size_t kConsequenceLines = 3;  // about, of each
 constexpr std::size_t kUnknownShown = 8;
 constexpr std::size_t kSetAsideShown = 8;
 constexpr std::size_t kIndent = 2;
-constexpr std::size_t kKey = 7;  // the width of "where  "
+constexpr std::size_t kKey = 7;  // width of "where  "
 
 std::string count_of(const verify::Report& report, verify::Severity severity) {
   const auto n = static_cast<std::uint64_t>(
@@ -108,7 +108,7 @@ class TextReportWriter {
                                     ? paint_.yellow(severity)
                                     : severity;
     std::string out = colored + " " + paint_.bold(name);
-    // That a file is damaged needs no degree of certainty.
+    // Notes (a damaged file) need no certainty.
     if (finding.severity != verify::Severity::note)
       out += " (" + std::string(verify::to_string(finding.certainty)) + ")";
     return out;
@@ -137,7 +137,7 @@ class TextReportWriter {
     keyed("do", printable(finding.fix));
   }
 
-  // `text` wrapped into lines that all start with `indent` blanks.
+  // `text`, wrapped; each line after the first starts with `indent` blanks.
   std::string block(const std::string& text, std::size_t indent) const {
     std::string out;
     for (const char c : wrap(text, options_.width - indent)) {
@@ -151,7 +151,7 @@ class TextReportWriter {
     out_ += std::string(kIndent, ' ') + block(printable(text), kIndent) + "\n";
   }
 
-  // "  key    text"; nothing where there is no text. An empty key continues the one above.
+  // "  key    text"; nothing for an empty text. An empty key continues the one above.
   void keyed(std::string_view key, const std::string& text) {
     if (text.empty()) return;
     out_ += std::string(kIndent, ' ') + paint_.bold(pad_right(key, kKey)) +
@@ -205,6 +205,7 @@ class TextReportWriter {
   void evidence(const verify::Finding& finding) {
     const std::vector<FoldedEvidence> folded = fold_evidence(finding.evidence);
     for (std::size_t i = 0; i < folded.size(); ++i) {
+      // "and 1 more" would take the line that the evidence itself needs.
       if (i == kEvidenceShown && folded.size() > kEvidenceShown + 1) {
         keyed("", "and " + std::to_string(folded.size() - i) + " more like these");
         break;
@@ -231,7 +232,7 @@ class TextReportWriter {
     }
   }
 
-  // Findings that do not count: what they are, and why they do not.
+  // Findings that do not count, and why.
   void set_aside() {
     std::vector<std::string> lines;
     for (const SetAside& one : filtered_.set_aside) {

@@ -207,7 +207,7 @@ class Compiler {
         signature.op == trace::Op::recv_any)
       return refusal(trace, "receives from any source, or from a rank that there is not",
                      "name the peer: what depends on who comes first is not simulated");
-    // Both sides compute the same key, so the k-th send meets the k-th recv of the channel.
+    // Both sides compute the same key, so the k-th send matches the k-th recv of the channel.
     const bool sends = signature.op == trace::Op::send;
     const std::int32_t from = sends ? trace.rank.value : call.peer.value;
     const std::int32_t to = sends ? call.peer.value : trace.rank.value;

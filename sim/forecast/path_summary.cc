@@ -10,7 +10,8 @@
 namespace lockstep::sim {
 namespace {
 
-// What makes parts alike.
+// Parts with equal keys are merged: kind, class (0 for calls), whether there is a call, and its
+// signature, group and parameters.
 using Key = std::tuple<PathPart::Kind, std::uint32_t, bool, trace::SignatureId, trace::GroupId,
                        trace::NameListId>;
 
@@ -38,7 +39,7 @@ class Summarizer {
   }
 
  private:
-  // The call that a step of a class makes, or that is made or waited for next.
+  // The call that a step of a class makes, or else the next one that is issued or waited for.
   std::optional<std::uint32_t> call_at(std::uint32_t c, std::uint32_t step) const {
     const std::uint32_t rank = folding_.representatives[c];
     const trace::RankTrace& trace = run_.ranks[rank];

@@ -40,7 +40,8 @@ Error other_sweep(const std::string& file, const std::string& what) {
           "name another folder with --output-dir, or remove this one"};
 }
 
-// Errors: the folder's sweep is another one. Gives what to write: with the machines of both.
+// Checks that the folder holds the same sweep. Returns the identity to write, with the machines of
+// both. Errors: another sweep.
 Result<OrderedJson> joined_identity(const OrderedJson& there, const OrderedJson& now,
                                     const std::string& file) {
   constexpr std::pair<const char*, const char*> kParts[] = {

@@ -116,7 +116,7 @@ Cells cells_of(const ReferenceRow& row) {
   return cells;
 }
 
-// Why a row says what it says, where its numbers do not show it.
+// Explains a row whose numbers do not show its verdict.
 std::string reason(const ReferenceRow& row) {
   switch (verdict_of(row)) {
     case ReferenceVerdict::no_reference:
@@ -151,7 +151,7 @@ std::string reference_table(const std::vector<ReferenceRow>& rows) {
       widths[i] = std::max(widths[i], columns_of(line[i]));
     }
   }
-  // The names give way to the other columns and the two blanks between any two.
+  // The names get what the other columns leave, with two blanks between columns.
   std::size_t others = 2 * (widths.size() - 1);
   for (std::size_t i = 1; i < widths.size(); ++i) others += widths[i];
   constexpr std::size_t kShortestName = 8;

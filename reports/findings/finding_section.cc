@@ -15,10 +15,10 @@
 namespace lockstep::reports::html {
 namespace {
 
-constexpr std::size_t kNamesInSection = 8;  // parameters shown without being asked
+constexpr std::size_t kNamesInSection = 8;  // parameters shown before the fold
 constexpr std::size_t kMostNames = 400;
 constexpr std::size_t kPlaces = 6;
-constexpr std::size_t kLong = 180;  // of a message: more than a heading holds
+constexpr std::size_t kLong = 180;  // longer messages are too long for a heading
 constexpr std::size_t kEvidenceInSection = 200;
 constexpr std::size_t kConsequences = 50;
 
@@ -123,7 +123,8 @@ std::string finding_section(const verify::Finding& finding, const FindingSource&
     if (const std::string lanes = lane_figure(finding, source.run, source.matched, id);
         !lanes.empty())
       out += "<section><h3>The calls around it</h3>" + lanes + "</section>\n";
-    // Of ranks that block one another across groups no single group's sequence tells much.
+    // For ranks that block each other across groups, the sequence of a single group explains
+    // little.
     if (!seen_in_program_order(finding))
       if (const std::optional<SequenceDiff> diff =
               sequence_diff(finding, source.run, source.groups))

@@ -23,7 +23,7 @@ using html::text;
 
 constexpr std::size_t kClasses = 32, kSums = 12, kItems = 20;
 
-// What a rank does; what is hidden is done beside its work, and adds nothing.
+// What a rank does. Hidden communication overlaps its work and adds no time.
 const std::vector<html::Series>& uses() {
   static const std::vector<html::Series> series = {
       {"computes", 0}, {"waits for a call that is carried out", 1}, {"waits for other ranks", 2}};
@@ -43,7 +43,7 @@ std::string number(std::string_view key, const std::string& value) {
   return "<div><dt>" + std::string(key) + "</dt><dd>" + html::text(value) + "</dd></div>";
 }
 
-// `n`: of the columns, those with numbers. Cells are markup.
+// `n`: which columns are numbers. Cells are markup.
 struct Table {
   std::string name;
   std::vector<std::string> head;

@@ -12,8 +12,8 @@ std::uint32_t nibble(char digit) {
   return static_cast<std::uint32_t>(digit <= '9' ? digit - '0' : digit - 'a' + 10);
 }
 
-// Hexadecimal digits as base64 (RFC 4648): three bytes become four characters, and what is missing
-// of the last three "=".
+// Converts hexadecimal digits to base64 (RFC 4648): three bytes become four characters; "=" fills
+// up the last group.
 std::string base64_of_hex(std::string_view hex) {
   constexpr std::string_view kAlphabet =
       "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";

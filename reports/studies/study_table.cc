@@ -42,7 +42,7 @@ std::string with_range(const std::optional<Spread>& s, double scale, int decimal
   return out;
 }
 
-// "812 (+14)": and how much more than where no image is missing.
+// "812 (+14)": and how much more than without missing images.
 std::string with_extra(const std::optional<Spread>& s, const std::optional<Spread>& base,
                        double scale, int decimals) {
   if (!s) return kNothing;
@@ -84,7 +84,7 @@ StudyCells costs(const Combination& c, const std::vector<Combination>& all) {
 const StudyCells kRightness = {"gradient", "image path", "embeddings", "BatchNorm", "text path"};
 const StudyCells kCosts = {"ms a step", "KB a step", "peak MB", "loss", "recall@1 %"};
 
-// `cells_of`: of a combination that completed; others say how they ended instead.
+// `cells_of`: cells of a combination that completed; the others show how they ended.
 template <class CellsOf>
 std::string section(const std::vector<Combination>& all, const StudyCells& head, CellsOf cells_of) {
   constexpr std::size_t kRemedyColumns = 22;
@@ -146,7 +146,7 @@ std::string study_text(const std::vector<Combination>& combinations) {
 
 namespace {
 
-// A "|" would end the cell.
+// A "|" would end the cell of the table.
 std::string cell_text(const std::string& text) {
   std::string out;
   for (const char c : text) out += c == '|' ? std::string("\\|") : std::string(1, c);

@@ -31,7 +31,7 @@ namespace lockstep::sim {
 
 // What the ranks of a job call and compute, found by deriving them one by one.
 struct DerivedRanks {
-  trace::Run run;                       // of those that were looked at
+  trace::Run run;                       // of the ranks that were derived
   std::vector<trace::RankCosts> costs;  // by index in run.ranks
   std::vector<std::int32_t> traced;     // by rank of the job: the derived rank that represents it
   std::string origin;                   // the worker's version

@@ -48,7 +48,7 @@ double rated_seconds(const trace::WorkCost& work, const Machine& machine) {
   // Products overlap their own memory traffic; everything else is limited by memory.
   const double device = std::max(products, work.product_bytes / bytes_per_second) +
                         work.memory_bytes / bytes_per_second;
-  // In either case the host's part is linear in kernels and operations.
+  // The host's part: its launches and dispatches.
   const double host = static_cast<double>(work.kernels) * machine.launch.seconds() +
                       static_cast<double>(work.operations) * machine.dispatch.seconds();
   return machine.launches_hidden ? std::max(device, host) : device + host;

@@ -80,6 +80,8 @@ std::string plural(std::uint64_t n, std::string_view singular, std::string_view 
 std::string bytes_in_words(std::uint64_t bytes) {
   constexpr std::array<std::string_view, 4> kUnits = {" KiB", " MiB", " GiB", " TiB"};
   if (bytes < 1024) return plural(bytes, "byte");
+  // The largest unit below the size; the fraction is cut, not rounded, so that the text never
+  // exceeds the size.
   std::size_t unit = 0;
   while (unit + 1 < kUnits.size() && bytes >> (10 * (unit + 2)) != 0) ++unit;
   const std::uint64_t one = std::uint64_t{1} << (10 * (unit + 1));
@@ -126,6 +128,7 @@ std::size_t sequence_length(std::string_view bytes) {
     if ((byte(i) & 0xC0U) != 0x80U) return 0;
     code = (code << 6U) | (byte(i) & 0x3FU);
   }
+  // Overlong forms, surrogates and values beyond Unicode are invalid UTF-8.
   const bool overlong = (length == 3 && code < 0x800) || (length == 4 && code < 0x10000);
   const bool surrogate = code >= 0xD800 && code < 0xE000;
   return overlong || surrogate || code > 0x10FFFF ? 0 : length;

@@ -95,6 +95,7 @@ class Explainer {
 
   void visit(const Json& value, const Json& schema, const std::string& pointer) {
     const Json* resolved = schema_for(value, schema);
+    // A wrong type is the first thing to say: limits of another type would confuse.
     if (resolved == nullptr || !has_type(value, (*resolved)["type"]))
       return wrong(value, pointer, expected(schema));
     if (resolved->contains("enum")) return visit_choice(value, *resolved, pointer);

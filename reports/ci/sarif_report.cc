@@ -145,6 +145,7 @@ Json results(const FilteredReport& filtered, std::string_view root) {
     if (filtered.compared) one["baselineState"] = "new";
     out.push_back(std::move(one));
   }
+  // Findings that were set aside are results as well: SARIF viewers show or hide them by state.
   for (const SetAside& aside : filtered.set_aside) {
     Json one = result(aside.finding, root);
     if (aside.why == SetAside::Why::suppressed)

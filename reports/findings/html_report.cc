@@ -164,6 +164,7 @@ class HtmlWriter {
 
   std::string verdict() const {
     std::string_view look, mark, title;
+    // Findings are sorted, worst first: the first one decides the colour.
     const bool errors =
         !report_.findings.empty() && report_.findings.front().severity == verify::Severity::error;
     switch (report_.verdict) {

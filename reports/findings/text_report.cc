@@ -46,6 +46,8 @@ class TextReportWriter {
     for (const verify::Finding& finding : report_.findings) {
       if (finding.severity == verify::Severity::note) {
         note(finding);
+        // Findings are sorted, worst first: the first ones are shown in full. Notes are short and
+        // always shown.
       } else if (shown < options_.max_findings) {
         ++shown;
         full(finding);
@@ -213,6 +215,7 @@ class TextReportWriter {
       const verify::Evidence& one = *folded[i].one;
       std::string text = rank_label(folded[i].ranks, 30);
       if (!one.at.empty()) text += " at " + printable(one.at);
+      // Ids are per rank: for several ranks there is none to show.
       if (one.id && folded[i].ranks.size() == 1) text += " (id " + std::to_string(*one.id) + ")";
       keyed(i == 0 ? "seen" : "", text + ": " + printable(one.text));
     }

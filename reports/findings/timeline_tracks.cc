@@ -25,8 +25,8 @@ class TrackLayout {
   }
 
   // Places a slice of an in-order stream: on the track whose last slice ends latest before `end`.
-  // The slice begins when that one ends, since operations of a stream run one after the other. A
-  // new track if none ends before the slice does.
+  // The slice begins no earlier than that one ends, since operations of a stream run one after the
+  // other. A new track if none ends before the slice does.
   void in_order(const std::string& name, TimelineSlice slice) {
     Lanes& lanes = lanes_[name];
     auto lane = lanes.ends.upper_bound(slice.end - shortest_);

@@ -27,6 +27,7 @@ bool forecast_fits(const sim::ScenarioForecast& f) {
   return !f.machine.per_device || f.state_bytes <= static_cast<double>(f.machine.per_device->value);
 }
 
+// The sentences behind the figures: each function gives one assumption, worded for this job.
 std::string calls_assumption(const sim::ScenarioForecast& f) {
   std::string out = "the ranks call what they were derived with, each alone, by " + f.derived_by;
   if (f.on_meta) out += ", on tensors without values";

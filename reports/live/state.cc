@@ -49,7 +49,7 @@ class Delays {
   // The last call of each group that all its members issued.
   void measure_last_meetings() {
     for (const verify::GroupStreams& group : groups_) {
-      // Streams with unknown beginnings cannot be lined up, and nobody is late alone.
+      // Streams that nothing lines up cannot be compared, and one rank alone is never late.
       if (!group.comparable || group.streams.size() < 2) continue;
       std::size_t common = SIZE_MAX;
       for (const verify::Stream& s : group.streams) common = std::min(common, s.calls.size());
@@ -57,6 +57,7 @@ class Delays {
       std::vector<trace::Nanos> times;
       for (const verify::Stream& s : group.streams)
         times.push_back(issued_[s.rank_index][s.calls[common - 1]]);
+      // Sources without times cannot say who was late.
       if (std::find(times.begin(), times.end(), trace::kNoTime) != times.end()) continue;
       const trace::Nanos usual = median(times);
       for (std::size_t i = 0; i < times.size(); ++i) {

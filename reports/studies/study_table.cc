@@ -129,6 +129,7 @@ nlohmann::ordered_json json_of(const std::optional<double>& value) {
 
 }  // namespace
 
+// One row per combination; several tables, since 80 columns do not hold all figures.
 std::string study_text(const std::vector<Combination>& combinations) {
   const std::size_t repeats = std::accumulate(
       combinations.begin(), combinations.end(), std::size_t{0},

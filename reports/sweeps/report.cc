@@ -108,6 +108,7 @@ std::string table_text(const Summary& summary, const sim::Ranking& ranking) {
   std::size_t shown = 0, of_front = 0;
   for (std::size_t i = 0; i < ranking.fitting.size(); ++i) {
     const bool front = ranking.on_front[ranking.fitting[i]];
+    // After the best rows only those of the front are shown, and not too many of them.
     if (i >= kShown && !(front && of_front < kShownOfFront)) continue;
     of_front += front ? 1U : 0U;
     ++shown;
@@ -220,6 +221,7 @@ std::string sweep_csv(const Summary& summary) {
     fields.push_back(verdict_of(row, summary.goal));
     fields.emplace_back(ranking.on_front[i] ? "yes" : "no");
     fields.push_back(row.ranks > 0 ? std::to_string(row.ranks) : "");
+    // Rows that do not train have empty figures, not zeros.
     const bool trains = row.outcome == sim::Outcome::trains;
     std::vector<double> figures = {row.step_seconds, row.samples_per_second,
                                    trains ? row.samples_per_second_per_rank() : 0.0,
@@ -257,6 +259,7 @@ std::string sweep_json(const Summary& summary) {
   out["rows"] = OrderedJson::array();
   for (const std::size_t i : sorted(ranking)) {
     const sim::Row& row = summary.rows[i];
+    // The same keys as in results.jsonl.
     OrderedJson one = OrderedJson::parse(sim::row_line(row, sim::fits(row, summary.goal)));
     one["pareto"] = static_cast<bool>(ranking.on_front[i]);
     out["rows"].push_back(std::move(one));

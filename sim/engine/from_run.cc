@@ -111,7 +111,7 @@ class Compiler {
         step.index = rank.step_of_call[event.index];
       } else if (event.kind == trace::EventKind::span) {
         const trace::SpanMark& span = trace.spans[event.index];
-        // Negative durations come from clocks that were set back.
+        // Negative durations (of a clock that was set back) count as 0.
         step.duration = Picos{std::max<trace::Nanos>(span.duration, 0)} * 1000;
         step.stream = ProgramStep::kHost;
         if (span.stream.value != 0) {

@@ -147,7 +147,7 @@ struct SharingRank {
       meetings;  // by slot: how many calls have reached the head of their stream
 };
 
-// A call at which all members have arrived. It goes in hops, in lockstep: each member sleeps until
+// A call at which all members have arrived. All members make each hop together: each sleeps until
 // it is woken, then works on its core, and the next hop begins when all have done so.
 struct SharedCall {
   std::vector<Arrival> members;  // by rank

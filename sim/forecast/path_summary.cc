@@ -73,6 +73,7 @@ class Summarizer {
       group = call.group;
       key = {part.kind, std::get<1>(key), true, call.signature, call.group, call.what};
     }
+    // Items keep the order of their first part; equal times stay in that order (stable sort).
     const auto [found, is_new] = items_.try_emplace(key, out_.items.size());
     if (is_new) out_.items.push_back(item);
     out_.items[found->second].time += time;

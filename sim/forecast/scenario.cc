@@ -56,6 +56,7 @@ void add_checkpoints(const runtime::Scenario& scenario, ScenarioForecast& out) {
   const int every = scenario.train.checkpoint.every;
   if (every == 0) return;
   const StepTimes& times = out.figures.times;
+  // A checkpoint follows every `every`-th step.
   out.checkpoints = static_cast<std::int64_t>(times.size()) / every;
   if (out.checkpoints == 0) return;
   Picos all;

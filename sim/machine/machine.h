@@ -60,15 +60,15 @@ struct Machine {
 
 inline constexpr std::int64_t kMostRanksPerNode = 4096;
 
-// Errors, with file, line and reason: no YAML; a key that is unknown, missing or of another type; a
-// quantity without a unit, or zero where it must not be; a share out of range; `nccl` without
-// channels on a link, or channels without `nccl`.
+// Parses a machine file. Errors, with file, line and reason: not YAML; a key that is unknown,
+// missing or of another type; a quantity without a unit, or zero where it must not be; a share out
+// of range; `nccl` without channels on a link, or channels without `nccl`.
 Result<Machine> parse_machine(const std::string& text, const std::string& file);
 
 // Errors: parse_machine's, and those of reading; larger than 1 MiB.
 Result<Machine> load_machine(const std::string& file);
 
-// The text of a machine file, from which parse_machine() gives the same machine. `comment`: lines
+// The text of a machine file, from which parse_machine() makes the same machine. `comment`: lines
 // for its head, each beginning with "#".
 std::string machine_text(const Machine& machine, const std::string& comment);
 

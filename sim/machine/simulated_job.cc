@@ -90,6 +90,7 @@ std::vector<trace::Rank> stuck_ranks(const SimulatedProgram& simulated) {
 std::optional<RaisedJob> raised_job(const std::string& folder) {
   Result<trace::Run> run = trace::load_run({folder});
   if (!run) return std::nullopt;
+  // Without an exception something else went wrong.
   const bool raised =
       std::any_of(run->ranks.begin(), run->ranks.end(),
                   [](const trace::RankTrace& trace) { return !trace.exceptions.empty(); });

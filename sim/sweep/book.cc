@@ -94,8 +94,8 @@ Result<std::optional<OrderedJson>> identity_to_write(const std::string& folder,
   if (!std::filesystem::exists(file, unknown)) return std::optional(std::move(now));
   const Result<std::string> text = read_file(file, kIdentityBytes);
   if (!text) return text.error();
-  // Deeper values are dropped while parsing: ordered_json copies the members of an object when one
-  // is added, which is quadratic in a hostile file's depth.
+  // Deeper values are dropped while parsing: adding a member to an ordered_json object copies the
+  // members before it, however deep they are.
   const auto keep = [](int depth, OrderedJson::parse_event_t, const OrderedJson&) {
     return depth <= 2;
   };

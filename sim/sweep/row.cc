@@ -32,6 +32,7 @@ class Reader {
   double number(const char* key) {
     if (!has(key, &OrderedJson::is_number)) return 0;
     const double value = object_[key];
+    // Figures are never negative, infinite or NaN.
     if (!(value >= 0 && std::isfinite(value))) problem_ = key;
     return value;
   }

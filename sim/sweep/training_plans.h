@@ -33,7 +33,7 @@ class TrainingPlans {
       : variation_(std::move(variation)), spots_(std::move(document.spots)) {}
 
   Variation variation_;
-  std::map<std::string, YamlDocument::Spot> spots_;  // of the plan as it stands
+  std::map<std::string, YamlDocument::Spot> spots_;  // locations in the plan file
 };
 
 }  // namespace lockstep::sim

@@ -69,6 +69,7 @@ Status read_parameters(const YamlDocument& document, C& cost) {
 }  // namespace
 
 const std::vector<CostParameter>& cost_parameters() {
+  // Ranges are wide: they catch a wrong unit (ms for s), not an unusual machine.
   static const std::vector<CostParameter> table = {
       {"peak_flops", &C::peak_flops, "FLOP/s", 1e9, 1e18},
       {"processors", &C::processors, "count", 1, 1e5},

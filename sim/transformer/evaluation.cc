@@ -92,6 +92,7 @@ Result<TableAnswer> predict_steps(const MeasuredTable& table, const Calibration&
       return Error{table.file + ", row " + std::to_string(i + 1) + ": " + figures.error().message,
                    {},
                    figures.error().fix};
+    // Rows that the calibration was fitted to are no test of it: the report separates them.
     const bool known = is_listed(calibration.fitted_on, step.label);
     for (const Comparison& figure : *figures) answer.rows.push_back({step.label, figure, known});
   }
@@ -100,6 +101,7 @@ Result<TableAnswer> predict_steps(const MeasuredTable& table, const Calibration&
 
 Result<TableAnswer> predict_collectives(const MeasuredTable& table,
                                         const std::string& curves_file) {
+  // The shipped curves are embedded; the file's name is for messages.
   const std::string file = curves_file.empty() ? "sim/machines/calibration-nccl.yaml" : curves_file;
   Result<std::string> text = curves_file.empty()
                                  ? Result<std::string>(std::string(shipped_nccl_curves()))
@@ -130,6 +132,7 @@ Result<TableAnswer> predict_on_machine(const MeasuredTable& table, const Machine
     ProgramCall call;
     call.op = trace::Op::all_reduce;
     call.bytes = Bytes{measured.bytes};
+    // The machine's model needs the same number of ranks on each node.
     if (measured.ranks % measured.nodes != 0)
       return Error{table.file + ", row " + std::to_string(row) + ": " +
                        std::to_string(measured.nodes) + " nodes do not hold equally many of " +

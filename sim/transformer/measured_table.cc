@@ -249,7 +249,7 @@ Result<MeasuredTable> read_step_columns(const json& root, const std::string& fil
     if (const Status can_be = check_workload(step.model, step.plan); !can_be)
       return Error{row.place() + ": " + can_be.error().message, {}, can_be.error().fix};
     set_label(step);
-    // vTrain measured on nodes of 8 GPUs and on a cluster, in separate tables.
+    // A table whose plans all fit 8 GPUs was measured on one node, and has its own calibration.
     one_node = one_node && step.plan.ranks() <= 8;
     table.steps.push_back(std::move(step));
   }

@@ -117,7 +117,7 @@ double send_seconds(const Transformer& model, const TrainingPlan& plan,
   if (plan.pipeline == 1) return 0;
   const double bytes =
       2 * static_cast<double>(plan.tokens()) * static_cast<double>(model.hidden) / plan.tensor;
-  // Inside a node a send gets half of the bus bandwidth, which counts both directions of a ring.
+  // Inside a node a send gets half of the bus bandwidth.
   const bool one_node = static_cast<double>(plan.ranks()) <= cost.ranks_per_node;
   return bytes / (one_node ? cost.node_bandwidth / 2 : cost.network_bandwidth);
 }

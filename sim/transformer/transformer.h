@@ -1,8 +1,8 @@
 // A transformer language model and the layout of its training, as counts.
 //
-// Sizes follow from the hyper-parameters by formulas that stand beside each function with their
-// source; nothing is measured here. hidden, ffn and vocabulary are widths in elements, sequence is
-// in tokens, micro_batch and global_batch are in sequences.
+// Sizes follow from the hyper-parameters by the formula at each function, with its source; nothing
+// is measured here. hidden, ffn and vocabulary are widths in elements, sequence is in tokens,
+// micro_batch and global_batch are in sequences.
 #pragma once
 
 #include <cstdint>

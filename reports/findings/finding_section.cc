@@ -38,6 +38,7 @@ std::string name_list(const std::vector<std::string>& names, std::size_t begin, 
 
 std::string what(const std::vector<std::string>& names) {
   if (names.empty()) return {};
+  // A fold around a single name would hide it for nothing.
   if (names.size() <= kNamesInSection + 1) return name_list(names, 0, names.size());
   std::string out;
   for (std::size_t i = 0; i < kNamesInSection; ++i) out += "<li>" + code(names[i]) + "</li>";
@@ -119,6 +120,7 @@ std::string finding_section(const verify::Finding& finding, const FindingSource&
     out +=
         "<section class=\"do\"><h3>What to do</h3><p>" + sentence(finding.fix) + "</p></section>\n";
   out += facts(finding);
+  // Notes are about traces, not about calls: nothing to draw.
   if (finding.severity != verify::Severity::note) {
     if (const std::string lanes = lane_figure(finding, source.run, source.matched, id);
         !lanes.empty())

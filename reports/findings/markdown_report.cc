@@ -19,6 +19,7 @@ constexpr std::size_t kListedInMarkdown = 50;
 
 // `lines` as a code block, whose fence is longer than any run of backticks in it.
 std::string code_block(const std::string& lines) {
+  // A fence has at least three backticks.
   std::size_t longest = 2;
   std::size_t run = 0;
   for (const char c : lines) {
@@ -60,6 +61,7 @@ class MarkdownWriter {
         "|\n|---|---|---|---|---|---|\n";
     for (std::size_t i = 0; i < std::min(kMarkdownRows, findings.size()); ++i) {
       const verify::Finding& one = findings[i];
+      // Without a culprit the column shows all concerned ranks.
       const std::vector<trace::Rank>& who = one.culprits.empty() ? one.ranks : one.culprits;
       out_ += "| " + std::string(verify::to_string(one.severity)) + " | `" +
               std::string(verify::rule(one.rule).name) + "` | " +

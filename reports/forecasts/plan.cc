@@ -160,6 +160,7 @@ Json layout_json(const sim::PlanForecast& f) {
           {"compile", p.compiled}};
 }
 
+// `whole`: what the values sum up to, in `unit`.
 Json parts_json(const std::vector<sim::ForecastPart>& parts, const char* unit, double whole) {
   Json out = Json::array();
   for (const sim::ForecastPart& part : parts)
@@ -336,6 +337,7 @@ std::string parts_table(const std::string& name, const std::vector<sim::Forecast
 }
 
 std::string time_card(const sim::PlanForecast& f) {
+  // Parts that share a series are added up in the bar; the table below keeps them apart.
   html::StackedBar bar{"a step", std::vector<double>(time_series().size(), 0)};
   for (const sim::ForecastPart& part : f.time)
     bar.parts[series_of_part().at(part.key)] += part.value;

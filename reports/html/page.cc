@@ -22,6 +22,7 @@ std::string base64_of_hex(std::string_view hex) {
     const std::string_view part = hex.substr(i, 6);
     std::uint32_t bits = 0;
     for (std::size_t d = 0; d < 6; ++d) bits = bits << 4U | (d < part.size() ? nibble(part[d]) : 0);
+    // One byte gives two characters, two give three, three give four.
     const std::size_t characters = part.size() / 2 + 1;
     for (std::size_t c = 0; c < 4; ++c)
       out += c < characters ? kAlphabet[bits >> (18U - 6U * c) & 63U] : '=';

@@ -31,6 +31,7 @@ std::string scientific(std::optional<double> value) {
 std::string percent(std::optional<double> value) {
   if (!value) return kNothing;
   const double p = 100 * *value;
+  // Two digits in either case; 9.95 would round to "10.0".
   return fixed(p, p < 9.95 ? 1 : 0) + " %";
 }
 
@@ -52,6 +53,7 @@ std::string with_extra(const std::optional<Spread>& s, const std::optional<Sprea
   return out + (extra.starts_with("-") ? " (" : " (+") + extra + ")";
 }
 
+// The run of the same strategy in which no image is missing; null if there is none.
 const Combination* base_of(const Combination& c, const std::vector<Combination>& all) {
   const auto found = std::find_if(all.begin(), all.end(), [&](const Combination& other) {
     return other.remedy.empty() && other.strategy == c.strategy;

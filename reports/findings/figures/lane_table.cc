@@ -25,11 +25,13 @@ std::string what_of(const trace::Call& call, const trace::Tables& tables) {
   const std::vector<trace::StringId>& names = tables.name_lists[call.what];
   if (names.empty()) return {};
   std::string out = printable(tables.str(names.front()));
+  // "head.weight +3" for a bucket of four.
   if (names.size() > 1) out += " +" + std::to_string(names.size() - 1);
   return out;
 }
 
 std::string size_of(const trace::Signature& signature, const trace::Tables& tables) {
+  // The first of count, input and output that the source recorded.
   std::int64_t elements = signature.count;
   if (elements == trace::kNone) elements = signature.in_elements;
   if (elements == trace::kNone) elements = signature.out_elements;
@@ -50,7 +52,8 @@ std::string peer_label(const trace::Call& call, trace::Op op) {
   return (op == trace::Op::send ? " to " : " from ") + peer;
 }
 
-// True where the rank is blocked in this call for good, as far as its trace goes.
+// True if the rank never left this call, as far as its trace shows: an asynchronous call blocks
+// only once the rank waits for it, a blocking one if it is the last.
 bool blocks(const trace::Call& call, const trace::RankTrace& trace) {
   if (trace.end == trace::End::clean || call.has(trace::kCompleted) || call.has(trace::kWaitEnded))
     return false;

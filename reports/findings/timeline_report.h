@@ -7,9 +7,8 @@
 // - Arrows connect the calls of a collective or message, in the order of their begins.
 // - A finding is an instant at the culprits' calls, or where they were last seen.
 // - Steps and exceptions are instants.
-// - For a program that never ran (verify/replay/replay.h, was_recorded), what no schedule reaches
-// is
-//   left out, and a rank that is stuck stays in its call until the end.
+// - For a program that never ran (verify/replay/replay.h, was_recorded), what no schedule
+//   reaches is left out, and a rank that is stuck stays in its call until the end.
 #pragma once
 
 #include <cstddef>

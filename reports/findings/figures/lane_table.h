@@ -2,9 +2,8 @@
 // rank, a column per call around the difference.
 //
 // Two views of a run:
-// - by_sequence: the finding's group; columns are its sequence numbers. For differences between
-// ranks
-//   that should agree.
+// - by_sequence: the finding's group; columns are its sequence numbers. For differences
+//   between ranks that should agree.
 // - by_program_order: the last calls of every rank, whatever their group. For ranks that block each
 //   other across groups or point-to-point.
 //

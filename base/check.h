@@ -1,5 +1,5 @@
-// CHECK: for our own bugs, never for bad input (that is a Result) or a defect found in a user's
-// program (that is a finding). Aborts with the place and a message, in every build type.
+// CHECK: for our own bugs. Bad input is a Result, a defect in a user's program is a finding. Aborts
+// with file, line and message, in every build type.
 #pragma once
 
 #include <string_view>

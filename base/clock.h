@@ -1,11 +1,11 @@
-// The one clock: monotonic, shared by all processes of a machine, never set back.
+// The one clock: monotonic and the same for all processes of a machine.
 #pragma once
 
 #include <cstdint>
 
 namespace lockstep {
 
-// Nanoseconds of CLOCK_MONOTONIC. Only differences mean anything.
+// Nanoseconds of CLOCK_MONOTONIC. Only differences are meaningful.
 std::int64_t monotonic_nanos();
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// StrongId: an integer with a type of its own, so that a rank is never passed for a group.
+// StrongId: an integer with its own type, so that a rank cannot be passed as a group.
 #pragma once
 
 #include <array>
@@ -31,11 +31,11 @@ struct std::hash<lockstep::StrongId<Tag, Rep>> {
   }
 };
 
-// Interner: gives equal values the same small id, and keeps one copy of each.
+// Interner: gives equal values the same small id and keeps one copy of each.
 //
 //   Interner<std::string, StringId> strings;
 //   StringId a = strings.intern("world");   // O(length), amortised
-//   strings[a];                             // "world"; references stay valid for ever
+//   strings[a];                             // "world"; references stay valid
 //
 // Id 0 is the default-constructed value ("not recorded"), which is always present.
 
@@ -51,6 +51,7 @@ class Interner {
   Interner& operator=(Interner&&) = default;  // NOLINT: moving libstdc++'s deques allocates
 
   Id intern(const T& value) {
+    // A small direct-mapped cache before the hash map: traces repeat a few values at a time.
     std::uint32_t& recent = recent_[Hash{}(value) % recent_.size()];
     if (recent < values_.size() && values_[recent] == value) return Id(recent);
     if (auto found = index_.find(value); found != index_.end()) return Id(recent = found->second);
@@ -80,8 +81,8 @@ class Interner {
       return a.get() == b.get();
     }
   };
-  std::deque<T> values_;                    // a deque: growth moves nothing
-  std::array<std::uint32_t, 64> recent_{};  // ids by hash: traces repeat a few values at a time
+  std::deque<T> values_;                    // a deque: growing moves no element
+  std::array<std::uint32_t, 64> recent_{};  // the last id for each hash, modulo 64
   std::unordered_map<std::reference_wrapper<const T>, std::uint32_t, RefHash, RefEqual> index_;
 };
 

@@ -1,7 +1,8 @@
-// Interrupts: turns SIGINT, SIGTERM and SIGHUP into something that a loop can ask for, so that a
-// job is cleaned up by plain code and not inside a signal handler.
+// Interrupts: makes SIGINT, SIGTERM and SIGHUP values that a loop polls, so that plain code cleans
+// up a job, not a signal handler.
 //
-// While one lives, the calling thread (and those it starts) does not die of these signals.
+// While an object lives, these signals do not end the calling thread and the threads that it
+// starts.
 #pragma once
 
 #include <signal.h>
@@ -11,11 +12,11 @@ namespace lockstep {
 class Interrupts {
  public:
   Interrupts();
-  ~Interrupts();  // restores the mask; a signal that came and was not asked for then strikes
+  ~Interrupts();  // restores the mask; a pending signal that was not polled then takes effect
   Interrupts(const Interrupts&) = delete;
   Interrupts& operator=(const Interrupts&) = delete;
 
-  // The first signal that came; 0: none. Never blocks.
+  // The first signal received; 0: none. Never blocks.
   int poll();
 
  private:

@@ -1,9 +1,9 @@
-// Which process of a job this one is, as whoever launched it says in the environment.
+// Which process of a job this one is, from the environment that its launcher set.
 //
 // torchrun (RANK, WORLD_SIZE, LOCAL_RANK: docs.pytorch.org/docs/stable/elastic/run.html), Slurm
 // (SLURM_PROCID, SLURM_NTASKS, SLURM_LOCALID: srun(1)), Open MPI (OMPI_COMM_WORLD_*), MPICH's Hydra
-// (PMI_RANK, PMI_SIZE, MPI_LOCALRANKID). The first whose rank and size are set is the one: torchrun
-// may well run below Slurm.
+// (PMI_RANK, PMI_SIZE, MPI_LOCALRANKID). The first in this order whose rank and size are set is
+// used: torchrun may run inside Slurm.
 #pragma once
 
 #include <functional>
@@ -14,7 +14,7 @@
 
 namespace lockstep {
 
-// nullptr where the variable is not set.
+// Returns a variable's value; nullptr if it is not set.
 using Environment = std::function<const char*(const char* name)>;
 
 // The variables of one launcher.
@@ -24,17 +24,18 @@ struct Launcher {
   const char* world_size;
   const char* local_rank;
 };
-// Null: none of them.
+// The launcher whose variables are set; null: none.
 const Launcher* find_launcher(const Environment& get);
 
-// The whole text as a number from 0 up.
+// The whole text as a number of at least 0; empty if it is not one.
 std::optional<int> launcher_number(std::string_view text);
 
 struct LaunchedRank {
   int rank = 0;
   int world_size = 1;
 };
-// Nothing where no launcher says. Errors: numbers that are none, a rank that is not below the size.
+// This process's rank; empty without a launcher. Errors: values that are not numbers, a rank that
+// is not below the size.
 Result<std::optional<LaunchedRank>> launched_rank(const Environment& get);
 
 }  // namespace lockstep

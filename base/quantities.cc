@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
 
-// A unit, in base units.
+// A unit, as a multiple of the base unit (ps, bytes, bits per second, FLOP/s).
 struct Unit {
   std::string_view name;
   std::int64_t factor;
@@ -68,7 +68,7 @@ constexpr std::array kFlopRates = {
 struct UnitKind {
   std::string_view what;     // "a duration"
   std::string_view example;  // "500ns"
-  std::string_view finest;   // what the result is a whole number of
+  std::string_view finest;   // the base unit: "picoseconds"
   std::span<const Unit> units;
   bool may_be_zero;
 };
@@ -80,6 +80,7 @@ std::string unit_names(const UnitKind& kind) {
 }
 
 Error refusal(std::string_view text, std::string why, const UnitKind& kind) {
+  // The text may be a whole file that was passed by mistake.
   constexpr std::size_t kShown = 60;
   const std::string shown = printable(text.substr(0, kShown)) + (text.size() > kShown ? "…" : "");
   return {"\"" + shown + "\" " + std::move(why),
@@ -94,8 +95,8 @@ bool is_digit(char c) { return c >= '0' && c <= '9'; }
 struct Decimal {
   std::int64_t digits = 0;
   int decimals = 0;
-  std::size_t length = 0;  // characters of the text; 0: no number
-  bool too_long = false;
+  std::size_t length = 0;  // characters that were read; 0: not a number
+  bool too_long = false;   // more digits than 64 bits hold
 };
 
 Decimal read_decimal(std::string_view text) {
@@ -111,6 +112,7 @@ Decimal read_decimal(std::string_view text) {
     if (!is_digit(c)) break;
     ++digits_seen;
     const std::int64_t digit = c - '0';
+    // Keeps reading, so that the unit is found and the message is about the size.
     if (number.digits > (kMost - digit) / 10) {
       number.too_long = true;
       continue;
@@ -135,7 +137,8 @@ Result<std::int64_t> parse(std::string_view text, const UnitKind& kind) {
     if (one.name == unit_text) unit = &one;
   if (unit == nullptr) return refusal(text, "has an unknown unit", kind);
   if (number.too_long) return refusal(text, "is too large, or has too many digits", kind);
-  // 0.5 kB: take the zeros from the factor before multiplying, so that nothing is rounded.
+  // 0.5 kB: divide the factor before multiplying, so that nothing is rounded. Each decimal needs a
+  // factor of 10 from the digits, from the unit, or 2 from the unit and 5 from the digits.
   std::int64_t factor = unit->factor;
   for (; number.decimals > 0; --number.decimals) {
     if (number.digits % 10 == 0) {
@@ -148,7 +151,7 @@ Result<std::int64_t> parse(std::string_view text, const UnitKind& kind) {
       return refusal(text, "is not a whole number of " + std::string(kind.finest), kind);
     }
   }
-  // Below the largest value, which means "forever".
+  // Strictly below the largest value, which means "forever".
   if (factor != 0 && number.digits > (kMost - 1) / factor)
     return refusal(text, "is too large", kind);
   const std::int64_t value = number.digits * factor;
@@ -179,7 +182,7 @@ Result<std::vector<Value>> parse_list(std::string_view text,
   }
 }
 
-// value / factor, a power of ten, with all its decimals.
+// value / factor with all its decimals; factor is a power of ten.
 std::string exact(std::int64_t value, std::int64_t factor) {
   std::string out = std::to_string(value / factor);
   std::int64_t rest = value % factor;
@@ -259,6 +262,7 @@ std::string to_string(Bandwidth bandwidth) {
       Scale{"kB/s", 1'000'000},
       Scale{"B/s", 1'000},
   };
+  // The product below would overflow.
   if (bandwidth.bits_per_second > kMost / 125)
     return std::to_string(bandwidth.bits_per_second) + " b/s";
   const std::int64_t thousandths = bandwidth.bits_per_second * 125;

@@ -1,13 +1,13 @@
-// Quantities of a simulation, each a type of its own, and how people write them.
+// Quantities of a simulation, each with its own type, and their text forms.
 //
 //   parse_duration("500ns")     Picos{500'000}
 //   parse_bytes("1MiB")         Bytes{1'048'576};  "1MB" is 1'000'000
 //   parse_bandwidth("50GB/s")   Bandwidth{400'000'000'000} bits per second;  also "400Gb/s"
 //   parse_flop_rate("989TFLOP/s")
 //
-// A unit is always required, decimal and binary prefixes are told apart (kB = 1000, KiB = 1024),
-// and so are bytes (B) and bits (b). A number may have decimals; what comes out is exact or
-// refused. Errors name the text, say what is wrong with it, and what to write instead.
+// A unit is always required. Decimal and binary prefixes differ (kB = 1000, KiB = 1024), and so do
+// bytes (B) and bits (b). A number may have decimals; the result is exact, or the text is refused.
+// Errors name the text, what is wrong with it, and what to write instead.
 #pragma once
 
 #include <compare>
@@ -21,9 +21,9 @@
 
 namespace lockstep {
 
-// A time, or a duration, in picoseconds; never negative. 106 days fit. Sums and products that do
-// not fit give forever(), which stays what it is, so that one look at a result tells that it
-// overflowed.
+// A time or duration in picoseconds, never negative, up to 106 days. Sums and products that
+// overflow give forever(), which absorbs everything added to it: one look at a result tells whether
+// it overflowed.
 struct Picos {
   std::int64_t value = 0;
 
@@ -35,7 +35,7 @@ struct Picos {
   friend constexpr Picos operator+(Picos a, Picos b) {
     return b.value > forever().value - a.value ? forever() : Picos{a.value + b.value};
   }
-  // At least zero: how much later `a` is than `b`.
+  // How much later `a` is than `b`; 0 if it is not later. forever() minus anything is forever().
   friend constexpr Picos operator-(Picos a, Picos b) {
     if (a.is_forever()) return a;
     return Picos{a.value > b.value ? a.value - b.value : 0};
@@ -54,27 +54,27 @@ struct Bytes {
   friend constexpr auto operator<=>(Bytes, Bytes) = default;
 };
 
-// How much passes in a second; above zero wherever one was parsed.
+// Bits per second; above zero wherever one was parsed.
 struct Bandwidth {
   std::int64_t bits_per_second = 0;
   constexpr double bytes_per_second() const { return static_cast<double>(bits_per_second) / 8; }
   friend constexpr auto operator<=>(Bandwidth, Bandwidth) = default;
 };
 
-// Floating-point operations in a second; above zero wherever one was parsed.
+// Floating-point operations per second; above zero wherever one was parsed.
 struct FlopRate {
   std::int64_t per_second = 0;
   friend constexpr auto operator<=>(FlopRate, FlopRate) = default;
 };
 
-// Each gives an Error whose message begins with the text; the caller adds the place (an option's
-// name, a file's line). Zero is a duration and a size, but no rate.
+// Parsers. The message of an Error begins with the text; the caller adds the location (an option's
+// name, a file's line). Durations and sizes may be zero, rates not.
 Result<Picos> parse_duration(std::string_view text);       // ps ns us µs ms s min h
 Result<Bytes> parse_bytes(std::string_view text);          // B kB MB GB TB, KiB MiB GiB TiB
 Result<Bandwidth> parse_bandwidth(std::string_view text);  // B/s … TB/s, KiB/s …, b/s … Tb/s
 Result<FlopRate> parse_flop_rate(std::string_view text);   // FLOP/s, GFLOP/s, TFLOP/s, PFLOP/s
 
-// "1us,2us,500ns": at least one.
+// Comma-separated lists of at least one: "1us,2us,500ns".
 Result<std::vector<Picos>> parse_durations(std::string_view comma_separated);
 Result<std::vector<Bytes>> parse_sizes(std::string_view comma_separated);
 

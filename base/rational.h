@@ -1,7 +1,7 @@
-// Exact non-negative fractions of 128-bit integers, for what a picosecond is too coarse for: a
-// chunk of B/n bytes, a step of a third of a picosecond. Rounded once, at the end.
+// Exact non-negative fractions of 128-bit integers, for values finer than a picosecond: a chunk of
+// B/n bytes, a third of a picosecond. They are rounded once, at the end.
 //
-// What does not fit makes the value "too large", which it then stays through every sum and product.
+// A result that does not fit is "too large", and so is every sum and product with it.
 #pragma once
 
 #include <cstdint>
@@ -25,13 +25,13 @@ class Rational {
   }
 
   constexpr bool too_large() const { return denominator_ == 0; }
-  // In lowest terms; not of what is too large.
+  // In lowest terms. Must not be too large.
   constexpr Int128 numerator() const { return numerator_; }
   constexpr Int128 denominator() const { return denominator_; }
 
   friend constexpr Rational operator*(const Rational& a, const Rational& b) {
     if (a.too_large() || b.too_large()) return overflown();
-    // Cancelled crosswise first, so that the products stay small.
+    // Cross-cancel first, so that the products stay small.
     const Int128 left = gcd(a.numerator_, b.denominator_);
     const Int128 right = gcd(b.numerator_, a.denominator_);
     const auto numerator = product(a.numerator_ / left, b.numerator_ / right);
@@ -50,7 +50,7 @@ class Rational {
   }
   friend constexpr bool operator==(const Rational&, const Rational&) = default;
 
-  // To the nearest integer, halves up; nothing where that does not fit.
+  // The nearest integer, halves up; empty if it does not fit.
   constexpr std::optional<std::int64_t> rounded() const {
     if (too_large()) return std::nullopt;
     const Int128 whole = numerator_ / denominator_;

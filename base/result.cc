@@ -10,6 +10,7 @@ namespace lockstep {
 
 namespace {
 
+// printable() line by line: it would escape the line breaks.
 std::string printable_lines(std::string_view text) {
   std::string out;
   for (std::size_t end; (end = text.find('\n')) != std::string_view::npos;) {
@@ -44,6 +45,7 @@ std::string Error::summary() const {
 
 namespace {
 
+// What a user can do about an errno. Codes with the same remedy share a case.
 std::string fix_of(int code) {
   switch (code) {
     case EACCES:

@@ -1,4 +1,4 @@
-// Result<T>: a value, or an Error that says where the input is bad, why, and how to mend it.
+// Result<T>: a value, or an Error that says where the input is bad, why, and how to fix it.
 //
 //   Result<Scenario> s = load_scenario(path);
 //   if (!s) return s.error();
@@ -14,13 +14,13 @@
 
 namespace lockstep {
 
-// Where something stands in the user's input. line and column are 1-based; 0 means "unknown".
+// A location in the user's input. line and column count from 1; 0 means unknown.
 struct Place {
   std::string file;
   int line = 0;
   int column = 0;
 
-  // "file:line:column", leaving out what is unknown.
+  // "file:line:column", without the parts that are unknown.
   std::string str() const;
 };
 
@@ -29,11 +29,11 @@ struct Error {
   Place place;
   std::string fix;  // what to do about it; may be empty
 
-  // "file:line:column: error: message" and, where there is a fix, "\n  fix: …". Safe to print on a
-  // terminal, whatever the file is called. Line breaks of the message and of the fix stay: text of
-  // others that stands in them has been through printable().
+  // "file:line:column: error: message" and, if there is a fix, "\n  fix: …". Safe to print on a
+  // terminal, whatever the file is called. Line breaks of message and fix are kept, so foreign text
+  // in them must have passed through printable().
   std::string str() const;
-  // The same without "error:" and the fix, in one line: for lists.
+  // For lists: one line, without "error:" and the fix.
   std::string summary() const;
 };
 
@@ -67,7 +67,7 @@ class [[nodiscard]] Result {
   std::variant<T, Error> state_;
 };
 
-// The Result of something that gives nothing back: `return Status::ok();`.
+// The Result of a function that returns nothing: `return Status::ok();`.
 struct Nothing {};
 class [[nodiscard]] Status : public Result<Nothing> {
  public:
@@ -75,9 +75,9 @@ class [[nodiscard]] Status : public Result<Nothing> {
   static Status ok() { return Status(Nothing{}); }
 };
 
-// What the operating system refuses, as an Error: with its words, and what to do about it.
+// Errors of the operating system.
 
-// "<doing>: <the system's words>" about `path`; `code` is an errno. Never without a fix.
+// "<doing>: <the system's message>" about `path`, with a fix. `code` is an errno.
 Error system_error(std::string_view doing, int code, const std::string& path);
 
 }  // namespace lockstep

@@ -17,7 +17,7 @@ Sha256::Sha256(Sha256&&) noexcept = default;
 Sha256& Sha256::operator=(Sha256&&) noexcept = default;
 
 void Sha256::add(std::string_view bytes) {
-  if (bytes.empty()) return;  // nor is there a pointer then
+  if (bytes.empty()) return;  // an empty view may have no pointer
   nettle_sha256_update(&state_->nettle, bytes.size(),
                        reinterpret_cast<const std::uint8_t*>(bytes.data()));
 }

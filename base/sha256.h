@@ -1,5 +1,5 @@
-// SHA-256 (FIPS 180-4), by libnettle: a digest that means the same everywhere and that nobody can
-// make collide.
+// SHA-256 (FIPS 180-4), by libnettle: a hash that is the same everywhere and without known
+// collisions.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,8 @@
 
 namespace lockstep {
 
-// Takes text in pieces. At most 4 ns a byte; a tenth of it where the CPU has instructions for it.
+// Hashes text in pieces. At most 4 ns per byte; a tenth of that where the CPU has instructions for
+// it.
 class Sha256 {
  public:
   Sha256();

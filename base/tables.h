@@ -1,5 +1,5 @@
-// Fitting text into terminal columns. A column is a code point: wide and combining characters, rare
-// in names of parameters, only spoil the alignment.
+// Fits text into terminal columns. A column is a code point: wide and combining characters, rare in
+// names of parameters, only disturb the alignment.
 #pragma once
 
 #include <algorithm>
@@ -15,11 +15,11 @@ inline constexpr std::size_t kReportColumns = 80;
 
 std::size_t columns_of(std::string_view utf8);
 
-// `text` in at most `width` columns; what is left out of its middle is shown as "..".  Names of
+// `text` in at most `width` columns, with ".." for what is left out in the middle. Names of
 // parameters differ at both ends ("image.…", "….weight"), so both ends stay.
 std::string shorten_middle(std::string_view text, std::size_t width);
 
-// `text` in at most `width` columns, cut at a blank where there is one; a cut ends in " ..".
+// `text` in at most `width` columns, cut at a blank if there is one, with " .." at the end.
 std::string shorten_end(std::string_view text, std::size_t width);
 
 // `text` followed by blanks up to `width` columns; longer text stays as it is.
@@ -28,7 +28,7 @@ std::string pad_right(std::string_view text, std::size_t width);
 // "1,234,567".
 std::string grouped(std::uint64_t n);
 
-// Figures as tables write them.
+// Figures in tables.
 
 // "1.25 MB", in powers of 1000; below 1000 without decimals. `bytes` >= 0.
 std::string amount(double bytes);
@@ -37,7 +37,7 @@ std::string percent(double share);         // "45.3 %" of 0.453
 std::string milliseconds(double seconds);  // "12.345 ms"
 std::string scientific(double x);          // "1.2e-03"
 
-// `text` behind as many blanks as make it `width` columns wide; longer text stays as it is.
+// `text` preceded by blanks up to `width` columns; longer text stays as it is.
 inline std::string pad_left(std::string_view text, std::size_t width) {
   return std::string(width - std::min(width, columns_of(text)), ' ').append(text);
 }

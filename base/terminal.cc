@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-// The sequences are those of xterm (ctlseqs), which all terminals in use know.
+// Sequences of xterm (ctlseqs), which all terminals in use know.
 namespace {
 constexpr const char* kTakeOver = "\x1b[?1049h\x1b[?25l";  // another screen, no cursor
 constexpr const char* kGiveBack = "\x1b[?25h\x1b[?1049l";
@@ -32,6 +32,8 @@ ScreenSize terminal_size(int descriptor) {
 }
 
 std::string drawn_over(const std::string& text) {
+  // Overwriting line by line does not flicker as clearing the screen does. The last line ends
+  // without a line feed, which would scroll a full screen.
   std::string out = "\x1b[H";
   const std::size_t end = text.ends_with('\n') ? text.size() - 1 : text.size();
   for (std::size_t i = 0; i < end; ++i) {

@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-// Whoever writes to a terminal decides `on`; the text is the same either way.
+// The text is the same whether `on` or not; the writer decides by wants_color().
 struct Paint {
   bool on = false;
 
@@ -28,34 +28,34 @@ struct Paint {
   }
 };
 
-// Colour only on a terminal that can show it, and never against NO_COLOR (https://no-color.org).
-// `no_color` and `term` are those variables; null: not set.
+// True on a terminal that can show colour, unless NO_COLOR is set (https://no-color.org).
+// `no_color` and `term` are the values of these variables; null: not set.
 bool wants_color(bool is_terminal, const char* no_color, const char* term);
 
 // wants_color() for this process's standard output.
 bool stdout_wants_color();
 
-// TerminalScreen: a screen of text that is drawn over again and again, on a terminal of its own
-// that vanishes with it, so that the user's earlier lines come back.
+// TerminalScreen: text that is redrawn again and again, on the terminal's alternate screen. When it
+// ends, the user's earlier lines come back.
 
 struct ScreenSize {
   std::size_t width = 80;
-  std::size_t height = 0;  // lines; 0: as many as it takes
+  std::size_t height = 0;  // lines; 0: no bound
 };
 
-// The size of the terminal behind the descriptor; 80 columns and no bound where there is none, or
-// where it does not say.
+// The size of the terminal behind the descriptor; 80 columns and no bound if it is not a terminal
+// or does not say.
 ScreenSize terminal_size(int descriptor);
 
-// `text` as what makes a terminal show just that: from the first line on, each line's rest erased,
-// and what stood below.
+// The bytes that make a terminal show exactly `text`: from the first line on, erasing the rest of
+// each line and everything below.
 std::string drawn_over(const std::string& text);
 
 class TerminalScreen {
  public:
-  // Takes over the terminal behind `out`, which must outlive this.
+  // Takes over the terminal behind `out`, which is not owned and must outlive this.
   explicit TerminalScreen(std::ostream& out);
-  ~TerminalScreen();  // gives it back as it was
+  ~TerminalScreen();  // restores the terminal
   TerminalScreen(const TerminalScreen&) = delete;
   TerminalScreen& operator=(const TerminalScreen&) = delete;
 
@@ -65,10 +65,10 @@ class TerminalScreen {
   std::ostream& out_;
 };
 
-// Patience: tells somebody at a terminal that a command still works, once it takes long.
+// Patience: tells the user at a terminal that a slow command still works.
 
-// From its construction to its destruction; after a second of silence a line on standard error
-// counts the seconds, and goes away at the end. Does nothing where standard error is no terminal.
+// While it lives, and after the first second, a line on standard error counts the seconds; it is
+// erased at the end. Does nothing if standard error is not a terminal. Uses a thread of its own.
 class Patience {
  public:
   explicit Patience(std::string doing);

@@ -15,6 +15,7 @@ std::string_view trimmed(std::string_view text) {
 }
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {
+  // One row of the dynamic program; `diagonal` is the value that it replaces.
   std::vector<std::size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});
   for (std::size_t i = 1; i <= a.size(); ++i) {
@@ -30,6 +31,8 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 
 std::string nearest(std::string_view word, std::span<const std::string> candidates) {
   std::string best;
+  // A third of the letters may be wrong, two at least; never the whole candidate, or "ab" would
+  // match every short word.
   std::size_t best_distance = std::max<std::size_t>(2, word.size() / 3) + 1;
   for (const std::string& candidate : candidates) {
     const std::size_t distance = edit_distance(word, candidate);
@@ -60,6 +63,7 @@ std::string ranges(std::span<const std::int32_t> sorted) {
     while (last + 1 < sorted.size() && sorted[last + 1] == sorted[last] + 1) ++last;
     if (!out.empty()) out += ",";
     out += std::to_string(sorted[i]);
+    // Two in a row are no range: "3,4", but "3-5".
     if (last == i + 1) out += "," + std::to_string(sorted[last]);
     if (last > i + 1) out += "-" + std::to_string(sorted[last]);
     i = last + 1;
@@ -76,6 +80,8 @@ std::string plural(std::uint64_t n, std::string_view singular, std::string_view 
 std::string bytes_in_words(std::uint64_t bytes) {
   constexpr std::array<std::string_view, 4> kUnits = {" KiB", " MiB", " GiB", " TiB"};
   if (bytes < 1024) return plural(bytes, "byte");
+  // The largest unit below the size; the fraction is cut, not rounded, so that the text never
+  // exceeds the size.
   std::size_t unit = 0;
   while (unit + 1 < kUnits.size() && bytes >> (10 * (unit + 2)) != 0) ++unit;
   const std::uint64_t one = std::uint64_t{1} << (10 * (unit + 1));
@@ -105,6 +111,7 @@ namespace {
 std::size_t sequence_length(std::string_view bytes) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(bytes[i]); };
   const unsigned char lead = byte(0);
+  // Table 3-7 of the Unicode standard: C0, C1 and F5 and above never begin a sequence.
   std::size_t length = 0;
   std::uint32_t code = 0;
   if (lead < 0x80) return 1;
@@ -121,6 +128,7 @@ std::size_t sequence_length(std::string_view bytes) {
     if ((byte(i) & 0xC0U) != 0x80U) return 0;
     code = (code << 6U) | (byte(i) & 0x3FU);
   }
+  // Overlong forms, surrogates and values beyond Unicode are invalid UTF-8.
   const bool overlong = (length == 3 && code < 0x800) || (length == 4 && code < 0x10000);
   const bool surrogate = code >= 0xD800 && code < 0xE000;
   return overlong || surrogate || code > 0x10FFFF ? 0 : length;

@@ -1,4 +1,4 @@
-// Small things about text that several layers need.
+// Small functions on text that several layers need.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-// What the searches of std::string_view give where there is nothing to be found.
+// The result of a std::string_view search that finds nothing.
 inline constexpr std::size_t kNpos = std::string_view::npos;
 
 inline bool contains_text(std::string_view text, std::string_view part) {
@@ -23,7 +23,7 @@ std::string_view trimmed(std::string_view text);
 // Levenshtein distance; O(|a|·|b|).
 std::size_t edit_distance(std::string_view a, std::string_view b);
 
-// The candidate nearest to `word` where one is near enough to be what was meant; else empty.
+// The candidate nearest to `word`, for "did you mean"; empty if none is similar enough.
 std::string nearest(std::string_view word, std::span<const std::string> candidates);
 
 // "a, b and c"; with `limit` > 0 and more items: "a, b and 3 more".
@@ -35,24 +35,24 @@ std::string ranges(std::span<const std::int32_t> sorted);
 // "1 rank", "3 ranks".
 std::string plural(std::uint64_t n, std::string_view singular, std::string_view many = {});
 
-// A size as people write it, at most the exact one: "300 bytes", "64 KiB", "1.5 GiB".
+// A size as people write it, rounded down to a tenth: "300 bytes", "64 KiB", "1.5 GiB".
 std::string bytes_in_words(std::uint64_t bytes);
 
 // 16 lower-case hexadecimal digits.
 std::string hex(std::uint64_t value);
 
-// `value` with that many digits after the point, whatever the locale: "3.14".
+// `value` with `decimals` digits after the point, whatever the locale: "3.14".
 std::string fixed(double value, int decimals);
 
-// `bytes` as valid UTF-8 without control characters: what came from a file is safe to print on a
+// `bytes` as valid UTF-8 without control characters: text from a file becomes safe to print on a
 // terminal. Invalid bytes become U+FFFD, control characters "\xNN".
 std::string printable(std::string_view bytes);
 
 // `bytes` as valid UTF-8: each invalid byte becomes U+FFFD.
 std::string to_utf8(std::string_view bytes);
 
-// Breaks `text` at blanks so that no line is wider than `width` columns (code points); every line
-// after the first starts with `indent` blanks. A word that is too wide stays whole.
+// Breaks `text` at blanks so that no line is wider than `width` columns (code points). Every line
+// after the first starts with `indent` blanks. A word that is too wide is not broken.
 std::string wrap(std::string_view text, std::size_t width, std::size_t indent = 0);
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// Which program wrote a report.
+// The version of the program that wrote a report.
 #pragma once
 
 #include <string_view>

@@ -1,4 +1,4 @@
-// Comma-separated values (RFC 4180), as reports, forecasts and sweeps write them.
+// Comma-separated values (RFC 4180), for reports, forecasts and sweeps.
 #pragma once
 
 #include <string>
@@ -6,8 +6,8 @@
 
 namespace lockstep::reports {
 
-// One field: printable, quoted where it must be. What a spreadsheet would take for a formula (= + -
-// @ at the start) gets an apostrophe in front, so that a name in a trace cannot run anything:
+// One field: printable, quoted where necessary. Text that a spreadsheet would take for a formula (=
+// + - @ at the start) gets a leading apostrophe, so that a name in a trace cannot run anything:
 // https://owasp.org/www-community/attacks/CSV_Injection
 std::string csv_field(std::string_view text);
 

@@ -8,7 +8,7 @@
 namespace lockstep::reports {
 namespace {
 
-// What --fail-on takes, and the least severity that then gives exit status 1.
+// The values of --fail-on, and the lowest severity that gives exit status 1.
 std::optional<verify::Severity> threshold(std::string_view fail_on) {
   if (fail_on == "error") return verify::Severity::error;
   if (fail_on == "warning") return verify::Severity::warning;

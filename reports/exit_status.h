@@ -1,4 +1,4 @@
-// The exit statuses of every command, as in the report contract.
+// The exit statuses of every command (docs/verify.md).
 #pragma once
 
 #include <string>
@@ -17,16 +17,16 @@ enum class ExitStatus : int {
   own_failure = 4,
 };
 
-// A command that a signal ended gives 128 + the signal's number, as shells do: 130 for Ctrl-C.
+// After a signal: 128 + its number, as in shells; 130 for Ctrl-C.
 constexpr ExitStatus interrupted_by(int signal) { return static_cast<ExitStatus>(128 + signal); }
 
-// By the contract: findings at or above `fail_on` (never: none), else inconclusive, else clean.
+// 1 for findings at or above `fail_on` ("never": none), else 3 if inconclusive, else 0.
 ExitStatus exit_status(const verify::Report& report, const std::string& fail_on);
 
 // 0 safe, 3 inconclusive, else 1.
 ExitStatus status_of(verify::ProductVerdict verdict);
 
-// Prints "lockstep: error: …" and the fix on standard error; gives `status` back.
+// Prints "lockstep: error: …" and the fix on standard error; returns `status`.
 ExitStatus fail(const Error& error, ExitStatus status = ExitStatus::bad_usage);
 
 }  // namespace lockstep::reports

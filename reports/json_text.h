@@ -1,4 +1,4 @@
-// The JSON of reports as text.
+// JSON of reports.
 #pragma once
 
 #include <string>
@@ -10,12 +10,12 @@
 
 namespace lockstep::reports {
 
-// In one line; bytes that are no UTF-8 become U+FFFD.
+// As text in one line; bytes that are not UTF-8 become U+FFFD.
 inline std::string json_text(const nlohmann::ordered_json& json) {
   return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
-// Ranks in the JSON of reports: their numbers in a list.
+// Ranks as a list of numbers.
 
 inline nlohmann::ordered_json ranks_json(const std::vector<trace::Rank>& ranks) {
   auto out = nlohmann::ordered_json::array();

@@ -34,7 +34,7 @@ verify::Report judge_recorded(const trace::Run& run,
   return verify::verify(run, options);
 }
 
-// `status`: of the report, which a run without a certificate keeps unless that was clean.
+// Returns `status`, the report's; but 3 for a clean run that has no certificate: it was asked for.
 ExitStatus write_certificate_of(const trace::Run& run, const verify::Report& report,
                                 verify::CallSemantics semantics, const std::string& file,
                                 ExitStatus status) {
@@ -56,6 +56,7 @@ ExitStatus judge_traces(const TracesToJudge& traces, const ReportOptions& report
   ReportOptions outputs = report;
   outputs.semantics = verify::call_semantics_from_name(traces.semantics);
   const verify::Report judged = judge_recorded(*run, outputs.semantics);
+  // The certificate below is about all findings, not only about those that the filter leaves.
   const FilteredReport left = filtered(judged, *run, *filter, today_utc());
   if (const Status written = write_reports(left, *run, outputs); !written)
     return fail(written.error(), ExitStatus::own_failure);

@@ -1,4 +1,4 @@
-// Recorded runs and derivations: read, judged, and reported as the user wants it.
+// Reads recorded runs and derivations, judges them and writes the reports that the user wants.
 #pragma once
 
 #include <string>
@@ -14,18 +14,18 @@ struct TracesToJudge {
   std::vector<std::string> paths;
   trace::LoadOptions load = {};
   std::string semantics = {};    // "nccl", "gloo" or "mpi"; empty: as recorded
-  std::string certificate = {};  // where the proof of a clean run goes; empty: nowhere
+  std::string certificate = {};  // file for the proof of a clean run; empty: none
 };
 
-// Reads the run, judges it and writes the reports and the certificate. Status: by the contract
-// (exit_status()); 3 where a clean run has no certificate; 2 for what cannot be read; 4 for what
-// cannot be written. Errors are printed.
+// Reads the run, judges it and writes the reports and the certificate; prints errors. Returns
+// exit_status(); 3 if a clean run gets no certificate; 2 for input that cannot be read; 4 for
+// output that cannot be written.
 ExitStatus judge_traces(const TracesToJudge& traces, const ReportOptions& report);
 
-// Reads the derivation in `folder`, decides for every mix of conditions at once, prints the verdict
-// with its counterexample, and writes the certificate to `certificate` (empty: none), which only a
-// safe program has, and the --output files. Status: 0 safe, 1 it diverges, may deadlock or raises,
-// 3 inconclusive; 2 where the folder cannot be used.
+// Reads the derivation in `folder` and decides for all mixes of conditions at once. Prints the
+// verdict with its counterexample, writes the --output files, and for a safe program the
+// certificate (empty: none). Returns 0 if safe; 1 if it diverges, may deadlock or raises an
+// exception; 3 if inconclusive; 2 if the folder cannot be used.
 ExitStatus judge_product(const std::string& folder, const std::string& certificate,
                          const ReportOptions& report);
 

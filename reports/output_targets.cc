@@ -10,7 +10,7 @@
 namespace lockstep::reports {
 namespace {
 
-// Of a fix, below the "  fix: " that Error::str() puts before it.
+// Wraps a fix below the "  fix: " that Error::str() puts before it.
 std::string wrapped_fix(const std::string& text) {
   constexpr std::size_t kBefore = 7;
   std::string out;
@@ -23,6 +23,7 @@ std::string wrapped_fix(const std::string& text) {
 
 Status write_stdout(const std::string& text) {
   std::cout << text << std::flush;
+  // For example a closed pipe or a full disk.
   if (std::cout) return Status::ok();
   return Error{"cannot write to standard output", {}, "check where it is redirected to"};
 }
@@ -30,7 +31,7 @@ Status write_stdout(const std::string& text) {
 }  // namespace
 
 Result<OutputTarget> parse_output_target(const std::string& text, const OutputForms& forms) {
-  constexpr std::size_t kLongestKind = 100;  // that is worth a guess at what was meant
+  constexpr std::size_t kLongestKind = 100;  // longer ones are not worth a guess
   const std::size_t equals = text.find('=');
   const std::string kind = text.substr(0, equals);
   const std::string shown = printable(text);

@@ -41,7 +41,7 @@ std::string type_in_words(const std::string& type) {
 
 std::string number_in_words(const Json& number) { return number.dump(); }
 
-// What was found, short enough for a message.
+// A value in a message: short.
 std::string value_in_words(const Json& value) {
   if (value.is_null()) return "empty";
   if (value.is_array()) return "a list";
@@ -53,7 +53,7 @@ std::string value_in_words(const Json& value) {
   return "the text \"" + printable(text) + "\"";
 }
 
-// "/data/modality/0/has" as a person writes it: "data.modality[0].has".
+// "/data/modality/0/has" in a message: "data.modality[0].has".
 std::string path_in_words(const std::string& pointer) {
   if (pointer.empty()) return "the file";
   const Json::json_pointer parsed(pointer);
@@ -74,13 +74,15 @@ std::vector<std::string> keys_of(const Json& object) {
   return keys;
 }
 
+// The second walk: collects problems with their locations. first() picks the one that is first in
+// the file, whatever the order of the walk (JSON objects are sorted by key).
 class Explainer {
  public:
   Explainer(const YamlDocument& document, const Json& schema)
       : document_(document), schema_(schema) {}
 
-  // The schema that says what `value` may be: references followed, and of alternatives the one
-  // for the value's type; null where no alternative has that type.
+  // The schema for `value`: follows references, and of alternatives takes the one for the value's
+  // type. Null if no alternative has that type.
   const Json* schema_for(const Json& value, const Json& schema) const {
     if (schema.contains("$ref")) return schema_for(value, referred(schema));
     if (!schema.contains("oneOf")) return &schema;
@@ -93,6 +95,7 @@ class Explainer {
 
   void visit(const Json& value, const Json& schema, const std::string& pointer) {
     const Json* resolved = schema_for(value, schema);
+    // A wrong type is the first thing to say: limits of another type would confuse.
     if (resolved == nullptr || !has_type(value, (*resolved)["type"]))
       return wrong(value, pointer, expected(schema));
     if (resolved->contains("enum")) return visit_choice(value, *resolved, pointer);
@@ -149,7 +152,8 @@ class Explainer {
     wrong(value, pointer, expected(schema), near.empty() ? "" : "did you mean \"" + near + "\"?");
   }
 
-  // The schema of the value under `key`; null where the key is not allowed.
+  // The schema of the value under `key`; null if the key is not allowed. std::regex recurses per
+  // character: long keys are not matched.
   static const Json* property(const Json& schema, const std::string& key) {
     if (schema.contains("properties") && schema["properties"].contains(key))
       return &schema["properties"][key];
@@ -244,7 +248,7 @@ class Explainer {
   std::vector<Error> problems_;
 };
 
-// valijson's verdict: nothing, or its own words for the first thing that it refused.
+// valijson's verdict: empty if valid, else its own words for its first error.
 std::optional<std::string> refused_by_valijson(const Json& value, const Json& schema) {
   valijson::Schema compiled;
   valijson::SchemaParser(valijson::SchemaParser::kDraft7)
@@ -264,14 +268,15 @@ std::optional<Error> check_against_schema(const YamlDocument& document,
   if (!refused) return std::nullopt;
   Explainer explainer(document, schema);
   explainer.visit(document.value, schema, "");
+  // If the walk finds nothing although valijson does, valijson's words are better than none.
   if (auto error = explainer.first()) return error;
   return Error{"not a valid scenario: " + printable(*refused), document.value_place(""),
                "docs/scenarios.md lists the keys and what they take"};
 }
 
 nlohmann::json with_defaults(const nlohmann::json& value, const nlohmann::json& schema) {
-  // Only mappings carry defaults, and those stand in the schema without references; where a value
-  // may be a mapping or something shorter, the mapping is its last alternative.
+  // Only mappings have defaults, and they are in the schema without references. If a value may be a
+  // mapping or a shorter form, the mapping is the last alternative.
   const Json& here = schema.contains("oneOf") ? schema["oneOf"].back() : schema;
   if (!value.is_object() || !here.contains("properties")) return value;
   Json out = value;

@@ -1,8 +1,9 @@
-// Checks a YAML document against a JSON Schema, and says what is wrong in words that help.
+// Checks a YAML document against a JSON Schema, with messages that help.
 //
-// valijson decides whether the document is valid. Its messages speak of constraints, not of keys
-// and lines, so a second walk over document and schema finds the first problem and words it. The
-// walk knows the keywords that scenario.schema.json uses; a test holds the two to one opinion.
+// valijson decides whether the document is valid. Its messages are about constraints, not about
+// keys and lines. So a second walk over document and schema finds the first problem and describes
+// it. The walk knows the keywords that scenario.schema.json uses; a test makes sure that both
+// agree.
 #pragma once
 
 #include <optional>
@@ -14,13 +15,12 @@
 
 namespace lockstep {
 
-// The first problem in the order of the file; nothing where the document is valid.
-// The schema must itself be valid (CHECK).
+// The first problem, in the order of the file; empty if the document is valid. The schema itself
+// must be valid (CHECK).
 std::optional<Error> check_against_schema(const YamlDocument& document,
                                           const nlohmann::json& schema);
 
-// `value` with the schema's default for every key that is absent, at every depth. Needs a valid
-// value.
+// `value` with the schema's default for every absent key, at every depth. `value` must be valid.
 nlohmann::json with_defaults(const nlohmann::json& value, const nlohmann::json& schema);
 
 }  // namespace lockstep

@@ -7,7 +7,7 @@ namespace {
 
 constexpr std::string_view kReplacement = "\uFFFD";
 
-// What stands for `c`; empty: itself.
+// The reference or replacement for `c`; empty: `c` itself.
 std::string_view entity(char c, bool in_attribute) {
   switch (c) {
     case '&':

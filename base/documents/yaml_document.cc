@@ -16,6 +16,7 @@ namespace lockstep {
 
 namespace {
 
+// Bounds against hostile input. Real files have a few hundred values, nested a few levels.
 constexpr std::size_t kMaxBytes = 1 << 20;
 constexpr std::size_t kMaxNodes = 20'000;
 constexpr std::size_t kMaxDepth = 32;
@@ -33,8 +34,8 @@ std::optional<Number> parse_whole(std::string_view text) {
   return value;
 }
 
-// A plain scalar, typed as in YAML 1.2's core schema, apart from octal, hexadecimal, infinities and
-// NaN, which no scenario needs.
+// A plain scalar, typed as in YAML 1.2's core schema, without octal, hexadecimal, infinities and
+// NaN, which no scenario needs. 12 is an integer, 1e3 a number, "1.2.3" and "yes" are text.
 nlohmann::json plain_scalar(const std::string& text) {
   if (text.empty() || text == "~" || text == "null" || text == "Null" || text == "NULL")
     return nullptr;
@@ -49,13 +50,14 @@ nlohmann::json plain_scalar(const std::string& text) {
   return text;
 }
 
-// Thrown out of the parser's callbacks, and caught by parse_yaml.
+// Thrown out of yaml-cpp's callbacks, which cannot return errors; caught in parse_yaml().
 struct Refused {
   Error error;
 };
 
-// Builds the document from the parser's events. It does not use YAML::Load: that copies nothing for
-// aliases, so that a small file makes an endless tree, and LoadAll never ends on some bad input.
+// Builds the document from the parser's events. YAML::Load is not used: it expands aliases without
+// copying, so that a small file becomes an endless tree, and LoadAll does not terminate on some bad
+// input.
 class DocumentBuilder : public YAML::EventHandler {
  public:
   explicit DocumentBuilder(const std::string& file) : file_(file) {}
@@ -66,18 +68,19 @@ class DocumentBuilder : public YAML::EventHandler {
   void OnDocumentEnd() override {}
 
   void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
-    // The mark of an absent value is where the next thing stands: the key says more.
+    // The mark of an absent value ("key:" without anything) is that of the next token; the key is
+    // the better location.
     const Place key = begin_value(mark);
     end_value(nullptr, {key, key}, anchor, 1);
   }
 
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                 const std::string& value) override {
-    // Long texts count for more, since aliases multiply them too.
+    // Long texts count for more nodes, since aliases multiply them, too.
     count(value.size() / 64, mark);
     if (!stack_.empty() && stack_.back().expects_key()) return set_key(mark, value);
     const Place key = begin_value(mark);
-    // "!" is the tag of a quoted scalar, "?" of a plain one.
+    // yaml-cpp's tags: "!" for a quoted scalar, which is always text, "?" for a plain one.
     end_value(tag == "?" ? plain_scalar(value) : nlohmann::json(value),
               {key, place_of(file_, mark)}, anchor, 1 + value.size() / 64);
   }
@@ -85,6 +88,7 @@ class DocumentBuilder : public YAML::EventHandler {
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     const Place key = begin_value(mark);
     const auto found = anchors_.find(anchor);
+    // An anchor is known once its value has ended: "&a [*a]" refers to itself.
     if (found == anchors_.end())
       throw Refused{{"an alias inside of what it names", place_of(file_, mark),
                      "write out what it should stand for"}};
@@ -104,14 +108,14 @@ class DocumentBuilder : public YAML::EventHandler {
   void OnMapEnd() override { end_container(); }
 
  private:
-  // A list or mapping whose end has not been seen.
+  // A list or mapping that is still open.
   struct Open {
     nlohmann::json value;
     std::string pointer;
     YamlDocument::Spot spot;
     YAML::anchor_t anchor = 0;
     std::size_t nodes_before = 0;
-    std::optional<std::string> key = std::nullopt;  // of the value that comes next
+    std::optional<std::string> key = std::nullopt;  // of the next value
     Place key_place = {};
 
     bool expects_key() const { return value.is_object() && !key; }
@@ -130,11 +134,13 @@ class DocumentBuilder : public YAML::EventHandler {
     if (nodes_ > kMaxNodes) throw too_much("more than 20000 values", place_of(file_, mark));
   }
 
-  // Counts a value that begins at `mark`; where its key stands, or itself where it has none.
+  // Counts a value that begins at `mark`. Returns the location of its key, or its own if it has
+  // none.
   Place begin_value(const YAML::Mark& mark) {
     count(1, mark);
     const Place place = place_of(file_, mark);
     if (stack_.empty() || !stack_.back().value.is_object()) return place;
+    // In a mapping a list or mapping where a key should be: "? [a, b] : c".
     if (!stack_.back().key) throw Refused{{"a key should be text", place, "put it into quotes"}};
     return stack_.back().key_place;
   }
@@ -162,6 +168,7 @@ class DocumentBuilder : public YAML::EventHandler {
     const Place key = begin_value(mark);
     const Place place = place_of(file_, mark);
     if (stack_.size() >= kMaxDepth) throw too_much("values nested more than 32 deep", place);
+    // nodes_ - 1: the container itself is counted already and belongs to its anchor.
     stack_.push_back({std::move(empty), pointer_of_next(), {key, place}, anchor, nodes_ - 1});
   }
 
@@ -193,7 +200,7 @@ class DocumentBuilder : public YAML::EventHandler {
   std::size_t nodes_ = 0;
 };
 
-// The longest known pointer that is `pointer` or encloses it.
+// The spot of the longest known pointer that is `pointer` or encloses it.
 const YamlDocument::Spot& nearest_spot(const YamlDocument& document, std::string pointer) {
   static const YamlDocument::Spot kUnknown;
   while (true) {
@@ -241,6 +248,7 @@ Result<YamlDocument> parse_yaml(const std::string& text, const std::string& file
     YamlDocument document = builder.take();
     if (!any || document.value.is_null())
       return Error{"the file is empty", {file, 1, 1}, "begin with \"lockstep: 1\""};
+    // A second document is an error, not ignored: "---" by mistake would hide half of the file.
     DocumentBuilder second(file);
     if (parser.HandleNextDocument(second))
       return Error{"the file holds more than one document", second.take().value_place(""),

@@ -17,15 +17,16 @@ bool looks_like_tar(std::string_view bytes) {
 
 namespace {
 
-// Reads the data of the member whose header was just read; false where it is cut off or damaged.
-// `left`: how much all members that are still to come may hold.
+// Reads the data of the member whose header was just read; false if it is cut off or damaged.
+// `left`: how many bytes all members still to come may hold.
 bool read_data(archive* reader, std::size_t& left, std::string& out) {
   const void* block = nullptr;
   std::size_t size = 0;
   la_int64_t offset = 0;
   int got = ARCHIVE_OK;
   while ((got = archive_read_data_block(reader, &block, &size, &offset)) == ARCHIVE_OK) {
-    // A block elsewhere than behind the last one means a hole: not what a recorder writes.
+    // A block that does not follow the last one means a hole, which no recorder writes. Expanding
+    // it would let a small archive fill the memory.
     if (offset != static_cast<la_int64_t>(out.size()) || size > left) return false;
     left -= size;
     out.append(static_cast<const char*>(block), size);
@@ -51,7 +52,8 @@ Status for_each_member(std::string_view bytes, const std::string& file, bool tru
     return unreadable(archive_error_string(reader.get()));
   }
   std::size_t left = bytes.size();
-  // Used when it is known what comes behind it.
+  // A member is passed on only when the next header has been read: damage right after a member
+  // marks it as truncated.
   std::optional<ArchiveMember> member;
   archive_entry* entry = nullptr;
   int status = ARCHIVE_OK;
@@ -62,9 +64,11 @@ Status for_each_member(std::string_view bytes, const std::string& file, bool tru
     const char* const name = archive_entry_pathname(entry);
     member.emplace(ArchiveMember{name == nullptr ? "" : name, "", false});
     member->truncated = !read_data(reader.get(), left, member->bytes);
+    // libarchive cannot find the next header after damage.
     if (member->truncated) break;
   }
   if (!member) return Status::ok();
+  // The last member: the archive may have ended in the middle of it.
   member->truncated |= truncated || status < ARCHIVE_WARN;
   use(*member);
   return Status::ok();

@@ -21,8 +21,8 @@ Bytef* input_pointer(std::string_view bytes) {
   return reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
 }
 
-// What the file says of the length of its last member (RFC 1952, ISIZE: modulo 2^32). Only a hint:
-// there may be several members, and the end may be missing, or lie.
+// The length of the last member as the file states it (RFC 1952, ISIZE: modulo 2^32). Only a hint
+// for reserve(): there may be several members, and the end may be missing or wrong.
 std::size_t stated_length(std::string_view bytes) {
   constexpr std::size_t kSize = 4;
   constexpr std::size_t kMostExpansion = 1032;  // deflate cannot do more
@@ -31,6 +31,7 @@ std::size_t stated_length(std::string_view bytes) {
   for (std::size_t i = bytes.size(); i-- > bytes.size() - kSize;) {
     out = out << 8U | static_cast<unsigned char>(bytes[i]);
   }
+  // A length that deflate cannot reach is not believed, so that a few bytes cannot reserve 4 GiB.
   return out / kMostExpansion <= bytes.size() ? out : 0;
 }
 
@@ -55,7 +56,7 @@ Result<Inflated> gunzip(std::string_view bytes, const std::string& file, std::si
   LOCKSTEP_CHECK(inflateInit2(&stream, kGzipWindow) == Z_OK, "zlib does not start");
   std::string chunk(kChunk, '\0');
   while (true) {
-    // zlib counts in 32 bits: feed what fits.
+    // zlib counts in 32 bits: feed at most 1 GiB at a time.
     stream.next_in = input_pointer(bytes);
     stream.avail_in = static_cast<uInt>(std::min<std::size_t>(bytes.size(), 1U << 30));
     stream.next_out = reinterpret_cast<Bytef*>(chunk.data());
@@ -70,6 +71,7 @@ Result<Inflated> gunzip(std::string_view bytes, const std::string& file, std::si
                    {file},
                    "unpack it yourself if that is what you want, and give the plain file"};
     }
+    // Grow by doubling, but never beyond the limit, as append() by itself might.
     if (out.text.size() + produced > out.text.capacity()) {
       out.text.reserve(std::min(limit, std::max(2 * out.text.capacity(), kChunk)));
     }
@@ -79,6 +81,7 @@ Result<Inflated> gunzip(std::string_view bytes, const std::string& file, std::si
       if (inflateReset(&stream) != Z_OK) break;
       continue;
     }
+    // Damaged, or the input ended before the member did.
     if (status != Z_OK || (bytes.empty() && produced == 0)) {
       out.truncated = true;
       break;

@@ -18,7 +18,7 @@ namespace lockstep {
 
 namespace {
 
-constexpr std::size_t kKept = std::size_t{16} << 20U;      // between two files
+constexpr std::size_t kKept = std::size_t{16} << 20U;      // buffer kept between two files
 constexpr std::size_t kSmallest = std::size_t{64} << 10U;  // room for a file without a size
 constexpr std::size_t kAtOnce = std::size_t{1} << 30U;     // read(2) takes no more than 2 GiB
 
@@ -30,6 +30,7 @@ class OpenFile {
     if (file.fd_ < 0) return system_error("cannot open the file", errno, path);
     struct stat info {};
     if (::fstat(file.fd_, &info) != 0) return system_error("cannot look at the file", errno, path);
+    // A device or pipe may never end.
     if (!S_ISREG(info.st_mode)) {
       return Error{"not a regular file", {path}, "name a file, or a folder that holds files"};
     }
@@ -43,11 +44,11 @@ class OpenFile {
   }
 
   std::size_t size() const { return size_; }  // when it was opened; 0 may also mean "unknown"
-  // False where the file cannot be read from elsewhere than its beginning.
+  // False if the file cannot be read from any offset but its beginning.
   bool go_to(std::size_t offset) const {
     return ::lseek(fd_, static_cast<off_t>(offset), SEEK_SET) >= 0;
   }
-  // Reads until `bytes` are there or the file ends. Returns how many came, or -errno.
+  // Reads until `bytes` have come or the file ends. Returns how many came, or -errno.
   ssize_t read(char* to, std::size_t bytes) const {
     std::size_t done = 0;
     while (done < bytes) {
@@ -97,11 +98,13 @@ Result<std::string_view> FileBuffer::read(const std::string& path, std::size_t l
     capacity_ = 0;
   }
   bool asked = !wanted;
-  // One byte more than there should be: then the end is seen without growing.
+  // One byte more than expected: then the end is seen without growing the buffer.
   const std::size_t expected = std::min(file->size(), limit) + 1;
   std::size_t room = std::max(asked ? expected : std::min(expected, kHead), kSmallest);
   std::size_t used = 0;
   while (true) {
+    // Refused by its size first, before memory is allocated for it; a file without a size is
+    // refused below, when more than `limit` has come.
     if (asked && file->size() > limit) return too_large();
     if (!make_room(room, used)) return cannot_read(-ENOMEM, path);
     const std::size_t stop = asked ? capacity_ : std::min(capacity_, kHead);
@@ -115,7 +118,8 @@ Result<std::string_view> FileBuffer::read(const std::string& path, std::size_t l
     }
     if (used > limit) return too_large();
     if (ended) break;
-    // Only its head is here, it has no size, or it grew since it was opened.
+    // More to come: only the head is here so far, the file has no size, or it grew after it was
+    // opened.
     if (used == capacity_) room = std::max(expected, std::min(2 * capacity_, limit + 1));
   }
   return std::string_view(room_.get(), used);
@@ -132,6 +136,7 @@ Result<std::string> read_file_end(const std::string& path, std::size_t most) {
   const Result<OpenFile> file = OpenFile::open(path);
   if (!file) return file.error();
   if (file->size() > most) file->go_to(file->size() - most);
+  // The file may shrink or grow meanwhile: what comes decides.
   std::string out(most, '\0');
   const ssize_t got = file->read(out.data(), out.size());
   if (got < 0) return cannot_read(got, path);
@@ -155,6 +160,7 @@ Result<MappedFile> MappedFile::open(const std::string& path) {
     return Error{"not a regular file", {path}, "name a file, or a folder that holds files"};
   }
   const auto size = static_cast<std::size_t>(info.st_size);
+  // mmap refuses a length of 0.
   if (size == 0) {
     ::close(fd);
     return MappedFile(nullptr, 0);
@@ -187,6 +193,7 @@ Result<std::optional<std::string>> LineReader::next() {
       rest_ = {room_.data(), std::fread(room_.data(), 1, room_.size(), file_)};
       if (std::ferror(file_) != 0) return system_error("cannot read", errno, name_);
       if (rest_.empty()) {
+        // A last line without a line break counts, too.
         return line.empty() ? std::optional<std::string>() : std::optional(std::move(line));
       }
     }

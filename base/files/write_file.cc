@@ -23,7 +23,7 @@ Error cannot_write(const std::string& path, int error) {
           "check that the folder exists, may be written and has space"};
 }
 
-// 0, or the errno of what failed.
+// Returns 0, or the errno of the failure.
 int write_all(int fd, std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t written = ::write(fd, bytes.data(), bytes.size());
@@ -38,6 +38,7 @@ int write_new(const std::string& path, int flags, std::string_view bytes) {
   const int fd = ::open(path.c_str(), flags | O_WRONLY | O_CLOEXEC, 0666);
   if (fd < 0) return errno;
   const int failed = write_all(fd, bytes);
+  // On network file systems close() reports what write() did not.
   const int closed = ::close(fd) == 0 ? 0 : errno;
   return failed != 0 ? failed : closed;
 }
@@ -51,7 +52,10 @@ Status write_file(const std::string& path, std::string_view bytes) {
     const int failed = write_new(path, 0, bytes);
     return failed == 0 ? Status::ok() : Status(cannot_write(path, failed));
   }
+  // A link is followed by hand: rename() would replace the link, not the file that it points to.
   const fs::path target = fs::exists(status) ? fs::canonical(path, ignored) : fs::path(path);
+  // In the same folder, since rename() is atomic only within a file system; with the process id, so
+  // that two writers do not share it.
   const std::string temporary = target.string() + "." + std::to_string(::getpid()) + ".tmp";
   int failed = write_new(temporary, O_CREAT | O_TRUNC, bytes);
   if (failed == 0 && ::rename(temporary.c_str(), target.c_str()) != 0) failed = errno;

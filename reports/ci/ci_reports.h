@@ -12,50 +12,48 @@ namespace lockstep::reports {
 //
 //   ::error file=src/train.py,line=57,title=lockstep missing-collective::rank 2 never issued …
 //
-// GitHub shows ten annotations of a kind per step, so that the ten most severe findings are written
-// and a last line says how many more there are. Nothing is written of a clean run.
+// GitHub shows ten annotations of a kind per step, so only the ten most severe findings are
+// written, and a last line says how many more there are. Nothing is written for a clean run.
 // https://docs.github.com/actions/reference/workflow-commands-for-github-actions
 //
-// Lines, each a command of its own whatever the text in it: it is %-escaped as the runner wants it.
-// `root`: as of source_place(), the folder that was checked out.
+// Lines, each a single command whatever its text contains: it is %-escaped as the runner requires.
+// `root`: the checked-out folder, as for source_place().
 std::string github_report(const FilteredReport& filtered, std::string_view root = {});
 
 // A report as a GitLab Code Quality report (a subset of Code Climate's): an array with an object
-// per finding. GitLab compares the fingerprints of two branches to tell new from known, so that
-// they are unique within a report and stable over runs.
+// per finding. GitLab compares the fingerprints of two branches to tell new findings from known
+// ones, so they are unique within a report and stable across runs.
 // https://docs.gitlab.com/ci/testing/code_quality/#code-quality-report-format
 //
-// An array and a newline; findings that a filter set aside are left out. GitLab requires a place:
-// where none was recorded, path is "unknown" and line 1. `root`: as of source_place(), the folder
-// that was checked out.
+// An array and a line break, without findings that a filter set aside. GitLab requires a location:
+// if none was recorded, the path is "unknown" and the line 1. `root`: the checked-out folder, as
+// for source_place().
 std::string gitlab_report(const FilteredReport& filtered, std::string_view root = {});
 
-// A report as JUnit XML, as CI services read it: a <testsuite> with a <testcase> per finding and
-// one named "verdict".
+// A report as JUnit XML: a <testsuite> with a <testcase> per finding and one named "verdict".
 //
 // - errors and warnings are <failure>s, notes pass with their text in <system-out>;
 // - what a filter set aside is <skipped>;
-// - "verdict" passes where nothing is left to complain of, and is an <error> where the run is
-//   inconclusive.
+// - "verdict" passes if no finding is left, and is an <error> if the run is inconclusive.
 //
-// JUnit has no schema of its own; the form is the part that Jenkins, GitLab, Azure and others
-// share. Names of test cases are stable over runs of the same defect and unique.
+// JUnit has no schema of its own; this is the part that Jenkins, GitLab, Azure and others share.
+// Names of test cases are unique, and stable across runs of the same defect.
 //
-// A document. Text is escaped; what XML cannot hold becomes U+FFFD.
+// A document. Text is escaped; what XML cannot contain becomes U+FFFD.
 std::string junit_report(const FilteredReport& filtered);
 
-// A report as SARIF 2.1.0 (OASIS, errata 01), the form that code scanning services take:
+// A report as SARIF 2.1.0 (OASIS, errata 01), the format of code scanning services:
 // https://docs.oasis-open.org/sarif/sarif/v2.1.0/
 //
-// One run, every rule of the table in tool.driver.rules, one result per finding:
-// - locations: the culprit's place, where one was recorded as "file:line";
-// - codeFlows: a threadFlow per rank whose evidence has places;
-// - partialFingerprints: the finding's, equal over runs of the same defect;
-// - suppressions: with the reason, for findings that a suppression set aside;
-// - baselineState: "new" or "unchanged", where the report was compared with a baseline.
-// What the traces cannot show and what the filter has to say are notifications of the invocation.
+// One run, every rule in tool.driver.rules, one result per finding:
+// - locations: the culprit's, if one was recorded as "file:line";
+// - codeFlows: a threadFlow per rank whose evidence has locations;
+// - partialFingerprints: the finding's, equal for the same defect in different runs;
+// - suppressions: with the reason, for suppressed findings;
+// - baselineState: "new" or "unchanged", if there is a baseline.
+// What the traces cannot show and the filter's notes are notifications of the invocation.
 //
-// One object and a newline. `root`: as of source_place(). Never fails: bytes that are no UTF-8
+// One object and a line break. `root`: as for source_place(). Never fails: bytes that are not UTF-8
 // become U+FFFD.
 std::string sarif_report(const FilteredReport& filtered, std::string_view root = {});
 

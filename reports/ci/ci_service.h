@@ -1,4 +1,4 @@
-// What a CI service picks up from a job, for `lockstep verify --ci`.
+// The reports that a CI service reads from a job, for `lockstep verify --ci`.
 #pragma once
 
 #include <optional>
@@ -11,11 +11,12 @@ namespace lockstep::reports {
 enum class CiService {
   github,  // GitHub Actions
   gitlab,  // GitLab CI
-  junit,   // any other: what all of them read
+  junit,   // any other: all of them read it
 };
 std::optional<CiService> ci_service_named(std::string_view name);
 
-// Variables that the services set for a job; passed in so that tests need no environment.
+// Environment variables that the services set in a job; passed in, so that tests need no
+// environment.
 // https://docs.github.com/actions/reference/variables
 // https://docs.gitlab.com/ci/variables/predefined_variables
 struct CiEnvironment {

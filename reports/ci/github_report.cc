@@ -9,9 +9,9 @@
 namespace lockstep::reports {
 namespace {
 
-constexpr std::size_t kAnnotations = 10;
+constexpr std::size_t kAnnotations = 10;  // that GitHub shows per step
 
-// What the runner undoes: in data % CR LF, in properties ":" and "," as well.
+// The runner's escapes: % CR LF in data; in properties ":" and "," as well.
 std::string escaped_for_github(std::string_view text, bool property) {
   std::string out;
   for (const char c : text) {
@@ -76,7 +76,7 @@ std::string github_report(const FilteredReport& filtered, std::string_view root)
   std::string out;
   if (filtered.report.verdict == verify::Verdict::inconclusive)
     out += plain("warning", "inconclusive: " + verdict_in_words(filtered.report));
-  // The tenth place is the last line's, where there is one.
+  // If there are too many, the tenth annotation is the line that counts the rest.
   const std::size_t room = kAnnotations - (out.empty() ? 0 : 1);
   const std::size_t shown = findings.size() <= room ? findings.size() : room - 1;
   for (std::size_t i = 0; i < shown; ++i) out += annotation(*findings[i], root);

@@ -19,7 +19,7 @@ std::string junit_attribute(std::string_view name, std::size_t value) {
   return junit_attribute(name, std::to_string(value));
 }
 
-// The finding for a person who reads the log of a failed test.
+// The finding as text, for the log of a failed test.
 std::string details(const verify::Finding& finding) {
   std::string out = finding.message + "\n";
   const auto add = [&](std::string_view key, const std::string& text) {
@@ -59,7 +59,7 @@ class Suite {
     add_case(one.finding, "<skipped" + junit_attribute("message", message) + "/>");
   }
 
-  // The test case that is always there, so that a service sees a test that passes.
+  // A test case that is always there, so that a clean run shows a test that passes.
   void add_verdict(const verify::Report& report) {
     std::string inside;
     if (report.verdict == verify::Verdict::inconclusive) {
@@ -90,6 +90,7 @@ class Suite {
     const verify::Rule& found = verify::rule(finding.rule);
     std::string name(found.name);
     if (!finding.group.empty()) name += " in group " + finding.group;
+    // Services match test cases of two runs by name: the fingerprint makes it unique and stable.
     name += " [" + fingerprints_.next(finding) + "]";
     write_case("lockstep." + std::string(found.family), name, inside);
   }

@@ -19,8 +19,8 @@ using Json = nlohmann::ordered_json;
 constexpr std::string_view kSarifSchema =
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json";
 
-// A plain text message: braces are doubled (3.11.5), and what would read as an embedded link
-// "[text](target)" is not one (3.11.6).
+// A plain text message: braces are doubled (3.11.5), and text that looks like an embedded link
+// "[text](target)" is escaped (3.11.6).
 Json message(std::string_view text) {
   std::string out;
   for (const char c : printable(text)) {
@@ -31,7 +31,8 @@ Json message(std::string_view text) {
   return {{"text", out}};
 }
 
-// A path as a URI reference (RFC 3986): an absolute one becomes a file URI.
+// A path as a URI reference (RFC 3986); an absolute path becomes a file URI: "/a b.py" is
+// "file:///a%20b.py".
 std::string uri_of(std::string_view path) {
   static constexpr std::string_view kHex = "0123456789ABCDEF";
   const bool drive = path.size() > 2 && path[1] == ':' && path[2] == '/';
@@ -68,7 +69,7 @@ Json locations(const verify::Finding& finding, std::string_view root) {
   return location.empty() ? Json::array() : Json::array({location});
 }
 
-// A threadFlow per rank that recorded a place, in the evidence's order.
+// A threadFlow per rank that recorded a location, in the order of the evidence.
 Json thread_flows(const verify::Finding& finding, std::string_view root) {
   std::vector<std::pair<trace::Rank, Json>> flows;
   for (const verify::Evidence& evidence : finding.evidence) {
@@ -100,7 +101,7 @@ Json properties(const verify::Finding& finding) {
   return out;
 }
 
-// printable() would show line feeds as \x0a, so that lines are made safe one by one.
+// printable() would escape line breaks, so the lines are made safe one by one.
 Json message_of_lines(const std::vector<std::string>& lines) {
   std::string out;
   for (const std::string& line : lines) {
@@ -145,6 +146,7 @@ Json results(const FilteredReport& filtered, std::string_view root) {
     if (filtered.compared) one["baselineState"] = "new";
     out.push_back(std::move(one));
   }
+  // Findings that were set aside are results as well: SARIF viewers show or hide them by state.
   for (const SetAside& aside : filtered.set_aside) {
     Json one = result(aside.finding, root);
     if (aside.why == SetAside::Why::suppressed)

@@ -16,7 +16,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kFix = "write it anew with --write-baseline";
 
-// Where the byte of that 1-based number stands.
+// The location of a byte, whose number counts from 1 as in nlohmann's errors.
 Place place_of(const std::string& text, std::size_t byte, const std::string& file) {
   const std::size_t end = std::min(byte == 0 ? 0 : byte - 1, text.size());
   const auto lines =
@@ -31,6 +31,7 @@ Place place_of(const std::string& text, std::size_t byte, const std::string& fil
 std::string baseline_text(const FilteredReport& filtered) {
   using Key = std::tuple<std::string, std::string>;  // rule, fingerprint: the order of the file
   std::map<Key, std::string> entries;
+  // Findings that share a fingerprint are one entry.
   const auto add = [&](const verify::Finding& finding) {
     if (!finding.fingerprint.empty())
       entries.try_emplace({std::string(verify::rule(finding.rule).name), finding.fingerprint},
@@ -60,7 +61,8 @@ Result<std::set<std::string, std::less<>>> parse_baseline(const std::string& tex
     return Error{"the baseline is not valid JSON", place_of(text, error.byte, file),
                  std::string(kFix)};
   } catch (const Json::exception&) {
-    // Valid JSON that the parser cannot hold: a number beyond a double's range. It says no place.
+    // Valid JSON that the parser cannot represent: a number beyond a double's range. The exception
+    // has no position.
     return Error{
         "the baseline holds a number that is out of range", {file, 0, 0}, std::string(kFix)};
   }

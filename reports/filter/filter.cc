@@ -18,11 +18,12 @@ bool any_matches(const std::vector<std::string>& globs, std::string_view text) {
 
 bool serious(const verify::Finding& finding) { return finding.severity != verify::Severity::note; }
 
-// The verdict over the findings that are left, as verify() judges: that nothing is left to find
-// does not make up for what nobody read.
+// The verdict over the findings that are left, by verify()'s rules. Setting findings aside cannot
+// make a run clean of which a part was never read.
 verify::Verdict judge(const verify::Report& report, const trace::Run& run, verify::Verdict before) {
   if (std::any_of(report.findings.begin(), report.findings.end(), serious))
     return verify::Verdict::findings;
+  // Notes alone do not change the verdict, and an inconclusive one stays.
   if (before != verify::Verdict::findings) return before;
   const bool blind =
       !report.ranks_missing.empty() || !report.ranks_damaged.empty() || !run.unreadable.empty() ||
@@ -41,7 +42,7 @@ std::string left_out_note(std::uint64_t count) {
          (count == 1 ? "is" : "are") + " left out (--only, --disable)";
 }
 
-// Applies the suppressions, and remembers which of them did anything.
+// Applies suppressions and remembers which of them matched, for the notes.
 class Suppressor {
  public:
   Suppressor(const std::vector<Suppression>& all, std::chrono::sys_days today)
@@ -51,6 +52,8 @@ class Suppressor {
     const Suppression* found = nullptr;
     for (std::size_t i = 0; i < all_.size(); ++i) {
       if (!matches(all_[i], finding)) continue;
+      // Expired ones are marked as well, but do not apply: the note then says that the finding is
+      // back.
       used_[i] = true;
       if (found == nullptr && !expired(all_[i])) found = &all_[i];
     }
@@ -101,6 +104,7 @@ bool matches(const Suppression& suppression, const verify::Finding& finding) {
     const bool all = std::all_of(finding.what.begin(), finding.what.end(), [&](const auto& name) {
       return any_matches(suppression.what, name);
     });
+    // "All names match" would be true of no names.
     if (finding.what.empty() || !all) return false;
   }
   if (!suppression.at.empty() && std::none_of(finding.evidence.begin(), finding.evidence.end(),
@@ -122,6 +126,8 @@ FilteredReport filtered(verify::Report report, const trace::Run& run, const Filt
   std::vector<verify::Finding> findings = std::exchange(report.findings, {});
   std::uint64_t left_out = 0;
   for (verify::Finding& finding : findings) {
+    // Asked for every finding, also those of rules that are left out: a suppression that --only
+    // hides is not useless.
     const Suppression* suppression = suppressor.find(finding);
     if (!wanted(filter, finding.rule)) {
       ++left_out;
@@ -171,14 +177,14 @@ std::string date_text(std::chrono::sys_days day) {
   return text;
 }
 
-// Only the last "*" ever has to take more: an earlier one that took more would leave less text for
-// the same rest of the pattern. So one place to go back to is enough.
+// On a mismatch only the last "*" needs to match more: extending an earlier one would leave less
+// text for the same rest of the pattern. So one position to return to is enough.
 bool glob_matches(std::string_view pattern, std::string_view text) {
   constexpr std::size_t kNone = std::string_view::npos;
   std::size_t p = 0;
   std::size_t t = 0;
-  std::size_t star = kNone;  // the last "*" met
-  std::size_t taken_to = 0;  // it stands for the text up to here
+  std::size_t star = kNone;  // the last "*" so far
+  std::size_t taken_to = 0;  // it matches the text up to here
   while (t < text.size()) {
     if (p < pattern.size() && pattern[p] == '*') {
       star = p++;

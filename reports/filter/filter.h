@@ -1,12 +1,12 @@
-// What a CI gate does to a Report before it counts: leave out rules, set aside what was accepted
-// (suppressions) or was there before (a baseline), and judge what is left.
+// What a CI gate does to a Report before it counts: leave out rules, set aside findings that were
+// accepted (suppressions) or existed before (a baseline), and judge the rest.
 //
 //   FilteredReport judged = filtered(verify(run), run, filter, today);
-//   judged.report      what counts: its verdict is over what is left
+//   judged.report      what counts, with the verdict over it
 //   judged.set_aside   what does not count, and why
 //
-// A finding is set aside as a whole, with its consequences; a consequence is never judged by
-// itself. Nothing here makes a run with missing or damaged ranks clean: without findings it is
+// A finding is set aside as a whole, with its consequences; consequences are never judged by
+// themselves. Nothing here makes a run with missing or damaged ranks clean: without findings it is
 // inconclusive.
 #pragma once
 
@@ -26,16 +26,17 @@
 
 namespace lockstep::reports {
 
-// Accepts the findings that meet all of its conditions; a condition that is not given holds.
+// Accepts the findings that satisfy all of its conditions; a condition that is not given is
+// satisfied.
 struct Suppression {
   verify::RuleId rule{};
   std::optional<std::string> group;
-  std::vector<std::string> what;   // globs; every name of the finding must match one of them
-  std::vector<std::string> at;     // globs; a source place of its evidence must match one of them
-  std::vector<trace::Rank> ranks;  // sorted; the culprits (where there are none: all ranks
-                                   // concerned) must be among these
+  std::vector<std::string> what;  // globs; every name of the finding must match one
+  std::vector<std::string> at;    // globs; one source location of its evidence must match one
+  std::vector<trace::Rank>
+      ranks;  // sorted; must include the culprits, or all concerned ranks if there are no culprits
   std::string reason;
-  std::optional<std::chrono::sys_days> last_day;  // it holds through this day; nothing: for ever
+  std::optional<std::chrono::sys_days> last_day;  // valid through this day; empty: forever
   Place place;                                    // of the entry, for messages
 };
 
@@ -44,8 +45,8 @@ bool matches(const Suppression& suppression, const verify::Finding& finding);
 struct Filter {
   std::set<verify::RuleId> only = {};  // empty: all
   std::set<verify::RuleId> disable = {};
-  std::vector<Suppression> suppressions = {};  // the first that matches counts
-  // Fingerprints of findings that were there before; nothing: no baseline.
+  std::vector<Suppression> suppressions = {};  // the first match counts
+  // Fingerprints of findings that existed before; empty: no baseline.
   std::optional<std::set<std::string, std::less<>>> baseline = std::nullopt;
 };
 
@@ -69,58 +70,58 @@ struct FilteredReport {
 
   verify::Report report;
   std::vector<SetAside> set_aside;  // in the report's order
-  bool compared = false;            // with a baseline: what is left is new
-  // What the user should know of the filter: an expired suppression, one that matches nothing.
+  bool compared = false;            // with a baseline: the rest is new
+  // Notes about the filter: a suppression that has expired or matches nothing.
   std::vector<std::string> notes;
 };
 
-// O(findings × suppressions). `today` decides which suppressions have expired.
-// `run` is what the report judges.
+// Applies the filter to the report of `run`. `today` decides which suppressions have expired.
+// O(findings × suppressions).
 FilteredReport filtered(verify::Report report, const trace::Run& run, const Filter& filter,
                         std::chrono::sys_days today);
 
-// The day it is, UTC. Read once per command and passed on.
+// Today in UTC. Read once per command and passed on.
 std::chrono::sys_days today_utc();
 
-// "2026-12-31", in the Gregorian calendar. Nothing where it is no such date.
+// "2026-12-31" as a day; empty if it is not an existing date.
 std::optional<std::chrono::sys_days> parse_date(std::string_view text);
 std::string date_text(std::chrono::sys_days day);
 
-// Shell-like patterns, for names of parameters and source places.
+// Shell-like patterns, for names of parameters and source locations.
 
-// Whether `pattern` describes all of `text`: "*" stands for any bytes, also none and also "/"; "?"
-// for one byte; everything else for itself. O(|pattern|·|text|) at worst, no recursion.
+// True if `pattern` matches all of `text`. "*" matches any bytes, including none and "/"; "?" one
+// byte; everything else itself. O(|pattern|·|text|) at worst, without recursion.
 bool glob_matches(std::string_view pattern, std::string_view text);
 
-// The suppressions file: findings that a team has accepted, each with a reason and a date at which
-// it wants to be asked again. YAML, a list of entries:
+// The suppressions file: findings that a team has accepted, each with a reason and a date for a new
+// decision. YAML, a list of entries:
 //
 //   - rule: never-waited
-//     group: dp0                   # optional, as are the next three; all that are given must hold
-//     what: image.proj.*           # a glob, or a list of them: every parameter matches one
-//     at: "*/legacy_sync.py:*"     # a glob, or a list of them: one place of the evidence matches
-//     ranks: [0, 1]                # the culprits are among these
+//     group: dp0                   # optional, as are the next three; all given ones must match
+//     what: image.proj.*           # a glob, or a list: every parameter matches one
+//     at: "*/legacy_sync.py:*"     # a glob, or a list: one location of the evidence matches
+//     ranks: [0, 1]                # include the culprits
 //     reason: fixed by the new scheduler, TICKET-12
-//     expires: 2026-12-31          # the last day that it holds (UTC), or `never`
+//     expires: 2026-12-31          # the last day on which it is valid (UTC), or `never`
 //
-// The entries in `text`, the contents of `file`; a file without entries gives none. Errors, with
-// line and column: not YAML, an unknown key or rule, no reason, no date or none that exists.
+// Parses `text`, the contents of `file`; a file without entries gives none. Errors, with line and
+// column: not YAML, an unknown key or rule, no reason, no date or one that does not exist.
 Result<std::vector<Suppression>> parse_suppressions(const std::string& text,
                                                     const std::string& file);
 
-// The baseline: which findings were there before, so that a CI gate fails on new ones only.
+// The baseline: the findings that existed before, so that a CI gate fails only on new ones.
 //
 //   {"lockstep_baseline":1,"tool":"lockstep 0.1.0","findings":[
 //     {"fingerprint":"9f…","rule":"never-waited","message":"…"}]}
 //
-// Only the fingerprint counts: it says rule, group, operation and parameters, no ranks or times.
-// The rest is for the person who reads the file. Sorted, a line per finding, so that a version
-// control system shows well what changed.
+// Only the fingerprint counts. It covers rule, group, operation and parameters, but no ranks or
+// times. The rest is for people who read the file. Sorted, one finding per line, so that diffs of
+// the file are readable.
 
-// All that the filtered report has found, apart from what is suppressed: known findings stay known.
+// All findings of the filtered report except suppressed ones. Findings that were known stay.
 std::string baseline_text(const FilteredReport& filtered);
 
-// The fingerprints in `text`, the contents of `file`. Errors: no JSON (with line and column),
+// The fingerprints in `text`, the contents of `file`. Errors: not JSON (with line and column),
 // another kind of file, a later version, a finding without a fingerprint.
 Result<std::set<std::string, std::less<>>> parse_baseline(const std::string& text,
                                                           const std::string& file);

@@ -44,7 +44,8 @@ constexpr const char* kSuppressionsSchema = R"({
   }
 })";
 
-// Only blank lines, comments and the mark of a document's begin.
+// True for a file of blank lines, comments and "---": valid, but to YAML an empty document, which
+// the parser refuses.
 bool has_no_entries(const std::string& text) {
   std::size_t begin = 0;
   while (begin < text.size()) {
@@ -72,7 +73,7 @@ std::vector<trace::Rank> ranks_of(const nlohmann::json& entry) {
   return out;
 }
 
-// The entry at that JSON pointer, which the schema has accepted.
+// Reads the entry at a JSON pointer, which the schema has accepted.
 Result<Suppression> suppression(const nlohmann::json& entry, const YamlDocument& document,
                                 const std::string& pointer) {
   Suppression out;
@@ -110,7 +111,7 @@ Result<std::vector<Suppression>> parse_suppressions(const std::string& text,
   Result<YamlDocument> document = parse_yaml(text, file);
   if (!document) {
     Error error = document.error();
-    error.fix = fix;  // the parser's own fixes speak of scenarios
+    error.fix = fix;  // the parser's own fixes are about scenarios
     return error;
   }
   if (std::optional<Error> wrong =

@@ -12,11 +12,13 @@ namespace {
 
 std::string apart(double x) { return x == 0 ? "equal" : scientific(x); }
 
+// The noun before the tensor's name.
 std::string kind(const verify::TensorDifference& d) {
   return d.phase == verify::Phase::param ? "parameter" : "gradient of";
 }
 
 std::string comparison_headline(const verify::Comparison& c) {
+  // From the least to the most that the runs have in common.
   if (c.compared == 0 && !c.max_loss_difference) {
     return "NOTHING TO COMPARE: the runs have no recorded value in common\n";
   }
@@ -25,6 +27,7 @@ std::string comparison_headline(const verify::Comparison& c) {
   }
   if (!c.parted) {
     std::string out = "THE SAME up to rounding: " + plural(c.compared, "value") + " compared";
+    // Each difference is within rounding, but they grow: worth a look, not a defect.
     if (c.drifted) out += ";\n  differences of rounding grow from step to step (marked !)";
     return out + "\n";
   }
@@ -52,6 +55,7 @@ std::string comparison_row(const std::string& n, const std::string& a, const std
   };
   std::string name = worst;
   constexpr std::size_t kNameWidth = 26;
+  // The end of a name ("….weight") says more than its beginning.
   if (name.size() > kNameWidth) name = "…" + name.substr(name.size() - kNameWidth + 1);
   return padded(n, 6) + padded(a, 10) + padded(b, 10) + padded(gradient, 12) +
          padded(parameter, 12) + "  " + name + "\n";
@@ -116,7 +120,7 @@ Cells cells_of(const ReferenceRow& row) {
   return cells;
 }
 
-// Why a row says what it says, where its numbers do not show it.
+// Explains a row whose numbers do not show its verdict.
 std::string reason(const ReferenceRow& row) {
   switch (verdict_of(row)) {
     case ReferenceVerdict::no_reference:
@@ -151,7 +155,7 @@ std::string reference_table(const std::vector<ReferenceRow>& rows) {
       widths[i] = std::max(widths[i], columns_of(line[i]));
     }
   }
-  // The names give way to the other columns and the two blanks between any two.
+  // The names get what the other columns leave, with two blanks between columns.
   std::size_t others = 2 * (widths.size() - 1);
   for (std::size_t i = 1; i < widths.size(); ++i) others += widths[i];
   constexpr std::size_t kShortestName = 8;

@@ -9,31 +9,31 @@
 
 namespace lockstep::reports {
 
-// What parted where, then a line for each step (at most `lines`, the first and the last ones).
+// What diverged and where, then a line per step (at most `lines`, the first and the last ones).
 std::string comparison_text(const verify::Comparison& comparison, std::size_t lines = 24);
 
-// The table of jobs beside their one-process references: `lockstep run --reference`.
+// A table of jobs and their one-process references: `lockstep run --reference`.
 
 struct ReferenceRow {
   std::string scenario;
-  std::string none;  // why there is nothing to compare with, or empty
+  std::string none;  // why there is no reference; empty: there is one
   std::optional<verify::FinalLoss> loss;
-  std::optional<verify::TensorDifference> parted;  // Comparison's
+  std::optional<verify::TensorDifference>
+      parted;  // the first tensor that differs, as in Comparison
 };
 
 enum class ReferenceVerdict {
-  agrees,        // the final losses do, and no value that both recorded parted
-  loss_parts,    // they do not
-  values_part,   // they do, but a gradient or a parameter does not
-  no_reference,  // there is none, for a reason that is no fault
-  no_loss,       // nothing was recorded that could tell
+  agrees,        // the final losses agree, and so does every value that both recorded
+  loss_parts,    // the losses differ
+  values_part,   // the losses agree, but a gradient or a parameter differs
+  no_reference,  // there is none, for a reason that is not a fault
+  no_loss,       // nothing was recorded to compare
 };
 
 ReferenceVerdict verdict_of(const ReferenceRow& row);
 
-// A line for each row: scenario, steps, both losses, how far they are apart and may be (relative),
-// the verdict; the reasons of those without a reference below. At most 80 columns; ends in a line
-// feed.
+// A line per row: scenario, steps, both losses, their relative difference and its limit, the
+// verdict. Below it, why some have no reference. At most 80 columns; ends in a line break.
 std::string reference_table(const std::vector<ReferenceRow>& rows);
 
 }  // namespace lockstep::reports

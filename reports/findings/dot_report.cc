@@ -47,6 +47,7 @@ std::string notes(const std::vector<verify::Finding>& findings, const WaitPictur
   std::string out;
   std::size_t shown = 0;
   for (const verify::Finding& finding : findings) {
+    // Graphs with more notes than kNotes are not readable.
     if (finding.severity == verify::Severity::note || shown == kNotes) continue;
     const std::string name = name_of('f', shown++);
     const std::string text =
@@ -68,6 +69,7 @@ std::string notes(const std::vector<verify::Finding>& findings, const WaitPictur
 std::string dot_string(std::string_view lines) {
   std::string out = "\"";
   for (const char c : lines) {
+    // In DOT "\n" is a centred line break; only quotes and backslashes need escaping.
     if (c == '\n')
       out += "\\n";
     else if (c == '"' || c == '\\')

@@ -16,12 +16,12 @@
 namespace lockstep::reports {
 
 // A digraph: a box for each set of ranks that wait alike or are waited for alike (culprits with a
-// thick red frame), an arrow to whom they wait for, a note for each error or warning that points to
-// its culprits. Without anybody who waits, the notes alone. `semantics`: as given to verify().
+// thick red frame), an arrow to the ranks that they wait for, and for each error or warning a note
+// that points to its culprits. If nobody waits, only the notes. `semantics`: as given to verify().
 std::string dot_report(const FilteredReport& filtered, const trace::Run& run,
                        std::optional<verify::CallSemantics> semantics = std::nullopt);
 
-// `lines` as one quoted string, its lines centred; whatever they hold is only text.
+// `lines` as one quoted string with centred lines; nothing in it is interpreted.
 std::string dot_string(std::string_view lines);
 
 }  // namespace lockstep::reports

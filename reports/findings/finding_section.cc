@@ -15,10 +15,10 @@
 namespace lockstep::reports::html {
 namespace {
 
-constexpr std::size_t kNamesInSection = 8;  // parameters shown without being asked
+constexpr std::size_t kNamesInSection = 8;  // parameters shown before the fold
 constexpr std::size_t kMostNames = 400;
 constexpr std::size_t kPlaces = 6;
-constexpr std::size_t kLong = 180;  // of a message: more than a heading holds
+constexpr std::size_t kLong = 180;  // longer messages are too long for a heading
 constexpr std::size_t kEvidenceInSection = 200;
 constexpr std::size_t kConsequences = 50;
 
@@ -38,6 +38,7 @@ std::string name_list(const std::vector<std::string>& names, std::size_t begin, 
 
 std::string what(const std::vector<std::string>& names) {
   if (names.empty()) return {};
+  // A fold around a single name would hide it for nothing.
   if (names.size() <= kNamesInSection + 1) return name_list(names, 0, names.size());
   std::string out;
   for (std::size_t i = 0; i < kNamesInSection; ++i) out += "<li>" + code(names[i]) + "</li>";
@@ -119,11 +120,13 @@ std::string finding_section(const verify::Finding& finding, const FindingSource&
     out +=
         "<section class=\"do\"><h3>What to do</h3><p>" + sentence(finding.fix) + "</p></section>\n";
   out += facts(finding);
+  // Notes are about traces, not about calls: nothing to draw.
   if (finding.severity != verify::Severity::note) {
     if (const std::string lanes = lane_figure(finding, source.run, source.matched, id);
         !lanes.empty())
       out += "<section><h3>The calls around it</h3>" + lanes + "</section>\n";
-    // Of ranks that block one another across groups no single group's sequence tells much.
+    // For ranks that block each other across groups, the sequence of a single group explains
+    // little.
     if (!seen_in_program_order(finding))
       if (const std::optional<SequenceDiff> diff =
               sequence_diff(finding, source.run, source.groups))

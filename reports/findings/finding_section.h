@@ -1,5 +1,5 @@
 // One finding in full: what happened, what to do, who, where and why, the calls around it, both
-// sides call by call, what follows from it and the evidence.
+// sequences call by call, its consequences and the evidence.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@
 
 namespace lockstep::reports::html {
 
-// What several findings of one run are drawn from.
+// Shared by all findings of a run. Not owned.
 struct FindingSource {
   const trace::Run& run;
   const MatchedCalls& matched;

@@ -40,7 +40,7 @@ std::string rank_label(std::span<const trace::Rank> sorted, std::size_t width) {
   label = std::to_string(sorted.size()) + " ranks: ";
   if (label.size() + cut.size() + 1 > width) return shorten_middle(label, width);
   std::string_view shown = std::string_view(list).substr(0, width - label.size() - cut.size());
-  // Half a number would name another rank.
+  // Cut after a separator: half a number would name another rank.
   shown = shown.substr(0, std::min(shown.size(), shown.find_last_of(",-") + 1));
   return label.append(shown).append(cut);
 }
@@ -108,7 +108,8 @@ std::string UniqueFingerprints::next(const verify::Finding& finding) {
 
 namespace {
 
-// Takes ":<number>" off the end of `text`; a number from 1 that fits, else nothing is taken.
+// Removes ":<number>" from the end of `text`. Returns the number, from 1; empty if there is none or
+// it does not fit, and `text` stays.
 std::optional<std::uint32_t> take_number(std::string_view& text) {
   const std::size_t colon = text.rfind(':');
   if (colon == std::string_view::npos || colon + 1 == text.size()) return std::nullopt;
@@ -121,6 +122,7 @@ std::optional<std::uint32_t> take_number(std::string_view& text) {
 }
 
 std::string relative_to(std::string file, std::string_view root) {
+  // "/job/src/a.py" in "/job" is "src/a.py"; "/jobs/a.py" is not inside.
   while (root.ends_with('/')) root.remove_suffix(1);
   if (!root.empty() && file.size() > root.size() + 1 && file.starts_with(root) &&
       file[root.size()] == '/')
@@ -135,6 +137,7 @@ std::optional<SourcePlace> source_place(std::string_view at, std::string_view ro
   const auto last = take_number(at);
   if (!last) return std::nullopt;
   SourcePlace out;
+  // One number is the line; of two, "57:3", the last is the column.
   std::string_view before = at;
   if (const auto line = take_number(before); line && !before.empty()) {
     at = before;
@@ -145,6 +148,7 @@ std::optional<SourcePlace> source_place(std::string_view at, std::string_view ro
   }
   if (at.empty()) return std::nullopt;
   std::string file = printable(at);
+  // Paths of Windows.
   std::replace(file.begin(), file.end(), '\\', '/');
   out.file = relative_to(std::move(file), root);
   return out;

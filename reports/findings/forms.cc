@@ -27,7 +27,7 @@ struct Judged {
   bool color = false;
 };
 
-// CI services show places relative to what they checked out, which is where commands run.
+// CI services show locations relative to the checked-out folder, which is where commands run.
 std::string source_root() {
   std::error_code none;
   return std::filesystem::current_path(none).string();

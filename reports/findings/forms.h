@@ -1,5 +1,5 @@
-// Every form of a report, by its name, and what the user says of where a report goes, what it
-// counts and which exit status it gives:
+// Every form of a report, by name, and the options for where a report goes, what it counts and
+// which exit status it gives:
 //
 //   --output KIND=PATH   (report_forms(); PATH "-": standard output; may be given several times)
 //   --fail-on error|warning|note|never
@@ -22,10 +22,10 @@ namespace lockstep::reports {
 
 struct ReportOptions {
   std::vector<std::string> outputs;  // as given: KIND=PATH
-  std::string fail_on = "error";     // as given, one of those above: exit_status()
+  std::string fail_on = "error";     // as given, one of the above: exit_status()
   bool quiet = false;
   FilterOptions filter = {};
-  // The rules by which verify() judged, where they were not those of the traces.
+  // The semantics by which verify() judged, if not the traces' own.
   std::optional<verify::CallSemantics> semantics = std::nullopt;
 };
 
@@ -33,15 +33,16 @@ struct ReportOptions {
 OutputForms report_forms();
 
 // Prints the text report and writes every --output, as write_targets() does, and the baseline.
-// Errors: a bad --output (check_outputs says so before any work), a file that cannot be written.
+// Errors: a bad --output (check_outputs() reports it before any work), a file that cannot be
+// written.
 Status write_reports(const FilteredReport& report, const trace::Run& run,
                      const ReportOptions& options);
 
-// Whether an --output takes standard output, so that nothing else may be printed there. Valid where
-// check_outputs() finds nothing.
+// True if an --output uses standard output, so that nothing else may be printed there. Requires
+// options that check_outputs() accepts.
 bool takes_stdout(const ReportOptions& options);
 
-// The same check of the --output options as write_reports', for the start of a command.
+// Checks the --output options as write_reports() does; for the start of a command.
 Status check_outputs(const ReportOptions& options);
 
 }  // namespace lockstep::reports

@@ -26,13 +26,13 @@
 namespace lockstep::reports::html {
 namespace {
 
-// What the ranks' batches held, step by step: a row for each kind of rank, a column for each step
-// around the one that matters.
+// What the ranks' batches contained: a row for each kind of rank, a column for each step around the
+// relevant one.
 
 constexpr std::size_t kSteps = 9;
 constexpr std::size_t kModalityRows = 12;
 
-// The steps shown: those around `step`, or the last ones.
+// The steps to show: around `step`, or the last ones.
 std::vector<std::int64_t> steps_around(const trace::Run& run, std::optional<std::int64_t> step) {
   std::set<std::int64_t> all;
   for (const trace::RankTrace& trace : run.ranks)
@@ -47,7 +47,7 @@ std::vector<std::int64_t> steps_around(const trace::Run& run, std::optional<std:
           steps.begin() + static_cast<std::ptrdiff_t>(last)};
 }
 
-// By step: what the rank's batch held; nothing recorded: id 0.
+// By step: what the rank's batch contained; id 0: not recorded.
 using Held = std::vector<trace::NameListId>;
 
 std::map<Held, std::vector<trace::Rank>> ranks_by_held(const trace::Run& run,
@@ -65,7 +65,7 @@ std::map<Held, std::vector<trace::Rank>> ranks_by_held(const trace::Run& run,
   return rows;
 }
 
-// A chip for each modality that anybody's batch held in that step.
+// A label for each modality that some rank's batch contained in this step.
 std::string batch_cell(const trace::Run& run, trace::NameListId held,
                        const std::set<std::string>& somebody_has) {
   if (held.value == 0) return "<span class=\"soft\">not recorded</span>";
@@ -79,7 +79,7 @@ std::string batch_cell(const trace::Run& run, trace::NameListId held,
   return out.empty() ? "<span class=\"soft\">nothing</span>" : out;
 }
 
-// Markup; empty where no rank recorded modalities. `step`: the one to be seen; none: the last.
+// Markup; empty if no rank recorded modalities. `step`: the one to show; empty: the last.
 // O(modality events).
 std::string modality_table(const trace::Run& run, std::optional<std::int64_t> step) {
   const std::vector<std::int64_t> steps = steps_around(run, step);
@@ -147,6 +147,7 @@ class HtmlWriter {
     const std::size_t full = std::min(kFull, report_.findings.size());
     for (std::size_t i = 0; i < full; ++i) {
       body += html::finding_section(report_.findings[i], {run_, matched_, groups_}, id(i));
+      // The graph of waits belongs to the first finding, the cause; without one it stands alone.
       if (i == 0) body += waits();
     }
     if (full == 0) body += waits();
@@ -163,6 +164,7 @@ class HtmlWriter {
 
   std::string verdict() const {
     std::string_view look, mark, title;
+    // Findings are sorted, worst first: the first one decides the colour.
     const bool errors =
         !report_.findings.empty() && report_.findings.front().severity == verify::Severity::error;
     switch (report_.verdict) {

@@ -1,10 +1,10 @@
-// A report as one HTML page that needs nothing else: no network, no script. The verdict and its
-// cause first; then each finding with a picture of the calls around it, who waits for whom, what
-// the batches held, the numbers that were recorded, and what is not known.
+// A report as one self-contained HTML page: no network, no script. First the verdict and its cause.
+// Then each finding with a picture of the calls around it, who waits for whom, what the batches
+// contained, the recorded numbers, and what is not known.
 //
-// It reads well on a phone, in print, in light and in dark, with a keyboard and read aloud. The
-// page's policy lets nothing run or load (reports/html/page.h), and all text from traces is escaped
-// (reports/html/markup.h).
+// It is readable on a phone, in print, in light and dark mode, with a keyboard and with a screen
+// reader. The page's policy forbids to run or load anything (reports/html/page.h), and all text
+// from traces is escaped (reports/html/markup.h).
 #pragma once
 
 #include <optional>
@@ -16,8 +16,8 @@
 
 namespace lockstep::reports {
 
-// A document. `run` is what the report judges. `semantics`: as given to verify(). The size follows
-// the number of findings and of *different* ranks; O(events) and a replay.
+// The page. `run` is what the report judges; `semantics` as given to verify(). Its size depends on
+// the number of findings and of *different* ranks. O(events) and a replay.
 std::string html_report(const FilteredReport& filtered, const trace::Run& run,
                         std::optional<verify::CallSemantics> semantics = std::nullopt);
 

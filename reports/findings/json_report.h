@@ -8,14 +8,14 @@
 
 namespace lockstep::reports {
 
-// One object and a newline; keys in the contract's order. Keys that are not known (group, seq,
-// step, an evidence's id and place) are absent. `consequences`, present where there are some, holds
-// findings of the same form. Never fails: bytes that are no UTF-8 become U+FFFD.
+// One object and a line break; keys in the order of the contract. Keys whose values are not known
+// (group, seq, step, an evidence's id and location) are absent. `consequences`, if there are any,
+// holds findings of the same form. Never fails: bytes that are not UTF-8 become U+FFFD.
 std::string json_report(const verify::Report& report);
 
-// The same with what a filter did, in keys that are there only where there is something to say:
-// `suppressed` (findings that do not count, each with `status` "suppressed" or "known" and, where
-// given, `reason` and `expires`) and `notes`.
+// The same, with what the filter did, in keys that are absent if empty: `suppressed` (findings that
+// do not count, each with `status` "suppressed" or "known" and, if given, `reason` and `expires`)
+// and `notes`.
 std::string json_report(const FilteredReport& filtered);
 
 }  // namespace lockstep::reports

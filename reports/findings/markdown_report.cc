@@ -12,13 +12,14 @@
 namespace lockstep::reports {
 namespace {
 
-constexpr std::size_t kMarkdownRows = 50;   // of the table; a job summary may have 1 MiB
+constexpr std::size_t kMarkdownRows = 50;   // of the table; GitHub limits a job summary to 1 MiB
 constexpr std::size_t kMarkdownNames = 25;  // parameters
 constexpr std::size_t kMarkdownEvidence = 50;
 constexpr std::size_t kListedInMarkdown = 50;
 
 // `lines` as a code block, whose fence is longer than any run of backticks in it.
 std::string code_block(const std::string& lines) {
+  // A fence has at least three backticks.
   std::size_t longest = 2;
   std::size_t run = 0;
   for (const char c : lines) {
@@ -60,6 +61,7 @@ class MarkdownWriter {
         "|\n|---|---|---|---|---|---|\n";
     for (std::size_t i = 0; i < std::min(kMarkdownRows, findings.size()); ++i) {
       const verify::Finding& one = findings[i];
+      // Without a culprit the column shows all concerned ranks.
       const std::vector<trace::Rank>& who = one.culprits.empty() ? one.ranks : one.culprits;
       out_ += "| " + std::string(verify::to_string(one.severity)) + " | `" +
               std::string(verify::rule(one.rule).name) + "` | " +
@@ -126,7 +128,7 @@ class MarkdownWriter {
     end_details(lines.size(), kListedInMarkdown);
   }
 
-  // The blank line after the tag makes what follows Markdown again.
+  // The blank line after the tag switches back to Markdown.
   void begin_details(const std::string& title) {
     out_ += "\n<details><summary>" + title + "</summary>\n\n";
   }
@@ -144,9 +146,10 @@ class MarkdownWriter {
 
 }  // namespace
 
-// A character reference is text to CommonMark, never structure, and to HTML as well. "." and ":"
-// are among them since "www." and "https:" alone make links in GitHub's Markdown. GitHub looks for
-// "@name" and "#1" in the finished text, so a zero-width space keeps them from being mentions.
+// A character reference is text, never structure, to CommonMark and to HTML. "." and ":" are
+// escaped as well, since "www." and "https:" alone make links in GitHub's Markdown. GitHub looks
+// for "@name" and "#1" in the rendered text, so a zero-width space keeps them from becoming
+// mentions.
 std::string markdown_text(std::string_view text) {
   std::string out;
   for (const char c : printable(text)) {

@@ -1,6 +1,6 @@
 // A report as GitHub-flavoured Markdown, for job summaries ($GITHUB_STEP_SUMMARY) and comments: the
-// verdict, a table of the findings, the first finding in full with its picture, its evidence folded
-// away, what was set aside and what is not known.
+// verdict, a table of the findings, the first finding in full with its picture, its evidence in a
+// collapsed section, what was set aside, and what is not known.
 #pragma once
 
 #include <string>
@@ -11,12 +11,12 @@
 
 namespace lockstep::reports {
 
-// `run` is what the report judges; the picture is drawn from it. Text from traces is only ever
-// text: names in them cannot make markup, HTML, links or mentions.
+// `run` is what the report judges; the picture is drawn from it. Text from traces stays text: names
+// in them cannot become markup, HTML, links or mentions.
 std::string markdown_report(const FilteredReport& filtered, const trace::Run& run);
 
-// `text` as it is, wherever inline Markdown is read, table cells included: whatever has a meaning
-// in Markdown or HTML is written as a character reference. One line; safe to print.
+// `text` for inline Markdown, including table cells: every character with a meaning in Markdown or
+// HTML becomes a character reference. One line; safe to print.
 std::string markdown_text(std::string_view text);
 
 // The same in a fixed-width font.

@@ -35,7 +35,8 @@ std::string product_headline(const verify::ProductModel& model,
                           : std::string("any number of steps"));
 }
 
-// Which rank meets which condition, step by step.
+// A table of the conditions, a row per rank and a column per step. The last steps are shown, since
+// it diverges there; ranks that differ are always shown.
 std::string table(const verify::ProductModel& model, const verify::Counterexample& example,
                   const ProductTextOptions& options) {
   const verify::Assignment& a = example.assignment;
@@ -80,8 +81,8 @@ std::string table(const verify::ProductModel& model, const verify::Counterexampl
   return out;
 }
 
-// Two lists of calls in two columns, from a little before the place where they part: what one of
-// them leaves out stands beside an empty place.
+// Two sequences of calls in two columns, from a few calls before they diverge: a call that one of
+// them leaves out is next to an empty cell.
 std::string side_by_side(const verify::Counterexample& example) {
   const std::vector<std::string>& x = example.reference->calls;
   const std::vector<std::string>& y = example.deviant->calls;
@@ -106,6 +107,7 @@ std::string side_by_side(const verify::Counterexample& example) {
     problem.reference = problem.seen = problem.owed = std::min(kAlignedCalls, x.size() - i);
     problem.deviant = std::min(kAlignedCalls, y.size() - j);
     problem.reference_ends = true;
+    // The first pair differs by definition: there the sequences diverge.
     problem.same = [&](std::size_t a, std::size_t b) {
       return !(a == 0 && b == 0) && x[i + a] == y[j + b];
     };
@@ -162,7 +164,8 @@ trace::Run usual_run(const verify::ProductModel& model) {
   return steps ? verify::compose(model, *steps) : trace::Run{};
 }
 
-// What was decided without a finding, of all runs, with the counts of one of them.
+// The report without a counterexample: the verdict is about all runs, the counts are of one of
+// them.
 verify::Report report_without_findings(const verify::ProductDecision& decision,
                                        const trace::Run& run) {
   verify::Report out;

@@ -23,11 +23,11 @@ std::string product_text_report(const verify::ProductModel& model,
                                 const verify::ProductDecision& decision,
                                 const ProductTextOptions& options = {});
 
-// The same as reports of the other forms.
+// The other forms of reports.
 
-// Writes every --output of `options`: the report of the counterexample's run, as `filter` leaves
-// it. Without a counterexample it is a report without findings, of the first steps as most ranks
-// may meet them. Errors: what cannot be written.
+// Writes every --output of `options`: the report of the counterexample's run, after `filter`.
+// Without a counterexample it is a report without findings, of the first steps under the conditions
+// that most ranks have. Errors: what cannot be written.
 Status write_product_reports(const verify::ProductModel& model,
                              const verify::ProductDecision& decision, const ReportOptions& options,
                              const Filter& filter = {});

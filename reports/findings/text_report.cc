@@ -16,11 +16,11 @@ namespace {
 constexpr std::size_t kNamesShown = 4;
 constexpr std::size_t kEvidenceShown = 4;
 constexpr std::size_t kConsequencesShown = 3;
-constexpr std::size_t kConsequenceLines = 3;  // of each, about
+constexpr std::size_t kConsequenceLines = 3;  // about, of each
 constexpr std::size_t kUnknownShown = 8;
 constexpr std::size_t kSetAsideShown = 8;
 constexpr std::size_t kIndent = 2;
-constexpr std::size_t kKey = 7;  // the width of "where  "
+constexpr std::size_t kKey = 7;  // width of "where  "
 
 std::string count_of(const verify::Report& report, verify::Severity severity) {
   const auto n = static_cast<std::uint64_t>(
@@ -46,6 +46,8 @@ class TextReportWriter {
     for (const verify::Finding& finding : report_.findings) {
       if (finding.severity == verify::Severity::note) {
         note(finding);
+        // Findings are sorted, worst first: the first ones are shown in full. Notes are short and
+        // always shown.
       } else if (shown < options_.max_findings) {
         ++shown;
         full(finding);
@@ -108,7 +110,7 @@ class TextReportWriter {
                                     ? paint_.yellow(severity)
                                     : severity;
     std::string out = colored + " " + paint_.bold(name);
-    // That a file is damaged needs no degree of certainty.
+    // Notes (a damaged file) need no certainty.
     if (finding.severity != verify::Severity::note)
       out += " (" + std::string(verify::to_string(finding.certainty)) + ")";
     return out;
@@ -137,7 +139,7 @@ class TextReportWriter {
     keyed("do", printable(finding.fix));
   }
 
-  // `text` wrapped into lines that all start with `indent` blanks.
+  // `text`, wrapped; each line after the first starts with `indent` blanks.
   std::string block(const std::string& text, std::size_t indent) const {
     std::string out;
     for (const char c : wrap(text, options_.width - indent)) {
@@ -151,7 +153,7 @@ class TextReportWriter {
     out_ += std::string(kIndent, ' ') + block(printable(text), kIndent) + "\n";
   }
 
-  // "  key    text"; nothing where there is no text. An empty key continues the one above.
+  // "  key    text"; nothing for an empty text. An empty key continues the one above.
   void keyed(std::string_view key, const std::string& text) {
     if (text.empty()) return;
     out_ += std::string(kIndent, ' ') + paint_.bold(pad_right(key, kKey)) +
@@ -205,6 +207,7 @@ class TextReportWriter {
   void evidence(const verify::Finding& finding) {
     const std::vector<FoldedEvidence> folded = fold_evidence(finding.evidence);
     for (std::size_t i = 0; i < folded.size(); ++i) {
+      // "and 1 more" would take the line that the evidence itself needs.
       if (i == kEvidenceShown && folded.size() > kEvidenceShown + 1) {
         keyed("", "and " + std::to_string(folded.size() - i) + " more like these");
         break;
@@ -212,6 +215,7 @@ class TextReportWriter {
       const verify::Evidence& one = *folded[i].one;
       std::string text = rank_label(folded[i].ranks, 30);
       if (!one.at.empty()) text += " at " + printable(one.at);
+      // Ids are per rank: for several ranks there is none to show.
       if (one.id && folded[i].ranks.size() == 1) text += " (id " + std::to_string(*one.id) + ")";
       keyed(i == 0 ? "seen" : "", text + ": " + printable(one.text));
     }
@@ -231,7 +235,7 @@ class TextReportWriter {
     }
   }
 
-  // Findings that do not count: what they are, and why they do not.
+  // Findings that do not count, and why.
   void set_aside() {
     std::vector<std::string> lines;
     for (const SetAside& one : filtered_.set_aside) {

@@ -1,5 +1,5 @@
-// A Report as text for a person at a terminal: the verdict in the first line, then every finding
-// with who, what, where, why and what to do, and a picture of the calls around the difference.
+// A Report as text for a terminal: the verdict in the first line, then every finding with who,
+// what, where, why and what to do, and a picture of the calls around the difference.
 #pragma once
 
 #include <cstddef>
@@ -12,17 +12,17 @@
 namespace lockstep::reports {
 
 struct TextOptions {
-  std::size_t width = 80;         // columns; only a single word wider than that exceeds it
-  bool color = false;             // the caller knows whether a terminal reads this
-  std::size_t max_findings = 10;  // errors and warnings shown in full; the JSON report has them all
+  std::size_t width = 80;         // columns; only a single word may be wider
+  bool color = false;             // the caller knows whether this goes to a terminal
+  std::size_t max_findings = 10;  // errors and warnings in full; the JSON report has all
 };
 
-// `run` is what the report judges; the pictures are drawn from it. Whatever came from a file is
-// made safe to print.
+// `run` is what the report judges; the pictures are drawn from it. Text from files is made safe to
+// print.
 std::string text_report(const verify::Report& report, const trace::Run& run,
                         const TextOptions& options = {});
 
-// The same, followed by what a filter set aside and what it has to say.
+// The same, followed by what the filter set aside and its notes.
 std::string text_report(const FilteredReport& filtered, const trace::Run& run,
                         const TextOptions& options = {});
 

@@ -35,7 +35,7 @@ std::uint64_t entries_of(const trace::RankTrace& trace) {
       std::count_if(trace.events.begin(), trace.events.end(), is_entry));
 }
 
-// The event with which the last `most` entries of the trace begin.
+// Index of the event at which the last `most` entries of the trace begin.
 std::size_t begin_of_last(const trace::RankTrace& trace, std::uint64_t most) {
   std::size_t first = trace.events.size();
   for (std::uint64_t entries = 0; first > 0; --first) {
@@ -44,8 +44,8 @@ std::size_t begin_of_last(const trace::RankTrace& trace, std::uint64_t most) {
   return first;
 }
 
-// The event with which a rank enters the call from which it never comes back: it waits for it, or
-// has issued it.
+// Index of the event with which a rank enters the call that it never leaves: its wait for the call,
+// or else its issue.
 std::size_t entering(const trace::RankTrace& trace, std::uint32_t call) {
   std::size_t out = trace.events.size();
   for (std::size_t e = 0; e < trace.events.size(); ++e) {
@@ -65,6 +65,7 @@ struct Shown {
 
 Shown choose_shown(const trace::Run& run, const TimelineOptions& options) {
   Shown out{std::vector<TimelinePart>(run.ranks.size()), 0};
+  // A program that never ran contains all calls; show it only as far as some schedule can go.
   if (!verify::was_recorded(run)) {
     verify::Agreement agreement(run.tables);
     const verify::ReplayResult end =
@@ -79,6 +80,7 @@ Shown choose_shown(const trace::Run& run, const TimelineOptions& options) {
   std::uint64_t all = 0;
   for (const trace::RankTrace& trace : run.ranks) all += entries_of(trace);
   if (all <= most) return out;
+  // The same number for every rank, so that the shown ends of all ranks overlap in time.
   const std::uint64_t each = std::max<std::uint64_t>(1, most / run.ranks.size());
   for (std::size_t r = 0; r < run.ranks.size(); ++r) {
     const std::uint64_t entries = entries_of(run.ranks[r]);
@@ -104,6 +106,7 @@ class TimelineWriter {
       last_.push_back(last < clock_.times[r].size() ? clock_.times[r][last - 1] : clock_.last[r]);
       end_ = std::max(end_, last_.back());
     }
+    // So that slices until the end have a length.
     end_ += shortest_;
   }
 
@@ -221,6 +224,8 @@ class TimelineWriter {
       return std::tuple(a.meeting, a.time, a.place.process) <
              std::tuple(b.meeting, b.time, b.place.process);
     });
+    // Sorted by collective: each run of equal numbers is a chain of arrows, from the first to begin
+    // to the last. Chains of one call have no arrow.
     for (std::size_t i = 0; i < met_.size(); ++i) {
       const bool first = i == 0 || met_[i - 1].meeting != met_[i].meeting;
       const bool last = i + 1 == met_.size() || met_[i + 1].meeting != met_[i].meeting;
@@ -233,7 +238,7 @@ class TimelineWriter {
     }
   }
 
-  // From where its rank's events are shown on.
+  // Points before the first event that is shown are left out.
   void counter(const TimelineCounter& counter) {
     const std::vector<trace::Nanos>& times = clock_.times[counter.rank];
     const std::size_t first = shown_.parts[counter.rank].first;
@@ -248,8 +253,7 @@ class TimelineWriter {
     }
   }
 
-  // When the rank made the call that the evidence names, if it came to that; else when it was last
-  // seen.
+  // When the rank issued the call that the evidence names, if it did; else its last time.
   trace::Nanos time_of(std::size_t r, const verify::Finding& finding) {
     const trace::RankTrace& trace = run_.ranks[r];
     for (const verify::Evidence& evidence : finding.evidence) {
@@ -263,7 +267,7 @@ class TimelineWriter {
     return last_[r];
   }
 
-  // When each call of the rank was issued; found once.
+  // By call of the rank: when it was issued. Found once.
   const std::vector<trace::Nanos>& issued(std::size_t r) {
     std::vector<trace::Nanos>& times = issued_[r];
     if (!times.empty()) return times;
@@ -275,7 +279,7 @@ class TimelineWriter {
   }
 
   void finding(const verify::Finding& finding) {
-    constexpr std::size_t kRanks = 64;  // a finding of thousands of ranks is seen at some
+    constexpr std::size_t kRanks = 64;  // enough to see a finding of thousands of ranks
     const std::string name = std::string(verify::to_string(finding.severity)) + " " +
                              std::string(verify::rule(finding.rule).name);
     const Json args = Json::object({{"message", printable(finding.message)},
@@ -293,6 +297,7 @@ class TimelineWriter {
       events_.instant(name, "finding", hosts_[r], time_of(r, finding),
                       TimelineEvents::Scope::process, args);
     }
+    // None of its ranks has a trace.
     if (shown == 0) {
       events_.instant(name, "finding", TimelinePlace{}, end_, TimelineEvents::Scope::global, args);
     }
@@ -310,7 +315,7 @@ class TimelineWriter {
   MatchedCalls matched_;
   Shown shown_;
   const TimelineOptions& options_;
-  trace::Nanos shortest_;           // slice
+  trace::Nanos shortest_;           // the length of slices that took no time
   std::vector<trace::Nanos> last_;  // by rank index: of what is shown
   trace::Nanos end_ = 0;
   std::uint64_t next_thread_ = 1;
@@ -331,7 +336,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Microseconds, to the nanosecond.
+// The format's unit is a microsecond; nanoseconds are decimals: 1500 ns is "1.500".
 std::string microseconds(trace::Nanos time) {
   const std::string fraction = std::to_string(time % 1000);
   return std::to_string(time / 1000) + "." + std::string(3 - fraction.size(), '0') + fraction;

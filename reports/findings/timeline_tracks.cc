@@ -13,7 +13,7 @@
 namespace lockstep::reports {
 namespace {
 
-// The tracks of one name: the ends of the last slices on each, so that a further one finds room.
+// The tracks of one name, by the end of the last slice on each, to find one that is free.
 struct Lanes {
   std::multimap<trace::Nanos, std::uint32_t> ends;  // last end to track
 };
@@ -24,8 +24,9 @@ class TrackLayout {
     track("host", 0);
   }
 
-  // Where the lane's slice before ends, if that is before `end`: the operations of a stream run one
-  // after the other.
+  // Places a slice of an in-order stream: on the track whose last slice ends latest before `end`.
+  // The slice begins no earlier than that one ends, since operations of a stream run one after the
+  // other. A new track if none ends before the slice does.
   void in_order(const std::string& name, TimelineSlice slice) {
     Lanes& lanes = lanes_[name];
     auto lane = lanes.ends.upper_bound(slice.end - shortest_);
@@ -40,7 +41,7 @@ class TrackLayout {
     put(lanes, slice);
   }
 
-  // Where nothing is under way at its beginning.
+  // Places a slice on a track that is free when it begins, else on a new one.
   void apart(const std::string& name, TimelineSlice slice) {
     Lanes& lanes = lanes_[name];
     const auto lane = lanes.ends.begin();
@@ -60,6 +61,7 @@ class TrackLayout {
   }
 
   std::uint32_t track(const std::string& name, std::size_t lane) {
+    // "host", "host (2)", "host (3)".
     const std::string full = lane == 0 ? name : name + " (" + std::to_string(lane + 1) + ")";
     const auto [found, fresh] =
         tracks_.try_emplace({name, lane}, static_cast<std::uint32_t>(out_.tracks.size()));
@@ -113,8 +115,8 @@ void read_event(const trace::Event& event, trace::Nanos time, std::vector<CallTi
   }
 }
 
-// When the call ended, as far as that is known: a source that records no completions knows when the
-// rank was let go, or else only that it went on.
+// When the call ended, as far as is known: its completion; else when the rank's wait ended; else,
+// in a source that records no completions, only that the rank went on.
 struct CallEnd {
   trace::Nanos time = 0;
   bool finished = true;
@@ -123,6 +125,7 @@ CallEnd end_of(const trace::Call& call, const CallTimes& at, bool records_ends,
                trace::End trace_end, trace::Nanos never) {
   if (at.completed != trace::kNoTime) return {at.completed, true};
   if (at.waited != trace::kNoTime) return {at.waited, true};
+  // Unfinished only if the source would have recorded the end, or the rank is waiting for it.
   const bool open = trace_end != trace::End::clean && (records_ends || call.has(trace::kWaitBegan));
   return open ? CallEnd{never, false} : CallEnd{at.issued, true};
 }
@@ -149,7 +152,7 @@ TimelineSlice slice_of(const CallTimes& at, std::uint32_t index, const CallEnd& 
           .issued = at.issued};
 }
 
-// Nothing: it took no time.
+// The rank's wait for the call; empty if it took no time.
 std::optional<TimelineSlice> wait_of(const CallTimes& at, std::uint32_t index,
                                      const CallEnd& finish, trace::Nanos shortest) {
   const bool let_go = at.waited != trace::kNoTime;
@@ -195,6 +198,8 @@ TimelineRank timeline_of(const trace::RankTrace& trace, const trace::Tables& tab
                             slice_of(calls[c], c, finish, shortest));
     if (const auto wait = wait_of(calls[c], c, finish, shortest)) on_host.push_back(*wait);
   }
+  // By begin, which the greedy placement on tracks needs; stable, so that equal begins keep the
+  // order of the trace.
   std::stable_sort(on_host.begin(), on_host.end(),
                    [](const auto& a, const auto& b) { return a.begin < b.begin; });
   for (const TimelineSlice& slice : on_host) layout.apart("host", slice);
@@ -206,7 +211,7 @@ TimelineRank timeline_of(const trace::RankTrace& trace, const trace::Tables& tab
 
 namespace {
 
-constexpr trace::Nanos kLatest = INT64_MAX / 4;  // 73 years; what is later has room for arithmetic
+constexpr trace::Nanos kLatest = INT64_MAX / 4;  // 73 years, which leaves room for sums
 
 bool has_time(const trace::Event& event) { return event.time >= 0; }
 

@@ -37,7 +37,7 @@ std::string formula_name(trace::Op op) {
       sim::algorithm_name(sim::default_algorithm(op).value_or(sim::Algorithm::ring)));
 }
 
-// NCCL's estimates of one size: a row for each algorithm, a column for each protocol.
+// NCCL's estimates for one size: a row per algorithm, a column per protocol.
 std::string estimates(const sim::PricedCall& call) {
   static constexpr std::array kProtocols = {sim::NcclProtocol::ll, sim::NcclProtocol::ll128,
                                             sim::NcclProtocol::simple};

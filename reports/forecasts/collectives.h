@@ -1,5 +1,5 @@
-// What `lockstep simulate collective` answers: how long collectives take, by a formula or message
-// by message; or on a machine, and how NCCL would carry them.
+// The result of `lockstep simulate collective`: how long collectives take, by formula or message by
+// message; or on a machine, and how NCCL would carry them.
 #pragma once
 
 #include <optional>
@@ -13,19 +13,19 @@
 
 namespace lockstep::reports {
 
-// When each of the collectives ends; and at the message level, how many messages there were.
+// The end of each collective; at the message level also the number of messages.
 struct CollectiveTimes {
   std::vector<Picos> ends;
   std::optional<sim::MessageResult> messages;
 };
 
-// Of at least one collective, all by a formula that there is.
+// For at least one collective; all have a formula.
 std::string collectives_text(const std::vector<sim::Collective>& collectives,
                              const CollectiveTimes& times);
 std::string collectives_json(const std::vector<sim::Collective>& collectives,
                              const CollectiveTimes& times);
 
-// A line for each size; of one size that NCCL carries also what its model had to choose from.
+// A line per size; for a single size that NCCL carries also the alternatives of its model.
 std::string priced_calls_text(const sim::PricedCalls& answer);
 std::string priced_calls_json(const sim::PricedCalls& answer);
 

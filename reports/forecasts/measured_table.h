@@ -1,5 +1,5 @@
-// What `lockstep calibrate check` answers: each figure of a table of measurements beside its
-// prediction, and how far off these are.
+// The result of `lockstep calibrate check`: each figure of a table of measurements next to its
+// prediction, and the errors.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 namespace lockstep::reports {
 
 std::string table_answer_text(const sim::TableAnswer& answer);
-// {"file", "calibration", "rows": [], "summary": {}, "held_out": {}}: the last without the rows
+// {"file", "calibration", "rows": [], "summary": {}, "held_out": {}}; held_out leaves out the rows
 // that the calibration was fitted to.
 std::string table_answer_json(const sim::TableAnswer& answer);
 

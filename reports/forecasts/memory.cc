@@ -17,7 +17,7 @@ namespace {
 using sim::MemoryStretch;
 using sim::MemoryTimeline;
 
-constexpr std::size_t kShownKinds = 8;  // beside the one that is shown whole
+constexpr std::size_t kShownKinds = 8;  // in addition to the one shown in full
 
 // "optimizer state".
 std::string category_words(std::size_t category) {
@@ -30,13 +30,13 @@ double needed(const sim::MemoryTimeline& timeline, const sim::Machine& machine) 
   return sim::device_bytes(timeline.peak_use(), machine);
 }
 
-// Classes whose peaks are alike, whenever they come: told in one line.
+// Classes with equal peaks share a line, even if the peaks are at different times.
 struct Kind {
   std::size_t shown = 0;  // the first of the classes
   std::vector<trace::Rank> ranks;
 };
 
-// Those that need most first.
+// Kinds of ranks, those that need most first.
 std::vector<Kind> kinds_of(const sim::MemoryForecast& memory) {
   std::vector<Kind> out;
   for (std::size_t c = 0; c < memory.classes.size(); ++c) {
@@ -109,7 +109,7 @@ std::string misfit(const sim::MemoryForecast& memory, const Kind& kind,
          "\n";
 }
 
-// Of those behind the first.
+// The lines of the other kinds of ranks.
 std::string others(const sim::MemoryForecast& memory, const std::vector<Kind>& kinds,
                    const sim::Machine& machine) {
   std::string out;
@@ -139,7 +139,7 @@ nlohmann::ordered_json by_category(const trace::MemoryUse& use) {
   return out;
 }
 
-// A list for each key, with a number for each stretch.
+// A list for each key, with a number for each segment.
 nlohmann::ordered_json timeline_json(const std::vector<sim::MemoryStretch>& stretches) {
   nlohmann::ordered_json out;
   for (const char* key : {"begin_ps", "end_ps", "step", "peak_bytes"})
@@ -260,7 +260,7 @@ std::string chart(const sim::MemoryTimeline& timeline, const sim::Machine& machi
   const std::string who = ranges(timeline.ranks);
   const double limit = machine.per_device ? static_cast<double>(machine.per_device->value) : 0;
   const auto peak = static_cast<double>(timeline.peak_use().total());
-  // A limit that is far above would press the areas flat.
+  // A limit far above the peak would flatten the areas.
   return "<h3>ranks " + html::text(who) + "</h3>" +
          html::stacked_areas("memory of ranks " + who + " over time, by what it is for",
                              categories(), points, timeline.stretches.back().end.seconds(),
@@ -328,7 +328,8 @@ std::string category_words(std::string_view category) {
   return out;
 }
 
-// Calls `add` with each moment from which on the rank holds something else.
+// Calls `add` with each time at which the rank's memory changes. Within a segment it is shown at
+// its peak.
 template <class Add>
 void for_each_change(const sim::MemoryTimeline& timeline, Add add) {
   for (const sim::MemoryStretch& stretch : timeline.stretches) {

@@ -21,9 +21,10 @@ namespace {
 using html::element;
 using html::text;
 
+// The most rows of each table: the page stays readable, the JSON has everything.
 constexpr std::size_t kClasses = 32, kSums = 12, kItems = 20;
 
-// What a rank does; what is hidden is done beside its work, and adds nothing.
+// What a rank does. Hidden communication overlaps its work and adds no time.
 const std::vector<html::Series>& uses() {
   static const std::vector<html::Series> series = {
       {"computes", 0}, {"waits for a call that is carried out", 1}, {"waits for other ranks", 2}};
@@ -43,7 +44,7 @@ std::string number(std::string_view key, const std::string& value) {
   return "<div><dt>" + std::string(key) + "</dt><dd>" + html::text(value) + "</dd></div>";
 }
 
-// `n`: of the columns, those with numbers. Cells are markup.
+// `n`: which columns are numbers. Cells are markup.
 struct Table {
   std::string name;
   std::vector<std::string> head;
@@ -108,6 +109,7 @@ class Page {
                 {}};
     for (std::size_t c = 0; c < std::min(kClasses, ranks_.size()); ++c) {
       const sim::RankUse& use = f_.figures.classes[c];
+      // Hidden communication is part of busy, so it is a share, too, but not part of the sum.
       const double all = use.busy + use.exposed + use.idle;
       most = std::max(most, all);
       bars.push_back({of_kind(ranks_[c]), shares_of_time(use)});
@@ -122,7 +124,7 @@ class Page {
                 "other kinds of ranks");
   }
 
-  // The mean over all ranks.
+  // The mean over all ranks: each class weighted by its number of ranks.
   std::string steps() const {
     std::vector<double> weight(ranks_.size(), 0);
     for (const std::uint32_t c : f_.class_of)
@@ -173,6 +175,7 @@ class Page {
   std::string what_if() const {
     std::vector<html::SignedBar> bars;
     for (const sim::WhatIf& one : f_.what_ifs)
+      // Less than 0.05 % would be printed as 0.0 %: no bar for it.
       bars.push_back({one.change, std::abs(one.gain) < 5e-4 ? 0 : one.gain, change_in_words(one)});
     if (bars.empty()) return {};
     return html::element("p", "", "How much less a step would take, each changed alone.") +

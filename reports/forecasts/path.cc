@@ -12,7 +12,7 @@ namespace {
 constexpr std::size_t kShownSums = 6, kShownItems = 8, kShownRanks = 24;
 constexpr double kShownShare = 0.005;
 
-// "ranks 0-3,7", in at most so many columns.
+// "ranks 0-3,7", in at most `width` columns.
 std::string who(const std::string& ranks) {
   const bool one = ranks.find_first_of(",-") == std::string::npos;
   return (one ? "rank " : "ranks ") +
@@ -26,7 +26,7 @@ std::string share_line(double share, const std::string& words) {
          shorten_middle(printable(words), kReportColumns - 13) + "\n";
 }
 
-// The first lines of a list, those that matter, and what the others come to.
+// The first lines of a list, the longest, and the sum of the others.
 template <class T>
 std::string shares_list(const sim::ForecastPath& path, const std::vector<T>& parts,
                         std::size_t most, const std::vector<std::string>& ranks,

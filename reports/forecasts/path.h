@@ -11,14 +11,14 @@
 
 namespace lockstep::reports {
 
-// `ranks`: of each class, "0-3,5". Names are as they came from the job.
+// `ranks`: by class, "0-3,5". Names are as in the job.
 std::string words_of(const sim::ForecastPath::Sum& sum, const std::vector<std::string>& ranks);
 std::string words_of(const sim::ForecastPath::Item& item, const std::vector<std::string>& ranks);
 
-// Of the step time: "-11.2 %".
+// The change of the step time: "-11.2 %".
 std::string change_in_words(const sim::WhatIf& what_if);
 
-// Lines of at most 80 columns; names are made printable. The longest parts alone.
+// Lines of at most 80 columns, with the longest parts only; names are made printable.
 std::string path_text(const sim::ForecastPath& path, const std::vector<std::string>& ranks);
 std::string what_if_text(const std::vector<sim::WhatIf>& what_ifs);
 // {"begin_ps", "end_ps", "steps", "sums": [], "items": []}: the first kMostPathItems of them.

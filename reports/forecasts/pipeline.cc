@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t kMostRows = 64;
 
-// The idle share of all stages' periods together; 0 where nothing takes time.
+// The idle share of all stages' periods together; 0 if nothing takes time.
 double run_bubble(const sim::PipelineRun& run) {
   double idle = 0;
   for (const Picos stage : run.idle) idle += stage.seconds();
@@ -108,6 +108,7 @@ std::string pipeline_json(const PipelineAnswer& answer) {
 namespace lockstep::reports {
 namespace {
 
+// Only ten characters per kind: micro-batch 10 is shown as 0 again.
 char letter(const sim::PipelineTask& task) {
   const auto digit = static_cast<char>(task.micro_batch % 10);
   switch (task.work) {
@@ -121,7 +122,8 @@ char letter(const sim::PipelineTask& task) {
   return '?';
 }
 
-// The largest unit of which every start and end is a multiple; 1 where nothing takes time.
+// The largest time that divides every start and end; 1 if nothing takes time. Unit costs of 1 ms
+// give columns of 1 ms.
 std::int64_t unit_of(const sim::PipelineRun& run) {
   std::int64_t unit = 0;
   for (const std::vector<sim::TaskSpan>& stage : run.spans)
@@ -135,6 +137,7 @@ std::string lane(const std::vector<sim::PipelineTask>& tasks,
   std::string out;
   std::size_t task = 0;
   for (std::size_t column = 0; column < columns; ++column) {
+    // A column shows what runs in its middle, so every column is one task or idle.
     const double middle = (static_cast<double>(column) + 0.5) * per_column;
     while (task < spans.size() && static_cast<double>(spans[task].end.value) <= middle) ++task;
     const bool at_work =

@@ -1,4 +1,4 @@
-// What `lockstep simulate pipeline` answers, as text and as JSON.
+// The result of `lockstep simulate pipeline`, as text and as JSON.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ namespace lockstep::reports {
 struct PipelineAnswer {
   sim::PipelineProgram program;
   sim::PipelineRun run;
-  bool sized = false;  // activations have sizes
+  bool sized = false;  // the sizes of activations are known
 };
 
 // A table of the stages and the timeline, at most 80 columns wide; ends with a line break.
@@ -24,14 +24,14 @@ std::string pipeline_json(const PipelineAnswer& answer);
 
 }  // namespace lockstep::reports
 
-// A pipeline's run as a picture of characters: a line per stage, time to the right.
+// A pipeline's run, drawn with characters: a line per stage, time to the right.
 
 namespace lockstep::reports {
 
-// Lines of at most `width` columns (at least 24), each ended by a line break, the last one saying
-// what the characters mean. Where everything starts and ends on multiples of a unit that fits into
-// the width, one column is one unit; else a column shows what runs in its middle. Of more than
-// `most_stages` stages the first ones are shown. `run` is that of `program`.
+// Lines of at most `width` columns (at least 24), each ending in a line break; the last one
+// explains the characters. If every start and end is a multiple of a unit and the run fits into the
+// width, one column is one unit; else a column shows what runs in its middle. Of more than
+// `most_stages` stages only the first ones are shown. `run` is that of `program`.
 std::string pipeline_timeline(const sim::PipelineProgram& program, const sim::PipelineRun& run,
                               std::size_t width = 80, std::size_t most_stages = 32);
 

@@ -25,7 +25,7 @@ using sim::ForecastPart;
 using sim::PlanForecast;
 
 constexpr std::size_t kHeadlineColumns = 12;  // of the headlines
-constexpr std::size_t kParts = 32;            // of a part's words
+constexpr std::size_t kParts = 32;            // of a part's name
 constexpr std::size_t kFigure = 12;           // of a part's figure
 
 std::string seconds(double value) {
@@ -89,7 +89,7 @@ std::string batch_text(const sim::PlanForecast& f) {
          (p.compiled ? ", compiled" : "");
 }
 
-// Of what a plan can change: what the libraries reserve is not among it.
+// The largest part that a plan can change; what the libraries reserve is not one.
 const sim::ForecastPart& largest(const sim::PlanForecast& f) {
   const auto size = [](const sim::ForecastPart& part) {
     return part.key == "reserved" ? 0 : part.value;
@@ -99,7 +99,7 @@ const sim::ForecastPart& largest(const sim::PlanForecast& f) {
       [&](const sim::ForecastPart& a, const sim::ForecastPart& b) { return size(a) < size(b); });
 }
 
-// `text` beside a column of names.
+// `text` to the right of a column of names.
 std::string beside_names(const std::string& text) {
   const std::string lines = wrap(text, kReportColumns - kHeadlineColumns - 1);
   std::string out;
@@ -160,6 +160,7 @@ Json layout_json(const sim::PlanForecast& f) {
           {"compile", p.compiled}};
 }
 
+// `whole`: what the values sum up to, in `unit`.
 Json parts_json(const std::vector<sim::ForecastPart>& parts, const char* unit, double whole) {
   Json out = Json::array();
   for (const sim::ForecastPart& part : parts)
@@ -297,7 +298,7 @@ using html::text;
 using sim::ForecastPart;
 using sim::PlanForecast;
 
-// What stands together in the bar, which has fewer looks than a step has parts.
+// The parts that share a series in the bar: there are fewer styles than parts of a step.
 const std::map<std::string_view, std::size_t>& series_of_part() {
   static const std::map<std::string_view, std::size_t> out = {
       {"layers", 0},        {"recompute", 0},         {"logits", 0},
@@ -336,6 +337,7 @@ std::string parts_table(const std::string& name, const std::vector<sim::Forecast
 }
 
 std::string time_card(const sim::PlanForecast& f) {
+  // Parts that share a series are added up in the bar; the table below keeps them apart.
   html::StackedBar bar{"a step", std::vector<double>(time_series().size(), 0)};
   for (const sim::ForecastPart& part : f.time)
     bar.parts[series_of_part().at(part.key)] += part.value;

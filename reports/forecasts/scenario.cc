@@ -20,12 +20,14 @@ double samples_per_second(const sim::ScenarioForecast& f) {
   return seconds > 0 ? static_cast<double>(f.samples) / seconds : 0;
 }
 
-// Where memory was not counted, what the rank trains is the least that it needs.
+// If memory was not counted: parameters, gradients and optimizer state are the least that the rank
+// needs.
 bool forecast_fits(const sim::ScenarioForecast& f) {
   if (!f.memory.classes.empty()) return sim::fits(f.memory, f.machine);
   return !f.machine.per_device || f.state_bytes <= static_cast<double>(f.machine.per_device->value);
 }
 
+// The sentences behind the figures: each function gives one assumption, worded for this job.
 std::string calls_assumption(const sim::ScenarioForecast& f) {
   std::string out = "the ranks call what they were derived with, each alone, by " + f.derived_by;
   if (f.on_meta) out += ", on tensors without values";
@@ -86,7 +88,7 @@ std::string links_assumption(const sim::ScenarioForecast& f) {
          "do not slow down what is computed beside them";
 }
 
-// The share of their time in which the stages of a pipeline wait for each other.
+// The share of time in which the stages of a pipeline wait for each other.
 double forecast_bubble(const sim::ScenarioForecast& f) {
   std::vector<double> ranks(f.figures.classes.size(), 0);
   for (const std::uint32_t c : f.class_of) ++ranks[c];

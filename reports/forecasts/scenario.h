@@ -1,4 +1,4 @@
-// What `lockstep simulate SCENARIO` answers: figures, and the assumption that each rests on.
+// The result of `lockstep simulate SCENARIO`: figures, and the assumptions behind each.
 #pragma once
 
 #include <string>
@@ -25,10 +25,10 @@ struct Assumption {
   std::string key;   // "calls"
   std::string text;  // a sentence
 };
-// What the figures rest on.
+// The assumptions behind the figures.
 std::vector<Assumption> assumptions(const sim::ScenarioForecast& forecast);
 
-// Of each class all ranks: "0-3,5".
+// By class: its ranks, "0-3,5".
 std::vector<std::string> ranks_by_class(const sim::ScenarioForecast& forecast);
 // At most 80 columns wide.
 std::string forecast_text(const sim::ScenarioForecast& forecast);
@@ -36,26 +36,27 @@ std::string forecast_text(const sim::ScenarioForecast& forecast);
 // Comma-separated values: a row for each class of ranks and step.
 //
 //   step        0, 1, …; the first one arranges buffers
-//   ranks       of the class: "0-3,5"; one of them is meant by what follows
+//   ranks       of the class: "0-3,5"; the other columns are about one of them
 //   count       how many they are
-//   begin_s     when a rank of them ended the step before, on the simulated clock
+//   begin_s     when the rank ended the step before, on the simulated clock
 //   end_s       … and this one
 //   busy_s, exposed_s, idle_s, hidden_s   what it does meanwhile: sim/forecast/forecast.h
 //
 // RFC 4180: a header, rows that end in CR LF.
 std::string forecast_csv(const sim::ScenarioForecast& forecast);
 
-// Of trials: at most 80 columns wide.
+// The quantiles of trials, at most 80 columns wide.
 std::string trials_text(const sim::TrialsForecast& trials);
 // {"trials", "seed", "steps": {"p5_ps", …}, "trial_means": {…}}
 nlohmann::ordered_json trials_json(const sim::TrialsForecast& trials);
 std::string trials_assumption(const sim::TrialsForecast& trials);
 
-// A scenario's forecast as one HTML page that needs nothing else, in the frame of the reports
+// A scenario's forecast as one self-contained HTML page, in the frame of the reports
 // (reports/html/page.h): the figures, what ranks do over the steps, the critical path, what would
-// change, and what all of it rests on. Names from the job are escaped.
+// change the result, and the assumptions. Names from the job are escaped.
 //
-// A document. Its size follows the number of *different* ranks, of which the first ones are shown.
+// A document. Its size depends on the number of *different* ranks, of which the first ones are
+// shown.
 std::string forecast_page(const sim::ScenarioForecast& forecast);
 
 }  // namespace lockstep::reports

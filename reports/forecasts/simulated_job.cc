@@ -26,14 +26,14 @@ std::string timeline_of(const verify::Report& report, const trace::Run& run,
   return timeline_report(report, run, options);
 }
 
-// Whether the first finding is that devices hold each other up.
+// True if the first finding is that devices wait for each other.
 bool shows_a_circle(const verify::Report& report) {
   return !report.findings.empty() &&
          report.findings.front().rule == verify::RuleId::cross_group_deadlock;
 }
 
-// Where hosts went on and their devices hold each other up, all calls were made, and only a look at
-// the devices shows what is wrong.
+// If the hosts went on and only their devices wait for each other, all calls were made, and only
+// the devices' order shows what is wrong.
 verify::Report judge_program(trace::Run& run) {
   verify::Report report = verify::verify(run);
   if (shows_a_circle(report)) return report;

@@ -12,8 +12,8 @@ std::uint32_t nibble(char digit) {
   return static_cast<std::uint32_t>(digit <= '9' ? digit - '0' : digit - 'a' + 10);
 }
 
-// Hexadecimal digits as base64 (RFC 4648): three bytes become four characters, and what is missing
-// of the last three "=".
+// Converts hexadecimal digits to base64 (RFC 4648): three bytes become four characters; "=" fills
+// up the last group.
 std::string base64_of_hex(std::string_view hex) {
   constexpr std::string_view kAlphabet =
       "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -22,6 +22,7 @@ std::string base64_of_hex(std::string_view hex) {
     const std::string_view part = hex.substr(i, 6);
     std::uint32_t bits = 0;
     for (std::size_t d = 0; d < 6; ++d) bits = bits << 4U | (d < part.size() ? nibble(part[d]) : 0);
+    // One byte gives two characters, two give three, three give four.
     const std::size_t characters = part.size() / 2 + 1;
     for (std::size_t c = 0; c < 4; ++c)
       out += c < characters ? kAlphabet[bits >> (18U - 6U * c) & 63U] : '=';

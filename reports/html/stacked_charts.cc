@@ -29,7 +29,7 @@ std::string figure(const std::string& picture, const std::vector<Series>& series
   return element("figure", "wide", scroller("chart", picture) + series_legend(series));
 }
 
-// The frame of a plot from 0 to `most`, with what is written below it.
+// The axes of a plot from 0 to `most`, with labels below.
 std::string axes(double most, const NumberWords& words, const std::string& first,
                  const std::string& last) {
   const double bottom = kStackTop + kStackPlot;
@@ -42,7 +42,7 @@ std::string axes(double most, const NumberWords& words, const std::string& first
 }
 constexpr double kPlotHeight = kStackTop + kStackPlot + 24;
 
-// Of many columns the means of neighbours.
+// Averages neighbouring columns if there are too many.
 std::vector<std::vector<double>> thinned(const std::vector<std::vector<double>>& columns) {
   if (columns.size() <= kMostColumns) return columns;
   std::vector<std::vector<double>> out;
@@ -58,7 +58,8 @@ std::vector<std::vector<double>> thinned(const std::vector<std::vector<double>>&
   return out;
 }
 
-// Of many points the largest of neighbours, which begins where the first of them does.
+// Keeps the largest of neighbouring points if there are too many, so that peaks stay visible; it
+// begins where the first of them does.
 std::vector<AreaPoint> thinned(const std::vector<AreaPoint>& points) {
   if (points.size() <= kMostStackPoints) return points;
   std::vector<AreaPoint> out;
@@ -94,6 +95,7 @@ std::string stacked_bars(const std::string& label, const std::vector<Series>& se
     double x = kLabels;
     for (std::size_t s = 0; s < bar.parts.size(); ++s) {
       const double width = whole > 0 ? (kStackWidth - kLabels) * bar.parts[s] / whole : 0;
+      // Thinner than a twentieth of a pixel: invisible.
       if (width >= .05) content += svg_rect(look(series[s]), {x, y, width, kBar}, 0);
       x += width;
     }
@@ -143,6 +145,8 @@ std::string stacked_areas(const std::string& label, const std::vector<Series>& s
     return kStackTop + kStackPlot * (1 - (most > 0 ? y / most : 0));
   };
   std::string content = axes(most, words, x_words(begin), x_words(end));
+  // The height of the series below, by point. A polygon follows the upper edge from left to right
+  // and the lower edge back.
   std::vector<double> below(shown.size(), 0);
   for (std::size_t s = 0; s < series.size(); ++s) {
     std::string upper, lower;
@@ -172,6 +176,7 @@ std::string signed_bars(const std::string& label, const std::vector<SignedBar>& 
   std::string content;
   double y = 0;
   for (const SignedBar& bar : bars) {
+    // The left side is shorter: negative bars are cut there, the text has the number.
     const double room = bar.value < 0 ? kMiddle - kNames : kRight - kMiddle;
     const double width =
         most > 0 ? std::min(room, (kRight - kMiddle) * std::abs(bar.value) / most) : 0;

@@ -1,6 +1,6 @@
-// Charts of what adds up: bars, columns and areas whose parts stand on each other. A part has the
-// look of its series (class f0, f1, … of the style sheet); the legend names the series in the order
-// in which they stand, and a table beside it should have the numbers: colours alone say nothing.
+// Charts of amounts that add up: bars, columns and areas with stacked parts. A part has the style
+// of its series (class f0, f1, … of the style sheet); the legend names the series in stacking
+// order. Put a table with the numbers next to it: colours alone say nothing.
 #pragma once
 
 #include <functional>
@@ -16,20 +16,20 @@ struct Series {
   std::size_t look = 0;  // below kSeriesLooks
 };
 
-// How a number is written: "1.2 GB".
+// Formats a number: "1.2 GB".
 using NumberWords = std::function<std::string(double)>;
 
-// `label` is read out instead of each picture. Numbers are not negative.
+// In all charts `label` is the text for screen readers, and numbers are not negative.
 struct StackedBar {
   std::string label;
-  std::vector<double> parts;  // of each series
+  std::vector<double> parts;  // by series
 };
-// A bar for each, all as long as what adds up to `whole`.
+// A horizontal bar for each; `whole` is the full width.
 std::string stacked_bars(const std::string& label, const std::vector<Series>& series,
                          const std::vector<StackedBar>& bars, double whole);
 
-// A column for each of `columns` (parts of each series), from left to right; of very many the means
-// of neighbours. `first`, `last`: what is written below them.
+// A column for each of `columns` (parts by series), from left to right; very many are averaged with
+// their neighbours. `first`, `last`: labels below the first and the last.
 std::string stacked_columns(const std::string& label, const std::vector<Series>& series,
                             const std::vector<std::vector<double>>& columns,
                             const NumberWords& words, const std::string& first,
@@ -39,13 +39,13 @@ struct AreaPoint {
   double x = 0;
   std::vector<double> parts;  // of each series, from x on
 };
-// What holds from each point to the next one, by x; the last one until `end`. Of very many the
-// largest of neighbours. `limit`: a line at this height; 0: none.
+// Step functions: a point's parts hold until the next point, the last ones until `end`. Of very
+// many the largest of neighbours is drawn. `limit`: a line at this height; 0: none.
 std::string stacked_areas(const std::string& label, const std::vector<Series>& series,
                           const std::vector<AreaPoint>& points, double end, double limit,
                           const NumberWords& words, const NumberWords& x_words);
 
-// A bar to the right for each number above 0, to the left for each below, with their words.
+// A bar to the right for each positive number, to the left for each negative one, with their texts.
 struct SignedBar {
   std::string label;
   double value = 0;
@@ -53,7 +53,7 @@ struct SignedBar {
 };
 std::string signed_bars(const std::string& label, const std::vector<SignedBar>& bars);
 
-// Names and looks of the series.
+// The legend: names and styles of the series.
 std::string series_legend(const std::vector<Series>& series);
 
 }  // namespace lockstep::reports::html

@@ -1,5 +1,5 @@
-// Pieces of inline SVG. Looks come from classes of the style sheet, since the page's policy allows
-// no style attributes. Coordinates are CSS pixels.
+// Elements of inline SVG. Their style comes from classes of the style sheet, since the page's
+// policy forbids style attributes. Coordinates are CSS pixels.
 #pragma once
 
 #include <string>
@@ -27,14 +27,15 @@ std::string svg_line(std::string_view classes, Point from, Point to);
 // `anchor`: start, middle or end.
 std::string svg_text(std::string_view classes, Point at, std::string_view words,
                      std::string_view anchor = "start");
-// A curve that leaves and arrives upright.
+// A curve that leaves and arrives vertically.
 std::string svg_upright_curve(std::string_view classes, Point from, Point to);
-// A curve that leaves and arrives level.
+// A curve that leaves and arrives horizontally.
 std::string svg_level_curve(std::string_view classes, Point from, Point to);
 // A triangle that points from `from` to its corner `to`.
 std::string svg_tip(std::string_view classes, Point from, Point to);
 
-// `label` is read out instead of the picture; with `has_links`, before its parts.
+// The picture. `label` is for screen readers: instead of the content, or with `has_links` before
+// it.
 std::string svg_picture(std::string_view label, double width, double height,
                         std::string_view content, bool has_links = false);
 

@@ -17,7 +17,7 @@ namespace {
 using Doing = WatchedRank::Doing;
 
 constexpr double kNanosPerSecond = 1e9;
-constexpr trace::Nanos kShownDelay = 1'000'000;  // less than a millisecond is no delay
+constexpr trace::Nanos kShownDelay = 1'000'000;  // shorter delays are normal
 constexpr std::size_t kStepWidth = 7;
 constexpr std::size_t kDoingWidth = 7;
 constexpr std::size_t kBehindWidth = 9;
@@ -50,6 +50,7 @@ std::vector<RanksRow> rows_of(const WatchState& state) {
     if (r->behind > row.one->behind) row.one = r;
     row.waited_for |= std::binary_search(waited_for.begin(), waited_for.end(), r->rank);
   }
+  // Rows that others wait for first, ended ones last: a short screen cuts from the end.
   std::stable_sort(rows.begin(), rows.end(), [](const RanksRow& a, const RanksRow& b) {
     const auto calm = [](const RanksRow& row) { return row.one->doing == Doing::ended; };
     return std::tuple(!a.waited_for, calm(a), a.ranks.front()) <
@@ -84,7 +85,8 @@ std::string without_trailing_blanks(std::string line) {
   return line;
 }
 
-// How the columns whose width depends on the screen's are shared out.
+// The columns whose width depends on the screen: a quarter for ranks, a sixth for "for", the rest
+// for the call.
 struct Widths {
   std::size_t ranks, call, waits_for;
 
@@ -99,7 +101,7 @@ struct Widths {
 std::string row_line(const RanksRow& row, const Widths& widths, const Paint& paint) {
   const WatchedRank& r = *row.one;
   std::string call = r.call;
-  // Where the call stands in its group is told where there is room for it.
+  // Group and sequence number are appended if there is room.
   const std::string place = " " + r.group + " " + std::to_string(r.seq);
   if (!call.empty() && columns_of(call + place) < widths.call) call += place;
   std::string line = cell(rank_label(row.ranks, widths.ranks - 1), widths.ranks) +
@@ -124,6 +126,7 @@ std::vector<std::string> ranks_table(const WatchState& state, const Widths& widt
                               pad_right("doing", kDoingWidth) + pad_right("call", widths.call) +
                               pad_right("for", widths.waits_for) + "behind")));
   const bool cut = rows.size() + 1 > most;
+  // Two lines are needed for the head and for "and 3 rows more".
   const std::size_t shown = cut ? most - 2 : rows.size();
   for (std::size_t i = 0; i < shown; ++i) out.push_back(row_line(rows[i], widths, paint));
   if (cut) out.push_back("  and " + plural(rows.size() - shown, "row") + " more");
@@ -139,7 +142,7 @@ std::vector<std::string> lines_of(const std::string& text) {
   return out;
 }
 
-// Two blanks in; lines after the first stand at `indent`.
+// Indents by two blanks; lines after the first by `indent`.
 void add_indented(std::vector<std::string>& out, const std::string& text, std::size_t width,
                   std::size_t indent) {
   for (const std::string& line : lines_of("  " + wrap(text, width - 2, indent)))
@@ -162,7 +165,7 @@ std::vector<std::string> findings(const WatchState& state, std::size_t width, co
   return out;
 }
 
-// The one that is latest, with the call: the table has room for the time only.
+// The latest rank with its call: the table has room for the time only.
 std::vector<std::string> latest(const WatchState& state, std::size_t width) {
   const auto late = std::max_element(
       state.ranks.begin(), state.ranks.end(),
@@ -215,6 +218,7 @@ std::string watch_screen(const WatchState& state, const ScreenSize& size, const 
     below.insert(below.end(), found.begin(), found.end());
   }
   if (!below.empty()) below.insert(below.begin(), "");
+  // The table gets the lines that are left between headline and findings.
   std::size_t room = SIZE_MAX;
   if (size.height > 0) {
     const std::size_t height = std::max<std::size_t>(size.height, 4);
@@ -238,7 +242,7 @@ bool is_over(Doing doing) {
          doing == Doing::killed;
 }
 
-// Ranks to which the same happened are one line.
+// Ranks to which the same happened share a line.
 using RanksByWords = std::map<std::string, std::vector<trace::Rank>>;
 
 void add_lines(const RanksByWords& what, std::vector<std::string>& lines) {
@@ -262,6 +266,7 @@ std::vector<std::string> watch_news(const WatchState& before, const WatchState& 
       const std::string words(to_string(r.doing));
       happened[r.doing == Doing::killed ? "gone: killed" : words].push_back(r.rank);
     }
+    // Reported once per call, not at every look.
     const bool was_late = !is_new && old->behind >= late && old->behind_in == r.behind_in;
     if (r.behind >= late && !was_late) {
       delays.push_back("rank " + std::to_string(r.rank.value) + " is " +

@@ -1,6 +1,6 @@
 // Draws a WatchState as a screen of text: a headline, a row for each kind of rank, who is late, and
-// what was found. Ranks that stand at the same call in the same way share a row, so that a thousand
-// ranks that wait for one are two rows.
+// the findings. Ranks in the same state at the same call share a row, so a thousand ranks that wait
+// for one are two rows.
 //
 //     /tmp/job
 //       4 of 4 ranks, step 12, watched for 31 s
@@ -19,12 +19,12 @@
 
 namespace lockstep::reports {
 
-// A narrower screen is not drawn for: lines are then longer than the screen is wide.
+// On a narrower screen, lines are wider than the screen.
 inline constexpr std::size_t kLeastWidth = 50;
 
-// Lines, each ending in a newline; none is wider than `size.width`, colours aside, and where a
-// height is given there are no more than that. What matters most stays: what was found, then the
-// rows of those whom others wait for.
+// Lines, each ending in a line break, at most `size.width` wide without colours, and at most as
+// many as the height, if given. The most important ones stay: findings first, then the rows of
+// ranks that others wait for.
 std::string watch_screen(const WatchState& state, const ScreenSize& size, const Paint& paint);
 
 // "2.1 s", "3 min 20 s", "1 h 5 min".
@@ -33,12 +33,11 @@ std::string duration_words(double seconds);
 // "4 of 4 ranks, step 12, quiet for 3.4 s".
 std::string progress_words(const WatchState& state);
 
-// What has changed between two looks at a running job, a line each: `lockstep watch` where nobody
-// sits at a terminal.
+// What changed between two looks at a running job, as lines: `lockstep watch` without a terminal.
 
-// What `now` shows that `before` did not: ranks that began, ended, or became late by `late` or
-// more, and findings. Lines without their newline, safe to print; none where nothing happened.
-// `before`: the look before; a state without ranks at first.
+// What is new in `now`: ranks that began, ended, or became late by `late` or more, and findings.
+// Lines without line breaks, safe to print; none if nothing happened. `before`: the previous state;
+// at first one without ranks.
 std::vector<std::string> watch_news(const WatchState& before, const WatchState& now,
                                     trace::Nanos late);
 

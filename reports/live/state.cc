@@ -15,7 +15,7 @@ namespace {
 
 using Doing = WatchedRank::Doing;
 
-// When each call of the trace was issued.
+// By call: when it was issued.
 std::vector<trace::Nanos> issue_times(const trace::RankTrace& trace) {
   std::vector<trace::Nanos> out(trace.calls.size(), trace::kNoTime);
   for (const trace::Event& event : trace.events) {
@@ -37,7 +37,7 @@ bool one_clock(const trace::Run& run) {
   });
 }
 
-// Who came late to what. Keeps of each rank the worst it can say.
+// Who was late for what. Keeps the largest delay of each rank.
 class Delays {
  public:
   Delays(const trace::Run& run, const std::vector<verify::GroupStreams>& groups,
@@ -49,6 +49,7 @@ class Delays {
   // The last call of each group that all its members issued.
   void measure_last_meetings() {
     for (const verify::GroupStreams& group : groups_) {
+      // Streams that nothing lines up cannot be compared, and one rank alone is never late.
       if (!group.comparable || group.streams.size() < 2) continue;
       std::size_t common = SIZE_MAX;
       for (const verify::Stream& s : group.streams) common = std::min(common, s.calls.size());
@@ -56,6 +57,7 @@ class Delays {
       std::vector<trace::Nanos> times;
       for (const verify::Stream& s : group.streams)
         times.push_back(issued_[s.rank_index][s.calls[common - 1]]);
+      // Sources without times cannot say who was late.
       if (std::find(times.begin(), times.end(), trace::kNoTime) != times.end()) continue;
       const trace::Nanos usual = median(times);
       for (std::size_t i = 0; i < times.size(); ++i) {
@@ -65,9 +67,11 @@ class Delays {
     }
   }
 
-  // What ranks wait for at this moment.
+  // Current waits: a rank that others wait for is late by at least the time since the median of
+  // them arrived.
   void measure_waits(trace::Nanos now) {
     for (const verify::WaitPoint& point : where_.wait_points) {
+      // A receive from any source waits for nobody in particular.
       if (point.waiting.empty() || point.any_source) continue;
       std::vector<trace::Nanos> times;
       for (const std::uint32_t r : point.waiting)
@@ -76,7 +80,7 @@ class Delays {
       const std::uint32_t first = point.waiting.front();
       const std::string call = words(first, where_.positions[first].waiting_in());
       for (const std::uint32_t r : point.missing) {
-        // Who waits itself, or is gone, is not late: it will not come.
+        // A rank that waits itself or has ended is not late: it will not come at all.
         if (ranks_[r].doing == Doing::works) note(r, now - median(times), call);
       }
     }

@@ -1,6 +1,6 @@
-// WatchState: what `lockstep watch` shows of a running job at one moment: where every rank stands,
-// for whom it waits, and who comes late. Made from traces by a pure function; drawn, and
-// told line by line, by reports/live/screen.h.
+// WatchState: what `lockstep watch` shows of a running job at one moment: where every rank is, for
+// whom it waits, and who is late. Computed from traces by a pure function; reports/live/screen.h
+// draws it or reports it line by line.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,13 @@ namespace lockstep::reports {
 
 struct WatchedRank {
   enum class Doing : std::uint8_t {
-    works,   // outside of any call that holds it
-    waits,   // in a call in which others are missing
-    stuck,   // the same, and nobody can let it go any more: proven
+    works,   // outside of any call that blocks it
+    waits,   // in a call that other ranks have not reached
+    stuck,   // the same, and proven that it cannot continue
     ended,   // it ended cleanly
     raised,  // an exception ended it
     hung,    // a watchdog ended it
-    killed,  // a signal did, or its process is gone without a word
+    killed,  // by a signal, or its process disappeared
   };
   trace::Rank rank;
   Doing doing = Doing::works;
@@ -30,11 +30,11 @@ struct WatchedRank {
   std::string call;
   std::string group;
   std::uint64_t seq = 0;                // of that call in its group
-  std::string at;                       // its source place; may be empty
+  std::string at;                       // its source location; may be empty
   std::vector<trace::Rank> waits_for;   // sorted
   trace::Nanos quiet = trace::kNoTime;  // since its last event; kNoTime: not known
-  // How much later than the median of the group it came to the last call that all came to, or,
-  // where others wait for it now, how much later it will at least be; 0: not late, or not known.
+  // How much later than the group's median it reached the last call that all members reached. If
+  // others wait for it now: how much later it will be at least. 0: not late, or not known.
   trace::Nanos behind = 0;
   std::string behind_in;  // that call: "all_reduce(head.weight), train.py:33"
 
@@ -44,20 +44,20 @@ std::string_view to_string(WatchedRank::Doing doing);
 
 struct WatchState {
   std::string folder;
-  double watched_s = 0;                   // since the watching began
+  double watched_s = 0;                   // since watching began
   std::vector<WatchedRank> ranks;         // by rank
-  std::vector<trace::Rank> absent;        // of which there is no trace yet, sorted
+  std::vector<trace::Rank> absent;        // without a trace so far, sorted
   std::vector<verify::Finding> findings;  // worst first
-  std::string problem;                    // why the last look saw nothing; empty: it did
+  std::string problem;                    // why the last look failed; empty: it did not
 
-  // Steps that every rank has finished; 0 where a rank is absent.
+  // Steps that every rank has finished; 0 if a rank is absent.
   std::int64_t steps() const;
 };
 
-// Where the ranks stand. `now`: the time of the look on the traces' clock; kNoTime: unknown, then
-// neither silences nor waits are measured. Nothing is compared where the ranks' hosts differ, whose
-// clocks have nothing in common. `live`: traces without an end mark go on.
-// O(events log events), as verify().
+// Where the ranks are. `now`: the time of the look on the traces' clock; kNoTime: unknown, then
+// neither silences nor current waits are measured. Times are not compared if ranks are on different
+// hosts, whose clocks are unrelated. `live`: traces without an end mark continue. O(events log
+// events), as verify().
 WatchState watch_state(const trace::Run& run, const verify::Report& report, trace::Nanos now,
                        bool live);
 

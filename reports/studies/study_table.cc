@@ -31,6 +31,7 @@ std::string scientific(std::optional<double> value) {
 std::string percent(std::optional<double> value) {
   if (!value) return kNothing;
   const double p = 100 * *value;
+  // Two digits in either case; 9.95 would round to "10.0".
   return fixed(p, p < 9.95 ? 1 : 0) + " %";
 }
 
@@ -42,7 +43,7 @@ std::string with_range(const std::optional<Spread>& s, double scale, int decimal
   return out;
 }
 
-// "812 (+14)": and how much more than where no image is missing.
+// "812 (+14)": and how much more than without missing images.
 std::string with_extra(const std::optional<Spread>& s, const std::optional<Spread>& base,
                        double scale, int decimals) {
   if (!s) return kNothing;
@@ -52,6 +53,7 @@ std::string with_extra(const std::optional<Spread>& s, const std::optional<Sprea
   return out + (extra.starts_with("-") ? " (" : " (+") + extra + ")";
 }
 
+// The run of the same strategy in which no image is missing; null if there is none.
 const Combination* base_of(const Combination& c, const std::vector<Combination>& all) {
   const auto found = std::find_if(all.begin(), all.end(), [&](const Combination& other) {
     return other.remedy.empty() && other.strategy == c.strategy;
@@ -84,7 +86,7 @@ StudyCells costs(const Combination& c, const std::vector<Combination>& all) {
 const StudyCells kRightness = {"gradient", "image path", "embeddings", "BatchNorm", "text path"};
 const StudyCells kCosts = {"ms a step", "KB a step", "peak MB", "loss", "recall@1 %"};
 
-// `cells_of`: of a combination that completed; others say how they ended instead.
+// `cells_of`: cells of a combination that completed; the others show how they ended.
 template <class CellsOf>
 std::string section(const std::vector<Combination>& all, const StudyCells& head, CellsOf cells_of) {
   constexpr std::size_t kRemedyColumns = 22;
@@ -129,6 +131,7 @@ nlohmann::ordered_json json_of(const std::optional<double>& value) {
 
 }  // namespace
 
+// One row per combination; several tables, since 80 columns do not hold all figures.
 std::string study_text(const std::vector<Combination>& combinations) {
   const std::size_t repeats = std::accumulate(
       combinations.begin(), combinations.end(), std::size_t{0},
@@ -146,7 +149,7 @@ std::string study_text(const std::vector<Combination>& combinations) {
 
 namespace {
 
-// A "|" would end the cell.
+// A "|" would end the cell of the table.
 std::string cell_text(const std::string& text) {
   std::string out;
   for (const char c : text) out += c == '|' ? std::string("\\|") : std::string(1, c);

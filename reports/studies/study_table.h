@@ -1,4 +1,4 @@
-// The table of a study: strategy by remedy, what was right, what it cost, what was learned.
+// The table of a study, strategy by remedy: what was correct and what it cost.
 #pragma once
 
 #include <cstddef>
@@ -8,19 +8,20 @@
 
 namespace lockstep::reports {
 
-// A run against the one process that does the same, and against the one that needs no remedy.
+// A run compared with one process that does the same, and with one process that needs no remedy.
 struct Accuracy {
-  // Of the gradients that the optimiser gets, against the same remedy in one process: the largest
-  // relative error before rounding has grown; where they part, that of the tensor that parts first.
+  // Compared with the same remedy in one process, for the gradients that the optimizer gets: the
+  // largest relative error before rounding errors have grown; if they diverge, that of the first
+  // tensor that does.
   std::optional<double> gradient_error;
   std::optional<std::string> parted;  // that tensor
-  // Where the training ended, against one process without remedy: the distance of the parameters as
-  // a share of the way that they went, of BatchNorm's running statistics and of the held-out
-  // images' embeddings as a share of their size.
+  // The end of the training, compared with one process without remedy. For the parameters: their
+  // distance as a share of the way that they moved. For BatchNorm's running statistics and the
+  // embeddings of held-out images: as a share of their size.
   std::optional<double> image_drift, text_drift, batch_norm_drift, feature_drift;
 };
 
-// Of repeated measurements; at least one.
+// Statistics of at least one measurement.
 struct Spread {
   double median = 0, low = 0, high = 0;
 };
@@ -28,21 +29,21 @@ struct Spread {
 // One row of a study's table.
 struct Combination {
   std::string strategy, remedy;           // an empty remedy: no image is missing
-  std::optional<std::string> impossible;  // why it is no job; nothing else is set then
+  std::optional<std::string> impossible;  // why it cannot be a job; then nothing else is set
   std::string end;                   // of the first run that did not complete, else "completed"
-  bool completed = false;            // all runs
-  std::optional<Accuracy> accuracy;  // where a watched run and its references completed
+  bool completed = false;            // all runs did
+  std::optional<Accuracy> accuracy;  // if a watched run and its references completed
   std::size_t repeats = 0;           // timed runs
   std::optional<Spread> step_ms, bytes_per_step, peak_bytes, loss, recall_at_1;
 };
 
-// For a terminal of 80 columns: by strategy, once for what is right and once for what it costs.
+// For a terminal of 80 columns: by strategy, one table for correctness and one for cost.
 // Combinations are in the order of their strategies.
 std::string study_text(const std::vector<Combination>& combinations);
 // One Markdown table with all columns.
 std::string study_markdown(const std::vector<Combination>& combinations);
-// An array of objects; every measurement with median, low and high. Bytes, milliseconds; shares
-// between 0 and 1.
+// An array of objects; every measurement with median, low and high. In bytes, milliseconds, and
+// shares between 0 and 1.
 std::string study_json(const std::vector<Combination>& combinations);
 
 }  // namespace lockstep::reports

@@ -1,4 +1,4 @@
-// The page of a sweep: what was tried, the front as a chart, and the tables.
+// The page of a sweep: what was tried, the Pareto front as a chart, and the tables.
 #include "reports/html/page.h"
 
 #include <algorithm>
@@ -17,30 +17,31 @@
 namespace lockstep::reports::html {
 namespace {
 
-// The Pareto chart. Choices as dots: what each costs to the right, what it gives upwards, and which
-// of them no other beats. Inline SVG without script; a dot's words are its tooltip.
+// The Pareto chart. Choices are dots: cost to the right, gain upwards; the front is highlighted.
+// Inline SVG without script; a dot's text is its tooltip.
 
 struct ParetoDot {
   double x = 0, y = 0;  // finite, not negative
   enum class Kind { beaten, front, too_large } kind = Kind::beaten;
-  std::string words;  // that tell it from the others
-  std::string mark;   // beside a dot of the front: its number in a table, say
+  std::string words;  // identifies it among the others
+  std::string mark;   // next to a dot of the front: for example its number in a table
 };
 
 struct ParetoChart {
-  std::string label;  // read out instead of the picture
+  std::string label;  // for screen readers
   std::string x_title, y_title;
-  std::function<std::string(double)> x_text, y_text;  // of a number at an axis
+  std::function<std::string(double)> x_text, y_text;  // formats a number at an axis
   std::vector<ParetoDot> dots;
 };
 
 constexpr double kParetoWidth = 760, kParetoHeight = 420;
 constexpr Box kParetoPlot{74, 30, kParetoWidth - 74 - 24, kParetoHeight - 30 - 52};
-constexpr double kFarApart = 50;        // largest to smallest, from which an axis is logarithmic
-constexpr std::size_t kMostMarks = 24;  // that stay readable
+constexpr double kFarApart = 50;  // ratio of largest to smallest from which an axis is logarithmic
+constexpr std::size_t kMostMarks = 24;  // more are not readable
 constexpr double kTicks = 5;
 
-// An axis from its numbers to 0 … 1.
+// Maps numbers to positions from 0 to 1. A linear axis begins at 0, a logarithmic one at a power of
+// ten.
 class Axis {
  public:
   explicit Axis(const std::vector<double>& values) {
@@ -69,7 +70,7 @@ class Axis {
       for (double tick = low_; tick <= high_; tick *= 10) out.push_back(tick);
       return out;
     }
-    // The step is 1, 2 or 5 times a power of ten.
+    // Ticks at multiples of 1, 2 or 5 times a power of ten, about kTicks of them.
     const double rough = high_ / kTicks;
     const double power = std::pow(10, std::floor(std::log10(rough)));
     double step = 10 * power;
@@ -102,7 +103,7 @@ class ParetoDrawing {
       : chart_(chart), x_(numbers(&ParetoDot::x)), y_(numbers(&ParetoDot::y)) {}
 
   std::string str() const {
-    // The front lies on top.
+    // Drawn in this order, the front is on top.
     return axes() + dots(ParetoDot::Kind::too_large) + dots(ParetoDot::Kind::beaten) +
            dots(ParetoDot::Kind::front) + marks();
   }
@@ -166,7 +167,7 @@ class ParetoDrawing {
   Axis x_, y_;
 };
 
-// Empty where there are no dots. An axis whose numbers lie far apart is logarithmic.
+// Empty without dots. An axis is logarithmic if its numbers are far apart.
 std::string pareto_chart(const ParetoChart& chart) {
   if (chart.dots.empty()) return {};
   const std::string picture =
@@ -184,7 +185,7 @@ using html::code;
 using html::element;
 using html::text;
 
-// A page that a browser opens at once.
+// Bounds, so that a browser opens the page quickly.
 constexpr std::size_t kMostDots = 2000;
 constexpr std::size_t kMostPlans = 1000;
 constexpr std::size_t kMostReasons = 100;

@@ -1,4 +1,4 @@
-// The reports for terminals and for programs; the page is in page.cc.
+// The reports for terminals and programs; page.cc has the page.
 
 #include "reports/sweeps/report.h"
 
@@ -20,13 +20,14 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
-constexpr std::size_t kShown = 40;  // best first; the front besides
+constexpr std::size_t kShown = 40;  // the best rows; the rest of the front in addition
 constexpr std::size_t kShownOfFront = 100;
 constexpr std::size_t kShownReasons = 12;
 constexpr std::size_t kNarrowest = 4;  // of a column of values
 constexpr std::size_t kWidest = 24;
 
-// A table whose first columns hold values, and give way where it is too wide.
+// A table whose first `values` columns are left-aligned and shrink if it is too wide; the others
+// are figures, right-aligned.
 class TextTable {
  public:
   TextTable(std::size_t values, std::vector<std::string> heads) : values_(values) {
@@ -62,6 +63,7 @@ class TextTable {
       return sum;
     };
     const auto end = out.begin() + static_cast<std::ptrdiff_t>(values_);
+    // Shrink the widest value column, one character at a time; figures are never cut.
     while (all() > kReportColumns) {
       const auto widest = std::max_element(out.begin(), end);
       if (widest == end || *widest <= kNarrowest) break;
@@ -74,7 +76,8 @@ class TextTable {
   std::vector<std::vector<std::string>> lines_;
 };
 
-// So many columns of values fit beside the figures; where there are more, they share one.
+// This many value columns fit next to the figures; more are joined into one, "ranks=4
+// strategy=ddp".
 constexpr std::size_t kMostValueColumns = 6;
 
 std::vector<std::string> heads(const Summary& summary) {
@@ -105,6 +108,7 @@ std::string table_text(const Summary& summary, const sim::Ranking& ranking) {
   std::size_t shown = 0, of_front = 0;
   for (std::size_t i = 0; i < ranking.fitting.size(); ++i) {
     const bool front = ranking.on_front[ranking.fitting[i]];
+    // After the best rows only those of the front are shown, and not too many of them.
     if (i >= kShown && !(front && of_front < kShownOfFront)) continue;
     of_front += front ? 1U : 0U;
     ++shown;
@@ -167,7 +171,7 @@ std::string verdict_of(const sim::Row& row, const sim::Goal& goal) {
   return sim::fits(row, goal) ? "ok" : "does-not-fit";
 }
 
-// Rows in the order in which people read them.
+// Rows in the order of the text: what fits, then the rest by how it failed.
 std::vector<std::size_t> sorted(const sim::Ranking& ranking) {
   std::vector<std::size_t> out = ranking.fitting;
   for (const auto* more : {&ranking.too_large, &ranking.hanging, &ranking.refused, &ranking.failed})
@@ -217,6 +221,7 @@ std::string sweep_csv(const Summary& summary) {
     fields.push_back(verdict_of(row, summary.goal));
     fields.emplace_back(ranking.on_front[i] ? "yes" : "no");
     fields.push_back(row.ranks > 0 ? std::to_string(row.ranks) : "");
+    // Rows that do not train have empty figures, not zeros.
     const bool trains = row.outcome == sim::Outcome::trains;
     std::vector<double> figures = {row.step_seconds, row.samples_per_second,
                                    trains ? row.samples_per_second_per_rank() : 0.0,
@@ -254,6 +259,7 @@ std::string sweep_json(const Summary& summary) {
   out["rows"] = OrderedJson::array();
   for (const std::size_t i : sorted(ranking)) {
     const sim::Row& row = summary.rows[i];
+    // The same keys as in results.jsonl.
     OrderedJson one = OrderedJson::parse(sim::row_line(row, sim::fits(row, summary.goal)));
     one["pareto"] = static_cast<bool>(ranking.on_front[i]);
     out["rows"].push_back(std::move(one));
@@ -272,7 +278,8 @@ std::string tail(const std::string& key, std::size_t count) {
   return out;
 }
 
-// As few of its last parts as tell it from the other keys.
+// The shortest tail of a key that no other key has: "train.batch_size" becomes "batch_size". A
+// number alone ("0") says nothing.
 std::string short_key(const std::string& key, const std::vector<std::string>& keys) {
   const std::size_t parts = sim::key_parts(key).size();
   for (std::size_t count = 1; count < parts; ++count) {

@@ -1,4 +1,5 @@
-// What a sweep says at its end: the plans that were tried, best first, and what became of the rest.
+// The report of a sweep: the plans that were tried, the best first, and what happened to the
+// others.
 #pragma once
 
 #include <string>
@@ -12,31 +13,31 @@ namespace lockstep::reports {
 
 struct Summary {
   std::string scenario;           // its name, or the plan's
-  bool transformers = false;      // a plan's: rows have TransformerFigures
-  std::vector<std::string> keys;  // that were varied, in the order of the columns
-  bool several_machines = false;  // then the machine's file is a column, too
+  bool transformers = false;      // of a plan file: rows have TransformerFigures
+  std::vector<std::string> keys;  // varied keys, in the order of the columns
+  bool several_machines = false;  // then the machine's file is a column
   sim::PointId grid_points = 0;
-  bool exhaustive = true;  // all of them were asked for
-  std::uint64_t seed = 0;  // of the search, where it was not
+  bool exhaustive = true;  // all points were asked for
+  std::uint64_t seed = 0;  // of the search, if not exhaustive
   bool interrupted = false;
   sim::Goal goal;
   std::vector<sim::Row> rows;  // of the points that were tried
 };
 
-// At most 80 columns wide: the best 40 and the Pareto front, then the reasons of what does not
+// At most 80 columns wide: the best 40 rows, the Pareto front, and the reasons of rows that do not
 // train.
 std::string sweep_text(const Summary& summary);
-// A line for each row, with the varied keys as columns; by RFC 4180, with a head.
+// A line per row, with the varied keys as columns; RFC 4180, with a header.
 std::string sweep_csv(const Summary& summary);
 // All of it, rows sorted as in the text.
 std::string sweep_json(const Summary& summary);
 // A page with the front as a chart, and the tables of the text.
 std::string sweep_html(const Summary& summary);
 
-// Pieces that the reports of a sweep have in common: a row's fields, and equal reasons together.
+// Shared by the forms of the report: a row's fields, and rows with equal reasons.
 
-// The columns that tell points apart, and a row's values in them: the varied keys, short where that
-// is clear ("batch_size"), and the machine where there are several.
+// The columns that identify a point, and a row's values in them: the varied keys, abbreviated if
+// unambiguous ("batch_size"), and the machine if there are several.
 std::vector<std::string> value_heads(const Summary& summary);
 std::vector<std::string> value_cells(const Summary& summary, const sim::Row& row);
 // "ranks=4 strategy=ddp": the same in one text.

@@ -11,10 +11,14 @@ namespace {
 
 constexpr Int128 kPicosPerSecond = 1'000'000'000'000;
 
+// Paths, one per row of kFormulas below. A term is {level, hops, bytes, reduced bytes}.
+//
+// The whole buffer.
 Rational size_of(const Collective& c) { return c.bytes.value; }
 // (n-1)/n of the buffer.
 Rational all_but_one(const Collective& c) { return size_of(c) * Rational(c.ranks - 1, c.ranks); }
 
+// Chunks of B/n: n-1 steps reduce, n-1 steps gather.
 Path ring_all_reduce(const Collective& c) {
   return {{0, 2 * (c.ranks - 1), all_but_one(c) * 2, all_but_one(c)}};
 }
@@ -23,6 +27,8 @@ Path around_reducing(const Collective& c) {
   return {{0, c.ranks - 1, all_but_one(c), all_but_one(c)}};
 }
 
+// Each tree carries half the buffer in s segments of B/(2s). The first segment goes h hops up and h
+// down; the s-1 others follow it one hop apart. Reducing happens on the way up only.
 Path tree_all_reduce(const Collective& c) {
   const std::int64_t height = double_tree_height(c.ranks);
   const Rational segment = size_of(c) * Rational(1, 2 * c.segments);
@@ -30,10 +36,12 @@ Path tree_all_reduce(const Collective& c) {
   return {{0, hops, segment * hops, segment * (height + c.segments - 1)}};
 }
 
+// The whole buffer in each of log2 n exchanges.
 Path doubling_all_reduce(const Collective& c) {
   const Rational all = size_of(c) * log2_ceil(c.ranks);
   return {{0, log2_ceil(c.ranks), all, all}};
 }
+// What is exchanged doubles: B/n + 2B/n + … = (n-1)/n B. Halving is the same backwards.
 Path doubling_gathering(const Collective& c) {
   return {{0, log2_ceil(c.ranks), all_but_one(c), 0}};
 }
@@ -44,8 +52,8 @@ Path halving_all_reduce(const Collective& c) {
   return {{0, 2 * log2_ceil(c.ranks), all_but_one(c) * 2, all_but_one(c)}};
 }
 
-// The part of a hierarchical collective inside a node, and that between nodes, where each rank's
-// partners hold the same k-th of the buffer.
+// The part of a hierarchical collective inside a node and the part between nodes, where each rank
+// and its partners hold the same k-th of the buffer.
 struct Halves {
   Collective inside, between;
 };
@@ -55,6 +63,8 @@ Halves split(const Collective& c) {
   halves.between.ranks = c.ranks / c.ranks_per_node;
   return halves;
 }
+// A ring over c.ranks ranks, `rounds` times around: 2 for an all-reduce, of which only the first
+// reduces.
 PathTerm ring_term(std::size_t level, const Collective& c, const Rational& bytes, int rounds,
                    bool reduces) {
   const Rational passed = bytes * Rational(c.ranks - 1, c.ranks);
@@ -70,6 +80,7 @@ Path hierarchical_all_reduce(const Collective& c) { return hierarchical_path(c, 
 Path hierarchical_gathering(const Collective& c) { return hierarchical_path(c, 1, false); }
 Path hierarchical_reducing(const Collective& c) { return hierarchical_path(c, 1, true); }
 
+// One hop to the switch, which reduces, and one back.
 Path switch_all_reduce(const Collective& c) { return {{0, 2, size_of(c), 0}}; }
 
 Path binomial_broadcast(const Collective& c) {
@@ -79,6 +90,7 @@ Path binomial_reduce(const Collective& c) {
   const Rational all = size_of(c) * log2_ceil(c.ranks);
   return {{0, log2_ceil(c.ranks), all, all}};
 }
+// The first of s segments makes n-1 hops, the s-1 others arrive one hop after each other.
 Path chain_broadcast(const Collective& c) {
   const std::int64_t hops = c.ranks - 2 + c.segments;
   return {{0, hops, size_of(c) * Rational(hops, c.segments), 0}};
@@ -91,6 +103,7 @@ Path chain_reduce(const Collective& c) {
 Path dissemination(const Collective& c) { return {{0, log2_ceil(c.ranks), 0, 0}}; }
 Path one_message(const Collective& c) { return {{0, 1, size_of(c), 0}}; }
 
+// Where each formula is from.
 constexpr std::string_view kRing =
     "Patarasuk and Yuan, J. Parallel Distrib. Comput. 69(2), 2009, section 3";
 constexpr std::string_view kThakur =

@@ -1,8 +1,8 @@
 // How long a collective takes when nothing else uses its links: one formula per operation and
-// algorithm, in a table with its source. docs/simulate.md shows the same table.
+// algorithm, each with its source. docs/simulate.md shows the same table.
 //
-// Evaluated as exact fractions and rounded to a picosecond once. The message level
-// (sim/messages/message_level.h) has to give the same picosecond.
+// Formulas are evaluated as exact fractions and rounded to a picosecond once. The message level
+// (sim/messages/message_level.h) must give the same picosecond.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,8 @@
 
 namespace lockstep::sim {
 
-// What the longest path through the messages has on one level: messages that follow each other,
-// bytes that they carry, bytes that are reduced on the way.
+// The longest path through a collective's messages, on one level of links: the messages that follow
+// each other, the bytes that they carry, and the bytes that are reduced on the way.
 struct PathTerm {
   std::size_t level = 0;  // into Links
   Rational hops;
@@ -31,34 +31,35 @@ using Path = std::vector<PathTerm>;
 struct Formula {
   trace::Op op;
   Algorithm algorithm;
-  // n ranks, B bytes, a = alpha, b = 1/beta, g = 1/gamma, s segments, k ranks in each of N nodes,
-  // h the height of the trees; primes: the inner level.
+  // n ranks, B bytes, a = alpha, b = 1/beta, g = 1/gamma, s segments, k ranks on each of N nodes, h
+  // the height of the trees; a prime marks the inner level.
   std::string_view text;
   std::string_view source;
   Path (*path)(const Collective&);
 };
 
 std::span<const Formula> formulas();
-// nullptr where the algorithm does not carry the operation. all_gather_into_tensor counts as
-// all_gather, and so on.
+// nullptr where the algorithm does not carry the operation. One-tensor forms count as the list
+// form: all_gather_into_tensor as all_gather, and so on.
 const Formula* find_formula(trace::Op op, Algorithm algorithm);
 
 // Σ hops·a + bytes·b + reduced·g, exactly, in picoseconds.
 Rational exact_time(const Path& path, const Links& links);
 
-// Of a collective that check() accepts. Errors: check()'s; a time that does not fit (106 days).
+// The time of a collective. Errors: check()'s; a time beyond the range of the clock (106 days).
 Result<Picos> closed_form(const Collective& collective, const Links& links);
 
-// Which algorithm carries an operation where nobody names one.
+// The default algorithms.
 
-// What Gloo takes, by its code, whatever the size: all_reduce, all_gather and reduce_scatter a ring
-// (allreduce.cc: ring unless told otherwise), broadcast a binomial tree (broadcast.cc), all_to_all,
-// gather and scatter a message for each pair, barrier dissemination (barrier.cc). And reduce a
-// binomial tree, where Gloo's goes around a ring and gathers at the root. Nothing: not simulated.
+// What Gloo uses by default, whatever the size: a ring for all_reduce, all_gather and
+// reduce_scatter (allreduce.cc: ring unless told otherwise), a binomial tree for broadcast
+// (broadcast.cc), a message for each pair for all_to_all, gather and scatter, dissemination for
+// barrier (barrier.cc). For reduce a binomial tree, although Gloo's goes around a ring and gathers
+// at the root. Empty: not modelled.
 std::optional<Algorithm> default_algorithm(trace::Op op);
 
-// How long a call takes over `ranks` ranks by default_algorithm(), by the closed form. One rank
-// alone takes no time. Errors: an operation that is not simulated, and closed_form()'s.
+// How long a call over `ranks` ranks takes by default_algorithm() and the closed form. One rank
+// alone takes no time. Errors: an operation that is not modelled; closed_form()'s.
 Result<Picos> default_time(trace::Op op, std::int64_t ranks, Bytes bytes, const LinkCost& link);
 
 }  // namespace lockstep::sim

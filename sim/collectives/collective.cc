@@ -32,6 +32,8 @@ std::string carriers(trace::Op op) {
   return join_and(names);
 }
 
+// Partners at distance 1, 2, 4 exist for every rank only among 2^k ranks. The barrier's
+// dissemination wraps around instead, and so takes any number.
 bool needs_power_of_two(const Collective& collective) {
   return collective.op != trace::Op::barrier &&
          (collective.algorithm == Algorithm::recursive_doubling ||
@@ -124,8 +126,10 @@ Status check(const Collective& collective, const Links& links) {
 double bus_factor(trace::Op op, std::int64_t ranks) {
   const auto n = static_cast<double>(ranks);
   switch (op) {
+    // Every byte is sent twice: it is reduced to its owner, then gathered.
     case trace::Op::all_reduce:
       return 2 * (n - 1) / n;
+    // All but one's own n-th of the buffer.
     case trace::Op::all_gather:
     case trace::Op::all_gather_into_tensor:
     case trace::Op::reduce_scatter:
@@ -142,24 +146,28 @@ double bus_factor(trace::Op op, std::int64_t ranks) {
 
 namespace {
 
-// The lowest bit of a rank is its height in the tree; rank 0, the root, stands above them all.
+// NCCL's binary tree: the lowest set bit of a rank is its height; rank 0, the root, is above them
+// all. For 8 ranks: 0 -> 4; 4 -> 2, 6; 2 -> 1, 3; 6 -> 5, 7.
 TreeNode binary_tree_node(std::int64_t rank, std::int64_t ranks) {
   TreeNode node;
   if (rank == 0) {
     if (ranks > 1) {
+      // The root has one child: the highest power of two below n.
       const auto top = std::bit_floor(static_cast<std::uint64_t>(ranks - 1));
       node.children = {-1, static_cast<std::int64_t>(top)};
     }
     return node;
   }
   const std::int64_t bit = rank & -rank;
+  // Clear the lowest bit and set the next: 5 (101) -> 6 (110). Where that rank does not exist, the
+  // parent is the one on the other side: 5 of 6 ranks -> 4.
   node.parent = (rank ^ bit) | (bit << 1);
   if (node.parent >= ranks) node.parent = rank ^ bit;
   std::int64_t low = bit >> 1;
   if (low == 0) return node;
   node.children[0] = rank - low;
-  // Where the right half is cut off by the number of ranks, its highest node that is there moves
-  // up.
+  // Where n cuts off the right half, its highest node that exists becomes the child: rank 4 of 6
+  // has the children 2 and, as 6 does not exist, 5.
   while (low > 0 && rank + low >= ranks) low >>= 1;
   if (low > 0) node.children[1] = rank + low;
   return node;
@@ -173,8 +181,8 @@ std::int64_t log2_ceil(std::int64_t n) {
 
 TreeNode double_tree_node(int tree, std::int64_t rank, std::int64_t ranks) {
   if (tree == 0) return binary_tree_node(rank, ranks);
-  // The second tree is the first one mirrored, or where that would keep inner nodes inner (odd n),
-  // shifted by one.
+  // The second tree is the first one mirrored. For odd n a mirrored rank has the same parity, and
+  // inner nodes would stay inner nodes; there it is shifted by one instead.
   const bool shifted = ranks % 2 == 1;
   const auto there = [&](std::int64_t r) {
     return shifted ? (r - 1 + ranks) % ranks : ranks - 1 - r;
@@ -190,7 +198,8 @@ TreeNode double_tree_node(int tree, std::int64_t rank, std::int64_t ranks) {
 }
 
 std::int64_t double_tree_height(std::int64_t ranks) {
-  // The left spine below the root's child is complete: from the highest power of two down to 1.
+  // The left spine below the root's only child is complete: its heights go from the highest power
+  // of two down to 1.
   return ranks < 2 ? 0 : log2_ceil(ranks);
 }
 

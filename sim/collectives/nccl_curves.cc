@@ -10,10 +10,11 @@
 namespace lockstep::sim {
 namespace {
 
-// What a point may say, so that ratios of two of them are numbers.
+// Bounds of a point, so that ratios and logarithms of two points are finite.
 constexpr double kLeastBytes = 1, kMostBytes = 1e18;
 constexpr double kLeastSeconds = 1e-12, kMostSeconds = 1e6;
 
+// The time on one curve: see the three cases in the header.
 double on_curve(const NcclCurve& curve, double bytes) {
   const std::vector<NcclCurve::Point>& points = curve.points;
   // The segment that holds `bytes`, or the nearest one.
@@ -21,11 +22,16 @@ double on_curve(const NcclCurve& curve, double bytes) {
   while (next + 1 < points.size() && points[next].bytes < bytes) ++next;
   const NcclCurve::Point& a = points[next - 1];
   const NcclCurve::Point& b = points[next];
+  // Two points are latency plus bytes over bandwidth. At small sizes the line may fall to 0 or
+  // below; a tenth of the first point is the floor.
   if (points.size() == 2)
     return std::max(a.seconds / 10,
                     a.seconds + (b.seconds - a.seconds) * (bytes - a.bytes) / (b.bytes - a.bytes));
+  // Before the first point latency dominates: the time stays. After the last one bandwidth does: it
+  // grows in proportion.
   if (bytes <= points.front().bytes) return points.front().seconds;
   if (bytes >= points.back().bytes) return points.back().seconds * bytes / points.back().bytes;
+  // A straight line in the logarithms of size and time.
   const double share = std::log(bytes / a.bytes) / std::log(b.bytes / a.bytes);
   return a.seconds * std::pow(b.seconds / a.seconds, share);
 }
@@ -50,6 +56,7 @@ Result<NcclCurve> read_curve(const YamlDocument& document, const nlohmann::json&
       return wrong(document, pointer, "a point is a pair of bytes and microseconds",
                    "write [BYTES, MICROSECONDS]");
     const NcclCurve::Point read{point[0].get<double>(), point[1].get<double>() * 1e-6};
+    // Both must grow strictly: equal neighbours would divide by zero.
     const bool grows = curve.points.empty() ? read.bytes >= kLeastBytes
                                             : read.bytes > curve.points.back().bytes &&
                                                   read.seconds > curve.points.back().seconds;
@@ -94,6 +101,7 @@ Result<double> nccl_seconds(const std::vector<NcclCurve>& curves, const std::str
   for (const NcclCurve& curve : curves) {
     known.push_back(curve.machine + " with " + std::to_string(curve.ranks) + " ranks");
     if (curve.machine != machine) continue;
+    // The nearest measured rank counts on both sides; the same curve where one fits exactly.
     if (curve.ranks <= ranks && (below == nullptr || curve.ranks > below->ranks)) below = &curve;
     if (curve.ranks >= ranks && (above == nullptr || curve.ranks < above->ranks)) above = &curve;
   }
@@ -107,7 +115,8 @@ Result<double> nccl_seconds(const std::vector<NcclCurve>& curves, const std::str
   if (below == above) return on_curve(*below, bytes);
   const double share =
       static_cast<double>(ranks - below->ranks) / static_cast<double>(above->ranks - below->ranks);
-  // At the bytes that put as much on each link: all-reduces of n ranks move 2 (n - 1)/n of theirs.
+  // Compared at the size that puts as many bytes on each link: an all-reduce of n ranks moves
+  // 2(n-1)/n of its buffer.
   const auto at_volume = [&](const NcclCurve& curve) {
     return on_curve(curve, bytes * bus_factor(trace::Op::all_reduce, ranks) /
                                bus_factor(trace::Op::all_reduce, curve.ranks));

@@ -1,12 +1,12 @@
-// The constants of NCCL's tuning model: what NCCL itself estimates a collective's time with when it
-// chooses an algorithm and a protocol. All are published in its source; none is fitted here.
+// The constants of NCCL's tuning model, by which NCCL itself estimates a collective's time to
+// choose an algorithm and a protocol. All are published in its source; none is fitted here.
 //
 //   file                what is taken from it                      version
 //   src/graph/tuning.cc ncclTunerConstantsDefaults, nvlsEfficiency,
 //                       treeCorrectionFactor, getNetOverhead       2.30.7 (NVIDIA/nccl 5067397)
 //
-// Latencies in microseconds, bandwidths in GB/s (10^9), as there. The rows of bandwidths are GPUs
-// (GpuGeneration), their columns one node, two nodes, and more.
+// Latencies are in microseconds, bandwidths in GB/s (10^9), as there. Rows of bandwidths are GPUs
+// (GpuGeneration); columns are one node, two nodes, and more.
 
 #include "sim/collectives/nccl_tuning.h"
 
@@ -27,24 +27,24 @@ template <std::size_t Columns>
 using ByGpu = std::array<std::array<double, Columns>, 4>;
 using ByProtocol = std::array<double, 3>;  // LL, LL128, Simple
 
-// baseLatencies: of starting; {tree, ring}. NVLS has none.
+// baseLatencies: the start of a collective; {tree, ring}. NVLS has none.
 inline constexpr std::array<ByProtocol, 2> kBase = {{{6.8, 14.0, 8.4}, {6.6, 14.0, 8.4}}};
 
-// hwLatencies: of a hop over NVLink, PCI and the network; {tree, ring}, and of NVLS under Simple.
+// hwLatencies: a hop over NVLink, PCI and the network; {tree, ring}, and for NVLS under Simple.
 inline constexpr std::array<ByProtocol, 2> kNvlink = {{{0.6, 1.25, 4.0}, {0.6, 1.9, 3.4}}};
 inline constexpr std::array<ByProtocol, 2> kPci = {{{1.0, 1.9, 4.0}, {1.0, 2.5, 5.7}}};
 inline constexpr std::array<ByProtocol, 2> kNetwork = {{{5.0, 8.5, 14.0}, {2.7, 4.0, 14.0}}};
 inline constexpr double kNvlsInside = 25.0;
 inline constexpr double kNvlsTreeBetween = 20.9;
 
-// getNetOverhead: of posting a step to the network, by the host's processor: {Intel, AMD}.
+// getNetOverhead: the host processor posts a step to the network; {Intel, AMD}.
 inline constexpr std::array<double, 2> kPost = {1.0, 2.0};
 
-// llMaxBws: the most that LL reaches. In one node by GPU; over nodes by processor, of which the
-// first two rows are {Intel, AMD}.
+// llMaxBws: the highest bandwidth of LL. For one node the row is the GPU; for several nodes the row
+// is the processor, {Intel, AMD} in the first two rows. NCCL indexes one table in both ways.
 inline constexpr ByGpu<3> kLlMost = {
     {{39.0, 39.0, 20.4}, {87.7, 22.5, 19.0}, {141.0, 45.0, 35.0}, {282.0, 90.0, 70.0}}};
-// perChMax…: the most that a channel reaches.
+// perChMax…: the highest bandwidth of a channel.
 inline constexpr ByGpu<3> kRingLl128 = {
     {{20.0, 20.0, 20.0}, {20.0, 20.0, 20.0}, {36.7, 36.7, 36.7}, {40.0, 40.0, 40.0}}};
 inline constexpr ByGpu<3> kTreeLl128 = {
@@ -56,7 +56,8 @@ inline constexpr ByGpu<3> kNvlsTree = {
 // nvlsEfficiency: Volta and Ampere have no NVLS.
 inline constexpr std::array<double, 4> kNvlsEfficiency = {0.0, 0.0, 0.85, 0.74};
 
-// treeCorrectionFactor: of a tree's bandwidth, for 64 B, 128 B, …; the last is not used.
+// treeCorrectionFactor: factors of a tree's bandwidth, by protocol, for 64 B, 128 B, 256 B, …; the
+// last one is not used.
 inline constexpr std::array<std::array<double, 24>, 3> kTreeCorrection = {
     {{1, 1, 1, 1, .9, .8, .7, .7, .7, .7, .6, .5, .4, .4, .5, .6, .7, .8, .9, 1, 1, 1, 1, 1},
      {1, 1, 1, 1, 1, .9, .8, .8, .8, .7, .6, .6, .6, .6, .6, .6, .8, .9, .9, .9, .9, 1, 1, 1},
@@ -78,6 +79,7 @@ using namespace nccl_constants;  // NOLINT(google-build-using-namespace): the ta
 
 constexpr double kMicro = 1e-6;
 constexpr double kGiga = 1e9;
+// PyTorch's barrier all-reduces one element of 4 bytes.
 constexpr std::int64_t kBarrierBytes = 4;
 
 constexpr std::size_t at(NcclAlgorithm a) { return static_cast<std::size_t>(a); }
@@ -100,6 +102,7 @@ class Model {
         tuning_(tuning),
         level_(group.nodes > 1 ? *tuning.between : tuning.inside),
         per_node_(group.ranks / group.nodes),
+        // Columns of the tables: 1, 2, and 3 or more nodes.
         nodes_column_(static_cast<std::size_t>(std::min<std::int64_t>(group.nodes, 3) - 1)) {}
 
   std::vector<NcclCost> costs() const {
@@ -113,12 +116,15 @@ class Model {
 
  private:
   bool possible(NcclAlgorithm a, NcclProtocol p) const {
+    // LL128 needs stores of 128 bytes that arrive in one piece, as over NVLink.
     if (p == NcclProtocol::ll128 && !tuning_.nvlink) return false;
     if (a == NcclAlgorithm::ring) return true;
     if (a == NcclAlgorithm::tree) return op_ == trace::Op::all_reduce;
+    // Both NVLS algorithms use Simple only, two channels at least, and a GPU that has NVLS.
     if (p != NcclProtocol::simple || !tuning_.inside.nvls || nvls_channels() < 2 ||
         nccl_constants::kNvlsEfficiency[at(tuning_.gpu)] == 0)
       return false;
+    // NVLS works inside one node; a tree over the nodes extends it, for all-reduce only.
     if (a == NcclAlgorithm::nvls_tree) return group_.nodes > 1 && op_ == trace::Op::all_reduce;
     return group_.nodes == 1 && (op_ == trace::Op::all_reduce || op_ == trace::Op::all_gather ||
                                  op_ == trace::Op::reduce_scatter);
@@ -127,13 +133,15 @@ class Model {
   NcclCost cost(NcclAlgorithm a, NcclProtocol p) const {
     const double latency = latency_us(a, p) * kMicro;
     const double transfer = bytes_ / (algorithm_bandwidth(a, p) * kGiga);
+    // The header's formula. The estimate stays NCCL's own, so that the choice does, too.
     const double l = level_.latency * latency;
     const double t = transfer / level_.speed;
     const double fill = p == NcclProtocol::simple ? level_.fill * std::sqrt(l * t) : 0;
     return {a, p, latency + transfer, l + t + fill};
   }
 
-  // Rings and trees: a group that has not all ranks of a node has not all its network cards.
+  // The channels of rings and trees. Over several nodes a group that has only some of a node's
+  // ranks uses only their share of the network cards.
   double channels(const NcclChannels& full) const {
     if (group_.nodes == 1) return static_cast<double>(full.count);
     const std::int64_t whole = std::max(group_.machine_ranks_per_node, per_node_);
@@ -143,7 +151,8 @@ class Model {
 
   static double gigabytes(const NcclChannels& c) { return c.each.bytes_per_second() / kGiga; }
 
-  // Of a channel. A tree leaves a node as a ring does; only two nodes keep the faster inside.
+  // The bandwidth of a channel. Beyond two nodes a tree is no faster than a ring: it leaves the
+  // node over the same cards.
   double channel_bandwidth(NcclAlgorithm a) const {
     const NcclChannels& tree = level_.tree ? *level_.tree : level_.ring;
     if (a == NcclAlgorithm::ring) return gigabytes(level_.ring);
@@ -151,16 +160,20 @@ class Model {
       return group_.nodes <= 2 ? gigabytes(tree)
                                : std::min(gigabytes(tree), gigabytes(level_.ring));
     const auto heads = static_cast<double>(nvls_channels());
+    // NCCL's estimate for an NVLS channel: its bandwidth, the efficiency, and (heads - 1)/heads.
     double inside = gigabytes(*tuning_.inside.nvls) *
                     nccl_constants::kNvlsEfficiency[at(tuning_.gpu)] * (heads - 1) / heads;
     const auto k = static_cast<double>(per_node_);
     inside *= op_ == trace::Op::all_reduce ? 2 : (k - 1) / k;
     if (a == NcclAlgorithm::nvls) return inside;
+    // The network's bandwidth per NVLS channel; NCCL counts it twice for two nodes.
     const double between =
         gigabytes(level_.ring) * channels(level_.ring) / heads * (group_.nodes == 2 ? 2 : 1);
     return std::min({inside, between, nccl_constants::kNvlsTree[at(tuning_.gpu)][nodes_column_]});
   }
 
+  // Bytes of the buffer per second, in GB/s. First the bandwidth of the bus: all channels, with the
+  // protocol's share and limits; then divided by how often each byte crosses it.
   double algorithm_bandwidth(NcclAlgorithm a, NcclProtocol p) const {
     const bool ring = a == NcclAlgorithm::ring, tree = a == NcclAlgorithm::tree;
     const NcclChannels& found = tree && level_.tree ? *level_.tree : level_.ring;
@@ -169,6 +182,7 @@ class Model {
     const double ll_most =
         nccl_constants::kLlMost[group_.nodes == 1 ? gpu : (tuning_.amd ? 1 : 0)][column];
     double bus = count * channel_bandwidth(a);
+    // LL sends 4 bytes of flag with 4 of data, so half the bandwidth; LL128 8 of 128 bytes.
     if (ring && p == NcclProtocol::ll) bus = std::min(ll_most, bus * nccl_constants::kRingLl);
     if (ring && p == NcclProtocol::ll128)
       bus = std::min(bus * nccl_constants::kRingLl128Share,
@@ -180,18 +194,21 @@ class Model {
       bus = std::min(bus * (group_.nodes == 1 ? nccl_constants::kTreeLl128Inside
                                               : nccl_constants::kTreeLl128Between),
                      count * nccl_constants::kTreeLl128[gpu][column]);
+    // A tree all-reduce sends each byte up and down.
     if (tree) return bus * 0.5 * tree_correction(p);
-    if (!ring && op_ != trace::Op::all_reduce) return bus;  // as NCCL: not taken per step
+    if (!ring && op_ != trace::Op::all_reduce) return bus;  // as in NCCL: not divided by the steps
     return bus * static_cast<double>(group_.ranks) / static_cast<double>(steps());
   }
 
   double tree_correction(NcclProtocol p) const {
+    // The table starts at 64 B = 2^6; NCCL ignores its last entry and sizes outside of it.
     const std::int64_t power = floor_log2(static_cast<std::int64_t>(bytes_) >> 6);
     return power >= 0 && power < 23
                ? nccl_constants::kTreeCorrection[at(p)][static_cast<std::size_t>(power)]
                : 1;
   }
 
+  // Steps of a ring: an all-reduce goes around twice; broadcast and reduce pass all ranks.
   std::int64_t steps() const {
     if (op_ == trace::Op::all_reduce) return 2 * (group_.ranks - 1);
     if (op_ == trace::Op::all_gather || op_ == trace::Op::reduce_scatter) return group_.ranks - 1;
@@ -206,16 +223,17 @@ class Model {
              2 * static_cast<double>(floor_log2(nodes)) * nccl_constants::kNvlsTreeBetween;
     const auto& in = tuning_.nvlink ? nccl_constants::kNvlink : nccl_constants::kPci;
     const double inside = in[at(a)][at(p)];
-    // One rank a node has nothing to hide the network behind: NCCL takes the tree's.
+    // With one rank per node, NCCL takes the tree's network latency for rings as well.
     const auto net = per_node_ == 1 ? NcclAlgorithm::tree : a;
     const double between = nccl_constants::kNetwork[at(net)][at(p)];
     if (a == NcclAlgorithm::tree)
       return nccl_constants::kBase[at(a)][at(p)] +
              2 * (static_cast<double>(per_node_ - 1) * inside +
                   static_cast<double>(floor_log2(nodes)) * between);
-    if (op_ == trace::Op::broadcast || op_ == trace::Op::reduce)  // pipelined: one hop is seen
+    if (op_ == trace::Op::broadcast || op_ == trace::Op::reduce)  // pipelined: one hop counts
       return nccl_constants::kBase[at(a)][at(p)] +
              (nodes == 1 ? inside : nccl_constants::kNetwork[at(a)][at(p)]);
+    // Simple posts three times a step. A step lasts at least as long as posting it.
     const double post = nodes == 1 ? 0
                                    : nccl_constants::kPost[tuning_.amd ? 1 : 0] *
                                          (p == NcclProtocol::simple ? 3 : 1);
@@ -224,6 +242,8 @@ class Model {
     double out = nccl_constants::kBase[at(a)][at(p)] +
                  static_cast<double>(steps() - over_network) * std::max(inside, post) +
                  static_cast<double>(over_network) * between;
+    // NCCL's correction for the plateau of Simple rings over several nodes, from 64 bytes per rank
+    // and channel.
     const double per_channel = bytes_ / (channels(level_.ring) * static_cast<double>(group_.ranks));
     if (p == NcclProtocol::simple && nodes > 1 && op_ == trace::Op::all_reduce && per_channel >= 64)
       out *= tuning_.gpu == GpuGeneration::volta ? nccl_constants::kRingPlateauVolta

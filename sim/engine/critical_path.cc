@@ -9,6 +9,7 @@
 namespace lockstep::sim {
 namespace {
 
+// No earlier step in the stream.
 constexpr std::uint32_t kNone32 = std::numeric_limits<std::uint32_t>::max();
 
 struct PathPlace {
@@ -16,11 +17,11 @@ struct PathPlace {
   std::uint32_t step = 0;
 };
 
-// Where the search stands: everything behind it is on the path.
+// The position of the backward search: everything after it is on the path already.
 struct Cursor {
-  bool ended = true;  // the step ended; else: the host came to it
+  bool ended = true;  // at the end of the step; false: where the host reached it
   std::uint32_t rank_class = 0;
-  std::uint32_t step = 0;  // the program's size: the host is through
+  std::uint32_t step = 0;  // the program's size: the host is done
 };
 
 class PathSearch {
@@ -33,6 +34,7 @@ class PathSearch {
   }
 
   std::vector<PathPart> run() {
+    // Ends where a host is at its first step, which it reaches at time 0.
     Cursor at = last();
     while (at.ended || at.step > 0) at = at.ended ? before_end(at) : before_coming(at);
     std::reverse(path_.begin(), path_.end());
@@ -49,7 +51,8 @@ class PathSearch {
   Picos issued(std::uint32_t c, std::uint32_t s) const { return result_.classes[c].issued[s]; }
   Picos ended(std::uint32_t c, std::uint32_t s) const { return result_.classes[c].ended[s]; }
 
-  // What comes before what in a stream, and who meets whom.
+  // Indexes one rank class: the step before each in its stream, and the members of each collective.
+  // Operations that the host runs itself have no predecessor: the host orders them.
   void add(std::uint32_t c) {
     const Program& program = job_.programs[member(c).program];
     std::vector<std::uint32_t> last_of_stream(program.streams, kNone32);
@@ -76,7 +79,7 @@ class PathSearch {
     return folding_.group_class_of[member(c).groups[meet.slot]];
   }
 
-  // Some step that ended when the job did.
+  // A step that ended when the job did. Of equals the first class, and its last step.
   Cursor last() const {
     for (std::uint32_t c = 0; c < result_.classes.size(); ++c) {
       const std::vector<Picos>& ends = result_.classes[c].ended;
@@ -88,8 +91,11 @@ class PathSearch {
     return {false, 0, 0};
   }
 
+  // From the end of a step to what it waited for; adds the step itself to the path.
   Cursor before_end(const Cursor& at) {
     const ProgramStep& one = step(at.rank_class, at.step);
+    // A wait takes no time itself. It ended when the host reached the next step, and the search
+    // goes on from there: before_coming() decides whether the awaited step or the host was later.
     if (one.kind == StepKind::wait) return {false, at.rank_class, at.step + 1};
     const Picos end = ended(at.rank_class, at.step);
     if (one.kind == StepKind::compute) {
@@ -101,7 +107,8 @@ class PathSearch {
     return before_begin(latest);
   }
 
-  // Who came last to the meeting; where several did, the rank that is looked at.
+  // The member that arrived last at the collective. Strictly later only: where several arrived at
+  // the same time, the path stays with the rank at hand.
   PathPlace latest_of(const Cursor& at) const {
     PathPlace latest{at.rank_class, at.step};
     const ProgramStep& one = step(at.rank_class, at.step);
@@ -111,23 +118,27 @@ class PathSearch {
     return latest;
   }
 
+  // When the host had put the step into its stream; the launch overhead applies to streams only.
   Picos put_at(const PathPlace& a) const {
     const bool host = step(a.rank_class, a.step).stream == ProgramStep::kHost;
     return issued(a.rank_class, a.step) + (host ? Picos{} : launch_);
   }
-  // When the stream came to it; not for steps that are waits.
+  // When the step could begin: the host has put it, and the stream is done with the one before. For
+  // a call, when its rank arrived. Not for waits.
   Picos ready(const PathPlace& a) const {
     const std::uint32_t before = before_[a.rank_class][a.step];
     const Picos put = put_at(a);
     return before == kNone32 ? put : std::max(put, ended(a.rank_class, before));
   }
+  // What a step's begin waited for: its stream, or the host. On a tie the host: `>` is strict.
   Cursor before_begin(const PathPlace& a) {
     if (ready(a) > put_at(a)) return {true, a.rank_class, before_[a.rank_class][a.step]};
     put(PathPart::Kind::launch, a.rank_class, a.step, issued(a.rank_class, a.step), put_at(a));
     return {false, a.rank_class, a.step};
   }
 
-  // The host came to a step from the one before it, for whose end it may have waited.
+  // How the host reached a step: from the one before it, whose end (or whose awaited step's end) it
+  // may have waited for.
   Cursor before_coming(const Cursor& at) {
     const std::uint32_t s = at.step - 1;
     const ProgramStep& one = step(at.rank_class, s);
@@ -141,6 +152,8 @@ class PathSearch {
     return {false, at.rank_class, s};
   }
 
+  // Adds a part at the front of the path. The check holds for every path: parts are contiguous.
+  // Parts of no length (a launch overhead of 0) are left out.
   void put(PathPart::Kind kind, std::uint32_t c, std::uint32_t s, Picos begin, Picos end) {
     LOCKSTEP_CHECK(end == (path_.empty() ? result_.end : path_.back().begin),
                    "a critical path has no gaps");
@@ -151,10 +164,13 @@ class PathSearch {
   const Folding& folding_;
   const ExecutionResult& result_;
   Picos launch_;
-  std::vector<std::vector<std::uint32_t>> before_;  // by class and step: the one in its stream
-  std::vector<std::vector<std::uint32_t>> number_;  // of a call in its group
-  std::vector<std::vector<std::vector<PathPlace>>> meetings_;  // by class of groups and number
-  std::vector<PathPart> path_;                                 // backwards
+  std::vector<std::vector<std::uint32_t>>
+      before_;  // by class and step: the one before in its stream
+  std::vector<std::vector<std::uint32_t>>
+      number_;  // by class and step: sequence number in its group
+  std::vector<std::vector<std::vector<PathPlace>>>
+      meetings_;                // members, by class of groups and number
+  std::vector<PathPart> path_;  // from the end of the job backwards
 };
 
 }  // namespace

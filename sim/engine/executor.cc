@@ -13,27 +13,27 @@
 namespace lockstep::sim {
 namespace {
 
-// An operation in a stream that has no end yet.
+// An operation in a stream whose end is not known yet.
 struct Queued {
   std::uint32_t step = 0;
-  std::uint32_t number = 0;  // meet: of the call in its group
+  std::uint32_t number = 0;  // meet: the sequence number of the call in its group
   Picos issued;
 };
 
 struct StreamState {
-  Picos free;                 // when what had an end is done
-  std::deque<Queued> queued;  // the first has come to its meeting
+  Picos free;                 // when the operations with a known end are done
+  std::deque<Queued> queued;  // the first one has arrived at its collective
 };
 
 struct RankState {
   const Program* program = nullptr;
-  Picos now;  // of the host
+  Picos now;  // the host's clock
   std::uint32_t next = 0;
   bool blocked = false;
-  std::uint32_t blocked_on = 0;         // step
-  std::vector<StreamState> streams;     // the host's own is the last one
-  std::vector<std::uint32_t> groups;    // of each slot: its class
-  std::vector<std::uint32_t> meetings;  // of each slot: how many the host issued
+  std::uint32_t blocked_on = 0;         // a step
+  std::vector<StreamState> streams;     // the last one is for what the host runs itself
+  std::vector<std::uint32_t> groups;    // by slot: its class of groups
+  std::vector<std::uint32_t> meetings;  // by slot: how many calls the host has issued
 };
 
 class Executor {
@@ -62,6 +62,7 @@ class Executor {
   ExecutionResult run() {
     for (std::uint32_t r = 0; r < ranks_.size(); ++r) {
       walk(r);
+      // A collective that completed may have unblocked other hosts, which may complete more.
       while (!awake_.empty()) {
         const std::uint32_t next = awake_.back();
         awake_.pop_back();
@@ -73,7 +74,7 @@ class Executor {
   }
 
  private:
-  // Lets the host of `r` go on until it waits for what has no end.
+  // Advances the host of `r` until it waits for an operation whose end is not known.
   void walk(std::uint32_t r) {
     RankState& rank = ranks_[r];
     const std::vector<ProgramStep>& steps = rank.program->steps;
@@ -81,11 +82,13 @@ class Executor {
       const std::uint32_t index = rank.next;
       const ProgramStep& step = steps[index];
       if (options_.record_issues) result_.classes[r].issued[index] = rank.now;
+      // A blocking operation waits for its own end, a wait for that of an earlier step.
       std::uint32_t awaited = index;
       if (step.kind == StepKind::wait) {
         LOCKSTEP_CHECK(step.index < index, "a wait for a later step");
         awaited = step.index;
       } else {
+        // Operations in streams cost the host a launch; its own work does not.
         rank.now += step.stream == ProgramStep::kHost ? Picos{} : options_.launch;
         put(r, index);
       }
@@ -102,13 +105,15 @@ class Executor {
     }
   }
 
-  // The host waited for the end of `awaited`, which is known, and goes on.
+  // The host continues after waiting for `awaited`, whose end is known.
   void pass(std::uint32_t r, std::uint32_t awaited) {
     RankState& rank = ranks_[r];
     RankOutcome& outcome = result_.classes[r];
     const ProgramStep& step = rank.program->steps[rank.next];
     const Picos until = outcome.ended[awaited];
     const bool works = step.kind == StepKind::compute;
+    // For its own work the host is busy, not waiting. Differences of Picos are never negative, so a
+    // wait for a step that has already ended adds 0.
     if (!works) outcome.waiting += until - rank.now;
     rank.now = std::max(rank.now, until);
     if (step.kind == StepKind::wait) outcome.ended[rank.next] = rank.now;
@@ -120,6 +125,8 @@ class Executor {
     return host ? rank.streams.back() : rank.streams[step.stream];
   }
 
+  // Puts a step into its stream. Work at the head of a stream gets its end at once. Work behind an
+  // open collective stays queued, since its begin depends on when that ends.
   void put(std::uint32_t r, std::uint32_t index) {
     RankState& rank = ranks_[r];
     const ProgramStep& step = rank.program->steps[index];
@@ -128,6 +135,7 @@ class Executor {
     if (step.kind == StepKind::meet) queued.number = rank.meetings[step.slot]++;
     if (step.kind == StepKind::compute && stream.queued.empty()) return compute(r, stream, queued);
     stream.queued.push_back(queued);
+    // Only a collective can be the head here: work with an empty queue returned above.
     if (stream.queued.size() == 1) arrive(r, stream);
   }
 
@@ -142,7 +150,7 @@ class Executor {
     result_.classes[r].compute += duration;
   }
 
-  // The first of the stream, a meeting, has its turn.
+  // The head of the stream, a collective, has its turn: it arrives.
   void arrive(std::uint32_t r, StreamState& stream) {
     const Queued& head = stream.queued.front();
     const ProgramStep& step = ranks_[r].program->steps[head.step];
@@ -153,8 +161,8 @@ class Executor {
     if (held) hold(group_class, number, std::move(*held));
   }
 
-  // Everybody came: gives the call its end, and lets everybody go on later (`awake_`), so that the
-  // depth of calls stays bounded.
+  // All members have arrived: fixes the end of the call for each of them. Their hosts continue
+  // later, from `awake_`, and their streams from `moving_`, so that the recursion stays bounded.
   void hold(std::uint32_t group_class, std::uint32_t number, Meetings::Held meeting) {
     Picos duration =
         cost_(folding_.group_representatives[group_class], job_.calls[meeting.call]).time;
@@ -171,6 +179,9 @@ class Executor {
       moving_.push_back(arrival);
     }
     meetings_.reuse(std::move(meeting.arrivals));
+    // advance() may complete the next collective and get here again. The outermost call drains
+    // `moving_`; inner ones only add to it. Otherwise a chain of 100,000 collectives would nest
+    // 100,000 frames.
     if (advancing_) return;
     advancing_ = true;
     while (!moving_.empty()) {
@@ -181,7 +192,7 @@ class Executor {
     advancing_ = false;
   }
 
-  // What stands behind a call that ended, in its stream; and the host, if it waited for it.
+  // Continues the stream after a call that ended, and the host, if it waited for this call.
   void advance(const Arrival& arrival) {
     RankState& rank = ranks_[arrival.rank];
     StreamState& stream = stream_of(rank, rank.program->steps[arrival.step]);
@@ -189,6 +200,7 @@ class Executor {
     while (!stream.queued.empty()) {
       const Queued head = stream.queued.front();
       if (rank.program->steps[head.step].kind == StepKind::meet) {
+        // Its end is known only when the other members arrive; nothing after it can start.
         return arrive(arrival.rank, stream);
       }
       compute(arrival.rank, stream, head);
@@ -197,6 +209,7 @@ class Executor {
     }
   }
 
+  // Unblocks the host if the end that it waits for is known now.
   void wake(std::uint32_t r) {
     RankState& rank = ranks_[r];
     if (!rank.blocked || result_.classes[r].ended[rank.blocked_on] == RankOutcome::kNever) return;
@@ -225,8 +238,8 @@ class Executor {
   const ExecutionOptions& options_;
   std::vector<RankState> ranks_;
   Meetings meetings_;
-  std::vector<std::uint32_t> awake_;  // ranks whose hosts can go on
-  std::vector<Arrival> moving_;       // calls that ended, whose streams can go on
+  std::vector<std::uint32_t> awake_;  // ranks whose hosts can continue
+  std::vector<Arrival> moving_;       // calls that ended, whose streams can continue
   bool advancing_ = false;
   ExecutionResult result_;
 };
@@ -240,6 +253,7 @@ ExecutionResult execute(const ProgramJob& job, const Folding& folding, const Cos
 
 namespace {
 
+// Both are below 2^32: the kind in the high half, the call in the low half.
 std::uint64_t key(std::uint32_t kind, std::size_t call) {
   return (std::uint64_t{kind} << 32U) | static_cast<std::uint32_t>(call);
 }
@@ -254,6 +268,8 @@ Result<Prices> Prices::of(const ProgramJob& job, std::vector<std::uint32_t> kind
   for (const ProgramJob::Member& member : job.ranks) {
     std::vector<std::uint32_t> slots;
     for (const std::uint32_t group : member.groups) slots.push_back(out.kind_of(group));
+    // Ranks with the same program and the same kinds of groups, slot by slot, make calls of the
+    // same cost: price one of them.
     const auto [own, is_new] = seen.emplace(member.program, std::move(slots));
     if (!is_new) continue;
     for (const ProgramStep& step : job.programs[member.program].steps) {
@@ -272,6 +288,7 @@ Result<Prices> Prices::of(const ProgramJob& job, std::vector<std::uint32_t> kind
 CostOfCall Prices::cost_in(const ProgramJob& job) const {
   const ProgramCall* const first = job.calls.data();
   return [this, first](std::uint32_t group, const ProgramCall& call) {
+    // `call` is an element of job.calls, so that its offset is its index.
     const auto found = known_.find(key(kind_of(group), static_cast<std::size_t>(&call - first)));
     LOCKSTEP_CHECK(found != known_.end(), "a call that was not priced");
     return found->second;

@@ -1,12 +1,14 @@
-// Runs a job's programs along the longest path: what nothing shares needs no queue of events.
+// Runs a job's programs when ranks share no resource: no queue of events is needed, only the
+// longest path through the operations.
 //
-// Whatever can advance advances, in any order: an operation's end is the maximum of what it waits
-// for, plus what it takes, and so the times do not depend on the order in which they are found. A
-// rank is walked until its host waits for something that has no end yet; the last to come to a
-// meeting gives it one, and wakes the others. When nobody can go on and some are not done, the job
-// is stuck, in every schedule: collectives meet by (group, number), so that the matching is unique.
+// Whatever can advance advances, in any order. The end of an operation is the maximum of the times
+// that it waits for, plus its duration, so the times do not depend on the order in which they are
+// found. A rank is walked until its host waits for an operation whose end is not known yet. The
+// last member to arrive at a collective fixes its end and wakes the others. When nobody can go on
+// and some ranks are not done, the job is stuck in every schedule: collectives match by (group,
+// number), so the matching is unique.
 //
-// O(steps of the different ranks + arrivals at meetings).
+// O(steps of the different ranks + arrivals at collectives).
 #pragma once
 
 #include <cstdint>
@@ -21,67 +23,69 @@ namespace lockstep::sim {
 
 struct CallCost {
   Picos time;             // from the arrival of the last member
-  std::int64_t hops = 1;  // that it makes, one after the other; where ranks share cores only
+  std::int64_t hops = 1;  // sequential hops in it; used only where ranks share cores
 };
 
-// What a meeting takes. `group`: into ProgramJob::groups; `call`: of ProgramJob::calls.
+// The cost of a collective. `group` indexes ProgramJob::groups; `call` is an element of
+// ProgramJob::calls (Prices finds it by its address).
 using CostOfCall = std::function<CallCost(std::uint32_t group, const ProgramCall& call)>;
 
-// What work and meetings take instead of what the program and the costs say; either may be empty.
-// Called from execute() in any order, once for each.
+// Replaces the durations of work and collectives; either function may be empty. execute() calls
+// them in any order, once for each.
 struct DurationVariation {
-  // `step`: of the program of the rank that stands for the class.
+  // `step` indexes the program of the rank that represents the class.
   std::function<Picos(std::uint32_t rank_class, std::uint32_t step, Picos duration)> work;
-  // The `number`-th meeting in a class of groups, from 0.
+  // The collective with sequence number `number`, from 0, in a class of groups.
   std::function<Picos(std::uint32_t group_class, std::uint32_t number, Picos duration)> meeting;
 };
 
 struct ExecutionOptions {
-  Picos launch;                // the host's overhead for every operation that it puts into a stream
-  bool record_issues = false;  // and when steps began
+  Picos launch;                // overhead of the host for each operation that it puts into a stream
+  bool record_issues = false;  // also fill RankOutcome::issued and ::began
   const DurationVariation* variation = nullptr;  // not owned
 };
 
 struct RankOutcome {
   static constexpr Picos kNever{-1};
 
-  Picos end;               // of the last thing that it did
-  Picos compute;           // work
-  Picos waiting;           // the host waited
-  std::uint32_t next = 0;  // the step that the host is in, or steps.size()
+  Picos end;               // of its last operation
+  Picos compute;           // total work
+  Picos waiting;           // how long the host was blocked on calls
+  std::uint32_t next = 0;  // the step that the host is at, or steps.size()
   bool done = false;
-  // When each step ended, or kNever: of steps that the host did not come to, and of what is stuck.
+  // When each step ended; kNever for steps that the host did not reach or that are stuck.
   std::vector<Picos> ended;
-  // Only where asked for: when the host came to each step, and when it began to be carried out:
-  // work, and a call once everybody had come.
+  // Filled only with record_issues: when the host reached each step, and when the step began to run
+  // (a call: when its last member arrived).
   std::vector<Picos> issued, began;
 };
 
 struct ExecutionResult {
-  Picos end;  // the latest of the ranks'; forever(): does not fit
+  Picos end;  // the latest end of any rank; forever(): beyond the range of the clock
   bool stuck = false;
-  std::vector<RankOutcome> classes;  // of the folding's classes
+  std::vector<RankOutcome> classes;  // one for each class of the folding
 };
 
+// `folding` is of `job`: fold() or keep_apart(). Nothing is kept after the return.
 ExecutionResult execute(const ProgramJob& job, const Folding& folding, const CostOfCall& cost,
                         const ExecutionOptions& options = {});
 
-// What the calls of a job cost, found once and before any of its programs runs, so that simulating
-// it again and again does not price them again.
+// The costs of a job's calls, found once before its programs run, so that simulating the job many
+// times does not price them again.
 
-// Errors: a call that is not simulated.
+// Errors: a call that is not modelled.
 using PriceOfCall = std::function<Result<CallCost>(std::uint32_t group, const ProgramCall& call)>;
 
 class Prices {
  public:
-  // Of every call of every rank. `kinds`: of each group; groups of one kind have equal prices, and
-  // one of them is asked for. Empty: each has its own. The first error of `price`. O(steps of ranks
-  // with different programs or kinds of groups).
+  // The costs of every call of every rank. `kinds`: for each group; groups of one kind have equal
+  // costs, and `price` is asked for one of them. Empty: each group has its own. Errors: the first
+  // of `price`. O(steps of ranks with different programs or kinds of groups).
   static Result<Prices> of(const ProgramJob& job, std::vector<std::uint32_t> kinds,
                            const PriceOfCall& price);
 
-  // For the job that these are of, where it lies now or was moved to; valid while this is. May be
-  // asked by several threads at once.
+  // A cost function for the job that was priced (or moved since: calls are found by their index);
+  // valid while this object is. Several threads may use it at once.
   CostOfCall cost_in(const ProgramJob& job) const;
 
  private:
@@ -90,7 +94,8 @@ class Prices {
   }
 
   std::vector<std::uint32_t> kinds_;
-  std::unordered_map<std::uint64_t, CallCost> known_;  // by kind, and the call in ProgramJob::calls
+  std::unordered_map<std::uint64_t, CallCost>
+      known_;  // by kind of group, and index in ProgramJob::calls
 };
 
 }  // namespace lockstep::sim

@@ -15,33 +15,38 @@
 namespace lockstep::sim {
 namespace {
 
-// A message's way: source, destination, tag, group.
+// What identifies a sequence of messages that match in order: source, destination, tag, group.
 using Channel = std::tuple<std::int32_t, std::int32_t, std::int32_t, trace::GroupId>;
 
+// The buffer of a call in bytes, as `Collective` counts it: the whole buffer, not a rank's share. 0
+// where element type or counts are unknown.
 std::int64_t bytes_of(const trace::Run& run, const trace::Signature& signature,
                       std::size_t members) {
   const std::vector<std::string> dtypes = run.tables.names(signature.dtypes);
   if (dtypes.empty()) return 0;
-  // An all-gather's and a gather's buffer is what all give together.
+  // For all-gather and gather the whole buffer is what all members contribute: input · members.
   const trace::Op op = plain_op(signature.op);
   const bool gathers = op == trace::Op::all_gather || op == trace::Op::gather;
   const bool by_input = gathers && signature.in_elements != trace::kNone;
+  // Elsewhere the larger side is the whole buffer: a reduce-scatter's input, a broadcast's either.
+  // Traces of some formats record only `count`; kNone is negative and loses against 0.
   const std::int64_t elements = by_input ? signature.in_elements
                                          : std::max({signature.in_elements, signature.out_elements,
                                                      signature.count, std::int64_t{0}});
+  // A Rational does not overflow; a total that does not fit 64 bits saturates.
   const auto total = Rational(elements) *
                      Rational(trace::element_bytes(dtypes.front()).value_or(0)) *
                      Rational(by_input ? static_cast<std::int64_t>(members) : 1);
   return total.rounded().value_or(std::numeric_limits<std::int64_t>::max());
 }
 
-// The element counts that have to agree, by the operation.
+// The element count that all members must agree on, which depends on the operation; kNone: none.
 std::int64_t agreeing_elements(const trace::Signature& signature) {
   switch (plain_op(signature.op)) {
     case trace::Op::all_to_all:
     case trace::Op::gather:
     case trace::Op::scatter:
-      return trace::kNone;  // differ from rank to rank, or are the root's alone
+      return trace::kNone;  // may differ from rank to rank, or exist on the root only
     case trace::Op::reduce_scatter:
       return signature.in_elements;
     default:
@@ -55,6 +60,8 @@ class Compiler {
  public:
   explicit Compiler(const trace::Run& run) : run_(run) {}
 
+  // A missing rank would leave its peers waiting forever, and the simulation would report a hang
+  // that the job did not have.
   Result<RunProgram> compile() {
     for (std::int32_t r = 0; r < run_.world_size; ++r) {
       if (run_.find(trace::Rank(r)) == nullptr) {
@@ -65,13 +72,14 @@ class Compiler {
     }
     for (const trace::RankTrace& trace : run_.ranks)
       if (const Status read = compile(trace); !read) return read.error();
+    // After all ranks, when all groups are known.
     add_seats_that_are_never_taken();
     return std::move(out_);
   }
 
  private:
   struct RankState {
-    std::map<std::uint32_t, std::uint16_t> slots;  // by group of the job
+    std::map<std::uint32_t, std::uint16_t> slots;  // by index in ProgramJob::groups
     std::vector<std::uint32_t> groups;
     std::map<std::string, std::uint8_t> streams;
     std::vector<std::uint32_t> step_of_call;
@@ -91,6 +99,8 @@ class Compiler {
     for (std::uint32_t e = 0; e < trace.events.size(); ++e) {
       const trace::Event& event = trace.events[e];
       ProgramStep step;
+      // Only issue, wait and span become steps. Recorded starts and completions do not: the
+      // simulation computes its own. `events` remembers which event each step came from, for cut().
       if (event.kind == trace::EventKind::issue) {
         Result<ProgramStep> meet = meet_of(trace, trace.calls[event.index], rank);
         if (!meet) return meet.error();
@@ -101,6 +111,7 @@ class Compiler {
         step.index = rank.step_of_call[event.index];
       } else if (event.kind == trace::EventKind::span) {
         const trace::SpanMark& span = trace.spans[event.index];
+        // Negative durations (of a clock that was set back) count as 0.
         step.duration = Picos{std::max<trace::Nanos>(span.duration, 0)} * 1000;
         step.stream = ProgramStep::kHost;
         if (span.stream.value != 0) {
@@ -142,7 +153,9 @@ class Compiler {
     if (is_new) rank.groups.push_back(*group);
     if (rank.groups.size() > UINT16_MAX)
       return refusal(trace, "is in more than 65535 groups and channels", "simulate fewer steps");
-    // A slot is the same number on ranks that do the same, as names of groups are not.
+    // Streams are named by slot ("g0"), not by group: ranks that do the same then have equal
+    // programs although their groups' names differ. "s" and the stream's name where the trace
+    // records one, so that the two kinds cannot clash.
     const std::string own = "g" + std::to_string(slot->second);
     const Result<std::uint8_t> stream =
         stream_of(trace, rank, call.stream.value == 0 ? own : "s" + run_.tables.str(call.stream));
@@ -151,6 +164,7 @@ class Compiler {
     step.kind = StepKind::meet;
     step.slot = slot->second;
     step.stream = *stream;
+    // A blocking collective returns only when it is complete.
     step.blocks = !call.has(trace::kAsync);
     step.index = intern(call_of(signature, out_.job.groups[*group].members.size()));
     return step;
@@ -174,6 +188,7 @@ class Compiler {
       if (group.group != id) continue;
       for (const trace::Rank member : group.ranks) members.push_back(member.value);
     }
+    // "world" needs no group line: it is all ranks.
     if (members.empty() && run_.tables.str(id) == "world")
       for (std::int32_t r = 0; r < run_.world_size; ++r) members.push_back(r);
     if (members.empty()) {
@@ -192,6 +207,7 @@ class Compiler {
         signature.op == trace::Op::recv_any)
       return refusal(trace, "receives from any source, or from a rank that there is not",
                      "name the peer: what depends on who comes first is not simulated");
+    // Both sides compute the same key, so the k-th send matches the k-th recv of the channel.
     const bool sends = signature.op == trace::Op::send;
     const std::int32_t from = sends ? trace.rank.value : call.peer.value;
     const std::int32_t to = sends ? call.peer.value : trace.rank.value;
@@ -202,6 +218,8 @@ class Compiler {
   }
 
   std::uint32_t intern_group(trace::GroupId id, std::vector<std::int32_t> members) {
+    // Keyed by name and members: two groups of the same name with other members are different
+    // groups.
     const auto next = static_cast<std::uint32_t>(out_.job.groups.size());
     const auto [found, is_new] = groups_.try_emplace({id, members}, next);
     if (is_new) out_.job.groups.push_back({std::move(members)});
@@ -209,6 +227,7 @@ class Compiler {
   }
 
   std::uint32_t intern(const ProgramCall& call) {
+    // A linear search: the different calls of a job are few.
     const auto found = std::find(out_.job.calls.begin(), out_.job.calls.end(), call);
     if (found != out_.job.calls.end())
       return static_cast<std::uint32_t>(found - out_.job.calls.begin());
@@ -224,10 +243,12 @@ class Compiler {
     return static_cast<std::uint32_t>(out_.job.programs.size() - 1);
   }
 
-  // A member that never calls in a group is waited for all the same.
+  // A member that never calls in a group is waited for all the same: it gets a slot for the group,
+  // so that fold() and the collectives count its arrival.
   void add_seats_that_are_never_taken() {
     for (std::uint32_t g = 0; g < out_.job.groups.size(); ++g) {
       for (const std::int32_t member : out_.job.groups[g].members) {
+        // A group line may name ranks that do not exist.
         if (member < 0 || member >= run_.world_size) continue;
         std::vector<std::uint32_t>& groups =
             out_.job.ranks[static_cast<std::size_t>(member)].groups;
@@ -244,7 +265,9 @@ class Compiler {
 
 trace::Nanos whole_nanos(Picos time) { return time.value / 1000; }
 
-// The trace of one rank, cut where its host stands.
+// The trace of one rank as simulated: its events up to where the host stopped, with simulated
+// times. Recorded events that do not become steps (marks of steps, modalities) are kept in between,
+// without a time.
 trace::RankTrace cut(const trace::RankTrace& trace, const trace::Tables& tables,
                      const std::vector<std::uint32_t>& step_events, const RankOutcome& outcome) {
   trace::RankTrace out = trace;
@@ -255,6 +278,7 @@ trace::RankTrace cut(const trace::RankTrace& trace, const trace::Tables& tables,
   trace::TraceBuilder builder(out);
   for (const trace::RankTrace::Membership& group : trace.groups)
     builder.add_group(group.group, group.ranks, group.desc);
+  // By call: when it ended, and whether its completion has been written.
   std::vector<Picos> ended(trace.calls.size(), RankOutcome::kNever);
   std::vector<char> told(trace.calls.size(), 0);
   const auto complete = [&](std::uint32_t call) {
@@ -263,7 +287,8 @@ trace::RankTrace cut(const trace::RankTrace& trace, const trace::Tables& tables,
     builder.add_call_event(trace::EventKind::complete, trace.calls[call].id,
                            whole_nanos(ended[call]));
   };
-  // A call that blocks is waited for from when it was issued on.
+  // A blocking call may be recorded as issue, wait, waited. Then its wait begins when it is issued,
+  // which is the time that the wait event gets.
   const auto is_awaited_at_once = [&](std::uint32_t e) {
     return e + 1 < trace.events.size() && trace.events[e + 1].kind == trace::EventKind::wait &&
            trace.events[e + 1].index == trace.events[e].index;
@@ -273,17 +298,21 @@ trace::RankTrace cut(const trace::RankTrace& trace, const trace::Tables& tables,
   for (std::uint32_t e = 0; e < trace.events.size(); ++e) {
     const trace::Event& event = trace.events[e];
     const bool is_step = step < step_events.size() && step_events[step] == e;
+    // The host never reached this step. The one at outcome.next is kept: the host is stuck in it.
     if (is_step && step > outcome.next) break;
     const trace::Nanos time = is_step ? whole_nanos(outcome.issued[step]) : trace::kNoTime;
     if (event.kind == trace::EventKind::issue) {
       trace::Call call = trace.calls[event.index];
       const bool asynchronous = call.has(trace::kAsync);
+      // Other flags describe the recorded run, not the simulated one.
       call.flags = asynchronous ? trace::kAsync : 0;
       builder.add_issue(call, trace::is_point_to_point(tables.signatures[call.signature].op), time,
                         trace::TraceBuilder::Numbering::count);
       ended[event.index] = outcome.ended[step];
       const bool waits = !asynchronous && is_awaited_at_once(e);
       blocked_since = waits ? time : trace::kNoTime;
+      // The completion follows the event that waits for it: here if the call itself blocks, else at
+      // its wait, or after the last event if nobody waits.
       if (!asynchronous && !waits) complete(event.index);
     } else if (event.kind == trace::EventKind::wait) {
       builder.add_call_event(trace::EventKind::wait, trace.calls[event.index].id,
@@ -295,6 +324,8 @@ trace::RankTrace cut(const trace::RankTrace& trace, const trace::Tables& tables,
                                whole_nanos(outcome.ended[step]));
     } else if (event.kind == trace::EventKind::exception) {
       builder.add_mark(event.kind, out.exceptions, trace.exceptions[event.index], trace::kNoTime);
+      // Completions and waits are written from the simulation. Uses and writes of buffers depend on
+      // real times and are dropped.
     } else if (event.kind != trace::EventKind::complete && event.kind != trace::EventKind::start &&
                event.kind != trace::EventKind::waited && event.kind != trace::EventKind::use &&
                event.kind != trace::EventKind::write) {
@@ -302,6 +333,7 @@ trace::RankTrace cut(const trace::RankTrace& trace, const trace::Tables& tables,
     }
     if (is_step && ++step > outcome.next) break;
   }
+  // Calls that ended although nobody waited for them.
   for (std::uint32_t c = 0; c < trace.calls.size(); ++c) complete(c);
   out.end = !outcome.done            ? trace::End::hung
             : out.exceptions.empty() ? trace::End::clean

@@ -8,6 +8,7 @@
 namespace lockstep::sim {
 namespace {
 
+// A value that the source did not record (0 or kNone) agrees with everything.
 template <class Id>
 bool agree_id(Id a, Id b) {
   return a == b || a.value == 0 || b.value == 0;
@@ -29,7 +30,7 @@ namespace {
 
 using Colors = std::vector<std::uint32_t>;
 
-// Numbers equal keys alike, in the order in which they first come.
+// Gives equal keys equal numbers, counted from 0 in the order in which keys first appear.
 class Numbering {
  public:
   std::uint32_t of(Colors key) {
@@ -42,7 +43,7 @@ class Numbering {
   std::map<Colors, std::uint32_t> numbers_;
 };
 
-// Of each group: whose slot of which rank it stands in, as 2 numbers each.
+// For each group, the (rank, slot) pairs that refer to it.
 struct Seat {
   std::uint32_t rank, slot;
 };
@@ -54,7 +55,8 @@ std::vector<std::vector<Seat>> seats_of(const ProgramJob& job) {
   return seats;
 }
 
-// The different (class, slot) of a group's members, sorted: what meets in it.
+// The (class, slot) of each member of a group, sorted but not yet unique: two groups whose lists
+// are equal have alike members in alike slots.
 std::vector<std::pair<std::uint32_t, std::uint32_t>> who_meets(const std::vector<Seat>& seats,
                                                                const Colors& colors) {
   std::vector<std::pair<std::uint32_t, std::uint32_t>> who;
@@ -64,6 +66,9 @@ std::vector<std::pair<std::uint32_t, std::uint32_t>> who_meets(const std::vector
   return who;
 }
 
+// One half of a round: a group's new colour is its kind, its size and the colours of its members.
+// Computed afresh each round, since the members' colours only get finer. Returns the number of
+// colours.
 std::size_t recolor_groups(const ProgramJob& job, const std::vector<std::vector<Seat>>& seats,
                            const std::vector<std::uint32_t>& kinds, const Colors& ranks,
                            Colors& groups) {
@@ -80,6 +85,8 @@ std::size_t recolor_groups(const ProgramJob& job, const std::vector<std::vector<
   return numbering.size();
 }
 
+// The other half: a rank's new colour is its old one and the colours of its groups, slot by slot.
+// The old colour is part of the key, so classes only ever split. Returns the number of classes.
 std::size_t recolor_ranks(const ProgramJob& job, const Colors& groups, Colors& ranks) {
   Numbering numbering;
   for (std::size_t r = 0; r < ranks.size(); ++r) {
@@ -93,10 +100,12 @@ std::size_t recolor_ranks(const ProgramJob& job, const Colors& groups, Colors& r
 Folding folding_of(const std::vector<std::vector<Seat>>& seats, Colors ranks, Colors groups) {
   Folding folding;
   for (std::uint32_t r = 0; r < ranks.size(); ++r)
+    // Classes are numbered in the order of their first rank, so a new number is the next index.
     if (ranks[r] == folding.representatives.size()) folding.representatives.push_back(r);
   for (std::uint32_t g = 0; g < groups.size(); ++g) {
     if (groups[g] != folding.group_representatives.size()) continue;
     auto who = who_meets(seats[g], ranks);
+    // Members of the same class in the same slot act at the same time and count as one arrival.
     who.erase(std::unique(who.begin(), who.end()), who.end());
     folding.group_representatives.push_back(g);
     folding.arrivals.push_back(static_cast<std::uint32_t>(who.size()));
@@ -113,9 +122,11 @@ Folding fold(const ProgramJob& job, const std::vector<std::uint32_t>& kinds) {
   Colors ranks, groups(job.groups.size());
   Numbering programs;
   for (const ProgramJob::Member& member : job.ranks) ranks.push_back(programs.of({member.program}));
+  // The coarsest start: ranks with the same program.
   std::size_t classes = programs.size();
   for (;;) {
     recolor_groups(job, seats, kinds, ranks, groups);
+    // Colours never merge, so an unchanged count means that no class has split: it is stable.
     const std::size_t finer = recolor_ranks(job, groups, ranks);
     if (finer == classes) break;
     classes = finer;

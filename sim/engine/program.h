@@ -1,12 +1,14 @@
-// What the ranks of a job do, as the simulator runs it: per rank an ordered list of operations,
-// with groups of ranks to do collectives in.
+// A job as the simulator runs it: for each rank an ordered list of operations, and the groups of
+// ranks that do collectives together.
 //
-// A host thread walks the list. It pays a launch overhead for each operation and puts it into an
-// in-order stream, or blocks in it. An operation begins when the one before it in its stream has
-// ended; a collective besides when every member of its group has come to its own (group, sequence
-// number), with a call that agrees. Members that do not agree wait for ever.
+// A host thread walks the list. For each operation it pays a launch overhead and puts the operation
+// into an in-order stream, or it blocks until the operation ends. An operation begins when the one
+// before it in its stream has ended. A collective also needs every member of its group to reach the
+// same (group, sequence number) with a call that agrees. Members whose calls do not agree wait
+// forever.
 //
-// Operations name groups by *slot*: ranks that do the same in different groups share one list.
+// Operations name groups by *slot*, an index into the rank's own list of groups. So ranks that do
+// the same in different groups share one program.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +23,7 @@ namespace lockstep::sim {
 
 enum class StepKind : std::uint8_t {
   compute,  // work of `duration`
-  meet,     // a collective, or one side of a message: calls[index], in the group of `slot`
+  meet,     // a collective, or one side of a message: calls[index] in the group of `slot`
   wait,     // the host waits until steps[index] has ended
 };
 
@@ -29,9 +31,9 @@ struct ProgramStep {
   Picos duration;
   std::uint32_t index = 0;
   std::uint16_t slot = 0;
-  std::uint8_t stream = 0;  // of this rank; kHost: the host does it itself
+  std::uint8_t stream = 0;  // index in this rank's streams; kHost: the host runs it itself
   StepKind kind : 7 = StepKind::compute;
-  bool blocks : 1 = false;  // the host waits for its end
+  bool blocks : 1 = false;  // the host waits until it ends
 
   static constexpr std::uint8_t kHost = UINT8_MAX;
   friend bool operator==(const ProgramStep&, const ProgramStep&) = default;
@@ -40,15 +42,15 @@ static_assert(sizeof(ProgramStep) == 16);
 
 struct Program {
   std::vector<ProgramStep> steps;
-  std::uint32_t streams = 0;  // that its steps use: 0 … streams - 1
+  std::uint32_t streams = 0;  // how many its steps use, numbered 0 … streams - 1
   std::uint32_t slots = 0;
   friend bool operator==(const Program&, const Program&) = default;
 };
 
-// What a rank calls. All but `bytes` must agree over those who meet; 0 and kNone: not known, agrees
-// with everything.
+// What a rank calls. Everything except `bytes` must agree over the members of the group. An id of 0
+// or a number of kNone is unknown and agrees with anything.
 struct ProgramCall {
-  trace::Op op = trace::Op::all_reduce;  // send: either side of a message
+  trace::Op op = trace::Op::all_reduce;  // `send` stands for either side of a message
   trace::StringId other_op, redop;
   trace::NameListId dtypes;
   std::int64_t elements = trace::kNone;
@@ -57,16 +59,18 @@ struct ProgramCall {
   friend bool operator==(const ProgramCall&, const ProgramCall&) = default;
 };
 
+// True if two members' calls can be the same collective. Not transitive: an unknown value agrees
+// with two that differ from each other.
 bool agree(const ProgramCall& a, const ProgramCall& b);
 
 struct ProgramGroup {
-  std::vector<std::int32_t> members;  // ranks; 2: a channel for messages as well
+  std::vector<std::int32_t> members;  // ranks; a group of 2 may also be a channel for messages
 };
 
 struct ProgramJob {
   struct Member {
     std::uint32_t program = 0;
-    std::vector<std::uint32_t> groups;  // of each slot
+    std::vector<std::uint32_t> groups;  // for each slot, an index into ProgramJob::groups
   };
   std::vector<Program> programs;
   std::vector<ProgramCall> calls;
@@ -74,29 +78,35 @@ struct ProgramJob {
   std::vector<Member> ranks;
 };
 
-// Folding: ranks that are alike, made one.
+// Folding: one rank is simulated for each class of ranks that are alike.
 //
-// Two ranks are alike when they have the same program, and every slot holds groups of alike members
-// in alike slots: the coarsest equitable partition, found by refining colours until none splits
-// (Weisfeiler and Leman's refinement, of the bipartite graph of ranks and groups). Alike ranks do
-// everything at the same times, because whoever one of them waits for is alike to whom the other
-// waits for; so one of each class is simulated, and meets one of each class of its group's members.
+// Two ranks are alike when they run the same program, and each slot of one holds a group whose
+// members are alike, in alike slots, to those of the other's. This is the coarsest equitable
+// partition. It is found by refining colours until none splits (Weisfeiler and Leman's refinement,
+// on the bipartite graph of ranks and groups). Alike ranks do everything at the same times, because
+// the ranks that one of them waits for are alike to those that the other waits for. So the
+// simulator runs one rank of each class, and a collective needs one arrival from each class of its
+// group's members.
+//
+// Example: in a data-parallel job of 1024 ranks with equal programs and one group, all ranks are
+// one class, and its all-reduce needs one arrival.
 
 struct Folding {
-  std::vector<std::uint32_t> class_of;         // of each rank
-  std::vector<std::uint32_t> representatives;  // of each class: its first rank
-  std::vector<std::uint32_t> group_class_of;   // of each group
-  // Of each class of groups: one of them, and how many different members come to meet.
+  std::vector<std::uint32_t> class_of;         // by rank
+  std::vector<std::uint32_t> representatives;  // by class: its first rank
+  std::vector<std::uint32_t> group_class_of;   // by group
+  // By class of groups: one group of it, and how many different (class, slot) pairs its members
+  // have, that is, how many arrivals complete a collective.
   std::vector<std::uint32_t> group_representatives;
   std::vector<std::uint32_t> arrivals;
 };
 
-// `kinds`: of each group, what makes its cost besides its size (where its members are); equal
-// groups have equal numbers. Empty: they differ in nothing. O((ranks + memberships) · log ·
-// rounds).
+// `kinds`: for each group, a number for what its cost depends on besides its size (where its
+// members are); groups with equal numbers cost the same. Empty: no group differs. O((ranks +
+// memberships) · log · rounds).
 Folding fold(const ProgramJob& job, const std::vector<std::uint32_t>& kinds = {});
 
-// Every rank a class of its own.
+// The folding in which every rank is a class of its own.
 Folding keep_apart(const ProgramJob& job);
 
 }  // namespace lockstep::sim

@@ -14,9 +14,11 @@
 namespace lockstep::sim {
 namespace {
 
-// Of a picosecond: what is left by rounding is nothing.
+// In picoseconds: less than this is a rounding error, not work.
 constexpr double kRounding = 1e-3;
 
+// Events of one moment are taken by rank and step, so that results do not depend on the order of
+// vectors.
 bool comes_before(const CorePool::Task& a, const CorePool::Task& b) {
   return std::tuple(a.rank, a.step) < std::tuple(b.rank, b.step);
 }
@@ -35,17 +37,20 @@ bool CorePool::Sleeping::operator>(const Sleeping& other) const {
 double CorePool::speed() const {
   if (speeds_.cores < 2 || running_.empty()) return 1;
   const auto others = static_cast<double>(running_.size() - 1);
+  // With contention 1.5 and 4 cores: 1 busy core runs at full speed, 4 run at 1/1.5 each.
   return 1 / (1 + (speeds_.contention - 1) * others / static_cast<double>(speeds_.cores - 1));
 }
 
 void CorePool::serve(Picos now) {
   const auto passed = static_cast<double>((now - at_).value);
+  // The set of running tasks has not changed since at_, so neither has their speed.
   const double worked = passed * speed();
   const auto slice = static_cast<double>(speeds_.slice.value);
   for (Running& one : running_) {
     one.left -= worked;
     one.slice -= passed;
-    // Nobody waited for its core: it began another slice.
+    // No thread waited, so the task began another slice, or several: std::fmod finds how far it is
+    // into the current one.
     if (waiting_.empty() && one.slice <= 0) one.slice = slice - std::fmod(-one.slice, slice);
   }
   at_ = now;
@@ -54,8 +59,11 @@ void CorePool::serve(Picos now) {
 void CorePool::begin(Picos now, Picos amount, const Task& task) {
   serve(now);
   turns_ = 0;
+  // Sleeping needs no core and does not slow the others down.
   if (task.sleeps) return sleeping_.push({now + amount, task});
   const auto left = static_cast<double>(amount.value);
+  // The same thread continues: it keeps its core and the rest of its slice, and does not queue
+  // behind threads that wait.
   const auto own = std::find_if(vacated_.begin(), vacated_.end(),
                                 [&](const Running& core) { return same_thread(core.task, task); });
   if (own == vacated_.end()) {
@@ -67,6 +75,7 @@ void CorePool::begin(Picos now, Picos amount, const Task& task) {
 }
 
 void CorePool::dispatch() {
+  // Threads that did not continue have given up their cores.
   vacated_.clear();
   while (!waiting_.empty() && static_cast<std::int64_t>(running_.size()) < speeds_.cores) {
     running_.push_back(
@@ -78,6 +87,8 @@ void CorePool::dispatch() {
 Picos CorePool::next_event() const {
   Picos out = sleeping_.empty() ? Picos::forever() : sleeping_.top().until;
   for (const Running& one : running_) {
+    // The end of the work at the current speed, or, if another thread waits, the end of the slice.
+    // Rounded up, so that take_ended() finds the work done at that time.
     double wait = std::max(0.0, one.left - kRounding) / speed();
     if (!waiting_.empty()) wait = std::min(wait, std::max(0.0, one.slice - kRounding));
     if (wait < static_cast<double>((Picos::forever() - at_).value))
@@ -89,6 +100,7 @@ Picos CorePool::next_event() const {
 std::vector<CorePool::Task> CorePool::take_ended(Picos now) {
   serve(now);
   std::vector<Task> out;
+  // Each running task has ended, has used up its slice while others wait, or goes on.
   std::vector<Waiting> turned_out;
   std::vector<Running> still;
   for (const Running& one : running_) {
@@ -97,6 +109,7 @@ std::vector<CorePool::Task> CorePool::take_ended(Picos now) {
       vacated_.push_back(one);
     } else if (!waiting_.empty() && one.slice <= kRounding) {
       turned_out.push_back({one.task, one.left});
+      // See kTurnsInARow: keeps the number of events finite.
       if (++turns_ % kTurnsInARow == 0) speeds_.slice += speeds_.slice;
     } else {
       still.push_back(one);
@@ -117,9 +130,10 @@ std::vector<CorePool::Task> CorePool::take_ended(Picos now) {
 
 namespace {
 
+// One stream of a rank. As in execute(), but ends are events here.
 struct SharingStream {
-  std::deque<std::uint32_t> queued;  // steps; the first is being carried out, or waits for others
-  std::uint32_t call = 0;            // into Executor::calls_, of the first
+  std::deque<std::uint32_t> queued;  // steps; the first one runs, or waits for the other members
+  std::uint32_t call = 0;            // index in SharingExecutor::calls_ of the first step's call
 };
 
 struct SharingRank {
@@ -127,19 +141,21 @@ struct SharingRank {
   std::uint32_t next = 0;
   std::optional<std::uint32_t> blocked_on;  // the step whose end the host waits for
   Picos blocked_since;
-  Picos cold;                          // how much longer its next work takes, at most twice as long
-  std::vector<SharingStream> streams;  // the host's own is the last one
-  std::vector<std::uint32_t> meetings;  // of each slot: how many came to their turn
+  Picos cold;  // how much longer its next work takes (at most twice as long)
+  std::vector<SharingStream> streams;  // the last one is for what the host runs itself
+  std::vector<std::uint32_t>
+      meetings;  // by slot: how many calls have reached the head of their stream
 };
 
-// A call that all have come to. All make a hop before anybody makes the next.
+// A call at which all members have arrived. All members make each hop together: each sleeps until
+// it is woken, then works on its core, and the next hop begins when all have done so.
 struct SharedCall {
   std::vector<Arrival> members;  // by rank
-  std::size_t busy = 0;          // members that have not made this hop
-  std::int64_t hops = 0;         // behind this one
-  Picos work;                    // of this hop and those behind it
-  Picos now;                     // … of this hop
-  Picos start;                   // until the first hop's wake
+  std::size_t busy = 0;          // members that have not finished this hop
+  std::int64_t hops = 0;         // hops after this one
+  Picos work;                    // work of this hop and of those after it
+  Picos now;                     // work of this hop
+  Picos start;                   // added to the sleep before the first hop; then 0
   std::uint32_t group = 0;
 };
 
@@ -164,6 +180,7 @@ class SharingExecutor {
       ranks_.push_back(std::move(rank));
       result_.classes.push_back(std::move(outcome));
     }
+    // An entry for each group up to the largest that a rank names.
     std::uint32_t groups = 0;
     for (const ProgramJob::Member& member : job.ranks)
       for (const std::uint32_t group : member.groups) groups = std::max(groups, group + 1);
@@ -175,6 +192,7 @@ class SharingExecutor {
   }
 
   ExecutionResult run() {
+    // All hosts start at time 0. Then the earliest event of any node, until none is left.
     for (std::uint32_t r = 0; r < ranks_.size(); ++r) walk(r);
     settle();
     while (!order_.empty()) {
@@ -185,14 +203,15 @@ class SharingExecutor {
       settle();
     }
     for (std::uint32_t r = 0; r < ranks_.size(); ++r) finish(r);
-    // What is still worked on ends after all that the clock can show.
+    // Work that is left now would end beyond the range of the clock.
     for (const CorePool& node : nodes_)
       if (!node.idle()) result_.end = Picos::forever();
     return std::move(result_);
   }
 
  private:
-  // Brings up to date when something ends on the nodes that something happened on.
+  // Recomputes the next event of each node on which something happened. Done once per moment, after
+  // everything that begins at this time has begun, because dispatch() gives cores away.
   void settle() {
     for (const std::uint32_t node : touched_) {
       order_.erase({due_[node], node});
@@ -208,7 +227,7 @@ class SharingExecutor {
     return stream == ProgramStep::kHost ? rank.streams.back() : rank.streams[stream];
   }
 
-  // Lets the host of `r` go on until it waits for what has not ended.
+  // Advances the host of `r` until it waits for a step that has not ended.
   void walk(std::uint32_t r) {
     SharingRank& rank = ranks_[r];
     RankOutcome& outcome = result_.classes[r];
@@ -236,7 +255,7 @@ class SharingExecutor {
     }
   }
 
-  // The host goes on behind the step that it is in.
+  // The host continues after the step that it is at.
   void pass(std::uint32_t r) {
     SharingRank& rank = ranks_[r];
     if (rank.program->steps[rank.next].kind == StepKind::wait)
@@ -244,7 +263,7 @@ class SharingExecutor {
     ++rank.next;
   }
 
-  // The first of a stream has its turn.
+  // The head of a stream has its turn: work goes to a core, a call arrives.
   void begin_first(std::uint32_t r, SharingStream& stream) {
     const std::uint32_t index = stream.queued.front();
     const ProgramStep& step = ranks_[r].program->steps[index];
@@ -252,6 +271,8 @@ class SharingExecutor {
       result_.classes[r].began[index] = now_;
       const bool varies = variation_ != nullptr && variation_->work;
       const Picos work = varies ? variation_->work(r, index, step.duration) : step.duration;
+      // Cold caches: at most `cold` longer, and at most twice as long. What is not used up here
+      // slows the work after it.
       const Picos refill = std::min(work, ranks_[r].cold);
       ranks_[r].cold = ranks_[r].cold - refill;
       return begin(r, index, work + refill);
@@ -267,6 +288,8 @@ class SharingExecutor {
     hold(std::move(*held), cost, group);
   }
 
+  // All members have arrived: starts the call's first hop. By rank, since arrivals come in the
+  // order of events.
   void hold(Meetings::Held held, const CallCost& cost, std::uint32_t group) {
     const auto number = static_cast<std::uint32_t>(calls_.size());
     std::sort(held.arrivals.begin(), held.arrivals.end(),
@@ -275,6 +298,7 @@ class SharingExecutor {
       stream_of(ranks_[arrival.rank], arrival.step).call = number;
       result_.classes[arrival.rank].began[arrival.step] = now_;
     }
+    // A group that makes its first call, or its first after a pause, pays `start`.
     const bool rested = !rests_since_[group] || now_ - *rests_since_[group] >= kRest;
     calls_.push_back({std::move(held.arrivals), 0, std::max<std::int64_t>(cost.hops, 1), cost.time,
                       Picos{}, rested ? shared_.start : Picos{}, group});
@@ -282,6 +306,7 @@ class SharingExecutor {
   }
 
   void begin_hop(SharedCall& call) {
+    // The rest over the hops left: equal parts whose rounding errors do not add up.
     call.now = Picos{call.work.value / call.hops};
     call.work = call.work - call.now;
     --call.hops;
@@ -291,6 +316,7 @@ class SharingExecutor {
       begin(member.rank, member.step, sleep, /*sleeps=*/true);
   }
 
+  // Gives a task of step `index` to the rank's node.
   void begin(std::uint32_t r, std::uint32_t index, Picos amount, bool sleeps = false) {
     const std::uint32_t node = shared_.node_of[r];
     const std::uint8_t thread = ranks_[r].program->steps[index].stream;
@@ -306,17 +332,21 @@ class SharingExecutor {
       return end_step(task.rank, task.step);
     }
     SharedCall& call = calls_[stream_of(rank, task.step).call];
+    // Woken: now this hop's work needs a core.
     if (task.sleeps) return begin(task.rank, task.step, call.now);
+    // The last member of the hop starts the next one, or ends the call.
     if (--call.busy > 0) return;
     if (call.hops > 0) return begin_hop(call);
     rests_since_[call.group] = now_;
+    // Moved out, because end_step() may start calls and so reallocate calls_.
     const std::vector<Arrival> members = std::move(call.members);
-    // All have ended before the first of them goes on.
+    // All members are marked as ended before the first of them continues, so that none sees another
+    // still in the call.
     for (const Arrival& member : members) result_.classes[member.rank].ended[member.step] = now_;
     for (const Arrival& member : members) end_step(member.rank, member.step);
   }
 
-  // What stands behind it in its stream has its turn, and the host, if it waited for it.
+  // The next step of the stream has its turn; the host continues if it waited for this one.
   void end_step(std::uint32_t r, std::uint32_t index) {
     SharingRank& rank = ranks_[r];
     result_.classes[r].ended[index] = now_;
@@ -324,6 +354,8 @@ class SharingExecutor {
     stream.queued.pop_front();
     if (!stream.queued.empty()) begin_first(r, stream);
     if (rank.blocked_on != index) return;
+    // The host waited for a call, not for its own work: its caches are cold now, by the time that
+    // it waited and at most `refill`.
     if (rank.program->steps[rank.next].kind != StepKind::compute) {
       const Picos waited = now_ - rank.blocked_since;
       result_.classes[r].waiting += waited;
@@ -354,11 +386,12 @@ class SharingExecutor {
   Meetings meetings_;
   std::vector<SharingRank> ranks_;
   std::vector<SharedCall> calls_;
-  std::vector<std::optional<Picos>> rests_since_;  // of each group; nothing: it made no call yet
+  std::vector<std::optional<Picos>>
+      rests_since_;  // by group: end of its last call; empty: none yet
   std::vector<CorePool> nodes_;
-  std::vector<Picos> due_;                           // of each node, as it is in order_
-  std::set<std::pair<Picos, std::uint32_t>> order_;  // when something ends, on which node
-  std::set<std::uint32_t> touched_;                  // nodes whose place in order_ is stale
+  std::vector<Picos> due_;                           // by node: its time in order_
+  std::set<std::pair<Picos, std::uint32_t>> order_;  // next event of each node: (time, node)
+  std::set<std::uint32_t> touched_;                  // nodes whose entry in order_ is out of date
   Picos now_;
   ExecutionResult result_;
 };

@@ -15,7 +15,7 @@ struct Interval {
   Picos begin, end;
 };
 
-// Where both of a sorted list of disjoint intervals and `span` are, in seconds.
+// How long `span` and a sorted list of disjoint intervals overlap, in seconds.
 double overlap(const std::vector<Interval>& sorted, const Interval& span) {
   auto at = std::lower_bound(sorted.begin(), sorted.end(), span.begin,
                              [](const Interval& i, Picos t) { return i.end <= t; });
@@ -25,7 +25,7 @@ double overlap(const std::vector<Interval>& sorted, const Interval& span) {
   return out;
 }
 
-// Joins what overlaps.
+// The union of intervals, sorted and disjoint.
 std::vector<Interval> disjoint(std::vector<Interval> intervals) {
   std::sort(intervals.begin(), intervals.end(),
             [](const Interval& a, const Interval& b) { return a.begin < b.begin; });
@@ -40,8 +40,8 @@ std::vector<Interval> disjoint(std::vector<Interval> intervals) {
   return out;
 }
 
-// What a rank sends for a call in a group, on its busiest link, and how much of that leaves its
-// node. Of a message: the sender.
+// What a rank sends for a call, on its busiest link, and how much of that leaves its node. For a
+// message: what the sender sends.
 struct Sent {
   double all = 0, between = 0;
 };
@@ -50,7 +50,8 @@ Sent sent_by(const ProgramGroup& group, const ProgramCall& call, const GroupPlac
   if (ranks < 2) return {};
   const double all = bus_factor(call.op, ranks) * static_cast<double>(call.bytes.value);
   if (place.nodes < 2) return {all, 0};
-  // As call_time() has it: rings leave a node by one of its ranks each, all else goes between.
+  // As in call_time(): a ring leaves a node over the links of all its ranks, so each carries
+  // 1/per_node of it. Everything else goes between nodes.
   return {all, goes_in_rings(call.op, place) ? all / static_cast<double>(place.per_node) : all};
 }
 
@@ -77,6 +78,8 @@ class Forecaster {
     return program_.job.programs[member(c).program].steps;
   }
 
+  // Counts the ranks of each class, and for each slot those that are the first member of its group:
+  // of the two sides of a message, the first member is the sender.
   void weigh() {
     weights_.resize(folding_.representatives.size());
     senders_.resize(weights_.size());
@@ -116,6 +119,7 @@ class Forecaster {
     const std::size_t steps = out_.times.size();
     const std::uint32_t end = steps == 0 ? 0 : marks.ends[steps - 1] + 1;
     std::size_t training = 0;  // step in which, or after which, `s` is
+    // Means over ranks and measured steps, as a weight of each call.
     const double share = 1 / static_cast<double>(std::max<std::size_t>(measured_.count, 1)) /
                          static_cast<double>(folding_.class_of.size());
     for (std::uint32_t s = 0; s < end; ++s) {
@@ -125,8 +129,11 @@ class Forecaster {
       const ProgramCall& call = program_.job.calls[step.index];
       const std::uint32_t group = member(c).groups[step.slot];
       active.push_back({result_.classes[c].began[s], result_.classes[c].ended[s]});
+      // Neither in a measured step nor in what comes after one: it counts as active, but not in the
+      // sums.
       if (training < measured_.first || s > marks.ends[training]) continue;
       const Sent sent = sent_by(program_.job.groups[group], call, places_[group]);
+      // A message is sent by one side only; a collective by every member.
       const double send =
           share * (call.op == trace::Op::send ? senders_[c][step.slot] : weights_[c]);
       out_.calls += share * weights_[c];
@@ -136,7 +143,8 @@ class Forecaster {
     return disjoint(std::move(active));
   }
 
-  // From the program's step `first` to before `last`.
+  // How a class spends the time of program steps [first, last). Waiting is exposed while one of the
+  // class's calls is carried out, else idle.
   RankUse use_of(std::uint32_t c, std::uint32_t first, std::uint32_t last,
                  const std::vector<Interval>& active) const {
     const RankOutcome& outcome = result_.classes[c];
@@ -163,8 +171,8 @@ class Forecaster {
   const ExecutionResult& result_;
   const std::vector<GroupPlace>& places_;
   MeasuredSteps measured_;
-  std::vector<double> weights_;               // ranks of each class
-  std::vector<std::vector<double>> senders_;  // … that come first in the group of each slot
+  std::vector<double> weights_;               // by class: its ranks
+  std::vector<std::vector<double>> senders_;  // … and by slot those that come first in its group
   Forecast out_;
 };
 
@@ -185,10 +193,11 @@ Forecast forecast(const trace::Run& run, const RunProgram& program, const Foldin
 
 namespace {
 
-// Of one rank's measured steps together.
+// The sum over one rank's measured steps.
 FlopUse of_rank(const trace::RankCosts& costs, const Machine& machine, std::size_t skipped,
                 std::size_t count) {
   constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
+  // Steps are numbered from wherever the job resumed.
   std::int64_t first = kNever;
   for (const trace::WorkCost& work : costs.work)
     if (work.step >= 0) first = std::min(first, work.step);

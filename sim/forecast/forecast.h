@@ -1,5 +1,4 @@
-// What a simulated job of training steps came to: how long its steps take, and what its ranks do
-// all the while.
+// The result of a simulated training job: how long its steps take, and what its ranks do meanwhile.
 #pragma once
 
 #include <cstdint>
@@ -15,18 +14,18 @@
 
 namespace lockstep::sim {
 
-// Of one rank, in seconds. busy + exposed + idle is all of its time but for launches.
+// The time of one rank, in seconds. busy + exposed + idle is all of it except launches.
 struct RankUse {
   double busy = 0;     // it computes
   double exposed = 0;  // it waits while one of its calls is carried out
-  double idle = 0;     // it waits for other ranks to come
-  double hidden = 0;   // a call is carried out while it computes
+  double idle = 0;     // it waits for other ranks to arrive
+  double hidden = 0;   // a call is carried out while it computes; part of busy
 
   RankUse& operator+=(const RankUse& other);
 };
 
-// Of one rank in one step: from the end of its step before and the checkpoint saved after that, or
-// from its start.
+// One rank in one step: from the end of the step before, including its checkpoint, or from the
+// start.
 struct StepUse {
   Picos begin, end;
   RankUse use;
@@ -34,43 +33,43 @@ struct StepUse {
 
 struct Forecast {
   StepTimes times;
-  Picos step_time;  // sim/forecast/training_steps.h: the median
-  // Of the folding's classes, over the steps that are measured: all but the first, where there are
+  Picos step_time;  // the median of the measured steps
+  // By class of the folding, summed over the measured steps: all except the first, if there are
   // several.
   std::vector<RankUse> classes;
-  std::vector<std::vector<StepUse>> steps;  // by class and step: all of `times`
-  // Sent by a rank in a measured step, on its busiest link: mean. Of it between nodes.
+  std::vector<std::vector<StepUse>> steps;  // by class and step: every step of `times`
+  // What a rank sends in a measured step on its busiest link, and how much of it goes between
+  // nodes: means over ranks and steps.
   double bytes = 0, bytes_between = 0;
-  double calls = 0;  // of a rank in a step: mean
+  double calls = 0;  // per rank and step: mean
 };
 
-// `run` is the one that `program` was made of, with a span at every step's end
-// (sim/forecast/timed_run.h); `result` is of execute() with record_issues, and not stuck. `places`:
-// of the job's groups. O(steps of the different ranks · log).
+// `run` is the one that `program` was made from, with a span at the end of every step
+// (sim/forecast/timed_run.h). `result` comes from execute() with record_issues and is not stuck.
+// `places`: of the job's groups. O(steps of the different ranks · log).
 Forecast forecast(const trace::Run& run, const RunProgram& program, const Folding& folding,
                   const ExecutionResult& result, const std::vector<GroupPlace>& places);
 
-// How much of a machine's peak a job uses.
+// FlopUse: how much of a machine's peak a job uses.
 //
-// PaLM (Chowdhery et al., 2022, arXiv 2204.02311, appendix B) tells two figures apart: hardware
-// FLOPs utilization (HFU) counts every operation that devices carry out, rematerialisation
-// included; model FLOPs utilization (MFU) those alone that the forward and backward pass of the
-// model need. What was counted (trace/work_costs.h) is what kernels carry out, in matrix products
-// and convolutions, so the figure here is HFU. The trainer rematerialises nothing, so that it is
-// MFU as well, but where dummy batches are computed that no sample asked for.
+// PaLM (Chowdhery et al., 2022, arXiv 2204.02311, appendix B) defines two figures. Hardware FLOPs
+// utilization (HFU) counts every operation that devices carry out, recomputation included. Model
+// FLOPs utilization (MFU) counts only those that the model's forward and backward pass need. What
+// was counted (trace/work_costs.h) are the matrix products and convolutions of the kernels that
+// ran, so the figure here is HFU. The trainer recomputes nothing, so it equals MFU, except where
+// dummy batches are computed.
 
 struct FlopUse {
   double flops = 0;         // of all ranks in a step: mean
-  double peak_seconds = 0;  // that a rank would take for its part at the peaks of its types: mean
-  // Of a step that takes so long; of no time: 0.
+  double peak_seconds = 0;  // that a rank would take for its part at peak rates: mean
+  // The share of the peak in steps of this length; 0 for no time.
   double share(double step_seconds) const {
     return step_seconds > 0 ? peak_seconds / step_seconds : 0;
   }
 };
 
-// `costs`: of every rank, repeated where one stands for several. Steps after the first `skipped`
-// that a rank made, `count` of them: sim/forecast/training_steps.h. O(work of the different ranks +
-// ranks).
+// `costs`: by rank; ranks that are alike share an object. Counts `count` steps after the first
+// `skipped` ones (sim/forecast/training_steps.h). O(work of the different ranks + ranks).
 FlopUse flop_use(const std::vector<const trace::RankCosts*>& costs, const Machine& machine,
                  std::size_t skipped, std::size_t count);
 

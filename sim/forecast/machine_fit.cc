@@ -17,13 +17,13 @@
 namespace lockstep::sim {
 namespace {
 
-// So few unknowns that every choice of those that are not zero can be tried.
+// Bytes, operations and the types: 6 unknowns, so all 63 choices of non-zero ones can be tried.
 constexpr std::size_t kMostUnknowns = kMostTypes + 2;
-// In seconds: nothing moves faster, and a slope below it is none.
+// In seconds per byte: no link is faster, so a smaller slope means that time does not grow.
 constexpr double kFastestByte = 1e-15;
 using FitRow = std::array<double, kMostUnknowns>;
 
-// The normal equations of row·x = seconds, each weighted.
+// The normal equations of row·x = seconds, with a weight for each row.
 struct Normal {
   std::array<FitRow, kMostUnknowns> matrix{};
   FitRow right{};
@@ -47,15 +47,16 @@ struct Normal {
   }
 };
 
-// Solves for the unknowns whose bits are in `chosen`, the others being zero, by Gauss's elimination
-// with scaled rows; nothing where they do not depend on the data.
+// Solves for the unknowns whose bits are in `chosen`, the others being 0, by Gauss elimination with
+// scaled rows. Empty if the data do not determine them.
 std::optional<FitRow> solve(const Normal& normal, unsigned chosen) {
   std::vector<std::size_t> unknowns;
   for (std::size_t i = 0; i < kMostUnknowns; ++i)
     if ((chosen >> i & 1U) != 0) unknowns.push_back(i);
   const std::size_t n = unknowns.size();
   std::vector<std::vector<double>> m(n, std::vector<double>(n + 1));
-  // Unknowns differ by ten orders of magnitude: each is scaled by its own diagonal.
+  // The unknowns differ by ten orders of magnitude (seconds per flop, seconds per operation): each
+  // is scaled by its diagonal.
   std::vector<double> scale(n);
   for (std::size_t i = 0; i < n; ++i) scale[i] = std::sqrt(normal.matrix[unknowns[i]][unknowns[i]]);
   for (std::size_t i = 0; i < n; ++i) {
@@ -68,6 +69,7 @@ std::optional<FitRow> solve(const Normal& normal, unsigned chosen) {
     std::size_t pivot = c;
     for (std::size_t r = c; r < n; ++r)
       if (std::abs(m[r][c]) > std::abs(m[pivot][c])) pivot = r;
+    // After scaling, diagonals are 1: a pivot this small means a linear dependence.
     if (std::abs(m[pivot][c]) < 1e-12) return std::nullopt;
     std::swap(m[c], m[pivot]);
     for (std::size_t r = 0; r < n; ++r) {
@@ -81,7 +83,8 @@ std::optional<FitRow> solve(const Normal& normal, unsigned chosen) {
   return out;
 }
 
-// The best of all choices that give nothing below zero.
+// Non-negative least squares: the best of all choices of unknowns whose solution is nowhere below
+// 0.
 FitRow least_squares(const Normal& normal) {
   FitRow best{};
   double least = normal.error(best);
@@ -96,7 +99,7 @@ FitRow least_squares(const Normal& normal) {
   return best;
 }
 
-// Bytes, operations, and then the products of each type.
+// The row of a segment: bytes, operations, then the products of each type.
 FitRow amounts(const trace::WorkCost& work,
                const std::map<std::string, std::size_t>& place_of_type) {
   FitRow out{work.memory_bytes, static_cast<double>(work.operations)};
@@ -147,6 +150,7 @@ Result<WorkRates> fit_work(const std::vector<trace::WorkCost>& work) {
   for (const trace::WorkCost& entry : work) {
     if (entry.nanos <= 0) continue;
     const double seconds = static_cast<double>(entry.nanos) * 1e-9;
+    // The weight 1/seconds² makes errors relative.
     normal.add(amounts(entry, types), seconds, 1 / (seconds * seconds));
     ++measured_count;
   }
@@ -179,6 +183,7 @@ Result<LinkCost> fit_all_reduce(const std::vector<MeasuredCall>& calls, std::int
   for (auto& [bytes, seconds] : by_size) {
     const auto times = static_cast<double>(seconds.size());
     const double measured = median(std::move(seconds));
+    // A ring all-reduce: 2(n-1) alpha + 2(n-1)/n bytes/beta.
     normal.add({2 * (n - 1), 2 * (n - 1) / n * bytes, 0}, measured, times / (measured * measured));
   }
   const FitRow x = least_squares(normal);
@@ -204,6 +209,8 @@ SharedLink share_link(const LinkCost& few, std::int64_t few_turns, const LinkCos
                       std::int64_t turns) {
   SharedLink out{all, {}};
   out.link.alpha = Picos{all.alpha.value / turns};
+  // few = wake + few_turns · work and all = wake + turns · work: the difference gives the work of a
+  // turn, at most all / turns, so that the wake is not negative.
   if (const std::int64_t more = turns - few_turns; more > 0)
     out.link.alpha = std::min(out.link.alpha, Picos{(all.alpha - few.alpha).value / more});
   out.link.beta.bits_per_second *= turns;
@@ -213,13 +220,14 @@ SharedLink share_link(const LinkCost& few, std::int64_t few_turns, const LinkCos
 
 namespace {
 
+// Limits of the search, its first steps, and how often these are halved: down to 1/64.
 constexpr double kMostContention = 10, kMostRefill = 10e-3;  // seconds
 constexpr double kContentionStep = 0.2, kRefillStep = 100e-6;
 constexpr int kHalvings = 6;
 
 using Point = std::array<double, 2>;  // contention, refill
 
-// That the ranks make together.
+// The number of hops that all ranks make together.
 std::int64_t hops_of(const ProgramJob& job, const Prices& prices) {
   const CostOfCall cost = prices.cost_in(job);
   std::int64_t out = 0;
@@ -293,6 +301,7 @@ Status fit_sharing(const std::vector<MeasuredJob>& jobs, Machine& machine) {
   double least = fit->error(best);
   Point step = {kContentionStep, kRefillStep};
   for (int halvings = 0; halvings <= kHalvings;) {
+    // Pattern search: try a step up and down along each axis; when none improves, halve the steps.
     bool better = false;
     for (std::size_t i = 0; i < best.size(); ++i) {
       for (const double sign : {1.0, -1.0}) {

@@ -20,8 +20,8 @@ bool hold_the_same(const trace::RankCosts& a, const trace::RankCosts& b) {
       [](const trace::WorkCost& x, const trace::WorkCost& y) { return x.memory == y.memory; });
 }
 
-// Numbers costs by what they say of memory. Ranks that stand for many share one object, so that few
-// are compared.
+// Gives costs with equal memory use equal numbers. Ranks that are alike share one object, so few
+// objects are compared.
 class Numbers {
  public:
   std::uint32_t of(const trace::RankCosts* costs) {
@@ -40,13 +40,14 @@ class Numbers {
   std::vector<const trace::RankCosts*> different_;
 };
 
-// The stretches of one rank, by the events that end them.
+// The segments of one rank, by the events that end them. Walks its events, program steps and costs
+// in parallel: they are in the same order.
 std::vector<MemoryStretch> stretches_of(const trace::RankTrace& trace, const Program& program,
                                         const std::vector<std::uint32_t>& events,
                                         const RankOutcome& outcome, const trace::RankCosts& costs) {
   std::vector<MemoryStretch> out;
   auto work = costs.work.begin();
-  Picos began, now;  // of the stretch that is under way, of the host
+  Picos began, now;  // begin of the current segment; the host's time
   const auto end_stretch = [&](std::uint32_t event, Picos goes_on) {
     LOCKSTEP_CHECK(work != costs.work.end(), "timed_run() holds costs against the trace");
     out.push_back({began, now, work->step, event, *work->memory});
@@ -60,6 +61,8 @@ std::vector<MemoryStretch> stretches_of(const trace::RankTrace& trace, const Pro
     const ProgramStep& step = program.steps[s];
     const bool computes = step.kind == StepKind::compute;
     const bool waits = step.kind == StepKind::wait || step.blocks;
+    // Work moves the host's time to its end. A call or wait ends the segment when the host reaches
+    // it, and the next one begins when the host goes on.
     now = computes ? outcome.ended[s] : outcome.issued[s];
     if (!computes) {
       end_stretch(e, waits ? outcome.ended[s] : now);
@@ -121,7 +124,7 @@ std::vector<MemoryTimeline> memory_timelines(const trace::Run& run, const RunPro
 
 MemoryForecast memory_forecast(std::vector<MemoryTimeline> timelines, const trace::Run& run) {
   MemoryForecast out;
-  // A rank that does nothing holds nothing.
+  // Ranks without any work hold nothing.
   std::erase_if(timelines, [](const MemoryTimeline& t) { return t.stretches.empty(); });
   for (const MemoryTimeline& timeline : timelines) {
     const trace::RankTrace& trace = run.ranks[static_cast<std::size_t>(timeline.ranks.front())];

@@ -10,7 +10,8 @@
 namespace lockstep::sim {
 namespace {
 
-// What makes parts alike.
+// Parts with equal keys are merged: kind, class (0 for calls), whether there is a call, and its
+// signature, group and parameters.
 using Key = std::tuple<PathPart::Kind, std::uint32_t, bool, trace::SignatureId, trace::GroupId,
                        trace::NameListId>;
 
@@ -38,7 +39,7 @@ class Summarizer {
   }
 
  private:
-  // The call that a step of a class makes, or that is made or waited for next.
+  // The call that a step of a class makes, or else the next one that is issued or waited for.
   std::optional<std::uint32_t> call_at(std::uint32_t c, std::uint32_t step) const {
     const std::uint32_t rank = folding_.representatives[c];
     const trace::RankTrace& trace = run_.ranks[rank];
@@ -72,6 +73,7 @@ class Summarizer {
       group = call.group;
       key = {part.kind, std::get<1>(key), true, call.signature, call.group, call.what};
     }
+    // Items keep the order of their first part; equal times stay in that order (stable sort).
     const auto [found, is_new] = items_.try_emplace(key, out_.items.size());
     if (is_new) out_.items.push_back(item);
     out_.items[found->second].time += time;

@@ -1,6 +1,5 @@
-// A critical path (sim/engine/critical_path.h) of training steps in few lines: what it spends on
-// whose work, on which calls and on which links; and the places that take most of it. By ids, and
-// with the names that people know.
+// A critical path (sim/engine/critical_path.h) of training steps, summarised: how much of it is
+// whose work, which calls and which links, and its longest items. Once by ids, and once with names.
 #pragma once
 
 #include <cstddef>
@@ -18,17 +17,17 @@
 
 namespace lockstep::sim {
 
-// Parts of a path that are alike: work of one class of ranks before the same call, or the same
-// call; alike are calls with one signature and one list of names in one group.
+// Equal parts of a path, merged: work of one class of ranks before the same call, or the same call.
+// Calls are the same if signature, parameters and group are.
 struct PathItem {
   PathPart::Kind kind = PathPart::Kind::work;
-  std::uint32_t rank_class = 0;  // whose work; of a call: who came last, the first time
-  // The call; of work and launches the one that they come before. Into the calls of the trace of
-  // the class's first rank. Nothing: the end of a step.
+  std::uint32_t rank_class = 0;  // whose work; for a call, the last to arrive, the first time
+  // The call, or the call that the work or launch comes before; an index in the trace of the
+  // class's first rank. Empty: the end of a step.
   std::optional<std::uint32_t> call;
   bool between_nodes = false;  // of a call
   Picos time;
-  std::uint64_t count = 0;  // parts
+  std::uint64_t count = 0;  // how many parts were merged
 };
 
 struct PathSummary {
@@ -44,19 +43,19 @@ struct PathSummary {
   std::vector<PathItem> items;  // the longest first
 };
 
-// `path` from `begin` to `end`; the sum of the items is their difference, where the path has no
-// gaps. `run` is the one that `program` was made of; `places`: of the job's groups.
-// O(path · log).
+// Summarises `path` from `begin` to `end`; without gaps in the path, the items sum up to the
+// difference. `run` is the one that `program` was made from; `places`: of the job's groups. O(path
+// · log).
 PathSummary path_summary(const std::vector<PathPart>& path, const trace::Run& run,
                          const RunProgram& program, const Folding& folding,
                          const std::vector<GroupPlace>& places, Picos begin, Picos end);
 
-// Of the measured steps (sim/forecast/training_steps.h).
+// The path of the measured steps (sim/forecast/training_steps.h), with names.
 struct ForecastPath {
   Picos begin, end;
   std::size_t steps = 0;
-  bool checkpoints = false;  // are between them, and take time
-  // What the path is made of: the work of a class of ranks, or the calls of a group.
+  bool checkpoints = false;  // there are some between the steps, and they take time
+  // One share of the path: the work of a class of ranks, or the calls of a group.
   struct Sum {
     std::optional<std::uint32_t> rank_class;
     std::string group;
@@ -67,7 +66,7 @@ struct ForecastPath {
   struct Item {
     bool is_call = false;
     std::uint32_t rank_class = 0;  // whose work; of a call: who came last, the first time
-    // The call, or the one that the work comes before: "all_reduce(w)"; empty: the step's end.
+    // The call, or the one that the work comes before: "all_reduce(w)"; empty: the end of a step.
     std::string call, group;
     bool between_nodes = false;
     Picos time;
@@ -80,7 +79,7 @@ struct ForecastPath {
   std::string of_what() const;
 };
 
-// In words: `run` is the one that was simulated, to its end.
+// `run` is the one that was simulated, to its end.
 ForecastPath forecast_path(const trace::Run& run, const SimulatedProgram& simulated,
                            const std::vector<GroupPlace>& places, const MeasuredSteps& measured);
 

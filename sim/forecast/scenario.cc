@@ -37,7 +37,7 @@ void count_carried(const ProgramCall& call, const NcclCost& nccl,
   carried.push_back({call.op, nccl.algorithm, nccl.protocol, call.bytes, call.bytes});
 }
 
-// Whether images are computed that no sample has.
+// True if the remedy computes images that no sample has.
 bool has_dummies(const runtime::Scenario& scenario) {
   using Kind = runtime::Scenario::Remedy::Kind;
   switch (scenario.remedy.kind) {
@@ -56,6 +56,7 @@ void add_checkpoints(const runtime::Scenario& scenario, ScenarioForecast& out) {
   const int every = scenario.train.checkpoint.every;
   if (every == 0) return;
   const StepTimes& times = out.figures.times;
+  // A checkpoint follows every `every`-th step.
   out.checkpoints = static_cast<std::int64_t>(times.size()) / every;
   if (out.checkpoints == 0) return;
   Picos all;
@@ -77,7 +78,8 @@ ScenarioForecast summarise(const runtime::Scenario& scenario, const Machine& mac
   out.scenario = scenario.name;
   out.machine = machine;
   out.steps = scenario.train.steps;
-  // The stages of a pipeline train on one batch, and so do all ranks where it is broadcast.
+  // The stages of a pipeline train on the same batch, and so do all ranks if the batch is
+  // broadcast: count each batch once.
   const int alike = scenario.data.broadcast ? scenario.ranks : scenario.ranks_of_replica();
   for (int rank = 0; rank < scenario.ranks; rank += alike)
     out.samples += samples_of(scenario, rank);
@@ -114,7 +116,8 @@ std::vector<const trace::RankCosts*> RanksCosts::pointers() const {
 Result<TimedScenario> time_scenario(const runtime::Scenario& scenario, DerivedRanks derived,
                                     const Machine& machine) {
   RanksCosts costs = ranks_costs(scenario, derived);
-  // How crowded a node is depends on all ranks, so the work is timed after it was spread.
+  // How many ranks share a node's cores depends on all ranks, so the job is spread first and timed
+  // then.
   Result<trace::Run> run = spread(std::move(derived.run), derived.traced);
   if (!run) return run.error();
   run = timed_run(std::move(*run), costs.pointers(), costs.samples, machine);
@@ -124,6 +127,7 @@ Result<TimedScenario> time_scenario(const runtime::Scenario& scenario, DerivedRa
   std::vector<GroupPlace> places = places_of(program->job, machine.ranks_per_node);
   std::vector<CarriedCalls> carried;
   const PriceOfCall price = [&](std::uint32_t group, const ProgramCall& call) {
+    // Prices::of() asks once for each different call, which is what the report lists.
     if (const auto nccl = nccl_call(call, places[group], machine))
       count_carried(call, *nccl, carried);
     return call_cost(call, places[group], machine);

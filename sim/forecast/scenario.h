@@ -1,9 +1,9 @@
-// A scenario's job on a machine's simulated clock: what `lockstep simulate SCENARIO` says, as
+// A scenario's job on a machine's simulated clock: the result of `lockstep simulate SCENARIO`, as
 // values.
 //
-// Deriving the ranks takes a worker and seconds, and knows nothing of machines; timing them takes
-// neither. So a job is derived once (runtime/forecast/derived_ranks.h), and timed on as many
-// machines as are asked for.
+// Deriving the ranks needs a worker and takes seconds, but does not depend on the machine; timing
+// them needs neither. So a job is derived once (runtime/forecast/derived_ranks.h) and timed on each
+// machine that is asked for.
 #pragma once
 
 #include <cstdint>
@@ -29,16 +29,16 @@
 
 namespace lockstep::sim {
 
-// What the ranks of a job call and compute, found by looking at them one by one.
+// What the ranks of a job call and compute, found by deriving them one by one.
 struct DerivedRanks {
-  trace::Run run;                       // of those that were looked at
-  std::vector<trace::RankCosts> costs;  // by place in run.ranks
-  std::vector<std::int32_t> traced;     // by rank of the job: who stands for it
+  trace::Run run;                       // of the ranks that were derived
+  std::vector<trace::RankCosts> costs;  // by index in run.ranks
+  std::vector<std::int32_t> traced;     // by rank of the job: the derived rank that represents it
   std::string origin;                   // the worker's version
   bool on_meta = false;
 };
 
-// Calls that NCCL carries alike, and how large they are.
+// Calls that NCCL carries by one algorithm and protocol, and their range of sizes.
 struct CarriedCalls {
   trace::Op op = trace::Op::all_reduce;
   NcclAlgorithm algorithm = NcclAlgorithm::ring;
@@ -46,62 +46,62 @@ struct CarriedCalls {
   Bytes least, most;
 };
 
-// What a job comes to: figures, and what the assumptions that they rest on depend on.
+// The forecast of a job: figures, and what their assumptions depend on.
 struct ScenarioForecast {
   std::string scenario;  // its name
   Machine machine;
   std::int64_t steps = 0;               // simulated
   std::int64_t samples = 0;             // of all ranks in a step
-  std::vector<std::uint32_t> class_of;  // of each rank
+  std::vector<std::uint32_t> class_of;  // by rank
   Forecast figures;
-  std::int64_t checkpoints = 0;  // saved
-  Picos checkpoint_time;         // of one: mean; 0 where none is saved
+  std::int64_t checkpoints = 0;  // how many are saved
+  Picos checkpoint_time;         // mean time of one; 0 if none is saved
   FlopUse flops;                 // of the measured steps
   double flops_share = 0;        // of the peak
-  bool dummies = false;          // samples that nobody asked for are computed as well
+  bool dummies = false;          // samples that the data does not contain are computed, too
   bool pipeline = false;         // the classes of ranks are its stages
   ForecastPath path;
   std::vector<WhatIf> what_ifs;
   std::optional<TrialsForecast> trials;
-  std::vector<CarriedCalls> carried;  // of the simulated ranks; none where it is not NCCL
-  double state_bytes = 0;  // the most that a rank keeps: parameters, gradients, optimizer's state
+  std::vector<CarriedCalls> carried;  // of the simulated ranks; empty without NCCL
+  double state_bytes = 0;  // the most that a rank keeps: parameters, gradients, optimizer state
   MemoryForecast memory;
   bool on_meta = false;
-  bool timed_work = false;  // on this machine
+  bool timed_work = false;  // the work was measured on this machine
   std::string derived_by;   // the worker's version
 };
 
-// What all ranks of a job compute; one rank's costs may be those of several.
+// What all ranks of a job compute; several ranks may share costs.
 struct RanksCosts {
   std::vector<trace::RankCosts> different;
   std::vector<std::size_t> of_rank;   // into `different`
-  std::vector<std::int64_t> samples;  // of each rank in a step
+  std::vector<std::int64_t> samples;  // by rank, per step
 
-  // Of each rank; valid while this is.
+  // By rank; valid while this object is.
   std::vector<const trace::RankCosts*> pointers() const;
 };
 
-// A job with the times of a machine.
+// A job with a machine's times.
 struct TimedScenario {
   std::string scenario;  // its name
   trace::Run run;        // the calls of all ranks, with the machine's times between them
-  RanksCosts costs;      // that the times are of
+  RanksCosts costs;      // from which the times are computed
   SimulatedProgram simulated;
   std::vector<GroupPlace> places;            // of the program's groups
-  std::optional<ScenarioForecast> forecast;  // nothing: the job hangs (simulated_hang() says why)
+  std::optional<ScenarioForecast> forecast;  // empty: the job hangs (simulated_hang() says why)
 };
 
-// `derived`: of `scenario`. Needs no worker. Errors: a call that is not simulated, too many events,
-// a time that no simulated clock can show.
+// Times a derived scenario; needs no worker. Errors: a call that is not modelled, too many events,
+// a time beyond the range of the clock.
 Result<TimedScenario> time_scenario(const runtime::Scenario& scenario, DerivedRanks derived,
                                     const Machine& machine);
 
-// What the job's steps would take if one thing were different: sim/forecast/what_if.h. `timed` is
-// of this machine, and does not hang. Errors: a call that is not simulated.
+// How long the job's steps would take if one thing were different: sim/forecast/what_if.h. `timed`
+// is of this machine and does not hang. Errors: a call that is not modelled.
 Result<std::vector<WhatIf>> what_ifs(const TimedScenario& timed, const Machine& machine);
 
-// The same job with durations that vary: sim/forecast/trials.h. Errors: those that are
-// said there; the user's signal.
+// The same job with durations that vary: sim/forecast/trials.h. Errors: those described there; a
+// signal from the user.
 Result<TrialsForecast> run_trials(const TimedScenario& timed, const Machine& machine,
                                   const TrialOptions& options, Interrupts& interrupts);
 

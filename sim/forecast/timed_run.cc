@@ -14,13 +14,14 @@
 namespace lockstep::sim {
 namespace {
 
+// Fits 64 bits.
 constexpr double kMostNanos = 9e18;
 
 trace::Nanos nanos_of_seconds(double seconds) {
   return static_cast<trace::Nanos>(std::llround(std::min(seconds * 1e9, kMostNanos)));
 }
 
-// What work of this kind and number comes before the event; nothing: none does.
+// The kind and number of the work that precedes an event; empty: none does.
 std::optional<std::pair<trace::WorkCost::Before, std::int64_t>> place_of(
     const trace::RankTrace& trace, const trace::Event& event) {
   switch (event.kind) {
@@ -50,7 +51,7 @@ struct SpanNames {
   trace::StringId work, checkpoint, evaluation;
 };
 
-// Puts the work of one rank into its trace. `nanos`: of each stretch of the costs' work.
+// Puts the work of one rank into its trace. `nanos`: by segment of the costs' work.
 class Timer {
  public:
   Timer(trace::RankTrace& trace, const SpanNames& names, const trace::RankCosts& costs,
@@ -61,6 +62,8 @@ class Timer {
     trace_.spans.clear();
     for (const trace::Event& event : trace_.events) {
       if (event.kind == trace::EventKind::span) continue;
+      // Costs and events are in the same order: the next segment must be the one before this event.
+      // A trace that was derived separately fails here.
       if (const auto place = place_of(trace_, event)) {
         put_parts_without_event();
         if (next_ == costs_.work.size() ||
@@ -77,6 +80,8 @@ class Timer {
   }
 
  private:
+  // Checkpoints and evaluations end at no event of the trace; their segments come before the next
+  // one.
   void put_parts_without_event() {
     while (next_ < costs_.work.size() && trace::ends_between_steps(costs_.work[next_].before))
       put_stretch();
@@ -84,6 +89,7 @@ class Timer {
 
   void put_stretch() {
     const trace::WorkCost::Before before = costs_.work[next_].before;
+    // No span of length 0, except at the end of a part of the training, which forecast() looks for.
     if (nanos_[next_] > 0 || trace::ends_part(before)) {
       events_.push_back({trace::kNoTime, static_cast<std::uint32_t>(trace_.spans.size()),
                          trace::EventKind::span});
@@ -103,10 +109,11 @@ class Timer {
   const trace::RankCosts& costs_;
   const std::vector<trace::Nanos>& nanos_;
   std::vector<trace::Event> events_;
-  std::size_t next_ = 0;  // stretch
+  std::size_t next_ = 0;  // the next segment
 };
 
-// Whether a trace can stand for a rank that is not its own.
+// Checks that a trace can represent another rank: no messages, which name single ranks, and only
+// groups that the other rank is in, too.
 Status stands_for(const trace::Run& run, const trace::RankTrace& trace, std::int32_t rank) {
   const auto refuse = [&](const std::string& why) {
     return Error{"rank " + std::to_string(trace.rank.value) + " cannot stand for rank " +
@@ -123,7 +130,7 @@ Status stands_for(const trace::Run& run, const trace::RankTrace& trace, std::int
   return Status::ok();
 }
 
-// Of a step's samples, on the rank's side: as it was timed, or else by the machine's rate.
+// The time to prepare a step's samples: as it was measured, else by the machine's rate.
 double preparation_seconds(const trace::RankCosts& costs, std::int64_t samples,
                            const Machine& machine) {
   if (costs.beside_nanos == 0) return static_cast<double>(samples) * machine.sample.seconds();
@@ -137,7 +144,8 @@ double preparation_seconds(const trace::RankCosts& costs, std::int64_t samples,
 
 std::vector<trace::Nanos> work_nanos(const trace::RankCosts& costs, std::int64_t samples,
                                      const Machine& machine, std::int64_t world_size) {
-  // Where a core is left over, what prepares the samples has it to itself, and is not waited for.
+  // If a core is left over, the process that prepares samples has it to itself, and no rank waits
+  // for it. If ranks take all cores, preparing delays the first work of each step.
   const bool prepares =
       machine.cores && std::min(world_size, machine.ranks_per_node) >= *machine.cores;
   const double preparation = prepares ? preparation_seconds(costs, samples, machine) : 0;
@@ -145,6 +153,7 @@ std::vector<trace::Nanos> work_nanos(const trace::RankCosts& costs, std::int64_t
   std::int64_t step = -1;
   for (const trace::WorkCost& work : costs.work) {
     double seconds = work_seconds(work, machine);
+    // The first segment of a new step.
     if (work.step > step) {
       step = work.step;
       seconds += preparation;
@@ -161,6 +170,7 @@ Result<trace::Run> timed_run(trace::Run run, const std::vector<const trace::Rank
   const SpanNames names(run.tables);
   std::map<std::pair<const trace::RankCosts*, std::int64_t>, std::vector<trace::Nanos>> known;
   for (std::size_t r = 0; r < run.ranks.size(); ++r) {
+    // Ranks that share costs and samples are timed once.
     const auto [found, is_new] = known.try_emplace({costs[r], samples[r]});
     if (is_new) found->second = work_nanos(*costs[r], samples[r], machine, run.world_size);
     Timer timer(run.ranks[r], names, *costs[r], found->second);

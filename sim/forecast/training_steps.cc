@@ -13,6 +13,7 @@ StepMarks step_marks(const trace::Tables& tables, const trace::RankTrace& trace,
     const std::uint32_t e = events[s];
     const trace::Event& event = trace.events[e];
     if (event.kind != trace::EventKind::span) continue;
+    // timed_run() puts a span directly before every step mark.
     if (e + 1 < trace.events.size() && trace.events[e + 1].kind == trace::EventKind::step) {
       out.ends.push_back(s);
       out.over.push_back(s);
@@ -32,6 +33,7 @@ StepMarks step_marks(const trace::Run& run, const RunProgram& program, const Fol
 }
 
 void StepTimes::add(const StepMarks& marks, const std::vector<Picos>& ended) {
+  // Only steps that all ranks ended count.
   const std::size_t steps = is_first_ ? marks.ends.size() : std::min(size(), marks.ends.size());
   is_first_ = false;
   ends_.resize(steps);
@@ -64,6 +66,7 @@ Picos step_time(const StepTimes& times) {
   std::sort(each.begin(), each.end());
   const std::size_t middle = each.size() / 2;
   if (each.size() % 2 == 1) return each[middle];
+  // The mean of the middle two, without an overflow of their sum.
   return Picos{each[middle - 1].value + (each[middle] - each[middle - 1]).value / 2};
 }
 

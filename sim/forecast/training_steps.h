@@ -1,7 +1,7 @@
-// Where the training steps of a simulated job lie in its programs and on its clock.
+// The training steps of a simulated job, in its programs and on its clock.
 //
-// Between two steps a job may save a checkpoint, and after the last one evaluate the model. Neither
-// belongs to a step: a step begins where what comes after the one before it is over.
+// A job may save a checkpoint between two steps and evaluate the model after the last one. Neither
+// belongs to a step: a step begins when whatever follows the step before it is over.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +14,14 @@
 
 namespace lockstep::sim {
 
-// The places of the program's steps that end a part of the training: the spans that timed_run()
-// puts in for that.
+// Indices of the program steps that end a part of the training: the spans that timed_run() adds for
+// that.
 struct StepMarks {
-  std::vector<std::uint32_t> ends;  // of each training step
-  std::vector<std::uint32_t> over;  // … and of the checkpoint saved after it; none: the same
+  std::vector<std::uint32_t> ends;  // by training step
+  std::vector<std::uint32_t> over;  // … and of the checkpoint after it; the same if there is none
   std::optional<std::uint32_t> evaluated;  // after the last step
 
-  // Where the program of training step `s` begins.
+  // The first program step of training step `s`.
   std::uint32_t begin(std::size_t s) const { return s == 0 ? 0 : over[s - 1] + 1; }
 };
 
@@ -29,14 +29,14 @@ struct StepMarks {
 StepMarks step_marks(const trace::Tables& tables, const trace::RankTrace& trace,
                      const std::vector<std::uint32_t>& events);
 
-// The same of the rank that stands for a class of the folding.
+// The same for the rank that represents a class of the folding.
 StepMarks step_marks(const trace::Run& run, const RunProgram& program, const Folding& folding,
                      std::uint32_t rank_class);
 
-// When the last rank ended each step that all ranks ended.
+// When the last rank ended each step, for the steps that all ranks ended.
 class StepTimes {
  public:
-  // Of one more of the ranks; `ended`: by step of its program.
+  // Adds a rank. `ended`: by step of its program.
   void add(const StepMarks& marks, const std::vector<Picos>& ended);
 
   const std::vector<Picos>& ends() const { return ends_; }
@@ -44,9 +44,9 @@ class StepTimes {
   // When the last rank had ended the step before and saved the checkpoint after it.
   Picos begin(std::size_t s) const { return s == 0 ? Picos{} : over_[s - 1]; }
   Picos of(std::size_t s) const { return ends_[s] - begin(s); }
-  // From the step's end until the last rank had saved a checkpoint; 0: none was saved.
+  // How long the checkpoint after the step took, until the last rank had saved it; 0: none.
   Picos after(std::size_t s) const { return over_[s] - ends_[s]; }
-  // From when all that belongs to the last step was over; nothing: the model was not evaluated.
+  // How long the evaluation took, from the end of everything before it; empty: none.
   std::optional<Picos> evaluation() const;
 
  private:
@@ -58,10 +58,11 @@ class StepTimes {
 StepTimes step_times(const trace::Run& run, const RunProgram& program, const Folding& folding,
                      const ExecutionResult& result);
 
-// The median over the steps but the first, which arranges buffers; of one step its own; of none 0.
+// The median over all steps except the first, which arranges buffers. A single step counts itself;
+// no steps give 0.
 Picos step_time(const StepTimes& times);
 
-// The steps that figures are of: all but the first, where there are several.
+// The steps that figures describe: all except the first, where there are several.
 struct MeasuredSteps {
   std::size_t first = 0, count = 0;
   Picos begin, end;  // with the checkpoints between the steps

@@ -20,14 +20,15 @@ namespace {
 
 enum class Draw : std::uint64_t { work = 1, meeting, image, text, batch };
 
-// What SplitMix64 gives at its `state`.
+// The output function of SplitMix64.
 std::uint64_t mixed(std::uint64_t state) {
   state = (state ^ (state >> 30U)) * 0xbf58476d1ce4e5b9U;
   state = (state ^ (state >> 27U)) * 0x94d049bb133111ebU;
   return state ^ (state >> 31U);
 }
 
-// A number for each (seed, trial, kind of draw, a, b).
+// A random number for each (seed, trial, kind of draw, a, b), without state: nothing depends on the
+// order of draws.
 class Source {
  public:
   Source(std::uint64_t seed, std::uint64_t trial) : state_(next(next(seed) + trial)) {}
@@ -36,11 +37,14 @@ class Source {
     return next(next(next(state_ + static_cast<std::uint64_t>(draw)) + a) + b);
   }
   double normal(Draw draw, std::uint64_t a, std::uint64_t b) const {
+    // Box and Muller: two uniform numbers give a normal one. unit() is above 0, so its logarithm is
+    // finite.
     const std::uint64_t one = bits(draw, a, b);
     const double radius = std::sqrt(-2 * std::log(unit(one)));
     return radius * std::cos(2 * std::numbers::pi * unit(next(one)));
   }
-  // Log-normal, with the mean 1.
+  // A log-normal factor with the mean 1. Exactly 1 without variation, so that such trials give the
+  // deterministic times.
   double factor(double variation, Draw draw, std::uint64_t a, std::uint64_t b) const {
     if (variation == 0) return 1;
     const double square = std::log1p(variation * variation);
@@ -56,12 +60,13 @@ class Source {
   std::uint64_t state_;
 };
 
-// A program in which work stands before everything else, be it none: so that what one step works
-// can be put into another one that makes the same calls.
+// About a program in which work comes before every other step, even if it takes no time. So steps
+// with the same calls have equally many slots of work, and the work of one can replace that of the
+// other.
 struct Slots {
-  // Of each step of the program: its training step; kNoSegment: between two, or after the last.
+  // By step of the program: its training step; kNoSegment: between two, or after the last.
   std::vector<std::uint32_t> segment;
-  std::vector<std::uint32_t> slot;  // of a step of work: the how manieth of its segment
+  std::vector<std::uint32_t> slot;  // of a step of work: its index in its training step
   StepMarks marks;
 };
 constexpr std::uint32_t kNoSegment = UINT32_MAX;
@@ -76,6 +81,7 @@ class TrialJob {
       const std::uint32_t p = job_.ranks[r].program;
       if (marks[p].ends.empty()) marks[p] = step_marks(run.tables, run.ranks[r], program.events[p]);
     }
+    // Ranks may end different numbers of steps; only those that all of them end are timed.
     steps_ = SIZE_MAX;
     for (std::size_t p = 0; p < program.job.programs.size(); ++p) {
       add(program.job.programs[p], marks[p]);
@@ -89,7 +95,8 @@ class TrialJob {
   std::size_t ranks() const { return job_.ranks.size(); }
   Result<Prices> prices() const { return prices_on(machine_, job_, places_); }
 
-  // The measured steps of ranks that make the same calls share a pool.
+  // Sorts the measured steps into pools: ranks that make the same calls share one, from which
+  // redrawn batches come. All measured steps of a rank must be in the same pool.
   Status find_pools(std::size_t first) {
     std::map<std::vector<ProgramStep>, std::uint32_t, Before> known;
     for (std::size_t r = 0; r < ranks(); ++r) {
@@ -113,7 +120,7 @@ class TrialJob {
     return Status::ok();
   }
 
-  // How long the measured steps of a trial take; `first` of them is not measured.
+  // The durations of the measured steps in one trial; the first `first` steps are not measured.
   std::vector<Picos> play(const Source& source, const Jitter& jitter, const Prices& prices,
                           std::size_t first) const {
     std::vector<Now> now(ranks());
@@ -121,6 +128,7 @@ class TrialJob {
     variation.work = [&](std::uint32_t rank, std::uint32_t step, Picos duration) {
       const Slots& slots = slots_[job_.ranks[rank].program];
       const std::uint32_t segment = slots.segment[step];
+      // One draw per rank and training step; kept while the rank stays in it.
       if (now[rank].segment != segment) now[rank] = drawn(source, jitter, rank, segment, first);
       const Now& here = now[rank];
       if (here.other) {
@@ -146,13 +154,14 @@ class TrialJob {
   struct Pooled {
     std::uint32_t program = 0, rank = 0, step = 0;
   };
-  // What holds for a rank in the training step that it is in.
+  // What has been drawn for a rank's current training step.
   struct Now {
     std::uint32_t segment = kNoSegment;
     double factor = 1;
     std::optional<Pooled> other;
   };
   struct Before {
+    // Everything except the duration, which differs between batches.
     static auto key(const ProgramStep& s) {
       return std::tuple(s.kind, s.index, s.slot, s.stream, bool{s.blocks});
     }
@@ -165,15 +174,18 @@ class TrialJob {
 
   static Picos scaled(Picos duration, double factor) {
     if (factor == 1) return duration;
-    constexpr double kMost = 9e18;  // fits; what is longer ends as forever in the sum
+    constexpr double kMost = 9e18;  // fits 64 bits; sums beyond it become forever()
     return Picos{std::llround(std::min(static_cast<double>(duration.value) * factor, kMost))};
   }
 
+  // Copies a program so that one step of work comes before every call or wait: consecutive work is
+  // merged into `before`, and put_work() writes it, even if it is 0.
   void add(const Program& program, const StepMarks& marks) {
     Program out{{}, program.streams, program.slots};
     Slots slots;
     std::vector<std::vector<Picos>> work(marks.ends.size());
-    std::vector<std::uint32_t> moved(program.steps.size(), 0);
+    std::vector<std::uint32_t> moved(program.steps.size(),
+                                     0);  // by old step: its new index, for waits
     std::uint32_t segment = marks.ends.empty() ? kNoSegment : 0;
     Picos before;
     const auto put = [&](const ProgramStep& step, std::uint32_t slot) {
@@ -189,8 +201,9 @@ class TrialJob {
       put(step, static_cast<std::uint32_t>(work[segment].size()));
       work[segment].push_back(step.duration);
     };
-    // A part of the training is over: its mark is the work that was put last.
-    std::uint32_t next = 0;  // training step whose end, or what comes after it, is not over
+    // At the end of a part of the training (a step, a checkpoint), the work that was put last is
+    // its mark.
+    std::uint32_t next = 0;  // the training step whose end, or checkpoint, is still to come
     const auto last = [&] { return static_cast<std::uint32_t>(out.steps.size() - 1); };
     for (std::uint32_t s = 0; s < program.steps.size(); ++s) {
       ProgramStep step = program.steps[s];
@@ -210,6 +223,7 @@ class TrialJob {
         slots.marks.over.push_back(last());
         segment = kNoSegment;
       }
+      // Work after the step's end, up to the end of its checkpoint, belongs to no training step.
       if (s == marks.over[next]) {
         if (s > marks.ends[next]) put_work();
         slots.marks.over.back() = last();
@@ -222,7 +236,8 @@ class TrialJob {
     work_.push_back(std::move(work));
   }
 
-  // The calls and waits of a training step; waits count from its beginning.
+  // The calls and waits of a training step. The targets of waits are relative to its beginning, so
+  // that equal steps of a program compare equal.
   std::vector<ProgramStep> calls_in(std::uint32_t p, std::size_t segment) const {
     const std::uint32_t begin = slots_[p].marks.begin(segment);
     std::vector<ProgramStep> out;
@@ -235,6 +250,7 @@ class TrialJob {
     return out;
   }
 
+  // For each rank and training step: whether its batch holds images, texts.
   void find_modalities() {
     for (const trace::RankTrace& trace : run_.ranks) {
       std::map<std::int64_t, std::pair<bool, bool>> by_number;
@@ -255,8 +271,9 @@ class TrialJob {
             std::size_t first) const {
     Now out;
     out.segment = segment;
-    if (segment >= steps_) return out;  // kNoSegment among them
+    if (segment >= steps_) return out;  // includes kNoSegment
     std::uint32_t from_rank = rank, from_step = segment;
+    // Steps that are not measured keep their own batch.
     if (!pools_.empty() && segment >= first) {
       const std::vector<Pooled>& pool = pools_[pool_of_rank_[rank]];
       out.other = pool[source.bits(Draw::batch, rank, segment) % pool.size()];
@@ -265,6 +282,7 @@ class TrialJob {
     }
     out.factor = source.factor(jitter.work, Draw::work, rank, segment);
     const auto [image, text] = modalities_[from_rank][from_step];
+    // By the modalities of the batch that was drawn.
     if (image) out.factor *= source.factor(jitter.images, Draw::image, rank, segment);
     if (text) out.factor *= source.factor(jitter.texts, Draw::text, rank, segment);
     return out;
@@ -278,7 +296,7 @@ class TrialJob {
   std::vector<Slots> slots_;                                    // by program
   std::vector<std::vector<std::vector<Picos>>> work_;           // by program, step and slot
   std::vector<std::vector<std::pair<bool, bool>>> modalities_;  // by rank and step: image, text
-  std::vector<std::vector<Pooled>> pools_;                      // none: batches stay
+  std::vector<std::vector<Pooled>> pools_;                      // empty: batches are not redrawn
   std::vector<std::uint32_t> pool_of_rank_;
 };
 
@@ -294,6 +312,7 @@ TrialsForecast::Quantiles quantiles(const std::vector<Picos>& values) {
 Result<Trials> run_trials(const trace::Run& run, const RunProgram& program, const Machine& machine,
                           const TrialOptions& options, const std::function<bool()>& stop) {
   TrialJob job(run, program, machine);
+  // The first step arranges buffers and is not measured, unless it is the only one.
   const std::size_t first = job.steps() > 1 ? 1 : 0;
   if (options.trials > kMostTrialSteps / std::max<std::size_t>(job.steps(), 1))
     return Error{"so many trials of " + std::to_string(job.steps()) + " steps each are more than " +
@@ -307,6 +326,7 @@ Result<Trials> run_trials(const trace::Run& run, const RunProgram& program, cons
   if (!prices) return prices.error();
   Trials out;
   out.steps.resize(options.trials);
+  // Threads take trials from a counter. Results do not depend on which thread runs which.
   std::atomic<std::size_t> next{0};
   std::atomic<bool> stopped{false};
   const auto play = [&](bool asks) {
@@ -318,6 +338,7 @@ Result<Trials> run_trials(const trace::Run& run, const RunProgram& program, cons
   std::vector<std::thread> others;
   for (std::size_t i = 1; i < std::min(options.threads, options.trials); ++i)
     others.emplace_back(play, false);
+  // The calling thread works too, and is the only one that calls `stop`.
   play(true);
   for (std::thread& other : others) other.join();
   if (stopped) return Error{"the trials were interrupted", {}, ""};

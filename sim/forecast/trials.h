@@ -1,19 +1,19 @@
-// A simulated job many times over, with durations that vary: how long its steps take, in quantiles.
+// A simulated job run many times with durations that vary: quantiles of how long its steps take.
 //
-// What varies, by the coefficient of variation (standard deviation over mean) that is asked for:
+// What varies, by a coefficient of variation (standard deviation over mean):
 //
-//   work      by one factor for each rank and training step
-//   meetings  by one factor for each
+//   work      by one factor per rank and training step
+//   meetings  by one factor per collective
 //   images, texts   the work of a rank in a step whose batch holds any, by a further factor
 //
-// Factors are log-normal with the mean 1, and independent of each other: exp(s·z - s²/2) with
-// s² = ln(1 + cv²) and z normal (Box and Muller, 1958), from a generator that counts (SplitMix64;
-// Steele, Lea and Flood, 2014) over seed, trial, rank and step. So a trial does not depend on which
-// thread runs it, nor on the trials before it.
+// Factors are independent and log-normal with the mean 1: exp(s·z - s²/2) with s² = ln(1 + cv²) and
+// z normal (Box and Muller, 1958). The generator is counter-based (SplitMix64; Steele, Lea and
+// Flood, 2014): it hashes seed, trial, rank and step. So a trial depends neither on the thread that
+// runs it nor on the trials before it.
 //
-// Batches are drawn anew where that is asked for: what a rank works in a step is then what some
-// rank that makes the same calls worked in some measured step, each as likely as the others. That
-// says the same as deriving other batches as long as calls do not depend on what a batch holds.
+// Batches can be redrawn. The work of a rank in a step is then that of a random measured step of
+// some rank that makes the same calls, all equally likely. This equals deriving other batches as
+// long as the calls do not depend on what a batch holds.
 #pragma once
 
 #include <array>
@@ -35,7 +35,7 @@ struct Jitter {  // coefficients of variation, from 0 to kMostJitter
   double work = 0, meetings = 0, images = 0, texts = 0;
 };
 inline constexpr double kMostJitter = 10;
-// What people call them.
+// Their names on the command line.
 inline constexpr std::array<std::pair<std::string_view, double Jitter::*>, 4> kJitterNames = {
     {{"compute", &Jitter::work},
      {"communication", &Jitter::meetings},
@@ -49,35 +49,35 @@ struct TrialOptions {
   Jitter jitter;
   bool redraw_batches = false;
 };
-inline constexpr std::size_t kMostTrialSteps = 50'000'000;  // of all trials together
+inline constexpr std::size_t kMostTrialSteps = 50'000'000;  // in all trials together
 
 struct Trials {
-  // By trial: how long each measured step took, in order (sim/forecast/training_steps.h).
+  // By trial: the duration of each measured step, in order (sim/forecast/training_steps.h).
   std::vector<std::vector<Picos>> steps;
 };
 
-// `run` is as timed_run() gave it for `machine`, `program` was made of it, and does not hang.
-// `stop` is asked now and then, by the calling thread: true ends the trials with an error. Errors:
-// call_cost()'s; too many trials; batches that cannot be drawn without deriving them, with the
-// reason. O(trials · steps of all ranks).
+// Runs the trials. `run` is timed_run()'s for `machine`, `program` was made from it and does not
+// hang. `stop` is called between trials, by the calling thread only; true ends the trials with an
+// error. Errors: call_cost()'s; too many steps; batches that cannot be redrawn because ranks make
+// different calls in different steps. O(trials · steps of all ranks).
 Result<Trials> run_trials(const trace::Run& run, const RunProgram& program, const Machine& machine,
                           const TrialOptions& options, const std::function<bool()>& stop);
 
-// The value below which that share of `values` lies, between the two nearest of them by their
-// distances (Hyndman and Fan's type 7, the default of R and NumPy). At least one value.
+// The quantile of at least one value, interpolated linearly between the two nearest ones (Hyndman
+// and Fan's type 7, the default of R and NumPy). `share` from 0 to 1.
 Picos quantile(std::vector<Picos> values, double share);
 
-// What trials came to.
+// The results of the trials.
 struct TrialsForecast {
   TrialOptions options;
   struct Quantiles {
     Picos p5, p50, p95, mean;
   };
   Quantiles steps;   // of all measured steps of all trials
-  Quantiles trials;  // of the mean step of each trial
+  Quantiles trials;  // of the mean steps of the trials
 };
 
-// Of at least one trial with at least one step.
+// Summarises at least one trial with at least one step.
 TrialsForecast trials_forecast(const Trials& trials, const TrialOptions& options);
 
 }  // namespace lockstep::sim

@@ -17,6 +17,7 @@
 namespace lockstep::sim {
 namespace {
 
+// Saturates instead of overflowing.
 std::int64_t twice(std::int64_t rate) {
   return rate > std::numeric_limits<std::int64_t>::max() / 2
              ? std::numeric_limits<std::int64_t>::max()
@@ -25,12 +26,13 @@ std::int64_t twice(std::int64_t rate) {
 
 struct Change {
   std::string key, words;
-  std::function<void(Machine&)> of_machine;  // nothing: the machine stays as it is
+  std::function<void(Machine&)> of_machine;  // empty: the machine stays as it is
   bool calls_take_no_time = false;
   bool work_is_even = false;
 };
 
-// What NCCL makes of the links of a level; null: it does not carry the calls, or not over those.
+// NCCL's figures for a level of links; null if NCCL does not carry the calls or not over that
+// level.
 NcclLevel* nccl_level(Machine& machine, std::size_t level) {
   if (!machine.nccl) return nullptr;
   if (level == 0) return &machine.nccl->inside;
@@ -41,6 +43,7 @@ void add_links(const Machine& machine, std::int64_t world_size, std::vector<Chan
   const auto faster = [](std::size_t level) {
     return [level](Machine& m) {
       m.links[level].beta.bits_per_second = twice(m.links[level].beta.bits_per_second);
+      // NCCL's model does not use beta: its own factor is doubled.
       if (NcclLevel* nccl = nccl_level(m, level)) nccl->speed *= 2;
     };
   };
@@ -76,19 +79,22 @@ std::vector<Change> changes(const Machine& machine, std::int64_t world_size) {
                    }});
   if (machine.cores)
     out.push_back({"cores", "a core for each rank, and for its calls",
+                   // More than a rank and its threads can use at once, so that nobody waits for a
+                   // core.
                    [](Machine& m) { m.cores = 4 * m.ranks_per_node; }});
   out.push_back({"even_work", "the same work, spread evenly over the ranks", {}, false, true});
   return out;
 }
 
-// The different ranks of a job, each of which has a program and costs of its own.
+// The different ranks of a job, each with its own program and costs.
 class DifferentRanks {
  public:
   DifferentRanks(const trace::Run& run, const RunProgram& program,
                  const std::vector<const trace::RankCosts*>& costs,
                  const std::vector<std::int64_t>& samples, const Machine& machine)
       : job_(program.job), world_size_(run.world_size) {
-    // Ranks whose work takes as long may take another time on another machine.
+    // Ranks whose work takes equally long here may differ on another machine, so costs and samples
+    // are part of the key.
     std::map<std::tuple<std::uint32_t, const trace::RankCosts*, std::int64_t>, std::uint32_t> known;
     job_.programs.clear();
     for (std::size_t r = 0; r < job_.ranks.size(); ++r) {
@@ -107,8 +113,8 @@ class DifferentRanks {
     places_ = places_of(job_, machine.ranks_per_node);
   }
 
-  // Gives all work the length that it has on a machine on which nothing takes longer than on the
-  // first one.
+  // Sets the duration of all work to that on another machine. Nothing may take longer there: a
+  // segment that takes no time on the first machine has no step in the program.
   void retime(const Machine& machine) {
     for (std::size_t p = 0; p < kinds_.size(); ++p) {
       const Kind& kind = kinds_[p];
@@ -119,8 +125,8 @@ class DifferentRanks {
     }
   }
 
-  // Makes all ranks work equally long in each training step, and together as long as before.
-  // Whether that changes anything.
+  // Makes all ranks work equally long in each training step, with the same total. Returns whether
+  // that changes anything.
   bool spread_evenly() {
     bool differs = false;
     for (std::size_t step = 0; step < kinds_.front().marks.ends.size(); ++step) {
@@ -156,11 +162,12 @@ class DifferentRanks {
     const trace::RankCosts* costs = nullptr;
     std::int64_t samples = 0;
     StepMarks marks;
-    std::vector<std::pair<std::uint32_t, std::size_t>> stretches;  // of a step of work: which it is
+    std::vector<std::pair<std::uint32_t, std::size_t>> stretches;  // (step of work, its segment)
     std::int64_t ranks = 0;
   };
 
-  // A stretch of work is a step of the program where it takes time, or ends a part of the training.
+  // Finds the segment of each step of work. Only segments that take time, or that end a part of the
+  // training, have become steps.
   void find_stretches(const Program& program, Kind& kind, const Machine& machine) const {
     const std::vector<trace::Nanos> nanos =
         work_nanos(*kind.costs, kind.samples, machine, world_size_);
@@ -187,13 +194,14 @@ class DifferentRanks {
   }
   void scale(std::size_t p, std::size_t step, double factor) {
     each_work(p, step, [&](std::int64_t& picos) {
+      // A rank without any work in the step stays without: its factor is infinite.
       if (picos > 0) picos = std::llround(static_cast<double>(picos) * factor);
     });
   }
 
   ProgramJob job_;
   std::int64_t world_size_;
-  std::vector<Kind> kinds_;  // of each program
+  std::vector<Kind> kinds_;  // by program
   std::vector<GroupPlace> places_;
 };
 

@@ -1,6 +1,6 @@
-// What a job's steps would take if one thing were different: links, devices, the host, or how the
-// work is shared out. The job is simulated anew each time, so that what becomes critical instead is
-// in the answer; a critical path alone would promise too much.
+// How long a job's steps would take if one thing were different: links, devices, the host, or the
+// distribution of work. The job is simulated again each time, so the answer includes what becomes
+// critical instead; the critical path alone would promise too much.
 #pragma once
 
 #include <cstdint>
@@ -23,11 +23,10 @@ struct WhatIf {
   double gain = 0;  // the share of the step time that is saved; below 0: it takes longer
 };
 
-// The largest gain first. `run` is as timed_run() gave it for these costs, samples and `machine`,
-// and `program` was made of it; it does not hang. Changes that concern nothing of this machine or
-// job are left out: links between nodes of one node, launches that take no time, work that is
-// shared out evenly as it is. Errors: those of call_time(). O(changes · work of the different
-// ranks).
+// The largest gain first. `run` is timed_run()'s for these costs, samples and `machine`; `program`
+// was made from it and does not hang. Changes that do not apply to this machine or job are left
+// out: links between nodes if there is one node, launches that take no time, work that is
+// distributed evenly already. Errors: call_time()'s. O(changes · work of the different ranks).
 Result<std::vector<WhatIf>> what_ifs(const trace::Run& run, const RunProgram& program,
                                      const std::vector<const trace::RankCosts*>& costs,
                                      const std::vector<std::int64_t>& samples,

@@ -1,4 +1,4 @@
-// Machine files: reading and writing.
+// Machine files: parsing and writing.
 
 #include "sim/machine/machine.h"
 
@@ -23,13 +23,14 @@ using Json = nlohmann::json;
 
 constexpr std::size_t kMostMachineBytes = std::size_t{1} << 20U;
 
-// A thread can ask Linux for none that is shorter (__setparam_fair, 6.12); each is an event to us.
+// Linux grants threads no shorter slice (__setparam_fair, 6.12), and each slice is an event of the
+// simulation.
 constexpr Picos kLeastSlice{100'000'000};
 
 // In the order of GpuGeneration.
 constexpr std::array<const char*, 4> kGpus = {"volta", "ampere", "hopper", "blackwell"};
 
-// Reads the quantities of a document that the schema allows; the first that is wrong is kept.
+// Reads the quantities of a document that the schema allows; keeps the first problem.
 class MachineReader {
  public:
   explicit MachineReader(const YamlDocument& document) : document_(document) {}
@@ -93,6 +94,7 @@ class MachineReader {
   void read_nccl(Machine& out) {
     static constexpr std::array<const char*, 7> kKeys = {"kind",    "ring",  "tree", "nvls",
                                                          "latency", "speed", "fill"};
+    // Without NCCL its keys on a link would silently do nothing.
     if (!has("/nccl")) {
       for (std::size_t i = 0; i < out.links.size(); ++i)
         for (const char* key : kKeys)
@@ -119,7 +121,7 @@ class MachineReader {
     out.nccl = std::move(tuning);
   }
 
-  // What the link says that it is; refused where it cannot be that.
+  // The link's kind, by default the first possible one; another kind is a problem.
   std::string kind(std::size_t i, const std::vector<std::string>& possible) {
     const std::string pointer = "/links/" + std::to_string(i) + "/kind";
     if (!has(pointer)) return possible.front();
@@ -170,14 +172,14 @@ class MachineReader {
   std::optional<Error> problem_;
 };
 
-// The shortest text that is read as the same number.
+// The shortest text that parses to the same number.
 std::string number(double value) {
   std::array<char, 32> text{};
   const auto end = std::to_chars(text.data(), text.data() + text.size(), value).ptr;
   return {text.data(), end};
 }
 
-// Double-quoted YAML that is read as the same text.
+// Double-quoted YAML that parses to the same text.
 std::string quoted(const std::string& text) { return Json(to_utf8(text)).dump(); }
 
 std::string bits(Bandwidth bandwidth) { return std::to_string(bandwidth.bits_per_second) + "b/s"; }
@@ -224,6 +226,7 @@ std::string machine_text(const Machine& machine, const std::string& comment) {
   std::string out = comment + "machine: 1\nname: " + quoted(machine.name) +
                     "\nranks_per_node: " + std::to_string(machine.ranks_per_node) + "\n";
   if (machine.cores) out += "cores: " + std::to_string(*machine.cores) + "\n";
+  // 1 is the default.
   if (machine.contention != 1) out += "contention: " + number(machine.contention) + "\n";
   if (machine.cores)
     out += "threads: {wake: " + std::to_string(machine.wake.value) +

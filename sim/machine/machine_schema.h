@@ -1,5 +1,5 @@
-// The JSON Schema of machine files: which keys there are, and which of them must be there. What a
-// quantity is, base/quantities.h decides.
+// The JSON Schema of machine files: which keys exist and which are required. base/quantities.h
+// parses the quantities.
 #pragma once
 
 #include <string_view>

@@ -19,7 +19,7 @@ Result<SimulatedProgram> checked(SimulatedProgram simulated) {
   return simulated;
 }
 
-// Prices are work of a core.
+// On shared cores the price of a call is the work that each member does for it.
 Result<SimulatedProgram> simulate_on_cores(RunProgram program, const Prices& prices,
                                            const SharedCores& shared) {
   ExecutionResult result = execute_on_cores(program.job, prices.cost_in(program.job), shared);
@@ -54,6 +54,7 @@ Played play(const ProgramJob& job, const Machine& machine, const std::vector<Gro
   if (machine.cores)
     return {keep_apart(job),
             execute_on_cores(job, cost, shared_cores(machine, job.ranks.size()), variation)};
+  // Ranks with equal programs are simulated once, unless each varies on its own.
   Folding folding = variation == nullptr ? fold(job, kinds_of(places)) : keep_apart(job);
   ExecutionResult result = execute(job, folding, cost, {{}, false, variation});
   return {std::move(folding), std::move(result)};
@@ -73,6 +74,7 @@ Result<SimulatedProgram> simulate_on_machine(RunProgram program,
     const std::size_t ranks = program.job.ranks.size();
     return simulate_on_cores(std::move(program), prices, shared_cores(machine, ranks));
   }
+  // Groups that are placed differently cost differently, so fold() must keep them apart.
   Folding folding = fold(program.job, kinds_of(places));
   return simulate_program(std::move(program), std::move(folding), prices, Picos{});
 }
@@ -88,13 +90,14 @@ std::vector<trace::Rank> stuck_ranks(const SimulatedProgram& simulated) {
 std::optional<RaisedJob> raised_job(const std::string& folder) {
   Result<trace::Run> run = trace::load_run({folder});
   if (!run) return std::nullopt;
+  // Without an exception something else went wrong.
   const bool raised =
       std::any_of(run->ranks.begin(), run->ranks.end(),
                   [](const trace::RankTrace& trace) { return !trace.exceptions.empty(); });
   if (!raised) return std::nullopt;
   Result<RunProgram> program = program_of(*run);
   if (!program) return std::nullopt;
-  // Who comes to meet whom does not depend on what it takes.
+  // Who waits for whom does not depend on durations: all calls are free.
   const PriceOfCall nothing = [](std::uint32_t, const ProgramCall&) { return CallCost{}; };
   const Result<Prices> prices = Prices::of(program->job, {}, nothing);
   if (!prices) return std::nullopt;

@@ -17,6 +17,8 @@ namespace lockstep::sim {
 
 const Machine::Compute& compute_for(const Machine& machine, const std::string& dtype) {
   LOCKSTEP_CHECK(!machine.compute.empty(), "a machine that computes nothing");
+  // The wanted type, then wider ones; if none is listed (or the type is not in this table), the
+  // widest that the machine lists, then any.
   static constexpr std::array<std::string_view, 4> kNarrowFirst = {"float16", "bfloat16", "float32",
                                                                    "float64"};
   const auto* wanted = std::find(kNarrowFirst.begin(), kNarrowFirst.end(), dtype);
@@ -43,8 +45,10 @@ double rated_seconds(const trace::WorkCost& work, const Machine& machine) {
     products +=
         flops.matmul / (peak * compute.matmul) + flops.convolution / (peak * compute.convolution);
   }
+  // Products overlap their own memory traffic; everything else is limited by memory.
   const double device = std::max(products, work.product_bytes / bytes_per_second) +
                         work.memory_bytes / bytes_per_second;
+  // The host's part: its launches and dispatches.
   const double host = static_cast<double>(work.kernels) * machine.launch.seconds() +
                       static_cast<double>(work.operations) * machine.dispatch.seconds();
   return machine.launches_hidden ? std::max(device, host) : device + host;
@@ -59,6 +63,7 @@ double work_seconds(const trace::WorkCost& work, const Machine& machine) {
 void correct_by_times(trace::RankCosts& costs, const Machine& machine) {
   for (trace::WorkCost& work : costs.work) {
     const double rated = rated_seconds(work, machine);
+    // Nothing to scale in segments without a measured time or a rated one.
     if (work.nanos > 0 && rated > 0)
       work.correction = static_cast<double>(work.nanos) * 1e-9 / rated;
   }
@@ -71,6 +76,7 @@ GroupPlace place_of(const std::vector<std::int32_t>& members, std::int64_t ranks
   out.ranks = static_cast<std::int64_t>(members.size());
   out.nodes = static_cast<std::int64_t>(on_node.size());
   out.per_node = on_node.empty() ? 0 : on_node.begin()->second;
+  // Unequal nodes: 0 says so.
   for (const auto& [node, ranks] : on_node)
     if (ranks != out.per_node) out.per_node = 0;
   return out;
@@ -103,11 +109,13 @@ namespace {
 
 Error too_long() { return {"a call takes longer than 106 days", {}, "check the machine's links"}; }
 
-// A ring over all ranks of a group, of which each node has as many: every hop between nodes goes
-// over the links of all its ranks, and the latency is that of a ring inside and of a tree between.
+// A ring over all ranks of a group with the same number on each node. Every hop between nodes uses
+// the links of all ranks of a node; the latency is that of a ring inside and of a tree between
+// nodes.
 Result<Picos> time_over_nodes(trace::Op op, const GroupPlace& place, Bytes bytes,
                               const Links& links) {
   const std::int64_t rounds = op == trace::Op::all_reduce ? 2 : 1;
+  // Clamped, so that the product with per_node does not overflow.
   const std::int64_t most = std::numeric_limits<std::int64_t>::max() / place.per_node;
   LinkCost across = links.back();
   across.beta.bits_per_second =
@@ -123,8 +131,8 @@ Result<Picos> time_over_nodes(trace::Op op, const GroupPlace& place, Bytes bytes
   return Picos{*time};
 }
 
-// c10d's ProcessGroupGloo reduce-scatters by an all-reduce of all of it, of which each rank copies
-// its part (reduce_scatter_tensor_coalesced, torch 2.11 and 2.15).
+// c10d's ProcessGroupGloo carries out a reduce-scatter as an all-reduce of the whole buffer, from
+// which each rank copies its part (reduce_scatter_tensor_coalesced, torch 2.11 and 2.15).
 ProgramCall as_gloo_does(ProgramCall call) {
   if (plain_op(call.op) == trace::Op::reduce_scatter) call.op = trace::Op::all_reduce;
   return call;
@@ -147,6 +155,7 @@ Result<Picos> call_time(const ProgramCall& asked, const GroupPlace& place, const
     if (picos < static_cast<double>(Picos::forever().value)) return Picos{std::llround(picos)};
     return too_long();
   }
+  // Cores are shared where Gloo carries the calls.
   const ProgramCall call = machine.cores ? as_gloo_does(asked) : asked;
   if (place.nodes <= 1)
     return default_time(call.op, place.ranks, call.bytes, machine.links.front());
@@ -160,7 +169,8 @@ Result<CallCost> call_cost(const ProgramCall& call, const GroupPlace& place,
   const Result<Picos> time = call_time(call, place, machine);
   if (!time) return time.error();
   if (!machine.cores) return CallCost{*time};
-  // Of no bytes, where a hop takes a picosecond, a call takes as many as it makes.
+  // Counts the hops: with no bytes and a latency of 1 ps per hop, the call's time in picoseconds is
+  // the number of hops.
   Machine counting = machine;
   for (LinkCost& link : counting.links) {
     link.alpha = Picos{1};

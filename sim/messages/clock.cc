@@ -5,8 +5,9 @@
 namespace lockstep::sim {
 namespace {
 
-// With more, sizes above some 256 GiB would not fit into 128 bits as work.
+// At a finer resolution, sizes above about 256 GiB would not fit 128 bits as work.
 constexpr std::int64_t kMostPerPico = std::int64_t{1} << 24;
+// Where rounding is unavoidable: half a tick is 2^-21 ps.
 constexpr std::int64_t kRoundedPerPico = std::int64_t{1} << 20;
 constexpr Int128 kMostWork = static_cast<Int128>(1) << 126;
 
@@ -15,9 +16,10 @@ constexpr Int128 kMostWork = static_cast<Int128>(1) << 126;
 Ticks Ticks::for_durations(const std::vector<Rational>& durations, Picos horizon) {
   const std::int64_t room = std::clamp<std::int64_t>(
       kMostTicks / std::max<std::int64_t>(horizon.value, 1), 1, kMostPerPico);
+  // The least common multiple of the denominators, given up once it exceeds the room.
   Int128 common = 1;
   for (const Rational& duration : durations) {
-    if (duration.too_large()) continue;  // of() will say so
+    if (duration.too_large()) continue;  // of() will report it
     const Int128 denominator = duration.denominator();
     common = common / Rational::gcd(common, denominator) * std::min<Int128>(denominator, room + 1);
     if (common > room) break;
@@ -35,6 +37,7 @@ std::optional<std::int64_t> Ticks::of(const Rational& picos) const {
 }
 
 Picos Ticks::picos(std::int64_t ticks) const {
+  // Half a picosecond rounds up. Written without 2 * remainder, which could overflow.
   return Picos{ticks / per_pico_ + (ticks % per_pico_ >= per_pico_ - ticks % per_pico_ ? 1 : 0)};
 }
 

@@ -1,4 +1,5 @@
-// The clock of the message level: ticks per picosecond, and what messages last in them.
+// The clock of the message level: ticks per picosecond, the durations of messages in ticks, and the
+// queue of events.
 #pragma once
 
 #include <cstddef>
@@ -12,19 +13,20 @@
 
 namespace lockstep::sim {
 
-// No simulated time is above this many ticks.
+// The largest simulated time.
 inline constexpr std::int64_t kMostTicks = std::int64_t{1} << 60;
 
 class Ticks {
  public:
   explicit Ticks(std::int64_t per_pico) : per_pico_(per_pico) {}
 
-  // The least number for which all `durations` (in picoseconds) are whole, if `horizon` then still
-  // fits; else a power of two, so that a message is off by 2^-21 ps at most where there is room.
+  // The smallest resolution at which all `durations` (in picoseconds) are whole, if `horizon` still
+  // fits then. Else a power of two, at which a message is off by at most 2^-21 ps where there is
+  // room.
   static Ticks for_durations(const std::vector<Rational>& durations, Picos horizon);
 
   std::int64_t per_pico() const { return per_pico_; }
-  // Nothing: too many.
+  // Ticks of a duration, rounded. Empty: more than kMostTicks.
   std::optional<std::int64_t> of(const Rational& picos) const;
   // Rounded to the nearest picosecond.
   Picos picos(std::int64_t ticks) const;
@@ -33,14 +35,15 @@ class Ticks {
   std::int64_t per_pico_;
 };
 
-// Bytes as work: bit/s · kRateScale, for so many ticks. Nothing: too much to be counted.
+// Bytes as an amount of work: bit/s · kRateScale · ticks, so that work divided by a rate is ticks.
+// Empty: too large to count.
 std::optional<Int128> work_of(const Rational& bytes, const Ticks& ticks);
 
-// The queue of a discrete-event simulation: a 4-ary heap of 16-byte events.
+// EventHeap: the queue of the event simulation, a 4-ary heap of 16-byte events.
 //
-// Most events end in exactly one new one, so taking the first leaves a hole at the root that the
-// next push fills: one way down the heap instead of one up and one down. Ties are broken by
-// `order`, so that what happens does not depend on who was pushed first.
+// Most events produce exactly one new event. So pop() leaves a hole at the root that the next push
+// fills: one pass down the heap instead of one up and one down. Events of one time are taken by
+// `order`, so that the result does not depend on the order of pushes.
 
 struct QueuedEvent {
   std::int64_t time = 0;
@@ -54,10 +57,10 @@ struct QueuedEvent {
 class EventHeap {
  public:
   bool empty() const { return events_.size() == (hole_ ? 1U : 0U); }
-  // Of a heap that is not empty.
+  // The earliest event. The heap must not be empty.
   const QueuedEvent& first() { return settle(), events_.front(); }
 
-  // Takes the first of a heap that is not empty.
+  // Removes the earliest event. The heap must not be empty.
   QueuedEvent pop() {
     settle();
     hole_ = true;
@@ -87,7 +90,7 @@ class EventHeap {
     if (!events_.empty()) sink(last);
   }
 
-  // Puts `event` at the root and lets it sink to its place.
+  // Puts `event` at the root and lets it sink to its position.
   void sink(const QueuedEvent& event) {
     const std::size_t size = events_.size();
     std::size_t at = 0;
@@ -106,7 +109,7 @@ class EventHeap {
   }
 
   std::vector<QueuedEvent> events_;
-  bool hole_ = false;  // the root was taken and not replaced yet
+  bool hole_ = false;  // the root was taken and not replaced
 };
 
 }  // namespace lockstep::sim

@@ -34,6 +34,7 @@ void LinkTable::leave(std::uint32_t link, std::uint32_t lane) {
   std::vector<std::uint32_t>& users = users_[link];
   const auto found = std::find(users.begin(), users.end(), lane);
   LOCKSTEP_CHECK(found != users.end(), "a message leaves a link that it does not use");
+  // The order of users does not matter.
   *found = users.back();
   users.pop_back();
 }
@@ -41,8 +42,8 @@ void LinkTable::leave(std::uint32_t link, std::uint32_t lane) {
 namespace {
 
 struct Link {
-  Int128 left = 0;             // capacity that no settled flow has
-  std::int64_t unsettled = 0;  // flows that have no rate yet
+  Int128 left = 0;             // capacity not yet given to a flow
+  std::int64_t unsettled = 0;  // its flows that have no rate yet
 };
 
 std::size_t used(const SharedFlow& flow) { return flow.links[0] == flow.links[1] ? 1 : 2; }
@@ -59,7 +60,9 @@ void share_fairly(std::span<const std::int64_t> capacities, std::vector<SharedFl
 
   std::vector<char> settled(flows.size(), 0);
   for (std::size_t left = flows.size(); left > 0;) {
-    // The link that gives each of its flows least is where these flows are stuck.
+    // Progressive filling: the link with the smallest share per flow is the bottleneck of its
+    // flows. Their rates are final; their capacity is taken off their other links. Of equals the
+    // first link.
     const Link* tightest = nullptr;
     for (const Link& link : links) {
       if (link.unsettled == 0) continue;
@@ -68,7 +71,7 @@ void share_fairly(std::span<const std::int64_t> capacities, std::vector<SharedFl
     }
     LOCKSTEP_CHECK(tightest != nullptr, "a flow that no link carries");
     const auto bottleneck = static_cast<std::uint32_t>(tightest - links.data());
-    // More flows than a link has units still all get on.
+    // At least one unit, so that even more flows than a link has units all make progress.
     const Int128 share = std::max<Int128>(tightest->left / tightest->unsettled, 1);
     for (std::size_t f = 0; f < flows.size(); ++f) {
       SharedFlow& flow = flows[f];

@@ -1,5 +1,5 @@
-// What messages go through: the ports of ranks and nodes, each with a bandwidth that the messages
-// share which use it at the same time.
+// The fabric: ports of ranks and nodes, each with a bandwidth that is divided among the messages
+// that use it at the same time.
 #pragma once
 
 #include <array>
@@ -19,10 +19,10 @@ struct Fabric {
   Links levels;
   std::int64_t ranks = 0;
   std::int64_t ranks_per_node = 1;
-  // Ranks that share a port of a level, a run of neighbours each: eight GPUs behind one NIC. One
-  // number per level; empty: a port of its own for each rank.
+  // How many neighbouring ranks share a port, per level: 8 for eight GPUs behind one NIC. Empty:
+  // each rank has its own.
   std::vector<std::int64_t> ranks_per_port;
-  // Every ordered pair has a link of its own, and nothing is ever shared.
+  // Every ordered pair has its own link, and nothing is ever shared.
   bool dedicated = false;
 
   std::size_t level(std::int64_t from, std::int64_t to) const {
@@ -33,11 +33,12 @@ struct Fabric {
   }
 };
 
-// Who uses which link of a fabric at the moment.
+// LinkTable: which lanes use which link at the moment.
 
 inline constexpr std::uint32_t kNoLink = UINT32_MAX;
 
-// The links that a message goes through: the sender's port outward and the receiver's inward.
+// The links of a message: the sender's outward port and the receiver's inward port. kNoLink where
+// the fabric is dedicated.
 struct Route {
   std::array<std::uint32_t, 2> links = {kNoLink, kNoLink};
   std::uint32_t level = 0;
@@ -47,37 +48,38 @@ class LinkTable {
  public:
   explicit LinkTable(const Fabric& fabric);
 
+  // The links are numbered: per level the outward ports, then the inward ones.
   Route route(std::int64_t from, std::int64_t to) const;
   std::size_t size() const { return capacities_.size(); }
   std::int64_t capacity(std::uint32_t link) const { return capacities_[link]; }
   const std::vector<std::uint32_t>& users(std::uint32_t link) const { return users_[link]; }
 
-  // A lane uses a link once at a time.
+  // A lane enters a link at most once before it leaves. leave() is O(users of the link).
   void enter(std::uint32_t link, std::uint32_t lane) { users_[link].push_back(lane); }
   void leave(std::uint32_t link, std::uint32_t lane);
 
  private:
   const Fabric& fabric_;
-  std::vector<std::uint32_t> first_;  // of each level: outward ports, then inward ones
-  std::vector<std::uint32_t> ports_;  // of each level
+  std::vector<std::uint32_t> first_;  // by level: its first outward port; inward ones follow
+  std::vector<std::uint32_t> ports_;  // by level: the number of ports in one direction
   std::vector<std::int64_t> capacities_;
-  std::vector<std::vector<std::uint32_t>> users_;  // lanes
+  std::vector<std::vector<std::uint32_t>> users_;  // by link: lanes
 };
 
-// Max-min fair shares: how flows divide links when none can get more without taking it from one
-// that has no more than it (progressive filling; Bertsekas and Gallager, Data Networks,
-// section 6.5.2).
+// Max-min fair shares: no flow can get more without taking it from a flow that has no more than it
+// has (progressive filling; Bertsekas and Gallager, Data Networks, section 6.5.2).
 
-// Rates are whole multiples of 1/720,720 bit/s: what up to 16 flows get of one link is exact.
+// Rates are whole multiples of 1/720,720 bit/s. As 720,720 is divisible by 1 … 16, equal shares of
+// one link among up to 16 flows are exact.
 inline constexpr std::int64_t kRateScale = 720'720;
 
 struct SharedFlow {
-  std::array<std::uint32_t, 2> links = {};  // into the capacities; twice the same counts once
-  Int128 rate = 0;                          // the answer, in bit/s · kRateScale
+  std::array<std::uint32_t, 2> links = {};  // into the capacities; the same twice counts once
+  Int128 rate = 0;                          // the result, in bit/s · kRateScale
 };
 
-// Fills in every flow's rate. `capacities`: of the links, in bit/s, above zero.
-// O(links · (links + flows)).
+// Sets every flow's rate. `capacities`: of the links, in bit/s, above zero. O(links · (links +
+// flows)).
 void share_fairly(std::span<const std::int64_t> capacities, std::vector<SharedFlow>& flows);
 
 }  // namespace lockstep::sim

@@ -1,4 +1,5 @@
-// What the message level keeps of each lane.
+// The message level: an event simulation with one lane per sender and at most one message under way
+// in each lane.
 
 #include "sim/messages/message_level.h"
 
@@ -20,7 +21,8 @@
 namespace lockstep::sim {
 namespace {
 
-// What shares links takes longer than its formula says; this much longer still gets an exact clock.
+// Sharing makes a collective take longer than its formula says. Up to this many times longer, it
+// still gets a tick without rounding.
 constexpr std::int64_t kSlack = 16;
 
 std::uint64_t message_count(const Schedule& schedule) {
@@ -42,6 +44,7 @@ Result<MessageResult> message_level(std::span<const Collective> collectives, con
   for (const Collective& collective : collectives) {
     const Result<Picos> alone = closed_form(collective, links);
     if (!alone) return alone.error();
+    // In the worst case the collectives run one after the other.
     horizon += *alone * kSlack;
     if (collective.algorithm == Algorithm::hierarchical)
       fabric.ranks_per_node = collective.ranks_per_node;
@@ -64,46 +67,47 @@ Result<MessageResult> message_level(std::span<const Collective> collectives, con
 }
 
 enum class Phase : std::uint8_t {
-  idle,     // needs messages of others, or has none left
-  alone,    // under way on links of its own; one event, for the arrival
-  latency,  // alpha passes; an event for the beginning of the flow
+  idle,     // its next message needs others first, or none is left
+  alone,    // under way, nobody else on its links; one event: the arrival
+  latency,  // alpha passes; an event for the begin of the flow
   flowing,  // at a rate that may change; an event for the end of the flow
   tail,     // the receiver reduces
 };
 enum class Kind : std::uint8_t { prepare, arrive, flow_begins, flow_ends };
 
-// What a message of one size costs on one level, in ticks, with nobody else on its links.
+// The cost of a message of one size on one level, in ticks, alone on its links.
 struct Cost {
   std::int64_t alpha = 0, flow = 0, reduce = 0;
   Int128 work = 0;
 };
 
 struct Lane {
-  std::uint32_t arrived = 0;  // messages; the next one has this index
+  std::uint32_t arrived = 0;  // messages that have arrived; the next has this index
   std::uint32_t total = 0;
   std::uint32_t job = 0;
-  std::uint32_t first_waiter = 0;  // 1 + index into waiters_; 0: nobody waits for this lane
-  std::uint32_t generation = 0;    // events of older ones are void
-  std::uint8_t unmet = 0;          // needs of the next message
+  std::uint32_t first_waiter = 0;  // 1 + index into waiters_; 0: no lane waits for this one
+  std::uint32_t generation = 0;    // events of older generations are void
+  std::uint8_t unmet = 0;          // needs of the next message that are not met
   Phase phase = Phase::idle;
-  bool shares = false;   // the message under way has shared a link
-  bool reduces = false;  // … and what it is
-  std::uint32_t cost = 0;
+  bool shares = false;     // the message under way has shared a link
+  bool reduces = false;    // its receiver reduces
+  std::uint32_t cost = 0;  // index into costs_
   Route route;
 };
 
-// A lane that waits until `count` messages of another one have arrived: number 2·lane + which need.
+// A lane that waits until `count` messages of another one have arrived. Its index in waiters_ is
+// 2·(waiting lane) + (which of its two needs). Waiters for one lane form a linked list.
 struct Waiter {
   std::uint32_t count = 0;
   std::uint32_t next = 0;  // as Lane::first_waiter
 };
 
 struct Flow {
-  std::int64_t started = 0;  // of the message
-  std::int64_t updated = 0;  // when `left` held
+  std::int64_t started = 0;  // when the message was sent
+  std::int64_t updated = 0;  // the time at which `left` held
   Int128 left = 0;
   Int128 rate = 0;
-  std::uint64_t round = 0;  // of sharing, when it was last looked at
+  std::uint64_t round = 0;  // of sharing, in which it was last visited
 };
 
 struct Job {
@@ -138,12 +142,15 @@ class Engine {
 
   Result<MessageResult> run() {
     while (!too_long_ && (!queue_.empty() || !dirty_.empty())) {
+      // Rates are computed once per moment, after all its events: many flows begin together.
       if (!dirty_.empty() && (queue_.empty() || queue_.first().time > now_)) {
         share_dirty_links();
         continue;
       }
       const QueuedEvent event = queue_.pop();
       const auto lane = static_cast<std::uint32_t>(event.order >> 32U);
+      // An event that was superseded, for example the arrival of a message that shares its link
+      // since. Removing it from the heap would cost more than skipping it here.
       if (static_cast<std::uint32_t>(event.order) >> 2U != (lanes_[lane].generation & kGenerations))
         continue;
       now_ = event.time;
@@ -155,13 +162,15 @@ class Engine {
                    "check the units, or take the closed form"};
     }
     for (const Lane& lane : lanes_)
+      // No events left, but messages: the schedule has a cycle of needs.
       LOCKSTEP_CHECK(lane.arrived == lane.total, "a schedule whose messages wait for each other");
     for (const Job& job : jobs_) result_.finished.push_back(ticks_.picos(job.finished));
     return std::move(result_);
   }
 
  private:
-  static constexpr std::uint32_t kGenerations = (std::uint32_t{1} << 30U) - 1;
+  static constexpr std::uint32_t kGenerations =
+      (std::uint32_t{1} << 30U) - 1;  // 30 bits of an event's order
 
   static Ticks choose_ticks(const Fabric& fabric, const std::vector<MessageJob>& jobs,
                             Picos horizon) {
@@ -206,6 +215,8 @@ class Engine {
     return {};
   }
 
+  // An event's order holds lane (32 bits), generation (30) and kind (2): unique at one time, and
+  // the same in every run.
   void push(std::int64_t time, Kind kind, std::uint32_t lane) {
     too_long_ |= time > kMostTicks;
     const std::uint64_t low =
@@ -226,7 +237,8 @@ class Engine {
     }
   }
 
-  // Looks what the lane's next message needs, and sends it when that is there.
+  // Prepares the lane's next message: sends it if all that it needs has arrived, else registers the
+  // lane with those that it waits for.
   void prepare(std::uint32_t number) {
     Lane& lane = lanes_[number];
     lane.phase = Phase::idle;
@@ -249,16 +261,19 @@ class Engine {
     if (lane.unmet == 0) send(number);
   }
 
+  // Sends the prepared message. If one of its links is used already, all its users switch to
+  // separate events for the begin and end of their flows.
   void send(std::uint32_t number) {
     Lane& lane = lanes_[number];
     const Cost& cost = costs_[lane.cost];
     ++result_.messages;
     lane.shares = false;
+    // Empty messages (a barrier's) use no bandwidth and share nothing.
     const bool uses_links = !fabric_.dedicated && cost.flow > 0;
     if (uses_links) {
       flows_[number].started = now_;
       for (const std::uint32_t link : lane.route.links) {
-        // Copied: who turns out to be done with the link leaves it.
+        // Copied, because make_room() removes a lane from the link if its flow is over by now.
         if (links_.users(link).empty()) continue;
         lane.shares = true;
         for (const std::uint32_t other : std::vector<std::uint32_t>(links_.users(link)))
@@ -280,8 +295,8 @@ class Engine {
     return lane.reduces ? costs_[lane.cost].reduce : 0;
   }
 
-  // Another message comes to a link of one that was alone: from now on the latter has events of its
-  // own for the beginning and the end of its flow.
+  // Another message comes to a link of a message that was alone. From now on the latter has
+  // separate events for the begin and the end of its flow, and its arrival event is void.
   void make_room(std::uint32_t number) {
     Lane& lane = lanes_[number];
     if (lane.phase != Phase::alone) return;
@@ -290,6 +305,7 @@ class Engine {
     const Cost& cost = costs_[lane.cost];
     const std::int64_t begin = flow.started + cost.alpha;
     const std::int64_t end = begin + cost.flow;
+    // Its bytes are through: only the receiver's reducing is left, which uses no link.
     if (now_ >= end) {
       leave_links(number);
       lane.phase = Phase::tail;
@@ -297,10 +313,12 @@ class Engine {
     }
     result_.shared += lane.shares ? 0 : 1;
     lane.shares = true;
+    // Alpha still passes: its flow has not begun.
     if (now_ < begin) {
       lane.phase = Phase::latency;
       return push(begin, Kind::flow_begins, number);
     }
+    // In the middle of the flow, which has run since `begin` at the rate of the slower link.
     lane.phase = Phase::flowing;
     flow.rate = static_cast<Int128>(std::min(links_.capacity(lane.route.links[0]),
                                              links_.capacity(lane.route.links[1]))) *
@@ -311,6 +329,7 @@ class Engine {
     mark_dirty(lane);
   }
 
+  // Rate 0 until share_dirty_links() gives it one, at this same moment.
   void begin_flow(std::uint32_t number) {
     Lane& lane = lanes_[number];
     lane.phase = Phase::flowing;
@@ -339,7 +358,7 @@ class Engine {
     ++lane.generation;
     ++lane.arrived;
     jobs_[lane.job].finished = now_;
-    // Whoever waited for this message goes on; who waits for a later one stays in the list.
+    // Lanes that waited for this message go on; those that wait for a later one stay in the list.
     std::uint32_t waiter = std::exchange(lane.first_waiter, 0);
     while (waiter != 0) {
       const std::uint32_t index = waiter - 1;
@@ -358,8 +377,8 @@ class Engine {
     dirty_.insert(dirty_.end(), lane.route.links.begin(), lane.route.links.end());
   }
 
-  // New rates for all flows that share links with the dirty ones, directly or through others.
-  // Everything that begins or ends at one time is settled before, so that this is done once.
+  // New rates for all flows that are connected to a dirty link, directly or through other flows.
+  // Called after everything that begins or ends at this moment.
   void share_dirty_links();
   void share_component(std::uint32_t first);
   void set_rate(std::uint32_t number, Int128 rate);
@@ -370,13 +389,13 @@ class Engine {
   std::vector<Job> jobs_;
   std::vector<Lane> lanes_;
   std::vector<Waiter> waiters_;
-  std::vector<Flow> flows_;  // by lane; none where nothing is shared
+  std::vector<Flow> flows_;  // by lane; empty where nothing is ever shared
   std::vector<Cost> costs_;  // by job, size and level
   EventHeap queue_;
-  std::vector<std::uint32_t> dirty_;       // links whose flows came or went
+  std::vector<std::uint32_t> dirty_;       // links on which flows began or ended
   std::uint64_t round_ = 0;                // of sharing
-  std::vector<std::uint64_t> link_round_;  // when a link was last looked at …
-  std::vector<std::uint32_t> link_place_;  // … and where in its component it is
+  std::vector<std::uint64_t> link_round_;  // by link: the round in which it was last visited …
+  std::vector<std::uint32_t> link_place_;  // … and its index in its component
   std::int64_t now_ = 0;
   bool too_long_ = false;
   MessageResult result_;
@@ -389,6 +408,8 @@ void Engine::share_dirty_links() {
 }
 
 void Engine::share_component(std::uint32_t first) {
+  // Breadth-first search from the link, over the flows on each link and the links of each flow.
+  // `links` is both the queue and the result.
   std::vector<std::uint32_t> links = {first};
   std::vector<std::uint32_t> numbers;  // lanes whose messages flow
   link_round_[first] = round_, link_place_[first] = 0;
@@ -418,10 +439,13 @@ void Engine::share_component(std::uint32_t first) {
 
 void Engine::set_rate(std::uint32_t number, Int128 rate) {
   Flow& flow = flows_[number];
+  // What has flowed at the old rate until now. Rounded ends may be a fraction of a tick late.
   flow.left = std::max<Int128>(flow.left - flow.rate * (now_ - flow.updated), 0);
   flow.updated = now_;
+  // Its end event is still right.
   if (flow.rate == rate) return;
   flow.rate = rate;
+  // Rounded to the nearest tick.
   const Int128 ticks = (flow.left + rate / 2) / rate;
   ++lanes_[number].generation;
   too_long_ |= ticks > kMostTicks;

@@ -1,5 +1,5 @@
-// Schedules in which every rank does the same steps: in each it sends one message, and the next
-// step begins when that one and the one of its partner have arrived.
+// Step schedules: every rank does the same steps. In each step it sends one message; the next step
+// begins when this message and its partner's have arrived.
 
 #include "sim/messages/schedules.h"
 
@@ -16,12 +16,12 @@ namespace lockstep::sim {
 // A lane for each rank, a message for each step.
 class StepSchedule final : public Schedule {
  public:
-  // To whom a rank r sends, `distance` being d.
+  // The rank that rank r sends to; d is `distance`.
   enum class Partner : std::uint8_t {
-    neighbour,  // r + d, around all ranks
+    neighbour,  // r + d, modulo all ranks
     exchange,   // r xor d
     inside,     // the next of the d ranks of r's node, around the node
-    across,     // the same place in the next node of d ranks, around the nodes
+    across,     // the same index in the next node of d ranks, around the nodes
   };
   struct Step {
     Partner partner = Partner::neighbour;
@@ -45,13 +45,14 @@ class StepSchedule final : public Schedule {
     message.to = static_cast<std::uint32_t>(partner(step, lane, 1));
     message.size = step.size;
     message.reduces = step.reduces;
+    // Its data came from the partner of the step before, in that partner's message index - 1.
     if (index > 0)
       message.needs[0] = {static_cast<std::uint32_t>(partner(steps_[index - 1], lane, -1)), index};
     return message;
   }
 
  private:
-  // Whom `rank` sends to (direction 1), or receives from (-1).
+  // The rank that `rank` sends to (direction 1) or receives from (-1).
   std::int64_t partner(const Step& step, std::int64_t rank, std::int64_t direction) const {
     switch (step.partner) {
       case Partner::neighbour:
@@ -77,7 +78,8 @@ class StepSchedule final : public Schedule {
   Steps steps_;
 };
 
-// Gather and scatter: rank 0 and everybody else, one message after the other.
+// Gather, scatter and single sends: rank 0 and every other rank, one message after the other. A
+// gather has a lane for each sender, a scatter one for the root.
 class RootSchedule final : public Schedule {
  public:
   RootSchedule(std::int64_t ranks, const Rational& size, bool gathers)
@@ -92,6 +94,7 @@ class RootSchedule final : public Schedule {
     Message message;
     message.from = lane;
     message.to = gathers_ ? 0 : index + 1;
+    // The root receives one at a time, in the order of ranks.
     if (gathers_ && lane > 1) message.needs[0] = {lane - 1, 1};
     return message;
   }
@@ -103,8 +106,9 @@ class RootSchedule final : public Schedule {
 
 // Schedules along trees and chains.
 
-// NCCL's two trees: each reduces its half of the buffer upwards, segment by segment, and sends it
-// down again. Of each tree: lane r goes from rank r up, lane n + r from r's parent down to r.
+// NCCL's two trees. Each reduces its half of the buffer towards its root, segment by segment, and
+// sends it down again. Lanes of a tree: lane r from rank r to its parent, lane n + r from r's
+// parent down to r. The second tree's lanes begin at 2n.
 class DoubleTreeSchedule final : public Schedule {
  public:
   DoubleTreeSchedule(std::int64_t ranks, std::int64_t segments, const Rational& segment);
@@ -116,7 +120,8 @@ class DoubleTreeSchedule final : public Schedule {
   std::uint32_t ranks_, segments_;
 };
 
-// Rank 0 to all: who has it sends to the rank 1, 2, 4, … further on.
+// Rank 0 to all others. In each step every rank that has the data sends it on: rank 0 to 1, 2, 4,
+// …; rank 1 to 3, 5, 9, …; rank 3 to 7, 11, ….
 class BinomialBroadcast final : public Schedule {
  public:
   BinomialBroadcast(std::int64_t ranks, const Rational& size)
@@ -129,7 +134,8 @@ class BinomialBroadcast final : public Schedule {
   std::uint32_t ranks_;
 };
 
-// The same tree towards rank 0; a rank takes its children one after the other, the nearest first.
+// The tree towards rank 0: rank r sends to r minus its lowest set bit, 6 to 4, 4 to 0. A rank
+// receives from its children one after the other, the nearest first.
 class BinomialReduce final : public Schedule {
  public:
   BinomialReduce(std::int64_t ranks, const Rational& size)
@@ -142,7 +148,7 @@ class BinomialReduce final : public Schedule {
   std::uint32_t ranks_;
 };
 
-// From rank 0 to rank n-1, each passing segments on as they come; `reduces`: adding its own.
+// From rank 0 to rank n-1; each passes segments on as they arrive. `reduces`: it adds its own.
 class ChainSchedule final : public Schedule {
  public:
   ChainSchedule(std::int64_t ranks, std::int64_t segments, const Rational& segment, bool reduces)
@@ -167,7 +173,7 @@ Rational part(const Collective& c, std::int64_t parts) {
   return Rational(c.bytes.value) * Rational(1, parts);
 }
 
-// Steps around a ring of all ranks: the first `reducing` of them reduce what arrives.
+// Steps around a ring of all ranks; the receivers of the first `reducing` steps reduce.
 StepSchedule::Steps around(std::int64_t steps, std::int64_t reducing) {
   StepSchedule::Steps out;
   for (std::int64_t k = 0; k < steps; ++k)
@@ -175,7 +181,7 @@ StepSchedule::Steps around(std::int64_t steps, std::int64_t reducing) {
   return out;
 }
 
-// Message k goes to the rank k+1 further on.
+// Message k goes to the rank k + 1 further on, so that no two ranks send to the same one at once.
 StepSchedule::Steps to_everybody(const Collective& c, bool reduces) {
   StepSchedule::Steps out;
   for (std::int64_t k = 1; k < c.ranks; ++k)
@@ -186,6 +192,8 @@ StepSchedule::Steps to_everybody(const Collective& c, bool reduces) {
 std::unique_ptr<Schedule> recursive_doubling(const Collective& c) {
   StepSchedule::Steps steps;
   const std::int64_t count = log2_ceil(c.ranks);
+  // Dissemination: in step k an empty message to the rank 2^k further on. Wraps around, so n need
+  // not be a power of two.
   if (c.op == trace::Op::barrier) {
     for (std::int64_t k = 0; k < count; ++k)
       steps.push_back({StepSchedule::Partner::neighbour, std::int64_t{1} << k, 0, false});
@@ -194,6 +202,8 @@ std::unique_ptr<Schedule> recursive_doubling(const Collective& c) {
   const bool reduces = c.op == trace::Op::all_reduce;
   std::vector<Rational> sizes;
   for (std::int64_t k = 0; k < count; ++k) {
+    // An all-reduce exchanges the whole buffer in each step; an all-gather what it has so far, B/n,
+    // 2B/n, 4B/n, ….
     sizes.push_back(reduces ? Rational(c.bytes.value) : part(c, c.ranks >> k));
     steps.push_back({StepSchedule::Partner::exchange, std::int64_t{1} << k,
                      static_cast<std::uint32_t>(k), reduces});
@@ -204,12 +214,15 @@ std::unique_ptr<Schedule> recursive_doubling(const Collective& c) {
 std::unique_ptr<Schedule> halving_doubling(const Collective& c) {
   StepSchedule::Steps steps;
   std::vector<Rational> sizes;
+  // Reduce-scatter: exchange half of the buffer with the rank n/2 away, then a quarter with the one
+  // n/4 away, …
   for (std::int64_t distance = c.ranks / 2; distance > 0; distance /= 2) {
     const auto size = static_cast<std::uint32_t>(sizes.size());
     sizes.push_back(part(c, c.ranks / distance));
     steps.push_back({StepSchedule::Partner::exchange, distance, size, true});
   }
   if (c.op == trace::Op::all_reduce) {
+    // … and for an all-reduce the same steps backwards, gathering instead of reducing.
     for (std::size_t k = steps.size(); k > 0; --k) {
       steps.push_back(steps[k - 1]);
       steps.back().reduces = false;
@@ -228,6 +241,8 @@ std::unique_ptr<Schedule> hierarchical_schedule(const Collective& c) {
                         bool reducing) {
     for (std::int64_t k = 1; k < ranks; ++k) steps.push_back({partner, inside, size, reducing});
   };
+  // Reduce inside the node, then between nodes; gather in the opposite order. Inside, a chunk is
+  // B/k; between nodes each rank has only its k-th left, so a chunk is B/n.
   if (reduces) {
     ring(StepSchedule::Partner::inside, inside, 0, true);
     ring(StepSchedule::Partner::across, nodes, 1, true);
@@ -295,6 +310,7 @@ DoubleTreeSchedule::DoubleTreeSchedule(std::int64_t ranks, std::int64_t segments
 
 std::uint32_t DoubleTreeSchedule::messages(std::uint32_t lane) const {
   const int tree = static_cast<int>(lane / (2 * ranks_));
+  // The root has no parent, and so nothing to send up and nobody that sends down to it.
   return double_tree_node(tree, lane % ranks_, ranks_).parent < 0 ? 0 : segments_;
 }
 
@@ -316,6 +332,8 @@ Message DoubleTreeSchedule::message(std::uint32_t lane, std::uint32_t index) con
       if (inner.children[i] >= 0)
         message.needs[i] = {base + static_cast<std::uint32_t>(inner.children[i]), index + 1};
   };
+  // Up: after both children sent this segment. Down from the root: after its children sent it up.
+  // Down from any other rank: after its own parent sent it down.
   if (upwards) {
     need_children(node);
   } else if (const TreeNode above = double_tree_node(static_cast<int>(tree), parent, ranks_);
@@ -329,6 +347,7 @@ Message DoubleTreeSchedule::message(std::uint32_t lane, std::uint32_t index) con
 
 std::uint32_t BinomialBroadcast::messages(std::uint32_t lane) const {
   std::uint32_t count = 0;
+  // A rank joins in the step of its highest bit and sends in all later ones, as far as ranks exist.
   for (std::uint64_t reach = std::bit_ceil(std::uint64_t{lane} + 1); lane + reach < ranks_;
        reach *= 2)
     ++count;
@@ -341,6 +360,8 @@ Message BinomialBroadcast::message(std::uint32_t lane, std::uint32_t index) cons
   message.from = lane;
   message.to = lane + (1U << (width + index));
   if (lane > 0) {
+    // The rank without its highest bit sent to this one, as its message number width - parent_width
+    // - 1.
     const std::uint32_t parent = lane - std::bit_floor(lane);
     const auto parent_width = static_cast<std::uint32_t>(std::bit_width(parent));
     message.needs[0] = {parent, width - parent_width};
@@ -354,11 +375,13 @@ Message BinomialReduce::message(std::uint32_t lane, std::uint32_t) const {
   message.from = lane;
   message.to = lane - low;
   message.reduces = true;
+  // It sends when its last child has arrived; the children before that one came earlier.
   for (std::uint32_t reach = low / 2; reach > 0; reach /= 2) {
     if (lane + reach >= ranks_) continue;
-    message.needs[0] = {lane + reach, 1};  // the last child; those before it came earlier
+    message.needs[0] = {lane + reach, 1};
     break;
   }
+  // The parent receives one child at a time: this message waits for the sibling before it.
   if (low > 1) message.needs[1] = {message.to + low / 2, 1};
   return message;
 }

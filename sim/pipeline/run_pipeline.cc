@@ -25,8 +25,8 @@ Picos cost_of(const PieceCost& cost, Work work) {
   return Picos{0};
 }
 
-// A path through the graph visits each task at most once and each transfer at most once, so when
-// all of them together fit the clock, so does every time.
+// Checks that no time can overflow: a path through the graph visits each task and each transfer at
+// most once, so if their sum fits the clock, so does every time.
 Status check_costs(const PipelineProgram& program, const PipelineCosts& costs) {
   const PipelineShape& shape = program.shape;
   if (costs.pieces.size() != at(shape.pieces()))
@@ -34,6 +34,7 @@ Status check_costs(const PipelineProgram& program, const PipelineCosts& costs) {
                      " pieces of the model, and the pipeline has " + std::to_string(shape.pieces()),
                  {},
                  "give one cost for all, one per stage, or one per piece"};
+  // Summed as doubles, which cannot overflow.
   double time = 2.0 * static_cast<double>(costs.send.value) * shape.pieces() * shape.micro_batches;
   double bytes = 0;
   bool negative = costs.send.value < 0;
@@ -75,7 +76,9 @@ class Runner {
   }
 
   Result<PipelineRun> run() {
-    // A stage is looked at again when a neighbour has done something that it may wait for.
+    // A stage is visited again when another one has done something that it may wait for: its
+    // neighbours, and across the ends, as interleaved chunks go from the last stage to the first.
+    // Starting with stage 0.
     std::vector<std::int32_t> to_look_at;
     std::vector<bool> queued(program_.tasks.size(), true);
     for (std::int32_t stage = program_.shape.stages; stage-- > 0;) to_look_at.push_back(stage);
@@ -104,7 +107,8 @@ class Runner {
     return at(piece) * at(program_.shape.micro_batches) + at(micro_batch);
   }
 
-  // When what the task needs has arrived at `stage`; kNotYet while it has not been computed.
+  // When what the task needs has arrived at `stage`; kNotYet if it has not been computed. A weight
+  // part needs the piece's own backward, which is the default below.
   std::int64_t ready(std::int32_t stage, const PipelineTask& task) const {
     const std::int32_t piece = program_.piece(stage, task.chunk);
     const std::int32_t last = program_.shape.pieces() - 1;
@@ -125,7 +129,7 @@ class Runner {
     return program_.stage_of(from) == stage ? end : end + costs_.send.value;
   }
 
-  // Runs what `stage` can; true where it ran anything.
+  // Runs the tasks of `stage` until one is not ready; true if it ran any.
   bool advance(std::int32_t stage) {
     const std::vector<PipelineTask>& tasks = program_.tasks[at(stage)];
     std::vector<TaskSpan>& spans = run_.spans[at(stage)];
@@ -178,7 +182,7 @@ class Runner {
     for (const Picos busy : run_.busy) run_.idle.push_back(Picos{period - busy.value});
   }
 
-  // What a stage holds follows from its order alone.
+  // Peaks of what a stage holds: they follow from the order of its tasks alone, not from times.
   void hold(std::int32_t stage) {
     std::int64_t in_flight = 0, most_in_flight = 0, bytes = 0, most_bytes = 0;
     for (const PipelineTask& task : program_.tasks[at(stage)]) {
@@ -187,6 +191,7 @@ class Runner {
         most_in_flight = std::max(most_in_flight, ++in_flight);
         most_bytes = std::max(most_bytes, bytes += cost.activation.value);
       } else if (task.work == Work::backward) {
+        // A split backward keeps part of the activations until its weight part.
         in_flight -= program_.split ? 0 : 1;
         bytes -= cost.activation.value - (program_.split ? cost.kept_for_weight.value : 0);
       } else {

@@ -1,4 +1,4 @@
-// The orders of the single schedules, for make_pipeline(): the shape has been checked.
+// The order of tasks in each schedule, and make_pipeline(), which checks the shape first.
 
 #include "sim/pipeline/schedule.h"
 
@@ -15,24 +15,24 @@ using StageOrder = std::vector<PipelineTask>;
 // All forwards, then all backwards. GPipe, arXiv 1811.06965, fig. 2c.
 StageOrder gpipe_order(PipelineShape shape);
 
-// p - 1 - r forwards, then one forward and one backward in turn, then the backwards left.
-// PipeDream-Flush; Narayanan et al., SC'21, arXiv 2104.04473, fig. 4 top.
+// p - 1 - r forwards on stage r, then one forward and one backward in turn, then the remaining
+// backwards. PipeDream-Flush; Narayanan et al., SC'21, arXiv 2104.04473, fig. 4 top.
 StageOrder one_f_one_b_order(PipelineShape shape, std::int32_t stage);
 
-// 1F1B over chunks: micro-batches go in groups of p through chunk 0, 1, …; 2(p-1-r) + (v-1)p
-// forwards come first. Narayanan et al., SC'21, fig. 4 bottom and section 2.2.
+// 1F1B over chunks: micro-batches go in groups of p through chunk 0, 1, …, after 2(p-1-r) + (v-1)p
+// forwards. Narayanan et al., SC'21, fig. 4 bottom and section 2.2.
 StageOrder interleaved_order(PipelineShape shape, std::int32_t stage);
 
-// Qi et al., "Zero bubble pipeline parallelism", arXiv 2401.10241, section 2.2: 1F1B's order of
-// forwards and backwards; stage r puts off each weight part by r micro-batches, which keeps memory
-// at p activations everywhere.
+// Qi et al., "Zero bubble pipeline parallelism", arXiv 2401.10241, section 2.2: forwards and
+// backwards in 1F1B's order. Stage r delays each weight part by r micro-batches, which keeps memory
+// at p activations on every stage.
 StageOrder zb_h1_order(PipelineShape shape, std::int32_t stage);
 
-// The same, section 2.3: 2(p - r) - 1 forwards come first and weight parts wait for 2r
-// micro-batches, which leaves no bubble between the parts for twice the memory.
+// The same, section 2.3: 2(p - r) - 1 forwards come first and weight parts are delayed by 2r
+// micro-batches. This leaves no bubble between the parts, for twice the memory.
 StageOrder zb_h2_order(PipelineShape shape, std::int32_t stage);
 
-// The same, section 6: two chunks per stage, the second one running backwards through the stages.
+// The same, section 6: two chunks per stage; the second one goes through the stages backwards.
 StageOrder zbv_order(PipelineShape shape, std::int32_t stage);
 
 namespace {
@@ -182,8 +182,9 @@ Result<PipelineProgram> make_pipeline(PipelineSchedule schedule, PipelineShape s
 
 namespace {
 
-// One forward and one backward in turn, after `warm_up` forwards; `total` of each. `forward(i)` and
-// `backward(i)` give the i-th task of its kind.
+// `warm_up` forwards, then one forward and one backward in turn, then the remaining backwards;
+// `total` of each. `forward(i)` and `backward(i)` give the i-th task of their kind. For warm_up 2,
+// total 4: F0 F1 F2 B0 F3 B1 B2 B3.
 template <class Forward, class Backward>
 StageOrder alternate(std::int32_t warm_up, std::int32_t total, Forward forward, Backward backward) {
   StageOrder order;
@@ -223,6 +224,9 @@ StageOrder interleaved_order(PipelineShape shape, std::int32_t stage) {
   const std::int32_t p = shape.stages;
   const std::int32_t v = shape.chunks;
   const auto task = [p, v](Work work, std::int32_t i) {
+    // The i-th task: p micro-batches go through chunk 0, then the same p through chunk 1, …; after
+    // all chunks the next p. For p = 2, v = 2: micro-batches 0 1 0 1 2 3 2 3 in chunks 0 0 1 1 0 0
+    // 1 1. Backwards take the chunks in reverse.
     const std::int32_t turn = i / p % v;
     const std::int32_t micro_batch = i / (p * v) * p + i % p;
     return PipelineTask{work, micro_batch, work == Work::forward ? turn : v - 1 - turn};
@@ -233,13 +237,13 @@ StageOrder interleaved_order(PipelineShape shape, std::int32_t stage) {
       [&](std::int32_t i) { return task(Work::backward, i); });
 }
 
-// The schedules that split the backward pass: what only the weights' gradients need can wait, and
-// fills the gaps in which a stage has nothing else to do.
+// Schedules that split the backward pass: the weights' gradients can wait, and fill the gaps in
+// which a stage has nothing else to do.
 
 namespace {
 
-// After `warm_up` forwards: backward, weight part, forward in turn; the weight parts come
-// `put_off` micro-batches after their backward.
+// `warm_up` forwards, then backward, weight part and forward in turn; each weight part comes
+// `put_off` micro-batches after its backward.
 StageOrder hand_crafted(PipelineShape shape, std::int32_t warm_up, std::int32_t put_off) {
   const std::int32_t m = shape.micro_batches;
   StageOrder order;
@@ -256,7 +260,7 @@ StageOrder hand_crafted(PipelineShape shape, std::int32_t warm_up, std::int32_t 
   return order;
 }
 
-// Counts what of each kind a stage has done, for ZB-V's two chunks.
+// Counts the tasks of each kind that a stage has done, for ZB-V's two chunks.
 class VeeOrder {
  public:
   explicit VeeOrder(std::int32_t micro_batches) : micro_batches_(micro_batches) {
@@ -270,7 +274,7 @@ class VeeOrder {
   std::int32_t forwards[2] = {0, 0}, backwards[2] = {0, 0}, weights[2] = {0, 0};
 
  private:
-  // The pattern is that of at least 2p - 1 micro-batches; of those that are not there nothing runs.
+  // The pattern needs at least 2p - 1 micro-batches; tasks of those that do not exist are skipped.
   void add(Work work, std::int32_t chunk, std::int32_t micro_batch) {
     if (micro_batch < micro_batches_) order_.push_back({work, micro_batch, chunk});
   }
@@ -293,6 +297,7 @@ StageOrder zbv_order(PipelineShape shape, std::int32_t stage) {
   const std::int32_t p = shape.stages;
   const std::int32_t m = std::max(2 * p - 1, shape.micro_batches);
   VeeOrder order(shape.micro_batches);
+  // Warm-up: fill the first chunk until the first micro-batch comes back on the second one.
   for (std::int32_t i = 0; i < 2 * (p - stage) - 1; ++i) order.forward(0);
   for (std::int32_t i = 0; i < stage; ++i) {
     order.forward(1);
@@ -303,6 +308,7 @@ StageOrder zbv_order(PipelineShape shape, std::int32_t stage) {
     order.backward(1);
     order.weight(1);
   }
+  // Steady state: one forward, backward and weight part of each chunk.
   while (order.forwards[1] < order.forwards[0] || order.forwards[0] < m) {
     if (order.forwards[0] < m) order.forward(0);
     order.backward(0);

@@ -1,11 +1,11 @@
-// Pipeline schedules as programs: for each stage the ordered list of what it computes.
+// Pipeline schedules as programs: for each stage the ordered list of its tasks.
 //
 //   Result<PipelineProgram> program = make_pipeline(PipelineSchedule::one_f_one_b, {4, 8, 1});
 //   program->tasks[0];  // stage 0: F0 F1 F2 F3 B0 F4 B1 …
 //
-// The program says what is computed in which order, and nothing of time: run_pipeline.h does that.
-// A model of `stages * chunks` pieces is laid over the stages. Piece k feeds piece k + 1; a stage
-// holds `chunks` pieces. Sources of the orders: schedules.cc and schedule.cc, beside each.
+// A program says what is computed in which order, without times: run_pipeline.h adds those. A model
+// of `stages * chunks` pieces is distributed over the stages. Piece k feeds piece k + 1; a stage
+// holds `chunks` pieces. schedule.cc gives the source of each order.
 #pragma once
 
 #include <cstddef>
@@ -18,14 +18,14 @@
 
 namespace lockstep::sim {
 
-// `backward` is the whole backward pass where a schedule does not split it; where it does, the part
-// that gives the gradient of the input, and `weight` the part that gives that of the weights.
+// `backward` is the whole backward pass if the schedule does not split it. If it does, `backward`
+// computes the gradient of the input and `weight` that of the weights.
 enum class Work : std::uint8_t { forward, backward, weight };
 
 struct PipelineTask {
   Work work = Work::forward;
   std::int32_t micro_batch = 0;
-  std::int32_t chunk = 0;  // which of the stage's pieces, in the model's order
+  std::int32_t chunk = 0;  // index among the stage's pieces, in the model's order
 
   friend bool operator==(const PipelineTask&, const PipelineTask&) = default;
 };
@@ -43,20 +43,20 @@ struct PipelineShape {
 struct PipelineProgram {
   PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
   PipelineShape shape;
-  bool vee = false;    // chunk 1 runs through the stages backwards, as in ZB-V
+  bool vee = false;    // chunk 1 goes through the stages backwards, as in ZB-V
   bool split = false;  // the backward pass is in two parts
   std::vector<std::vector<PipelineTask>> tasks;  // by stage, in the order of execution
 
-  // Where in the model the piece stands that `stage` holds as its `chunk`: 0 … pieces() - 1.
+  // Index in the model, 0 … pieces() - 1, of the piece that `stage` holds as its `chunk`.
   std::int32_t piece(std::int32_t stage, std::int32_t chunk) const;
   // The stage that holds `piece`.
   std::int32_t stage_of(std::int32_t piece) const;
-  // Which of that stage's chunks it is.
+  // Its index among that stage's chunks.
   std::int32_t chunk_of(std::int32_t piece) const;
 };
 
-// The largest program that is made: tasks of all stages together. It bounds memory (some 40 bytes a
-// task, run included).
+// The largest program, in tasks of all stages. It bounds memory: about 40 bytes per task, with the
+// run.
 inline constexpr std::int64_t kMostPipelineTasks = std::int64_t{1} << 23U;
 
 // "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "zbv".
@@ -64,13 +64,13 @@ std::string_view pipeline_schedule_name(PipelineSchedule schedule);
 const std::vector<std::string>& pipeline_schedule_names();
 Result<PipelineSchedule> parse_pipeline_schedule(std::string_view name);
 
-// True where the schedule runs the backward pass in two parts.
+// True if the schedule splits the backward pass.
 bool splits_backward(PipelineSchedule schedule);
 
-// The program of `schedule`. Costs O(tasks).
-// Errors, with the flag of `lockstep simulate pipeline` that is to be changed: a count below 1, a
-// program above kMostPipelineTasks, chunks that the schedule does not know (it is given 1 unless
-// interleaved; zbv has exactly 2), interleaved micro-batches that are no multiple of the stages.
+// The program of `schedule`. O(tasks). Errors, with the flag of `lockstep simulate pipeline` to
+// change: a count below 1, a program above kMostPipelineTasks, chunks that the schedule does not
+// have (1, except interleaved; zbv has exactly 2), interleaved micro-batches that are not a
+// multiple of the stages.
 Result<PipelineProgram> make_pipeline(PipelineSchedule schedule, PipelineShape shape);
 
 }  // namespace lockstep::sim

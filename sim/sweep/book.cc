@@ -40,7 +40,8 @@ Error other_sweep(const std::string& file, const std::string& what) {
           "name another folder with --output-dir, or remove this one"};
 }
 
-// Errors: the folder's sweep is another one. Gives what to write: with the machines of both.
+// Checks that the folder holds the same sweep. Returns the identity to write, with the machines of
+// both. Errors: another sweep.
 Result<OrderedJson> joined_identity(const OrderedJson& there, const OrderedJson& now,
                                     const std::string& file) {
   constexpr std::pair<const char*, const char*> kParts[] = {
@@ -65,8 +66,8 @@ Result<OrderedJson> joined_identity(const OrderedJson& there, const OrderedJson&
   return out;
 }
 
-// Whether a sweep may write here. A folder that only has an empty file of results was made by one
-// that was killed before it said what it is.
+// Checks that a sweep may write here. A folder with only an empty results file belongs to a sweep
+// that was killed before it wrote its identity.
 Status check_is_ours(const std::string& folder) {
   std::error_code failed;
   if (std::filesystem::exists(folder + kIdentityFile, failed)) return Status::ok();
@@ -82,7 +83,8 @@ Status check_is_ours(const std::string& folder) {
                 : Status::ok();
 }
 
-// What sweep.json has to say now; nothing where it says so. Errors: the folder's sweep is another.
+// The new content of sweep.json; empty if it need not change. Errors: the folder holds another
+// sweep.
 Result<std::optional<OrderedJson>> identity_to_write(const std::string& folder,
                                                      const SweepIdentity& identity) {
   if (const Status ok = check_is_ours(folder); !ok) return ok.error();
@@ -92,8 +94,8 @@ Result<std::optional<OrderedJson>> identity_to_write(const std::string& folder,
   if (!std::filesystem::exists(file, unknown)) return std::optional(std::move(now));
   const Result<std::string> text = read_file(file, kIdentityBytes);
   if (!text) return text.error();
-  // What is nested deeper is left out: a member that is added to an object copies those before it,
-  // as deep as they are.
+  // Deeper values are dropped while parsing: adding a member to an ordered_json object copies the
+  // members before it, however deep they are.
   const auto keep = [](int depth, OrderedJson::parse_event_t, const OrderedJson&) {
     return depth <= 2;
   };
@@ -117,7 +119,7 @@ SweepFolder::~SweepFolder() {
 
 Result<SweepFolder> SweepFolder::open(const std::string& path, const SweepIdentity& identity) {
   if (const Status ok = make_folder(path); !ok) return ok.error();
-  // Asked before anything is made in a folder of something else.
+  // Checked first without the lock, before creating a file in somebody else's folder.
   if (const auto ours = identity_to_write(path, identity); !ours) return ours.error();
   const std::string file = path + kResultsFile;
   const int descriptor = ::open(file.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
@@ -127,7 +129,7 @@ Result<SweepFolder> SweepFolder::open(const std::string& path, const SweepIdenti
     if (errno != EWOULDBLOCK) return system_error("cannot lock", errno, file);
     return Error{"another sweep is writing here", {file}, "wait for it, or name another folder"};
   }
-  // And behind the lock: only now does nobody else write to it.
+  // Checked again under the lock, when nobody else can change it.
   const auto now = identity_to_write(path, identity);
   if (!now) return now.error();
   if (*now) {
@@ -142,7 +144,7 @@ Result<SweepFolder> SweepFolder::open(const std::string& path, const SweepIdenti
 Status SweepFolder::read_rows() {
   const Result<std::string> text = read_file(path_, kResultsBytes);
   if (!text) return text.error();
-  const std::size_t whole = text->rfind('\n') + 1;  // 0 where there is none
+  const std::size_t whole = text->rfind('\n') + 1;  // 0 without a line break: npos + 1
   std::string_view rest = std::string_view(*text).substr(0, whole);
   for (int line = 1; !rest.empty(); ++line) {
     const std::size_t end = rest.find('\n');
@@ -155,6 +157,7 @@ Status SweepFolder::read_rows() {
     rows_.push_back(std::move(*row));
     rest.remove_prefix(end + 1);
   }
+  // The process was killed while it wrote the last line.
   was_cut_ = whole < text->size();
   if (was_cut_ && ::ftruncate(descriptor_, static_cast<off_t>(whole)) != 0)
     return system_error("cannot shorten", errno, path_);
@@ -180,6 +183,7 @@ SweepBook::SweepBook(const Variation& variation, Goal goal, SweepFolder& folder,
       interrupts_(interrupts),
       on_row_(std::move(on_row)) {
   for (const Row& row : folder.rows())
+    // Failed points are tried again. Later lines win: a point may have failed before it succeeded.
     if (row.outcome != Outcome::failed)
       rows_.insert_or_assign(point_key(row.machine, row.values), row);
 }

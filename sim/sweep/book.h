@@ -1,5 +1,5 @@
-// SweepBook: the rows of a sweep by point: those that its folder had, and those that come in, each
-// written as it comes. What computes them: SweepRun (scenarios), compute_plans().
+// SweepBook: the rows of a sweep by point: those that its folder had and new ones, each written as
+// it comes. SweepRun (scenarios) and compute_plans() compute them.
 #pragma once
 
 #include <functional>
@@ -15,13 +15,13 @@
 #include "sim/sweep/training_plans.h"
 #include "sim/sweep/variation.h"
 
-// The folder of a sweep: sweep.json says what it is a sweep of, results.jsonl has a line for each
-// point that was tried, written as it comes. docs/sweep.md has both formats.
+// The folder of a sweep: sweep.json says what is swept, results.jsonl has a line per point that was
+// tried, written as it comes. docs/sweep.md has both formats.
 
 namespace lockstep::sim {
 
-// What the results of a folder hold for. Other keys and values may be varied another time; not so
-// what is here.
+// What all results of a folder have in common. A continued sweep may vary other keys and values,
+// but this must be equal.
 struct SweepIdentity {
   std::string version;                          // of this program
   std::string scenario;                         // SHA-256 of the file
@@ -32,10 +32,10 @@ struct SweepIdentity {
 
 class SweepFolder {
  public:
-  // Makes the folder where it is not there, and locks it as long as this object lives. A last line
-  // that was cut off is taken away.
-  // Errors: a folder that is not empty and no sweep's; a sweep of something else; another sweep
-  // that runs in it; a line that is no row, with its number; what the system refuses.
+  // Makes the folder if needed, and locks it while this object lives. Removes a last line that was
+  // cut off. Errors: a folder that is neither empty nor a sweep's; a sweep of something else;
+  // another sweep that runs in it; a line that is not a row, with its number; what the system
+  // refuses.
   static Result<SweepFolder> open(const std::string& path, const SweepIdentity& identity);
 
   SweepFolder(SweepFolder&& other) noexcept;
@@ -44,7 +44,7 @@ class SweepFolder {
 
   const std::vector<Row>& rows() const { return rows_; }  // those that were there
   bool was_cut() const { return was_cut_; }
-  // Written at once. Errors: no space.
+  // Writes the line immediately. Errors: no space.
   Status append(const std::string& line);
 
  private:
@@ -59,21 +59,21 @@ class SweepFolder {
 
 class SweepBook {
  public:
-  // Points that `folder` has rows of are known, but for those that failed. `on_row` after each that
-  // is added. All references must outlive this object.
+  // Points with rows in `folder` are known, except failed ones. Calls `on_row` after each added
+  // row. References are not owned and must outlive this object.
   SweepBook(const Variation& variation, Goal goal, SweepFolder& folder, Interrupts& interrupts,
             std::function<void()> on_row);
 
   const Variation& variation() const { return variation_; }
   bool interrupted() { return interrupts_.poll() != 0; }
 
-  // What rows() speaks of.
+  // Sets the points that rows() returns.
   void ask(const std::vector<PointId>& points);
-  // Null: not computed yet.
+  // The row of a point; null if not computed yet.
   const Row* find(PointId point) const;
-  // `row` gets the point's machine and values. Errors: what cannot be written.
+  // Adds a row; sets its machine and values to the point's. Errors: what cannot be written.
   Status add(PointId point, Row row);
-  // Of the points that were asked for, in that order, but for those that are not computed.
+  // The rows of the points that were asked for, in that order, as far as they are computed.
   std::vector<Row> rows() const;
 
  private:
@@ -86,7 +86,7 @@ class SweepBook {
   std::vector<PointId> asked_;
 };
 
-// A row in the book for each of the points; after the user's signal, fewer. Errors: add()'s.
+// Computes a row for each of the points; fewer after a signal from the user. Errors: add()'s.
 Status compute_plans(const TrainingPlans& plans, const std::vector<PointId>& points,
                      SweepBook& book);
 

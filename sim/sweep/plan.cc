@@ -16,7 +16,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// What a simulated job is without, or what says nothing of how it trains.
+// Keys that a simulated job does not use, or that do not affect how it trains.
 constexpr std::array<std::string_view, 9> kWithoutEffect = {
     "lockstep", "name",  "description",      "limits",        "expect",
     "study",    "watch", "train.checkpoint", "train.evaluate"};
@@ -34,7 +34,7 @@ std::optional<Error> without_effect(const std::string& key) {
 Result<Variation::Document> scenario_document(const SourceFile& scenario) {
   Result<YamlDocument> document = parse_yaml(scenario.text, scenario.file);
   if (!document) return document.error();
-  // What is expected of the job as it stands is not expected of others.
+  // The expectations of the original job do not apply to the varied ones.
   for (const char* key : {"expect", "study", "watch"}) document->value.erase(key);
   Variation::Document out{scenario.file, std::move(document->value), {}};
   out.check = [spots = std::move(document->spots),
@@ -84,7 +84,7 @@ Result<std::string> Plan::scenario_text(PointId point) const {
   Result<std::string> out =
       runtime::simulated_scenario(changed->dump(1), variation_.job_file(), change);
   if (out) return out;
-  // The lines of the changed text are nobody's.
+  // Lines of the generated text mean nothing to the user: name the file only.
   Error error = out.error();
   error.place = {variation_.job_file(), 0, 0};
   return error;

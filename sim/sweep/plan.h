@@ -1,5 +1,5 @@
-// Plan: what a sweep of a scenario varies, and the job and machine that each point of its grid
-// stands for. Made from texts: reads no file.
+// Plan: what a sweep of a scenario varies, and the job and machine of each point of its grid. Made
+// from texts; reads no file.
 #pragma once
 
 #include <optional>
@@ -14,18 +14,17 @@ namespace lockstep::sim {
 
 class Plan {
  public:
-  // `steps`: of every job; nothing: as the scenario says. Checked here, each value by itself: its
-  // key and type against the schema of scenarios or of machines. Errors: those, with the key's near
-  // names; a scenario or machine that is wrong as it stands; a key that is varied twice, or that no
-  // simulation looks at; more than kMostPoints.
+  // `steps`: of every job; empty: as in the scenario. Checks each value by itself: its key and type
+  // against the schema of scenarios or machines. Errors: those, with similar keys; a scenario or
+  // machine that is itself wrong; a key that is varied twice or that no simulation uses; more than
+  // kMostPoints.
   static Result<Plan> make(const SourceFile& scenario, const std::vector<SourceFile>& machines,
                            const std::vector<Axis>& axes, std::optional<int> steps);
 
   const Variation& variation() const { return variation_; }
-  // The scenario to derive. Errors: the values contradict each other, or what is left of the
-  // scenario: no such plan is possible.
+  // The scenario to derive. Errors: values that contradict each other or the rest of the scenario.
   Result<std::string> scenario_text(PointId point) const;
-  // Errors: the same of the machine.
+  // The point's machine. Errors: the same for the machine.
   Result<Machine> machine(PointId point) const;
 
  private:

@@ -90,9 +90,9 @@ bool dominates(const Costs& a, const Costs& b) {
 
 }  // namespace
 
-// In lexicographic order, what dominates stands before what it dominates: it is less where the two
-// first differ. And what is dominated is dominated by one of the front. So each needs a look at the
-// front of those before it only.
+// In lexicographic order a choice comes after all that dominate it, since those are less in the
+// first dimension that differs. And a dominated choice is dominated by one of the front. So it is
+// enough to compare each choice with the front so far.
 std::vector<std::size_t> pareto_front(const std::vector<Costs>& all) {
   std::vector<std::size_t> order(all.size());
   std::iota(order.begin(), order.end(), std::size_t{0});

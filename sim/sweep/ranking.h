@@ -1,4 +1,4 @@
-// Which of a sweep's points are good: by an objective, under a limit of memory, and as a front.
+// Ranks the points of a sweep: by an objective, under a memory limit, and as a Pareto front.
 #pragma once
 
 #include <array>
@@ -14,9 +14,9 @@
 namespace lockstep::sim {
 
 enum class Objective : std::uint8_t {
-  step_time,                    // the shorter the better
-  samples_per_second,           // the more
-  samples_per_second_per_rank,  // the more
+  step_time,                    // less is better
+  samples_per_second,           // more is better
+  samples_per_second_per_rank,  // more is better
 };
 inline constexpr std::array<Objective, 3> kObjectives = {
     Objective::step_time, Objective::samples_per_second, Objective::samples_per_second_per_rank};
@@ -25,35 +25,36 @@ std::string_view to_string(Objective objective);  // as on the command line
 
 struct Goal {
   Objective objective = Objective::samples_per_second;
-  std::optional<double> memory_limit;  // of a rank, in bytes; the machine's own holds as well
+  std::optional<double> memory_limit;  // bytes per rank, in addition to the machine's own limit
 };
 
-// Of a row that trains: whether it needs no more memory than there is and may be taken.
+// For a row that trains: true if it needs no more memory than the machine has and the goal allows.
 bool fits(const Row& row, const Goal& goal);
 
-// For the search, and for sorting: what fits by its objective; then what does not, by its memory;
-// then what does not train.
+// For search and sorting. First rows that fit, by the objective; then rows that do not fit, by
+// their memory; then rows that do not train.
 Score score(const Row& row, const Goal& goal);
 
 struct Ranking {
   std::vector<std::size_t> fitting;                   // into the rows; best first
   std::vector<std::size_t> too_large;                 // least memory first
   std::vector<std::size_t> hanging, refused, failed;  // as they came
-  // By row: no other that fits is as good by the objective, with as little memory a rank and as few
-  // ranks, and better in one of them.
+  // By row: true if no other row that fits is at least as good in objective, memory per rank and
+  // number of ranks, and better in one of them.
   std::vector<bool> on_front;
 };
 
 // O(n log n + n · front).
 Ranking rank(const std::vector<Row>& rows, const Goal& goal);
 
-// The Pareto front: what nothing else beats in every respect.
+// The Pareto front: what nothing else beats in every dimension.
 
-// What one choice costs in each respect; less is better. No NaN.
+// The costs of a choice, by dimension; less is better. No NaN.
 using Costs = std::vector<double>;
 
-// The places of those that no other dominates: is no worse in every respect and better in one.
-// Equals are all in it. All have as many respects. Ascending. O(n log n + n · front).
+// Indices, ascending, of the choices that no other dominates; one dominates if it is no worse in
+// every dimension and better in one. Of equal choices all are on the front. All have equally many
+// dimensions. O(n log n + n · front).
 std::vector<std::size_t> pareto_front(const std::vector<Costs>& all);
 
 }  // namespace lockstep::sim

@@ -16,11 +16,12 @@ using OrderedJson = nlohmann::ordered_json;
 constexpr std::array<Outcome, 4> kOutcomes = {Outcome::trains, Outcome::hangs, Outcome::refused,
                                               Outcome::failed};
 constexpr int kDeepest = 40;  // a scenario's values are nested 32 deep at most
-// What `verdict` says of a row that trains.
+// The `verdict` of a row that trains.
 constexpr std::string_view kFits = "ok";
 constexpr std::string_view kDoesNotFit = "does-not-fit";
 
-// Each takes what it says from the object; the first that is missing or of another type is kept.
+// Each function reads a value of its type from the object; the first key that is missing or has
+// another type is remembered.
 class Reader {
  public:
   explicit Reader(const OrderedJson& object) : object_(object) {}
@@ -31,6 +32,7 @@ class Reader {
   double number(const char* key) {
     if (!has(key, &OrderedJson::is_number)) return 0;
     const double value = object_[key];
+    // Figures are never negative, infinite or NaN.
     if (!(value >= 0 && std::isfinite(value))) problem_ = key;
     return value;
   }
@@ -121,7 +123,7 @@ std::string row_line(const Row& row, bool fits) {
 }
 
 Result<Row> parse_row(std::string_view line) {
-  bool deep = false;  // what is nested deeper is left out, and never walked
+  bool deep = false;  // deeper values are dropped while parsing, and never walked
   const OrderedJson object = OrderedJson::parse(
       line,
       [&](int depth, OrderedJson::parse_event_t, const OrderedJson&) {

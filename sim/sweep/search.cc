@@ -35,11 +35,11 @@ PointId Grid::point(const Digits& digits) const {
 Search::Search(const Grid& grid, PointId trials, std::uint64_t seed)
     : grid_(grid), trials_(trials), exhaustive_(grid.size() <= trials), random_(seed) {}
 
-// A draw is the generator modulo a count far below 2^64: the same on every machine, which
-// std::uniform_int_distribution is not.
+// A draw is the generator modulo a count far below 2^64: the same on every machine, unlike
+// std::uniform_int_distribution.
 PointId Search::untried_point() {
   PointId point = random_() % grid_.size();
-  // Fewer points are tried than there are, so that this ends.
+  // Terminates: fewer points are tried than there are.
   while (scores_.contains(point)) point = (point + 1) % grid_.size();
   return point;
 }
@@ -47,12 +47,15 @@ PointId Search::untried_point() {
 void Search::begin_round() {
   round_.resize(grid_.axes());
   for (std::size_t axis = 0; axis < round_.size(); ++axis) {
+    // A random order of the axes (Fisher and Yates).
     round_[axis] = axis;
     std::swap(round_[axis], round_[random_() % (axis + 1)]);
   }
   gained_ = false;
 }
 
+// The points to try along the current axis: all its values, or on a long axis those at the
+// distances 1, 2, 4, … on both sides.
 std::vector<PointId> Search::line() const {
   Digits digits = grid_.digits(*at_);
   const std::size_t axis = round_.back();
@@ -84,6 +87,7 @@ std::vector<PointId> Search::next() {
     return asked_;
   }
   while (true) {
+    // A restart asks for one point only; its score is the base of the descent.
     if (!at_) {
       at_ = untried_point();
       begin_round();
@@ -91,6 +95,7 @@ std::vector<PointId> Search::next() {
     }
     for (const PointId point : line())
       if (!scores_.contains(point) && asked_.size() < left) asked_.push_back(point);
+    // The whole line is known already: move on without asking.
     if (!asked_.empty()) return asked_;
     finish_line();
   }
@@ -104,7 +109,8 @@ void Search::tell(const std::vector<Score>& scores) {
   if (!exhaustive_ && !started) finish_line();
 }
 
-// Goes to the best of the line; only a better point moves it, so that it cannot go in circles.
+// Moves to the best point of the line. Only a strictly better point moves it, so it cannot go in
+// cycles.
 void Search::finish_line() {
   PointId best = *at_;
   for (const PointId point : line()) {

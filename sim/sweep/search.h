@@ -1,13 +1,13 @@
-// Search: which points of a grid to try, where there are too many to try all.
+// Search: which points of a grid to try if there are too many to try all.
 //
-// Coordinate descent with random restarts. From a random point, one axis after the other in a
-// random order, it tries the axis's values with the others as they are, and goes to the best. When
-// a round over all axes gained nothing, the point is the best along each axis, and the search
-// begins anew at a random point it has not tried. An axis with more than kWholeLine values is tried
-// at the distances 1, 2, 4, 8 … to both sides, so that a round costs the logarithm of its length.
+// Coordinate descent with random restarts. From a random point it tries the values of one axis with
+// all others fixed, moves to the best, and goes on with the next axis, in random order. When a
+// round over all axes gained nothing, the point is the best along each axis, and the search
+// restarts at a random point that was not tried. An axis with more than kWholeLine values is tried
+// at the distances 1, 2, 4, 8 … on both sides, so a round costs the logarithm of its length.
 //
-// What it finds is the best of what it tried, and nothing more: two axes that only pay together can
-// hide a better point. No point is asked for twice. The same seed and the same scores give the same
+// The result is the best of the points tried, not of the grid: two axes that only pay off together
+// can hide a better one. No point is asked for twice. The same seed and scores give the same
 // points, however many of a batch are computed at a time.
 #pragma once
 
@@ -19,8 +19,8 @@
 #include <utility>
 #include <vector>
 
-// Grid: the points of a sweep, by number. A point has a digit for each axis, which says which of
-// the axis's values it has; the last axis counts fastest.
+// Grid: the points of a sweep, by number. A point has a digit for each axis, the index of its
+// value; the last axis varies fastest.
 
 namespace lockstep::sim {
 
@@ -31,7 +31,7 @@ inline constexpr PointId kMostPoints = PointId{1} << 62U;
 
 class Grid {
  public:
-  // `sizes`: how many values each axis has, at least one. Nothing: more than kMostPoints.
+  // `sizes`: the number of values of each axis, at least one. Empty: more than kMostPoints.
   static std::optional<Grid> of(std::vector<std::size_t> sizes);
 
   std::size_t axes() const { return sizes_.size(); }
@@ -50,7 +50,7 @@ class Grid {
 
 inline constexpr std::size_t kWholeLine = 8;
 
-// Less is better. `tier` first: what trains and fits, what does not fit, what does not train.
+// Less is better. `tier` is compared first: 0 trains and fits, 1 does not fit, 2 does not train.
 struct Score {
   int tier = 0;
   double value = 0;
@@ -60,13 +60,13 @@ struct Score {
 
 class Search {
  public:
-  // `trials`: so many points at most. A grid that has no more is tried whole, in its order.
+  // `trials`: the most points to try. A grid that has no more is tried completely, in its order.
   Search(const Grid& grid, PointId trials, std::uint64_t seed);
 
   bool exhaustive() const { return exhaustive_; }
-  // The points to try next, in any order; empty: that was all. At most kLargestBatch.
+  // The points to try next, in any order, at most kLargestBatch; empty: done.
   std::vector<PointId> next();
-  // Their scores, in the order of next(); before next() is called again.
+  // Their scores, in the order of next(). Call it before the next next().
   void tell(const std::vector<Score>& scores);
 
   static constexpr std::size_t kLargestBatch = 4096;
@@ -84,7 +84,7 @@ class Search {
   std::map<PointId, Score> scores_;
   std::vector<PointId> asked_;
   std::optional<PointId> at_;
-  std::vector<std::size_t> round_;  // the axes that are left in it, last first
+  std::vector<std::size_t> round_;  // the axes that are left in this round, the next one last
   bool gained_ = false;             // in this round
 };
 

@@ -56,8 +56,8 @@ constexpr std::string_view kSchema = R"({
   }
 })";
 
-// The document with a text for every value that is a list, a number or a switch: a schema has no
-// short word for "whatever a scenario takes".
+// Replaces every value under "vary" that is a list, a number or a boolean by a text, since a schema
+// cannot say briefly "whatever a scenario allows".
 YamlDocument with_plain_values(YamlDocument document) {
   if (!document.value.contains("vary") || !document.value["vary"].is_object()) return document;
   for (Json& value : document.value["vary"])
@@ -76,7 +76,7 @@ Result<Axis> axis_of(const std::string& key, const Json& value, const Place& pla
   return error;
 }
 
-// A scenario on machines, or a plan on calibrations.
+// Checks that the sweep is of a scenario on machines or of a plan on calibrations.
 Status check_subject(const YamlDocument& document) {
   const Json& root = document.value;
   const bool of_plan = root.contains("plan");
@@ -135,6 +135,7 @@ Result<std::optional<SweepFile>> parse_sweep_file(const std::string& text,
     if (!axis) return axis.error();
     out.axes.push_back(std::move(*axis));
   }
+  // JSON sorts keys by name; the grid's axes are in the order of the file.
   const auto earlier = [](const Axis& a, const Axis& b) {
     return std::tie(a.place.line, a.place.column) < std::tie(b.place.line, b.place.column);
   };

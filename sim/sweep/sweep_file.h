@@ -1,4 +1,4 @@
-// A sweep in a file: what the command line of `lockstep sweep` says, to be kept and shared.
+// A sweep in a file: the command line of `lockstep sweep`, to keep and share.
 //
 //   sweep: 1
 //   scenario: job.yaml
@@ -9,7 +9,7 @@
 //   best: samples_per_second
 //   memory_limit: 80GB
 //
-// or, of a plan file, `plan: FILE` and `calibrations: [NAME or FILE, …]`.
+// For a plan file: `plan: FILE` and `calibrations: [NAME or FILE, …]`.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@
 namespace lockstep::sim {
 
 struct SweepFile {
-  // As they stand in the file: a scenario and at least one machine, or a plan.
+  // As written: a scenario and at least one machine, or a plan.
   std::string scenario, plan;
   std::vector<std::string> machines;
   std::vector<std::string> calibrations;  // empty: the plan's own
@@ -32,9 +32,9 @@ struct SweepFile {
   std::optional<std::int64_t> trials, seed, steps;
 };
 
-// Nothing where the text is no sweep: it has no key "sweep". Errors: what is wrong with one, with
-// its place. What its keys and values mean in the scenario is not looked at (Plan::make(),
-// TrainingPlans::make()).
+// Empty if the text is not a sweep: it has no key "sweep". Errors: what is wrong with a sweep, with
+// its location. Keys and values are not checked against the scenario (Plan::make(),
+// TrainingPlans::make() do).
 Result<std::optional<SweepFile>> parse_sweep_file(const std::string& text, const std::string& file);
 
 }  // namespace lockstep::sim

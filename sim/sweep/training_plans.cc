@@ -82,7 +82,7 @@ Result<PlanForecast> TrainingPlans::forecast(PointId point) const {
   Result<PlanForecast> out =
       plan ? forecast_plan(*plan, *calibration) : Result<PlanForecast>(plan.error());
   if (out) return out;
-  // The line of one key is not that of the other one's new value.
+  // A problem may name a key other than the changed one, whose line would mislead.
   Error error = out.error();
   if (!as_it_stands || error.place.file.empty()) error.place = {variation_.job_file(), 0, 0};
   return error;

@@ -1,5 +1,5 @@
 // TrainingPlans: what a sweep of a plan file (sim/transformer/plan_file.h) varies, and the plan and
-// the calibration that each point of its grid stands for. Made from texts: reads no file.
+// calibration of each point of its grid. Made from texts; reads no file.
 #pragma once
 
 #include <string>
@@ -15,17 +15,17 @@ namespace lockstep::sim {
 
 class TrainingPlans {
  public:
-  // A calibration's file may be the name of a shipped one. Keys of the plan ("tensor",
-  // "pipeline.stages"), and parameters of the calibration ("calibration.network_bandwidth").
-  // Errors: a plan or calibration that is wrong as it stands, and Variation::make()'s.
+  // A calibration's file may be the name of a shipped one. Axes are keys of the plan ("tensor",
+  // "pipeline.stages") and parameters of the calibration ("calibration.network_bandwidth"). Errors:
+  // a plan or calibration that is itself wrong, and Variation::make()'s.
   static Result<TrainingPlans> make(const SourceFile& plan,
                                     const std::vector<SourceFile>& calibrations,
                                     const std::vector<Axis>& axes);
 
   const Variation& variation() const { return variation_; }
-  // Errors: the values contradict each other: no such plan is possible.
+  // The forecast of a point. Errors: values that contradict each other.
   Result<PlanForecast> forecast(PointId point) const;
-  // The same as a row of a sweep, refused where there is an error.
+  // The same as a row of a sweep; an error gives the outcome `refused`.
   Row row(PointId point) const;
 
  private:
@@ -33,26 +33,25 @@ class TrainingPlans {
       : variation_(std::move(variation)), spots_(std::move(document.spots)) {}
 
   Variation variation_;
-  std::map<std::string, YamlDocument::Spot> spots_;  // of the plan as it stands
+  std::map<std::string, YamlDocument::Spot> spots_;  // locations in the plan file
 };
 
 }  // namespace lockstep::sim
 
-// What a command about a plan file reads: the plan, and the calibrations of its machines.
+// The input files of a command about a plan: the plan and the calibrations of its machines.
 
 namespace lockstep::sim {
 
 struct PlanInputs {
   SourceFile plan;
-  std::vector<SourceFile> calibrations;  // a shipped one goes by its name
+  std::vector<SourceFile> calibrations;  // shipped ones by their names
 };
 
-// `calibrations`: names or files; none: the plan's own, whose file is seen from where the plan
-// lies. Errors: a file that cannot be read; no plan, with what is wrong with it; a calibration that
-// is named twice.
+// `calibrations`: names or files; none: the plan's own, relative to the plan's folder. Errors: a
+// file that cannot be read or is not a plan; a calibration that is named twice.
 Result<PlanInputs> load_plan(const std::string& file, const std::vector<std::string>& calibrations);
 
-// `name` as seen from where `file` lies, unless it is a shipped calibration's name.
+// `name` relative to the folder of `file`, unless it is the name of a shipped calibration.
 std::string calibration_seen_from(const std::string& file, const std::string& name);
 
 }  // namespace lockstep::sim

@@ -19,7 +19,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Whether `key` is `whole` or something in it.
+// True if `key` is `whole` or inside it: "train.batch_size" is in "train".
 bool is_in(std::string_view key, std::string_view whole) {
   return key == whole || (key.starts_with(whole) && key[whole.size()] == '.');
 }
@@ -41,7 +41,7 @@ Status check_twice(const std::vector<Axis>& axes) {
   return Status::ok();
 }
 
-// A key stands behind those that it is in, so that the whole is set before its part.
+// Sorts keys after those that they are inside, so that the whole is set before its part.
 std::vector<Axis> outer_first(const std::vector<Axis>& axes) {
   std::vector<Axis> out;
   for (const Axis& axis : axes) {
@@ -52,7 +52,7 @@ std::vector<Axis> outer_first(const std::vector<Axis>& axes) {
   return out;
 }
 
-// In the document that it changes.
+// The axis's key in the document that it changes.
 std::string own_key(const Axis& axis, const MachineKeys* of_machine) {
   return of_machine == nullptr ? axis.key
                                : of_machine->root + axis.key.substr(of_machine->prefix.size());
@@ -62,6 +62,8 @@ Status check_values(const Variation::Document& whole, const std::vector<Axis>& a
                     const MachineKeys* of_machine) {
   Json document = whole.value;
   for (const Axis& axis : axes) {
+    // The first values of earlier axes stay set, so that a key can depend on them: `strategy`
+    // before `strategy.shard_ranks`.
     std::optional<Json> next;
     for (const Json& value : axis.values) {
       Result<Json> changed = with_value(document, own_key(axis, of_machine), value);
@@ -81,7 +83,7 @@ std::vector<std::size_t> sizes_of(const std::vector<Axis>& axes) {
   return out;
 }
 
-// `digits`: from `first` on, those of the axes.
+// `digits`: those of the axes begin at index `first`.
 Result<Json> with_values(Json document, const std::vector<Axis>& axes, const Digits& digits,
                          std::size_t first, const MachineKeys* of_machine) {
   for (std::size_t i = 0; i < axes.size(); ++i) {
@@ -101,7 +103,7 @@ Result<Axis> parse_axis(const std::string& text) {
     return Error{"\"" + printable(text) + "\" should be KEY=VALUE,VALUE",
                  {},
                  "write train.batch_size=8,16 or ranks=2..16*2"};
-  // What no scenario nests so deep need not be walked so deep.
+  // A bounded key bounds the depth of the walk through the document.
   if (equals > kLongestKey || to_utf8(text.substr(0, equals)) != text.substr(0, equals))
     return Error{"a key is UTF-8 text of at most " + std::to_string(kLongestKey) + " bytes",
                  {},
@@ -137,6 +139,7 @@ Result<Variation> Variation::make(Subject subject, const std::vector<Axis>& axes
       return ok.error();
 
   std::vector<std::size_t> machine_sizes = sizes_of(of_machine);
+  // The machine's file is an axis, too: the first of the machine's.
   machine_sizes.insert(machine_sizes.begin(), subject.machines.size());
   std::vector<std::size_t> sizes = sizes_of(of_job);
   sizes.insert(sizes.end(), machine_sizes.begin(), machine_sizes.end());
@@ -216,7 +219,7 @@ Result<Json> with_value(Json document, const std::string& key, const Json& value
                      "its elements are counted from 0"};
       at = &(*at)[*index];
     } else {
-      // A name alone, as in `strategy: ddp`, stands for a mapping with that kind, or that name.
+      // A name alone, as in `strategy: ddp`, is short for a mapping with this kind or name.
       if (at->is_string() && (walked == "strategy" || walked == "remedy")) *at = {{"kind", *at}};
       if (at->is_string() && walked == "model") *at = {{"name", *at}};
       if (!at->is_object()) *at = Json::object();
@@ -233,9 +236,9 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::size_t kLongestRange = 200;  // in characters
-constexpr double kRangeRounding = 1e-9;     // by which a range's last value may miss its end
+constexpr double kRangeRounding = 1e-9;     // by how much a range's last value may miss its end
 
-// "25GB/s": a number, and what follows it.
+// "25GB/s": a number and its unit.
 struct Quantity {
   std::optional<std::int64_t> whole;
   double value = 0;
@@ -260,7 +263,7 @@ std::optional<Quantity> parse_quantity(std::string_view text) {
 struct Range {
   Quantity first, last;
   bool geometric = false;
-  Quantity by;  // the step, or the factor
+  Quantity by;  // the step or factor
 };
 
 Error no_range(std::string_view text, const std::string& why) {
@@ -269,7 +272,7 @@ Error no_range(std::string_view text, const std::string& why) {
           "write 2..16*2 (2, 4, 8, 16) or 2..8+3 (2, 5, 8)"};
 }
 
-// Nothing where the text is no range at all: what is before the dots is no number.
+// Empty if the text is not a range: what precedes the dots is not a number. "a..b" is then a text.
 Result<std::optional<Range>> parse_range(std::string_view text) {
   const std::size_t dots = text.find("..");
   if (dots == std::string_view::npos || text.size() > kLongestRange) return std::optional<Range>();
@@ -277,6 +280,7 @@ Result<std::optional<Range>> parse_range(std::string_view text) {
   if (!first) return std::optional<Range>();
   std::string_view rest = text.substr(dots + 2);
   Range out{*first, {}, false, {1, 1, {}}};
+  // From the right: "1..1e+3+1" has its step after the last sign.
   std::size_t sign = rest.rfind('*');
   out.geometric = sign != std::string_view::npos;
   if (!out.geometric) {
@@ -305,13 +309,13 @@ Result<std::optional<Range>> parse_range(std::string_view text) {
   return std::optional(out);
 }
 
-// Nothing where there are more than kMostValues.
+// Empty if there are more than kMostValues.
 std::optional<std::vector<std::int64_t>> whole_values(std::int64_t first, std::int64_t last,
                                                       std::int64_t by, bool geometric) {
   std::vector<std::int64_t> out = {first};
   while (true) {
     const std::int64_t at = out.back();
-    // Asked so that nothing overflows.
+    // Compared without overflow.
     const bool over = geometric
                           ? at > last / by
                           : static_cast<std::uint64_t>(last) - static_cast<std::uint64_t>(at) <
@@ -328,6 +332,7 @@ std::optional<std::vector<double>> real_values(double first, double last, double
   const double end = last + kRangeRounding * (geometric ? last : by);
   for (std::size_t i = 0;; ++i) {
     const auto times = static_cast<double>(i);
+    // Each value from the first one, not from the one before: rounding errors do not add up.
     const double value = geometric ? first * std::pow(by, times) : first + by * times;
     if (!(value <= end)) return out;
     if (i == kMostValues) return std::nullopt;
@@ -335,7 +340,7 @@ std::optional<std::vector<double>> real_values(double first, double last, double
   }
 }
 
-// Twelve digits: 0.1 · 3 is to be 0.3.
+// Twelve digits: 0.1 · 3 becomes 0.3.
 std::string short_number(double value) {
   std::array<char, 40> buffer{};
   const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value,
@@ -406,6 +411,7 @@ Result<std::vector<Json>> expand_values(const Json& list) {
 }
 
 Result<std::vector<Json>> parse_values(const std::string& text) {
+  // As the list in YAML brackets, values may be anything that YAML has.
   const Result<YamlDocument> document = parse_yaml("[" + text + "]", "");
   if (!document || !document->value.is_array()) {
     const std::string why = document ? "" : ": " + document.error().message;

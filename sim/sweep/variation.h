@@ -1,6 +1,6 @@
-// Variation: what a sweep varies in its files, the grid that comes of it, and the documents that
-// each of its points stands for. What the documents mean is the business of Plan (jobs on machines)
-// and TrainingPlans (transformers on clusters).
+// Variation: what a sweep varies in its files, the resulting grid, and the documents of each of its
+// points. Plan (jobs on machines) and TrainingPlans (transformers on clusters) interpret the
+// documents.
 #pragma once
 
 #include <cstddef>
@@ -16,8 +16,8 @@
 
 namespace lockstep::sim {
 
-// A key and the values that it takes: "train.batch_size", "data.modality.0.has" (list elements by
-// their number), or, of what the job runs on, "machine.links.0.beta".
+// A key and its values: "train.batch_size", "data.modality.0.has" (list elements by their index),
+// or for what the job runs on "machine.links.0.beta".
 struct Axis {
   std::string key;
   std::vector<nlohmann::json> values;  // at least one; all different
@@ -33,7 +33,7 @@ struct SourceFile {
   std::string file, text;
 };
 
-// Which keys are of what a job runs on, and where they stand in its document: "machine.links" in
+// Which keys belong to what a job runs on, and where they are in its document: "machine.links" is
 // "links".
 struct MachineKeys {
   std::string prefix;  // "machine."
@@ -42,7 +42,7 @@ struct MachineKeys {
 
 class Variation {
  public:
-  // What is wrong with a document; nothing: it is good.
+  // What is wrong with a document; empty: nothing.
   using Check = std::function<std::optional<Error>(const nlohmann::json& document)>;
 
   struct Document {
@@ -55,31 +55,32 @@ class Variation {
     Document job;
     std::vector<Document> machines;  // at least one
     MachineKeys machine_keys;
-    // Why a key of the job is not varied; nothing: it is.
+    // Why a key of the job cannot be varied; empty: it can.
     std::function<std::optional<Error>(const std::string& key)> refuses;
   };
 
-  // Each value is checked by itself, in a document that has the first values of the axes before.
-  // Errors: what `refuses` and the checks say, with the axis; a key that is varied twice; more than
+  // Checks each value by itself, in a document with the first values of the axes before it. Errors:
+  // those of `refuses` and the checks, with the axis; a key that is varied twice; more than
   // kMostPoints.
   static Result<Variation> make(Subject subject, const std::vector<Axis>& axes);
 
-  // Its last axes are those of the machine: the file, and the keys in it.
+  // The last axes are the machine's: its file and the keys in it.
   const Grid& grid() const { return grid_; }
   const std::string& name() const { return subject_.name; }  // of the job
-  // The varied keys in the order of the grid's axes, but for the machine's file.
+  // The varied keys in the order of the grid's axes, without the machine's file.
   std::vector<std::string> keys() const;
   std::size_t machines() const { return subject_.machines.size(); }
 
-  // By key, in that order.
+  // A point's values by key, in that order.
   nlohmann::ordered_json values(PointId point) const;
   const std::string& job_file() const { return subject_.job.file; }
   const std::string& machine_file(PointId point) const;
-  // Points of one job have the same number, and follow each other in the grid.
+  // The number of a point's job: points of one job are consecutive in the grid.
   PointId job(PointId point) const { return point / machine_points_; }
   PointId machine_point(PointId point) const { return point % machine_points_; }
 
-  // Errors: an element that a list does not have, once another key changed the list.
+  // The documents of a point. Errors: a list element that does not exist after another key changed
+  // the list.
   Result<nlohmann::json> job_document(PointId point) const;
   Result<nlohmann::json> machine_document(PointId point) const;
 
@@ -92,21 +93,21 @@ class Variation {
   PointId machine_points_ = 1;
 };
 
-// Changing one value of a document, by its dotted key.
+// Changes one value of a document, by its dotted key.
 
-// "data.modality.0" in parts.
+// "data.modality.0" split at the dots.
 std::vector<std::string> key_parts(const std::string& key);
 
-// `document` with that value under `key`. Mappings on the way that are missing are made; a strategy
-// remedy or model that is a name alone becomes a mapping where a key of it is meant. Errors: an
-// element that a list does not have.
+// `document` with `value` under `key`. Creates missing mappings on the way; a strategy, remedy or
+// model that is only a name becomes a mapping if one of its keys is meant. Errors: a list element
+// that does not exist.
 Result<nlohmann::json> with_value(nlohmann::json document, const std::string& key,
                                   const nlohmann::json& value);
 
-// The values that a sweep gives to a key, as people write them.
+// The values of an axis, as people write them.
 //
 //   "ddp,fsdp"                           two texts
-//   "8,{kind: fsdp, shard_ranks: 2}"     whatever YAML has: numbers, lists, mappings
+//   "8,{kind: fsdp, shard_ranks: 2}"     any YAML: numbers, lists, mappings
 //   "2..16*2"                            2, 4, 8, 16
 //   "0.1..0.5+0.2"                       0.1, 0.3, 0.5
 //   "1..3"                               1, 2, 3
@@ -114,11 +115,11 @@ Result<nlohmann::json> with_value(nlohmann::json document, const std::string& ke
 
 inline constexpr std::size_t kMostValues = 1000;  // of a key
 
-// Errors: not YAML between brackets, no value, the same value twice, a range that has no end, goes
+// Errors: not YAML once put between brackets, no value, a duplicate, a range without end, that goes
 // down or mixes units, more than kMostValues.
 Result<std::vector<nlohmann::json>> parse_values(const std::string& text);
 
-// The same of a list that was YAML already: its texts may be ranges.
+// The same for a list that is parsed YAML already; its texts may be ranges.
 Result<std::vector<nlohmann::json>> expand_values(const nlohmann::json& list);
 
 // A value in a table: text without quotes, everything else as JSON.

@@ -31,7 +31,7 @@ std::string six_digits(double value) {
   return {text.data(), end.ptr};
 }
 
-// Double-quoted YAML that is read as the same text.
+// Double-quoted YAML that parses to the same text.
 std::string in_quotes(const std::string& text) { return nlohmann::json(to_utf8(text)).dump(); }
 
 Status read_parameters(const YamlDocument& document, C& cost) {
@@ -57,6 +57,7 @@ Status read_parameters(const YamlDocument& document, C& cost) {
                     six_digits(parameter->high) + " (" + std::string(parameter->unit) + ")");
     cost.*(parameter->value) = x;
   }
+  // Every parameter must be given: a default would belong to another machine.
   for (const CostParameter& parameter : cost_parameters())
     if (!given.contains(parameter.name))
       return at(document.value_place("/parameters"),
@@ -68,6 +69,7 @@ Status read_parameters(const YamlDocument& document, C& cost) {
 }  // namespace
 
 const std::vector<CostParameter>& cost_parameters() {
+  // Ranges are wide: they catch a wrong unit (ms for s), not an unusual machine.
   static const std::vector<CostParameter> table = {
       {"peak_flops", &C::peak_flops, "FLOP/s", 1e9, 1e18},
       {"processors", &C::processors, "count", 1, 1e5},
@@ -108,6 +110,7 @@ Result<Calibration> parse_calibration(const std::string& text, const std::string
   calibration.origin = file;
   calibration.name = root["name"].get<std::string>();
   for (const auto& [key, value] : root.items())
+    // "sources" is for people only.
     if (key != "name" && key != "parameters" && key != "fitted_on" && key != "sources")
       return at(document->key_place("/" + pointer_part(key)),
                 "a calibration has no \"" + printable(key) + "\"",
@@ -179,6 +182,7 @@ std::string_view shipped_nccl_curves() {
 Result<Calibration> load_calibration(const std::string& given, const std::string& machine_type) {
   if (given.empty()) return shipped_calibration(machine_type);
   const std::vector<std::string> shipped = shipped_calibration_names();
+  // A shipped name goes first, also if a file of this name exists.
   if (std::find(shipped.begin(), shipped.end(), given) != shipped.end())
     return shipped_calibration(given);
   const Result<std::string> text = read_input(given);

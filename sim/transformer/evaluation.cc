@@ -14,6 +14,7 @@ bool is_listed(const std::vector<std::string>& list, const std::string& what) {
   return std::find(list.begin(), list.end(), what) != list.end();
 }
 
+// Whether a measurement is itself a point of a curve, and so predicted by itself.
 bool is_point(const std::vector<NcclCurve>& curves, const MeasuredCollective& measured) {
   for (const NcclCurve& curve : curves)
     if (curve.machine == measured.machine && curve.ranks == measured.ranks)
@@ -42,6 +43,8 @@ ErrorSummary summarize(const std::vector<Comparison>& comparisons) {
 Result<StepPrediction> predict_measured(const MeasuredStep& step, const CostParameters& cost) {
   if (!step.micro_batch_unknown) return predict_step(step.model, step.plan, cost);
   std::optional<StepPrediction> best;
+  // Some combinations are impossible (a batch that a micro-batch does not divide); all failing is
+  // an error, and the first one is reported.
   std::optional<Error> refused;
   for (const std::int64_t micro_batch : {1, 2, 4, 8, 16})
     for (const std::int32_t chunks : {1, 2}) {
@@ -89,6 +92,7 @@ Result<TableAnswer> predict_steps(const MeasuredTable& table, const Calibration&
       return Error{table.file + ", row " + std::to_string(i + 1) + ": " + figures.error().message,
                    {},
                    figures.error().fix};
+    // Rows that the calibration was fitted to are no test of it: the report separates them.
     const bool known = is_listed(calibration.fitted_on, step.label);
     for (const Comparison& figure : *figures) answer.rows.push_back({step.label, figure, known});
   }
@@ -97,6 +101,7 @@ Result<TableAnswer> predict_steps(const MeasuredTable& table, const Calibration&
 
 Result<TableAnswer> predict_collectives(const MeasuredTable& table,
                                         const std::string& curves_file) {
+  // The shipped curves are embedded; the file's name is for messages.
   const std::string file = curves_file.empty() ? "sim/machines/calibration-nccl.yaml" : curves_file;
   Result<std::string> text = curves_file.empty()
                                  ? Result<std::string>(std::string(shipped_nccl_curves()))
@@ -127,6 +132,7 @@ Result<TableAnswer> predict_on_machine(const MeasuredTable& table, const Machine
     ProgramCall call;
     call.op = trace::Op::all_reduce;
     call.bytes = Bytes{measured.bytes};
+    // The machine's model needs the same number of ranks on each node.
     if (measured.ranks % measured.nodes != 0)
       return Error{table.file + ", row " + std::to_string(row) + ": " +
                        std::to_string(measured.nodes) + " nodes do not hold equally many of " +

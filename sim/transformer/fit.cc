@@ -13,14 +13,15 @@ namespace {
 
 using Vector = std::vector<double>;
 
-// The square root of a loss that is quadratic for small and linear for large errors (Charbonnier).
+// The square root of a loss that is quadratic for small errors and linear for large ones
+// (Charbonnier); least squares square it again.
 double tamed(double error) {
   constexpr double kKnee = 0.05;
   const double scaled = error / kKnee;
   return std::copysign(kKnee * std::sqrt(2 * (std::sqrt(1 + scaled * scaled) - 1)), error);
 }
 
-// a x = b for a small symmetric positive matrix, by elimination with pivots.
+// Solves a x = b for a small symmetric positive matrix, by elimination with pivots.
 Vector solve(std::vector<Vector> a, Vector b) {
   const std::size_t n = b.size();
   for (std::size_t k = 0; k < n; ++k) {
@@ -63,15 +64,18 @@ class Fitter {
     if (!residuals) return residuals.error();
     Fit fit;
     fit.before = mean_error(x);
-    double damping = 1e-2;
+    double damping = 1e-2;  // large: short steps along the gradient; small: Gauss-Newton
     for (bool moved = true; moved && fit.rounds < options_.most_rounds; ++fit.rounds) {
       Result<std::vector<Vector>> slopes = slopes_at(x, *residuals);
       if (!slopes) return slopes.error();
       moved = false;
+      // Try with more damping until the loss falls. 8 times 4 covers 1 : 65536; if none helps, this
+      // is the minimum.
       for (int attempt = 0; attempt < 8 && !moved; ++attempt, damping *= moved ? 0.2 : 4) {
         Vector next = step(x, *slopes, *residuals, damping);
         Result<Vector> there = residuals_at(next);
         if (!there) return there.error();
+        // Smaller gains are rounding.
         if (squares(*there) >= squares(*residuals) * (1 - 1e-9)) continue;
         moved = true;
         x = std::move(next);
@@ -84,6 +88,7 @@ class Fitter {
   }
 
  private:
+  // The vector x holds logarithms, so parameters stay positive; the table's limits are kept, too.
   CostParameters cost_at(const Vector& x) const {
     CostParameters cost = start_;
     for (std::size_t i = 0; i < x.size(); ++i)
@@ -107,6 +112,7 @@ class Fitter {
   }
 
   Result<std::vector<Vector>> slopes_at(const Vector& x, const Vector& here) const {
+    // 0.1 % of a parameter: far above rounding, far below the curvature.
     constexpr double kStep = 1e-3;
     std::vector<Vector> slopes;
     for (std::size_t i = 0; i < x.size(); ++i) {
@@ -133,6 +139,8 @@ class Fitter {
     }
     for (std::size_t i = 0; i < n; ++i) normal[i][i] = normal[i][i] * (1 + damping) + 1e-9;
     Vector next = solve(std::move(normal), std::move(towards));
+    // At most a factor of e^0.5 = 1.65 per step, in case the linear model is far off. 1e-9 above
+    // keeps parameters without influence from making the matrix singular.
     for (std::size_t i = 0; i < n; ++i) next[i] = x[i] + std::clamp(next[i], -0.5, 0.5);
     return next;
   }

@@ -1,10 +1,10 @@
 // Fits the cost parameters of a machine type to a few measured rows.
 //
-// Minimised is the sum of the rows' logarithmic errors, quadratic up to 5 % and linear beyond (a
-// row that something else has slowed down does not pull the rest along), and of how far each
-// parameter goes from where it started, in logarithms too: what the rows say nothing about stays
-// what the data sheet says. Levenberg-Marquardt on the logarithms, derivatives by differences;
-// deterministic.
+// The loss has two parts. The first is the logarithmic error of each row, quadratic up to about 5 %
+// and linear beyond, so that a row that something else slowed down does not pull the others along.
+// The second is how far each parameter moves from its start, also in logarithms, so that a
+// parameter about which the rows say nothing stays at its data sheet value. Minimised by
+// Levenberg-Marquardt on the logarithms, with derivatives by finite differences; deterministic.
 #pragma once
 
 #include <string>
@@ -18,7 +18,7 @@ namespace lockstep::sim {
 
 struct FitOptions {
   std::vector<std::string> parameters;  // names; the others stay as they are
-  double stiffness = 0.1;               // weight of leaving the start, against a row's error of 1
+  double stiffness = 0.1;  // weight of a move from the start, against a row's error of 1
   int most_rounds = 40;
 };
 

@@ -1,5 +1,5 @@
-// What the readers of measured tables share: one row, its values by name, and what is wrong with
-// it.
+// TableRow is what the readers share: one row, its values by name, and the first error. A reader
+// takes all values without checking each, then asks status() once.
 
 #include "sim/transformer/measured_table.h"
 
@@ -22,16 +22,17 @@ namespace lockstep::sim {
 
 class TableRow {
  public:
-  // A row as a list, whose columns `columns` names.
+  // A row that is a list; `columns` names its values: [16, 2, 1024, …].
   TableRow(const nlohmann::json& row, const nlohmann::json& columns, std::string place);
-  // A row as an object.
+  // A row that is an object: {"model": "8B", "gpus": 8, "tps_gpu": 5762, …}.
   TableRow(const nlohmann::json& row, std::string place);
 
-  // A count from 1 to 2^30; `otherwise` where the row does not have it. What is wrong is
-  // remembered.
+  // A whole number from 1 to 2^30; `otherwise` if the row does not have it. Like all of these it
+  // remembers what is wrong and returns a harmless value.
   std::int64_t count(std::string_view name, std::optional<std::int64_t> otherwise = {});
   // A number above 0.
   double number(std::string_view name);
+  // Empty also for null.
   std::optional<double> number_if_there(std::string_view name);
   std::string text(std::string_view name, std::string otherwise = {});
   bool has(std::string_view name) const;
@@ -51,7 +52,7 @@ class TableRow {
 
 bool is_list_of_lists(const nlohmann::json& value);
 
-// The forms' readers; `root` is an object that has the form's keys.
+// The readers of the forms. `root` is an object with the form's keys.
 Result<MeasuredTable> read_step_columns(const nlohmann::json& root, const std::string& file);
 Result<MeasuredTable> read_torchtitan(const nlohmann::json& root, const std::string& file);
 Result<MeasuredTable> read_nccl_tests(const nlohmann::json& root, const std::string& file);
@@ -76,6 +77,7 @@ TableRow::TableRow(const json& row, std::string place) : row_(row), place_(std::
   if (!row.is_object()) refuse("the row is no object", "write {\"key\": value, …}");
 }
 
+// The first problem is the cause; later ones may follow from it.
 void TableRow::refuse(std::string message, std::string fix) {
   if (!wrong_) wrong_ = Error{place_ + ": " + std::move(message), {}, std::move(fix)};
 }
@@ -143,6 +145,7 @@ Result<MeasuredTable> parse_measured_table(const std::string& text, const std::s
                  "docs/simulate-workloads.md"};
   };
   if (!root.is_object()) return unknown();
+  // Sniffed by the keys that only one form has.
   if (root.contains("machines") && root["machines"].is_object()) return read_nccl_tests(root, file);
   if (!root.contains("rows") || !root["rows"].is_array()) return unknown();
   if (root["rows"].size() > kMostTableRows)
@@ -153,13 +156,13 @@ Result<MeasuredTable> parse_measured_table(const std::string& text, const std::s
   return read_torchtitan(root, file);
 }
 
-// Tables of Megatron's training steps: vTrain's, and the one of the paper of 2021.
+// Tables of Megatron's training steps: vTrain's, and that of the paper of 2021.
 
 namespace {
 
 using nlohmann::json;
 
-// The models of both: GPT with a feed-forward block four times as wide, all recomputed.
+// The models of both: GPT with a feed-forward block four times as wide, with full recompute.
 void set_gpt(MeasuredStep& step, std::int64_t layers, std::int64_t hidden, std::int64_t heads,
              std::int64_t vocabulary) {
   step.model.layers = layers;
@@ -182,6 +185,7 @@ void set_label(MeasuredStep& step) {
 // vTrain's models have GPT-2's vocabulary, as its configuration files say.
 constexpr std::int64_t kVocabulary = 51200;
 
+// One row. Columns: "# layers", "hidden size", …, "iteration time (ms)".
 MeasuredStep vtrain_step(TableRow& row) {
   MeasuredStep step;
   set_gpt(step, row.count("# layers"), row.count("hidden size"), row.count("attention heads"),
@@ -197,6 +201,7 @@ MeasuredStep vtrain_step(TableRow& row) {
 }
 
 MeasuredStep megatron_step(TableRow& row, const json& root) {
+  // "seq" and "vocab" are given once for the whole table.
   TableRow table(root, row.place());
   MeasuredStep step;
   set_gpt(step, row.count("layers"), row.count("hidden"), row.count("heads"),
@@ -206,6 +211,7 @@ MeasuredStep megatron_step(TableRow& row, const json& root) {
   step.plan.tensor = static_cast<std::int32_t>(row.count("tp"));
   step.plan.pipeline = static_cast<std::int32_t>(row.count("pp"));
   const std::int64_t gpus = row.count("gpus");
+  // Data parallelism is not a column: it is what remains of the GPUs.
   const std::int64_t model_ranks = std::int64_t{step.plan.tensor} * step.plan.pipeline;
   if (gpus % model_ranks != 0)
     row.refuse(std::to_string(gpus) + " GPUs do not divide by tp x pp", "correct the row");
@@ -243,6 +249,7 @@ Result<MeasuredTable> read_step_columns(const json& root, const std::string& fil
     if (const Status can_be = check_workload(step.model, step.plan); !can_be)
       return Error{row.place() + ": " + can_be.error().message, {}, can_be.error().fix};
     set_label(step);
+    // A table whose plans all fit 8 GPUs was measured on one node, and has its own calibration.
     one_node = one_node && step.plan.ranks() <= 8;
     table.steps.push_back(std::move(step));
   }
@@ -263,6 +270,7 @@ void set_parallelism(MeasuredStep& step, TableRow& row) {
   plan.tensor = static_cast<std::int32_t>(row.count("tp", 1));
   plan.context = static_cast<std::int32_t>(row.count("cp", 1));
   plan.pipeline = static_cast<std::int32_t>(row.count("pp", 1));
+  // Checked before they are multiplied.
   for (const std::int32_t ranks : {plan.tensor, plan.context, plan.pipeline})
     if (ranks > 1 << 15) {
       row.refuse("tp, cp or pp is above 32768", "correct the row");
@@ -275,8 +283,8 @@ void set_parallelism(MeasuredStep& step, TableRow& row) {
   plan.data = static_cast<std::int32_t>(std::max<std::int64_t>(1, gpus / rest));
   const std::int64_t local = row.count("local_batch");
   plan.global_batch = local * plan.data;
-  // Without a pipeline a local batch is one micro-batch; with one it is cut into as many as there
-  // are stages: pipeline_parallel_microbatches of torchtitan's configuration, left out.
+  // Without a pipeline a local batch is one micro-batch. With one it is split into as many as there
+  // are stages: the default of torchtitan's pipeline_parallel_microbatches.
   plan.micro_batch = plan.pipeline > 1 ? std::max<std::int64_t>(1, local / plan.pipeline) : local;
   plan.sequence = row.count("seq", 8192);
   if (row.text("schedule").starts_with("Interleaved")) {
@@ -288,6 +296,7 @@ void set_parallelism(MeasuredStep& step, TableRow& row) {
 Result<MeasuredStep> read_step(TableRow& row) {
   MeasuredStep step;
   const std::string name = row.text("model");
+  // "8B" gives "llama3-8b".
   const bool billions = name.ends_with('B');
   const auto known = published_model("llama3-" + name.substr(0, name.find('B')) + "b");
   if (billions && known)
@@ -302,6 +311,7 @@ Result<MeasuredStep> read_step(TableRow& row) {
   plan.recompute = kept == "full"        ? Recompute::full
                    : kept == "selective" ? Recompute::selective
                                          : Recompute::none;
+  // For example tech "FSDP + compile + fp8", quant "float8".
   const std::string how = row.text("tech") + " " + row.text("quant");
   plan.compiled = how.find("compile") != std::string::npos || row.has("vanilla");
   plan.fp8 = how.find("fp8") != std::string::npos || how.find("float8") != std::string::npos;
@@ -337,6 +347,7 @@ Result<MeasuredTable> read_torchtitan(const json& root, const std::string& file)
   std::size_t number = 0;
   for (const json& values : root["rows"]) {
     TableRow row(values, file + ", row " + std::to_string(++number));
+    // A row with both columns has two measurements: without and with async tensor parallelism.
     const bool both = row.has("vanilla") && row.has("async_");
     const double first = row.number(both ? "vanilla" : "tps_gpu");
     const double second = both ? row.number("async_") : 1;
@@ -351,7 +362,8 @@ Result<MeasuredTable> read_torchtitan(const json& root, const std::string& file)
   return table;
 }
 
-// nccl-tests' tables: two shapes, a machine with its size or a machine with a table per size.
+// nccl-tests' tables, in two shapes: a machine of one size, {"gpus": 8, "rows": [[bytes, time],
+// …]}, or a machine with a list of rows per size, {"8": [[bytes, time], …], "16": …}.
 
 namespace {
 
@@ -364,6 +376,7 @@ struct MeasuredMachine {
 
 Status add_rows(MeasuredTable& table, const json& rows, const json& columns,
                 const MeasuredMachine& machine) {
+  // The unit is in the column's name: time_oop_ns or time_oop_us.
   const bool nanos = [&] {
     for (const json& column : columns)
       if (column == "time_oop_ns") return true;

@@ -1,8 +1,9 @@
-// Tables of published measurements, read so that they can be predicted row by row.
+// Tables of published measurements, in a form in which each row can be predicted.
 //
-// Five forms of JSON, told apart by their keys (docs/simulate-workloads.md shows each):
+// Four forms of JSON, recognised by their keys (docs/simulate-workloads.md shows each):
+//
 //   vTrain       "columns" with "iteration time (ms)": Megatron-DeepSpeed steps (arXiv 2312.12391)
-//   Megatron     "columns" with "tflops_gpu": arXiv 2104.04473, table 1
+//   Megatron     "columns" with "iteration_s_derived": arXiv 2104.04473, table 1
 //   torchtitan   "rows" of objects with "tps_gpu", or "vanilla" and "async_": Llama 3 with FSDP
 //   nccl-tests   "machines" with rows of bytes and times: all-reduces
 #pragma once
@@ -18,10 +19,10 @@
 namespace lockstep::sim {
 
 struct MeasuredStep {
-  std::string label;  // names the row by what it is: "8 GPUs B 16 b 2 h 1024 L 24 t 1 d 2 p 4"
+  std::string label;  // describes the row: "8 GPUs, B 16, b 2, h 1024, L 24, t 1 d 2 p 4"
   Transformer model;
   TrainingPlan plan;
-  // Megatron's table leaves the micro-batch out and reports the best: plans are tried with several.
+  // Megatron's table does not give the micro-batch and reports the best time: several are tried.
   bool micro_batch_unknown = false;
   double seconds = 0;
   bool as_tokens = false;              // measured as tokens per second and GPU
@@ -30,17 +31,17 @@ struct MeasuredStep {
 
 struct MeasuredCollective {
   std::string label;
-  std::string machine;  // the table's name of it
+  std::string machine;  // its name in the table
   std::int64_t ranks = 0;
   std::int64_t nodes = 1;
   std::int64_t bytes = 0;
-  double seconds = 0;  // out of place
+  double seconds = 0;  // nccl-tests' out-of-place time
 };
 
 struct MeasuredTable {
   std::string file;
-  std::string machine_type;  // "a100-node", "a100-cluster", "a100-selene", "h100-cluster", …: whose
-                             // calibration
+  std::string machine_type;  // names the calibration: "a100-node", "a100-cluster", "a100-selene",
+                             // "h100-cluster", …
   std::vector<MeasuredStep> steps;
   std::vector<MeasuredCollective> collectives;
 };
@@ -49,11 +50,11 @@ struct MeasuredTable {
 inline constexpr std::size_t kMostTableRows = 200'000;
 
 // Parses `text`. Errors, with file and row: not JSON, none of the forms, a missing column, a row of
-// another length, a value that is no number or out of range, a plan that cannot be.
+// another length, a value that is not a number or out of range, an impossible plan.
 Result<MeasuredTable> parse_measured_table(const std::string& text, const std::string& file);
 
-// Reads and parses the table at `path`, of at most 256 MiB. Errors: parse_measured_table()'s; it
-// cannot be read.
+// Reads and parses the table at `path`, at most 256 MiB. Errors: parse_measured_table()'s; a file
+// that cannot be read.
 Result<MeasuredTable> load_measured_table(const std::string& path);
 
 }  // namespace lockstep::sim

@@ -1,4 +1,4 @@
-// Bytes that training keeps on a GPU: by formula, in 16-bit activations.
+// The bytes that training keeps on a GPU, by formula, with 16-bit activations.
 #pragma once
 
 #include <cstdint>
@@ -8,23 +8,26 @@
 
 namespace lockstep::sim {
 
-// What one layer keeps of one micro-batch for its backward pass, in bytes on one rank.
-// Without gating, arXiv 2205.05198 (Korthikanti et al.), table 2:
-//   no recompute      s b h (10 + 24/t + 5 a s/(h t));  with sequence parallelism s b h/t (34 + 5 a
-//   s/h) selective         s b h (10 + 24/t);                with sequence parallelism 34 s b h/t
+// What one layer keeps of one micro-batch for its backward pass, in bytes on one rank. Without
+// gating, arXiv 2205.05198 (Korthikanti et al.), table 2:
+//
+//   no recompute      s b h (10 + 24/t + 5 a s/(h t));
+//                     with sequence parallelism s b h/t (34 + 5 a s/h)
+//   selective         s b h (10 + 24/t);  with sequence parallelism 34 s b h/t
 //   full              2 s b h
-// Gated layers have no dropouts, and keep the two inputs of the product and the product, of which
-// grouped queries shrink keys and values: see memory.cc.
+//
+// Gated layers have no dropouts and keep the two inputs of the product and the product itself;
+// grouped queries make keys and values smaller: see memory.cc.
 double layer_activation_bytes(const Transformer& model, const TrainingPlan& plan);
 
-// Logits of one micro-batch: 16-bit, float32, log-softmax and its gradient, on one rank of the last
-// stage.
+// Logits of one micro-batch on one rank of the last stage: 16-bit, float32, log-softmax and its
+// gradient.
 double logit_bytes(const Transformer& model, const TrainingPlan& plan);
 
-// Parameters, gradients and optimizer state of a rank with Adam in mixed precision, 16 bytes a
-// parameter: arXiv 1910.02054, section 3.1 and figure 1: (2 + 2 + K) with K = 12, divided over the
-// data-parallel ranks as the sharding says. zero3 keeps float32 parameters and gradients (FSDP),
-// the same 16 bytes.
+// Parameters, gradients and optimizer state of a rank with Adam in mixed precision: 16 bytes per
+// parameter, (2 + 2 + K) with K = 12 (arXiv 1910.02054, section 3.1 and figure 1), divided over the
+// data-parallel ranks by the sharding. zero3 keeps float32 parameters and gradients (FSDP), which
+// is also 16 bytes.
 struct StateBytes {
   double parameters = 0, gradients = 0, optimizer = 0;
   double total() const { return parameters + gradients + optimizer; }
@@ -33,15 +36,15 @@ StateBytes state_bytes(const Transformer& model, const TrainingPlan& plan);
 
 struct StepMemory {
   StateBytes state;
-  double unsharded = 0;    // what zero3 has gathered at once
+  double unsharded = 0;    // what zero3 has gathered at the same time
   double activations = 0;  // of all micro-batches in flight
-  double working = 0;      // of the layer that is being computed, or the logits
-  bool of_logits = false;  // … which of the two
-  std::int32_t stage = 0;  // that this is the use of
+  double working = 0;      // of the layer that is being computed, or of the logits
+  bool of_logits = false;  // `working` is of the logits
+  std::int32_t stage = 0;  // the stage that this describes
   double total() const { return state.total() + unsharded + activations + working; }
 };
 
-// The fullest stage's; `in_flight` by stage as in PipelineRun (chunks count one by one).
+// The memory use of the fullest stage. `in_flight` by stage as in PipelineRun: each chunk counts.
 StepMemory memory_use(const Transformer& model, const TrainingPlan& plan,
                       const std::vector<std::int64_t>& in_flight);
 

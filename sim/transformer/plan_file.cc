@@ -13,7 +13,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Where the fields of a Transformer and a TrainingPlan stand in the file.
+// The JSON pointer of a field of Transformer or TrainingPlan: workload_problem() names fields, the
+// error message a line of the file.
 std::string pointer_of(std::string_view field) {
   for (const std::string_view key : {"layers", "hidden", "heads", "kv_heads", "ffn", "vocabulary"})
     if (field == key) return "/model/" + std::string(key);
@@ -30,12 +31,12 @@ std::string times(std::int64_t a, std::int64_t b, std::int64_t c) {
          whole_number(a * b * c);
 }
 
-// What is wrong: the place as a JSON pointer, and why.
+// What is wrong: the location as a JSON pointer, and why.
 struct Refusal {
   std::string pointer, message, fix;
 };
 
-// Reads a document that the schema allows; the first thing that cannot be is kept.
+// Reads a document that the schema allows; keeps the first problem that it finds.
 class PlanReader {
  public:
   explicit PlanReader(const YamlDocument& document) : document_(document), root_(document.value) {}
@@ -50,6 +51,7 @@ class PlanReader {
       check_nodes();
     }
     read_memory();
+    // Values that were refused may be 0: do not combine them.
     if (!refused_) check_together();
     if (refused_)
       return Error{refused_->message, document_.value_place(refused_->pointer), refused_->fix};
@@ -63,11 +65,13 @@ class PlanReader {
 
   void read_model() {
     const Json& given = root_["model"];
+    // Defaults of a model without a published name.
     out_.model.fused_attention = true;
     out_.model.causal = true;
     if (given.is_string()) return published("/model", given);
     if (given.contains("name")) published("/model/name", given["name"]);
     Transformer& m = out_.model;
+    // A key of the file, else the published model's value; 0 means there is none.
     const auto count = [&](const char* key, std::int64_t otherwise) {
       if (!given.contains(key) && otherwise == 0)
         refuse("/model", "the model has no \"" + std::string(key) + "\"",
@@ -75,7 +79,7 @@ class PlanReader {
       return given.value(key, otherwise);
     };
     m.layers = count("layers", m.layers);
-    // Of a published model whose width is changed, the rest is as published.
+    // If the width of a published model is changed, all else stays as published.
     m.hidden = count("hidden", m.hidden);
     m.heads = count("heads", m.heads);
     m.vocabulary = count("vocabulary", m.vocabulary);
@@ -83,6 +87,8 @@ class PlanReader {
     m.ffn = given.value("ffn", m.ffn == 0 ? 4 * m.hidden : m.ffn);
     m.gated = given.value("gated", m.gated);
     m.tied_embeddings = given.value("tied_embeddings", m.tied_embeddings);
+    // Causal goes with fused_attention unless it is given: only a fused kernel skips what the mask
+    // hides.
     m.causal = given.value("causal", given.value("fused_attention", m.causal));
     m.fused_attention = given.value("fused_attention", m.fused_attention);
   }
@@ -173,7 +179,7 @@ class PlanReader {
     if (const auto wrong = workload_problem(out_.model, out_.plan))
       return refuse(pointer_of(wrong->field), wrong->error.message, wrong->error.fix);
     const TrainingPlan& plan = out_.plan;
-    // Keys and values that tensor ranks would hold twice are in no formula.
+    // No formula covers tensor ranks that hold the same keys and values twice.
     whole(out_.model.kv_heads, "kv_heads", plan.tensor, "tensor", "/tensor");
     whole(out_.model.ffn, "ffn", plan.tensor, "tensor", "/tensor");
     if (plan.sequence_parallel)
@@ -210,6 +216,8 @@ class PlanReader {
                  whole_number(each) + " of each data-parallel rank are no multiple of " +
                  whole_number(plan.pipeline),
              "change global_batch, micro_batch or pipeline.stages, or use schedule: 1f1b");
+    // Tasks of the pipeline's simulation: micro-batches x passes x pieces, compared without
+    // overflow.
     const std::int64_t passes = splits_backward(plan.schedule) ? 3 : 2;
     const std::int64_t pieces = std::int64_t{plan.pipeline} * plan.chunks;
     if (each > kMostPipelineTasks / passes / pieces)

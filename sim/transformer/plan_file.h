@@ -30,7 +30,7 @@ namespace lockstep::sim {
 
 struct PlanFile {
   std::string name;
-  std::string calibration;  // a name or a file, as it stands
+  std::string calibration;  // a name or a file, as written
   std::string model_name;   // of the published model; empty: none is named
   Transformer model;
   TrainingPlan plan;
@@ -38,23 +38,23 @@ struct PlanFile {
   std::optional<Bytes> gpu_memory;
 };
 
-// Errors, with the place: what the schema does not allow; a model that is not known, or of which a
-// key is missing; a size without a unit; GPUs that do not divide by tensor x context x stages;
-// ranks, batches, stages and chunks that do not fit together (workload_problem(), and what the
-// schedule asks of them).
+// Errors, with the location: what the schema does not allow; an unknown model, or one with a
+// missing key; a size without a unit; GPUs that tensor x context x stages do not divide; ranks,
+// batches, stages and chunks that do not fit together (workload_problem(), and the schedule's own
+// conditions).
 Result<PlanFile> parse_plan(const std::string& text, const std::string& file);
-// The same of a document.
+// The same for a parsed document.
 Result<PlanFile> read_plan(const YamlDocument& document);
 
-// Whether `text` is meant to be a plan: it has the key "plan".
+// True if `text` is meant as a plan: it has the key "plan".
 bool is_plan(const std::string& text);
 
-// What the plan's machines cost: the calibration's numbers with the plan's gpus_per_node.
-// Errors: GPUs of several nodes that do not fill them.
+// The cost parameters of the plan's machines: the calibration's, with the plan's gpus_per_node.
+// Errors: GPUs that do not fill several nodes.
 Result<CostParameters> plan_cost(const PlanFile& plan, const CostParameters& calibration);
 
-// The JSON Schema of plan files: which keys there are, and which of them must be there. What their
-// values must be together, plan_file.cc decides.
+// The JSON Schema of plan files: which keys exist and which are required. plan_file.cc checks how
+// their values fit together.
 
 inline constexpr std::string_view kPlanSchema = R"({
   "$schema": "http://json-schema.org/draft-07/schema#",

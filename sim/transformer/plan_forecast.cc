@@ -33,6 +33,8 @@ std::string optimizer_basis(const CostParameters& cost) {
          " bytes of memory traffic a parameter that the GPU updates";
 }
 
+// The parts of a step's time, each with the sentence that says what it is based on. The keys are
+// those of JSON and CSV.
 std::vector<ForecastPart> time_parts(const PlanForecast& f) {
   const StepParts& parts = f.step.parts;
   const TrainingPlan& plan = f.plan.plan;
@@ -62,7 +64,7 @@ std::vector<ForecastPart> time_parts(const PlanForecast& f) {
   return out;
 }
 
-// By how many GPUs a state is divided.
+// The sentence that says over how many ranks a state is divided.
 std::string divided(bool is, const TrainingPlan& plan) {
   return is ? ", divided by " + std::to_string(std::int64_t{plan.data} * plan.context) + " ranks"
             : ", whole on every data-parallel rank";
@@ -77,6 +79,7 @@ std::string activations_basis(const Transformer& model, const TrainingPlan& plan
          ")";
 }
 
+// The parts of the fullest stage's memory, in the same form.
 std::vector<ForecastPart> memory_parts(const PlanForecast& f) {
   const StepMemory& use = f.step.memory;
   const TrainingPlan& plan = f.plan.plan;
@@ -130,6 +133,7 @@ std::vector<std::string> PlanForecast::basis() const {
           (model.causal ? ", attention counted as far as the mask leaves it" : "") + ", of " +
           about_three_digits(calibration.cost.peak_flops * 1e-12) + " TFLOP/s (16 bits)"};
   const std::int64_t pieces = std::int64_t{p.pipeline} * p.chunks;
+  // Each sentence below appears only if it affects this plan.
   if (model.layers % pieces != 0)
     out.push_back(
         std::to_string(model.layers) + " layers do not divide by " + std::to_string(pieces) +
@@ -161,10 +165,12 @@ Result<PlanForecast> forecast_plan(const PlanFile& plan, const Calibration& cali
   PlanForecast out;
   out.plan = plan;
   out.calibration = calibration;
+  // With the plan's gpus_per_node, which overrides the calibration's.
   out.calibration.cost = *cost;
   out.step = *step;
   out.samples_per_second = static_cast<double>(plan.plan.global_batch) / step->seconds;
   out.tokens_per_second = out.samples_per_second * static_cast<double>(plan.plan.sequence);
+  // The FLOPs that all GPUs could do in the step at their 16-bit peak.
   const double peak = cost->peak_flops * out.gpus() * step->seconds;
   out.mfu = model_flops(plan.model, plan.plan) / peak;
   out.hfu = hardware_flops(plan.model, plan.plan) / peak;

@@ -16,7 +16,7 @@ struct Count {
   std::int64_t value;
 };
 
-// Above these, products of counts leave 64 bits; no model comes near them.
+// Above these, products of counts exceed 64 bits; no model comes near them.
 constexpr std::int64_t kMost = std::int64_t{1} << 20U;
 constexpr std::int64_t kMostLayers = std::int64_t{1} << 14U;
 constexpr std::int64_t kMostRanksOfAKind = std::int64_t{1} << 15U;
@@ -27,7 +27,7 @@ std::int64_t most_of(std::string_view name) {
   return ranks ? kMostRanksOfAKind : kMost;
 }
 
-// `field` is blamed.
+// A problem of `field` unless `part` divides `whole`.
 std::optional<WorkloadProblem> indivisible(std::string_view field, Count part, Count whole) {
   if (whole.value % part.value == 0) return std::nullopt;
   return problem(field,
@@ -37,7 +37,8 @@ std::optional<WorkloadProblem> indivisible(std::string_view field, Count part, C
                  "change one of the two");
 }
 
-// Multiplications and additions per token of a layer's linear parts, forward.
+// Floating-point operations per token of a layer's linear parts, forward: queries and output h·h
+// each, keys and values h·kv each, and the feed-forward matrices; a product and a sum per weight.
 double linear_flops(const Transformer& model) {
   const auto h = static_cast<double>(model.hidden);
   const double kv = h * static_cast<double>(model.kv_heads) / static_cast<double>(model.heads);
@@ -45,7 +46,7 @@ double linear_flops(const Transformer& model) {
   return 2 * (h * h + 2 * h * kv + h * h + matrices * h * static_cast<double>(model.ffn));
 }
 
-// … of its attention, for sequences of so many tokens.
+// … of its attention: scores and values, 2·s·h each; with a causal kernel half of it.
 double attention_flops(const Transformer& model, std::int64_t sequence) {
   const double all = 4.0 * static_cast<double>(sequence) * static_cast<double>(model.hidden);
   return model.causal ? all / 2 : all;
@@ -74,6 +75,8 @@ std::optional<WorkloadProblem> workload_problem(const Transformer& model,
     if (count.value < 1 || count.value > most_of(count.name))
       return problem(count.name, std::string(count.name) + " is " + std::to_string(count.value),
                      "give a number from 1 to " + std::to_string(most_of(count.name)));
+  // The order of the checks matters: those below divide by counts that are known to be positive,
+  // and multiply some that are known to be small.
   if (std::int64_t{plan.pipeline} * plan.chunks > model.layers)
     return problem("pipeline",
                    "the pipeline has " + std::to_string(plan.pipeline) + " stages of " +
@@ -112,6 +115,7 @@ std::int64_t layer_parameters(const Transformer& model) {
   const std::int64_t kv = h / model.heads * model.kv_heads;
   const std::int64_t attention = 2 * h * h + 2 * h * kv;
   if (model.gated) return attention + 3 * h * model.ffn + 2 * h;
+  // Biases of queries, keys and values, the output, and both feed-forward matrices.
   const std::int64_t biases = h + 2 * kv + h + model.ffn + h;
   return attention + 2 * h * model.ffn + biases + 4 * h;  // two norms of weight and bias
 }
@@ -128,13 +132,15 @@ double parameters_per_rank(const Transformer& model, const TrainingPlan& plan) {
   const double table = static_cast<double>(model.vocabulary) * static_cast<double>(model.hidden);
   const double layers = static_cast<double>(model.layers) *
                         static_cast<double>(layer_parameters(model)) / plan.pipeline;
-  // Tied or not, the first and the last stage each hold a table; in ZB-V they are one stage.
+  // The first and the last stage each hold a table, tied or not. ZB-V puts the first and the last
+  // piece on the same stage, which then holds both.
   const bool one_stage = plan.pipeline == 1 || plan.schedule == PipelineSchedule::zbv;
   const double tables = one_stage && !model.tied_embeddings ? 2 * table : table;
   return (layers + tables) / plan.tensor;
 }
 
 double model_flops(const Transformer& model, const TrainingPlan& plan) {
+  // The product with the output table; 3: forward, and two products backward.
   const double logits =
       2.0 * static_cast<double>(model.hidden) * static_cast<double>(model.vocabulary);
   return 3 * tokens_of(plan) * (layers_forward(model, plan) + logits);
@@ -183,6 +189,7 @@ Transformer model_of(const Shape& shape) {
   out.heads = out.kv_heads = shape.heads;
   out.ffn = shape.ffn;
   out.vocabulary = 51200;
+  // The rest is Llama 3's.
   if (shape.family == Family::gpt) return out;
   out.kv_heads = 8;
   out.vocabulary = 128256;

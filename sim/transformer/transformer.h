@@ -1,8 +1,8 @@
-// A transformer language model and how its training is laid out, as counts.
+// A transformer language model and the layout of its training, as counts.
 //
-// Sizes follow the hyper-parameters by formulas that are written beside each function with their
-// source; nothing is measured here. Hidden, ffn and vocabulary are widths in elements, sequence is
-// in tokens, micro_batch and global_batch in sequences.
+// Sizes follow from the hyper-parameters by the formula at each function, with its source; nothing
+// is measured here. hidden, ffn and vocabulary are widths in elements, sequence is in tokens,
+// micro_batch and global_batch are in sequences.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct Transformer {
   std::int64_t layers = 0;
   std::int64_t hidden = 0;
   std::int64_t heads = 0;
-  std::int64_t kv_heads = 0;  // below `heads`: grouped queries
+  std::int64_t kv_heads = 0;  // fewer than `heads`: grouped queries
   std::int64_t ffn = 0;       // width inside the feed-forward block
   std::int64_t vocabulary = 0;
   bool gated = false;            // SwiGLU: a third matrix in the feed-forward block, no biases
@@ -31,14 +31,14 @@ struct Transformer {
   std::int64_t head_width() const { return hidden / heads; }
 };
 
-// What is computed a second time in the backward pass instead of being kept.
+// What the backward pass computes again instead of keeping it.
 enum class Recompute : std::uint8_t {
   none,
-  selective,  // arXiv 2205.05198, section 5: only the attention's scores
-  full,       // each layer from its input
+  selective,  // arXiv 2205.05198, section 5: only the attention scores
+  full,       // each layer, from its input
 };
 
-// What is spread over the data-parallel ranks: ZeRO, arXiv 1910.02054, section 5.
+// What is distributed over the data-parallel ranks: ZeRO, arXiv 1910.02054, section 5.
 enum class Sharding : std::uint8_t {
   none,
   zero1,  // optimizer state
@@ -50,60 +50,63 @@ struct TrainingPlan {
   std::int64_t sequence = 0;
   std::int64_t global_batch = 0;
   std::int64_t micro_batch = 1;
-  std::int32_t tensor = 1;    // ranks a layer is cut over
-  std::int32_t context = 1;   // … a sequence is cut over
-  std::int32_t pipeline = 1;  // … the layers are dealt over
-  std::int32_t data = 1;      // … the batch is dealt over
+  std::int32_t tensor = 1;    // ranks over which a layer is split
+  std::int32_t context = 1;   // … a sequence is split
+  std::int32_t pipeline = 1;  // … the layers are distributed
+  std::int32_t data = 1;      // … the batch is distributed
   std::int32_t chunks = 1;    // pieces of the model per pipeline stage
   PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
   Recompute recompute = Recompute::none;
   Sharding sharding = Sharding::none;
-  bool sequence_parallel = false;  // arXiv 2205.05198: norms and dropouts cut over the tensor ranks
-  bool overlapped_tensor = false;  // its communication runs beside the matrix products (async TP)
+  bool sequence_parallel =
+      false;  // arXiv 2205.05198: norms and dropouts split over the tensor ranks
+  bool overlapped_tensor = false;  // its collectives overlap the matrix products (async TP)
   bool fp8 = false;                // linear layers multiply in 8 bits
   bool compiled = false;           // element-wise operations are fused by a compiler
 
   std::int64_t ranks() const { return std::int64_t{tensor} * context * pipeline * data; }
-  // Micro-batches of a step, and tokens of a micro-batch that one rank sees.
+  // Micro-batches of a rank in a step, and the tokens of a micro-batch that one rank sees.
   std::int64_t micro_batches() const { return global_batch / (micro_batch * data); }
   std::int64_t tokens() const { return micro_batch * sequence / context; }
 };
 
-// What of a workload cannot be, and the field of the two structs that is to be changed.
+// What is wrong with a workload, and which field of the two structs to change.
 struct WorkloadProblem {
   std::string_view field;  // "heads", "tensor", …
-  Error error;             // without a place
+  Error error;             // without a location
 };
 
-// The first problem, with what to change: a count below 1, heads that do not divide the width,
-// ranks that do not divide what they share (heads, batch, sequence), more stages than layers.
+// The first problem, with its fix: a count below 1 or too large, heads that do not divide the
+// width, ranks that do not divide what they share (heads, batch, sequence), more stages than
+// layers.
 std::optional<WorkloadProblem> workload_problem(const Transformer& model, const TrainingPlan& plan);
 // The same as a Status.
 Status check_workload(const Transformer& model, const TrainingPlan& plan);
 
-// Weights, biases and norms of one layer, of the embeddings, of all. arXiv 2104.04473, eq. 2:
-// 12 l h^2 (1 + 13/(12 h) + (V + s)/(12 l h)); here without the positions and exact for gated
-// layers and grouped queries.
+// Weights, biases and norms of one layer, of the embeddings, of the whole model. arXiv 2104.04473,
+// eq. 2: 12 l h^2 (1 + 13/(12 h) + (V + s)/(12 l h)); here without position embeddings, and exact
+// for gated layers and grouped queries.
 std::int64_t layer_parameters(const Transformer& model);
 std::int64_t embedding_parameters(const Transformer& model);
 std::int64_t parameters(const Transformer& model);
-// Of the fullest pipeline stage of one rank, before any sharding over data-parallel ranks.
+// Parameters of one rank in the fullest pipeline stage, before sharding over data-parallel ranks.
 double parameters_per_rank(const Transformer& model, const TrainingPlan& plan);
 
-// Floating-point operations of a step that the model needs, without what is recomputed: 3 times the
-// forward's matrix products. For full recompute, 4/3 of it is arXiv 2104.04473, eq. 3:
+// Floating-point operations of a step that the model needs, without recomputation: 3 times the
+// matrix products of the forward pass. With full recompute, 4/3 of it is arXiv 2104.04473, eq. 3:
 // 96 B s l h^2 (1 + s/(6h) + V/(16 l h)).
 double model_flops(const Transformer& model, const TrainingPlan& plan);
-// With what is recomputed: "hardware FLOPs" of arXiv 2204.02311, appendix B.
+// With recomputation: the "hardware FLOPs" of arXiv 2204.02311, appendix B.
 double hardware_flops(const Transformer& model, const TrainingPlan& plan);
-// Per token, 6 N + 12 L H Q T: arXiv 2204.02311 (PaLM), appendix B.
+// Per token: 6 N + 12 L H Q T, arXiv 2204.02311 (PaLM), appendix B.
 double palm_flops_per_token(const Transformer& model, std::int64_t sequence);
 
 // Transformers whose shapes are published, by name: "llama3-70b", "gpt3-175b", …
 
-// Llama 3.1 (arXiv 2407.21783, table 3) with 8 key-value heads and 128,256 words, FlashAttention;
-// GPT-3 (arXiv 2005.14165, table 2.1) and the GPTs of Megatron-LM (arXiv 2104.04473, table 1) with
-// 51,200 words and the scores in memory, as their published steps ran. Nothing: no such name.
+// Empty: no such name. Llama 3.1 (arXiv 2407.21783, table 3) has 8 key-value heads, a vocabulary of
+// 128,256 and FlashAttention. GPT-3 (arXiv 2005.14165, table 2.1) and the GPTs of Megatron-LM
+// (arXiv 2104.04473, table 1) have a vocabulary of 51,200 and the scores in memory, as in the
+// published runs.
 std::optional<Transformer> published_model(std::string_view name);
 
 // All names, by family and size.

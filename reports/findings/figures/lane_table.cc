@@ -25,11 +25,13 @@ std::string what_of(const trace::Call& call, const trace::Tables& tables) {
   const std::vector<trace::StringId>& names = tables.name_lists[call.what];
   if (names.empty()) return {};
   std::string out = printable(tables.str(names.front()));
+  // "head.weight +3" for a bucket of four.
   if (names.size() > 1) out += " +" + std::to_string(names.size() - 1);
   return out;
 }
 
 std::string size_of(const trace::Signature& signature, const trace::Tables& tables) {
+  // The first of count, input and output that the source recorded.
   std::int64_t elements = signature.count;
   if (elements == trace::kNone) elements = signature.in_elements;
   if (elements == trace::kNone) elements = signature.out_elements;
@@ -50,7 +52,8 @@ std::string peer_label(const trace::Call& call, trace::Op op) {
   return (op == trace::Op::send ? " to " : " from ") + peer;
 }
 
-// True where the rank is blocked in this call for good, as far as its trace goes.
+// True if the rank never left this call, as far as its trace shows: an asynchronous call blocks
+// only once the rank waits for it, a blocking one if it is the last.
 bool blocks(const trace::Call& call, const trace::RankTrace& trace) {
   if (trace.end == trace::End::clean || call.has(trace::kCompleted) || call.has(trace::kWaitEnded))
     return false;
@@ -90,11 +93,12 @@ LaneCell cell_of(const trace::Call& call, const trace::RankTrace& trace,
   return cell;
 }
 
-// Why a stream that has no call here stops.
+// The state of a rank that has no call here: why its stream stopped.
 LaneCell stopped(const trace::RankTrace& trace, trace::GroupId group, const trace::Tables& tables) {
   LaneCell cell;
   if (const trace::Call* blocking = blocking_call(trace)) {
     const trace::Op op = tables.signatures[blocking->signature].op;
+    // A rank that waits in this group shows it in the cell of that call.
     const bool elsewhere = blocking->group != group || trace::is_point_to_point(op);
     cell.state = elsewhere ? State::waits_elsewhere : State::absent;
     if (elsewhere)
@@ -141,8 +145,9 @@ const trace::RankTrace::Membership* membership(const trace::RankTrace& trace,
   return known == trace.groups.end() ? nullptr : &*known;
 }
 
-// The group's members, and who is concerned and takes part in it all the same: ranks may disagree
-// on the members. Without those who only wait elsewhere because of it.
+// The ranks to show: the group's members, and the finding's ranks that take part in the group
+// anyway, since ranks may disagree about the members. Not those that only wait elsewhere because of
+// the finding.
 std::set<trace::Rank> members(const verify::Finding& finding, const trace::Run& run,
                               trace::GroupId group) {
   std::set<trace::Rank> out = concerned(finding);
@@ -162,14 +167,14 @@ std::set<trace::Rank> members(const verify::Finding& finding, const trace::Run& 
   return out;
 }
 
-// The cells of one rank for the places [first, first + count) of the group's sequence.
+// The cells of one rank for the sequence numbers [first, first + count) of a group.
 std::vector<LaneCell> cells_in_window(const trace::RankTrace& trace, const trace::Tables& tables,
                                       trace::GroupId group, std::uint64_t first,
                                       std::size_t count) {
   const auto start = trace.first_seq.find(group);
   const std::uint64_t offset = start == trace.first_seq.end() ? 0 : start->second;
   std::vector<LaneCell> cells(count);
-  std::uint64_t next = offset;  // the place after the rank's last call in this group
+  std::uint64_t next = offset;  // the number after the rank's last call in this group
   for (const trace::Call& call : trace.calls) {
     if (call.group != group || trace::is_point_to_point(tables.signatures[call.signature].op))
       continue;
@@ -178,7 +183,10 @@ std::vector<LaneCell> cells_in_window(const trace::RankTrace& trace, const trace
     if (seq >= first && seq - first < count) cells[seq - first] = cell_of(call, trace, tables);
   }
   for (std::size_t i = 0; i < count; ++i)
+    // A bounded buffer has dropped the calls before `offset`.
     if (first + i < offset) cells[i].state = State::lost;
+  // The first cell after the rank's last call says why it stopped; if that was before the window,
+  // the first cell of the window does.
   if (next >= first && next - first < count)
     cells[next - first] = stopped(trace, group, tables);
   else if (next < first)
@@ -186,7 +194,7 @@ std::vector<LaneCell> cells_in_window(const trace::RankTrace& trace, const trace
   return cells;
 }
 
-// Puts the ranks with equal cells into one row.
+// Puts ranks with equal cells into one row. Culprits never share a row with others.
 class RowFolder {
  public:
   explicit RowFolder(const verify::Finding& finding)
@@ -222,7 +230,7 @@ bool any_recorded(const LaneTable& table, LaneField field) {
   });
 }
 
-// True where two ranks recorded this field differently in one column.
+// True if two ranks recorded this field differently in one column.
 bool differs(const LaneTable& table, LaneField field) {
   for (std::size_t column = 0; column < table.heads.size(); ++column) {
     std::set<std::string> values;
@@ -238,11 +246,13 @@ void choose_fields(LaneTable& table) {
   table.shown[kOp] = true;
   table.shown[kWhere] = any_recorded(table, kWhere);
   table.shown[kWhat] = any_recorded(table, kWhat);
+  // Sizes follow from the parameters' names: they are worth a line only if there are none, or if
+  // they differ. The fields below are rare, and shown only if they differ.
   table.shown[kSize] = !table.shown[kWhat] || differs(table, kSize);
   for (const LaneField field : {kRedop, kRoot, kSplits}) table.shown[field] = differs(table, field);
 }
 
-// Columns beyond the last call of every rank say nothing, apart from the first of them.
+// Removes columns after the last call of all ranks, except the finding's own.
 void trim_empty_columns(LaneTable& table) {
   const auto empty = [&](std::size_t column) {
     return std::none_of(table.rows.begin(), table.rows.end(),
@@ -307,6 +317,7 @@ LaneTable by_program_order(const verify::Finding& finding, const trace::Run& run
     any_blocked = any_blocked || blocking_call(*trace) != nullptr;
     std::vector<LaneCell> cells(count);
     const std::size_t shown = std::min(count, trace->calls.size());
+    // Right-aligned: the last call of every rank is in the last column.
     for (std::size_t i = 0; i < shown; ++i) {
       const trace::Call& call = trace->calls[trace->calls.size() - shown + i];
       LaneCell cell = cell_of(call, *trace, run.tables);
@@ -319,6 +330,7 @@ LaneTable by_program_order(const verify::Finding& finding, const trace::Run& run
     }
     rows.add(rank, std::move(cells));
   }
+  // Without a blocked rank program order explains nothing; the caller takes the other view.
   if (!any_blocked) return table;
   table.rows = rows.take();
   choose_fields(table);
@@ -327,7 +339,7 @@ LaneTable by_program_order(const verify::Finding& finding, const trace::Run& run
 
 namespace {
 
-// True where two calls disagree in a field that both recorded.
+// True if two calls differ in a field that both recorded.
 bool disagree(const LaneCell& a, const LaneCell& b) {
   for (std::size_t field = 0; field < kLaneFields; ++field)
     if (!a.fields[field].empty() && !b.fields[field].empty() && a.fields[field] != b.fields[field])
@@ -335,8 +347,8 @@ bool disagree(const LaneCell& a, const LaneCell& b) {
   return false;
 }
 
-// The call that the others of a column are compared with: the one that most ranks made, the
-// finding's culprits counted only where nobody else called anything.
+// The call that a column's calls are compared with: the one that most ranks made. Culprits count
+// only if nobody else called anything. Of equals the first row's.
 const LaneCell* reference(const LaneTable& table, std::size_t column) {
   const LaneCell* best = nullptr;
   std::size_t best_count = 0;
@@ -358,7 +370,7 @@ const LaneCell* reference(const LaneTable& table, std::size_t column) {
   return best;
 }
 
-// The order in which rows are kept.
+// Rows in the order in which they are kept: culprits, then those of most ranks.
 std::vector<std::size_t> by_importance(const LaneTable& table) {
   std::vector<std::size_t> order(table.rows.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -397,7 +409,8 @@ LaneTable choose_lanes(const verify::Finding& finding, const trace::Run& run,
 std::size_t limit_rows(LaneTable& table, std::size_t most) {
   if (table.rows.size() <= most) return 0;
   std::vector<std::size_t> order = by_importance(table);
-  // Culprits alone would hide what they deviate from.
+  // Culprits alone would not show what they deviate from: the last kept row goes to the first row
+  // that is not theirs.
   const auto other = std::find_if(order.begin(), order.end(),
                                   [&](std::size_t i) { return !table.rows[i].culprit; });
   if (other - order.begin() >= static_cast<std::ptrdiff_t>(most) && other != order.end())

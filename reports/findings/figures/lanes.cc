@@ -17,9 +17,9 @@ namespace {
 
 using State = LaneCell::State;
 
-constexpr std::size_t kLaneGap = 3;      // blanks between columns; the mark stands in them
-constexpr std::size_t kLabelWidth = 22;  // at most, of a row's label
-constexpr std::size_t kGoodCell = 14;    // a cell narrower than this says too little
+constexpr std::size_t kLaneGap = 3;      // blanks between columns; the mark "!" goes there
+constexpr std::size_t kLabelWidth = 22;  // at most, for a row's label
+constexpr std::size_t kGoodCell = 14;    // narrower cells are not readable
 
 std::string state_text(const LaneCell& cell) {
   if (cell.state == State::waits) return "WAITS";
@@ -29,12 +29,14 @@ std::string state_text(const LaneCell& cell) {
   return words.empty() || cell.has_call() ? words : "(" + words + ")";
 }
 
-// The lines of one cell. `lines` of all cells of a row are filled up to the same height later.
+// The lines of one cell: the shown fields of its call, then its state. draw() fills the cells of a
+// row up to the same height.
 std::vector<std::string> cell_lines(const LaneCell& cell, const LaneTable& table) {
   std::vector<std::string> lines;
   if (cell.has_call())
     for (std::size_t field = 0; field < kLaneFields; ++field)
       if (table.shown[field]) lines.push_back(cell.fields[field]);
+  // Empty fields in the middle stay: the same field is on the same line in all cells.
   while (lines.size() > 1 && lines.back().empty()) lines.pop_back();
   if (const std::string state = state_text(cell); !state.empty()) lines.push_back(state);
   if (cell.state == State::waits_elsewhere) lines.push_back(" " + cell.elsewhere + ")");
@@ -67,7 +69,7 @@ class Drawing {
   }
 
  private:
-  // Chooses the label's and the columns' widths so that a line fits.
+  // Chooses the widths of label and columns so that a line fits.
   void layout() {
     label_width_ = columns_of(table_.title);
     for (const LaneRow& row : table_.rows)
@@ -81,7 +83,8 @@ class Drawing {
           width = std::max(width, columns_of(line));
       widths_.push_back(width);
     }
-    // The widest gives way until all fit.
+    // Shrink the widest column, one character at a time, until all fit. Below 4 characters nothing
+    // can be read, and the line gets too wide instead.
     const std::size_t room = room_for_cells();
     while (std::accumulate(widths_.begin(), widths_.end(), std::size_t{0}) > room) {
       const auto widest = std::max_element(widths_.begin(), widths_.end());
@@ -95,7 +98,8 @@ class Drawing {
     return options_.width - std::min(options_.width, taken);
   }
 
-  // Leaves out the columns that are farthest from the difference until the cells are wide enough.
+  // Removes the columns farthest from the difference until the cells are wide enough; on equal
+  // distance one after it. At least two columns stay.
   void drop_columns() {
     while (table_.heads.size() > 2 && room_for_cells() / table_.heads.size() < kGoodCell) {
       const std::size_t after = table_.heads.size() - 1 - table_.focus;
@@ -135,6 +139,7 @@ class Drawing {
     const std::string text = pad_right(shorten_middle(line, width), width);
     const std::string gap =
         marked && first ? options_.paint.red(" ! ") : std::string(kLaneGap, ' ');
+    // The mark is more important than the state's colour.
     if (marked) return gap + options_.paint.red(text);
     const bool state_line = !line.empty() && line == state_text(cell);
     if (state_line && cell.state == State::waits) return gap + options_.paint.yellow(text);
@@ -198,7 +203,7 @@ CellText cell_text(const LaneCell& cell, const LaneTable& table) {
   return out;
 }
 
-// The words of the call, for those who point at it or do not see it.
+// The call in full, for tooltips and screen readers.
 std::string full_words(const LaneCell& cell) {
   std::string out;
   for (const std::string& field : cell.fields)
@@ -272,8 +277,8 @@ class LaneFigure {
     return matched_.meeting[static_cast<std::size_t>(trace - run_.ranks.data())][cell.call];
   }
 
-  // A line from each call to the next lane's call that it meets. Between calls of one lane (ranks
-  // that send to each other and do the same) there is none.
+  // A line from each call to the call in the next lane below that matches it. None between calls of
+  // the same lane (ranks that send to each other and do the same).
   std::string joins() const {
     struct Place {
       std::size_t row, column;
@@ -286,6 +291,7 @@ class LaneFigure {
         if (meeting == MatchedCalls::kAlone) continue;
         if (const auto above = last.find(meeting); above != last.end()) {
           const auto [row, column] = above->second;
+          // Red where one of the two deviates and the other does not.
           const bool bad =
               stands_out(table_, table_.rows[r], c) != stands_out(table_, table_.rows[row], column);
           if (row != r)
@@ -321,7 +327,7 @@ class LaneFigure {
     const Box& box = boxes_[r][c];
     std::string content =
         "<title>" + html::text(rank_label(row.ranks, 60) + ": " + full_words(cell)) + "</title>";
-    // Opaque, so that the lane and the joins pass behind it.
+    // Opaque, so that lanes and lines pass behind the box.
     content += svg_rect("ground", box);
     content += svg_rect(bad                          ? "box bad"
                         : cell.state == State::waits ? "box waits"

@@ -20,14 +20,14 @@
 namespace lockstep::reports {
 
 struct LaneOptions {
-  std::size_t width = 80;  // columns that no line exceeds, indentation included
+  std::size_t width = 80;  // columns, including the indentation
   std::size_t indent = 4;
-  std::size_t max_rows = 8;  // kinds of ranks shown; culprits come first when there are more
+  std::size_t max_rows = 8;  // kinds of ranks; culprits come first if there are more
   Paint paint;
 };
 
-// Lines, each ending in a newline; empty where there is nothing to draw. A call that differs from
-// the majority's is marked "!"; long names lose their middle.
+// Lines, each ending in a line break; empty if there is nothing to draw. A call that differs from
+// the majority's is marked "!"; long names are shortened in the middle.
 std::string lanes(const verify::Finding& finding, const trace::Run& run,
                   const LaneOptions& options = {});
 
@@ -36,10 +36,10 @@ std::string lanes(const verify::Finding& finding, const trace::Run& run,
 namespace lockstep::reports::html {
 
 // The calls around a finding's difference: a lane for each kind of rank, a box for each call, lines
-// between the calls that meet, and below it a table of the same calls in full.
+// between calls of the same collective or message, and below it a table of the same calls in full.
 //
-// Markup; empty where there is nothing to draw. `matched`: of `run`. `id`: the finding's, the front
-// of the names that the boxes' links lead to. O(calls of the concerned ranks).
+// Markup; empty if there is nothing to draw. `matched`: of `run`. `id`: the finding's, used as a
+// prefix for the targets of links. O(calls of the concerned ranks).
 std::string lane_figure(const verify::Finding& finding, const trace::Run& run,
                         const MatchedCalls& matched, const std::string& id);
 

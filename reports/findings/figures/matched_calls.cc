@@ -13,6 +13,7 @@ void match_collectives(const trace::Run& run, MatchedCalls& out) {
     std::size_t longest = 0;
     for (const verify::Stream& stream : group.streams) {
       for (std::size_t i = 0; i < stream.calls.size(); ++i) {
+        // The i-th calls of all members match: collectives of a group have one order.
         out.seq[stream.rank_index][stream.calls[i]] = group.first_seq + i;
         if (group.comparable)
           out.meeting[stream.rank_index][stream.calls[i]] =
@@ -24,7 +25,8 @@ void match_collectives(const trace::Run& run, MatchedCalls& out) {
   }
 }
 
-// Numbers the messages of one channel: how many were sent, and how many received.
+// The messages of one channel: the k-th send matches the k-th receive, whichever comes first in
+// this loop.
 struct Channel {
   std::vector<std::uint32_t> meetings;
   std::size_t sent = 0, received = 0;
@@ -38,6 +40,7 @@ void match_messages(const trace::Run& run, MatchedCalls& out) {
     for (std::size_t c = 0; c < trace.calls.size(); ++c) {
       const trace::Call& call = trace.calls[c];
       const trace::Op op = run.tables.signatures[call.signature].op;
+      // Any source (a negative peer) or any tag (-1): not matched.
       if ((op != trace::Op::send && op != trace::Op::recv) || call.peer.value < 0 ||
           call.ptag == -1)
         continue;

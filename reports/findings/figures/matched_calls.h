@@ -1,9 +1,9 @@
 // Which calls of different ranks belong together: the members of one collective, the two sides of
-// one message. For pictures that join them.
+// one message. For pictures that connect them.
 //
-// Collectives meet by (group, place in the group's sequence), messages by (source, destination,
-// tag, group) in order. What takes a message from any source, or with any tag, is left alone: which
-// message it took depends on the schedule.
+// Collectives match by (group, sequence number), messages by (source, destination, tag, group) in
+// order. Receives from any source or with any tag are not matched: which message they took depends
+// on the schedule.
 #pragma once
 
 #include <cstdint>
@@ -16,16 +16,16 @@ namespace lockstep::reports {
 struct MatchedCalls {
   static constexpr std::uint32_t kAlone = UINT32_MAX;
 
-  // By rank index and call: a number that the calls that meet share, or kAlone. Groups whose
-  // streams nothing lines up (GroupStreams::comparable) are left alone.
+  // By rank index and call: a number that matching calls share, or kAlone. Calls in groups whose
+  // streams cannot be lined up (GroupStreams::comparable) are kAlone.
   std::vector<std::vector<std::uint32_t>> meeting;
-  // By rank index and call: the place in the group's sequence, counted from the start of the run
-  // where that is known; of messages in the rank's own ones.
+  // By rank index and call: the sequence number in the group, counted from the start of the run if
+  // that is known; for messages among the rank's own.
   std::vector<std::vector<std::uint64_t>> seq;
-  std::uint32_t count = 0;  // of meetings; some have one member
+  std::uint32_t count = 0;  // of different numbers in `meeting`; some have one member
 };
 
-// O(calls log calls), 12 bytes for each call.
+// O(calls log calls), 12 bytes per call.
 MatchedCalls match_calls(const trace::Run& run);
 
 }  // namespace lockstep::reports

@@ -11,8 +11,8 @@
 namespace lockstep::reports {
 namespace {
 
-constexpr std::size_t kBeforePlace = 8;     // calls before the place that are compared
-constexpr std::size_t kComparedCalls = 48;  // calls of each side that are
+constexpr std::size_t kBeforePlace = 8;     // calls before the finding that are compared
+constexpr std::size_t kComparedCalls = 48;  // calls of each side that are compared
 constexpr std::size_t kContext = 3;         // equal calls shown around a difference
 constexpr std::size_t kMostDiffRows = 40;
 
@@ -33,7 +33,7 @@ struct Window {
   bool reaches_the_end() const { return begin + count == stream->calls.size(); }
 };
 
-// The class of a stream, and its ranks.
+// The class that a stream is in.
 const verify::StreamClass& class_of(const verify::GroupStreams& group, std::uint32_t stream) {
   return *std::find_if(group.classes.begin(), group.classes.end(),
                        [&](const verify::StreamClass& one) {
@@ -54,7 +54,7 @@ struct Pair {
   std::uint32_t usual, deviant;  // into GroupStreams::streams
 };
 
-// The first culprit, and the largest class without culprits.
+// The two streams to compare: the first culprit's, and one of the largest class without culprits.
 std::optional<Pair> choose_pair(const verify::Finding& finding, const verify::GroupStreams& group,
                                 const trace::Run& run) {
   const auto is_culprit = [&](std::uint32_t s) {
@@ -83,7 +83,7 @@ Window window_of(const verify::Stream& stream, const verify::GroupStreams& group
   return out;
 }
 
-// lengths[i][j]: of the longest common subsequence of the two from i and j on.
+// lengths[i][j]: length of the longest common subsequence of usual[i…] and deviant[j…].
 Lengths common_lengths(const Window& usual, const Window& deviant,
                        const std::vector<std::vector<bool>>& same) {
   Lengths out(usual.count + 1, std::vector<std::uint32_t>(deviant.count + 1));
@@ -93,7 +93,7 @@ Lengths common_lengths(const Window& usual, const Window& deviant,
   return out;
 }
 
-// A run of calls of one side only beside a run of the other side's.
+// Writes the calls that only one side has: those of both sides next to each other, row by row.
 void flush(std::vector<DiffRow>& left, std::vector<DiffRow>& right, std::vector<DiffRow>& rows) {
   for (std::size_t i = 0; i < std::max(left.size(), right.size()); ++i) {
     DiffRow row = i < left.size() ? left[i] : DiffRow{};
@@ -124,6 +124,8 @@ std::vector<DiffRow> align(const Window& usual, const Window& deviant,
       flush(left, right, rows);
       rows.push_back({usual.call(i), deviant.call(j), usual.seq(i), deviant.seq(j), true});
       ++i, ++j;
+      // Skip the call whose removal keeps the longer common rest; on a tie the usual side's, so
+      // that what was left out comes before what was added.
     } else if (j == deviant.count || (i < usual.count && lengths[i + 1][j] >= lengths[i][j + 1])) {
       left.push_back({usual.call(i), std::nullopt, usual.seq(i), 0, false});
       ++i;
@@ -136,7 +138,7 @@ std::vector<DiffRow> align(const Window& usual, const Window& deviant,
   return rows;
 }
 
-// The differences with a little around them; true where the end is still there.
+// Keeps the differences with a little context. Returns true if the last row is still there.
 bool trim(std::vector<DiffRow>& rows) {
   const auto differs = [](const DiffRow& row) { return !row.same; };
   const auto first = std::find_if(rows.begin(), rows.end(), differs);

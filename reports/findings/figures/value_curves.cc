@@ -42,11 +42,12 @@ std::string_view words(verify::Phase phase) {
 }
 
 bool ought_to_agree(const verify::ValueRow& row) {
+  // Gradients before synchronisation belong to one rank's batch; shards to one rank's part.
   return row.phase != verify::Phase::leftover && row.phase != verify::Phase::local_grad &&
          !row.sharded();
 }
 
-// Ranks that both recorded a hash are compared by it, others by the norm.
+// Two ranks are compared by hash if both recorded one, else by norm.
 bool differ(const verify::ValueRow& row) {
   const trace::StateMark& first = *row.readings.front().mark;
   return std::any_of(row.readings.begin(), row.readings.end(), [&](const verify::Reading& reading) {
@@ -64,7 +65,7 @@ std::optional<std::int64_t> first_difference(const verify::Series& series) {
 
 using Points = std::vector<std::pair<std::int64_t, double>>;
 
-// Equal curves once, those of most ranks first.
+// Folds equal curves into one; those of most ranks first.
 void fold_curves(const std::map<trace::Rank, Points>& of_rank, ValueCurves& out) {
   std::map<Points, std::vector<trace::Rank>> folded;
   for (const auto& [rank, points] : of_rank) folded[points].push_back(rank);
@@ -138,7 +139,8 @@ std::vector<ValueCurves> value_curves(const verify::Report& report, const trace:
   if (std::optional<ValueCurves> loss = loss_of(run)) out.push_back(std::move(*loss));
   const verify::ValueTable table(run);
   const std::set<std::string> named = named_by(report);
-  // Named first, then by the first step in which they differ, then in the table's order.
+  // Tensors that a finding names first, then by the first step in which ranks differ, then in the
+  // table's order.
   using Key = std::tuple<bool, std::int64_t, std::size_t>;
   std::vector<std::pair<Key, const verify::Series*>> order;
   for (const verify::Series& series : table.series()) {
@@ -158,10 +160,10 @@ namespace lockstep::reports::html {
 namespace {
 
 constexpr double kValuesWidth = 320;
-constexpr double kValuesLeft = 58;  // room for the numbers of an axis
+constexpr double kValuesLeft = 58;  // room for the numbers of the axis
 constexpr double kValuesTop = 8;
 constexpr double kValuesPlot = 110;  // height
-constexpr double kStrip = 8;         // height of the strip of agreement
+constexpr double kStrip = 8;         // height of the agreement strip
 constexpr std::size_t kMostValuePoints = 160;
 constexpr std::size_t kMostCells = 80;
 
@@ -181,7 +183,7 @@ struct Range {
     high = std::max(high, value);
   }
   bool empty() const { return low > high; }
-  // 0 … 1; the middle where there is one value.
+  // Position from 0 to 1; the middle if there is only one value.
   double place(double value) const { return high > low ? (value - low) / (high - low) : .5; }
 };
 
@@ -245,10 +247,12 @@ class ValueChart {
     std::string out;
     for (std::size_t c = 0; c < curves_.curves.size(); ++c) {
       const std::vector<CurvePoint>& points = curves_.curves[c].points;
+      // Every stride-th point: more than kMostValuePoints cannot be told apart in 320 pixels.
       const std::size_t stride = points.size() / kMostValuePoints + 1;
       std::string data;
       for (std::size_t i = 0; i < points.size(); i += stride)
         data += (data.empty() ? "" : " ") + px(at(points[i]).x) + "," + px(at(points[i]).y);
+      // A polyline of one point is invisible.
       if (points.size() == 1) {
         const Point only = at(points[0]);
         data += " " + px(only.x + 3) + "," + px(only.y);
@@ -258,7 +262,7 @@ class ValueChart {
     return out;
   }
 
-  // A cell for each step, or for a few of them: red where ranks differed in any.
+  // A cell per step, or per several steps if there are many: red if ranks differed in any of them.
   std::string strip(double y) const {
     const std::size_t cells = std::min(kMostCells, curves_.agreement.size());
     const double width = (kValuesWidth - 4 - left_) / static_cast<double>(cells);
@@ -268,7 +272,7 @@ class ValueChart {
       const std::size_t end = (c + 1) * curves_.agreement.size() / cells;
       bool agree = true;
       for (std::size_t i = begin; i < end; ++i) agree = agree && curves_.agreement[i].agree;
-      // What differs is higher as well, for those who do not tell the colours apart.
+      // Differing cells are also higher, for people who cannot distinguish the colours.
       out += svg_rect(agree ? "same" : "differ",
                       {left_ + static_cast<double>(c) * width, agree ? y + 3 : y,
                        std::max(1.0, width - 1), agree ? kStrip - 3 : kStrip},

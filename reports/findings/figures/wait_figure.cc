@@ -18,16 +18,17 @@ namespace lockstep::reports::html {
 namespace {
 
 constexpr std::size_t kMostNodes = 16;
-constexpr std::size_t kNodeLetters = 25;  // that fit into a node
+constexpr std::size_t kNodeLetters = 25;  // that fit into a node's box
 
-// A graph that is small enough to be drawn.
+// The part of the graph that is drawn.
 struct Drawn {
   std::vector<WaitNode> nodes;
   std::vector<WaitEdge> edges;
   std::size_t left_out = 0;  // ranks
 };
 
-// Culprits first, then what is nearest to them along edges of either direction.
+// Nodes by their distance from the culprits: a breadth-first search along edges in either
+// direction. Nodes that it does not reach come last.
 std::vector<std::size_t> by_nearness(const WaitPicture& picture) {
   std::vector<std::vector<std::size_t>> next(picture.nodes.size());
   for (const WaitEdge& edge : picture.edges) {
@@ -63,6 +64,7 @@ Drawn drawn_part(const WaitPicture& picture) {
   for (std::size_t i = kMostNodes; i < order.size(); ++i)
     out.left_out += picture.nodes[order[i]].ranks.size();
   order.resize(std::min(order.size(), kMostNodes));
+  // Back to the picture's order, so that the layout does not depend on the search.
   std::sort(order.begin(), order.end());
   std::map<std::size_t, std::size_t> place;
   for (const std::size_t n : order) {
@@ -123,8 +125,8 @@ class WaitFigure {
     return out;
   }
 
-  // From where to where the edge goes, and whether level or upright. Two nodes that wait for each
-  // other have two lines.
+  // The ends of an edge, and whether it leaves its boxes sideways or vertically. Two nodes that
+  // wait for each other have two lines, drawn apart.
   struct Way {
     Point from, to;
     bool level = true;
@@ -230,7 +232,8 @@ class LayeredLayout {
   bool in_ring(std::size_t n) const { return reach_[n][n]; }
   bool in_one_ring(std::size_t a, std::size_t b) const { return reach_[a][b] && reach_[b][a]; }
 
-  // Who waits for whom, directly or through others (Warshall 1962).
+  // Transitive closure: who waits for whom, directly or through others (Warshall 1962). A node that
+  // reaches itself is in a cycle.
   void close() {
     reach_.assign(count_, std::vector<bool>(count_));
     for (const WaitEdge& edge : edges_) reach_[edge.from][edge.to] = true;
@@ -240,7 +243,8 @@ class LayeredLayout {
           if (reach_[via][b]) reach_[a][b] = true;
   }
 
-  // The longest way to who waits for nobody; a ring is one step.
+  // Level: the longest path to a node that waits for nobody; all nodes of a cycle have the same
+  // level. Relaxed `count_` times, which is as long as a path can be.
   void find_levels() {
     level_.assign(count_, 0);
     for (std::size_t round = 0; round < count_; ++round) {
@@ -268,7 +272,7 @@ class LayeredLayout {
     return out;
   }
 
-  // In the order of the arrows, as far as that is one.
+  // The nodes of a ring in the order of the arrows, as far as they have one.
   Nodes around(const Nodes& ring) const {
     Nodes order = {ring.front()};
     std::set<std::size_t> left(ring.begin() + 1, ring.end());
@@ -282,7 +286,8 @@ class LayeredLayout {
     return order;
   }
 
-  // Clockwise in two columns, up the left one and down the right one; rings one below the other.
+  // Clockwise in two columns, up the left one and down the right one; several rings one below the
+  // other.
   void place_rings() {
     double top = 0;
     for (const Nodes& ring : rings()) {
@@ -303,7 +308,8 @@ class LayeredLayout {
     }
   }
 
-  // Left of the middle: negative. The middle is the rings, else those who wait for nobody.
+  // The column of a node outside the rings; negative is left. Column 0 is the rings, or without
+  // rings the nodes that wait for nobody.
   int column_of(std::size_t n) const {
     if (!ring_level_) return -static_cast<int>(level_[n]);
     const int beyond = static_cast<int>(level_[n]) - static_cast<int>(*ring_level_);
@@ -313,7 +319,7 @@ class LayeredLayout {
     return -beyond;
   }
 
-  // n waits for r of a ring, and for no other of it but through r.
+  // True if n waits for r directly, or through nodes outside the rings.
   bool waits_first_for(std::size_t n, std::size_t r) const {
     for (const WaitEdge& edge : edges_)
       if (edge.to == r && !in_ring(edge.from) && (edge.from == n || reach_[n][edge.from]))
@@ -329,7 +335,7 @@ class LayeredLayout {
     return out;
   }
 
-  // The mean height of the neighbours that have their place.
+  // The mean height of the neighbours that have been placed.
   double wanted(std::size_t n) const {
     double sum = 0;
     int count = 0;
@@ -342,7 +348,9 @@ class LayeredLayout {
     return count == 0 ? 0 : sum / count;
   }
 
-  // As near to their neighbours' heights as they can stand together.
+  // Places the nodes of a column as close to their wanted heights as they can be without
+  // overlapping: in that order, each pushed down as far as needed, then all moved up by the mean
+  // displacement.
   void place_column(Nodes nodes) {
     std::map<std::size_t, double> heights;
     for (const std::size_t n : nodes) heights[n] = wanted(n);
@@ -361,7 +369,7 @@ class LayeredLayout {
     }
   }
 
-  // Columns from left to right, everything within the picture.
+  // Gives columns their x and moves everything into the picture.
   WaitLayout finished(std::map<int, Nodes>& columns) {
     if (ring_level_) columns[0];  // the rings' own
     double x = kEdge;
@@ -389,7 +397,7 @@ class LayeredLayout {
   std::vector<std::size_t> level_;
   std::vector<Box> boxes_;
   std::vector<bool> placed_;
-  std::optional<std::size_t> ring_level_;  // nothing: there is no ring
+  std::optional<std::size_t> ring_level_;  // empty: there is no ring
 };
 
 }  // namespace

@@ -1,6 +1,5 @@
-// The wait-for graph of a run as inline SVG: ranks that wait on the left, whom they wait for to the
-// right of them, and at the far right who waits for nobody; ranks that hold each other up as a
-// ring.
+// The wait-for graph of a run as inline SVG. A rank that waits is left of the ranks that it waits
+// for; ranks that wait for nobody are on the right. A cycle is drawn as a ring.
 #pragma once
 
 #include <cstddef>
@@ -12,13 +11,13 @@
 
 namespace lockstep::reports::html {
 
-// Markup; empty where nobody waits. Of a larger graph the culprits and those next to them are
+// Markup; empty if nobody waits. Of a larger graph only the culprits and their neighbours are
 // drawn, and the caption says how many are not. O(nodes + edges).
 std::string wait_figure(const WaitPicture& picture);
 
-// Where the nodes of a small wait-for graph stand: who waits left of whom they wait for. Ranks that
-// hold each other up stand in a ring, and who waits for one of a ring on that one's side of it, so
-// that no arrow crosses the ring.
+// The layout of a small wait-for graph: a node is left of those that it waits for. The nodes of a
+// cycle form a ring; a node that waits for one of them is on that one's side, so that no arrow
+// crosses the ring.
 
 struct WaitLayout {
   std::vector<Box> boxes;  // by node
@@ -26,7 +25,8 @@ struct WaitLayout {
   bool goes_round = false;  // there is a ring
 };
 
-// Edges of mismatched calls place nothing. Meant for some dozen nodes: O(nodes³ + nodes · edges).
+// Edges of mismatched calls do not affect the layout. For a few dozen nodes: O(nodes³ + nodes ·
+// edges).
 WaitLayout lay_out(std::size_t nodes, const std::vector<WaitEdge>& edges);
 
 }  // namespace lockstep::reports::html

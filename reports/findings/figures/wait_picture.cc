@@ -55,6 +55,7 @@ class Builder {
     std::vector<std::vector<std::size_t>> missed_at(run_.ranks.size());
     for (std::size_t p = 0; p < where_.wait_points.size(); ++p)
       for (const std::uint32_t r : where_.wait_points[p].missing) missed_at[r].push_back(p);
+    // Waiting ranks become the first nodes; of the others only those that somebody waits for.
     for (const bool waiting : {true, false}) {
       for (std::uint32_t r = 0; r < run_.ranks.size(); ++r) {
         if ((where_.point_of[r] != SIZE_MAX) != waiting) continue;
@@ -67,7 +68,9 @@ class Builder {
   }
 
  private:
-  // Equal for ranks that share a node. The call counts where those who met do not agree.
+  // Equal for ranks that share a node: wait point, signature and parameters of the call, state,
+  // culprit or not, and the wait points that it is missed at. The call is part of it because
+  // members of a mismatched collective wait at one point with different calls.
   using Key =
       std::tuple<std::size_t, std::uint32_t, std::uint32_t, int, bool, std::vector<std::size_t>>;
 
@@ -112,7 +115,7 @@ class Builder {
       node.place += ", peer " + std::to_string(call.peer.value);
   }
 
-  // Members without a trace: whether they came to a call is not known.
+  // Members without a trace: whether they reached a call is not known.
   void add_absent() {
     std::map<trace::Rank, std::vector<std::size_t>> missed_at;
     for (std::size_t p = 0; p < where_.wait_points.size(); ++p) {
@@ -148,6 +151,7 @@ class Builder {
       }
       if (!point.mismatched) continue;
       for (const std::size_t to : waiting)
+        // A mismatch has no direction: one edge per pair.
         if (from < to) add_edge(from, to, WaitEdge::Kind::mismatch);
     }
   }
@@ -176,6 +180,7 @@ verify::ReplayResult replayed(const trace::Run& run,
   const verify::CallSemantics semantics = given.value_or(verify::recorded_semantics(run));
   verify::ReplayOptions options;
   options.semantics = semantics;
+  // If no trace has an end mark, the job may still run: unfinished streams may continue.
   options.live = std::all_of(run.ranks.begin(), run.ranks.end(), [](const trace::RankTrace& trace) {
     return trace.end == trace::End::cut;
   });

@@ -1,9 +1,8 @@
 // Who waits for whom at the end of a run, as the graph that pictures draw.
 //
-// Ranks that wait in the same call, or that the same calls miss, share a node, so that a job of
-// thousands of ranks has a handful. An edge points from who waits to who is waited for.
-//
-// It is the wait-for graph by which verify() judges (verify/replay/replay.h).
+// Ranks that wait in the same call, or that the same calls wait for, share a node, so a job of
+// thousands of ranks has a handful of nodes. An edge points from a waiting node to the one that it
+// waits for. This is the wait-for graph by which verify() judges (verify/replay/replay.h).
 #pragma once
 
 #include <cstddef>
@@ -23,7 +22,7 @@ namespace lockstep::reports {
 struct WaitNode {
   std::vector<trace::Rank> ranks;  // sorted
   std::string call;                // in which they wait; empty: in none
-  std::string place;               // of it: "group world, seq 4"
+  std::string place;               // of the call: "group world, seq 4"
   std::string state;               // "waits", "finished", "killed", "no trace" …
   bool culprit = false;            // of a finding that is an error or a warning
 };
@@ -31,9 +30,9 @@ struct WaitNode {
 struct WaitEdge {
   std::size_t from = 0, to = 0;  // into nodes
   enum class Kind : unsigned char {
-    missing,   // `to` has not come to the call of `from`
-    any,       // … and one of these edges is enough: a receive from any source
-    mismatch,  // both are there, and their calls do not fit together
+    missing,   // `to` has not reached the call of `from`
+    any,       // … and one such edge is enough: a receive from any source
+    mismatch,  // both are there, but their calls do not match
     unknown,   // `to` left no trace: it may be there
   } kind = Kind::missing;
 };
@@ -45,17 +44,15 @@ struct WaitPicture {
   static constexpr std::size_t kMostEdges = 20'000;
 };
 
-// `semantics`: as given to verify(). Text is as traces have it: escape it. Costs a replay, and the
-// search over receives from any source where there are some.
+// `semantics`: as given to verify(). Text is as in the traces: escape it. Costs a replay, and a
+// search if there are receives from any source.
 WaitPicture wait_picture(const verify::Report& report, const trace::Run& run,
                          std::optional<verify::CallSemantics> semantics = std::nullopt);
 
-// Where each rank stands at the end of a run, for pictures of it: what the replay of verify()
-// finds, by its rules.
+// How far each rank gets, for pictures of the end of a run: verify()'s replay, by its rules.
 
-// `groups`: group_streams(run). `semantics`: those by which verify() judged; nothing: the traces'.
-// Cost: the replay's, and with receives from any source a bounded search
-// (verify/schedules/search.h).
+// `groups`: group_streams(run). `semantics`: by which verify() judged; empty: the traces'. Costs
+// the replay, and with receives from any source a bounded search (verify/schedules/search.h).
 verify::ReplayResult replayed(const trace::Run& run,
                               const std::vector<verify::GroupStreams>& groups,
                               verify::Agreement& agreement,

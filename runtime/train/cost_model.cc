@@ -105,6 +105,7 @@ std::vector<double> huber_weights(std::span<const CostObservation> observations,
     const Vector row = row_of_observation(it);
     off.push_back(std::abs(it.ms - row[0] * x[0] - row[1] * x[1] - row[2] * x[2]));
   }
+  // median(off) estimates the spread of the noise without being moved by outliers.
   const double far = kHuber * kNormalSpread * median(off);
   for (double& value : off) value = value > far && far > 0 ? far / value : 1;
   return off;

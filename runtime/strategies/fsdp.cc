@@ -90,8 +90,8 @@ void Fsdp::add_unit(const std::string& name, const NamedTensors& parameters, Mod
     unit_of_.emplace(block, index);
     block->observe(this);
     for (const auto& [parameter_name, parameter] : parameters) {
-      // A block is reduced as soon as its last gradient has arrived. Roots wait for the end of
-      // backward, because several blocks contribute to them.
+      // A block is reduced as soon as its last gradient has arrived; roots are reduced at the end
+      // of backward.
       unit.accumulators.push_back(torch::autograd::impl::grad_accumulator(parameter));
       unit.accumulators.back()->add_post_hook(
           std::make_unique<AfterAccumulation>([this, index] { got_gradient(index); }));

@@ -117,7 +117,7 @@ std::string hanging_place(const std::string& stack_file) {
   std::vector<std::string> shown;
   std::size_t of_program = 0;
   std::istringstream lines(*text);
-  // Only the first thread that has a stack: the one that hangs is written first.
+  // Only the first thread that has a stack; the main thread is written first.
   for (std::string line; std::getline(lines, line);) {
     if (line.starts_with("(no stack: ")) return printable(line.substr(1, line.size() - 2));
     if (line.empty() && !shown.empty()) break;  // a blank line separates threads

@@ -24,14 +24,14 @@ namespace lockstep::cli {
 namespace {
 
 constexpr const char* kCompletionFooter = R"(Examples:
-  In this shell:
+  For this shell only:
     source <(lockstep completion bash)
-  For good:
+  Permanently:
     lockstep completion bash \
       > ~/.local/share/bash-completion/completions/lockstep
     lockstep completion zsh > "${fpath[1]}/_lockstep"
     lockstep completion fish > ~/.config/fish/completions/lockstep.fish
-The Debian package puts them in place.)";
+The Debian package installs them.)";
 
 // What can be completed behind `path`.
 struct CompletedCommand {
@@ -340,7 +340,7 @@ reports::ExitStatus print_script(const CLI::App& app, const std::string& shell) 
 }  // namespace
 
 void add_completion(CLI::App& app, reports::ExitStatus& status) {
-  CLI::App* command = app.add_subcommand("completion", "Print a script that completes commands");
+  CLI::App* command = app.add_subcommand("completion", "Print a shell completion script");
   const auto shell = std::make_shared<std::string>();
   command->add_option("SHELL", *shell, "bash, zsh or fish")
       ->type_name("")

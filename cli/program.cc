@@ -27,13 +27,13 @@ constexpr const char* kDescription =
 constexpr const char* kProgramFooter = R"(Examples:
   Run a job on real processes, prove a hang and explain it:
     lockstep run scenarios/modality/manual_hang_bad.yaml
-  Find out why a job hung, from what its ranks left on disk:
+  Find out why a job hung, from the traces of its ranks:
     lockstep verify /tmp/job-4711/
   Fail a CI job on what a recorded run shows:
     lockstep verify --ci traces/
 
 Exit status: 0 clean, 1 findings, 2 bad usage or scenario, 3 inconclusive,
-4 own failure.
+4 the tool failed.
 `lockstep COMMAND --help` shows the options and examples of a command.)";
 
 // CLI11 lists what an option needs and excludes in the order of addresses, which is another one in

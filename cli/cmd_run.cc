@@ -31,7 +31,7 @@ constexpr const char* kRunFooter = R"(Examples:
 Traces, logs, results and report.json of a run stay in its folder; judge them
 again with `lockstep verify FOLDER`. docs/scenarios.md describes scenarios.)";
 
-// Studies are sweeps; until the next release `run` still takes one.
+// Studies are run by `sweep`; until the next release `run` still accepts a single one.
 reports::ExitStatus run(const runtime::RunOptions& options) {
   if (options.paths.size() == 1 && !std::filesystem::is_directory(options.paths.front())) {
     const Result<std::optional<runtime::Study>> study = runtime::load_study(options.paths.front());

@@ -65,7 +65,7 @@ reports::ExitStatus check(const std::vector<std::string>& files) {
   return status;
 }
 
-// A line for each file, with the keys that it has.
+// Prints one line per file, with the keys that it has (defaults are not filled in).
 reports::ExitStatus print_json(const std::vector<std::string>& files) {
   reports::ExitStatus status = reports::ExitStatus::clean;
   for (const std::string& file : files) {

@@ -1,5 +1,5 @@
-// What `lockstep sweep` is asked, and what it reads for it: a scenario on machines, or a plan on
-// calibrations, by options or by a sweep file.
+// lockstep sweep: its options, and the files that it reads: a scenario on machines, or a plan on
+// calibrations, given by options or by a sweep file.
 
 #include <unistd.h>
 
@@ -41,7 +41,7 @@
 namespace lockstep::cli {
 
 struct SweepCommand {
-  std::string job;  // a scenario, a plan, or a sweep file
+  std::string job;  // a scenario, a plan, a study, or a sweep file
   std::string folder, memory_limit;
   std::vector<std::string> machines, calibrations, varied;
   std::vector<sim::Axis> axes;  // of a sweep file; --vary adds to them
@@ -63,8 +63,8 @@ struct SweepCommand {
   }
 };
 
-// `command` with what its sweep file says, where it names one, and the options do not say it.
-// Errors: a sweep file that is wrong.
+// Returns `command` completed by its sweep file, if it names one; options take precedence. Errors:
+// an invalid sweep file.
 Result<SweepCommand> with_sweep_file(SweepCommand command);
 
 struct SweepInputs {
@@ -78,12 +78,12 @@ struct SweepInputs {
   const sim::TrainingPlans* plans() const { return std::get_if<sim::TrainingPlans>(&subject); }
 };
 
-// Errors: an option that the job's kind does not have; files that cannot be read, or are wrong;
-// what Plan::make() and TrainingPlans::make() refuse.
+// Reads the inputs. Errors: an option that does not apply to this kind of job; files that cannot be
+// read or are invalid; those of Plan::make() and TrainingPlans::make().
 Result<SweepInputs> load_sweep(const SweepCommand& command);
 
-// lockstep sweep: one job in many variants, on many machines, each forecast as by
-// `lockstep simulate SCENARIO`, or `lockstep simulate plan`.
+// lockstep sweep: one job in many variants, on many machines, each forecast as by `lockstep
+// simulate SCENARIO` or `lockstep simulate plan`.
 
 namespace {
 
@@ -170,7 +170,7 @@ void say_what_was_there(const sim::SweepFolder& folder, const SweepCommand& comm
               << plural(folder.rows().size(), "point") << " already\n";
 }
 
-// What no plan comes through is the plans' fault, or ours.
+// If no point trains, the status says why: they hang, we failed, or the input is unusable.
 reports::ExitStatus status_of(const std::vector<sim::Row>& rows) {
   std::size_t trains = 0, hangs = 0, failed = 0;
   for (const sim::Row& row : rows) {
@@ -193,8 +193,8 @@ Status write_results(const reports::Summary& summary, const SweepCommand& comman
   });
 }
 
-// A study is a sweep on real processes: its file says what is varied, and there is nothing to
-// guess.
+// A study is a sweep on real processes. Its file says what to vary, so options of simulated sweeps
+// are refused.
 Result<reports::ExitStatus> run_study_of(const runtime::Study& study, const SweepCommand& command) {
   const std::pair<const char*, bool> simulated[] = {
       {"--machine", !command.machines.empty()},
@@ -383,7 +383,7 @@ Result<SweepInputs> load_scenarios(const SweepCommand& command,
   if (command.machines.empty())
     return Error{
         "no machine is named", {}, "add --machine sim/machines/dgx-h100.yaml, or your own"};
-  // What is wrong with the scenario as it stands is said as by every command.
+  // Errors of the unchanged scenario are reported as by every command.
   const Result<runtime::Scenario> own = runtime::load_checked_scenario(command.job);
   if (!own) return own.error();
   const Result<std::string> scenario = read_input(own->file);
@@ -433,12 +433,12 @@ Result<SweepInputs> load_plans(const SweepCommand& command, const std::vector<si
 Result<SweepCommand> with_sweep_file(SweepCommand command) {
   const std::string file = command.job;
   const Result<std::string> text = read_input(file);
-  if (!text) return command;  // it is said of the scenario
+  if (!text) return command;  // the error is reported when the scenario is loaded
   Result<std::optional<sim::SweepFile>> read = sim::parse_sweep_file(*text, file);
   if (!read) return read.error();
   if (!*read) return command;
   sim::SweepFile& said = **read;
-  // Its paths are as seen from where it lies.
+  // Paths in a sweep file are relative to its folder.
   const auto path = [&](const std::string& name) {
     return (std::filesystem::path(file).parent_path() / name).lexically_normal().string();
   };

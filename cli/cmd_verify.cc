@@ -89,7 +89,8 @@ bool is_derivation(const std::filesystem::path& path) {
   return std::filesystem::exists(path / "product.json", none);
 }
 
-// A scenario or a derivation is judged by itself, for all mixes of batches: that holds or does not.
+// A scenario or a derivation must be the only path, and its verdict cannot be filtered: it either
+// holds for all mixes of batches or does not.
 Status check_whole(const VerifyCommand& command, const std::string& path) {
   if (command.traces.paths.size() > 1)
     return Error{"this is judged by itself, and several paths were given",
@@ -171,6 +172,7 @@ void add_verify(CLI::App& app, reports::ExitStatus& status) {
   add_report_options(*command, options->report);
   command->footer(footer());
   command->callback([options, command, &status] {
+    // In CI, warnings fail the job unless --fail-on says otherwise.
     if (!options->ci.empty() && command->count("--fail-on") == 0)
       options->report.fail_on = "warning";
     status = run_verify(*options, reports::ci_environment_of_this_process());

@@ -32,11 +32,11 @@ constexpr const char* kTableFooter = R"(Examples:
     lockstep calibrate fit mine.json --rows 1,7 --parameters gemm_efficiency \
       --start a100-cluster --result mine.yaml
     lockstep calibrate check mine.json --calibration mine.yaml
-  What a machine file makes of the all-reduces measured on H100:
+  What a machine file predicts for all-reduces that were measured on H100:
     lockstep calibrate check nccl_allreduce_h100_a100.json --only h100 \
       --machine sim/machines/dgx-h100.yaml
 
-The forms of tables, the model and its sources: docs/simulate-workloads.md.)";
+docs/simulate-workloads.md explains the tables, the model and its sources.)";
 
 // Leaves the rows whose labels begin with `only`.
 void keep_only(sim::TableAnswer& answer, const std::string& only) {
@@ -88,16 +88,16 @@ void add_calibrate_check(CLI::App& calibrate, reports::ExitStatus& status) {
   sub->footer(kTableFooter);
   sub->add_option("FILE", command->file, "The table, as JSON")->required();
   sub->add_option("--calibration", command->calibration,
-                  "A file, or the name of a shipped calibration;\nleft out: that of the table's "
+                  "A file, or the name of a shipped calibration;\ndefault: that of the table's "
                   "machines")
       ->type_name("NAME|FILE");
   sub->add_option("--nccl-curves", command->curves,
-                  "For tables of nccl-tests: points of all-reduces;\nleft out: the shipped ones")
+                  "For tables of nccl-tests: points of all-reduces;\ndefault: the shipped ones")
       ->type_name("FILE");
   sub->add_option("--machine", command->machine,
-                  "For tables of nccl-tests: a machine file, in place\nof measured curves")
+                  "For tables of nccl-tests: a machine file instead\nof measured curves")
       ->type_name("FILE");
-  sub->add_option("--only", command->only, "Only the rows whose label begins so")
+  sub->add_option("--only", command->only, "Only rows whose label begins with this")
       ->type_name("TEXT");
   add_simulation_output(*sub, command->output);
   sub->callback([command, &status] { status = check_table(*command); });
@@ -112,13 +112,13 @@ struct FitCommand {
 };
 
 constexpr const char* kFitFooter = R"(Examples:
-  The calibration of the shipped A100 cluster, as it was made:
+  How the calibration of the shipped A100 cluster was made:
     lockstep calibrate fit vtrain_measured_multi.json --rows 8,28,34 \
       --start a100-cluster --parameters gemm_efficiency,memory_bandwidth \
       --name mine --result mine.yaml
 
-Parameters that the rows say little about stay near where they start:
---stiffness says how near. What each is: docs/simulate-workloads.md.)";
+Parameters about which the rows say little stay near their start; --stiffness
+says how near. docs/simulate-workloads.md describes them.)";
 
 Result<std::vector<sim::MeasuredStep>> chosen_rows(const FitCommand& command,
                                                    const sim::MeasuredTable& table) {
@@ -170,15 +170,15 @@ void add_calibrate_fit(CLI::App& calibrate, reports::ExitStatus& status) {
       ->delimiter(',')
       ->type_name("N[,N..]")
       ->required();
-  sub->add_option("--parameters", command->options.parameters, "What may change")
+  sub->add_option("--parameters", command->options.parameters, "Parameters to fit")
       ->delimiter(',')
       ->type_name("NAME[,NAME..]")
       ->required();
   sub->add_option("--start", command->start,
-                  "The calibration to start from; left out: that of\nthe table's machines")
+                  "The calibration to start from; default: that of\nthe table's machines")
       ->type_name("NAME|FILE");
   sub->add_option("--stiffness", command->options.stiffness,
-                  "How strongly parameters are held where they start;\nleft out: 0.1")
+                  "How strongly parameters are held at their start;\ndefault: 0.1")
       ->check(CLI::Range(1e-6, 1e3));
   sub->add_option("--name", command->name, "The new calibration's name")->required();
   sub->add_option("--result", command->result, "The file to write, as YAML")

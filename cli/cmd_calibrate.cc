@@ -20,14 +20,14 @@ namespace {
 constexpr const char* kCalibrateFooter = R"(Examples:
   Measure this machine, with four ranks that all-reduce:
     lockstep calibrate --ranks 4 -o here.yaml
-  … and predict what `lockstep run` will take on it:
+  Predict how long `lockstep run` takes on it:
     lockstep simulate job.yaml --machine here.yaml
   How far off are the predictions for clusters, on measured training steps?
     lockstep calibrate check vtrain_measured_multi.json
 
-The shipped small models are trained for some steps: alone, counted and then
-timed, and as jobs of up to --ranks processes; each --repeats times. Times are the
-processor's, but for the all-reduces: let the machine do nothing else meanwhile.
+Trains the shipped small models for some steps: alone (first counted, then
+timed), and as jobs of up to --ranks processes, each --repeats times. It
+measures processor time, except for all-reduces; keep the machine idle.
 How the numbers are fitted: docs/simulate-scenarios.md.
 
 Exit status: 0 measured; 2 bad usage, or a measurement that failed.)";
@@ -122,11 +122,11 @@ void add_calibrate(CLI::App& app, reports::ExitStatus& status) {
       ->capture_default_str();
   command
       ->add_option("--repeats", options->repeats,
-                   "How often each job is measured: fewer is faster, and\nless certain")
+                   "Measurements per job: fewer are faster, and less\ncertain")
       ->type_name("N")
       ->check(CLI::Range(1, 8))
       ->capture_default_str();
-  command->add_option("--name", options->name, "What the machine is called")
+  command->add_option("--name", options->name, "The machine's name")
       ->type_name("TEXT")
       ->capture_default_str();
   command->add_flag("-q,--quiet", options->quiet, "Print nothing but errors");

@@ -31,7 +31,7 @@ constexpr const char* kCheckCertificateFooter = R"(Examples:
   The same for a recorded run:
     lockstep verify traces/ --certificate run.txt
     lockstep check-certificate run.txt traces/
-  In CI: the program still is the one that was proven safe:
+  In CI: is the program still the one that was proven safe?
     lockstep check-certificate safe.txt derived-today/
 
 Exit status: 0 accepted, 1 refused (the line and the reason are printed),
@@ -91,14 +91,14 @@ void add_check_certificate(CLI::App& app, reports::ExitStatus& status) {
   command->add_option("FILE", options->certificate, "The certificate")->type_name("")->required();
   command
       ->add_option("PATH", options->paths,
-                   "What it speaks of: the derivation's folder, or the\n"
-                   "traces of the run")
+                   "What it certifies: the folder of the derivation, or\n"
+                   "the traces of the run")
       ->type_name("")
       ->required();
   command->add_option("--format", options->load.format,
-                      "Of a run: read the files as this format;\ndefault: by content");
+                      "For a run: read the files as this format;\ndefault: by content");
   command->add_option("--rank-pattern", options->load.rank_pattern,
-                      "Of a run: regular expression whose first\n"
+                      "For a run: regular expression whose first\n"
                       "group is the rank in a file's name");
   command->footer(kCheckCertificateFooter);
   command->callback([options, &status] { status = run_check(*options); });

@@ -20,17 +20,17 @@ struct CompareCommand {
 };
 
 constexpr const char* kCompareFooter = R"(Examples:
-  Does DDP give what manual synchronisation gives? Two runs that record values
+  Does DDP train like manual synchronisation? Two runs that record values
   (watch: {every: 1} in both scenarios):
     lockstep run ddp.yaml --output-dir run-ddp
     lockstep run manual.yaml --output-dir run-manual
     lockstep compare run-ddp run-manual
 
-Gradients as the optimizer gets them, parameters after the update and losses
-are compared step by step. A tensor's difference comes from its sketches and is
-an estimate; equal hashes are exact.
+Compares, step by step, the gradients that the optimizer gets, the parameters
+after the update, and the losses. The difference of tensors is estimated from
+their sketches; equal hashes are exact.
 
-Exit status: 0 the same up to rounding, 1 they part, 2 bad usage,
+Exit status: 0 the same up to rounding, 1 they differ, 2 bad usage,
 3 nothing to compare.)";
 
 reports::ExitStatus run_compare(const CompareCommand& command) {
@@ -49,12 +49,12 @@ reports::ExitStatus run_compare(const CompareCommand& command) {
 
 void add_compare(CLI::App& app, reports::ExitStatus& status) {
   auto command = std::make_shared<CompareCommand>();
-  CLI::App* sub = app.add_subcommand("compare", "Say where two runs of one job part");
+  CLI::App* sub = app.add_subcommand("compare", "Show where two runs of one job first differ");
   sub->footer(kCompareFooter);
   sub->add_option("RUN_A", command->first, "Traces of one run")->required();
-  sub->add_option("RUN_B", command->second, "… and of the one it is measured against")->required();
+  sub->add_option("RUN_B", command->second, "Traces of the run to compare it with")->required();
   sub->add_option("--tolerance", command->tolerance,
-                  "Relative difference that counts as rounding;\nleft out: by type, "
+                  "Relative difference that counts as rounding;\ndefault: by type, "
                   "2.4e-4 for float32")
       ->check(CLI::PositiveNumber);
   sub->callback([command, &status] { status = run_compare(*command); });

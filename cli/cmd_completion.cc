@@ -24,22 +24,22 @@ namespace lockstep::cli {
 namespace {
 
 constexpr const char* kCompletionFooter = R"(Examples:
-  In this shell:
+  For this shell only:
     source <(lockstep completion bash)
-  For good:
+  Permanently:
     lockstep completion bash \
       > ~/.local/share/bash-completion/completions/lockstep
     lockstep completion zsh > "${fpath[1]}/_lockstep"
     lockstep completion fish > ~/.config/fish/completions/lockstep.fish
-The Debian package puts them in place.)";
+The Debian package installs them.)";
 
-// What can be completed behind `path`.
+// What can be completed after `path`.
 struct CompletedCommand {
   struct Option {
     std::vector<std::string> names;  // "--output", "-o"
     std::string description;         // its first line
     bool takes_value = false;
-    std::vector<std::string> values;  // where the option lists them
+    std::vector<std::string> values;  // if the option's type lists them
   };
   std::vector<std::string> path;  // {"simulate", "collective"}; empty: the program itself
   std::string description;
@@ -49,8 +49,8 @@ struct CompletedCommand {
 
 enum class Shell : std::uint8_t { bash, zsh, fish };
 
-// Lower-case words with bars between them, as types that list their values are written here; or, as
-// CLI11 writes them, "TEXT:{a,b}".
+// The values in an option's type: "error|warning|note|never", as our types list them, or CLI11's
+// "TEXT:{a,b}". Empty if the type lists none.
 std::vector<std::string> values_of(std::string_view type) {
   const std::size_t brace = type.find(":{");
   const bool braced = brace != std::string_view::npos && type.back() == '}';
@@ -71,7 +71,7 @@ std::vector<std::string> values_of(std::string_view type) {
   return out;
 }
 
-// Descriptions are broken into lines where it suits the help text.
+// Descriptions are wrapped for the help text; completion shows the first line.
 std::string first_line(const std::string& text) {
   std::string out = text.substr(0, text.find('\n'));
   while (!out.empty() && (out.back() == ',' || out.back() == ';')) out.pop_back();
@@ -88,7 +88,8 @@ CompletedCommand::Option option_of(const CLI::Option& option) {
   return out;
 }
 
-// Those of an option group, which CLI11 keeps as a command without a name, among the command's own.
+// Adds a command's options, also those of its option groups, which CLI11 stores as unnamed
+// commands.
 void add_options(const CLI::App& app, CompletedCommand& out) {
   for (const CLI::Option* option : app.get_options()) {
     if (!option->get_positional() && !option->get_group().empty())
@@ -120,14 +121,14 @@ std::string joined_words(const std::vector<std::string>& words) {
   return out;
 }
 
-// As the scripts below hold it: each word behind a blank.
+// A command's path as the scripts below store it: " simulate trace", a blank before each word.
 std::string path_of(const CompletedCommand& command) {
   std::string out;
   for (const std::string& word : command.path) out += " " + word;
   return out;
 }
 
-// In single quotes, for all three shells.
+// Quotes text in single quotes. Inside them bash and zsh know no escapes; fish knows \' and \\.
 std::string quoted(const std::string& text, bool in_fish = false) {
   std::string out = "'";
   for (const char c : text) {
@@ -156,8 +157,8 @@ std::string patterns(const std::vector<CompletedCommand>& commands) {
   return out;
 }
 
-// A `case` over "PATH PREVIOUS-WORD" for options that take a value: with `offer`, those that list
-// it. Others get files.
+// The arms of a `case` over "PATH PREVIOUS-WORD" for options that take a value: `offer` gives the
+// command that completes it, or files if it lists no values.
 template <class Offer>
 std::string value_cases(const std::vector<CompletedCommand>& commands, Offer offer) {
   std::string out;
@@ -274,7 +275,7 @@ std::string zsh_script(const std::string& name, const std::vector<CompletedComma
          "fi\n";
 }
 
-// True while the words so far lead to the command, and no further.
+// The condition that the words so far name exactly this command.
 std::string fish_condition(const CompletedCommand& command) {
   if (command.path.empty()) return "__fish_use_subcommand";
   std::string out;
@@ -340,7 +341,7 @@ reports::ExitStatus print_script(const CLI::App& app, const std::string& shell) 
 }  // namespace
 
 void add_completion(CLI::App& app, reports::ExitStatus& status) {
-  CLI::App* command = app.add_subcommand("completion", "Print a script that completes commands");
+  CLI::App* command = app.add_subcommand("completion", "Print a shell completion script");
   const auto shell = std::make_shared<std::string>();
   command->add_option("SHELL", *shell, "bash, zsh or fish")
       ->type_name("")

@@ -41,7 +41,7 @@ struct ConvertCommand {
 };
 
 constexpr const char* kConvertFooter = R"(Examples:
-  Read a killed job's ring files with your own eyes, one text file per rank:
+  Read a killed job's ring files as text, one file per rank:
     lockstep convert /tmp/job-4711/ -o /tmp/job-4711-text
   Small enough to attach to a bug report:
     lockstep convert rank_0.ring rank_3.ring -o report/ --gzip
@@ -53,18 +53,18 @@ constexpr const char* kConvertFooter = R"(Examples:
   From a job that hung to a test in CI:
     lockstep convert --to scenario /tmp/job-4711/ -o hang.yaml
     lockstep run --check hang.yaml
-  Only what led to it, with tensors that fit into this machine:
+  Only the last calls, with tensors that fit into this machine's memory:
     lockstep convert --to scenario dumps/ -o hang.yaml --last 20 \
       --max-elements 4096
 
-PATH is whatever `lockstep verify` reads. OUT is written so:
+PATH is anything that `lockstep verify` reads. --to decides what OUT is:
   text      a folder with a rank_<r>.trace.jsonl for each rank
-  digest    one file; digests may be merged into one in any order. It leaves out
-            what decides no verdict, such as durations (docs/digest.md)
-  scenario  the scenario's file, and its calls as a folder of traces beside it:
-            job.yaml and job.calls/. It expects the verdict on the traces, and
-            refuses what a replay would not show: wrong numbers, missing ranks,
-            MPI programs (docs/replay.md))";
+  digest    one file; digests can be merged in any order. It leaves out what no
+            verdict needs, such as durations (docs/digest.md)
+  scenario  the scenario's file, and beside it a folder of traces with calls:
+            job.yaml and job.calls/. It expects the verdict of the traces. What
+            a replay cannot show is refused: wrong numbers, missing ranks, MPI
+            programs (docs/replay.md))";
 
 void warn_of(const std::vector<trace::Run::Unreadable>& files) {
   for (const trace::Run::Unreadable& file : files)
@@ -169,20 +169,19 @@ void add_convert(CLI::App& app, reports::ExitStatus& status) {
       ->check(CLI::IsMember({"text", "digest", "scenario"}).description(""))
       ->capture_default_str();
   const CLI::Option* gzip = command->add_flag("--gzip", options->gzip, "Compress text files");
-  const CLI::Option* force =
-      command->add_flag("--force", options->force, "Replace files that exist already");
+  const CLI::Option* force = command->add_flag("--force", options->force, "Replace existing files");
   const CLI::Option* last =
       command
           ->add_option("--last", options->program.last,
-                       "Of a scenario: only the last N calls of each rank, or\n"
-                       "more where they would not fit together")
+                       "For scenario: only the last N calls of each rank, or\n"
+                       "more if these do not match each other")
           ->type_name("N")
           ->check(CLI::Range(std::size_t{1}, runtime::kMaxReplayCalls));
   const CLI::Option* elements =
       command
           ->add_option("--max-elements", options->program.max_elements,
-                       "Of a scenario: shrink larger tensors; equal sizes stay\n"
-                       "equal, and different ones different")
+                       "For scenario: shrink larger tensors; equal sizes stay\n"
+                       "equal, different sizes stay different")
           ->type_name("N")
           ->check(CLI::Range(std::int64_t{2}, std::int64_t{1} << 30U));
   command->add_option("--format", options->load.format, "Read as this format; default: by content")

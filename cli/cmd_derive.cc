@@ -10,7 +10,7 @@ namespace lockstep::cli {
 namespace {
 
 constexpr const char* kDeriveFooter = R"(Examples:
-  Can any mix of batches make this job hang or mispair its tensors?
+  Can any mix of batches make this job hang or mix up its tensors?
     lockstep derive scenarios/modality/manual_hang_bad.yaml
   See it happen:
     lockstep derive job.yaml --write-scenario hangs.yaml
@@ -19,18 +19,18 @@ constexpr const char* kDeriveFooter = R"(Examples:
     lockstep derive job.yaml --remedies
   Keep every sequence of calls, as traces:
     lockstep derive job.yaml --output-dir derived
-  Look at how it goes wrong, on a page and in https://ui.perfetto.dev:
+  See how it goes wrong, on a page and in https://ui.perfetto.dev:
     lockstep derive job.yaml -o html=derived.html -o timeline=derived.json
-  Does the derivation say what a recorded run did, call by call?
+  Does the derivation agree with a recorded run, call by call?
     lockstep derive job.yaml --against lockstep-runs/job-20261122T101500Z
 
-A lockstep-worker plays each rank alone for a few steps, each kind of batch in
-turn, with collectives that complete at once. docs/derive.md explains why that
-decides for all mixes, any number of steps, and what it takes for granted.
+A lockstep-worker runs each rank alone for a few steps, with each kind of batch,
+and with collectives that complete at once. docs/derive.md explains why this
+decides for all mixes and any number of steps, and what it assumes.
 
-Exit status: 0 no mix of batches diverges or hangs; 1 some does (or the recorded
-run did something else); 2 bad usage or scenario, or a job that cannot be
-derived; 3 inconclusive; 4 the tool failed.)";
+Exit status: 0 no mix of batches diverges or hangs; 1 some mix does (or the
+recorded run differs); 2 bad usage or scenario, or a job that cannot be derived;
+3 inconclusive; 4 the tool failed.)";
 
 }  // namespace
 
@@ -41,36 +41,34 @@ void add_derive(CLI::App& app, reports::ExitStatus& status) {
   command->add_option("SCENARIO", options->path, "Scenario file")->type_name("")->required();
   CLI::Option* output_dir = command
                                 ->add_option("--output-dir", options->output_dir,
-                                             "Keep the sequences here, as traces; a new folder")
+                                             "Keep the derived calls here, as traces (new folder)")
                                 ->type_name("DIR");
   command
       ->add_option("--against", options->against,
                    "Compare with a recorded run of this scenario,\ncall by call")
       ->type_name("RUN");
   command
-      ->add_option(
-          "--certificate", options->certificate,
-          "Write the proof here where there is one;\n`lockstep check-certificate` checks it")
+      ->add_option("--certificate", options->certificate,
+                   "Write the proof here, if there is one;\n`lockstep check-certificate` checks it")
       ->type_name("FILE")
       ->needs(output_dir)
       ->excludes("--against");
   command
-      ->add_option(
-          "--write-scenario", options->write_scenario,
-          "Write the counterexample here, as a scenario that\n`lockstep run` shows it with")
+      ->add_option("--write-scenario", options->write_scenario,
+                   "Write the counterexample here, as a scenario for\n`lockstep run`")
       ->type_name("FILE")
       ->excludes("--against");
   command
       ->add_flag("--remedies", options->remedies,
-                 "Where the job can go wrong: derive it with each\nremedy, too")
+                 "If the job can go wrong, derive it with each\nremedy, too")
       ->excludes("--against");
   add_output_option(*command, options->outputs);
   command->get_option("--output")->excludes("--against");
   CLI::Option* meta = command->add_flag("--meta", options->meta,
-                                        "On the meta device, with tensors that have no values,\n"
-                                        "for models of any size; the default for the\n"
-                                        "published models, and for more than 64 ranks");
-  command->add_flag("--no-meta", options->no_meta, "With the values, whatever they take")
+                                        "Use the meta device: tensors without values, for\n"
+                                        "models of any size; the default for the published\n"
+                                        "models, and for more than 64 ranks");
+  command->add_flag("--no-meta", options->no_meta, "Use real values, whatever memory they take")
       ->excludes(meta);
   command->add_flag("-q,--quiet", options->quiet, "Print nothing but errors");
   command->footer(kDeriveFooter);

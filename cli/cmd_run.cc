@@ -18,20 +18,20 @@ namespace lockstep::cli {
 namespace {
 
 constexpr const char* kRunFooter = R"(Examples:
-  Run a job whose ranks disagree about images, and have the hang explained:
+  Run a job in which some ranks have no images, and explain the hang:
     lockstep run scenarios/modality/manual_hang_bad.yaml
   The same job with its remedy:
     lockstep run scenarios/modality/manual_hang_ok.yaml
-  Does it train as one process with all batches would?
+  Does it train like one process with all batches?
     lockstep run --reference scenarios/numbers/watched_ok.yaml
     lockstep run --reference scenarios/fsdp scenarios/pipeline
-  In CI: every scenario of a folder must go as its "expect:" says:
+  In CI: every scenario of a folder must end as its "expect:" says:
     lockstep run --check --quiet scenarios/
 
 Traces, logs, results and report.json of a run stay in its folder; judge them
 again with `lockstep verify FOLDER`. docs/scenarios.md describes scenarios.)";
 
-// Studies are sweeps; until the next release `run` still takes one.
+// Studies are run by `sweep`; until the next release `run` still accepts a single one.
 reports::ExitStatus run(const runtime::RunOptions& options) {
   if (options.paths.size() == 1 && !std::filesystem::is_directory(options.paths.front())) {
     const Result<std::optional<runtime::Study>> study = runtime::load_study(options.paths.front());
@@ -60,19 +60,19 @@ void add_run(CLI::App& app, reports::ExitStatus& status) {
       ->type_name("")
       ->required();
   command->add_flag("--check", options->check,
-                    "Compare with the scenario's \"expect:\";\nexit with 0 when it is so");
+                    "Compare with the scenario's \"expect:\";\nexit with 0 if they agree");
   command->add_flag("--reference", options->reference,
-                    "Train the same in one process, too, with all ranks'\n"
-                    "batches: do the two end at one loss, and where do they\n"
-                    "part? Exits with 1 where they do not agree");
+                    "Also train in one process with all ranks' batches:\n"
+                    "is the final loss the same, and where do the two first\n"
+                    "differ? Exits with 1 if they do not agree");
   command->add_flag("--share-gpus", options->share_gpus,
-                    "Where the backend is nccl and there are fewer GPUs\n"
-                    "than ranks: let ranks share them, for testing. Times\n"
-                    "mean nothing then");
+                    "With backend nccl and fewer GPUs than ranks: let\n"
+                    "ranks share GPUs, for testing. Times are meaningless\n"
+                    "then");
   command
       ->add_option("--output-dir", options->output_dir,
-                   "The run's folder; of several runs: its parent;\n"
-                   "left out: a new one in " +
+                   "The run's folder; for several runs, their parent;\n"
+                   "default: a new one in " +
                        std::string(runtime::kRunsFolder))
       ->type_name("DIR");
   add_report_options(*command, options->report);

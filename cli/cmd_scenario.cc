@@ -65,7 +65,7 @@ reports::ExitStatus check(const std::vector<std::string>& files) {
   return status;
 }
 
-// A line for each file, with the keys that it has.
+// Prints one line per file, with the keys that it has (defaults are not filled in).
 reports::ExitStatus print_json(const std::vector<std::string>& files) {
   reports::ExitStatus status = reports::ExitStatus::clean;
   for (const std::string& file : files) {
@@ -109,14 +109,14 @@ void add_scenario(CLI::App& app, reports::ExitStatus& status) {
   CLI::Option_group* what = command->add_option_group("What");
   what->add_flag("--list", options->list, "List the scenarios of a folder (default: scenarios/)");
   what->add_flag("--check", options->check, "Check files without running them");
-  what->add_flag("--json", options->json, "Print files as JSON, a line for each");
+  what->add_flag("--json", options->json, "Print files as JSON, one line each");
   what->add_flag("--schema", options->schema, "Print the format's JSON Schema");
   CLI::Option* make_new =
-      what->add_flag("--new", options->make_new, "Print an example with every key, to begin from");
+      what->add_flag("--new", options->make_new, "Print an example with every key, to start from");
   what->require_option(1);
-  command->add_option("--strategy", options->example.strategy, "Of --new: ddp unless told")
+  command->add_option("--strategy", options->example.strategy, "For --new; default: ddp")
       ->needs(make_new);
-  command->add_option("--remedy", options->example.remedy, "Of --new: none unless told")
+  command->add_option("--remedy", options->example.remedy, "For --new; default: none")
       ->needs(make_new);
   command->add_option("PATH", options->paths, "Scenario files, or folders that hold them")
       ->type_name("");

@@ -16,8 +16,8 @@ constexpr const char* kSimulateFooter = R"(Examples:
       --ranks 64 --bytes 1MiB --alpha 500ns --beta 50GB/s
   How long does a step of this job take on other machines?
     lockstep simulate job.yaml --machine sim/machines/dgx-h100.yaml
-  Why so long, and what would help? As one HTML page, too; and how much does it
-  vary where ranks do?
+  Where does the time go, and what would help? Also as an HTML page, and with
+  random variation between ranks:
     lockstep simulate job.yaml --machine sim/machines/dgx-h100.yaml \
       --output html=forecast.html --trials 200 --jitter compute=5%,image=20%
   How would this transformer train on a cluster, and does it fit?
@@ -26,7 +26,7 @@ constexpr const char* kSimulateFooter = R"(Examples:
     lockstep simulate trace program/ --alpha 1us --beta 1GB/s
   `lockstep simulate WHAT --help` has more.
 
-What is computed, and from which sources: docs/simulate.md.)";
+docs/simulate.md explains what is computed, and from which sources.)";
 
 }  // namespace
 
@@ -76,7 +76,8 @@ Error with_option(const std::string& option, Error error) {
 }
 
 void add_simulate(CLI::App& app, reports::ExitStatus& status) {
-  CLI::App* command = app.add_subcommand("simulate", "Predict times, on machines not at hand");
+  CLI::App* command =
+      app.add_subcommand("simulate", "Predict times on machines that you do not have");
   command->require_subcommand(0, 1);
   command->footer(kSimulateFooter);
   add_simulate_collective(*command, status);

@@ -19,7 +19,7 @@ void add_simulate_trace(CLI::App& simulate, reports::ExitStatus& status);
 void add_simulate_pipeline(CLI::App& simulate, reports::ExitStatus& status);
 void add_simulate_plan(CLI::App& simulate, reports::ExitStatus& status);
 
-// Where a simulation's result goes: the text on standard output, and every --output KIND=PATH.
+// Outputs of a simulation: the text on standard output, and every --output KIND=PATH.
 struct SimulationOutput {
   std::vector<std::string> outputs;  // as given: text=PATH or json=PATH; PATH "-": standard output
   bool quiet = false;
@@ -29,23 +29,24 @@ struct SimulationOutput {
 // Adds --output and --quiet to `command`, which fills in `output` when it is parsed.
 void add_simulation_output(CLI::App& command, SimulationOutput& output);
 
-// For the start of a command. Errors: an --output that is not KIND=PATH, two on standard output.
+// Call it before the work starts. Errors: an --output that is not KIND=PATH, two on standard
+// output.
 Status check_simulation_output(const SimulationOutput& output);
 
-// Prints the text and writes every --output, as write_targets() does.
-// Errors: as check_simulation_output's, a file that cannot be written.
+// Prints the text and writes every --output, as write_targets() does. Errors: those of
+// check_simulation_output, a file that cannot be written.
 Status write_simulation(const reports::OutputContent& content, const SimulationOutput& output);
 
-// The same for a result that is there as `text` and `json`, which end with a line break.
+// The same for a result given as `text` and `json`, which end with a line break.
 Status write_simulation(const std::string& text, const std::string& json,
                         const SimulationOutput& output);
 
-// Writes that a simulated job does not end well, and why. Returns `findings`, or what went wrong
-// with writing.
+// Reports that a simulated job does not end well, and why. Returns `findings`, or the status of an
+// error in writing.
 reports::ExitStatus write_failure(const reports::SimulatedFailure& failure,
                                   const SimulationOutput& output);
 
-// `value`'s error with the option's name before the message: "--alpha: "5" has no unit".
+// The error with the option's name before the message: "--alpha: "5" has no unit".
 Error with_option(const std::string& option, Error error);
 
 }  // namespace lockstep::cli

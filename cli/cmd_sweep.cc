@@ -1,5 +1,5 @@
-// What `lockstep sweep` is asked, and what it reads for it: a scenario on machines, or a plan on
-// calibrations, by options or by a sweep file.
+// lockstep sweep: its options, and the files that it reads: a scenario on machines, or a plan on
+// calibrations, given by options or by a sweep file.
 
 #include <unistd.h>
 
@@ -41,7 +41,7 @@
 namespace lockstep::cli {
 
 struct SweepCommand {
-  std::string job;  // a scenario, a plan, or a sweep file
+  std::string job;  // a scenario, a plan, a study, or a sweep file
   std::string folder, memory_limit;
   std::vector<std::string> machines, calibrations, varied;
   std::vector<sim::Axis> axes;  // of a sweep file; --vary adds to them
@@ -63,8 +63,8 @@ struct SweepCommand {
   }
 };
 
-// `command` with what its sweep file says, where it names one, and the options do not say it.
-// Errors: a sweep file that is wrong.
+// Returns `command` completed by its sweep file, if it names one; options take precedence. Errors:
+// an invalid sweep file.
 Result<SweepCommand> with_sweep_file(SweepCommand command);
 
 struct SweepInputs {
@@ -78,12 +78,12 @@ struct SweepInputs {
   const sim::TrainingPlans* plans() const { return std::get_if<sim::TrainingPlans>(&subject); }
 };
 
-// Errors: an option that the job's kind does not have; files that cannot be read, or are wrong;
-// what Plan::make() and TrainingPlans::make() refuse.
+// Reads the inputs. Errors: an option that does not apply to this kind of job; files that cannot be
+// read or are invalid; those of Plan::make() and TrainingPlans::make().
 Result<SweepInputs> load_sweep(const SweepCommand& command);
 
-// lockstep sweep: one job in many variants, on many machines, each forecast as by
-// `lockstep simulate SCENARIO`, or `lockstep simulate plan`.
+// lockstep sweep: one job in many variants, on many machines, each forecast as by `lockstep
+// simulate SCENARIO` or `lockstep simulate plan`.
 
 namespace {
 
@@ -98,24 +98,24 @@ constexpr const char* kSweepFooter = R"(Examples:
     lockstep sweep job.yaml --machine sim/machines/dgx-h100.yaml -o sweep \
       --vary strategy=ddp,fsdp --vary ranks=2..64*2 \
       --vary train.batch_size=8,16,32 --steps 4
-  What would a faster network give?
+  How much would a faster network help?
     lockstep sweep job.yaml --machine sim/machines/dgx-h100.yaml -o links \
       --vary machine.links.1.speed=1..8*2
   The best of a large grid, in 200 trials:
     lockstep sweep job.yaml --machine sim/machines/dgx-h100.yaml -o best \
       --vary strategy=ddp,fsdp --vary ranks=1..256 \
       --vary train.batch_size=1..64 --trials 200 --memory-limit 80GB
-  Which remedy, measured on real processes here? A study says what to vary.
+  Which remedy is best, measured on real processes? A study says what to vary:
     lockstep sweep scenarios/remedies/study.yaml -o study
-  How to cut a transformer over a cluster (no workers, seconds)?
+  How should a transformer be split over a cluster (no workers, seconds)?
     lockstep sweep sim/plans/llama3-70b.yaml -o cuts --vary tensor=1..8*2 \
       --vary pipeline.stages=1..16*2 --vary zero=1,3 --memory-limit 80GB
 
 KEY is any key of a scenario (`lockstep scenario --schema`), with dots between
-its parts and list elements by number; machine.KEY is one of the machine file.
-Of a plan (docs/reference/plan.md): its keys, and calibration.PARAMETER.
-A..B*F multiplies, A..B+S adds. The same command on the same folder goes on
-where it ended. docs/sweep.md has the search, the files and what it rests on.)";
+its parts and numbers for list elements; machine.KEY is one of the machine file.
+For a plan (docs/reference/plan.md): its keys, and calibration.PARAMETER.
+A..B*F multiplies, A..B+S adds. The same command with the same folder continues
+where it stopped. docs/sweep.md explains the search, the files and the sources.)";
 
 reports::OutputForms forms() { return {"result", {"text", "json", "csv", "html"}}; }
 
@@ -170,7 +170,7 @@ void say_what_was_there(const sim::SweepFolder& folder, const SweepCommand& comm
               << plural(folder.rows().size(), "point") << " already\n";
 }
 
-// What no plan comes through is the plans' fault, or ours.
+// If no point trains, the status says why: they hang, we failed, or the input is unusable.
 reports::ExitStatus status_of(const std::vector<sim::Row>& rows) {
   std::size_t trains = 0, hangs = 0, failed = 0;
   for (const sim::Row& row : rows) {
@@ -193,8 +193,8 @@ Status write_results(const reports::Summary& summary, const SweepCommand& comman
   });
 }
 
-// A study is a sweep on real processes: its file says what is varied, and there is nothing to
-// guess.
+// A study is a sweep on real processes. Its file says what to vary, so options of simulated sweeps
+// are refused.
 Result<reports::ExitStatus> run_study_of(const runtime::Study& study, const SweepCommand& command) {
   const std::pair<const char*, bool> simulated[] = {
       {"--machine", !command.machines.empty()},
@@ -280,14 +280,14 @@ reports::ExitStatus run_sweep(const SweepCommand& command) {
 void add_outputs(CLI::App& command, SweepCommand& options) {
   command
       .add_option("--best", options.best,
-                  "What is sought: step_time, samples_per_second\n(the default) or "
+                  "The goal: step_time, samples_per_second\n(the default) or "
                   "samples_per_second_per_rank")
       ->type_name("WHAT")
       ->check(CLI::IsMember({"step_time", "samples_per_second", "samples_per_second_per_rank"}));
   command
       .add_option(
           "--memory-limit", options.memory_limit,
-          "A rank may take so much memory, e.g. 80GB; what the\nmachine file says holds as well")
+          "Memory limit of a rank, e.g. 80GB; the limit in the\nmachine file applies as well")
       ->type_name("SIZE");
   command
       .add_option("--output", options.outputs,
@@ -306,18 +306,19 @@ void add_sweep(CLI::App& app, reports::ExitStatus& status) {
   command
       ->add_option(
           "JOB", options->job,
-          "What is varied: a scenario, or the plan of a\ntransformer (sim/plans/*.yaml); or a "
-          "sweep file or a\nstudy, which say all of this")
+          "What to vary: a scenario, or the plan of a\ntransformer (sim/plans/*.yaml); or a "
+          "sweep file or a\nstudy, which hold the options, too")
       ->type_name("")
       ->required();
   command
       ->add_option("--machine", options->machines,
-                   "What it would run on: sim/machines/*.yaml; several are\nvaried, too")
+                   "The machine: sim/machines/*.yaml; several are\ncompared, too")
       ->type_name("FILE")
       ->allow_extra_args(false);
   command
-      ->add_option("--calibration", options->calibrations,
-                   "What a plan would run on, in place of what it says;\nseveral are varied, too")
+      ->add_option(
+          "--calibration", options->calibrations,
+          "For a plan: the calibration to use instead of its\nown; several are compared, too")
       ->type_name("NAME|FILE")
       ->allow_extra_args(false);
   command
@@ -327,33 +328,34 @@ void add_sweep(CLI::App& app, reports::ExitStatus& status) {
       ->allow_extra_args(false);
   command
       ->add_option("-o,--output-dir", options->folder,
-                   "Keep the results here, each as it comes; the same\n"
-                   "command goes on with what is there")
+                   "Write each result here at once; the same command\n"
+                   "continues with what is there")
       ->type_name("DIR")
       ->required();
   command
       ->add_option("--trials", options->trials,
-                   "Try so many points, found by a search that is not\nexhaustive, where the grid "
-                   "has more")
+                   "Try at most N points: if the grid has more, search\ninstead of trying all")
       ->type_name("N")
       ->check(CLI::Range(PointId{1}, kMostSweepTrials));
   // CLI11 would take -1 for a large number.
-  command->add_option("--seed", options->seed, "Of the search; default: 1")
+  command->add_option("--seed", options->seed, "Seed of the search; default: 1")
       ->type_name("N")
       ->check(CLI::Range(std::int64_t{0}, INT64_MAX).description(""));
-  command->add_option("--steps", options->steps, "So many steps, and not the scenario's")
+  command->add_option("--steps", options->steps, "Number of steps; default: the scenario's")
       ->type_name("N")
       ->check(CLI::Range(1, 100000));
   command
       ->add_option("-j,--jobs", options->workers,
-                   "Workers at a time; default: one for each processor.\nPlans need none")
+                   "Workers at a time; default: one per processor.\nPlans need none")
       ->type_name("N")
       ->check(CLI::Range(1, 256));
   CLI::Option* meta =
       command->add_flag("--meta", options->meta,
-                        "Derive on tensors that have no values; the default\nfor the published "
+                        "Derive with tensors without values; the default\nfor the published "
                         "models, and for more than 64 ranks");
-  command->add_flag("--no-meta", options->no_meta, "Derive with the values, whatever they take")
+  command
+      ->add_flag("--no-meta", options->no_meta,
+                 "Derive with real values, whatever memory they take")
       ->excludes(meta);
   add_outputs(*command, *options);
   command->footer(kSweepFooter);
@@ -381,7 +383,7 @@ Result<SweepInputs> load_scenarios(const SweepCommand& command,
   if (command.machines.empty())
     return Error{
         "no machine is named", {}, "add --machine sim/machines/dgx-h100.yaml, or your own"};
-  // What is wrong with the scenario as it stands is said as by every command.
+  // Errors of the unchanged scenario are reported as by every command.
   const Result<runtime::Scenario> own = runtime::load_checked_scenario(command.job);
   if (!own) return own.error();
   const Result<std::string> scenario = read_input(own->file);
@@ -431,12 +433,12 @@ Result<SweepInputs> load_plans(const SweepCommand& command, const std::vector<si
 Result<SweepCommand> with_sweep_file(SweepCommand command) {
   const std::string file = command.job;
   const Result<std::string> text = read_input(file);
-  if (!text) return command;  // it is said of the scenario
+  if (!text) return command;  // the error is reported when the scenario is loaded
   Result<std::optional<sim::SweepFile>> read = sim::parse_sweep_file(*text, file);
   if (!read) return read.error();
   if (!*read) return command;
   sim::SweepFile& said = **read;
-  // Its paths are as seen from where it lies.
+  // Paths in a sweep file are relative to its folder.
   const auto path = [&](const std::string& name) {
     return (std::filesystem::path(file).parent_path() / name).lexically_normal().string();
   };

@@ -30,36 +30,36 @@ struct VerifyCommand {
 constexpr const char* kOfEnvironment = "auto";
 
 constexpr const char* kVerifyFooter = R"(Examples:
-  Why did this job hang? A folder with the traces of its ranks, and whatever
-  else there is of it (logs, stacks, what ncclras said):
+  Why did this job hang? Give a folder with the traces of its ranks, and other
+  evidence (logs, stacks, the output of ncclras):
     lockstep verify /tmp/job-4711/
-  The same for some ranks only; what is missing is said in the report:
+  The same for some ranks only; the report lists what is missing:
     lockstep verify rank_0.trace.jsonl.gz rank_3.ring
-  In CI: fail on warnings too, and leave the reports that the service shows:
+  In CI: fail on warnings, too, and write the reports that the service shows:
     lockstep verify --ci traces/
   Fail only on what is new since the baseline was written:
     lockstep verify traces/ --baseline known.json --output sarif=out.sarif
-  Look at it on a timeline, in https://ui.perfetto.dev:
+  See it on a timeline, in https://ui.perfetto.dev:
     lockstep verify traces/ --output timeline=run.json
-  A proof, if the run neither diverged nor could have deadlocked:
+  Write a proof if the run neither diverged nor could have deadlocked:
     lockstep verify traces/ --certificate run.txt
-  Can any mix of batches over the ranks diverge? Of a scenario; or of what
-  `lockstep derive` or a program of your own wrote, and a proof, if not:
+  Can any mix of batches over the ranks diverge? For a scenario; or for a folder
+  that `lockstep derive` or your own program wrote, with a proof:
     lockstep verify job.yaml
     lockstep verify derived/ --certificate safe.txt
-  The Flight Recorder dumps of a hung PyTorch job, whose names are unusual:
+  Flight Recorder dumps of a hung PyTorch job, with unusual file names:
     lockstep verify dumps.tar.gz --rank-pattern 'node\d+-(\d+)\.bin'
 
 With --ci, --fail-on is "warning" unless given, and these reports are written:
   github   annotations in the log, lockstep.sarif, the step's summary
   gitlab   lockstep.xml, lockstep.codequality.json
   junit    lockstep.xml
-docs/ci/README.md has whole files for GitHub Actions, GitLab CI and Jenkins.
+docs/ci/README.md has complete files for GitHub Actions, GitLab CI and Jenkins.
 
 Exit status: 0 clean; 1 findings at or above --fail-on, or a mix of batches that
-goes wrong; 2 bad usage or input; 3 inconclusive; 4 the tool failed.
+can go wrong; 2 bad usage or input; 3 inconclusive; 4 the tool failed.
 
-Reads, plain, gzipped or in a tar archive, known by content, in any order:
+Reads these formats, plain, gzipped or in a tar archive, recognised by content:
 )";
 
 std::string footer() {
@@ -69,7 +69,7 @@ std::string footer() {
     name.resize(std::max<std::size_t>(name.size() + 1, 19), ' ');
     text += name + std::string(format.summary) + "\n";
   }
-  text += "Beside them, as evidence:\n";
+  text += "Also reads, as evidence:\n";
   for (const trace::EvidenceSource& source : trace::evidence_sources()) {
     std::string name = "  " + std::string(source.name);
     name.resize(std::max<std::size_t>(name.size() + 1, 19), ' ');
@@ -89,7 +89,8 @@ bool is_derivation(const std::filesystem::path& path) {
   return std::filesystem::exists(path / "product.json", none);
 }
 
-// A scenario or a derivation is judged by itself, for all mixes of batches: that holds or does not.
+// A scenario or a derivation must be the only path, and its verdict cannot be filtered: it either
+// holds for all mixes of batches or does not.
 Status check_whole(const VerifyCommand& command, const std::string& path) {
   if (command.traces.paths.size() > 1)
     return Error{"this is judged by itself, and several paths were given",
@@ -149,28 +150,29 @@ void add_verify(CLI::App& app, reports::ExitStatus& status) {
                       "the rank in a file's name");
   command
       ->add_option("--expect-ranks", options->traces.load.expect_ranks,
-                   "The job had so many ranks: those without a\n"
+                   "Number of ranks of the job: ranks without a\n"
                    "trace are missing; default: as recorded")
       ->type_name("N")
       ->check(CLI::Range(1, trace::kMaxWorldSize));
   command
       ->add_option("--semantics", options->traces.semantics,
-                   "What blocks a rank; default: as recorded")
+                   "When calls block a rank; default: as recorded")
       ->check(CLI::IsMember({"nccl", "gloo", "mpi"}));
   command
       ->add_flag("--ci{auto}", options->ci,
                  "Write the reports that this CI service shows:\n"
-                 "--ci=github, gitlab or junit; --ci alone takes it\n"
-                 "from GITHUB_ACTIONS and GITLAB_CI, else junit")
+                 "--ci=github, gitlab or junit; --ci alone decides\n"
+                 "by GITHUB_ACTIONS and GITLAB_CI, else junit")
       ->check(CLI::IsMember({"auto", "github", "gitlab", "junit"}).description(""));
   command
       ->add_option("--certificate", options->traces.certificate,
-                   "Write the proof that a clean run or a safe\n"
-                   "program is one; see check-certificate")
+                   "Write a proof that the run is clean or the\n"
+                   "program is safe; see check-certificate")
       ->type_name("FILE");
   add_report_options(*command, options->report);
   command->footer(footer());
   command->callback([options, command, &status] {
+    // In CI, warnings fail the job unless --fail-on says otherwise.
     if (!options->ci.empty() && command->count("--fail-on") == 0)
       options->report.fail_on = "warning";
     status = run_verify(*options, reports::ci_environment_of_this_process());

@@ -27,17 +27,17 @@ constexpr const char* kDescription =
 constexpr const char* kProgramFooter = R"(Examples:
   Run a job on real processes, prove a hang and explain it:
     lockstep run scenarios/modality/manual_hang_bad.yaml
-  Find out why a job hung, from what its ranks left on disk:
+  Find out why a job hung, from the traces of its ranks:
     lockstep verify /tmp/job-4711/
   Fail a CI job on what a recorded run shows:
     lockstep verify --ci traces/
 
 Exit status: 0 clean, 1 findings, 2 bad usage or scenario, 3 inconclusive,
-4 own failure.
+4 the tool failed.
 `lockstep COMMAND --help` shows the options and examples of a command.)";
 
-// CLI11 lists what an option needs and excludes in the order of addresses, which is another one in
-// every run: help texts say the same thing always.
+// CLI11 lists what an option needs and excludes in the order of addresses, which differs from run
+// to run. Sort the names, so that help texts are stable.
 class SteadyHelp : public CLI::Formatter {
  public:
   std::string make_option_opts(const CLI::Option* option) const override {
@@ -47,7 +47,7 @@ class SteadyHelp : public CLI::Formatter {
            names(" Excludes:", option->get_excludes());
   }
 
-  // Without the value of a flag that may be given one, which CLI11 shows as "--ci{auto}".
+  // Hides a flag's optional value, which CLI11 shows as "--ci{auto}".
   std::string make_option_name(const CLI::Option* option, bool is_positional) const override {
     std::string out = CLI::Formatter::make_option_name(option, is_positional);
     out.erase(std::min(out.size(), out.find('{')));
@@ -65,7 +65,7 @@ class SteadyHelp : public CLI::Formatter {
   }
 };
 
-// The command that an unknown first word was meant to be; empty where none is near.
+// The command that an unknown first word probably means; empty if none is similar.
 std::string suggestion(const CLI::App& app, std::string_view word) {
   std::vector<std::string> names;
   for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
@@ -93,7 +93,7 @@ int usage_error(const CLI::App& app, const CLI::ParseError& error, int argc,
   return static_cast<int>(reports::ExitStatus::bad_usage);
 }
 
-// A heading of `lockstep --help` and what adds the commands under it, in the order shown.
+// A heading in `lockstep --help`, and the functions that add its commands, in the order shown.
 struct CommandGroup {
   const char* heading;
   std::vector<void (*)(CLI::App&, reports::ExitStatus&)> add;
@@ -130,7 +130,8 @@ int run(int argc, const char* const* argv) {
     std::cerr << "lockstep: note: " << renamed.note
               << "; the old form goes with the next release\n";
   try {
-    std::reverse(renamed.arguments.begin(), renamed.arguments.end());  // as CLI11 takes a vector
+    // CLI11 takes a vector in reverse.
+    std::reverse(renamed.arguments.begin(), renamed.arguments.end());
     app.parse(std::move(renamed.arguments));
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version

@@ -3,8 +3,8 @@
 
 namespace lockstep::cli {
 
-// Parses the arguments, runs the command, prints to standard output and standard error, and gives
-// the exit status of the contract. Never throws.
+// Parses the arguments, runs the command, prints to standard output and standard error, and returns
+// the exit status. Never throws.
 int run_program(int argc, const char* const* argv);
 
 }  // namespace lockstep::cli

@@ -6,7 +6,7 @@ namespace {
 
 // By which a CI gate chooses what counts.
 void add_filter_options(CLI::App& command, reports::FilterOptions& options) {
-  command.add_option("--only", options.only, "Count findings of this rule only; a,b: of both")
+  command.add_option("--only", options.only, "Count only findings of this rule; a,b: of both")
       ->type_name("RULE")
       ->delimiter(',')
       ->allow_extra_args(false);
@@ -16,15 +16,15 @@ void add_filter_options(CLI::App& command, reports::FilterOptions& options) {
       ->allow_extra_args(false);
   command
       .add_option("--suppressions", options.suppressions,
-                  "Set accepted findings aside: a YAML list\n(docs/reports.md)")
+                  "Set aside accepted findings: a YAML list\n(docs/reports.md)")
       ->type_name("FILE");
   command
       .add_option("--baseline", options.baseline,
-                  "Set findings aside that are in this file;\nonly new ones count")
+                  "Set aside findings that are in this file;\nonly new ones count")
       ->type_name("FILE");
   command
       .add_option("--write-baseline", options.write_baseline,
-                  "Write what was found as a new baseline")
+                  "Write the findings as a new baseline")
       ->type_name("FILE");
 }
 
@@ -43,7 +43,7 @@ void add_output_option(CLI::App& command, std::vector<std::string>& outputs) {
 
 void add_report_options(CLI::App& command, reports::ReportOptions& options) {
   add_output_option(command, options.outputs);
-  command.add_option("--fail-on", options.fail_on, "Exit with 1 for findings so severe or worse")
+  command.add_option("--fail-on", options.fail_on, "Exit with 1 for findings this severe or worse")
       ->type_name("error|warning|note|never")
       ->check(CLI::IsMember({"error", "warning", "note", "never"}).description(""))
       ->capture_default_str();

@@ -40,8 +40,8 @@ constexpr const char* kCollectiveFooter = R"(Examples:
 --bytes is the whole buffer, as in nccl-tests: what each rank has after an
 all-gather and before a reduce-scatter. alpha is the latency of a hop, beta the
 bandwidth of a rank's port in each direction, gamma the bandwidth of reducing.
-docs/simulate.md lists the formulas and where they come from, and
-docs/simulate-scenarios.md what a machine file says of NCCL.)";
+docs/simulate.md lists the formulas and their sources;
+docs/simulate-scenarios.md explains what a machine file says about NCCL.)";
 
 struct CollectiveCommand {
   std::string op = "all_reduce";
@@ -203,10 +203,10 @@ void add_simulate_collective(CLI::App& simulate, reports::ExitStatus& status) {
   command->add_option("--algorithm", options->algorithm, "ring, hierarchical, nvls, direct, …")
       ->type_name("NAME")
       ->capture_default_str();
-  command->add_option("--ranks", options->ranks, "How many take part")->type_name("N")->required();
+  command->add_option("--ranks", options->ranks, "Number of ranks")->type_name("N")->required();
   command
       ->add_option("--bytes", options->bytes,
-                   "The whole buffer: 1MiB, 25MB. Several (with\n--level message): as many "
+                   "The whole buffer: 1MiB, 25MB. Several (with\n--level message): several "
                    "collectives at once")
       ->type_name("SIZE,…")
       ->required();
@@ -224,12 +224,13 @@ void add_simulate_collective(CLI::App& simulate, reports::ExitStatus& status) {
       ->type_name("K");
   command
       ->add_option("--segments", options->segments,
-                   "chain and double_binary_tree: messages\nthat a hop is cut into")
+                   "chain and double_binary_tree: messages\nper hop")
       ->type_name("S")
       ->capture_default_str();
   command
-      ->add_option("--level", options->level,
-                   "closed-form: the formula. message: every\nmessage, and who shares links")
+      ->add_option(
+          "--level", options->level,
+          "closed-form: by formula. message: simulates\nevery message, and links that are shared")
       ->check(CLI::IsMember({"closed-form", "message"}).description(""))
       ->type_name("closed-form|message")
       ->capture_default_str();
@@ -241,7 +242,7 @@ void add_simulate_collective(CLI::App& simulate, reports::ExitStatus& status) {
       ->capture_default_str();
   command
       ->add_option("--machine", options->machine,
-                   "A machine file in place of algorithm and links;\nseveral sizes are then one "
+                   "A machine file instead of algorithm and links;\nseveral sizes then run one "
                    "after the other")
       ->type_name("FILE");
   add_simulation_output(*command, options->output);

@@ -30,17 +30,17 @@ constexpr const char* kPipelineFooter = R"(Examples:
   Four stages, eight micro-batches, forward 1 us and backward 2 us:
     lockstep simulate pipeline --schedule 1f1b --stages 4 --micro-batches 8 \
       --forward 1us --backward 2us
-  What a slow first stage costs (the image tower sits there):
+  What a slow first stage costs (for example an image encoder):
     lockstep simulate pipeline --stages 4 --micro-batches 16 \
       --forward 3us,1us,1us,1us --backward 6us,2us,2us,2us --send 100ns
   The same stages without a bubble, for twice the activations:
     lockstep simulate pipeline --schedule zb-h2 --stages 4 --micro-batches 16 \
       --forward 1us --backward 1us --backward-weight 1us --activation 2GiB
 
-Times are those of one micro-batch on one stage; with --chunks, on one chunk of
-a stage. A list has one value for all, one per stage, or one per piece of the
-model (stages x chunks, in the model's order). The schedules and how each figure
-is meant: docs/simulate-workloads.md.)";
+Times are for one micro-batch on one stage; with --chunks, on one chunk of a
+stage. A list has one value for all, one per stage, or one per piece of the
+model (stages x chunks, in the model's order). docs/simulate-workloads.md
+explains the schedules and the figures.)";
 
 // `values` laid over the pieces of `program`. Errors: as many as fit neither all, nor the stages,
 // nor the pieces.
@@ -204,7 +204,7 @@ void add_simulate_pipeline(CLI::App& simulate, reports::ExitStatus& status) {
   CLI::App* sub = simulate.add_subcommand("pipeline", "A pipeline schedule: time, bubble, memory");
   sub->footer(kPipelineFooter);
   sub->add_option("--schedule", command->schedule,
-                  "gpipe, 1f1b, interleaved, zb-h1, zb-h2 or zbv;\nleft out: 1f1b")
+                  "gpipe, 1f1b, interleaved, zb-h1, zb-h2 or zbv;\ndefault: 1f1b")
       ->type_name("NAME");
   sub->add_option("--stages", command->shape.stages, "Stages of the pipeline")
       ->type_name("N")
@@ -213,29 +213,31 @@ void add_simulate_pipeline(CLI::App& simulate, reports::ExitStatus& status) {
       ->type_name("N")
       ->required();
   sub->add_option("--chunks", command->chunks,
-                  "Pieces of the model per stage (interleaved, zbv);\nleft out: 2 for these")
+                  "Pieces of the model per stage (interleaved, zbv);\ndefault: 2 for these")
       ->type_name("N");
-  sub->add_option("--forward", command->forward, "Forward of a micro-batch, e.g. 1us or 1us,2us")
+  sub->add_option("--forward", command->forward,
+                  "Forward time of a micro-batch, e.g. 1us or 1us,2us")
       ->type_name("TIME[,TIME..]")
       ->required();
-  sub->add_option("--backward", command->backward,
-                  "Backward; with --backward-weight, the part that\ngives the input's gradient")
+  sub->add_option(
+         "--backward", command->backward,
+         "Backward time; with --backward-weight, of the part\nthat computes the input's gradient")
       ->type_name("TIME[,TIME..]")
       ->required();
   sub->add_option("--backward-weight", command->backward_weight,
-                  "The part of the backward that gives the weights'\ngradients, on top of "
-                  "--backward; left out: half of it")
+                  "Time of the part that computes the weights'\ngradients, on top of --backward; "
+                  "default: half of it")
       ->type_name("TIME[,TIME..]");
-  sub->add_option("--send", command->send, "From one stage to the next; left out: 0")
+  sub->add_option("--send", command->send, "Time from one stage to the next; default: 0")
       ->type_name("TIME");
   sub->add_option("--activation", command->activation,
                   "Bytes that a micro-batch keeps for its backward,\ne.g. 512MiB")
       ->type_name("SIZE[,SIZE..]");
   sub->add_option("--activation-weight", command->activation_weight,
-                  "… of which the weight part needs so much;\nleft out: all")
+                  "Bytes of --activation that the weight part needs;\ndefault: all")
       ->type_name("SIZE[,SIZE..]");
   sub->add_option("--layers", command->layers,
-                  "Layers of the model: refuses stages that none is\nleft for")
+                  "Layers of the model; refuses stages without a layer")
       ->type_name("N");
   add_simulation_output(*sub, command->output);
   sub->callback([command, &status] { status = simulate_pipeline(*command); });

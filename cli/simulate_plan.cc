@@ -21,16 +21,16 @@ struct PlanCommand {
 constexpr const char* kPlanFooter = R"(Examples:
   How long does a step take, where does its time go, and does it fit?
     lockstep simulate plan sim/plans/llama3-70b.yaml
-  The same with other keys, and with a network twice as fast:
+  The same with other values, and with a network twice as fast:
     lockstep simulate plan sim/plans/llama3-70b.yaml --set tensor=4 \
       --set pipeline.stages=8 --set calibration.network_bandwidth=9e10
   On other machines, as a page:
     lockstep simulate plan sim/plans/llama3-70b.yaml --calibration a100-selene \
       --output html=plan.html
-  The best cut: lockstep sweep sim/plans/llama3-70b.yaml, see its --help.
+  The best split: lockstep sweep sim/plans/llama3-70b.yaml, see its --help.
 
 All keys: docs/reference/plan.md. What is computed, from which sources, and how
-far off it is: docs/simulate-workloads.md.)";
+accurate it is: docs/simulate-workloads.md.)";
 
 Result<std::vector<sim::Axis>> settings_of(const PlanCommand& command) {
   std::vector<sim::Axis> out;
@@ -86,12 +86,11 @@ void add_simulate_plan(CLI::App& simulate, reports::ExitStatus& status) {
   sub->add_option("FILE", command->file, "The plan, as YAML: sim/plans/*.yaml are examples")
       ->required();
   sub->add_option("--calibration", command->calibration,
-                  "What it would run on, in place of what the plan says:\na file, or the name of a "
+                  "The calibration to use instead of the plan's: a file,\nor the name of a "
                   "shipped calibration")
       ->type_name("NAME|FILE");
   sub->add_option("--set", command->settings,
-                  "A key of the plan, or calibration.PARAMETER, and the\nvalue it takes: "
-                  "pipeline.stages=8")
+                  "Set a key of the plan, or calibration.PARAMETER:\npipeline.stages=8")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
   add_simulation_output(*sub, command->output);

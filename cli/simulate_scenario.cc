@@ -142,30 +142,31 @@ reports::ExitStatus simulate_scenario(const SimulateScenarioCommand& command) {
 
 void add_simulate_scenario(CLI::App& simulate, reports::ExitStatus& status) {
   const auto options = std::make_shared<SimulateScenarioCommand>();
-  simulate.add_option("SCENARIO", options->path, "Scenario file: how long its steps take")
+  simulate.add_option("SCENARIO", options->path, "Scenario file whose steps are predicted")
       ->type_name("");
-  simulate.add_option("--machine", options->machine, "What it would run on: sim/machines/*.yaml")
+  simulate.add_option("--machine", options->machine, "The machine: sim/machines/*.yaml")
       ->type_name("FILE");
-  simulate.add_option("--ranks", options->ranks, "So many ranks, and not the scenario's")
+  simulate.add_option("--ranks", options->ranks, "Number of ranks; default: the scenario's")
       ->type_name("N")
       ->check(CLI::Range(1, 65536));
-  simulate.add_option("--steps", options->steps, "So many steps, and not the scenario's")
+  simulate.add_option("--steps", options->steps, "Number of steps; default: the scenario's")
       ->type_name("N")
       ->check(CLI::Range(1, 100000));
   CLI::Option* meta =
       simulate.add_flag("--meta", options->meta,
-                        "Derive on tensors that have no values; the default\nfor the published "
+                        "Derive with tensors without values; the default\nfor the published "
                         "models, and for more than 64 ranks");
-  simulate.add_flag("--no-meta", options->no_meta, "Derive with the values, whatever they take")
+  simulate
+      .add_flag("--no-meta", options->no_meta, "Derive with real values, whatever memory they take")
       ->excludes(meta);
   simulate
       .add_flag("--time-work", options->time_work,
-                "Time each rank's work here, one by one, and let the\n"
-                "machine file say the rest: for this very machine")
+                "Time each rank's work here, one by one; the machine\n"
+                "file, which describes this machine, has the rest")
       ->excludes(meta);
   simulate
       .add_option("--output-dir", options->output_dir,
-                  "Keep the derived calls and costs here; a new folder")
+                  "Keep the derived calls and costs here (new folder)")
       ->type_name("DIR");
   add_trials(simulate, options->trials);
   options->output.forms.kinds = {"text", "json", "csv", "html", "timeline"};

@@ -26,8 +26,8 @@ constexpr const char* kTraceFooter = R"(Examples:
     lockstep simulate trace program/ --alpha 1us --beta 1GB/s \
       --output timeline=simulated.json
 
-Recorded times are not used, but for the length of `span` lines. Every rank is
-simulated, and ranks that do the same once for all of them.
+Recorded times are not used, except the length of `span` lines. Ranks that do
+the same are simulated once for all of them.
 
 Exit status: 0 the job ends; 1 it hangs, and the report says why; 2 bad usage,
 or traces that cannot be simulated.)";
@@ -113,7 +113,7 @@ reports::ExitStatus simulate_trace(const TraceCommand& command) {
 }  // namespace
 
 void add_simulate_trace(CLI::App& simulate, reports::ExitStatus& status) {
-  CLI::App* command = simulate.add_subcommand("trace", "Run what traces hold on a simulated clock");
+  CLI::App* command = simulate.add_subcommand("trace", "Run recorded calls on a simulated clock");
   const auto options = std::make_shared<TraceCommand>();
   command->add_option("PATH", options->paths, "Trace files, or folders that hold them")
       ->type_name("")
@@ -127,11 +127,10 @@ void add_simulate_trace(CLI::App& simulate, reports::ExitStatus& status) {
   command->add_option("--gamma", options->gamma, "Bandwidth of reducing; default: it takes no time")
       ->type_name("RATE");
   command
-      ->add_option("--launch", options->launch,
-                   "What the host needs for each operation that it\nlaunches")
+      ->add_option("--launch", options->launch, "Time that the host needs to launch an operation")
       ->type_name("TIME")
       ->capture_default_str();
-  command->add_flag("--apart", options->apart, "Simulate ranks that do the same one by one");
+  command->add_flag("--apart", options->apart, "Simulate every rank, even if several do the same");
   command->add_option("--format", options->load.format, "Read the files as this format");
   command
       ->add_option("--traces", options->traces,

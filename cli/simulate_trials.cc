@@ -40,11 +40,11 @@ Status read_item(const std::string& item, sim::Jitter& out) {
 }  // namespace
 
 void add_trials(CLI::App& command, TrialsCommand& options) {
-  command.add_option("--trials", options.trials, "Simulate it so often, with what varies below")
+  command.add_option("--trials", options.trials, "Number of simulations, with the variation below")
       ->type_name("N")
       ->check(CLI::Range(1, 1'000'000));
   // CLI11 would take -1 for a large number.
-  command.add_option("--seed", options.seed, "Of the trials; default 1")
+  command.add_option("--seed", options.seed, "Seed of the trials; default: 1")
       ->type_name("S")
       ->check(CLI::Range(std::int64_t{0}, INT64_MAX).description(""));
   command
@@ -52,9 +52,9 @@ void add_trials(CLI::App& command, TrialsCommand& options) {
                   "How much durations vary: compute=5%,\ncommunication=10%, image=20%, text=3%")
       ->type_name("LIST");
   command.add_flag("--redraw-batches", options.redraw_batches,
-                   "Deal the ranks' batches anew in each trial, where the\n"
+                   "Draw the ranks' batches again in each trial, if the\n"
                    "calls do not depend on them");
-  command.add_option("-j,--jobs", options.jobs, "Trials at a time; default: one a processor")
+  command.add_option("-j,--jobs", options.jobs, "Trials at a time; default: one per processor")
       ->type_name("N")
       ->check(CLI::Range(1, 1024));
 }

@@ -21,12 +21,12 @@ struct TrialsCommand {
 
 void add_trials(CLI::App& command, TrialsCommand& options);
 
-// "compute=5%,communication=10%,image=20%,text=3%"; nothing is no jitter. Errors: another name, one
-// twice, no share in percent, above kMostJitter.
+// Parses "compute=5%,communication=10%,image=20%,text=3%"; an empty text means no jitter. Errors:
+// an unknown name, a name twice, not a percentage, more than kMostJitter.
 Result<sim::Jitter> parse_jitter(const std::string& text);
 
-// What is to be tried. Errors: parse_jitter's; trials in which nothing varies; options of trials
-// without --trials.
+// The options of the trials. Errors: those of parse_jitter; trials without variation; options of
+// trials without --trials.
 Result<sim::TrialOptions> trial_options(const TrialsCommand& command);
 
 }  // namespace lockstep::cli

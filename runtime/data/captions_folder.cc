@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// So many images are looked at for one that no caption names.
+// Directory entries that are listed in the search for images without a caption.
 constexpr std::size_t kMostListed = 1'000'000;
 
 struct Columns {
@@ -48,7 +48,7 @@ bool is_image_name(const fs::path& path) {
   return extension == ".jpg" || extension == ".jpeg" || extension == ".png";
 }
 
-// How many images in the folder (not below it) no row names, said as a note; else nothing.
+// Adds a note about images in the folder (not below it) that no row names.
 void note_images_without_caption(const std::string& folder, const std::set<std::string>& named,
                                  std::vector<std::string>& notes) {
   std::error_code failed;
@@ -103,7 +103,8 @@ Result<ManifestContent> read_captions_folder(const std::string& folder) {
     if (!row) return row.error();
     if (!*row) break;
     ManifestItem item = item_of_row(**row, *columns, file, images);
-    // Several captions for one image are usual; the same one twice is a mistake.
+    // Several captions for one image are common; the same pair twice is a mistake. Pairs are
+    // compared by hash, which takes less memory than the texts.
     const std::uint64_t pair = hash_bytes(item.text.value_or(""), hash_bytes(item.id + '\0'));
     const auto [first, is_new] = lines.emplace(pair, item.place.line);
     if (!is_new && item.problem.empty()) {
@@ -136,7 +137,7 @@ bool ImageFolder::is_inside(const std::string& path) {
   std::error_code failed;
   const bool link = fs::is_symlink(fs::symlink_status(path, failed));
   if (link) return is_below(fs::canonical(path, failed), real_folder_) && !failed;
-  // The folders above are the same for many files.
+  // Many files share their parent folder, so its result is cached.
   const std::string parent = fs::path(path).parent_path().string();
   const auto [known, is_new] = inside_.emplace(parent, false);
   if (is_new) {

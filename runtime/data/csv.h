@@ -1,5 +1,8 @@
-// Comma-separated values as RFC 4180 has them: fields may be quoted, a quoted field may hold
+// Comma-separated values as in RFC 4180: fields may be quoted, and a quoted field may contain
 // commas, line breaks and doubled quotes; lines end in LF or CRLF.
+//
+//   image,caption
+//   0001.png,"a ""large"" circle, red"
 #pragma once
 
 #include <optional>
@@ -16,14 +19,14 @@ struct CsvRow {
   std::vector<std::string> fields;
 };
 
-// Reads row by row. Empty lines are passed over, as is a byte order mark at the start.
+// Reads row by row. Skips empty lines, and a byte order mark at the start.
 class CsvReader {
  public:
-  // `text` must outlive the reader. `file` stands in messages.
+  // `text` must outlive the reader. `file` is for messages.
   CsvReader(std::string_view text, std::string file);
 
-  // The next row; nothing at the end. Errors, with the line: a quote that is never closed, text
-  // right behind a closing quote. Reading stops there.
+  // The next row; nothing at the end. Errors, with the line: an unterminated quote, text right
+  // after a closing quote. Reading stops there.
   Result<std::optional<CsvRow>> next();
 
  private:

@@ -1,4 +1,4 @@
-// Looking through a whole data set: what is in it, and what cannot be used.
+// Checks a whole data set: what it contains, and what cannot be used.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@
 
 namespace lockstep::runtime {
 
-// Upper ends of the bins of text lengths; one more bin holds what is longer.
+// Upper bounds of the bins of text lengths; one more bin has the longer ones.
 inline constexpr std::array<std::int64_t, 6> kLengthBins = {8, 16, 32, 64, 128, 512};
 
 struct DataCheck {
@@ -19,7 +19,7 @@ struct DataCheck {
   std::int64_t both = 0;  // usable items with image and text, and so on
   std::int64_t image_only = 0;
   std::int64_t text_only = 0;
-  std::int64_t damaged = 0;        // images that can be read although something is wrong in them
+  std::int64_t damaged = 0;        // images that can be read although they are damaged
   std::int64_t unreadable = 0;     // items
   std::vector<Error> reasons;      // of the first unreadable ones
   std::string misalignment;        // Manifest::misalignment

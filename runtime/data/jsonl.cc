@@ -23,7 +23,7 @@ bool take_text(const Json& object, const char* key, std::optional<std::string>& 
   return true;
 }
 
-// "id" may be a text or a number; "index" is a number. False: something else is there.
+// "id" may be a string or an integer, "index" must be an integer. False: something else.
 bool take_names(const Json& object, ManifestItem& item) {
   if (const auto id = object.find("id"); id != object.end() && !id->is_null()) {
     if (!id->is_string() && !id->is_number_integer()) return false;
@@ -36,14 +36,15 @@ bool take_names(const Json& object, ManifestItem& item) {
   return true;
 }
 
+//   {"id": "17", "image": "img/17.jpg", "text": "a red circle", "index": 17}
 ManifestItem item_of_line(std::string_view line, Place place, ImageFolder& images) {
   ManifestItem item;
   item.place = std::move(place);
-  if (line.size() > kLongestLine) {  // as JSON it takes a multiple of its bytes
+  if (line.size() > kLongestLine) {  // parsed JSON takes a multiple of its bytes
     item.problem = "the line is longer than " + bytes_in_words(kLongestLine);
     return item;
   }
-  // Bytes that are not UTF-8 become U+FFFD, which the tokenizer drops.
+  // Invalid UTF-8 becomes U+FFFD, which the tokenizer drops.
   const Json object = Json::parse(to_utf8(line), nullptr, /*allow_exceptions=*/false);
   if (!object.is_object()) {
     item.problem = "the line is not a JSON object";
@@ -62,7 +63,7 @@ ManifestItem item_of_line(std::string_view line, Place place, ImageFolder& image
   return item;
 }
 
-// Says of an item whose name stood there before where that was.
+// Reports names that occur twice, with the line of the first.
 class Names {
  public:
   void check(const char* what, const std::string& name, ManifestItem& item) {
@@ -94,7 +95,8 @@ Result<ManifestContent> read_jsonl(const std::string& file) {
     ManifestItem item = item_of_line(row, {file, line}, images);
     if (!item.id.empty()) ids.check("id", item.id, item);
     if (item.declared_index) indices.check("index", std::to_string(*item.declared_index), item);
-    // Without an id of its own it goes by its image; several texts for one image are usual.
+    // Without an id the item is named after its image. Several texts for one image are common, so
+    // this is after the check for duplicate ids.
     if (item.id.empty() && item.image) item.id = item.image->name;
     content.items.push_back(std::move(item));
   }

@@ -6,12 +6,12 @@
 //     …                                    // an error, or nothing at the end
 //   }
 //
-// Batches come in the order of the plan, and samples in the order of their batch, however many
-// threads there are. Items, not batches, are dealt to the threads, so the first batch is there
-// soon. At most `prefetch` batches are in memory beside the one that was handed out.
+// Batches come in the order of the plan, and samples in the order of their batch, for any number of
+// threads. Threads take items, not batches, so the first batch is ready soon. At most `prefetch`
+// batches are in memory, plus the one that was handed out.
 //
-// A bad item does not harm the others: it is left out of its batch and counted, or (on_error =
-// stop) its batch is an error, after those before it.
+// A bad item does not affect others: it is left out of its batch and counted, or (on_error = stop)
+// its batch is an error, after the batches before it.
 #pragma once
 
 #include <condition_variable>
@@ -31,10 +31,10 @@
 
 namespace lockstep::runtime {
 
-// What is read of each item. All of it must outlive who reads.
+// How to read each item. Everything that it points to must outlive the reader.
 struct ItemRecipe {
   const Manifest* data = nullptr;
-  const WordPiece* tokenizer = nullptr;  // null: texts are not made into tokens
+  const WordPiece* tokenizer = nullptr;  // null: texts are not tokenized
   ImageTransform image;
   std::size_t max_length = kDefaultMaxLength;  // tokens
 };
@@ -44,11 +44,11 @@ struct LoadedItem {
   bool has_image = false;
   bool has_text = false;
   std::vector<TokenId> tokens;  // without padding; empty without text or tokenizer
-  std::string damage;           // what the image's decoder read over; empty for a sound one
+  std::string damage;           // damage that the image's decoder tolerated; empty if none
 };
 
-// `pixels` takes the image, where the item has one: recipe.image.floats() of them.
-// Errors: the item has a problem, its image cannot be read or decoded. Any thread may call it.
+// `pixels` receives the image, if the item has one: recipe.image.floats() values. Errors: the item
+// has a problem, its image cannot be read or decoded. Any thread may call it.
 Result<LoadedItem> load_item(const ItemRecipe& recipe, std::int64_t index, std::span<float> pixels);
 
 struct LoaderOptions {
@@ -56,28 +56,28 @@ struct LoaderOptions {
   int workers = 2;           // threads, >= 1
   std::size_t prefetch = 2;  // batches, >= 1
   OnError on_error = OnError::skip;
-  std::size_t keep_reasons = 10;  // of skipped items
+  std::size_t keep_reasons = 10;  // reasons of skipped items to keep
 };
 
 struct LoadedBatch {
-  std::int64_t number = 0;      // place in the plan
-  std::vector<SampleKey> keys;  // of its samples, in order; skipped items are not among them
-  // float [images, 3, side, side], and which sample each image belongs to.
+  std::int64_t number = 0;      // index in the plan
+  std::vector<SampleKey> keys;  // of its samples, in order, without skipped items
+  // float [images, 3, side, side], and the sample of each image.
   std::vector<float> pixels;
   std::vector<std::int64_t> image_rows;
-  // int64 [samples, max_length], padded; and how many of each row count (0: no text). Both empty
-  // without a tokenizer.
+  // int64 [samples, max_length], padded; and the number of tokens in each row (0: no text). Both
+  // empty without a tokenizer.
   std::vector<TokenId> tokens;
   std::vector<std::int64_t> lengths;
   std::vector<bool> has_text;
   std::int64_t skipped = 0;  // items of the plan that could not be read
-  std::int64_t wait_ns = 0;  // how long next() waited for it
+  std::int64_t wait_ns = 0;  // time that next() waited for it
 };
 
 struct LoaderCounts {
-  std::int64_t loaded = 0;   // items, of batches that next() gave
+  std::int64_t loaded = 0;   // items in batches that next() returned
   std::int64_t skipped = 0;  // items
-  std::int64_t damaged = 0;  // images that were read although something is wrong with them
+  std::int64_t damaged = 0;  // images that were read although they are damaged
   std::vector<Error> reasons;
   std::int64_t wait_ns = 0;  // of next(), in all
 };
@@ -92,22 +92,22 @@ class Loader {
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
-  // The next batch; nothing behind the last. A batch of which nothing could be read has no samples.
-  // Errors (on_error = stop only): the first bad item of the batch; every later call gives it
+  // The next batch; nothing after the last. A batch of which nothing could be read has no samples.
+  // Errors (on_error = stop only): the first bad item of the batch; every later call returns it
   // again. For one thread.
   Result<std::optional<LoadedBatch>> next();
 
-  // Of the batches given so far. For the thread that calls next().
+  // Counts over the batches returned so far. For the thread that calls next().
   const LoaderCounts& counts() const { return counts_; }
 
  private:
-  // A batch on its way. Each thread writes its own rows.
+  // A batch that is being read. Each thread writes its own rows.
   struct Pending {
     std::vector<std::int64_t> indices;
     std::vector<std::size_t> image_slots;  // of each row, where its pixels go
     std::vector<float> pixels;
     std::vector<std::optional<Result<LoadedItem>>> items;
-    std::size_t started = 0;   // rows that a thread took
+    std::size_t started = 0;   // rows taken by a thread
     std::size_t finished = 0;  // rows that are done
   };
 

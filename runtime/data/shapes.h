@@ -1,8 +1,8 @@
-// The built-in data set "shapes": pictures of one coloured shape on a coloured ground, and the
-// sentence that describes each ("a large red circle on a blue ground").
+// The built-in data set "shapes": pictures of one coloured shape on a coloured background, each
+// with a sentence that describes it ("a large red circle on a blue ground").
 //
 // Nothing is stored: an item is a pure function of (seed, index), so every rank and every run sees
-// the same items without a file. Indices below size() are for training; all others are held out.
+// the same items without files. Indices below size() are for training; all others are held out.
 #pragma once
 
 #include <cstdint>
@@ -18,10 +18,11 @@ inline constexpr int kImageChannels = 3;
 inline constexpr int kImageSide = 32;  // pixels
 inline constexpr int kImageFloats = kImageChannels * kImageSide * kImageSide;
 
-// Tokens of the longest sentence, with the two that begin and end it.
+// Tokens of the longest sentence, including the first and last special token.
 inline constexpr int kMaxTokens = 10;
 
-// What is in a picture. The first four fields are in its caption; place and noise are not.
+// The contents of a picture. The caption names the first four fields; position and noise are not in
+// it.
 struct Picture {
   int size = 0;    // 0 small, 1 (not said), 2 large
   int colour = 0;  // index into the colours; never equal to `ground`
@@ -34,13 +35,13 @@ struct Picture {
 struct Item {
   std::int64_t index = 0;
   bool has_image = true;
-  Picture picture;  // of a text-only item: what its sentence speaks of
+  Picture picture;  // of a text-only item: what its sentence describes
 };
 
 class ShapesDataset {
  public:
-  // `text_only`: share (0…1) of the training items without an image, rounded to whole items; which
-  // ones is drawn from the seed.
+  // `text_only`: share (0…1) of training items without an image, rounded to whole items; the seed
+  // decides which.
   ShapesDataset(std::int64_t items, double text_only, std::uint64_t seed);
 
   std::int64_t size() const { return static_cast<std::int64_t>(has_image_.size()); }
@@ -57,11 +58,11 @@ class ShapesDataset {
 std::span<const std::string> caption_words();
 std::string caption(const Picture& picture);
 
-// Paints channels × rows × columns, values in about -1…1, with slight noise.
+// Paints channels × rows × columns with values in about -1…1 and slight noise.
 void paint(const Picture& picture, std::span<float, kImageFloats> pixels);
 
-// The built-in data set "shapes" as files, which the loader reads like any other: PNG pictures,
-// captions.csv, and a vocab.txt for its captions.
+// The data set as files, which the loader reads like any other: PNG pictures, captions.csv, and a
+// vocab.txt for its captions.
 
 struct ShapesFiles {
   std::int64_t items = 1000;  // 1…1 000 000
@@ -72,10 +73,10 @@ struct ShapesFiles {
 
 inline constexpr const char* kShapesMarker = "lockstep-shapes.txt";
 
-// Writes the folder unless it is there with the same contents: its marker says of which form and
-// with which options. All or nothing: the files are written beside it, and renamed at the end, so
-// several ranks may do this at once.
-// Errors: the folder holds something else, or cannot be written; options outside their limits.
+// Writes the folder, unless it exists with the same contents: its marker file records the version
+// and the options. Atomic: files are written beside it and renamed at the end, so several ranks may
+// call it at once. Errors: the folder contains something else, or cannot be written; options out of
+// range.
 Status write_shapes(const std::string& folder, const ShapesFiles& options);
 
 // The lines of that vocab.txt.

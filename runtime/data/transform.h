@@ -1,4 +1,4 @@
-// From a picture to what an image encoder takes: torchvision's Resize((side, side)), ToTensor and
+// Converts a picture to an image encoder's input: torchvision's Resize((side, side)), ToTensor and
 // Normalize(mean, deviation).
 #pragma once
 
@@ -26,10 +26,10 @@ inline constexpr int kMaxSide = 4096;  // pixels of an ImageTransform
 // Writes channels × rows × columns. `out` has transform.floats() elements.
 void transform_image(const RgbImage& image, const ImageTransform& transform, std::span<float> out);
 
-// Scaling 8-bit pictures as Pillow's `Image.resize(…, BILINEAR)` does, which is what torchvision's
-// `Resize` calls: separable, the triangle filter widened by the factor of reduction (antialiased),
-// integer weights of 22 bits, rounded to 8 bits between the two passes. Bit by bit the same.
-// Source: Pillow, src/libImaging/Resample.c.
+// Scales 8-bit pictures like Pillow's `Image.resize(…, BILINEAR)`, which torchvision's `Resize`
+// calls: separable, the triangle filter widened by the reduction factor (antialiased), integer
+// weights of 22 bits, rounded to 8 bits between the two passes. Bit for bit the same. Source:
+// Pillow, src/libImaging/Resample.c.
 
 // Stretches to width × height, both > 0. Cost: width · (image height) · taps for the rows, then
 // width · height · taps for the columns; memory: width · (image height) · 3 bytes more.

@@ -1,5 +1,5 @@
-// The classes of characters that a BERT tokenizer asks for, and its normalisation of text.
-// Properties come from utf8proc (Unicode 15), but for what is newer than the reference's tables.
+// Character classes that a BERT tokenizer needs, and its text normalisation. Properties are those
+// of utf8proc (Unicode 15), except characters that are newer than the reference's tables.
 #pragma once
 
 #include <string>
@@ -19,15 +19,15 @@ bool is_punctuation(char32_t c);  // ASCII's symbols count, too
 bool is_control(char32_t c);      // Cc, Cf, Co, Cs, but tab, line feed and carriage return
 
 // BertNormalizer of the Hugging Face tokenizers (clean_text, handle_chinese_chars, strip_accents,
-// lowercase): drops U+0000, U+FFFD and control characters, makes every space a blank, puts blanks
-// around CJK ideographs, decomposes (NFD), drops non-spacing marks, lower-cases.
-// O(n log n) at worst, in runs of combining marks.
+// lowercase): drops U+0000, U+FFFD and control characters, turns every space into a blank, puts
+// blanks around CJK ideographs, decomposes (NFD), drops non-spacing marks, lower-cases. "Café, 中"
+// → "cafe,  中 ". O(n log n) in the worst case, for runs of combining marks.
 CodePoints bert_normalized(const CodePoints& text);
 
-// Characters that Unicode has added since the reference tokenizer's tables were made.
+// Characters that are newer than the reference tokenizer's tables.
 
-// True for marks, punctuation and format characters that the Hugging Face tokenizers (whose tables
-// are Unicode 8's) take for parts of words, as everything that they do not know. O(log n).
+// True for marks, punctuation and format characters that the Hugging Face tokenizers treat as parts
+// of words, because their tables are Unicode 8's. O(log n).
 bool is_newer_than_reference(char32_t c);
 
 }  // namespace lockstep::runtime

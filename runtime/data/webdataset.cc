@@ -22,13 +22,14 @@ namespace lockstep::runtime {
 namespace {
 
 using Reader = std::unique_ptr<archive, int (*)(archive*)>;
-constexpr std::size_t kBlock = std::size_t{64} << 10U;  // read at a time, when it cannot seek
+constexpr std::size_t kBlock = std::size_t{64} << 10U;  // read size for archives that cannot seek
 
 struct MemberName {
-  std::string_view key;        // with its folders
-  std::string_view extension;  // behind the first dot of the last part
+  std::string_view key;        // including folders
+  std::string_view extension;  // after the first dot of the last part
 };
 
+// "a/000017.left.jpg" → key "a/000017", extension "left.jpg", as WebDataset splits names.
 MemberName split_name(std::string_view name) {
   const std::size_t slash = name.rfind('/');
   const std::size_t dot = name.find('.', slash == std::string_view::npos ? 0 : slash + 1);
@@ -55,7 +56,8 @@ class ShardIndexer {
       if (archive_entry_filetype(entry) == AE_IFREG) take(reader.get(), entry, shard);
     }
     if (status == ARCHIVE_EOF) return Status::ok();
-    // Samples before the damage count; that the rest is missing must not pass unseen.
+    // Samples before the damage count. The missing rest becomes one bad item, so that it is
+    // noticed.
     ManifestItem rest;
     rest.place = {shard};
     rest.problem = "the archive is cut off or damaged behind \"" + printable(last_member_) + "\"";
@@ -92,7 +94,8 @@ class ShardIndexer {
     }
   }
 
-  // The item of this key: the one before, or a new one.
+  // The item of this key: the current one, or a new one. Members of a sample are adjacent: 17.jpg,
+  // 17.txt, 18.jpg, 18.txt.
   ManifestItem& sample(const std::string& key, const std::string& shard) {
     if (sample_open_ && content_.items.back().id == key) return content_.items.back();
     ManifestItem item;
@@ -130,7 +133,7 @@ class ShardIndexer {
     if (!object.is_object()) return complain(item, "its .json member is not a JSON object");
     for (const char* key : {"text", "caption"}) {
       const auto text = object.find(key);
-      // A .txt member goes first.
+      // A .txt member takes precedence.
       if (text != object.end() && text->is_string() && !item.text) {
         item.text = text->get<std::string>();
       }
@@ -138,9 +141,9 @@ class ShardIndexer {
   }
 
   ManifestContent& content_;
-  std::unordered_map<std::string, std::string> shards_;  // in which each key is
+  std::unordered_map<std::string, std::string> shards_;  // the shard of each key
   std::string last_member_;
-  bool sample_open_ = false;  // the last item is of this shard
+  bool sample_open_ = false;  // the last item is from this shard, and may get more members
 };
 
 }  // namespace
@@ -163,7 +166,7 @@ namespace {
 
 constexpr const char* kFix = "write a group as {000..007} or {a,b}";
 
-// A whole number of at most nine digits; -1 where it is none.
+// A number of at most nine digits; -1 for anything else.
 int number(std::string_view digits) {
   int value = -1;
   if (digits.empty() || digits.size() > 9 ||
@@ -193,6 +196,7 @@ Result<std::vector<std::string>> alternatives(std::string_view group) {
   }
   for (int value = first; value <= last; ++value) {
     std::string text = std::to_string(value);
+    // Leading zeros as in the lower bound: {000..007}.
     if (text.size() < low.size()) text.insert(0, low.size() - text.size(), '0');
     out.push_back(std::move(text));
   }

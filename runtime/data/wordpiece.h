@@ -1,10 +1,11 @@
-// WordPiece as `bert-base-uncased` does it: token for token what the Hugging Face tokenizers give.
+// WordPiece like `bert-base-uncased`: token for token the output of the Hugging Face tokenizers.
 //
-// 1. Special pieces ([CLS], [SEP], …) that stand in the text literally are taken out.
-// 2. The rest is normalized (unicode.h) and split at blanks; each punctuation mark is a word.
-// 3. A word becomes the longest piece that it begins with, then the longest "##" piece that
-//    continues it, and so on; [UNK] where that fails or where it has more than 100 characters.
-// 4. [CLS] in front, [SEP] behind, cut to `max_length` tokens with both.
+// 1. Special pieces ([CLS], [SEP], …) that are literally in the text are taken out.
+// 2. The rest is normalised (unicode.h) and split at blanks; each punctuation mark is a word.
+// 3. A word becomes the longest piece that it starts with, then the longest "##" piece that
+//    continues it, and so on: "unaffable" → "una" "##ffa" "##ble". It becomes [UNK] if that fails
+//    or if it has more than 100 characters.
+// 4. [CLS] is put before, [SEP] after, and all is cut to `max_length` tokens including both.
 #pragma once
 
 #include <array>
@@ -19,14 +20,14 @@
 
 #include "base/result.h"
 
-// The pieces of a WordPiece tokenizer and their ids, from a vocab.txt: one piece a line, the id is
-// the line's number from 0. Pieces that continue a word begin with "##".
+// The pieces of a WordPiece tokenizer and their ids, from a vocab.txt: one piece per line, the id
+// is the line number from 0. Pieces that continue a word start with "##".
 
 namespace lockstep::runtime {
 
 using TokenId = std::int64_t;  // as the tensors that hold them
 
-// The pieces that are no text. Their names, in this order: [PAD] [UNK] [CLS] [SEP] [MASK].
+// Special pieces. Their names, in this order: [PAD] [UNK] [CLS] [SEP] [MASK].
 struct SpecialTokens {
   TokenId pad = 0;
   TokenId unknown = 0;
@@ -39,18 +40,18 @@ inline constexpr std::array<std::string_view, 5> kSpecialPieces = {"[PAD]", "[UN
 
 class Vocabulary {
  public:
-  // At most 256 MiB. Errors: as reading a file; an empty line, a piece that stands there twice
-  // (with both lines), bytes that are not UTF-8, a special piece that is missing.
+  // At most 256 MiB. Errors: those of reading a file; an empty line, a duplicate piece (with both
+  // lines), invalid UTF-8, a missing special piece.
   static Result<Vocabulary> open(const std::string& path);
   static Result<Vocabulary> parse(std::string text, const std::string& file);
 
   std::size_t size() const { return pieces_.size(); }
   const SpecialTokens& special() const { return special_; }
 
-  // The id of a piece that begins a word, or (without its "##") that continues one. O(length).
+  // The id of a piece that starts a word, or (without its "##") that continues one. O(length).
   std::optional<TokenId> starting(std::string_view piece) const;
   std::optional<TokenId> continuing(std::string_view piece) const;
-  // Bytes of the longest piece: no longer one need be looked up.
+  // Bytes of the longest piece: longer ones need not be looked up.
   std::size_t longest() const { return longest_; }
 
  private:
@@ -71,9 +72,9 @@ class WordPiece {
  public:
   explicit WordPiece(Vocabulary vocabulary) : vocabulary_(std::move(vocabulary)) {}
 
-  // Ids without padding. `max_length` >= 2, counted with [CLS] and [SEP]. Invalid UTF-8 is read as
-  // U+FFFD, and dropped as that is. Any thread may call it. Cost: the text's length; at most 100
-  // look-ups for each character of a word.
+  // Ids without padding. `max_length` >= 2 includes [CLS] and [SEP]. Invalid UTF-8 is read as
+  // U+FFFD, which is dropped. Any thread may call it. Cost: the text's length; at most 100 look-ups
+  // per character of a word.
   std::vector<TokenId> encode(std::string_view text,
                               std::size_t max_length = kDefaultMaxLength) const;
 

@@ -24,15 +24,15 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kBroadcastBytes = std::size_t{1} << 30U;
 
-// "first-0", the folder of the history whose first step meets that condition.
+// "first-0": the folder of the history whose first step is in condition 0.
 std::string history_folder(std::size_t first) { return "first-" + std::to_string(first); }
 
 std::vector<std::uint32_t> places(const std::vector<std::size_t>& conditions) {
   return {conditions.begin(), conditions.end()};
 }
 
-// What the traces mean. `root_first`: what rank 0's first step meets, where what it broadcasts
-// depends on that.
+// The description of the traces. `root_first`: the condition of rank 0's first step, if its
+// broadcasts depend on it.
 trace::ProductSpec spec_of(const Scenario& scenario, const DerivationPlan& plan,
                            std::optional<std::size_t> root_first,
                            const std::vector<std::string>& origin) {
@@ -63,7 +63,7 @@ trace::ProductSpec spec_of(const Scenario& scenario, const DerivationPlan& plan,
   return out;
 }
 
-// The traces of all ranks under all histories.
+// Records the traces of all ranks under all histories.
 class Deriver {
  public:
   Deriver(const Scenario& scenario, const DerivationPlan& plan, const DeriveAllOptions& options,
@@ -74,8 +74,7 @@ class Deriver {
         interrupts_(interrupts),
         histories_(plan_.conditions.size()) {}
 
-  // The folders with a product.json: one, or one for each first step of rank 0 where what it
-  // broadcasts depends on that.
+  // Returns the folders with a product.json (see derive_all).
   Result<std::vector<std::string>> derive() {
     if (const Status ok = find_classes(); !ok) return ok.error();
     if (const Status ok = write_scenarios(); !ok) return ok.error();
@@ -142,8 +141,8 @@ class Deriver {
     return Status::ok();
   }
 
-  // Rank 0 under all histories; then the others with what it broadcasts under the first; then with
-  // what it broadcasts under another, where that is something else.
+  // Rank 0 runs first, under all histories. The others then run with its broadcasts under history
+  // 0; and again with those of another history, but only if these differ (`unless_same_as`).
   Status look_at_all() {
     std::vector<LoneRanks> all;
     const auto add = [&](std::size_t root, std::size_t first, const std::vector<int>& ranks) {
@@ -176,7 +175,7 @@ class Deriver {
     return Status::ok();
   }
 
-  // Whether what rank 0 broadcasts does not depend on its first step.
+  // Whether rank 0's broadcasts are the same under all histories.
   Result<bool> broadcasts_alike() const {
     std::optional<std::string> one;
     for (std::size_t root = 0; root < histories_; ++root) {
@@ -188,7 +187,7 @@ class Deriver {
     return true;
   }
 
-  // Rank 0 itself, and those beside it, as they are after the other first steps.
+  // Rank 0 (with its team) ran once per history. Copy its traces into the folder of each root.
   Status copy_rank_0(std::size_t root) {
     for (std::size_t first = 0; first < histories_; ++first) {
       if (first == root) continue;
@@ -210,10 +209,10 @@ class Deriver {
   const DeriveAllOptions& options_;
   Interrupts& interrupts_;
   std::size_t histories_;
-  std::vector<int> team_0_ = {0};         // rank 0, and those that it is looked at together with
-  std::vector<std::vector<int>> others_;  // the other ranks that are looked at, in their teams
+  std::vector<int> team_0_ = {0};         // rank 0, and the ranks that must run with it
+  std::vector<std::vector<int>> others_;  // the other ranks to run, in teams
   std::vector<trace::ProductSpec::RankClass> classes_;
-  std::vector<std::string> origin_;  // what the derivation holds for
+  std::vector<std::string> origin_;  // what the derivation is valid for
 };
 
 }  // namespace

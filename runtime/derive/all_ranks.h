@@ -1,4 +1,5 @@
-// All ranks of a scenario alone under all histories: the traces that a product is decided from.
+// Runs all ranks of a scenario alone under all histories: the traces from which a product is
+// decided.
 #pragma once
 
 #include <cstddef>
@@ -16,22 +17,21 @@ namespace lockstep::runtime {
 struct DeriveAllOptions {
   std::string worker;    // the worker program
   std::string folder;    // exists
-  bool on_meta = false;  // with tensors that have no values
+  bool on_meta = false;  // with tensors without values
   bool quiet = false;
 };
 
-// Up to so many ranks each is looked at; of more, one of each class
-// (runtime/derive/derivation_plan.h).
+// Up to this many ranks, each is run; above, one of each class (runtime/derive/derivation_plan.h).
 inline constexpr int kRanksLookedAt = 64;
 
-// Looks at the ranks under every history, and returns the folders with a product.json
-// (trace/derivation.h): one, or one for each first step of rank 0 where what it broadcasts depends
-// on that. Errors: those of run_alone; files that cannot be written.
+// Runs the ranks under every history, and returns the folders with a product.json
+// (trace/derivation.h): one; or, if rank 0's broadcasts depend on its first step, one for each
+// first step of rank 0. Errors: those of run_alone; files that cannot be written.
 Result<std::vector<std::string>> derive_all(const Scenario& scenario, const DerivationPlan& plan,
                                             const DeriveAllOptions& options,
                                             Interrupts& interrupts);
 
-// "deriving 3 of 8" on a terminal's line, removed at the end.
+// Shows "deriving 3 of 8" on a line of the terminal, and erases it at the end.
 class DeriveProgress {
  public:
   explicit DeriveProgress(bool silent);
@@ -46,15 +46,15 @@ class DeriveProgress {
   bool silent_;
 };
 
-// Whether a job is derived with values, or on LibTorch's meta device.
+// The choice between real values and LibTorch's meta device.
 
-// Whether the modality rules say of every batch of the job what it holds. O(ranks · steps).
+// Whether the modality rules decide the contents of every batch of the job. O(ranks · steps).
 bool rules_say_all(const Scenario& scenario);
 
-// Where tensors have no values, a model of any size takes no memory; the job must not ask for them.
-// `asked`: what the user says; nothing: on the meta device where the model or the world is large
-// and nothing is in the way. `obstacle`: what else than the job itself is in the way.
-// Errors: asked for, and something is.
+// Whether to derive on the meta device, where a model of any size takes no memory, but the job must
+// not read values. `asked`: the user's choice; nothing: use the meta device if the model or the
+// world is large and nothing prevents it. `obstacle`: a reason against it beside the job itself.
+// Errors: it was asked for and is not possible.
 Result<bool> derive_on_meta(const Scenario& scenario, std::optional<bool> asked,
                             std::optional<std::string> obstacle = std::nullopt);
 

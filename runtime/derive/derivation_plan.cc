@@ -15,7 +15,7 @@ namespace {
 using Json = nlohmann::json;
 using Remedy = Scenario::Remedy::Kind;
 
-constexpr double kOverflow = 1e30;  // times a pixel: beyond what float16 holds
+constexpr double kOverflow = 1e30;  // factor of pixels: far beyond float16's range
 
 const std::vector<Modality> kBoth = {Modality::image, Modality::text};
 const std::vector<Modality> kText = {Modality::text};
@@ -41,6 +41,7 @@ class Planner {
       out_.together = teams(s_);
       out_.agreed = s_.ranks == replica;
     }
+    // Ranks agree if the step number, the sampler or rank 0's batch decides for all of them.
     out_.agreed = out_.agreed || alternates || balanced || s_.data.broadcast;
     if (may_have_images()) add(kBoth);
     if (may_be_text()) add(kText);
@@ -61,7 +62,7 @@ class Planner {
                        [](const auto& rule) { return !holds_image(rule.has); });
   }
 
-  // Whether the rules leave no step of any rank to the sampler.
+  // Whether a rule covers every rank and step, so the sampler decides nothing.
   bool all_ruled() const {
     return std::any_of(s_.data.modality.begin(), s_.data.modality.end(),
                        [](const auto& rule) { return rule.ranks.empty() && rule.steps.empty(); });
@@ -72,7 +73,7 @@ class Planner {
                                        [](const auto& rule) { return holds_image(rule.has); });
   }
 
-  // With a vote, what the others have is part of the condition.
+  // With a vote, the other ranks' batches are part of the condition: the result of the vote.
   void add(const std::vector<Modality>& has) {
     const std::string name = holds_image(has) ? "image+text" : "text";
     if (s_.remedy.kind != Remedy::presence_vote) {
@@ -89,12 +90,14 @@ class Planner {
 
   void add_overflow() {
     const std::vector<Condition> finite = out_.conditions;
+    // With agreement on overflow all ranks skip the step together, so an overflow is a phase of its
+    // own. With the fault each rank decides by itself.
     if (s_.fault != Fault::local_overflow) {
       for (Condition& c : out_.conditions) c.phase += c.phase.empty() ? "finite" : ", finite";
     }
     for (Condition c : finite) {
       if (s_.fault != Fault::local_overflow) {
-        if (c.dissent) continue;  // the vote's dissent is not told from an overflow's
+        if (c.dissent) continue;  // dissent in the vote cannot be told from dissent by overflow
         c.phase += c.phase.empty() ? "overflow" : ", overflow";
         c.name += ", overflow on some rank";
         c.dissent = true;
@@ -124,13 +127,13 @@ class Planner {
       const bool image = holds_image(rule.has);
       out_.allowed.push_back({whole_replicas(rule.ranks), rule.steps, places(image, !image)});
     }
-    // What no rule decides, the sampler draws.
+    // If no rule decides, the sampler draws. Without text-only items it draws images only.
     const bool draws_text = s_.data.source == "manifest" || s_.data.text_only > 0;
     if (!draws_text && !all_ruled() && may_be_text())
       out_.allowed.push_back({{}, {}, places(true, false)});
   }
 
-  // A replica's first rank stands for all of it in the rules.
+  // Rules name a replica's first rank, which stands for all its ranks.
   std::vector<int> whole_replicas(const std::vector<int>& ranks) const {
     std::vector<int> out;
     for (const int first : ranks)
@@ -167,7 +170,7 @@ class Planner {
   DerivationPlan out_;
 };
 
-// The first step's condition, then the later ones'.
+// The conditions of all steps: the first step's, then those of later_steps().
 std::vector<std::size_t> steps_of(const DerivationPlan& plan, std::size_t first) {
   std::vector<std::size_t> out = plan.later_steps();
   out.insert(out.begin(), first);
@@ -234,7 +237,7 @@ Json modalities(const Condition& c) {
   return out;
 }
 
-// The job, free of what depends on single steps; its batches are to be set by rules.
+// The job without everything that depends on single steps. Its batches will be set by rules.
 Result<Json> bare_scenario(const std::string& text, const std::string& file) {
   Result<YamlDocument> document = parse_yaml(text, file);
   if (!document) return document.error();
@@ -251,7 +254,7 @@ Result<Json> bare_scenario(const std::string& text, const std::string& file) {
     train["checkpoint"].erase("resume");
   }
   scenario["train"]["evaluate"] = false;
-  // The alternating remedies only say which batch holds what, as the rules will.
+  // The alternating remedy only decides which batch holds what, and the rules do that now.
   const Json remedy = scenario.value("remedy", Json());
   const Json kind = remedy.is_object() ? remedy.value("kind", Json()) : remedy;
   if (kind.is_string() && kind.get<std::string>().starts_with("alternating")) {
@@ -273,7 +276,7 @@ Result<std::string> history_scenario(const std::string& text, const std::string&
   Result<Json> scenario = bare_scenario(text, file);
   if (!scenario) return scenario.error();
   Json& data = (*scenario)["data"];
-  // Groups may be made of the ranks that ever have images.
+  // Process groups may depend on which ranks ever have images, so keep these rules, first.
   if (!plan.text_ranks.empty()) {
     data["modality"].push_back({{"ranks", plan.text_ranks}, {"has", {"text"}}});
   }

@@ -41,21 +41,22 @@ namespace lockstep::runtime {
 
 namespace {
 
-// What is asked of one derivation, and where it is made.
+// The options of one derivation, and where it is made.
 struct DeriveJob {
   std::string worker;
-  std::string folder;          // exists and is empty; left with scenarios, traces and product.json
+  std::string folder;          // exists and is empty; keeps scenarios, traces and product.json
   std::string certificate;     // file; empty: none
   std::string write_scenario;  // file, for the counterexample; empty: none
-  // KIND=PATH, as check_outputs() lets them through: write_product_reports().
+  // KIND=PATH, checked by check_outputs(), for write_product_reports().
   std::vector<std::string> outputs;
-  bool remedies = false;  // derive with each remedy, too
-  // On the meta device, where tensors have no values; nothing: where models or worlds are large.
+  bool remedies = false;  // also derive with each remedy
+  // Whether to use the meta device, where tensors have no values; nothing: if models or worlds are
+  // large.
   std::optional<bool> on_meta;
   bool quiet = false;
 };
 
-// A derivation and what was decided of it. Not moved: the model refers to the derivation.
+// A derivation and its decision. Must not be moved: the model refers to the derivation.
 struct Decided {
   explicit Decided(trace::Derivation read) : derivation(std::move(read)), model(derivation) {
     decision = verify::decide(model);
@@ -66,7 +67,7 @@ struct Decided {
 };
 using AllDecided = std::vector<std::unique_ptr<Decided>>;
 
-// Where nothing can be said of all assignments, one that goes wrong is an answer, too.
+// If nothing can be decided for all assignments, try a few: one that goes wrong is an answer, too.
 Status try_where_inconclusive(const Scenario& scenario, const DerivationPlan& plan,
                               const DeriveJob& options, bool on_meta, Interrupts& interrupts,
                               AllDecided& all) {
@@ -85,7 +86,7 @@ Status try_where_inconclusive(const Scenario& scenario, const DerivationPlan& pl
   return Status::ok();
 }
 
-// Of all first steps that rank 0 may meet.
+// Derives and decides, for each first step of rank 0 that makes a difference.
 Result<AllDecided> decide_all(const Scenario& scenario, const DerivationPlan& plan,
                               const DeriveJob& options, Interrupts& interrupts) {
   const Result<bool> meta = derive_on_meta(scenario, options.on_meta);
@@ -139,7 +140,7 @@ Status write_counterexample(const Scenario& scenario, const DerivationPlan& plan
   return write_file(file, *shown);
 }
 
-// One for each derivation: beside FILE, for the second and further ones, FILE.1, FILE.2, …
+// Writes a certificate for each derivation: FILE, FILE.1, FILE.2, …
 Status write_certificates(const AllDecided& all, const std::string& file, std::ostream& said) {
   for (std::size_t i = 0; i < all.size(); ++i) {
     const Result<std::string> text = verify::write_certificate(all[i]->model, all[i]->decision);
@@ -152,7 +153,7 @@ Status write_certificates(const AllDecided& all, const std::string& file, std::o
   return Status::ok();
 }
 
-// What the costliest step of rank 0 puts into its calls and computes, whatever its batch holds.
+// The largest step of rank 0 over all conditions: bytes in its calls, and FLOPs.
 struct StepCost {
   double bytes = 0;
   double flops = 0;
@@ -179,6 +180,7 @@ StepCost step_cost(const trace::Derivation& derivation) {
 std::string with_prefix(double value) {
   std::size_t power = 0;
   constexpr std::string_view kPrefixes = " kMGTPE";
+  // 999.5 rounds to 1000, so it gets the next prefix: "1.00 k". Three significant digits.
   for (; value >= 999.5 && power + 1 < kPrefixes.size(); ++power) value /= 1000;
   const int decimals = power == 0 || value >= 99.5 ? 0 : value >= 9.95 ? 1 : 2;
   return fixed(value, decimals) + " " + (power == 0 ? "" : std::string(1, kPrefixes[power]));
@@ -189,7 +191,7 @@ std::string to_string(const StepCost& cost) {
   return with_prefix(cost.bytes) + "B sent, " + with_prefix(cost.flops) + "FLOP computed";
 }
 
-// What each remedy would make of the job.
+// Derives the job with each remedy, and prints verdicts and costs.
 Status tell_remedies(const Scenario& scenario, const StepCost& now, const DeriveJob& options,
                      Interrupts& interrupts, std::ostream& said) {
   const Result<std::string> text = read_input(scenario.file);
@@ -220,8 +222,8 @@ Status tell_remedies(const Scenario& scenario, const StepCost& now, const Derive
   return Status::ok();
 }
 
-// Decides for all mixes of batches; prints the verdict to `said`.
-// Errors: a job that cannot be derived, workers that fail, the user's signal.
+// Decides for all mixes of batches, and prints the verdict to `said`. Errors: a job that cannot be
+// derived, workers that fail, the user's signal.
 Result<reports::ExitStatus> derive(const Scenario& scenario, const DeriveJob& options,
                                    Interrupts& interrupts, std::ostream& said) {
   const Result<DerivationPlan> plan = derivation_plan(scenario);
@@ -255,12 +257,12 @@ Result<reports::ExitStatus> derive(const Scenario& scenario, const DeriveJob& op
   return reports::status_of(verdict);
 }
 
-// Compares what each rank of this very job would call with what the run in `recorded` did: a run
-// that was stopped did the beginning of it. Errors: the same, and a folder without traces.
+// Compares the calls of each rank, derived for exactly this job, with the run in `recorded`. A run
+// that was stopped made a prefix of them. Errors: those of derive(), and a folder without traces.
 Result<reports::ExitStatus> derive_against(const Scenario& scenario, const std::string& recorded,
                                            const DeriveJob& options, Interrupts& interrupts,
                                            std::ostream& said) {
-  // What cannot be derived is refused here as well.
+  // Jobs that cannot be derived are refused here as well.
   if (const Result<DerivationPlan> plan = derivation_plan(scenario); !plan) return plan.error();
   const Result<trace::Run> run = trace::load_run({recorded});
   if (!run) return run.error();
@@ -322,7 +324,7 @@ Result<reports::ExitStatus> derive_against(const Scenario& scenario, const std::
   return same ? reports::ExitStatus::clean : reports::ExitStatus::findings;
 }
 
-// What the user says; nothing: as it suits the job.
+// The user's choice; nothing: whatever suits the job.
 std::optional<bool> meta_of(const DeriveOptions& options) {
   if (!options.meta && !options.no_meta) return std::nullopt;
   return options.meta;
@@ -347,7 +349,7 @@ reports::ExitStatus derive_scenario(const DeriveOptions& options) {
   const DeriveJob job{
       *worker,         folder.path(),    options.certificate, options.write_scenario,
       options.outputs, options.remedies, meta_of(options),    options.quiet};
-  // A report on standard output is not to be mixed with anything.
+  // A report on standard output must not be mixed with other text.
   std::ostream& said = reports::takes_stdout(files) ? std::cerr : std::cout;
   const Result<reports::ExitStatus> status =
       options.against.empty() ? derive(*scenario, job, interrupts, said)

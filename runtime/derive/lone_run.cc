@@ -21,7 +21,8 @@ constexpr int kPollsALook = 20;                // at the log
 constexpr std::size_t kShownLogLines = 3;
 constexpr std::size_t kLogBytes = std::size_t{1} << 26U;
 
-// How many ranks the worker says it has looked at: "alone: 12" is its last line but for others'.
+// How many ranks the worker has finished, from the last "alone: 12" line of its log; other lines
+// may follow it.
 std::size_t finished_in(const std::string& log) {
   constexpr std::string_view kMark = "alone: ";
   for (const std::string& line : last_lines(log, kShownLogLines)) {

@@ -1,5 +1,5 @@
-// Looking at what ranks of a job would call, without running the job: a worker that plays each of
-// them, one after the other, without the others (`lockstep-worker alone`).
+// Runs ranks of a job without the others: a worker plays them one after the other (`lockstep-worker
+// alone`).
 #pragma once
 
 #include <cstdint>
@@ -18,24 +18,24 @@ namespace lockstep::runtime {
 
 struct LoneOptions {
   std::string worker;    // the worker program
-  std::string folder;    // for the list that it is given, and its log
-  bool on_meta = false;  // with tensors that have no values
+  std::string folder;    // for the worker's list and log
+  bool on_meta = false;  // with tensors without values
 };
 
-// A worker that looks at `ranks` in their order, so that those that read what a rank 0 broadcasts
-// come behind it. It goes on by itself, and is killed with this object.
+// A worker that runs `ranks` in order; ranks that need rank 0's broadcasts must come after it. It
+// runs in the background, and is killed with this object.
 class LoneRun {
  public:
   // Errors: a file that cannot be written, a worker that cannot be started.
   static Result<LoneRun> start(const std::vector<LoneRanks>& ranks, const LoneOptions& options);
 
-  // How many of `ranks` it says it has looked at; reads its log.
+  // How many of `ranks` are finished, read from its log.
   std::size_t finished() const;
-  // Nothing while it runs; never blocks. Then the worker's version. A rank whose program ends by an
-  // exception has a trace that ends so; that is no error. Errors: a worker that refuses a scenario
-  // or is killed; its log's last lines say why.
+  // Nothing while it runs; never blocks. Afterwards the worker's version. If a rank's program
+  // raised an exception, its trace says so; that is not an error. Errors: a worker that refuses a
+  // scenario or is killed; the last lines of its log say why.
   std::optional<Result<std::string>> poll();
-  // Whether it ended by refusing what it was asked for, and not by a signal or want of memory.
+  // Whether it refused its input, rather than being killed or running out of memory.
   bool refused() const { return refused_; }
 
  private:
@@ -46,7 +46,7 @@ class LoneRun {
   bool refused_ = false;
 };
 
-// The same to its end. Errors: those of both; interrupted: an error that says so.
+// The same, until it ends. Errors: those of start() and poll(); the user's signal.
 Result<std::string> run_alone(const std::vector<LoneRanks>& ranks, const LoneOptions& options,
                               Interrupts& interrupts,
                               const std::function<void(std::size_t)>& on_finished);

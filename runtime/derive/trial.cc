@@ -15,11 +15,11 @@ namespace {
 
 struct Trial {
   verify::Situation situation;
-  std::optional<trace::Rank> other;  // who is not as usual
+  std::optional<trace::Rank> other;  // the rank that is not as usual
   verify::Assignment assignment;
 };
 
-// In each kind of later step: all as usual; and for each other condition one rank under it.
+// For each kind of later step: all ranks as usual; and, for each other condition, one rank in it.
 std::vector<Trial> trials_of(const verify::ProductModel& model) {
   std::vector<Trial> out;
   const auto add = [&](const verify::Situation& situation, std::optional<trace::Rank> other,
@@ -40,6 +40,7 @@ std::vector<Trial> trials_of(const verify::ProductModel& model) {
         const auto place = static_cast<std::size_t>(r);
         const bool known = std::find(tried.begin(), tried.end(), option.condition) != tried.end();
         if (known || option.condition == usual[place].condition) continue;
+        // One rank per condition is enough for a trial; others would most likely show the same.
         tried.push_back(option.condition);
         std::vector<verify::ProductOption> options = usual;
         for (const std::int32_t other : model.situations().team_of(r))
@@ -51,7 +52,7 @@ std::vector<Trial> trials_of(const verify::ProductModel& model) {
   return out;
 }
 
-// The first step in which ranks meet different conditions.
+// The first step in which ranks are in different conditions.
 std::int64_t first_difference(const Trial& trial) {
   const verify::Assignment& a = trial.assignment;
   for (std::size_t i = 0; i < a.steps.size(); ++i) {
@@ -64,7 +65,7 @@ std::int64_t first_difference(const Trial& trial) {
   return trial.situation.step;
 }
 
-// What the ranks do under the assignment, as one run.
+// Runs the ranks under the assignment, and returns their traces as one run.
 Result<trace::Run> look_at(const DerivationPlan& plan, const std::string& scenario_text,
                            const verify::Assignment& assignment, const std::string& folder,
                            LoneOptions options, Interrupts& interrupts) {

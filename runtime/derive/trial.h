@@ -1,5 +1,5 @@
-// Single assignments, derived exactly: what is left where a step depends on more than its condition
-// and that of the first step, so that nothing can be said of all assignments.
+// Tries single assignments, derived exactly. Used if a step depends on more than its condition and
+// that of the first step, so nothing can be decided for all assignments.
 #pragma once
 
 #include <optional>
@@ -15,13 +15,13 @@
 
 namespace lockstep::runtime {
 
-// By step, then by rank: the conditions (by place in the plan) of all steps up to the last that the
-// assignment makes; those that it leaves out are as the one before.
+// The conditions (indices in the plan) by step, then by rank, up to the last step that the
+// assignment names. Steps that it leaves out repeat the one before.
 std::vector<std::vector<std::size_t>> conditions_of(const verify::Assignment& assignment);
 
-// Tries assignments in which all ranks are as usual but for one, in each kind of step (at most
-// kMostTrials): looks at each rank alone through these very steps, and lets verify() judge the
-// traces. The first that goes wrong is a proof; nothing, if none does, says nothing of the others.
+// Tries assignments in which all ranks except one are as usual, in each kind of step (at most
+// kMostTrials). It runs each rank alone through exactly these steps, and verify() judges the
+// traces. The first that goes wrong is a proof. If none does, nothing is known about the others.
 // Errors: those of run_alone; files that cannot be read or written.
 inline constexpr std::size_t kMostTrials = 8;
 Result<std::optional<verify::Counterexample>> try_assignments(const Scenario& scenario,

@@ -23,8 +23,8 @@ namespace lockstep::runtime {
 
 struct CallQueue::Call {
   Start start;
-  std::vector<at::Tensor> tensors;  // kept until it is complete
-  std::vector<CallPtr> behind;      // what it comes behind
+  std::vector<at::Tensor> tensors;  // kept alive until it is complete
+  std::vector<CallPtr> behind;      // calls that must be complete before it runs
   std::atomic<bool> begun{false}, complete{false};
   trace::Nanos completed = 0;  // once it is
 
@@ -38,11 +38,11 @@ struct CallQueue::Call {
 struct CallQueue::Stream {
   std::deque<CallPtr> calls;
   std::thread thread;
-  bool busy = false;  // in the transport, which may never let it go
+  bool busy = false;  // in the transport, which may never return
 };
 
 struct CallQueue::State {
-  std::mutex mutex;  // guards what follows, and the calls but for their atomics
+  std::mutex mutex;  // guards what follows, and the calls except their atomics
   std::condition_variable changed;
   bool stop = false;
   std::map<std::string, std::shared_ptr<Stream>> streams;
@@ -61,7 +61,7 @@ struct CallQueue::State {
 
 namespace {
 
-// The queue of the thread that trains, for the callback, which takes no arguments of ours.
+// The queue of the training thread, for the callback, which has no user argument.
 thread_local CallQueue* queue_of_thread = nullptr;
 
 void add_storages(const c10::IValue& value, std::vector<const c10::StorageImpl*>& out) {
@@ -110,8 +110,8 @@ class CallQueue::Mark final : public QueueMark {
   trace::Nanos made_ = monotonic_nanos();
 };
 
-// Before every operation of the thread that trains. Calls themselves come behind what is in flight
-// in their own way.
+// Runs before every operation of the training thread. c10d's operators are skipped: put() orders
+// them.
 std::unique_ptr<at::ObserverContext> CallQueue::look(const at::RecordFunction& function) {
   if (queue_of_thread == nullptr || queue_of_thread->state_->count == 0) return nullptr;
   const std::string_view name = function.name();
@@ -239,8 +239,7 @@ std::shared_ptr<const QueueMark> CallQueue::mark() const {
 
 // `done` is asked with the mutex held.
 void CallQueue::block_until(const std::function<bool()>& done) {
-  // A CPU blocks at every operation that uses what a call writes; a wait that is over at once is
-  // not worth a record.
+  // The host blocks often here, mostly for a very short time. Only a longer wait is worth a record.
   constexpr std::chrono::milliseconds kPatience(20);
   std::unique_lock lock(state_->mutex);
   if (state_->changed.wait_for(lock, kPatience, done)) return;

@@ -1,22 +1,23 @@
-// CallQueue: the calls of one rank, carried out in the background in the order in which a GPU would
-// carry out NCCL's. For tests: what hangs, pairs and completes on GPUs then does so without one.
+// CallQueue: carries out the calls of one rank in the background, in the order in which a GPU would
+// carry out NCCL's. For tests: programs then hang, match and complete as on GPUs, without one.
 //
-// The model is that of CUDA's streams, as c10d's NCCL backend uses them:
+// It models CUDA's streams as c10d's NCCL backend uses them:
 //
-//   - calls of one stream (a group's; of messages, a pair's) run one after the other;
-//   - the rank's own queue (CUDA: the current stream) is what a call comes behind when it is put,
-//     whatever its stream: it runs once all of that is complete. A synchronous call becomes part of
-//     it at once, an asynchronous one when it is waited for, which does not block the host;
+//   - calls of one stream (a group's; for messages, a pair's) run one after the other;
+//   - a call, whatever its stream, first waits for the rank's own queue (CUDA: the current stream):
+//     it runs once everything that was in it when the call was made is complete. A synchronous call
+//     joins the own queue at once, an asynchronous one when it is waited for, which does not block
+//     the host;
 //   - with Order::one_at_a_time all calls of the rank are one stream, as when kernels of different
 //     communicators keep each other from running.
 //
-// What the rank computes is not queued: this is a CPU. Instead the host blocks where an operation
-// uses a tensor that a call in flight reads or writes, and where it reads a value (`item`), which
-// on a GPU waits for the whole queue. So the numbers are always right; and between these places the
-// host runs ahead of its calls, as it does on a GPU, if not as far.
+// Computations are not queued, because this is a CPU. Instead the host blocks when an operation
+// uses a tensor that a call in flight reads or writes, and when it reads a value (`item`), which on
+// a GPU waits for the whole queue. So results are always correct; and between these points the host
+// runs ahead of its calls as on a GPU, though not as far.
 //
-// A call whose transport fails (a peer that died) never completes, as on a GPU. What the transport
-// refuses is thrown by every later use of the queue.
+// A call whose transport fails (a dead peer) never completes, as on a GPU. Errors that the
+// transport throws when a call starts are thrown by every later use of the queue.
 #pragma once
 
 #include <functional>
@@ -37,29 +38,29 @@ class CallQueue {
  public:
   enum class Order { per_stream, one_at_a_time };
 
-  // For the calling thread, whose operations it looks at as long as it lives. That thread makes all
+  // For the calling thread: observes its operations for as long as it lives. That thread makes all
   // calls, and destroys the queue.
   explicit CallQueue(Order order);
-  ~CallQueue();  // what is in flight is given up
+  ~CallQueue();  // calls in flight are abandoned
   CallQueue(const CallQueue&) = delete;
   CallQueue& operator=(const CallQueue&) = delete;
 
   struct Call;
   using CallPtr = std::shared_ptr<Call>;
-  // Gives the call to the transport; what comes back is waited for.
+  // Gives the call to the transport; the queue waits for the returned Work.
   using Start = std::function<c10::intrusive_ptr<c10d::Work>()>;
 
-  // The first three throw what the transport refused before. Puts a call at the end of `stream`,
-  // and behind the rank's own queue. `tensors`: what it reads or writes.
+  // put(), come_behind() and mark() throw earlier errors of the transport. put() appends a call to
+  // `stream`, after everything in the rank's own queue. `tensors`: those that it reads or writes.
   CallPtr put(const std::string& stream, std::vector<at::Tensor> tensors, Start start);
-  // What comes next in the rank's own queue comes behind the call.
+  // What is queued next in the rank's own queue runs after the call.
   void come_behind(const CallPtr& call);
   // The end of the rank's own queue.
   std::shared_ptr<const QueueMark> mark() const;
 
-  // Blocks the host until the rank's own queue is done.
+  // Blocks the host until the rank's own queue is empty.
   void synchronise();
-  // `scope()` is asked for before the host blocks, and what it gives lives until it goes on.
+  // `scope()` is called before the host blocks; its result lives until the host continues.
   void when_host_blocks(std::function<std::shared_ptr<void>()> scope) { scope_ = std::move(scope); }
 
   static bool has_begun(const Call& call);
@@ -76,7 +77,7 @@ class CallQueue {
   class Mark;
   static void carry_out(const std::shared_ptr<State>& state, Stream& stream);
 
-  // Shared with the threads: one that its transport does not let go outlives the queue.
+  // Shared with the threads, because a thread stuck in its transport outlives the queue.
   std::shared_ptr<State> state_;
   Order order_;
   std::function<std::shared_ptr<void>()> scope_;

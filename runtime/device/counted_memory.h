@@ -1,16 +1,14 @@
-// CountedMemory: enters what a thread allocates by LibTorch into an account, on the CPU and on the
-// meta device, with the sizes that were asked for. Of meta tensors no byte exists, and every one
-// counts.
+// CountedMemory: records a thread's LibTorch allocations in an account, on the CPU and on the meta
+// device, with the requested sizes. Meta tensors take no memory, and count in full.
 //
-// LibTorch asks an allocator for every storage, also for one that is resized; ours stands before
-// those of the two devices and knows the account of each storage that is there, so that dropping
-// one is counted whoever drops it. Backward runs on
-// the thread that called it on both devices. Not counted is what kernels take from elsewhere:
-// oneDNN's scratch memory, the stack, the standard library's containers (the samples' loader, which
-// is the host's, keeps its samples in those).
+// LibTorch asks an allocator for every storage, also when one is resized. Ours wraps those of the
+// two devices and knows the account of each live storage, so freeing is counted, whichever thread
+// frees it. On both devices backward runs on the thread that called it. Not counted is memory that
+// kernels get elsewhere: oneDNN's scratch memory, the stack, and standard containers (in which the
+// loader keeps its samples).
 //
-// What the program says of its storages goes to the account of the thread that says it, and nowhere
-// in a thread that has none: training pays a look at a thread's variable.
+// Marks of storages go to the account of the calling thread; without an account they cost a look at
+// a thread-local variable.
 #pragma once
 
 #include <memory>
@@ -22,11 +20,11 @@
 
 namespace lockstep::runtime {
 
-// Puts the counting allocators before those of the CPU and the meta device, for good. Before other
-// threads allocate; again, it does nothing.
+// Installs the counting allocators for the CPU and the meta device, permanently. Call it before
+// other threads allocate; later calls do nothing.
 void count_allocations();
 
-// While it lives, what this thread allocates is entered in its account; one at a time in a thread.
+// While it lives, allocations of this thread are recorded in its account; one at a time per thread.
 // Needs count_allocations().
 class CountedMemory {
  public:
@@ -36,16 +34,16 @@ class CountedMemory {
   CountedMemory& operator=(const CountedMemory&) = delete;
 
   MemoryAccount& account() { return *account_; }
-  // Not entered between the two is what is allocated: it is nobody's. What is freed always is.
+  // Allocations between the two are not recorded; frees always are.
   void pause();
   void resume();
 
  private:
-  // Storages may outlive it.
+  // Shared, because storages may outlive this object.
   std::shared_ptr<MemoryAccount> account_;
 };
 
-// While it lives, this thread is in such a phase.
+// While it lives, this thread is in the given phase.
 class MemoryScope {
  public:
   explicit MemoryScope(MemoryPhase phase);
@@ -54,14 +52,13 @@ class MemoryScope {
   MemoryScope& operator=(const MemoryScope&) = delete;
 
  private:
-  const std::shared_ptr<MemoryAccount> account_;  // null: nobody counts
+  const std::shared_ptr<MemoryAccount> account_;  // null: not counting
 };
 
-// What the storage of `tensor` is for. Undefined tensors, and storages in no account, are passed
-// by.
+// Marks the purpose of the tensor's storage. Ignores undefined tensors, and storages in no account.
 void mark_memory(const at::Tensor& tensor, trace::MemoryCategory category);
 void mark_memory(const NamedTensors& tensors, trace::MemoryCategory category);
-// The gradients that these have now.
+// Marks their current gradients.
 void mark_gradients(const NamedTensors& tensors);
 
 }  // namespace lockstep::runtime

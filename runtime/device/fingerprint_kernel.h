@@ -1,4 +1,4 @@
-// The GPU's kernel for fingerprints: its text, and what to make of what it leaves.
+// The GPU kernel for fingerprints: its source text, and the evaluation of its results.
 #pragma once
 
 #include <cstdint>
@@ -17,12 +17,13 @@ KernelText fingerprint_kernel();
 // These files, the kernel first.
 std::span<const EmbeddedFile> fingerprint_kernel_files();
 
-inline constexpr unsigned kFingerprintThreads = 256;  // of a block, as the text says
+inline constexpr unsigned kFingerprintThreads = 256;  // per block, as in the source text
 
-// How many blocks are worth a tensor of so many elements, on a device with so many multiprocessors.
+// The number of blocks for a tensor with `elements` elements on a device with `multiprocessors`
+// multiprocessors.
 unsigned fingerprint_blocks(std::uint64_t elements, unsigned multiprocessors);
 
-// `k`: values of the sketch, at most kSketchValues.
+// `k`: number of sketch values, at most kSketchValues.
 trace::Fingerprint fingerprint_of(const fingerprinting::KernelSums& sums, std::uint64_t elements,
                                   std::uint32_t k);
 

@@ -1,12 +1,11 @@
-// MemoryAccount: what one rank allocates and gives back, told apart by what it is for
-// (trace/memory_use.h).
+// MemoryAccount: what one rank allocates and frees, by purpose (trace/memory_use.h).
 //
-// What a storage is for often shows only later: whether a forward pass leaves it behind, or a
-// parameter takes it as its gradient. So what happens in a step is kept in a list, and told when
-// the step is over, by the categories that are known then; from its first byte a storage counts as
-// what it turned out to be. What a step leaves behind without a category is `other`.
+// The purpose of a storage often shows only later: a forward pass leaves it behind, or a parameter
+// takes it as its gradient. So the events of a step are kept in a list, and evaluated at the end of
+// the step with the categories that are known then. A storage counts as its final category from its
+// first byte. Storages that a step leaves behind without a category are `other`.
 //
-// Knows nothing of LibTorch. Storages are any things that have a size, are born and die.
+// Knows nothing of LibTorch: a storage is anything that has a size, is allocated and freed.
 #pragma once
 
 #include <cstdint>
@@ -17,30 +16,31 @@
 
 namespace lockstep::runtime {
 
-// What a part of the program does, as far as it says what its storages are for.
+// The part of the program that runs, as far as it decides the purpose of its storages.
 enum class MemoryPhase : std::uint8_t {
-  forward,        // what it leaves behind is `activations`
-  optimizer,      // … `optimizer_state`
-  communication,  // all that it makes is `communication`
+  forward,        // storages left behind are `activations`
+  optimizer,      // storages left behind are `optimizer_state`
+  communication,  // everything allocated is `communication`
 };
 
 class MemoryAccount {
  public:
-  using Block = std::uint32_t;  // a storage: until the end of the step in which it is freed
+  // A storage's id, valid until the end of the step in which it is freed.
+  using Block = std::uint32_t;
 
   // Any thread. `bytes` > 0.
   Block allocated(std::int64_t bytes);
   void freed(Block block);
-  // The storage is there. Of several categories the one that comes first in memory_use.h's list
-  // holds.
+  // The storage must exist. If it is marked several times, the category that comes first in
+  // memory_use.h's list wins.
   void mark(Block block, trace::MemoryCategory category);
 
-  // For the thread that trains. Phases nest; the innermost counts.
+  // For the thread that trains. Phases can be nested; the innermost counts.
   void begin(MemoryPhase phase);
   void end();
   void end_stretch();
-  // Of each stretch that ended since the last step did, in order. No phase may be open.
-  // O(storages that are there + what happened in the step).
+  // The memory of each segment that ended in this step, in order. No phase may be open. O(live
+  // storages + events of the step).
   std::vector<trace::StretchMemory> end_step();
 
  private:
@@ -64,18 +64,18 @@ class MemoryAccount {
   std::vector<trace::StretchMemory> replay() const;
   void forget();
 
-  std::mutex mutex_;  // of all below: storages are freed by whoever drops them last
+  std::mutex mutex_;  // guards all below: any thread may drop the last reference to a storage
   std::vector<Storage> storages_;
-  std::vector<Block> unused_;  // places in storages_
+  std::vector<Block> unused_;  // free indices in storages_
   std::vector<Phase> phases_;  // outermost first
   std::vector<Happening> step_;
 };
 
-// What a device's caching allocator counts.
+// Counters of a device's caching allocator.
 
 struct DeviceMemory {
   std::int64_t allocated = 0;  // bytes in tensors now
-  std::int64_t peak = 0;       // the most there ever were
+  std::int64_t peak = 0;       // largest `allocated` so far
   std::int64_t reserved = 0;   // bytes taken from the device, at most
 };
 

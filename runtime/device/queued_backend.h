@@ -1,13 +1,13 @@
-// QueuedBackend: Gloo with the manners of c10d's NCCL backend. For tests (call_queue.h).
+// QueuedBackend: Gloo with the behaviour of c10d's NCCL backend. For tests (call_queue.h).
 //
-//   - a call with asyncOp false returns no Work: what the rank does next comes behind it;
+//   - a call with asyncOp false returns no Work: what the rank does next runs after it;
 //   - a Work's wait() does not block the host, and its future is complete at once; only a barrier's
-//     wait does block;
-//   - messages of a pair of ranks have a stream of their own, beside that of the group's
-//     collectives, and are matched in their order;
-//   - calls between startCoalescing and endCoalescing are one.
+//     wait blocks;
+//   - messages of a pair of ranks have their own stream, apart from the group's collectives, and
+//     match in order;
+//   - calls between startCoalescing and endCoalescing are one call.
 //
-// One thing is Gloo's: where the sizes of a call differ over the ranks, it ends the process.
+// One thing stays Gloo's: if the sizes of a call differ over the ranks, it ends the process.
 #pragma once
 
 #include <memory>
@@ -30,7 +30,7 @@ struct QueuedBatch {
 
 class QueuedBackend : public ForwardingBackend {
  public:
-  // `gloo` carries the calls of the group of that name; `queue`: this rank's, of all its groups.
+  // `gloo` carries the calls of the group of that name; `queue` is this rank's, for all its groups.
   QueuedBackend(c10::intrusive_ptr<c10d::Backend> gloo, std::string group,
                 std::shared_ptr<CallQueue> queue);
 
@@ -43,7 +43,7 @@ class QueuedBackend : public ForwardingBackend {
 
  private:
   WorkPtr make(const BackendCall& call, const Forward& forward) override;
-  // `stream`: beside the group's own; empty: that one. Null where the call is synchronous.
+  // `stream`: empty for the group's own. Returns null for a synchronous call.
   WorkPtr queue(c10d::OpType op, bool is_async, Tensors tensors, CallQueue::Start start,
                 const std::string& stream = {});
   std::string pair_with(int peer) const;
@@ -54,12 +54,12 @@ class QueuedBackend : public ForwardingBackend {
   std::optional<QueuedBatch> batch_;  // since startCoalescing
 };
 
-// Whether the queue has begun the call of a work that a QueuedBackend gave.
+// Whether the queue has begun the call of a Work that came from a QueuedBackend.
 bool queue_has_begun(c10d::Work& work);
 
 // The CPU, with the calls of all its groups queued as on a GPU (call_queue.h). For tests.
 
-// For the calling thread, which trains. `order`: not QueuedCalls::no.
+// For the calling thread, which trains. `order` must not be QueuedCalls::no.
 std::unique_ptr<Device> queued_device(QueuedCalls order);
 
 }  // namespace lockstep::runtime

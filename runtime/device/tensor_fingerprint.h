@@ -1,4 +1,4 @@
-// Fingerprints of LibTorch's tensors, taken on the host.
+// Fingerprints of LibTorch tensors, computed on the host.
 #pragma once
 
 #include <cstdint>
@@ -10,27 +10,25 @@
 
 namespace lockstep::runtime {
 
-// The fingerprint of a tensor of any type and device, in the order of its logical elements, the
-// first at place `first`: of half precision as the floats that they are, of other types as doubles.
-// Over LibTorch's threads where it is large; the bits do not depend on how many those are. Throws
-// what LibTorch throws (complex numbers, for one, are no doubles).
+// The fingerprint of a tensor of any type and device, over its logical elements in order; `first`
+// is the index of the first one. Half precision is read as float, other types as double. Large
+// tensors use LibTorch's threads; the result does not depend on their number. Throws what LibTorch
+// throws (for example for complex numbers).
 trace::Fingerprint fingerprint_of(const at::Tensor& tensor, std::uint32_t sketch,
                                   std::uint64_t first = 0);
 
-// Fingerprints that a device takes of what lies on it, in batches: one wait for all tensors of a
-// step.
+// Fingerprints computed on a device, in batches: the host waits once for all tensors of a step.
 
 class DeviceFingerprints {
  public:
   virtual ~DeviceFingerprints() = default;
 
-  // Queues the fingerprint of a tensor of this device behind what its current stream has been
-  // given: the values are those that the stream then sees, whatever it is given later. `first`: the
-  // place of the first element. Waits for nothing. By one thread at a time. Throws what LibTorch
-  // throws.
+  // Queues the fingerprint of a tensor of this device after the current stream's work, so it sees
+  // the values that the stream has then, whatever is queued later. `first`: index of the first
+  // element. Does not wait. One thread at a time. Throws what LibTorch throws.
   virtual void take(const at::Tensor& tensor, std::uint64_t first) = 0;
 
-  // Of all tensors that were taken since the last call, in that order. Waits for the device.
+  // The fingerprints of all tensors taken since the last call, in order. Waits for the device.
   virtual std::vector<trace::Fingerprint> collect() = 0;
 };
 

@@ -1,5 +1,5 @@
-// Mistakes in filling batches up with dummy images: Fault::dummy_outside_graph,
-// Fault::dummy_in_batchnorm, Fault::mask_decayed and Fault::diluted_average.
+// Deliberate mistakes in dummy images: Fault::dummy_outside_graph, Fault::dummy_in_batchnorm,
+// Fault::mask_decayed and Fault::diluted_average.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,7 @@
 
 namespace lockstep::runtime {
 
-// DummyFill, with the mistake that parts.fault names where it is one of these four.
+// DummyFill, with the mistake of parts.fault if it is one of these four.
 std::unique_ptr<Remedy> make_dummy_fill(const Scenario::Remedy& options, RemedyParts parts);
 
 }  // namespace lockstep::runtime

@@ -1,4 +1,5 @@
-// Mistakes in averaging gradients by hand: Fault::gradients_summed, Fault::gradients_not_reduced.
+// Deliberate mistakes in averaging gradients by hand: Fault::gradients_summed,
+// Fault::gradients_not_reduced.
 #pragma once
 
 #include <memory>
@@ -7,7 +8,7 @@
 
 namespace lockstep::runtime {
 
-// ManualSync, with the mistake that parts.fault names where it is one of these two.
+// ManualSync, with the mistake of parts.fault if it is one of these two.
 std::unique_ptr<Strategy> make_manual_sync(const Scenario::Strategy& options, StrategyParts parts);
 
 }  // namespace lockstep::runtime

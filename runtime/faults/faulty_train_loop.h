@@ -1,4 +1,4 @@
-// Mistakes in the training loop itself: Fault::clip_before_sync, Fault::clip_local_norm,
+// Deliberate mistakes in the training loop: Fault::clip_before_sync, Fault::clip_local_norm,
 // Fault::local_overflow, Fault::barrier_on_rank_0 and Fault::zero_grad_forgotten.
 #pragma once
 
@@ -8,9 +8,9 @@
 
 namespace lockstep::runtime {
 
-// The loop that trains the scenario, with its fault where it has one. Arguments and what is thrown:
-// as TrainLoop's constructor. Other faults are made where they belong: by the strategy, the remedy
-// or the data.
+// The loop that trains the scenario, with its fault if it has one of these. Arguments and
+// exceptions are those of TrainLoop's constructor. Other faults are implemented in the strategy,
+// the remedy or the data.
 std::unique_ptr<TrainLoop> make_train_loop(const Scenario& scenario, ProcessGroups& groups,
                                            Recorder& recorder, WorkerResult& result,
                                            StepLog* log = nullptr,

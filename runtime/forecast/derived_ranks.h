@@ -1,5 +1,5 @@
-// What the ranks of a scenario's job call and compute, step by step: derived, rank by rank, as
-// `lockstep derive --against` does it, with the costs of the work between the calls.
+// The calls and the work of a scenario's ranks, step by step: derived, rank by rank, as `lockstep
+// derive --against` does it, with the costs of the work between the calls.
 #pragma once
 
 #include <optional>
@@ -17,8 +17,8 @@
 
 namespace lockstep::runtime {
 
-// Up to kRanksLookedAt (runtime/derive/all_ranks.h) ranks each is looked at; of more, one of those
-// that the job does not tell apart and that meet the same batches, and no more than so many.
+// Up to kRanksLookedAt (runtime/derive/all_ranks.h) ranks, each is run. Above, one rank of each
+// class that the job does not distinguish and that has the same batches, and at most this many.
 inline constexpr std::size_t kMostLookedAt = 256;
 
 struct DeriveRanksOptions {
@@ -29,31 +29,30 @@ struct DeriveRanksOptions {
   bool quiet = false;
 };
 
-// Which ranks a worker has to look at, and how.
+// Which ranks a worker must run, and how.
 struct RanksToDerive {
   std::vector<LoneRanks> ranks;
-  std::vector<std::int32_t> traced;  // by rank of the job: who stands for it
+  std::vector<std::int32_t> traced;  // by rank of the job: the rank that is run for it
   bool on_meta = false;
 };
 
-// `scenario` lies in a file of its own (runtime/job/scenario_variants.h). Errors: a job that cannot
-// be derived, or not on so many ranks.
+// `scenario` must be in a separate file (runtime/job/scenario_variants.h). Errors: a job that
+// cannot be derived, or not with this many ranks.
 Result<RanksToDerive> ranks_to_derive(const Scenario& scenario, const DeriveRanksOptions& options);
 
-// Ranks that a worker is looking at, while this program does something else; killed with this
-// object.
+// A derivation that runs in the background; the worker is killed with this object.
 class RankDerivation {
  public:
   // Errors: a file that cannot be written, a worker that cannot be started.
   static Result<RankDerivation> start(RanksToDerive ranks, const DeriveRanksOptions& options);
 
   std::size_t finished() const { return worker_.finished(); }
-  std::size_t teams() const { return teams_; }  // of ranks: a team is looked at together
-  // Nothing while it goes on; never blocks. Call it no more once it gave something. Errors: a
-  // worker that fails, a rank that raises an exception.
+  std::size_t teams() const { return teams_; }  // teams of ranks that run together
+  // Nothing while it runs; never blocks. Do not call it again after it has returned something.
+  // Errors: a worker that fails, a rank that raises an exception.
   std::optional<Result<sim::DerivedRanks>> poll();
-  // Whether poll()'s error is the job's: asked again, the answer would be the same. Not so where
-  // the worker was killed, or its files could not be read.
+  // Whether the job caused poll()'s error, so trying again is useless. False if the worker was
+  // killed, or its files could not be read.
   bool refused() const { return refused_; }
 
  private:
@@ -70,35 +69,35 @@ class RankDerivation {
   bool refused_ = false;
 };
 
-// Reads once more what was derived in `folder`, of which `known` says the rest: a Run has no
-// copies, and timing it takes it. Errors: files that cannot be read, or are none of this
+// Reads the derivation in `folder` again; `known` has the rest. Needed because timing consumes a
+// Run, which cannot be copied. Errors: files that cannot be read, or do not belong to this
 // derivation.
 Result<sim::DerivedRanks> read_derived_ranks(const std::string& folder,
                                              const sim::DerivedRanks& known);
 
-// All of it to its end, with progress. Errors: those of each; the user's signal.
+// Derives to the end, with progress. Errors: those of the functions above; the user's signal.
 Result<sim::DerivedRanks> derive_ranks(const Scenario& scenario, const DeriveRanksOptions& options,
                                        Interrupts& interrupts);
 
-// By rank: whose calls are its own too, where no more than kRanksLookedAt are looked at. Errors:
-// as derive_ranks'. O(ranks · steps · rules).
+// By rank: the rank whose calls stand for its own, if at most kRanksLookedAt are run. Errors: those
+// of derive_ranks. O(ranks · steps · rules).
 Result<std::vector<std::int32_t>> ranks_that_stand_for(const Scenario& scenario);
 
-// The times that ranks' work takes on this machine, beside what is counted of it.
+// Measured times of the ranks' work on this machine, in addition to the counts.
 
-// How often work is timed: of each stretch the shortest time counts, since all else is the
-// machine's.
+// How often work is timed. The shortest time of each segment counts, because everything above it is
+// noise of the machine.
 inline constexpr int kWorkLooks = 3;
 
-// Looks once more at the ranks of `scenario`, one after the other, now timing their work by the
-// clock of the thread, and keeps the times that are shorter than those in `counted`, which
-// derive_ranks() gave. `options`: of the folder for this look, which is made; what is counted, and
-// where, is not read. Errors: derive_ranks', a job that did something else when it was counted.
+// Runs the ranks of `scenario` again, one after the other, measures their CPU time, and keeps those
+// times that are shorter than the ones in `counted`, which derive_ranks() returned.
+// `options.folder` is created; costs and device are ignored. Errors: those of derive_ranks; a job
+// that did something else when it was counted.
 Status time_work(const Scenario& scenario, DeriveRanksOptions options,
                  std::vector<trace::RankCosts>& counted, Interrupts& interrupts);
 
-// Gives what was counted the times of `timed` where these are shorter than those that it has, or it
-// has none. Errors: they are not of one program.
+// Copies times of `timed` to `counted` where they are shorter, or `counted` has none. Errors: they
+// are not from the same program.
 Status keep_shortest(const trace::RankCosts& timed, trace::RankCosts& counted);
 
 }  // namespace lockstep::runtime

@@ -1,5 +1,5 @@
-// From a scenario's file to its job on a machine's simulated clock (sim/forecast/scenario.h), by a
-// worker that looks at its ranks.
+// Forecasts a scenario: derives its ranks with a worker, and runs the job on a machine's simulated
+// clock (sim/forecast/scenario.h).
 #pragma once
 
 #include <optional>
@@ -14,21 +14,21 @@
 
 namespace lockstep::runtime {
 
-// The job in the scenario file `path`, changed, in a file of its own in `folder`: what
-// derive_ranks() takes. Errors: a file that cannot be read or written, what is wrong with the
-// scenario as it stands or as it was changed, a job that cannot be derived.
+// Writes the scenario of file `path`, changed, to a new file in `folder`, for derive_ranks().
+// Errors: a file that cannot be read or written, errors of the scenario before or after the change,
+// a job that cannot be derived.
 Result<Scenario> scenario_to_derive(const std::string& path, const SimulatedChange& change,
                                     const std::string& folder);
 
 struct ForecastOptions {
-  std::string folder;           // exists; takes the changed scenario and what is derived of it
+  std::string folder;           // exists; receives the changed scenario and its derivation
   std::optional<bool> on_meta;  // nothing: as it suits the job
-  bool time_work = false;       // on this machine, and not only priced for the one that is given
+  bool time_work = false;       // time the work on this machine instead of only pricing it
   bool quiet = false;
 };
 
-// Derives and times it, by the worker that this program finds. Errors: scenario_to_derive()'s,
-// derive_ranks() and sim::time_scenario()'s; no worker.
+// Derives and simulates it. Errors: those of scenario_to_derive(), derive_ranks() and
+// sim::time_scenario(); no worker is found.
 Result<sim::TimedScenario> forecast_scenario(const std::string& path, const SimulatedChange& change,
                                              const sim::Machine& machine,
                                              const ForecastOptions& options,

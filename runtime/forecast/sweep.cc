@@ -14,7 +14,7 @@ namespace lockstep::runtime {
 namespace {
 
 constexpr std::chrono::milliseconds kSweepPoll(5);
-// What was derived is kept for points that only differ in their machine: of so many jobs.
+// Number of jobs whose derivations are kept for points that differ only in their machine.
 constexpr std::size_t kMostKept = 4;
 
 std::string reason_of(const verify::Report& report) {

@@ -1,4 +1,4 @@
-// Computes the points of a sweep. Those of scenarios: by several workers beside each other.
+// Computes the points of a sweep; those of scenarios with several workers in parallel.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,7 @@ namespace lockstep::runtime {
 
 struct SweepRunOptions {
   std::string worker;           // the worker program
-  std::size_t workers = 1;      // so many at a time; at least one
+  std::size_t workers = 1;      // at a time; at least one
   std::optional<bool> on_meta;  // nothing: as it suits each job
 };
 
@@ -36,9 +36,9 @@ class SweepRun {
   SweepRun(const sim::Plan& plan, SweepRunOptions options, sim::SweepBook& book)
       : plan_(plan), options_(std::move(options)), book_(book) {}
 
-  // A row in the book for each of the points that it lacks; after the user's signal, fewer. A job
-  // is derived once for all its points among them. Errors: a file that cannot be written, a worker
-  // that cannot be started.
+  // Adds a row to the book for each of the points that it lacks; fewer after the user's signal. A
+  // job is derived once for all of its points. Errors: a file that cannot be written, a worker that
+  // cannot be started.
   Status compute(const std::vector<sim::PointId>& points);
 
  private:
@@ -47,8 +47,8 @@ class SweepRun {
     std::string text;  // of the scenario
     Scenario scenario;
     std::unique_ptr<WorkFolder> folder;
-    sim::DerivedRanks ranks;  // without run and costs once it was timed,
-    bool was_timed = false;   // which then are read from the folder
+    sim::DerivedRanks ranks;  // without run and costs once it was timed:
+    bool was_timed = false;   // these are then read from the folder
   };
   // Points that are one job, on different machines.
   struct Job {
@@ -59,7 +59,7 @@ class SweepRun {
   struct Running {
     Job job;
     Scenario scenario;
-    std::unique_ptr<WorkFolder> folder;  // goes after the worker that writes to it
+    std::unique_ptr<WorkFolder> folder;  // destroyed after the worker that writes to it
     RankDerivation derivation;
   };
 
@@ -75,20 +75,20 @@ class SweepRun {
   SweepRunOptions options_;
   sim::SweepBook& book_;
   std::vector<Running> running_;
-  std::deque<Derived> derived_;  // the latest last
+  std::deque<Derived> derived_;  // the latest is last
 };
 
-// What a sweep is of: a scenario on machines, or a plan on calibrations.
+// The subject of a sweep: a scenario on machines, or a plan on calibrations.
 using SweepSubject = std::variant<sim::Plan, sim::TrainingPlans>;
 
 // Computes a row for each point that the book lacks.
 using ComputePoints = std::function<Status(const std::vector<sim::PointId>&)>;
 
-// `options`: plans need none. All references must outlive what comes back.
+// `options` are not used for plans. All references must outlive the result.
 ComputePoints computer(const SweepSubject& subject, SweepRunOptions options, sim::SweepBook& book);
 
-// Tries what the search asks for, until it or the user has enough. `known` is told of how many
-// points the book has rows already.
+// Tries the points that the search proposes, until it is done or the user stops it. `known` is
+// called with the number of points that the book has already.
 Status try_points(const ComputePoints& compute, sim::SweepBook& book, sim::Search& search,
                   const sim::Goal& goal, const std::function<void(std::size_t)>& known);
 

@@ -23,7 +23,7 @@ c10d::ReduceOp op_of(Reduce how) {
   LOCKSTEP_CHECK(false, "a reduction without an operation");
 }
 
-// On a device there is none: what is queued next comes behind the call.
+// On a device a synchronous call returns no Work: what is queued next runs after the call.
 void finish(const c10::intrusive_ptr<c10d::Work>& work) {
   if (work) work->wait();
 }
@@ -100,7 +100,7 @@ void send(c10d::ProcessGroup& group, Recorder& recorder, const char* name, at::T
   broadcast(group, std::move(tensor));
 }
 
-// Brings it to the host, which waits for it where calls are queued.
+// Copies the tensor to the host, which waits for it on a device that queues calls.
 void read(Recorder& recorder, at::Tensor& tensor) {
   const HostRead reading(recorder, tensor);
   tensor = tensor.cpu();

@@ -1,7 +1,7 @@
-// Synchronous collectives: what the program computes next has their results. Where a device queues
-// calls they return before they are complete, but for the barrier, which always blocks the host.
-// The first five are noted as the caller's NoteScope says; the last two note themselves. All of
-// them throw what c10d throws.
+// Synchronous collectives: computations that follow use their results. On a device that queues
+// calls they return before they are complete, except the barrier, which always blocks the host. The
+// first five are recorded with the caller's NoteScope; the last two set their own. All throw what
+// c10d throws.
 #pragma once
 
 #include <source_location>
@@ -20,27 +20,27 @@ enum class Reduce { sum, max, min };
 
 // In place, over the group.
 void all_reduce(c10d::ProcessGroup& group, at::Tensor tensor, Reduce how = Reduce::sum);
-// From the group's rank `root` to the others, in place.
+// From group rank `root` to the others, in place.
 void broadcast(c10d::ProcessGroup& group, at::Tensor tensor, int root = 0);
-// [n, …] of every rank to [ranks × n, …], in group order. `tensor` must be contiguous and of one
-// shape on all ranks.
+// Concatenates [n, …] of every rank to [ranks × n, …], in group order. `tensor` must be contiguous
+// and have the same shape on all ranks.
 at::Tensor all_gather(c10d::ProcessGroup& group, const at::Tensor& tensor);
-// [ranks × n, …] of every rank: summed, and this rank's part [n, …] returned.
+// Sums [ranks × n, …] of every rank, and returns this rank's part [n, …].
 at::Tensor reduce_scatter(c10d::ProcessGroup& group, const at::Tensor& tensor);
 void barrier(c10d::ProcessGroup& group);
 
-// Every tensor from the group's rank `root` to the others, in place, a call for each.
+// Every tensor from group rank `root` to the others, in place, one call each.
 void broadcast_all(c10d::ProcessGroup& group, Recorder& recorder, const NamedTensors& tensors,
                    std::string_view tag, int root = 0,
                    std::source_location where = std::source_location::current());
-// The sum of the ranks' numbers, which `what` names.
+// The sum of the ranks' numbers; `what` is their name in the trace.
 double sum_over(c10d::ProcessGroup& group, Recorder& recorder, double own, const char* what,
                 std::string_view tag, std::source_location where = std::source_location::current());
 
 // Data synchronisation by broadcast: every rank trains on rank 0's batch.
 
-// Replaces the batch by that of the group's rank 0, images and sentences sent as they are; the
-// numbers of items and images and the pictures' side first. Collective. Throws what c10d throws.
+// Replaces the batch by that of group rank 0: first the numbers of items and images and the
+// pictures' side, then indices, texts and images. Collective. Throws what c10d throws.
 void broadcast_batch(c10d::ProcessGroup& group, Recorder& recorder, Batch& batch);
 
 }  // namespace lockstep::runtime

@@ -1,9 +1,8 @@
-// ForwardingBackend: a c10d backend in which every call goes through one function, whatever its
-// name. What stands before a transport (to record, to queue) or in its place says there what it
-// does.
+// ForwardingBackend: a c10d backend in which every call goes through one function, make(). For
+// backends that wrap a transport (to record, to queue) or replace it.
 //
-// Torch 2.15 has second names for some virtuals (all_gather_single beside _allgather_base, …); the
-// base class sends each new name to its old one, so overriding the old names catches both, once.
+// Torch 2.15 has second names for some virtuals (all_gather_single for _allgather_base, …). The
+// base class forwards each new name to the old one, so overriding the old names catches both, once.
 #pragma once
 
 #include <cstdint>
@@ -17,14 +16,14 @@
 
 namespace lockstep::runtime {
 
-// A call as the program made it. The tensors and lists are not its own: whoever is given one may
-// use them until it returns.
+// A call as the program made it. Tensors and lists are borrowed: they are valid until make()
+// returns.
 struct BackendCall {
   c10d::OpType type = c10d::OpType::UNKNOWN;
   trace::Op op = trace::Op::other;
-  at::TensorList in = {}, out = {};        // lists of lists one behind the other
-  const c10d::ReduceOp* reduce = nullptr;  // of reductions
-  std::int64_t root = trace::kNone;        // rank in the group, as `peer`
+  at::TensorList in = {}, out = {};        // lists of lists are concatenated
+  const c10d::ReduceOp* reduce = nullptr;  // only for reductions
+  std::int64_t root = trace::kNone;        // group rank, like `peer`
   bool is_async = true;
   const std::vector<std::int64_t>* splits_in = nullptr;
   const std::vector<std::int64_t>* splits_out = nullptr;
@@ -72,19 +71,20 @@ class ForwardingBackend : public c10d::Backend {
  protected:
   using Backend::Backend;
 
-  // The same call, of another backend.
+  // The same call on another backend.
   class Forward {
    public:
-    // Now, with the program's own arguments.
+    // Makes it now, with the program's own arguments.
     virtual WorkPtr now(c10d::Backend& backend) const = 0;
-    // For later: with copies of the arguments, whose tensors are the program's.
+    // Returns a function that makes it later, with copies of the arguments (not of the tensors'
+    // data).
     virtual std::function<WorkPtr()> later(c10::intrusive_ptr<c10d::Backend> backend) const = 0;
 
    protected:
     ~Forward() = default;
   };
 
-  // Every call. `forward` is there until it returns.
+  // Called for every call. `forward` is valid until it returns.
   virtual WorkPtr make(const BackendCall& call, const Forward& forward) = 0;
 
  private:

@@ -23,8 +23,8 @@ namespace {
 
 constexpr std::size_t kMissingNamed = 8;
 
-// Processes that reach each other over the loopback have it in common: the boot of the machine, and
-// in it the network namespace, of which each container has its own. Empty: not known.
+// Identifies the loopback interface: machine boot and network namespace (each container has its
+// own). Processes with the same value can connect over it. Empty: unknown.
 std::string loopback_of_this_process() {
   std::string boot;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
@@ -45,13 +45,13 @@ c10::intrusive_ptr<c10d::Store> make_store(const Rendezvous& rendezvous, RankOf 
   options.waitWorkers = false;  // an agent's store counts other clients, too
   options.timeout = timeout;
   auto store = c10::make_intrusive<c10d::TCPStore>(rendezvous.host, options);
-  // An agent's store still holds what the ranks of an earlier attempt said.
+  // An agent's store still holds keys of an earlier attempt, so each attempt has its own prefix.
   return c10::make_intrusive<c10d::PrefixStore>("lockstep/" + std::to_string(rendezvous.attempt),
                                                 store);
 }
 
-// Waits until every rank has come, so that one that does not is named here, and not guessed from
-// what first fails without it. Says whether all of them share one loopback.
+// Waits until every rank has come, so that a missing rank is named here, instead of causing some
+// later failure. Returns whether all ranks share one loopback.
 bool meet(c10d::Store& store, RankOf who, std::chrono::milliseconds timeout) {
   const auto key = [](int rank) { return "here/" + std::to_string(rank); };
   std::vector<std::string> keys;
@@ -207,7 +207,7 @@ c10::intrusive_ptr<c10d::Backend> ProcessGroups::make_host_transport(
     int size) const {
   if (others_) return c10::make_intrusive<InstantBackend>(group, rank, size, *others_);
   const auto options = c10d::ProcessGroupGloo::Options::create(timeout_);
-  // As c10d does for several machines: GLOO_SOCKET_IFNAME's interface, else that of the host's
+  // As c10d does for several machines: the interface of GLOO_SOCKET_IFNAME, else that of the host
   // name.
   const char* interface = std::getenv("GLOO_SOCKET_IFNAME");
   if (interface != nullptr) {
@@ -234,7 +234,7 @@ void ProcessGroups::require_same(const std::string& what, const std::string& val
 void ProcessGroups::announce(const std::string& what) {
   try {
     store_->set(key_of(what, who_.rank), std::vector<std::uint8_t>{1});
-  } catch (const std::exception&) {  // rank 0 served the store, and is gone
+  } catch (const std::exception&) {  // rank 0 served the store and is gone
   }
 }
 
@@ -248,7 +248,7 @@ bool ProcessGroups::wait_until_announced(const std::string& what,
     store_->wait(keys, patience);
     return true;
   } catch (const std::exception&) {
-    return false;  // a rank is gone or stuck: its own trace says why
+    return false;  // a rank is gone or stuck; its own trace says why
   }
 }
 

@@ -20,6 +20,7 @@ class Contradictions {
   Contradictions(const YamlDocument& document, const Scenario& scenario)
       : document_(document), scenario_(scenario) {}
 
+  // The order of the checks is the order of importance: the first contradiction is reported.
   std::optional<Error> find() {
     check_replay();
     check_gpus();
@@ -62,7 +63,7 @@ class Contradictions {
                : "ranks are 0 to " + std::to_string(scenario_.ranks - 1) + ", or raise \"ranks\"";
   }
 
-  // Calls `require` with every number of the list at `pointer`, where there is one.
+  // Calls `require` with every number of the list at `pointer`, if there is one.
   template <class Require>
   void each(const std::string& pointer, Require require) {
     const Json::json_pointer where(pointer);
@@ -72,7 +73,7 @@ class Contradictions {
       require(list[i].get<std::int64_t>(), pointer + "/" + std::to_string(i));
   }
 
-  // A replay takes nothing that only training has.
+  // A replay takes none of the keys of training.
   void check_replay() {
     if (!scenario_.replays()) return;
     for (const std::string key :
@@ -95,6 +96,7 @@ class Contradictions {
     const auto rank = [&](std::int64_t r, const std::string& at) { require_rank(r, at); };
     const auto step = [&](std::int64_t s, const std::string& at) { require_step(s, at); };
     const std::vector<Scenario::Data::Rule>& rules = scenario_.data.modality;
+    // Two forms: {rank 1: [text]}, decoded to one rule per rank, or a list of rules.
     const bool mapping = document_.value.contains(Json::json_pointer(pointer)) &&
                          document_.value[Json::json_pointer(pointer)].is_object();
     for (std::size_t i = 0; i < rules.size(); ++i) {
@@ -194,7 +196,7 @@ class Contradictions {
                  "choose a divisor of \"ranks\", or leave it out to shard over all of them");
   }
 
-  // What the pipeline does not take is refused rather than left undone.
+  // Options that the pipeline does not support are refused rather than ignored.
   void check_pipeline() {
     if (scenario_.strategy.kind != Scenario::Strategy::Kind::pipeline) return;
     const int stages = scenario_.ranks_of_replica();
@@ -226,7 +228,7 @@ class Contradictions {
     check_replica_rules(stages);
   }
 
-  // The stages of a replica read one batch: its first rank stands for all of them.
+  // The stages of a replica read the same batch, so rules may only name a replica's first rank.
   void check_replica_rules(int stages) {
     const auto check = [&](const std::string& pointer, const auto& rules) {
       for (const auto& rule : rules) {
@@ -244,7 +246,8 @@ class Contradictions {
     check("/data/outliers", scenario_.data.outliers);
   }
 
-  // Sharing out needs one batch of all ranks, whose items are worth the same wherever they go.
+  // Balancing deals the items of all ranks out again. So an item must be worth the same on every
+  // rank, and no rule may depend on who has it.
   void check_balance() {
     const Scenario::Data& data = scenario_.data;
     if (data.balance == Scenario::Data::Balance::none) {
@@ -311,13 +314,13 @@ class Contradictions {
                       "set \"train: {clip: {image: 1.0}}\"");
   }
 
-  // A fault that the job has no place for would change nothing.
+  // Refuses a fault that would change nothing in this job.
   void check_fault() {
     using Remedy = Scenario::Remedy;
     using Strategy = Scenario::Strategy;
     const Scenario::Train& train = scenario_.train;
     const bool float16 = train.precision == Scenario::Train::Precision::float16;
-    constexpr int kToCross = 3;  // with fewer micro-batches the two orders are one
+    constexpr int kToCross = 3;  // with fewer micro-batches the two orders are the same
     switch (scenario_.fault) {
       case Fault::none:
       case Fault::unsharded_data:

@@ -1,4 +1,4 @@
-// What a schema cannot say of a scenario: keys that contradict each other.
+// Checks of a scenario that a schema cannot express: keys that contradict each other.
 #pragma once
 
 #include <optional>
@@ -9,8 +9,8 @@
 
 namespace lockstep::runtime {
 
-// The first contradiction, with its place in the document and a fix; nothing where there is none.
-// `scenario` is what `document` says.
+// The first contradiction, with its location in the document and a fix; nothing if there is none.
+// `scenario` must be decoded from `document`.
 std::optional<Error> find_contradiction(const YamlDocument& document, const Scenario& scenario);
 
 }  // namespace lockstep::runtime

@@ -15,7 +15,7 @@ Error no_number(const char* variable, const char* text) {
                "correct the variable, or give --rank and --world-size without it"};
 }
 
-// A variable's number, `otherwise` where it is not set.
+// The number in a variable; `otherwise` if it is not set.
 Result<int> number_of(const Environment& get, const char* variable, int otherwise) {
   const char* text = get(variable);
   if (text == nullptr) return otherwise;
@@ -24,7 +24,7 @@ Result<int> number_of(const Environment& get, const char* variable, int otherwis
   return *value;
 }
 
-// The option's value; the variable's where there is no option.
+// The launcher's value, which the option, if given, must repeat: two answers are an error.
 Result<int> either(const std::optional<int>& option, const char* flag, int found,
                    const char* variable) {
   if (!option || *option == found) return found;
@@ -35,6 +35,7 @@ Result<int> either(const std::optional<int>& option, const char* flag, int found
 }
 
 Status find_ranks(const LaunchOptions& options, const Environment& get, LaunchSettings& out) {
+  // Without a launcher the options count; without options it is a single process.
   const Launcher* launcher = find_launcher(get);
   if (launcher == nullptr) {
     out.launcher = options.rank || options.world_size ? "options" : "a single process";
@@ -62,6 +63,7 @@ Status find_ranks(const LaunchOptions& options, const Environment& get, LaunchSe
 }
 
 Status find_master(const std::string& master, const Environment& get, LaunchSettings& out) {
+  // "host:29500"; the last colon, because IPv6 addresses contain colons.
   const auto place = master.rfind(':');
   if (!master.empty() && place == std::string::npos) {
     return Error{"--master is " + printable(master) + ", which has no port", {}, "HOST:PORT"};
@@ -77,6 +79,7 @@ Status find_master(const std::string& master, const Environment& get, LaunchSett
         "the port of the master is " + printable(port_text), {}, "a number from 1 to 65535"};
   }
   out.master_port = *number;
+  // torchrun's agent already serves a TCPStore on that port, and keeps it over restarts.
   const char* agent = get("TORCHELASTIC_USE_AGENT_STORE");
   out.store_is_served = master.empty() && agent != nullptr && std::string_view(agent) == "True";
   if (!out.store_is_served) return Status::ok();

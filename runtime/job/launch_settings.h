@@ -1,15 +1,16 @@
-// Which rank a worker is, and where it finds the others: from its options, or from the variables of
-// whoever launched it.
+// Finds out which rank a worker is, and where it meets the others: from its options, or from the
+// launcher's variables.
 //
-// Options go over the launcher's variables (base/launcher.h; MASTER_ADDR and MASTER_PORT are
-// torchrun's) over a single process. Options that contradict the launcher are an error.
+// Options come before the launcher's variables (base/launcher.h; MASTER_ADDR and MASTER_PORT are
+// torchrun's); without both it is a single process. Options that contradict the launcher are an
+// error.
 //
-// Variables of our own:
+// Our own variables:
 //
-//   LOCKSTEP_SHARE_GPUS    1: ranks on NCCL may share a GPU (`lockstep run --share-gpus` sets it)
-//   LOCKSTEP_QUEUED_CALLS  for tests: on the CPU, calls are queued as NCCL queues them on a GPU
-//                          (runtime/device/call_queue.h). per-group, or one-at-a-time, where the
-//                          groups of a rank block each other
+//  LOCKSTEP_SHARE_GPUS    1: ranks on NCCL may share a GPU (`lockstep run --share-gpus` sets it)
+//  LOCKSTEP_QUEUED_CALLS  for tests: calls on the CPU are queued, as NCCL queues them on a GPU
+//                         (runtime/device/call_queue.h). per-group, or one-at-a-time, where the
+//                         groups of a rank block each other
 #pragma once
 
 #include <cstdint>
@@ -21,7 +22,7 @@
 
 namespace lockstep::runtime {
 
-// What the options say; absent where they say nothing.
+// The options; empty if not given.
 struct LaunchOptions {
   std::optional<int> rank;
   std::optional<int> world_size;
@@ -39,20 +40,20 @@ struct LaunchSettings {
   int local_rank = 0;    // among the processes of this machine
   std::string launcher;  // "options", "torchrun", "Slurm", "MPI", "a single process"
 
-  // Where the ranks meet: a file, or (where it is empty) a TCPStore that rank 0 serves.
+  // The rendezvous: a file or, if it is empty, a TCPStore that rank 0 serves.
   std::string store_file;
   std::string master_host;
   int master_port = 0;
-  bool store_is_served = false;  // torchrun's agent serves it already …
-  int attempt = 0;               // … and has started the ranks so often before
+  bool store_is_served = false;  // torchrun's agent serves the TCPStore …
+  int attempt = 0;               // … and has restarted the ranks this many times
 
   bool share_gpus = false;
   QueuedCalls queued = QueuedCalls::no;
 };
 
-// Errors: options that contradict the launcher's variables (both values are named), numbers that
-// are none, a rank that is not below the number of ranks, several ranks without a place to meet, a
-// variable of our own with a value that it does not have.
+// Errors: options that contradict the launcher's variables (the message names both values), invalid
+// numbers, a rank that is not less than the world size, several ranks without a rendezvous, an
+// invalid value of our own variables.
 Result<LaunchSettings> find_launch_settings(const LaunchOptions& options, const Environment& get);
 
 }  // namespace lockstep::runtime

@@ -12,7 +12,7 @@ namespace {
 constexpr std::size_t kListBytes = std::size_t{1} << 28U;
 constexpr std::array<const char*, 3> kCosts = {"none", "counts", "times"};  // as LoneRanks::Costs
 
-// Nothing said: none.
+// An absent or unknown name means none.
 LoneRanks::Costs costs_named(const std::string& name) {
   if (name == "counts") return LoneRanks::Costs::counts;
   return name == "times" ? LoneRanks::Costs::times : LoneRanks::Costs::none;

@@ -1,5 +1,5 @@
-// What a worker is asked to look at alone, without the other ranks of the job: the list that
-// `lockstep derive` writes and `lockstep-worker alone` reads.
+// The list of ranks that a worker runs without the other ranks of the job: `lockstep derive` writes
+// it, `lockstep-worker alone` reads it.
 #pragma once
 
 #include <cstdint>
@@ -10,22 +10,22 @@
 
 namespace lockstep::runtime {
 
-// One rank, alone; or those that need each other's messages, together.
+// One rank that runs alone; or several that need each other's messages, and run together.
 struct LoneRanks {
   std::string scenario;    // file
-  std::vector<int> ranks;  // of the scenario's; at least one
-  std::string folder;      // for their traces, rank_<r>.ring; exists
-  // The file of what rank 0 broadcasts (docs/derive.md): rank 0 writes it, others read it.
+  std::vector<int> ranks;  // of the scenario; at least one
+  std::string folder;      // for their traces, rank_<r>.ring; must exist
+  // The file with rank 0's broadcasts (docs/derive.md): rank 0 writes it, others read it.
   std::string broadcasts;
   std::vector<std::int64_t> dissent;  // steps in which another rank dissents
-  // Another such file: where rank 0 broadcast the same, these ranks show nothing new, and are left
-  // out.
+  // Another such file: if rank 0 broadcast the same there, these ranks are skipped, because their
+  // traces would be the same.
   std::string unless_same_as;
-  // What is kept of their work beside the trace (trace/work_costs.h).
+  // What to record of their work beside the trace (trace/work_costs.h).
   enum class Costs : std::uint8_t {
     none,
     counts,  // operations, bytes, kernels
-    times,   // how long it took, here and now
+    times,   // measured time on this machine
   } costs = Costs::none;
 };
 
@@ -33,8 +33,8 @@ struct LoneRanks {
 // "dissent": [1, 3], "unless_same_as": FILE, "costs": "counts"}, …].
 std::string lone_ranks_text(const std::vector<LoneRanks>& list);
 
-// The list in a file; the last three keys can be left out. Errors: it cannot be read, or is no such
-// list.
+// Reads the list; the last three keys are optional. Errors: the file cannot be read, or is not such
+// a list.
 Result<std::vector<LoneRanks>> read_lone_ranks(const std::string& file);
 
 }  // namespace lockstep::runtime

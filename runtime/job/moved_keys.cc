@@ -12,11 +12,11 @@ using Json = nlohmann::json;
 
 struct Moved {
   const char* pointer;  // JSON pointer of the key
-  const char* value;    // which moved; null: all that no line above this one names
-  const char* now;      // what to write instead; null: nothing, it is what always holds
+  const char* value;    // the value that moved; null: any value that no row above names
+  const char* now;      // the replacement; null: none, the key's only correct value is built in
 };
 
-// Of one key, single values come before the line for all others.
+// Rows for single values of a key come before the row for all others.
 constexpr Moved kMoved[] = {
     {"/model/negatives", "global-detached", "negatives: global\" and \"fault: detached-negatives"},
     {"/data/sharding", "false", "fault: unsharded-data"},

@@ -1,4 +1,4 @@
-// Keys and values that scenarios had in an earlier version, and what stands for them now.
+// Keys and values of earlier versions of the format, and their replacements.
 #pragma once
 
 #include <optional>
@@ -8,9 +8,9 @@
 
 namespace lockstep::runtime {
 
-// The error for the first such key or value in the scenario, with its place and what to write
-// instead; std::nullopt where there is none. For before the schema is checked, which would only say
-// that the key is unknown.
+// The error for the first such key or value in the scenario, with its location and its replacement;
+// std::nullopt if there is none. Call it before the schema is checked, which would only say that
+// the key is unknown.
 std::optional<Error> find_moved_key(const YamlDocument& document);
 
 }  // namespace lockstep::runtime

@@ -40,6 +40,8 @@ const Scenario::Data::Rule* Scenario::rule_for(int rank, std::int64_t step) cons
   if (remedy.kind == Remedy::Kind::alternating) {
     static const Data::Rule both{{}, {}, {Modality::image, Modality::text}};
     static const Data::Rule text{{}, {}, {Modality::text}};
+    // Even steps have both modalities, odd ones text only. With the fault, odd ranks do it the
+    // other way round.
     const bool own_time = fault == Fault::alternating_per_rank;
     return (step + (own_time ? rank : 0)) % 2 == 0 ? &both : &text;
   }
@@ -62,7 +64,9 @@ int Scenario::ranks_of_replica() const {
 
 namespace {
 
-// Whether some step of the rank shows images, by the first rule that fits each.
+// Whether some step of the rank has images, by the first rule that applies to each step. `decided`
+// holds the steps that an earlier rule has settled; if rules leave a step undecided, the sampler
+// may draw images for it.
 bool ever_has_images(const Scenario& scenario, int rank) {
   std::set<std::int64_t> decided;
   for (const Scenario::Data::Rule& rule : scenario.data.modality) {
@@ -99,6 +103,8 @@ int Scenario::Train::Accumulation::of(int rank) const {
 }
 
 Result<Scenario> parse_scenario(const std::string& text, const std::string& file) {
+  // Moved keys first: the schema would only call them unknown. Contradictions last: they need the
+  // decoded scenario.
   const Json schema = Json::parse(scenario_schema());
   Result<YamlDocument> document = parse_yaml(text, file);
   if (!document) return document.error();
@@ -125,7 +131,7 @@ std::vector<std::pair<std::string, std::string>> sharing_environment(int rank) {
   return {{"LOCKSTEP_SHARE_GPUS", "1"},
           {"NCCL_HOSTID", "lockstep-rank-" + std::to_string(rank)},
           {"NCCL_SOCKET_IFNAME", "lo"},
-          {"NCCL_NET", "Socket"},  // else an InfiniBand card of the machine carries it
+          {"NCCL_NET", "Socket"},  // otherwise an InfiniBand card of the machine is used
           {"NCCL_P2P_DISABLE", "1"},
           {"NCCL_SHM_DISABLE", "1"}};
 }

@@ -13,8 +13,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-// The index of the value among the names; the schema has made sure that it is one of them, in this
-// order of the enumeration.
+// The enumerator of a name. `names` must have the order of the enumeration; the schema ensures that
+// the value is one of them.
 template <class Enum>
 Enum choice(const Json& value, std::initializer_list<std::string_view> names) {
   const auto found = std::find(names.begin(), names.end(), value.get_ref<const std::string&>());
@@ -30,13 +30,14 @@ std::vector<Modality> decode_modalities(const Json& list) {
   return out;
 }
 
-// "rank 3" as 3; the schema has made sure of the form.
+// "rank 3" → 3. The schema ensures the form.
 int rank_of_key(const std::string& key) {
   return std::stoi(key.substr(std::string_view("rank ").size()));
 }
 
 std::vector<Scenario::Data::Rule> decode_rules(const Json& modality) {
   std::vector<Scenario::Data::Rule> rules;
+  // The short form, {rank 1: [text]}: one rule per rank, for all steps.
   if (modality.is_object()) {
     for (const auto& [key, has] : modality.items())
       rules.push_back({{rank_of_key(key)}, {}, decode_modalities(has)});

@@ -1,4 +1,4 @@
-// From a scenario's document to the struct.
+// Converts a scenario's document to the struct.
 #pragma once
 
 #include <string>
@@ -9,14 +9,14 @@
 
 namespace lockstep::runtime {
 
-// A strategy or remedy that is a name alone as the mapping that it stands for.
+// Expands a strategy or remedy given as a name: "strategy: ddp" → "strategy: {kind: ddp}".
 nlohmann::json with_kinds(nlohmann::json scenario);
 
-// Takes the remedy away, and a fault that is one of the remedy.
+// Removes the remedy, and a fault that belongs to it.
 void erase_remedy(nlohmann::json& scenario);
 
-// `root`: valid against the schema, with its defaults filled in (schema_check.h). What the schema
-// does not allow is a CHECK.
+// `root` must be valid against the schema, with defaults filled in (schema_check.h). Everything
+// else is a CHECK failure.
 Scenario decode_scenario(const nlohmann::json& root, const std::string& file);
 
 }  // namespace lockstep::runtime

@@ -17,7 +17,7 @@ using OrderedJson = nlohmann::ordered_json;  // keys in the schema's order
 
 constexpr std::size_t kColumns = 100;
 
-// Flow style, as YAML and JSON share it.
+// A value in flow style, which YAML and JSON share.
 std::string value_text(const OrderedJson& value) {
   return value.is_string() && !value.get_ref<const std::string&>().empty()
              ? value.get<std::string>()
@@ -30,7 +30,8 @@ std::string names_of(const OrderedJson& list) {
   return out;
 }
 
-// Keys that mean nothing, or are refused, beside the example's other values.
+// Keys that have no effect, or are refused, with the example's other values. They are commented
+// out. For strategies the schema's descriptions say so: "Only ddp: …".
 bool belongs_elsewhere(const std::string& path, const OrderedJson& schema,
                        const ExampleOptions& options) {
   static const std::set<std::string> kElsewhere = {"data.manifest", "data.vocab",
@@ -44,7 +45,8 @@ bool belongs_elsewhere(const std::string& path, const OrderedJson& schema,
          !description.starts_with("Only " + options.strategy);
 }
 
-// A mapping whose keys all are off in the example would be empty, which is no mapping.
+// Whether all keys of a mapping are commented out. Then the mapping must be, too: YAML would read
+// an empty one as null.
 bool is_all_optional(const OrderedJson& form) {
   if (!form.contains("properties") || form.contains("required")) return false;
   const OrderedJson& keys = form["properties"];
@@ -74,7 +76,7 @@ class Example {
   }
 
  private:
-  // What `$ref` names, and of several forms the one with keys.
+  // Follows `$ref`, and of several forms ("oneOf") takes the one with keys.
   const OrderedJson& resolved(const OrderedJson& node) const {
     if (node.contains("$ref"))
       return schema_["definitions"][node["$ref"].get<std::string>().substr(
@@ -135,14 +137,14 @@ class Example {
     }
   }
 
-  // Where the example says something else than the default.
+  // Values of the example that differ from the default.
   std::string own_value(const std::string& path) const {
     if (path == "lockstep") return "1";
     if (path == "name") return "my job";
     if (path == "strategy.kind") return options_.strategy;
     if (path == "remedy.kind") return options_.remedy;
-    if (path == "watch.every") return "0";  // as without the key "watch"
-    // A step in which no rank has images uses no parameter of the image path.
+    if (path == "watch.every") return "0";  // watches nothing, as without the key "watch"
+    // In a step in which no rank has images, the image path is unused.
     if (path == "strategy.find_unused_parameters" && options_.remedy == "alternating")
       return "true";
     return "";
@@ -212,7 +214,7 @@ Result<std::string> example_scenario(const ExampleOptions& options) {
   if (const Status known = check_kind(schema, "remedy", options.remedy); !known)
     return known.error();
   std::string text = Example(schema, options).text();
-  // What the format refuses, it explains itself.
+  // The checks of the format explain a combination that it refuses, e.g. of strategy and remedy.
   if (const Result<Scenario> scenario = parse_scenario(text, "example"); !scenario)
     return Error{scenario.error().message, {}, scenario.error().fix};
   return text;

@@ -19,7 +19,8 @@ Result<Scenario> reference_of(const Scenario& scenario) {
     return refuse("a replay only makes the calls of a recorded run, and trains nothing",
                   "compare the job that was recorded");
   }
-  // Of the encoders, only "bert-small" is without dropout, and each rank draws its own.
+  // Dropout masks differ between one process and several ranks, because each rank draws its own. Of
+  // the encoders only "bert-small" has no dropout.
   if (scenario.model.head == "fusion" || scenario.model.text != "bert-small") {
     return refuse(
         "its dropout leaves out other values in one process than in each rank",
@@ -103,7 +104,7 @@ Result<std::vector<RemedyChoice>> remedy_choices(const std::string& text, const 
 
 Result<std::string> simulated_scenario(const std::string& text, const std::string& file,
                                        const SimulatedChange& change) {
-  // What is wrong with it as it stands is said of it as it stands.
+  // Errors of the unchanged scenario are reported with its own lines.
   if (const Result<Scenario> own = parse_scenario(text, file); !own) return own.error();
   Result<YamlDocument> document = parse_yaml(text, file);
   if (!document) return document.error();
@@ -115,7 +116,7 @@ Result<std::string> simulated_scenario(const std::string& text, const std::strin
     scenario["train"]["checkpoint"].erase("resume");
   std::string out = scenario.dump(1);
   if (const Result<Scenario> checked = parse_scenario(out, file); !checked) {
-    // The changed text has other lines than the file.
+    // Line numbers of the changed text would mislead: name the file only.
     Error error = checked.error();
     error.place = {file, 0, 0};
     return error;

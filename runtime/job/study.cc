@@ -19,7 +19,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// In the order of the file.
+// The variations, in the order of the file. (JSON objects are sorted by key.)
 std::vector<Variation> variations(const YamlDocument& document, const std::string& pointer) {
   std::vector<std::pair<int, Variation>> found;
   for (const auto& [name, patch] : document.value.at(Json::json_pointer(pointer)).items()) {
@@ -33,7 +33,7 @@ std::vector<Variation> variations(const YamlDocument& document, const std::strin
   return out;
 }
 
-// Whether the results of every variation have a folder of their own.
+// An error if the results of two variations would share a folder, or use a reserved one.
 std::optional<Error> shared_folder(const YamlDocument& document, const std::string& kind,
                                    const std::vector<Variation>& all) {
   const std::string fix = "choose names that differ in their letters, digits or \"_\"";
@@ -88,7 +88,7 @@ Result<std::optional<Study>> load_study(const std::string& path) {
   const Result<std::string> text = read_file(path, kMost);
   if (!text) return text.error();
   Result<YamlDocument> document = parse_yaml(*text, path);
-  // What is wrong with other scenarios is said where they are loaded.
+  // Errors of files that are no studies are reported where those are loaded.
   if (!document || !document->value.contains("study")) return std::optional<Study>();
   const Result<Scenario> scenario = load_scenario(path);  // checks all of it
   if (!scenario) return scenario.error();

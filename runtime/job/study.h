@@ -1,8 +1,8 @@
-// Study: one job varied in two directions, its strategy and its remedy, to be compared.
+// Study: a job in several variations of its strategy and its remedy, for comparison.
 //
 // A scenario with the key "study" is one: `strategies` and `remedies` name variations, each a patch
-// of the scenario (JSON merge patch, RFC 7386: what it names is replaced, null takes a key away).
-// The scenario itself, without "study", is a scenario like any other.
+// of the scenario (JSON merge patch, RFC 7386: keys that it names are replaced, null removes a
+// key). Without the key "study" the scenario is an ordinary one.
 #pragma once
 
 #include <optional>
@@ -23,34 +23,33 @@ struct Study {
   std::string file;
   std::string base;  // the scenario without "study", as JSON
   std::string name;
-  int repeats = 3;  // runs of each combination, each with a seed of its own
+  int repeats = 3;                              // runs of each combination, each with its own seed
   std::vector<Variation> strategies, remedies;  // in the file's order
 };
 
-// What one run of a study trains.
+// One run of a study.
 struct StudyRun {
   std::string strategy;               // a variation's name
-  std::optional<std::string> remedy;  // left out: the scenario without any
-  bool complete = false;              // every item has its image, so that no remedy is needed
+  std::optional<std::string> remedy;  // absent: the scenario without a remedy
+  bool complete = false;              // every item has its image, so no remedy is needed
   int repeat = 0;                     // added to the seed
-  bool watched = false;               // values are recorded, in every step
+  bool watched = false;               // record values in every step
 };
 
-// Where a study's results lie, in its folder: those of a combination in
-// result_folder(strategy) + "/" + result_folder(remedy), those of a strategy without missing images
-// in kCompleteFolder beside its remedies, those of one process in kAloneFolder, and with a remedy
-// in kAloneFolder + "-" + result_folder(remedy).
+// Folders of results, in the study's folder: result_folder(strategy) + "/" + result_folder(remedy)
+// for a combination; kCompleteFolder beside the remedies for a strategy without missing images;
+// kAloneFolder for one process, with a remedy kAloneFolder + "-" + result_folder(remedy).
 inline constexpr const char* kCompleteFolder = "complete";
 inline constexpr const char* kAloneFolder = "alone";
-// A variation's name as a folder's: letters, digits and "_" stay, all else becomes "-".
+// A variation's name as a folder name: letters, digits and "_" stay, everything else becomes "-".
 std::string result_folder(const std::string& variation);
 
-// Nothing where the file has no "study", or is no YAML. Errors: as load_scenario; variations whose
-// results would lie in one folder, or in one of those above.
+// Nothing if the file has no "study", or is not YAML. Errors: those of load_scenario; variations
+// whose results would share a folder, or use one of those above.
 Result<std::optional<Study>> load_study(const std::string& path);
 
-// The text of that run's scenario: JSON, which is YAML. Retrieval is evaluated at its end, and
-// nothing is expected of it. Errors: the combination contradicts itself; `file` names it there.
+// The scenario of that run as text (JSON, which is YAML). It evaluates retrieval at the end, and
+// expects nothing. Errors: the combination contradicts itself; `file` names it in them.
 Result<std::string> scenario_text(const Study& study, const StudyRun& run, const std::string& file);
 
 }  // namespace lockstep::runtime

@@ -13,7 +13,7 @@ std::string numbers_text(const std::vector<int>& sorted) {
   return sorted.empty() ? "none" : ranges(std::vector<std::int32_t>(sorted.begin(), sorted.end()));
 }
 
-// How the scenario's language calls an end; an interrupted job has none.
+// An end in the words of the key "expect: ends"; it has none for an interrupted job.
 std::string ends(JobEnd end) {
   switch (end) {
     case JobEnd::completed:
@@ -46,9 +46,9 @@ void compare(std::vector<std::string>& out, const std::string& what, const std::
   if (expected != found) out.push_back("expected " + what + " " + expected + ", found " + found);
 }
 
-// Whether a rank failed by itself, and the others, which its failure did not reach, were ended once
-// they were proven stuck. Over Gloo a failure closes the connections of all; over NCCL those who
-// wait on their devices see nothing of it.
+// Whether a rank failed by itself, and we ended the others when their hang was proven. With Gloo a
+// failure closes everybody's connections, so all fail; with NCCL ranks that wait on their devices
+// do not notice. Both count as "failed".
 bool was_stopped_after_a_failure(const JobOutcome& outcome) {
   return outcome.end == JobEnd::stopped &&
          std::any_of(outcome.workers.begin(), outcome.workers.end(),

@@ -9,8 +9,8 @@
 
 namespace lockstep::runtime {
 
-// What differs, a sentence each; empty where all is as expected. The leading finding is the
-// report's first.
+// The differences, a sentence each; empty if all is as expected. The leading finding is the first
+// of the report.
 std::vector<std::string> differences(const Scenario::Expect& expected, const JobOutcome& outcome);
 
 }  // namespace lockstep::runtime

@@ -25,8 +25,9 @@ namespace lockstep::runtime {
 
 namespace {
 
-// Nothing moved for so long: a job that hangs rather than one that was ended on its way.
+// If nothing moved for this long, the job hangs; if less, it was on its way when it was ended.
 constexpr double kStandstillS = 5;
+// How long to wait for workers to stop after SIGSTOP.
 constexpr std::chrono::milliseconds kFreezing(500);
 
 double seconds(trace::Nanos time) { return static_cast<double>(time) / 1e9; }
@@ -74,7 +75,7 @@ class Job {
     return Status::ok();
   }
 
-  // Until every worker has ended.
+  // Follows the job until every worker has ended.
   void follow(const OnProgress& on_progress) {
     while (!all_ended()) {
       const trace::Nanos now = monotonic_nanos();
@@ -88,12 +89,13 @@ class Job {
       }
       std::this_thread::sleep_for(options_.poll);
     }
+    // Once more: what the ranks recorded since the last poll.
     outcome_.steps = live_.follow(monotonic_nanos()).steps;
     outcome_.wall_s = seconds(monotonic_nanos() - began_);
     segments_.remove();
   }
 
-  // Judges what they left.
+  // Judges the traces that the workers left.
   Result<JobOutcome> conclude() {
     ended_by_us_.resize(workers_.size(), false);
     bool all_well = true;
@@ -113,8 +115,8 @@ class Job {
     if (!run) return no_traces();
     outcome_.run = std::move(*run);
     outcome_.report = verify::verify(outcome_.run);
-    // Of ranks that were all killed, the first by itself, the traces do not show that the others
-    // waited in vain. The proof did, while they lived.
+    // If all ranks were killed, the first by itself, the traces no longer show that the others
+    // waited for it. The proof, made while they ran, does.
     if (proven_ && !verify::proves_stuck(outcome_.report)) outcome_.report = std::move(*proven_);
     return std::move(outcome_);
   }
@@ -137,8 +139,8 @@ class Job {
     return out;
   }
 
-  // A worker that a signal ended had no time to write its end mark. Workers that failed before they
-  // had a ring file leave nothing to mark.
+  // A worker killed by a signal had no time to write its end mark: write it here. A worker that
+  // failed before it created its ring file "never began", and the others would wait for it.
   void note_end(std::size_t rank) {
     ended_[rank] = true;
     const ProcessEnd& end = *workers_[rank].poll();
@@ -150,13 +152,13 @@ class Job {
     (void)mark_killed(ring);
   }
 
-  // Why the job is to be ended now; nothing where it may go on.
+  // The reason to end the job now; nothing if it may continue.
   std::optional<JobEnd> must_end(trace::Nanos now) {
     if (const int signal = interrupts_.poll(); signal != 0) {
       outcome_.interrupted_by = signal;
       return JobEnd::interrupted;
     }
-    if (never_began_) return JobEnd::failed;  // the others would wait for it
+    if (never_began_) return JobEnd::failed;  // the others would wait for it forever
     if (auto proof = live_.look(now, ended_)) {
       outcome_.proof_s = proof->seconds;
       proven_ = std::move(proof->report);
@@ -166,9 +168,9 @@ class Job {
     return std::nullopt;
   }
 
-  // Ends those that still run. Who hangs is told to end, and leaves its mark and its stack; a job
-  // that moves is frozen and killed: told one after the other, its ranks would record how the first
-  // ones' connections close.
+  // Ends the workers that still run. Workers of a job that hangs get SIGTERM, and write their end
+  // mark and stack. A job that moves is frozen and killed: if its ranks were told one by one, they
+  // would record how the first ones' connections close.
   void end_workers(trace::Nanos now) {
     const std::optional<std::size_t> never_began = never_began_;
     for (Process& worker : workers_) ended_by_us_.push_back(worker.running());
@@ -182,17 +184,20 @@ class Job {
     } else {
       freeze_and_kill();
     }
+    // Workers that we ended before they began are not the reason of the job's end.
     all_ended();
-    never_began_ = never_began;  // who was ended before it began is no reason
+    never_began_ = never_began;
   }
 
   void freeze_and_kill() {
     stop_all(workers_, kFreezing);
     live_.follow(monotonic_nanos());
+    // Now nothing moves, so one more look is cheap. It may find that the job was stuck already.
     auto proof = never_began_ ? std::nullopt : live_.judge(monotonic_nanos());
     if (proof) {
-      outcome_.proof_s = proof->seconds;  // stuck, and ended by other means before it was proven
+      outcome_.proof_s = proof->seconds;  // stuck, but a limit or a signal came before the proof
       proven_ = std::move(proof->report);
+      // SIGTERM first, so that it is pending when SIGCONT lets the worker run.
       for (Process& worker : workers_) worker.signal(SIGTERM);
       for (Process& worker : workers_) worker.signal(SIGCONT);
       end_all(workers_, options_.grace);
@@ -203,7 +208,7 @@ class Job {
     kill_all(workers_);
   }
 
-  // What the log of a worker that ended badly says.
+  // The error in the log of a worker that failed, or the log's last lines.
   Error words_of(std::size_t rank) const {
     const WorkerOutcome& worker = outcome_.workers[rank];
     const std::string who = "rank " + std::to_string(rank);
@@ -233,10 +238,11 @@ class Job {
   SharedSegments segments_;
   std::vector<Process> workers_;
   std::vector<bool> ended_;
-  std::vector<bool> ended_by_us_;           // filled when the job is ended
-  std::optional<std::size_t> never_began_;  // a worker that ended badly without a trace, or refused
+  std::vector<bool> ended_by_us_;  // by rank; filled when the job is ended
+  // A rank that failed without a trace, or refused its job.
+  std::optional<std::size_t> never_began_;
   trace::Nanos began_ = 0;
-  std::optional<verify::Report> proven_;  // what the proof says, where there is one
+  std::optional<verify::Report> proven_;  // the report with the proof, if there is one
   JobOutcome outcome_;
 };
 
@@ -304,7 +310,7 @@ Result<ReferenceRun> run_reference(const Scenario& scenario, const JobOutcome& o
     out.none = possible.error().message;
     return out;
   }
-  Scenario alone = scenario;  // the worker makes the reference of it
+  Scenario alone = scenario;  // the worker turns it into the reference
   alone.ranks = 1;
   options.folder += "/reference";
   options.more = {"--reference"};

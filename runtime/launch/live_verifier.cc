@@ -14,12 +14,13 @@ namespace lockstep::runtime {
 namespace {
 
 constexpr trace::Nanos kMillisecond = 1'000'000;
+// The silence before a look: 0.2 s at first, doubled after each look, at most 6.4 s.
 constexpr trace::Nanos kFirstPatience = 200 * kMillisecond;
-// Those who waited for a worker that ended usually fail by themselves, on its closed connections:
-// let them, their own words are worth having.
+// When a worker ends, ranks that waited for it usually fail by themselves, because its connections
+// close. Wait for that: their own error messages are useful.
 constexpr trace::Nanos kPatienceAfterEnd = 500 * kMillisecond;
 constexpr trace::Nanos kMostPatience = 6400 * kMillisecond;
-// A look that took a second is not repeated within twenty.
+// A look that took 1 s is not repeated within 20 s.
 constexpr trace::Nanos kCostFactor = 20;
 
 }  // namespace
@@ -52,6 +53,7 @@ const JobProgress& LiveVerifier::follow(trace::Nanos now) {
     if (!next.loss && !std::isnan(rank_progress.loss)) next.loss = rank_progress.loss;
   }
   next.steps = fewest_steps.value_or(0);
+  // Something moved: the silence ends and the first look is near again.
   if (next.records != progress_.records || next.started != progress_.started) {
     quiet_since_ = now;
     patience_ = kFirstPatience;

@@ -1,13 +1,13 @@
-// LiveVerifier: follows the traces of a running job, and proves that it is stuck as soon as it is.
+// LiveVerifier: follows the traces of a running job, and proves a hang as soon as there is one.
 //
-// Following costs a glance at a few counters. Only when no rank has recorded anything for a while
-// are the traces read and judged: a job that hangs is silent. Long computation is silent too, so
-// the looks become rarer while the silence lasts, and never take more than a small share of the
-// time.
+// Following costs a look at a few counters. Traces are read and judged only when no rank has
+// recorded anything for a while, because a job that hangs is silent. Long computation is silent
+// too, so the looks become rarer while the silence lasts, and never take more than a small share of
+// the time.
 //
 // The ring files are read one after the other while the ranks may still write. That is safe: every
-// reading is a prefix of what the rank will have done, and a live verification says only what no
-// continuation can mend.
+// reading is a prefix of what the rank will have recorded, and a live verification reports only
+// what no continuation can fix.
 #pragma once
 
 #include <cstdint>
@@ -23,11 +23,11 @@ namespace lockstep::runtime {
 
 // How far the job is.
 struct JobProgress {
-  std::int64_t steps = 0;      // that every rank has finished
+  std::int64_t steps = 0;      // finished by every rank
   std::optional<double> loss;  // of the last step of the lowest rank that recorded one
   int started = 0;             // ranks whose trace has begun
   std::uint64_t records = 0;   // over all ranks
-  trace::Nanos last_event = trace::kNoTime;  // CLOCK_MONOTONIC; the last movement of any rank
+  trace::Nanos last_event = trace::kNoTime;  // CLOCK_MONOTONIC; the last event of any rank
 };
 
 class LiveVerifier {
@@ -41,10 +41,10 @@ class LiveVerifier {
     double seconds = 0;  // from the last movement to the proof
     verify::Report report;
   };
-  // Judges the traces if the moment for it has come. `ended`: per rank, whether its process has
-  // ended. `now`: CLOCK_MONOTONIC. Nothing where the job may still go on.
+  // Judges the traces if a look is due. `ended`: per rank, whether its process has ended. `now`:
+  // CLOCK_MONOTONIC. Nothing if the job may still continue.
   std::optional<Proof> look(trace::Nanos now, const std::vector<bool>& ended);
-  // The same, whether it has come or not.
+  // The same, whether a look is due or not.
   std::optional<Proof> judge(trace::Nanos now);
 
   const JobProgress& progress() const { return progress_; }
@@ -55,7 +55,7 @@ class LiveVerifier {
   bool due(trace::Nanos now, const std::vector<bool>& ended);
 
   std::string folder_;
-  std::vector<std::optional<trace::RingTail>> tails_;  // by rank; absent until its file has begun
+  std::vector<std::optional<trace::RingTail>> tails_;  // by rank; empty until its file exists
   JobProgress progress_;
   trace::Nanos quiet_since_ = 0;
   trace::Nanos patience_ = 0;  // the silence after which the next look is due

@@ -23,12 +23,13 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// What the child could not do, sent to the parent over a pipe that a successful exec closes.
+// Why exec failed in the child, sent to the parent over a pipe that a successful exec closes.
 struct SpawnFailure {
   int error;
 };
 
-// Only async-signal-safe calls: between fork and exec nothing else is allowed.
+// Runs in the child and does not return. Only async-signal-safe calls are allowed between fork and
+// exec.
 [[noreturn]] void become(char* const* argv, char* const* environment, int output, int failure_pipe,
                          pid_t parent) {
   const auto give_up = [&] {
@@ -36,9 +37,10 @@ struct SpawnFailure {
     [[maybe_unused]] const ssize_t written = write(failure_pipe, &failure, sizeof failure);
     _exit(127);
   };
+  // A process group of its own; killed when our thread ends; no signal blocked; no input.
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent) _exit(127);  // it died before the line above
+  if (getppid() != parent) _exit(127);  // the parent died before PR_SET_PDEATHSIG
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -55,7 +57,8 @@ Error cannot_start(const std::string& program, int error) {
   return system_error("cannot start " + printable(program), error, "");
 }
 
-// Ours, with `more` instead of what it names. Made before fork.
+// Our environment, with `more` added or replacing variables of the same name. Built before fork,
+// because it allocates.
 std::vector<std::string> environment_with(
     const std::vector<std::pair<std::string, std::string>>& more) {
   std::vector<std::string> out;
@@ -117,6 +120,7 @@ Result<Process> Process::spawn(const std::vector<std::string>& argv, const std::
   close(out);
   close(failure_pipe[1]);
   SpawnFailure failure{};
+  // Blocks until exec: 0 bytes (exec closed the pipe) or a SpawnFailure.
   const ssize_t got = pid < 0 ? 0 : read(failure_pipe[0], &failure, sizeof failure);
   close(failure_pipe[0]);
   if (pid < 0) return cannot_start(argv[0], fork_error);
@@ -146,7 +150,8 @@ Process::~Process() {
 
 void Process::reap() {
   if (pid_ < 0 || (end_ && !end_->immortal)) return;
-  // Seen dead before it is reaped: until then its id, which is its group's, is nobody else's.
+  // WNOWAIT sees that the process is dead without reaping it. Until it is reaped, its id, which is
+  // its group's id, cannot be reused; so the group can be killed safely.
   siginfo_t ended{};
   if (waitid(P_PID, static_cast<id_t>(pid_), &ended, WEXITED | WNOHANG | WNOWAIT) != 0 ||
       ended.si_pid != pid_)
@@ -167,9 +172,9 @@ const std::optional<ProcessEnd>& Process::poll() {
 }
 
 void Process::signal(int number) {
-  // Not yet reaped, so neither its id nor its group's has been given to anybody else.
+  // It is not reaped, so neither its id nor its group's can belong to another process.
   if (pid_ < 0 || poll()) return;
-  if (kill(-pid_, number) != 0) kill(pid_, number);  // its own group is not made yet
+  if (kill(-pid_, number) != 0) kill(pid_, number);  // the child has not made its group yet
 }
 
 bool Process::stopped() {
@@ -198,7 +203,8 @@ void kill_all(std::vector<Process>& processes) {
 }
 
 void stop_all(std::vector<Process>& processes, milliseconds most) {
-  // Not those that it started: one that stands still between vfork and exec keeps its parent, too.
+  // Only the process, not its children: a child stopped between vfork and exec would block the
+  // parent, too.
   for (Process& p : processes) {
     if (p.running()) kill(p.pid(), SIGSTOP);
   }

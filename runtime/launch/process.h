@@ -1,9 +1,10 @@
-// Process: a child of ours that cannot outlive us.
+// Process: a child process that cannot outlive us.
 //
-// The kernel kills the child when the thread that spawned it ends, however it ends; the destructor
-// kills and reaps what still runs. A process inside a driver may not die of SIGKILL: nothing here
-// waits for one longer than kKillPatience. Each child leads a process group of its own, so that a
-// Ctrl-C at the terminal reaches us alone and its helpers are signalled with it.
+// The kernel kills the child when the thread that spawned it ends, for whatever reason; the
+// destructor kills and reaps a child that still runs. A process inside a driver may not die of
+// SIGKILL: nothing here waits longer than kKillPatience for one. Each child leads its own process
+// group. So Ctrl-C at the terminal reaches only us, and a signal to the child reaches its helpers,
+// too.
 #pragma once
 
 #include <sys/types.h>
@@ -22,8 +23,8 @@ inline constexpr std::chrono::seconds kKillPatience(5);
 
 struct ProcessEnd {
   int exit_status = 0;
-  int signal = 0;         // that killed it; 0: it exited
-  bool immortal = false;  // it was killed, and still runs: the kernel does not let it go
+  int signal = 0;         // the signal that killed it; 0: it exited
+  bool immortal = false;  // it was sent SIGKILL and still runs inside the kernel
 
   bool success() const { return signal == 0 && exit_status == 0 && !immortal; }
 };
@@ -32,15 +33,15 @@ struct ProcessEnd {
 std::string to_string(const ProcessEnd& end);
 
 struct SpawnOptions {
-  std::vector<std::pair<std::string, std::string>> environment;  // beside ours, or instead
-  bool helpers_end_with_it = false;  // what it has started and left is killed when it ends
+  std::vector<std::pair<std::string, std::string>> environment;  // added to ours, or replacing it
+  bool helpers_end_with_it = false;  // when it ends, kill what is left of its group
 };
 
 class Process {
  public:
-  // Starts argv[0] (a path; PATH is not searched) with the rest as arguments, standard output and
-  // standard error appended to `output`, standard input empty, and no signal blocked.
-  // Errors: the output file cannot be made; the program cannot be started.
+  // Starts argv[0] (a path; PATH is not searched) with the remaining arguments. Standard output and
+  // standard error are appended to `output`, standard input is empty, no signal is blocked. Errors:
+  // the output file cannot be created; the program cannot be started.
   static Result<Process> spawn(const std::vector<std::string>& argv, const std::string& output,
                                const SpawnOptions& options = {});
 
@@ -50,11 +51,11 @@ class Process {
 
   pid_t pid() const { return pid_; }
   bool running() { return !poll(); }
-  // How it ended, as soon as it has; never blocks.
+  // How it ended, or nothing while it runs. Never blocks.
   const std::optional<ProcessEnd>& poll();
-  // Sends a signal to the process and those it started; does nothing once it has ended.
+  // Sends a signal to the process and its group. Does nothing once it has ended.
   void signal(int number);
-  // Whether it has ended or stands still after SIGSTOP.
+  // Whether it has ended, or is stopped by SIGSTOP.
   bool stopped();
 
  private:
@@ -68,15 +69,15 @@ class Process {
   std::optional<ProcessEnd> end_;
 };
 
-// Ends all that still run: SIGTERM, up to `grace` for them to leave in order, then kill_all().
+// Ends all that still run: SIGTERM, up to `grace` for them to exit, then kill_all().
 void end_all(std::vector<Process>& processes, std::chrono::milliseconds grace);
 
-// SIGKILL to all that still run. Afterwards none runs, but those of which poll() says `immortal`.
+// Sends SIGKILL to all that still run. Afterwards none runs, except those whose poll() says
+// `immortal`.
 void kill_all(std::vector<Process>& processes);
 
-// Makes all that still run stand still (SIGSTOP), each where it is; not those that they started.
-// Waits for it, but not for one that is inside the kernel longer than `most`. SIGCONT lets them go
-// on.
+// Stops all that still run (SIGSTOP), but not their children. Waits until they are stopped, at most
+// `most`: a process may be inside the kernel for longer. SIGCONT lets them continue.
 void stop_all(std::vector<Process>& processes, std::chrono::milliseconds most);
 
 }  // namespace lockstep::runtime

@@ -24,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The verdict as far as a replay has to show it again.
+// The part of the verdict that a replay must reproduce.
 Scenario::Expect expectation(const verify::Report& report) {
   Scenario::Expect out;
   out.verdict = verify::to_string(report.verdict);
@@ -46,7 +46,7 @@ std::string in_words(const Scenario::Expect& expect) {
                                  ranges({culprits.begin(), culprits.end()}));
 }
 
-// What speaks against a replay before anything is known of the calls.
+// Reasons against a replay that the report alone shows.
 std::optional<Error> find_obstacle(const verify::Report& report, const std::string& path) {
   if (report.verdict == verify::Verdict::inconclusive) {
     return Error{
@@ -69,7 +69,7 @@ std::optional<Error> find_obstacle(const verify::Report& report, const std::stri
   return std::nullopt;
 }
 
-// The program's own verdict has to be that on the run: what was left out did not matter.
+// The reduced program must give the verdict of the run: so what was left out did not matter.
 std::optional<Error> find_difference(const Scenario::Expect& found, const Scenario::Expect& shown,
                                      const RecordedFailure& failure) {
   if (found.verdict == shown.verdict && found.culprits == shown.culprits) return std::nullopt;
@@ -101,7 +101,7 @@ fs::path calls_folder(const fs::path& scenario) {
   return fs::path(scenario).replace_extension(kCallsSuffix);
 }
 
-// Whether the files can be called so. Asked before anything is read.
+// Checks the names of the files to write, before anything is read.
 Status check_names(const RecordedFailure& failure) {
   const fs::path file = failure.output;
   const fs::path folder = calls_folder(file);
@@ -128,7 +128,7 @@ Status check_names(const RecordedFailure& failure) {
   return Status::ok();
 }
 
-// Makes room for the files. With --force, what an earlier call of this command wrote is removed.
+// Refuses to overwrite. With --force, removes what an earlier call of this command wrote.
 Status clear(const fs::path& scenario, const fs::path& folder, bool force) {
   std::error_code unknown;
   for (const fs::path& path : {scenario, folder}) {
@@ -145,7 +145,7 @@ Status clear(const fs::path& scenario, const fs::path& folder, bool force) {
   return Status::ok();
 }
 
-// Of "job-4711/" as of "job-4711".
+// "job-4711" for both "runs/job-4711/" and "runs/job-4711".
 std::string last_name(const fs::path& path) {
   const fs::path whole = fs::absolute(path).lexically_normal();
   return (whole.has_filename() ? whole : whole.parent_path()).filename().string();
@@ -186,7 +186,8 @@ reports::ExitStatus recorded_failure_to_scenario(const RecordedFailure& failure,
   const Scenario::Expect shown = expectation(verify::verify(*program));
   if (const auto error = find_difference(scenario.expect, shown, failure))
     return reports::fail(*error);
-  // A replay records more than many sources do, so that it may be called by a closer name.
+  // A replay records more than many sources do, so the rule that it finds may be a more specific
+  // one. Accept either.
   for (const std::string& name : shown.rules) {
     auto& rules = scenario.expect.rules;
     if (std::find(rules.begin(), rules.end(), name) == rules.end()) rules.push_back(name);

@@ -1,6 +1,6 @@
-// A recorded failure as a scenario that makes it happen again: the scenario's file, and beside it
-// the calls as a folder of traces, job.yaml and job.calls/. What is expected of the replay is the
-// verdict on the traces.
+// Turns a recorded failure into a scenario that reproduces it: the scenario's file, and beside it a
+// folder of traces with the calls, e.g. job.yaml and job.calls/. The replay is expected to give the
+// verdict of the traces.
 #pragma once
 
 #include <ostream>
@@ -18,13 +18,13 @@ struct RecordedFailure {
   trace::LoadOptions load;
   std::string output = "replay.yaml";  // the scenario's file
   ProgramOptions program;
-  bool force = false;  // replaces files that are there already
+  bool force = false;  // replace files that exist
 };
 
-// Reads and judges the traces, writes the files and tells `said` what they are. Refuses what a
-// replay would not show: wrong numbers, missing ranks, MPI programs. Status: 0 written; 2 for what
-// cannot be read or replayed; 3 where the traces do not say whether anything is wrong; 4 for what
-// cannot be written. Errors are printed.
+// Reads and judges the traces, writes the files and reports them on `said`. Refuses what a replay
+// would not show: wrong numbers, missing ranks, MPI programs. Status: 0 written; 2 for input that
+// cannot be read or replayed; 3 if the traces do not say whether anything is wrong; 4 for files
+// that cannot be written. Prints errors.
 reports::ExitStatus recorded_failure_to_scenario(const RecordedFailure& failure,
                                                  std::ostream& said);
 

@@ -56,7 +56,8 @@ Result<std::string> make_run_folder(const std::string& folder, const Scenario& s
                  "name another folder, or remove this one"};
   if (const Status made = make_folder(path.string()); !made) return made.error();
   std::error_code failed;
-  // A convenience for who looks at the folder later; a scenario that is no file is not copied.
+  // For people who look at the folder later. A scenario that is not a file cannot be copied, and
+  // that is fine.
   fs::copy_file(scenario.file, path / "scenario.yaml", fs::copy_options::overwrite_existing,
                 failed);
   return path.string();
@@ -77,6 +78,7 @@ std::string stack_file(const std::string& folder, int rank) {
 std::string store_file(const std::string& folder) { return folder + "/store"; }
 
 std::vector<std::string> last_lines(const std::string& file, std::size_t lines) {
+  // A few lines of a log; its end is enough.
   constexpr std::size_t kMostBytes = 4096;
   const Result<std::string> end = read_file_end(file, kMostBytes);
   if (!end) return {};
@@ -94,11 +96,15 @@ std::vector<std::string> last_lines(const std::string& file, std::size_t lines) 
 }
 
 std::optional<Error> last_error(const std::string& log) {
-  constexpr std::size_t kErrorLines = 20;  // that an error has at most
+  constexpr std::size_t kErrorLines = 20;  // longest error, in lines
   constexpr std::string_view kError = "error: ", kFix = "  fix: ";
   Error out;
   bool found = false;
   for (const std::string& line : last_lines(log, kErrorLines)) {
+    // Lines of an error, as Error::str() writes them:
+    //   job.yaml:3:1: error: unknown key "modle"
+    //     fix: did you mean "model"?
+    // Further lines continue the message or the fix.
     const std::size_t mark = line.find(kError);
     if (mark == 0 || (mark != std::string::npos && line.substr(0, mark).ends_with(": "))) {
       out = {line.substr(mark + kError.size()), {line.substr(0, mark == 0 ? 0 : mark - 2)}, ""};

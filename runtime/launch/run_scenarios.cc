@@ -28,7 +28,7 @@ namespace lockstep::runtime {
 
 namespace {
 
-// Where one scenario's run goes, and how it ended.
+// How one scenario's run ended.
 struct FinishedRun {
   JobOutcome outcome;
   reports::ExitStatus status = reports::ExitStatus::clean;
@@ -38,7 +38,7 @@ class Runner {
  public:
   explicit Runner(const RunOptions& options)
       : options_(options),
-        // Standard output belongs to a report that was sent there.
+        // A report on standard output ("json=-") must not be mixed with other text.
         said_(std::any_of(options.report.outputs.begin(), options.report.outputs.end(),
                           [](const std::string& o) { return o.ends_with("=-"); })
                   ? std::cerr
@@ -163,7 +163,7 @@ class Runner {
     return FinishedRun{std::move(*outcome), status};
   }
 
-  // Trains the same in one process and adds the row of it.
+  // Trains the reference and adds its row to the table.
   Result<reports::ExitStatus> compare_with_reference(const Scenario& scenario,
                                                      const JobOutcome& outcome,
                                                      const JobOptions& options,
@@ -189,7 +189,7 @@ class Runner {
     return reports::ExitStatus::clean;
   }
 
-  // The report, and what else there is to say of the run.
+  // Writes the report and the summary.
   Status tell(const std::string& folder, const JobOutcome& outcome,
               const reports::FilteredReport& report) {
     const Status kept = write_file(folder + "/report.json", reports::json_report(report));
@@ -201,8 +201,8 @@ class Runner {
     return Status::ok();
   }
 
-  // With --check: whether it went as expected. Else by the report; a job that did not complete is
-  // never clean, even if its traces show nothing.
+  // With --check: whether it went as expected. Else as the report says; a job that did not complete
+  // is never clean, even if its traces show nothing.
   reports::ExitStatus judge(const Scenario& scenario, const JobOutcome& outcome) {
     if (options_.check && outcome.end != JobEnd::interrupted) {
       const std::vector<std::string> differing = differences(*scenario.expect, outcome);
@@ -221,6 +221,7 @@ class Runner {
   }
 
   static reports::ExitStatus worse(reports::ExitStatus a, reports::ExitStatus b) {
+    // Of several scenarios the worst status counts: failure of ours, findings, inconclusive, clean.
     const auto badness = [](reports::ExitStatus s) {
       if (s == reports::ExitStatus::own_failure) return 3;
       if (s == reports::ExitStatus::findings) return 2;

@@ -17,19 +17,20 @@ namespace lockstep::runtime {
 
 namespace {
 
+// Widths and lengths, so that lines fit a terminal of 80 columns.
 constexpr std::size_t kTableColumns = 80;
 constexpr std::size_t kRanksColumns = 9;
 constexpr std::size_t kLogLines = 3;
 constexpr std::size_t kLogColumns = 300;
 
-// "at step 7 of 200", as far as every rank had finished.
+// "at step 7 of 200": the steps that every rank had finished.
 std::string how_far(const JobOutcome& outcome) {
   std::string out = "at step " + std::to_string(outcome.steps);
   if (outcome.planned_steps > 0) out += " of " + std::to_string(outcome.planned_steps);
   return out;
 }
 
-// What may be said of a job that we ended, beside the report.
+// For a job that we ended before its end: whether it moved, and whether anything was found.
 std::string until_then(const JobOutcome& outcome) {
   constexpr double kLongQuietS = 2;
   std::string out;
@@ -59,7 +60,8 @@ std::string how_it_ended(const JobOutcome& outcome) {
   return "";
 }
 
-// Gloo throws in a thread of its own, where nobody can catch it.
+// Gloo throws in its own thread, where nobody can catch it: the process aborts, and the log names
+// Gloo.
 std::string end_in_words(const WorkerOutcome& worker, const std::vector<std::string>& log) {
   const bool names_gloo = std::any_of(log.begin(), log.end(), [](const std::string& line) {
     return line.find("gloo") != std::string::npos;
@@ -68,8 +70,8 @@ std::string end_in_words(const WorkerOutcome& worker, const std::vector<std::str
                                                     : to_string(worker.end);
 }
 
-// Workers that ended badly. Exceptions are in the report; what a signal interrupted is at best in
-// the end of the log.
+// Workers that failed. Exceptions are in the report already. For a worker that a signal killed, the
+// end of its log is all there is.
 std::string deaths(const JobOutcome& outcome) {
   std::string out;
   std::map<std::string, std::vector<std::int32_t>> exited;  // by how
@@ -98,9 +100,9 @@ std::string deaths(const JobOutcome& outcome) {
   return out;
 }
 
-// Where the ranks that hung were, as their stacks tell: "ranks 0, 2 hung in poll < …".
+// Where ranks hung, from their stacks: "ranks 0, 2 hung in poll < …".
 std::string hanging_places(const JobOutcome& outcome) {
-  std::map<std::string, std::vector<std::int32_t>> ranks;  // by place
+  std::map<std::string, std::vector<std::int32_t>> ranks;  // by location
   for (const WorkerOutcome& worker : outcome.workers) {
     if (!worker.hung_in.empty()) ranks[worker.hung_in].push_back(worker.rank);
   }
@@ -284,7 +286,7 @@ std::string table(const std::vector<TableRow>& rows) {
     for (std::size_t i = 0; i < line.size(); ++i)
       widths[i] = std::max(widths[i], columns_of(line[i]));
   }
-  // The names give way to the other columns and the two blanks between any two.
+  // Shorten the names so that the other columns and two spaces between columns fit.
   const std::size_t others =
       std::accumulate(widths.begin() + 1, widths.end(), 2 * (widths.size() - 1));
   widths[0] = std::min(widths[0], kTableColumns - others);

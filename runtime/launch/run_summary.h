@@ -1,4 +1,4 @@
-// What `lockstep run` says beside the report: how each job went and, of several, a table.
+// What `lockstep run` prints beside the report: how each job ended and, for several jobs, a table.
 #pragma once
 
 #include <cstdint>
@@ -15,28 +15,28 @@ namespace lockstep::runtime {
 // "4 ranks on gloo, manual gradient synchronisation, remedy none, 6 steps".
 std::string job_in_words(const Scenario& scenario);
 
-// How it ended, workers that died, losses, retrieval, cost of recording: a line or more for each
-// that there is something to say of; every line ends.
+// How the job ended, workers that died, losses, retrieval, cost of recording. One line or more for
+// each that applies; every line ends with a newline.
 std::string run_summary(const JobOutcome& outcome);
 
 struct TableRow {
   std::string scenario;  // the file's stem
   std::string verdict, rule, culprits;
-  std::string expected;  // whether it went so: "yes", "NO", "" where nothing is expected
+  std::string expected;  // whether it went as expected: "yes", "NO"; "" if nothing is expected
   double wall_s = 0;
 };
 TableRow table_row(const Scenario& scenario, const JobOutcome& outcome);
 std::string table(const std::vector<TableRow>& rows);
 
-// RunProgress: tells somebody who waits how far a job is.
+// RunProgress: shows how far a job is.
 
 class RunProgress {
  public:
   struct Options {
-    bool terminal = false;  // one line that is written over; else a line every few seconds
+    bool terminal = false;  // one line that is overwritten; else a new line every few seconds
     bool silent = false;
     int ranks = 0;
-    std::int64_t steps = 0;  // 0: not known
+    std::int64_t steps = 0;  // 0: unknown
   };
   // `out` must outlive this.
   RunProgress(std::ostream& out, const Options& options) : out_(out), options_(options) {}
@@ -53,7 +53,7 @@ class RunProgress {
   Options options_;
   double shown_at_s_ = 0;
   std::string shown_;
-  std::int64_t first_steps_ = 0;  // when the first step was seen finished, and how many were
+  std::int64_t first_steps_ = 0;  // finished steps when the first was seen, and the time then
   double first_s_ = 0;
 };
 

@@ -10,15 +10,16 @@
 
 namespace lockstep::runtime {
 
-// The scenario files that `paths` name: files as they are, or without their ending; of folders all
-// *.yaml and *.yml in them and below, sorted.
-// Errors: a path that does not exist, a folder without scenarios.
+// The scenario files that `paths` name: files, also without their ending; for folders all *.yaml
+// and *.yml in them and below, sorted. Errors: a path that does not exist, a folder without
+// scenarios.
 Result<std::vector<std::string>> scenario_files(const std::vector<std::string>& paths);
 
-// Rules that the scenario expects and that do not exist.
+// An error if "expect" names a rule that does not exist.
 std::optional<Error> unknown_rule(const Scenario& scenario);
 
-// Loads and checks one, including that the rules it expects exist, and that what it replays can be.
+// Loads and checks one scenario, including that the rules it expects exist and that its replay can
+// be loaded.
 Result<Scenario> load_checked_scenario(const std::string& file);
 
 }  // namespace lockstep::runtime

@@ -18,8 +18,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Who makes a segment maps it at once: one that is seen so often and is nobody's of ours is
-// another's.
+// A process that creates a segment maps it at once. One that was looked for this often and never
+// seen in a process of ours belongs to another job.
 constexpr int kMostLooks = 40;
 constexpr std::size_t kMostMaps = std::size_t{64} << 20U;
 
@@ -30,7 +30,8 @@ bool is_of_a_rank(std::string_view name) {
                      [&](std::string_view beginning) { return name.starts_with(beginning); });
 }
 
-// Which files of the folder the process has mapped or open: their names.
+// The files of the folder that the process has mapped or open.
+//   /proc/PID/maps: "7f12…-7f13… rw-s 00000000 00:19 42  /dev/shm/nccl-AbCdEf"
 std::set<std::string> held_by(pid_t process, const std::string& folder) {
   std::set<std::string> out;
   const std::string proc = "/proc/" + std::to_string(process);
@@ -78,6 +79,7 @@ void SharedSegments::look(const std::vector<pid_t>& processes, bool closely) {
   for (const auto& [name, segment] : listed()) {
     if (before_.count(name) != 0) continue;
     Segment& known = known_.try_emplace(name, segment).first->second;
+    // A new segment under an old name.
     if (known.inode != segment.inode || known.device != segment.device) known = segment;
     if (known.ours || (known.looks++ >= kMostLooks && !closely)) continue;
     unknown.push_back(&*known_.find(name));
@@ -95,6 +97,7 @@ std::vector<std::string> SharedSegments::remove() {
   std::vector<std::string> out;
   for (const auto& [name, segment] : listed()) {
     const auto known = known_.find(name);
+    // Remove a segment only if it is still the file that our process had.
     if (known == known_.end() || !known->second.ours || known->second.inode != segment.inode ||
         known->second.device != segment.device)
       continue;

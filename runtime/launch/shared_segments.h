@@ -1,9 +1,9 @@
-// The segments of shared memory that the ranks of a job make, and leave behind when they are
-// killed: NCCL's, CUDA's and LibTorch's files in /dev/shm.
+// Shared memory segments that the ranks of a job create, and leave behind when they are killed:
+// files of NCCL, CUDA and LibTorch in /dev/shm.
 //
-// Their names do not tell whose they are. So a segment is a job's if it was not there when the job
-// began, is this user's, and one of the job's processes was seen to have it mapped or open. What
-// another job makes at the same time is never touched.
+// Their names do not say which job they belong to. So a segment counts as the job's if it did not
+// exist when the job began, belongs to this user, and was seen mapped or open in one of the job's
+// processes. Segments that another job creates at the same time are never touched.
 #pragma once
 
 #include <sys/types.h>
@@ -17,15 +17,15 @@ namespace lockstep::runtime {
 
 class SharedSegments {
  public:
-  // Before the job begins.
+  // Construct it before the job begins.
   explicit SharedSegments(std::string folder = "/dev/shm");
 
-  // Notes what these processes have of the segments that are new. Where nothing is new this costs a
-  // listing of the folder; each new segment is looked for a few dozen times, unless `closely`: to
-  // be called now and then, and closely before the processes are ended.
+  // Notes which of the new segments these processes have. Without new segments this costs one
+  // directory listing. Each new segment is looked for a few dozen times, or without limit if
+  // `closely`. Call it now and then, and `closely` before the processes are ended.
   void look(const std::vector<pid_t>& processes, bool closely = false);
 
-  // Removes those that are the job's, once none of its processes runs. Returns their names.
+  // Removes the job's segments, once none of its processes runs. Returns their names.
   std::vector<std::string> remove();
 
  private:
@@ -39,7 +39,7 @@ class SharedSegments {
 
   std::string folder_;
   std::set<std::string> before_;
-  std::map<std::string, Segment> known_;  // those that came since, by name
+  std::map<std::string, Segment> known_;  // new segments, by name
 };
 
 }  // namespace lockstep::runtime

@@ -67,7 +67,8 @@ bool is_gpu(const std::string& name) {
                      [](char c) { return c >= '0' && c <= '9'; });
 }
 
-// CUDA takes the list's devices up to the first that is none: "-1" and "" hide all.
+// CUDA uses the devices of the list up to the first invalid one. "0,1" counts 2; "0,-1,1" counts 1;
+// "-1" and "" count 0.
 int count_listed(const std::string& visible) {
   std::istringstream list(visible);
   int count = 0;
@@ -91,6 +92,7 @@ std::optional<int> count_gpus(const GpuSearch& search) {
   for (fs::directory_iterator it(search.devices, failed), end; !failed && it != end;
        it.increment(failed)) {
     const std::string name = it->path().filename().string();
+    // WSL (dxg) and Jetson (nvhost-gpu, nvgpu) have no nvidia<N> files.
     if (name == "dxg" || name == "nvhost-gpu" || name == "nvgpu") return std::nullopt;
     if (is_gpu(name)) ++count;
   }

@@ -1,4 +1,4 @@
-// Where lockstep-worker is.
+// What this machine has: the lockstep-worker program, and GPUs.
 #pragma once
 
 #include <optional>
@@ -8,32 +8,32 @@
 
 namespace lockstep::runtime {
 
-// The exit status of a worker that refuses what it is given.
+// The exit status of a worker that refuses its input.
 inline constexpr int kWorkerRefusal = 2;
 
-// What the search looks at; passed in so that tests need no environment.
+// Where to search; passed in so that tests need no environment.
 struct WorkerSearch {
-  std::string named;    // by LOCKSTEP_WORKER; empty: not set
+  std::string named;    // LOCKSTEP_WORKER; empty: not set
   std::string program;  // the path of the running lockstep
   std::string path;     // PATH
 };
 WorkerSearch worker_search_of_this_process();
 
-// LOCKSTEP_WORKER where it is set, else the one beside lockstep, else the first in PATH.
-// Errors: none there, or the named one is no program.
+// LOCKSTEP_WORKER if set, else the one beside lockstep, else the first in PATH. Errors: none is
+// found, or LOCKSTEP_WORKER does not name a program.
 Result<std::string> find_worker(const WorkerSearch& search);
 
-// How many GPUs there are, for what can be said before a worker is started. What CUDA itself finds
-// is the worker's to say.
+// The number of GPUs, as far as it is known before a worker starts. Only the worker asks CUDA.
 
-// What the count looks at; passed in so that tests need no GPU.
+// Where to count; passed in so that tests need no GPU.
 struct GpuSearch {
   std::string devices = "/dev";        // nvidia0, nvidia1, …
   std::optional<std::string> visible;  // CUDA_VISIBLE_DEVICES; nothing: not set
 };
 GpuSearch gpu_search_of_this_process();
 
-// NVIDIA's GPUs that a worker may use. Nothing where these files do not tell (Jetson, WSL).
+// The number of NVIDIA GPUs that a worker may use. Nothing where device files do not tell (Jetson,
+// WSL).
 std::optional<int> count_gpus(const GpuSearch& search);
 
 }  // namespace lockstep::runtime

@@ -47,7 +47,7 @@ Result<std::vector<std::string>> ring_files(const std::string& folder) {
   return out;
 }
 
-// Events that the rank recorded since its start, whether or not the ring still holds them.
+// Events that the rank recorded since its start, including those that the ring has overwritten.
 std::uint64_t events_of(const trace::RankTrace& trace) {
   return trace.dropped + trace.events.size();
 }
@@ -59,7 +59,8 @@ bool has_ended(std::int64_t pid) {
   if (kill(static_cast<pid_t>(pid), 0) != 0) return errno == ESRCH;
   std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
   const std::string line{std::istreambuf_iterator<char>(stat), {}};
-  const std::size_t name_end = line.rfind(')');  // the name may hold anything
+  // "4711 (name) Z 1 …": the name may contain anything, also ")".
+  const std::size_t name_end = line.rfind(')');
   return name_end != std::string::npos && line.compare(name_end, 3, ") Z") == 0;
 }
 
@@ -68,9 +69,12 @@ std::string this_host() {
   return gethostname(name.data(), name.size() - 1) == 0 ? std::string(name.data()) : std::string();
 }
 
-// What a process recorded between the reading and its end is seen by the next look only. One that
-// records after that, too, is not the one of that number here: then none of the numbers mean
-// anything.
+// Marks ranks whose process has ended as killed.
+//
+// A rank must be found gone in two looks without new events between them: it may have recorded
+// events after the first look's reading and before its end. If a "gone" rank goes on recording in
+// two looks, the process ids are from another machine or container; then none of them is used any
+// more.
 void WatchSource::mark_gone(trace::Run& run) {
   if (!options_.look_for_processes || foreign_processes_) return;
   const std::string host = this_host();
@@ -113,6 +117,7 @@ Result<std::optional<WatchSource::Look>> WatchSource::look() {
                    [](const trace::RankTrace& t) { return t.end == trace::End::cut; });
   const bool all_there = static_cast<std::size_t>(run->world_size) <= run->ranks.size();
   looks_after_end_ = all_ended ? looks_after_end_ + 1 : 0;
+  // Absent ranks may still begin, so wait a few looks before the report is final.
   out.over = all_ended && (all_there || looks_after_end_ >= kLooksForAbsent);
   out.report = verify::verify(*run, {.live = !out.over});
   out.run = std::move(*run);
@@ -155,11 +160,13 @@ Status run_exec(const std::string& command, const std::string& folder, const ver
 namespace {
 
 constexpr trace::Nanos kSecond = 1'000'000'000;
-// A look that took a second is not repeated within twenty: the job needs the machine.
+// Look at most one twentieth of the time: a look that took 1 s is followed by 20 s of pause,
+// because the job needs the machine.
 constexpr trace::Nanos kLookCostFactor = 20;
+// Signals and changes of the terminal's size are noticed this fast.
 constexpr auto kSlice = std::chrono::milliseconds(50);
 constexpr trace::Nanos kSettle = kSecond / 2;            // between the two looks of --once
-constexpr trace::Nanos kProgressInterval = 5 * kSecond;  // of the line that says how far the job is
+constexpr trace::Nanos kProgressInterval = 5 * kSecond;  // between two progress lines
 
 class Watcher {
  public:
@@ -167,7 +174,7 @@ class Watcher {
       : options_(options),
         taken_(std::any_of(options.report.outputs.begin(), options.report.outputs.end(),
                            [](const std::string& o) { return o.ends_with("=-"); })),
-        // Standard output belongs to a report that was sent there.
+        // A report on standard output ("json=-") must not be mixed with other text.
         said_(taken_ ? std::cerr : std::cout),
         source_({options.folder, !options.ignore_processes}) {}
 
@@ -193,7 +200,7 @@ class Watcher {
     return Status::ok();
   }
 
-  // One look: what the traces show now. Keeps the last one that showed anything.
+  // One look at the traces. Keeps the last look that found ring files.
   Status look() {
     const trace::Nanos begin = monotonic_nanos();
     Result<std::optional<WatchSource::Look>> seen = source_.look();
@@ -216,7 +223,7 @@ class Watcher {
     return Status::ok();
   }
 
-  // A rank counts as gone where two looks find it so.
+  // Two looks, because a rank counts as killed only after two.
   reports::ExitStatus look_once(Interrupts& interrupts) {
     if (const Status first = look(); !first) return reports::fail(first.error());
     if (!look_) {
@@ -273,6 +280,7 @@ class Watcher {
 
   void show(const reports::WatchState& before) {
     if (options_.report.quiet) return;
+    // Without a screen: print what is new since the last look, and the progress now and then.
     if (screen_) return draw();
     const std::string at = reports::duration_words(state_.watched_s) + "  ";
     const trace::Nanos late = static_cast<trace::Nanos>(options_.late_s * kSecond);
@@ -288,7 +296,7 @@ class Watcher {
     said_ << std::flush;
   }
 
-  // Findings that were not there before: the reports are written, then the command runs.
+  // For findings that are new: writes the reports, then runs the command once, for the worst.
   Status act_on_findings(Interrupts& interrupts) {
     if (options_.exec.empty()) return Status::ok();
     const verify::Finding* worst = nullptr;
@@ -309,7 +317,7 @@ class Watcher {
     return ran;
   }
 
-  // The report's options without what is written to standard output.
+  // The report options without output to the terminal.
   reports::ReportOptions files_only() const {
     reports::ReportOptions out = options_.report;
     out.quiet = true;
@@ -338,7 +346,8 @@ class Watcher {
                        [](const trace::RankTrace& t) { return t.end != trace::End::clean; });
   }
 
-  // Waits; the signal that ended it, or 0. Draws anew where the terminal's size changes meanwhile.
+  // Sleeps for `time`. Returns the signal that interrupted it, or 0. Redraws when the terminal's
+  // size changes.
   int pause(trace::Nanos time, Interrupts& interrupts) {
     const trace::Nanos end = monotonic_nanos() + time;
     while (true) {
@@ -354,7 +363,7 @@ class Watcher {
   }
 
   const WatchOptions& options_;
-  const bool taken_;  // standard output, by a report
+  const bool taken_;  // a report goes to standard output
   std::ostream& said_;
   reports::Filter filter_;
   WatchSource source_;
@@ -365,7 +374,7 @@ class Watcher {
   std::optional<TerminalScreen> screen_;
   ScreenSize shown_size_;
   std::set<std::string> acted_on_;  // fingerprints
-  std::string told_;                // the last line of progress, and when it was told
+  std::string told_;                // the last progress line, and when it was printed
   trace::Nanos told_at_ = 0;
   trace::Nanos began_ = 0;
   trace::Nanos cost_ = 0;  // of the last look

@@ -47,7 +47,8 @@ std::vector<double> numbers_at(const Json& object, const char* key) {
 }  // namespace
 
 std::optional<WorkerNumbers> read_worker_numbers(const std::string& path) {
-  constexpr std::size_t kMost = std::size_t{1} << 26U;  // a page, and 8 numbers an evaluated image
+  // A page of numbers, and 8 per evaluated image.
+  constexpr std::size_t kMost = std::size_t{1} << 26U;
   const Result<std::string> text = read_file(path, kMost);
   if (!text) return std::nullopt;
   const Json json = Json::parse(*text, nullptr, /*allow_exceptions=*/false);
@@ -87,15 +88,17 @@ std::optional<WorkerNumbers> read_worker_numbers(const std::string& path) {
 namespace {
 
 constexpr std::size_t kMostBytes = std::size_t{1} << 20U;
-constexpr std::size_t kInnermost = 3;  // what waits, and for what
-constexpr std::size_t kOfProgram = 2;  // which part of the training called it
+constexpr std::size_t kInnermost = 3;  // innermost frames: what waits, and for what
+constexpr std::size_t kOfProgram = 2;  // frames of ours: which part of the training called it
 
-// "a::b" of "#3  a::b(int) from /lib/x.so"; empty: the frame has no name.
+// The function of a stack line: "#3  a::b(int) from /lib/x.so" → "a::b". Empty if the frame has no
+// name.
 std::string function_of(std::string_view line) {
   line.remove_prefix(std::min(line.find(' '), line.size()));
   line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
   if (line.starts_with("??")) return "";
-  // Up to the arguments: the first parenthesis outside of "(anonymous namespace)" and operator().
+  // The name ends at the arguments: at the first parenthesis that is not part of "(anonymous
+  // namespace)" or of operator().
   std::size_t end = line.find('(');
   for (std::string_view part : {"(anonymous namespace)", "()("}) {
     while (end != std::string_view::npos && line.substr(end).starts_with(part))
@@ -114,9 +117,10 @@ std::string hanging_place(const std::string& stack_file) {
   std::vector<std::string> shown;
   std::size_t of_program = 0;
   std::istringstream lines(*text);
+  // Only the first thread that has a stack; the main thread is written first.
   for (std::string line; std::getline(lines, line);) {
     if (line.starts_with("(no stack: ")) return printable(line.substr(1, line.size() - 2));
-    if (line.empty() && !shown.empty()) break;  // the next thread
+    if (line.empty() && !shown.empty()) break;  // a blank line separates threads
     if (!line.starts_with('#')) continue;
     const std::string name = function_of(line);
     if (name.empty()) continue;
@@ -136,7 +140,7 @@ namespace {
 constexpr auto kEndMarkOffset = static_cast<off_t>(offsetof(trace::ring::Header, end_mark));
 static_assert(sizeof(trace::ring::Header::end_mark) == sizeof(std::uint32_t));
 
-// What stands in the file before and at the mark; false where it is too short.
+// Reads the magic number and the end mark; false if the file is too short.
 bool read_header(int file, char (&magic)[sizeof trace::ring::kMagic], std::uint32_t& mark) {
   return pread(file, magic, sizeof magic, 0) == static_cast<ssize_t>(sizeof magic) &&
          pread(file, &mark, sizeof mark, kEndMarkOffset) == static_cast<ssize_t>(sizeof mark);
@@ -153,6 +157,7 @@ Status mark_killed(const std::string& ring_file) {
       read_header(file, magic, mark) &&
       std::equal(std::begin(magic), std::end(magic), std::begin(trace::ring::kMagic));
   bool written = readable;
+  // Keep a mark that the process wrote itself.
   if (readable && mark == static_cast<std::uint32_t>(trace::ring::EndMark::none)) {
     mark = static_cast<std::uint32_t>(trace::ring::EndMark::killed);
     written = pwrite(file, &mark, sizeof mark, kEndMarkOffset) == static_cast<ssize_t>(sizeof mark);

@@ -18,9 +18,9 @@ namespace lockstep::runtime {
 at::Tensor attend(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                   std::int64_t heads, const at::Tensor& mask, double dropout);
 
-// As scaled_dot_product_attention, of [n, heads, length, width]. LibTorch has no fused kernel for
-// the meta device and would count a matrix of weights there that no other device keeps: so there it
-// is the processor's fused operation, where the processor would take it.
+// scaled_dot_product_attention for [n, heads, length, width]. LibTorch has no fused kernel for the
+// meta device, and would count a matrix of weights there that no other device keeps. So there it
+// uses the CPU's fused operation, in the cases in which the CPU would.
 at::Tensor attend_heads(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                         const std::optional<at::Tensor>& bias, double dropout, bool causal);
 

@@ -9,8 +9,8 @@
 
 namespace lockstep::runtime {
 
-// What the losses of a batch count beside those of the other ranks' batches; 1 where all ranks'
-// batches are alike.
+// The weights of a batch's losses relative to other ranks' batches; 1 if all ranks' batches are
+// alike.
 struct LossWeights {
   double text = 1;   // of the language task
   double pairs = 1;  // of the losses over images and their sentences
@@ -20,8 +20,8 @@ struct Batch {
   std::vector<std::int64_t> indices;  // of the items: those with a text in order, then the others
   at::Tensor tokens;                  // int64 [texts, tokens], padded
   at::Tensor images;                  // float [images, 3, side, side]; undefined when there is none
-  // int64 [pairs]: which row of `tokens` each of the first images belongs to. Those behind them
-  // have no text.
+  // int64 [pairs]: the row of `tokens` that belongs to each of the first images. Later images have
+  // no text.
   at::Tensor image_rows;
 
   LossWeights weights;
@@ -35,15 +35,15 @@ struct Batch {
   std::vector<std::string> modalities() const;
 };
 
-// What goes into a model: the size of its pictures, and its sentences' tokens.
+// The sizes of a model's input.
 
 struct InputSpec {
   std::int64_t side = 0;        // pixels of a (square) picture
   std::int64_t vocabulary = 0;  // token ids are below it
-  std::int64_t max_tokens = 0;  // of a sentence, with its first and last special token
-  std::int64_t pad = 0;         // behind the end
+  std::int64_t max_tokens = 0;  // of a sentence, including its first and last special token
+  std::int64_t pad = 0;         // fills rows after the end token
   std::int64_t end = 0;         // the last token of each sentence
-  std::int64_t mask = 0;        // stands for a word that is to be guessed
+  std::int64_t mask = 0;        // replaces a word that is to be predicted
 };
 
 }  // namespace lockstep::runtime

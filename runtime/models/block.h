@@ -1,8 +1,8 @@
-// ModelBlock: a part of a model that runs as a whole and whose runs can be watched, so that a
-// strategy may bring its parameters just before it runs and take them away afterwards.
+// ModelBlock: a part of a model that runs as a whole and can be observed, so that a strategy can
+// gather its parameters just before it runs and release them afterwards.
 //
-// A model derives what it is stacked from (a residual block, a transformer layer) from ModelBlock
-// and runs it through run_block(). Without an observer that is a plain call.
+// A model derives its building blocks (a residual block, a transformer layer) from ModelBlock and
+// runs them through run_block(). Without an observer that is a plain call.
 #pragma once
 
 #include <torch/csrc/api/include/torch/nn/module.h>
@@ -23,7 +23,7 @@ class BlockObserver {
 
 class ModelBlock : public torch::nn::Module {
  public:
-  // `observer` must outlive its being set; null: nobody. A block belongs to one observer.
+  // `observer` must live until it is replaced; null: none. A block has at most one observer.
   void observe(BlockObserver* observer) { observer_ = observer; }
   BlockObserver* observer() const { return observer_; }
 

@@ -1,20 +1,20 @@
 // ContrastiveModel: an image and a text encoder, projected into one space and trained so that a
-// picture and its sentence meet there (symmetric InfoNCE over the local or the global batch,
-// learnable temperature; Radford et al., 2021, arXiv:2103.00020), plus a language task on the
-// projected text, so that a batch without any image still trains something: the next word where the
-// text encoder is causal, else masked words (Devlin et al., arXiv:1810.04805, section 3.1). With
-// the head "fusion", a cross-attention over image and text also tells right pairs from wrong ones
-// (image-text matching: Li et al., 2021, arXiv:2107.07651).
+// picture and its sentence get similar embeddings (symmetric InfoNCE over the local or the global
+// batch, learnable temperature; Radford et al., 2021, arXiv:2103.00020). A language task on the
+// projected text is added, so that a batch without images still trains something: the next word if
+// the text encoder is causal, else masked words (Devlin et al., arXiv:1810.04805, section 3.1).
+// With the head "fusion", cross-attention over image and text also classifies pairs as matching or
+// not (image-text matching: Li et al., 2021, arXiv:2107.07651).
 //
 // Parameters: logit_scale, image.*, image_proj.weight, text.*, text_proj.weight, text_head.*,
 // fusion.*
 //
-// An image without a sentence is one from which the sentences are told apart; it looks for none
-// itself, and takes no part in the matching.
+// An image without a sentence is a negative for the sentences; it has no positive itself, and takes
+// no part in the matching.
 //
-// Who gets a gradient: a batch with at least one image: all of them. A text-only batch: text.*,
-// text_proj.* and text_head.*; the others' gradients stay undefined. (With exactly one image there
-// is nothing to tell apart: the contrastive loss is 0, its gradients are defined and 0.)
+// Which parameters get a gradient: with at least one image in the batch, all. A text-only batch:
+// text.*, text_proj.* and text_head.*; the other gradients stay undefined. (With exactly one image
+// there are no negatives: the contrastive loss is 0, its gradients are defined and 0.)
 #pragma once
 
 #include <functional>
@@ -32,20 +32,20 @@
 #include "runtime/models/parameters.h"
 #include "runtime/record/recorder.h"
 
-// Features of all ranks' batches, for a contrastive loss over all of them.
+// Gathers the features of all ranks' batches, for a contrastive loss over all of them.
 //
-// Source of the idea and of its gradient: "loss local, features global" of OpenCLIP
-// (Cherti et al., 2023, arXiv:2212.07143; gather_features with local_loss and gather_with_grad):
-// each rank computes the rows of its own pairs against all columns; the gradient of a gathered row
-// is the sum over the ranks that used it, so a reduce-scatter. The mean of the ranks' gradients is
-// then that of the whole batch's loss.
+// Source of the idea and of its gradient: "loss local, features global" of OpenCLIP (Cherti et al.,
+// 2023, arXiv:2212.07143; gather_features with local_loss and gather_with_grad). Each rank computes
+// the rows of its own pairs against all columns. The gradient of a gathered row is the sum over the
+// ranks that used it, so a reduce-scatter. The mean of the ranks' gradients is then that of the
+// whole batch's loss.
 
 namespace lockstep::runtime {
 
 class FeatureGather {
  public:
-  // `with_gradient` false: what other ranks do with this rank's features trains nothing, which is
-  // wrong. `recorder` must outlive it.
+  // `with_gradient` false: gradients do not flow back to other ranks' features, which is a mistake
+  // (Fault::detached_negatives). `recorder` must outlive it.
   FeatureGather(c10::intrusive_ptr<c10d::ProcessGroup> group, Recorder& recorder,
                 bool with_gradient)
       : group_(std::move(group)), recorder_(recorder), with_gradient_(with_gradient) {}
@@ -54,9 +54,9 @@ class FeatureGather {
     at::Tensor all;       // [sum of all ranks' rows, width]
     std::int64_t offset;  // of this rank's first row
   };
-  // [rows, width] of this rank; ranks may have different numbers of rows, none included.
-  // Collective; the backward of `all` is collective too, wherever it is reached. `name` is what the
-  // trace calls the features. Throws what c10d throws.
+  // Gathers [rows, width] of this rank with the others'; ranks may have different numbers of rows,
+  // also 0. Collective; the backward of `all` is collective, too. `name`: of the features in the
+  // trace. Throws what c10d throws.
   Gathered gather(const at::Tensor& features, const std::string& name);
 
  private:

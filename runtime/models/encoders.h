@@ -1,5 +1,5 @@
-// Encoders, each behind one face: what the model and the strategies need of one, whatever it is
-// made of. The catalog builds them by name.
+// Encoders behind a common interface: what the model and the strategies need of one. The catalog
+// creates them by name.
 #pragma once
 
 #include <functional>
@@ -25,17 +25,17 @@ struct ImageTower {
   WeightNames names;  // of files that hold its weights
   // [n, 3, h, w] to [n, width].
   std::function<at::Tensor(const at::Tensor& images)> encode;
-  // The same in two halves, back(front(images)), for those who put them on different ranks.
+  // The same in two halves, back(front(images)), which can be on different ranks.
   std::function<at::Tensor(const at::Tensor& images)> front;  // to [n, channels, h', w']
   std::function<at::Tensor(const at::Tensor& inner)> back;
-  // Whether the parameter or buffer of that name, as the module calls it, is the front's.
+  // Whether the parameter or buffer of that name (in the module) belongs to the front.
   std::function<bool(std::string_view name)> in_front;
 };
 
 struct TextTower {
   std::shared_ptr<torch::nn::Module> module;
   std::int64_t width = 0;
-  bool causal = false;  // a token sees those before it only
+  bool causal = false;  // a token sees only earlier ones
   WeightNames names;
   // ids [n, t] and mask [n, t] (1: a token, 0: padding) to hidden states [n, t, width].
   std::function<at::Tensor(const at::Tensor& ids, const at::Tensor& mask)> encode;
@@ -45,40 +45,40 @@ struct TextTower {
   std::function<bool(std::string_view name)> in_front;
 };
 
-// Each makes the encoder with fresh weights.
+// Each creates the encoder with random weights.
 ImageTower tower_of(const ResNetOptions& options);
-// `input` says how many words there are, and at least how many positions.
+// `input` gives the vocabulary's size, and the smallest number of positions.
 TextTower tower_of(BertOptions options, const InputSpec& input);
 ImageTower small_image_tower();
 TextTower small_text_tower(const InputSpec& input);
 
-// The encoders by their names: the one place where a name becomes an encoder, for a scenario's
-// model and for `lockstep-worker model`.
+// The catalog: the only place where a name becomes an encoder, for scenarios and for
+// `lockstep-worker model`.
 
 // "resnet-50", "resnet-18", "resnet-tiny", "resnet-small"; "bert-base", "bert-tiny", "minilm",
 // "bert-small". The scenario's schema lists those that a scenario may name.
 const std::vector<std::string>& model_names();
 
-// The encoder of that name with fresh weights. A name that is none of that kind is a CHECK.
+// The encoder of that name with random weights. An unknown name is a CHECK failure.
 ImageTower make_image_tower(const std::string& name);
 TextTower make_text_tower(const std::string& name, const InputSpec& input);
 
-// What such an encoder was made for, and gets where nobody says otherwise: the side of a picture in
-// pixels; the tokens of an item, with the two that begin and end it (of_shapes: of the sentences of
-// "shapes"). A name that is none of that kind is a CHECK.
+// The default input size of an encoder: the side of a picture in pixels; the tokens of a text,
+// including the first and last special token (of_shapes: for the sentences of "shapes"). An unknown
+// name is a CHECK failure.
 int picture_side(const std::string& image_encoder);
 int text_length(const std::string& text_encoder, bool of_shapes);
 
-// An encoder, and what is needed to try it.
+// An encoder, with what is needed to try it.
 struct CatalogModel {
   std::shared_ptr<torch::nn::Module> module;
-  WeightNames names;  // how files that hold its weights call them
+  WeightNames names;  // names in files that hold its weights
   std::string input;  // of one item, in words: "a 3x224x224 picture"
-  // Features of `batch` random items, [batch, width]; goes through every parameter that is trained.
+  // Features of `batch` random items, [batch, width]; uses every trained parameter.
   std::function<at::Tensor(std::int64_t batch)> try_random;
 };
 
-// Made for the inputs that the model was published for. Errors: a name that is no model's.
+// Creates it for the inputs that the model was published for. Errors: an unknown name.
 Result<CatalogModel> build_model(const std::string& name);
 
 // Parameters, in the order in which they were registered.

@@ -1,4 +1,4 @@
-// CrossAttentionFusion: an image looks at its sentence, and a linear head answers a task.
+// CrossAttentionFusion: an image attends to its sentence, and a linear head solves a task.
 //
 //   image features --projection--> query --+
 //                                          v

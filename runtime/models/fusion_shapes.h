@@ -1,4 +1,4 @@
-// What the fusion takes, checked without tensors: its options, the encoders' widths, and shapes.
+// Checks of the fusion's input without tensors: its options, the encoders' widths, and shapes.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace lockstep::runtime {
 struct FusionOptions {
   std::int64_t image_width = 2048;  // of the image encoder's features
   std::int64_t text_width = 768;    // of the text encoder's hidden states
-  std::int64_t width = 768;         // in which the two meet
+  std::int64_t width = 768;         // common width of both
   std::int64_t heads = 8;
   std::int64_t layers = 1;
   std::int64_t feed_forward = 3072;  // width inside each layer's feed-forward part
@@ -19,17 +19,16 @@ struct FusionOptions {
   double dropout = 0.1;              // in training
 };
 
-// Errors: sizes below 1, heads that do not divide the width, a dropout outside of 0 to below 1.
+// Errors: sizes below 1, heads that do not divide the width, a dropout outside of [0, 1).
 Status check_fusion_options(const FusionOptions& options);
 
-// Do encoders of these widths fit the projections? For before training starts.
+// Whether encoders of these widths fit the projections. For checks before training starts.
 Status check_fusion_widths(const FusionOptions& options, std::int64_t image_width,
                            std::int64_t text_width);
 
-// Do these shapes fit: image [n, image_width] or [n, regions, image_width], text
-// [n, t, text_width], mask [n, t]? The error names the projection, what it got and what it expects,
-// and says where batch and sequence look swapped, as far as sizes that differ can show it (with as
-// many items as tokens nothing shows it).
+// Whether these shapes fit: image [n, image_width] or [n, regions, image_width], text [n, t,
+// text_width], mask [n, t]. The error names the projection, the actual and the expected shape, and
+// says if batch and sequence seem to be swapped (which only different sizes can show).
 Status check_fusion_shapes(const FusionOptions& options, std::span<const std::int64_t> image,
                            std::span<const std::int64_t> text, std::span<const std::int64_t> mask);
 

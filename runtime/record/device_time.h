@@ -1,5 +1,5 @@
-// DeviceTime: how long a device computes for this rank, apart from the time in which the rank's
-// queue stands still behind calls to other ranks. The host's clock sees neither.
+// DeviceTime: how long a device computes for this rank, without the time in which the rank's queue
+// waits for calls to other ranks. The host's clock sees neither.
 #pragma once
 
 #include <functional>
@@ -10,19 +10,18 @@
 
 #include "trace/ids.h"
 
-// QueueMark: a place in the queue of work that a thread gives to its device (on CUDA: an event on
-// the thread's current stream). What was queued before it is done once it is reached.
+// QueueMark: a position in the queue of work that a thread gives to its device (on CUDA: an event
+// on the thread's current stream). When it is reached, everything queued before it is done.
 
 namespace lockstep::runtime {
 
 class QueueMark {
  public:
   virtual ~QueueMark() = default;
-  // Whether the device is past it; from any thread, does not wait. Throws what the device throws
+  // Whether the device has reached it. From any thread; does not wait. Throws the device's error
   // after a fault.
   virtual bool reached() const = 0;
-  // How long the device took from the earlier mark to this one; blocks the host until it is
-  // reached.
+  // Device time from the earlier mark to this one. Blocks the host until this one is reached.
   virtual trace::Nanos since(const QueueMark& earlier) const = 0;
 };
 
@@ -33,13 +32,14 @@ class DeviceTime {
  public:
   explicit DeviceTime(MarkQueue mark) : mark_(std::move(mark)) {}
 
-  // What is queued between the two counts. Outside of them nothing is marked.
+  // Work queued between the two counts. Outside of them nothing is marked.
   void begin();
   void end();
-  // Does what the queue may stand still behind, on the thread whose queue it is: that does not
-  // count.
+  // Calls `wait`, after which the queue may wait for other ranks; that time does not count. On the
+  // thread that owns the queue.
   void leave_out(const std::function<void()>& wait);
-  // Of the last begin and end, 0 before them; blocks the host until the device is past the end.
+  // The time between the last begin() and end(), 0 before the first. Blocks the host until the
+  // device has reached the end.
   trace::Nanos take();
 
  private:

@@ -11,20 +11,20 @@
 
 namespace lockstep::runtime {
 
-// FOLDER/rank_RANK + suffix: what a rank leaves.
+// FOLDER/rank_RANK + suffix: the name of a file that a rank writes.
 std::string file_of_rank(const std::string& folder, int rank, const char* suffix);
 
-// How many records all of the job's steps are expected to take.
+// An estimate of the number of records of all the job's steps.
 std::uint64_t records_of(const Scenario& scenario, int rank);
 
 struct JobRing {
   int rank = 0, world_size = 1;
   std::string folder;
-  std::uint64_t records = 0;  // there is to be room for, within bounds
-  bool queued = false;        // calls of Gloo that are queued as NCCL's are: the trace says so
+  std::uint64_t records = 0;  // capacity, within bounds
+  bool queued = false;        // Gloo's calls are queued like NCCL's; noted in the trace
 };
 
-// FOLDER/rank_RANK.ring. Errors: RingWriter::create's.
+// Creates FOLDER/rank_RANK.ring. Errors: those of RingWriter::create.
 Result<std::unique_ptr<trace::RingWriter>> make_job_ring(const Scenario& scenario,
                                                          const JobRing& options);
 

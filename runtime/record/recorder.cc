@@ -8,7 +8,9 @@
 namespace lockstep::runtime {
 namespace {
 
+// A rank that fails reports a few failures; a loop that retries must not fill the memory.
 constexpr std::size_t kMaxFailures = 64;
+// Waits recorded at each end of the calls in flight (HostWait).
 constexpr std::ptrdiff_t kWaitsKept = 8;
 
 }  // namespace
@@ -24,8 +26,8 @@ Recorder::HostWait::HostWait(Recorder& recorder) : recorder_(recorder) {
     const std::lock_guard lock(recorder_.in_flight_mutex_);
     calls_ = recorder_.in_flight_;
   }
-  // The oldest hold up the rest, the newest are what the value comes from: more would fill the
-  // ring.
+  // The oldest calls block the rest, and the newest produce the value that is read. Recording more
+  // would fill the ring.
   if (std::ssize(calls_) > 2 * kWaitsKept) {
     calls_.erase(calls_.begin() + kWaitsKept, calls_.end() - kWaitsKept);
   }
@@ -109,6 +111,7 @@ void Recorder::complete(std::uint32_t call, std::string_view error) {
 }
 
 void Recorder::wait(std::uint32_t call) {
+  // Waits can overlap over threads; time counts from the first to the last.
   if (waiting_.fetch_add(1, std::memory_order_relaxed) == 0) wait_began_ = monotonic_nanos();
   ring_.wait(call);
   tell(Moment::wait, call);

@@ -1,8 +1,8 @@
-// Recorder: what happens to one rank's collectives, on its way into the ring file.
+// Recorder: writes what happens to one rank's collectives into the ring file.
 //
-// It stands between those who know *what* is being done (a strategy sets the context) and those who
-// see *that* it is done (the recording backend reports the calls). It also knows whether the rank
-// waits for something, which the watchdog asks, and how much time recording itself took.
+// It connects those who know *what* is done (a strategy sets the context) with those who see *that*
+// it is done (the recording backend reports calls). It also knows whether the rank waits for
+// something, which the watchdog asks, and how much time recording took.
 //
 // The context belongs to the thread that trains; everything else may be called from any thread.
 #pragma once
@@ -23,16 +23,16 @@
 
 namespace lockstep::runtime {
 
-// What the trace says of a call beside its shapes; made once, used for many calls.
+// What the trace says about a call beside its shapes. Created once, used for many calls.
 struct CallNote {
   trace::RingWriter::NamesRef what;  // the parameters, buffers or values carried
   trace::RingWriter::StringRef tag;
 };
 
-// Set by those who communicate, before they do.
+// Set before calls are made.
 struct CallContext {
   std::int32_t step = trace::kNone;
-  trace::RingWriter::StringRef at;  // source place
+  trace::RingWriter::StringRef at;  // source location
   CallNote note;                    // for every call while `coming` is empty
   std::deque<CallNote> coming;      // one for each of the next calls
 };
@@ -48,20 +48,20 @@ class Recorder {
   CallContext& context() { return context_; }
 
   CallNote note(const std::vector<std::string>& what, std::string_view tag = {});
-  // "manual.cc:57". Cheap for a place that was asked for before.
+  // "manual.cc:57". Cheap if the location was asked for before.
   trace::RingWriter::StringRef place(const std::source_location& where);
 
-  // A call that is about to be given to the transport. Fills in step, what, tag and place from the
-  // context. Returns the call's id.
+  // Records a call that is about to be given to the transport. Fills in step, what, tag and
+  // location from the context. Returns the call's id.
   std::uint32_t issue(trace::RingWriter::Issue fields);
   // The transport finished the call; `error` empty: successfully. At most once per call.
   void complete(std::uint32_t call, std::string_view error = {});
   void wait(std::uint32_t call);
   void waited(std::uint32_t call);
-  // The wait ended with an exception, which goes on to the program.
+  // The wait ended with an exception, which propagates to the program.
   void wait_failed(std::uint32_t call, std::string_view what);
   // An exception reached the training program. It is recorded once, however often it is reported on
-  // its way up; without `call`, the call whose failure has this text is named.
+  // its way up. Without `call`, it is attributed to the call whose failure text it contains.
   void raised(std::string_view what, std::optional<std::uint32_t> call = {});
 
   void step(std::int64_t n, double loss, std::int64_t samples);
@@ -70,18 +70,18 @@ class Recorder {
   // Work that began at `began` (ns, CLOCK_MONOTONIC) and ends now.
   void span(std::string_view name, trace::Nanos began);
 
-  // What a listener hears of, on the thread that does it, right after it was recorded.
+  // What a listener is told, on the thread that does it, right after it was recorded.
   enum class Moment : std::uint8_t {
-    call,      // number: the call's id; the transport comes next
-    returned,  // the transport has the call
+    call,      // number: the call's id; the transport is next
+    returned,  // the transport has taken the call
     wait,      // number: the call's id
     waited,
-    step,        // number: the step's, which is over
-    checkpoint,  // one was saved, and its barrier is over; number: the last step's
-    evaluation,  // the model was evaluated; number: the last step's
+    step,        // number: the step that has ended
+    checkpoint,  // one was saved, and its barrier is over; number: the last step
+    evaluation,  // the model was evaluated; number: the last step
   };
   using Listener = std::function<void(Moment, std::int64_t number)>;
-  // Set before anything is recorded. Costs a test of a pointer where nobody listens.
+  // Must be set before anything is recorded. Without a listener it costs a pointer test.
   void listen(Listener listener) { listener_ = std::move(listener); }
   bool has_listener() const { return static_cast<bool>(listener_); }
   // The transport has taken the call that was issued last.
@@ -90,18 +90,18 @@ class Recorder {
   void saved_checkpoint() { tell(Moment::checkpoint, context_.step); }
   void evaluated() { tell(Moment::evaluation, context_.step); }
 
-  // Calls that were issued and have not completed. One that failed stays outstanding: what waits
-  // for it on a device may never be let go, whatever the transport says.
+  // Whether calls were issued and have not completed. A failed call stays outstanding: a device
+  // that waits for it may never continue, whatever the transport says.
   bool outstanding() const { return outstanding_.load(std::memory_order_relaxed) > 0; }
   // Whether the program is inside a wait.
   bool waiting() const { return waiting_.load(std::memory_order_relaxed) > 0; }
 
-  // From now on the calls in flight are known one by one, for HostWait: where calls are queued.
+  // Track calls in flight individually, for HostWait. For devices that queue calls.
   void follow_calls() { follows_calls_ = true; }
-  // While it lives, the host blocks until its device has done what was queued: it reads a value.
-  // Over NCCL that is where hosts wait, outside of any call. Recorded as a wait for each call in
-  // flight, so that a trace shows which calls hold up a rank. Nothing where no calls are followed
-  // or in flight; a nested one does nothing. For the thread that trains.
+  // While it lives, the host blocks until its device has done what was queued, because it reads a
+  // value. With NCCL that is where hosts wait, outside of any call. It is recorded as a wait for
+  // each call in flight, so a trace shows which calls block the rank. Nothing is recorded if calls
+  // are not tracked or none is in flight, or inside another HostWait. For the thread that trains.
   class HostWait {
    public:
     explicit HostWait(Recorder& recorder);
@@ -115,12 +115,12 @@ class Recorder {
   };
 
   // While it lives, the program depends on the other ranks outside of any call: to find them, to
-  // connect to them, to leave together. For the thread that trains; they nest.
+  // connect to them, to exit together. For the thread that trains; can be nested.
   class Blocked {
    public:
     enum class Limit : std::uint8_t {
-      hang_after,  // it counts as a hang after limits.hang_after_s
-      total,       // it may last as long as the job: ranks are not started at one moment
+      hang_after,  // counts as a hang after limits.hang_after_s
+      total,       // may last as long as the job: ranks do not start at the same time
     };
     // `what`: completes "while it waits for …"; must outlive the recorder.
     Blocked(Recorder& recorder, const char* what, Limit limit = Limit::hang_after);
@@ -137,7 +137,7 @@ class Recorder {
   const char* blocked_in() const { return blocked_in_.load(std::memory_order_relaxed); }
   Blocked::Limit blocked_until() const { return blocked_until_.load(std::memory_order_relaxed); }
 
-  // Changes whenever the rank moves: it recorded something, or came into or out of Blocked.
+  // Changes whenever the rank moves: it recorded something, or entered or left Blocked.
   std::uint64_t movements() const {
     return ring_.written() + blocks_.load(std::memory_order_relaxed);
   }
@@ -149,7 +149,7 @@ class Recorder {
   std::int64_t nanos() const { return nanos_.load(std::memory_order_relaxed); }
   std::uint64_t events() const { return ring_.written(); }
 
-  // Counts the time until its end as recording.
+  // Counts its lifetime as recording time.
   class Timed {
    public:
     explicit Timed(Recorder& recorder);
@@ -181,27 +181,27 @@ class Recorder {
     std::uint_least32_t line;
     trace::RingWriter::StringRef name;
   };
-  std::vector<KnownPlace> places_;  // a handful
+  std::vector<KnownPlace> places_;  // few, so a linear search is fast
 
   std::mutex failures_mutex_;
   struct Failure {
     std::uint32_t call;
     std::string text;
   };
-  std::vector<Failure> failures_;  // reported by the transport; bounded
+  std::vector<Failure> failures_;  // reported by the transport; at most kMaxFailures
   std::string raised_;             // the last exception that was recorded
 
   bool follows_calls_ = false;
-  bool host_waits_ = false;  // for the thread that trains
+  bool host_waits_ = false;  // inside a HostWait; for the thread that trains
   std::mutex in_flight_mutex_;
-  std::vector<std::uint32_t> in_flight_;  // issued and not complete, where calls are followed
+  std::vector<std::uint32_t> in_flight_;  // issued and not complete, if calls are tracked
 
   std::atomic<const char*> blocked_in_{nullptr};
   std::atomic<Blocked::Limit> blocked_until_{Blocked::Limit::hang_after};
-  std::atomic<std::uint64_t> blocks_{0};  // how often it came into Blocked, and out of it
+  std::atomic<std::uint64_t> blocks_{0};  // times that Blocked was entered or left
 };
 
-// While it lives, calls are noted as `note`, issued at the place where it was made.
+// While it lives, calls are recorded with `note`, at the source location where it was created.
 class NoteScope {
  public:
   NoteScope(Recorder& recorder, const CallNote& note,

@@ -29,9 +29,9 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
 constexpr int kMostFrames = 96;
-// The handler's own frame, and the kernel's return from it.
+// The handler's own frame, and the kernel's signal return.
 constexpr int kHandlerFrames = 2;
-// Far from the real-time signals that a C library or a profiler takes first.
+// Far from the first real-time signals, which C libraries and profilers use.
 int stop_signal() { return SIGRTMIN + 11; }
 
 struct Taken {
@@ -40,14 +40,14 @@ struct Taken {
 };
 
 void stop_here(int /*signal*/, siginfo_t* info, void* /*context*/) {
-  if (info->si_code != SI_QUEUE || info->si_pid != getpid()) return;  // somebody else's signal
+  if (info->si_code != SI_QUEUE || info->si_pid != getpid()) return;  // not sent by us
   auto* const taken = static_cast<Taken*>(info->si_value.sival_ptr);
   const int count = backtrace(taken->addresses.data(), kMostFrames);
   taken->count.store(count, std::memory_order_release);
   for (;;) pause();
 }
 
-// To one thread, with the place where it leaves its stack.
+// Sends the signal to one thread, with the address where it writes its stack.
 bool send_stop(pid_t thread, Taken& to) {
   siginfo_t info{};
   info.si_code = SI_QUEUE;
@@ -68,7 +68,7 @@ std::string task_file(pid_t thread, const char* name) {
   return "/proc/self/task/" + std::to_string(thread) + "/" + name;
 }
 
-// What the kernel says of a thread that does not answer: "state D, in nv_wait".
+// The kernel's description of a thread that does not answer: "state D, in nv_wait".
 std::string state_of(pid_t thread) {
   const std::string stat = first_line(task_file(thread, "stat"));
   const std::size_t name_end = stat.rfind(") ");
@@ -79,7 +79,7 @@ std::string state_of(pid_t thread) {
   return out;
 }
 
-// The main thread first.
+// The threads to stop, the main thread first.
 std::vector<StoppedThread> program_threads() {
   const pid_t self = gettid();
   std::vector<StoppedThread> out;
@@ -108,7 +108,7 @@ std::string demangled(const char* name) {
   return status == 0 ? text.get() : name;
 }
 
-// `called`: it is a return address, and the call is the instruction before it.
+// `called`: the address is a return address; the call is the instruction before it.
 std::string frame_in_words(void* address, bool called) {
   const auto at = reinterpret_cast<std::uintptr_t>(address) - (called ? 1 : 0);
   Dl_info found{};
@@ -131,7 +131,7 @@ std::vector<std::string> frames_in_words(const Taken& taken, int count) {
 
 void prepare_to_stop_program() {
   std::array<void*, 1> one{};
-  backtrace(one.data(), 1);  // the first call loads the unwinder
+  backtrace(one.data(), 1);  // the first call loads the unwinder, which allocates
   struct sigaction action {};
   action.sa_sigaction = stop_here;
   action.sa_flags = SA_SIGINFO;

@@ -25,11 +25,12 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr int kLookEveryMs = 100;
-// A device's calls are outstanding in every healthy moment, too: those of a rank that is ended
-// count as a hang when nothing moved for so long. Below the silence before `lockstep run` proves a
-// hang.
+// On a device calls are outstanding also while all is well. When a rank is told to end, they count
+// as a hang only if nothing moved for this long. Less than the silence after which `lockstep run`
+// looks for a proof.
 constexpr milliseconds kQuiet(100);
-// `lockstep run` kills two seconds after SIGTERM; the parts fit into the whole.
+// `lockstep run` sends SIGKILL two seconds after SIGTERM: 0.5 s + 0.8 s fit into 1.8 s, and that
+// into 2 s.
 constexpr milliseconds kStacksTake(500);
 constexpr milliseconds kAbortTakes(800);
 constexpr double kEndTakesS = 1.8;
@@ -42,7 +43,7 @@ sigset_t termination_signals() {
   return set;
 }
 
-// A timer of the kernel's that kills this process, whatever its threads are doing.
+// A kernel timer that kills this process, whatever its threads are doing.
 timer_t make_killing_timer() {
   sigevent event{};
   event.sigev_notify = SIGEV_SIGNAL;
@@ -59,7 +60,7 @@ void kill_after(timer_t timer, double seconds) {
   timer_settime(timer, 0, &at, nullptr);
 }
 
-// Not by stdio: a thread that hangs may hold its lock.
+// Not with stdio: a hanging thread may hold its lock.
 void say(const std::string& text) {
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
 }
@@ -75,7 +76,7 @@ pid_t prepare_process_for_watchdog() {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   const sigset_t set = termination_signals();
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
-  // Writing to a peer that died is to be an exception of the call, with its words, not our end.
+  // Writing to a dead peer must become an exception of the call, with a message, and not kill us.
   signal(SIGPIPE, SIG_IGN);
   return parent;
 }
@@ -148,7 +149,7 @@ void Watchdog::look(Clock::time_point now) {
   const bool may_last =
       blocked != nullptr && recorder_.blocked_until() == Recorder::Blocked::Limit::total;
   if (!depends_on_others() || may_last) {
-    moved_at_ = now;  // it computes, and nobody else can make it go on; or the others may yet come
+    moved_at_ = now;  // it computes, and no other rank can change that; or others may still come
   } else if (since(moved_at_) > options_.hang_after_s) {
     end(trace::End::hung, kExitGaveUp,
         "gave up: nothing moved for " + number(options_.hang_after_s) + " s" +
@@ -167,7 +168,7 @@ void Watchdog::end_by_signal(int signal) {
 }
 
 void Watchdog::end(trace::End mark, int status, const std::string& why) {
-  recorder_.ring().finish(mark);  // first: nothing below can keep it from being there
+  recorder_.ring().finish(mark);  // first, so that nothing below can prevent it
   kill_after(last_resort_, kEndTakesS);
   const std::string words = "rank " + std::to_string(options_.rank) + " " + why + "\n";
   say(words);

@@ -16,6 +16,8 @@ DummyFill::DummyFill(const Scenario::Remedy& options, RemedyParts p)
     : Remedy(std::move(p)), options_(options) {
   for (auto& [name, parameter] : trained_parameters(*parts().model)) {
     if (!needs_images(name) || !masks()) continue;
+    // gradient-mask: zero the gradient of a dummy as soon as it is computed, before any strategy
+    // (DDP's buckets, FSDP's reduce-scatter) sees it.
     parameter.register_hook([this](const at::Tensor& gradient) {
       return in_dummy_pass_ ? at::zeros_like(gradient) : gradient;
     });
@@ -45,6 +47,8 @@ at::Tensor DummyFill::loss(const Batch& batch) {
 void DummyFill::after_sync() {
   const bool contributors = averages_over_contributors();
   if (!masks() && !contributors) return;
+  // How many micro-batches of all ranks had images, of how many. The synchronised gradient is a
+  // mean over `passes`; scaled by passes / contributed it is one over the contributors.
   const at::Tensor counts = at::tensor({contributions_, passes_}, at::kLong);
   {
     const NoteScope scope(parts().recorder,
@@ -78,7 +82,7 @@ at::Tensor dummy_image_term(ContrastiveModel& model, DummyBatchNorm batch_norm) 
   const auto where = model->parameters().front().device();
   const at::Tensor path = model->image_path(at::zeros({1, kImageChannels, side, side}, where));
   encoder->train(training);
-  // 0 times infinity is not 0: what is not finite is replaced before the product.
+  // 0 times infinity is NaN: replace what is not finite before multiplying.
   return 0 * at::nan_to_num(path, 0.0, 0.0, 0.0);
 }
 

@@ -1,12 +1,11 @@
 // DummyFill: a batch without images gets a dummy image, so that its rank computes gradients (of 0)
-// for the image path, too. What then becomes of these gradients is the option's:
+// for the image path, too. The option decides what happens to these gradients:
 //
-//   dummy-image    they are averaged like any others: over the world, which dilutes the gradient
-//                  of the image path by the ranks that had none, or over the contributors.
-//   gradient-mask  what a dummy gives is replaced by exact zeros before it meets the others'
-//                  (a dummy's own gradient may be NaN where weights are infinite), and where no
-//                  rank had an image the gradients are taken away, so that neither weight decay nor
-//                  momentum moves the image path.
+//  dummy-image    They are averaged like any others: over the world, which dilutes the gradient
+//                 of the image path by the ranks without images, or over the contributors.
+//  gradient-mask  A dummy's gradient is replaced by exact zeros before it is reduced (it may be NaN
+//                 where weights are infinite). If no rank had an image, the gradients are removed,
+//                 so that neither weight decay nor momentum moves the image path.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -17,7 +16,7 @@
 namespace lockstep::runtime {
 
 enum class DummyBatchNorm {
-  passed_by,  // evaluation mode: blank pictures must not enter the running statistics
+  passed_by,  // evaluation mode: blank pictures do not enter the running statistics
   learns,     // training mode: they do (Fault::dummy_in_batchnorm)
 };
 
@@ -30,12 +29,12 @@ class DummyFill : public Remedy {
   void after_sync() override;
 
  protected:
-  // What runtime/faults/ gets wrong on purpose.
+  // Overridden by runtime/faults/ to make a deliberate mistake.
   virtual DummyBatchNorm batch_norm() const { return DummyBatchNorm::passed_by; }
   virtual at::Tensor joined(const at::Tensor& loss, const at::Tensor& dummy) const {
     return loss + dummy;
   }
-  // Whether parameters that no rank contributed to lose their gradients, so that they stay.
+  // Whether parameters to which no rank contributed lose their gradients and so stay unchanged.
   virtual bool leaves_unused() const { return masks(); }
   virtual bool averages_over_contributors() const {
     return options_.average == Scenario::Remedy::Average::contributors;
@@ -45,22 +44,22 @@ class DummyFill : public Remedy {
   bool masks() const { return options_.kind == Scenario::Remedy::Kind::gradient_mask; }
 
   Scenario::Remedy options_;
-  std::vector<at::Tensor> image_path_;  // what is optimised of the parameters that need images
+  std::vector<at::Tensor> image_path_;  // the optimised parameters that need images
   std::int64_t passes_ = 0;             // micro-batches of this step, on this rank
   std::int64_t contributions_ = 0;      // … that had images
   bool in_dummy_pass_ = false;
 };
 
-// The dummy image: a blank picture sent through the image path of a text-only batch, so that every
+// The dummy image: a blank picture sent through the image path for a text-only batch, so that every
 // rank computes gradients for the same parameters.
 
-// A scalar that depends on every parameter that a batch with images trains and a text-only batch
-// does not, and whose value is 0: added to the loss, it gives these parameters gradients of 0. Not
-// added, it changes nothing.
+// A scalar with the value 0 that depends on every parameter that a batch with images trains and a
+// text-only batch does not. Added to the loss, it gives these parameters gradients of 0; if it is
+// not added, nothing changes.
 //
-// The picture is one pixel: the encoders average over what is left of the picture, so they take any
-// size (in training mode it is a whole one, of which BatchNorm needs more than one value). The
-// value is 0 even where a feature is not finite. The encoder's mode is what it was afterwards.
+// The picture is one pixel: the encoders average over the picture at the end, so they take any
+// size. In training mode it is full-sized, because BatchNorm needs more than one value. The value
+// is 0 even if a feature is not finite. The encoder's mode is restored.
 at::Tensor dummy_image_term(ContrastiveModel& model, DummyBatchNorm batch_norm);
 
 }  // namespace lockstep::runtime

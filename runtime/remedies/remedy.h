@@ -1,4 +1,4 @@
-// Remedy: what is done about batches without images. A file per remedy beside this one.
+// Remedy: how training handles batches without images. One file per remedy beside this one.
 #pragma once
 
 #include <memory>
@@ -18,24 +18,24 @@ struct RemedyParts {
   ProcessGroups& groups;
   Recorder& recorder;
   FeatureGather* gather = nullptr;  // of the loss; null: local negatives
-  NamedTensors optimised = {};      // whose gradients after_sync sees; empty: the model's own
-  Fault fault = Fault::none;        // what goes wrong on purpose, where it is of the remedy
+  NamedTensors optimised = {};      // those whose gradients after_sync sees; empty: the model's own
+  Fault fault = Fault::none;        // deliberate mistake, if it concerns the remedy
 };
 
-// Called by the train loop for each step: before_step, then loss for each micro-batch, then
-// after_sync. What communicates is collective, and throws what c10d throws.
+// Called by the train loop in each step: before_step, then loss for each micro-batch, then
+// after_sync. Functions that communicate are collective, and throw what c10d throws.
 class Remedy {
  public:
   explicit Remedy(RemedyParts parts) : parts_(std::move(parts)) {}
   virtual ~Remedy() = default;
 
-  // May take images away from the step's micro-batches.
+  // May remove images from the step's micro-batches.
   virtual void before_step(std::vector<Batch>&) {}
-  // What backward starts from.
+  // The loss from which backward starts.
   virtual at::Tensor loss(const Batch& batch) {
     return parts_.model->losses(batch, parts_.gather).total;
   }
-  // The gradients are the mean over the ranks now.
+  // Called when the gradients are the mean over the ranks.
   virtual void after_sync() {}
 
  protected:
@@ -45,13 +45,13 @@ class Remedy {
   RemedyParts parts_;
 };
 
-// The scenario's remedy. Those that only decide which batch holds what (alternating) are none here:
-// Scenario::rule_for knows them.
+// The scenario's remedy. `alternating` only decides which batch holds what (Scenario::rule_for), so
+// it is a plain Remedy here.
 std::unique_ptr<Remedy> make_remedy(const Scenario::Remedy& options, RemedyParts parts);
 
-// PresenceVote: the ranks ask each other whether all of them have images. Where one has not, all of
-// them train on text alone in this step, so that they compute gradients for the same parameters. It
-// costs an all-reduce of one number in each step, and the images of that step.
+// PresenceVote: an all-reduce tells the ranks whether all of them have images. If one has none, all
+// train on text only in this step, so that they compute gradients for the same parameters. Costs an
+// all-reduce of one number per step, and the images of the steps where the vote fails.
 
 class PresenceVote : public Remedy {
  public:

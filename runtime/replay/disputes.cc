@@ -59,7 +59,8 @@ class Disputes {
       const trace::Call& k = trace.calls[c];
       const trace::Op op = signature({r, c}).op;
       if (!trace::is_point_to_point(op)) {
-        const trace::Rank first = members_of(trace, k.group).lowest();  // groups of one name
+        // Distinguishes groups of the same name.
+        const trace::Rank first = members_of(trace, k.group).lowest();
         meetings_[{k.group.value, first.value, k.seq}].emplace_back(r, c);
       } else if (op == trace::Op::send) {
         channels_[{k.group.value, trace.rank.value, k.peer.value, k.ptag}].sends.emplace_back(r, c);
@@ -70,7 +71,7 @@ class Disputes {
     }
   }
 
-  // The bytes of one rank's part, which all members must have alike.
+  // The bytes of one rank's part, which must be the same on all members.
   std::int64_t part(CallOf of) const {
     const trace::RankTrace& trace = program_.ranks[of.first];
     const trace::Signature& s = signature(of);
@@ -86,7 +87,7 @@ class Disputes {
         return bytes_of(tensors.out, tensors);
       case trace::Op::all_to_all:
       case trace::Op::all_to_all_single:
-        return 0;  // each pair has a size of its own
+        return 0;  // sizes differ from pair to pair; splits_fit() compares them
       default:
         return bytes_of(tensors.in, tensors);
     }
@@ -104,9 +105,10 @@ class Disputes {
     for (const CallOf& of : calls) dispute(of);
   }
 
-  // Of one member of an all-to-all: the rows that it gives each place, and takes from it.
+  // One member of an all-to-all: the rows that it sends to each group rank, and receives from it.
   struct Rows {
-    std::size_t place = 0;  // its own; behind the others' where they do not know of it
+    // Its own group rank; after the others' if the first member's list does not contain it.
+    std::size_t place = 0;
     trace::IntList in, out;
   };
   Rows rows_of(CallOf of, const trace::RankList& members) const {
@@ -125,7 +127,7 @@ class Disputes {
             side(s.splits_out, tensors.out)};
   }
 
-  // What each rank gives another is what that one takes from it.
+  // Whether each rank sends another what that one expects to receive.
   bool splits_fit(const std::vector<CallOf>& calls) const {
     if (signature(calls.front()).op != trace::Op::all_to_all_single) return true;
     const CallOf first = calls.front();

@@ -1,7 +1,8 @@
-// Which calls of a program do not fit those that they meet.
+// Finds the calls of a program that do not fit their partners.
 //
-// Gloo aborts the process, from a thread of its own, as soon as two ranks' bytes do not fit. What
-// the ranks do until they wait for such a call has to be in their traces before.
+// Gloo aborts the process, from its own thread, as soon as two ranks' bytes differ. So everything
+// that the ranks do until they wait for such a call must be in their traces before the call reaches
+// Gloo.
 #pragma once
 
 #include <vector>
@@ -10,13 +11,14 @@
 
 namespace lockstep::runtime {
 
-// By rank index and call: the members of the call's meeting do not agree in operation, size, type,
-// root or splits, or a message has not the size of its receive. O(calls log calls), and for an
-// all-to-all the square of its members.
+// By rank index and call: whether the members of its collective disagree in operation, size, type,
+// root or splits, or a message and its receive have different sizes. O(calls log calls); for an
+// all-to-all, quadratic in its members.
 std::vector<std::vector<bool>> find_disputes(const trace::Run& program);
 
-// The groups whose members do not agree on who they are: by index of RankTrace::groups of the rank.
-// They cannot be connected. (Lists that have no rank in common are different groups of one name.)
+// The groups whose members disagree about the members, by rank index and index in
+// RankTrace::groups. They cannot be connected. (Lists without a common rank are different groups of
+// the same name.)
 std::vector<std::vector<bool>> find_disputed_groups(const trace::Run& program);
 
 }  // namespace lockstep::runtime

@@ -17,7 +17,7 @@ namespace {
 
 using Kept = std::vector<std::vector<bool>>;
 
-// What a call meets others in: its group's sequence, or the channel of a message.
+// The sequence in which a call matches others: its group's, or the channel of a message.
 using Sequence = std::tuple<std::uint32_t, std::int32_t, std::int32_t, std::int32_t>;
 
 Sequence sequence_of(const trace::Run& run, const trace::RankTrace& trace,
@@ -34,8 +34,8 @@ bool collective(const trace::Run& run, const trace::Call& call) {
   return !trace::is_point_to_point(run.tables.signatures[call.signature].op);
 }
 
-// A channel of which the recorders kept more sends than receives, or fewer: the first ones of what
-// is left do not belong together.
+// An error if a channel has different numbers of sends and receives: then the first of what is left
+// do not belong together.
 std::optional<Error> find_torn_channel(const trace::Run& run) {
   std::map<Sequence, std::int64_t> balance;
   for (const trace::RankTrace& trace : run.ranks) {
@@ -59,7 +59,8 @@ std::optional<Error> find_torn_channel(const trace::Run& run) {
   return std::nullopt;
 }
 
-// Leaves out what not all members' recorders kept.
+// Leaves out calls that not all members' recorders kept. Group {0, 1}: rank 0's recorder kept calls
+// 5…, rank 1's kept 8…: both keep 8….
 std::optional<Error> drop_what_recorders_lost(const trace::Run& run, Kept& kept) {
   const auto cut = [](const trace::RankTrace& trace) { return trace.dropped > 0; };
   if (std::none_of(run.ranks.begin(), run.ranks.end(), cut)) return std::nullopt;
@@ -90,8 +91,8 @@ std::optional<Error> drop_what_recorders_lost(const trace::Run& run, Kept& kept)
   return std::nullopt;
 }
 
-// Where each rank's kept calls begin. It only ever moves back: each move brings calls of some
-// sequences back, and these alone are looked at again.
+// The index of each rank's first kept call. It only moves back; each move brings back calls of some
+// sequences, and only these are checked again.
 class Cut {
  public:
   Cut(const trace::Run& run, Kept& kept, std::size_t last) : run_(run), kept_(kept) {
@@ -120,7 +121,8 @@ class Cut {
   }
 
  private:
-  // By rank index, of all members, also of those who never call in it: its calls' places in calls_.
+  // By rank index, for all members, even if they never call in the sequence: the indices of their
+  // calls in calls_.
   using Members = std::map<std::size_t, std::vector<std::size_t>>;
 
   const trace::Call& call(std::size_t r, std::size_t i) const {
@@ -155,14 +157,15 @@ class Cut {
     }
   }
 
-  // Half a step would look like one in which the other half was left out.
+  // Keep whole steps: half a step would look as if a rank had left out the other half.
   std::size_t begin_of_step(std::size_t r, std::size_t i) const {
     if (i == calls_[r].size() || call(r, i).step == trace::kNone) return i;
     while (i > 0 && call(r, i - 1).step == call(r, i).step) --i;
     return i;
   }
 
-  // No member may lose more of a sequence than another.
+  // All members must lose the same number of calls of a sequence: move the cuts of those that lose
+  // more back to the least.
   void make_whole(std::size_t sequence) {
     const Members& members = sequences_[sequence];
     const auto lost = [&](const Members::value_type& member) {
@@ -185,12 +188,12 @@ class Cut {
 
   const trace::Run& run_;
   Kept& kept_;
-  std::vector<std::vector<std::size_t>> calls_;     // by rank index: those kept so far
+  std::vector<std::vector<std::size_t>> calls_;     // by rank index: calls kept so far
   std::vector<std::size_t> begin_;                  // by rank index, into calls_
-  std::vector<std::vector<std::size_t>> sequence_;  // by rank index and place in calls_
+  std::vector<std::vector<std::size_t>> sequence_;  // by rank index and index in calls_
   std::map<Sequence, std::size_t> numbers_;
   std::vector<Members> sequences_;  // by number
-  std::vector<std::size_t> stale_;  // of which some member brought calls back
+  std::vector<std::size_t> stale_;  // sequences to check again
 };
 
 }  // namespace

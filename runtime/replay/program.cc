@@ -23,7 +23,7 @@ bool point_to_point(const trace::Tables& tables, const trace::Call& call) {
   return trace::is_point_to_point(tables.signatures[call.signature].op);
 }
 
-// The group of all ranks is known to everybody, declared or not.
+// The members of the group of all ranks are known even if no trace declares it.
 void declare_world(trace::Run& run) {
   const trace::GroupId world = run.tables.groups.intern("world");
   std::vector<trace::Rank> all;
@@ -38,7 +38,7 @@ void declare_world(trace::Run& run) {
   }
 }
 
-// One rank's events and calls as those of a program.
+// Converts one rank's events and calls to those of a program.
 class RankProgram {
  public:
   struct Recorder {
@@ -86,7 +86,7 @@ class RankProgram {
     return tables_.str(span.name).starts_with("remedy.");
   }
 
-  // Marks in front of the first call that is kept say nothing of it, but for those of its own step.
+  // Marks before the first kept call are dropped, except those of its own step.
   std::size_t begin_of_marks() const {
     std::size_t begin = 0;
     for (std::size_t e = 0; e < trace_.events.size(); ++e) {
@@ -101,7 +101,10 @@ class RankProgram {
   void issue(std::uint32_t old) {
     trace::Call call = trace_.calls[old];
     if (call.coalesced == trace::kNone || call.coalesced != batch_) wait_for_batch();
+    // An open call did not complete in the recorded run.
     const bool open = !call.has(trace::kCompleted) && !call.has(trace::kWaitEnded);
+    // Synchronous calls inside a batch (ncclGroup) must not block before the batch is complete, so
+    // they become asynchronous calls with a wait after the batch.
     const bool waits_behind_batch = !call.has(trace::kAsync) && call.coalesced != trace::kNone;
     if (!recorder_.waits && recorder_.progress) wait_as_device(call.group, open);
     const auto index = static_cast<std::uint32_t>(calls_.size());
@@ -110,6 +113,7 @@ class RankProgram {
     call.flags = call.has(trace::kAsync) || waits_behind_batch ? trace::kAsync : 0;
     call.values = 0;
     call.stream = call.stack = trace::StringId{};
+    // Numbered anew per group, messages apart, because calls may have been left out.
     std::uint32_t& next = next_[{call.group, point_to_point(tables_, call)}];
     call.seq = next++;
     if (waits_behind_batch) {
@@ -123,8 +127,9 @@ class RankProgram {
     if (open && !oldest_open_) oldest_open_ = index;
   }
 
-  // A device works through a rank's calls in their order, each communicator's by itself and no two
-  // at a time: the rank gets no further than it would have.
+  // A device runs a rank's calls in order, each communicator's by itself, and no two communicators
+  // at a time. So a call in another group waits for the oldest unfinished one, and the rank gets no
+  // further than it did on the device.
   void wait_as_device(trace::GroupId group, bool open) {
     if (!open || !oldest_open_ || calls_[*oldest_open_].group == group) return;
     wait(*std::exchange(oldest_open_, std::nullopt));
@@ -146,6 +151,7 @@ class RankProgram {
   void finish() {
     trace::End end = trace_.end == trace::End::cut ? trace::End::killed : trace_.end;
     if (options_.ends_well) end = trace::End::clean;
+    // Without recorded waits, a rank that did not die waits for all its calls at its end.
     const bool stood = end == trace::End::clean || end == trace::End::hung;
     if (!recorder_.waits && stood) {
       for (std::uint32_t c = 0; c < calls_.size(); ++c) wait(c);
@@ -169,7 +175,7 @@ class RankProgram {
     out.modalities = std::move(trace_.modalities);
     out.spans = std::move(trace_.spans);
     out.steps = std::move(trace_.steps);
-    // A loss is a number of the recorded run, and a replay has none.
+    // A replay computes no loss.
     for (trace::StepMark& step : out.steps) step.loss = std::nullopt;
     for (trace::SpanMark& span : out.spans) span.duration = 0;
     out.exceptions = std::move(exceptions);
@@ -181,7 +187,7 @@ class RankProgram {
   const std::vector<bool>& kept_;
   const Recorder recorder_;
   const ProgramOptions& options_;
-  std::vector<std::uint32_t> index_;  // by call of the trace: of the program
+  std::vector<std::uint32_t> index_;  // call of the trace → call of the program
   std::vector<trace::Event> events_;
   std::vector<trace::Call> calls_;
   std::vector<bool> waited_;
@@ -191,7 +197,7 @@ class RankProgram {
   std::optional<std::uint32_t> oldest_open_;
 };
 
-// What a meeting's members did not all record, by what another one did.
+// Fills in fields that some members of a collective did not record from those that did.
 class UnknownFields {
  public:
   explicit UnknownFields(trace::Run& program) : program_(program) {}
@@ -247,7 +253,7 @@ class UnknownFields {
     trace::Signature s = tables.signatures[call.signature];
     if (s.op == trace::Op::barrier) return std::nullopt;
     if (s.op == trace::Op::all_to_all && one_tensor(s.in) && one_tensor(s.out)) {
-      s.op = trace::Op::all_to_all_single;  // some recorders have one name for both
+      s.op = trace::Op::all_to_all_single;  // some recorders use one name for both
     }
     const Known known = trace::is_point_to_point(s.op) ? Known() : known_[{call.group, call.seq}];
     if (s.in == trace::IntListId{} && s.out == trace::IntListId{}) {
@@ -274,7 +280,7 @@ class UnknownFields {
     return std::nullopt;
   }
 
-  // `known`, or the group's first member where that is not one.
+  // `known`, or the group's first member if `known` is not a member.
   static std::int32_t root_in(const trace::RankTrace& trace, trace::GroupId group,
                               std::int32_t known) {
     const trace::RankList& members = members_of(trace, group);

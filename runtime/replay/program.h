@@ -1,22 +1,22 @@
 // The program of a recorded run: what each rank called, with which sizes, when it waited and how it
-// ended, and nothing of how that went. A program is a Run again, so that it is kept in the trace
-// format, judged like any trace, and played by real processes (the strategy `replay`).
+// ended, but not what came of it. A program is a Run as well, so it is stored in the trace format,
+// judged like any trace, and played by real processes (the key `replay`).
 //
 //   Result<Run> program = replay_program(std::move(run), {});
 //
-// What becomes of a trace:
+// How a trace is converted:
 //
 // - Calls keep group, operation, shapes, type, reduce operation, root, peer, tag, splits, whether
-//   they are asynchronous, and what the reports name: parameters, source place, step, free text. A
-//   field that one member of a meeting did not record is taken from another; where none did, the
+//   they are asynchronous, and what reports name: parameters, source location, step, free text. A
+//   field that one member of a collective did not record is taken from another. If none did, the
 //   type is float32, the reduction a sum and the root the group's first member, on all of them.
-// - Waits stay where they were. Calls of one batch are issued together and waited for behind it.
-//   Recorders that see the device instead of the host record no waits (Flight Recorder): there a
+// - Waits stay where they were. Calls of one batch are issued together and waited for after it.
+//   Recorders that see the device instead of the host record no waits (Flight Recorder). There a
 //   rank waits for its oldest unfinished call before it calls in another group, as the device
 //   would have, and at its end for all its calls.
-// - Of marks, steps, modalities and stand-ins of remedies stay: the reports name them.
-// - A rank ends as recorded: clean, by its exception, killed, or standing where it hung. A trace
-//   without end mark is that of a rank that was killed.
+// - Of the marks, steps, modalities and dummies of remedies are kept, because reports name them.
+// - A rank ends as recorded: clean, by its exception, killed, or blocked where it hung. A trace
+//   without an end mark is treated as that of a killed rank.
 #pragma once
 
 #include <algorithm>
@@ -29,28 +29,29 @@
 
 namespace lockstep::runtime {
 
-// One process a rank, on one machine.
+// One process per rank, on one machine.
 inline constexpr std::int32_t kMaxReplayRanks = 64;
-// Of one rank; what a replay records of them stays below 128 MiB.
+// Calls of one rank. What a replay records of them stays below 128 MiB.
 inline constexpr std::size_t kMaxReplayCalls = 200'000;
 
 struct ProgramOptions {
-  // Nothing was wrong with the run: whoever is said to have hung or been killed was only looked at.
+  // Nothing was wrong with the run. Ranks that are marked as hung or killed were only observed
+  // while they ran.
   bool ends_well = false;
-  // Only so many calls of each rank, the last ones; 0: all. More where the ranks' calls would not
-  // fit together otherwise, or a step would be torn (kept_calls.h).
+  // Keep only the last calls of each rank, this many; 0: all. More are kept if the ranks' calls
+  // would not match each other otherwise, or a step would be split (kept_calls.h).
   std::size_t last = 0;
-  // Tensors of more elements shrink to this many or fewer; equal sizes stay equal, and different
-  // ones different (sizes.h). 0: as recorded.
+  // Tensors with more elements shrink to at most this many; equal sizes stay equal, different sizes
+  // stay different (sizes.h). 0: as recorded.
   std::int64_t max_elements = 0;
 };
 
-// `recorded` as a program; of a program, itself. O(events).
-// Errors: what is not known of a rank, a call or a group that would have to be, and what Gloo has
-// no call for; each with the trace and the call.
+// Converts `recorded` to a program; a program is returned unchanged. O(events). Errors: something
+// about a rank, a call or a group that is needed and not known, and calls that Gloo does not have;
+// each with the trace and the call.
 Result<trace::Run> replay_program(trace::Run recorded, const ProgramOptions& options = {});
 
-// Who is in a group, by a rank's own trace.
+// The members of a group, by a rank's own trace.
 
 // Null: the trace does not declare the group.
 inline const trace::RankList* find_members(const trace::RankTrace& trace, trace::GroupId group) {
@@ -59,7 +60,7 @@ inline const trace::RankList* find_members(const trace::RankTrace& trace, trace:
   return found == trace.groups.end() ? nullptr : &found->ranks;
 }
 
-// Of a program (program.h), which declares all groups that it calls in.
+// For a program, which declares all groups that it uses.
 inline const trace::RankList& members_of(const trace::RankTrace& trace, trace::GroupId group) {
   const trace::RankList* const members = find_members(trace, group);
   LOCKSTEP_CHECK(members != nullptr, "a program declares its groups");

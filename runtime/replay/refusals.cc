@@ -60,7 +60,7 @@ class Refusals {
       return refuse("an MPI program's calls are not those of c10d, which a replay makes",
                     trace.source, "`lockstep verify` judges MPI traces");
     }
-    // The last record of a rank that died may be cut off: it died in writing it.
+    // A rank that died may have died while writing its last record.
     const bool died_writing =
         trace.damaged_count == 1 && trace.damaged.front().message == trace::kCutOffLine;
     if (trace.open_ended || (trace.damaged_count > 0 && !died_writing)) {

@@ -61,7 +61,7 @@ Result<trace::Run> load_replay_program(const Scenario& scenario) {
 
 namespace {
 
-// JSON's strings are YAML's, whatever stands in them.
+// A JSON string is a YAML string, whatever it contains.
 std::string quoted(const std::string& text) { return nlohmann::json(printable(text)).dump(); }
 
 std::string expectation(const Scenario::Expect& expect) {

@@ -1,4 +1,4 @@
-// The program that a scenario with the strategy `replay` names.
+// Loads the program of a scenario with the key `replay`, and writes such scenarios.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +10,12 @@
 
 namespace lockstep::runtime {
 
-// The folder of the calls: as `replay` says, from the folder of the scenario's file.
+// The folder of the calls: `replay`, relative to the folder of the scenario's file.
 std::string replay_folder(const Scenario& scenario);
 
-// Reads and checks it: all that would keep the ranks from replaying it is said here.
-// Errors: load_run's, replay_program's and check_tensors', over NCCL find_nccl_refusal's, and
-// another number of ranks than the scenario's; a folder in which too much is written
-// (kMaxReplayFolderBytes).
+// Reads the program, and checks everything that would keep the ranks from replaying it. Errors:
+// those of load_run, replay_program and check_tensors, over NCCL those of find_nccl_refusal;
+// another number of ranks than the scenario's; a folder larger than kMaxReplayFolderBytes.
 Result<trace::Run> load_replay_program(const Scenario& scenario);
 inline constexpr std::uint64_t kMaxReplayFolderBytes = std::uint64_t{1} << 28U;
 
@@ -26,11 +25,11 @@ struct ReplayScenario {
   std::string name;
   std::string description;
   int ranks = 1;
-  std::string trace;  // the folder of the calls, as seen from the scenario's
+  std::string trace;  // the folder of the calls, relative to the scenario's
   Scenario::Expect expect;
 };
 
-// As YAML, with a comment that says how it came about. Parses as the scenario that it says.
+// The scenario as YAML, with a comment about its origin.
 std::string replay_scenario_text(const ReplayScenario& scenario);
 
 }  // namespace lockstep::runtime

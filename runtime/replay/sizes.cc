@@ -17,7 +17,9 @@ std::int64_t elements_of_shape(const std::vector<std::int64_t>& shape) {
   return trace::total_elements(trace::flatten_shapes({shape}));
 }
 
-// How one tensor's size follows from one that has a class: n times it, or rows of it.
+// A tensor as `times` parts of `elements` each; the size of the part has a size class. For a
+// gathered tensor of 4 ranks with 4096 elements: 4 times 1024. `rows`: the parts are rows of a
+// split.
 struct Part {
   std::int64_t times = 1;
   std::int64_t elements = 0;
@@ -60,7 +62,7 @@ class Shrinker {
            (s.splits_in != trace::IntListId{} || s.splits_out != trace::IntListId{});
   }
 
-  // Which side of a gather or scatter is the whole: n times the part of one rank.
+  // Whether this side of a call holds the parts of all ranks.
   static bool is_whole(trace::Op op, bool out) {
     const bool gathers = op == trace::Op::all_gather_into_tensor || op == trace::Op::all_gather ||
                          op == trace::Op::gather;

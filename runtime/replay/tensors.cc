@@ -15,7 +15,7 @@ namespace {
 using Shape = CallTensors::Shape;
 using Shapes = std::vector<Shape>;
 
-// Of one tensor, so that sums of them stay far from overflow.
+// Limit for one tensor, so that sums of them stay far from overflow.
 constexpr std::int64_t kMostElements = std::int64_t{1} << 40U;
 
 std::int64_t elements_of(const Shape& shape) {
@@ -26,17 +26,17 @@ std::int64_t elements_of(const Shapes& shapes) {
   return trace::total_elements(trace::flatten_shapes(shapes));
 }
 
-// One rank's part of what all members have together, and all of it.
+// One rank's part of the tensors of all members, and the whole for one rank's part.
 Shape part_of(const Shapes& whole, std::size_t members) {
   if (whole.size() == members && !whole.empty()) return whole.front();
   return {elements_of(whole) / static_cast<std::int64_t>(std::max<std::size_t>(1, members))};
 }
 Shape whole_of(const Shape& part, std::size_t members) {
-  // What is too large stays so, and is refused (tensor_bytes).
+  // Sizes above the limit stay above it, and are refused later (tensor_bytes).
   return {std::min(elements_of(part), kMostElements + 1) * static_cast<std::int64_t>(members)};
 }
 
-// As a list of one tensor for each member.
+// A list with one tensor for each member.
 Shapes list_of(const Shapes& recorded, const Shape& part, std::size_t members) {
   if (recorded.size() == members) return recorded;
   return Shapes(members, part);
@@ -131,7 +131,8 @@ class Tensors {
   }
 
  private:
-  // The most bytes that the rank's unfinished calls have at one time.
+  // The largest number of bytes that the rank's unfinished calls hold at one time. An asynchronous
+  // call holds its tensors from issue to wait.
   Result<std::int64_t> peak_of(const trace::RankTrace& trace) {
     std::vector<std::int64_t> bytes(trace.calls.size(), 0);
     std::int64_t now = 0, peak = 0;
@@ -170,7 +171,7 @@ class Tensors {
   Result<std::int64_t> bytes_of(const trace::RankTrace& trace, const trace::Call& call) {
     const trace::Signature& s = program_.tables.signatures[call.signature];
     const std::size_t members = members_of(trace, call.group).size();
-    // A list of tensors, one for each member, is as long as the trace says: at most this.
+    // The length of a tensor list comes from the trace; it is bounded by the number of members.
     const CallTensors tensors =
         tensors_of(program_.tables, call, members, s.root == trace.rank.value);
     std::int64_t sum = 0;

@@ -59,7 +59,8 @@ class RealReducer final : public BucketReducer {
 
  private:
   std::shared_ptr<c10d::Reducer> reducer_;
-  std::shared_ptr<c10d::Logger> logger_;  // the Reducer reports to it, and crashes without
+  // the Reducer logs to it unconditionally, and crashes without it
+  std::shared_ptr<c10d::Logger> logger_;
 };
 
 }  // namespace
@@ -104,10 +105,14 @@ class MetaReducer final : public BucketReducer {
   void prepare_for_forward() override {}
 
   bool rebuild_buckets() override {
+    // The Reducer's message, in its words, for a parameter that got no gradient and was not looked
+    // for.
     TORCH_CHECK(!unfinished_,
                 "Expected to have finished reduction in the prior iteration before starting a new "
                 "one. This error indicates that your module has parameters that were not used in "
                 "producing loss.");
+    // Gradients arrive in about the reverse order of the forward pass; buckets in that order are
+    // full earlier, so communication overlaps with more of the backward.
     if (!arranges_anew() || order_.empty()) return false;
     std::vector<at::Tensor> came;
     for (const std::int64_t index : order_) came.push_back(trained_[to_index(index)]);
@@ -134,7 +139,7 @@ class MetaReducer final : public BucketReducer {
   void delay_all_reduce() override {}
 
  private:
-  // As the Reducer's, a bucket has its memory for as long as buckets are arranged so.
+  // A bucket keeps its memory until buckets are rebuilt, as in the Reducer.
   struct Bucket {
     std::vector<std::size_t> members;
     at::Tensor whole;
@@ -144,7 +149,8 @@ class MetaReducer final : public BucketReducer {
   static std::size_t to_index(std::int64_t index) { return static_cast<std::size_t>(index); }
   bool arranges_anew() const { return !finds_unused_ && !rebuilt_; }
 
-  // What the Reducer keeps of numbers of the host's, to send it.
+  // The device copy that the Reducer makes of a host tensor before it sends it. It counts as
+  // memory.
   static at::Tensor on_device(const at::Tensor& numbers) {
     return at::empty(numbers.sizes(), numbers.options().device(at::kMeta));
   }
@@ -163,7 +169,8 @@ class MetaReducer final : public BucketReducer {
     }
   }
 
-  // As gradient_as_bucket_view has it: the gradient's own memory is given up.
+  // gradient_as_bucket_view: the gradient becomes a view into the bucket, and its own memory is
+  // freed.
   void put_into_bucket(std::size_t index) {
     const Bucket& bucket = buckets_[bucket_of_[index]];
     std::int64_t offset = 0;
@@ -176,7 +183,9 @@ class MetaReducer final : public BucketReducer {
         bucket.whole.narrow(0, offset, parameter.numel()).view(parameter.sizes());
   }
 
-  // Two broadcasts: the parameters bucket by bucket, with the number of buckets; then their sizes.
+  // Two broadcasts, as the Reducer makes them: the parameter indices bucket by bucket, followed by
+  // the number of buckets; then the sizes of the buckets. For [[2, 3], [0, 1]]: 2 3 0 1 2, then 2
+  // 2.
   Buckets those_of_rank_0(const Buckets& own) {
     const auto numbers = [](const std::vector<int>& values) {
       return at::tensor(values, at::kInt);
@@ -191,6 +200,7 @@ class MetaReducer final : public BucketReducer {
       sizes.push_back(static_cast<int>(bucket.size()));
     }
     indices.push_back(static_cast<int>(own.size()));
+    // The Reducer keeps these tensors alive until both are sent, which shows in the memory count.
     std::vector<at::Tensor> kept;
     const auto send = [&](at::Tensor tensor) {
       kept.push_back(tensor);
@@ -212,6 +222,8 @@ class MetaReducer final : public BucketReducer {
   }
 
   void find_unused(const std::vector<at::Tensor>& outputs) {
+    // Walk the autograd graph from the loss. A parameter whose accumulator is not reached gets no
+    // gradient in this backward.
     std::unordered_set<const torch::autograd::Node*> seen;
     std::vector<const torch::autograd::Node*> open;
     for (const at::Tensor& output : outputs) {
@@ -232,6 +244,8 @@ class MetaReducer final : public BucketReducer {
 
   void got_gradient(std::size_t index) {
     if (!expects_) return;
+    // At the first gradient, mark the unused parameters as ready. So their buckets can be reduced
+    // without waiting for a gradient that never comes.
     if (!std::exchange(unused_are_marked_, true)) {
       for (const std::size_t unused : unused_) is_ready(unused);
     }
@@ -244,8 +258,12 @@ class MetaReducer final : public BucketReducer {
     unfinished_ = true;
     --buckets_[bucket_of_[index]].pending;
     const std::size_t before = next_;
+    // Buckets are reduced in their order, on every rank: bucket 1 waits for bucket 0, even if it is
+    // full earlier. Otherwise ranks would match different buckets.
     for (; next_ < buckets_.size() && buckets_[next_].pending == 0; ++next_) reduce(next_);
     if (next_ != buckets_.size() || next_ == before) return;
+    // After the last bucket: the map of used parameters is all-reduced, so that a rank keeps its
+    // old gradient only where no rank used the parameter.
     if (finds_unused_) {
       std::vector<at::Tensor> used = {used_};
       used_map_ = world_->allreduce(used);
@@ -287,15 +305,15 @@ class MetaReducer final : public BucketReducer {
   std::vector<Accumulator> accumulators_;
   std::vector<Bucket> buckets_;
   std::vector<std::size_t> bucket_of_;  // by parameter
-  std::vector<std::int64_t> order_;     // in which gradients came
+  std::vector<std::int64_t> order_;     // parameters, in the order in which their gradients arrived
   std::vector<std::size_t> unused_;     // in this backward
   bool unused_are_marked_ = false;
-  bool expects_ = false;     // gradients of a backward that reduces
-  bool unfinished_ = false;  // some bucket still waits for a gradient
+  bool expects_ = false;     // a backward that reduces is running
+  bool unfinished_ = false;  // some bucket is not reduced yet
   bool rebuilt_ = false;
-  std::size_t next_ = 0;  // bucket that is reduced next: they go in order
-  // Which parameters were used, as the Reducer keeps it: where it is noted, and where it is
-  // reduced.
+  std::size_t next_ = 0;  // the bucket to reduce next
+  // Which parameters were used, in two copies as in the Reducer: the host's, which is filled, and
+  // the device's, which is reduced.
   at::Tensor used_, used_on_device_;
   c10::intrusive_ptr<c10d::Work> used_map_;
 };

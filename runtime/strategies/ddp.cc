@@ -17,7 +17,7 @@
 namespace lockstep::runtime {
 namespace {
 
-// DistributedDataParallel's own: at most so much goes into one broadcast.
+// DistributedDataParallel's broadcast_bucket_size: at most 250 MiB per broadcast.
 constexpr std::size_t kBroadcastBytes = std::size_t{250} << 20U;
 
 std::int64_t bytes_of_mebibytes(double mebibytes) {
@@ -30,7 +30,8 @@ std::vector<at::Tensor> tensors_of(const NamedTensors& named) {
   return tensors;
 }
 
-// What is verified are the sizes; meta tensors, which c10d does not verify, give theirs to others.
+// verify_params_across_processes() compares sizes only, and does not take meta tensors. Give it
+// tensors of the same sizes that take one element of memory.
 std::vector<at::Tensor> shapes_of(const NamedTensors& named) {
   std::vector<at::Tensor> tensors = tensors_of(named);
   for (at::Tensor& tensor : tensors) {
@@ -39,7 +40,7 @@ std::vector<at::Tensor> shapes_of(const NamedTensors& named) {
   return tensors;
 }
 
-// The text with which the Reducer will throw the future's error.
+// The message of the exception that the Reducer will throw for this future.
 std::string error_of(const c10::ivalue::Future& future) {
   try {
     std::rethrow_exception(future.exception_ptr());
@@ -67,6 +68,8 @@ void Ddp::start() {
     c10d::verify_params_across_processes(world_, shapes_of(trained_parameters(*parts_.model)),
                                          std::nullopt);
   }
+  // Verify, broadcast everything once, and prepare the broadcast of buffers that every forward
+  // needs.
   NamedTensors state = named_parameters(*parts_.model);
   for (auto& buffer : named_buffers(*parts_.model)) state.push_back(std::move(buffer));
   broadcast(prepare_broadcast(state, "ddp.init"));
@@ -78,6 +81,7 @@ void Ddp::make_reducer() {
   const NamedTensors named = trained_parameters(*parts_.model);
   const BucketLimits limits = {bytes_of_mebibytes(options_.first_bucket_mb),
                                bytes_of_mebibytes(options_.bucket_cap_mb)};
+  // The first iteration: one bucket of any size; see the header.
   std::vector<std::size_t> sizes = {
       static_cast<std::size_t>(std::numeric_limits<std::int64_t>::max())};
   if (options_.find_unused_parameters) {
@@ -86,7 +90,7 @@ void Ddp::make_reducer() {
   const std::vector<bool> not_sparse(named.size(), false);
   auto buckets =
       std::get<0>(c10d::compute_bucket_assignment_by_size(tensors_of(named), sizes, not_sparse));
-  // Gradients come in about the reverse order.
+  // Gradients arrive in about the reverse order of the parameters.
   std::reverse(buckets.begin(), buckets.end());
   const auto hook = [this](c10d::GradBucket& bucket) { return reduce(bucket); };
   const MemoryScope buckets_memory(MemoryPhase::communication);
@@ -98,7 +102,8 @@ void Ddp::before_forward(Pass pass) {
   launched_.clear();
   if (reduces(pass)) reducer_->prepare_for_forward();
   {
-    // Its cause are the gradients of the step before, whatever this one's batch holds.
+    // The order of the gradients of the previous step caused this rebuild, so it is recorded as a
+    // call of that step: the current batch has nothing to do with it.
     std::int32_t& step = parts_.recorder.context().step;
     const std::int32_t now = std::exchange(step, std::max(step - 1, 0));
     const NoteScope scope(parts_.recorder, rebuild_note_);
@@ -113,7 +118,7 @@ void Ddp::before_forward(Pass pass) {
 Ddp::Broadcast Ddp::prepare_broadcast(const NamedTensors& tensors, const char* tag) {
   Broadcast broadcast;
   for (const auto& entry : tensors) broadcast.values.push_back(entry.second.detach());
-  // broadcast_coalesced cuts the list by this same function, one call for each part.
+  // broadcast_coalesced splits the list with this same function and makes one call per part.
   const auto parts =
       std::get<0>(c10d::compute_bucket_assignment_by_size(broadcast.values, {kBroadcastBytes}));
   for (const auto& part : parts) {
@@ -132,14 +137,14 @@ void Ddp::broadcast(const Broadcast& what) {
 
 void Ddp::backward(const at::Tensor& loss, Pass pass) {
   if (!reduces(pass)) return loss.backward();
-  // The buckets' own notes come from the hook; what else the Reducer issues during backward is the
-  // all-reduce of the map of used parameters.
+  // The hook sets the notes of the buckets. The only other call that the Reducer makes during
+  // backward is the all-reduce of the map of used parameters.
   const NoteScope scope(parts_.recorder, used_parameters_note_);
   std::vector<at::Tensor> outputs;
   if (options_.find_unused_parameters) outputs.push_back(loss);
   reducer_->prepare_for_backward(outputs);
   if (options_.static_graph && !std::exchange(graph_is_known_, true)) {
-    // As DistributedDataParallel's _DDPSink: reduces when all gradients are there.
+    // Like DistributedDataParallel's _DDPSink: reduces when all gradients have arrived.
     loss.register_hook([this](const at::Tensor&) {
       torch::autograd::Engine::get_default_engine().queue_callback(
           [this] { reducer_->delay_all_reduce(); });
@@ -158,7 +163,7 @@ c10::intrusive_ptr<c10::ivalue::Future> Ddp::reduce(c10d::GradBucket& bucket) {
     }
   }
   const MemoryScope narrowed_memory(MemoryPhase::communication);
-  // As the Reducer scales without a hook: times the reciprocal, before the sum.
+  // The Reducer's scaling without a hook: multiply by the reciprocal before summing.
   whole.mul_(1.0 / parts_.groups.who().world_size);
   using Compression = Scenario::Strategy::Compression;
   const bool narrow = options_.compression != Compression::none;
@@ -180,13 +185,14 @@ c10::intrusive_ptr<c10::ivalue::Future> Ddp::reduce(c10d::GradBucket& bucket) {
         },
         c10::ListType::create(c10::TensorType::get()));
   }
+  // The Work is null or of another type where calls are not recorded.
   if (const auto* recorded = dynamic_cast<const RecordingWork*>(work.get())) {
     if (const auto call = recorded->call_in(parts_.recorder)) {
       launched_.push_back({*call, work, future});
     }
   }
   if (bucket.isLast()) {
-    // Runs before the Reducer's own final callback, which it queues after the last bucket.
+    // Runs before the Reducer's final callback, which it queues after the last bucket.
     torch::autograd::Engine::get_default_engine().queue_callback([this] { wait_for_buckets(); });
   }
   return future;
@@ -206,10 +212,10 @@ const CallNote& Ddp::bucket_note(const c10d::GradBucket& bucket) {
   return bucket_notes_.emplace(index, note).first->second;
 }
 
-// The Reducer waits on the buckets' futures, in order, where nobody can see it. Waiting for the
-// same futures just before shows in the trace when the rank blocks and is let go; errors are left
-// to the Reducer to throw. Where calls are queued, futures are complete, and what the rank computes
-// next comes behind the calls.
+// The Reducer waits for the buckets' futures, in order, where nothing can observe it. Waiting for
+// the same futures just before records when the rank blocks and when it continues. Errors are left
+// for the Reducer to throw. On a device that queues calls, the futures are complete at once, and
+// the rank's next kernels are queued after the calls (synchronize()).
 void Ddp::wait_for_buckets() {
   for (const Launched& bucket : launched_) {
     {

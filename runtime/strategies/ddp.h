@@ -1,17 +1,17 @@
-// Ddp: LibTorch's own c10d::Reducer, set up and driven as torch.nn.parallel.DistributedDataParallel
-// drives it: parameters verified and broadcast at the start, the first iteration in one bucket
-// (two limits with find_unused_parameters), buckets rebuilt after it, buffers broadcast from rank 0
-// before every forward (unless broadcast_buffers is off), and while gradients accumulate nothing
-// but the last backward reduces (unless no_sync is off).
+// Ddp: LibTorch's c10d::Reducer, set up and driven as torch.nn.parallel.DistributedDataParallel
+// does it. Parameters are verified and broadcast at the start. The first iteration uses one bucket
+// (two size limits with find_unused_parameters); buckets are rebuilt after it. Buffers are
+// broadcast from rank 0 before every forward (unless broadcast_buffers is off). While gradients
+// accumulate, only the last backward reduces (unless no_sync is off).
 //
-// static_graph: the first iteration reduces nothing before its backward is over, and learns which
-// parameters are used; from then on what a rank did not use is reduced as zeros without looking.
-// skip_all_reduce_unused_params: buckets that a rank did not use are left out by it.
+// static_graph: the first iteration reduces nothing until its backward is over, and learns which
+// parameters are used. From then on, what a rank did not use is reduced as zeros without a search.
+// skip_all_reduce_unused_params: a rank leaves out the buckets that it did not use.
 //
-// A communication hook does what the Reducer does without one (scale, all-reduce SUM) and notes
-// which parameters the bucket holds; the calls and the numbers are those of the Reducer without it.
-// With compression it does what fp16_compress_hook and bf16_compress_hook do: the scaled bucket
-// travels, and is summed, in that type.
+// A communication hook does what the Reducer does without one (scale, all-reduce SUM), and records
+// which parameters the bucket holds. Calls and numbers are the same as without the hook. With
+// compression it does what fp16_compress_hook and bf16_compress_hook do: the scaled bucket is sent
+// and summed in that type.
 #pragma once
 
 #include <map>
@@ -29,7 +29,7 @@ class Ddp : public Strategy {
   Ddp(const Scenario::Strategy& options, StrategyParts parts);
 
   void start() override;
-  // Throws c10::Error where the last backward did not reduce every bucket.
+  // Throws c10::Error if the last backward did not reduce every bucket.
   void before_forward(Pass pass) override;
   void backward(const at::Tensor& loss, Pass pass) override;
   void synchronise() override {}
@@ -38,7 +38,7 @@ class Ddp : public Strategy {
   c10::intrusive_ptr<c10::ivalue::Future> reduce(c10d::GradBucket& bucket);
 
  private:
-  // A list of tensors that broadcast_coalesced sends, and the notes of the calls that it makes.
+  // The tensors of one broadcast_coalesced, and notes for the calls that it makes.
   struct Broadcast {
     std::vector<at::Tensor> values;
     std::vector<CallNote> notes;
@@ -56,11 +56,11 @@ class Ddp : public Strategy {
   std::unordered_map<const c10::TensorImpl*, std::string> names_;
   std::unique_ptr<BucketReducer> reducer_;
   Broadcast buffers_;
-  bool graph_is_known_ = false;  // static_graph: after the first backward that reduced
-  bool buffers_are_due_ = true;  // a forward whose backward does not reduce leaves them be
+  bool graph_is_known_ = false;  // static_graph: a backward that reduces has run
+  bool buffers_are_due_ = true;  // false after a forward whose backward did not reduce
   CallNote rebuild_note_, used_parameters_note_;
 
-  std::map<std::size_t, CallNote> bucket_notes_;  // by bucket; until buckets are rebuilt
+  std::map<std::size_t, CallNote> bucket_notes_;  // by bucket; valid until buckets are rebuilt
   struct Launched {
     std::uint32_t call;
     c10::intrusive_ptr<c10d::Work> work;

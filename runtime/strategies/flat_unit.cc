@@ -6,7 +6,7 @@
 #include "runtime/device/counted_memory.h"
 #include "runtime/groups/collectives.h"
 
-// Torch 2.15 has a new name for _allgather_base; 2.11 has only this.
+// Torch 2.15 renames _allgather_base; 2.11 has only this name.
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
 namespace lockstep::runtime {
@@ -14,10 +14,10 @@ namespace {
 
 std::int64_t rounded_up(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; }
 
-// Memory of that size from the device's allocator; what was in it is lost.
+// Gives the tensor `bytes` of memory from the device's allocator; the contents are lost.
 void resize(const at::Tensor& flat, std::size_t bytes) {
-  // No operation sees the memory go. A queued call may still fill it; this waits as one that uses
-  // it would (runtime/device/call_queue.h).
+  // Freeing storage is not an operation, so a queued call could still be filling it. detach() is
+  // one, and waits for such calls (runtime/device/call_queue.h).
   const at::Tensor in_use = flat.detach();
   const MemoryScope whole_memory(MemoryPhase::communication);
   at::StorageImpl* storage = flat.storage().unsafeGetStorageImpl();
@@ -49,6 +49,7 @@ FlatUnit::FlatUnit(std::string name, NamedTensors parameters, ShardGroups groups
     flat_ = at::zeros({rounded_up(size, ranks)}, type);
   }
   whole_bytes_ = bytes();
+  // Copy each parameter into the flat tensor and make it a view of its range.
   std::int64_t offset = 0;
   for (auto& [parameter_name, parameter] : parameters_) {
     LOCKSTEP_CHECK(parameter.scalar_type() == flat_.scalar_type(), "a unit has one type");
@@ -149,7 +150,8 @@ void FlatUnit::reduce() {
     }
     offset += parameter.numel();
   }
-  // Of several backwards none has the whole of it; nor do the shards of one copy of several.
+  // Only record gradients that are complete: with accumulation a backward has a part of the sum,
+  // and with several copies a shard group has the gradients of one copy.
   if (watch_ != nullptr && !watch_->accumulates() && !groups_.replicate) {
     watch_->local_gradient(name_, gradients);
   }

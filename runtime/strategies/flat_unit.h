@@ -1,10 +1,10 @@
 // FlatUnit: the trained parameters of one part of a model as one flat tensor, of which every rank
 // of a group keeps a shard (Zhao et al., "PyTorch FSDP", 2023, arXiv:2304.11277, section 4).
 //
-//   flat:   | parameter 0 | parameter 1 | ... | padding |     [shard size x ranks of the group]
-//   shards: |   rank 0    |   rank 1    |    rank 2     |     [shard size] each
+//  flat:   | parameter 0 | parameter 1 | ... | padding |     [shard size x ranks of the group]
+//  shards: |   rank 0    |   rank 1    |    rank 2     |     [shard size] each
 //
-// The parameters are views into the flat tensor, whose memory is there only between gather() and
+// The parameters are views into the flat tensor, whose memory exists only between gather() and
 // release(). The optimizer works on the shard. Padding is 0, and so are its gradients.
 #pragma once
 
@@ -23,27 +23,27 @@
 
 namespace lockstep::runtime {
 
-// Where a unit's shards lie.
+// The groups over which a unit is sharded and replicated.
 struct ShardGroups {
-  ProcessGroups::Ptr shard;      // its ranks hold one copy of the parameters together
-  ProcessGroups::Ptr replicate;  // the ranks that hold this shard of the other copies; may be null
-  int world_size = 1;            // ranks of all copies: what gradients are divided by
+  ProcessGroups::Ptr shard;      // ranks that hold one copy of the parameters together
+  ProcessGroups::Ptr replicate;  // ranks that hold the same shard of other copies; may be null
+  int world_size = 1;            // ranks of all copies: the divisor of gradients
 };
 
 class FlatUnit {
  public:
-  // Takes the parameters' memory over: they are views from now on, and the unit is whole.
-  // `parameters` (at least one, all of one type) must be the same on all ranks; `recorder` must
-  // outlive the unit, and `watch` too, which takes the gradients of the whole unit (may be null).
-  // `average`: what the tag of their reduction adds (StrategyParts::average).
+  // Replaces the parameters' memory: they become views into the flat tensor, and the unit is whole.
+  // `parameters` (at least one, all of one type) must be the same on all ranks. `recorder` must
+  // outlive the unit, and so must `watch`, which sees the gradients of the whole unit (may be
+  // null). `average`: appended to the tag of the reduction (StrategyParts::average).
   FlatUnit(std::string name, NamedTensors parameters, ShardGroups groups, Recorder& recorder,
            ValueWatch* watch = nullptr, const std::string& average = {});
 
   const std::string& name() const { return name_; }
   const NamedTensors& parameters() const { return parameters_; }
-  // This rank's part, a leaf: [shard size]. The same tensor for as long as the unit lives.
+  // This rank's shard, a leaf: [shard size]. The same tensor for as long as the unit lives.
   const at::Tensor& shard() const { return shard_; }
-  // The place of its first element in the whole.
+  // The index of its first element in the flat tensor.
   std::uint64_t shard_begin() const {
     return static_cast<std::uint64_t>(groups_.shard->getRank() * shard_size());
   }
@@ -52,25 +52,25 @@ class FlatUnit {
   // releases it. Collective over `everyone`; the unit must be whole.
   void start(c10d::ProcessGroup& everyone);
 
-  // Begins an all-gather over the shard group, unless one is begun or the unit is whole.
+  // Starts an all-gather over the shard group, unless one is in flight or the unit is whole.
   void prefetch();
-  // The unit is whole: waits for the gather that was begun, or gathers.
+  // Makes the unit whole: waits for the all-gather in flight, or performs one.
   void gather();
-  // Gives the flat tensor's memory back; waits for a gather in flight.
+  // Frees the flat tensor's memory, after waiting for an all-gather in flight.
   void release();
-  // Memory that the flat tensor takes now.
+  // Bytes that the flat tensor takes now.
   std::size_t bytes() const { return flat_.storage().nbytes(); }
 
-  // The whole parameters, under their names, of which each rank has a `part` of the shard's shape.
-  // Collective over the shard group. And the other way (Strategy::whole, Strategy::part).
+  // The whole parameters under their names, from a `part` of the shard's shape on each rank.
+  // Collective over the shard group. part() is the inverse (Strategy::whole, Strategy::part).
   NamedTensors whole(const at::Tensor& part) const;
   using WholeTensor = std::function<at::Tensor(const std::string&, const at::Tensor&)>;
   at::Tensor part(const WholeTensor& whole) const;
 
   bool has_gradients() const;
   // Reduce-scatters the parameters' gradients (0 where there is none), averages over the world,
-  // adds the result to the shard's gradient, and takes the parameters' away. Collective over the
-  // shard group, then over the replicate group.
+  // adds the result to the shard's gradient, and resets the parameters' gradients. Collective over
+  // the shard group, then over the replicate group.
   void reduce();
 
  private:

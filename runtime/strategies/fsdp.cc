@@ -20,6 +20,7 @@ ShardGroups make_groups(int shard_ranks, ProcessGroups& groups) {
   LOCKSTEP_CHECK(world_size % shard_ranks == 0, "every copy has the same number of ranks");
   const int copy = rank / shard_ranks;
   const int place = rank % shard_ranks;
+  // 8 ranks, shard_ranks 4: rank 5 is in shard1 = {4, 5, 6, 7} and replicate1 = {1, 5}.
   const auto shard = groups.make("shard" + std::to_string(copy), "one copy of the parameters",
                                  every_nth_rank(1, copy * shard_ranks, shard_ranks));
   const auto replicate = groups.make("replicate" + std::to_string(place), "copies of one shard",
@@ -55,12 +56,14 @@ Fsdp::~Fsdp() {
 }
 
 void Fsdp::add_units() {
+  // Split the parameters: those of each block form a unit, the rest form the roots.
   NamedTensors outside = trained_parameters(*parts_.model);
   NamedTensors inside;
   const auto modules = parts_.model->named_modules({}, false);
   for (const auto& entry : modules) {
     auto* const block = dynamic_cast<ModelBlock*>(entry.value().get());
     if (block == nullptr) continue;
+    // Stable, so that parameters keep the model's order, which must be the same on all ranks.
     const auto first = std::stable_partition(outside.begin(), outside.end(), [&](const auto& it) {
       return !it.first.starts_with(entry.key() + ".");
     });
@@ -87,6 +90,8 @@ void Fsdp::add_unit(const std::string& name, const NamedTensors& parameters, Mod
     unit_of_.emplace(block, index);
     block->observe(this);
     for (const auto& [parameter_name, parameter] : parameters) {
+      // A block is reduced as soon as its last gradient has arrived; roots are reduced at the end
+      // of backward.
       unit.accumulators.push_back(torch::autograd::impl::grad_accumulator(parameter));
       unit.accumulators.back()->add_post_hook(
           std::make_unique<AfterAccumulation>([this, index] { got_gradient(index); }));
@@ -141,6 +146,7 @@ void Fsdp::gather_everything() {
 }
 
 void Fsdp::before_forward(Pass) {
+  // The first forward after gather_everything() ends the state in which all units are whole.
   if (std::exchange(stays_whole_, false)) {
     for (Unit& unit : units_) unit.flat->release();
   }
@@ -158,6 +164,7 @@ void Fsdp::after_block(ModelBlock& block, const at::Tensor& output) {
   if (stays_whole_) return;
   const std::size_t unit = unit_of_.at(&block);
   if (output.requires_grad()) {
+    // The gradient of a block's output arrives just before the block's backward: gather it then.
     output.register_hook([this, unit](const at::Tensor&) { need(unit, backwards_); });
   }
   units_[unit].flat->release();
@@ -175,10 +182,11 @@ void Fsdp::prefetch(std::optional<std::size_t> unit) {
 void Fsdp::backward(const at::Tensor& loss, Pass) {
   for (Unit& unit : units_) {
     unit.missing = unit.accumulators.size();
-    if (unit.block != nullptr) unit.flat->release();  // what was foretold and did not come
+    if (unit.block != nullptr) unit.flat->release();  // prefetched in the forward but not used
   }
   prefetch(backwards_.restart());
   loss.backward();
+  // Roots, and blocks that did not get all of their gradients.
   for (Unit& unit : units_) finish(unit);
 }
 

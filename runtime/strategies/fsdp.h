@@ -1,22 +1,23 @@
 // Fsdp: fully sharded data parallel, as torch.distributed.fsdp does it (Zhao et al., 2023,
-// arXiv:2304.11277): every rank keeps one shard of each unit's parameters, of their gradients and
-// of the optimizer's state, and has a unit whole only while it computes with it.
+// arXiv:2304.11277). Every rank keeps one shard of each unit's parameters, gradients and optimizer
+// state, and has a unit whole only while it computes with it.
 //
-// A unit is a block of the model (block.h), named as its module: "image.block1". What lies outside
-// of blocks forms a root unit for each branch: "image.root", "text.root". Only trained parameters
-// are sharded; frozen ones and buffers stay whole, and are rank 0's at the start.
+// A unit is a block of the model (block.h), named after its module: "image.block1". What is outside
+// of blocks forms a root unit per branch: "image.root", "text.root". Only trained parameters are
+// sharded. Frozen ones and buffers stay whole; rank 0 broadcasts them at the start.
 //
-//   before_forward              all-gather the roots, which stay until backward is over
-//   a block's forward           all-gather it, compute, release it
-//   a block's backward          all-gather it, compute, reduce-scatter its gradients, release it
-//   the end of backward         reduce-scatter what is left (roots, blocks whose gradients are not
-//                               complete; a unit without any gradient is left out), release all
+//  before_forward              all-gather the roots, which stay until backward is over
+//  a block's forward           all-gather it, compute, release it
+//  a block's backward          all-gather it, compute, reduce-scatter its gradients, release it
+//  the end of backward         reduce-scatter what is left (roots, blocks whose gradients are not
+//                              complete; a unit without any gradient is left out), release all
 //
-// With prefetch, the all-gather of the unit that came next in the pass before is issued before a
-// block computes. While gradients accumulate, every backward reduces: the sum is kept in shards.
+// With prefetch, before a block computes, the all-gather of the unit that came next in the previous
+// pass is issued. While gradients accumulate, every backward reduces: the sum is kept in shards.
 //
-// Hybrid sharding (shard_ranks): groups of so many consecutive ranks hold a copy each ("shard0",
-// ...); after the reduce-scatter the ranks that hold the same shard ("replicate0", ...) all-reduce.
+// Hybrid sharding (shard_ranks): groups of `shard_ranks` consecutive ranks hold a copy each
+// ("shard0", ...). After the reduce-scatter, the ranks that hold the same shard all-reduce
+// ("replicate0", ...).
 #pragma once
 
 #include <algorithm>
@@ -34,21 +35,21 @@
 #include "runtime/strategies/flat_unit.h"
 #include "runtime/strategies/strategy.h"
 
-// UseOrder: in which order units were used in one pass, which foretells the next.
+// UseOrder: the order in which a pass uses the units, to predict the next pass.
 
 namespace lockstep::runtime {
 
 class UseOrder {
  public:
-  // A pass begins; gives the first unit of the one before.
+  // Starts a pass. Returns the first unit of the previous one.
   std::optional<std::size_t> restart() {
     last_ = std::exchange(now_, {});
     place_ = 0;
     return at_place();
   }
 
-  // The unit is used now; gives the one that followed it in the pass before. Where it was not used
-  // there, nothing is foretold.
+  // Notes that the unit is used now. Returns the unit that followed it in the previous pass;
+  // nothing if it was not used there.
   std::optional<std::size_t> use(std::size_t unit) {
     now_.push_back(unit);
     const auto from = last_.begin() + static_cast<std::ptrdiff_t>(place_);
@@ -70,7 +71,7 @@ class UseOrder {
 
 class Fsdp : public Strategy, private BlockObserver {
  public:
-  // Makes the groups: collective. Observes the model's blocks while it lives.
+  // Creates the groups: collective. Observes the model's blocks while it lives.
   Fsdp(const Scenario::Strategy& options, StrategyParts parts);
   ~Fsdp() override;
   Fsdp(const Fsdp&) = delete;
@@ -81,9 +82,9 @@ class Fsdp : public Strategy, private BlockObserver {
   void backward(const at::Tensor& loss, Pass pass) override;
   void synchronise() override {}
 
-  // The shards, named as their units.
+  // The shards, named after their units.
   NamedTensors optimised(const ContrastiveModel& model) override;
-  // Summed over the shard group.
+  // norm_squared() sums over the shard group.
   std::optional<std::uint64_t> shard_begin(const std::string& name) override;
   double norm_squared(double own) override;
   NamedTensors whole(const std::string& name, const at::Tensor& part) override;
@@ -97,7 +98,7 @@ class Fsdp : public Strategy, private BlockObserver {
     std::unique_ptr<FlatUnit> flat;
     ModelBlock* block = nullptr;            // null: a root
     std::vector<Accumulator> accumulators;  // of the parameters' gradients; kept for their hooks
-    std::size_t missing = 0;                // gradients that this backward has not given yet
+    std::size_t missing = 0;                // gradients that this backward has not produced yet
   };
   void add_unit(const std::string& name, const NamedTensors& parameters, ModelBlock* block);
   void add_units();

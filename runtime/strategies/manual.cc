@@ -25,6 +25,7 @@ ManualSync::ManualSync(const Scenario::Strategy& options, StrategyParts parts)
     image_root_ = ranks.front();
     const bool member =
         std::find(ranks.begin(), ranks.end(), parts_.groups.who().rank) != ranks.end();
+    // Ranks outside the group hold no handle: a gradient of theirs is an error, thrown below.
     image = member ? parts_.groups.make("image_ranks", "gradients of the image path", ranks)
                    : ProcessGroups::Ptr();
   }
@@ -42,6 +43,8 @@ void ManualSync::start() {
 void ManualSync::synchronise() {
   for (Synced& it : synced_) {
     const at::Tensor gradient = it.parameter.grad();
+    // The mistake that many hand-written loops contain: a rank without this gradient skips the
+    // call, and its next call matches another parameter's call on the other ranks.
     if (!gradient.defined()) continue;
     if (!it.group) {
       throw std::runtime_error("this rank has images, but is not in the group image_ranks");
@@ -73,6 +76,7 @@ void ManualSync::gather_everything() {
       if (needs_images(it.first)) image_path.push_back(it);
     }
   }
+  // Other ranks' image paths were never updated; send them those of the group's first rank.
   broadcast_all(*world_, parts_.recorder, image_path, "image_ranks.share", *image_root_);
 }
 

@@ -18,7 +18,7 @@ namespace {
 
 using OpKind = PipelineOp::Kind;
 
-// Places of the stages in a replica of four; in one of two, the last is 1.
+// Indices of the stages of a replica of four. In a replica of two, the stages are 0 and 1.
 constexpr int kImageFront = 0, kImageBack = 1, kTextFront = 2, kTextBack = 3;
 
 }  // namespace
@@ -34,6 +34,7 @@ Pipeline::Pipeline(const Scenario::Strategy& options, StrategyParts parts)
   const int first = who.rank - own_;
   const std::string replica = "replica" + std::to_string(first / count);
   const std::vector<std::int32_t> ranks = every_nth_rank(1, first, count);
+  // 8 ranks, 4 stages: rank 6 is in replica1 = {4, 5, 6, 7} and stage_text_front = {2, 6}.
   replica_ = parts_.groups.make(replica, "the stages of one copy of the model", ranks);
   back_ = parts_.groups.make(replica + ".back", "the same, for what goes back", ranks);
   if (who.world_size > count) {
@@ -153,7 +154,7 @@ at::Tensor Pipeline::compute_loss(int m, const Batch& batch, Flight& flight) {
     const at::Tensor hidden = model->text_tower().back(inner, model->text_mask(batch.tokens));
     loss = model->losses_of(batch, {seen, hidden}, features).total;
   }
-  if (!batch.has_image()) features();  // that there are none
+  if (!batch.has_image()) features();  // the message that says "no images" must be received, too
   return loss;
 }
 
@@ -167,13 +168,16 @@ void Pipeline::backward(int m) {
     if (flight.output.defined() && flight.output.requires_grad()) flight.output.backward(gradient);
     flight.output.reset();
   }
-  if (stage().inputs.empty()) flights_.erase(m);  // else the gradients are still to be sent
+  // otherwise send_answer() still needs the gradients
+  if (stage().inputs.empty()) flights_.erase(m);
 }
 
 void Pipeline::synchronise() {
   if (!peers_) return;
   const at::NoGradGuard no_grad;
   const NamedTensors trained = trained_parameters(*parts_.model);
+  // One flat tensor: all gradients (zeros for absent ones), then one number per parameter that says
+  // whether this replica has it. Every replica makes the same call whatever its batches held.
   std::vector<at::Tensor> parts;
   std::vector<float> present;  // whether there is a gradient, for each parameter
   std::vector<std::string> names;
@@ -199,6 +203,7 @@ void Pipeline::synchronise() {
     all_reduce(*peers_, flat);
   }
   flat.div_(peers_->getSize());
+  // After the sum, the number is 0 only where no replica has the gradient.
   at::Tensor anyone = flat.slice(0, flat.size(0) - static_cast<std::int64_t>(names.size()));
   {
     const HostRead reading(parts_.recorder, anyone);
@@ -224,12 +229,13 @@ void Pipeline::gather_everything() {
   }
 }
 
-// What a stage of the pipeline sends and receives.
+// Messages between stages.
 
 namespace {
 
-// Kinds of messages of a micro-batch; also what is added to its tag.
+// Kinds of messages per micro-batch (Part); the kind is added to the tag.
 constexpr int kParts = 5;
+// Dimensions of the largest result: images have [rows, channels, h, w].
 constexpr std::int64_t kMostSizes = 4;
 
 std::string items(std::int64_t count) {
@@ -266,8 +272,10 @@ at::Tensor Pipeline::receive_result(int m, std::size_t input, std::int64_t own_r
   const at::Tensor head = head_of(m, from);
   std::vector<std::int64_t> sizes(head.const_data_ptr<std::int64_t>(),
                                   head.const_data_ptr<std::int64_t>() + kMostSizes);
+  // Both stages read the batch; different numbers of rows mean different batches.
   if (sizes.front() != own_rows) refuse(m, sizes.front(), own_rows);
   if (own_rows == 0) return {};
+  // Remove the padding: [8, 32, 0, 0] is [8, 32].
   while (sizes.back() == 0) sizes.pop_back();
   at::Tensor& result = flight.inputs[input];
   result = receive_body(m, from, Part::features, sizes, at::kFloat).requires_grad_();
@@ -339,7 +347,7 @@ at::Tensor Pipeline::head_of(int m, int from) {
   wait(*in.work);
   incoming_.erase({m, from});
   const HostRead reading(parts_.recorder, in.head);
-  return in.head.cpu();  // for the host, which waits for it where calls are queued
+  return in.head.cpu();  // waits for the message on a device that queues calls
 }
 
 at::Tensor Pipeline::receive_body(int m, int from, Part part, at::IntArrayRef sizes,

@@ -1,34 +1,35 @@
-// Pipeline: the model split over two or four ranks, between which micro-batches pass.
+// Pipeline: the model split over two or four ranks, which pass micro-batches to each other.
 //
-// A replica is as many neighbouring ranks as there are stages (pipeline_schedule.h). Of two, the
-// first is the image stage (image.*), the second the text stage (everything else: text,
-// projections, fusion, logit_scale). Of four, the encoders are cut in half: image_front,
+// A replica is as many consecutive ranks as there are stages (pipeline_schedule.h). With two
+// stages, the first is the image stage (image.*), the second the text stage (everything else: text,
+// projections, fusion, logit_scale). With four, the encoders are cut in half: image_front,
 // image_back, text_front, and text_back with everything else. Each rank trains its stage's
-// parameters; the others are frozen there and never change. Replicas are data parallel.
+// parameters; those of other stages are frozen there and never change. Replicas are data parallel.
 //
-//   group "replica<k>"       the ranks of a replica: the messages on to the next stage
-//   group "replica<k>.back"  the same ranks: the messages back
-//   group "stage_<name>"     one stage of all replicas: gradients, where there are several
+//  group "replica<k>"       the ranks of a replica: messages to the next stage
+//  group "replica<k>.back"  the same ranks: messages to the previous stage
+//  group "stage_<name>"     one stage of all replicas: gradients, if there are several replicas
 //
-// There are two groups because on a device the messages of two ranks in one group run one after the
-// other: under 1F1B one stage sends on while the other sends back, and each would be in front of
-// the receive that the other waits for. Within a group, a stage receives from another in the order
-// in which that one sends: NCCL has no tags.
+// Why two groups: on a device, the messages of two ranks in one group run one after the other.
+// Under 1F1B one stage sends forward while the other sends back, and each send would block the
+// receive that the other stage waits for. Within a group, a stage receives from another in the
+// order in which that one sends, because NCCL has no tags.
 //
-// Messages of a micro-batch m from a stage to the next, and back, point to point, tag 5 m + kind:
+// Messages of a micro-batch m between two stages, point-to-point, with tag 5 m + kind:
 //
-//   0  on    int64 [4]     the sizes of the result, padded with 0; 0 rows: it has no images
-//   1  on    float         the result: features [rows, width], or what lies between two halves
-//                          (image: [rows, channels, h, w], text: [rows, tokens, width])
-//   2  back  float64 [2]   rows of the gradient, and the micro-batch's loss
-//   3  back  float         the result's gradient; as 1 absent with 0 rows
-//   4  on    int64         between the halves of a text encoder that is not causal: the tokens that
-//                          the first half saw, some of them hidden [rows, tokens]
+//  0  on    int64 [4]     the sizes of the result, padded with 0; 0 rows: no images
+//  1  on    float         the result: features [rows, width], or the activation between two halves
+//                         (image: [rows, channels, h, w], text: [rows, tokens, width])
+//  2  back  float64 [2]   rows of the gradient, and the micro-batch's loss
+//  3  back  float         the result's gradient; like 1, absent with 0 rows
+//  4  on    int64         between the halves of a text encoder that is not causal: the tokens that
+//                         the first half saw, some of them masked [rows, tokens]
 //
-// The host reads 0 and 2, which stay on it and travel by Gloo; the others lie where the model does.
+// The host reads 0 and 2, so they stay on the host and use Gloo. The others are on the model's
+// device.
 //
-// The loss of a step is the mean over its micro-batches. The contrastive loss tells apart the
-// pictures of one micro-batch. Order and memory: pipeline_schedule.h.
+// The loss of a step is the mean over its micro-batches. The contrastive loss compares the images
+// of one micro-batch only. For order and memory see pipeline_schedule.h.
 #pragma once
 
 #include <cstdint>
@@ -44,7 +45,7 @@
 
 namespace lockstep::runtime {
 
-// How many items of a batch a tensor is of; 0 where there is none.
+// The number of rows (items) of a tensor; 0 if it is undefined.
 inline std::int64_t rows_of(const at::Tensor& tensor) {
   return tensor.defined() ? tensor.size(0) : 0;
 }
@@ -52,36 +53,36 @@ inline std::int64_t rows_of(const at::Tensor& tensor) {
 class Pipeline : public Strategy {
  public:
   // Freezes the parameters of the other stages. The number of ranks must be a multiple of the
-  // stages' (the scenario's check sees to it).
+  // number of stages (the scenario's check ensures it).
   Pipeline(const Scenario::Strategy& options, StrategyParts parts);
 
-  // Gives every replica the first one's parameters and buffers of this stage.
+  // Broadcasts this stage's parameters and buffers from the first replica.
   void start() override;
-  // All of it happens in run_step.
+  // Not used: run_step does everything.
   void before_forward(Pass) override {}
   void backward(const at::Tensor& loss, Pass) override { loss.backward(); }
-  // Throws std::runtime_error where the stages hold different batches, and what c10d throws.
+  // Throws std::runtime_error if the stages hold different batches, and what c10d throws.
   std::optional<OwnStep> run_step(const std::vector<Batch>& batches) override;
-  // The mean over the replicas, in one all-reduce. A replica whose micro-batches all lacked images
-  // counts with zeros; what no replica computed stays undefined.
+  // The mean over the replicas, in one all-reduce. A replica none of whose micro-batches had images
+  // contributes zeros; a gradient that no replica computed stays undefined.
   void synchronise() override;
-  // The sum over the stages.
+  // Sums over the stages.
   double norm_squared(double own) override;
-  // The stages of a replica give each other their parameters and buffers.
+  // The stages of a replica broadcast their parameters and buffers to each other.
   void gather_everything() override;
 
  private:
-  // What a stage keeps of a micro-batch between its forward and its backward.
+  // What a stage keeps of a micro-batch between forward and backward.
   struct Flight {
-    std::vector<at::Tensor> inputs;  // leaves that take a gradient; undefined: without images
-    at::Tensor output;               // with its graph; undefined without images, and at the end
-    at::Tensor seen;                 // tokens that go on with it; undefined: none do
-    at::Tensor loss;                 // at the end: its share of the mean, with its graph
-    double value = 0;                // … and undivided; elsewhere from the answer
+    std::vector<at::Tensor> inputs;  // leaves that require a gradient; undefined: no images
+    at::Tensor output;  // with its graph; undefined without images, and on the last stage
+    at::Tensor seen;    // tokens to send with the output; undefined: none
+    at::Tensor loss;    // on the last stage: its share of the mean, with its graph
+    double value = 0;   // the micro-batch's own loss; other stages learn it from the answer
   };
   struct Outgoing {
     c10::intrusive_ptr<c10d::Work> work;
-    at::Tensor tensor;  // must stay until the message was taken
+    at::Tensor tensor;  // must stay alive until the message has been taken
   };
   struct Incoming {
     c10::intrusive_ptr<c10d::Work> work;
@@ -105,9 +106,9 @@ class Pipeline : public Strategy {
   at::Tensor receive_result(int m, std::size_t input, std::int64_t own_rows, Flight& flight);
   at::Tensor receive_gradient(int m, Flight& flight);
 
-  // Of the group that carries this part.
+  // The group that carries this part.
   c10d::ProcessGroup& carrier(Part part);
-  // The trace says `where` a message is sent or received.
+  // `where` is the location that the trace shows for the call.
   using Where = std::source_location;
   void send(int m, int to, Part part, const at::Tensor& tensor, Where where = Where::current());
   c10::intrusive_ptr<c10d::Work> begin_receive(int m, int from, Part part, const at::Tensor& into,
@@ -123,12 +124,12 @@ class Pipeline : public Strategy {
   StrategyParts parts_;
   Scenario::Strategy options_;
   const std::vector<PipelineStage>& stages_;
-  int own_;  // this rank's stage, and its rank in the replica's group
+  int own_;  // this rank's stage, which is also its group rank in the replica
   ProcessGroups::Ptr replica_, back_;
-  ProcessGroups::Ptr peers_;  // this stage of all replicas; null with one replica
-  NamedTensors state_;        // parameters and buffers, of all stages
+  ProcessGroups::Ptr peers_;  // this stage of all replicas; null if there is one replica
+  NamedTensors state_;        // parameters and buffers of all stages
 
-  // Of the current step, by micro-batch.
+  // State of the current step, by micro-batch.
   std::map<int, Flight> flights_;
   std::map<Key, Incoming> incoming_;
   std::map<Key, std::vector<Outgoing>> outgoing_;

@@ -10,7 +10,8 @@ namespace {
 using OpKind = PipelineOp::Kind;
 using Schedule = Scenario::Strategy::Schedule;
 
-// Forwards and backwards alone.
+// Forwards and backwards without messages. 1F1B with 2 stages after this one and 4 micro-batches:
+// F0 F1 F2 B0 F3 B1 B2 B3. GPipe: F0 F1 F2 F3 B0 B1 B2 B3.
 std::vector<PipelineOp> computations(int stages_behind, int micro_batches, Schedule schedule) {
   const int warm_up = schedule == Schedule::gpipe ? micro_batches : stages_behind;
   const int ahead = std::min(warm_up, micro_batches);
@@ -24,10 +25,10 @@ std::vector<PipelineOp> computations(int stages_behind, int micro_batches, Sched
   return ops;
 }
 
-// Around each computation, its messages. Sends are settled where they are known to have arrived: a
-// result with the answer to it; an answer, under 1F1B, with a result that the stage before sent
-// after taking it. That stage has one more behind it than this one, so it goes on to micro-batch m
-// once it has taken the answer to m - (behind + 2).
+// Adds the messages around each computation. A send is settled once it is known to have been taken:
+// a result, when the answer to it arrives; an answer, under 1F1B, when a result arrives that the
+// previous stage sent after taking the answer. That stage has one more stage after it than this
+// one, so it sends micro-batch m only after it has taken the answer to m - (behind + 2).
 class Messages {
  public:
   Messages(const PipelineStage& stage, Schedule schedule, bool at_once)
@@ -76,7 +77,8 @@ class Messages {
   };
 
   bool has_inputs_, has_output_;
-  int results_say_;  // a result of micro-batch m says that the answer to m - this was taken
+  // the result of micro-batch m shows that the answer to m - results_say_ was taken
+  int results_say_;
   bool at_once_;
   Direction results_{OpKind::send, OpKind::settle};
   Direction answers_{OpKind::answer, OpKind::settle_answer};

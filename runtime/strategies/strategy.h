@@ -1,4 +1,4 @@
-// Strategy: how the ranks' gradients become one. A file per strategy beside this one.
+// Strategy: how the ranks' gradients are combined. One file per strategy beside this one.
 #pragma once
 
 #include <functional>
@@ -21,82 +21,83 @@
 
 namespace lockstep::runtime {
 
-// A micro-batch's place in its optimiser step. Gradients of all of them add up; the last one's
-// backward is where a strategy that overlaps may communicate.
+// A micro-batch's position in its optimizer step. The gradients of all micro-batches add up; a
+// strategy that overlaps communication with computing may communicate in the last one's backward.
 enum class Pass { accumulate, last };
 
 // Called by the train loop in this order: start once; then for each step, before_forward and
-// backward for each of its micro-batches (unless run_step does it all), then synchronise. Every one
-// may communicate, and throws what c10d throws.
+// backward for each of its micro-batches (unless run_step does it all), then synchronise. Each may
+// communicate, and throws what c10d throws.
 class Strategy {
  public:
   virtual ~Strategy() = default;
 
-  // Makes all ranks begin with rank 0's parameters and buffers.
+  // Gives all ranks rank 0's parameters and buffers.
   virtual void start() = 0;
   virtual void before_forward(Pass pass) = 0;
   virtual void backward(const at::Tensor& loss, Pass pass) = 0;
-  // Afterwards each trained parameter's gradient is the mean over the ranks, where the strategy
-  // and the data allow it. Nothing to do for strategies that synchronise inside backward.
+  // Afterwards each trained parameter's gradient is the mean over the ranks, as far as strategy and
+  // data allow. Empty for strategies that synchronise inside backward.
   virtual void synchronise() = 0;
 
-  // What a strategy that orders the step's forwards and backwards itself made of it.
+  // The result of a strategy that orders the step's forwards and backwards itself.
   struct OwnStep {
     double loss = 0;        // mean over the micro-batches
-    trace::Nanos idle = 0;  // … of the step's time, spent waiting for other ranks
+    trace::Nanos idle = 0;  // part of the step spent waiting for other ranks
   };
-  // Runs all forwards and backwards of a step in the place of before_forward and backward; nullopt
-  // where the loop is to do it.
+  // Runs all forwards and backwards of a step, instead of before_forward and backward; nullopt if
+  // the loop is to do it.
   virtual std::optional<OwnStep> run_step(const std::vector<Batch>&) { return std::nullopt; }
 
-  // What the optimizer updates, and whose gradients are unscaled and clipped: the trained
-  // parameters, unless the strategy keeps them in another form. Named so that branch_of() knows
-  // their branch. The same tensors for as long as the strategy lives.
+  // The tensors that the optimizer updates, and whose gradients are unscaled and clipped: the
+  // trained parameters, unless the strategy keeps them in another form. Their names are such that
+  // branch_of() finds their branch. The same tensors for as long as the strategy lives.
   virtual NamedTensors optimised(const ContrastiveModel& model) {
     return trained_parameters(*model);
   }
-  // Where the optimised tensor `name` begins in the whole that ranks share it of; nothing where it
-  // is the whole.
+  // The index of the first element of the shard `name` in the whole tensor; nothing if `name` is
+  // not sharded.
   virtual std::optional<std::uint64_t> shard_begin(const std::string&) { return std::nullopt; }
-  // The squared norm of a group of gradients from what this rank has of it: all of it, unless the
-  // strategy shards them (then collective).
+  // The squared norm of a group of gradients, from that of this rank's part. They are the same
+  // unless the strategy shards gradients (then collective).
   virtual double norm_squared(double own) { return own; }
-  // Whole parameters, for checkpoints that any number of ranks can load. `part` is of the shape of
-  // the optimised tensor `name`: the tensor itself, or what the optimizer keeps of it. Gives the
-  // parameters whose part it is, under their own names. Collective where parameters are sharded.
+  // Whole parameters, for checkpoints that any number of ranks can load. `part` has the shape of
+  // the optimised tensor `name`: that tensor, or optimizer state of it. Returns the parameters that
+  // it is a part of, under their own names. Collective if parameters are sharded.
   virtual NamedTensors whole(const std::string& name, const at::Tensor& part) {
     return {{name, part}};
   }
-  // The other way: this rank's part, of `whole(parameter's name, a tensor of its shape)`.
+  // The inverse: this rank's part of `whole(parameter's name, a tensor of its shape)`.
   using WholeTensor = std::function<at::Tensor(const std::string&, const at::Tensor&)>;
   virtual at::Tensor part(const std::string& name, const at::Tensor& optimised,
                           const WholeTensor& whole) {
     return whole(name, optimised);
   }
   // Makes every rank's model whole until the next before_forward, so that one rank can use it
-  // alone. Collective.
+  // without the others. Collective.
   virtual void gather_everything() {}
 };
 
-// What a strategy works on; all of it outlives the strategy.
+// What a strategy works on. All of it must outlive the strategy.
 struct StrategyParts {
   ContrastiveModel model;
   ProcessGroups& groups;
   Recorder& recorder;
-  // Takes each rank's own gradients, just before they are reduced; null: nobody asks.
+  // Sees each rank's own gradients just before they are reduced; null: not wanted.
   ValueWatch* watch = nullptr;
-  // What the tags of reductions say of the mean that they are to be: " average=world", or nothing.
+  // Appended to the tags of reductions: " average=world" (the mean that they are meant to compute),
+  // or nothing.
   std::string average = {};
-  // Of process_groups: image-ranks, the members of the image path's group.
+  // With process_groups: image-ranks: the members of the image path's group.
   std::vector<std::int32_t> image_ranks = {};
-  // What goes wrong on purpose; those that are not of a strategy change nothing here.
+  // Deliberate mistake; faults that do not concern a strategy have no effect here.
   Fault fault = Fault::none;
 };
 
 // Makes the scenario's strategy and its process groups: collective, on all ranks alike.
 std::unique_ptr<Strategy> make_strategy(const Scenario::Strategy& options, StrategyParts parts);
 
-// A hook behind the accumulation of a parameter's gradient.
+// A hook that runs after a parameter's gradient was accumulated.
 
 class AfterAccumulation : public torch::autograd::FunctionPostHook {
  public:

@@ -8,11 +8,11 @@
 
 namespace lockstep::runtime {
 
-// Runs and measures in `folder`, which is made where it does not exist, with a folder for each
-// combination; prints the table and writes it to study.json and study.md there. A combination that
-// hangs is a row of it. After the user's signal: the table so far. `quiet`: nothing is printed but
-// errors. Status: 0 measured; 2 there is no worker, or the folder cannot be made; 4 what failed;
-// 128 + the signal after one. Errors are printed.
+// Runs and measures in `folder`, which is created if necessary, with a subfolder for each
+// combination. Prints the table, and writes it to study.json and study.md. A combination that hangs
+// is a row of the table. After the user's signal: the table so far. `quiet`: print only errors.
+// Status: 0 measured; 2 no worker is found, or the folder cannot be created; 4 a failure; 128 + the
+// signal. Prints errors.
 reports::ExitStatus run_study(const Study& study, const std::string& folder, bool quiet);
 
 }  // namespace lockstep::runtime

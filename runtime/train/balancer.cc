@@ -9,11 +9,13 @@
 namespace lockstep::runtime {
 namespace {
 
-// A rank's row: images, texts and milliseconds of the step before; then, for each micro-batch,
-// words and pairs.
+// The row that a rank contributes to the all-gather: images, texts and milliseconds of the step
+// before; then, for each micro-batch of this step, words to predict and image-text pairs. With two
+// micro-batches: 4, 16, 31.5, words 0, pairs 0, words 1, pairs 1.
 enum Column : std::int64_t { kImagesColumn, kTextsColumn, kMillisecondsColumn, kFirstCountColumn };
 constexpr std::int64_t kCounts = 2;
 
+// The factor of a rank's loss: 1 where all ranks have equally much, 2 where it has twice the mean.
 double share_of(double own, double all, double ranks) { return all > 0 ? own / all * ranks : 1; }
 
 double exchanged_rows(const at::Tensor& tensor) {
@@ -37,7 +39,8 @@ void Balancer::before_step(std::vector<Batch>& batches, bool balanced) {
     const NoteScope scope(recorder_, recorder_.note({"costs"}, "balance.counts"));
     all = all_gather(*world_, at::tensor(own, at::kDouble)).view({world_->getSize(), -1});
   }
-  // The first step pays for memory and for code that others find ready.
+  // When step 2 begins, the times are those of step 1. Those of step 0 are not used: the first step
+  // also pays for allocating memory and loading code.
   if (steps_ > 1) take_in(all.const_data_ptr<double>(), all.size(1));
   const at::Tensor sums = all.sum(0);
   const auto ranks = static_cast<double>(world_->getSize());
@@ -48,6 +51,7 @@ void Balancer::before_step(std::vector<Batch>& batches, bool balanced) {
     };
     batches[static_cast<std::size_t>(i)].weights = {weight(words), weight(words + 1)};
   }
+  // What this rank computes in this step; its time is added by after_step() and sent in the next.
   last_ = {};
   for (const Batch& batch : batches) {
     last_.images += exchanged_rows(batch.images);
@@ -68,6 +72,7 @@ void Balancer::take_in(const double* rows, std::int64_t width) {
   model_of_costs_.fit();
   BalanceReport::Phase& phase = last_.balanced ? report_.balanced : report_.fixed;
   last_idle_share_ = idle_share(times);
+  // A sum here; report() divides it by the number of steps.
   phase.idle_share += *last_idle_share_;
   ++phase.steps;
 }

@@ -1,13 +1,14 @@
-// Balancer: measures what the ranks' steps cost, agrees on it over the ranks, and weighs the losses
-// of batches that differ in size.
+// Balancer: measures what the ranks' steps cost, shares the measurements, and weighs the losses of
+// batches that differ in size.
 //
-// Each step begins with one all-gather (tag "balance.counts"): of the step before, every rank's
-// images, texts and computing time, of this one what its losses average over. So all ranks fit the
-// same costs to the same numbers and compute the same split; nothing else is exchanged.
+// Each step begins with one all-gather (tag "balance.counts"). Every rank sends its images, texts
+// and computing time of the step before, and the counts over which this step's losses average. All
+// ranks then fit the same costs to the same numbers and compute the same split, so nothing else is
+// exchanged.
 //
-// A loss is a mean over the words (text) or pairs (contrastive, matching) of a rank's batch. Times
-// the rank's share of all ranks' words or pairs and the number of ranks, the mean over the ranks is
-// the mean over the whole batch.
+// A loss is a mean over the words (text) or pairs (contrastive, matching) of a rank's batch.
+// Multiplied by the rank's share of all words or pairs, and by the number of ranks, the mean over
+// the ranks equals the mean over the whole batch.
 #pragma once
 
 #include <optional>
@@ -27,21 +28,21 @@ class Balancer {
  public:
   Balancer(ContrastiveModel model, ProcessGroups& groups, Recorder& recorder);
 
-  // What the last measurements say; nothing until there are some.
+  // The costs fitted to the last measurements; nothing until there are some.
   const std::optional<ItemCosts>& costs() const { return model_of_costs_.costs(); }
 
-  // Sets the weights of the step's micro-batches, and takes in what the ranks measured in the step
-  // before. `balanced`: whether this step was split by costs. Collective, in every step on all
-  // ranks; they have the same number of micro-batches. Throws what c10d throws.
+  // Sets the weights of the step's micro-batches, and adds the ranks' measurements of the step
+  // before. `balanced`: whether this step was split by costs. Collective: every rank, in every
+  // step, with the same number of micro-batches. Throws what c10d throws.
   void before_step(std::vector<Batch>& batches, bool balanced);
-  // This rank computed so long in the step, without waiting for other ranks.
+  // Reports how long this rank computed in the step, not counting waits for other ranks.
   void after_step(trace::Nanos busy);
 
-  // 1 - mean / largest over the ranks' computing times of the step before the one that began last;
-  // nothing while that is none or the first.
+  // 1 - mean / largest over the ranks' computing times in the last step whose times were exchanged;
+  // nothing during the first two steps.
   std::optional<double> last_idle_share() const { return last_idle_share_; }
 
-  // Of the steps whose times all ranks have told each other, but for the first, which is slower.
+  // Covers the steps whose times were exchanged, except the first, which is slower.
   BalanceReport report() const;
 
  private:
@@ -56,7 +57,7 @@ class Balancer {
   Recorder& recorder_;
   CostModel model_of_costs_;
   Measured last_;
-  int steps_ = 0;  // that began
+  int steps_ = 0;  // steps begun
   std::optional<double> last_idle_share_;
   BalanceReport report_;
 };

@@ -28,11 +28,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Often enough to end a process before it takes much more than the limit; 100 looks a second cost
+// nothing.
 constexpr auto kLookEvery = std::chrono::milliseconds(10);
 constexpr auto kTimeout = std::chrono::hours(1);
+// The child's exit status for "out of memory", apart from 1 for other errors.
 constexpr int kExitOutOfMemory = 3;
 
-// A folder that is gone afterwards.
+// A temporary folder, removed by the destructor.
 class ScratchFolder {
  public:
   ScratchFolder() {
@@ -51,6 +54,8 @@ class ScratchFolder {
   std::string path_;
 };
 
+// The scenario as a job of one rank, without what needs other ranks, writes files, or takes time
+// without changing the memory that one micro-batch needs.
 Scenario alone(Scenario scenario, const ProbeOptions& options) {
   scenario.ranks = 1;
   scenario.train.batch_size = options.batch_size;
@@ -64,12 +69,13 @@ Scenario alone(Scenario scenario, const ProbeOptions& options) {
   }
   scenario.strategy.shard_ranks = 0;
   scenario.strategy.process_groups = Scenario::Strategy::Groups::one;
-  // What single ranks are given is not what the largest of them needs: what the sampler draws is.
+  // Rules for named ranks say nothing about the batch that needs most memory; what the sampler
+  // draws does.
   std::erase_if(scenario.data.modality, [](const auto& rule) { return !rule.ranks.empty(); });
   return scenario;
 }
 
-// The CPU's allocator says so in words, with no type of its own.
+// The CPU's allocator throws a plain c10::Error; only its text says that memory ran out.
 bool is_out_of_memory(const std::exception& error) {
   const std::string what = error.what();
   return dynamic_cast<const std::bad_alloc*>(&error) != nullptr ||
@@ -78,6 +84,7 @@ bool is_out_of_memory(const std::exception& error) {
          what.find("not enough memory") != std::string::npos;
 }
 
+// Samples per second without the first step, which allocates and warms up.
 double rate_behind_first(const WorkerResult& result, int batch_size) {
   double ms = 0;
   for (std::size_t i = 1; i < result.step_ms.size(); ++i) ms += result.step_ms[i];
@@ -85,17 +92,19 @@ double rate_behind_first(const WorkerResult& result, int batch_size) {
   return ms > 0 ? samples / ms * 1e3 : 0;
 }
 
-// The child's life. What it found is in the file "result": a rate, or why it failed.
+// Runs in the child and does not return. Writes to the file "result": the rate, or the reason of
+// the failure.
 [[noreturn]] void be_probe(const Scenario& scenario, const ProbeOptions& options,
                            const std::string& folder) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  // Where memory runs out for all, this process is to be the one that goes.
+  // If the whole machine runs out of memory, the kernel should kill this process and no other.
   std::ofstream("/proc/self/oom_score_adj") << 1000;
   const int log = ::open((folder + "/log").c_str(), O_WRONLY | O_CREAT, 0600);
   if (log >= 0) ::dup2(log, STDERR_FILENO);
   int status = 1;
   std::ofstream out(folder + "/result");
   try {
+    // One thread: after fork() the parent's thread pools do not exist in the child.
     at::set_num_threads(1);
     trace::RingWriter::Options ring;
     ring.path = folder + "/rank_0.ring";
@@ -116,6 +125,7 @@ double rate_behind_first(const WorkerResult& result, int batch_size) {
     out << message_of(error);
   }
   out.flush();
+  // No destructors and no atexit handlers: those belong to the parent.
   std::_Exit(status);
 }
 
@@ -127,9 +137,9 @@ std::int64_t resident_bytes(pid_t process) {
   return resident * ::sysconf(_SC_PAGESIZE);
 }
 
-// Waits for the process, and ends it where it passes the limit.
+// Waits for the process, and kills it when its resident memory passes the limit (0: no limit).
 struct Ended {
-  bool known = false;  // false: the system reaped it itself, as it does where SIGCHLD is ignored
+  bool known = false;  // false: the kernel reaped it, which happens where SIGCHLD is ignored
   int status = 0;
   rusage usage{};
   bool over_limit = false;
@@ -177,9 +187,11 @@ ProbeResult probe_batch_size(const Scenario& scenario, const ProbeOptions& optio
   result.peak_bytes = ended.usage.ru_maxrss * std::int64_t{1024};  // Linux counts in KiB
   const std::string said = text_of(folder.path() + "/result");
   const bool over = options.limit_bytes > 0 && result.peak_bytes > options.limit_bytes;
+  // A process can also pass the limit between two looks and end well; ru_maxrss shows that.
   if (ended.over_limit || (WIFEXITED(ended.status) && WEXITSTATUS(ended.status) == 0 && over)) {
     result.outcome = Outcome::over_limit;
   } else if (WIFSIGNALED(ended.status)) {
+    // SIGKILL that we did not send: the kernel's out-of-memory killer.
     const bool by_system = WTERMSIG(ended.status) == SIGKILL;
     result.outcome = by_system ? Outcome::killed : Outcome::failed;
     result.why = "ended by signal " + std::to_string(WTERMSIG(ended.status));
@@ -199,10 +211,11 @@ std::int64_t free_memory_bytes() {
   std::ifstream meminfo("/proc/meminfo");
   std::string key;
   std::int64_t kib = 0;
+  // Lines of /proc/meminfo: "MemAvailable:   12345678 kB".
   for (std::string unit; meminfo >> key >> kib; std::getline(meminfo, unit)) {
     if (key == "MemAvailable:") free = kib * 1024;
   }
-  // Control group version 2; "max" is no number, and then there is no limit.
+  // cgroup version 2. memory.max may hold "max", which does not parse as a number: no limit.
   std::int64_t limit = 0;
   std::int64_t used = 0;
   std::ifstream max("/sys/fs/cgroup/memory.max");

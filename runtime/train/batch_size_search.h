@@ -1,6 +1,6 @@
-// The largest batch that fits: doubling until one does not, then halving the interval between.
+// Finds the largest batch that fits: doubles until one does not, then bisects.
 //
-// It assumes that with a batch that fits every smaller one does. Tries: about 2 log2(largest).
+// It assumes that if a batch fits, every smaller one does. Takes about 2 log2(largest) tries.
 #pragma once
 
 #include <optional>
@@ -12,10 +12,10 @@ class BatchSizeSearch {
   // From `first` to at most `most`; 1 <= first <= most.
   BatchSizeSearch(int first, int most);
 
-  // The size to try now; nothing at the end. Where even `first` does not fit, smaller ones are
-  // tried. Ends when the largest size that fits is known to a sixteenth of itself.
+  // The size to try now; nothing at the end. If even `first` does not fit, smaller sizes are tried.
+  // Ends when the largest size that fits is known to within a sixteenth.
   std::optional<int> next() const;
-  // What the try of next() gave.
+  // Reports the result of trying next().
   void tell(bool fits);
 
   // The largest size that fitted; 0: none.
@@ -23,7 +23,7 @@ class BatchSizeSearch {
 
  private:
   int first_, most_;
-  int fits_ = 0;  // the largest that did
+  int fits_ = 0;  // the largest that fitted
   int fails_;     // the smallest that did not
 };
 

@@ -16,7 +16,7 @@
 namespace lockstep::runtime {
 namespace {
 
-constexpr int kStepsAPlan = 256;  // a plan for all steps could be large
+constexpr int kStepsAPlan = 256;  // steps per loader plan: one plan for all steps could be large
 
 std::string cache_folder() {
   const auto variable = [](const char* name) {
@@ -48,7 +48,8 @@ struct Files {
   std::string vocab;
 };
 
-// Where the scenario's data set is; that of "shapes" is written first, where it is not there yet.
+// The files of the scenario's data set. That of "shapes" is generated into the cache first, if it
+// is not there yet; its folder name holds every parameter that changes its contents.
 Result<Files> files_of(const Scenario& scenario) {
   const Scenario::Data& data = scenario.data;
   if (data.source != "shapes") return Files{data.manifest, data.vocab};
@@ -64,8 +65,8 @@ Result<Files> files_of(const Scenario& scenario) {
   return Files{{folder}, folder + "/vocab.txt"};
 }
 
-// Which of the items to train on have an image. All pictures of "shapes" are there as files, so
-// that a rule can show them; which items are text only is drawn here.
+// For each item to train on: whether it has an image. All pictures of "shapes" exist as files, so
+// that a rule can show any of them; which items are text only is drawn from the seed.
 Result<std::vector<bool>> images_of(const Scenario& scenario, const Manifest& manifest) {
   const Scenario::Data& data = scenario.data;
   if (data.source == "shapes") {
@@ -102,13 +103,14 @@ Result<std::unique_ptr<BatchSource>> BatchSource::open(const Scenario& scenario,
   if (!vocabulary) return vocabulary.error();
   const Result<std::vector<bool>> has_image = images_of(scenario, *manifest);
   if (!has_image) return has_image.error();
-  // The shards are the replicas': all ranks of one read the same. Unsharded, every rank samples as
-  // if it were alone.
+  // Data is sharded over replicas: with 2 stages and 8 ranks, ranks 4 and 5 both read shard 2 of 4.
+  // Under the fault "unsharded data" every rank samples as if it were alone.
   const int ranks = scenario.ranks_of_replica();
   const auto sampler_of = [&](Sampler::Shard shard) {
     return Sampler(*has_image, scenario.data.sampler, scenario.train.batch_size,
                    scenario.train.seed, shard, scenario.fault != Fault::no_reshuffle);
   };
+  // Balancing deals out the batches of all ranks, so each rank needs all ranks' samplers.
   std::vector<Sampler> samplers;
   if (balances(scenario)) {
     for (int r = 0; r < world_size; ++r) samplers.push_back(sampler_of({r, world_size}));
@@ -137,8 +139,9 @@ BatchSource::BatchSource(const Scenario& scenario, int rank, std::vector<Sampler
   recipe_.max_length = static_cast<std::size_t>(input_.max_tokens);
 }
 
-// A rank with a number of micro-batches of its own (a mistake that a scenario may make) reads into
-// its next step's.
+// Plans the loader's reads for the next steps. Batches are numbered by the number of micro-batches
+// that ranks have in common. If a fault gives a rank more of them, its extra batches overlap with
+// those of its next step.
 void BatchSource::plan_from(std::int64_t step) {
   const std::int64_t length = balances(scenario_) ? scenario_.data.balance_every : kStepsAPlan;
   planned_to_ = std::min<std::int64_t>(step + length, scenario_.train.steps);
@@ -158,7 +161,9 @@ void BatchSource::plan_from(std::int64_t step) {
   loader_ = std::make_unique<Loader>(recipe_, options, std::move(plan));
 }
 
-// The items of this rank in a batch of that number.
+// This rank's items of batch number `batch`. With known costs: merge the batches that the samplers
+// of all ranks drew, and deal their items out again so that costs are even. Every rank computes
+// this from the same numbers and takes its own part.
 std::vector<std::int64_t> BatchSource::items_of(std::int64_t step, std::int64_t batch) {
   if (!balances(scenario_)) return samplers_.front().batch(batch);
   const auto own = static_cast<std::size_t>(rank_);
@@ -178,7 +183,7 @@ std::vector<std::int64_t> BatchSource::items_of(std::int64_t step, std::int64_t 
   return mine;
 }
 
-// Whether training shows the item's image, where it can be read.
+// Whether training uses the item's image, provided that it can be read.
 bool BatchSource::shows_image(const Scenario::Data::Rule* rule, std::int64_t item) const {
   const bool known = item < items() && has_image_[static_cast<std::size_t>(item)];
   if (rule == nullptr) return known;
@@ -211,7 +216,8 @@ Batch BatchSource::next(std::int64_t step) {
     throw std::runtime_error("nothing of a batch could be read" +
                              (reasons.empty() ? std::string() : ": " + reasons.back().str()));
   }
-  const int first = rank_ - rank_ % scenario_.ranks_of_replica();  // its replica's batch
+  // The first rank of the replica decides which rules apply, so that all its stages see one batch.
+  const int first = rank_ - rank_ % scenario_.ranks_of_replica();
   return batch_of(std::move(batch), scenario_.rule_for(first, step),
                   scenario_.outlier_factor(first, step));
 }
@@ -231,11 +237,13 @@ Batch BatchSource::batch_of(LoadedBatch loaded, const Scenario::Data::Rule* rule
   const auto rows = static_cast<std::int64_t>(loaded.keys.size());
   const auto shown = [&](std::int64_t row) {
     const std::int64_t item = loaded.keys[static_cast<std::size_t>(row)].index;
-    return item >= items() || shows_image(rule, item);  // all of what is held out
+    return item >= items() || shows_image(rule, item);  // held-out items are always shown in full
   };
+  // Rows: items with a text come first, in order; `place` maps a loaded row to its row in the
+  // batch, or -1 if it has no text.
   Batch batch;
   std::vector<std::int64_t> kept;   // rows that have a text
-  std::vector<std::int64_t> alone;  // places in loaded.pixels of shown images without a text
+  std::vector<std::int64_t> alone;  // indices in loaded.pixels of shown images without a text
   std::vector<std::int64_t> place(loaded.keys.size(), -1);
   for (std::int64_t row = 0; row < rows; ++row) {
     const auto r = static_cast<std::size_t>(row);
@@ -244,7 +252,7 @@ Batch BatchSource::batch_of(LoadedBatch loaded, const Scenario::Data::Rule* rule
     kept.push_back(row);
     batch.indices.push_back(loaded.keys[r].index);
   }
-  std::vector<std::int64_t> images;  // places in loaded.pixels
+  std::vector<std::int64_t> images;  // indices in loaded.pixels of shown images
   std::vector<std::int64_t> image_rows;
   for (std::size_t i = 0; i < loaded.image_rows.size(); ++i) {
     const std::int64_t row = loaded.image_rows[i];
@@ -257,6 +265,7 @@ Batch BatchSource::batch_of(LoadedBatch loaded, const Scenario::Data::Rule* rule
     images.push_back(static_cast<std::int64_t>(i));
     image_rows.push_back(place[static_cast<std::size_t>(row)]);
   }
+  // Images without a text come last: image_rows names the text of the others only.
   batch.tokens = at::tensor(loaded.tokens, at::kLong)
                      .view({rows, input_.max_tokens})
                      .index_select(0, at::tensor(kept, at::kLong));
@@ -266,6 +275,7 @@ Batch BatchSource::batch_of(LoadedBatch loaded, const Scenario::Data::Rule* rule
   batch.images = at::from_blob(loaded.pixels.data(), {all, 3, input_.side, input_.side}, at::kFloat)
                      .index_select(0, at::tensor(images, at::kLong));
   batch.image_rows = at::tensor(image_rows, at::kLong);
+  // A scenario's outlier scales the pixels, which makes this rank's gradients large.
   if (outlier != 1) batch.images.mul_(outlier);
   return batch;
 }
@@ -293,7 +303,7 @@ std::vector<Batch> ShapeBatches::step(std::int64_t step) const {
     }
     return batch;
   };
-  // Each with storages of its own, as they would have.
+  // Separate tensors for each micro-batch, because memory is counted by storage.
   std::vector<Batch> out;
   for (int i = 0; i < scenario_.micro_batches(rank_); ++i) out.push_back(one());
   return out;

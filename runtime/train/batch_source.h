@@ -1,10 +1,10 @@
-// BatchSource: the batches of one rank, from the scenario's data set, through the loader.
+// BatchSource: reads the batches of one rank from the scenario's data set, through the loader.
 //
-// "shapes" is a data set like any other: it is written once, as pictures and captions, to the cache
-// folder (${LOCKSTEP_CACHE:-${XDG_CACHE_HOME:-~/.cache}/lockstep}), and read back.
+// "shapes" is a data set like any other. It is generated once, as pictures and captions, in the
+// cache folder (${LOCKSTEP_CACHE:-${XDG_CACHE_HOME:-~/.cache}/lockstep}), and read from there.
 //
-// An item without a text trains the image path as one more image from which sentences are told
-// apart. A batch needs one item with a text, at least.
+// An item without a text trains the image encoder only: its image is one more negative for the
+// texts. A batch needs at least one item with a text.
 #pragma once
 
 #include <memory>
@@ -23,13 +23,13 @@
 
 namespace lockstep::runtime {
 
-// What the scenario's data set gives to a model.
+// The sizes that the model takes from the data set: image side, vocabulary, text length.
 InputSpec input_of(const Scenario& scenario, const Vocabulary& vocabulary);
 
 class BatchSource {
  public:
-  // Opens the data set; `shard`: this rank's part of it. Errors: those of manifest and vocabulary,
-  // a cache that cannot be written, fewer items than the evaluation holds out.
+  // Opens the data set for `rank` of `world_size`. Errors: those of manifest and vocabulary, a
+  // cache that cannot be written, fewer items than the evaluation holds out.
   static Result<std::unique_ptr<BatchSource>> open(const Scenario& scenario, int rank,
                                                    int world_size);
 
@@ -39,22 +39,22 @@ class BatchSource {
   }                                                                  // to train on
   std::uint64_t digest() const { return manifest_.map().digest(); }  // of the index map
 
-  // The micro-batches of a step, which are asked for in ascending order of steps.
-  // Throws std::runtime_error with the cause where an item is broken and on_error is stop, and
-  // where nothing of a batch could be read.
+  // The micro-batches of a step; steps must be asked for in ascending order. Throws
+  // std::runtime_error with the cause if an item is broken and on_error is stop, or if nothing of a
+  // batch could be read.
   std::vector<Batch> step(std::int64_t step);
 
-  // With data.balance: the split of the steps that are not planned yet (plans are made
-  // data.balance_every steps at a time) is by these costs, the same on all ranks. Until then each
-  // rank has the batch that the sampler dealt to it.
+  // With data.balance: split the steps that are not planned yet by these costs, which must be the
+  // same on all ranks. Plans cover data.balance_every steps. Until the first costs, each rank has
+  // the batch that its sampler drew.
   void use_costs(const ItemCosts& costs) { costs_ = costs; }
   // Whether the last step() was split by costs.
   bool balanced() const { return planned_by_costs_; }
 
-  // These items, read at once. Indices from items() on are held out. Throws as step().
+  // Reads these items now. Indices from items() on are held out. Throws like step().
   Batch read(const std::vector<std::int64_t>& indices) const;
 
-  // Of step() so far.
+  // Totals over all step() calls: items skipped, nanoseconds waited for the loader.
   std::int64_t skipped() const { return skipped_; }
   std::int64_t wait_ns() const { return wait_ns_; }
 
@@ -69,7 +69,7 @@ class BatchSource {
 
   const Scenario& scenario_;
   int rank_;
-  std::vector<Sampler> samplers_;  // this rank's own; those of all ranks where they are balanced
+  std::vector<Sampler> samplers_;  // this rank's; those of all ranks with data.balance
   std::optional<ItemCosts> costs_;
   bool planned_by_costs_ = false;
   Manifest manifest_;
@@ -83,19 +83,19 @@ class BatchSource {
   std::int64_t wait_ns_ = 0;
 };
 
-// ShapeBatches: a rank's batches as meta tensors, of the shapes that the scenario's data set would
-// give, without reading any of it.
+// ShapeBatches: a rank's batches as meta tensors, with the shapes that the scenario's data set
+// would give, without reading it.
 
 class ShapeBatches {
  public:
-  // Reads the vocabulary of a manifest, for its size. Keeps a reference to `scenario`, whose
-  // modality rules say for every step of the rank what its batch holds; where none fits, it has
-  // images. Errors: those of the vocabulary.
+  // Reads the manifest's vocabulary for its size. Keeps a reference to `scenario`, whose modality
+  // rules decide what the rank's batch holds in each step; if no rule applies, it has images.
+  // Errors: those of the vocabulary.
   static Result<ShapeBatches> open(const Scenario& scenario, int rank);
 
   const InputSpec& input() const { return input_; }
 
-  // The micro-batches of a step; without indices: they are of no items.
+  // The micro-batches of a step. They have no indices, because no items are behind them.
   std::vector<Batch> step(std::int64_t step) const;
 
  private:

@@ -33,7 +33,7 @@ std::string step_folder(const std::string& folder, std::int64_t steps) {
   return folder + "/" + std::string(kStepPrefix) + digits;
 }
 
-// The number behind the prefix; nothing for other names.
+// "step_000040" → 40; nothing for other names.
 std::optional<std::int64_t> steps_of(const std::string& name) {
   if (!name.starts_with(kStepPrefix)) return std::nullopt;
   std::int64_t steps = 0;
@@ -43,7 +43,8 @@ std::optional<std::int64_t> steps_of(const std::string& name) {
   return steps;
 }
 
-// The folders of steps that are there now: other ranks make and remove them meanwhile.
+// The step folders that exist now. Other ranks create and remove some meanwhile, so an iteration
+// that fails half-way ends the list and is not an error.
 std::vector<std::pair<std::int64_t, fs::path>> step_folders(const std::string& folder) {
   std::vector<std::pair<std::int64_t, fs::path>> all;
   std::error_code failed;
@@ -59,7 +60,7 @@ std::span<const std::byte> bytes_of(const at::Tensor& tensor) {
   return {static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()};
 }
 
-// In the order of names: the file has an order of its own.
+// CRC-32 of all tensors in the order of their names, because the order in a file may differ.
 std::string checksum_of(const TensorsByName& tensors) {
   uLong sum = crc32_z(0, nullptr, 0);
   for (const auto& [name, tensor] : tensors) {
@@ -110,7 +111,7 @@ Status Checkpoints::save(const TrainingState& state, std::int64_t steps) const {
                                 {"world_size", std::to_string(who_.world_size)},
                                 {"data", std::to_string(digest_)}});
   if (!written) return written;
-  // load() prefers a gathered one, which would be an earlier job's.
+  // Remove a gathered file of an earlier job: load() would prefer it.
   std::error_code absent;
   if (who_.rank == 0) fs::remove(whole_file_of(steps), absent);
   remove_others(steps);
@@ -119,6 +120,7 @@ Status Checkpoints::save(const TrainingState& state, std::int64_t steps) const {
 
 Status Checkpoints::save_gathered(const TrainingState& state, Strategy& strategy,
                                   std::int64_t steps) const {
+  // All ranks take part in gathering; rank 0 writes.
   const bool writes = who_.rank == 0;
   const NamedTensors all = whole_tensors(state, strategy, writes);
   if (!writes || files_ == Files::none) return Status::ok();
@@ -137,7 +139,8 @@ void Checkpoints::remove_others(std::int64_t saved) const {
     if (steps >= kept && steps <= saved) continue;
     fs::remove(file_of(steps, who_.rank), failed);
     if (who_.rank == 0) fs::remove(whole_file_of(steps), failed);
-    // The last rank's removal empties it. Into a later one another rank may be about to write.
+    // This fails until the last rank has removed its file, and that is fine. Leave later folders
+    // alone: another rank may be about to write into one.
     if (steps < saved) fs::remove(folder, failed);
   }
 }
@@ -152,6 +155,7 @@ std::optional<std::int64_t> Checkpoints::latest_up_to(std::int64_t most) const {
   std::error_code failed;
   for (const auto& [steps, folder] : step_folders(folder_)) {
     if (steps > most || (best && steps <= *best)) continue;
+    // Complete: every rank's file is there, or a gathered one.
     bool whole = true;
     for (int rank = 0; rank < who_.world_size; ++rank) {
       whole = whole && fs::exists(file_of(steps, rank), failed);
@@ -175,6 +179,7 @@ Status Checkpoints::load(TrainingState& state, Strategy& strategy, std::int64_t 
     const auto found = metadata.find(key);
     return found == metadata.end() ? std::string() : found->second;
   };
+  // Check that the file belongs to this job before anything is copied.
   if (!is_whole && said("world_size") != std::to_string(who_.world_size)) {
     return refuse("the checkpoint is of " + printable(said("world_size")) + " ranks, the job has " +
                       std::to_string(who_.world_size),
@@ -183,6 +188,7 @@ Status Checkpoints::load(TrainingState& state, Strategy& strategy, std::int64_t 
   if (said("data") != std::to_string(digest_)) {
     return refuse("the checkpoint is of another data set", "train on the data that it was made on");
   }
+  // Read everything and check the checksum, and only then change the state.
   const at::NoGradGuard no_grad;
   TensorsByName stored;
   for (const StoredTensor& tensor : file->header().tensors) {
@@ -206,7 +212,8 @@ Status Checkpoints::load(TrainingState& state, Strategy& strategy, std::int64_t 
 
 namespace {
 
-// The optimizer's tensors of one parameter; made first where the optimizer has not used it yet.
+// The optimizer's state of one parameter. With `make`, it is created first if the optimizer has not
+// stepped yet, as after a restart.
 struct Moments {
   NamedTensors tensors;
   std::function<std::int64_t()> step;
@@ -246,20 +253,20 @@ void set_random_state(const at::Tensor& state) {
   generator.set_state(state);
 }
 
-// What is the same in both layouts.
+// The part that is the same in both layouts.
 void add_rest(const TrainingState& state, NamedTensors& all) {
   all.emplace_back("loss_scale", state.scaler.scale_state().contiguous());
   all.emplace_back("loss_scale_growth", state.scaler.growth_state().contiguous());
   all.emplace_back("random", random_state());
 }
 
-// Copies what a file holds into the state, and remembers what does not fit.
+// Copies the contents of a file into the state, and remembers the first name that does not fit.
 class Restore {
  public:
   Restore(TrainingState& state, Strategy& strategy, const TensorsByName& stored, bool is_whole)
       : state_(state), strategy_(strategy), stored_(stored), is_whole_(is_whole) {}
 
-  // The first name that the file lacks or holds in another shape; empty: it fits.
+  // Returns the first name that the file lacks or holds in another shape; empty if everything fits.
   std::string run() {
     const std::string buffer = is_whole_ ? "" : "buffer.";
     for (auto& [name, tensor] : state_.optimised) {
@@ -278,7 +285,7 @@ class Restore {
   }
 
  private:
-  // Zeros for what does not fit: the state is given up then.
+  // Returns zeros for what does not fit; the caller gives the state up then.
   at::Tensor find(const std::string& name, const at::Tensor& like) {
     const auto found = stored_.find(name);
     if (found != stored_.end() && found->second.sizes() == like.sizes()) return found->second;
@@ -295,8 +302,9 @@ class Restore {
                           });
   }
 
-  // The most steps of the parameters that `name` holds; nothing where none had a gradient until
-  // then. Parameters that had none have moments of 0 in the shard that they share with others.
+  // The largest step count of the parameters in `name`; nothing if none of them had a gradient so
+  // far. A shard holds several parameters but has one step count. Those that had no gradient have
+  // moments of 0 in it.
   std::optional<std::int64_t> steps_of(const std::string& name, const at::Tensor& optimised) {
     std::optional<std::int64_t> most;
     const auto look = [&](const std::string& parameter) {

@@ -1,18 +1,18 @@
-// Checkpoints: everything that the next step depends on, so that training goes on as if it had
-// never stopped (on the CPU to the last bit).
+// Checkpoints: everything that the next step depends on, so that training continues as if it had
+// never stopped (on the CPU, bit for bit).
 //
 //   FOLDER/step_000040/rank_0.safetensors, rank_1.safetensors, ...
 //
 //   FOLDER/step_000040/whole.safetensors                       (gathered)
 //
-// Every rank keeps its own state (its shards, its BatchNorm statistics, its random numbers) in a
-// file of its own, which is there whole or not at all. A step counts when all ranks' files of it
-// are there. The order of the data follows from the step's number and needs no state.
+// Every rank writes its own state (its shards, BatchNorm statistics, random numbers) to its own
+// file, atomically. A step counts when the files of all ranks exist. The order of the data follows
+// from the step number and needs no state.
 //
-// A gathered one holds whole parameters under their own names, the buffers and random numbers of
-// rank 0, and what the optimizer keeps of each parameter ("optimizer.image.conv.weight.exp_avg").
-// It does not know how many ranks made it or how they shared the parameters, so any strategy but
-// the pipeline can go on from it on any number of ranks.
+// A gathered checkpoint holds whole parameters under their own names, the buffers and random
+// numbers of rank 0, and the optimizer's state of each parameter
+// ("optimizer.image.conv.weight.exp_avg"). It does not depend on the number of ranks or on the
+// sharding, so every strategy except the pipeline can resume from it on any number of ranks.
 #pragma once
 
 #include <cstdint>
@@ -28,11 +28,11 @@
 #include "runtime/strategies/strategy.h"
 #include "runtime/train/precision.h"
 
-// Everything that the next step depends on, as tensors with names, and back.
+// The state as named tensors, and back.
 
 namespace lockstep::runtime {
 
-// What is saved, and loaded in place. Beside it: the CPU's random numbers.
+// What is saved, and loaded in place. The CPU's random number generator is saved as well.
 struct TrainingState {
   NamedTensors optimised;  // what the optimizer updates
   NamedTensors buffers;
@@ -40,55 +40,56 @@ struct TrainingState {
   LossScaler& scaler;
 };
 
-// This rank's own, contiguous: "parameter.", "optimizer." and "buffer." before the names,
-// ".exp_avg", ".exp_avg_sq" and ".step" (one number) behind the optimizer's.
+// This rank's state as contiguous tensors. Names have the prefix "parameter.", "optimizer." or
+// "buffer."; those of the optimizer end in ".exp_avg", ".exp_avg_sq" or ".step" (one number).
 NamedTensors tensors_of_rank(const TrainingState& state);
 
-// The same with whole parameters and buffers under their own names. Collective where the strategy
-// shards; where `keep` is false, this rank only takes part, and gets nothing.
+// The same with whole parameters and buffers under their own names. Collective if the strategy
+// shards. With `keep` false this rank only takes part, and gets an empty list.
 NamedTensors whole_tensors(const TrainingState& state, Strategy& strategy, bool keep);
 
 using TensorsByName = std::map<std::string, at::Tensor>;
 
-// Copies what one of the two gave into the state. Returns the first name that is missing or has
-// another shape, and then the state is spoilt; empty: all is there.
+// Copies the result of one of the two into the state. Returns an empty string, or the first name
+// that is missing or has another shape; the state is unusable then.
 std::string restore(TrainingState& state, Strategy& strategy, const TensorsByName& stored,
                     bool is_whole);
 
 class Checkpoints {
  public:
-  // Whether there are files. A rank that is looked at alone calls what saving calls, and neither
-  // writes nor finds any: it trains nothing that is worth keeping.
+  // Whether files are written. A rank that is run alone makes the calls of saving, but neither
+  // writes nor finds files: it trains nothing that is worth keeping.
   enum class Files : std::uint8_t { kept, none };
 
-  // `digest`: of the data set's index map; training goes on with the same data only.
+  // `digest`: of the data set's index map. A checkpoint is only loaded with the same data.
   Checkpoints(std::string folder, RankOf who, std::uint64_t digest, Files files = Files::kept)
       : folder_(std::move(folder)), who_(who), digest_(digest), files_(files) {}
 
-  // Writes this rank's file for a job that has finished `steps` steps, and removes its files of all
-  // other steps but the last whole one before. Later ones are an earlier job's that began anew in
-  // this folder: a resume would take them for this one's. Errors: whatever the system refuses.
+  // Writes this rank's file for a job that has finished `steps` steps, and removes this rank's
+  // files of all other steps, except the last complete one before. Files of later steps are from an
+  // earlier job in this folder; a resume would mistake them for this job's. Errors: those of the
+  // system.
   Status save(const TrainingState& state, std::int64_t steps) const;
 
-  // Writes one file with whole parameters, on rank 0, and removes others as save() does.
-  // Collective where the strategy shards. Errors: those of save(), on rank 0.
+  // Writes one file with whole parameters, on rank 0, and removes others as save() does. Collective
+  // if the strategy shards. Errors: those of save(), on rank 0.
   Status save_gathered(const TrainingState& state, Strategy& strategy, std::int64_t steps) const;
 
-  // The most steps of which all ranks' files, or a gathered one, are there; nothing where there are
-  // none.
+  // The largest number of steps for which the files of all ranks, or a gathered one, exist; nothing
+  // if there are none.
   std::optional<std::int64_t> latest() const;
 
-  // Loads the gathered file of that many steps, or this rank's. Errors: a file that cannot be read,
-  // is damaged (its checksum says so), or belongs to another job: other parameters, number of ranks
-  // or data.
+  // Loads the gathered file of `steps`, or else this rank's file. Errors: the file cannot be read,
+  // is damaged (checksum mismatch), or belongs to another job: other parameters, number of ranks or
+  // data.
   Status load(TrainingState& state, Strategy& strategy, std::int64_t steps) const;
 
  private:
   std::string whole_file_of(std::int64_t steps) const;
   std::string file_of(std::int64_t steps, int rank) const;
-  // The same among those of at most so many steps.
+  // latest(), limited to at most `most` steps.
   std::optional<std::int64_t> latest_up_to(std::int64_t most) const;
-  // What save() removes, of this rank and (on rank 0) of gathered ones.
+  // Removes the files that save() no longer needs: this rank's and, on rank 0, gathered ones.
   void remove_others(std::int64_t saved) const;
 
   std::string folder_;

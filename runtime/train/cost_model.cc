@@ -17,11 +17,11 @@ namespace lockstep::runtime {
 namespace {
 
 constexpr std::size_t kTerms = 3;         // step, image, text
-constexpr int kRounds = 20;               // of Huber's weights; they settle long before
-constexpr double kHuber = 1.345;          // 95 % as good as least squares where the noise is normal
-constexpr double kNormalSpread = 1.4826;  // standard deviation over median absolute deviation
-constexpr double kLittle = 1e-3;  // … of what the observations say against a cost of a step
-constexpr double kTiny = 1e-9;    // … against any other: only so that there is one answer
+constexpr int kRounds = 20;               // of reweighting; it converges long before
+constexpr double kHuber = 1.345;          // 95 % efficient where the noise is normal (Huber)
+constexpr double kNormalSpread = 1.4826;  // standard deviation / median absolute deviation
+constexpr double kLittle = 1e-3;  // ridge on the step's cost: prefer to attribute time to items
+constexpr double kTiny = 1e-9;    // ridge on the items' costs: makes the solution unique
 
 using Vector = std::array<double, kTerms>;
 
@@ -30,7 +30,7 @@ struct Normal {
   std::array<Vector, kTerms> a{};
   Vector b{};
 
-  double badness(const Vector& x) const {  // sum of squares, but for a constant
+  double badness(const Vector& x) const {  // the sum of squares, up to a constant
     double sum = 0;
     for (std::size_t i = 0; i < kTerms; ++i) {
       sum -= 2 * b[i] * x[i];
@@ -57,8 +57,8 @@ Normal normal_equations(std::span<const CostObservation> observations,
   return normal;
 }
 
-// Solves for the terms of `used`, a set of bits; the others are 0. Gauss without pivoting, which a
-// positive definite matrix allows.
+// Solves for the terms in `used`, a bit set; the others are 0. Gaussian elimination without
+// pivoting, which is safe for a positive definite matrix.
 Vector solve(Normal normal, unsigned used) {
   for (std::size_t i = 0; i < kTerms; ++i) {
     if ((used >> i & 1U) != 0) continue;
@@ -82,8 +82,8 @@ Vector solve(Normal normal, unsigned used) {
   return x;
 }
 
-// The best of the solutions without negative terms: with three terms, all eight sets of terms that
-// are not 0 can be tried (the problem is convex, so one of them is it).
+// Non-negative least squares. The problem is convex, so the optimum is the unconstrained solution
+// on some subset of the terms. With three terms all subsets can be tried.
 Vector solve_non_negative(const Normal& normal) {
   Vector best{};
   double least = 0;
@@ -98,13 +98,14 @@ Vector solve_non_negative(const Normal& normal) {
   return best;
 }
 
-// How much each observation counts, by how far it is from the fit.
+// The weight of each observation: 1 near the fit, falling with the distance beyond `far`.
 std::vector<double> huber_weights(std::span<const CostObservation> observations, const Vector& x) {
   std::vector<double> off;
   for (const CostObservation& it : observations) {
     const Vector row = row_of_observation(it);
     off.push_back(std::abs(it.ms - row[0] * x[0] - row[1] * x[1] - row[2] * x[2]));
   }
+  // median(off) estimates the spread of the noise without being moved by outliers.
   const double far = kHuber * kNormalSpread * median(off);
   for (double& value : off) value = value > far && far > 0 ? far / value : 1;
   return off;
@@ -120,6 +121,7 @@ std::optional<ItemCosts> fit_costs(std::span<const CostObservation> observations
     x = solve_non_negative(normal_equations(observations, weights));
     weights = huber_weights(observations, x);
   }
+  // A fit that says no item costs anything cannot guide a split.
   if (!std::isfinite(x[0] + x[1] + x[2]) || x[1] + x[2] <= 0) return std::nullopt;
   return ItemCosts{x[1], x[2], x[0]};
 }
@@ -138,10 +140,12 @@ std::vector<std::vector<std::size_t>> longest_first(std::span<const double> cost
   LOCKSTEP_CHECK(ranks > 0, "somebody computes");
   std::vector<std::size_t> order(costs.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
+  // Stable, so that items of equal cost keep their order and every rank computes the same split.
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return costs[a] > costs[b]; });
 
-  using Load = std::tuple<double, std::size_t, std::size_t>;  // cost, items, rank
+  // cost, items, rank: compared in this order, which breaks ties
+  using Load = std::tuple<double, std::size_t, std::size_t>;
   std::priority_queue<Load, std::vector<Load>, std::greater<>> loads;
   for (std::size_t rank = 0; rank < static_cast<std::size_t>(ranks); ++rank) {
     loads.emplace(0, 0, rank);

@@ -10,11 +10,12 @@
 namespace lockstep::runtime {
 namespace {
 
+// Items embedded at once: enough to use the device, little memory.
 constexpr std::int64_t kBatch = 32;
 
 struct Embedded {
   std::vector<at::Tensor> images;
-  std::vector<std::vector<std::int64_t>> sentences;  // token ids of each image's own
+  std::vector<std::vector<std::int64_t>> sentences;  // token ids of each image's caption
 };
 
 c10::Device place_of(ContrastiveModel& model) { return model->parameters().front().device(); }
@@ -24,6 +25,7 @@ Embedded embed(ContrastiveModel& model, const BatchSource& source, std::int64_t 
   for (std::int64_t from = 0; from < items; from += kBatch) {
     std::vector<std::int64_t> indices;
     for (std::int64_t i = from; i < std::min(from + kBatch, items); ++i) {
+      // Held-out items come after those to train on.
       indices.push_back(source.items() + i);
     }
     const Batch batch = source.read(indices);
@@ -64,7 +66,9 @@ Retrieval evaluate_retrieval(ContrastiveModel& model, const BatchSource& source,
     model->train();
     return result;
   }
-  std::map<std::vector<std::int64_t>, std::int64_t> numbers;  // of the different sentences
+  // Equal captions count as one: an image that finds the caption of another image with the same
+  // words has found its own.
+  std::map<std::vector<std::int64_t>, std::int64_t> numbers;  // index of each distinct sentence
   std::vector<std::int64_t> right;
   std::vector<at::Tensor> sentences;
   for (const auto& tokens : embedded.sentences) {
@@ -83,8 +87,8 @@ Retrieval evaluate_retrieval(ContrastiveModel& model, const BatchSource& source,
   }
   const at::Tensor own =
       similarity.gather(1, at::tensor(right, similarity.options().dtype(at::kLong)).unsqueeze(1));
-  // Sentences that came before the right one, in the worst order that the numbers allow: a model
-  // that gives all sentences one embedding, or none that is a number, has found nothing.
+  // How many sentences rank before the right one. Ties and NaN count against the model: one that
+  // gives all sentences the same embedding has found nothing.
   const at::Tensor before = (similarity < own).logical_not().sum(1) - 1;
   result.recall_at_1 = share_within(before, 1);
   result.recall_at_5 = share_within(before, 5);

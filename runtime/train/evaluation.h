@@ -1,4 +1,4 @@
-// What the trained model can do, measured on items that it was not trained on.
+// Evaluation: caption retrieval on items that the model was not trained on.
 #pragma once
 
 #include "runtime/models/contrastive.h"
@@ -7,10 +7,10 @@
 
 namespace lockstep::runtime {
 
-// Caption retrieval over `items` held-out items that have an image and a text: how often an image
-// finds its own sentence first, and among the first 5 and 10, of all different sentences. Computes
-// alone, without any collective, so one rank may do it while the others do not. The model is in
-// training mode afterwards. Throws what reading the items throws.
+// Caption retrieval over `items` held-out items that have an image and a text: how often an image's
+// own sentence ranks first, in the first 5 and in the first 10, among all distinct sentences.
+// Issues no collective, so one rank may run it alone. Leaves the model in training mode. Throws
+// what reading the items throws.
 Retrieval evaluate_retrieval(ContrastiveModel& model, const BatchSource& source, int items);
 
 }  // namespace lockstep::runtime

@@ -44,7 +44,7 @@ void set_learning_rate(torch::optim::Optimizer& optimizer, double rate) {
 std::vector<std::pair<std::string, double>> clip_gradients(
     const Scenario::Train::Clip& limits, const NamedTensors& parameters, Recorder& recorder,
     const std::function<double(double)>& whole) {
-  constexpr double kTiny = 1e-6;  // clip_grad_norm_'s, against a norm of 0
+  constexpr double kTiny = 1e-6;  // as in clip_grad_norm_: avoids dividing by a norm of 0
   const at::NoGradGuard no_grad;
   std::vector<std::pair<std::string, double>> factors;
   const auto clip = [&](const char* factor_name, Branch branch,
@@ -64,9 +64,10 @@ std::vector<std::pair<std::string, double>> clip_gradients(
         squared += norm * norm;
       }
     }
+    // `whole` is called even by a rank without gradients of the group: it may be collective.
     const double factor = *limit / (std::sqrt(whole ? whole(squared) : squared) + kTiny);
     factors.emplace_back(factor_name, std::min(factor, 1.0));
-    if (factor >= 1) return;  // what is not a number goes on, and shows in the loss
+    if (factor >= 1) return;  // also for NaN, which stays and shows in the loss
     for (at::Tensor& gradient : group) gradient.mul_(factor);
   };
   clip("clip/image", Branch::image, limits.image);

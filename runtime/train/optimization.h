@@ -23,11 +23,11 @@ double learning_rate(const Scenario::Train& options, std::int64_t step);
 void set_learning_rate(torch::optim::Optimizer& optimizer, double rate);
 
 // Scales the gradients of each parameter group so that their common 2-norm is at most the group's
-// limit, as torch.nn.utils.clip_grad_norm_ does group by group. Undefined gradients are left out.
+// limit, as torch.nn.utils.clip_grad_norm_ does. Undefined gradients are skipped.
 //
-// `whole` makes the squared norm of a whole group of what these tensors have of it, where they are
-// shards; it is called for every group that has a limit, on all ranks alike. Gives the factor of
-// each of those groups: "clip/image" and so on; 1 where nothing was to be done.
+// `whole` turns the squared norm of this rank's tensors into that of the whole group, for gradients
+// that are shards. It is called for every group that has a limit, on all ranks. Returns the factor
+// of each of these groups, "clip/image" and so on; 1 means not clipped.
 std::vector<std::pair<std::string, double>> clip_gradients(
     const Scenario::Train::Clip& limits, const NamedTensors& parameters, Recorder& recorder,
     const std::function<double(double)>& whole = {});

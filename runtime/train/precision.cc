@@ -50,9 +50,10 @@ bool LossScaler::unscale(const NamedTensors& parameters, Overflow of) {
   }
   if (of == Overflow::on_any_rank) {
     const NoteScope scope(recorder_, recorder_.note({"found_inf"}, "amp.found_inf"));
+    // All ranks must skip the same step, or their parameters diverge.
     all_reduce(*world_, found, Reduce::max);
   }
-  constexpr double kGrowth = 2, kBackoff = 0.5;  // torch.amp.GradScaler's
+  constexpr double kGrowth = 2, kBackoff = 0.5;  // as torch.amp.GradScaler
   at::_amp_update_scale_(scale_, growth_, found, kGrowth, kBackoff, growth_interval_);
   const HostRead reading(recorder_, found);
   return found.item<float>() > 0;

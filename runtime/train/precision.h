@@ -12,8 +12,8 @@
 
 namespace lockstep::runtime {
 
-// While it lives, operations on this kind of device that gain from it run in the lower precision
-// (torch.autocast's lists). Nothing with float32.
+// While it lives, operations that gain from it run in the lower precision on this kind of device
+// (torch.autocast's lists). Does nothing for float32.
 class Autocast {
  public:
   explicit Autocast(Scenario::Train::Precision precision,
@@ -27,25 +27,25 @@ class Autocast {
   c10::DeviceType device_;
 };
 
-// Scales the loss so that float16 gradients do not vanish, as torch.amp.GradScaler does: the scale
-// halves after an overflow, whose step is left out, and doubles after growth_interval steps without
-// one. With other precisions the scale is 1 and nothing is ever left out.
+// Scales the loss so that float16 gradients do not underflow, as torch.amp.GradScaler does. After
+// an overflow the step is skipped and the scale halves; after growth_interval steps without one it
+// doubles. With other precisions the scale is 1 and no step is skipped.
 class LossScaler {
  public:
-  // `recorder` must outlive the scaler. `device`: where the gradients lie.
+  // `recorder` must outlive the scaler. `device`: the gradients' device.
   LossScaler(const Scenario::Train& options, c10::intrusive_ptr<c10d::ProcessGroup> world,
              Recorder& recorder, c10::Device device = c10::DeviceType::CPU);
 
   at::Tensor scale(const at::Tensor& loss) const { return on_ ? loss * scale_ : loss; }
 
-  // Divides the gradients by the scale and says whether one of them was not finite: on any rank
-  // (one all-reduce), or on this one alone. Then adapts the scale.
+  // Divides the gradients by the scale, and returns whether one of them was not finite: on any rank
+  // (one all-reduce), or on this rank. Then adapts the scale.
   enum class Overflow { on_any_rank, on_this_rank };
   bool unscale(const NamedTensors& parameters, Overflow of = Overflow::on_any_rank);
 
   double current() const;
 
-  // The state that a checkpoint keeps: scale and steps since it changed. Float and int scalars.
+  // State for checkpoints: the scale (float), and the steps since it changed (int).
   at::Tensor scale_state() const { return scale_; }
   at::Tensor growth_state() const { return growth_; }
 

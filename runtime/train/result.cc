@@ -71,13 +71,13 @@ Status write_result(const WorkerResult& result, const std::string& path) {
   if (result.times_mean_nothing) json["times_mean_nothing"] = true;
   json["error"] = result.error ? Json(*result.error) : Json();
 
-  // An exception's text may hold any bytes: invalid UTF-8 is replaced rather than thrown over.
+  // An exception's text may hold any bytes: replace invalid UTF-8, because dump() would throw.
   return write_file(path, json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
 namespace {
 
-// Second field of /proc/self/statm, in pages (proc(5)).
+// Second field of /proc/self/statm, in pages (proc(5)): "28713 1523 1210 …".
 std::int64_t resident_bytes() {
   std::ifstream statm("/proc/self/statm");
   std::int64_t total = 0;

@@ -41,7 +41,7 @@ Sampler::Sampler(std::vector<bool> has_image, Scenario::Data::Sampler kind, int 
 const std::vector<std::int64_t>& Sampler::batch(std::int64_t step) {
   LOCKSTEP_CHECK(step >= 0, "steps count from 0");
   if (epoch_ < 0) plan_epoch(0);
-  // Every epoch has as many batches as the first one: their number follows from the sizes alone.
+  // The number of batches depends on the sizes alone, so it is the same in every epoch.
   const auto per_epoch = static_cast<std::int64_t>(batches_.size());
   if (step / per_epoch != epoch_) plan_epoch(step / per_epoch);
   return batches_[static_cast<std::size_t>(step % per_epoch)];
@@ -63,7 +63,7 @@ void Sampler::plan_epoch(std::int64_t epoch) {
   epoch_ = epoch;
 }
 
-// As DistributedSampler deals, but at least a batch.
+// This rank's items, dealt out like DistributedSampler does, but at least one batch of them.
 Sampler::Indices Sampler::shard_of(const Indices& order) const {
   const auto world = static_cast<std::size_t>(shard_.world_size);
   const std::size_t count = std::max((order.size() + world - 1) / world, batch_size_);
@@ -77,6 +77,7 @@ std::vector<Sampler::Indices> Sampler::random_batches(std::uint64_t seed) const 
 std::vector<Sampler::Indices> Sampler::balanced_batches(std::uint64_t seed) const {
   const ByModality parts = split(has_image_, random_permutation(size(), seed));
   if (parts.with_image.empty() || parts.text_only.empty()) return random_batches(seed);
+  // Every batch gets the data set's share of images, rounded: 40 % of 8 is 3 images, 5 texts.
   const double share = static_cast<double>(parts.with_image.size()) / static_cast<double>(size());
   const auto images = std::min(
       batch_size_, static_cast<std::size_t>(std::lround(share * static_cast<double>(batch_size_))));
@@ -106,12 +107,13 @@ std::vector<Sampler::Indices> Sampler::grouped_batches(std::uint64_t seed) const
   std::vector<Indices> pool;
   for (const Indices* part : {&parts.with_image, &parts.text_only}) {
     if (part->empty()) continue;
+    // A modality with fewer items than a batch repeats them.
     const std::size_t length = std::max(part->size(), batch_size_);
     for (Indices& batch : batches_of(dealt(*part, 0, 1, length), batch_size_, true)) {
       pool.push_back(std::move(batch));
     }
   }
-  // The batches are then dealt out as DistributedSampler deals items.
+  // Deal out the batches as DistributedSampler deals out items.
   const Indices order = random_permutation(static_cast<std::int64_t>(pool.size()), seed);
   const auto world = static_cast<std::size_t>(shard_.world_size);
   std::vector<Indices> mine;

@@ -1,9 +1,9 @@
-// Which items a rank's batch of a step holds: DistributedSampler's sharding, and two samplers that
-// look at the modalities.
+// Sampler: decides which items a rank's batch of a step holds. DistributedSampler's sharding, and
+// two samplers that look at modalities.
 //
 // Every rank computes the same plan from the seed and takes its own part; nothing is communicated.
-// Steps run through epochs; each epoch has its own order (seed + epoch, as with set_epoch). Batches
-// that would be short at the end of an epoch are dropped.
+// Steps run through epochs, and each epoch has its own order (seed + epoch, as with set_epoch). A
+// short batch at the end of an epoch is dropped.
 #pragma once
 
 #include <cstdint>
@@ -19,9 +19,9 @@ class Sampler {
     int rank = 0;
     int world_size = 1;
   };
-  // `has_image` of each item. Where an epoch has fewer items than one batch for every rank, its
-  // order repeats, as DistributedSampler pads.
-  // `reshuffle` false: every epoch has the first one's order, as without set_epoch.
+  // `has_image`: for each item. If an epoch has fewer items than one batch for every rank, its
+  // order repeats, as DistributedSampler pads. `reshuffle` false: every epoch has the order of the
+  // first, as without set_epoch.
   Sampler(std::vector<bool> has_image, Scenario::Data::Sampler kind, int batch_size,
           std::uint64_t seed, Shard shard, bool reshuffle = true);
 
@@ -45,7 +45,7 @@ class Sampler {
   Shard shard_;
   bool reshuffle_;
   std::int64_t epoch_ = -1;
-  std::vector<Indices> batches_;  // of epoch_, this rank's
+  std::vector<Indices> batches_;  // this rank's, in epoch_
 };
 
 }  // namespace lockstep::runtime

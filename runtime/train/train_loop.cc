@@ -18,9 +18,10 @@
 namespace lockstep::runtime {
 namespace {
 
+// A run prints about this many progress lines, however many steps it has.
 constexpr int kProgressLines = 20;
 
-// What training cannot do without: an error of the data set or of a file of weights.
+// For what training cannot continue without: the data set, a file of weights.
 template <class T>
 T value_or_throw(Result<T> result) {
   if (!result) throw std::runtime_error(result.error().str());
@@ -40,14 +41,15 @@ void log_progress(int rank, const StepMetrics& metrics, int steps) {
                static_cast<long long>(done), steps, metrics.loss, metrics.learning_rate);
 }
 
-// What the tags of reductions declare, for whoever compares gradients.
+// The mean that a reduction is meant to compute, as its tag declares it in the trace. `verify`
+// compares gradients across ranks against it; without watched values nothing reads it.
 std::string average_tag(const Scenario& scenario) {
   if (scenario.watch.every == 0) return {};
   const bool world = scenario.remedy.average == Scenario::Remedy::Average::world;
   return world ? " average=world" : " average=contributors";
 }
 
-// As the optimizer's zero_grad, which does not take gradients that are views of DDP's buckets.
+// Like the optimizer's zero_grad, which rejects gradients that are views into DDP's buckets.
 void drop_gradients(const NamedTensors& tensors) {
   for (const auto& [name, tensor] : tensors) tensor.mutable_grad().reset();
 }
@@ -57,7 +59,7 @@ Scenario::Watch watched(const Scenario& scenario, const Device& device) {
   return device.place().is_meta() ? Scenario::Watch() : scenario.watch;
 }
 
-// Nothing of the device is asked for where no values are watched.
+// Null where no values are watched, so that the device compiles no fingerprint kernel for nothing.
 std::unique_ptr<DeviceFingerprints> fingerprints_of(const Device& device,
                                                     const Scenario::Watch& watch) {
   if (watch.every == 0) return nullptr;
@@ -91,12 +93,14 @@ TrainLoop::TrainLoop(const Scenario& scenario, ProcessGroups& groups, Recorder& 
       log_(log),
       watch_(watched(scenario, groups.device()), recorder,
              fingerprints_of(groups.device(), scenario.watch)) {
+  // Data. On the meta device only the shapes of the batches exist.
   const bool on_meta = groups_.device().place().is_meta();
   if (on_meta) {
     shapes_.emplace(value_or_throw(ShapeBatches::open(scenario, groups.who().rank)));
   } else {
     open_data(data_of);
   }
+  // The model. Every rank draws the same initial weights, before the strategy makes them rank 0's.
   at::manual_seed(scenario_.train.seed);
   {
     std::optional<MakeOnMeta> scope;
@@ -117,6 +121,8 @@ TrainLoop::TrainLoop(const Scenario& scenario, ProcessGroups& groups, Recorder& 
   if (scenario_.model.negatives != Negatives::local) {
     gather_.emplace(groups_.world(), recorder_, scenario_.fault != Fault::detached_negatives);
   }
+  // Strategy, remedy and optimizer, in this order: the strategy decides which tensors are optimised
+  // (shards under FSDP), and the other two work on those.
   strategy_ = make_strategy(
       scenario_.strategy, {model_, groups_, recorder_,
                            scenario_.watch.every > 0 ? &watch_ : nullptr, average_tag(scenario_),
@@ -141,12 +147,16 @@ void TrainLoop::open_data(const Scenario* data_of) {
   const Scenario& whose = data_of != nullptr ? *data_of : scenario_;
   const auto [rank, world_size] = data_of != nullptr ? RankOf{0, data_of->ranks} : groups_.who();
   data_ = value_or_throw(BatchSource::open(whose, rank, world_size));
-  // One rank of each replica stands for all of them; where all read one batch, one for all.
+  // `data_of`: this process trains on the batches of a whole job (see the header). The ranks of a
+  // replica read the same batch, so one of them is enough: with 2 stages and 8 ranks, ranks 0, 2,
+  // 4, 6. With `broadcast` all ranks get rank 0's batch, and there are no others to read.
   const int whole = data_of == nullptr || data_of->data.broadcast ? 0 : data_of->ranks;
   for (int r = whole == 0 ? 0 : data_of->ranks_of_replica(); r < whole;
        r += data_of->ranks_of_replica()) {
     further_data_.push_back(value_or_throw(BatchSource::open(*data_of, r, whole)));
   }
+  // A rank that sees other files would sample other items under the same indices; stop before
+  // training rather than compare wrong gradients.
   const std::string digest = hex(data_->digest());
   groups_.require_same("the digest of the data set's index map", digest);
   if (groups_.who().rank == 0) {
@@ -159,6 +169,7 @@ void TrainLoop::run() {
   strategy_->start();
   const std::int64_t first = resume();
   const std::int64_t recording_before = recorder_.nanos();
+  // FLOPs are counted only for a rank that runs alone; counting slows the others down for nothing.
   std::optional<FlopCount> flops;
   if (groups_.alone() && groups_.who().rank == 0) flops.emplace();
   for (std::int64_t step = first; step < scenario_.train.steps; ++step) {
@@ -178,10 +189,12 @@ void TrainLoop::run() {
     if (log_ != nullptr) log_->write(metrics);
     const int every = scenario_.train.checkpoint.every;
     if (every == 0 || (step + 1) % every != 0) continue;
+    // Checkpoints count finished steps: after step 9 the folder is step_000010.
     save(step + 1);
     recorder_.saved_checkpoint();
   }
   if (!scenario_.train.evaluate) return;
+  // Collective, so all ranks take part although only rank 0 evaluates.
   strategy_->gather_everything();
   if (groups_.who().rank == 0 && data_) evaluate();
   recorder_.evaluated();
@@ -189,7 +202,7 @@ void TrainLoop::run() {
 
 double TrainLoop::state_bytes() const {
   const bool adamw = scenario_.train.optimizer == Scenario::Train::Optimizer::adamw;
-  const double copies = adamw ? 4 : 2;  // adamw's two moments
+  const double copies = adamw ? 4 : 2;  // parameter and gradient; adamw adds two moments
   double out = 0;
   for (const auto& [name, parameter] : optimised_) {
     out += copies * static_cast<double>(parameter.numel()) *
@@ -202,7 +215,7 @@ TrainingState TrainLoop::state() {
   return {optimised_, named_buffers(*model_), *optimizer_, *scaler_};
 }
 
-// Before the first of them is removed.
+// Called before save() removes the first of them.
 void TrainLoop::warn_of_earlier_checkpoints() const {
   if (scenario_.train.checkpoint.every == 0 || groups_.who().rank != 0) return;
   const auto earlier = checkpoints_->latest();
@@ -219,7 +232,8 @@ std::int64_t TrainLoop::resume() {
     warn_of_earlier_checkpoints();
     return 0;
   }
-  // The ranks may see a shared folder at different moments: the least of what they see is whole.
+  // On a shared file system ranks may see the newest folder at different moments. The minimum over
+  // the ranks is a checkpoint that all of them see complete.
   const at::Tensor steps = at::full({1}, checkpoints_->latest().value_or(0), at::kLong);
   {
     const NoteScope scope(recorder_, recorder_.note({"steps"}, "checkpoint.resume"));
@@ -266,10 +280,13 @@ StepMetrics TrainLoop::one_step(std::int64_t step) {
   metrics.learning_rate = learning_rate(scenario_.train, step);
   metrics.loss_scale = scaler_->current();
   set_learning_rate(*optimizer_, metrics.learning_rate);
+  // Data: read (or broadcast) the micro-batches, then let the remedy change them.
   const double waited_ms = result_.data_wait_ms;
   std::vector<Batch> batches = micro_batches(step);
   metrics.data_ms = result_.data_wait_ms - waited_ms;
   remedy_->before_step(batches);
+  // Balancing needs this rank's computing time. Where the device queues calls, the host's clock
+  // does not show it, and the device's time of a step is only known one step later.
   const bool by_device = balancer_ && groups_.device().queues();
   if (balancer_) {
     if (by_device) balancer_->after_step(groups_.device_time().take());  // of the step before
@@ -280,7 +297,8 @@ StepMetrics TrainLoop::one_step(std::int64_t step) {
   if (by_device) groups_.device_time().begin();
   const trace::Nanos computing_since = monotonic_nanos();
   const trace::Nanos waited_before = recorder_.waited_nanos();
-  Batch all;  // what the step saw
+  // Record what the step's micro-batches held together: indices and modalities.
+  Batch all;  // union of the micro-batches
   for (const Batch& batch : batches) {
     for (const at::Tensor* part : {&batch.tokens, &batch.images, &batch.image_rows})
       mark_memory(*part, trace::MemoryCategory::inputs);
@@ -290,6 +308,8 @@ StepMetrics TrainLoop::one_step(std::int64_t step) {
   if (!all.indices.empty()) recorder_.data(step, all.indices);
   recorder_.modality(step, all.modalities());
 
+  // The step itself. Gradients that are still there after clear_gradients() are leftovers, a defect
+  // that `watch_` records.
   watch_.begin_step(step, batches.size());
   clear_gradients();
   watch_.leftovers(optimised_);
@@ -315,8 +335,10 @@ StepMetrics TrainLoop::one_step(std::int64_t step) {
 
 std::vector<Batch> TrainLoop::micro_batches(std::int64_t step) {
   if (shapes_) return shapes_->step(step);
+  // Costs take effect with the next plan of the data source, not necessarily in this step.
   if (balancer_ && balancer_->costs()) data_->use_costs(*balancer_->costs());
   std::vector<Batch> batches = data_->step(step);
+  // A process that stands for a whole job (`data_of`) appends the other ranks' micro-batches.
   own_batches_ = batches.size();
   for (const auto& source : further_data_) {
     for (Batch& batch : source->step(step)) batches.push_back(std::move(batch));
@@ -335,6 +357,7 @@ std::vector<Batch> TrainLoop::micro_batches(std::int64_t step) {
 }
 
 double TrainLoop::accumulate(const std::vector<Batch>& batches) {
+  // A pipeline orders forwards and backwards itself.
   if (const auto own = strategy_->run_step(batches)) {
     mark_gradients(optimised_);
     result_.idle_ns = result_.idle_ns.value_or(0) + own->idle;
@@ -343,11 +366,12 @@ double TrainLoop::accumulate(const std::vector<Batch>& batches) {
   double sum = 0;
   std::vector<at::Tensor> kept_buffers;
   for (std::size_t i = 0; i < batches.size(); ++i) {
+    // Only the last backward of the step communicates (DDP's no_sync for the others).
     const Pass pass = i + 1 == batches.size() ? Pass::last : Pass::accumulate;
     strategy_->before_forward(pass);
     at::Tensor loss;
     {
-      // Around autocast, which keeps what it casts until it ends.
+      // The memory scope encloses autocast, because autocast keeps its casts until it ends.
       const MemoryScope forward(MemoryPhase::forward);
       const Autocast autocast(scenario_.train.precision, groups_.device().place().type());
       loss = remedy_->loss(batches[i]);
@@ -356,12 +380,14 @@ double TrainLoop::accumulate(const std::vector<Batch>& batches) {
       const HostRead reading(recorder_, loss);
       sum += loss.item<double>();
     }
+    // Divided by the number of micro-batches, so that the gradients add up to their mean.
     const auto parts = static_cast<double>(batches.size());
     strategy_->backward(scaler_->scale(parts == 1 ? loss : loss / parts), pass);
     mark_gradients(optimised_);
+    // Before the first batch of another rank: BatchNorm's statistics as rank 0 has them.
     if (i + 1 == own_batches_ && i + 1 < batches.size()) kept_buffers = clones(*model_);
   }
-  // One process that stands for all ranks has the buffers that the first of them would have.
+  // A process that stands for all ranks ends the step with the buffers that rank 0 would have.
   if (!kept_buffers.empty()) copy_back(kept_buffers, *model_);
   return sum / static_cast<double>(batches.size());
 }
@@ -372,6 +398,7 @@ void TrainLoop::synchronise() {
   remedy_->after_sync();
   for (const auto& [name, parameter] : optimised_) {
     if (parameter.grad().defined()) {
+      // Without a gradient there is nothing to compare; that it is absent shows elsewhere.
       watch_.synced_gradient(name, parameter.grad(), part_of(name));
     }
   }
@@ -388,8 +415,8 @@ TrainLoop::ClipFactors TrainLoop::clip(const std::function<double(double)>& whol
 
 void TrainLoop::step_optimizer(const ClipFactors& factors) {
   for (const auto& [name, factor] : factors) watch_.scalar(name, factor);
-  // Where there is nothing to update, it communicates nothing; who counts its cost wants it, and a
-  // checkpoint gathers the state that it makes.
+  // On the meta device there are no values to update, and the optimizer issues no calls. It still
+  // runs where somebody counts its cost, or where a checkpoint gathers the state that it creates.
   if (!shapes_ || recorder_.has_listener() || checkpoints_) {
     const MemoryScope optimizer(MemoryPhase::optimizer);
     optimizer_->step();
@@ -404,6 +431,7 @@ void TrainLoop::update() {
 }
 
 TensorPart TrainLoop::part_of(const std::string& name) {
+  // A fingerprint of a shard only compares with those of shards that begin at the same element.
   const std::optional<std::uint64_t> begin = strategy_->shard_begin(name);
   return {begin.has_value(), begin.value_or(0)};
 }

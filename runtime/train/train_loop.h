@@ -24,63 +24,64 @@ namespace lockstep::runtime {
 
 class TrainLoop {
  public:
-  // Makes data, model, strategy and remedy as the scenario says, and the process groups that they
+  // Creates data, model, strategy and remedy from the scenario, and the process groups that they
   // need: collective. All references must outlive the loop; `log` may be null. With `data_of` every
-  // step trains on the batches of all that job's ranks, one after the other. On the meta device
-  // nothing is read or kept, and losses are NaN. Throws what LibTorch throws.
+  // step trains on the batches of all ranks of that job, one after the other. On the meta device
+  // nothing is read or stored, and losses are NaN. Throws what LibTorch throws.
   TrainLoop(const Scenario& scenario, ProcessGroups& groups, Recorder& recorder,
             WorkerResult& result, StepLog* log = nullptr, const Scenario* data_of = nullptr);
   virtual ~TrainLoop() = default;
   TrainLoop(const TrainLoop&) = delete;
   TrainLoop& operator=(const TrainLoop&) = delete;
 
-  // Trains to the last step; records every step's data, modalities and loss, and adds to the result
-  // as it goes, so that what was reached is there when a step throws (the recorder's context then
-  // still holds the step). Afterwards, where the scenario asks for it, rank 0 evaluates.
+  // Trains to the last step. Records each step's data, modalities and loss, and updates the result
+  // as it goes: when a step throws, the result holds the finished steps, and the recorder's context
+  // holds the step that failed. Afterwards rank 0 evaluates, if the scenario asks for it.
   void run();
 
-  // Bytes of what this rank trains: parameters, gradients, and what the optimizer keeps of them.
+  // Bytes of this rank's training state: parameters, gradients and optimizer state.
   double state_bytes() const;
 
  protected:
-  // The parts of a step that runtime/faults/ gets wrong on purpose, and what they are made of.
+  // The parts of a step that runtime/faults/ overrides to make a deliberate mistake, and the
+  // helpers that these need.
 
   // Before the step's first backward.
   virtual void clear_gradients();
-  // From the gradients of the last backward to the parameters of the next step.
+  // Turns the gradients of the last backward into the parameters of the next step.
   virtual void update();
   virtual void wait_after_checkpoint();
 
-  // Brings the ranks' gradients together.
+  // Averages the gradients over the ranks, as the strategy does it.
   void synchronise();
-  // Scales gradients down to their limits, where there are limits; the factors, by name. `whole`
-  // as for clip_gradients().
+  // Scales gradients down to their limits, if there are any. Returns the factors by name. `whole`
+  // is that of clip_gradients().
   using ClipFactors = std::vector<std::pair<std::string, double>>;
   ClipFactors clip(const std::function<double(double)>& whole);
   std::function<double(double)> norm_over_shards();
-  // The optimizer's step, which is left out after an overflow. Records what came of it.
+  // Calls the optimizer and records the result. Not called after an overflow.
   void step_optimizer(const ClipFactors& factors);
   void leave_step_out() { watch_update(false); }
 
   Fault fault() const { return scenario_.fault; }
   ProcessGroups& groups() { return groups_; }
-  // True where a gradient was not finite; the gradients are those of the unscaled loss then.
+  // True if a gradient was not finite. Afterwards the gradients are those of the unscaled loss.
   bool overflowed(LossScaler::Overflow of = LossScaler::Overflow::on_any_rank) {
     return scaler_->unscale(optimised_, of);
   }
 
  private:
   void open_data(const Scenario* data_of);
-  // The step to begin with: that of the last checkpoint, which is loaded, or 0.
+  // The first step to train: that of the last checkpoint, which is loaded, or 0.
   std::int64_t resume();
   void warn_of_earlier_checkpoints() const;
   void save(std::int64_t steps);
   TrainingState state();
   StepMetrics one_step(std::int64_t step);
   std::vector<Batch> micro_batches(std::int64_t step);
-  // Forward and backward of all micro-batches; the mean of their losses.
+  // Forward and backward of all micro-batches. Returns the mean of their losses.
   double accumulate(const std::vector<Batch>& batches);
-  // Records what the update made; `stepped`: whether the optimizer was called.
+  // Records the values after the update; `stepped`: whether the optimizer was called.
   void watch_update(bool stepped);
   TensorPart part_of(const std::string& name);
   void evaluate();
@@ -90,13 +91,13 @@ class TrainLoop {
   Recorder& recorder_;
   WorkerResult& result_;
   StepLog* log_;
-  std::optional<ShapeBatches> shapes_;  // on the meta device, in the place of data_
+  std::optional<ShapeBatches> shapes_;  // on the meta device, instead of data_
   std::unique_ptr<BatchSource> data_;
   std::vector<std::unique_ptr<BatchSource>> further_data_;  // of the other ranks of `data_of`
-  std::size_t own_batches_ = 0;  // micro-batches of the step that are not theirs
+  std::size_t own_batches_ = 0;  // micro-batches of the step that come from data_
   ContrastiveModel model_{nullptr};
   std::optional<Balancer> balancer_;
-  std::optional<FeatureGather> gather_;  // of global negatives
+  std::optional<FeatureGather> gather_;  // with global negatives
   NamedTensors optimised_;
   ValueWatch watch_;
   std::unique_ptr<Strategy> strategy_;

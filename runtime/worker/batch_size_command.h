@@ -11,14 +11,14 @@ namespace lockstep::runtime {
 
 class BatchSizeCommand {
  public:
-  // Adds the subcommand to `app`, which outlives this object; parsing fills this object.
+  // Adds the subcommand to `app`, which must outlive this object; parsing fills this object.
   explicit BatchSizeCommand(CLI::App& app);
   BatchSizeCommand(const BatchSizeCommand&) = delete;
   BatchSizeCommand& operator=(const BatchSizeCommand&) = delete;
 
-  bool chosen() const;  // once `app` has parsed the command line
-  // Prints each try to stdout, errors to stderr. Returns the exit status: 0 where a size fits, 1
-  // where none does or a try failed for another reason, 2 for a bad scenario.
+  bool chosen() const;  // valid after `app` has parsed the command line
+  // Prints each try to stdout, errors to stderr. Returns the exit status: 0 if a size fits, 1 if
+  // none does or a try failed for another reason, 2 for a bad scenario.
   int run() const;
 
  private:

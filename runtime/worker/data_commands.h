@@ -1,4 +1,4 @@
-// `lockstep-worker data …`: looking at data sets, and at what the preprocessing makes of a file.
+// `lockstep-worker data …`: inspects data sets, and the preprocessing of a file.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,7 @@ class App;
 
 namespace lockstep::runtime {
 
-// Adds the command to `app`; after parsing, runs what was chosen.
+// Adds the command to `app`; after parsing, run() does what was chosen.
 class DataCommands {
  public:
   explicit DataCommands(CLI::App& app);

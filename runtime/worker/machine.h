@@ -1,4 +1,4 @@
-// Failures of the machine that CUDA, NCCL and LibTorch tell in their own words, and what to do.
+// Machine failures that CUDA, NCCL and LibTorch report in their own words, and their fixes.
 #pragma once
 
 #include <optional>
@@ -8,19 +8,19 @@
 
 namespace lockstep::runtime {
 
-// One sentence and a remedy for an exception's text; nothing where the text is none of these.
+// A sentence and a fix for an exception's text; nothing if the text is unknown.
 std::optional<Error> known_failure(std::string_view text);
 
-// How the operating system lets a rank's threads have the processor.
+// Scheduling of a rank's threads.
 
-// A thread that is woken no longer takes the processor from the one that woke it: Linux's
-// SCHED_BATCH (sched(7)), for this thread and those that it starts from now on. Where somebody
-// chose another policy than the usual one for this process (chrt), that stays.
+// After this, a thread that wakes up does not preempt the thread that woke it: Linux's SCHED_BATCH
+// (sched(7)), for this thread and those that it starts from now on. If this process has a policy
+// other than the default (chrt), it is kept.
 //
-// Why: Gloo's transport thread tries the lock of a connection and polls it again where another
-// thread holds it. Woken by a thread that holds it, on the same core, it takes the core from that
-// one and polls until its slice is over, which is milliseconds, at every hop of every call. Where
-// ranks have fewer cores than threads, steps take three to six times as long for it
+// Why: Gloo's transport thread tries a connection's lock, and polls again while another thread
+// holds it. Woken on the same core by a thread that holds the lock, it would preempt that thread
+// and poll until its time slice is over, which takes milliseconds, at every hop of every call. If
+// ranks have fewer cores than threads, steps would take three to six times as long
 // (docs/runtime.md).
 void keep_the_processor_when_waking();
 

@@ -1,4 +1,5 @@
-// `lockstep-worker model`: what a model or a weights file holds, and one training step of a model.
+// `lockstep-worker model`: the contents of a model or a weights file, and one training step of a
+// model.
 #pragma once
 
 #include <string>
@@ -11,14 +12,14 @@ namespace lockstep::runtime {
 
 class ModelCommands {
  public:
-  // Adds the subcommand to `app`, which outlives this object; parsing fills this object.
+  // Adds the subcommand to `app`, which must outlive this object; parsing fills this object.
   explicit ModelCommands(CLI::App& app);
   ModelCommands(const ModelCommands&) = delete;
   ModelCommands& operator=(const ModelCommands&) = delete;
 
-  bool chosen() const;  // once `app` has parsed the command line
-  // Prints to stdout, errors to stderr. Returns the exit status: 0; 1 where Torch raised an
-  // exception; 2 for a name or a file that is none.
+  bool chosen() const;  // valid after `app` has parsed the command line
+  // Prints to stdout, errors to stderr. Returns the exit status: 0; 1 if Torch raised an exception;
+  // 2 for an unknown name or file.
   int run() const;
 
  private:

@@ -31,7 +31,7 @@ class InstantWork : public c10d::Work {
   std::vector<at::Tensor> result_;
 };
 
-// A message of a rank that is played beside this one: it comes when it is waited for.
+// A message from a rank that runs in another thread. It is received when it is waited for.
 class MessageWork : public c10d::Work {
  public:
   MessageWork(Messages& messages, Messages::Key key, at::Tensor into)
@@ -61,7 +61,7 @@ void copy_to_all(at::TensorList outputs, const at::Tensor& input) {
   for (const at::Tensor& output : outputs) output.copy_(input);
 }
 
-// What this rank gives all is what it gets of all, as far as the sizes allow.
+// This rank receives what it sends, as far as the sizes allow.
 void exchange_with_itself(const at::Tensor& output, const at::Tensor& input) {
   const at::NoGradGuard no_grad;
   output.zero_();
@@ -123,7 +123,7 @@ InstantBackend::WorkPtr InstantBackend::make(const BackendCall& call, const Forw
       copy_to_all(call.out, call.in.front());
       break;
     case trace::Op::all_gather_into_tensor:
-      // Thousands of parts without values are not worth being made.
+      // On the meta device there is nothing to copy; do not create thousands of parts.
       if (!call.in.front().is_meta())
         copy_to_all(call.out.front().view({-1}).chunk(getSize()), call.in.front().view({-1}));
       break;
@@ -194,6 +194,7 @@ bool Messages::is_there(const Key& key) const {
 }
 
 void Messages::look() {
+  // All ranks that still run wait, and none of their messages has been sent.
   stuck_ = stuck_ || (awaited_.size() == running_ &&
                       std::none_of(awaited_.begin(), awaited_.end(),
                                    [this](const Key& key) { return is_there(key); }));

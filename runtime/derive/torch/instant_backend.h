@@ -1,14 +1,14 @@
-// InstantBackend: a c10d backend without any other rank. Every call completes at once, so that one
-// process shows what a rank of any world calls, in which order and with what.
+// InstantBackend: a c10d backend without any other rank. Every call completes at once, so one
+// process shows what a rank of any world calls, in which order and with which sizes.
 //
-// The other ranks are taken to hold what this one holds: a sum is the rank's own contribution times
-// the group's size, a gathered list its own tensor again and again. What programs decide by asking
-// all ranks (a vote, an overflow) comes out as `dissent` says; whole numbers that a root broadcasts
-// are those that it broadcast when it was looked at. A message that is received is zeros, or comes
-// from a rank that is played beside this one (messages.h): what waits for it waits.
+// The other ranks are assumed to hold what this one holds: a sum is the rank's own contribution
+// times the group's size, a gathered list repeats its own tensor. Decisions that programs make by
+// asking all ranks (a vote, an overflow) follow `dissent`. Integers that a root broadcasts are
+// those that it sent when it was recorded. A received message is zeros; or, if ranks run together
+// (Messages), it comes from the sender, and the receiver waits for it.
 //
-// Like FakeProcessGroup of LibTorch, which leaves sums as they are in 2.11 and whose futures the
-// Reducer of 2.11 does not take.
+// Similar to LibTorch's FakeProcessGroup, which in 2.11 does not compute sums, and whose futures
+// the Reducer of 2.11 does not accept.
 #pragma once
 
 #include <condition_variable>
@@ -28,53 +28,53 @@
 
 namespace lockstep::runtime {
 
-// Messages: what the ranks of a team send each other, where a few ranks are played together in one
-// process, each on a thread of its own. A stage of a pipeline cannot be played without the others:
-// a message says how large the next one is.
+// Messages: point-to-point messages between a few ranks that run together in one process, each on
+// its own thread. A stage of a pipeline cannot run without the others, because a message says how
+// large the next one is.
 //
-// A send does not wait for its receive; whether that would do harm is asked of the calls that come
-// out, not here. A receive waits for its message. Where every rank of the team waits, or has ended,
-// no message can come any more: those that wait get an exception that says so.
+// A send does not wait for its receive; whether that would deadlock is decided later, from the
+// recorded calls. A receive waits for its message. If every rank of the team waits or has ended, no
+// message can arrive any more, and the waiting ranks get an exception.
 class Messages {
  public:
-  // So many ranks, each on its thread.
+  // For `ranks` ranks, each on its own thread.
   explicit Messages(std::size_t ranks) : running_(ranks) {}
 
   struct Key {
     std::string group;
-    int from = 0, to = 0;  // in the group
+    int from = 0, to = 0;  // group ranks
     int tag = 0;
     friend auto operator<=>(const Key&, const Key&) = default;
   };
 
   // Keeps a copy of `tensor`.
   void send(const Key& key, const at::Tensor& tensor);
-  // Waits for the next message of `key`, and copies it into `tensor`. Throws std::runtime_error
-  // where it cannot come any more, or has another size.
+  // Waits for the next message of `key`, and copies it into `tensor`. Throws std::runtime_error if
+  // it cannot arrive any more, or has another size.
   void receive(const Key& key, const at::Tensor& tensor);
-  // A rank's program is over.
+  // A rank's program has ended.
   void end();
 
  private:
   bool is_there(const Key& key) const;
-  // With the lock held: whether what is awaited can still come.
+  // With the lock held: sets stuck_ if no awaited message can arrive any more.
   void look();
 
   std::mutex mutex_;
   std::condition_variable changed_;
   std::map<Key, std::deque<at::Tensor>> sent_;
-  std::size_t running_;       // ranks whose program is not over
-  std::vector<Key> awaited_;  // by those that are in receive()
-  bool stuck_ = false;        // none of these can come
+  std::size_t running_;       // ranks whose program has not ended
+  std::vector<Key> awaited_;  // by ranks inside receive()
+  bool stuck_ = false;        // none of these can arrive
 };
 
-// The world around a rank that is alone.
+// How the other ranks behave.
 struct Others {
-  // Whether another rank dissents now: a minimum over the ranks is then 0 and a maximum 1, else
-  // this rank's own.
+  // Whether another rank dissents now. If so, a minimum over the ranks is 0 and a maximum is 1;
+  // otherwise both are this rank's own value.
   std::function<bool()> dissent;
-  Broadcasts* broadcasts = nullptr;  // read as a receiver, filled as a root; outlives the backend
-  Messages* messages = nullptr;      // of the ranks played together; null: this one is alone
+  Broadcasts* broadcasts = nullptr;  // read by receivers, filled by a root; outlives the backend
+  Messages* messages = nullptr;      // between ranks that run together; null: this rank is alone
 };
 
 class InstantBackend : public ForwardingBackend {
@@ -88,7 +88,7 @@ class InstantBackend : public ForwardingBackend {
  private:
   WorkPtr make(const BackendCall& call, const Forward& forward) override;
   WorkPtr receive(const BackendCall& call);
-  // What the others' contributions make of this rank's.
+  // Applies the others' contributions to this rank's.
   void combine(const BackendCall& call) const;
   void share(const at::Tensor& tensor, bool is_root);
 

@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::size_t kListBytes = std::size_t{1} << 28U;
 
-// The scenarios, each read once.
+// Scenarios, each read only once.
 class Scenarios {
  public:
   Result<const Scenario*> get(const std::string& file, int rank) {
@@ -42,7 +42,7 @@ class Scenarios {
   std::map<std::string, Scenario> read_;
 };
 
-// Whether the run is left out.
+// Whether to skip the run, because rank 0's broadcasts are the same as in an earlier one.
 Result<bool> shows_nothing_new(const LoneRanks& run) {
   if (run.unless_same_as.empty()) return false;
   const Result<std::string> one = read_file(run.broadcasts, kListBytes);
@@ -52,7 +52,7 @@ Result<bool> shows_nothing_new(const LoneRanks& run) {
   return *one == *other;
 }
 
-// One rank of a run. `messages`: of those that are played together; null: it is the only one.
+// Runs one rank. `messages`: between ranks that run together; null: it runs alone.
 Status run_rank(const Scenario& scenario, const LoneRanks& run, int rank, bool on_meta,
                 Messages* messages) {
   Broadcasts broadcasts;
@@ -90,7 +90,7 @@ Status run_rank(const Scenario& scenario, const LoneRanks& run, int rank, bool o
         write_file(trace::costs_file(run.folder, rank), trace::work_costs_text(costs));
     if (!kept) return kept;
   }
-  // Also where training ended early: what was sent until then was sent.
+  // Also if training ended early: what was sent until then was sent.
   return rank == 0 ? broadcasts.write(run.broadcasts) : Status::ok();
 }
 

@@ -1,5 +1,5 @@
-// Ranks looked at without the others, one after the other in this process: what each would call.
-// The stages of a pipeline, which need each other's messages, are looked at together.
+// Runs ranks without the others, one after the other in this process. The stages of a pipeline,
+// which need each other's messages, run together.
 #pragma once
 
 #include <cstdint>
@@ -12,19 +12,18 @@
 
 namespace lockstep::runtime {
 
-// Why ranks were not looked at.
+// Why ranks were not run.
 struct LoneFailure {
   Error error;
-  // By the scenario, which cannot be read or run; asked again, the answer is the same. Else a file
-  // could not be read or written.
+  // True: the scenario cannot be read or run, so trying again is useless. False: a file could not
+  // be read or written.
   bool refused = false;
 };
 
-// Trains each as a rank of its scenario's job, from the first step to the last: what it calls
-// completes at once (instant_backend.h), and is in its trace. A rank whose program ends by an
-// exception has a trace that ends so. `on_meta`: with tensors that have no values
-// (runtime/derive/torch/meta_tensors.h). After each a line "alone: <number>" goes to standard
-// output. Nothing: all were looked at.
+// Trains each as a rank of its scenario's job, from the first step to the last. Its calls complete
+// at once (instant_backend.h) and are recorded. If its program raises an exception, the trace ends
+// with it. `on_meta`: with tensors without values (runtime/derive/torch/meta_tensors.h). After each
+// entry the line "alone: <number>" is printed to standard output. Returns nothing if all were run.
 std::optional<LoneFailure> run_alone(const std::vector<LoneRanks>& list, bool on_meta);
 
 }  // namespace lockstep::runtime

@@ -21,14 +21,14 @@ class Meta final : public Device {
 
 }  // namespace
 
-// A mode key of LibTorch's that no program uses; below is what it does.
+// A dispatch key of LibTorch that programs do not use; its kernels are below.
 MakeOnMeta::MakeOnMeta() : on_(c10::DispatchKeySet(c10::DispatchKey::TESTING_ONLY_GenericMode)) {
   register_meta_kernels();
 }
 
 std::unique_ptr<Device> meta_device() { return std::make_unique<Meta>(); }
 
-// Each gives an empty tensor of the shape and type that the operator's real kernels give
+// Each kernel returns an empty tensor with the shape and type of the operator's real kernels
 // (ATen/native/native_functions.yaml names the operators).
 
 namespace {
@@ -47,7 +47,7 @@ at::Tensor like_if(bool wanted, const at::Tensor& tensor) {
   return wanted ? like(tensor) : at::Tensor();
 }
 
-// While tensors are made on meta: what would be made on the CPU is made there.
+// With this key active, tensors for the CPU are created on the meta device.
 constexpr auto kMode = c10::DispatchKey::TESTING_ONLY_GenericMode;
 
 at::Tensor empty_on_meta(at::IntArrayRef sizes, std::optional<at::ScalarType> type,
@@ -74,6 +74,7 @@ at::Tensor meta_convolution(const at::Tensor& input, const at::Tensor& weight,
   std::vector<std::int64_t> sizes = {input.size(0), weight.size(0)};
   for (std::int64_t i = 2; i < input.dim(); ++i) {
     const auto at = static_cast<std::size_t>(i - 2);
+    // The usual formula: kernel extent with dilation, then the number of positions.
     const std::int64_t reach = dilation[at] * (weight.size(i) - 1) + 1;
     sizes.push_back((input.size(i) + 2 * padding[at] - reach) / stride[at] + 1);
   }
@@ -135,7 +136,7 @@ at::Tensor adaptive_avg_pool2d_backward(const at::Tensor& /*grad*/, const at::Te
   return like(input);
 }
 
-// Laid out as the kernels do it: heads behind positions.
+// The memory layout of the real kernels: [batch, position, head, width], seen as heads first.
 at::Tensor heads_behind(const at::Tensor& like) {
   return on_meta({like.size(0), like.size(2), like.size(1), like.size(3)}, like).transpose(1, 2);
 }
@@ -181,7 +182,7 @@ at::Tensor& where_out(const at::Tensor& condition, const at::Tensor& a, const at
   return out;
 }
 
-// Which elements they are, nobody knows; at most all.
+// Unknown without values; at most all of them.
 at::Tensor nonzero(const at::Tensor& self) {
   return at::empty({self.numel(), self.dim()},
                    at::TensorOptions().device(at::kMeta).dtype(at::kLong));
@@ -254,7 +255,7 @@ void register_meta_kernels() {
 
 }  // namespace lockstep::runtime
 
-// Torch 2.15 has new names for the two operations on whole tensors; 2.11 has only these.
+// Torch 2.15 renames the two whole-tensor operations; 2.11 has only these names.
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
 namespace lockstep::runtime {

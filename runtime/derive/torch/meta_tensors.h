@@ -1,10 +1,9 @@
-// Tensors without values: on LibTorch's meta device a model of any size takes no memory and a step
-// of it no arithmetic, and the calls that it makes are those of the real one.
+// Tensors without values. On LibTorch's meta device a model of any size takes no memory and a step
+// no arithmetic, and the model makes the calls of the real one.
 //
-// LibTorch in C++ lacks the meta kernels that in Python are written in Python; those that our
-// models need are registered here, for the whole process. What a program asks the values for is
-// answered so: a number that is read is NaN (0 of whole numbers), and every element counts as not
-// zero.
+// The C++ part of LibTorch lacks meta kernels that are written in Python. Those that our models
+// need are registered here, for the whole process. If a program reads a value, it gets NaN (0 for
+// integers), and every element counts as non-zero.
 #pragma once
 
 #include <memory>
@@ -17,8 +16,8 @@
 
 namespace lockstep::runtime {
 
-// While it lives, tensors that this thread makes on the CPU by their sizes (the parameters of
-// modules) are meta tensors.
+// While it lives, tensors that this thread creates on the CPU by size (module parameters) are meta
+// tensors.
 class MakeOnMeta {
  public:
   MakeOnMeta();
@@ -27,17 +26,18 @@ class MakeOnMeta {
   c10::impl::IncludeDispatchKeyGuard on_;
 };
 
-// The device of meta tensors. What is brought to it loses its values. It carries nothing to other
-// ranks: for a rank that is alone (runtime/derive/torch/instant_backend.h).
+// The device of meta tensors. Tensors brought to it lose their values. It has no transport: it is
+// for a rank that runs alone (runtime/derive/torch/instant_backend.h).
 std::unique_ptr<Device> meta_device();
 
-// Meta kernels that LibTorch has in Python only.
+// Meta kernels that LibTorch has only in Python.
 
-// For the whole process; does nothing from the second time on. Before the first meta tensor.
+// Registers them for the whole process; later calls do nothing. Call it before creating meta
+// tensors.
 void register_meta_kernels();
 
-// A process group that gives meta tensors to its backend itself: c10d's dispatcher has no kernels
-// for them. Others go the usual way.
+// A process group that passes meta tensors directly to its backend, because c10d's dispatcher has
+// no kernels for them. Other tensors take the usual path.
 
 class DirectGroup : public c10d::ProcessGroup {
  public:

@@ -17,7 +17,7 @@ std::int64_t nanos_of(clockid_t clock) {
   return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
 
-// What this thread has computed: what others do on the machine meanwhile does not count.
+// CPU time of this thread: other load on the machine does not count.
 std::int64_t thread_nanos() { return nanos_of(CLOCK_THREAD_CPUTIME_ID); }
 
 std::int64_t other_threads_nanos() { return nanos_of(CLOCK_PROCESS_CPUTIME_ID) - thread_nanos(); }
@@ -26,17 +26,17 @@ struct Operation : at::ObserverContext {
   OperationCost cost;
 };
 
-// What the thread has computed in the stretch that is under way.
+// The costs of the current segment of this thread.
 struct Counting {
   bool on = false;
   trace::WorkCost cost;
-  // Of each operation that is under way, outermost first: whether one that it called is a kernel,
+  // The operations on the stack, outermost first: whether an operation called by it is a kernel,
   // and whether its floating-point operations count.
   struct Frame {
     bool wraps = false, multiplies = false;
   };
   std::vector<Frame> frames;
-  int multiplying = 0;  // of these frames
+  int multiplying = 0;  // number of frames with `multiplies`
 };
 thread_local Counting counting;
 
@@ -61,11 +61,11 @@ std::unique_ptr<at::ObserverContext> begin_operation(const at::RecordFunction& f
   return operation;
 }
 
-// The innermost operation that moves bytes is the kernel; what called it is a wrapping. Of a
-// product (at::convolution) the outermost is counted, whatever carries it out, and of what that
-// calls only how many kernels it takes.
+// The innermost operation that moves bytes is the kernel; its callers are wrappers. For products
+// (at::convolution) the outermost operation counts, whatever implements it; its callees only add to
+// the number of kernels.
 void end_operation(const at::RecordFunction& function, at::ObserverContext* context) {
-  if (counting.frames.empty()) return;  // began before the counting
+  if (counting.frames.empty()) return;  // it began before counting did
   const Counting::Frame frame = counting.frames.back();
   counting.frames.pop_back();
   counting.multiplying -= frame.multiplies ? 1 : 0;

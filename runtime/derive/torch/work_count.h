@@ -1,11 +1,11 @@
-// WorkCount: what a rank that is alone computes between its calls, as costs
-// (trace/work_costs.h), counted where LibTorch dispatches it.
+// WorkCount: the costs (trace/work_costs.h) of what a rank computes between its calls, counted
+// where LibTorch dispatches operations. Only for a rank that runs alone.
 //
-// The memory that the rank holds is counted with it (runtime/device/counted_memory.h), where
+// The memory that the rank holds is counted, too (runtime/device/counted_memory.h), if
 // count_allocations() was called before.
 //
-// Counting slows down what is counted. So times are taken in a second look at the same rank, which
-// counts nothing. They are those that the thread had a processor for.
+// Counting slows down what it counts. So times are measured in a second run of the rank that counts
+// nothing. They are the thread's CPU time.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@
 
 namespace lockstep::runtime {
 
-// Listens to `recorder`, which must outlive it, while it lives, on the thread that trains; one at a
-// time in a thread. What the other ranks' answers take to be made up is nobody's work and left out.
+// Listens to `recorder`, which must outlive it, on the thread that trains; one per thread. The time
+// spent on making up the other ranks' answers is left out.
 class WorkCount {
  public:
   WorkCount(Recorder& recorder, LoneRanks::Costs kept);
@@ -32,13 +32,13 @@ class WorkCount {
   WorkCount& operator=(const WorkCount&) = delete;
 
   std::vector<trace::WorkCost> take();
-  // Where times are kept: of processors, that all other threads have taken since this began.
+  // If times are measured: CPU time of all other threads since this was created, in ns.
   std::int64_t beside_nanos() const;
 
  private:
   void hear(Recorder::Moment moment, std::int64_t number);
   void end_stretch(trace::WorkCost::Before before, std::int64_t id);
-  // Of a step, or of what comes between two.
+  // Ends a step, or the part between two steps.
   void end_part(trace::WorkCost::Before before, std::int64_t number);
   void begin_stretch();
   void settle_memory();
@@ -48,7 +48,7 @@ class WorkCount {
   std::optional<at::CallbackHandle> handle_;
   std::optional<CountedMemory> memory_;
   std::vector<trace::WorkCost> work_;
-  std::size_t settled_ = 0;  // of `work_`: those whose memory is known
+  std::size_t settled_ = 0;  // entries of `work_` whose memory is known
   std::int64_t began_ = 0;
   std::int64_t beside_before_ = 0;
 };

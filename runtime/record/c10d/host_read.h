@@ -1,11 +1,11 @@
-// HostRead: around every place where the program reads a value of a tensor.
+// HostRead: put it around every read of a tensor's value.
 //
 //   const HostRead reading(recorder, loss);
 //   const auto value = loss.item<double>();
 //
-// Where the tensor is a device's, the host blocks there until its queue is done, and the trace has
-// to show it (Recorder::HostWait). A tensor of the host is complete when its call is; on a CPU
-// whose calls are queued the queue itself says where the host blocks (Device::when_host_blocks).
+// If the tensor is on a device, the host blocks there until its queue is done, and the trace has to
+// show that (Recorder::HostWait). A host tensor is complete when its call is; on a CPU that queues
+// calls, the queue reports where the host blocks (Device::when_host_blocks).
 #pragma once
 
 #include <optional>

@@ -64,7 +64,7 @@ std::vector<std::vector<std::int64_t>> shapes(at::TensorList tensors) {
   return all;
 }
 
-// One name where all tensors agree, as the trace format has it; else one each.
+// One name if all tensors agree, as in the trace format; else one each.
 std::vector<std::string> dtypes(at::TensorList tensors) {
   std::vector<std::string> names;
   for (const at::Tensor& tensor : tensors) names.push_back(dtype_name(tensor.scalar_type()));
@@ -108,7 +108,7 @@ std::size_t RecordedGroup::KeyHash::operator()(const Key& key) const noexcept {
 }
 
 std::int32_t RecordedGroup::global_rank(std::int64_t group_rank) const {
-  // A rank outside the group is the transport's to refuse.
+  // The transport reports a rank outside the group.
   if (group_rank < 0 || group_rank >= static_cast<std::int64_t>(ranks_.size())) return trace::kNone;
   return ranks_[static_cast<std::size_t>(group_rank)];
 }

@@ -1,4 +1,4 @@
-// RecordedGroup: the calls that this rank makes in one process group, on their way to the recorder.
+// RecordedGroup: passes the calls that this rank makes in one process group to the recorder.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +14,13 @@ namespace lockstep::runtime {
 
 class RecordedGroup {
  public:
-  // Writes the group into the trace. `ranks`: global, in group order. `recorder` must outlive it.
+  // Writes the group into the trace. `ranks`: global ranks, in group order. `recorder` must outlive
+  // it.
   RecordedGroup(Recorder& recorder, const std::string& name, std::vector<std::int32_t> ranks,
                 const std::string& description);
 
-  // Records that the rank issues the call, from any thread; returns the call's id. Of a call like
-  // an earlier one nothing is allocated.
+  // Records that the rank issues the call; returns the call's id. From any thread. Allocates
+  // nothing for a call like an earlier one.
   std::uint32_t issue(const BackendCall& call);
 
   int size() const { return static_cast<int>(ranks_.size()); }

@@ -1,16 +1,15 @@
 // RecordingBackend: a c10d backend that records every call and passes it on to the real one.
 //
-// Put it into a ProcessGroup with setBackend() in the transport's place: whoever communicates
-// through the group (our strategies, LibTorch's own Reducer) is recorded without knowing.
+// Put it into a ProcessGroup with setBackend() instead of the transport: everything that
+// communicates through the group (our strategies, LibTorch's own Reducer) is then recorded.
 //
-// A call is in the ring file before the transport sees it: Gloo may abort the process from its own
-// thread when sizes do not fit, and the trace must show the call that did it.
+// A call is in the ring file before the transport sees it. Gloo may abort the process from its own
+// thread if sizes do not match, and the trace must show the call that caused it.
 //
-// On a device (NCCL) calls are queued, and return before they are complete: they are recorded as
-// asynchronous, whatever the program asked for, and `complete` alone says that one is over; only a
-// barrier that is to block does block the host. A call that the program does not ask a Work of runs
-// in the caller's queue and has none: marks around it tell when it begins and completes, and the
-// program gets none either.
+// On a device (NCCL) calls are queued, and return before they are complete. They are recorded as
+// asynchronous, whatever the program asked for, and only `complete` says that one is over; only a
+// blocking barrier blocks the host. A synchronous call runs in the caller's queue and returns no
+// Work: marks around it show when it begins and completes, and the program gets no Work either.
 #pragma once
 
 #include <cstdint>
@@ -34,16 +33,16 @@ class RecordingBackend : public ForwardingBackend {
     std::vector<std::int32_t> ranks;  // global ranks in group order
     std::string description;
   };
-  // What tells when a device begins and completes calls, and what the time that its queue stands
-  // still behind them is left out of. Both must outlive the backend.
+  // What observes when a device begins and completes calls, and the computing time from which calls
+  // are left out. Both must outlive the backend.
   struct OnDevice {
     WorkWatch& watch;
     DeviceTime& time;
     MarkQueue mark;
   };
   // Writes the group into the trace. `recorder` must outlive the backend and the calls in flight.
-  // `device`: of a backend whose calls are queued; nothing where they are complete when a wait for
-  // them returns.
+  // `device`: for a backend that queues calls; nothing if calls are complete when a wait for them
+  // returns.
   RecordingBackend(c10::intrusive_ptr<c10d::Backend> inner, Recorder& recorder, Group group,
                    std::optional<OnDevice> device = {});
 
@@ -51,7 +50,7 @@ class RecordingBackend : public ForwardingBackend {
   c10::intrusive_ptr<Options> getBackendOptions() override { return inner_->getBackendOptions(); }
   void setTimeout(std::chrono::milliseconds timeout) override { inner_->setTimeout(timeout); }
   bool supportsCoalescing() const override { return inner_->supportsCoalescing(); }
-  // The calls between the two are issued as they come, and are given to the transport at the end.
+  // Calls between the two are recorded as they come, and given to the transport at the end.
   void startCoalescing() override;
   WorkPtr endCoalescing() override;
   void abort() override { inner_->abort(); }
@@ -64,7 +63,7 @@ class RecordingBackend : public ForwardingBackend {
  private:
   // Records the call, makes it, and wraps what comes back.
   WorkPtr make(const BackendCall& call, const Forward& forward) override;
-  // Makes calls that are recorded as issued, and follows them to their end.
+  // Makes calls that are already recorded as issued, and follows them until they complete.
   WorkPtr follow(const std::vector<std::uint32_t>& calls, const std::function<WorkPtr()>& forward);
 
   c10::intrusive_ptr<c10d::Backend> inner_;

@@ -6,7 +6,7 @@
 namespace lockstep::runtime {
 namespace {
 
-// The work's future; nothing where this transport has none for this operation (it then throws).
+// The work's future; null if the transport has none for this operation (it throws then).
 c10::intrusive_ptr<c10::ivalue::Future> future_of(c10d::Work& work) {
   try {
     return work.getFuture();
@@ -39,7 +39,7 @@ RecordingWork::RecordingWork(c10::intrusive_ptr<c10d::Work> inner, Recorder& rec
   const auto future = future_of(*inner_);
   if (!future) return;
   seen_by_wait_alone_ = false;
-  // Runs on the transport's thread; who waits may be let go a little earlier.
+  // Runs on the transport's thread, perhaps a little after the waiting thread continues.
   future->addCallback([&recorder = recorder_, call = call_](c10::ivalue::Future& done) {
     const Recorder::Timed timed(recorder);
     recorder.complete(call, done.hasError() ? done.tryRetrieveErrorMessage() : std::string());

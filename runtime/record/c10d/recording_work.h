@@ -1,9 +1,9 @@
-// RecordingWork: the handle of one recorded call. Passes everything on to the transport's own
-// handle, and records when the program begins to wait for it and is let go.
+// RecordingWork: the handle of one recorded call. Passes everything on to the transport's handle,
+// and records when the program begins to wait for it and when it continues.
 //
-// Completion comes from the transport's future where it has one (Gloo: all but point-to-point, and
-// reduce_scatter in Torch 2.11); otherwise it is only seen when a wait returns. Where a device does
-// the work (NCCL), neither says when it is done: a WorkWatch asks.
+// Completion comes from the transport's future, if it has one (Gloo: all but point-to-point, and
+// reduce_scatter in Torch 2.11); otherwise it is only seen when a wait returns. For a device (NCCL)
+// neither says when the work is done, so a WorkWatch polls.
 #pragma once
 
 #include <exception>
@@ -20,7 +20,7 @@
 
 namespace lockstep::runtime {
 
-// What an exception says, without the C++ stack that c10::Error appends.
+// The message of an exception, without the C++ stack that c10::Error appends.
 std::string message_of(const std::exception& error);
 
 class RecordingWork : public c10d::Work {
@@ -29,8 +29,8 @@ class RecordingWork : public c10d::Work {
   RecordingWork(c10::intrusive_ptr<c10d::Work> inner, Recorder& recorder, std::uint32_t call,
                 WorkWatch* watch, DeviceTime* time = nullptr);
 
-  // The call's id in what `recorder` writes; nothing where that has not seen it. (A program may be
-  // recorded twice: by itself, and by what was loaded in front of it.)
+  // The call's id in `recorder`'s trace; nothing if it is not there. (A program may be recorded
+  // twice: by itself, and by a preloaded library.)
   std::optional<std::uint32_t> call_in(const Recorder& recorder) const;
 
   // Rethrows what the transport throws, after recording it.
@@ -51,12 +51,12 @@ class RecordingWork : public c10d::Work {
   float getDuration() const override { return inner_->getDuration(); }
   std::uint64_t getSequencenumber() const override { return inner_->getSequencenumber(); }
 #ifdef C10D_BACKEND_HAS_HOOKS
-  // By which PyTorch's own recorder finds the call that a backend says is complete.
+  // PyTorch's own recorder finds a completed call by it.
   std::uint64_t getCompletionKey() const override { return inner_->getCompletionKey(); }
 #endif
 
  private:
-  // Records the completion, or the failure, where nobody else does; once, however often the program
+  // Records the completion or failure, unless somebody else does; once, however often the program
   // waits.
   void complete(std::string_view error = {});
 
@@ -64,7 +64,7 @@ class RecordingWork : public c10d::Work {
   Recorder& recorder_;
   std::uint32_t call_;
   DeviceTime* time_;
-  // Completion is still to be recorded, and neither the future's callback nor the watch will.
+  // The completion is not recorded yet, and neither the future's callback nor the watch will do it.
   bool seen_by_wait_alone_ = true;
 };
 

@@ -13,7 +13,7 @@ namespace lockstep::runtime {
 
 namespace {
 
-// Adds the time that it lives.
+// Adds its lifetime to a sum.
 class Timed {
  public:
   explicit Timed(std::int64_t& sum) : sum_(sum), began_(monotonic_nanos()) {}
@@ -167,7 +167,8 @@ void ValueWatch::write(Look& look, const trace::Fingerprint& print) {
   const bool finite = print.non_finite == 0;
   if (look.unless_zero && finite && print.min == 0 && print.max == 0) return;
   look.state.hash = print.hash;
-  // What is not finite has no norm and no sketch to compare; its hash still tells it apart.
+  // Values that are not finite have no norm and no sketch to compare; the hash still distinguishes
+  // them.
   look.state.norm = finite ? print.norm : std::numeric_limits<double>::quiet_NaN();
   if (finite) look.state.sketch = print.sketch;
   recorder_.ring().state(look.state);

@@ -1,12 +1,12 @@
-// ValueWatch: what a rank's gradients, parameters, buffers and optimiser hold, on its way into the
-// trace as fingerprints (trace/values/fingerprint.h), in the steps that the scenario's `watch`
-// names.
+// ValueWatch: records what a rank's gradients, parameters, buffers and optimizer hold, as
+// fingerprints (trace/values/fingerprint.h), in the steps that the scenario's `watch` names.
 //
-// Strategies hand in gradients as they give them away (local_gradient); the train loop the rest, in
-// the order of the step: what backward finds, what the optimizer gets, what it makes of it.
+// Strategies pass gradients just before they reduce them (local_gradient). The train loop passes
+// the rest, in the order of the step: leftovers before backward, what the optimizer gets, and its
+// result.
 //
-// What lies on the host is in the trace when the call returns. A device that takes fingerprints
-// itself (runtime/device/tensor_fingerprint.h) is asked for those of a step at its end, once.
+// Host tensors are in the trace when the call returns. A device that computes fingerprints itself
+// (runtime/device/tensor_fingerprint.h) delivers those of a step once, at the step's end.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ class Optimizer;
 
 namespace lockstep::runtime {
 
-// A part of a tensor that other ranks hold the rest of; its first element's place in the whole.
+// Whether a tensor is one rank's shard, and the index of its first element in the whole.
 struct TensorPart {
   bool sharded = false;
   std::uint64_t first = 0;
@@ -35,22 +35,23 @@ struct TensorPart {
 
 class ValueWatch {
  public:
-  // `recorder` must outlive the watch. Off where `options.every` is 0. `device`: takes the
-  // fingerprints of what is not on the host; null: that is copied there.
+  // `recorder` must outlive the watch. Off if `options.every` is 0. `device`: computes fingerprints
+  // of device tensors; null: they are copied to the host.
   ValueWatch(const Scenario::Watch& options, Recorder& recorder,
              std::unique_ptr<DeviceFingerprints> device = nullptr)
       : options_(options), recorder_(recorder), device_(std::move(device)) {}
 
   // `micro_batches`: of the step that begins.
   void begin_step(std::int64_t step, std::size_t micro_batches);
-  // Whether this step's values are recorded. All else does nothing in other steps.
+  // Whether this step's values are recorded. Otherwise all other functions do nothing.
   bool on() const { return on_; }
-  // Several backwards add to one gradient: what a strategy reduces in each is not yet all of it.
+  // Whether several backwards add to one gradient, so what a strategy reduces in each is only a
+  // part.
   bool accumulates() const { return micro_batches_ > 1; }
 
-  // Before backward: gradients that are there and not zero, as zero_grad leaves none.
+  // Before backward: records gradients that are defined and not zero; zero_grad leaves none.
   void leftovers(const NamedTensors& parameters);
-  // This rank's own gradient, just before it is given to the reduction.
+  // This rank's own gradient, just before it is reduced.
   void local_gradient(const std::string& name, const at::Tensor& gradient);
   void synced_gradient(const std::string& name, const at::Tensor& gradient, TensorPart part = {});
   void parameter(const std::string& name, const at::Tensor& value, TensorPart part = {});
@@ -60,17 +61,17 @@ class ValueWatch {
                  bool sharded);
   // A number that all ranks must agree on: "lr", "loss_scale", "stepped", "clip/image".
   void scalar(const std::string& name, double value);
-  // After all of them: what the device was asked for goes into the trace.
+  // After all others: writes the fingerprints that the device computed.
   void end_step();
 
-  // Time that taking fingerprints took so far.
+  // Time spent on fingerprints so far, in ns.
   std::int64_t nanos() const { return nanos_; }
 
  private:
-  // A value that is to be recorded, all but its fingerprint.
+  // A value to record, without its fingerprint.
   struct Look {
     trace::RingWriter::State state;
-    bool unless_zero = false;  // not recorded where all of it is 0
+    bool unless_zero = false;  // skip it if all of it is 0
   };
   Look look(std::string_view name, const at::Tensor& value, trace::StateMark::Kind kind,
             trace::StateMark::When when, TensorPart part);
@@ -81,7 +82,7 @@ class ValueWatch {
   trace::RingWriter::StringRef text(std::string_view text);
   std::uint32_t sketch() const { return static_cast<std::uint32_t>(options_.sketch); }
 
-  // So that a look-up makes no string.
+  // Look-ups need no std::string.
   struct Hash : std::hash<std::string_view> {
     using is_transparent = void;
   };
@@ -89,7 +90,7 @@ class ValueWatch {
   const Scenario::Watch options_;
   Recorder& recorder_;
   std::unique_ptr<DeviceFingerprints> device_;
-  std::vector<Look> asked_;  // of the device, in this step
+  std::vector<Look> asked_;  // pending on the device in this step
   std::int64_t step_ = 0;
   std::size_t micro_batches_ = 1;
   bool on_ = false;

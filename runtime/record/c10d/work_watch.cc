@@ -19,7 +19,7 @@ std::string words_of(const std::exception_ptr& failure) {
   }
 }
 
-// What went wrong with a completed call; empty: nothing.
+// Why a completed call failed; empty: it did not.
 std::string failure_of(const c10d::Work& work) {
   const std::exception_ptr failure = work.exception();
   return failure == nullptr ? std::string() : words_of(failure);
@@ -100,7 +100,7 @@ bool WorkWatch::has_begun(const Followed& followed) const {
 bool WorkWatch::look(Followed& followed) {
   std::string failure;
   try {
-    // Asked before the start is: a call that completed in between has begun, too.
+    // Ask for completion first: a call that completes in between has begun, too.
     const bool complete = followed.work ? followed.work->isCompleted() : followed.behind->reached();
     if (!followed.begun && has_begun(followed)) {
       followed.begun = true;
@@ -109,8 +109,8 @@ bool WorkWatch::look(Followed& followed) {
     if (!complete) return false;
     if (followed.work) failure = failure_of(*followed.work);
   } catch (...) {
-    // After a fault of the device every question about it throws. The program's own next call does,
-    // too, and ends the rank in order; an exception that left this thread would abort it.
+    // After a device fault every query throws. The program's own next call does, too, and ends the
+    // rank in order; an exception that left this thread would abort the process.
     failure = words_of(std::current_exception());
   }
   const Recorder::Timed timed(recorder_);
@@ -122,8 +122,8 @@ bool WorkWatch::look(Followed& followed) {
 
 namespace {
 
-constexpr std::int64_t kHook = 0x6c6f636b73746570;  // ours among those of others: "lockstep"
-// The backend holds locks that an answer may need; what is in the trace by then has to do.
+constexpr std::int64_t kHook = 0x6c6f636b73746570;  // our hook's id: "lockstep"
+// The backend holds locks that a poll may need, so do not wait longer than this.
 constexpr std::chrono::milliseconds kLastLook(200);
 
 }  // namespace

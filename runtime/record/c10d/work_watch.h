@@ -1,10 +1,10 @@
-// WorkWatch: tells when calls begin and complete whose transport only answers when it is asked.
+// WorkWatch: records when calls begin and complete, for transports that must be polled.
 //
-// NCCL's futures are complete as soon as a call is in the device's queue; whether the device has
-// begun or finished it is told by its events. A call that comes back without a Work runs in the
-// caller's own queue; marks before and behind it tell as much. A thread asks for the calls in
-// flight every 200 us, and records what changed: times are late by that at most. Backends that say
-// so by themselves make it ask at once.
+// NCCL's futures are complete as soon as a call is in the device's queue; its events say whether
+// the device has begun or finished it. A call without a Work runs in the caller's own queue, and
+// marks before and after it show the same. A thread polls the calls in flight every 200 us and
+// records what changed, so times are late by at most that. If a backend announces completions, the
+// thread polls at once.
 #pragma once
 
 #include <chrono>
@@ -26,32 +26,31 @@ namespace lockstep::runtime {
 
 class WorkWatch {
  public:
-  // Whether the device has begun a call; empty: nobody can tell.
+  // Whether the device has begun a call; empty: unknown.
   using Begun = std::function<bool(c10d::Work&)>;
 
   // `recorder` must outlive the watch.
   WorkWatch(Recorder& recorder, Begun begun,
             std::chrono::microseconds every = std::chrono::microseconds(200));
-  ~WorkWatch();  // asks no more; what is in flight stays open in the trace
+  ~WorkWatch();  // stops polling; calls in flight stay open in the trace
   WorkWatch(const WorkWatch&) = delete;
   WorkWatch& operator=(const WorkWatch&) = delete;
 
-  // From any thread. Keeps the work until it is complete.
+  // Follows the call until it is complete, and keeps the work alive until then. From any thread.
   void follow(c10::intrusive_ptr<c10d::Work> work, std::uint32_t call);
-  // The same of a call that has no work, but marks in the queue it runs in: it begins where
-  // `before` is reached, and is complete where `behind` is.
+  // The same for a call without a work, with marks in the queue that it runs in: it begins when
+  // `before` is reached, and is complete when `behind` is.
   void follow(std::shared_ptr<const QueueMark> before, std::shared_ptr<const QueueMark> behind,
               std::uint32_t call);
 
-  // Asks for all calls in flight now, and not only when the time has come. From any thread; does
-  // not wait, and takes no other lock.
+  // Polls all calls in flight at once. From any thread; does not wait, and takes no other lock.
   void look_soon();
-  // … and returns when that is done, or after `most`.
+  // The same, and returns when it is done, or after `most`.
   void look_now(std::chrono::milliseconds most);
 
  private:
   struct Followed {
-    c10::intrusive_ptr<c10d::Work> work;  // null: the marks tell
+    c10::intrusive_ptr<c10d::Work> work;  // null: use the marks
     std::shared_ptr<const QueueMark> before, behind;
     std::uint32_t call = 0;
     bool begun = false;
@@ -59,7 +58,7 @@ class WorkWatch {
   void follow(Followed followed);
   void watch();
   bool has_begun(const Followed& followed) const;
-  // Records what is new of it; true where it is complete.
+  // Records changes; true if it is complete.
   bool look(Followed& followed);
 
   Recorder& recorder_;
@@ -74,15 +73,15 @@ class WorkWatch {
   std::thread thread_;
 };
 
-// What a backend says by itself, from torch 2.15 on (c10d/Hooks.hpp): that a call has completed,
-// and that it is about to abort because one failed or took too long.
+// Hooks of a backend, from torch 2.15 on (c10d/Hooks.hpp): a call has completed, or the backend is
+// about to abort because one failed or timed out.
 
-// Whether it says any of that; never where torch is older.
+// Whether the backend has any of these hooks; false for older torch.
 bool can_tell(const c10d::Backend& backend);
 
-// From now on `watch` looks as soon as the backend says that a call has completed, and once more
-// before it aborts, so that what is in the trace is what there was. True where the backend tells
-// completions. `watch` must outlive the backend. Once for a backend.
+// Makes `watch` poll when the backend announces a completion, and once more before it aborts, so
+// that the trace is up to date. True if the backend announces completions. `watch` must outlive the
+// backend. Call once per backend.
 bool hook_into(c10d::Backend& backend, WorkWatch& watch);
 
 }  // namespace lockstep::runtime

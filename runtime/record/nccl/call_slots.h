@@ -1,13 +1,12 @@
-// CallSlots: what is remembered of calls on their way through NCCL, so that the last channel's
-// kernel completes them. Bounded, without locks, and safe against whatever order events come in.
+// CallSlots: state of calls on their way through NCCL, so that the last channel's kernel completes
+// them. Bounded, lock-free, and safe for any order of events.
 //
-// NCCL gives back an opaque handle and nothing else. A handle here is a number, not an address: a
-// stale one is found out instead of followed. The oldest slot is taken anew when all are in use; of
-// its call no start and completion is recorded any more, nothing else happens.
+// NCCL gives back an opaque handle and nothing else. A handle here is a number, not an address, so
+// a stale one is detected instead of dereferenced. When all slots are in use, the oldest is reused:
+// start and completion of its call are then not recorded, and nothing else happens.
 //
 // Each slot's state is one word: the call's number, and how many channels started and stopped.
-// Every change is a compare-and-swap of that word, so a slot that was given away in between is
-// noticed.
+// Every change is a compare-and-swap of that word, so a slot that was reused in between is noticed.
 #pragma once
 
 #include <array>
@@ -24,14 +23,14 @@ class CallSlots {
   static constexpr std::uint64_t kNumberBits = 40;
   static constexpr std::uint64_t kNumberMask = (std::uint64_t{1} << kNumberBits) - 1;
 
-  // Remembers call `id` of a rank that has a ring; gives its number, which is never 0.
+  // Stores call `id` of a rank that has a ring; returns its number, which is never 0.
   std::uint64_t add(RecordedRank& rank, std::uint32_t id);
 
-  // The call runs on so many channels (0, or more than 127: not known, then it is complete when
-  // all that started have stopped). False: it was launched before, or is forgotten.
+  // The call runs on `channels` channels. (0, or more than 127: unknown; it is then complete when
+  // all that started have stopped.) False: it was launched before, or its slot was reused.
   bool launch(std::uint64_t number, std::uint32_t channels);
-  // A channel's kernel began, or ended: the first start and the last stop are recorded, and the
-  // call counts as on the device in between (RecordedRank::on_device).
+  // A channel's kernel began or ended. The first start and the last stop are recorded; in between
+  // the call counts as on the device (RecordedRank::on_device).
   void started(std::uint64_t number);
   void stopped(std::uint64_t number);
 

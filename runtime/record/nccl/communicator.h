@@ -1,8 +1,9 @@
-// Communicator: records the calls of one NCCL communicator into the ring file of its rank. What
-// both recorders of NCCL programs share: the profiler plugin and the preloaded library.
+// Communicator: records the calls of one NCCL communicator in its rank's ring file. Used by both
+// recorders of NCCL programs: the profiler plugin and the preloaded library.
 //
-// A call is in the file when issue() returns. Members are not known here, only the own place; the
-// reader puts them together over all files (trace/groups.h). So roots and peers are places.
+// A call is in the file when issue() returns. Only the own position in the communicator is known
+// here; the reader finds the members from all files (trace/groups.h). So roots and peers are
+// positions.
 #pragma once
 
 #include <atomic>
@@ -16,9 +17,9 @@
 #include "trace/formats/ring/writer.h"
 #include "trace/signature.h"
 
-// A rank's ring file, and how many of its calls are on the device at this moment: of those that
-// NCCL's profiler tells of, those that began and are not complete; of those that the preloaded
-// library sees, those that NCCL was given and that are not complete.
+// A rank's ring file, and the number of its calls on the device now. For the profiler: calls that
+// began and are not complete. For the preloaded library: calls that NCCL was given and that are not
+// complete.
 
 namespace lockstep::runtime {
 
@@ -34,11 +35,11 @@ struct NcclCall {
   std::int64_t count = 0;             // NCCL's argument
   std::int32_t dtype = trace::kNone;  // ncclDataType_t; kNone: not known
   std::int32_t redop = trace::kNone;  // ncclRedOp_t; kNone: not known, or the program's own
-  std::int32_t root = trace::kNone;   // a place
-  std::int32_t peer = trace::kNone;   // a place; of Send and Recv
+  std::int32_t root = trace::kNone;   // a position in the communicator
+  std::int32_t peer = trace::kNone;   // likewise; of Send and Recv
 };
 
-// What the program says of a call, where it says something.
+// The program's own description of a call, if any.
 struct CallLabel {
   trace::RingWriter::NamesRef what;  // the parameters that it carries
   trace::RingWriter::StringRef tag;
@@ -51,15 +52,15 @@ class Communicator {
                std::int32_t size)
       : rank_(rank), group_(group), place_(place), size_(size) {}
 
-  // Records that the call was issued; its id is for ring(). Any thread; a lock that is held for
-  // some 100 ns keeps the numbers in the order of the file.
+  // Records that the call was issued; the returned id is for ring(). Any thread; a lock, held for
+  // about 100 ns, keeps sequence numbers in the order of the file.
   std::uint32_t issue(const NcclCall& call, const CallLabel& label = {});
-  // The same in two steps, for calls that are made once and run often.
+  // The same in two steps, for calls that are captured once and run often.
   trace::RingWriter::SignatureRef signature(const NcclCall& call);
   std::uint32_t issue(trace::RingWriter::SignatureRef signature, const CallLabel& label = {},
                       bool point_to_point = false, std::int32_t peer = trace::kNone);
 
-  // The program is done with it; calls that come all the same are recorded.
+  // The program has destroyed it; calls that come later are still recorded.
   void close();
 
   RecordedRank& rank() const { return rank_; }

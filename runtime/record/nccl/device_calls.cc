@@ -42,7 +42,7 @@ DeviceCalls& DeviceCalls::of_process() {
     const bool wanted = completions == nullptr || std::string_view(completions) != "0";
     auto* const made = new DeviceCalls(wanted ? cuda::find_driver : find_none);
     made->has_watcher_ = true;
-    // A process that forked leaves the device to its parent.
+    // A forked child leaves the device to its parent.
     static const pid_t own = ::getpid();
     std::atexit([] {
       if (::getpid() == own) of_process().stop();
@@ -69,7 +69,7 @@ bool DeviceCalls::put_event(std::span<const Call> calls) {
   if (!driver_ || stopped_ || in_flight_ >= kMostFollowed) return false;
   const cuda::Stream stream = calls.front().stream;
   Followed followed;
-  // An event in a stream that is captured becomes a part of the graph.
+  // An event recorded in a stream under capture would become part of the graph.
   int capturing = 0;
   if (driver_->is_capturing(stream, &capturing) != cuda::kSuccess || capturing != 0 ||
       driver_->context_of(stream, &followed.context) != cuda::kSuccess)
@@ -95,11 +95,12 @@ bool DeviceCalls::put_event(std::span<const Call> calls) {
     sigset_t all;
     sigset_t before;
     ::sigfillset(&all);
-    ::pthread_sigmask(SIG_SETMASK, &all, &before);  // it takes none of the program's signals
+    // The thread must not take the program's signals.
+    ::pthread_sigmask(SIG_SETMASK, &all, &before);
     try {
       std::thread([this] { watch(*this); }).detach();
     } catch (const std::system_error&) {
-      driver_.reset();  // nobody would ask: the following calls are not followed
+      driver_.reset();  // no thread would poll: do not follow further calls
     }
     ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
@@ -112,7 +113,7 @@ void DeviceCalls::complete(Followed& followed, bool well) {
     if (well) call.rank->ring->complete(call.id);
     leave(call);
   }
-  // Of an event that the driver refuses to speak of, nothing more is known: it is not used again.
+  // After an error nothing more is known about the event: do not reuse it.
   if (well) free_[followed.context].push_back(followed.event);
   --in_flight_;
 }
@@ -145,7 +146,7 @@ void DeviceCalls::stop() {
 void DeviceCalls::watch(DeviceCalls& self) {
   constexpr std::chrono::milliseconds kEvery{1};
   std::unique_lock lock(self.mutex_);
-  // A question of this thread would end a capture that another one makes in the global mode.
+  // In the global capture mode, a query from this thread would invalidate another thread's capture.
   int mode = cuda::kRelaxed;
   self.driver_->exchange_capture_mode(&mode);
   for (;;) {

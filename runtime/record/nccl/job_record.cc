@@ -18,7 +18,8 @@ namespace lockstep::runtime {
 namespace {
 
 constexpr std::uint64_t kEvents = 131'072;
-constexpr std::int64_t kMostRanks = 1 << 20;  // what a reader takes for possible (trace_builder.h)
+// The largest number that readers accept (trace_builder.h)
+constexpr std::int64_t kMostRanks = 1 << 20;
 
 std::uint64_t events_of(const char* text) {
   std::uint64_t events = kEvents;
@@ -26,7 +27,7 @@ std::uint64_t events_of(const char* text) {
   return events;
 }
 
-// A process that forked leaves its files to its parent.
+// A forked child leaves the files to its parent.
 const pid_t& own_pid() {
   static const pid_t pid = ::getpid();
   return pid;
@@ -87,7 +88,8 @@ void NcclJobRecord::finish(trace::End end) {
   const std::lock_guard lock(mutex_);
   for (const auto& [rank, lane] : lanes_) {
     if (!lane.ring) continue;
-    if (end == trace::End::clean) lane.ring->resume();  // whatever it was taken for
+    // It ended well, even if it was marked as hung.
+    if (end == trace::End::clean) lane.ring->resume();
     lane.ring->finish(end);
   }
 }
@@ -102,7 +104,7 @@ void NcclJobRecord::say_once(const char* kind, const std::string& what) {
   std::fprintf(stderr, "%s: %s\n", library_.c_str(), what.c_str());
 }
 
-// Where to write, and whose ranks count. False: nothing is recorded.
+// Finds out where to write, and this process's rank. False: nothing is recorded.
 bool NcclJobRecord::begin(const Opening& first) {
   state_ = State::refused;
   const char* const folder = get_("LOCKSTEP_RECORD_DIR");
@@ -160,6 +162,9 @@ NcclJobRecord::Lane& NcclJobRecord::make_lane(std::int32_t rank) {
 
 NcclJobRecord::Lane* NcclJobRecord::lane_of(const Opening& opening) {
   const auto place = static_cast<std::int32_t>(opening.place);
+  // Which rank makes the communicator? In this order: a rank cannot be in a larger world; a child
+  // has its parent's rank; without a launcher the first communicator's positions are the ranks;
+  // with a launcher the process has one rank; a process with a single rank has only that one.
   if (opening.size > world_size_) {
     say_once("size", "communicators of more than " + std::to_string(world_size_) +
                          " ranks are not recorded: the first one had no more, and no launcher says "

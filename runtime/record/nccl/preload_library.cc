@@ -1,4 +1,4 @@
-// The NCCL that this process would have called if we were not in front of it.
+// The preloaded recorder for NCCL programs, and the search for the real NCCL.
 
 #include <dlfcn.h>
 #include <sys/syscall.h>
@@ -19,25 +19,25 @@
 
 namespace lockstep::runtime {
 
-// The function of that name behind this library: the next one in the program's search order, else
-// that of a libnccl.so.2 that is loaded without being in it (Python's modules are). Null: there is
-// none, which is said on standard error, once for each name.
+// The real function of that name: the next one in the program's search order, else that of a loaded
+// libnccl.so.2 outside of it (Python modules load it that way). Null: there is none; reported on
+// standard error, once per name.
 void* find_real_nccl(const char* name);
 
-// liblockstep_nccl.so: stands in front of libnccl.so.2 in a program that is linked with it.
+// liblockstep_nccl.so: intercepts libnccl.so.2 in a program that is linked with it.
 //
 //   LD_PRELOAD=/path/to/liblockstep_nccl.so LOCKSTEP_RECORD_DIR=traces ./program
 //
-//   LOCKSTEP_RECORD_COMPLETION=0   leave out when calls completed, and put no events into the
+//   LOCKSTEP_RECORD_COMPLETION=0   do not record when calls complete, and put no events into the
 //                                  program's streams
 //
-// Each function below records the call and then makes it. The call is in the ring file before NCCL
-// sees it. When it completes is told by an event behind it in its stream (device_calls.h); the
-// calls of an ncclGroup are in their streams once its outermost end returns.
+// Each function below records the call and then makes it, so the call is in the ring file before
+// NCCL sees it. An event after it in its stream shows when it completes (device_calls.h); the calls
+// of an ncclGroup are in their streams when the outermost ncclGroupEnd returns.
 //
-// What NCCL calls of itself while it is in one of these functions is not the program's, and is not
-// recorded. Nothing that goes wrong here reaches the program, but for an NCCL without the function
-// that it calls: then the result is ncclInternalError.
+// Calls that NCCL makes to itself inside these functions are not the program's, and are not
+// recorded. Failures here never reach the program, except that a function which its NCCL does not
+// have returns ncclInternalError.
 
 namespace {
 
@@ -46,7 +46,7 @@ using nccl::ResultCode;
 using nccl::Stream;
 using nccl::UniqueId;
 
-thread_local int depth = 0;  // of our functions on this thread's stack
+thread_local int depth = 0;  // number of our functions on this thread's stack
 struct Inside {
   Inside() { ++depth; }
   ~Inside() { --depth; }
@@ -54,7 +54,7 @@ struct Inside {
   Inside& operator=(const Inside&) = delete;
 };
 
-// Calls the real function behind our own of that name.
+// Calls the real function that ours of that name intercepts.
 template <class... Parameters, class... Arguments>
 ResultCode call_real(const char* name, ResultCode (*&real)(Parameters...), Arguments... arguments) {
   auto* found = __atomic_load_n(&real, __ATOMIC_RELAXED);
@@ -84,7 +84,8 @@ KnownCommunicators& communicators() {
   return *known;
 }
 
-// Runs `body`, unless NCCL itself calls. An exception (no memory) costs what was to be recorded.
+// Runs `body`, unless NCCL itself makes the call. After an exception (out of memory) the record is
+// incomplete, and the program continues.
 template <class Body>
 void guarded(Body body) noexcept {
   if (depth > 0) return;
@@ -94,9 +95,9 @@ void guarded(Body body) noexcept {
   }
 }
 
-using Recorded = DeviceCalls::Call;  // rank null: it is not recorded
+using Recorded = DeviceCalls::Call;  // rank null: not recorded
 
-thread_local Communicator* last = nullptr;     // in which this thread issued a call
+thread_local Communicator* last = nullptr;     // of this thread's last call
 thread_local int groups = 0;                   // ncclGroups that this thread has open
 thread_local std::vector<Recorded> of_groups;  // their calls
 
@@ -112,7 +113,7 @@ Recorded record(Comm comm, const NcclCall& call, Stream stream) {
   return out;
 }
 
-// What is to be followed to its completion, once it is in its stream.
+// Follows a call to its completion, once it is in its stream; inside a group that is later.
 void given_to_nccl(const Recorded& call, ResultCode result) {
   if (result != nccl::kSuccess) return DeviceCalls::leave(call);
   if (groups > 0) return of_groups.push_back(call);
@@ -129,7 +130,7 @@ std::string refused(const char* name, ResultCode result) {
   return std::string(name) + " returned ncclResult_t " + std::to_string(result);
 }
 
-// What NCCL refused is an exception of the call.
+// An error that NCCL returns is recorded as an exception of the call.
 ResultCode checked(const Recorded& call, const char* name, ResultCode result) {
   if (call.rank == nullptr) return result;
   guarded([&] {
@@ -168,7 +169,7 @@ void note_gone(Comm comm) {
   guarded([&] { communicators().gone(comm); });
 }
 
-// Before NCCL splits: the count belongs to the parent, whatever comes of it.
+// Called before NCCL splits: the parent counts its children, whether or not the split succeeds.
 std::string next_child(Comm parent, const char* how, std::optional<int> color = std::nullopt) {
   std::string name;
   guarded([&] { name = communicators().child_name(parent, how, color); });
@@ -216,7 +217,7 @@ ResultCode ncclCommInitRankScalable(Comm* comm, int size, int place, int ids, nc
   return result;
 }
 
-// One process with all ranks: nobody else has to know its communicators' name.
+// One process has all ranks, so no other process needs to know the communicators' name.
 ResultCode ncclCommInitAll(Comm* comms, int devices, const int* list) {
   static ResultCode (*real)(Comm*, int, const int*) = nullptr;
   const ResultCode result = call_real("ncclCommInitAll", real, comms, devices, list);
@@ -247,7 +248,7 @@ ResultCode ncclCommShrink(Comm comm, int* excluded, int count, Comm* child, void
   return result;
 }
 
-// The address may be given to another communicator as soon as NCCL has freed this one.
+// Forget it first: NCCL may reuse the address as soon as it has freed the communicator.
 ResultCode ncclCommDestroy(Comm comm) {
   static ResultCode (*real)(Comm) = nullptr;
   note_gone(comm);
@@ -321,7 +322,7 @@ ResultCode ncclGroupStart() {
   return result;
 }
 
-// What is wrong with a group's calls comes out here; of which, NCCL does not say.
+// Errors of a group's calls are returned here; NCCL does not say which call.
 ResultCode ncclGroupEnd() {
   static ResultCode (*real)() = nullptr;
   const ResultCode result = call_real("ncclGroupEnd", real);
@@ -379,7 +380,7 @@ ResultCode ncclRecv(void* buffer, std::size_t count, int dtype, int peer, Comm c
 }  // extern "C"
 // NOLINTEND(readability-identifier-naming)
 
-// In front of the C library's.
+// Intercepts the C library's, which runs no exit handlers.
 extern "C" __attribute__((visibility("default"))) void _exit(int status) {
   NcclJobRecord::at_immediate_exit(status);
   for (;;) ::syscall(SYS_exit_group, status);
@@ -404,7 +405,7 @@ bool first_time(const char* name) {
 
 void* find_real_nccl(const char* name) {
   if (void* const next = ::dlsym(RTLD_NEXT, name)) return next;
-  // Never loads one: that would be another NCCL than the program's.
+  // RTLD_NOLOAD: loading one would give another NCCL than the program's.
   if (void* const loaded = ::dlopen("libnccl.so.2", RTLD_LAZY | RTLD_NOLOAD)) {
     if (void* const found = ::dlsym(loaded, name)) return found;
   }

@@ -18,7 +18,7 @@ namespace {
 
 using namespace nccl_profiler;
 
-// What a handle is of, in its three uppermost bits; below them a number.
+// The kind of a handle, in its three highest bits; below them a number.
 enum class Tag : std::uint64_t {
   none = 0,
   call = 1,      // a collective that the program called; the number of its slot
@@ -44,7 +44,7 @@ struct Handle {
   }
 };
 
-// NCCL's names are short; what is not is no name of NCCL's.
+// NCCL's names are short; anything longer is not one of them.
 std::string_view text_of(const char* text) {
   constexpr std::size_t kLongest = 64;
   if (text == nullptr) return {};
@@ -62,7 +62,7 @@ std::int32_t dtype_number(const char* name) {
   return found == kNames.end() ? trace::kNone : static_cast<std::int32_t>(found - kNames.begin());
 }
 
-// Nothing for a call without a name: it cannot be told from others.
+// Nothing for a call without a name, which cannot be identified.
 std::optional<NcclCall> call_of(const char* func, std::size_t count, const char* datatype) {
   const std::string_view name = text_of(func);
   if (name.empty()) return std::nullopt;
@@ -134,7 +134,7 @@ void* Profiler::start_coll(Communicator& communicator, const nccl_profiler::Coll
     const CallLabel label = tags_.of(communicator.ring(), user_tag);
     return launched(communicator, communicator.issue(signature, label), task.channels);
   }
-  // Else a part of one that was recorded already, or one that is forgotten.
+  // Otherwise it is another part of a call that is recorded already, or its slot was reused.
   if (call.tag != Tag::call || !slots_.launch(call.number, task.channels)) return nullptr;
   return make_handle(Tag::task, call.number);
 }

@@ -1,16 +1,16 @@
-// Profiler: turns the events of NCCL's profiler interface into recorded calls.
+// Profiler: converts the events of NCCL's profiler interface to recorded calls.
 //
 // When a call counts as issued:
 // - version 5: a collective when the program makes it (CollApi), before NCCL connects or launches
-//   anything; one that is captured in a CUDA graph at each launch of the graph.
+//   anything; a call captured in a CUDA graph, at each launch of the graph.
 // - version 4, and messages in both: when it is launched (Coll, P2p); only these events name the
-//   peer. Within an ncclGroup NCCL launches in an order of its own, the same on all ranks.
-// - version 7: as 5, and with the tag that the program gives the call.
-// A call begins with the first of its channels' kernels and is complete with the last (KernelCh),
-// as NCCL's proxy thread sees them. Messages of a rank to itself meet nobody and are left out.
+//   peer. In an ncclGroup NCCL launches in its own order, which is the same on all ranks.
+// - version 7: as 5, with the tag that the program gives the call.
+// A call starts with the first of its channels' kernels and completes with the last (KernelCh), as
+// NCCL's proxy thread sees them. A rank's messages to itself match nothing and are left out.
 //
-// Handles are numbers with a tag, never addresses: whatever comes back is looked up, not followed.
-// No call throws, blocks for long or fails: what cannot be recorded is left out.
+// Handles are tagged numbers, never addresses: what NCCL gives back is looked up, not dereferenced.
+// No function throws, blocks for long or fails: what cannot be recorded is left out.
 #pragma once
 
 #include <cstdint>
@@ -28,28 +28,27 @@
 #include "runtime/record/nccl/job_record.h"
 #include "runtime/record/nccl/profiler_interface.h"
 
-// UserTags: what the tags stand for that a program gives its calls (NCCL 2.31, 64 bits each), so
-// that the names of parameters come through an unmodified NCCL.
+// UserTags: the meaning of the tags that a program gives its calls (NCCL 2.31, 64 bits each), so
+// that parameter names pass through an unmodified NCCL.
 //
-// The file is the program's, written before its first communicator: lines of a number, decimal or
-// 0x…, and behind it the names of the parameters that a call with this tag carries, all separated
-// by blanks:
+// The program writes the file before it creates its first communicator. Each line has a number,
+// decimal or 0x…, and the names of the parameters that a call with this tag carries, separated by
+// blanks:
 //
 //   17 image.conv1.weight image.conv1.bias
 //
-// Other lines are passed by. A tag that is not in the file is recorded as the call's tag, by its
-// number.
+// Other lines are skipped. A tag that is not in the file is recorded as a number, as the call's
+// tag.
 
 namespace lockstep::runtime {
 
 class UserTags {
  public:
-  // `file` null, or one that cannot be read: no tag has names; the latter is said on standard
-  // error.
+  // `file` null or unreadable: no tag has names; an unreadable file is reported on standard error.
   explicit UserTags(const char* file);
   UserTags(UserTags&& other) noexcept : names_(std::move(other.names_)) {}
 
-  // What is recorded for the tag in that ring file; 0: nothing. From any thread.
+  // The label of the tag in that ring file; 0: none. From any thread.
   CallLabel of(trace::RingWriter& ring, std::uint64_t tag);
 
  private:
@@ -62,18 +61,18 @@ class UserTags {
 
 class Profiler {
  public:
-  // `completions`: ask for the kernels' events, too. The job outlives this.
+  // `completions`: also request the kernels' events. The job must outlive this.
   Profiler(NcclJobRecord& job, bool completions, UserTags tags)
       : job_(job), completions_(completions), tags_(std::move(tags)) {}
 
-  // The context of a communicator: what the events below come with. Null: it is not recorded.
+  // The context of a communicator, which its events carry. Null: it is not recorded.
   void* open(std::uint64_t id, std::string_view name, std::int64_t place, std::int64_t size);
   static void close(void* context);
 
-  // The events to ask for; 0 where nothing is recorded.
+  // The events to request; 0 if nothing is recorded.
   int activation_mask(int version);
 
-  // Each gives the event's handle; null: it is of no interest.
+  // Each returns the event's handle; null: not interesting.
   void* start(void* context, const nccl_profiler::Event4& event);
   void* start(void* context, const nccl_profiler::Event5& event);
   void* start(void* context, const nccl_profiler::Event7& event);

@@ -1,31 +1,31 @@
 #!/usr/bin/env python3
-"""Records what a PyTorch training program calls, for `lockstep verify`.
+"""Records the collectives of a PyTorch training program, for `lockstep verify`.
 
-Can any mix of batches over the ranks make a job hang, or pair the wrong tensors? This file runs a
-program's own training step, one rank at a time and without the other ranks, once for every
-*condition* that a rank may meet (its batch holds images or not, ...), and writes down every
-collective that it calls. `lockstep verify` then decides for all mixes and any number of
-steps. It needs torch (tested with 2.11 and 2.15) and the standard library, no GPU and no network.
+Can any mix of batches over the ranks make a job hang, or match the wrong tensors? This file runs
+the program's own training step, one rank at a time and without the other ranks, once for every
+*condition* that a rank can be in (its batch holds images or not, ...), and records every
+collective that it calls. `lockstep verify` then decides for all mixes and any number of steps.
+Needs torch (tested with 2.11 and 2.15) and the standard library; no GPU and no network.
 
-In a training script, one function more:
+Add one function to the training script:
 
     def lockstep():
-        return {"build": make_trainer,          # () -> a function that makes one step: step(batch)
+        return {"build": make_trainer,          # () -> a function that trains one step: step(batch)
                 "conditions": {"image+text": batch_a, "text": batch_b}}
 
-and on the command line
+and call on the command line
 
     python runtime/record/python/lockstep_record.py train.py --world-size 4 --output derived
     lockstep verify derived
 
 or, from Python, `lockstep_record.derive(build=..., conditions=..., world_size=4, output=...)`.
-docs/record-python.md says what is recorded and what is taken for granted.
+docs/record-python.md says what is recorded and what is assumed.
 
 How it works. Each rank is a forked process with a process group of PyTorch's `fake` backend, in
-which the dispatcher's c10d operators are replaced by kernels that note the call and complete it at
-once. DDP's Reducer, FSDP2, DTensor, functional collectives and `torch.distributed` all come through
-these operators, whether they are called from Python or from C++. The kernels of `fake` itself would
-not do: in 2.11 their futures are not what the Reducer takes, and they leave sums as they were.
+which the dispatcher's c10d operators are replaced by kernels that record the call and complete it
+at once. DDP's Reducer, FSDP2, DTensor, functional collectives and `torch.distributed` all use
+these operators, whether they are called from Python or from C++. The kernels of `fake` itself are
+not enough: in 2.11 the Reducer does not accept their futures, and they do not compute sums.
 """
 
 import argparse
@@ -61,18 +61,18 @@ from torch.nn.parallel import DistributedDataParallel
 __all__ = ["Condition", "Program", "carries", "derive", "run"]
 
 
-# ---- What users say ------------------------------------------------------------------------------
+# ---- What users provide --------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)
 class Condition:
     """One kind of step.
 
-    batch: what the step function gets; if it can be called, what `batch()` gives in each step.
+    batch: the argument of the step function; if it is callable, `batch()` is called in each step.
     has: the modalities in the batch, for people (`["image", "text"]`).
-    phase: conditions of different phases never meet in one step.
-    dissent: another rank decides otherwise: where this rank asks all ranks, a minimum comes out as
-        0, a maximum as 1, and the sum of a single 0 or 1 as if all others had said the opposite.
+    phase: conditions of different phases never occur in the same step.
+    dissent: another rank decides differently: where this rank asks all ranks, a minimum is 0, a
+        maximum is 1, and the sum of a single 0 or 1 is as if all others had the opposite.
     """
 
     batch: Any
@@ -85,8 +85,8 @@ class Condition:
 class Program:
     """What `build` may return instead of a bare step function.
 
-    step: makes one training step of one batch: forward, backward, optimizer.
-    model: names the parameters that hand-written communication carries (DDP and FSDP2 are known).
+    step: trains one step on one batch: forward, backward, optimizer.
+    model: gives names to parameters in hand-written communication (DDP and FSDP2 need no help).
     finish: called after the last step (a final save, a last barrier).
     """
 
@@ -96,12 +96,12 @@ class Program:
 
 
 class RecordError(Exception):
-    """The program could not be recorded; the text says why and what to do."""
+    """The program could not be recorded; the message says why and what to do."""
 
 
 @contextlib.contextmanager
 def carries(*names: str) -> Iterator[None]:
-    """Says what the calls inside carry, where a flat buffer hides it; idle when not recording."""
+    """Names what the calls inside carry, if a flat buffer hides it. No effect unless recording."""
     if _recorder is None:
         yield
         return
@@ -117,10 +117,10 @@ _STDLIB = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
 
 
 def call_place(root: str) -> Optional[str]:
-    """`train.py:120`: the program's own line that led to this call.
+    """`train.py:120`: the source location in the program that led to this call.
 
-    The innermost one in the folder `root`, else the innermost that is neither ours, torch's nor the
-    standard library's; nothing where the call comes from a thread of C++.
+    The innermost frame in the folder `root`, else the innermost that is neither in this file, in
+    torch nor in the standard library; None if the call comes from a C++ thread.
     """
     frame: Any = sys._getframe(1)
     outside: Optional[str] = None
@@ -129,6 +129,8 @@ def call_place(root: str) -> Optional[str]:
         if file.startswith(root + os.sep) and file != _HERE:
             return f"{os.path.relpath(file, root)}:{frame.f_lineno}"
         library = file == _HERE or file.startswith((_TORCH, _STDLIB)) or not os.path.exists(file)
+        # Remember the innermost foreign frame: the program may lie outside of `root`, or in
+        # site-packages.
         if outside is None and (not library or f"{os.sep}site-packages{os.sep}" in file
                                 and not file.startswith(_TORCH)):
             outside = f"{os.path.basename(file)}:{frame.f_lineno}"
@@ -139,8 +141,8 @@ def call_place(root: str) -> Optional[str]:
 class Trace:
     """The lines of one rank's trace, format 1 (docs/trace-format.md).
 
-    With a `live` file every line is written and flushed at once, so that it survives a hang;
-    otherwise lines are kept, and `write` gives them at the end.
+    With a `live` file every line is written and flushed at once, so that it survives a hang.
+    Otherwise lines are kept in memory until `write`.
     """
 
     def __init__(self, header: Mapping[str, Any], live: Optional[Path] = None) -> None:
@@ -170,7 +172,7 @@ class Trace:
 
     @contextlib.contextmanager
     def before(self, place: int) -> Iterator[None]:
-        """What is added inside comes to stand at that place of a trace that is kept."""
+        """Lines added inside are inserted at index `place` (only without a `live` file)."""
         self._insert = place
         try:
             yield
@@ -183,7 +185,7 @@ class Trace:
             self._live.close()
 
     def write(self, file: Path) -> None:
-        """Ids are given anew: they grow in the order of the file."""
+        """Writes all lines. Call ids are renumbered in file order, because of `before`."""
         ids: dict[int, int] = {}
         with open(file, "w", encoding="utf-8") as out:
             for line in [self.header, *self.lines]:
@@ -194,11 +196,11 @@ class Trace:
                 out.write(json.dumps(line, separators=(",", ":")) + "\n")
 
 
-# ---- Names of what is carried --------------------------------------------------------------------
+# ---- Names of what calls carry -------------------------------------------------------------------
 
 
 class Names:
-    """The names of parameters, gradients and buffers, found by object or by their memory."""
+    """Names of parameters, gradients and buffers, looked up by object or by memory address."""
 
     def __init__(self) -> None:
         self._tensors: dict[str, torch.Tensor] = {}
@@ -210,7 +212,7 @@ class Names:
                 if id(tensor) in self._by_id:
                     continue
                 unique, copies = name, 1
-                while unique in self._tensors:  # of another model
+                while unique in self._tensors:  # another model has this name
                     copies += 1
                     unique = f"{name}#{copies}"
                 self._tensors[unique] = tensor
@@ -221,7 +223,7 @@ class Names:
         return None if None in names else [n for n in names if n is not None]
 
     def of_tensors(self, tensors: Sequence[torch.Tensor]) -> Optional[list[str]]:
-        """Nothing unless each tensor is a whole known one, or its gradient."""
+        """None unless each tensor is a known tensor as a whole, or its gradient."""
         if not tensors or not self._tensors:
             return None
         places: dict[tuple[int, int], str] = {}
@@ -239,7 +241,7 @@ class Names:
 
 
 def _memory(tensor: torch.Tensor) -> Optional[tuple[int, int]]:
-    """Address and number of elements; nothing for tensors that are spread, sparse or empty."""
+    """Address and number of elements; None for DTensors, sparse and empty tensors."""
     if type(tensor) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
         return None
     if tensor.layout != torch.strided or tensor.numel() == 0:
@@ -247,29 +249,29 @@ def _memory(tensor: torch.Tensor) -> Optional[tuple[int, int]]:
     return tensor.data_ptr(), tensor.numel()
 
 
-# ---- What the other ranks would have answered ----------------------------------------------------
+# ---- Answers of the other ranks ------------------------------------------------------------------
 
-BroadcastKey = tuple[str, int]  # group, place among its broadcasts and scatters
+BroadcastKey = tuple[str, int]  # group, index among its broadcasts and scatters
 
 
 @dataclasses.dataclass
 class Call:
-    """One call of a c10d operator, with its lists of tensors as the program passed them."""
+    """One call of a c10d operator, with its tensors as the program passed them."""
 
-    op: str  # as in the trace format
+    op: str  # the trace format's name
     group: str
-    ranks: list[int]  # global, in group order
-    me: int  # rank in the group
+    ranks: list[int]  # global ranks, in group order
+    me: int  # group rank
     ins: Any = None  # a tensor, a list of them, or a list of lists
     outs: Any = None
     redop: Optional[str] = None
-    root: Optional[int] = None  # rank in the group
-    peer: Optional[int] = None  # rank in the group
+    root: Optional[int] = None  # group rank
+    peer: Optional[int] = None  # group rank
     tag: Optional[int] = None
     splits_in: Sequence[int] = ()
     splits_out: Sequence[int] = ()
     is_async: bool = True
-    what: Optional[list[str]] = None  # parameters, buffers or values that are carried
+    what: Optional[list[str]] = None  # names of the parameters, buffers or values
 
 
 def flat(tensors: Any) -> list[torch.Tensor]:
@@ -281,22 +283,22 @@ def flat(tensors: Any) -> list[torch.Tensor]:
 
 
 class World:
-    """The ranks that are not there: as if all held what this one holds.
+    """Answers calls in place of the other ranks, as if all of them held what this rank holds.
 
-    Whole numbers that rank 0 broadcasts or scatters (DDP's order of buckets, pickled objects, a
-    batch's shape) are those that it sent when it was recorded; other broadcasts are this rank's
-    own, and so are those of parameters and buffers, whose values decide nothing.
+    Integers that rank 0 broadcasts or scatters (DDP's order of buckets, pickled objects, a batch's
+    shape) are those that it sent when it was recorded, because programs branch on them. All other
+    broadcasts, also of parameters and buffers, leave this rank's own values.
     """
 
     def __init__(self, sent_by_root: Mapping[BroadcastKey, Any]) -> None:
         self.dissent = False
-        self.sent: dict[BroadcastKey, Any] = {}  # by this rank, as a root
-        self.assumed: set[str] = set()  # what was taken for granted on the way
+        self.sent: dict[BroadcastKey, Any] = {}  # by this rank, as root
+        self.assumed: set[str] = set()  # assumptions made on the way
         self._root_sent = sent_by_root
         self._counts: collections.Counter[str] = collections.Counter()
 
     def answer(self, call: Call) -> None:
-        """Fills the call's outputs in place, unseen by autograd and its version counters."""
+        """Fills the call's outputs in place, invisible to autograd and its version counters."""
         with torch.no_grad():
             getattr(self, "_" + call.op)(call)
 
@@ -305,12 +307,14 @@ class World:
         for tensor in flat(tensors):
             value = tensor.data
             if call.redop in ("sum", "premul_sum"):
+                # A sum of one 0 or 1 is a vote: with dissent all others voted the opposite.
                 if self.dissent and value.numel() == 1 and float(value) in (0.0, 1.0):
                     value.fill_(size - 1 if float(value) == 0 else 1)
                 elif value.dtype != torch.bool:
                     value.mul_(size)
             elif call.redop == "product":
                 value.pow_(size)
+            # An even number of equal values cancels out.
             elif call.redop == "bxor" and size % 2 == 0:
                 value.zero_()
             elif self.dissent and size > 1 and call.redop in ("min", "band"):
@@ -326,13 +330,14 @@ class World:
             self._combine(call.outs, call)
 
     def _from_root(self, call: Call, mine: Any) -> Any:
-        """What the root sent: kept if this is the root, looked up if rank 0 is."""
+        """The root's values: stored if this rank is the root, looked up if rank 0 is."""
         key = (call.group, self._counts[call.group])
         self._counts[call.group] += 1
         if call.me == call.root:
             self.sent[key] = mine
             return None
         assert call.root is not None
+        # Only rank 0 is recorded before the others, so only its values are known.
         sent = self._root_sent.get(key) if call.ranks[call.root] == 0 else None
         if sent is None and any(not t.dtype.is_floating_point for t in flat(call.outs)):
             self.assumed.add("whole numbers that a rank broadcasts which was not recorded before "
@@ -340,6 +345,7 @@ class World:
         return sent
 
     def _broadcast(self, call: Call) -> None:
+        # Named tensors are parameters or buffers: their values do not decide which calls follow.
         if call.what:
             return
         whole = [t.data for t in flat(call.outs) if not (t.is_floating_point() or t.is_complex())]
@@ -369,7 +375,7 @@ class World:
             for out in flat(call.outs):
                 out.data.copy_(ins[0])
             return
-        for outs in call.outs:  # one list a rank, as all_gather_coalesced has them
+        for outs in call.outs:  # all_gather_coalesced has one list per rank
             for out, own in zip(outs, ins):
                 out.data.copy_(own)
 
@@ -422,7 +428,7 @@ class World:
 
 
 class _Future(torch.futures.Future):
-    """What a call that is complete already comes to. Waiting for it is waiting for the call."""
+    """The future of a call that is complete. Waiting for it counts as waiting for the call."""
 
     def __init__(self, work: "RecordedWork", value: Any) -> None:
         super().__init__()
@@ -437,7 +443,7 @@ class _Future(torch.futures.Future):
         return super().wait()
 
     def then(self, callback: Callable[[Any], Any]) -> torch.futures.Future:
-        done: torch.futures.Future = torch.futures.Future()  # nobody waits in a callback
+        done: torch.futures.Future = torch.futures.Future()  # a callback does not wait
         done.set_result(super().value())
         try:
             return _Future(self._work, callback(done))
@@ -446,9 +452,9 @@ class _Future(torch.futures.Future):
 
 
 class RecordedWork(dist.Work):
-    """The handle of a call. `inner`: the transport's own; without it the call is complete already.
+    """The handle of a call. `inner`: the transport's handle; without it the call is complete.
 
-    The recorder keeps all handles alive: LibTorch holds only their C++ half.
+    The recorder keeps all handles alive, because LibTorch holds only their C++ half.
     """
 
     def __init__(self, recorder: "Recorder", call: int, results: list[torch.Tensor],
@@ -472,7 +478,7 @@ class RecordedWork(dist.Work):
             if first:
                 self._recorder.trace.add({"ev": "complete", "id": self._call})
                 self._recorder.trace.add({"ev": "waited", "id": self._call})
-        if self._future is None:  # what the caller dropped may be freed
+        if self._future is None:  # let tensors be freed that the caller has dropped
             self._dropped, self._results = [weakref.ref(t) for t in self._results], []
         return True
 
@@ -503,22 +509,22 @@ class RecordedWork(dist.Work):
 
 
 class Recorder:
-    """Notes the calls of one rank. `world`: who answers; nothing: the real transport does."""
+    """Records the calls of one rank. `world` answers them; None: the real transport does."""
 
     def __init__(self, trace: Trace, world: Optional[World], root: str) -> None:
         self.trace, self.world, self.root = trace, world, root
         self.names = Names()
         self.step: Optional[int] = None
-        self.step_place = 0  # where the step's lines begin
-        self.redop: Optional[str] = None  # what Python said, where torch does not tell
-        self.backend: Optional[str] = None  # that the program asked for
-        self.batch: Optional[int] = None  # of calls that are issued together
+        self.step_place = 0  # index of the step's first line
+        self.redop: Optional[str] = None  # noted by Python wrappers, if torch does not tell
+        self.backend: Optional[str] = None  # the one that the program asked for
+        self.batch: Optional[int] = None  # number of the open batch of calls (coalesced)
         self.batches = 0
         self._groups: dict[str, tuple[str, list[int]]] = {}  # by c10d's name
         self._scopes: list[tuple[Optional[list[str]], str]] = []
         self._coming: collections.deque[Optional[list[str]]] = collections.deque()
         self._works: list[RecordedWork] = []
-        self._kept: list[dist.Work] = []  # LibTorch holds only their C++ half
+        self._kept: list[dist.Work] = []  # kept alive: LibTorch holds only their C++ half
         self._raised: Optional[BaseException] = None
         self._lock = threading.RLock()
 
@@ -547,7 +553,7 @@ class Recorder:
     @contextlib.contextmanager
     def scope(self, what: Optional[list[str]], tag: str = "",
               coming: Sequence[Optional[list[str]]] = ()) -> Iterator[list[RecordedWork]]:
-        """Calls inside carry `what`, or in turn what is `coming`. Gives their handles."""
+        """Calls inside carry `what`, or one entry of `coming` each. Yields their handles."""
         since = self.works_from_here()
         self._scopes.append((what, tag))
         self._coming, before = collections.deque(coming), self._coming
@@ -561,7 +567,7 @@ class Recorder:
 
     @contextlib.contextmanager
     def previous_step(self) -> Iterator[None]:
-        """Calls inside follow from the step before this one, and are taken to come at its end."""
+        """Calls inside depend on the previous step only, so they are recorded at its end."""
         now = self.step
         if not now:
             yield
@@ -581,7 +587,7 @@ class Recorder:
                                        "step's forward, comes right after the first step")
 
     def works_from_here(self) -> Callable[[], list[RecordedWork]]:
-        """Gives, when it is called, the handles of the calls since."""
+        """Returns a function that returns the handles of all calls made since."""
         begin = len(self._works)
         return lambda: self._works[begin:]
 
@@ -601,7 +607,7 @@ class Recorder:
         self.step = None
 
     def raised(self, error: BaseException, call: Optional[int] = None) -> None:
-        """Notes an exception; once, however often it is told on its way up."""
+        """Records an exception, once, however often it is reported on its way up."""
         if error is self._raised:
             return
         self._raised = error
@@ -615,6 +621,7 @@ class Recorder:
             what, tag = self._scopes[-1] if self._scopes else (None, "")
             if self._coming:
                 what = self._coming.popleft()
+            # No scope names the tensors: look them up by their memory.
             if what is None and not self._scopes:
                 what = self.names.of_tensors(flat(call.ins if call.ins is not None else call.outs))
             call.what = what
@@ -627,7 +634,7 @@ class Recorder:
             return line["id"]
 
     def record(self, call: Call, forward: Callable[[], Optional[dist.Work]]) -> RecordedWork:
-        """Notes the call, has it answered, and gives its handle."""
+        """Records the call, has it answered, and returns its handle."""
         number = self.issue(call)
         inner = None
         if self.world is not None:
@@ -670,9 +677,9 @@ def _issue_line(number: int, call: Call) -> dict[str, Any]:
 _recorder: Optional[Recorder] = None  # of this process
 
 
-# ---- The kernels in c10d's place -----------------------------------------------------------------
+# ---- Kernels that replace c10d's -----------------------------------------------------------------
 
-# By c10d operator: the operation, and which arguments hold what goes in and what comes out.
+# By c10d operator: the operation, and the names of its input and output arguments.
 _OPERATORS = {
     "allreduce_": ("all_reduce", "tensors", "tensors"),
     "allreduce_coalesced_": ("all_reduce", "tensors", "tensors"),
@@ -702,8 +709,8 @@ _library: list[Any] = []  # keeps the registrations alive
 
 
 def _redop(recorder: Recorder, boxed: Any) -> str:
-    """2.11 gives no access to the boxed value; there Python's wrappers leave it in the recorder,
-    and all that C++ issues by itself (the Reducer) is a sum."""
+    """2.11 cannot unbox the value; there the Python wrappers note it in the recorder
+    (_watch_reductions), and calls that C++ makes by itself (the Reducer) are sums."""
     if hasattr(dist.ReduceOp, "unbox"):
         return _redop_name(dist.ReduceOp.unbox(boxed))
     return recorder.redop or "sum"
@@ -739,6 +746,7 @@ def _make_kernel(operator: str, schema: Any, original: Any) -> Callable[..., Any
     results = len(schema.returns)
 
     def kernel(keys: Any, *args: Any, **kwargs: Any) -> Any:
+        # Not recording (or not any more): behave like the original kernel.
         recorder = _recorder
         if recorder is None:
             return original.call_boxed(keys, *args, **kwargs)
@@ -749,6 +757,7 @@ def _make_kernel(operator: str, schema: Any, original: Any) -> Callable[..., Any
 
         def forward() -> Optional[dist.Work]:
             out = original.call_boxed(keys, *args, **kwargs)
+            # Operators without a handle in their result are synchronous.
             if results == 0:
                 return None
             return dist.Work.unbox(out if results == 1 else out[1])
@@ -771,8 +780,10 @@ def _install_kernels() -> None:
         schema = getattr(torch.ops.c10d, operator).default._schema
         if all(a.name != "process_group" for a in schema.arguments):
             continue
+        # allreduce_ also has kernels for sparse gradients.
         keys = ["CPU", "CUDA"] + (["SparseCPU", "SparseCUDA"] if operator == "allreduce_" else [])
         for key in keys:
+            # A build without CUDA has no CUDA kernels to replace.
             if not torch._C._dispatch_has_kernel_for_dispatch_key(full_name, key):
                 continue
             original = torch.library.get_kernel(full_name, key)
@@ -781,11 +792,11 @@ def _install_kernels() -> None:
     _library.append(library)
 
 
-# ---- What is watched in Python -------------------------------------------------------------------
+# ---- Wrapped Python functions --------------------------------------------------------------------
 
 
 def _rebind(original: Any, replacement: Any) -> None:
-    """Replaces a function in every module that has it by name, whoever imported it when."""
+    """Replaces a function in every module that has imported it by name."""
     for module in list(sys.modules.values()):
         members = getattr(module, "__dict__", None)
         if not isinstance(members, dict):
@@ -796,7 +807,7 @@ def _rebind(original: Any, replacement: Any) -> None:
 
 
 def _wrap_function(owner: Any, name: str, make: Callable[[Any], Any]) -> None:
-    """`make(original)` takes the place of `owner.name`. A torch without it has nothing to watch."""
+    """Replaces `owner.name` by `make(original)`. Does nothing if this torch does not have it."""
     original = getattr(owner, name, None)
     if original is not None:
         _rebind(original, functools.wraps(original)(make(original)))
@@ -809,7 +820,7 @@ def _wrap_method(owner: type, name: str, make: Callable[[Any], Any]) -> None:
 
 
 def _watch_groups(recorder: Recorder) -> None:
-    """Sub-groups are `fake`, too, whatever backend they ask for, and are noted as they are made."""
+    """Records new groups. Without a real transport they are `fake`, whatever they ask for."""
 
     def make(original: Any) -> Any:
         signature = inspect.signature(original)
@@ -841,7 +852,7 @@ def _watch_groups(recorder: Recorder) -> None:
         return init
 
     _wrap_function(c10d, "init_process_group", make_init)
-    if recorder.world is not None:  # the original refuses all but Gloo
+    if recorder.world is not None:  # the original refuses every backend but Gloo
         _wrap_function(c10d, "monitored_barrier", lambda original: (
             lambda group=None, timeout=None, wait_all_ranks=False: dist.barrier(group)))
 
@@ -906,7 +917,7 @@ def _watch_brackets(recorder: Recorder) -> None:
 
 
 def _average(group: Any, bucket: Any) -> torch.futures.Future:
-    """What the Reducer does by itself: the mean over the ranks."""
+    """A hook that does what the Reducer does without one: the mean over the ranks."""
     group = group if group is not None else dist.group.WORLD
     buffer = bucket.buffer().div_(group.size())
     work = dist.all_reduce(buffer, group=group, async_op=True)
@@ -920,12 +931,12 @@ def _average_halves(group: Any, bucket: Any) -> torch.futures.Future:
 
 
 def _watch_ddp(recorder: Recorder) -> None:
-    """DDP's buckets are named in a communication hook, its own or the program's."""
+    """Names DDP's buckets in a communication hook: one of ours, or around the program's."""
     hooked: set[int] = set()
     pending: list[RecordedWork] = []
 
     def wait_for_buckets() -> None:
-        """The Reducer waits for its buckets where nobody can see it: just after this."""
+        """Just after this, the Reducer waits for its buckets where nothing can observe it."""
         for work in pending:
             work.wait()
         pending.clear()
@@ -970,6 +981,8 @@ def _watch_ddp(recorder: Recorder) -> None:
         def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
             reducer = getattr(self, "reducer", None)
             if isinstance(reducer, dist.Reducer) and id(reducer) not in hooked:
+                # A hook can only be registered before the first forward; by then the program's own
+                # is in.
                 dist._register_comm_hook(reducer, self.process_group, _average)
             return original(self, *args, **kwargs)
 
@@ -1012,7 +1025,7 @@ _FSDP = "torch.distributed.fsdp._fully_shard._fsdp_param_group"
 
 
 def _watch_fsdp(recorder: Recorder) -> None:
-    """FSDP2 gathers and reduces the parameters of a group together; they know their names."""
+    """Names what FSDP2 gathers and reduces: the parameters of a group, which know their names."""
     try:
         groups = importlib.import_module(_FSDP)
     except ImportError:
@@ -1032,7 +1045,7 @@ def _watch_fsdp(recorder: Recorder) -> None:
 
 
 def _watch_reductions(recorder: Recorder) -> None:
-    """Before ReduceOp.unbox (2.11): what the Python side of a reduction says."""
+    """For torch without ReduceOp.unbox (2.11): notes the reduce operation in Python wrappers."""
     if hasattr(dist.ReduceOp, "unbox"):
         return
 
@@ -1072,11 +1085,11 @@ def _watch_reductions(recorder: Recorder) -> None:
 
 _SLOW_IMPORTS = ("torch.testing._internal.distributed.fake_pg", _FSDP,
                  "torch.distributed.algorithms.ddp_comm_hooks.default_hooks",
-                 "torch._dynamo")  # by the first step of an optimizer
+                 "torch._dynamo")  # imported by the first step of an optimizer
 
 
 def install(recorder: Recorder) -> None:
-    """Makes this process record, until it ends."""
+    """Makes this process record until it ends."""
     global _recorder
     _install_kernels()
     for watch in (_watch_groups, _watch_ddp, _watch_fsdp, _watch_reductions):
@@ -1089,16 +1102,16 @@ def install(recorder: Recorder) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """What is recorded: checked, and the same for all ranks."""
+    """What to record: checked, and the same for all ranks."""
 
     build: Callable[[], Any]
     conditions: dict[str, Condition]
     world_size: int
     output: Path
-    ranks: list[int]  # that are run; the others are taken to do as the first of these
+    ranks: list[int]  # the ranks that are run; the others are assumed to do what the first does
     backend: Optional[str]
-    place: str  # the folder that source places are relative to
-    first_steps: int = 1  # that make up step 0
+    place: str  # the folder to which source locations are relative
+    first_steps: int = 1  # steps that are recorded together as step 0
 
     def later_steps(self) -> list[str]:
         return list(self.conditions) * 2
@@ -1106,7 +1119,7 @@ class Plan:
 
 @dataclasses.dataclass
 class Outcome:
-    """What a rank's process says when it ends."""
+    """What a rank's process reports when it ends."""
 
     sent: dict[BroadcastKey, Any]
     assumed: set[str]
@@ -1114,7 +1127,7 @@ class Outcome:
 
 
 def _run_steps(recorder: Recorder, plan: Plan, names: Sequence[str]) -> None:
-    """Builds the program and makes the steps; the program's exceptions are its own."""
+    """Builds the program and runs the steps. Raises StepRaised for the program's exceptions."""
     built = plan.build()
     program = built if isinstance(built, Program) else Program(step=built)
     if not callable(program.step):
@@ -1141,7 +1154,7 @@ def _run_steps(recorder: Recorder, plan: Plan, names: Sequence[str]) -> None:
 
 
 class StepRaised(Exception):
-    """A step raised the exception that is this one's cause."""
+    """A step raised the exception that is the cause of this one."""
 
 
 def _environment(rank: int, world_size: int) -> None:
@@ -1152,7 +1165,7 @@ def _environment(rank: int, world_size: int) -> None:
 
 
 def _shown_backend(asked: Optional[str], chosen: Optional[str]) -> str:
-    """The transport whose rules the program is judged by."""
+    """The transport by whose rules the program is judged."""
     text = chosen or asked or ("nccl" if torch.cuda.is_available() else "gloo")
     return "nccl" if "nccl" in text.lower() else text.lower().rpartition(":")[2]
 
@@ -1191,7 +1204,7 @@ def record_alone(plan: Plan, rank: int, first: str, file: Path,
 
 
 class Children:
-    """Forked processes, at most `most` at once. Each leaves what its function returns in a file."""
+    """Forked processes, at most `most` at once. Each writes its function's result to a file."""
 
     def __init__(self, most: int) -> None:
         self._most = max(1, most)
@@ -1246,11 +1259,11 @@ class Children:
         finally:
             sys.stdout.flush()
             sys.stderr.flush()
-            os._exit(code)  # nothing of the parent's is cleaned up here
+            os._exit(code)  # the parent's exit handlers must not run here
 
 
 class Deriver:
-    """Records all histories of all ranks, rank 0 first: the others get what it broadcasts."""
+    """Records all histories of all ranks; rank 0 first, because others get its broadcasts."""
 
     def __init__(self, plan: Plan, jobs: int) -> None:
         self.plan = plan
@@ -1260,14 +1273,16 @@ class Deriver:
         self._firsts = list(plan.conditions)
 
     def derive(self) -> list[Path]:
-        """The folders with a product.json: one, or one for each first step of rank 0 where what it
-        broadcasts depends on that."""
-        work = Path(tempfile.mkdtemp(prefix="lockstep-record-"))  # its logs stay if this fails
+        """Returns the folders with a product.json: one; or, if rank 0's broadcasts depend on its
+        first step, one for each first step of rank 0."""
+        work = Path(tempfile.mkdtemp(prefix="lockstep-record-"))  # logs remain if this fails
         root = self.plan.ranks[0]
         traces = {(root, f, f): work / f"rank_{root}.first-{f}.jsonl"
                   for f in range(len(self._firsts))}
         outcomes = self._record({key: (path, {}) for key, path in traces.items()})
         sent = [outcomes[root, f, f].sent if root == 0 else {} for f in range(len(self._firsts))]
+        # Histories may end early (a step raised), so their broadcasts are compared on the common
+        # keys.
         longest = max(sent, key=len)
         alike = all(longest[key] == value for one in sent for key, value in one.items())
         roots = [sent.index(longest)] if alike else list(range(len(sent)))
@@ -1301,7 +1316,7 @@ class Deriver:
         outcomes = {}
         for (rank, first, root), (path, _) in jobs.items():
             with open(path.with_suffix(".outcome"), "rb") as file:
-                outcome = pickle.load(file)  # of our own child
+                outcome = pickle.load(file)  # written by our own child
             outcomes[rank, first, root] = outcome
             self.assumed |= outcome.assumed
             if outcome.raised:
@@ -1309,7 +1324,7 @@ class Deriver:
         return outcomes
 
     def _lay_out(self, folder: Path, traces: Mapping[int, Path]) -> None:
-        """One trace for each rank of the world."""
+        """Writes one trace for each rank of the world."""
         folder.mkdir(parents=True)
         for rank in range(self.plan.world_size):
             like = rank if rank in traces else self.plan.ranks[0]
@@ -1322,6 +1337,8 @@ class Deriver:
 
     def _check_alike(self, lines: Sequence[str], rank: int) -> None:
         for line in map(json.loads, lines):
+            # Point-to-point calls and sub-groups depend on the rank, so one rank cannot stand for
+            # others.
             message = line.get("op") in ("send", "recv", "recv_any")
             if message or line.get("group", "world") != "world":
                 raise RecordError(
@@ -1362,20 +1379,21 @@ def derive(build: Callable[[], Any], conditions: Mapping[str, Any], world_size: 
            program: Optional[str] = None) -> list[Path]:
     """Records a program for `lockstep verify`.
 
-    build: makes the program in a process of its own, with `torch.distributed` ready (a further
-        init_process_group does nothing), and returns its step function or a `Program`.
-    conditions: by name, a batch, a function that gives one, or a `Condition`.
+    build: creates the program in a separate process, where `torch.distributed` is initialised (a
+        second init_process_group does nothing), and returns its step function or a `Program`.
+    conditions: by name, a batch, a function that returns one, or a `Condition`.
     output: a new or empty folder. Gets product.json, and a trace for each history and rank.
-    ranks: "all", or those that are run; the rest are taken to do what the first of them does.
+    ranks: "all", or the ranks to run; the others are assumed to do what the first of them does.
     has, choice, allowed, only_steps: as in product.json (docs/product.md).
-    first_steps: how many steps the program takes to settle down. They are recorded as one, step 0,
-        all under the first condition.
-    backend: the transport of the real job, if it is another than the program asks for here.
-    jobs: how many ranks are recorded at once, each with one thread.
+    first_steps: the number of steps until the program's calls no longer change. They are recorded
+        as one step, step 0, all under the first condition.
+    backend: the transport of the real job, if it differs from the one the program asks for here.
+    jobs: the number of ranks to record at once, each with one thread.
 
-    Returns the folders to verify: `output`, or one for each first step of rank 0 where what it
-    broadcasts depends on that. Raises RecordError if the program cannot be recorded; what its steps
-    raise is part of the traces. Forks, so call it before autograd or CUDA have run in this process.
+    Returns the folders to verify: `output`; or, if rank 0's broadcasts depend on its first step,
+    one for each first step of rank 0. Raises RecordError if the program cannot be recorded;
+    exceptions of its steps are part of the traces. Forks, so call it before autograd or CUDA have
+    run in this process.
     """
     output = Path(output)
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
@@ -1388,8 +1406,8 @@ def derive(build: Callable[[], Any], conditions: Mapping[str, Any], world_size: 
     plan = Plan(build, _conditions(conditions, has or {}), world_size, output,
                 _ranks(ranks, world_size), backend, os.path.dirname(file), first_steps)
     threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # a pool of threads would not survive the fork
-    for module in _SLOW_IMPORTS:  # once for all ranks
+    torch.set_num_threads(1)  # a thread pool would not survive the fork
+    for module in _SLOW_IMPORTS:  # import once, before the ranks fork
         with contextlib.suppress(ImportError):
             importlib.import_module(module)
     deriver = Deriver(plan, jobs)
@@ -1439,10 +1457,10 @@ def derive(build: Callable[[], Any], conditions: Mapping[str, Any], world_size: 
 def run(build: Callable[[], Any], conditions: Mapping[str, Any], steps: Sequence[str],
         output: Any, *, has: Optional[Mapping[str, Sequence[str]]] = None,
         backend: Optional[str] = None, **_: Any) -> None:
-    """Makes the steps for real, as one of the ranks that torchrun started, and records them.
+    """Runs the steps for real, as one of the ranks that torchrun started, and records them.
 
-    steps: the conditions of this rank's steps, by name. The trace is rank_<r>.trace.jsonl in
-    `output`, for `lockstep verify`; each line is written as it happens. Raises what the program
+    steps: the conditions of this rank's steps, by name. The trace for `lockstep verify` is
+    rank_<r>.trace.jsonl in `output`; each line is written as it happens. Raises what the program
     raises.
     """
     named = _conditions(conditions, has or {})
@@ -1478,7 +1496,7 @@ def run(build: Callable[[], Any], conditions: Mapping[str, Any], steps: Sequence
 
 
 def _load_script(path: str, arguments: Sequence[str]) -> dict[str, Any]:
-    """What the script's lockstep() returns. The script is imported, not run as __main__."""
+    """Returns the result of the script's lockstep(). Imports the script, not as __main__."""
     file = os.path.abspath(path)
     sys.argv = [path, *arguments]
     sys.path.insert(0, os.path.dirname(file))
@@ -1565,5 +1583,5 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.modules["lockstep_record"] = sys.modules["__main__"]  # a script may import it by this name
+    sys.modules["lockstep_record"] = sys.modules["__main__"]  # scripts import it by this name
     sys.exit(main(sys.argv[1:]))

@@ -30,8 +30,9 @@ namespace lockstep::runtime {
 namespace {
 
 constexpr std::chrono::seconds kPatienceWithOthers{10};
-// For who reads a value, the time after which a queue is not just a little late.
+// A queue that is not empty after this time is not just a little late: record a wait.
 constexpr std::chrono::milliseconds kShort{20};
+// How long completions may take to be recorded after the device has reached them.
 constexpr std::chrono::milliseconds kSeen{100};
 constexpr std::uint64_t kRecordsPerCall = 5;  // issue, start, complete, wait, waited
 constexpr std::uint64_t kRecordsOfOne = 1024;
@@ -50,7 +51,7 @@ at::ScalarType scalar_type(const std::string& name) {
                                                                {"complex64", at::kComplexFloat}};
   const auto found = kTypes.find(name);
   if (found != kTypes.end()) return found->second;
-  // Unsigned and 8-bit floating-point types: what is as wide.
+  // Types that torch does not know here: one of the same width.
   if (name == "uint16") return at::kShort;
   if (name == "uint32") return at::kInt;
   if (name == "uint64") return at::kLong;
@@ -114,7 +115,7 @@ class Player {
     }
   };
 
-  // All ranks go through all groups in one order, so that no two wait for each other's connections.
+  // All ranks go through all groups in the same order, so no two wait for each other's connections.
   void make_groups() {
     const auto disputed = find_disputed_groups(program_);
     std::set<std::pair<trace::GroupId, std::vector<trace::Rank>>> seen;
@@ -127,8 +128,8 @@ class Player {
     }
   }
 
-  // Also where this rank's trace does not name the group, which its members could not make without
-  // it; but not as the others have it where that is not how this rank does.
+  // A rank also makes a group that its own trace does not name, because the members could not
+  // connect without it; but not if its own list of members differs.
   bool is_mine(const trace::RankTrace::Membership& group) const {
     const auto own = std::find_if(trace_.groups.begin(), trace_.groups.end(),
                                   [&](const auto& m) { return m.group == group.group; });
@@ -136,7 +137,7 @@ class Player {
            (own == trace_.groups.end() || own->ranks == group.ranks);
   }
 
-  // Which ranks send to which others, by group; all ranks find the same.
+  // Which ranks send to which others, by group; the same on all ranks.
   void find_messages() {
     for (const trace::RankTrace& trace : program_.ranks) {
       for (const trace::Call& call : trace.calls) {
@@ -163,9 +164,9 @@ class Player {
     by_id_[group.group] = {made->getBackend(place().type()), members.members};
   }
 
-  // NCCL connects ranks in their first call, whose host blocks until the others make theirs. The
-  // recorded run had come past that, often in another order than its calls now have: so all is
-  // connected here, in one order.
+  // NCCL connects ranks in their first call, and its host call blocks until the others make theirs.
+  // The recorded run was past that, often in another order than the calls of the program. So
+  // everything is connected here, in one order.
   ReplayTransport::Carriers connect_all(const trace::RankTrace::Membership& group,
                                         const Group& members,
                                         const ProcessGroups::Connect& connect) {
@@ -228,11 +229,11 @@ class Player {
 
   void wait(std::uint32_t index) {
     release();
-    // None of a call that runs in the rank's own queue: what is queued next comes behind it.
+    // There is no Work for a call in the rank's own queue: what is queued next runs after it.
     if (const WorkPtr work = std::exchange(works_[index], nullptr)) work->wait();
   }
 
-  // What is held goes to Gloo once all ranks that hold something have come as far as they can.
+  // Held calls go to Gloo once all ranks that hold calls have come as far as they can.
   void release() {
     if (!held_.any()) return;
     groups_.announce("holding");
@@ -240,8 +241,8 @@ class Player {
     held_.release();
   }
 
-  // Where calls are queued their waits do not block the host. That of the recorded run was past
-  // them, or stood in the last one: as on Gloo, a rank ends by itself only behind its waits.
+  // On a device that queues calls, waits do not block the host. The recorded host was past its
+  // waits, or blocked in the last one. So, as on Gloo, a rank ends only after its waits.
   void wait_for_queue() {
     const auto mark = groups_.device().mark();
     if (!mark) return;
@@ -251,7 +252,7 @@ class Player {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
       if (!reading && std::chrono::steady_clock::now() - began > kShort) reading.emplace(recorder_);
     }
-    // Who asks for completions may come to it a little later, and the rank may be about to die.
+    // The thread that polls for completions may be a little late, and the rank may be about to die.
     const auto reached = std::chrono::steady_clock::now();
     while (recorder_.outstanding() && std::chrono::steady_clock::now() - reached < kSeen) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -353,7 +354,7 @@ class Player {
   const trace::RankTrace& trace_;
   ProcessGroups& groups_;
   Recorder& recorder_;
-  HeldCalls held_;  // outlived by the groups' transports, which are given nothing any more
+  HeldCalls held_;  // referenced by the groups' transports, which get no more calls when it is gone
   std::vector<std::int32_t> disputing_, everybody_;
   std::vector<bool> disputed_;
   std::map<trace::GroupId, std::set<std::pair<trace::Rank, trace::Rank>>> messages_;  // from, to

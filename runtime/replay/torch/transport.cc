@@ -15,7 +15,7 @@
 namespace lockstep::runtime {
 namespace {
 
-// Of a call that nobody can carry. Whoever waits for it is ended by the watchdog.
+// A call that cannot be carried. The watchdog ends a rank that waits for it.
 class EndlessWork : public c10d::Work {
  public:
   bool isCompleted() override { return false; }
@@ -27,7 +27,7 @@ class EndlessWork : public c10d::Work {
 
 bool is_on_gpu(const at::Tensor& tensor) { return !tensor.is_cpu(); }
 
-// Whether what carries the tensor has its type.
+// Whether the tensor's carrier supports its type.
 bool is_known(const at::Tensor& tensor) {
   switch (tensor.scalar_type()) {
     case at::kFloat:
@@ -54,7 +54,7 @@ at::ScalarType of_width(std::size_t bytes) {
     case 4:
       return at::kInt;
     default:
-      return at::kLong;  // wider ones are several of these
+      return at::kLong;  // wider elements are several of these
   }
 }
 
@@ -75,7 +75,7 @@ std::vector<std::vector<at::Tensor>> carried(const std::vector<std::vector<at::T
   return out;
 }
 
-// Several tensors as one of as many bytes.
+// Several tensors as one with the same number of bytes.
 std::vector<at::Tensor> as_one(const std::vector<at::Tensor>& tensors) {
   if (tensors.size() == 1) return carried(tensors);
   std::size_t bytes = 0;
@@ -200,7 +200,7 @@ ReplayTransport::WorkPtr ReplayTransport::alltoall_base(at::Tensor& output, at::
                                                         std::vector<std::int64_t>& output_splits,
                                                         std::vector<std::int64_t>& input_splits,
                                                         const c10d::AllToAllOptions& opts) {
-  // Rows of bytes: a view of another width could not be split as the tensor is.
+  // Rows of bytes: a view with another element width could not be split by rows.
   const auto rows = [](const at::Tensor& tensor) {
     if (is_known(tensor) || tensor.dim() == 0) return carried(tensor);
     const std::int64_t count = tensor.size(0);
@@ -241,7 +241,8 @@ ReplayTransport::WorkPtr ReplayTransport::recv(Tensors& tensors, int source, int
                });
 }
 
-// Nobody knows the direction: on Gloo alone, where it makes no difference (refusals.h).
+// The direction is unknown, so this works only on Gloo, where all carriers are the same
+// (refusals.h).
 ReplayTransport::WorkPtr ReplayTransport::recvAnysource(Tensors& tensors, int tag) {
   return carry(carriers_.collectives, [all = as_one(tensors), tag](c10d::Backend& by) mutable {
     return by.recvAnysource(all, tag);

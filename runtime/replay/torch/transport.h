@@ -1,15 +1,15 @@
-// ReplayTransport: carries a replayed group's calls by Gloo or NCCL, also those that these have no
-// form for.
+// ReplayTransport: carries the calls of a replayed group by Gloo or NCCL, also those that these do
+// not support.
 //
-// What is recorded is the call as it was made; what travels has the same number of bytes:
+// The trace records the original call; what is sent has the same number of bytes:
 //
 //   types that the carrier does not know   as integers or halves of the same width
 //   premul_sum; on Gloo avg                as sum; so are and, or, xor of floating-point numbers,
-//                                          and on NCCL of all
-//   lists of several tensors               one after the other, in one tensor of bytes
+//                                          and on NCCL of all types
+//   lists of several tensors               concatenated in one tensor of bytes
 //
-// Values are zeros and stay it. A group whose members do not agree on who they are cannot be
-// connected; its calls never complete, and block the host where it waits for them.
+// Values are zeros throughout. A group whose members disagree about its members cannot be
+// connected; its calls never complete, and block the host that waits for them.
 #pragma once
 
 #include <atomic>
@@ -24,16 +24,15 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
-// HeldCalls: calls that the trace has and Gloo does not, yet.
+// HeldCalls: calls that are in the trace but have not been given to Gloo yet.
 //
-// Gloo may abort the process as soon as two ranks' calls do not fit, and a rank that is ahead would
-// take away from the others what they were about to record. So from the first call on that does not
-// fit (runtime/replay/disputes.h), a rank's calls are held until it waits for something or its
-// program ends, which is as far as it would have come in any case. NCCL aborts nothing, and nothing
-// is held over it.
+// Gloo may abort the process as soon as two ranks' calls do not fit. A rank that is ahead would
+// then keep the others from recording their calls. So from the first call that does not fit
+// (runtime/replay/disputes.h), a rank's calls are held until it waits for something or its program
+// ends, which is as far as it would have come in any case. NCCL aborts nothing, so nothing is held
+// over it.
 //
-// For the thread that plays the rank; a held call may be asked from any thread whether it is
-// complete.
+// For the thread that plays the rank. Whether a held call is complete may be asked from any thread.
 
 namespace lockstep::runtime {
 
@@ -42,20 +41,20 @@ class HeldCalls {
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;
   using Start = std::function<WorkPtr()>;
 
-  // Holds the calls that come, unless they were released before.
+  // Hold calls from now on, unless they were released before.
   void hold() { holding_ = !released_; }
   bool any() const { return !held_.empty(); }
-  // Whether start() would keep a call now.
+  // Whether start() would hold a call now.
   bool holding() const { return holding_; }
 
-  // Starts the call now, or keeps it; what comes back is waited for after release() alone.
+  // Starts the call now, or holds it. The returned Work must only be waited for after release().
   WorkPtr start(Start call);
-  // Starts what is held, in order, and holds nothing from now on. What a start throws is thrown by
-  // the wait for its call.
+  // Starts the held calls in order, and holds nothing from now on. An exception of a start is
+  // thrown by the wait for its call.
   void release();
 
  private:
-  // Has no future of its own, so that its completion is seen by the wait for it.
+  // Has no future, so its completion is seen by the wait for it.
   class HeldWork : public c10d::Work {
    public:
     explicit HeldWork(Start call) : call_(std::move(call)) {}
@@ -68,7 +67,7 @@ class HeldCalls {
     Start call_;
     WorkPtr inner_;
     std::exception_ptr failed_;
-    std::atomic<bool> started_{false};  // `inner_` is what it will be
+    std::atomic<bool> started_{false};  // `inner_` is final
   };
 
   bool holding_ = false, released_ = false;
@@ -78,13 +77,13 @@ class HeldCalls {
 class ReplayTransport : public c10d::Backend {
  public:
   using Carrier = c10::intrusive_ptr<c10d::Backend>;
-  // A group's connections. Where calls are queued, those of one connection hold each other up, as
-  // they do not on Gloo: so messages have their own, and those to a higher place in the group
-  // another one than those back. The same one three times where it makes no difference.
+  // A group's connections. On a device that queues, the calls of one connection block each other,
+  // which they do not on Gloo. So messages have their own connections: one to higher group ranks,
+  // another to lower ones. All three are the same where it makes no difference.
   struct Carriers {
     Carrier collectives, up, down;
   };
-  // `carriers`: null for a group that is not connected. `held` must outlive this.
+  // `carriers`: null if the group is not connected. `held` must outlive this.
   ReplayTransport(Carriers carriers, int rank, int size, HeldCalls& held)
       : Backend(rank, size), carriers_(std::move(carriers)), held_(held) {}
 
@@ -125,7 +124,7 @@ class ReplayTransport : public c10d::Backend {
   WorkPtr recvAnysource(Tensors& tensors, int tag) override;
 
  private:
-  // `call` is given the options as the call may be made with: one that is held is waited for later.
+  // `call` gets the options with which the call may be made: a held one is asynchronous.
   template <class CallOptions>
   WorkPtr carry(const CallOptions& options,
                 std::function<WorkPtr(c10d::Backend&, CallOptions&)> call);

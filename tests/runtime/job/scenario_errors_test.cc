@@ -131,7 +131,7 @@ TEST(ScenarioErrors, what_is_missing_and_what_is_of_another_version) {
   };
   EXPECT_EQ(whole("lockstep: 1\n"),
             "job.yaml:1:1: error: the key \"name\" is missing\n"
-            "  fix: add \"name: …\": What a person would call this job, in a few words.");
+            "  fix: add \"name: …\": A short name of the job, for people.");
   EXPECT_EQ(whole("lockstep: 2\nname: x\n"),
             "job.yaml:1:11: error: \"lockstep\" should be 1, but it is 2");
   EXPECT_EQ(whole("[1, 2]\n"),

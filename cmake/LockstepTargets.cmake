@@ -85,9 +85,10 @@ function(lockstep_cache_with_precompiled_header target)
 endfunction()
 
 # FOLDERS: every .cc file of these folders (not of folders in them) but for those of EXCEPT. SOURCES:
-# others, such as generated ones. RAW_BYTES: it lays types over the bytes of files. RUNS_ONCE: options and tables, nothing that takes
-# time. Both only matter to the sanitizers, whose builds take half as long for it. FILE_BY_FILE: a
-# library that strange programs load takes from it the files that it uses, and only what these link.
+# others, such as generated ones. RAW_BYTES: it lays types over the bytes of files; only the sanitizers
+# ask. RUNS_ONCE: it takes no time that anybody notices; the sanitizers and LOCKSTEP_QUICK_BUILD optimise
+# it less, which saves a third of its compilation. FILE_BY_FILE: a library that strange programs load
+# takes from it the files that it uses, and only what these link.
 function(lockstep_library name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "RAW_BYTES;RUNS_ONCE;FILE_BY_FILE" "" "FOLDERS;EXCEPT;SOURCES;LINKS")
   lockstep_sources(sources "${arg_FOLDERS}" "${arg_EXCEPT}")
@@ -108,6 +109,9 @@ function(lockstep_library name)
   endif()
   if(arg_RUNS_ONCE AND LOCKSTEP_SANITIZE)
     target_compile_options(${name} PRIVATE -O0)
+  elseif(LOCKSTEP_QUICK_BUILD AND NOT LOCKSTEP_SANITIZE AND NOT arg_RUNS_ONCE)
+    # The preset has -O1, which compiles a third faster than -O3: enough for all but what takes time.
+    target_compile_options(${name} PRIVATE -O2)
   endif()
 endfunction()
 

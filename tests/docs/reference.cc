@@ -196,12 +196,13 @@ std::string cli_page(const Lockstep& lockstep) {
 std::vector<std::string> subcommands_of(const std::string& help) {
   std::istringstream lines(help);
   std::vector<std::string> out;
-  bool within = false;
-  for (std::string line; std::getline(lines, line);) {
-    if (within && line.empty()) break;
-    if (within && line.size() > 2 && line[2] != ' ')
-      out.push_back(line.substr(2, line.find(' ', 2) - 2));
-    within = within || line == "Subcommands:";
+  // Commands stand under the headings of their groups, and are the only names in lower case there;
+  // options begin with "-", positionals are in capitals, and after the examples comes prose.
+  for (std::string line; std::getline(lines, line) && line != "Examples:";) {
+    const bool names = line.starts_with("  ") && line.size() > 2 && line[2] >= 'a' && line[2] <= 'z';
+    const std::size_t end = names ? line.find(' ', 2) : std::string::npos;
+    if (end != std::string::npos && line.compare(end, 2, "  ") == 0)
+      out.push_back(line.substr(2, end - 2));
   }
   return out;
 }

@@ -199,7 +199,8 @@ std::vector<std::string> subcommands_of(const std::string& help) {
   // Commands stand under the headings of their groups, and are the only names in lower case there;
   // options begin with "-", positionals are in capitals, and after the examples comes prose.
   for (std::string line; std::getline(lines, line) && line != "Examples:";) {
-    const bool names = line.starts_with("  ") && line.size() > 2 && line[2] >= 'a' && line[2] <= 'z';
+    const bool names =
+        line.starts_with("  ") && line.size() > 2 && line[2] >= 'a' && line[2] <= 'z';
     const std::size_t end = names ? line.find(' ', 2) : std::string::npos;
     if (end != std::string::npos && line.compare(end, 2, "  ") == 0)
       out.push_back(line.substr(2, end - 2));

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/documents/yaml_document.h"
+#include "runtime/job/scenario_decode.h"
 
 namespace lockstep::runtime {
 
@@ -257,8 +258,8 @@ Result<Json> bare_scenario(const std::string& text, const std::string& file) {
   // The alternating remedy only decides which batch holds what, and the rules do that now.
   const Json remedy = scenario.value("remedy", Json());
   const Json kind = remedy.is_object() ? remedy.value("kind", Json()) : remedy;
-  if (kind.is_string() && kind.get<std::string>().starts_with("alternating")) {
-    scenario.erase("remedy");
+  if (kind.is_string() && kind.get<std::string>() == "alternating") {
+    erase_remedy(scenario);
   }
   return scenario;
 }

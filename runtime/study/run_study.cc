@@ -210,7 +210,8 @@ reports::ExitStatus run_study(const Study& study, const std::string& folder, boo
               << printable(folder) << "\n"
               << std::flush;
   Interrupts interrupts;
-  StudyRunner runner(study, {*worker, folder, quiet}, interrupts);
+  const StudyOptions options{*worker, folder, quiet};
+  StudyRunner runner(study, options, interrupts);
   const Status ran = runner.run();
   if (!quiet) std::cout << "\n" << reports::study_text(runner.combinations()) << std::flush;
   const Status json =

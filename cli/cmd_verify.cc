@@ -23,11 +23,9 @@ namespace {
 
 struct VerifyCommand {
   reports::TracesToJudge traces;
-  std::string ci;  // a service's name; kOfEnvironment; empty: not in CI
+  std::string ci;  // a service's name, or "auto": by the environment; empty: not in CI
   reports::ReportOptions report;
 };
-
-constexpr const char* kOfEnvironment = "auto";
 
 constexpr const char* kVerifyFooter = R"(Examples:
   Why did this job hang? Give a folder with the traces of its ranks, and other

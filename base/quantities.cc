@@ -155,7 +155,7 @@ Result<std::int64_t> parse(std::string_view text, const UnitKind& kind) {
   if (factor != 0 && number.digits > (kMost - 1) / factor)
     return refusal(text, "is too large", kind);
   const std::int64_t value = number.digits * factor;
-  if (value == 0 && !kind.may_be_zero) return refusal(text, "is zero, and has to be more", kind);
+  if (value == 0 && !kind.may_be_zero) return refusal(text, "is zero, but must be more", kind);
   return value;
 }
 

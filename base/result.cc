@@ -22,7 +22,7 @@ std::string printable_lines(std::string_view text) {
 
 }  // namespace
 
-std::string Place::str() const {
+std::string Location::str() const {
   std::string out = file;
   if (line > 0) out += (out.empty() ? "line " : ":") + std::to_string(line);
   if (line > 0 && column > 0) out += ":" + std::to_string(column);
@@ -30,7 +30,7 @@ std::string Place::str() const {
 }
 
 std::string Error::str() const {
-  std::string out = printable(place.str());
+  std::string out = printable(location.str());
   if (!out.empty()) out += ": ";
   out += "error: " + printable_lines(message);
   if (!fix.empty()) out += "\n  fix: " + printable_lines(fix);
@@ -38,7 +38,7 @@ std::string Error::str() const {
 }
 
 std::string Error::summary() const {
-  std::string out = printable(place.str());
+  std::string out = printable(location.str());
   if (!out.empty()) out += ": ";
   return out + printable(message);
 }
@@ -50,13 +50,13 @@ std::string fix_of(int code) {
   switch (code) {
     case EACCES:
     case EPERM:
-      return "give the user who runs lockstep the right to it, or choose another place";
+      return "give the user who runs lockstep access to it, or choose another path";
     case ENOENT:
     case ENOTDIR:
     case ENAMETOOLONG:
       return "check how the path is written";
     case ELOOP:
-      return "its symbolic links lead in a circle: name what they should lead to";
+      return "its symbolic links form a cycle: name the file that they should lead to";
     case ENXIO:
     case ENODEV:
     case EISDIR:

@@ -15,7 +15,7 @@
 namespace lockstep {
 
 // A location in the user's input. line and column count from 1; 0 means unknown.
-struct Place {
+struct Location {
   std::string file;
   int line = 0;
   int column = 0;
@@ -26,7 +26,7 @@ struct Place {
 
 struct Error {
   std::string message;  // what is wrong, one sentence, lower case, no full stop
-  Place place;
+  Location location;
   std::string fix;  // what to do about it; may be empty
 
   // "file:line:column: error: message" and, if there is a fix, "\n  fix: …". Safe to print on a

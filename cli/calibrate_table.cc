@@ -70,7 +70,7 @@ reports::ExitStatus check_table(const TableCommand& command) {
   if (!answer) return reports::fail(answer.error());
   keep_only(*answer, command.only);
   if (answer->rows.empty())
-    return reports::fail({"no row begins with \"" + printable(command.only) + "\"",
+    return reports::fail({"no row starts with \"" + printable(command.only) + "\"",
                           {command.file},
                           "give --only the beginning of a label that the whole table shows"});
   const Status written = write_simulation(reports::table_answer_text(*answer),
@@ -97,7 +97,7 @@ void add_calibrate_check(CLI::App& calibrate, reports::ExitStatus& status) {
   sub->add_option("--machine", command->machine,
                   "For tables of nccl-tests: a machine file instead\nof measured curves")
       ->type_name("FILE");
-  sub->add_option("--only", command->only, "Only rows whose label begins with this")
+  sub->add_option("--only", command->only, "Only rows whose label starts with this")
       ->type_name("TEXT");
   add_simulation_output(*sub, command->output);
   sub->callback([command, &status] { status = check_table(*command); });

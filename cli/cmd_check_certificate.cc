@@ -1,28 +1,38 @@
-// lockstep check-certificate FILE PATH…: the independent checker.
-#include <iostream>
+// lockstep check-certificate FILE PATH…: runs the independent checker, check_certificate.py, which
+// is part of this program. It reads text traces; those of other forms are converted for it.
+#include <spawn.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
 #include <memory>
+#include <optional>
+#include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/files/read_file.h"
-#include "base/terminal.h"
-#include "base/text.h"
+#include "base/files/write_file.h"
 #include "cli/commands.h"
 #include "reports/exit_status.h"
 #include "trace/derivation.h"
+#include "trace/formats/text/text_trace.h"
 #include "trace/load.h"
-#include "verify/checker/check_certificate.h"
+#include "verify/certificates/certificate.h"
+#include "verify/certificates/run_certificate.h"
 
 namespace lockstep::cli {
 namespace {
+
+namespace fs = std::filesystem;
 
 struct CheckCommand {
   std::string certificate;
   std::vector<std::string> paths;
   trace::LoadOptions load;
 };
-
-constexpr std::size_t kLargestCertificate = std::size_t{1} << 30U;
 
 constexpr const char* kCheckCertificateFooter = R"(Examples:
   Write a certificate for a derived program, and check it:
@@ -34,52 +44,126 @@ constexpr const char* kCheckCertificateFooter = R"(Examples:
   In CI: is the program still the one that was proven safe?
     lockstep check-certificate safe.txt derived-today/
 
-Exit status: 0 accepted, 1 refused (the line and the reason are printed),
-2 a file cannot be read. docs/certificates.md says what is checked.)";
+Exit status: 0 accepted, 1 refused (the reason is printed), 2 a file cannot be
+read, 4 python3 is missing. The checker is a short program in Python, which also
+runs alone: share/lockstep/check_certificate.py. docs/certificates.md says what
+it checks.)";
 
-std::string accepted(const CheckCommand& command, const std::string& what) {
-  return "ACCEPTED: " + printable(command.certificate) + " proves that " + what + "\n";
-}
+// What the checker is called with.
+struct Arguments {
+  std::vector<std::string> paths;
+  std::vector<std::string> assume;  // what the traces' format never records
+};
 
-reports::ExitStatus check_program(const CheckCommand& command, const std::string& text) {
-  if (command.paths.size() > 1) {
-    return reports::fail({"the certificate is of a program, and several paths were given",
-                          {command.paths[1]},
-                          "give the folder that holds product.json"});
+bool all_text(const trace::Run& run) {
+  for (const trace::RankTrace& trace : run.ranks) {
+    if (!trace.source.ends_with(".trace.jsonl") && !trace.source.ends_with(".trace.jsonl.gz"))
+      return false;
   }
-  const Patience patience("checking");
-  const Result<trace::Derivation> derivation = trace::load_derivation(command.paths.front());
-  if (!derivation) return reports::fail(derivation.error());
-  if (const Status ok = verify::check_certificate(text, command.certificate, *derivation); !ok)
-    return reports::fail(ok.error(), reports::ExitStatus::findings);
-  std::cout << accepted(command,
-                        printable(command.paths.front()) + " neither diverges nor deadlocks");
-  return reports::ExitStatus::clean;
+  return true;
 }
 
-reports::ExitStatus check_run(const CheckCommand& command, const std::string& text) {
-  const Patience patience("checking");
+Status write_as_text(const trace::Run& run, const std::string& folder) {
+  if (const Status made = make_folder(folder); !made) return made;
+  for (const trace::RankTrace& trace : run.ranks) {
+    std::ostringstream text;
+    trace::write_text_trace(text, trace, run.tables);
+    const std::string name = "rank_" + std::to_string(trace.rank.value) + ".trace.jsonl";
+    if (const Status ok = write_file((fs::path(folder) / name).string(), text.str()); !ok)
+      return ok;
+  }
+  return Status::ok();
+}
+
+Result<Arguments> of_program(const std::string& folder, const std::string& work) {
+  const Result<trace::Derivation> derivation = trace::load_derivation(folder);
+  if (!derivation) return derivation.error();
+  Arguments out{{folder}, {}};
+  bool text = true;
+  for (const trace::Run& run : derivation->runs) {
+    text = text && all_text(run);
+    for (const std::string& unknown : run.unknown) {
+      if (std::find(out.assume.begin(), out.assume.end(), unknown) == out.assume.end())
+        out.assume.push_back(unknown);
+    }
+  }
+  if (text) return out;
+  constexpr std::size_t kLargestProduct = std::size_t{16} << 20U;
+  const Result<std::string> product =
+      read_file((fs::path(folder) / "product.json").string(), kLargestProduct);
+  if (!product) return product.error();
+  const fs::path copy = fs::path(work) / "program";
+  for (std::size_t h = 0; h < derivation->runs.size(); ++h) {
+    const fs::path history = copy / derivation->spec.histories[h].folder;
+    if (const Status ok = write_as_text(derivation->runs[h], history.string()); !ok)
+      return ok.error();
+  }
+  if (const Status ok = write_file((copy / "product.json").string(), *product); !ok)
+    return ok.error();
+  out.paths = {copy.string()};
+  return out;
+}
+
+Result<Arguments> of_run(const CheckCommand& command, const std::string& work) {
   const Result<trace::Run> run = trace::load_run(command.paths, command.load);
-  if (!run) return reports::fail(run.error());
-  if (const Status ok = verify::check_run_certificate(text, command.certificate, *run); !ok)
-    return reports::fail(ok.error(), reports::ExitStatus::findings);
-  std::cout << accepted(command, "the run in " + printable(command.paths.front()) +
-                                     " neither diverges nor deadlocks");
-  return reports::ExitStatus::clean;
+  if (!run) return run.error();
+  Arguments out{{}, run->unknown};
+  // Text traces say themselves that they lost nothing. What is made of others says it always.
+  if (all_text(*run) && run->unreadable.empty() && run->header_conflicts.empty()) {
+    for (const trace::RankTrace& trace : run->ranks) out.paths.push_back(trace.source);
+    return out;
+  }
+  if (std::optional<Error> error = verify::incomplete(*run)) return *std::move(error);
+  const std::string folder = (fs::path(work) / "run").string();
+  if (const Status ok = write_as_text(*run, folder); !ok) return ok.error();
+  out.paths = {folder};
+  return out;
+}
+
+// The checker's exit status; nothing where it could not run.
+std::optional<int> run_checker(const std::string& script, const std::string& certificate,
+                               const Arguments& arguments) {
+  std::vector<std::string> words = {"python3", "-I", script};
+  for (const std::string& text : arguments.assume) words.push_back("--assume=" + text);
+  words.insert(words.end(), {"--", certificate});
+  words.insert(words.end(), arguments.paths.begin(), arguments.paths.end());
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  pid_t child = 0;
+  if (::posix_spawnp(&child, "python3", nullptr, nullptr, argv.data(), environ) != 0)
+    return std::nullopt;
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0) {
+    if (errno != EINTR) return std::nullopt;
+  }
+  if (!WIFEXITED(status) || WEXITSTATUS(status) > 2) return std::nullopt;
+  return WEXITSTATUS(status);
 }
 
 reports::ExitStatus run_check(const CheckCommand& command) {
-  const Result<std::string> text = read_file(command.certificate, kLargestCertificate);
-  if (!text) return reports::fail(text.error());
-  const std::optional<verify::CertificateKind> kind = verify::certificate_kind(*text);
-  if (!kind) {
-    return reports::fail({"refused: it begins like no certificate that this version writes",
-                          {command.certificate, 1, 0},
-                          "give a file that --certificate wrote"},
-                         reports::ExitStatus::findings);
+  std::error_code unknown;
+  if (!fs::is_regular_file(command.certificate, unknown)) {
+    return reports::fail(
+        {"there is no such certificate", {command.certificate}, "give what --certificate wrote"});
   }
-  return *kind == verify::CertificateKind::program ? check_program(command, *text)
-                                                   : check_run(command, *text);
+  const WorkFolder work("", "lockstep-check-");
+  const std::string script = (fs::path(work.path()) / "check_certificate.py").string();
+  if (const Status written = write_file(script, verify::certificate_checker()); !written)
+    return reports::fail(written.error(), reports::ExitStatus::own_failure);
+  const bool program = command.paths.size() == 1 &&
+                       fs::exists(fs::path(command.paths.front()) / "product.json", unknown);
+  const Result<Arguments> arguments =
+      program ? of_program(command.paths.front(), work.path()) : of_run(command, work.path());
+  if (!arguments) return reports::fail(arguments.error());
+  const std::optional<int> status = run_checker(script, command.certificate, *arguments);
+  if (!status) {
+    return reports::fail({"the checker, a program in Python, did not run", {}, "install python3"},
+                         reports::ExitStatus::own_failure);
+  }
+  return *status == 0   ? reports::ExitStatus::clean
+         : *status == 1 ? reports::ExitStatus::findings
+                        : reports::ExitStatus::bad_usage;
 }
 
 }  // namespace

@@ -42,7 +42,7 @@ reports::ExitStatus run_compare(const CompareCommand& command) {
   const verify::Comparison comparison = verify::compare_runs(*a, *b, command.tolerance);
   std::cout << reports::comparison_text(comparison);
   if (comparison.compared == 0) return reports::ExitStatus::inconclusive;
-  return comparison.parted ? reports::ExitStatus::findings : reports::ExitStatus::clean;
+  return comparison.first_difference ? reports::ExitStatus::findings : reports::ExitStatus::clean;
 }
 
 }  // namespace

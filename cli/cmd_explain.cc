@@ -34,7 +34,7 @@ std::vector<std::string> certainties_of(const verify::Rule& rule) {
 std::string_view meaning(verify::Certainty certainty) {
   switch (certainty) {
     case verify::Certainty::proven:
-      return "no schedule lets these ranks go on, or the recorded values differ";
+      return "no schedule lets these ranks continue, or the recorded values differ";
     case verify::Certainty::observed:
       return "seen in this run";
     case verify::Certainty::possible:

@@ -377,7 +377,7 @@ Result<std::vector<sim::Axis>> axes_of(const SweepCommand& command) {
 Result<SweepInputs> load_scenarios(const SweepCommand& command,
                                    const std::vector<sim::Axis>& axes) {
   if (!command.calibrations.empty())
-    return Error{"--calibration is of plans, and " + printable(command.job) + " is a scenario",
+    return Error{"--calibration is for plans, but " + printable(command.job) + " is a scenario",
                  {},
                  "name what it runs on with --machine"};
   if (command.machines.empty())
@@ -408,13 +408,13 @@ Result<SweepInputs> load_scenarios(const SweepCommand& command,
 Result<SweepInputs> load_plans(const SweepCommand& command, const std::vector<sim::Axis>& axes) {
   const auto of_scenarios = [&](const char* option, const char* fix) {
     return Error{
-        std::string(option) + " is of scenarios, and " + printable(command.job) + " is a plan",
+        std::string(option) + " is for scenarios, but " + printable(command.job) + " is a plan",
         {},
         fix};
   };
   if (!command.machines.empty())
     return of_scenarios("--machine", "name what it runs on with --calibration");
-  if (command.steps > 0) return of_scenarios("--steps", "a plan speaks of one step: leave it out");
+  if (command.steps > 0) return of_scenarios("--steps", "a plan covers one step: leave it out");
   if (command.on_meta()) return of_scenarios(command.meta ? "--meta" : "--no-meta", "leave it out");
   if (command.workers > 0) return of_scenarios("--jobs", "plans need no workers: leave it out");
   const Result<sim::PlanInputs> inputs = sim::load_plan(command.job, command.calibrations);

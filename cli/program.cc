@@ -128,7 +128,7 @@ int run(int argc, const char* const* argv) {
   Renamed renamed = with_new_names({argv + std::min(argc, 1), argv + argc});
   if (!renamed.note.empty())
     std::cerr << "lockstep: note: " << renamed.note
-              << "; the old form goes with the next release\n";
+              << "; the next release will not accept the old form\n";
   try {
     // CLI11 takes a vector in reverse.
     std::reverse(renamed.arguments.begin(), renamed.arguments.end());

@@ -127,7 +127,7 @@ Status set_activations(const PipelineCommand& command, const sim::PipelineProgra
     if ((*kept)[i] > (*activation)[i])
       return Error{"--activation-weight " + std::to_string((*kept)[i].value) +
                        " B is more than --activation " + std::to_string((*activation)[i].value) +
-                       " B, of which it is a part",
+                       " B, which includes it",
                    {},
                    "give at most the activation"};
     pieces[i].activation = (*activation)[i];

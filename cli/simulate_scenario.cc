@@ -16,14 +16,18 @@
 #include "reports/forecasts/memory.h"
 #include "reports/forecasts/scenario.h"
 #include "reports/forecasts/simulated_job.h"
+#include "runtime/forecast/derived_ranks.h"
 #include "runtime/forecast/scenario.h"
 #include "runtime/job/scenario.h"
 #include "sim/engine/from_run.h"
 #include "sim/forecast/scenario.h"
+#include "sim/forecast/timed_run.h"
 #include "sim/forecast/trials.h"
 #include "sim/machine/simulated_job.h"
 #include "sim/sweep/training_plans.h"
 #include "sim/transformer/plan_file.h"
+#include "trace/load.h"
+#include "trace/spread.h"
 
 namespace lockstep::cli {
 namespace {
@@ -63,6 +67,20 @@ Status keep_traces(const SimulateScenarioCommand& command, const sim::SimulatedP
                                 : sim::write_simulated_traces(simulated, run, command.traces);
 }
 
+// The job that was derived into `folder`, of which one rank may stand for many. Empty: no rank of
+// it raised an exception, or it was not derived to its end.
+std::optional<sim::RaisedJob> raised_job(const std::string& folder) {
+  const Result<runtime::Scenario> scenario = runtime::load_scenario(folder + "/scenario.yaml");
+  if (!scenario) return std::nullopt;
+  const Result<std::vector<std::int32_t>> traced = runtime::ranks_that_stand_for(*scenario);
+  if (!traced) return std::nullopt;
+  Result<trace::Run> run = trace::load_run({folder});
+  if (!run) return std::nullopt;
+  Result<trace::Run> all = trace::spread(std::move(*run), *traced, scenario->strategy.shard_ranks);
+  if (!all) return std::nullopt;
+  return sim::raised_job(std::move(*all));
+}
+
 Result<reports::ExitStatus> simulate(const SimulateScenarioCommand& command,
                                      const sim::Machine& machine, const sim::TrialOptions& trials,
                                      const std::string& folder, Interrupts& interrupts) {
@@ -75,7 +93,7 @@ Result<reports::ExitStatus> simulate(const SimulateScenarioCommand& command,
   Result<sim::TimedScenario> timed =
       runtime::forecast_scenario(command.path, change, machine, options, interrupts);
   if (!timed) {
-    std::optional<sim::RaisedJob> raised = sim::raised_job(folder);
+    std::optional<sim::RaisedJob> raised = raised_job(folder);
     if (!raised) return timed.error();
     if (const Status kept = keep_traces(command, raised->simulated, raised->run); !kept)
       return kept.error();
@@ -111,10 +129,9 @@ reports::ExitStatus simulate_scenario(const SimulateScenarioCommand& command) {
     return reports::fail(
         {"nothing to simulate is named", {}, "`lockstep simulate --help` shows how"});
   if (const Result<std::string> text = read_input(command.path); text && sim::is_plan(*text))
-    return reports::fail(
-        {printable(command.path) + " is the plan of a transformer, and no scenario",
-         {},
-         "lockstep simulate plan " + printable(command.path)});
+    return reports::fail({printable(command.path) + " is a plan of a transformer, not a scenario",
+                          {},
+                          "lockstep simulate plan " + printable(command.path)});
   if (command.machine.empty())
     return reports::fail(
         {"no machine is named", {}, "add --machine sim/machines/dgx-h100.yaml, or your own"});

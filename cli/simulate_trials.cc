@@ -13,7 +13,7 @@ namespace {
 Error bad(const std::string& item, const std::string& why) {
   return {"--jitter: \"" + printable(item) + "\" " + why,
           {},
-          "write compute=5%, with any of communication, image and text behind commas"};
+          "write compute=5%,image=20%: any of compute, communication, image and text"};
 }
 
 Status read_item(const std::string& item, sim::Jitter& out) {
@@ -23,16 +23,16 @@ Status read_item(const std::string& item, sim::Jitter& out) {
                    [&](const auto& one) { return one.first == item.substr(0, equals); });
   if (equals == std::string::npos || name == sim::kJitterNames.end())
     return bad(item, "names nothing that varies");
-  if (!item.ends_with('%')) return bad(item, "is no share in percent");
+  if (!item.ends_with('%')) return bad(item, "is not a percentage");
   double percent = -1;
   const char* const begin = item.data() + equals + 1;
   const char* const end = item.data() + item.size() - 1;
   const auto read = std::from_chars(begin, end, percent);
   if (read.ec != std::errc() || read.ptr != end || !(percent > 0))
-    return bad(item, "is no share in percent above 0");
+    return bad(item, "is not a percentage above 0");
   if (percent > 100 * sim::kMostJitter)
     return bad(item, "is above " + fixed(100 * sim::kMostJitter, 0) + "%");
-  if (out.*name->second != 0) return bad(item, "says a second time what varies");
+  if (out.*name->second != 0) return bad(item, "is given twice");
   out.*name->second = percent / 100;
   return Status::ok();
 }
@@ -77,7 +77,7 @@ Result<sim::TrialOptions> trial_options(const TrialsCommand& command) {
     return Error{"nothing varies between the trials", {}, "add --jitter compute=5%"};
   if (command.trials == 0 && varies)
     return with_option(command.jitter.empty() ? "--redraw-batches" : "--jitter",
-                       {"is of trials", {}, "add --trials 100"});
+                       {"needs trials", {}, "add --trials 100"});
   sim::TrialOptions out;
   out.trials = static_cast<std::size_t>(command.trials);
   out.seed = command.seed;

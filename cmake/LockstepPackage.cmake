@@ -28,8 +28,9 @@ install(FILES ${pages}/completion/_lockstep
   DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/vendor-completions)
 install(FILES ${pages}/completion/lockstep.fish
   DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
-install(DIRECTORY scenarios sim/machines sim/plans DESTINATION ${CMAKE_INSTALL_DATADIR}/lockstep)
-install(PROGRAMS runtime/record/python/lockstep_record.py DESTINATION ${CMAKE_INSTALL_DATADIR}/lockstep)
+install(DIRECTORY examples scenarios sim/machines sim/plans DESTINATION ${CMAKE_INSTALL_DATADIR}/lockstep)
+install(PROGRAMS runtime/record/python/lockstep_record.py verify/certificates/check_certificate.py
+  DESTINATION ${CMAKE_INSTALL_DATADIR}/lockstep)
 install(FILES scripts/packaging/copyright ${pages}/changelog.gz README.md
   DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/lockstep)
 
@@ -65,4 +66,5 @@ set(CPACK_STRIP_FILES ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION devel)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_PACKAGE_RECOMMENDS python3) # check-certificate runs the checker in it
 include(CPack)

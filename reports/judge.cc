@@ -3,6 +3,7 @@
 #include <iostream>
 #include <optional>
 
+#include "base/files/read_file.h"
 #include "base/files/write_file.h"
 #include "base/result.h"
 #include "base/terminal.h"
@@ -76,6 +77,8 @@ Result<trace::Derivation> load_program(const std::string& folder) {
 
 }  // namespace
 
+constexpr std::size_t kLargestProduct = std::size_t{16} << 20U;
+
 ExitStatus judge_product(const std::string& folder, const std::string& certificate,
                          const ReportOptions& options) {
   const Result<Filter> filter = load_filter(options.filter);
@@ -92,7 +95,9 @@ ExitStatus judge_product(const std::string& folder, const std::string& certifica
   if (const Status written = write_product_reports(model, decision, options, *filter); !written)
     return fail(written.error(), ExitStatus::own_failure);
   if (certificate.empty()) return status_of(decision.verdict);
-  const Result<std::string> text = verify::write_certificate(model, decision);
+  const Result<std::string> product = read_file(folder + "/product.json", kLargestProduct);
+  if (!product) return fail(product.error());
+  const Result<std::string> text = verify::write_certificate(model, decision, *product);
   if (!text) {
     const ExitStatus status = status_of(decision.verdict);
     return fail(text.error(), status == ExitStatus::clean ? ExitStatus::inconclusive : status);

@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/text.h"
+
 namespace lockstep::trace {
 
 namespace {
@@ -110,7 +112,7 @@ class Linker {
 
   // Whether group ranks in this communicator are global ranks: for the world, if no known member
   // speaks against it. Then the members without a trace are known, too.
-  bool places_are_ranks(GroupId group, const Comm& comm) const {
+  bool group_ranks_are_ranks(GroupId group, const Comm& comm) const {
     return world_ == group && !comm.contradicted &&
            std::all_of(comm.members.begin(), comm.members.end(),
                        [](const auto& m) { return m.first == m.second.value; });
@@ -124,7 +126,7 @@ class Linker {
     if (!comm.list.empty()) return comm.list;
     std::vector<Rank> in_order;
     if (comm.is_whole()) {
-      for (const auto& [place, rank] : comm.members) in_order.push_back(rank);
+      for (const auto& [group_rank, rank] : comm.members) in_order.push_back(rank);
     } else {
       for (std::int32_t rank = 0; rank < comm.size; ++rank) in_order.emplace_back(rank);
     }
@@ -143,8 +145,9 @@ class Linker {
       }
       const auto found = comms_.find(m.group);
       if (found == comms_.end()) continue;
-      const bool known = found->second.is_whole() ||
-                         (!options_.ranks_are_guesses && places_are_ranks(m.group, found->second));
+      const bool known =
+          found->second.is_whole() ||
+          (!options_.ranks_are_guesses && group_ranks_are_ranks(m.group, found->second));
       if (!known) continue;
       const GroupId group = final_group(m.group);
       if (!declared.insert(group).second) continue;
@@ -170,12 +173,12 @@ class Linker {
     }
   }
 
-  std::int32_t rank_at(GroupId group, std::int32_t place) const {
+  std::int32_t rank_at(GroupId group, std::int32_t group_rank) const {
     const auto comm = comms_.find(group);
     if (comm == comms_.end() || comm->second.contradicted) return kNone;
-    const auto found = comm->second.members.find(place);
+    const auto found = comm->second.members.find(group_rank);
     if (found != comm->second.members.end()) return found->second.value;
-    return places_are_ranks(group, comm->second) ? place : kNone;
+    return group_ranks_are_ranks(group, comm->second) ? group_rank : kNone;
   }
 
   // The signature with its root as a global rank; each is translated once.
@@ -200,9 +203,9 @@ class Linker {
 
 }  // namespace
 
-RankTrace::Membership unlinked_membership(GroupId group, std::int32_t place, std::int32_t size,
+RankTrace::Membership unlinked_membership(GroupId group, std::int32_t group_rank, std::int32_t size,
                                           std::string_view desc, Tables& tables) {
-  std::vector<Rank> numbers = {Rank(place), Rank(size)};
+  std::vector<Rank> numbers = {Rank(group_rank), Rank(size)};
   return {group, RankList(std::move(numbers)),
           tables.strings.intern(std::string(kMark).append(desc))};
 }
@@ -318,6 +321,48 @@ void separate_namesakes(Run& run) {
     if (const auto found = names.find(trace.rank); found != names.end())
       rename(trace, found->second);
   }
+}
+
+namespace {
+
+// "13", "13 [32, 33]", "0x5c1d…", "d8b7a5e…": numbers and hashes, which say nothing to people.
+bool is_number_or_hash(std::string_view name) {
+  constexpr std::size_t kShortestHash = 8;
+  name = name.substr(0, name.find(" ["));
+  const std::string_view digits = name.substr(0, name.find_first_not_of("0123456789"));
+  if (digits.size() == name.size()) return true;
+  if (name.starts_with("0x")) name.remove_prefix(2);
+  return name.size() >= kShortestHash && name.find_first_of("0123456789") != kNpos &&
+         name.find_first_not_of("0123456789abcdef_:") == kNpos;
+}
+
+// "TENSOR_PARALLEL" of "TENSOR_PARALLEL (22)", as the watchdog's groups are named; otherwise empty.
+std::string_view before_number(std::string_view name) {
+  const std::size_t open = name.rfind(" (");
+  if (open == kNpos || open == 0 || !name.ends_with(')')) return {};
+  const std::string_view number = name.substr(open + 2, name.size() - open - 3);
+  const bool digits = !number.empty() && number.find_first_not_of("0123456789") == kNpos;
+  return digits ? name.substr(0, open) : std::string_view();
+}
+
+}  // namespace
+
+std::string group_label(const RankTrace& trace, const Tables& tables, GroupId group) {
+  const std::string& name = tables.str(group);
+  if (const std::string_view desc = before_number(name); !desc.empty()) return printable(desc);
+  // "unnamed group (ALLGATHER)", of the watchdog in old versions.
+  const std::string plain = (name.starts_with("unnamed group") ? "" : "group ") + printable(name);
+  if (!is_number_or_hash(name)) return plain;
+  const RankTrace::Membership* own = nullptr;
+  for (const RankTrace::Membership& m : trace.groups)
+    if (m.group == group) own = &m;
+  // PyTorch writes "undefined" for a group without a description.
+  if (own == nullptr || tables.str(own->desc).empty() || tables.str(own->desc) == "undefined")
+    return plain;
+  const auto same =
+      std::count_if(trace.groups.begin(), trace.groups.end(),
+                    [&](const RankTrace::Membership& m) { return m.desc == own->desc; });
+  return printable(tables.str(own->desc)) + (same > 1 ? " (" + plain + ")" : "");
 }
 
 }  // namespace lockstep::trace

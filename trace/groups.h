@@ -9,15 +9,16 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "trace/run.h"
 
 namespace lockstep::trace {
 
-// An unlinked membership. `place`: the group rank, 0 <= place < size. `desc`: the program's name
-// for the communicator; may be empty.
-RankTrace::Membership unlinked_membership(GroupId group, std::int32_t place, std::int32_t size,
+// An unlinked membership. `group_rank`: the group rank, 0 <= place < size. `desc`: the program's
+// name for the communicator; may be empty.
+RankTrace::Membership unlinked_membership(GroupId group, std::int32_t group_rank, std::int32_t size,
                                           std::string_view desc, Tables& tables);
 
 bool is_unlinked(const RankTrace::Membership& membership, const Tables& tables);
@@ -49,5 +50,10 @@ void link_communicators(std::span<RankTrace> traces, Tables& tables, LinkOptions
 // Afterwards equal lists are one object (RankTrace::Membership).
 // O(members of distinct lists + memberships · log + calls of the renamed groups' ranks).
 void separate_namesakes(Run& run);
+
+// What people call a group of the trace: "group world". Where its name is a number or a hash, as
+// c10d's are, its description: "TENSOR_MODEL_PARALLEL_GROUP", with the name where another group of
+// the rank has the same one. O(groups of the rank).
+std::string group_label(const RankTrace& trace, const Tables& tables, GroupId group);
 
 }  // namespace lockstep::trace

@@ -70,7 +70,7 @@ Result<Plan> make_plan(const LoadOptions& options) {
     try {
       plan.rank_pattern.emplace(options.rank_pattern);
     } catch (const std::regex_error& e) {
-      return Error{"the rank pattern is no regular expression: " + std::string(e.what()),
+      return Error{"the rank pattern is not a regular expression: " + std::string(e.what()),
                    {options.rank_pattern},
                    "for example 'node\\d+_(\\d+)\\.bin'"};
     }
@@ -355,7 +355,7 @@ void note_recording(const Piece& piece, const std::set<Rank>& chosen, const Tabl
     note.kind = RankNote::Kind::calls;
     note.rank = trace.rank;
     note.pid = trace.pid;
-    note.place.file = piece.name;
+    note.location.file = piece.name;
     note.text = "also recorded as " + std::string(kind_of(piece)->name) + ": " +
                 plural(trace.calls.size(), "call");
     if (!trace.calls.empty()) {

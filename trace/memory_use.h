@@ -57,10 +57,10 @@ struct MemoryUse {
 };
 
 // Memory in a segment of work (trace/work_costs.h), including its beginning and end.
-struct StretchMemory {
+struct SegmentMemory {
   MemoryUse peak;  // at the first moment at which the total is largest
   MemoryUse end;   // where it ends
-  friend bool operator==(const StretchMemory&, const StretchMemory&) = default;
+  friend bool operator==(const SegmentMemory&, const SegmentMemory&) = default;
 };
 
 }  // namespace lockstep::trace

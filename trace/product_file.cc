@@ -277,7 +277,7 @@ class SpecReader {
       history.folder = read_.text(*object, "folder", true);
       if (read_.problem) return;
       if (!firsts.insert(history.first).second)
-        return read_.complain("two histories begin with one condition");
+        return read_.complain("two histories start with the same condition");
       const std::filesystem::path path(history.folder);
       const bool leads_out =
           std::any_of(path.begin(), path.end(), [](const auto& part) { return part == ".."; });

@@ -48,7 +48,7 @@ struct RankNote {
   Rank rank{kNone};          // kNone: unknown, or only the process is known
   std::int64_t pid = kNone;  // of the process, where the source names it
   std::string text;          // as in the source, at most kLongest bytes; not yet printable()
-  Place place;               // in which file, and on which line
+  Location location;         // in which file, and on which line
 
   static constexpr std::size_t kLongest = 512;
 
@@ -175,7 +175,7 @@ enum class Semantics : std::uint8_t { c10d, mpi };
 
 // A record that could not be used; the rest of the file still counts.
 struct DamagedRecord {
-  Place place;
+  Location location;
   std::string message;
 };
 
@@ -219,6 +219,9 @@ struct RankTrace {
   // The trace is a snapshot of a running process. It may have issued further calls later, so a call
   // that it lacks counts as missing only where others wait for it.
   bool snapshot = false;
+  // The number that the source gives a group's first call: 1 for PyTorch's collective_seq_id and
+  // SeqNum. People are shown Call::seq plus this.
+  std::uint32_t first_number = 0;
   // Why these calls can show neither a fault nor its absence, where the recording is too poor;
   // otherwise empty.
   std::string inconclusive;

@@ -72,7 +72,7 @@ class CostsReader {
     dom::object object;
     if (parser.parse(text.data(), text.size()).get(root) != simdjson::SUCCESS ||
         root.get(object) != simdjson::SUCCESS) {
-      return failure("this is no JSON object");
+      return failure("this is not a JSON object");
     }
     RankCosts out;
     if (whole(object, "work_costs") != kCostsVersion) {
@@ -85,7 +85,7 @@ class CostsReader {
     if (object["work"].get(work) != simdjson::SUCCESS) return failure("\"work\" is not a list");
     for (const dom::element element : work) {
       if (problem_) break;
-      out.work.push_back(stretch(element));
+      out.work.push_back(segment(element));
     }
     if (problem_) return failure(*problem_);
     return out;
@@ -93,7 +93,7 @@ class CostsReader {
 
  private:
   Error failure(const std::string& why) const {
-    return {why, {file_}, "have the costs recorded anew: they are made beside the traces"};
+    return {why, {file_}, "record the costs again: they are written beside the traces"};
   }
 
   void complain(std::string what) {
@@ -149,26 +149,26 @@ class CostsReader {
     return out;
   }
 
-  std::optional<StretchMemory> memory_of(dom::object stretch) {
+  std::optional<SegmentMemory> memory_of(dom::object segment) {
     dom::element given;
-    if (stretch["memory"].get(given) != simdjson::SUCCESS) return std::nullopt;
+    if (segment["memory"].get(given) != simdjson::SUCCESS) return std::nullopt;
     dom::object memory;
     if (given.get(memory) != simdjson::SUCCESS) {
-      complain("\"memory\" is no object");
+      complain("\"memory\" is not an object");
       return std::nullopt;
     }
-    const StretchMemory out{memory_use(memory, "peak"), memory_use(memory, "end")};
+    const SegmentMemory out{memory_use(memory, "peak"), memory_use(memory, "end")};
     if (out.peak.total() < out.end.total()) complain("\"memory\" ends above its peak");
     return out;
   }
 
-  WorkCost stretch(dom::element element) {
+  WorkCost segment(dom::element element) {
     WorkCost out;
     dom::object object;
     std::string_view before;
     if (element.get(object) != simdjson::SUCCESS ||
         object["before"].get(before) != simdjson::SUCCESS) {
-      complain("a stretch of work has no \"before\"");
+      complain("a segment of work has no \"before\"");
       return out;
     }
     const auto* known = std::find(kBefore.begin(), kBefore.end(), before);

@@ -39,7 +39,7 @@ struct WorkCost {
   std::int64_t kernels = 0;             // both kinds
   std::int64_t operations = 0;          // everything dispatched, including views and allocations
   std::int64_t nanos = 0;               // CPU time on the recording machine; 0: not measured
-  std::optional<StretchMemory> memory;  // the memory that the rank holds; nothing: not counted
+  std::optional<SegmentMemory> memory;  // the memory that the rank holds; nothing: not counted
   // Measured time over the time by a machine's rates; in no file (sim/machine/work_time.h).
   double correction = 1;
 

@@ -6,6 +6,9 @@
 #include <tuple>
 #include <utility>
 
+#include <fmt/core.h>
+
+#include "base/text.h"
 #include "verify/blocking/blocking.h"
 #include "verify/blocking/endings.h"
 #include "verify/context.h"
@@ -13,8 +16,6 @@
 namespace lockstep::verify {
 
 namespace {
-
-constexpr std::size_t kMostEvidence = 8;  // what a reader looks at
 
 // Whether two ascending lists have a common element.
 bool intersect(const std::vector<std::uint32_t>& a, const std::vector<std::uint32_t>& b) {
@@ -94,36 +95,59 @@ void Causes::add_wait(const WaitCause& wait) {
   causes_.push_back(explain_wait(context_, wait));
 }
 
+namespace {
+
+// The line of the program that a finding is about; empty where none was recorded.
+std::string_view line_of(const Finding& finding) {
+  for (const Evidence& e : finding.evidence)
+    if (!e.at.empty()) return e.at;
+  return {};
+}
+
+// "; the same in 7 more groups: ranks 25-31".
+std::string same_elsewhere(const Finding& finding) {
+  std::vector<trace::Rank> ranks;
+  for (const Elsewhere& other : finding.also)
+    ranks = united(ranks, other.culprits.empty() ? other.ranks : other.culprits);
+  const std::size_t groups = finding.also.size();
+  std::string out = "; the same in ";
+  if (groups == 1 || finding.also[0].group_label == finding.group_label) {
+    out += groups == 1 ? finding.also[0].group_label : "";
+    if (groups > 1) out += plural(groups, "more group") + " like it";
+  } else {
+    std::vector<std::string> names;
+    for (const Elsewhere& other : finding.also) names.push_back(other.group_label);
+    out += join_and(names, 4);
+  }
+  return fmt::format("{}: {}", out, describe_ranks(ranks));
+}
+
+}  // namespace
+
+bool Causes::is_sister(const Cause& a, const Cause& b) const {
+  if (a.group == SIZE_MAX || b.group == SIZE_MAX || a.group == b.group) return false;
+  if (a.finding.rule != b.finding.rule) return false;
+  if (a.finding.culprits.empty() != b.finding.culprits.empty()) return false;
+  // The same line of the program.
+  if (const std::string_view line = line_of(a.finding); !line.empty())
+    if (line == line_of(b.finding)) return true;
+  return is_same_in_sister_group(context_, a, b);
+}
+
 void Causes::merge_sister_groups() {
   std::vector<Cause> kept;
   for (Cause& cause : causes_) {
-    // The same rule, call, index, step and parameters in another group of the same size.
-    const auto sister = std::find_if(kept.begin(), kept.end(), [&](const Cause& k) {
-      return k.call.value != 0 && k.group != SIZE_MAX && cause.group != SIZE_MAX &&
-             k.group != cause.group && k.finding.rule == cause.finding.rule &&
-             k.call == cause.call && k.seq == cause.seq && k.step == cause.step &&
-             k.finding.what == cause.finding.what &&
-             k.finding.culprits.empty() == cause.finding.culprits.empty() &&
-             context_.groups[k.group].members.size() == context_.groups[cause.group].members.size();
-    });
+    const auto sister =
+        std::find_if(kept.begin(), kept.end(), [&](const Cause& k) { return is_sister(k, cause); });
     if (sister == kept.end()) {
       kept.push_back(std::move(cause));
-      continue;
+    } else {
+      merge_sister(context_, *sister, std::move(cause));
     }
-    Finding& f = sister->finding;
-    f.message +=
-        "; the same in group " + cause.finding.group + ": " + context_.rank_words(cause.deviants);
-    sister->deviants = united(sister->deviants, cause.deviants);
-    f.culprits = united(f.culprits, cause.finding.culprits);
-    f.ranks = united(f.ranks, cause.finding.ranks);
-    f.evidence.insert(f.evidence.end(), cause.finding.evidence.begin(),
-                      cause.finding.evidence.end());
-    f.evidence.resize(std::min<std::size_t>(f.evidence.size(), kMostEvidence));
-    // The certainty of the merged cause is the strongest one (proven is the smallest value).
-    for (Finding& below : cause.finding.consequences) f.consequences.push_back(std::move(below));
-    if (cause.finding.certainty < f.certainty) f.certainty = cause.finding.certainty;
   }
   causes_ = std::move(kept);
+  for (Cause& cause : causes_)
+    if (!cause.finding.also.empty()) cause.finding.message += same_elsewhere(cause.finding);
 }
 
 void Causes::add_deaths() {
@@ -133,6 +157,15 @@ void Causes::add_deaths() {
     if (!cause.can_block) continue;
     const auto& ranks = cause.finding.ranks;
     const auto& dead = deaths->finding.culprits;
+    // A call that all issued and in which a few died cannot complete: no device needs to stall for
+    // it. The dead may have issued further ones. If most died, somebody ended a job that hung.
+    const bool few_died = 2 * dead.size() <= deaths->finding.ranks.size();
+    if (few_died && cause.finding.rule == RuleId::device_stall && cause.finding.culprits.empty() &&
+        cause.finding.group == deaths->finding.group && cause.seq <= deaths->seq) {
+      deaths->finding.consequences.push_back(std::move(cause.finding));
+      cause = std::move(*deaths);
+      return;
+    }
     if (std::includes(ranks.begin(), ranks.end(), dead.begin(), dead.end())) return;
     // They died in or after a call of the same group that had gone wrong: Gloo aborts a process
     // that receives a message of another size.
@@ -173,13 +206,13 @@ void Causes::add_below_matching(std::vector<Cause> numbers) {
     return c.finding.severity == Severity::error && (family == "matching" || family == "modality");
   });
   // An index: push_back below may move the causes.
-  const auto place = static_cast<std::size_t>(first - causes_.begin());
+  const auto index = static_cast<std::size_t>(first - causes_.begin());
   const bool found = first != causes_.end();
   for (Cause& cause : numbers) {
     const bool follows = found && cause.finding.severity == Severity::error &&
-                         (causes_[place].step == trace::kNone || causes_[place].step <= cause.step);
+                         (causes_[index].step == trace::kNone || causes_[index].step <= cause.step);
     if (follows) {
-      causes_[place].finding.consequences.push_back(std::move(cause.finding));
+      causes_[index].finding.consequences.push_back(std::move(cause.finding));
     } else {
       causes_.push_back(std::move(cause));
     }

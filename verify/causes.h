@@ -34,9 +34,9 @@ class Causes {
   // its own.
   void add_wait(const WaitCause& wait);
 
-  // Makes one cause of the same call left out, or issued too often, at the same index of several
-  // groups of one size: the tensor-parallel ranks of a replica that skip a step in each of their
-  // data-parallel groups.
+  // Makes one cause of the same rule at the same line of the program in several groups: the
+  // tensor-parallel ranks of a replica that skip a step in each of their data-parallel groups. The
+  // other groups are listed in Finding::also.
   void merge_sister_groups();
 
   // Adds the deaths that no cause mentions yet.
@@ -55,6 +55,8 @@ class Causes {
   std::vector<Finding> take();
 
  private:
+  // Whether two causes are one defect of the program, in two groups.
+  bool is_sister(const Cause& a, const Cause& b) const;
   // Whether the wait follows from the cause.
   bool leads_to(const Cause& cause, const WaitCause& wait) const;
   // Puts a rank's exception below the cause that concerns the rank. False: nothing explains it.

@@ -8,6 +8,8 @@
 #include <tuple>
 #include <utility>
 
+#include <fmt/core.h>
+
 #include "base/text.h"
 #include "verify/numbers/rounding.h"
 
@@ -47,6 +49,7 @@ std::optional<TensorDifference> difference(const ValueKey& key, const WholeValue
   if (!distance) return std::nullopt;
   out.lower_bound = !sketches_compare(a, b);
   if (!out.lower_bound && size_a > 0 && size_b > 0) {
+    // By the law of cosines; rounding and the estimate may take it out of range.
     const double cosine =
         (size_a * size_a + size_b * size_b - *distance * *distance) / (2 * size_a * size_b);
     out.cosine = std::clamp(cosine, -1.0, 1.0);
@@ -76,7 +79,7 @@ void keep_worst(std::optional<TensorDifference>& worst, const TensorDifference& 
 
 // Sets `parted` and `drifted`.
 void find_parting(std::vector<std::pair<std::uint32_t, TensorDifference>> found, Comparison& out) {
-  constexpr double kAmplified = 100;
+  constexpr double kAmplified = 100;  // compare_runs.h says why differences of rounding grow
   std::sort(found.begin(), found.end(), [](const auto& x, const auto& y) {
     return std::tie(x.second.n, x.second.phase, x.first) <
            std::tie(y.second.n, y.second.phase, y.first);
@@ -85,7 +88,7 @@ void find_parting(std::vector<std::pair<std::uint32_t, TensorDifference>> found,
   double apart_next = 0;  // … and after it
   std::int64_t step = INT64_MIN;
   std::set<std::string> with_gradient;  // in this step
-  for (const auto& [place, d] : found) {
+  for (const auto& [name_index, d] : found) {
     if (d.n != step) {
       apart = apart_next;
       apart_next = 0;
@@ -99,8 +102,8 @@ void find_parting(std::vector<std::pair<std::uint32_t, TensorDifference>> found,
                            (d.phase == Phase::param && with_gradient.contains(d.name));
     if (explained) {
       out.drifted = true;
-    } else if (!out.parted) {
-      out.parted = d;
+    } else if (!out.first_difference) {
+      out.first_difference = d;
     }
   }
 }
@@ -125,7 +128,7 @@ Comparison compare_runs(const trace::Run& a, const trace::Run& b, std::optional<
     ++out.compared;
     StepDifference& step = steps[d->n];
     keep_worst(d->phase == Phase::param ? step.parameter : step.gradient, *d);
-    found.emplace_back(value.place, *d);
+    found.emplace_back(value.name_index, *d);
   }
   for (const auto& [key, value] : of_b) {
     if (!of_a.contains(key)) alone.insert(std::get<std::string>(key));
@@ -151,7 +154,7 @@ Comparison compare_runs(const trace::Run& a, const trace::Run& b, std::optional<
 
 WholeValue whole_value(const trace::Run& run, const ValueRow& row) {
   const trace::StateMark& first = *row.readings.front().mark;
-  WholeValue out{first.hash, first.norm, first.sketch, run.tables.str(first.dtype), row.place};
+  WholeValue out{first.hash, first.norm, first.sketch, run.tables.str(first.dtype), row.name_index};
   if (!row.sharded()) return out;
   out.hash.reset();
   double squares = first.norm.value_or(0) * first.norm.value_or(0);
@@ -271,13 +274,12 @@ namespace {
 
 std::string list_text(const trace::Tables& tables, trace::IntListId id) {
   std::string out;
-  for (const std::int64_t n : tables.int_lists[id]) out += std::to_string(n) + ",";
+  for (const std::int64_t n : tables.int_lists[id]) out += fmt::format("{},", n);
   return out;
 }
 
 std::string number_text(const char* key, std::int64_t value) {
-  return value == trace::kNone ? std::string()
-                               : " " + std::string(key) + "=" + std::to_string(value);
+  return value == trace::kNone ? "" : fmt::format(" {}={}", key, value);
 }
 
 // All that is compared, so that equal texts are equal calls.
@@ -286,14 +288,14 @@ std::string call_text(const trace::Run& run, const trace::Call& call) {
   const trace::Signature& s = tables.signatures[call.signature];
   std::string out =
       s.op == trace::Op::other ? tables.str(s.other_op) : std::string(trace::op_name(s.op));
-  out += " in " + tables.str(call.group) + " #" + std::to_string(call.seq);
-  out += " step=" + std::to_string(call.step) + " in=" + list_text(tables, s.in) +
-         " out=" + list_text(tables, s.out);
+  out += fmt::format(" in {} #{} step={} in={} out={}", tables.str(call.group), call.seq, call.step,
+                     list_text(tables, s.in), list_text(tables, s.out));
   for (const std::string& dtype : tables.names(s.dtypes)) out += " " + dtype;
   if (s.redop.value != 0) out += " " + tables.str(s.redop);
   out += number_text("root", s.root) + number_text("peer", call.peer.value) +
          number_text("tag", call.ptag);
-  out += " splits=" + list_text(tables, s.splits_in) + "/" + list_text(tables, s.splits_out);
+  out +=
+      fmt::format(" splits={}/{}", list_text(tables, s.splits_in), list_text(tables, s.splits_out));
   for (const std::string& name : tables.names(call.what)) out += " " + printable(name);
   return out;
 }

@@ -39,7 +39,7 @@ struct StepDifference {
 struct Comparison {
   std::vector<StepDifference> steps;  // that both runs have something of
   // The first that is beyond its tolerance, and that earlier differences do not explain.
-  std::optional<TensorDifference> parted;
+  std::optional<TensorDifference> first_difference;
   bool drifted = false;         // some are beyond it, and rounding that grew explains them
   std::size_t compared = 0;     // values
   std::size_t only_in_one = 0;  // tensors that one run alone recorded
@@ -66,7 +66,7 @@ struct WholeValue {
   std::optional<double> norm;
   Sketch sketch;
   std::string dtype;
-  std::uint32_t place = 0;  // as ValueRow's
+  std::uint32_t name_index = 0;  // as ValueRow's
 
   // The 2-norm: recorded, or estimated from the sketch.
   double size() const { return norm ? *norm : norm_estimate(sketch); }

@@ -1,9 +1,13 @@
 #include "verify/context.h"
 
 #include <algorithm>
+#include <unordered_map>
+
+#include <fmt/core.h>
 
 #include "base/check.h"
 #include "base/text.h"
+#include "trace/groups.h"
 #include "verify/rules/page.h"
 
 namespace lockstep::verify {
@@ -16,7 +20,7 @@ std::vector<trace::Rank> Context::ranks(const std::vector<std::uint32_t>& indice
   return out;
 }
 
-std::string rank_words(const std::vector<trace::Rank>& sorted) {
+std::string describe_ranks(const std::vector<trace::Rank>& sorted) {
   std::vector<std::int32_t> numbers;
   numbers.reserve(sorted.size());
   for (const trace::Rank r : sorted) numbers.push_back(r.value);
@@ -26,19 +30,27 @@ std::string rank_words(const std::vector<trace::Rank>& sorted) {
   return (sorted.size() == 1 ? "rank " : "ranks ") + out;
 }
 
-std::string Context::rank_words(const std::vector<std::uint32_t>& indices) const {
-  return verify::rank_words(ranks(indices));
+std::string Context::describe_ranks(const std::vector<std::uint32_t>& indices) const {
+  return verify::describe_ranks(ranks(indices));
 }
 
-std::string Context::call_words(CallRef ref) const {
+std::string Context::describe_call(CallRef ref) const {
   return trace::describe(run.tables, call(ref));
 }
 
-std::string Context::place_words(CallRef ref, std::uint64_t seq) const {
+std::string Context::group_words(std::uint32_t rank, trace::GroupId group) const {
+  return trace::group_label(run.ranks[rank], run.tables, group);
+}
+
+std::string Context::numbered_words(CallRef ref, std::uint64_t seq) const {
+  return fmt::format("call {} of {}", seq + run.ranks[ref.rank].first_number,
+                     group_words(ref.rank, call(ref).group));
+}
+
+std::string Context::describe_location(CallRef ref, std::uint64_t seq) const {
   const trace::Call& c = call(ref);
-  std::string out =
-      "call " + std::to_string(seq) + " of group " + printable(run.tables.str(c.group));
-  if (c.step != trace::kNone) out += ", step " + std::to_string(c.step);
+  std::string out = numbered_words(ref, seq);
+  if (c.step != trace::kNone) out += fmt::format(", step {}", c.step);
   if (c.at.value != 0) out += ", " + printable(run.tables.str(c.at));
   return out;
 }
@@ -56,7 +68,7 @@ Evidence Context::evidence(CallRef ref, std::string text) const {
 
 std::uint64_t Context::seq_of(const WaitPoint& point) const {
   LOCKSTEP_CHECK(point.group < groups.size(), "a wait for a message has no place in a group");
-  return groups[point.group].first_seq + point.meeting;
+  return groups[point.group].first_seq + point.instance;
 }
 
 Finding make_finding(RuleId id) {
@@ -80,6 +92,35 @@ void set_fingerprint(Finding& finding, const std::string& operation) {
   add(operation);
   for (const std::string& name : finding.what) add(name);
   finding.fingerprint = hex(hash);
+}
+
+bool is_same_in_sister_group(const Context& context, const Cause& a, const Cause& b) {
+  return a.call.value != 0 && a.group != SIZE_MAX && b.group != SIZE_MAX && a.group != b.group &&
+         a.finding.rule == b.finding.rule && a.call == b.call && a.seq == b.seq &&
+         a.step == b.step && a.finding.what == b.finding.what &&
+         a.finding.culprits.empty() == b.finding.culprits.empty() &&
+         context.groups[a.group].members.size() == context.groups[b.group].members.size();
+}
+
+void merge_sister(const Context& context, Cause& into, Cause&& same) {
+  constexpr std::size_t kMostEvidence = 8;  // what a reader looks at
+  const auto label = [&](const Cause& cause) {
+    return context.group_words(cause.deviants.empty() ? 0 : cause.deviants[0],
+                               context.groups[cause.group].group);
+  };
+  Finding& f = into.finding;
+  f.group_label = label(into);
+  f.also.push_back({same.finding.group, label(same), same.finding.seq, same.finding.culprits,
+                    same.finding.ranks});
+  for (Elsewhere& other : same.finding.also) f.also.push_back(std::move(other));
+  into.deviants = united(into.deviants, same.deviants);
+  f.culprits = united(f.culprits, same.finding.culprits);
+  f.ranks = united(f.ranks, same.finding.ranks);
+  f.evidence.insert(f.evidence.end(), same.finding.evidence.begin(), same.finding.evidence.end());
+  f.evidence.resize(std::min(f.evidence.size(), kMostEvidence));
+  for (Finding& below : same.finding.consequences) f.consequences.push_back(std::move(below));
+  // The stronger certainty holds for both: proven is the smallest value.
+  f.certainty = std::min(f.certainty, same.finding.certainty);
 }
 
 namespace {
@@ -111,34 +152,45 @@ std::uint64_t seq_at(const Context& context, const WaitPoint& point) {
   return context.call(waiting_call(context, point.waiting[0])).seq;
 }
 
-std::string waiting_words(const Context& context, const WaitPoint& point) {
+std::string describe_wait(const Context& context, const WaitPoint& point) {
   const CallRef call = waiting_call(context, point.waiting[0]);
   if (point.mismatched) {
-    return context.rank_words(point.waiting) + " met in calls that do not fit together (" +
-           context.place_words(call, seq_at(context, point)) + ")";
+    return fmt::format("{} issued calls that do not fit together ({})",
+                       context.describe_ranks(point.waiting),
+                       context.describe_location(call, seq_at(context, point)));
   }
-  const bool one = point.waiting.size() == 1;
-  std::string out = context.rank_words(point.waiting) + (one ? " waits in " : " wait in ") +
-                    context.call_words(call);
+  std::string peer;
   if (point.group == WaitPoint::kPointToPoint) {
     const trace::Call& c = context.call(call);
     const bool sends = context.run.tables.signatures[c.signature].op == trace::Op::send;
-    out += (sends ? " to rank " : " from rank ") + std::to_string(c.peer.value);
+    peer = fmt::format(" {} rank {}", sends ? "to" : "from", c.peer.value);
   }
-  return out + " (" + context.place_words(call, seq_at(context, point)) + ")";
+  return fmt::format("{} {} in {}{} ({})", context.describe_ranks(point.waiting),
+                     point.waiting.size() == 1 ? "waits" : "wait", context.describe_call(call),
+                     peer, context.describe_location(call, seq_at(context, point)));
 }
 
-std::string waiting_for_words(const Context& context, const WaitPoint& point) {
-  std::string out = waiting_words(context, point);
-  if (!point.missing.empty()) out += " for " + context.rank_words(point.missing);
+std::string describe_awaited(const Context& context, const WaitPoint& point) {
+  std::string out = describe_wait(context, point);
+  if (!point.missing.empty()) {
+    out += " for " + context.describe_ranks(point.missing);
+  } else if (!point.behind.empty()) {
+    out += fmt::format(" for {}, whose {} not come to it", context.describe_ranks(point.behind),
+                       point.behind.size() == 1 ? "device has" : "devices have");
+  }
   return out;
 }
 
-void place_at(const Context& context, const WaitPoint& point, Cause& cause) {
-  const CallRef call = waiting_call(context, point.waiting[0]);
+void locate_cause(const Context& context, const WaitPoint& point, Cause& cause) {
+  locate_cause(context, point, waiting_call(context, point.waiting[0]), seq_at(context, point),
+               cause);
+}
+
+void locate_cause(const Context& context, const WaitPoint& point, CallRef call, std::uint64_t seq,
+                  Cause& cause) {
   Finding& f = cause.finding;
   cause.step = context.call(call).step;
-  cause.seq = seq_at(context, point);
+  cause.seq = seq;
   f.seq = cause.seq;
   if (cause.step != trace::kNone) f.step = cause.step;
   f.group = printable(context.run.tables.str(context.call(call).group));
@@ -148,17 +200,20 @@ void place_at(const Context& context, const WaitPoint& point, Cause& cause) {
   }
 }
 
-std::string state_words(const Context& context, std::uint32_t rank) {
+std::string describe_state(const Context& context, std::uint32_t rank, std::size_t ranks) {
   using State = Position::State;
+  const bool one = ranks == 1;
   switch (context.where.positions[rank].state) {
     case State::finished:
-      return "finished its program";
+      return one ? "finished its program" : "finished their programs";
     case State::running:
-      return "is still running";
+      return one ? "is still running" : "are still running";
     case State::cut:
-      return "stopped without an end mark: its process died, or its trace was cut off";
+      return one ? "stopped without an end mark: its process died, or its trace was cut off"
+                 : "stopped without an end mark: their processes died, or their traces were cut "
+                   "off";
     case State::killed:
-      return "was killed";
+      return one ? "was killed" : "were killed";
     case State::raised: {
       const std::string text = exception_text(context, rank);
       return "raised an exception" + (text.empty() ? "" : ": " + text);
@@ -169,15 +224,35 @@ std::string state_words(const Context& context, std::uint32_t rank) {
   return "";
 }
 
+std::string describe_states(const Context& context, const std::vector<std::uint32_t>& ranks,
+                            std::size_t most) {
+  // In the order of their first ranks.
+  std::vector<std::vector<std::uint32_t>> alike;
+  std::unordered_map<std::string, std::size_t> index;
+  for (const std::uint32_t r : ranks) {
+    const auto [at, is_new] = index.try_emplace(describe_state(context, r), alike.size());
+    if (is_new) alike.emplace_back();
+    alike[at->second].push_back(r);
+  }
+  std::string out;
+  for (std::size_t i = 0; i < std::min(most, alike.size()); ++i) {
+    const std::vector<std::uint32_t>& same = alike[i];
+    out += fmt::format("{}{} {}", out.empty() ? "" : "; ", context.describe_ranks(same),
+                       describe_state(context, same[0], same.size()));
+  }
+  if (alike.size() > most) out += fmt::format("; and {} more ends", alike.size() - most);
+  return out;
+}
+
 std::string last_seen(const Context& context, std::uint32_t rank) {
   const trace::RankTrace& trace = context.run.ranks[rank];
   if (trace.calls.empty()) return "it issued no call at all";
   const CallRef last{rank, static_cast<std::uint32_t>(trace.calls.size() - 1)};
-  return "its last call was " + context.call_words(last) + " (" +
-         context.place_words(last, context.call(last).seq) + ")";
+  return fmt::format("its last call was {} ({})", context.describe_call(last),
+                     context.describe_location(last, context.call(last).seq));
 }
 
-std::string names_words(const Context& context, const std::vector<trace::StringId>& names) {
+std::string describe_names(const Context& context, const std::vector<trace::StringId>& names) {
   constexpr std::size_t kNamesShown = 3;
   std::vector<std::string> words;
   for (const trace::StringId name : names) words.push_back(printable(context.run.tables.str(name)));

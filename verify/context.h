@@ -32,11 +32,15 @@ struct Context {
   std::vector<trace::Rank> ranks(const std::vector<std::uint32_t>& indices) const;
 
   // "rank 1", "ranks 0, 2-4".
-  std::string rank_words(const std::vector<std::uint32_t>& indices) const;
+  std::string describe_ranks(const std::vector<std::uint32_t>& indices) const;
+  // "group world", "TENSOR_PARALLEL"; as the rank (index) names it.
+  std::string group_words(std::uint32_t rank, trace::GroupId group) const;
   // "all_reduce(image_proj.weight and 2 more)".
-  std::string call_words(CallRef ref) const;
+  std::string describe_call(CallRef ref) const;
+  // "call 14 of group world", "call 318 of TENSOR_PARALLEL": the number is the source's.
+  std::string numbered_words(CallRef ref, std::uint64_t seq) const;
   // "call 14 of group world, step 4, train.py:122", as far as known.
-  std::string place_words(CallRef ref, std::uint64_t seq) const;
+  std::string describe_location(CallRef ref, std::uint64_t seq) const;
   // A call as evidence.
   Evidence evidence(CallRef ref, std::string text) const;
   // The sequence number of a wait point's call. Requires a collective.
@@ -54,7 +58,7 @@ struct Cause {
   bool can_block = true;    // false: it makes numbers wrong but keeps nobody waiting
 };
 
-std::string rank_words(const std::vector<trace::Rank>& sorted);
+std::string describe_ranks(const std::vector<trace::Rank>& sorted);
 
 // A finding of the rule, with the rule's severity and fix.
 Finding make_finding(RuleId id);
@@ -62,6 +66,15 @@ Finding make_finding(RuleId id);
 // Sets the fingerprint from rule, group, operation and parameters, but from nothing that differs
 // between runs (ranks, times, steps). Call it when these fields are set.
 void set_fingerprint(Finding& finding, const std::string& operation);
+
+// Whether two causes are one fault in two groups: the same rule, call, index, step and parameters,
+// in groups of the same size. A tensor-parallel group that leaves out a call leaves it out in the
+// data-parallel group of each of its members.
+bool is_same_in_sister_group(const Context& context, const Cause& a, const Cause& b);
+
+// Joins two such causes to one, which names the ranks of both and lists the group of the second in
+// Finding::also.
+void merge_sister(const Context& context, Cause& into, Cause&& same);
 
 // A set of ranks as indices into Run::ranks, ascending.
 using RankIndices = std::vector<std::uint32_t>;
@@ -83,22 +96,29 @@ CallRef waiting_call(const Context& context, std::uint32_t rank);
 std::uint64_t seq_at(const Context& context, const WaitPoint& point);
 
 // "ranks 0, 2 wait in all_reduce(w) (call 4 of group world, step 1)".
-std::string waiting_words(const Context& context, const WaitPoint& point);
+std::string describe_wait(const Context& context, const WaitPoint& point);
 // The same, and for whom: "… for rank 1".
-std::string waiting_for_words(const Context& context, const WaitPoint& point);
+std::string describe_awaited(const Context& context, const WaitPoint& point);
 
-// "finished its program", "raised an exception: …".
-std::string state_words(const Context& context, std::uint32_t rank);
+// "finished its program", "raised an exception: …"; of several `ranks` that do as this one:
+// "finished their programs".
+std::string describe_state(const Context& context, std::uint32_t rank, std::size_t ranks = 1);
+// "ranks 1-7 hung outside of any collective; rank 8 was killed": at most `most` different states.
+std::string describe_states(const Context& context, const std::vector<std::uint32_t>& ranks,
+                            std::size_t most);
 // The rank's last call: "its last call was …".
 std::string last_seen(const Context& context, std::uint32_t rank);
 
 // Sets a cause's group, sequence number, step and parameters to those of a wait point.
-void place_at(const Context& context, const WaitPoint& point, Cause& cause);
+void locate_cause(const Context& context, const WaitPoint& point, Cause& cause);
+// The same, to those of another call of its group.
+void locate_cause(const Context& context, const WaitPoint& point, CallRef call, std::uint64_t seq,
+                  Cause& cause);
 
 // Shared by findings about values.
 
 // "a.weight", "a.weight, b.weight and 3 more".
-std::string names_words(const Context& context, const std::vector<trace::StringId>& names);
+std::string describe_names(const Context& context, const std::vector<trace::StringId>& names);
 
 // A cause of a rule about values, with the step, the tensors and the culprits (rank indices). It
 // concerns all ranks of the run unless the caller changes that, and blocks nobody.

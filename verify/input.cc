@@ -6,7 +6,10 @@
 #include <string>
 #include <utility>
 
+#include <fmt/core.h>
+
 #include "base/text.h"
+#include "verify/blocking/stopped.h"
 #include "verify/context.h"
 #include "verify/replay/replay.h"
 
@@ -16,8 +19,8 @@ namespace {
 
 Finding note_missing(const std::vector<trace::Rank>& missing) {
   Finding f = make_finding(RuleId::missing_rank);
-  f.message = "no trace of " + rank_words(missing) + " was given; what " +
-              (missing.size() == 1 ? "it" : "they") + " did is unknown";
+  f.message = fmt::format("no trace of {} was given; what {} did is unknown",
+                          describe_ranks(missing), missing.size() == 1 ? "it" : "they");
   f.ranks = missing;
   set_fingerprint(f, "");
   return f;
@@ -32,13 +35,15 @@ std::int32_t last_step(const trace::RankTrace& trace) {
 }
 
 // "the traces of ranks 0, 1 have no end mark …, last seen in step 147".
-std::string cut_words(const trace::Run& run, const std::vector<trace::Rank>& cut) {
+std::string describe_cut(const trace::Run& run, const std::vector<trace::Rank>& cut) {
   const bool one = cut.size() == 1;
   std::int32_t step = trace::kNone;
   for (const trace::Rank r : cut) step = std::max(step, last_step(*run.find(r)));
-  return (one ? "the trace of " : "the traces of ") + rank_words(cut) + (one ? " has" : " have") +
-         " no end mark: killed, crashed, or still at work when " + (one ? "it was" : "they were") +
-         " copied" + (step == trace::kNone ? "" : ", last seen in step " + std::to_string(step));
+  return fmt::format(
+      "the {} of {} {} no end mark: killed, crashed, or still at work when {} copied{}",
+      one ? "trace" : "traces", describe_ranks(cut), one ? "has" : "have",
+      one ? "it was" : "they were",
+      step == trace::kNone ? "" : fmt::format(", last seen in step {}", step));
 }
 
 Finding note_damaged(const trace::Run& run, const std::vector<trace::Rank>& damaged) {
@@ -51,12 +56,12 @@ Finding note_damaged(const trace::Run& run, const std::vector<trace::Rank>& dama
     if (trace.end == trace::End::cut) cut.push_back(r);
     for (const trace::DamagedRecord& d : trace.damaged) {
       if (f.evidence.size() < 8) {
-        f.evidence.push_back({r, std::nullopt, printable(d.place.str()), printable(d.message)});
+        f.evidence.push_back({r, std::nullopt, printable(d.location.str()), printable(d.message)});
       }
     }
   }
   if (records > 0) f.message = plural(records, "record") + " could not be used";
-  if (!cut.empty()) f.message += (f.message.empty() ? "" : "; ") + cut_words(run, cut);
+  if (!cut.empty()) f.message += (f.message.empty() ? "" : "; ") + describe_cut(run, cut);
   f.message += "; everything else counts";
   f.ranks = damaged;
   set_fingerprint(f, "");
@@ -99,7 +104,7 @@ InputState check_input(const trace::Run& run, bool live) {
 
 namespace {
 
-constexpr std::size_t kRanksTold = 8;
+constexpr std::size_t kRanksShown = 8;  // those for which most ranks wait come first
 
 // The wait points that lack one missing rank.
 struct Lack {
@@ -138,10 +143,40 @@ bool waits_for_more(const Context& context, const Lack& a, const Lack& b) {
          std::pair(waiting(b.alone), waiting(b.among));
 }
 
+// Sets the note's headline where ranks of a job that hangs wait for nobody but ranks without a
+// trace.
+void tell_missing_stopped(const Context& context, Finding& note) {
+  const std::vector<WaitPoint>& points = context.where.wait_points;
+  std::vector<std::size_t> lack;  // … them alone
+  for (std::size_t p = 0; p < points.size(); ++p) {
+    const WaitPoint& point = points[p];
+    if (point.group == WaitPoint::kPointToPoint || !point.missing.empty() || !point.behind.empty())
+      continue;
+    if (context.groups[point.group].absent.empty() || point.waiting.empty()) continue;
+    const trace::RankTrace& waits = context.run.ranks[point.waiting[0]];
+    if (waits.snapshot || waits.end == trace::End::hung) lack.push_back(p);
+  }
+  if (lack.empty()) return;
+  const std::size_t first = first_missed(context, lack);
+  const std::vector<trace::Rank> ranks = context.groups[points[first].group].absent;
+  std::erase_if(lack,
+                [&](std::size_t p) { return context.groups[points[p].group].absent != ranks; });
+  tell_stopped(context,
+               {.ranks = ranks,
+                .verb = "stopped",
+                .alive = true,
+                .point = first,
+                .missed = missed_call(context, {}, points[first]),
+                .waiting = all_waiting(context, lack).size()},
+               note);
+  note.group = printable(context.groups[points[first].group].name);
+  note.seq = context.seq_of(points[first]);
+}
+
 }  // namespace
 
-void tell_who_waits_for_the_missing(const Context& context, const std::vector<trace::Rank>& missing,
-                                    Finding& note) {
+void note_who_waits_for_missing(const Context& context, const std::vector<trace::Rank>& missing,
+                                Finding& note) {
   std::map<trace::Rank, Lack> lacks = lacks_of(context);
   std::vector<std::pair<trace::Rank, Lack>> waited_for;
   std::vector<trace::Rank> not_waited_for;
@@ -156,18 +191,19 @@ void tell_who_waits_for_the_missing(const Context& context, const std::vector<tr
   std::stable_sort(waited_for.begin(), waited_for.end(), [&](const auto& a, const auto& b) {
     return waits_for_more(context, a.second, b.second);
   });
-  std::size_t told = 0;
+  std::size_t reported = 0;
   for (const auto& [rank, lack] : waited_for) {
-    if (told++ == kRanksTold) break;
+    if (reported++ == kRanksShown) break;
     const bool alone = !lack.alone.empty();
     const WaitPoint& point = context.where.wait_points[alone ? lack.alone[0] : lack.among[0]];
-    const std::string words = waiting_words(context, point);
-    note.message += "; " + words + (alone ? ", and only " : ", and beside others ") +
-                    rank_words({rank}) + " has not come as far as the traces tell";
+    const std::string words = describe_wait(context, point);
+    note.message += fmt::format("; {}, and {} {} has not come that far in the traces", words,
+                                alone ? "only" : "among others", describe_ranks({rank}));
     note.evidence.push_back(context.evidence(waiting_call(context, point.waiting[0]), words));
   }
+  tell_missing_stopped(context, note);
   if (!not_waited_for.empty()) {
-    note.message += "; nobody waits for " + rank_words(not_waited_for);
+    note.message += "; nobody waits for " + describe_ranks(not_waited_for);
   }
 }
 

@@ -22,7 +22,7 @@ InputState check_input(const trace::Run& run, bool live);
 // there often matters most. First come the ranks for which alone most others wait, then those for
 // which others may wait, then those for which nobody waits. The calls become the note's evidence.
 // O(wait points + missing ranks · log).
-void tell_who_waits_for_the_missing(const Context& context, const std::vector<trace::Rank>& missing,
-                                    Finding& note);
+void note_who_waits_for_missing(const Context& context, const std::vector<trace::Rank>& missing,
+                                Finding& note);
 
 }  // namespace lockstep::verify

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/core.h>
+
 #include "base/text.h"
 #include "trace/run.h"
 #include "verify/context.h"
@@ -23,31 +25,31 @@ constexpr std::size_t kShownOfOthers = 4;
 // A note as evidence. Its location is part of the text, since it is none in the user's program.
 Evidence evidence_of(const trace::RankNote& note) {
   return {note.rank, std::nullopt, "",
-          std::string(trace::to_string(note.kind)) + ": " + printable(note.text) + " (" +
-              printable(note.place.str()) + ")"};
+          fmt::format("{}: {} ({})", trace::to_string(note.kind), printable(note.text),
+                      printable(note.location.str()))};
 }
 
 // The notes by rank, in the order of Run::notes: what ended a rank comes first. Remembers which
 // have been shown.
 class Notes {
  public:
-  explicit Notes(const trace::Run& run) : notes_(run.notes), told_(run.notes.size()) {}
+  explicit Notes(const trace::Run& run) : notes_(run.notes), reported_(run.notes.size()) {}
 
-  // The notes of a rank, marked as shown from now on. `also_told`: with those already shown.
-  std::vector<const trace::RankNote*> take(trace::Rank rank, bool also_told) {
+  // The notes of a rank, marked as shown from now on. `also_reported`: with those already shown.
+  std::vector<const trace::RankNote*> take(trace::Rank rank, bool also_reported) {
     std::vector<const trace::RankNote*> out;
     const auto [first, last] = std::equal_range(notes_.begin(), notes_.end(), rank, ByRank());
     for (auto note = first; note != last; ++note) {
       const auto n = static_cast<std::size_t>(note - notes_.begin());
-      if (also_told || !told_[n]) out.push_back(&*note);
-      told_[n] = true;
+      if (also_reported || !reported_[n]) out.push_back(&*note);
+      reported_[n] = true;
     }
     return out;
   }
   std::vector<const trace::RankNote*> left() const {
     std::vector<const trace::RankNote*> out;
     for (std::size_t n = 0; n < notes_.size(); ++n) {
-      if (!told_[n]) out.push_back(&notes_[n]);
+      if (!reported_[n]) out.push_back(&notes_[n]);
     }
     return out;
   }
@@ -62,18 +64,17 @@ class Notes {
     }
   };
   const std::vector<trace::RankNote>& notes_;
-  std::vector<bool> told_;
+  std::vector<bool> reported_;
 };
 
 // "; rank 3, out of memory: … (rank_3.log:12)": notes of a report show their message alone.
-std::string words_of(const trace::RankNote& note) {
+std::string describe_note(const trace::RankNote& note) {
   constexpr std::size_t kTextShown = 160;
   std::string text = printable(note.text.substr(0, kTextShown));
   if (note.text.size() > kTextShown) text += " …";
-  return "; " +
-         (note.rank.value == trace::kNone ? std::string("some rank") : rank_words({note.rank})) +
-         ", " + std::string(trace::to_string(note.kind)) + ": " + text + " (" +
-         printable(note.place.str()) + ")";
+  return fmt::format("; {}, {}: {} ({})",
+                     note.rank.value == trace::kNone ? "some rank" : describe_ranks({note.rank}),
+                     trace::to_string(note.kind), text, printable(note.location.str()));
 }
 
 // Adds notes to a finding as evidence.
@@ -87,7 +88,7 @@ void support(Finding& finding, Notes& notes) {
     for (const trace::RankNote* note : notes.take(rank, finding.severity != Severity::note)) {
       if (shown++ >= kShownToAFinding) continue;
       finding.evidence.push_back(evidence_of(*note));
-      if (finding.severity == Severity::note) finding.message += words_of(*note);
+      if (finding.severity == Severity::note) finding.message += describe_note(*note);
     }
   }
 }
@@ -134,7 +135,7 @@ std::string shape_of(const trace::RankNote& note) {
   return out;
 }
 
-std::string end_words(NoteKind kind, bool one) {
+std::string describe_end(NoteKind kind, bool one) {
   switch (kind) {
     case NoteKind::out_of_memory:
       return " ran out of memory";
@@ -160,16 +161,16 @@ Finding explain_end(const trace::Run& run, const std::vector<const trace::RankNo
   for (const trace::RankNote* note : ends) f.ranks.push_back(note->rank);
   std::string text = printable(first.text);
   if (text.size() > kTextShown) text = printable(text.substr(0, kTextShown)) + " …";
-  f.message = rank_words(f.ranks) + end_words(first.kind, f.ranks.size() == 1) + ": " + text;
+  f.message = fmt::format("{}{}: {}", describe_ranks(f.ranks),
+                          describe_end(first.kind, f.ranks.size() == 1), text);
   std::vector<trace::Rank> untraced;
   std::copy_if(f.ranks.begin(), f.ranks.end(), std::back_inserter(untraced),
                [&](trace::Rank rank) { return run.find(rank) == nullptr; });
   if (!untraced.empty()) {
-    f.message +=
-        "; no trace of " +
-        (untraced.size() == f.ranks.size() ? std::string(untraced.size() == 1 ? "it" : "them")
-                                           : rank_words(untraced)) +
-        " was given";
+    const bool all = untraced.size() == f.ranks.size();
+    f.message += fmt::format("; no trace of {} was given", !all ? describe_ranks(untraced)
+                                                           : untraced.size() == 1 ? "it"
+                                                                                  : "them");
   }
   if (first.kind != NoteKind::killed) f.culprits = f.ranks;
   set_fingerprint(f, shape_of(first));
@@ -179,7 +180,7 @@ Finding explain_end(const trace::Run& run, const std::vector<const trace::RankNo
 // Findings for ranks that ended by themselves and that no finding names, one per reason.
 std::vector<Finding> unexplained_ends(const trace::Run& run, const std::vector<Finding>& findings) {
   const std::vector<trace::Rank> known = explained(findings);
-  const std::vector<trace::Rank> told = concerned(findings);
+  const std::vector<trace::Rank> reported = concerned(findings);
   const bool any_error = std::any_of(findings.begin(), findings.end(), [](const Finding& f) {
     return f.severity == Severity::error;
   });
@@ -193,7 +194,8 @@ std::vector<Finding> unexplained_ends(const trace::Run& run, const std::vector<F
     if (trace != nullptr && trace->end == trace::End::clean && !trace->snapshot) continue;
     // It was alive when the job hung: what it raised later may be a consequence of the hang.
     if (trace != nullptr && trace->end == trace::End::hung && any_error) continue;
-    if (trace != nullptr && std::binary_search(told.begin(), told.end(), note.rank)) continue;
+    if (trace != nullptr && std::binary_search(reported.begin(), reported.end(), note.rank))
+      continue;
     if (std::binary_search(known.begin(), known.end(), note.rank)) continue;
     by_reason[shape_of(note)].push_back(&note);
   }
@@ -213,13 +215,13 @@ Finding note_others(const std::vector<const trace::RankNote*>& left) {
     }
     if (f.evidence.size() == kShownOfOthers) continue;
     f.evidence.push_back(evidence_of(*note));
-    shown += words_of(*note);
+    shown += describe_note(*note);
   }
   std::vector<std::string> parts;
   for (const auto& [kind, count] : counts) {
-    parts.push_back(std::to_string(count) + " × " + std::string(trace::to_string(kind)));
+    parts.push_back(fmt::format("{} × {}", count, trace::to_string(kind)));
   }
-  f.message = "what else is said of the ranks: " + join_and(parts) + shown;
+  f.message = fmt::format("also reported about the ranks: {}{}", join_and(parts), shown);
   set_fingerprint(f, "");
   return f;
 }

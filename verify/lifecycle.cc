@@ -6,6 +6,8 @@
 #include <tuple>
 #include <utility>
 
+#include <fmt/core.h>
+
 #include "base/text.h"
 
 namespace lockstep::verify {
@@ -63,12 +65,12 @@ std::vector<Cause> check_requests(const Context& context) {
   }
   std::vector<Cause> out;
   for (auto& [key, found] : forgotten) {
-    std::string message = context.rank_words(found.ranks) + " issued " +
-                          context.call_words(found.first) + " (" +
-                          context.place_words(found.first, context.call(found.first).seq) +
-                          ") and never waited for it, nor freed its request";
+    std::string message =
+        fmt::format("{} issued {} ({}) and never waited for it, nor freed its request",
+                    context.describe_ranks(found.ranks), context.describe_call(found.first),
+                    context.describe_location(found.first, context.call(found.first).seq));
     if (found.count > found.ranks.size()) {
-      message += " (" + plural(found.count, "such call") + " in all)";
+      message += fmt::format(" ({} in all)", plural(found.count, "such call"));
     }
     out.push_back(cause_at(context, RuleId::never_waited, std::move(found)));
     Finding& f = out.back().finding;
@@ -76,7 +78,7 @@ std::vector<Cause> check_requests(const Context& context) {
     f.message = std::move(message);
     f.fix = "complete the request with MPI_Wait (or free it) before MPI_Finalize";
   }
-  sort_by_place(out);
+  sort_by_location(out);
   return out;
 }
 
@@ -85,7 +87,7 @@ struct Unwaited {
   std::vector<std::uint32_t> ranks;
   std::uint64_t calls = 0;
   CallRef first;
-  std::size_t meeting = 0;  // of the first
+  std::size_t instance = 0;  // of the first
 };
 
 Unwaited unwaited_in(const Context& context, const GroupStreams& group) {
@@ -106,7 +108,7 @@ Unwaited unwaited_in(const Context& context, const GroupStreams& group) {
         continue;
       if (out.calls++ > 0) continue;
       out.first = {stream.rank_index, stream.calls[m]};
-      out.meeting = m;
+      out.instance = m;
     }
     if (out.calls > before) out.ranks.push_back(stream.rank_index);
   }
@@ -119,13 +121,15 @@ Cause explain_unwaited(const Context& context, const Unwaited& unwaited, std::si
   cause.finding = make_finding(RuleId::never_waited);
   Finding& f = cause.finding;
   cause.group = g;
-  cause.seq = group.first_seq + unwaited.meeting;
+  cause.seq = group.first_seq + unwaited.instance;
   cause.can_block = false;
   cause.deviants = unwaited.ranks;
-  f.message = context.rank_words(unwaited.ranks) + " issued " + context.call_words(unwaited.first) +
-              " (" + context.place_words(unwaited.first, cause.seq) +
-              ") asynchronously and never waited for it; its peers did";
-  if (unwaited.calls > 1) f.message += " (" + plural(unwaited.calls, "such call") + " in all)";
+  f.message =
+      fmt::format("{} issued {} ({}) asynchronously and never waited for it; its peers did",
+                  context.describe_ranks(unwaited.ranks), context.describe_call(unwaited.first),
+                  context.describe_location(unwaited.first, cause.seq));
+  if (unwaited.calls > 1)
+    f.message += fmt::format(" ({} in all)", plural(unwaited.calls, "such call"));
   f.group = group.name;
   f.seq = cause.seq;
   f.culprits = context.ranks(unwaited.ranks);
@@ -176,7 +180,7 @@ Cause cause_at(const Context& context, RuleId rule, CallSite site) {
   return cause;
 }
 
-void sort_by_place(std::vector<Cause>& causes) {
+void sort_by_location(std::vector<Cause>& causes) {
   std::sort(causes.begin(), causes.end(), [](const Cause& a, const Cause& b) {
     return std::tie(a.finding.group, a.seq, a.finding.message) <
            std::tie(b.finding.group, b.seq, b.finding.message);
@@ -234,9 +238,9 @@ void collect_races(const Context& context, std::uint32_t rank, std::map<Site, Ra
         const CallRef ref{rank, event.index};
         race.writes |= writes;
         if (race.calls.add(ref)) {
-          race.calls.evidence.push_back(
-              context.evidence(ref, context.call_words(ref) + ": its buffer was " +
-                                        (writes ? "written" : "read") + " before the wait"));
+          race.calls.evidence.push_back(context.evidence(
+              ref, fmt::format("{}: its buffer was {} before the wait", context.describe_call(ref),
+                               writes ? "written" : "read")));
         }
         break;
       }
@@ -254,17 +258,17 @@ std::vector<Cause> check_buffers(const Context& context) {
   std::vector<Cause> out;
   for (auto& [site, race] : races) {
     const CallSite& calls = race.calls;
-    std::string message = context.rank_words(calls.ranks) + (race.writes ? " wrote" : " read") +
-                          " the buffer of " + context.call_words(calls.first) + " (" +
-                          context.place_words(calls.first, context.call(calls.first).seq) +
-                          ") before waiting for it";
+    std::string message = fmt::format(
+        "{} {} the buffer of {} ({}) before waiting for it", context.describe_ranks(calls.ranks),
+        race.writes ? "wrote" : "read", context.describe_call(calls.first),
+        context.describe_location(calls.first, context.call(calls.first).seq));
     if (calls.count > calls.ranks.size()) {
-      message += " (" + plural(calls.count, "such access", "such accesses") + " in all)";
+      message += fmt::format(" ({} in all)", plural(calls.count, "such access", "such accesses"));
     }
     out.push_back(cause_at(context, RuleId::buffer_race, std::move(race.calls)));
     out.back().finding.message = std::move(message);
   }
-  sort_by_place(out);
+  sort_by_location(out);
   return out;
 }
 

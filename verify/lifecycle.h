@@ -39,6 +39,6 @@ Cause cause_at(const Context& context, RuleId rule, CallSite site);
 
 // Sorts by group, sequence number and message. Sites are collected in the order of interned ids,
 // which may differ between runs of this program.
-void sort_by_place(std::vector<Cause>& causes);
+void sort_by_location(std::vector<Cause>& causes);
 
 }  // namespace lockstep::verify

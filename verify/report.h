@@ -19,12 +19,23 @@ struct Evidence {
   std::string text;
 };
 
+// The same defect in another group: the same rule at the same line of the program.
+struct Elsewhere {
+  std::string group, group_label;
+  std::optional<std::uint64_t> seq;
+  std::vector<trace::Rank> culprits, ranks;  // sorted; the finding's own lists contain them
+};
+
 struct Finding {
   RuleId rule{};
   Severity severity = Severity::error;
   Certainty certainty = Certainty::observed;
   std::string group;                 // empty: it concerns no group
   std::optional<std::uint64_t> seq;  // sequence number in the group, from 0
+  // For people: the group by its description, "TENSOR_PARALLEL", or by its name, "group world"; and
+  // `seq` as the source counts it (RankTrace::first_number). verify() sets both.
+  std::string group_label;
+  std::optional<std::uint64_t> number;
   std::optional<std::int64_t> step;
   std::vector<trace::Rank> culprits;  // sorted
   std::vector<trace::Rank> ranks;     // all ranks that it concerns, sorted
@@ -32,6 +43,12 @@ struct Finding {
   std::string message;                // one or two sentences, in the user's terms
   std::string why;                    // the reasoning that leads to it; may be empty
   std::string fix;
+  // Where ranks stopped and others wait for them: who, where, how long ago, before which call, and
+  // how many wait; the shell command to run next; and the ranks that wait for them in that call.
+  // Empty for other findings.
+  std::string headline, next;
+  std::vector<trace::Rank> waiting;  // sorted
+  std::vector<Elsewhere> also;       // the same in other groups, by group
   std::vector<Evidence> evidence;
   std::vector<Finding> consequences;  // they follow from this cause and do not affect the verdict
 

@@ -6,6 +6,8 @@
 #include <tuple>
 #include <utility>
 
+#include <fmt/core.h>
+
 #include "base/text.h"
 #include "verify/blocking/blocking.h"
 #include "verify/blocking/endings.h"
@@ -129,7 +131,7 @@ void add_wait_causes(const Context& context, Outlook& outlook, Causes& causes) {
     // All members issued the call and it does not complete: a stall, unless it had just begun.
     if (wait.stalled != SIZE_MAX) {
       if (lost_a_rank(context, wait)) continue;  // Causes::add_deaths reports it
-      std::string why = may_be_under_way(context, context.where.wait_points[wait.stalled]);
+      std::string why = may_be_running(context, context.where.wait_points[wait.stalled]);
       if (why.empty()) {
         left.push_back(std::move(wait));
       } else if (causes.empty()) {
@@ -138,11 +140,10 @@ void add_wait_causes(const Context& context, Outlook& outlook, Causes& causes) {
       continue;
     }
     // A cycle stays a finding even if somebody killed the job: it is proven by the calls alone.
-    if (!wait.circle && causes.empty() && ended_together(context, wait)) {
-      outlook.undecided.push_back(
-          wait_consequence(context, wait).message +
-          ": all ranks were killed, and nothing tells whether it was late or "
-          "would never have come");
+    if (!wait.cycle && causes.empty() && ended_together(context, wait)) {
+      outlook.undecided.push_back(wait_consequence(context, wait).message +
+                                  ": all ranks were killed, and nothing shows whether it was late "
+                                  "or would never have come");
       continue;
     }
     // A snapshot looks at the ranks one after the other, so a rank may seem to wait for one that
@@ -188,7 +189,7 @@ void add_deviations(const Context& context, Causes& causes) {
 
 // Adds a stalled device with the waits that follow from it. False where no device stalls.
 bool add_device_stall(const Context& context, Outlook& outlook, Causes& causes) {
-  constexpr std::size_t kWaitsShown = 4;
+  constexpr std::size_t kWaitsShown = 4;  // all follow from one device, and look alike
   DeviceStall stall = find_device_stall(context);
   if (!stall.undecided.empty()) outlook.undecided.push_back(std::move(stall.undecided));
   if (!stall.cause) return false;
@@ -262,20 +263,20 @@ std::optional<Finding> unexplained_hang(const Context& context, Outlook& outlook
   if (context.semantics == CallSemantics::nccl &&
       !records_completion(context.run, context.semantics)) {
     outlook.undecided.push_back(
-        context.rank_words(hung) +
+        context.describe_ranks(hung) +
         " hung, every call was issued by all its members, and completions were not recorded: a "
-        "device, the network, or the hosts themselves may stand still");
+        "device, the network, or the hosts themselves may be stuck");
     return std::nullopt;
   }
   Finding f = make_finding(RuleId::host_stall);
-  f.message = context.rank_words(hung) + " hung outside of any recorded call";
+  f.message = context.describe_ranks(hung) + " hung outside of any recorded call";
   f.culprits = f.ranks = context.ranks(hung);
   set_fingerprint(f, "");
   return f;
 }
 
 // Whether a finding is an error that explains why ranks ended.
-bool tells_of_an_end(const Finding& f) {
+bool says_how_it_ended(const Finding& f) {
   const std::string_view family = rule(f.rule).family;
   return f.severity == Severity::error &&
          (family == "blocking" || family == "matching" || family == "modality");
@@ -292,10 +293,10 @@ void note_open_calls(const Context& context, Outlook& outlook) {
   }
   if (open.empty()) return;
   const CallRef first{open[0], context.where.positions[open[0]].last_open};
-  outlook.undecided.push_back(context.rank_words(open) + " had calls under way, " +
-                              context.call_words(first) + " (" +
-                              context.place_words(first, context.call(first).seq) +
-                              ") among them: the traces do not tell whether these hang");
+  outlook.undecided.push_back(fmt::format(
+      "{} had unfinished calls, {} ({}) among them: the traces do not show whether these hang",
+      context.describe_ranks(open), context.describe_call(first),
+      context.describe_location(first, context.call(first).seq)));
 }
 
 // Fills Report::unknown: what the data could not show, and why.
@@ -306,9 +307,10 @@ void list_unknowns(const Context& context, const Outlook& outlook, Report& repor
                         context.run.unknown.end());
   for (const GroupStreams& group : context.groups) {
     if (!group.comparable) {
-      report.unknown.push_back("group " + group.name +
-                               ": the streams start mid-run (a bounded recorder dropped the oldest "
-                               "events), and nothing tells how they line up");
+      report.unknown.push_back(fmt::format(
+          "group {}: the streams start mid-run (a bounded recorder dropped the oldest events), and "
+          "nothing shows how they align",
+          group.name));
     }
   }
   if (context.where.has_wildcards) {
@@ -322,13 +324,14 @@ void list_unknowns(const Context& context, const Outlook& outlook, Report& repor
   }
   if (!outlook.search.steered.empty()) {
     report.unknown.push_back(
-        "receives from any source of " + context.rank_words(outlook.search.steered) +
-        ": what follows depends on the sender, so that this run does not show other orders");
+        fmt::format("receives from any source of {}: what follows depends on the sender, so that "
+                    "this run does not show other orders",
+                    context.describe_ranks(outlook.search.steered)));
   }
   if (outlook.waits_unknown) {
     report.unknown.emplace_back(
-        "waits: not recorded, so calls of two communicators that are under way at once cannot be "
-        "told from calls that a wait keeps apart");
+        "waits: not recorded, so concurrent calls of two communicators cannot be distinguished "
+        "from calls that a wait separates");
   }
   if (creation_order_unknown(context.run)) {
     report.unknown.emplace_back(
@@ -352,7 +355,7 @@ void list_unknowns(const Context& context, const Outlook& outlook, Report& repor
 }
 
 // Whether the report has a finding of this rule.
-bool tells(const Report& report, RuleId id) {
+bool has_finding(const Report& report, RuleId id) {
   return std::any_of(report.findings.begin(), report.findings.end(),
                      [id](const Finding& f) { return f.rule == id; });
 }
@@ -364,7 +367,7 @@ Verdict verdict_of(const Report& report, const trace::Run& run, const Outlook& o
   // Without findings, "clean" needs complete input: a missing rank may be the faulty one.
   const bool blind = !report.ranks_missing.empty() || !report.ranks_damaged.empty() ||
                      !run.unreadable.empty() || run.ranks.empty() || outlook.unsearched ||
-                     !outlook.undecided.empty() || tells(report, RuleId::rank_killed);
+                     !outlook.undecided.empty() || has_finding(report, RuleId::rank_killed);
   return blind ? Verdict::inconclusive : Verdict::clean;
 }
 
@@ -379,6 +382,33 @@ void sort_findings(std::vector<Finding>& findings) {
     };
     return key(a) < key(b);
   });
+}
+
+// Sets what people are shown of the findings' groups and numbers. O(findings · groups).
+void label(const Context& context, std::vector<Finding>& findings) {
+  // A description that several groups have: their ranks tell them apart.
+  const auto label_of = [&](const std::string& name) -> std::string {
+    const auto group =
+        std::find_if(context.groups.begin(), context.groups.end(),
+                     [&](const GroupStreams& g) { return printable(g.name) == name; });
+    if (group == context.groups.end() || group->streams.empty()) return "";
+    const std::string words = context.group_words(group->streams[0].rank_index, group->group);
+    const bool shared =
+        std::any_of(context.groups.begin(), context.groups.end(), [&](const GroupStreams& g) {
+          return &g != &*group && !g.streams.empty() &&
+                 context.group_words(g.streams[0].rank_index, g.group) == words;
+        });
+    if (!shared) return words;
+    std::vector<trace::Rank> members = group->members;
+    std::sort(members.begin(), members.end());
+    return fmt::format("{} ({})", words, describe_ranks(members));
+  };
+  for (Finding& f : findings) {
+    if (!f.group.empty()) f.group_label = label_of(f.group);
+    if (f.seq && !context.run.ranks.empty()) f.number = *f.seq + context.run.ranks[0].first_number;
+    for (Elsewhere& other : f.also) other.group_label = label_of(other.group);
+    label(context, f.consequences);
+  }
 }
 
 // Whether the finding or a consequence of it proves that ranks cannot continue.
@@ -444,17 +474,18 @@ Report verify(const trace::Run& run, const VerifyOptions& options) {
   }
   // While others run they may still come to wait for the killed rank, which is a better finding.
   if (!options.live &&
-      std::none_of(report.findings.begin(), report.findings.end(), tells_of_an_end)) {
+      std::none_of(report.findings.begin(), report.findings.end(), says_how_it_ended)) {
     if (auto killed = note_killed(context)) report.findings.push_back(std::move(*killed));
   }
   for (Finding& note : input.findings) {
     if (note.rule == RuleId::missing_rank) {
-      tell_who_waits_for_the_missing(context, report.ranks_missing, note);
+      note_who_waits_for_missing(context, report.ranks_missing, note);
     }
   }
   report.findings.insert(report.findings.end(), input.findings.begin(), input.findings.end());
   add_job_evidence(run, report);
   sort_findings(report.findings);
+  label(context, report.findings);
   list_unknowns(context, outlook, report);
   report.verdict = verdict_of(report, run, outlook);
   return report;

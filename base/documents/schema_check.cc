@@ -107,7 +107,8 @@ class Explainer {
 
   std::optional<Error> first() const {
     const auto earlier = [](const Error& a, const Error& b) {
-      return std::pair(a.place.line, a.place.column) < std::pair(b.place.line, b.place.column);
+      return std::pair(a.location.line, a.location.column) <
+             std::pair(b.location.line, b.location.column);
     };
     const auto found = std::min_element(problems_.begin(), problems_.end(), earlier);
     return found == problems_.end() ? std::nullopt : std::optional(*found);
@@ -140,7 +141,7 @@ class Explainer {
              const std::string& fix = {}) {
     problems_.push_back({path_in_words(pointer) + " should be " + should_be + ", but it is " +
                              value_in_words(value),
-                         document_.value_place(pointer), fix});
+                         document_.value_location(pointer), fix});
   }
 
   void visit_choice(const Json& value, const Json& schema, const std::string& pointer) {
@@ -176,7 +177,7 @@ class Explainer {
     } else {
       fix = "write \"rank 0\", \"rank 1\" and so on";
     }
-    problems_.push_back({message, document_.key_place(pointer), fix});
+    problems_.push_back({message, document_.key_location(pointer), fix});
   }
 
   void visit_object(const Json& value, const Json& schema, const std::string& pointer) {
@@ -194,7 +195,7 @@ class Explainer {
       const Json* missing = property(schema, key);
       problems_.push_back({"the key \"" + key + "\" is missing" +
                                (pointer.empty() ? "" : " in " + path_in_words(pointer)),
-                           document_.value_place(pointer),
+                           document_.value_location(pointer),
                            "add \"" + key + ": …\": " + description(*missing)});
     }
   }
@@ -217,7 +218,7 @@ class Explainer {
                    std::uint64_t count) {
     problems_.push_back({path_in_words(pointer) + " should have " + bound + " " +
                              plural(count, "item") + ", but it has " + std::to_string(value.size()),
-                         document_.value_place(pointer), ""});
+                         document_.value_location(pointer), ""});
   }
 
   void visit_number(const Json& value, const Json& schema, const std::string& pointer) {
@@ -270,7 +271,7 @@ std::optional<Error> check_against_schema(const YamlDocument& document,
   explainer.visit(document.value, schema, "");
   // If the walk finds nothing although valijson does, valijson's words are better than none.
   if (auto error = explainer.first()) return error;
-  return Error{"not a valid scenario: " + printable(*refused), document.value_place(""),
+  return Error{"not a valid scenario: " + printable(*refused), document.value_location(""),
                "docs/scenarios.md lists the keys and what they take"};
 }
 

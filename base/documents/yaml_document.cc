@@ -21,7 +21,7 @@ constexpr std::size_t kMaxBytes = 1 << 20;
 constexpr std::size_t kMaxNodes = 20'000;
 constexpr std::size_t kMaxDepth = 32;
 
-Place place_of(const std::string& file, const YAML::Mark& mark) {
+Location location_of(const std::string& file, const YAML::Mark& mark) {
   if (mark.is_null()) return {file, 0, 0};
   return {file, mark.line + 1, mark.column + 1};
 }
@@ -70,7 +70,7 @@ class DocumentBuilder : public YAML::EventHandler {
   void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     // The mark of an absent value ("key:" without anything) is that of the next token; the key is
     // the better location.
-    const Place key = begin_value(mark);
+    const Location key = begin_value(mark);
     end_value(nullptr, {key, key}, anchor, 1);
   }
 
@@ -79,21 +79,21 @@ class DocumentBuilder : public YAML::EventHandler {
     // Long texts count for more nodes, since aliases multiply them, too.
     count(value.size() / 64, mark);
     if (!stack_.empty() && stack_.back().expects_key()) return set_key(mark, value);
-    const Place key = begin_value(mark);
+    const Location key = begin_value(mark);
     // yaml-cpp's tags: "!" for a quoted scalar, which is always text, "?" for a plain one.
     end_value(tag == "?" ? plain_scalar(value) : nlohmann::json(value),
-              {key, place_of(file_, mark)}, anchor, 1 + value.size() / 64);
+              {key, location_of(file_, mark)}, anchor, 1 + value.size() / 64);
   }
 
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
-    const Place key = begin_value(mark);
+    const Location key = begin_value(mark);
     const auto found = anchors_.find(anchor);
     // An anchor is known once its value has ended: "&a [*a]" refers to itself.
     if (found == anchors_.end())
-      throw Refused{{"an alias inside of what it names", place_of(file_, mark),
-                     "write out what it should stand for"}};
+      throw Refused{{"an alias inside the value that it names", location_of(file_, mark),
+                     "write the value out instead"}};
     count(found->second.nodes, mark);
-    end_value(found->second.value, {key, place_of(file_, mark)}, 0, found->second.nodes);
+    end_value(found->second.value, {key, location_of(file_, mark)}, 0, found->second.nodes);
   }
 
   void OnSequenceStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor,
@@ -116,7 +116,7 @@ class DocumentBuilder : public YAML::EventHandler {
     YAML::anchor_t anchor = 0;
     std::size_t nodes_before = 0;
     std::optional<std::string> key = std::nullopt;  // of the next value
-    Place key_place = {};
+    Location key_location = {};
 
     bool expects_key() const { return value.is_object() && !key; }
   };
@@ -125,24 +125,24 @@ class DocumentBuilder : public YAML::EventHandler {
     std::size_t nodes = 0;
   };
 
-  static Refused too_much(const std::string& what, const Place& place) {
-    return {{what + " (an alias counts as what it stands for)", place, "make the file simpler"}};
+  static Refused too_much(const std::string& what, const Location& location) {
+    return {{what + " (an alias counts as what it stands for)", location, "make the file simpler"}};
   }
 
   void count(std::size_t nodes, const YAML::Mark& mark) {
     nodes_ += nodes;
-    if (nodes_ > kMaxNodes) throw too_much("more than 20000 values", place_of(file_, mark));
+    if (nodes_ > kMaxNodes) throw too_much("more than 20000 values", location_of(file_, mark));
   }
 
   // Counts a value that begins at `mark`. Returns the location of its key, or its own if it has
   // none.
-  Place begin_value(const YAML::Mark& mark) {
+  Location begin_value(const YAML::Mark& mark) {
     count(1, mark);
-    const Place place = place_of(file_, mark);
-    if (stack_.empty() || !stack_.back().value.is_object()) return place;
+    const Location location = location_of(file_, mark);
+    if (stack_.empty() || !stack_.back().value.is_object()) return location;
     // In a mapping a list or mapping where a key should be: "? [a, b] : c".
-    if (!stack_.back().key) throw Refused{{"a key should be text", place, "put it into quotes"}};
-    return stack_.back().key_place;
+    if (!stack_.back().key) throw Refused{{"a key should be text", location, "put it into quotes"}};
+    return stack_.back().key_location;
   }
 
   std::string pointer_of_next() const {
@@ -154,22 +154,22 @@ class DocumentBuilder : public YAML::EventHandler {
 
   void set_key(const YAML::Mark& mark, const std::string& key) {
     Open& open = stack_.back();
-    open.key_place = place_of(file_, mark);
+    open.key_location = location_of(file_, mark);
     if (open.value.contains(key)) {
-      const Place& first = document_.key_place(open.pointer + "/" + pointer_part(key));
+      const Location& first = document_.key_location(open.pointer + "/" + pointer_part(key));
       throw Refused{{"the key \"" + printable(key) + "\" is given twice; first in line " +
                          std::to_string(first.line) + ", column " + std::to_string(first.column),
-                     open.key_place, "remove one of the two"}};
+                     open.key_location, "remove one of the two"}};
     }
     open.key = key;
   }
 
   void begin_container(const YAML::Mark& mark, YAML::anchor_t anchor, nlohmann::json empty) {
-    const Place key = begin_value(mark);
-    const Place place = place_of(file_, mark);
-    if (stack_.size() >= kMaxDepth) throw too_much("values nested more than 32 deep", place);
+    const Location key = begin_value(mark);
+    const Location location = location_of(file_, mark);
+    if (stack_.size() >= kMaxDepth) throw too_much("values nested more than 32 deep", location);
     // nodes_ - 1: the container itself is counted already and belongs to its anchor.
-    stack_.push_back({std::move(empty), pointer_of_next(), {key, place}, anchor, nodes_ - 1});
+    stack_.push_back({std::move(empty), pointer_of_next(), {key, location}, anchor, nodes_ - 1});
   }
 
   void end_container() {
@@ -226,11 +226,11 @@ std::string pointer_part(const std::string& key) {
   return out;
 }
 
-const Place& YamlDocument::value_place(const std::string& pointer) const {
+const Location& YamlDocument::value_location(const std::string& pointer) const {
   return nearest_spot(*this, pointer).value;
 }
 
-const Place& YamlDocument::key_place(const std::string& pointer) const {
+const Location& YamlDocument::key_location(const std::string& pointer) const {
   return nearest_spot(*this, pointer).key;
 }
 
@@ -251,13 +251,13 @@ Result<YamlDocument> parse_yaml(const std::string& text, const std::string& file
     // A second document is an error, not ignored: "---" by mistake would hide half of the file.
     DocumentBuilder second(file);
     if (parser.HandleNextDocument(second))
-      return Error{"the file holds more than one document", second.take().value_place(""),
-                   "put each scenario into a file of its own"};
+      return Error{"the file holds more than one document", second.take().value_location(""),
+                   "put each scenario into its own file"};
     return document;
   } catch (const Refused& refused) {
     return refused.error;
   } catch (const YAML::Exception& e) {
-    return Error{"not valid YAML: " + printable(e.msg), place_of(file, e.mark),
+    return Error{"not valid YAML: " + printable(e.msg), location_of(file, e.mark),
                  "look at the quotes, brackets and blanks there, and in the line before"};
   }
 }

@@ -18,15 +18,15 @@ struct YamlDocument {
   nlohmann::json value;
 
   struct Spot {
-    Place key;  // of the key; for list items and the root, of the value
-    Place value;
+    Location key;  // of the key; for list items and the root, of the value
+    Location value;
   };
   std::map<std::string, Spot> spots;  // by JSON pointer: "" is the root, "/data/modality/0"
 
   // The location of the value, or key, at `pointer`. If it is not in the file: of the nearest
   // enclosing value that is.
-  const Place& value_place(const std::string& pointer) const;
-  const Place& key_place(const std::string& pointer) const;
+  const Location& value_location(const std::string& pointer) const;
+  const Location& key_location(const std::string& pointer) const;
 };
 
 // Parses `text`. Errors: not YAML, more than one document, a duplicate key (with both locations), a

@@ -17,7 +17,7 @@ namespace lockstep::reports {
 // https://docs.github.com/actions/reference/workflow-commands-for-github-actions
 //
 // Lines, each a single command whatever its text contains: it is %-escaped as the runner requires.
-// `root`: the checked-out folder, as for source_place().
+// `root`: the checked-out folder, as for source_location().
 std::string github_report(const FilteredReport& filtered, std::string_view root = {});
 
 // A report as a GitLab Code Quality report (a subset of Code Climate's): an array with an object
@@ -27,7 +27,7 @@ std::string github_report(const FilteredReport& filtered, std::string_view root 
 //
 // An array and a line break, without findings that a filter set aside. GitLab requires a location:
 // if none was recorded, the path is "unknown" and the line 1. `root`: the checked-out folder, as
-// for source_place().
+// for source_location().
 std::string gitlab_report(const FilteredReport& filtered, std::string_view root = {});
 
 // A report as JUnit XML: a <testsuite> with a <testcase> per finding and one named "verdict".
@@ -53,8 +53,8 @@ std::string junit_report(const FilteredReport& filtered);
 // - baselineState: "new" or "unchanged", if there is a baseline.
 // What the traces cannot show and the filter's notes are notifications of the invocation.
 //
-// One object and a line break. `root`: as for source_place(). Never fails: bytes that are not UTF-8
-// become U+FFFD.
+// One object and a line break. `root`: as for source_location(). Never fails: bytes that are not
+// UTF-8 become U+FFFD.
 std::string sarif_report(const FilteredReport& filtered, std::string_view root = {});
 
 }  // namespace lockstep::reports

@@ -45,10 +45,10 @@ std::string_view command_for(verify::Severity severity) {
 
 std::string annotation(const verify::Finding& finding, std::string_view root) {
   std::string out = "::" + std::string(command_for(finding.severity)) + " ";
-  if (const auto place = place_of(finding, root)) {
-    out += "file=" + escaped_for_github(place->file, true) +
-           ",line=" + std::to_string(place->line) + ",";
-    if (place->column) out += "col=" + std::to_string(*place->column) + ",";
+  if (const auto source = location_of(finding, root)) {
+    out += "file=" + escaped_for_github(source->file, true) +
+           ",line=" + std::to_string(source->line) + ",";
+    if (source->column) out += "col=" + std::to_string(*source->column) + ",";
   }
   out += "title=" +
          escaped_for_github("lockstep " + std::string(verify::rule(finding.rule).name), true) +

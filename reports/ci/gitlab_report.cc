@@ -24,9 +24,9 @@ std::string_view severity_name(verify::Severity severity) {
 }
 
 Json location(const verify::Finding& finding, std::string_view root) {
-  const auto place = place_of(finding, root);
-  return {{"path", place ? place->file : "unknown"},
-          {"lines", {{"begin", place ? place->line : 1}}}};
+  const auto source = location_of(finding, root);
+  return {{"path", source ? source->file : "unknown"},
+          {"lines", {{"begin", source ? source->line : 1}}}};
 }
 
 }  // namespace

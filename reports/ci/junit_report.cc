@@ -89,7 +89,7 @@ class Suite {
   void add_case(const verify::Finding& finding, const std::string& inside) {
     const verify::Rule& found = verify::rule(finding.rule);
     std::string name(found.name);
-    if (!finding.group.empty()) name += " in group " + finding.group;
+    if (!finding.group.empty()) name += " in " + group_in_words(finding);
     // Services match test cases of two runs by name: the fingerprint makes it unique and stable.
     name += " [" + fingerprints_.next(finding) + "]";
     write_case("lockstep." + std::string(found.family), name, inside);

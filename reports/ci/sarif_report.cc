@@ -52,18 +52,18 @@ std::string uri_of(std::string_view path) {
   return out;
 }
 
-Json physical_location(const SourcePlace& place) {
-  Json region = {{"startLine", place.line}};
-  if (place.column) region["startColumn"] = *place.column;
-  return {{"artifactLocation", {{"uri", uri_of(place.file)}}}, {"region", region}};
+Json physical_location(const SourceLocation& source) {
+  Json region = {{"startLine", source.line}};
+  if (source.column) region["startColumn"] = *source.column;
+  return {{"artifactLocation", {{"uri", uri_of(source.file)}}}, {"region", region}};
 }
 
 std::string rank_name(trace::Rank rank) { return "rank " + std::to_string(rank.value); }
 
 Json locations(const verify::Finding& finding, std::string_view root) {
   Json location = Json::object();
-  if (const auto place = place_of(finding, root))
-    location["physicalLocation"] = physical_location(*place);
+  if (const auto source = location_of(finding, root))
+    location["physicalLocation"] = physical_location(*source);
   for (const trace::Rank rank : finding.culprits)
     location["logicalLocations"].push_back({{"name", rank_name(rank)}, {"kind", "process"}});
   return location.empty() ? Json::array() : Json::array({location});
@@ -73,13 +73,13 @@ Json locations(const verify::Finding& finding, std::string_view root) {
 Json thread_flows(const verify::Finding& finding, std::string_view root) {
   std::vector<std::pair<trace::Rank, Json>> flows;
   for (const verify::Evidence& evidence : finding.evidence) {
-    const auto place = source_place(evidence.at, root);
-    if (!place) continue;
+    const auto source = source_location(evidence.at, root);
+    if (!source) continue;
     auto flow = flows.begin();
     while (flow != flows.end() && flow->first != evidence.rank) ++flow;
     if (flow == flows.end())
       flow = flows.insert(flow, {evidence.rank, {{"id", rank_name(evidence.rank)}}});
-    Json location = {{"physicalLocation", physical_location(*place)},
+    Json location = {{"physicalLocation", physical_location(*source)},
                      {"message", message(rank_name(evidence.rank) + ": " + evidence.text)}};
     flow->second["locations"].push_back({{"location", std::move(location)}});
   }
@@ -92,7 +92,9 @@ Json properties(const verify::Finding& finding) {
   Json out;
   out["certainty"] = verify::to_string(finding.certainty);
   if (!finding.group.empty()) out["group"] = finding.group;
+  if (!finding.group_label.empty()) out["groupLabel"] = finding.group_label;
   if (finding.seq) out["seq"] = *finding.seq;
+  if (finding.number) out["number"] = *finding.number;
   if (finding.step) out["step"] = *finding.step;
   out["culprits"] = ranks_json(finding.culprits);
   out["ranks"] = ranks_json(finding.ranks);
@@ -116,6 +118,8 @@ Json result(const verify::Finding& finding, std::string_view root) {
   if (const std::string who = who_in_words(finding); !who.empty()) lines.push_back("who: " + who);
   if (const std::string where = where_in_words(finding); !where.empty())
     lines.push_back("where: " + where);
+  for (const std::string& other : also_in_words(finding)) lines.push_back("also: " + other);
+  if (!finding.next.empty()) lines.push_back("next: " + finding.next);
   if (!finding.fix.empty()) lines.push_back("what to do: " + finding.fix);
   Json out;
   out["ruleId"] = verify::rule(finding.rule).name;

@@ -14,10 +14,10 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::string_view kFix = "write it anew with --write-baseline";
+constexpr std::string_view kFix = "write it again with --write-baseline";
 
 // The location of a byte, whose number counts from 1 as in nlohmann's errors.
-Place place_of(const std::string& text, std::size_t byte, const std::string& file) {
+Location location_of(const std::string& text, std::size_t byte, const std::string& file) {
   const std::size_t end = std::min(byte == 0 ? 0 : byte - 1, text.size());
   const auto lines =
       std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(end), '\n');
@@ -58,7 +58,7 @@ Result<std::set<std::string, std::less<>>> parse_baseline(const std::string& tex
   try {
     json = Json::parse(text);
   } catch (const Json::parse_error& error) {
-    return Error{"the baseline is not valid JSON", place_of(text, error.byte, file),
+    return Error{"the baseline is not valid JSON", location_of(text, error.byte, file),
                  std::string(kFix)};
   } catch (const Json::exception&) {
     // Valid JSON that the parser cannot represent: a number beyond a double's range. The exception
@@ -70,7 +70,7 @@ Result<std::set<std::string, std::less<>>> parse_baseline(const std::string& tex
     return Error{message, {file, 0, 0}, std::string(kFix)};
   };
   if (!json.is_object() || !json.contains("lockstep_baseline"))
-    return refused("this is no baseline: the key \"lockstep_baseline\" is missing");
+    return refused("this is not a baseline: the key \"lockstep_baseline\" is missing");
   if (json["lockstep_baseline"] != 1)
     return refused("this baseline's version is not 1; another version of lockstep wrote it");
   if (!json.contains("findings") || !json["findings"].is_array())

@@ -63,14 +63,14 @@ class Suppressor {
   std::vector<std::string> notes() const {
     std::vector<std::string> out;
     for (std::size_t i = 0; i < all_.size(); ++i) {
-      const std::string name = all_[i].place.str() + ": the suppression of " +
+      const std::string name = all_[i].location.str() + ": the suppression of " +
                                std::string(verify::rule(all_[i].rule).name);
       if (expired(all_[i]))
         out.push_back(name + " expired on " + date_text(*all_[i].last_day) +
                       (used_[i] ? " and no longer holds; its reason was: " + all_[i].reason
                                 : "; it matches no finding: remove it"));
       else if (!used_[i])
-        out.push_back(name + " matches no finding: remove it if the defect is mended");
+        out.push_back(name + " matches no finding: remove it if the defect is fixed");
     }
     return out;
   }

@@ -37,7 +37,7 @@ struct Suppression {
       ranks;  // sorted; must include the culprits, or all concerned ranks if there are no culprits
   std::string reason;
   std::optional<std::chrono::sys_days> last_day;  // valid through this day; empty: forever
-  Place place;                                    // of the entry, for messages
+  Location location;                              // of the entry, for messages
 };
 
 bool matches(const Suppression& suppression, const verify::Finding& finding);

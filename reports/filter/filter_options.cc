@@ -28,7 +28,7 @@ Result<std::set<verify::RuleId>> rules_named(const std::vector<std::string>& nam
 
 Result<std::string> read_text(const std::string& path, std::size_t most, const std::string& fix) {
   Result<std::string> text = read_file(path, most);
-  if (!text) return Error{text.error().message, text.error().place, fix};
+  if (!text) return Error{text.error().message, text.error().location, fix};
   return text;
 }
 

@@ -32,12 +32,12 @@ constexpr const char* kSuppressionsSchema = R"({
       "at": {"oneOf": [{"type": "string", "minLength": 1},
                        {"type": "array", "minItems": 1,
                         "items": {"type": "string", "minLength": 1}}],
-             "description": "globs for the source place"},
+             "description": "globs for the source location"},
       "ranks": {"type": "array", "minItems": 1,
                 "items": {"type": "integer", "minimum": 0, "maximum": 2147483647},
                 "description": "the culprits"},
       "reason": {"type": "string", "minLength": 1,
-                 "description": "why this is accepted, for whoever reads the report"},
+                 "description": "why this is accepted, for readers of the report"},
       "expires": {"type": "string", "minLength": 1,
                   "description": "the last day that it holds, as 2026-12-31, or never"}
     }
@@ -80,7 +80,8 @@ Result<Suppression> suppression(const nlohmann::json& entry, const YamlDocument&
   const Result<verify::RuleId> rule =
       verify::rule_named(entry["rule"].get_ref<const std::string&>());
   if (!rule)
-    return Error{rule.error().message, document.value_place(pointer + "/rule"), rule.error().fix};
+    return Error{rule.error().message, document.value_location(pointer + "/rule"),
+                 rule.error().fix};
   out.rule = *rule;
   if (entry.contains("group")) out.group = entry["group"].get<std::string>();
   out.what = one_or_more(entry, "what");
@@ -91,11 +92,11 @@ Result<Suppression> suppression(const nlohmann::json& entry, const YamlDocument&
   if (expires != "never") {
     out.last_day = parse_date(expires);
     if (!out.last_day)
-      return Error{"\"expires\" is no date: \"" + printable(expires.substr(0, 60)) + "\"",
-                   document.value_place(pointer + "/expires"),
+      return Error{"\"expires\" is not a date: \"" + printable(expires.substr(0, 60)) + "\"",
+                   document.value_location(pointer + "/expires"),
                    "write a day that exists as 2026-12-31, or never"};
   }
-  out.place = document.value_place(pointer);
+  out.location = document.value_location(pointer);
   return out;
 }
 

@@ -25,14 +25,14 @@ std::string comparison_headline(const verify::Comparison& c) {
   if (c.compared == 0) {
     return "LOSSES ONLY: the runs have no recorded tensor in common (watch: {every: 1})\n";
   }
-  if (!c.parted) {
+  if (!c.first_difference) {
     std::string out = "THE SAME up to rounding: " + plural(c.compared, "value") + " compared";
     // Each difference is within rounding, but they grow: worth a look, not a defect.
     if (c.drifted) out += ";\n  differences of rounding grow from step to step (marked !)";
     return out + "\n";
   }
-  const verify::TensorDifference& d = *c.parted;
-  std::string out = "PARTED in step " + std::to_string(d.n) + ": " + kind(d) + " " +
+  const verify::TensorDifference& d = *c.first_difference;
+  std::string out = "FIRST DIFFERENCE in step " + std::to_string(d.n) + ": " + kind(d) + " " +
                     printable(d.name) + " differs by " + (d.lower_bound ? "at least " : "about ") +
                     fixed(100 * d.error, d.error < 0.01 ? 4 : 1) + " % (rounding explains " +
                     fixed(100 * d.tolerance, 3) + " %); its norm is " + fixed(d.ratio, 4) +
@@ -98,9 +98,9 @@ std::string in_words(ReferenceVerdict verdict) {
     case ReferenceVerdict::agrees:
       return "agrees";
     case ReferenceVerdict::loss_parts:
-      return "LOSS PARTS";
-    case ReferenceVerdict::values_part:
-      return "VALUES PART";
+      return "LOSS DIFFERS";
+    case ReferenceVerdict::values_differ:
+      return "VALUES DIFFER";
     case ReferenceVerdict::no_reference:
       return "no reference";
     case ReferenceVerdict::no_loss:
@@ -125,10 +125,11 @@ std::string reason(const ReferenceRow& row) {
   switch (verdict_of(row)) {
     case ReferenceVerdict::no_reference:
       return row.none;
-    case ReferenceVerdict::values_part:
-      return std::string(row.parted->phase == verify::Phase::param ? "parameter "
-                                                                   : "the gradient of ") +
-             printable(row.parted->name) + " parts in step " + std::to_string(row.parted->n);
+    case ReferenceVerdict::values_differ:
+      return std::string(row.first_difference->phase == verify::Phase::param ? "parameter "
+                                                                             : "the gradient of ") +
+             printable(row.first_difference->name) + " first differs in step " +
+             std::to_string(row.first_difference->n);
     case ReferenceVerdict::no_loss:
       return "the two have no loss of one last step";
     default:
@@ -142,7 +143,7 @@ ReferenceVerdict verdict_of(const ReferenceRow& row) {
   if (!row.none.empty()) return ReferenceVerdict::no_reference;
   if (!row.loss) return ReferenceVerdict::no_loss;
   if (!row.loss->agrees()) return ReferenceVerdict::loss_parts;
-  return row.parted ? ReferenceVerdict::values_part : ReferenceVerdict::agrees;
+  return row.first_difference ? ReferenceVerdict::values_differ : ReferenceVerdict::agrees;
 }
 
 std::string reference_table(const std::vector<ReferenceRow>& rows) {

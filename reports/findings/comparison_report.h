@@ -19,15 +19,15 @@ struct ReferenceRow {
   std::string none;  // why there is no reference; empty: there is one
   std::optional<verify::FinalLoss> loss;
   std::optional<verify::TensorDifference>
-      parted;  // the first tensor that differs, as in Comparison
+      first_difference;  // the first tensor that differs, as in Comparison
 };
 
 enum class ReferenceVerdict {
-  agrees,        // the final losses agree, and so does every value that both recorded
-  loss_parts,    // the losses differ
-  values_part,   // the losses agree, but a gradient or a parameter differs
-  no_reference,  // there is none, for a reason that is not a fault
-  no_loss,       // nothing was recorded to compare
+  agrees,         // the final losses agree, and so does every value that both recorded
+  loss_parts,     // the losses differ
+  values_differ,  // the losses agree, but a gradient or a parameter differs
+  no_reference,   // there is none, for a reason that is not a fault
+  no_loss,        // nothing was recorded to compare
 };
 
 ReferenceVerdict verdict_of(const ReferenceRow& row);

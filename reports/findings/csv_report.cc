@@ -17,15 +17,15 @@ std::string rank_ranges(const std::vector<trace::Rank>& ranks) {
   return ranges(numbers);
 }
 
-std::string place_in(const verify::Finding& finding) {
-  const auto has_place = [](const verify::Evidence& evidence) { return !evidence.at.empty(); };
+std::string location_in(const verify::Finding& finding) {
+  const auto has_location = [](const verify::Evidence& evidence) { return !evidence.at.empty(); };
   const auto blamed = [&](const verify::Evidence& evidence) {
-    return has_place(evidence) &&
+    return has_location(evidence) &&
            std::binary_search(finding.culprits.begin(), finding.culprits.end(), evidence.rank);
   };
   auto found = std::find_if(finding.evidence.begin(), finding.evidence.end(), blamed);
   if (found == finding.evidence.end())
-    found = std::find_if(finding.evidence.begin(), finding.evidence.end(), has_place);
+    found = std::find_if(finding.evidence.begin(), finding.evidence.end(), has_location);
   return found == finding.evidence.end() ? "" : found->at;
 }
 
@@ -44,7 +44,7 @@ std::string csv_row(const verify::Finding& finding, std::string_view status) {
                   csv_field(finding.group), finding.seq ? std::to_string(*finding.seq) : "",
                   finding.step ? std::to_string(*finding.step) : "",
                   csv_field(rank_ranges(finding.culprits)), csv_field(rank_ranges(finding.ranks)),
-                  csv_field(what), csv_field(place_in(finding)), csv_field(finding.message),
+                  csv_field(what), csv_field(location_in(finding)), csv_field(finding.message),
                   csv_field(finding.fix), std::to_string(finding.consequences.size()),
                   csv_field(finding.fingerprint)});
 }

@@ -18,7 +18,7 @@ std::string node_label(const WaitNode& node) {
   std::string out = rank_label(node.ranks, kLineWidth) + "\n";
   if (node.call.empty()) return out + node.state;
   return out + node.state + " in " + shorten_middle(printable(node.call), kLineWidth) + "\n" +
-         shorten_middle(printable(node.place), kLineWidth);
+         shorten_middle(printable(node.location), kLineWidth);
 }
 
 std::string_view edge_style(WaitEdge::Kind kind) {

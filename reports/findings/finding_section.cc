@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t kNamesInSection = 8;  // parameters shown before the fold
 constexpr std::size_t kMostNames = 400;
-constexpr std::size_t kPlaces = 6;
+constexpr std::size_t kLocations = 6;
 constexpr std::size_t kLong = 180;  // longer messages are too long for a heading
 constexpr std::size_t kEvidenceInSection = 200;
 constexpr std::size_t kConsequences = 50;
@@ -48,19 +48,25 @@ std::string what(const std::vector<std::string>& names) {
 }
 
 std::string sources(const verify::Finding& finding) {
-  std::vector<std::string> places;
+  std::vector<std::string> locations;
   for (const verify::Evidence& evidence : finding.evidence)
     if (!evidence.at.empty() &&
-        std::find(places.begin(), places.end(), evidence.at) == places.end())
-      places.push_back(evidence.at);
-  return places.empty() ? "" : name_list(places, 0, kPlaces);
+        std::find(locations.begin(), locations.end(), evidence.at) == locations.end())
+      locations.push_back(evidence.at);
+  return locations.empty() ? "" : name_list(locations, 0, kLocations);
+}
+
+std::string also(const verify::Finding& finding) {
+  std::string items;
+  for (const std::string& one : also_in_words(finding)) items += "<li>" + text(one) + "</li>";
+  return items.empty() ? "" : "<ul>" + items + "</ul>";
 }
 
 std::string facts(const verify::Finding& finding) {
   const std::string all = fact("Who", text(who_in_words(finding))) +
                           fact("Where", text(where_in_words(finding))) +
-                          fact("What", what(finding.what)) + fact("Source", sources(finding)) +
-                          fact("Why", sentence(finding.why));
+                          fact("Also", also(finding)) + fact("What", what(finding.what)) +
+                          fact("Source", sources(finding)) + fact("Why", sentence(finding.why));
   return all.empty() ? "" : "<dl class=\"facts\">\n" + all + "</dl>\n";
 }
 
@@ -116,9 +122,10 @@ std::string finding_section(const verify::Finding& finding, const FindingSource&
       id + "\">\n<header>" + finding_kind(finding) +
       element("h2", finding.message.size() > kLong ? "long" : "", sentence(finding.message)) +
       "</header>\n";
-  if (!finding.fix.empty())
-    out +=
-        "<section class=\"do\"><h3>What to do</h3><p>" + sentence(finding.fix) + "</p></section>\n";
+  if (!finding.fix.empty() || !finding.next.empty())
+    out += "<section class=\"do\"><h3>What to do</h3>" +
+           (finding.next.empty() ? "" : "<p>" + code(finding.next) + "</p>") +
+           (finding.fix.empty() ? "" : "<p>" + sentence(finding.fix) + "</p>") + "</section>\n";
   out += facts(finding);
   // Notes are about traces, not about calls: nothing to draw.
   if (finding.severity != verify::Severity::note) {

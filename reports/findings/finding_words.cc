@@ -45,10 +45,36 @@ std::string rank_label(std::span<const trace::Rank> sorted, std::size_t width) {
   return label.append(shown).append(cut);
 }
 
+std::string group_in_words(const verify::Finding& finding) {
+  if (!finding.group_label.empty()) return finding.group_label;
+  return finding.group.empty() ? "" : "group " + finding.group;
+}
+
+std::uint64_t number_of(const verify::Finding& finding) {
+  return finding.number.value_or(finding.seq.value_or(0));
+}
+
+std::vector<std::string> also_in_words(const verify::Finding& finding) {
+  std::vector<std::string> out;
+  for (const verify::Elsewhere& other : finding.also) {
+    const std::vector<trace::Rank>& who = other.culprits.empty() ? other.ranks : other.culprits;
+    out.push_back((other.group_label.empty() ? "group " + other.group : other.group_label) +
+                  (who.empty() ? "" : ": " + rank_label(who)));
+  }
+  return out;
+}
+
+const verify::Finding* headline_of(const verify::Report& report) {
+  // Findings are sorted: what comes after an error without a headline explains less than it.
+  if (report.findings.empty()) return nullptr;
+  const verify::Finding& first = report.findings.front();
+  return first.headline.empty() ? nullptr : &first;
+}
+
 std::string where_in_words(const verify::Finding& finding) {
   std::vector<std::string> parts;
-  if (!finding.group.empty()) parts.push_back("group " + finding.group);
-  if (finding.seq) parts.push_back("seq " + std::to_string(*finding.seq));
+  if (!finding.group.empty()) parts.push_back(group_in_words(finding));
+  if (finding.seq) parts.push_back("seq " + std::to_string(number_of(finding)));
   if (finding.step) parts.push_back("step " + std::to_string(*finding.step));
   std::string out;
   for (const std::string& part : parts) out += (out.empty() ? "" : ", ") + part;
@@ -64,6 +90,9 @@ std::string who_in_words(const verify::Finding& finding) {
   std::vector<trace::Rank> others;
   std::set_difference(finding.ranks.begin(), finding.ranks.end(), finding.culprits.begin(),
                       finding.culprits.end(), std::back_inserter(others));
+  if (!finding.waiting.empty())
+    out += "; " + rank_label(finding.waiting, kWidth) +
+           (finding.waiting.size() == 1 ? " waits directly" : " wait directly");
   if (!others.empty()) out += "; concerns " + rank_label(others, kWidth) + " too";
   return out;
 }
@@ -91,11 +120,11 @@ std::string verdict_in_words(const verify::Report& report) {
 
 std::vector<FoldedEvidence> fold_evidence(const std::vector<verify::Evidence>& all) {
   std::vector<FoldedEvidence> out;
-  std::map<std::pair<std::string_view, std::string_view>, std::size_t> places;  // by at and text
+  std::map<std::pair<std::string_view, std::string_view>, std::size_t> locations;  // by at and text
   for (const verify::Evidence& evidence : all) {
-    const auto [place, fresh] = places.try_emplace({evidence.at, evidence.text}, out.size());
+    const auto [location, fresh] = locations.try_emplace({evidence.at, evidence.text}, out.size());
     if (fresh) out.push_back({{}, &evidence});
-    out[place->second].ranks.push_back(evidence.rank);
+    out[location->second].ranks.push_back(evidence.rank);
   }
   for (FoldedEvidence& folded : out) std::sort(folded.ranks.begin(), folded.ranks.end());
   return out;
@@ -133,10 +162,10 @@ std::string relative_to(std::string file, std::string_view root) {
 
 }  // namespace
 
-std::optional<SourcePlace> source_place(std::string_view at, std::string_view root) {
+std::optional<SourceLocation> source_location(std::string_view at, std::string_view root) {
   const auto last = take_number(at);
   if (!last) return std::nullopt;
-  SourcePlace out;
+  SourceLocation out;
   // One number is the line; of two, "57:3", the last is the column.
   std::string_view before = at;
   if (const auto line = take_number(before); line && !before.empty()) {
@@ -154,14 +183,14 @@ std::optional<SourcePlace> source_place(std::string_view at, std::string_view ro
   return out;
 }
 
-std::optional<SourcePlace> place_of(const verify::Finding& finding, std::string_view root) {
-  std::optional<SourcePlace> first;
+std::optional<SourceLocation> location_of(const verify::Finding& finding, std::string_view root) {
+  std::optional<SourceLocation> first;
   for (const verify::Evidence& evidence : finding.evidence) {
-    std::optional<SourcePlace> place = source_place(evidence.at, root);
-    if (!place) continue;
+    std::optional<SourceLocation> location = source_location(evidence.at, root);
+    if (!location) continue;
     if (std::binary_search(finding.culprits.begin(), finding.culprits.end(), evidence.rank))
-      return place;
-    if (!first) first = std::move(place);
+      return location;
+    if (!first) first = std::move(location);
   }
   return first;
 }

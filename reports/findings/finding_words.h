@@ -19,6 +19,18 @@ namespace lockstep::reports {
 // not empty. `width` 0: no limit.
 std::string rank_label(std::span<const trace::Rank> sorted, std::size_t width = 0);
 
+// "group world", "TENSOR_PARALLEL (ranks 32-39)"; may be empty.
+std::string group_in_words(const verify::Finding& finding);
+
+// The call's number as the source counts it: what PyTorch's log calls SeqNum.
+std::uint64_t number_of(const verify::Finding& finding);
+
+// The other groups in which the same happened: "TENSOR_PARALLEL (ranks 0-7): rank 5".
+std::vector<std::string> also_in_words(const verify::Finding& finding);
+
+// The finding whose headline stands above the report: the worst one; null where it has none.
+const verify::Finding* headline_of(const verify::Report& report);
+
 // "group world, seq 7, step 3", without what is not known; may be empty.
 std::string where_in_words(const verify::Finding& finding);
 
@@ -50,7 +62,7 @@ class UniqueFingerprints {
 // The source location of a call as traces write it ("trainer.cc:120", "/job/src/train.py:57:3"),
 // parsed for formats that show findings next to the code.
 
-struct SourcePlace {
+struct SourceLocation {
   std::string file;                     // valid UTF-8, with "/"; relative if it is inside the root
   std::uint32_t line = 0;               // from 1
   std::optional<std::uint32_t> column;  // from 1
@@ -58,9 +70,10 @@ struct SourcePlace {
 
 // `root`: an absolute folder; files inside it are named relative to it, as CI services do. Empty if
 // `at` does not end in a line number: then it is only text.
-std::optional<SourcePlace> source_place(std::string_view at, std::string_view root = {});
+std::optional<SourceLocation> source_location(std::string_view at, std::string_view root = {});
 
 // The location at which to show a finding: the first in a culprit's evidence, else in any.
-std::optional<SourcePlace> place_of(const verify::Finding& finding, std::string_view root = {});
+std::optional<SourceLocation> location_of(const verify::Finding& finding,
+                                          std::string_view root = {});
 
 }  // namespace lockstep::reports

@@ -38,10 +38,10 @@ std::vector<std::int64_t> steps_around(const trace::Run& run, std::optional<std:
   for (const trace::RankTrace& trace : run.ranks)
     for (const trace::ModalityMark& mark : trace.modalities) all.insert(mark.n);
   const std::vector<std::int64_t> steps(all.begin(), all.end());
-  const auto place = static_cast<std::size_t>(
+  const auto position = static_cast<std::size_t>(
       step ? std::lower_bound(steps.begin(), steps.end(), *step) - steps.begin()
            : static_cast<std::ptrdiff_t>(steps.size()));
-  const std::size_t last = std::min(steps.size(), place + kSteps / 2 + 1);
+  const std::size_t last = std::min(steps.size(), position + kSteps / 2 + 1);
   const std::size_t first = last - std::min(last, kSteps);
   return {steps.begin() + static_cast<std::ptrdiff_t>(first),
           steps.begin() + static_cast<std::ptrdiff_t>(last)};
@@ -182,8 +182,11 @@ class HtmlWriter {
     const std::string badge = "<span class=\"badge\"><span aria-hidden=\"true\">" +
                               std::string(mark) + "</span>" +
                               html::text(verify::to_string(report_.verdict)) + "</span>";
+    const std::string words = title.empty() ? counts() : std::string(title);
+    const verify::Finding* const first = headline_of(report_);
     return "<header class=\"verdict " + std::string(look) + "\">" + badge + "<h1>" +
-           html::text(title.empty() ? counts() : std::string(title)) + "</h1>" + numbers() +
+           (first == nullptr ? html::text(words) : html::sentence(first->headline)) + "</h1>" +
+           (first == nullptr ? "" : html::element("p", "", html::text(words))) + numbers() +
            "</header>\n";
   }
 
@@ -299,7 +302,8 @@ class HtmlWriter {
   }
 
   static std::string footer() {
-    return "<footer><p><strong>Proven</strong>: no order of events lets these ranks go on, or the "
+    return "<footer><p><strong>Proven</strong>: no order of events lets these ranks continue, or "
+           "the "
            "values differ. <strong>Observed</strong>: seen in this run. "
            "<strong>Possible</strong>: some legal order of events leads to it.</p><p>Written by " +
            html::text(tool_version()) + ".</p></footer>\n";

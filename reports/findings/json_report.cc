@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/tool_version.h"
+#include "reports/findings/finding_words.h"
 #include "reports/json_text.h"
 
 namespace lockstep::reports {
@@ -19,18 +20,34 @@ Json evidence_json(const verify::Evidence& evidence) {
   return out;
 }
 
+Json elsewhere_json(const verify::Elsewhere& other) {
+  Json out;
+  out["group"] = other.group;
+  if (!other.group_label.empty()) out["group_label"] = other.group_label;
+  if (other.seq) out["seq"] = *other.seq;
+  out["culprits"] = ranks_json(other.culprits);
+  out["ranks"] = ranks_json(other.ranks);
+  return out;
+}
+
 Json finding_json(const verify::Finding& finding) {
   Json out;
   out["rule"] = verify::rule(finding.rule).name;
   out["severity"] = verify::to_string(finding.severity);
   out["certainty"] = verify::to_string(finding.certainty);
   if (!finding.group.empty()) out["group"] = finding.group;
+  if (!finding.group_label.empty()) out["group_label"] = finding.group_label;
   if (finding.seq) out["seq"] = *finding.seq;
+  if (finding.number) out["number"] = *finding.number;
   if (finding.step) out["step"] = *finding.step;
   out["culprits"] = ranks_json(finding.culprits);
   out["ranks"] = ranks_json(finding.ranks);
   out["what"] = finding.what;
   out["message"] = finding.message;
+  if (!finding.headline.empty()) out["headline"] = finding.headline;
+  if (!finding.next.empty()) out["next"] = finding.next;
+  if (!finding.waiting.empty()) out["waiting"] = ranks_json(finding.waiting);
+  for (const verify::Elsewhere& other : finding.also) out["also"].push_back(elsewhere_json(other));
   out["evidence"] = Json::array();
   for (const verify::Evidence& evidence : finding.evidence)
     out["evidence"].push_back(evidence_json(evidence));
@@ -54,6 +71,10 @@ Json report_json(const verify::Report& report) {
   out["report"] = 1;
   out["tool"] = tool_version();
   out["verdict"] = verify::to_string(report.verdict);
+  if (const verify::Finding* first = headline_of(report); first != nullptr) {
+    out["headline"] = first->headline;
+    if (!first->next.empty()) out["next"] = first->next;
+  }
   out["ranks"] = {{"expected", report.ranks_expected},
                   {"read", report.ranks_read.size()},
                   {"missing", ranks_json(report.ranks_missing)},

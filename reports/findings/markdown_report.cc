@@ -44,6 +44,9 @@ class MarkdownWriter {
   std::string str() {
     out_ = "## Lockstep: " + std::string(verify::to_string(report_.verdict)) + "\n\n" +
            markdown_text(capital(verdict_in_words(report_))) + ".\n";
+    if (const verify::Finding* first = headline_of(report_);
+        first != nullptr && first->message != first->headline)
+      out_ += "\n" + markdown_text(capital(first->headline)) + ".\n";
     table();
     if (!report_.findings.empty()) first(report_.findings.front());
     set_aside();
@@ -87,6 +90,10 @@ class MarkdownWriter {
     out_ += "\n";
     item("who", markdown_text(who_in_words(finding)));
     item("where", markdown_text(where_in_words(finding)));
+    std::string also;
+    for (const std::string& one : also_in_words(finding))
+      also += (also.empty() ? "" : "; ") + markdown_text(one);
+    item("also", also);
     std::string names;
     for (std::size_t i = 0; i < std::min(kMarkdownNames, finding.what.size()); ++i)
       names += (i == 0 ? "" : ", ") + markdown_code(finding.what[i]);
@@ -97,6 +104,7 @@ class MarkdownWriter {
     for (const verify::Finding& consequence : finding.consequences)
       item("so", markdown_text(consequence.message) + " (`" +
                      std::string(verify::rule(consequence.rule).name) + "`)");
+    item("next", finding.next.empty() ? "" : markdown_code(finding.next));
     item("what to do", markdown_text(finding.fix));
     evidence(finding);
   }

@@ -144,7 +144,7 @@ std::string where(const verify::Counterexample& example) {
 std::string counterexample_text(const verify::ProductModel& model,
                                 const verify::Counterexample& example,
                                 const ProductTextOptions& options) {
-  std::string out = "The smallest way there that was found (> parts from the others):\n\n";
+  std::string out = "The shortest path to it that was found (> differs from the others):\n\n";
   out += table(model, example, options) + "\nWhat happens " + where(example) + ":\n";
   for (const std::string& reason : example.reason) out += paragraph(reason);
   if (!example.what.empty()) {
@@ -190,7 +190,7 @@ std::string product_text_report(const verify::ProductModel& model,
     out += paragraph("no assignment of conditions to ranks diverges or deadlocks: " +
                      plural(decision.situations, "situation") + ", " +
                      plural(decision.sequences, "different sequence") + ", " +
-                     plural(decision.meetings, "meeting") + " looked at");
+                     plural(decision.instances, "collective") + " examined");
   }
   for (const std::string& reason : decision.why) out += paragraph(printable(reason));
   for (const std::string& assumption : model.spec().assumptions)

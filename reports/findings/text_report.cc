@@ -14,6 +14,7 @@ namespace lockstep::reports {
 namespace {
 
 constexpr std::size_t kNamesShown = 4;
+constexpr std::size_t kAlsoShown = 8;
 constexpr std::size_t kEvidenceShown = 4;
 constexpr std::size_t kConsequencesShown = 3;
 constexpr std::size_t kConsequenceLines = 3;  // about, of each
@@ -40,6 +41,7 @@ class TextReportWriter {
         paint_{options.color} {}
 
   std::string str() {
+    headline();
     verdict();
     std::size_t shown = 0;
     std::size_t left_out = 0;
@@ -64,6 +66,16 @@ class TextReportWriter {
   }
 
  private:
+  // Who stopped, where, and what to run next: above everything else.
+  void headline() {
+    const verify::Finding* const first = headline_of(report_);
+    if (first == nullptr) return;
+    out_ += paint_.bold(wrap(printable(first->headline), options_.width)) + "\n";
+    // Not wrapped: to be copied.
+    if (!first->next.empty()) out_ += "  next: " + printable(first->next) + "\n";
+    out_ += "\n";
+  }
+
   void verdict() {
     std::string line;
     const std::string size =
@@ -136,6 +148,7 @@ class TextReportWriter {
   void note(const verify::Finding& finding) {
     out_ += "\n" + title(finding) + "\n";
     paragraph(finding.message);
+    waiting(finding);
     keyed("do", printable(finding.fix));
   }
 
@@ -172,6 +185,20 @@ class TextReportWriter {
     else if (!others.empty())
       text += (text.empty() ? "" : "; concerns ") + rank_label(others, width / 2) + " too";
     keyed("who", text);
+    waiting(finding);
+    const std::vector<std::string> also = also_in_words(finding);
+    for (std::size_t i = 0; i < also.size(); ++i) {
+      if (i == kAlsoShown && also.size() > kAlsoShown + 1) {
+        keyed("", "and in " + std::to_string(also.size() - i) + " more groups");
+        break;
+      }
+      keyed(i == 0 ? "also" : "", printable(also[i]));
+    }
+  }
+
+  void waiting(const verify::Finding& finding) {
+    if (finding.waiting.empty()) return;
+    keyed("waits", rank_label(finding.waiting, options_.width / 2) + " directly");
   }
 
   void what(const verify::Finding& finding) {
@@ -188,17 +215,17 @@ class TextReportWriter {
     std::vector<std::string> parts;
     if (finding.step) parts.push_back("step " + std::to_string(*finding.step));
     if (!finding.group.empty()) {
-      std::string place = "group " + printable(finding.group);
-      if (finding.seq) place += ", seq " + std::to_string(*finding.seq);
-      parts.push_back(place);
+      std::string location = printable(group_in_words(finding));
+      if (finding.seq) location += ", seq " + std::to_string(number_of(finding));
+      parts.push_back(location);
     }
-    std::vector<std::string> places;
+    std::vector<std::string> locations;
     for (const verify::Evidence& evidence : finding.evidence) {
       const std::string at = printable(evidence.at);
-      if (!at.empty() && std::find(places.begin(), places.end(), at) == places.end())
-        places.push_back(at);
+      if (!at.empty() && std::find(locations.begin(), locations.end(), at) == locations.end())
+        locations.push_back(at);
     }
-    if (!places.empty()) parts.push_back(join_and(places, 2));
+    if (!locations.empty()) parts.push_back(join_and(locations, 2));
     std::string text;
     for (const std::string& part : parts) text += (text.empty() ? "" : "; ") + part;
     keyed("where", text);
@@ -242,7 +269,7 @@ class TextReportWriter {
       std::string line = std::string(to_string(one.why)) + ": " +
                          std::string(verify::to_string(one.finding.severity)) + " " +
                          std::string(verify::rule(one.finding.rule).name);
-      if (!one.finding.group.empty()) line += " in group " + one.finding.group;
+      if (!one.finding.group.empty()) line += " in " + group_in_words(one.finding);
       if (!one.reason.empty()) line += "; " + one.reason;
       if (!one.expires.empty()) line += " (until " + one.expires + ")";
       lines.push_back(std::move(line));

@@ -135,48 +135,48 @@ class TimelineWriter {
   void rank(std::size_t r) {
     const trace::RankTrace& trace = run_.ranks[r];
     const std::string name = "rank " + std::to_string(trace.rank.value);
-    TimelinePlace place{r + 1, next_thread_};
-    hosts_.push_back(place);
-    events_.metadata("process_name", place, {{"name", name}});
-    events_.metadata("process_sort_index", place, {{"sort_index", trace.rank.value}});
+    TimelineTrack track{r + 1, next_thread_};
+    hosts_.push_back(track);
+    events_.metadata("process_name", track, {{"name", name}});
+    events_.metadata("process_sort_index", track, {{"sort_index", trace.rank.value}});
     const std::string label = clock_.ordinal ? "ordinal time" : trace.host;
-    if (!label.empty()) events_.metadata("process_labels", place, {{"labels", printable(label)}});
+    if (!label.empty()) events_.metadata("process_labels", track, {{"labels", printable(label)}});
 
     const TimelineRank lines =
         timeline_of(trace, run_.tables, clock_.times[r], shown_.parts[r], shortest_, end_);
     for (std::size_t t = 0; t < lines.tracks.size(); ++t) {
-      place.thread = next_thread_ + t;
-      events_.metadata("thread_name", place, {{"name", printable(lines.tracks[t])}});
-      events_.metadata("thread_sort_index", place, {{"sort_index", t}});
+      track.thread = next_thread_ + t;
+      events_.metadata("thread_name", track, {{"name", printable(lines.tracks[t])}});
+      events_.metadata("thread_sort_index", track, {{"sort_index", t}});
     }
     for (const TimelineSlice& slice : lines.slices) {
-      place.thread = next_thread_ + slice.track;
-      this->slice(r, slice, place);
+      track.thread = next_thread_ + slice.track;
+      this->slice(r, slice, track);
     }
-    place.thread = next_thread_;
-    instants(r, place);
+    track.thread = next_thread_;
+    instants(r, track);
     next_thread_ += lines.tracks.size();
   }
 
-  void slice(std::size_t r, const TimelineSlice& slice, TimelinePlace place) {
+  void slice(std::size_t r, const TimelineSlice& slice, TimelineTrack track) {
     const trace::RankTrace& trace = run_.ranks[r];
     if (slice.kind == TimelineSlice::Kind::span) {
       const trace::SpanMark& span = trace.spans[slice.index];
-      events_.slice(printable(run_.tables.str(span.name)), "span", place, slice.begin, slice.end,
+      events_.slice(printable(run_.tables.str(span.name)), "span", track, slice.begin, slice.end,
                     Json::object());
       return;
     }
     const trace::Call& call = trace.calls[slice.index];
     const std::string words = printable(trace::describe(run_.tables, call));
     if (slice.kind == TimelineSlice::Kind::wait) {
-      events_.slice("wait for " + words, "wait", place, slice.begin, slice.end,
-                    slice.finished ? Json::object() : Json::object({{"state", "never let go"}}));
+      events_.slice("wait for " + words, "wait", track, slice.begin, slice.end,
+                    slice.finished ? Json::object() : Json::object({{"state", "never returned"}}));
       return;
     }
-    events_.slice(slice.finished ? words : words + " (unfinished)", "call", place, slice.begin,
+    events_.slice(slice.finished ? words : words + " (unfinished)", "call", track, slice.begin,
                   slice.end, arguments(r, slice, call));
-    const std::uint32_t meeting = matched_.meeting[r][slice.index];
-    if (meeting != MatchedCalls::kAlone) met_.push_back({meeting, slice.begin, place});
+    const std::uint32_t instance = matched_.instance[r][slice.index];
+    if (instance != MatchedCalls::kAlone) members_.push_back({instance, slice.begin, track});
   }
 
   Json arguments(std::size_t r, const TimelineSlice& slice, const trace::Call& call) const {
@@ -201,7 +201,7 @@ class TimelineWriter {
     return out;
   }
 
-  void instants(std::size_t r, TimelinePlace host) {
+  void instants(std::size_t r, TimelineTrack host) {
     const trace::RankTrace& trace = run_.ranks[r];
     const TimelinePart& part = shown_.parts[r];
     for (std::size_t e = part.first; e < std::min(part.last, trace.events.size()); ++e) {
@@ -220,21 +220,22 @@ class TimelineWriter {
   }
 
   void arrows() {
-    std::sort(met_.begin(), met_.end(), [](const Met& a, const Met& b) {
-      return std::tuple(a.meeting, a.time, a.place.process) <
-             std::tuple(b.meeting, b.time, b.place.process);
+    std::sort(members_.begin(), members_.end(), [](const Member& a, const Member& b) {
+      return std::tuple(a.instance, a.time, a.track.process) <
+             std::tuple(b.instance, b.time, b.track.process);
     });
     // Sorted by collective: each run of equal numbers is a chain of arrows, from the first to begin
     // to the last. Chains of one call have no arrow.
-    for (std::size_t i = 0; i < met_.size(); ++i) {
-      const bool first = i == 0 || met_[i - 1].meeting != met_[i].meeting;
-      const bool last = i + 1 == met_.size() || met_[i + 1].meeting != met_[i].meeting;
+    for (std::size_t i = 0; i < members_.size(); ++i) {
+      const bool first = i == 0 || members_[i - 1].instance != members_[i].instance;
+      const bool last =
+          i + 1 == members_.size() || members_[i + 1].instance != members_[i].instance;
       if (first && last) continue;
-      events_.arrow(met_[i].meeting + std::uint64_t{1},
+      events_.arrow(members_[i].instance + std::uint64_t{1},
                     first  ? TimelineEvents::Arrow::begins
                     : last ? TimelineEvents::Arrow::ends
                            : TimelineEvents::Arrow::goes_on,
-                    met_[i].place, met_[i].time);
+                    members_[i].track, members_[i].time);
     }
   }
 
@@ -299,14 +300,14 @@ class TimelineWriter {
     }
     // None of its ranks has a trace.
     if (shown == 0) {
-      events_.instant(name, "finding", TimelinePlace{}, end_, TimelineEvents::Scope::global, args);
+      events_.instant(name, "finding", TimelineTrack{}, end_, TimelineEvents::Scope::global, args);
     }
   }
 
-  struct Met {
-    std::uint32_t meeting;
+  struct Member {
+    std::uint32_t instance;
     trace::Nanos time;
-    TimelinePlace place;
+    TimelineTrack track;
   };
 
   const FilteredReport& filtered_;
@@ -319,9 +320,9 @@ class TimelineWriter {
   std::vector<trace::Nanos> last_;  // by rank index: of what is shown
   trace::Nanos end_ = 0;
   std::uint64_t next_thread_ = 1;
-  std::vector<TimelinePlace> hosts_;                         // by rank index: its track "host"
+  std::vector<TimelineTrack> hosts_;                         // by rank index: its track "host"
   std::map<std::size_t, std::vector<trace::Nanos>> issued_;  // by rank index
-  std::vector<Met> met_;
+  std::vector<Member> members_;
   TimelineEvents events_;
 };
 
@@ -347,43 +348,43 @@ std::string microseconds(trace::Nanos time) {
 std::string json_string(std::string_view bytes) { return json_text(Json(std::string(bytes))); }
 
 void TimelineEvents::begin(char phase, std::string_view name, std::string_view category,
-                           TimelinePlace place) {
+                           TimelineTrack track) {
   out_ += out_.empty() ? "" : ",\n";
   out_ += "{\"ph\":\"";
   out_ += phase;
   out_ += "\",\"name\":" + json_string(name);
   if (!category.empty()) out_ += ",\"cat\":" + json_string(category);
-  out_ += ",\"pid\":" + std::to_string(place.process) + ",\"tid\":" + std::to_string(place.thread);
+  out_ += ",\"pid\":" + std::to_string(track.process) + ",\"tid\":" + std::to_string(track.thread);
 }
 
-void TimelineEvents::metadata(std::string_view kind, TimelinePlace place, const Json& args) {
-  begin('M', kind, {}, place);
+void TimelineEvents::metadata(std::string_view kind, TimelineTrack track, const Json& args) {
+  begin('M', kind, {}, track);
   out_ += ",\"args\":" + json_text(args) + "}";
 }
 
-void TimelineEvents::slice(std::string_view name, std::string_view category, TimelinePlace place,
+void TimelineEvents::slice(std::string_view name, std::string_view category, TimelineTrack track,
                            trace::Nanos from, trace::Nanos to, const Json& args) {
-  begin('X', name, category, place);
+  begin('X', name, category, track);
   out_ += ",\"ts\":" + microseconds(from) + ",\"dur\":" + microseconds(to - from) +
           ",\"args\":" + json_text(args) + "}";
 }
 
-void TimelineEvents::counter(std::string_view name, TimelinePlace place, trace::Nanos time,
+void TimelineEvents::counter(std::string_view name, TimelineTrack track, trace::Nanos time,
                              const Json& args) {
-  begin('C', name, {}, place);
+  begin('C', name, {}, track);
   out_ += ",\"ts\":" + microseconds(time) + ",\"args\":" + json_text(args) + "}";
 }
 
-void TimelineEvents::instant(std::string_view name, std::string_view category, TimelinePlace place,
+void TimelineEvents::instant(std::string_view name, std::string_view category, TimelineTrack track,
                              trace::Nanos time, Scope scope, const Json& args) {
-  begin('i', name, category, place);
+  begin('i', name, category, track);
   out_ += ",\"ts\":" + microseconds(time) + ",\"s\":\"";
   out_ += static_cast<char>(scope);
   out_ += "\",\"args\":" + json_text(args) + "}";
 }
 
-void TimelineEvents::arrow(std::uint64_t id, Arrow part, TimelinePlace place, trace::Nanos time) {
-  begin(static_cast<char>(part), "meets", "meets", place);
+void TimelineEvents::arrow(std::uint64_t id, Arrow part, TimelineTrack track, trace::Nanos time) {
+  begin(static_cast<char>(part), "meets", "meets", track);
   out_ += ",\"id\":" + std::to_string(id) + ",\"ts\":" + microseconds(time);
   if (part == Arrow::ends) out_ += R"(,"bp":"e")";  // ends in the slice around it, not the next
   out_ += "}";

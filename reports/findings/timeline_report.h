@@ -60,7 +60,7 @@ std::string timeline_report(const FilteredReport& filtered, const trace::Run& ru
 
 // Where an event is shown. Perfetto takes process 0 and thread 0 for the idle task, so both count
 // from 1; threads count across all processes.
-struct TimelinePlace {
+struct TimelineTrack {
   std::uint64_t process = 1;
   std::uint64_t thread = 1;
 };
@@ -68,23 +68,23 @@ struct TimelinePlace {
 class TimelineEvents {
  public:
   // `kind`: process_name, thread_name, … with its one argument.
-  void metadata(std::string_view kind, TimelinePlace place, const nlohmann::ordered_json& args);
-  void slice(std::string_view name, std::string_view category, TimelinePlace place,
+  void metadata(std::string_view kind, TimelineTrack track, const nlohmann::ordered_json& args);
+  void slice(std::string_view name, std::string_view category, TimelineTrack track,
              trace::Nanos begin, trace::Nanos end, const nlohmann::ordered_json& args);
   enum class Scope : char { thread = 't', process = 'p', global = 'g' };
   // Values from `time` on, stacked; `args`: numbers by series.
-  void counter(std::string_view name, TimelinePlace place, trace::Nanos time,
+  void counter(std::string_view name, TimelineTrack track, trace::Nanos time,
                const nlohmann::ordered_json& args);
-  void instant(std::string_view name, std::string_view category, TimelinePlace place,
+  void instant(std::string_view name, std::string_view category, TimelineTrack track,
                trace::Nanos time, Scope scope, const nlohmann::ordered_json& args);
   enum class Arrow : char { begins = 's', goes_on = 't', ends = 'f' };
-  void arrow(std::uint64_t id, Arrow part, TimelinePlace place, trace::Nanos time);
+  void arrow(std::uint64_t id, Arrow part, TimelineTrack track, trace::Nanos time);
 
   // The elements of the array, separated by commas and line breaks.
   std::string take() { return std::move(out_); }
 
  private:
-  void begin(char phase, std::string_view name, std::string_view category, TimelinePlace place);
+  void begin(char phase, std::string_view name, std::string_view category, TimelineTrack track);
   std::string out_;
 };
 

@@ -123,8 +123,8 @@ std::string collectives_json(const std::vector<sim::Collective>& collectives,
 std::string priced_calls_text(const sim::PricedCalls& answer) {
   std::string out = std::string(trace::op_name(answer.op)) + " on " +
                     printable(answer.machine.name) + ", " +
-                    plural(static_cast<std::uint64_t>(answer.place.ranks), "rank") + " on " +
-                    plural(static_cast<std::uint64_t>(answer.place.nodes), "node") + "\n\n";
+                    plural(static_cast<std::uint64_t>(answer.layout.ranks), "rank") + " on " +
+                    plural(static_cast<std::uint64_t>(answer.layout.nodes), "node") + "\n\n";
   out += "  bytes       algorithm   protocol          time   algbw GB/s   busbw GB/s\n";
   for (const sim::PricedCall& call : answer.calls) {
     const double algbw = call_bandwidth(call) / 1e9;
@@ -135,7 +135,7 @@ std::string priced_calls_text(const sim::PricedCalls& answer) {
     else
       out += pad_right(formula_name(answer.op), 20);
     out += pad_left(call_duration(call.time.seconds()), 14) + pad_left(fixed(algbw, 2), 13) +
-           pad_left(fixed(algbw * sim::bus_factor(answer.op, answer.place.ranks), 2), 13) + "\n";
+           pad_left(fixed(algbw * sim::bus_factor(answer.op, answer.layout.ranks), 2), 13) + "\n";
   }
   if (answer.calls.size() == 1 && answer.calls[0].chosen) out += estimates(answer.calls[0]);
   return out;
@@ -145,8 +145,8 @@ std::string priced_calls_json(const sim::PricedCalls& answer) {
   nlohmann::ordered_json out;
   out["machine"] = printable(answer.machine.name);
   out["op"] = trace::op_name(answer.op);
-  out["ranks"] = answer.place.ranks;
-  out["nodes"] = answer.place.nodes;
+  out["ranks"] = answer.layout.ranks;
+  out["nodes"] = answer.layout.nodes;
   for (const sim::PricedCall& call : answer.calls) {
     nlohmann::ordered_json one;
     one["bytes"] = call.bytes.value;
@@ -159,7 +159,7 @@ std::string priced_calls_json(const sim::PricedCalls& answer) {
     }
     one["algbw_bytes_per_s"] = call_bandwidth(call);
     one["busbw_bytes_per_s"] =
-        call_bandwidth(call) * sim::bus_factor(answer.op, answer.place.ranks);
+        call_bandwidth(call) * sim::bus_factor(answer.op, answer.layout.ranks);
     for (const sim::NcclCost& pair : call.pairs)
       one["estimates"].push_back({{"algorithm", sim::algorithm_name(pair.algorithm)},
                                   {"protocol", sim::protocol_name(pair.protocol)},

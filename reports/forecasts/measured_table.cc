@@ -25,7 +25,7 @@ std::string_view kind_name(sim::Comparison::Kind kind) {
   return "";
 }
 
-std::string figure_words(sim::Comparison::Kind kind, double value) {
+std::string figure_text(sim::Comparison::Kind kind, double value) {
   if (kind == sim::Comparison::Kind::memory)
     return fixed(value / (1024.0 * 1024 * 1024), 1) + " GiB";
   if (kind == sim::Comparison::Kind::tokens) return fixed(value, value < 1000 ? 1 : 0) + " tok/s";
@@ -66,8 +66,8 @@ std::string table_answer_text(const sim::TableAnswer& answer) {
       return std::string(width > text.size() ? width - text.size() : 0, ' ') + text;
     };
     out += right(std::to_string(row.figure.row), 5) + (row.fitted ? "*" : " ") +
-           right(figure_words(row.figure.kind, row.figure.measured), 11) +
-           right(figure_words(row.figure.kind, row.figure.predicted), 12) + right(error, 9) + "  " +
+           right(figure_text(row.figure.kind, row.figure.measured), 11) +
+           right(figure_text(row.figure.kind, row.figure.predicted), 12) + right(error, 9) + "  " +
            shorten_middle(printable(row.label), 39) + "\n";
   }
   out += "\n";

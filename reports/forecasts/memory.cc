@@ -14,13 +14,13 @@
 namespace lockstep::reports {
 namespace {
 
-using sim::MemoryStretch;
+using sim::MemorySegment;
 using sim::MemoryTimeline;
 
 constexpr std::size_t kShownKinds = 8;  // in addition to the one shown in full
 
 // "optimizer state".
-std::string category_words(std::size_t category) {
+std::string category_name(std::size_t category) {
   std::string out(trace::kMemoryCategoryNames[category]);
   std::replace(out.begin(), out.end(), '_', ' ');
   return out;
@@ -64,8 +64,8 @@ std::vector<std::size_t> by_bytes(const trace::MemoryUse& use) {
   return out;
 }
 
-std::string memory_line(const std::string& what, double bytes, const std::string& behind = {}) {
-  return "    " + pad_right(what, 18) + pad_left(amount(bytes), 12) + behind + "\n";
+std::string memory_line(const std::string& what, double bytes, const std::string& suffix = {}) {
+  return "    " + pad_right(what, 18) + pad_left(amount(bytes), 12) + suffix + "\n";
 }
 
 // "activations are 61 % of it".
@@ -74,7 +74,7 @@ std::string largest_share(const trace::MemoryUse& use) {
   if (categories.empty()) return "all of it is reserved";
   const std::size_t most = categories.front();
   const double share = static_cast<double>(use.bytes[most]) / static_cast<double>(use.total());
-  const std::string name = category_words(most);
+  const std::string name = category_name(most);
   return name + (name.ends_with('s') ? " are " : " is ") + fixed(100 * share, 0) + " %";
 }
 
@@ -84,8 +84,7 @@ std::string composition(const sim::MemoryTimeline& timeline, const sim::Machine&
   std::string out;
   for (const std::size_t c : by_bytes(use)) {
     const auto bytes = static_cast<double>(use.bytes[c]);
-    out +=
-        memory_line(category_words(c), bytes, pad_left(fixed(100 * bytes / total, 1) + " %", 10));
+    out += memory_line(category_name(c), bytes, pad_left(fixed(100 * bytes / total, 1) + " %", 10));
   }
   if (machine.fragmentation > 1)
     out += memory_line("fragmentation", total * (machine.fragmentation - 1));
@@ -140,18 +139,18 @@ nlohmann::ordered_json by_category(const trace::MemoryUse& use) {
 }
 
 // A list for each key, with a number for each segment.
-nlohmann::ordered_json timeline_json(const std::vector<sim::MemoryStretch>& stretches) {
+nlohmann::ordered_json timeline_json(const std::vector<sim::MemorySegment>& segments) {
   nlohmann::ordered_json out;
   for (const char* key : {"begin_ps", "end_ps", "step", "peak_bytes"})
     out[key] = nlohmann::ordered_json::array();
-  for (const sim::MemoryStretch& stretch : stretches) {
-    out["begin_ps"].push_back(stretch.begin.value);
-    out["end_ps"].push_back(stretch.end.value);
-    out["step"].push_back(stretch.step);
-    out["peak_bytes"].push_back(stretch.memory.peak.total());
+  for (const sim::MemorySegment& segment : segments) {
+    out["begin_ps"].push_back(segment.begin.value);
+    out["end_ps"].push_back(segment.end.value);
+    out["step"].push_back(segment.step);
+    out["peak_bytes"].push_back(segment.memory.peak.total());
     for (std::size_t c = 0; c < trace::kMemoryCategories; ++c)
       out["end_bytes"][std::string(trace::kMemoryCategoryNames[c])].push_back(
-          stretch.memory.end.bytes[c]);
+          segment.memory.end.bytes[c]);
   }
   return out;
 }
@@ -169,7 +168,7 @@ nlohmann::ordered_json memory_json(const sim::MemoryForecast& memory, const sim:
   out["fits"] = sim::fits(memory, machine);
   for (std::size_t c = 0; c < memory.classes.size(); ++c) {
     const sim::MemoryTimeline& timeline = memory.classes[c];
-    const sim::MemoryStretch& peak = timeline.stretches[timeline.peak];
+    const sim::MemorySegment& peak = timeline.segments[timeline.peak];
     nlohmann::ordered_json own;
     own["ranks"] = ranges(timeline.ranks);
     own["needed_bytes"] = needed(timeline, machine);
@@ -181,7 +180,7 @@ nlohmann::ordered_json memory_json(const sim::MemoryForecast& memory, const sim:
                    {"end_ps", peak.end.value},
                    {"before", memory.peaks_before[c]}};
     own["peak"]["by_category"] = by_category(peak.memory.peak);
-    own["timeline"] = timeline_json(timeline.stretches);
+    own["timeline"] = timeline_json(timeline.segments);
     out["classes"].push_back(std::move(own));
   }
   return out;
@@ -192,7 +191,7 @@ std::string memory_text(const sim::MemoryForecast& memory, const sim::Machine& m
   const std::vector<Kind> kinds = kinds_of(memory);
   const Kind& first = kinds.front();
   const sim::MemoryTimeline& most = memory.classes[first.shown];
-  const sim::MemoryStretch& peak = most.stretches[most.peak];
+  const sim::MemorySegment& peak = most.segments[most.peak];
   const std::string step =
       peak.step < 0 ? "before the first step" : "step " + std::to_string(peak.step);
   std::string out = "  " +
@@ -215,9 +214,9 @@ std::string memory_headline(const sim::MemoryForecast& memory, const sim::Machin
 
 std::string memory_assumption(const sim::Machine& machine) {
   std::string out =
-      "the storages of a rank at the moment when most is there, by the sizes that it asked for "
-      "while it was derived; of kernels' scratch memory there is what the CPU's kernels take, and "
-      "little where tensors have no values";
+      "a rank's storages at their peak, by the sizes that it requested while it was derived; "
+      "scratch memory of kernels is what the CPU's kernels use, and little of it is seen where "
+      "tensors have no values";
   std::vector<std::string> given;
   if (machine.fragmentation > 1)
     given.push_back("the allocator to take " + fixed(machine.fragmentation, 2) +
@@ -253,9 +252,9 @@ std::vector<double> use_by_category(const trace::MemoryUse& use) {
 
 std::string chart(const sim::MemoryTimeline& timeline, const sim::Machine& machine) {
   std::vector<html::AreaPoint> points;
-  for (const sim::MemoryStretch& stretch : timeline.stretches) {
-    points.push_back({stretch.begin.seconds(), use_by_category(stretch.memory.peak)});
-    points.push_back({stretch.end.seconds(), use_by_category(stretch.memory.end)});
+  for (const sim::MemorySegment& segment : timeline.segments) {
+    points.push_back({segment.begin.seconds(), use_by_category(segment.memory.peak)});
+    points.push_back({segment.end.seconds(), use_by_category(segment.memory.end)});
   }
   const std::string who = ranges(timeline.ranks);
   const double limit = machine.per_device ? static_cast<double>(machine.per_device->value) : 0;
@@ -263,7 +262,7 @@ std::string chart(const sim::MemoryTimeline& timeline, const sim::Machine& machi
   // A limit far above the peak would flatten the areas.
   return "<h3>ranks " + html::text(who) + "</h3>" +
          html::stacked_areas("memory of ranks " + who + " over time, by what it is for",
-                             categories(), points, timeline.stretches.back().end.seconds(),
+                             categories(), points, timeline.segments.back().end.seconds(),
                              limit <= 4 * peak ? limit : 0, amount, milliseconds);
 }
 
@@ -290,7 +289,7 @@ std::string memory_charts(const std::vector<sim::MemoryTimeline>& timelines,
                           const sim::Machine& machine) {
   std::vector<const sim::MemoryTimeline*> most;
   for (const sim::MemoryTimeline& timeline : timelines)
-    if (!timeline.stretches.empty()) most.push_back(&timeline);
+    if (!timeline.segments.empty()) most.push_back(&timeline);
   if (most.empty()) return {};
   std::stable_sort(most.begin(), most.end(), [](const auto* a, const auto* b) {
     return a->peak_use().total() > b->peak_use().total();
@@ -312,17 +311,16 @@ trace::Nanos nanos(Picos time) { return time.value / 1000; }
 std::vector<std::size_t> held_categories(const sim::MemoryTimeline& timeline) {
   std::vector<std::size_t> out;
   for (std::size_t c = 0; c < trace::kMemoryCategories; ++c) {
-    const bool held =
-        std::any_of(timeline.stretches.begin(), timeline.stretches.end(),
-                    [&](const sim::MemoryStretch& stretch) {
-                      return stretch.memory.peak.bytes[c] > 0 || stretch.memory.end.bytes[c] > 0;
-                    });
+    const bool held = std::any_of(
+        timeline.segments.begin(), timeline.segments.end(), [&](const sim::MemorySegment& segment) {
+          return segment.memory.peak.bytes[c] > 0 || segment.memory.end.bytes[c] > 0;
+        });
     if (held) out.push_back(c);
   }
   return out;
 }
 
-std::string category_words(std::string_view category) {
+std::string category_name(std::string_view category) {
   std::string out(category);
   std::replace(out.begin(), out.end(), '_', ' ');
   return out;
@@ -332,9 +330,9 @@ std::string category_words(std::string_view category) {
 // its peak.
 template <class Add>
 void for_each_change(const sim::MemoryTimeline& timeline, Add add) {
-  for (const sim::MemoryStretch& stretch : timeline.stretches) {
-    add(nanos(stretch.begin), stretch.memory.peak);
-    add(nanos(stretch.end), stretch.memory.end);
+  for (const sim::MemorySegment& segment : timeline.segments) {
+    add(nanos(segment.begin), segment.memory.peak);
+    add(nanos(segment.end), segment.memory.end);
   }
 }
 
@@ -352,7 +350,7 @@ std::vector<TimelineCounter> memory_counters(const sim::MemoryForecast& memory) 
     TimelineCounter parts{rank, name + ":", {}, {}};
     const std::vector<std::size_t> held = held_categories(timeline);
     for (const std::size_t c : held)
-      parts.series.push_back(category_words(trace::kMemoryCategoryNames[c]));
+      parts.series.push_back(category_name(trace::kMemoryCategoryNames[c]));
     for_each_change(timeline, [&](trace::Nanos time, const trace::MemoryUse& use) {
       all.points.push_back({time, {use.total()}});
       parts.points.push_back({time, {}});

@@ -161,12 +161,11 @@ class Page {
       table.add({html::code(words_of(item, ranks_)), milliseconds(item.time.seconds()),
                  percent(path.share(item.time)), grouped(item.count)});
     }
-    return html::element(
-               "p", "",
-               html::text("The chain of work and calls of which each began the moment the "
-                          "one before it ended, over " +
-                          path.of_what() + ": " + milliseconds((path.end - path.begin).seconds()) +
-                          ".")) +
+    return html::element("p", "",
+                         html::text("The chain of work and calls in which each starts when the one "
+                                    "before it ends, over " +
+                                    path.of_what() + ": " +
+                                    milliseconds((path.end - path.begin).seconds()) + ".")) +
            html::signed_bars("shares of the critical path", bars) + table.str() +
            more(path.items.size() - std::min(kItems, path.items.size()), "other part",
                 "other parts");

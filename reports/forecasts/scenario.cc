@@ -38,7 +38,7 @@ std::string steps_assumption(const sim::ScenarioForecast& f) {
   if (f.figures.times.size() < 2)
     return "one step, which arranges buffers: simulate more (--steps)";
   const std::string out = "the median of the steps after the first, which arranges buffers";
-  return out + (f.checkpoints > 0 ? "; the saving of checkpoints is no part of them" : "");
+  return out + (f.checkpoints > 0 ? "; saving checkpoints is not included" : "");
 }
 
 std::string evaluation_assumption(const sim::ScenarioForecast& f) {
@@ -49,9 +49,8 @@ std::string evaluation_assumption(const sim::ScenarioForecast& f) {
 
 std::string work_assumption(const sim::ScenarioForecast& f) {
   if (f.timed_work)
-    return "between calls a rank takes what it took here, looked at alone, at the shortest of "
-           "three "
-           "times; a machine that is changed takes as much longer than its rates give";
+    return "between calls a rank takes the shortest of three times measured here, with the rank "
+           "alone; a changed machine takes as much longer as its rates say";
   std::string out =
       "between calls a rank takes what the machine file gives for the operations and bytes that "
       "were counted: a roofline for products, memory bandwidth for the rest, ";
@@ -79,13 +78,13 @@ std::string carrier_of_calls(const sim::ScenarioForecast& f) {
 std::string links_assumption(const sim::ScenarioForecast& f) {
   if (f.machine.cores)
     return "a call is work of its ranks' processors, by its algorithm's formula, from the last "
-           "rank's arrival on, and later where its threads have rested; all that wants to go on "
-           "shares a node's " +
+           "rank's arrival on, and later where its threads have rested; all threads that can run "
+           "share a node's " +
            plural(static_cast<std::uint64_t>(*f.machine.cores), "core") +
-           " alike, and work behind a wait finds the caches cold";
+           " equally, and work after a wait finds cold caches";
   return "a call takes " + carrier_of_calls(f) +
          " from the last rank's arrival; links and devices carry nothing else meanwhile, and calls "
-         "do not slow down what is computed beside them";
+         "do not slow down the work that runs beside them";
 }
 
 // The share of time in which the stages of a pipeline wait for each other.
@@ -123,9 +122,9 @@ std::vector<Assumption> all_assumptions(const sim::ScenarioForecast& f) {
            "several nodes each rank's share leaves its node"},
           {"flops", flops_assumption(f)},
           {"path",
-           "of the steps that are measured, together: the chain of work and calls of which each "
-           "began the moment the one before it ended; what is not on it can wait"},
-          {"what if", "the job simulated anew with one thing changed; all else stays"},
+           "of the steps that are measured, together: the chain of work and calls in which each "
+           "starts when the one before it ends; what is not on it has slack"},
+          {"what if", "the job simulated again with one thing changed"},
           {"memory", memory_assumption(f.machine)}};
 }
 
@@ -185,7 +184,7 @@ std::vector<Headline> headlines(const sim::ScenarioForecast& f) {
                    std::to_string(f.checkpoints) + ", " +
                        (f.checkpoint_time.value > 0
                             ? milliseconds(f.checkpoint_time.seconds()) + " on average"
-                            : "nothing of which is priced"),
+                            : "not priced"),
                    "checkpoints"});
   if (const auto evaluation = f.figures.times.evaluation())
     out.push_back({"evaluation",

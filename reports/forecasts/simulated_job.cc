@@ -27,7 +27,7 @@ std::string timeline_of(const verify::Report& report, const trace::Run& run,
 }
 
 // True if the first finding is that devices wait for each other.
-bool shows_a_circle(const verify::Report& report) {
+bool shows_a_cycle(const verify::Report& report) {
   return !report.findings.empty() &&
          report.findings.front().rule == verify::RuleId::cross_group_deadlock;
 }
@@ -36,11 +36,11 @@ bool shows_a_circle(const verify::Report& report) {
 // the devices' order shows what is wrong.
 verify::Report judge_program(trace::Run& run) {
   verify::Report report = verify::verify(run);
-  if (shows_a_circle(report)) return report;
+  if (shows_a_cycle(report)) return report;
   for (trace::RankTrace& trace : run.ranks) trace.snapshot = true;
   verify::Report looked_at = verify::verify(run);
   for (trace::RankTrace& trace : run.ranks) trace.snapshot = false;
-  return shows_a_circle(looked_at) ? looked_at : report;
+  return shows_a_cycle(looked_at) ? looked_at : report;
 }
 
 SimulatedFailure failure_of(const sim::SimulatedProgram& simulated, trace::Run run,
@@ -96,7 +96,7 @@ verify::Report judge_hang(const sim::SimulatedProgram& simulated, trace::Run& ru
 SimulatedFailure simulated_hang(const sim::SimulatedProgram& simulated, trace::Run run,
                                 nlohmann::ordered_json json) {
   std::string what = "The simulated job hangs at " + lockstep::to_string(simulated.result.end) +
-                     ": " + rank_label(sim::stuck_ranks(simulated)) + " can never go on.";
+                     ": " + rank_label(sim::stuck_ranks(simulated)) + " can never continue.";
   return failure_of(simulated, std::move(run), std::move(json), std::move(what));
 }
 
@@ -116,7 +116,7 @@ SimulatedFailure simulated_raise(const std::string& scenario, sim::RaisedJob job
   if (!raised.empty()) what += "an exception ends " + rank_label(raised);
   if (result.stuck) {
     what += raised.empty() ? "" : ", and ";
-    what += rank_label(sim::stuck_ranks(job.simulated)) + " can never go on";
+    what += rank_label(sim::stuck_ranks(job.simulated)) + " can never continue";
   }
   return failure_of(job.simulated, std::move(job.run), std::move(json), what + ".");
 }

@@ -102,8 +102,8 @@ std::string row_line(const RanksRow& row, const Widths& widths, const Paint& pai
   const WatchedRank& r = *row.one;
   std::string call = r.call;
   // Group and sequence number are appended if there is room.
-  const std::string place = " " + r.group + " " + std::to_string(r.seq);
-  if (!call.empty() && columns_of(call + place) < widths.call) call += place;
+  const std::string suffix = " " + r.group + " " + std::to_string(r.seq);
+  if (!call.empty() && columns_of(call + suffix) < widths.call) call += suffix;
   std::string line = cell(rank_label(row.ranks, widths.ranks - 1), widths.ranks) +
                      pad_right(std::to_string(r.steps), kStepWidth);
   line += painted(paint, r.doing, std::string(to_string(r.doing)));
@@ -112,7 +112,7 @@ std::string row_line(const RanksRow& row, const Widths& widths, const Paint& pai
   line += cell(r.waits_for.empty() ? "" : rank_label(r.waits_for, widths.waits_for - 1),
                widths.waits_for);
   if (r.behind >= kShownDelay)
-    line += duration_words(static_cast<double>(r.behind) / kNanosPerSecond);
+    line += duration_text(static_cast<double>(r.behind) / kNanosPerSecond);
   return without_trailing_blanks(std::move(line));
 }
 
@@ -172,14 +172,14 @@ std::vector<std::string> latest(const WatchState& state, std::size_t width) {
       [](const WatchedRank& a, const WatchedRank& b) { return a.behind < b.behind; });
   if (late == state.ranks.end() || late->behind < kShownDelay) return {};
   return lines_of(wrap("latest: rank " + std::to_string(late->rank.value) + ", " +
-                           duration_words(static_cast<double>(late->behind) / kNanosPerSecond) +
+                           duration_text(static_cast<double>(late->behind) / kNanosPerSecond) +
                            " behind the median in " + late->behind_in,
                        width, 2));
 }
 
 }  // namespace
 
-std::string duration_words(double seconds) {
+std::string duration_text(double seconds) {
   if (seconds < 0.1) return fixed(seconds * 1000, 0) + " ms";
   if (seconds < 10) return fixed(seconds, 1) + " s";
   if (seconds < 60) return fixed(seconds, 0) + " s";
@@ -188,7 +188,7 @@ std::string duration_words(double seconds) {
   return std::to_string(whole / 3600) + " h " + std::to_string(whole / 60 % 60) + " min";
 }
 
-std::string progress_words(const WatchState& state) {
+std::string progress_text(const WatchState& state) {
   if (state.ranks.empty())
     return state.problem.empty() ? "no rank has begun to record" : state.problem;
   std::string out = std::to_string(state.ranks.size()) + " of " +
@@ -200,7 +200,7 @@ std::string progress_words(const WatchState& state) {
   }
   constexpr trace::Nanos kQuiet = 1'000'000'000;
   if (quiet >= kQuiet)
-    out += ", quiet for " + duration_words(static_cast<double>(quiet) / kNanosPerSecond);
+    out += ", quiet for " + duration_text(static_cast<double>(quiet) / kNanosPerSecond);
   return out;
 }
 
@@ -208,7 +208,7 @@ std::string watch_screen(const WatchState& state, const ScreenSize& size, const 
   const std::size_t width = std::max(size.width, kLeastWidth);
   std::vector<std::string> top = {
       paint.bold(shorten_middle(printable(state.folder), width / 2)),
-      shorten_end("  " + progress_words(state) + ", watched for " + duration_words(state.watched_s),
+      shorten_end("  " + progress_text(state) + ", watched for " + duration_text(state.watched_s),
                   width),
       ""};
   std::vector<std::string> below = latest(state, width);
@@ -243,9 +243,9 @@ bool is_over(Doing doing) {
 }
 
 // Ranks to which the same happened share a line.
-using RanksByWords = std::map<std::string, std::vector<trace::Rank>>;
+using RanksByState = std::map<std::string, std::vector<trace::Rank>>;
 
-void add_lines(const RanksByWords& what, std::vector<std::string>& lines) {
+void add_lines(const RanksByState& what, std::vector<std::string>& lines) {
   for (const auto& [words, ranks] : what) lines.push_back(rank_label(ranks, 40) + " " + words);
 }
 
@@ -254,7 +254,7 @@ void add_lines(const RanksByWords& what, std::vector<std::string>& lines) {
 std::vector<std::string> watch_news(const WatchState& before, const WatchState& now,
                                     trace::Nanos late) {
   std::vector<std::string> lines;
-  RanksByWords happened;
+  RanksByState happened;
   std::vector<std::string> delays;
   for (const WatchedRank& r : now.ranks) {
     const auto old =
@@ -270,7 +270,7 @@ std::vector<std::string> watch_news(const WatchState& before, const WatchState& 
     const bool was_late = !is_new && old->behind >= late && old->behind_in == r.behind_in;
     if (r.behind >= late && !was_late) {
       delays.push_back("rank " + std::to_string(r.rank.value) + " is " +
-                       duration_words(static_cast<double>(r.behind) / 1e9) +
+                       duration_text(static_cast<double>(r.behind) / 1e9) +
                        " behind the median in " + r.behind_in);
     }
   }

@@ -28,10 +28,10 @@ inline constexpr std::size_t kLeastWidth = 50;
 std::string watch_screen(const WatchState& state, const ScreenSize& size, const Paint& paint);
 
 // "2.1 s", "3 min 20 s", "1 h 5 min".
-std::string duration_words(double seconds);
+std::string duration_text(double seconds);
 
 // "4 of 4 ranks, step 12, quiet for 3.4 s".
-std::string progress_words(const WatchState& state);
+std::string progress_text(const WatchState& state);
 
 // What changed between two looks at a running job, as lines: `lockstep watch` without a terminal.
 

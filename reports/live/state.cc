@@ -47,7 +47,7 @@ class Delays {
   }
 
   // The last call of each group that all its members issued.
-  void measure_last_meetings() {
+  void measure_last_collectives() {
     for (const verify::GroupStreams& group : groups_) {
       // Streams that nothing lines up cannot be compared, and one rank alone is never late.
       if (!group.comparable || group.streams.size() < 2) continue;
@@ -183,7 +183,7 @@ WatchState watch_state(const trace::Run& run, const verify::Report& report, trac
   for (std::uint32_t r = 0; r < run.ranks.size(); ++r) out.ranks.push_back(standing(run, where, r));
   if (!one_clock(run)) return out;
   Delays delays(run, groups, where, out.ranks);
-  delays.measure_last_meetings();
+  delays.measure_last_collectives();
   if (now == trace::kNoTime) return out;
   delays.measure_waits(now);
   for (std::size_t r = 0; r < run.ranks.size(); ++r) {

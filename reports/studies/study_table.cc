@@ -69,7 +69,7 @@ std::string how_it_ends(const Combination& c) {
 StudyCells rightness(const Combination& c) {
   const Accuracy none;
   const Accuracy& a = c.accuracy ? *c.accuracy : none;
-  return {scientific(a.gradient_error) + (a.parted ? " !" : ""), percent(a.image_drift),
+  return {scientific(a.gradient_error) + (a.first_difference ? " !" : ""), percent(a.image_drift),
           percent(a.feature_drift), percent(a.batch_norm_drift), percent(a.text_drift)};
 }
 
@@ -137,7 +137,7 @@ std::string study_text(const std::vector<Combination>& combinations) {
       combinations.begin(), combinations.end(), std::size_t{0},
       [](std::size_t most, const Combination& c) { return std::max(most, c.repeats); });
   std::string out =
-      "Right? gradient: error against one process that does the same (! it parts);\n"
+      "Right? gradient: error against one process that does the same (! it differs);\n"
       "others: apart, at the end, from one process that needs no remedy\n\n";
   out += section(combinations, kRightness, rightness);
   out += "\nCost and result: median of " + plural(repeats, "run") +
@@ -192,7 +192,7 @@ std::string study_json(const std::vector<Combination>& combinations) {
                 {"repeats", c.repeats}};
     const Accuracy a = c.accuracy.value_or(Accuracy());
     row["gradient_error"] = json_of(a.gradient_error);
-    row["parted"] = a.parted ? Json(*a.parted) : Json();
+    row["parted"] = a.first_difference ? Json(*a.first_difference) : Json();
     row["image_drift"] = json_of(a.image_drift);
     row["embedding_drift"] = json_of(a.feature_drift);
     row["batch_norm_drift"] = json_of(a.batch_norm_drift);

@@ -14,7 +14,7 @@ struct Accuracy {
   // largest relative error before rounding errors have grown; if they diverge, that of the first
   // tensor that does.
   std::optional<double> gradient_error;
-  std::optional<std::string> parted;  // that tensor
+  std::optional<std::string> first_difference;  // that tensor
   // The end of the training, compared with one process without remedy. For the parameters: their
   // distance as a share of the way that they moved. For BatchNorm's running statistics and the
   // embeddings of held-out images: as a share of their size.

@@ -60,7 +60,7 @@ class Axis {
     }
   }
 
-  double place(double value) const {
+  double fraction(double value) const {
     return logarithmic_ ? std::log(value / low_) / std::log(high_ / low_) : value / high_;
   }
 
@@ -115,8 +115,8 @@ class ParetoDrawing {
     return out;
   }
   Point at(const ParetoDot& dot) const {
-    return {kParetoPlot.x + kParetoPlot.width * x_.place(dot.x),
-            kParetoPlot.y + kParetoPlot.height * (1 - y_.place(dot.y))};
+    return {kParetoPlot.x + kParetoPlot.width * x_.fraction(dot.x),
+            kParetoPlot.y + kParetoPlot.height * (1 - y_.fraction(dot.y))};
   }
 
   std::string axes() const {
@@ -125,12 +125,12 @@ class ParetoDrawing {
         svg_line("axis", {kParetoPlot.x, kParetoPlot.y}, {kParetoPlot.x, bottom}) +
         svg_line("axis", {kParetoPlot.x, bottom}, {kParetoPlot.x + kParetoPlot.width, bottom});
     for (const double tick : x_.ticks()) {
-      const double x = kParetoPlot.x + kParetoPlot.width * x_.place(tick);
+      const double x = kParetoPlot.x + kParetoPlot.width * x_.fraction(tick);
       out += svg_line("axis", {x, bottom}, {x, bottom + 5}) +
              svg_text("note", {x, bottom + 19}, chart_.x_text(tick), "middle");
     }
     for (const double tick : y_.ticks()) {
-      const double y = kParetoPlot.y + kParetoPlot.height * (1 - y_.place(tick));
+      const double y = kParetoPlot.y + kParetoPlot.height * (1 - y_.fraction(tick));
       out += svg_line("axis", {kParetoPlot.x - 5, y}, {kParetoPlot.x, y}) +
              svg_text("note", {kParetoPlot.x - 9, y + 4}, chart_.y_text(tick), "end");
     }
@@ -289,9 +289,9 @@ class SweepPage {
            html::element("p", "caption", html::text(memory_text(summary_) + "."));
   }
 
-  std::string line(const std::string& place, std::size_t row) const {
+  std::string line(const std::string& label, std::size_t row) const {
     const sim::Row& one = summary_.rows[row];
-    std::string out = html::element("td", "n", html::text(place));
+    std::string out = html::element("td", "n", html::text(label));
     for (const std::string& cell : value_cells(summary_, one))
       out += html::element("td", "", html::code(cell));
     out += html::element("td", "n", html::text(std::to_string(one.ranks)));

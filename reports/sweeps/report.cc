@@ -329,7 +329,7 @@ std::string tried_text(const Summary& summary) {
   if (!summary.exhaustive)
     out += "; a search with seed " + std::to_string(summary.seed) +
            ", which is not exhaustive: a better plan may be among the others";
-  if (summary.interrupted) out += "; interrupted, the same command goes on";
+  if (summary.interrupted) out += "; if interrupted, the same command continues";
   return out;
 }
 
@@ -358,12 +358,12 @@ std::string memory_text(const Summary& summary) {
 }
 
 std::vector<Reason> by_reason(const Summary& summary, const std::vector<std::size_t>& rows) {
-  std::map<std::string, std::size_t> places;
+  std::map<std::string, std::size_t> indices;
   std::vector<Reason> out;
   for (const std::size_t row : rows) {
-    const auto [place, is_new] = places.emplace(summary.rows[row].reason, out.size());
+    const auto [found, is_new] = indices.emplace(summary.rows[row].reason, out.size());
     if (is_new) out.push_back({summary.rows[row].reason, {}});
-    out[place->second].rows.push_back(row);
+    out[found->second].rows.push_back(row);
   }
   std::stable_sort(out.begin(), out.end(),
                    [](const Reason& a, const Reason& b) { return a.rows.size() > b.rows.size(); });

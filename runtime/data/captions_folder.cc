@@ -69,7 +69,7 @@ void note_images_without_caption(const std::string& folder, const std::set<std::
 ManifestItem item_of_row(CsvRow& row, const Columns& columns, const std::string& file,
                          ImageFolder& images) {
   ManifestItem item;
-  item.place = {file, row.line};
+  item.location = {file, row.line};
   if (row.fields.size() != columns.count) {
     item.problem = "the row has " + plural(row.fields.size(), "field") + " and the header " +
                    std::to_string(columns.count);
@@ -106,9 +106,9 @@ Result<ManifestContent> read_captions_folder(const std::string& folder) {
     // Several captions for one image are common; the same pair twice is a mistake. Pairs are
     // compared by hash, which takes less memory than the texts.
     const std::uint64_t pair = hash_bytes(item.text.value_or(""), hash_bytes(item.id + '\0'));
-    const auto [first, is_new] = lines.emplace(pair, item.place.line);
+    const auto [first, is_new] = lines.emplace(pair, item.location.line);
     if (!is_new && item.problem.empty()) {
-      item.problem = "the same image and caption stand on line " + std::to_string(first->second);
+      item.problem = "the same image and caption are on line " + std::to_string(first->second);
     }
     named.insert(item.id);
     content.items.push_back(std::move(item));
@@ -157,7 +157,7 @@ void ImageFolder::locate(const std::string& name, ManifestItem& item) {
   if (::stat(path.c_str(), &info) != 0) {
     item.problem = "the image \"" + printable(name) + "\" is not there";
   } else if (!S_ISREG(info.st_mode)) {
-    item.problem = "the image \"" + printable(name) + "\" is no file";
+    item.problem = "the image \"" + printable(name) + "\" is not a file";
   } else if (!is_inside(path)) {
     item.problem = "the image \"" + printable(name) + "\" is outside the data set's folder";
   } else {

@@ -25,7 +25,7 @@ Result<std::optional<CsvRow>> CsvReader::next() {
     }
     if (rest_.empty() || at_end_of_row()) return std::optional(std::move(row));
     if (!rest_.starts_with(',')) {
-      return Error{"text behind the closing quote of a field",
+      return Error{"text after the closing quote of a field",
                    {file_, line_},
                    "double the quotes inside a quoted field: \"\""};
     }

@@ -37,9 +37,9 @@ bool take_names(const Json& object, ManifestItem& item) {
 }
 
 //   {"id": "17", "image": "img/17.jpg", "text": "a red circle", "index": 17}
-ManifestItem item_of_line(std::string_view line, Place place, ImageFolder& images) {
+ManifestItem item_of_line(std::string_view line, Location location, ImageFolder& images) {
   ManifestItem item;
-  item.place = std::move(place);
+  item.location = std::move(location);
   if (line.size() > kLongestLine) {  // parsed JSON takes a multiple of its bytes
     item.problem = "the line is longer than " + bytes_in_words(kLongestLine);
     return item;
@@ -67,7 +67,7 @@ ManifestItem item_of_line(std::string_view line, Place place, ImageFolder& image
 class Names {
  public:
   void check(const char* what, const std::string& name, ManifestItem& item) {
-    const auto [first, is_new] = lines_.emplace(name, item.place.line);
+    const auto [first, is_new] = lines_.emplace(name, item.location.line);
     if (is_new || !item.problem.empty()) return;
     item.problem = std::string("the ") + what + " " + printable(name) + " stands on line " +
                    std::to_string(first->second) + " already";

@@ -152,7 +152,7 @@ namespace {
 Result<RgbImage> read_picture(const Manifest& data, std::int64_t index) {
   const ManifestItem& item = data.item(index);
   const auto of_item = [&](const Error& error) {
-    return Error{"image \"" + printable(item.image->name) + "\": " + error.message, item.place,
+    return Error{"image \"" + printable(item.image->name) + "\": " + error.message, item.location,
                  error.fix};
   };
   const Result<std::string> bytes = data.read_image(index);
@@ -171,7 +171,7 @@ Result<LoadedItem> load_item(const ItemRecipe& recipe, std::int64_t index,
     return Error{"the data set has no item " + std::to_string(index), {}, ""};
   }
   const ManifestItem& item = data.item(index);
-  if (!item.problem.empty()) return Error{item.problem, item.place, ""};
+  if (!item.problem.empty()) return Error{item.problem, item.location, ""};
   LoadedItem out;
   if (item.image) {
     Result<RgbImage> image = read_picture(data, index);

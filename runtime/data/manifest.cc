@@ -93,7 +93,7 @@ Result<Manifest> Manifest::open(const std::vector<std::string>& sources) {
   const std::string& first = files->front();
   const bool shards = std::any_of(files->begin(), files->end(), is_tar_name);
   if (files->size() > 1 && !std::all_of(files->begin(), files->end(), is_tar_name)) {
-    return Error{"several files of which not all are tar shards",
+    return Error{"several files, and not all are tar shards",
                  {first},
                  "name one folder, one JSONL file, or tar shards only"};
   }
@@ -116,7 +116,7 @@ Result<Manifest> Manifest::open(const std::vector<std::string>& sources) {
       });
   if (nothing_usable) {
     return Error{"not a manifest: no line is a JSON object",
-                 {first, out.items_.front().place.line},
+                 {first, out.items_.front().location.line},
                  "name a folder with captions.csv, a JSONL file, or tar shards (*.tar)"};
   }
   for (ManifestItem& item : out.items_) {
@@ -132,7 +132,7 @@ std::string Manifest::misalignment() const {
   for (std::int64_t index = 0; index < size(); ++index) {
     const ManifestItem& one = item(index);
     if (!one.declared_index || *one.declared_index == index) continue;
-    return one.place.str() + " declares index " + std::to_string(*one.declared_index) +
+    return one.location.str() + " declares index " + std::to_string(*one.declared_index) +
            ", but is item " + std::to_string(index);
   }
   return {};

@@ -61,8 +61,8 @@ struct ImageSource {
 };
 
 struct ManifestItem {
-  std::string id;  // its own name if it has one (JSONL's id, a tar key), else its image's
-  Place place;     // file, and line if there are lines
+  std::string id;     // its own name if it has one (JSONL's id, a tar key), else its image's
+  Location location;  // file, and line if there are lines
   std::optional<ImageSource> image;
   std::optional<std::string> text;
   std::optional<std::int64_t> declared_index;  // JSONL's "index"

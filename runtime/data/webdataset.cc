@@ -59,8 +59,8 @@ class ShardIndexer {
     // Samples before the damage count. The missing rest becomes one bad item, so that it is
     // noticed.
     ManifestItem rest;
-    rest.place = {shard};
-    rest.problem = "the archive is cut off or damaged behind \"" + printable(last_member_) + "\"";
+    rest.location = {shard};
+    rest.problem = "the archive is cut off or damaged after \"" + printable(last_member_) + "\"";
     if (last_member_.empty()) return unreadable(reader.get(), shard);
     content_.items.push_back(std::move(rest));
     return Status::ok();
@@ -100,7 +100,7 @@ class ShardIndexer {
     if (sample_open_ && content_.items.back().id == key) return content_.items.back();
     ManifestItem item;
     item.id = key;
-    item.place = {shard};
+    item.location = {shard};
     const auto [first, is_new] = shards_.emplace(key, shard);
     if (!is_new) {
       item.problem = "the key \"" + printable(key) + "\" is in " + printable(first->second) +

@@ -140,7 +140,7 @@ Result<Vocabulary> Vocabulary::parse(std::string text, const std::string& file) 
     const auto id = static_cast<TokenId>(out.pieces_.size());
     const auto [first, is_new] = out.starting_.emplace(piece, id);
     if (!is_new) {
-      return bad("the piece \"" + printable(piece) + "\" stands on line " +
+      return bad("the piece \"" + printable(piece) + "\" is on line " +
                      std::to_string(first->second + 1) + " already",
                  line);
     }

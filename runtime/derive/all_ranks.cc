@@ -27,7 +27,7 @@ constexpr std::size_t kBroadcastBytes = std::size_t{1} << 30U;
 // "first-0": the folder of the history whose first step is in condition 0.
 std::string history_folder(std::size_t first) { return "first-" + std::to_string(first); }
 
-std::vector<std::uint32_t> places(const std::vector<std::size_t>& conditions) {
+std::vector<std::uint32_t> indices(const std::vector<std::size_t>& conditions) {
   return {conditions.begin(), conditions.end()};
 }
 
@@ -54,12 +54,12 @@ trace::ProductSpec spec_of(const Scenario& scenario, const DerivationPlan& plan,
   }
   if (root_first) out.allowed.push_back({{0}, {0}, {static_cast<std::uint32_t>(*root_first)}});
   for (const DerivationPlan::Allowed& a : plan.allowed) {
-    out.allowed.push_back({{a.ranks.begin(), a.ranks.end()}, a.steps, places(a.conditions)});
+    out.allowed.push_back({{a.ranks.begin(), a.ranks.end()}, a.steps, indices(a.conditions)});
   }
   for (std::size_t i = 0; i < plan.conditions.size(); ++i) {
     out.histories.push_back({static_cast<std::uint32_t>(i), history_folder(i)});
   }
-  out.steps = places(plan.later_steps());
+  out.steps = indices(plan.later_steps());
   return out;
 }
 
@@ -123,7 +123,7 @@ class Deriver {
       classes_.push_back({ranks.front(), {ranks.begin(), ranks.end()}});
       if (ranks.size() == 1) continue;
       origin_.push_back("ranks " + ranges(classes_.back().ranks) + " call what rank " +
-                        std::to_string(ranks.front()) + " calls, which was looked at");
+                        std::to_string(ranks.front()) + " calls, which was derived");
     }
     return Status::ok();
   }

@@ -111,7 +111,7 @@ class Planner {
     }
   }
 
-  std::vector<std::size_t> places(bool with_image, bool without) const {
+  std::vector<std::size_t> indices(bool with_image, bool without) const {
     std::vector<std::size_t> out;
     for (std::size_t i = 0; i < out_.conditions.size(); ++i) {
       const bool has = holds_image(out_.conditions[i].has);
@@ -126,12 +126,12 @@ class Planner {
     }
     for (const Scenario::Data::Rule& rule : s_.data.modality) {
       const bool image = holds_image(rule.has);
-      out_.allowed.push_back({whole_replicas(rule.ranks), rule.steps, places(image, !image)});
+      out_.allowed.push_back({whole_replicas(rule.ranks), rule.steps, indices(image, !image)});
     }
     // If no rule decides, the sampler draws. Without text-only items it draws images only.
     const bool draws_text = s_.data.source == "manifest" || s_.data.text_only > 0;
     if (!draws_text && !all_ruled() && may_be_text())
-      out_.allowed.push_back({{}, {}, places(true, false)});
+      out_.allowed.push_back({{}, {}, indices(true, false)});
   }
 
   // Rules name a replica's first rank, which stands for all its ranks.
@@ -163,7 +163,7 @@ class Planner {
       out_.assumptions.emplace_back("evaluation and the values that are watched are left out");
     }
     if (out_.agreed) {
-      out_.assumptions.emplace_back("all ranks meet the same condition in a step");
+      out_.assumptions.emplace_back("all ranks have the same condition in a step");
     }
   }
 
@@ -207,7 +207,7 @@ Result<DerivationPlan> derivation_plan(const Scenario& scenario) {
                   "`lockstep verify` judges them: give it the folder that \"replay\" names");
   }
   if (scenario.data.balance != Scenario::Data::Balance::none) {
-    return refuse("the ranks share out their batches by what they measure",
+    return refuse("the ranks distribute their batches by what they measure",
                   "derive it with \"balance: none\"");
   }
   return Planner(scenario).plan();
@@ -264,6 +264,18 @@ Result<Json> bare_scenario(const std::string& text, const std::string& file) {
   return scenario;
 }
 
+// How many ranks a rule may name (scenarios/scenario.schema.json).
+constexpr std::size_t kMostNamed = 256;
+
+std::vector<std::vector<std::size_t>> in_parts(const std::vector<std::size_t>& all,
+                                               std::size_t size) {
+  std::vector<std::vector<std::size_t>> out;
+  for (std::size_t i = 0; i < all.size(); i += size)
+    out.emplace_back(all.begin() + static_cast<std::ptrdiff_t>(i),
+                     all.begin() + static_cast<std::ptrdiff_t>(std::min(i + size, all.size())));
+  return out;
+}
+
 Result<std::string> checked_text(const Json& scenario, const std::string& file) {
   std::string out = scenario.dump(1);
   if (const Result<Scenario> checked = parse_scenario(out, file); !checked) return checked.error();
@@ -306,13 +318,24 @@ Result<std::string> assignment_scenario(const std::string& text, const std::stri
   (*scenario)["expect"] = {{"verdict", "findings"}};
   const std::size_t replica = plan.together.empty() ? 1 : plan.together.front().size();
   for (std::size_t step = 0; step < conditions.size(); ++step) {
-    for (std::size_t rank = 0; rank < conditions[step].size(); rank += replica) {
-      const Condition& c = plan.conditions[conditions[step][rank]];
-      data["modality"].push_back({{"ranks", {rank}}, {"steps", {step}}, {"has", modalities(c)}});
-      if (c.overflow) {
-        data["outliers"].push_back({{"ranks", {rank}}, {"steps", {step}}, {"factor", kOverflow}});
+    std::map<std::size_t, std::vector<std::size_t>> ranks_in;
+    for (std::size_t rank = 0; rank < conditions[step].size(); rank += replica)
+      ranks_in[conditions[step][rank]].push_back(rank);
+    // Jobs may have thousands of ranks. The rule of most of them comes last and names none.
+    const auto most = std::max_element(
+        ranks_in.begin(), ranks_in.end(),
+        [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
+    for (const auto& [condition, ranks] : ranks_in) {
+      const Condition& c = plan.conditions[condition];
+      for (const std::vector<std::size_t>& some : in_parts(ranks, kMostNamed)) {
+        if (condition != most->first)
+          data["modality"].push_back({{"ranks", some}, {"steps", {step}}, {"has", modalities(c)}});
+        if (c.overflow)
+          data["outliers"].push_back({{"ranks", some}, {"steps", {step}}, {"factor", kOverflow}});
       }
     }
+    data["modality"].push_back(
+        {{"steps", {step}}, {"has", modalities(plan.conditions[most->first])}});
   }
   return checked_text(*scenario, file);
 }
@@ -345,23 +368,43 @@ std::vector<std::int64_t> dissent_steps(const Scenario& scenario, int rank) {
   return out;
 }
 
-Result<std::vector<std::vector<int>>> rank_classes(const Scenario& scenario) {
+namespace {
+
+// Of HSDP: how many ranks hold a copy of the parameters.
+std::optional<int> copy_ranks(const Scenario& scenario) {
   const int shard_ranks = scenario.strategy.shard_ranks;
-  const bool replicas = scenario.ranks_of_replica() > 1;
-  if (replicas || (shard_ranks != 0 && shard_ranks != scenario.ranks)) {
-    return Error{"each rank of this job is in other groups than the next: none stands for others",
-                 {scenario.file},
-                 replicas ? "derive it with fewer ranks"
-                          : "derive it with fewer ranks, or with \"shard_ranks: 0\""};
-  }
+  if (shard_ranks == 0 || shard_ranks == scenario.ranks) return std::nullopt;
+  return shard_ranks;
+}
+
+Error no_classes(const Scenario& scenario, const char* fix) {
+  return {"every rank of this job is in other groups than the next: none can stand for another",
+          {scenario.file},
+          fix};
+}
+
+}  // namespace
+
+Result<std::vector<std::vector<int>>> rank_classes(const Scenario& scenario) {
+  if (scenario.ranks_of_replica() == 1 && copy_ranks(scenario))
+    return no_classes(scenario, "derive it with fewer ranks, or with \"shard_ranks: 0\"");
+  return rank_classes_in_copies(scenario);
+}
+
+Result<std::vector<std::vector<int>>> rank_classes_in_copies(const Scenario& scenario) {
+  if (scenario.ranks_of_replica() > 1) return no_classes(scenario, "derive it with fewer ranks");
+  const std::optional<int> copy = copy_ranks(scenario);
   const bool groups_by_image =
       scenario.strategy.process_groups == Scenario::Strategy::Groups::image_ranks;
   const std::vector<std::int32_t> with_images = scenario.ranks_with_images(scenario.ranks);
-  std::map<std::tuple<bool, bool, int>, std::vector<int>> classes;
+  std::map<std::tuple<bool, bool, int, bool, int>, std::vector<int>> classes;
   for (int rank = 0; rank < scenario.ranks; ++rank) {
     const bool image =
         groups_by_image && std::binary_search(with_images.begin(), with_images.end(), rank);
-    classes[{rank != 0, image, scenario.micro_batches(rank)}].push_back(rank);
+    // Of a job with copies: the shard, and whether it is of the first copy.
+    const int shard = copy ? rank % *copy : 0;
+    const bool later_copy = copy && rank >= *copy;
+    classes[{rank != 0, image, scenario.micro_batches(rank), later_copy, shard}].push_back(rank);
   }
   std::vector<std::vector<int>> out;
   for (auto& [key, ranks] : classes) out.push_back(std::move(ranks));

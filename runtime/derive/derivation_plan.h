@@ -90,4 +90,9 @@ std::vector<std::int64_t> dissent_steps(const Scenario& scenario, int rank);
 // (HSDP, pipelines).
 Result<std::vector<std::vector<int>>> rank_classes(const Scenario& scenario);
 
+// The same where also HSDP has classes: ranks that hold the same shard are alike but for the group
+// of their copy, those of the first copy apart. A trace then stands for another rank once that
+// group is replaced (trace::spread()). Errors: pipelines.
+Result<std::vector<std::vector<int>>> rank_classes_in_copies(const Scenario& scenario);
+
 }  // namespace lockstep::runtime

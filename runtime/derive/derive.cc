@@ -73,7 +73,6 @@ Status try_where_inconclusive(const Scenario& scenario, const DerivationPlan& pl
                               AllDecided& all) {
   for (const auto& decided : all) {
     if (decided->decision.verdict != verify::ProductVerdict::inconclusive) continue;
-    if (scenario.ranks > kRanksLookedAt) continue;
     Result<std::optional<verify::Counterexample>> found =
         try_assignments(scenario, plan, decided->model,
                         {options.worker, decided->derivation.folder, on_meta}, interrupts);
@@ -192,8 +191,8 @@ std::string to_string(const StepCost& cost) {
 }
 
 // Derives the job with each remedy, and prints verdicts and costs.
-Status tell_remedies(const Scenario& scenario, const StepCost& now, const DeriveJob& options,
-                     Interrupts& interrupts, std::ostream& said) {
+Status print_remedies(const Scenario& scenario, const StepCost& now, const DeriveJob& options,
+                      Interrupts& interrupts, std::ostream& said) {
   const Result<std::string> text = read_input(scenario.file);
   if (!text) return text.error();
   const Result<std::vector<RemedyChoice>> choices = remedy_choices(*text, scenario.file);
@@ -250,9 +249,9 @@ Result<reports::ExitStatus> derive(const Scenario& scenario, const DeriveJob& op
   const bool wrong =
       verdict != verify::ProductVerdict::safe && verdict != verify::ProductVerdict::inconclusive;
   if (options.remedies && wrong && !options.quiet) {
-    const Status told =
-        tell_remedies(scenario, step_cost(worst.derivation), options, interrupts, said);
-    if (!told) return told.error();
+    const Status status =
+        print_remedies(scenario, step_cost(worst.derivation), options, interrupts, said);
+    if (!status) return status.error();
   }
   return reports::status_of(verdict);
 }
@@ -292,7 +291,7 @@ Result<reports::ExitStatus> derive_against(const Scenario& scenario, const std::
     return Error{"the run has " + plural(run->ranks.size(), "rank") + ", and the scenario " +
                      std::to_string(derived->ranks.size()),
                  {recorded},
-                 "compare with a run of this very scenario"};
+                 "compare with a run of this scenario"};
   }
   bool same = true;
   std::size_t calls = 0;
@@ -307,8 +306,8 @@ Result<reports::ExitStatus> derive_against(const Scenario& scenario, const std::
     said << "rank " << rank << ": derived " << plural(c.calls_a, "call") << ", recorded "
          << c.calls_b << ", "
          << (c.same() ? "equal"
-             : fits   ? "the recorded ones are its beginning"
-                      : "they part")
+             : fits   ? "the recorded ones are the first of them"
+                      : "they differ")
          << "\n";
     if (fits) continue;
     said << "  at call " << c.equal << "\n  derived   " << wrap(c.a.value_or("nothing"), 68, 12)

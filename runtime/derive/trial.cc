@@ -1,11 +1,14 @@
 #include "runtime/derive/trial.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "base/files/read_file.h"
 #include "base/files/write_file.h"
+#include "runtime/derive/all_ranks.h"
 #include "trace/load.h"
+#include "trace/spread.h"
 #include "verify/product/assignments.h"
 #include "verify/verify.h"
 
@@ -37,9 +40,9 @@ std::vector<Trial> trials_of(const verify::ProductModel& model) {
     std::vector<std::uint32_t> tried;
     for (std::int32_t r = 0; r < model.ranks(); ++r) {
       for (const verify::ProductOption& option : model.situations().options(situation, r)) {
-        const auto place = static_cast<std::size_t>(r);
+        const auto index = static_cast<std::size_t>(r);
         const bool known = std::find(tried.begin(), tried.end(), option.condition) != tried.end();
-        if (known || option.condition == usual[place].condition) continue;
+        if (known || option.condition == usual[index].condition) continue;
         // One rank per condition is enough for a trial; others would most likely show the same.
         tried.push_back(option.condition);
         std::vector<verify::ProductOption> options = usual;
@@ -65,29 +68,59 @@ std::int64_t first_difference(const Trial& trial) {
   return trial.situation.step;
 }
 
+using Conditions = std::vector<std::vector<std::size_t>>;  // by step, then by rank
+
+// By rank: the rank that is run for it. Beyond kRanksLookedAt, ranks that the job treats alike and
+// that are in the same conditions are run once.
+Result<std::vector<int>> traced_ranks(const Scenario& scenario, const Conditions& conditions) {
+  std::vector<int> out(static_cast<std::size_t>(scenario.ranks));
+  if (scenario.ranks <= kRanksLookedAt) {
+    for (int rank = 0; rank < scenario.ranks; ++rank) out[static_cast<std::size_t>(rank)] = rank;
+    return out;
+  }
+  const Result<std::vector<std::vector<int>>> classes = rank_classes(scenario);
+  if (!classes) return classes.error();
+  for (const std::vector<int>& ranks : *classes) {
+    std::map<std::vector<std::size_t>, int> first;
+    for (const int rank : ranks) {
+      const auto index = static_cast<std::size_t>(rank);
+      std::vector<std::size_t> own;
+      for (const std::vector<std::size_t>& step : conditions) own.push_back(step[index]);
+      out[index] = first.emplace(std::move(own), rank).first->second;
+    }
+  }
+  return out;
+}
+
 // Runs the ranks under the assignment, and returns their traces as one run.
 Result<trace::Run> look_at(const DerivationPlan& plan, const std::string& scenario_text,
                            const verify::Assignment& assignment, const std::string& folder,
                            LoneOptions options, Interrupts& interrupts) {
   if (const Status ok = make_folder(folder); !ok) return ok.error();
   const std::string file = folder + "/scenario.yaml";
-  const Result<std::string> text =
-      assignment_scenario(scenario_text, file, plan, conditions_of(assignment));
+  const Conditions conditions = conditions_of(assignment);
+  const Result<std::string> text = assignment_scenario(scenario_text, file, plan, conditions);
   if (!text) return text.error();
   if (const Status ok = write_file(file, *text); !ok) return ok.error();
   const Result<Scenario> scenario = load_scenario(file);
   if (!scenario) return scenario.error();
+  const Result<std::vector<int>> traced = traced_ranks(*scenario, conditions);
+  if (!traced) return traced.error();
   std::vector<LoneRanks> all;
   for (const std::vector<int>& ranks : teams(*scenario)) {
+    // Of large worlds, in which each team is one rank.
+    if ((*traced)[static_cast<std::size_t>(ranks.front())] != ranks.front()) continue;
     all.push_back(
         {file, ranks, folder, folder + "/broadcasts", dissent_steps(*scenario, ranks.front()), {}});
   }
   options.folder = folder;
   const Result<std::string> ran = run_alone(all, options, interrupts, [](std::size_t) {});
   if (!ran) return ran.error();
-  const Result<trace::Run> run = trace::load_run({folder});
+  Result<trace::Run> run = trace::load_run({folder});
   if (!run) return run.error();
-  return verify::as_program(*run);
+  const Result<trace::Run> whole = trace::spread(std::move(*run), *traced);
+  if (!whole) return whole.error();
+  return verify::as_program(*whole);
 }
 
 }  // namespace
@@ -126,8 +159,8 @@ Result<std::optional<verify::Counterexample>> try_assignments(const Scenario& sc
     out.assignment = trial.assignment;
     if (trial.other) out.differing = {*trial.other};
     out.reason.emplace_back(
-        "a step depends on more than its condition and the first step's; these very steps were "
-        "looked at");
+        "a step depends on more than its condition and the first step's; these steps themselves "
+        "were examined");
     out.run = std::move(*run);
     out.report = std::move(report);
     return std::optional<verify::Counterexample>(std::move(out));

@@ -23,8 +23,8 @@ namespace lockstep::runtime {
 
 struct CallQueue::Call {
   Start start;
-  std::vector<at::Tensor> tensors;  // kept alive until it is complete
-  std::vector<CallPtr> behind;      // calls that must be complete before it runs
+  std::vector<at::Tensor> tensors;    // kept alive until it is complete
+  std::vector<CallPtr> predecessors;  // calls that must be complete before it runs
   std::atomic<bool> begun{false}, complete{false};
   trace::Nanos completed = 0;  // once it is
 
@@ -159,15 +159,15 @@ CallQueue::CallPtr CallQueue::put(const std::string& stream, std::vector<at::Ten
   const std::lock_guard lock(state_->mutex);
   state_->throw_if_refused();
   state_->prune();
-  call->behind = state_->own;
+  call->predecessors = state_->own;
   state_->in_flight.push_back(call);
   state_->count = state_->in_flight.size();
-  auto& place = state_->streams[order_ == Order::one_at_a_time ? std::string() : stream];
-  if (!place) {
-    place = std::make_shared<Stream>();
-    place->thread = std::thread([state = state_, own = place] { carry_out(state, *own); });
+  auto& stream_of = state_->streams[order_ == Order::one_at_a_time ? std::string() : stream];
+  if (!stream_of) {
+    stream_of = std::make_shared<Stream>();
+    stream_of->thread = std::thread([state = state_, own = stream_of] { carry_out(state, *own); });
   }
-  place->calls.push_back(call);
+  stream_of->calls.push_back(call);
   state_->changed.notify_all();
   return call;
 }
@@ -182,7 +182,7 @@ void CallQueue::carry_out(const std::shared_ptr<State>& state, Stream& stream) {
     const CallPtr call = stream.calls.front();
     state->changed.wait(lock, [&] {
       return state->stop ||
-             std::all_of(call->behind.begin(), call->behind.end(),
+             std::all_of(call->predecessors.begin(), call->predecessors.end(),
                          [](const CallPtr& other) { return other->complete.load(); });
     });
     if (state->stop) return;
@@ -216,14 +216,14 @@ void CallQueue::carry_out(const std::shared_ptr<State>& state, Stream& stream) {
     state->count = state->in_flight.size();
     call->start = nullptr;
     call->tensors.clear();
-    call->behind.clear();
+    call->predecessors.clear();
     call->completed = monotonic_nanos();
     call->complete = true;
     state->changed.notify_all();
   }
 }
 
-void CallQueue::come_behind(const CallPtr& call) {
+void CallQueue::queue_after(const CallPtr& call) {
   const std::lock_guard lock(state_->mutex);
   state_->throw_if_refused();
   state_->prune();

@@ -50,11 +50,11 @@ class CallQueue {
   // Gives the call to the transport; the queue waits for the returned Work.
   using Start = std::function<c10::intrusive_ptr<c10d::Work>()>;
 
-  // put(), come_behind() and mark() throw earlier errors of the transport. put() appends a call to
+  // put(), queue_after() and mark() throw earlier errors of the transport. put() appends a call to
   // `stream`, after everything in the rank's own queue. `tensors`: those that it reads or writes.
   CallPtr put(const std::string& stream, std::vector<at::Tensor> tensors, Start start);
   // What is queued next in the rank's own queue runs after the call.
-  void come_behind(const CallPtr& call);
+  void queue_after(const CallPtr& call);
   // The end of the rank's own queue.
   std::shared_ptr<const QueueMark> mark() const;
 

@@ -101,7 +101,7 @@ class CudaFingerprints final : public DeviceFingerprints {
   CudaFingerprints(Driver driver, const std::string& code, int index, unsigned multiprocessors,
                    std::uint32_t sketch)
       : driver_(driver),
-        place_(at::kCUDA, static_cast<c10::DeviceIndex>(index)),
+        torch_device_(at::kCUDA, static_cast<c10::DeviceIndex>(index)),
         multiprocessors_(multiprocessors),
         sketch_(sketch) {
     driver_.check(driver_.current_context(&context_), "asking for CUDA's context");
@@ -110,7 +110,7 @@ class CudaFingerprints final : public DeviceFingerprints {
 
   void take(const at::Tensor& tensor, std::uint64_t first) override {
     const at::NoGradGuard no_grad;
-    const c10::DeviceGuard guard(place_);
+    const c10::DeviceGuard guard(torch_device_);
     const auto [kernel, values] = kernel_for(tensor);
     const auto elements = static_cast<std::uint64_t>(values.numel());
     const unsigned blocks = fingerprint_blocks(elements, multiprocessors_);
@@ -130,7 +130,7 @@ class CudaFingerprints final : public DeviceFingerprints {
 
   std::vector<trace::Fingerprint> collect() override {
     const at::NoGradGuard no_grad;
-    const c10::DeviceGuard guard(place_);
+    const c10::DeviceGuard guard(torch_device_);
     c10::cuda::device_synchronize();  // of every stream that was asked
     std::vector<trace::Fingerprint> out;
     out.reserve(elements_.size());
@@ -151,7 +151,7 @@ class CudaFingerprints final : public DeviceFingerprints {
  private:
   at::Tensor bytes(std::int64_t count) const {
     return at::empty({count * static_cast<std::int64_t>(sizeof(fingerprinting::KernelSums))},
-                     at::TensorOptions().dtype(at::kByte).device(place_));
+                     at::TensorOptions().dtype(at::kByte).device(torch_device_));
   }
   static fingerprinting::KernelSums* sums(const at::Tensor& bytes) {
     return static_cast<fingerprinting::KernelSums*>(bytes.mutable_data_ptr());
@@ -174,14 +174,14 @@ class CudaFingerprints final : public DeviceFingerprints {
     driver_.check(driver_.set_context(context_), "entering CUDA's context");
     CUfunction function = nullptr;
     driver_.check(driver_.function(&function, module_, kernel), kernel);
-    const auto stream = c10::cuda::getCurrentCUDAStream(place_.index()).stream();
+    const auto stream = c10::cuda::getCurrentCUDAStream(torch_device_.index()).stream();
     driver_.check(driver_.launch(function, blocks, 1, 1, kFingerprintThreads, 1, 1, 0, stream,
                                  arguments, nullptr),
                   kernel);
   }
 
   const Driver driver_;
-  const c10::Device place_;
+  const c10::Device torch_device_;
   const unsigned multiprocessors_;
   const std::uint32_t sketch_;
   CUcontext context_ = nullptr;
@@ -194,10 +194,10 @@ class CudaFingerprints final : public DeviceFingerprints {
 
 Result<std::unique_ptr<DeviceFingerprints>> make_cuda_fingerprints(int index,
                                                                    std::uint32_t sketch) {
-  const c10::Device place(at::kCUDA, static_cast<c10::DeviceIndex>(index));
-  const c10::DeviceGuard guard(place);
+  const c10::Device torch_device(at::kCUDA, static_cast<c10::DeviceIndex>(index));
+  const c10::DeviceGuard guard(torch_device);
   // Makes the device's context, where nothing did before.
-  at::empty({1}, at::TensorOptions().device(place));
+  at::empty({1}, at::TensorOptions().device(torch_device));
   const Result<Driver> driver = Driver::open();
   if (!driver) return driver.error();
   CUdevice device = 0;
@@ -251,13 +251,13 @@ class Cuda final : public Device {
     c10::cuda::set_device(index_);  // of this thread; autograd's own follow the tensors
   }
 
-  c10::Device place() const override { return {at::kCUDA, index_}; }
+  c10::Device torch_device() const override { return {at::kCUDA, index_}; }
 
   at::Tensor bring(const at::Tensor& tensor) const override {
-    if (!tensor.defined() || tensor.device() == place()) return tensor;
-    if (!tensor.is_cpu()) return tensor.to(place());
+    if (!tensor.defined() || tensor.device() == torch_device()) return tensor;
+    if (!tensor.is_cpu()) return tensor.to(torch_device());
     // The caching host allocator keeps the pinned copy until the stream is past it.
-    return tensor.pin_memory().to(place(), /*non_blocking=*/true);
+    return tensor.pin_memory().to(torch_device(), /*non_blocking=*/true);
   }
 
   std::optional<DeviceMemory> memory() const override {
@@ -275,7 +275,7 @@ class Cuda final : public Device {
     auto options = Nccl::Options::create();
     options->timeout = timeout;
     auto nccl = c10::make_intrusive<Nccl>(store, rank, size, options);
-    nccl->setBoundDeviceId(place());
+    nccl->setBoundDeviceId(torch_device());
     return nccl;
   }
 

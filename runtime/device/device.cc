@@ -7,7 +7,7 @@ namespace {
 
 class Cpu final : public Device {
  public:
-  c10::Device place() const override { return at::kCPU; }
+  c10::Device torch_device() const override { return at::kCPU; }
   at::Tensor bring(const at::Tensor& tensor) const override { return tensor; }
 };
 

@@ -32,7 +32,7 @@ class Device {
  public:
   virtual ~Device() = default;
 
-  virtual c10::Device place() const = 0;
+  virtual c10::Device torch_device() const = 0;
 
   // Returns the tensor on this device; unchanged if it is there already. A host tensor is copied
   // from pinned memory without waiting; later work on the current stream runs after the copy.

@@ -35,9 +35,9 @@ constexpr void join(KernelSums& sums, const KernelSums& others) {
 
 // An element with these bits and, where they are finite, this value, whose `key` is its order.
 template <class Bits>
-constexpr void take_element(KernelSums& sums, Bits bits, double x, long long key, Word place,
+constexpr void take_element(KernelSums& sums, Bits bits, double x, long long key, Word index,
                             Word signs) {
-  sums.hash += hash_term(canonical(bits), place);
+  sums.hash += hash_term(canonical(bits), index);
   if (!is_finite(bits)) {
     ++sums.non_finite;
     return;
@@ -45,7 +45,7 @@ constexpr void take_element(KernelSums& sums, Bits bits, double x, long long key
   if (key < sums.lowest) sums.lowest = key;
   if (key > sums.highest) sums.highest = key;
   sums.squares += x * x;
-  const unsigned byte = sign_byte(signs, place);
+  const unsigned byte = sign_byte(signs, index);
   for (unsigned j = 0; j < kSketchMost; ++j) sums.sketch[j] += (byte >> j & 1U) != 0 ? -x : x;
 }
 

@@ -83,17 +83,17 @@ void MemoryAccount::end() {
   }
 }
 
-void MemoryAccount::end_stretch() {
+void MemoryAccount::end_segment() {
   const std::lock_guard lock(mutex_);
-  step_.push_back({0, What::stretch_ended});
+  step_.push_back({0, What::segment_ended});
 }
 
-std::vector<trace::StretchMemory> MemoryAccount::end_step() {
+std::vector<trace::SegmentMemory> MemoryAccount::end_step() {
   const std::lock_guard lock(mutex_);
   // Places in storages_ are used anew from here on.
   LOCKSTEP_CHECK(phases_.empty(), "a step ends outside of its passes");
   settle();
-  std::vector<trace::StretchMemory> out = replay();
+  std::vector<trace::SegmentMemory> out = replay();
   forget();
   return out;
 }
@@ -105,16 +105,16 @@ void MemoryAccount::settle() {
   }
 }
 
-std::vector<trace::StretchMemory> MemoryAccount::replay() const {
+std::vector<trace::SegmentMemory> MemoryAccount::replay() const {
   trace::MemoryUse now;
   for (const Storage& storage : storages_) {
     if (storage.was_there) now[storage.category] += storage.bytes;
   }
   std::int64_t total = now.total(), most = total;
-  std::vector<trace::StretchMemory> out;
+  std::vector<trace::SegmentMemory> out;
   trace::MemoryUse peak = now;
   for (const Happening& it : step_) {
-    if (it.what == What::stretch_ended) {
+    if (it.what == What::segment_ended) {
       out.push_back({peak, now});
       peak = now;
       most = total;

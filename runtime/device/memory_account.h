@@ -38,10 +38,10 @@ class MemoryAccount {
   // For the thread that trains. Phases can be nested; the innermost counts.
   void begin(MemoryPhase phase);
   void end();
-  void end_stretch();
+  void end_segment();
   // The memory of each segment that ended in this step, in order. No phase may be open. O(live
   // storages + events of the step).
-  std::vector<trace::StretchMemory> end_step();
+  std::vector<trace::SegmentMemory> end_step();
 
  private:
   struct Storage {
@@ -54,14 +54,14 @@ class MemoryAccount {
     MemoryPhase kind;
     std::vector<Block> made;
   };
-  enum class What : std::uint8_t { allocated, freed, stretch_ended };
+  enum class What : std::uint8_t { allocated, freed, segment_ended };
   struct Happening {
     Block block;
     What what;
   };
 
   void settle();
-  std::vector<trace::StretchMemory> replay() const;
+  std::vector<trace::SegmentMemory> replay() const;
   void forget();
 
   std::mutex mutex_;  // guards all below: any thread may drop the last reference to a storage

@@ -122,13 +122,13 @@ double forward_convolution(const at::Tensor& input, const at::Tensor& weight, In
   const auto stride = inputs[3].toIntVector();
   const auto padding = inputs[4].toIntVector();
   const auto dilation = inputs[5].toIntVector();
-  double places = static_cast<double>(input.size(0)) * static_cast<double>(weight.size(0));
+  double positions = static_cast<double>(input.size(0)) * static_cast<double>(weight.size(0));
   for (std::int64_t i = 2; i < input.dim(); ++i) {
     const auto at = static_cast<std::size_t>(i - 2);
     const std::int64_t reach = dilation[at] * (weight.size(i) - 1) + 1;
-    places *= static_cast<double>((input.size(i) + 2 * padding[at] - reach) / stride[at] + 1);
+    positions *= static_cast<double>((input.size(i) + 2 * padding[at] - reach) / stride[at] + 1);
   }
-  return 2 * places * product(weight.sizes()) / static_cast<double>(weight.size(0));
+  return 2 * positions * product(weight.sizes()) / static_cast<double>(weight.size(0));
 }
 
 // The gradient of the input and that of the weight cost as much as the forward, each.

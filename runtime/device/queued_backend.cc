@@ -31,7 +31,7 @@ class QueuedWork : public c10d::Work {
     if (opType_ == c10d::OpType::BARRIER) queue_->synchronise();
     return true;
   }
-  void synchronize() override { queue_->come_behind(call_); }
+  void synchronize() override { queue_->queue_after(call_); }
   void blockCurrentStream() override { synchronize(); }
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override {
     auto future =
@@ -74,7 +74,7 @@ QueuedBackend::WorkPtr QueuedBackend::queue(c10d::OpType op, bool is_async, Tens
   }
   const auto call = queue_->put(group_ + stream, tensors, std::move(start));
   if (is_async) return c10::make_intrusive<QueuedWork>(op, std::move(tensors), queue_, call);
-  queue_->come_behind(call);
+  queue_->queue_after(call);
   return {};
 }
 
@@ -116,7 +116,7 @@ class QueuedCpu final : public Device {
  public:
   explicit QueuedCpu(CallQueue::Order order) : queue_(std::make_shared<CallQueue>(order)) {}
 
-  c10::Device place() const override { return at::kCPU; }
+  c10::Device torch_device() const override { return at::kCPU; }
   at::Tensor bring(const at::Tensor& tensor) const override { return tensor; }
 
   c10::intrusive_ptr<c10d::Backend> around_gloo(c10::intrusive_ptr<c10d::Backend> gloo,

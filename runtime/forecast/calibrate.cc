@@ -108,7 +108,7 @@ Status fill_in_work(const WorkMeasured& measured, const sim::WorkRates& rates,
   for (const auto& [type, rate] : rates.flop)
     if (rate > 0) machine.compute[type] = {FlopRate{std::llround(1 / rate)}, 1, 1};
   if (!machine.compute.contains("float32") || !(bytes > 0))
-    return Error{"the times of products cannot be told from those of all other operations",
+    return Error{"the times of products cannot be separated from those of all other operations",
                  {},
                  "measure again when the machine does nothing else"};
   machine.memory_bandwidth = Bandwidth{std::llround(8 * bytes)};

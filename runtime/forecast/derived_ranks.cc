@@ -21,10 +21,10 @@ constexpr int kPollsALook = 20;  // at the worker's log
 
 // What a rank meets, step by step: the number of the modality rule that decides its batch, and
 // what its images are multiplied with.
-using Met = std::vector<std::pair<std::vector<Modality>, double>>;
+using LookedAt = std::vector<std::pair<std::vector<Modality>, double>>;
 
-Met met_by(const Scenario& scenario, int rank) {
-  Met out;
+LookedAt met_by(const Scenario& scenario, int rank) {
+  LookedAt out;
   for (std::int64_t step = 0; step < scenario.train.steps; ++step) {
     const Scenario::Data::Rule* rule = scenario.rule_for(rank, step);
     out.emplace_back(rule == nullptr ? std::vector<Modality>() : rule->has,
@@ -36,9 +36,9 @@ Met met_by(const Scenario& scenario, int rank) {
 Error drawn_batches(const Scenario& scenario) {
   return {"what the batches of " + std::to_string(scenario.ranks) +
               " ranks hold is drawn from the data, and more than " +
-              std::to_string(kRanksLookedAt) + " are not looked at one by one",
+              std::to_string(kRanksLookedAt) + " are not derived one by one",
           {scenario.file},
-          "say it by rules: data: {modality: [{has: [image, text]}]}"};
+          "write rules instead: data: {modality: [{has: [image, text]}]}"};
 }
 
 Result<std::vector<trace::RankCosts>> read_costs(const trace::Run& run, const std::string& folder) {
@@ -50,7 +50,7 @@ Result<std::vector<trace::RankCosts>> read_costs(const trace::Run& run, const st
     if (costs->rank != trace.rank.value)
       return Error{"these are the costs of rank " + std::to_string(costs->rank),
                    {trace::costs_file(folder, trace.rank.value)},
-                   "derive them anew"};
+                   "derive them again"};
     out.push_back(std::move(*costs));
   }
   return out;
@@ -77,20 +77,21 @@ Result<std::vector<std::int32_t>> ranks_that_stand_for(const Scenario& scenario)
     return out;
   }
   if (!rules_say_all(scenario)) return drawn_batches(scenario);
-  const Result<std::vector<std::vector<int>>> classes = rank_classes(scenario);
+  const Result<std::vector<std::vector<int>>> classes = rank_classes_in_copies(scenario);
   if (!classes) return classes.error();
   out.resize(static_cast<std::size_t>(scenario.ranks));
   std::size_t looked_at = 0;
   for (const std::vector<int>& ranks : *classes) {
-    std::map<Met, int> first;
+    std::map<LookedAt, int> first;
     for (const int rank : ranks)
       out[static_cast<std::size_t>(rank)] =
           first.emplace(met_by(scenario, rank), rank).first->second;
     looked_at += first.size();
   }
   if (looked_at <= kMostLookedAt) return out;
-  return Error{std::to_string(looked_at) + " ranks of this job differ in what they meet, and " +
-                   std::to_string(kMostLookedAt) + " are looked at",
+  return Error{std::to_string(looked_at) +
+                   " ranks of this job have different conditions, and at most " +
+                   std::to_string(kMostLookedAt) + " are derived",
                {scenario.file},
                "simulate fewer steps (--steps), or give more ranks the same batches"};
 }

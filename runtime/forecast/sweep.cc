@@ -35,12 +35,12 @@ std::string reason_of(const Error& error) {
 
 std::deque<SweepRun::Job> SweepRun::jobs_of(const std::vector<sim::PointId>& points) const {
   std::deque<Job> out;
-  std::map<sim::PointId, std::size_t> places;
+  std::map<sim::PointId, std::size_t> indices;
   for (const sim::PointId point : points) {
     if (book_.find(point) != nullptr) continue;
-    const auto [place, is_new] = places.emplace(plan_.variation().job(point), out.size());
+    const auto [found, is_new] = indices.emplace(plan_.variation().job(point), out.size());
     if (is_new) out.emplace_back();
-    out[place->second].points.push_back(point);
+    out[found->second].points.push_back(point);
   }
   return out;
 }
@@ -167,7 +167,7 @@ Result<sim::Row> SweepRun::row_of(sim::PointId point, Derived& derived) const {
     out.samples_per_second = static_cast<double>(forecast.samples) / out.step_seconds;
   out.memory_bytes = forecast.state_bytes;
   for (const sim::MemoryTimeline& ranks : forecast.memory.classes) {
-    if (ranks.stretches.empty()) continue;
+    if (ranks.segments.empty()) continue;
     out.memory_bytes = std::max(out.memory_bytes, sim::device_bytes(ranks.peak_use(), *machine));
     out.memory_counted = true;
   }

@@ -11,7 +11,7 @@ namespace {
 
 using c10d::OpType;
 
-std::vector<at::Tensor> one_behind_the_other(const std::vector<std::vector<at::Tensor>>& lists) {
+std::vector<at::Tensor> flattened(const std::vector<std::vector<at::Tensor>>& lists) {
   std::vector<at::Tensor> all;
   for (const auto& list : lists) all.insert(all.end(), list.begin(), list.end());
   return all;
@@ -106,7 +106,7 @@ ForwardingBackend::WorkPtr ForwardingBackend::allgather(TensorLists& outputs, Te
   return pass({.type = OpType::ALLGATHER,
                .op = trace::Op::all_gather,
                .in = inputs,
-               .out = one_behind_the_other(outputs),
+               .out = flattened(outputs),
                .is_async = opts.asyncOp},
               &Backend::allgather, outputs, inputs, opts);
 }
@@ -126,7 +126,7 @@ ForwardingBackend::WorkPtr ForwardingBackend::allgather_coalesced(
   return pass({.type = OpType::ALLGATHER_COALESCED,
                .op = trace::Op::all_gather,
                .in = inputs,
-               .out = one_behind_the_other(outputs),
+               .out = flattened(outputs),
                .is_async = opts.asyncOp},
               &Backend::allgather_coalesced, outputs, inputs, opts);
 }
@@ -146,7 +146,7 @@ ForwardingBackend::WorkPtr ForwardingBackend::gather(TensorLists& outputs, Tenso
   return pass({.type = OpType::GATHER,
                .op = trace::Op::gather,
                .in = inputs,
-               .out = one_behind_the_other(outputs),
+               .out = flattened(outputs),
                .root = opts.rootRank,
                .is_async = opts.asyncOp},
               &Backend::gather, outputs, inputs, opts);
@@ -156,7 +156,7 @@ ForwardingBackend::WorkPtr ForwardingBackend::scatter(Tensors& outputs, TensorLi
                                                       const c10d::ScatterOptions& opts) {
   return pass({.type = OpType::SCATTER,
                .op = trace::Op::scatter,
-               .in = one_behind_the_other(inputs),
+               .in = flattened(inputs),
                .out = outputs,
                .root = opts.rootRank,
                .is_async = opts.asyncOp},
@@ -167,7 +167,7 @@ ForwardingBackend::WorkPtr ForwardingBackend::reduce_scatter(
     Tensors& outputs, TensorLists& inputs, const c10d::ReduceScatterOptions& opts) {
   return pass({.type = OpType::REDUCE_SCATTER,
                .op = trace::Op::reduce_scatter,
-               .in = one_behind_the_other(inputs),
+               .in = flattened(inputs),
                .out = outputs,
                .reduce = &opts.reduceOp,
                .is_async = opts.asyncOp},

@@ -52,7 +52,7 @@ c10::intrusive_ptr<c10d::Store> make_store(const Rendezvous& rendezvous, RankOf 
 
 // Waits until every rank has come, so that a missing rank is named here, instead of causing some
 // later failure. Returns whether all ranks share one loopback.
-bool meet(c10d::Store& store, RankOf who, std::chrono::milliseconds timeout) {
+bool wait_for_all(c10d::Store& store, RankOf who, std::chrono::milliseconds timeout) {
   const auto key = [](int rank) { return "here/" + std::to_string(rank); };
   std::vector<std::string> keys;
   for (int rank = 0; rank < who.world_size; ++rank) keys.push_back(key(rank));
@@ -99,7 +99,7 @@ ProcessGroups::ProcessGroups(const Rendezvous& rendezvous, RankOf who,
       device_(std::move(device)),
       store_(make_store(rendezvous, who, timeout)) {
   store_->setTimeout(timeout_);
-  one_machine_ = meet(*store_, who_, timeout_);
+  one_machine_ = wait_for_all(*store_, who_, timeout_);
   if (!device_) device_ = open_cpu();
   if (!device_->queues()) return;
   recorder_.follow_calls();
@@ -130,11 +130,11 @@ ProcessGroups::Ptr ProcessGroups::make(const std::string& name, const std::strin
 ProcessGroups::Ptr ProcessGroups::make(const std::string& name, const std::string& description,
                                        const std::vector<std::int32_t>& ranks,
                                        const Transport& transport) {
-  const auto place = std::find(ranks.begin(), ranks.end(), who_.rank);
-  LOCKSTEP_CHECK(place != ranks.end(), "a rank makes a group that it is not in");
+  const auto position = std::find(ranks.begin(), ranks.end(), who_.rank);
+  LOCKSTEP_CHECK(position != ranks.end(), "a rank makes a group that it is not in");
   const Recorder::Blocked connecting(recorder_, "the connections of a group");
   const Members members{name, c10::make_intrusive<c10d::PrefixStore>(name, store_),
-                        static_cast<int>(place - ranks.begin()), static_cast<int>(ranks.size())};
+                        static_cast<int>(position - ranks.begin()), static_cast<int>(ranks.size())};
   const auto make_host = [&](const std::string& connection) {
     c10::intrusive_ptr<c10d::Store> store = members.store;
     if (!connection.empty()) store = c10::make_intrusive<c10d::PrefixStore>(connection, store);
@@ -150,7 +150,8 @@ ProcessGroups::Ptr ProcessGroups::make(const std::string& name, const std::strin
     auto own = make_own_transport(members, connection);
     return own ? own : make_host(connection);
   });
-  if (device_->place().is_cpu()) return make(members, description, ranks, std::move(carrier), {});
+  if (device_->torch_device().is_cpu())
+    return make(members, description, ranks, std::move(carrier), {});
   return make(members, description, ranks, {}, std::move(carrier));
 }
 
@@ -170,7 +171,7 @@ ProcessGroups::Ptr ProcessGroups::make(const Members& members, const std::string
                                        c10::intrusive_ptr<c10d::Backend> host,
                                        c10::intrusive_ptr<c10d::Backend> own) {
   using Type = c10d::ProcessGroup::BackendType;
-  const auto kind = device_->place().type();
+  const auto kind = device_->torch_device().type();
   auto group =
       kind == c10::DeviceType::Meta
           ? Ptr(c10::make_intrusive<DirectGroup>(members.store, members.rank, members.size))
@@ -194,7 +195,7 @@ ProcessGroups::Ptr ProcessGroups::make(const Members& members, const std::string
     const auto recorded = c10::make_intrusive<RecordingBackend>(
         std::move(own), recorder_, RecordingBackend::Group{members.name, ranks, description},
         on_device);
-    recorded->setBoundDeviceId(device_->place());
+    recorded->setBoundDeviceId(device_->torch_device());
     group->setBackend(kind, Type::NCCL, recorded);
   }
   group->setGroupName(members.name);

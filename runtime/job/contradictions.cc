@@ -40,21 +40,22 @@ class Contradictions {
 
  private:
   void refuse_key(const std::string& pointer, std::string message, std::string fix) {
-    if (!error_) error_ = Error{std::move(message), document_.key_place(pointer), std::move(fix)};
+    if (!error_)
+      error_ = Error{std::move(message), document_.key_location(pointer), std::move(fix)};
   }
 
   void require_rank(std::int64_t rank, const std::string& pointer) {
     if (error_ || rank < scenario_.ranks) return;
     error_ = Error{"there is no rank " + std::to_string(rank) + ": the job has " +
                        plural(static_cast<std::uint64_t>(scenario_.ranks), "rank"),
-                   document_.value_place(pointer), ranks_fix()};
+                   document_.value_location(pointer), ranks_fix()};
   }
 
   void require_step(std::int64_t step, const std::string& pointer) {
     if (error_ || step < scenario_.train.steps) return;
     error_ = Error{"there is no step " + std::to_string(step) + ": the job has " +
                        plural(static_cast<std::uint64_t>(scenario_.train.steps), "step"),
-                   document_.value_place(pointer), "steps count from 0"};
+                   document_.value_location(pointer), "steps count from 0"};
   }
 
   std::string ranks_fix() const {
@@ -176,7 +177,7 @@ class Contradictions {
       refuse_key("/strategy/process_groups", "no rank ever has images",
                  "write \"process_groups: one\", or let a rank have images");
     if (image_ranks && scenario_.data.balance != Scenario::Data::Balance::none)
-      refuse_key("/strategy/process_groups", "sharing out by cost gives every rank images",
+      refuse_key("/strategy/process_groups", "distributing by cost gives every rank images",
                  "write \"process_groups: one\"");
     if (!scenario_.train.checkpoint.gathered) return;
     if (strategy.kind == Scenario::Strategy::Kind::pipeline || image_ranks)
@@ -204,7 +205,7 @@ class Contradictions {
       refuse_key("/ranks",
                  "a pipeline has " + std::to_string(stages) + " stages, one to a rank, but " +
                      plural(static_cast<std::uint64_t>(scenario_.ranks), "rank") +
-                     " cannot be shared out among them",
+                     " cannot be distributed among them",
                  "make \"ranks\" a multiple of " + std::to_string(stages));
     using Remedy = Scenario::Remedy::Kind;
     const Remedy remedy = scenario_.remedy.kind;
@@ -263,7 +264,7 @@ class Contradictions {
       refuse("the stages of a pipeline train on one batch",
              "remove it, or choose another strategy");
     if (scenario_.fault == Fault::unsharded_data || data.broadcast)
-      refuse("ranks that train on the same items have nothing to share out",
+      refuse("ranks that train on the same items have nothing to distribute",
              "remove it, or \"fault: unsharded-data\" and \"broadcast\"");
     for (const Scenario::Data::Rule& rule : data.modality) {
       if (!rule.ranks.empty())

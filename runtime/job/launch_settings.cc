@@ -10,7 +10,7 @@ namespace {
 constexpr int kLargestPort = 65535;
 
 Error no_number(const char* variable, const char* text) {
-  return Error{std::string(variable) + " is " + printable(text) + ", which is no number from 0 up",
+  return Error{std::string(variable) + " is " + printable(text) + ", which is not a number from 0",
                {},
                "correct the variable, or give --rank and --world-size without it"};
 }
@@ -64,15 +64,15 @@ Status find_ranks(const LaunchOptions& options, const Environment& get, LaunchSe
 
 Status find_master(const std::string& master, const Environment& get, LaunchSettings& out) {
   // "host:29500"; the last colon, because IPv6 addresses contain colons.
-  const auto place = master.rfind(':');
-  if (!master.empty() && place == std::string::npos) {
+  const auto colon = master.rfind(':');
+  if (!master.empty() && colon == std::string::npos) {
     return Error{"--master is " + printable(master) + ", which has no port", {}, "HOST:PORT"};
   }
   const char* host = get("MASTER_ADDR");
   const char* port = get("MASTER_PORT");
   if (master.empty() && (host == nullptr || port == nullptr)) return Status::ok();
-  out.master_host = master.empty() ? host : master.substr(0, place);
-  const std::string port_text = master.empty() ? port : master.substr(place + 1);
+  out.master_host = master.empty() ? host : master.substr(0, colon);
+  const std::string port_text = master.empty() ? port : master.substr(colon + 1);
   const auto number = launcher_number(port_text);
   if (!number || *number < 1 || *number > kLargestPort) {
     return Error{
@@ -128,7 +128,7 @@ Result<LaunchSettings> find_launch_settings(const LaunchOptions& options, const 
   }
   if (!options.store.empty() && !options.master.empty()) {
     return Error{"--store names the file " + printable(options.store) + ", and --master " +
-                     printable(options.master) + ": the ranks meet in one place",
+                     printable(options.master) + ": the ranks can use only one",
                  {},
                  "give one of the two"};
   }
@@ -136,7 +136,7 @@ Result<LaunchSettings> find_launch_settings(const LaunchOptions& options, const 
   if (out.store_file.empty()) {
     if (const Status ok = find_master(options.master, get, out); !ok) return ok.error();
     if (out.master_host.empty() && out.world_size > 1) {
-      return Error{"nothing says where " + std::to_string(out.world_size) + " ranks meet",
+      return Error{"nothing says where the " + std::to_string(out.world_size) + " ranks rendezvous",
                    {},
                    "give --store FILE or --master HOST:PORT, or set MASTER_ADDR and MASTER_PORT"};
     }

@@ -48,7 +48,7 @@ Result<std::vector<LoneRanks>> read_lone_ranks(const std::string& file) {
         return Error{"a run without a rank", {file}, "`lockstep derive` writes such lists"};
     }
   } catch (const nlohmann::json::exception& error) {
-    return Error{std::string("this is no list of ranks to look at: ") + error.what(),
+    return Error{std::string("this is not a list of ranks to derive: ") + error.what(),
                  {file},
                  "`lockstep derive` writes one"};
   }

@@ -64,7 +64,7 @@ std::string name_of(const std::string& pointer) { return pointer.substr(pointer.
 Error no_longer(const YamlDocument& document, const std::string& pointer, const std::string& value,
                 const std::string& now) {
   return {"\"" + name_of(pointer) + ": " + value + "\" is no longer accepted",
-          document.key_place(pointer), "write \"" + now + "\""};
+          document.key_location(pointer), "write \"" + now + "\""};
 }
 
 }  // namespace
@@ -77,9 +77,10 @@ std::optional<Error> find_moved_key(const YamlDocument& document) {
     const std::string value = text_of(document.value[where]);
     if (moved.value != nullptr && value != moved.value) continue;
     if (moved.now != nullptr) return no_longer(document, pointer, value, moved.now);
-    return Error{"\"" + name_of(pointer) + "\" is no longer a key: the right way is the only one",
-                 document.key_place(pointer),
-                 "remove it; deliberate mistakes are asked for by \"fault\""};
+    return Error{
+        "\"" + name_of(pointer) + "\" is no longer a key: the correct behaviour is the only one",
+        document.key_location(pointer),
+        "remove it; deliberate mistakes are asked for by \"fault\""};
   }
   for (const std::string pointer : {"/remedy", "/remedy/kind"}) {
     const Json::json_pointer where(pointer);

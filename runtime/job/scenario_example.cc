@@ -66,7 +66,7 @@ class Example {
             "#\n"
             "#   lockstep run FILE\n"
             "#\n"
-            "# Every key is here, with its default. A key right behind a \"#\" is off, mostly "
+            "# Every key is here, with its default. A key right after a \"#\" is off, mostly "
             "because it goes\n"
             "# with another value of some other key: take the \"#\" away to set it. Only "
             "\"lockstep\" and\n"

@@ -33,7 +33,7 @@ Result<Scenario> reference_of(const Scenario& scenario) {
         "compare with \"negatives: local\"");
   }
   if (scenario.data.balance != Scenario::Data::Balance::none) {
-    return refuse("the ranks share out their batches by what they measure",
+    return refuse("the ranks distribute their batches by what they measure",
                   "compare with \"balance: none\"");
   }
   if (scenario.strategy.process_groups == Scenario::Strategy::Groups::image_ranks) {
@@ -118,7 +118,7 @@ Result<std::string> simulated_scenario(const std::string& text, const std::strin
   if (const Result<Scenario> checked = parse_scenario(out, file); !checked) {
     // Line numbers of the changed text would mislead: name the file only.
     Error error = checked.error();
-    error.place = {file, 0, 0};
+    error.location = {file, 0, 0};
     return error;
   }
   return out;

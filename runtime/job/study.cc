@@ -23,8 +23,8 @@ using Json = nlohmann::json;
 std::vector<Variation> variations(const YamlDocument& document, const std::string& pointer) {
   std::vector<std::pair<int, Variation>> found;
   for (const auto& [name, patch] : document.value.at(Json::json_pointer(pointer)).items()) {
-    const Place& place = document.key_place(pointer + "/" + pointer_part(name));
-    found.push_back({place.line, {name, patch.dump()}});
+    const Location& location = document.key_location(pointer + "/" + pointer_part(name));
+    found.push_back({location.line, {name, patch.dump()}});
   }
   std::stable_sort(found.begin(), found.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
@@ -42,8 +42,8 @@ std::optional<Error> shared_folder(const YamlDocument& document, const std::stri
     const std::string folder = result_folder(variation.name);
     const std::string name = "\"" + printable(variation.name) + "\"";
     const auto refuse = [&](const std::string& why) {
-      return Error{why, document.key_place("/study/" + kind + "/" + pointer_part(variation.name)),
-                   fix};
+      return Error{
+          why, document.key_location("/study/" + kind + "/" + pointer_part(variation.name)), fix};
     };
     if (folder.find_first_not_of('-') == std::string::npos)
       return refuse("nothing of " + name + " can be the name of a folder for its results");
@@ -94,7 +94,8 @@ Result<std::optional<Study>> load_study(const std::string& path) {
   if (!scenario) return scenario.error();
   for (const std::string key : {"strategies", "remedies"}) {
     if (!document->value["study"][key].empty()) continue;
-    return Error{"a study needs \"" + key + "\" to compare", document->key_place("/study/" + key),
+    return Error{"a study needs \"" + key + "\" to compare",
+                 document->key_location("/study/" + key),
                  "name at least one variation: {none: {}}"};
   }
   Json base = document->value;

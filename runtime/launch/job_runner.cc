@@ -104,7 +104,7 @@ class Job {
       outcome_.workers.push_back({rank, *workers_[i].poll(), ended_by_us_[i],
                                   log_file(options_.folder, rank),
                                   read_worker_numbers(result_file(options_.folder, rank)),
-                                  hanging_place(stack_file(options_.folder, rank))});
+                                  hanging_location(stack_file(options_.folder, rank))});
       all_well = all_well && workers_[i].poll()->success();
     }
     if (outcome_.end == JobEnd::completed && !all_well) outcome_.end = JobEnd::failed;
@@ -220,7 +220,7 @@ class Job {
     for (const std::string& line : last_lines(worker.log, 3)) said += "\n    " + line;
     return {who + " " + to_string(worker.end) + " before it began" + said,
             {worker.log},
-            "mend what the worker says; all of it is in that log"};
+            "fix what the worker reports; the log has all of it"};
   }
 
   Error no_traces() const {

@@ -151,7 +151,8 @@ class Runner {
     if (!outcome) return outcome.error();
     reports::FilteredReport report =
         reports::filtered(std::move(outcome->report), outcome->run, filter_, reports::today_utc());
-    if (const Status told = tell(*folder, *outcome, report); !told) return told.error();
+    if (const Status status = print_result(*folder, *outcome, report); !status)
+      return status.error();
     outcome->report = std::move(report.report);
     reports::ExitStatus status = judge(scenario, *outcome);
     if (options_.reference && outcome->end != JobEnd::interrupted) {
@@ -175,10 +176,10 @@ class Runner {
             << reports::comparison_text(made->comparison) << std::flush;
     }
     references_.push_back({std::filesystem::path(scenario.file).stem().string(),
-                           std::move(made->none), made->loss, made->comparison.parted});
+                           std::move(made->none), made->loss, made->comparison.first_difference});
     switch (reports::verdict_of(references_.back())) {
       case reports::ReferenceVerdict::loss_parts:
-      case reports::ReferenceVerdict::values_part:
+      case reports::ReferenceVerdict::values_differ:
         return reports::ExitStatus::findings;
       case reports::ReferenceVerdict::no_loss:
         return reports::ExitStatus::inconclusive;
@@ -190,8 +191,8 @@ class Runner {
   }
 
   // Writes the report and the summary.
-  Status tell(const std::string& folder, const JobOutcome& outcome,
-              const reports::FilteredReport& report) {
+  Status print_result(const std::string& folder, const JobOutcome& outcome,
+                      const reports::FilteredReport& report) {
     const Status kept = write_file(folder + "/report.json", reports::json_report(report));
     if (!kept) return kept;
     if (!options_.report.quiet) said_ << "\n" << std::flush;

@@ -101,15 +101,15 @@ std::string deaths(const JobOutcome& outcome) {
 }
 
 // Where ranks hung, from their stacks: "ranks 0, 2 hung in poll < …".
-std::string hanging_places(const JobOutcome& outcome) {
+std::string hanging_locations(const JobOutcome& outcome) {
   std::map<std::string, std::vector<std::int32_t>> ranks;  // by location
   for (const WorkerOutcome& worker : outcome.workers) {
     if (!worker.hung_in.empty()) ranks[worker.hung_in].push_back(worker.rank);
   }
   std::string out;
-  for (const auto& [place, of] : ranks) {
+  for (const auto& [location, of] : ranks) {
     out += (of.size() == 1 ? "rank " : "ranks ") + ranges(of) + " hung in\n  " +
-           wrap(place.substr(0, kLogColumns), 76, 2) + "\n";
+           wrap(location.substr(0, kLogColumns), 76, 2) + "\n";
   }
   return out;
 }
@@ -123,7 +123,7 @@ std::string balance_in_words(const WorkerNumbers::Balance& balance) {
   out += phase(balance.fixed_idle_share, balance.fixed_steps, " as dealt");
   if (balance.balanced_steps > 0) {
     out += ",\n  " +
-           phase(balance.balanced_idle_share, balance.balanced_steps, " shared out by cost") +
+           phase(balance.balanced_idle_share, balance.balanced_steps, " distributed by cost") +
            " (an image " + fixed(balance.image_ms, 2) + " ms, a text " + fixed(balance.text_ms, 2) +
            " ms)";
   }
@@ -255,7 +255,8 @@ std::string job_in_words(const Scenario& scenario) {
 }
 
 std::string run_summary(const JobOutcome& outcome) {
-  return how_it_ended(outcome) + deaths(outcome) + hanging_places(outcome) + numbers_text(outcome);
+  return how_it_ended(outcome) + deaths(outcome) + hanging_locations(outcome) +
+         numbers_text(outcome);
 }
 
 TableRow table_row(const Scenario& scenario, const JobOutcome& outcome) {

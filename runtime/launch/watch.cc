@@ -241,7 +241,7 @@ class Watcher {
                                      {.on = !taken_ && stdout_wants_color()})
             << std::flush;
     }
-    if (const Status told = act_on_findings(interrupts); !told) reports::fail(told.error());
+    if (const Status status = act_on_findings(interrupts); !status) reports::fail(status.error());
     return conclude(look_->over || stuck_ || !report_.report.findings.empty());
   }
 
@@ -254,9 +254,9 @@ class Watcher {
       const reports::WatchState before = state_;
       const Status looked = look();
       show(before);
-      if (const Status told = act_on_findings(interrupts); !told) {
+      if (const Status status = act_on_findings(interrupts); !status) {
         screen_.reset();
-        reports::fail(told.error());
+        reports::fail(status.error());
         if (on_terminal) screen_.emplace(std::cout);
       }
       if (looked && look_ && (look_->over || stuck_)) break;
@@ -282,16 +282,17 @@ class Watcher {
     if (options_.report.quiet) return;
     // Without a screen: print what is new since the last look, and the progress now and then.
     if (screen_) return draw();
-    const std::string at = reports::duration_words(state_.watched_s) + "  ";
+    const std::string at = reports::duration_text(state_.watched_s) + "  ";
     const trace::Nanos late = static_cast<trace::Nanos>(options_.late_s * kSecond);
     for (const std::string& line : reports::watch_news(before, state_, late))
       said_ << at << line << "\n";
     const trace::Nanos now = monotonic_nanos();
-    const std::string progress = reports::progress_words(state_);
-    if (progress != told_ && (told_.empty() || now - told_at_ >= kProgressInterval)) {
+    const std::string progress = reports::progress_text(state_);
+    if (progress != last_progress_ &&
+        (last_progress_.empty() || now - progress_time_ >= kProgressInterval)) {
       said_ << at << progress << "\n";
-      told_ = progress;
-      told_at_ = now;
+      last_progress_ = progress;
+      progress_time_ = now;
     }
     said_ << std::flush;
   }
@@ -374,8 +375,8 @@ class Watcher {
   std::optional<TerminalScreen> screen_;
   ScreenSize shown_size_;
   std::set<std::string> acted_on_;  // fingerprints
-  std::string told_;                // the last progress line, and when it was printed
-  trace::Nanos told_at_ = 0;
+  std::string last_progress_;       // the last progress line, and when it was printed
+  trace::Nanos progress_time_ = 0;
   trace::Nanos began_ = 0;
   trace::Nanos cost_ = 0;  // of the last look
 };

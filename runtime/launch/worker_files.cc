@@ -111,7 +111,7 @@ std::string function_of(std::string_view line) {
 
 }  // namespace
 
-std::string hanging_place(const std::string& stack_file) {
+std::string hanging_location(const std::string& stack_file) {
   const Result<std::string> text = read_file(stack_file, kMostBytes);
   if (!text) return "";
   std::vector<std::string> shown;

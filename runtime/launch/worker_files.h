@@ -46,7 +46,7 @@ std::optional<WorkerNumbers> read_worker_numbers(const std::string& path);
 // A few functions of the first thread that has a stack, innermost first, without arguments and
 // without unnamed frames: "poll < gloo::... < lockstep::TrainLoop::run". If the stack could not be
 // read, the reason that the file gives. Empty if there is no file.
-std::string hanging_place(const std::string& stack_file);
+std::string hanging_location(const std::string& stack_file);
 
 // Completes the trace of a process that could not do so itself.
 

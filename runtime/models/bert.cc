@@ -114,9 +114,9 @@ BertEncoderImpl::BertEncoderImpl(const BertOptions& options) : options_(options)
 }
 
 at::Tensor BertEncoderImpl::embed(const at::Tensor& ids, const at::Tensor& segments) {
-  const at::Tensor places = at::arange(ids.size(1), ids.options());
+  const at::Tensor token_positions = at::arange(ids.size(1), ids.options());
   const at::Tensor types = segments.defined() ? segments : at::zeros_like(ids);
-  return dropout_(norm_(words_(ids) + types_(types) + positions_(places)));
+  return dropout_(norm_(words_(ids) + types_(types) + positions_(token_positions)));
 }
 
 at::Tensor BertEncoderImpl::forward(const at::Tensor& ids, const at::Tensor& mask,

@@ -27,7 +27,8 @@ Status read_size(const Json& config, const char* key, std::int64_t& size) {
     size = found->get<std::int64_t>();
     return Status::ok();
   }
-  return Error{std::string("'") + key + "' is no whole number up to ten million", {}, kConfigFix};
+  return Error{
+      std::string("'") + key + "' is not a whole number up to ten million", {}, kConfigFix};
 }
 
 Status read_share(const Json& config, const char* key, double& share) {
@@ -37,7 +38,7 @@ Status read_share(const Json& config, const char* key, double& share) {
     share = found->get<double>();
     return Status::ok();
   }
-  return Error{std::string("'") + key + "' is no number", {}, kConfigFix};
+  return Error{std::string("'") + key + "' is not a number", {}, kConfigFix};
 }
 
 // What would make another network of the same weights.

@@ -97,9 +97,9 @@ at::Tensor ContrastiveModelImpl::image_path(const at::Tensor& images) {
 }
 
 std::int64_t ContrastiveModelImpl::words_to_predict(const at::Tensor& tokens) const {
-  const at::Tensor behind_start = tokens.slice(1, 1);
-  at::Tensor words = behind_start != input_.pad;
-  if (!text_.causal) words = words & (behind_start != input_.end);
+  const at::Tensor after_start = tokens.slice(1, 1);
+  at::Tensor words = after_start != input_.pad;
+  if (!text_.causal) words = words & (after_start != input_.end);
   return words.sum().item<std::int64_t>();
 }
 
@@ -173,14 +173,13 @@ Losses ContrastiveModelImpl::losses_of(const Batch& batch, const EncodedText& te
   // The images with a sentence come first. The others are what sentences are told apart from, and
   // look for none themselves.
   const std::int64_t pairs = sentences.size(0);
-  const auto told_apart = [&](const at::Tensor& from, const FeatureGather::Gathered& among) {
+  const auto distinct = [&](const at::Tensor& from, const FeatureGather::Gathered& among) {
     const at::Tensor right = at::arange(pairs, images.options().dtype(at::kLong)) + among.offset;
     const at::Tensor logits = scale * at::matmul(from, among.all.t());
     return pairs > 0 ? F::cross_entropy(logits, right) : logits.sum();  // of nothing: 0
   };
   losses.contrastive =
-      (told_apart(images.slice(0, 0, pairs), all_sentences) + told_apart(sentences, all_images)) /
-      2;
+      (distinct(images.slice(0, 0, pairs), all_sentences) + distinct(sentences, all_images)) / 2;
   losses.total = losses.total + batch.weights.pairs * losses.contrastive;
   if (fusion_) {
     losses.matching = pairs > 0 ? matching_loss(features.slice(0, 0, pairs),

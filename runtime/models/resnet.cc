@@ -25,7 +25,8 @@ void require_images(const at::Tensor& images) {
   if (images.dim() == 4 && images.size(1) == 3 && images.size(2) > 0 && images.size(3) > 0) return;
   std::ostringstream text;
   text << "the image encoder takes [n, 3, height, width] and got " << images.sizes();
-  if (images.dim() == 4 && images.size(3) == 3) text << ": move the channels to the second place";
+  if (images.dim() == 4 && images.size(3) == 3)
+    text << ": move the channels to the second dimension";
   throw std::invalid_argument(text.str());
 }
 

@@ -211,7 +211,7 @@ Status write_safetensors(const std::string& path, const std::vector<TensorToStor
   if (const auto parsed = parse_safetensors_header(json, data_bytes); !parsed) {
     return Error{"cannot be stored: " + parsed.error().message,
                  {path},
-                 "give each tensor a name of its own, and the data that its shape says"};
+                 "give each tensor its own name, and the data that its shape says"};
   }
   Unfinished file(path);
   if (!file.opened()) return system_error("cannot make a file beside it", errno, path);

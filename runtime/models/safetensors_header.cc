@@ -14,7 +14,7 @@ namespace lockstep::runtime {
 namespace {
 
 constexpr std::size_t kMostDimensions = 64;  // as many as LibTorch indexes
-constexpr const char* kHeaderFix = "export the file anew, or download it again: it is damaged";
+constexpr const char* kHeaderFix = "export or download the file again: it is damaged";
 
 struct TypeRow {
   StoredType type;

@@ -97,8 +97,8 @@ at::Tensor TextEncoderImpl::forward(const at::Tensor& tokens, const at::Tensor& 
 }
 
 at::Tensor TextEncoderImpl::front(const at::Tensor& tokens, const at::Tensor& /*mask*/) {
-  const at::Tensor places = at::arange(tokens.size(1), tokens.options());
-  return run_block(block1_, token_(tokens) + position_(places));
+  const at::Tensor token_positions = at::arange(tokens.size(1), tokens.options());
+  return run_block(block1_, token_(tokens) + position_(token_positions));
 }
 
 at::Tensor TextEncoderImpl::back(const at::Tensor& inner, const at::Tensor& /*mask*/) {

@@ -32,7 +32,7 @@ trace::Nanos DeviceTime::take() {
   const std::lock_guard lock(mutex_);
   if (!begin_ || !end_) return 0;
   trace::Nanos total = end_->since(*begin_);
-  for (const auto& [before, behind] : left_out_) total -= behind->since(*before);
+  for (const auto& [before, after] : left_out_) total -= after->since(*before);
   return total;
 }
 

@@ -63,8 +63,8 @@ CallNote Recorder::note(const std::vector<std::string>& what, std::string_view t
   return note;
 }
 
-trace::RingWriter::StringRef Recorder::place(const std::source_location& where) {
-  for (const KnownPlace& known : places_) {
+trace::RingWriter::StringRef Recorder::location(const std::source_location& where) {
+  for (const KnownLocation& known : locations_) {
     if (known.file == where.file_name() && known.line == where.line()) return known.name;
   }
   std::string_view file = where.file_name();
@@ -72,7 +72,7 @@ trace::RingWriter::StringRef Recorder::place(const std::source_location& where) 
     file.remove_prefix(slash + 1);
   }
   const auto name = ring_.intern(std::string(file) + ":" + std::to_string(where.line()));
-  places_.push_back({where.file_name(), where.line(), name});
+  locations_.push_back({where.file_name(), where.line(), name});
   return name;
 }
 
@@ -92,7 +92,7 @@ std::uint32_t Recorder::issue(trace::RingWriter::Issue fields) {
     const std::lock_guard lock(in_flight_mutex_);
     in_flight_.push_back(call);
   }
-  tell(Moment::call, call);
+  notify(Moment::call, call);
   return call;
 }
 
@@ -114,19 +114,19 @@ void Recorder::wait(std::uint32_t call) {
   // Waits can overlap over threads; time counts from the first to the last.
   if (waiting_.fetch_add(1, std::memory_order_relaxed) == 0) wait_began_ = monotonic_nanos();
   ring_.wait(call);
-  tell(Moment::wait, call);
+  notify(Moment::wait, call);
 }
 
 void Recorder::waited(std::uint32_t call) {
   ring_.waited(call);
   end_wait();
-  tell(Moment::waited);
+  notify(Moment::waited);
 }
 
 void Recorder::wait_failed(std::uint32_t call, std::string_view what) {
   raised(what, call);
   end_wait();
-  tell(Moment::waited);
+  notify(Moment::waited);
 }
 
 void Recorder::end_wait() {
@@ -149,7 +149,7 @@ void Recorder::raised(std::string_view what, std::optional<std::uint32_t> call) 
 void Recorder::step(std::int64_t n, double loss, std::int64_t samples) {
   const Timed timed(*this);
   ring_.step(n, loss, samples);
-  tell(Moment::step, n);
+  notify(Moment::step, n);
 }
 
 void Recorder::modality(std::int64_t n, const std::vector<std::string>& has) {

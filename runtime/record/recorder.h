@@ -49,7 +49,7 @@ class Recorder {
 
   CallNote note(const std::vector<std::string>& what, std::string_view tag = {});
   // "manual.cc:57". Cheap if the location was asked for before.
-  trace::RingWriter::StringRef place(const std::source_location& where);
+  trace::RingWriter::StringRef location(const std::source_location& where);
 
   // Records a call that is about to be given to the transport. Fills in step, what, tag and
   // location from the context. Returns the call's id.
@@ -85,10 +85,10 @@ class Recorder {
   void listen(Listener listener) { listener_ = std::move(listener); }
   bool has_listener() const { return static_cast<bool>(listener_); }
   // The transport has taken the call that was issued last.
-  void returned() { tell(Moment::returned); }
+  void returned() { notify(Moment::returned); }
   // Between two steps or after the last one. Traces have no events for these.
-  void saved_checkpoint() { tell(Moment::checkpoint, context_.step); }
-  void evaluated() { tell(Moment::evaluation, context_.step); }
+  void saved_checkpoint() { notify(Moment::checkpoint, context_.step); }
+  void evaluated() { notify(Moment::evaluation, context_.step); }
 
   // Whether calls were issued and have not completed. A failed call stays outstanding: a device
   // that waits for it may never continue, whatever the transport says.
@@ -163,7 +163,7 @@ class Recorder {
   };
 
  private:
-  void tell(Moment moment, std::int64_t number = trace::kNone) {
+  void notify(Moment moment, std::int64_t number = trace::kNone) {
     if (listener_) listener_(moment, number);
   }
 
@@ -176,12 +176,12 @@ class Recorder {
   void end_wait();
   std::atomic<trace::Nanos> wait_began_{0}, waited_nanos_{0};
 
-  struct KnownPlace {
+  struct KnownLocation {
     const char* file;
     std::uint_least32_t line;
     trace::RingWriter::StringRef name;
   };
-  std::vector<KnownPlace> places_;  // few, so a linear search is fast
+  std::vector<KnownLocation> locations_;  // few, so a linear search is fast
 
   std::mutex failures_mutex_;
   struct Failure {
@@ -209,7 +209,7 @@ class NoteScope {
       : context_(recorder.context()), note_before_(context_.note), at_before_(context_.at) {
     const Recorder::Timed timed(recorder);
     context_.note = note;
-    context_.at = recorder.place(where);
+    context_.at = recorder.location(where);
   }
   ~NoteScope() {
     context_.note = note_before_;

@@ -74,8 +74,8 @@ std::string state_of(pid_t thread) {
   const std::size_t name_end = stat.rfind(") ");
   std::string out = "state ";
   out += name_end == std::string::npos ? '?' : stat[name_end + 2];
-  const std::string place = first_line(task_file(thread, "wchan"));
-  if (!place.empty() && place != "0") out += ", in " + place;
+  const std::string wait_channel = first_line(task_file(thread, "wchan"));
+  if (!wait_channel.empty() && wait_channel != "0") out += ", in " + wait_channel;
   return out;
 }
 

@@ -30,7 +30,7 @@ class Disputes {
     for (const trace::RankTrace& trace : program_.ranks)
       out_.emplace_back(trace.calls.size(), false);
     for (std::size_t r = 0; r < program_.ranks.size(); ++r) post_calls(r);
-    for (const auto& [key, calls] : meetings_) compare(calls);
+    for (const auto& [key, calls] : instances_) compare(calls);
     for (const auto& [key, channel] : channels_) {
       const std::size_t pairs = std::min(channel.sends.size(), channel.receives.size());
       for (std::size_t i = 0; i < pairs; ++i) {
@@ -61,7 +61,7 @@ class Disputes {
       if (!trace::is_point_to_point(op)) {
         // Distinguishes groups of the same name.
         const trace::Rank first = members_of(trace, k.group).lowest();
-        meetings_[{k.group.value, first.value, k.seq}].emplace_back(r, c);
+        instances_[{k.group.value, first.value, k.seq}].emplace_back(r, c);
       } else if (op == trace::Op::send) {
         channels_[{k.group.value, trace.rank.value, k.peer.value, k.ptag}].sends.emplace_back(r, c);
       } else if (op == trace::Op::recv) {
@@ -108,7 +108,7 @@ class Disputes {
   // One member of an all-to-all: the rows that it sends to each group rank, and receives from it.
   struct Rows {
     // Its own group rank; after the others' if the first member's list does not contain it.
-    std::size_t place = 0;
+    std::size_t group_rank = 0;
     trace::IntList in, out;
   };
   Rows rows_of(CallOf of, const trace::RankList& members) const {
@@ -122,8 +122,8 @@ class Disputes {
       return rows;
     };
     const trace::Rank own = program_.ranks[of.first].rank;
-    const auto place = std::find(members.begin(), members.end(), own) - members.begin();
-    return {static_cast<std::size_t>(place), side(s.splits_in, tensors.in),
+    const auto group_rank = std::find(members.begin(), members.end(), own) - members.begin();
+    return {static_cast<std::size_t>(group_rank), side(s.splits_in, tensors.in),
             side(s.splits_out, tensors.out)};
   }
 
@@ -136,7 +136,7 @@ class Disputes {
     for (const CallOf& of : calls) all.push_back(rows_of(of, members));
     for (const Rows& a : all) {
       for (const Rows& b : all) {
-        if (a.in[b.place] != b.out[a.place]) return false;
+        if (a.in[b.group_rank] != b.out[a.group_rank]) return false;
       }
     }
     return true;
@@ -144,7 +144,7 @@ class Disputes {
 
   const trace::Run& program_;
   std::vector<std::vector<bool>> out_;
-  std::map<std::tuple<std::uint32_t, std::int32_t, std::uint32_t>, std::vector<CallOf>> meetings_;
+  std::map<std::tuple<std::uint32_t, std::int32_t, std::uint32_t>, std::vector<CallOf>> instances_;
   std::map<std::tuple<std::uint32_t, std::int32_t, std::int32_t, std::int32_t>, Channel> channels_;
 };
 

@@ -105,18 +105,18 @@ class RankProgram {
     const bool open = !call.has(trace::kCompleted) && !call.has(trace::kWaitEnded);
     // Synchronous calls inside a batch (ncclGroup) must not block before the batch is complete, so
     // they become asynchronous calls with a wait after the batch.
-    const bool waits_behind_batch = !call.has(trace::kAsync) && call.coalesced != trace::kNone;
+    const bool waits_after_batch = !call.has(trace::kAsync) && call.coalesced != trace::kNone;
     if (!recorder_.waits && recorder_.progress) wait_as_device(call.group, open);
     const auto index = static_cast<std::uint32_t>(calls_.size());
     index_[old] = index;
     call.id = index;
-    call.flags = call.has(trace::kAsync) || waits_behind_batch ? trace::kAsync : 0;
+    call.flags = call.has(trace::kAsync) || waits_after_batch ? trace::kAsync : 0;
     call.values = 0;
     call.stream = call.stack = trace::StringId{};
     // Numbered anew per group, messages apart, because calls may have been left out.
     std::uint32_t& next = next_[{call.group, point_to_point(tables_, call)}];
     call.seq = next++;
-    if (waits_behind_batch) {
+    if (waits_after_batch) {
       batch_ = call.coalesced;
       batch_calls_.push_back(index);
     }

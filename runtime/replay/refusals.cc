@@ -48,7 +48,7 @@ class Refusals {
     }
     if (!missing.empty()) {
       refuse((missing.size() == 1 ? "rank " : "ranks ") + ranges(missing) +
-                 " left no trace, and nobody else knows what " +
+                 " left no trace, and no other trace shows what " +
                  (missing.size() == 1 ? "it" : "they") + " called",
              "", "bring the traces of all ranks together");
     }

@@ -204,11 +204,11 @@ class Tensors {
       const trace::IntList& list = program_.tables.int_lists[splits];
       if (list.empty()) {
         if (rows % static_cast<std::int64_t>(members) == 0) return std::nullopt;
-        return "its splits were not recorded, and its rows cannot be shared out evenly";
+        return "its splits were not recorded, and its rows cannot be distributed evenly";
       }
       std::int64_t sum = 0;
       for (const std::int64_t split : list) {
-        if (split < 0 || split > kMostElements) return "a split is no number of rows";
+        if (split < 0 || split > kMostElements) return "a split is not a number of rows";
         sum = std::min(sum + split, kMostElements);
       }
       if (list.size() != members || sum != rows) return "its splits are not those of its rows";

@@ -113,7 +113,7 @@ class MetaReducer final : public BucketReducer {
                 "producing loss.");
     // Gradients arrive in about the reverse order of the forward pass; buckets in that order are
     // full earlier, so communication overlaps with more of the backward.
-    if (!arranges_anew() || order_.empty()) return false;
+    if (!rebuilds_buckets() || order_.empty()) return false;
     std::vector<at::Tensor> came;
     for (const std::int64_t index : order_) came.push_back(trained_[to_index(index)]);
     const std::vector<std::size_t> limits = {static_cast<std::size_t>(limits_.first),
@@ -147,7 +147,7 @@ class MetaReducer final : public BucketReducer {
   };
 
   static std::size_t to_index(std::int64_t index) { return static_cast<std::size_t>(index); }
-  bool arranges_anew() const { return !finds_unused_ && !rebuilt_; }
+  bool rebuilds_buckets() const { return !finds_unused_ && !rebuilt_; }
 
   // The device copy that the Reducer makes of a host tensor before it sends it. It counts as
   // memory.
@@ -249,7 +249,7 @@ class MetaReducer final : public BucketReducer {
     if (!std::exchange(unused_are_marked_, true)) {
       for (const std::size_t unused : unused_) is_ready(unused);
     }
-    if (arranges_anew()) order_.push_back(static_cast<std::int64_t>(index));
+    if (rebuilds_buckets()) order_.push_back(static_cast<std::int64_t>(index));
     if (gradients_are_views_) put_into_bucket(index);
     is_ready(index);
   }

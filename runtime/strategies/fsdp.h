@@ -44,29 +44,29 @@ class UseOrder {
   // Starts a pass. Returns the first unit of the previous one.
   std::optional<std::size_t> restart() {
     last_ = std::exchange(now_, {});
-    place_ = 0;
-    return at_place();
+    next_ = 0;
+    return at_next();
   }
 
   // Notes that the unit is used now. Returns the unit that followed it in the previous pass;
   // nothing if it was not used there.
   std::optional<std::size_t> use(std::size_t unit) {
     now_.push_back(unit);
-    const auto from = last_.begin() + static_cast<std::ptrdiff_t>(place_);
+    const auto from = last_.begin() + static_cast<std::ptrdiff_t>(next_);
     const auto found = std::find(from, last_.end(), unit);
     if (found == last_.end()) return std::nullopt;
-    place_ = static_cast<std::size_t>(found - last_.begin()) + 1;
-    return at_place();
+    next_ = static_cast<std::size_t>(found - last_.begin()) + 1;
+    return at_next();
   }
 
  private:
-  std::optional<std::size_t> at_place() const {
-    if (place_ == last_.size()) return std::nullopt;
-    return last_[place_];
+  std::optional<std::size_t> at_next() const {
+    if (next_ == last_.size()) return std::nullopt;
+    return last_[next_];
   }
 
   std::vector<std::size_t> last_, now_;
-  std::size_t place_ = 0;  // in last_
+  std::size_t next_ = 0;  // in last_
 };
 
 class Fsdp : public Strategy, private BlockObserver {

@@ -352,7 +352,8 @@ at::Tensor Pipeline::head_of(int m, int from) {
 
 at::Tensor Pipeline::receive_body(int m, int from, Part part, at::IntArrayRef sizes,
                                   at::ScalarType type, Where where) {
-  const at::Tensor body = at::empty(sizes, at::device(parts_.groups.device().place()).dtype(type));
+  const at::Tensor body =
+      at::empty(sizes, at::device(parts_.groups.device().torch_device()).dtype(type));
   wait(*begin_receive(m, from, part, body, where));
   return body;
 }

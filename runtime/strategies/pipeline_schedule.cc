@@ -12,8 +12,8 @@ using Schedule = Scenario::Strategy::Schedule;
 
 // Forwards and backwards without messages. 1F1B with 2 stages after this one and 4 micro-batches:
 // F0 F1 F2 B0 F3 B1 B2 B3. GPipe: F0 F1 F2 F3 B0 B1 B2 B3.
-std::vector<PipelineOp> computations(int stages_behind, int micro_batches, Schedule schedule) {
-  const int warm_up = schedule == Schedule::gpipe ? micro_batches : stages_behind;
+std::vector<PipelineOp> computations(int count_stages_after, int micro_batches, Schedule schedule) {
+  const int warm_up = schedule == Schedule::gpipe ? micro_batches : count_stages_after;
   const int ahead = std::min(warm_up, micro_batches);
   std::vector<PipelineOp> ops;
   for (int m = 0; m < ahead; ++m) ops.push_back({OpKind::forward, m});
@@ -34,7 +34,7 @@ class Messages {
   Messages(const PipelineStage& stage, Schedule schedule, bool at_once)
       : has_inputs_(!stage.inputs.empty()),
         has_output_(stage.output.has_value()),
-        results_say_(schedule == Schedule::one_f_one_b ? stage.behind + 2 : kNothing),
+        results_say_(schedule == Schedule::one_f_one_b ? stage.stages_after + 2 : kNothing),
         at_once_(at_once) {}
 
   void around(const PipelineOp& op) {
@@ -103,7 +103,8 @@ std::vector<PipelineOp> pipeline_schedule(const PipelineStage& stage, int micro_
   const bool at_once = crossed && schedule == Schedule::one_f_one_b;
   const Schedule own = crossed && stage.inputs.empty() ? Schedule::one_f_one_b : schedule;
   Messages messages(stage, own, at_once);
-  for (const PipelineOp& op : computations(stage.behind, micro_batches, own)) messages.around(op);
+  for (const PipelineOp& op : computations(stage.stages_after, micro_batches, own))
+    messages.around(op);
   return messages.take();
 }
 

@@ -33,7 +33,7 @@ struct PipelineStage {
   std::string name;
   std::vector<int> inputs;    // stages whose results it receives
   std::optional<int> output;  // the stage that receives its results; none: the last
-  int behind = 0;             // stages after this one, along the outputs
+  int stages_after = 0;       // stages after this one, along the outputs
 };
 
 // The stages of a replica of 2 or 4 ranks, in the order of the ranks.

@@ -93,9 +93,9 @@ RunFigures figures_of(const JobOutcome& outcome) {
 reports::Accuracy accuracy_of(const Watched& run, const Watched& same, const Watched& plain) {
   reports::Accuracy out;
   const verify::Comparison comparison = verify::compare_runs(*run.run, *same.run);
-  if (comparison.parted) {
-    out.gradient_error = comparison.parted->error;
-    out.parted = comparison.parted->name;
+  if (comparison.first_difference) {
+    out.gradient_error = comparison.first_difference->error;
+    out.first_difference = comparison.first_difference->name;
   } else {
     for (const verify::StepDifference& step : comparison.steps) {
       if (!step.gradient) continue;

@@ -85,7 +85,7 @@ bool is_out_of_memory(const std::exception& error) {
 }
 
 // Samples per second without the first step, which allocates and warms up.
-double rate_behind_first(const WorkerResult& result, int batch_size) {
+double rate_after_first(const WorkerResult& result, int batch_size) {
   double ms = 0;
   for (std::size_t i = 1; i < result.step_ms.size(); ++i) ms += result.step_ms[i];
   const auto samples = static_cast<double>(result.step_ms.size() - 1) * batch_size;
@@ -118,7 +118,7 @@ double rate_behind_first(const WorkerResult& result, int batch_size) {
     WorkerResult result;
     const Scenario job = alone(scenario, options);
     TrainLoop(job, groups, recorder, result).run();
-    out << rate_behind_first(result, options.batch_size);
+    out << rate_after_first(result, options.batch_size);
     status = 0;
   } catch (const std::exception& error) {
     status = is_out_of_memory(error) ? kExitOutOfMemory : 1;

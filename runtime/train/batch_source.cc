@@ -179,7 +179,7 @@ std::vector<std::int64_t> BatchSource::items_of(std::int64_t step, std::int64_t 
   }
   const auto split = longest_first(costs, static_cast<int>(samplers_.size()));
   std::vector<std::int64_t> mine;
-  for (const std::size_t place : split[own]) mine.push_back(all[place]);
+  for (const std::size_t batch_row : split[own]) mine.push_back(all[batch_row]);
   return mine;
 }
 
@@ -210,10 +210,10 @@ Batch BatchSource::next(std::int64_t step) {
     const auto& reasons = loader_->counts().reasons;
     if (!batch.keys.empty()) {
       throw std::runtime_error(
-          "a batch holds images alone, of which there is no loss: every batch needs a text; raise "
+          "a batch holds only images, which have no loss: every batch needs a text; raise "
           "\"batch_size\", or write more texts");
     }
-    throw std::runtime_error("nothing of a batch could be read" +
+    throw std::runtime_error("no item of a batch could be read" +
                              (reasons.empty() ? std::string() : ": " + reasons.back().str()));
   }
   // The first rank of the replica decides which rules apply, so that all its stages see one batch.
@@ -239,16 +239,16 @@ Batch BatchSource::batch_of(LoadedBatch loaded, const Scenario::Data::Rule* rule
     const std::int64_t item = loaded.keys[static_cast<std::size_t>(row)].index;
     return item >= items() || shows_image(rule, item);  // held-out items are always shown in full
   };
-  // Rows: items with a text come first, in order; `place` maps a loaded row to its row in the
+  // Rows: items with a text come first, in order; `batch_row` maps a loaded row to its row in the
   // batch, or -1 if it has no text.
   Batch batch;
   std::vector<std::int64_t> kept;   // rows that have a text
   std::vector<std::int64_t> alone;  // indices in loaded.pixels of shown images without a text
-  std::vector<std::int64_t> place(loaded.keys.size(), -1);
+  std::vector<std::int64_t> batch_row(loaded.keys.size(), -1);
   for (std::int64_t row = 0; row < rows; ++row) {
     const auto r = static_cast<std::size_t>(row);
     if (!loaded.has_text[r]) continue;
-    place[r] = static_cast<std::int64_t>(kept.size());
+    batch_row[r] = static_cast<std::int64_t>(kept.size());
     kept.push_back(row);
     batch.indices.push_back(loaded.keys[r].index);
   }
@@ -257,13 +257,13 @@ Batch BatchSource::batch_of(LoadedBatch loaded, const Scenario::Data::Rule* rule
   for (std::size_t i = 0; i < loaded.image_rows.size(); ++i) {
     const std::int64_t row = loaded.image_rows[i];
     if (!shown(row)) continue;
-    if (place[static_cast<std::size_t>(row)] < 0) {
+    if (batch_row[static_cast<std::size_t>(row)] < 0) {
       alone.push_back(static_cast<std::int64_t>(i));
       batch.indices.push_back(loaded.keys[static_cast<std::size_t>(row)].index);
       continue;
     }
     images.push_back(static_cast<std::int64_t>(i));
-    image_rows.push_back(place[static_cast<std::size_t>(row)]);
+    image_rows.push_back(batch_row[static_cast<std::size_t>(row)]);
   }
   // Images without a text come last: image_rows names the text of the others only.
   batch.tokens = at::tensor(loaded.tokens, at::kLong)

@@ -183,7 +183,7 @@ Status Checkpoints::load(TrainingState& state, Strategy& strategy, std::int64_t 
   if (!is_whole && said("world_size") != std::to_string(who_.world_size)) {
     return refuse("the checkpoint is of " + printable(said("world_size")) + " ranks, the job has " +
                       std::to_string(who_.world_size),
-                  "start as many ranks as then, or save with \"layout: gathered\"");
+                  "start the same number of ranks, or save with \"layout: gathered\"");
   }
   if (said("data") != std::to_string(digest_)) {
     return refuse("the checkpoint is of another data set", "train on the data that it was made on");
@@ -294,11 +294,11 @@ class Restore {
   }
 
   at::Tensor value_of(const std::string& name, const at::Tensor& optimised,
-                      const std::string& before, const std::string& behind) {
-    if (!is_whole_) return find(before + name + behind, optimised);
+                      const std::string& before, const std::string& suffix) {
+    if (!is_whole_) return find(before + name + suffix, optimised);
     return strategy_.part(name, optimised,
                           [&](const std::string& parameter, const at::Tensor& like) {
-                            return find(before + parameter + behind, like);
+                            return find(before + parameter + suffix, like);
                           });
   }
 

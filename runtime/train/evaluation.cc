@@ -18,7 +18,7 @@ struct Embedded {
   std::vector<std::vector<std::int64_t>> sentences;  // token ids of each image's caption
 };
 
-c10::Device place_of(ContrastiveModel& model) { return model->parameters().front().device(); }
+c10::Device tensor_device(ContrastiveModel& model) { return model->parameters().front().device(); }
 
 Embedded embed(ContrastiveModel& model, const BatchSource& source, std::int64_t items) {
   Embedded out;
@@ -31,7 +31,7 @@ Embedded embed(ContrastiveModel& model, const BatchSource& source, std::int64_t 
     const Batch batch = source.read(indices);
     if (!batch.has_image()) continue;
     const at::Tensor images = batch.images.slice(0, 0, batch.image_rows.size(0));
-    out.images.push_back(model->embed_images(images.to(place_of(model))));
+    out.images.push_back(model->embed_images(images.to(tensor_device(model))));
     const at::Tensor tokens = batch.tokens.index_select(0, batch.image_rows);
     for (std::int64_t row = 0; row < tokens.size(0); ++row) {
       const auto* first = tokens.const_data_ptr<std::int64_t>() + row * tokens.size(1);
@@ -45,7 +45,7 @@ at::Tensor embed_sentences(ContrastiveModel& model, const std::vector<at::Tensor
   const at::Tensor all = at::stack(sentences);
   std::vector<at::Tensor> parts;
   for (const at::Tensor& some : all.split(kBatch)) {
-    parts.push_back(model->embed_sentences(some.to(place_of(model))));
+    parts.push_back(model->embed_sentences(some.to(tensor_device(model))));
   }
   return at::cat(parts);
 }

@@ -56,7 +56,7 @@ void drop_gradients(const NamedTensors& tensors) {
 
 // On the meta device there are no values to watch.
 Scenario::Watch watched(const Scenario& scenario, const Device& device) {
-  return device.place().is_meta() ? Scenario::Watch() : scenario.watch;
+  return device.torch_device().is_meta() ? Scenario::Watch() : scenario.watch;
 }
 
 // Null where no values are watched, so that the device compiles no fingerprint kernel for nothing.
@@ -94,7 +94,7 @@ TrainLoop::TrainLoop(const Scenario& scenario, ProcessGroups& groups, Recorder& 
       watch_(watched(scenario, groups.device()), recorder,
              fingerprints_of(groups.device(), scenario.watch)) {
   // Data. On the meta device only the shapes of the batches exist.
-  const bool on_meta = groups_.device().place().is_meta();
+  const bool on_meta = groups_.device().torch_device().is_meta();
   if (on_meta) {
     shapes_.emplace(value_or_throw(ShapeBatches::open(scenario, groups.who().rank)));
   } else {
@@ -112,7 +112,7 @@ TrainLoop::TrainLoop(const Scenario& scenario, ProcessGroups& groups, Recorder& 
                model_->image_tower().names);
     load_tower(*model_->text_tower().module, scenario_.model.weights.text,
                model_->text_tower().names);
-    model_->to(groups_.device().place());
+    model_->to(groups_.device().torch_device());
   }
   freeze(*model_, scenario_.model.freeze);
   mark_memory(named_parameters(*model_), trace::MemoryCategory::parameters);
@@ -133,7 +133,7 @@ TrainLoop::TrainLoop(const Scenario& scenario, ProcessGroups& groups, Recorder& 
       scenario_.remedy,
       {model_, groups_, recorder_, gather_ ? &*gather_ : nullptr, optimised_, scenario_.fault});
   optimizer_ = make_optimizer(scenario_.train, optimised_);
-  scaler_.emplace(scenario_.train, groups_.world(), recorder_, groups_.device().place());
+  scaler_.emplace(scenario_.train, groups_.world(), recorder_, groups_.device().torch_device());
   if (scenario_.data.balance == Scenario::Data::Balance::cost) {
     balancer_.emplace(model_, groups_, recorder_);
   }
@@ -220,11 +220,11 @@ void TrainLoop::warn_of_earlier_checkpoints() const {
   if (scenario_.train.checkpoint.every == 0 || groups_.who().rank != 0) return;
   const auto earlier = checkpoints_->latest();
   if (!earlier) return;
-  std::fprintf(stderr,
-               "rank 0: this job begins anew and will replace the checkpoint of %lld steps in %s "
-               "(\"resume: true\" goes on from it)\n",
-               static_cast<long long>(*earlier),
-               printable(scenario_.train.checkpoint.folder).c_str());
+  std::fprintf(
+      stderr,
+      "rank 0: this job starts from step 0 and will replace the checkpoint of %lld steps in %s "
+      "(\"resume: true\" continues from it)\n",
+      static_cast<long long>(*earlier), printable(scenario_.train.checkpoint.folder).c_str());
 }
 
 std::int64_t TrainLoop::resume() {
@@ -373,7 +373,7 @@ double TrainLoop::accumulate(const std::vector<Batch>& batches) {
     {
       // The memory scope encloses autocast, because autocast keeps its casts until it ends.
       const MemoryScope forward(MemoryPhase::forward);
-      const Autocast autocast(scenario_.train.precision, groups_.device().place().type());
+      const Autocast autocast(scenario_.train.precision, groups_.device().torch_device().type());
       loss = remedy_->loss(batches[i]);
     }
     {

@@ -56,11 +56,11 @@ BatchSizeCommand::BatchSizeCommand(CLI::App& app)
       ->add_option("--limit-mb", limit_mb_,
                    "resident memory of the process, in MiB; left out: 90 % of what is free")
       ->check(CLI::PositiveNumber);
-  command_->add_option("--first", first_, "batch to begin with; 1 unless told")
+  command_->add_option("--first", first_, "batch to start with; default: 1")
       ->check(CLI::Range(1, kMostItems));
-  command_->add_option("--most", most_, "largest batch to try; 4096 unless told")
+  command_->add_option("--most", most_, "largest batch to try; default: 4096")
       ->check(CLI::Range(1, kMostItems));
-  command_->add_option("--steps", steps_, "steps of each try; 3 unless told")
+  command_->add_option("--steps", steps_, "steps of each try; default: 3")
       ->check(CLI::Range(2, 1000));
 }
 

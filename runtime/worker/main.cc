@@ -34,8 +34,8 @@ Exit status: 0 finished; 1 training raised an exception (it is in the trace);
 )";
 
 // Which rank this is and where the others are, from the options and from the launcher's variables.
-lockstep::Status find_place(const lockstep::runtime::LaunchOptions& launch,
-                            lockstep::runtime::WorkerOptions& options) {
+lockstep::Status find_rank_settings(const lockstep::runtime::LaunchOptions& launch,
+                                    lockstep::runtime::WorkerOptions& options) {
   const auto found = lockstep::runtime::find_launch_settings(
       launch, [](const char* name) -> const char* { return std::getenv(name); });
   if (!found) return found.error();
@@ -60,7 +60,7 @@ int train(const std::string& scenario_file, const lockstep::runtime::LaunchOptio
   // Here, and not in main: the other commands have no watchdog, which alone reads the signals that
   // this blocks. No thread has been made yet.
   options.parent = lockstep::runtime::prepare_process_for_watchdog();
-  if (const auto found = find_place(launch, options); !found) {
+  if (const auto found = find_rank_settings(launch, options); !found) {
     std::fprintf(stderr, "%s\n", found.error().str().c_str());
     return lockstep::runtime::kExitUsage;
   }
@@ -121,9 +121,9 @@ int main(int argc, char** argv) {
   train_command->add_option("--world-size", launch.world_size,
                             "number of ranks; left out: the launcher's");
   train_command->add_option("--store", launch.store,
-                            "file in which the ranks meet; new for each run");
+                            "file for the ranks' rendezvous; new for each run");
   train_command->add_option("--master", launch.master,
-                            "HOST:PORT where the ranks meet, served by rank 0;\n"
+                            "HOST:PORT where the ranks rendezvous, served by rank 0;\n"
                             "left out: MASTER_ADDR and MASTER_PORT");
   train_command
       ->add_option("--device", options.device,

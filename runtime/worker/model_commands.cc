@@ -122,7 +122,7 @@ ModelCommands::ModelCommands(CLI::App& app)
   step_->footer(names() + kStepExamples);
   step_->add_option("MODEL", name_, "a model's name")->required();
   step_->add_option("--weights", weights_, "load these weights first (safetensors)");
-  step_->add_option("--batch", batch_, "items in the batch; 2 unless told")
+  step_->add_option("--batch", batch_, "items in the batch; default: 2")
       ->check(CLI::Range(1, 4096));
 }
 

@@ -144,7 +144,7 @@ Status check_runnable(const Scenario& scenario, const WorkerOptions& options) {
   const bool balances = scenario.data.balance == Scenario::Data::Balance::cost;
   if (balances && options.device == "cuda" && scenario.backend == Scenario::Backend::gloo) {
     return refuse(
-        "sharing out by cost needs NCCL's calls on a GPU: where Gloo makes them, neither the "
+        "distributing by cost needs NCCL's calls on a GPU: where Gloo makes them, neither the "
         "host's "
         "clock nor the GPU's says how long a rank computes and how long it waits for others",
         "backend: nccl, --device cpu, or \"balance: none\"");
@@ -243,8 +243,8 @@ int run_worker(const Scenario& job, const WorkerOptions& options) {
   trace::End end = trace::End::clean;
   try {
     {
-      const Recorder::Blocked meeting(recorder, "the other ranks to come",
-                                      Recorder::Blocked::Limit::total);
+      const Recorder::Blocked blocked_here(recorder, "the other ranks to come",
+                                           Recorder::Blocked::Limit::total);
       groups.emplace(rendezvous, RankOf{options.rank, options.world_size},
                      milliseconds(scenario.limits.total_s), recorder, std::move(*device));
     }

@@ -9,8 +9,9 @@ PACKAGES_CORE=(g++:g++ cmake:cmake ninja-build:ninja zlib1g-dev=zlib.h libarchiv
   nettle-dev=nettle/sha2.h libcli11-dev=CLI/CLI.hpp libyaml-cpp-dev=yaml-cpp/yaml.h
   nlohmann-json3-dev=nlohmann/json.hpp libsimdjson-dev=simdjson.h
   libprotobuf-dev=google/protobuf/message_lite.h libvalijson-dev=valijson/validator.hpp
-  libboost-dev=boost/graph/adjacency_list.hpp libgtest-dev=gtest/gtest.h libgmock-dev=gmock/gmock.h
-  libbenchmark-dev=benchmark/benchmark.h)
+  libfmt-dev=fmt/core.h libboost-dev=boost/graph/adjacency_list.hpp libgtest-dev=gtest/gtest.h libgmock-dev=gmock/gmock.h
+  libbenchmark-dev=benchmark/benchmark.h
+  python3:python3) # runs the checker of certificates
 # Only make builds faster: without them, a warning.
 PACKAGES_FASTER=(ccache:ccache mold:mold)
 # What the trainer needs beside LibTorch: for what of it is built without, and for all.

@@ -38,7 +38,7 @@ double on_curve(const NcclCurve& curve, double bytes) {
 
 Error wrong(const YamlDocument& document, const std::string& pointer, std::string message,
             std::string fix) {
-  return Error{std::move(message), document.value_place(pointer), std::move(fix)};
+  return Error{std::move(message), document.value_location(pointer), std::move(fix)};
 }
 
 Result<NcclCurve> read_curve(const YamlDocument& document, const nlohmann::json& value,

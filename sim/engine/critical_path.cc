@@ -12,7 +12,7 @@ namespace {
 // No earlier step in the stream.
 constexpr std::uint32_t kNone32 = std::numeric_limits<std::uint32_t>::max();
 
-struct PathPlace {
+struct PathPoint {
   std::uint32_t rank_class = 0;
   std::uint32_t step = 0;
 };
@@ -29,7 +29,7 @@ class PathSearch {
   PathSearch(const ProgramJob& job, const Folding& folding, const ExecutionResult& result,
              Picos launch)
       : job_(job), folding_(folding), result_(result), launch_(launch) {
-    meetings_.resize(folding.group_representatives.size());
+    instances_.resize(folding.group_representatives.size());
     for (std::uint32_t c = 0; c < folding.representatives.size(); ++c) add(c);
   }
 
@@ -65,18 +65,18 @@ class PathSearch {
         before[s] = last_of_stream[one.stream];
         last_of_stream[one.stream] = s;
       }
-      if (one.kind != StepKind::meet) continue;
+      if (one.kind != StepKind::call) continue;
       number[s] = calls_of_slot[one.slot]++;
-      auto& meetings = meetings_[group_class(c, one)];
-      if (meetings.size() <= number[s]) meetings.resize(number[s] + 1);
-      meetings[number[s]].push_back({c, s});
+      auto& instances = instances_[group_class(c, one)];
+      if (instances.size() <= number[s]) instances.resize(number[s] + 1);
+      instances[number[s]].push_back({c, s});
     }
     before_.push_back(std::move(before));
     number_.push_back(std::move(number));
   }
 
-  std::uint32_t group_class(std::uint32_t c, const ProgramStep& meet) const {
-    return folding_.group_class_of[member(c).groups[meet.slot]];
+  std::uint32_t group_class(std::uint32_t c, const ProgramStep& step) const {
+    return folding_.group_class_of[member(c).groups[step.slot]];
   }
 
   // A step that ended when the job did. Of equals the first class, and its last step.
@@ -102,36 +102,36 @@ class PathSearch {
       put(PathPart::Kind::work, at.rank_class, at.step, ready({at.rank_class, at.step}), end);
       return before_begin({at.rank_class, at.step});
     }
-    const PathPlace latest = latest_of(at);
+    const PathPoint latest = latest_of(at);
     put(PathPart::Kind::call, latest.rank_class, latest.step, ready(latest), end);
     return before_begin(latest);
   }
 
   // The member that arrived last at the collective. Strictly later only: where several arrived at
   // the same time, the path stays with the rank at hand.
-  PathPlace latest_of(const Cursor& at) const {
-    PathPlace latest{at.rank_class, at.step};
+  PathPoint latest_of(const Cursor& at) const {
+    PathPoint latest{at.rank_class, at.step};
     const ProgramStep& one = step(at.rank_class, at.step);
-    for (const PathPlace& other :
-         meetings_[group_class(at.rank_class, one)][number_[at.rank_class][at.step]])
+    for (const PathPoint& other :
+         instances_[group_class(at.rank_class, one)][number_[at.rank_class][at.step]])
       if (ready(other) > ready(latest)) latest = other;
     return latest;
   }
 
   // When the host had put the step into its stream; the launch overhead applies to streams only.
-  Picos put_at(const PathPlace& a) const {
+  Picos put_at(const PathPoint& a) const {
     const bool host = step(a.rank_class, a.step).stream == ProgramStep::kHost;
     return issued(a.rank_class, a.step) + (host ? Picos{} : launch_);
   }
   // When the step could begin: the host has put it, and the stream is done with the one before. For
   // a call, when its rank arrived. Not for waits.
-  Picos ready(const PathPlace& a) const {
+  Picos ready(const PathPoint& a) const {
     const std::uint32_t before = before_[a.rank_class][a.step];
     const Picos put = put_at(a);
     return before == kNone32 ? put : std::max(put, ended(a.rank_class, before));
   }
   // What a step's begin waited for: its stream, or the host. On a tie the host: `>` is strict.
-  Cursor before_begin(const PathPlace& a) {
+  Cursor before_begin(const PathPoint& a) {
     if (ready(a) > put_at(a)) return {true, a.rank_class, before_[a.rank_class][a.step]};
     put(PathPart::Kind::launch, a.rank_class, a.step, issued(a.rank_class, a.step), put_at(a));
     return {false, a.rank_class, a.step};
@@ -168,8 +168,8 @@ class PathSearch {
       before_;  // by class and step: the one before in its stream
   std::vector<std::vector<std::uint32_t>>
       number_;  // by class and step: sequence number in its group
-  std::vector<std::vector<std::vector<PathPlace>>>
-      meetings_;                // members, by class of groups and number
+  std::vector<std::vector<std::vector<PathPoint>>>
+      instances_;               // members, by class of groups and number
   std::vector<PathPart> path_;  // from the end of the job backwards
 };
 

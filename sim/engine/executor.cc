@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "sim/engine/meetings.h"
+#include "sim/engine/open_collectives.h"
 
 namespace lockstep::sim {
 namespace {
@@ -30,17 +30,17 @@ struct RankState {
   Picos now;  // the host's clock
   std::uint32_t next = 0;
   bool blocked = false;
-  std::uint32_t blocked_on = 0;         // a step
-  std::vector<StreamState> streams;     // the last one is for what the host runs itself
-  std::vector<std::uint32_t> groups;    // by slot: its class of groups
-  std::vector<std::uint32_t> meetings;  // by slot: how many calls the host has issued
+  std::uint32_t blocked_on = 0;             // a step
+  std::vector<StreamState> streams;         // the last one is for what the host runs itself
+  std::vector<std::uint32_t> groups;        // by slot: its class of groups
+  std::vector<std::uint32_t> issued_calls;  // by slot: how many calls the host has issued
 };
 
 class Executor {
  public:
   Executor(const ProgramJob& job, const Folding& folding, const CostOfCall& cost,
            const ExecutionOptions& options)
-      : job_(job), folding_(folding), cost_(cost), options_(options), meetings_(job, folding) {
+      : job_(job), folding_(folding), cost_(cost), options_(options), collectives_(job, folding) {
     result_.classes.resize(folding.representatives.size());
     for (const std::uint32_t representative : folding.representatives) {
       RankState rank;
@@ -48,7 +48,7 @@ class Executor {
       rank.streams.resize(rank.program->streams + 1);
       for (const std::uint32_t group : job.ranks[representative].groups)
         rank.groups.push_back(folding.group_class_of[group]);
-      rank.meetings.resize(rank.groups.size());
+      rank.issued_calls.resize(rank.groups.size());
       RankOutcome& outcome = result_.classes[ranks_.size()];
       outcome.ended.assign(rank.program->steps.size(), RankOutcome::kNever);
       if (options.record_issues) {
@@ -132,7 +132,7 @@ class Executor {
     const ProgramStep& step = rank.program->steps[index];
     StreamState& stream = stream_of(rank, step);
     Queued queued{index, 0, rank.now};
-    if (step.kind == StepKind::meet) queued.number = rank.meetings[step.slot]++;
+    if (step.kind == StepKind::call) queued.number = rank.issued_calls[step.slot]++;
     if (step.kind == StepKind::compute && stream.queued.empty()) return compute(r, stream, queued);
     stream.queued.push_back(queued);
     // Only a collective can be the head here: work with an empty queue returned above.
@@ -156,29 +156,30 @@ class Executor {
     const ProgramStep& step = ranks_[r].program->steps[head.step];
     const std::uint32_t group_class = ranks_[r].groups[step.slot];
     const std::uint32_t number = head.number;
-    std::optional<Meetings::Held> held = meetings_.arrive(
+    std::optional<OpenCollectives::Held> held = collectives_.arrive(
         group_class, number, {r, head.step}, step.index, std::max(stream.free, head.issued));
     if (held) hold(group_class, number, std::move(*held));
   }
 
   // All members have arrived: fixes the end of the call for each of them. Their hosts continue
   // later, from `awake_`, and their streams from `moving_`, so that the recursion stays bounded.
-  void hold(std::uint32_t group_class, std::uint32_t number, Meetings::Held meeting) {
+  void hold(std::uint32_t group_class, std::uint32_t number, OpenCollectives::Held held_call) {
     Picos duration =
-        cost_(folding_.group_representatives[group_class], job_.calls[meeting.call]).time;
-    if (options_.variation != nullptr && options_.variation->meeting)
-      duration = options_.variation->meeting(group_class, number, duration);
-    const Picos end = meeting.last + duration;
-    for (const Arrival& arrival : meeting.arrivals) {
+        cost_(folding_.group_representatives[group_class], job_.calls[held_call.call]).time;
+    if (options_.variation != nullptr && options_.variation->call_duration)
+      duration = options_.variation->call_duration(group_class, number, duration);
+    const Picos end = held_call.last + duration;
+    for (const Arrival& arrival : held_call.arrivals) {
       RankState& rank = ranks_[arrival.rank];
       StreamState& stream = stream_of(rank, rank.program->steps[arrival.step]);
       stream.free = end;
       stream.queued.pop_front();
       result_.classes[arrival.rank].ended[arrival.step] = end;
-      if (options_.record_issues) result_.classes[arrival.rank].began[arrival.step] = meeting.last;
+      if (options_.record_issues)
+        result_.classes[arrival.rank].began[arrival.step] = held_call.last;
       moving_.push_back(arrival);
     }
-    meetings_.reuse(std::move(meeting.arrivals));
+    collectives_.reuse(std::move(held_call.arrivals));
     // advance() may complete the next collective and get here again. The outermost call drains
     // `moving_`; inner ones only add to it. Otherwise a chain of 100,000 collectives would nest
     // 100,000 frames.
@@ -199,7 +200,7 @@ class Executor {
     wake(arrival.rank);
     while (!stream.queued.empty()) {
       const Queued head = stream.queued.front();
-      if (rank.program->steps[head.step].kind == StepKind::meet) {
+      if (rank.program->steps[head.step].kind == StepKind::call) {
         // Its end is known only when the other members arrive; nothing after it can start.
         return arrive(arrival.rank, stream);
       }
@@ -237,7 +238,7 @@ class Executor {
   const CostOfCall& cost_;
   const ExecutionOptions& options_;
   std::vector<RankState> ranks_;
-  Meetings meetings_;
+  OpenCollectives collectives_;
   std::vector<std::uint32_t> awake_;  // ranks whose hosts can continue
   std::vector<Arrival> moving_;       // calls that ended, whose streams can continue
   bool advancing_ = false;
@@ -273,13 +274,13 @@ Result<Prices> Prices::of(const ProgramJob& job, std::vector<std::uint32_t> kind
     const auto [own, is_new] = seen.emplace(member.program, std::move(slots));
     if (!is_new) continue;
     for (const ProgramStep& step : job.programs[member.program].steps) {
-      if (step.kind != StepKind::meet) continue;
-      const auto [place, is_unknown] =
+      if (step.kind != StepKind::call) continue;
+      const auto [found, is_unknown] =
           out.known_.try_emplace(key(own->second[step.slot], step.index));
       if (!is_unknown) continue;
       const Result<CallCost> cost = price(member.groups[step.slot], job.calls[step.index]);
       if (!cost) return cost.error();
-      place->second = *cost;
+      found->second = *cost;
     }
   }
   return out;

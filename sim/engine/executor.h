@@ -36,7 +36,8 @@ struct DurationVariation {
   // `step` indexes the program of the rank that represents the class.
   std::function<Picos(std::uint32_t rank_class, std::uint32_t step, Picos duration)> work;
   // The collective with sequence number `number`, from 0, in a class of groups.
-  std::function<Picos(std::uint32_t group_class, std::uint32_t number, Picos duration)> meeting;
+  std::function<Picos(std::uint32_t group_class, std::uint32_t number, Picos duration)>
+      call_duration;
 };
 
 struct ExecutionOptions {

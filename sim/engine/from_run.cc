@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 #include <tuple>
+#include <unordered_map>
 #include <utility>
 
 #include "base/rational.h"
@@ -56,6 +57,25 @@ std::int64_t agreeing_elements(const trace::Signature& signature) {
   return signature.out_elements != trace::kNone ? signature.out_elements : signature.count;
 }
 
+// Equal programs of equal events have equal hashes: a multiplication of 64 bits per value.
+std::uint64_t hash_of(const Program& program, const std::vector<std::uint32_t>& events) {
+  std::uint64_t hash = program.steps.size();
+  const auto mix = [&hash](std::uint64_t value) {
+    hash = (hash ^ value) * 0x9e3779b97f4a7c15U;
+    hash ^= hash >> 32U;
+  };
+  for (const ProgramStep& step : program.steps) {
+    mix(static_cast<std::uint64_t>(step.duration.value));
+    mix(step.index);
+    mix((std::uint64_t{step.slot} << 16U) | (std::uint64_t{step.stream} << 8U) |
+        (static_cast<std::uint64_t>(step.kind) << 1U) | static_cast<std::uint64_t>(step.blocks));
+  }
+  for (const std::uint32_t event : events) mix(event);
+  return hash;
+}
+
+// Linear in the run: what ranks have in common (groups, calls, programs) is looked up, not rebuilt
+// or compared for each of them.
 class Compiler {
  public:
   explicit Compiler(const trace::Run& run) : run_(run) {}
@@ -79,7 +99,8 @@ class Compiler {
 
  private:
   struct RankState {
-    std::map<std::uint32_t, std::uint16_t> slots;  // by index in ProgramJob::groups
+    std::map<std::uint32_t, std::uint16_t> slots;           // by index in ProgramJob::groups
+    std::map<trace::GroupId, std::uint32_t> group_indices;  // those that it has called in
     std::vector<std::uint32_t> groups;
     std::map<std::string, std::uint8_t> streams;
     std::vector<std::uint32_t> step_of_call;
@@ -102,9 +123,9 @@ class Compiler {
       // Only issue, wait and span become steps. Recorded starts and completions do not: the
       // simulation computes its own. `events` remembers which event each step came from, for cut().
       if (event.kind == trace::EventKind::issue) {
-        Result<ProgramStep> meet = meet_of(trace, trace.calls[event.index], rank);
-        if (!meet) return meet.error();
-        step = *meet;
+        Result<ProgramStep> call_step = call_step_of(trace, trace.calls[event.index], rank);
+        if (!call_step) return call_step.error();
+        step = *call_step;
         rank.step_of_call[event.index] = static_cast<std::uint32_t>(program.steps.size());
       } else if (event.kind == trace::EventKind::wait) {
         step.kind = StepKind::wait;
@@ -141,12 +162,12 @@ class Compiler {
     return found->second;
   }
 
-  Result<ProgramStep> meet_of(const trace::RankTrace& trace, const trace::Call& call,
-                              RankState& rank) {
+  Result<ProgramStep> call_step_of(const trace::RankTrace& trace, const trace::Call& call,
+                                   RankState& rank) {
     const trace::Signature& signature = run_.tables.signatures[call.signature];
     const bool message = trace::is_point_to_point(signature.op);
     Result<std::uint32_t> group =
-        message ? channel_of(trace, call, signature) : group_of(trace, call.group);
+        message ? channel_of(trace, call, signature) : group_of(trace, call.group, rank);
     if (!group) return group.error();
     const auto [slot, is_new] =
         rank.slots.try_emplace(*group, static_cast<std::uint16_t>(rank.groups.size()));
@@ -161,12 +182,12 @@ class Compiler {
         stream_of(trace, rank, call.stream.value == 0 ? own : "s" + run_.tables.str(call.stream));
     if (!stream) return stream.error();
     ProgramStep step;
-    step.kind = StepKind::meet;
+    step.kind = StepKind::call;
     step.slot = slot->second;
     step.stream = *stream;
     // A blocking collective returns only when it is complete.
     step.blocks = !call.has(trace::kAsync);
-    step.index = intern(call_of(signature, out_.job.groups[*group].members.size()));
+    step.index = call_index_of(call.signature, out_.job.groups[*group].members.size());
     return step;
   }
 
@@ -182,23 +203,48 @@ class Compiler {
     return call;
   }
 
+  std::uint32_t call_index_of(trace::SignatureId id, std::size_t members) {
+    const auto [found, is_new] = call_indices_.try_emplace({id, members});
+    if (is_new) found->second = intern(call_of(run_.tables.signatures[id], members));
+    return found->second;
+  }
+
+  Result<std::uint32_t> group_of(const trace::RankTrace& trace, trace::GroupId id,
+                                 RankState& rank) {
+    if (const auto known = rank.group_indices.find(id); known != rank.group_indices.end())
+      return known->second;
+    const Result<std::uint32_t> index = group_of(trace, id);
+    if (index) rank.group_indices.emplace(id, *index);
+    return index;
+  }
+
   Result<std::uint32_t> group_of(const trace::RankTrace& trace, trace::GroupId id) {
-    std::vector<std::int32_t> members;
-    for (const trace::RankTrace::Membership& group : trace.groups) {
-      if (group.group != id) continue;
-      for (const trace::Rank member : group.ranks) members.push_back(member.value);
-    }
+    std::vector<const trace::RankList*> lines;
+    for (const trace::RankTrace::Membership& group : trace.groups)
+      if (group.group == id && !group.ranks.empty()) lines.push_back(&group.ranks);
     // "world" needs no group line: it is all ranks.
-    if (members.empty() && run_.tables.str(id) == "world")
-      for (std::int32_t r = 0; r < run_.world_size; ++r) members.push_back(r);
-    if (members.empty()) {
+    if (lines.empty() && run_.tables.str(id) != "world") {
       return refusal(trace,
                      "calls in group \"" + run_.tables.str(id) +
                          "\", whose ranks it does "
                          "not name",
                      "add a group line (docs/trace-format.md)");
     }
-    return intern_group(id, std::move(members));
+    // Ranks that name the same members share one list, so that a group's members are copied and
+    // compared once, not for each of its ranks. Several lines for one group are rare.
+    const void* const list = lines.empty() ? nullptr : lines.front()->identity();
+    if (lines.size() <= 1) {
+      if (const auto known = group_of_list_.find({id, list}); known != group_of_list_.end())
+        return known->second;
+    }
+    std::vector<std::int32_t> members;
+    for (const trace::RankList* const ranks : lines)
+      for (const trace::Rank member : *ranks) members.push_back(member.value);
+    if (lines.empty())
+      for (std::int32_t r = 0; r < run_.world_size; ++r) members.push_back(r);
+    const std::uint32_t index = intern_group(id, std::move(members));
+    if (lines.size() <= 1) group_of_list_.emplace(std::pair(id, list), index);
+    return index;
   }
 
   Result<std::uint32_t> channel_of(const trace::RankTrace& trace, const trace::Call& call,
@@ -227,7 +273,7 @@ class Compiler {
   }
 
   std::uint32_t intern(const ProgramCall& call) {
-    // A linear search: the different calls of a job are few.
+    // A linear search: a job's signatures are few, and each comes here once per size of a group.
     const auto found = std::find(out_.job.calls.begin(), out_.job.calls.end(), call);
     if (found != out_.job.calls.end())
       return static_cast<std::uint32_t>(found - out_.job.calls.begin());
@@ -236,23 +282,35 @@ class Compiler {
   }
 
   std::uint32_t intern(Program program, std::vector<std::uint32_t> events) {
-    for (std::uint32_t p = 0; p < out_.job.programs.size(); ++p)
-      if (out_.job.programs[p] == program && out_.events[p] == events) return p;
+    const std::uint64_t hash = hash_of(program, events);
+    const auto [first, last] = programs_.equal_range(hash);
+    for (auto known = first; known != last; ++known)
+      if (out_.job.programs[known->second] == program && out_.events[known->second] == events)
+        return known->second;
+    const auto index = static_cast<std::uint32_t>(out_.job.programs.size());
+    programs_.emplace(hash, index);
     out_.job.programs.push_back(std::move(program));
     out_.events.push_back(std::move(events));
-    return static_cast<std::uint32_t>(out_.job.programs.size() - 1);
+    return index;
   }
 
   // A member that never calls in a group is waited for all the same: it gets a slot for the group,
   // so that fold() and the collectives count its arrival.
   void add_seats_that_are_never_taken() {
+    std::vector<std::vector<std::uint32_t>> seated(out_.job.groups.size());
+    for (std::uint32_t r = 0; r < out_.job.ranks.size(); ++r)
+      for (const std::uint32_t g : out_.job.ranks[r].groups) seated[g].push_back(r);
+    // By rank: the last group in which it has a seat, plus one.
+    std::vector<std::uint32_t> seat(out_.job.ranks.size(), 0);
     for (std::uint32_t g = 0; g < out_.job.groups.size(); ++g) {
+      for (const std::uint32_t r : seated[g]) seat[r] = g + 1;
       for (const std::int32_t member : out_.job.groups[g].members) {
         // A group line may name ranks that do not exist.
         if (member < 0 || member >= run_.world_size) continue;
-        std::vector<std::uint32_t>& groups =
-            out_.job.ranks[static_cast<std::size_t>(member)].groups;
-        if (std::find(groups.begin(), groups.end(), g) == groups.end()) groups.push_back(g);
+        const auto r = static_cast<std::size_t>(member);
+        if (seat[r] == g + 1) continue;
+        seat[r] = g + 1;
+        out_.job.ranks[r].groups.push_back(g);
       }
     }
   }
@@ -260,6 +318,10 @@ class Compiler {
   const trace::Run& run_;
   RunProgram out_;
   std::map<std::pair<trace::GroupId, std::vector<std::int32_t>>, std::uint32_t> groups_;
+  // By name and list of members, as an object; nullptr: all ranks.
+  std::map<std::pair<trace::GroupId, const void*>, std::uint32_t> group_of_list_;
+  std::map<std::pair<trace::SignatureId, std::size_t>, std::uint32_t> call_indices_;
+  std::unordered_multimap<std::uint64_t, std::uint32_t> programs_;  // by hash_of()
   std::map<Channel, std::uint32_t> channels_;
 };
 
@@ -280,10 +342,10 @@ trace::RankTrace cut(const trace::RankTrace& trace, const trace::Tables& tables,
     builder.add_group(group.group, group.ranks, group.desc);
   // By call: when it ended, and whether its completion has been written.
   std::vector<Picos> ended(trace.calls.size(), RankOutcome::kNever);
-  std::vector<char> told(trace.calls.size(), 0);
+  std::vector<char> emitted(trace.calls.size(), 0);
   const auto complete = [&](std::uint32_t call) {
-    if (told[call] != 0 || ended[call] == RankOutcome::kNever) return;
-    told[call] = 1;
+    if (emitted[call] != 0 || ended[call] == RankOutcome::kNever) return;
+    emitted[call] = 1;
     builder.add_call_event(trace::EventKind::complete, trace.calls[call].id,
                            whole_nanos(ended[call]));
   };
@@ -346,10 +408,12 @@ trace::RankTrace cut(const trace::RankTrace& trace, const trace::Tables& tables,
 
 Result<RunProgram> program_of(const trace::Run& run) { return Compiler(run).compile(); }
 
-trace::RankTrace simulated_rank(const trace::Run& run, std::size_t place, const RunProgram& program,
-                                const Folding& folding, const ExecutionResult& result) {
-  return cut(run.ranks[place], run.tables, program.events[program.job.ranks[place].program],
-             result.classes[folding.class_of[place]]);
+trace::RankTrace simulated_rank(const trace::Run& run, std::size_t rank_index,
+                                const RunProgram& program, const Folding& folding,
+                                const ExecutionResult& result) {
+  return cut(run.ranks[rank_index], run.tables,
+             program.events[program.job.ranks[rank_index].program],
+             result.classes[folding.class_of[rank_index]]);
 }
 
 trace::Run as_simulated(trace::Run run, const RunProgram& program, const Folding& folding,

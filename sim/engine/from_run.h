@@ -35,7 +35,8 @@ trace::Run as_simulated(trace::Run run, const RunProgram& program, const Folding
                         const ExecutionResult& result);
 
 // One rank of as_simulated(), by its index in run.ranks. Names are ids in run.tables.
-trace::RankTrace simulated_rank(const trace::Run& run, std::size_t place, const RunProgram& program,
-                                const Folding& folding, const ExecutionResult& result);
+trace::RankTrace simulated_rank(const trace::Run& run, std::size_t rank_index,
+                                const RunProgram& program, const Folding& folding,
+                                const ExecutionResult& result);
 
 }  // namespace lockstep::sim

@@ -57,8 +57,8 @@ std::vector<std::vector<Seat>> seats_of(const ProgramJob& job) {
 
 // The (class, slot) of each member of a group, sorted but not yet unique: two groups whose lists
 // are equal have alike members in alike slots.
-std::vector<std::pair<std::uint32_t, std::uint32_t>> who_meets(const std::vector<Seat>& seats,
-                                                               const Colors& colors) {
+std::vector<std::pair<std::uint32_t, std::uint32_t>> color_members(const std::vector<Seat>& seats,
+                                                                   const Colors& colors) {
   std::vector<std::pair<std::uint32_t, std::uint32_t>> who;
   who.reserve(seats.size());
   for (const Seat& seat : seats) who.emplace_back(colors[seat.rank], seat.slot);
@@ -76,7 +76,7 @@ std::size_t recolor_groups(const ProgramJob& job, const std::vector<std::vector<
   for (std::size_t g = 0; g < seats.size(); ++g) {
     Colors key = {kinds.empty() ? 0 : kinds[g],
                   static_cast<std::uint32_t>(job.groups[g].members.size())};
-    for (const auto& [color, slot] : who_meets(seats[g], ranks)) {
+    for (const auto& [color, slot] : color_members(seats[g], ranks)) {
       key.push_back(color);
       key.push_back(slot);
     }
@@ -104,7 +104,7 @@ Folding folding_of(const std::vector<std::vector<Seat>>& seats, Colors ranks, Co
     if (ranks[r] == folding.representatives.size()) folding.representatives.push_back(r);
   for (std::uint32_t g = 0; g < groups.size(); ++g) {
     if (groups[g] != folding.group_representatives.size()) continue;
-    auto who = who_meets(seats[g], ranks);
+    auto who = color_members(seats[g], ranks);
     // Members of the same class in the same slot act at the same time and count as one arrival.
     who.erase(std::unique(who.begin(), who.end()), who.end());
     folding.group_representatives.push_back(g);

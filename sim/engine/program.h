@@ -23,7 +23,7 @@ namespace lockstep::sim {
 
 enum class StepKind : std::uint8_t {
   compute,  // work of `duration`
-  meet,     // a collective, or one side of a message: calls[index] in the group of `slot`
+  call,     // a collective, or one side of a message: calls[index] in the group of `slot`
   wait,     // the host waits until steps[index] has ended
 };
 

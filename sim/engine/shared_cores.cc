@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "sim/engine/meetings.h"
+#include "sim/engine/open_collectives.h"
 
 namespace lockstep::sim {
 namespace {
@@ -144,7 +144,7 @@ struct SharingRank {
   Picos cold;  // how much longer its next work takes (at most twice as long)
   std::vector<SharingStream> streams;  // the last one is for what the host runs itself
   std::vector<std::uint32_t>
-      meetings;  // by slot: how many calls have reached the head of their stream
+      reached_calls;  // by slot: how many calls have reached the head of their stream
 };
 
 // A call at which all members have arrived. All members make each hop together: each sleeps until
@@ -168,12 +168,12 @@ class SharingExecutor {
         shared_(shared),
         variation_(variation),
         folding_(keep_apart(job)),
-        meetings_(job, folding_) {
+        collectives_(job, folding_) {
     for (const ProgramJob::Member& member : job.ranks) {
       SharingRank rank;
       rank.program = &job.programs[member.program];
       rank.streams.resize(rank.program->streams + 1);
-      rank.meetings.resize(member.groups.size());
+      rank.reached_calls.resize(member.groups.size());
       RankOutcome outcome;
       outcome.ended.assign(rank.program->steps.size(), RankOutcome::kNever);
       outcome.issued = outcome.began = outcome.ended;
@@ -278,19 +278,19 @@ class SharingExecutor {
       return begin(r, index, work + refill);
     }
     const std::uint32_t group = job_.ranks[r].groups[step.slot];
-    const std::uint32_t number = ranks_[r].meetings[step.slot]++;
-    std::optional<Meetings::Held> held =
-        meetings_.arrive(group, number, {r, index}, step.index, now_);
+    const std::uint32_t number = ranks_[r].reached_calls[step.slot]++;
+    std::optional<OpenCollectives::Held> held =
+        collectives_.arrive(group, number, {r, index}, step.index, now_);
     if (!held) return;
     CallCost cost = cost_(group, job_.calls[held->call]);
-    if (variation_ != nullptr && variation_->meeting)
-      cost.time = variation_->meeting(group, number, cost.time);
+    if (variation_ != nullptr && variation_->call_duration)
+      cost.time = variation_->call_duration(group, number, cost.time);
     hold(std::move(*held), cost, group);
   }
 
   // All members have arrived: starts the call's first hop. By rank, since arrivals come in the
   // order of events.
-  void hold(Meetings::Held held, const CallCost& cost, std::uint32_t group) {
+  void hold(OpenCollectives::Held held, const CallCost& cost, std::uint32_t group) {
     const auto number = static_cast<std::uint32_t>(calls_.size());
     std::sort(held.arrivals.begin(), held.arrivals.end(),
               [](const Arrival& a, const Arrival& b) { return a.rank < b.rank; });
@@ -383,7 +383,7 @@ class SharingExecutor {
   const SharedCores& shared_;
   const DurationVariation* variation_;
   const Folding folding_;
-  Meetings meetings_;
+  OpenCollectives collectives_;
   std::vector<SharingRank> ranks_;
   std::vector<SharedCall> calls_;
   std::vector<std::optional<Picos>>

@@ -45,21 +45,21 @@ std::vector<Interval> disjoint(std::vector<Interval> intervals) {
 struct Sent {
   double all = 0, between = 0;
 };
-Sent sent_by(const ProgramGroup& group, const ProgramCall& call, const GroupPlace& place) {
+Sent sent_by(const ProgramGroup& group, const ProgramCall& call, const GroupLayout& layout) {
   const auto ranks = static_cast<std::int64_t>(group.members.size());
   if (ranks < 2) return {};
   const double all = bus_factor(call.op, ranks) * static_cast<double>(call.bytes.value);
-  if (place.nodes < 2) return {all, 0};
+  if (layout.nodes < 2) return {all, 0};
   // As in call_time(): a ring leaves a node over the links of all its ranks, so each carries
   // 1/per_node of it. Everything else goes between nodes.
-  return {all, goes_in_rings(call.op, place) ? all / static_cast<double>(place.per_node) : all};
+  return {all, goes_in_rings(call.op, layout) ? all / static_cast<double>(layout.per_node) : all};
 }
 
 class Forecaster {
  public:
   Forecaster(const trace::Run& run, const RunProgram& program, const Folding& folding,
-             const ExecutionResult& result, const std::vector<GroupPlace>& places)
-      : run_(run), program_(program), folding_(folding), result_(result), places_(places) {}
+             const ExecutionResult& result, const std::vector<GroupLayout>& layouts)
+      : run_(run), program_(program), folding_(folding), result_(result), layouts_(layouts) {}
 
   Forecast make() {
     out_.times = step_times(run_, program_, folding_, result_);
@@ -125,14 +125,14 @@ class Forecaster {
     for (std::uint32_t s = 0; s < end; ++s) {
       if (s == marks.begin(training + 1)) ++training;
       const ProgramStep& step = steps_of(c)[s];
-      if (step.kind != StepKind::meet) continue;
+      if (step.kind != StepKind::call) continue;
       const ProgramCall& call = program_.job.calls[step.index];
       const std::uint32_t group = member(c).groups[step.slot];
       active.push_back({result_.classes[c].began[s], result_.classes[c].ended[s]});
       // Neither in a measured step nor in what comes after one: it counts as active, but not in the
       // sums.
       if (training < measured_.first || s > marks.ends[training]) continue;
-      const Sent sent = sent_by(program_.job.groups[group], call, places_[group]);
+      const Sent sent = sent_by(program_.job.groups[group], call, layouts_[group]);
       // A message is sent by one side only; a collective by every member.
       const double send =
           share * (call.op == trace::Op::send ? senders_[c][step.slot] : weights_[c]);
@@ -169,7 +169,7 @@ class Forecaster {
   const RunProgram& program_;
   const Folding& folding_;
   const ExecutionResult& result_;
-  const std::vector<GroupPlace>& places_;
+  const std::vector<GroupLayout>& layouts_;
   MeasuredSteps measured_;
   std::vector<double> weights_;               // by class: its ranks
   std::vector<std::vector<double>> senders_;  // … and by slot those that come first in its group
@@ -187,8 +187,8 @@ RankUse& RankUse::operator+=(const RankUse& other) {
 }
 
 Forecast forecast(const trace::Run& run, const RunProgram& program, const Folding& folding,
-                  const ExecutionResult& result, const std::vector<GroupPlace>& places) {
-  return Forecaster(run, program, folding, result, places).make();
+                  const ExecutionResult& result, const std::vector<GroupLayout>& layouts) {
+  return Forecaster(run, program, folding, result, layouts).make();
 }
 
 namespace {

@@ -46,9 +46,9 @@ struct Forecast {
 
 // `run` is the one that `program` was made from, with a span at the end of every step
 // (sim/forecast/timed_run.h). `result` comes from execute() with record_issues and is not stuck.
-// `places`: of the job's groups. O(steps of the different ranks · log).
+// `layouts`: of the job's groups. O(steps of the different ranks · log).
 Forecast forecast(const trace::Run& run, const RunProgram& program, const Folding& folding,
-                  const ExecutionResult& result, const std::vector<GroupPlace>& places);
+                  const ExecutionResult& result, const std::vector<GroupLayout>& layouts);
 
 // FlopUse: how much of a machine's peak a job uses.
 //

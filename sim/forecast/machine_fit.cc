@@ -101,10 +101,10 @@ FitRow least_squares(const Normal& normal) {
 
 // The row of a segment: bytes, operations, then the products of each type.
 FitRow amounts(const trace::WorkCost& work,
-               const std::map<std::string, std::size_t>& place_of_type) {
+               const std::map<std::string, std::size_t>& index_of_type) {
   FitRow out{work.memory_bytes, static_cast<double>(work.operations)};
   for (const trace::WorkCost::Flops& flops : work.flops)
-    out[place_of_type.at(flops.dtype)] += flops.matmul + flops.convolution;
+    out[index_of_type.at(flops.dtype)] += flops.matmul + flops.convolution;
   return out;
 }
 
@@ -118,16 +118,16 @@ double product(const FitRow& a, const FitRow& b) {
 
 std::vector<trace::WorkCost> by_step(const std::vector<trace::WorkCost>& work) {
   std::map<std::int64_t, trace::WorkCost> steps;
-  for (const trace::WorkCost& stretch : work) {
-    trace::WorkCost& sum = steps[stretch.step];
+  for (const trace::WorkCost& segment : work) {
+    trace::WorkCost& sum = steps[segment.step];
     sum.before = trace::WorkCost::Before::step;
-    sum.id = sum.step = stretch.step;
-    sum.flops.insert(sum.flops.end(), stretch.flops.begin(), stretch.flops.end());
-    sum.product_bytes += stretch.product_bytes;
-    sum.memory_bytes += stretch.memory_bytes;
-    sum.kernels += stretch.kernels;
-    sum.operations += stretch.operations;
-    sum.nanos += stretch.nanos;
+    sum.id = sum.step = segment.step;
+    sum.flops.insert(sum.flops.end(), segment.flops.begin(), segment.flops.end());
+    sum.product_bytes += segment.product_bytes;
+    sum.memory_bytes += segment.memory_bytes;
+    sum.kernels += segment.kernels;
+    sum.operations += segment.operations;
+    sum.nanos += segment.nanos;
   }
   std::vector<trace::WorkCost> out;
   out.reserve(steps.size());
@@ -233,7 +233,7 @@ std::int64_t hops_of(const ProgramJob& job, const Prices& prices) {
   std::int64_t out = 0;
   for (const ProgramJob::Member& member : job.ranks)
     for (const ProgramStep& step : job.programs[member.program].steps)
-      if (step.kind == StepKind::meet)
+      if (step.kind == StepKind::call)
         out += cost(member.groups[step.slot], job.calls[step.index]).hops;
   return out;
 }
@@ -244,11 +244,11 @@ class SharingFit {
     SharingFit out(machine);
     for (const MeasuredJob& job : jobs) {
       LOCKSTEP_CHECK(job.step_seconds > 0, "a job that was measured");
-      std::vector<GroupPlace> places = places_of(job.program->job, machine.ranks_per_node);
-      Result<Prices> prices = prices_on(machine, job.program->job, places);
+      std::vector<GroupLayout> layouts = layouts_of(job.program->job, machine.ranks_per_node);
+      Result<Prices> prices = prices_on(machine, job.program->job, layouts);
       if (!prices) return prices.error();
       if (hops_of(job.program->job, *prices) <= kMostFittedHops)
-        out.jobs_.push_back({job, std::move(places), std::move(*prices)});
+        out.jobs_.push_back({job, std::move(layouts), std::move(*prices)});
     }
     return out;
   }
@@ -265,7 +265,7 @@ class SharingFit {
     const Machine machine = machine_at(point);
     double out = 0;
     for (const Job& job : jobs_) {
-      const Played played = play(job.measured.program->job, machine, job.places, job.prices);
+      const Played played = play(job.measured.program->job, machine, job.layouts, job.prices);
       const MeasuredSteps steps = measured_steps(
           step_times(*job.measured.run, *job.measured.program, played.folding, played.result));
       if (steps.count == 0 || !(steps.seconds() > 0)) continue;
@@ -278,7 +278,7 @@ class SharingFit {
  private:
   struct Job {
     MeasuredJob measured;
-    std::vector<GroupPlace> places;
+    std::vector<GroupLayout> layouts;
     Prices prices;
   };
 

@@ -42,13 +42,13 @@ class Numbers {
 
 // The segments of one rank, by the events that end them. Walks its events, program steps and costs
 // in parallel: they are in the same order.
-std::vector<MemoryStretch> stretches_of(const trace::RankTrace& trace, const Program& program,
-                                        const std::vector<std::uint32_t>& events,
-                                        const RankOutcome& outcome, const trace::RankCosts& costs) {
-  std::vector<MemoryStretch> out;
+std::vector<MemorySegment> segments_of(const trace::RankTrace& trace, const Program& program,
+                                       const std::vector<std::uint32_t>& events,
+                                       const RankOutcome& outcome, const trace::RankCosts& costs) {
+  std::vector<MemorySegment> out;
   auto work = costs.work.begin();
   Picos began, now;  // begin of the current segment; the host's time
-  const auto end_stretch = [&](std::uint32_t event, Picos goes_on) {
+  const auto end_segment = [&](std::uint32_t event, Picos goes_on) {
     LOCKSTEP_CHECK(work != costs.work.end(), "timed_run() holds costs against the trace");
     out.push_back({began, now, work->step, event, *work->memory});
     ++work;
@@ -56,7 +56,7 @@ std::vector<MemoryStretch> stretches_of(const trace::RankTrace& trace, const Pro
   };
   std::uint32_t s = 0;
   for (std::uint32_t e = 0; e < trace.events.size(); ++e) {
-    if (trace.events[e].kind == trace::EventKind::step) end_stretch(e, now);
+    if (trace.events[e].kind == trace::EventKind::step) end_segment(e, now);
     if (s == events.size() || events[s] != e) continue;
     const ProgramStep& step = program.steps[s];
     const bool computes = step.kind == StepKind::compute;
@@ -65,21 +65,21 @@ std::vector<MemoryStretch> stretches_of(const trace::RankTrace& trace, const Pro
     // it, and the next one begins when the host goes on.
     now = computes ? outcome.ended[s] : outcome.issued[s];
     if (!computes) {
-      end_stretch(e, waits ? outcome.ended[s] : now);
+      end_segment(e, waits ? outcome.ended[s] : now);
     } else if (work != costs.work.end() && trace::ends_between_steps(work->before)) {
-      end_stretch(e, now);
+      end_segment(e, now);
     }
     ++s;
   }
   return out;
 }
 
-std::size_t first_highest(const std::vector<MemoryStretch>& stretches) {
-  const auto highest = std::max_element(stretches.begin(), stretches.end(),
-                                        [](const MemoryStretch& a, const MemoryStretch& b) {
+std::size_t first_highest(const std::vector<MemorySegment>& segments) {
+  const auto highest = std::max_element(segments.begin(), segments.end(),
+                                        [](const MemorySegment& a, const MemorySegment& b) {
                                           return a.memory.peak.total() < b.memory.peak.total();
                                         });
-  return highest == stretches.end() ? 0 : static_cast<std::size_t>(highest - stretches.begin());
+  return highest == segments.end() ? 0 : static_cast<std::size_t>(highest - segments.begin());
 }
 
 std::string what_ends(const trace::Tables& tables, const trace::RankTrace& trace,
@@ -107,17 +107,17 @@ std::vector<MemoryTimeline> memory_timelines(const trace::Run& run, const RunPro
   std::vector<MemoryTimeline> out;
   for (std::size_t r = 0; r < run.ranks.size(); ++r) {
     const std::uint32_t c = folding.class_of[r];
-    const auto [place, is_new] = known.try_emplace({c, numbers.of(costs[r])}, out.size());
+    const auto [found, is_new] = known.try_emplace({c, numbers.of(costs[r])}, out.size());
     if (is_new) {
       if (!counted(*costs[r])) return {};
       const std::uint32_t p = program.job.ranks[r].program;
       MemoryTimeline timeline;
-      timeline.stretches = stretches_of(run.ranks[r], program.job.programs[p], program.events[p],
-                                        result.classes[c], *costs[r]);
-      timeline.peak = first_highest(timeline.stretches);
+      timeline.segments = segments_of(run.ranks[r], program.job.programs[p], program.events[p],
+                                      result.classes[c], *costs[r]);
+      timeline.peak = first_highest(timeline.segments);
       out.push_back(std::move(timeline));
     }
-    out[place->second].ranks.push_back(static_cast<std::int32_t>(r));
+    out[found->second].ranks.push_back(static_cast<std::int32_t>(r));
   }
   return out;
 }
@@ -125,10 +125,10 @@ std::vector<MemoryTimeline> memory_timelines(const trace::Run& run, const RunPro
 MemoryForecast memory_forecast(std::vector<MemoryTimeline> timelines, const trace::Run& run) {
   MemoryForecast out;
   // Ranks without any work hold nothing.
-  std::erase_if(timelines, [](const MemoryTimeline& t) { return t.stretches.empty(); });
+  std::erase_if(timelines, [](const MemoryTimeline& t) { return t.segments.empty(); });
   for (const MemoryTimeline& timeline : timelines) {
     const trace::RankTrace& trace = run.ranks[static_cast<std::size_t>(timeline.ranks.front())];
-    const trace::Event& event = trace.events[timeline.stretches[timeline.peak].event];
+    const trace::Event& event = trace.events[timeline.segments[timeline.peak].event];
     out.peaks_before.push_back(what_ends(run.tables, trace, event));
   }
   out.classes = std::move(timelines);

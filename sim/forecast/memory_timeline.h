@@ -24,24 +24,24 @@ namespace lockstep::sim {
 // A segment of work: from where the rank continues after a call, wait, step, checkpoint or
 // evaluation to the next one. Between two segments, while it waits, a rank holds what the first of
 // them ended with.
-struct MemoryStretch {
+struct MemorySegment {
   Picos begin, end;
   std::int64_t step = 0;  // the training step that it belongs to; -1: before the first
   // The event in the representative's trace that ends it: a call, wait or step, or the span that
   // timed_run() adds for a checkpoint or an evaluation.
   std::uint32_t event = 0;
-  trace::StretchMemory memory;
+  trace::SegmentMemory memory;
 };
 
 // The memory of ranks that do the same at the same times and hold the same: a class of the folding,
 // or a part of one.
 struct MemoryTimeline {
-  std::vector<std::int32_t> ranks;       // ascending; the first is the representative
-  std::vector<MemoryStretch> stretches;  // in order; empty if the rank never does any work
-  std::size_t peak = 0;                  // index of the first segment with the largest peak
+  std::vector<std::int32_t> ranks;      // ascending; the first is the representative
+  std::vector<MemorySegment> segments;  // in order; empty if the rank never does any work
+  std::size_t peak = 0;                 // index of the first segment with the largest peak
 
   // Requires at least one segment.
-  const trace::MemoryUse& peak_use() const { return stretches[peak].memory.peak; }
+  const trace::MemoryUse& peak_use() const { return segments[peak].memory.peak; }
 };
 
 // The bytes that a device needs for `use`: times `fragmentation`, plus `reserved`.

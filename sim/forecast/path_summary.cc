@@ -24,8 +24,8 @@ void longest_first(std::vector<T>& items) {
 class Summarizer {
  public:
   Summarizer(const trace::Run& run, const RunProgram& program, const Folding& folding,
-             const std::vector<GroupPlace>& places)
-      : run_(run), program_(program), folding_(folding), places_(places) {
+             const std::vector<GroupLayout>& layouts)
+      : run_(run), program_(program), folding_(folding), layouts_(layouts) {
     out_.work.resize(folding.representatives.size());
   }
 
@@ -57,7 +57,7 @@ class Summarizer {
     const ProgramJob::Member& member =
         program_.job.ranks[folding_.representatives[part.rank_class]];
     const ProgramStep& step = program_.job.programs[member.program].steps[part.step];
-    return places_[member.groups[step.slot]].nodes > 1;
+    return layouts_[member.groups[step.slot]].nodes > 1;
   }
 
   void add(const PathPart& part) {
@@ -94,7 +94,7 @@ class Summarizer {
   const trace::Run& run_;
   const RunProgram& program_;
   const Folding& folding_;
-  const std::vector<GroupPlace>& places_;
+  const std::vector<GroupLayout>& layouts_;
   std::map<Key, std::size_t> items_;
   std::map<std::pair<trace::GroupId, bool>, std::size_t> calls_;
   PathSummary out_;
@@ -104,8 +104,8 @@ class Summarizer {
 
 PathSummary path_summary(const std::vector<PathPart>& path, const trace::Run& run,
                          const RunProgram& program, const Folding& folding,
-                         const std::vector<GroupPlace>& places, Picos begin, Picos end) {
-  return Summarizer(run, program, folding, places).make(path, begin, end);
+                         const std::vector<GroupLayout>& layouts, Picos begin, Picos end) {
+  return Summarizer(run, program, folding, layouts).make(path, begin, end);
 }
 
 double ForecastPath::share(Picos time) const {
@@ -118,11 +118,11 @@ std::string ForecastPath::of_what() const {
 }
 
 ForecastPath forecast_path(const trace::Run& run, const SimulatedProgram& simulated,
-                           const std::vector<GroupPlace>& places, const MeasuredSteps& measured) {
+                           const std::vector<GroupLayout>& layouts, const MeasuredSteps& measured) {
   const RunProgram& program = simulated.program;
   const PathSummary summary =
       path_summary(critical_path(program.job, simulated.folding, simulated.result), run, program,
-                   simulated.folding, places, measured.begin, measured.end);
+                   simulated.folding, layouts, measured.begin, measured.end);
   const bool checkpoints = measured.in_steps < measured.end - measured.begin;
   ForecastPath out{measured.begin, measured.end, measured.count, checkpoints, {}, {}};
   for (std::uint32_t c = 0; c < summary.work.size(); ++c)

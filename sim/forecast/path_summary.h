@@ -44,11 +44,11 @@ struct PathSummary {
 };
 
 // Summarises `path` from `begin` to `end`; without gaps in the path, the items sum up to the
-// difference. `run` is the one that `program` was made from; `places`: of the job's groups. O(path
+// difference. `run` is the one that `program` was made from; `layouts`: of the job's groups. O(path
 // · log).
 PathSummary path_summary(const std::vector<PathPart>& path, const trace::Run& run,
                          const RunProgram& program, const Folding& folding,
-                         const std::vector<GroupPlace>& places, Picos begin, Picos end);
+                         const std::vector<GroupLayout>& layouts, Picos begin, Picos end);
 
 // The path of the measured steps (sim/forecast/training_steps.h), with names.
 struct ForecastPath {
@@ -81,6 +81,6 @@ struct ForecastPath {
 
 // `run` is the one that was simulated, to its end.
 ForecastPath forecast_path(const trace::Run& run, const SimulatedProgram& simulated,
-                           const std::vector<GroupPlace>& places, const MeasuredSteps& measured);
+                           const std::vector<GroupLayout>& layouts, const MeasuredSteps& measured);
 
 }  // namespace lockstep::sim

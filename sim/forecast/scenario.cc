@@ -6,6 +6,7 @@
 
 #include "sim/forecast/timed_run.h"
 #include "sim/forecast/training_steps.h"
+#include "trace/spread.h"
 
 namespace lockstep::sim {
 namespace {
@@ -17,10 +18,10 @@ std::int64_t samples_of(const runtime::Scenario& scenario, int rank) {
 RanksCosts ranks_costs(const runtime::Scenario& scenario, DerivedRanks& derived) {
   RanksCosts out;
   out.different = std::move(derived.costs);
-  std::map<std::int32_t, std::size_t> place;
-  for (std::size_t i = 0; i < out.different.size(); ++i) place[out.different[i].rank] = i;
+  std::map<std::int32_t, std::size_t> index_of;
+  for (std::size_t i = 0; i < out.different.size(); ++i) index_of[out.different[i].rank] = i;
   for (std::size_t r = 0; r < derived.traced.size(); ++r) {
-    out.of_rank.push_back(place.at(derived.traced[r]));
+    out.of_rank.push_back(index_of.at(derived.traced[r]));
     out.samples.push_back(samples_of(scenario, static_cast<int>(r)));
   }
   return out;
@@ -85,14 +86,14 @@ ScenarioForecast summarise(const runtime::Scenario& scenario, const Machine& mac
     out.samples += samples_of(scenario, rank);
   out.class_of = simulated.folding.class_of;
   out.figures =
-      forecast(timed.run, simulated.program, simulated.folding, simulated.result, timed.places);
+      forecast(timed.run, simulated.program, simulated.folding, simulated.result, timed.layouts);
   add_checkpoints(scenario, out);
   const MeasuredSteps measured = measured_steps(out.figures.times);
   out.flops = flop_use(timed.costs.pointers(), machine, measured.first, measured.count);
   out.flops_share = out.flops.share(measured.seconds() / static_cast<double>(measured.count));
   out.dummies = has_dummies(scenario);
   out.pipeline = scenario.strategy.kind == runtime::Scenario::Strategy::Kind::pipeline;
-  out.path = forecast_path(timed.run, simulated, timed.places, measured);
+  out.path = forecast_path(timed.run, simulated, timed.layouts, measured);
   for (const trace::RankCosts& costs : timed.costs.different)
     out.state_bytes = std::max(out.state_bytes, costs.state_bytes);
   out.memory = memory_forecast(memory_timelines(timed.run, simulated.program, simulated.folding,
@@ -118,27 +119,28 @@ Result<TimedScenario> time_scenario(const runtime::Scenario& scenario, DerivedRa
   RanksCosts costs = ranks_costs(scenario, derived);
   // How many ranks share a node's cores depends on all ranks, so the job is spread first and timed
   // then.
-  Result<trace::Run> run = spread(std::move(derived.run), derived.traced);
+  Result<trace::Run> run =
+      trace::spread(std::move(derived.run), derived.traced, scenario.strategy.shard_ranks);
   if (!run) return run.error();
   run = timed_run(std::move(*run), costs.pointers(), costs.samples, machine);
   if (!run) return run.error();
   Result<RunProgram> program = program_of(*run);
   if (!program) return program.error();
-  std::vector<GroupPlace> places = places_of(program->job, machine.ranks_per_node);
+  std::vector<GroupLayout> layouts = layouts_of(program->job, machine.ranks_per_node);
   std::vector<CarriedCalls> carried;
   const PriceOfCall price = [&](std::uint32_t group, const ProgramCall& call) {
     // Prices::of() asks once for each different call, which is what the report lists.
-    if (const auto nccl = nccl_call(call, places[group], machine))
+    if (const auto nccl = nccl_call(call, layouts[group], machine))
       count_carried(call, *nccl, carried);
-    return call_cost(call, places[group], machine);
+    return call_cost(call, layouts[group], machine);
   };
-  const auto prices = Prices::of(program->job, kinds_of(places), price);
+  const auto prices = Prices::of(program->job, kinds_of(layouts), price);
   if (!prices) return prices.error();
   Result<SimulatedProgram> simulated =
-      simulate_on_machine(std::move(*program), places, *prices, machine);
+      simulate_on_machine(std::move(*program), layouts, *prices, machine);
   if (!simulated) return simulated.error();
-  TimedScenario out{scenario.name,         std::move(*run),   std::move(costs),
-                    std::move(*simulated), std::move(places), std::nullopt};
+  TimedScenario out{scenario.name,         std::move(*run),    std::move(costs),
+                    std::move(*simulated), std::move(layouts), std::nullopt};
   if (!out.simulated.result.stuck) {
     out.forecast = summarise(scenario, machine, derived, out);
     out.forecast->carried = std::move(carried);

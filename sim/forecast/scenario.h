@@ -87,7 +87,7 @@ struct TimedScenario {
   trace::Run run;        // the calls of all ranks, with the machine's times between them
   RanksCosts costs;      // from which the times are computed
   SimulatedProgram simulated;
-  std::vector<GroupPlace> places;            // of the program's groups
+  std::vector<GroupLayout> layouts;          // of the program's groups
   std::optional<ScenarioForecast> forecast;  // empty: the job hangs (simulated_hang() says why)
 };
 

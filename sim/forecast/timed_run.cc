@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/text.h"
 #include "sim/machine/work_time.h"
 
 namespace lockstep::sim {
@@ -22,7 +21,7 @@ trace::Nanos nanos_of_seconds(double seconds) {
 }
 
 // The kind and number of the work that precedes an event; empty: none does.
-std::optional<std::pair<trace::WorkCost::Before, std::int64_t>> place_of(
+std::optional<std::pair<trace::WorkCost::Before, std::int64_t>> segment_of(
     const trace::RankTrace& trace, const trace::Event& event) {
   switch (event.kind) {
     case trace::EventKind::issue:
@@ -64,12 +63,12 @@ class Timer {
       if (event.kind == trace::EventKind::span) continue;
       // Costs and events are in the same order: the next segment must be the one before this event.
       // A trace that was derived separately fails here.
-      if (const auto place = place_of(trace_, event)) {
+      if (const auto segment = segment_of(trace_, event)) {
         put_parts_without_event();
         if (next_ == costs_.work.size() ||
-            std::pair(costs_.work[next_].before, costs_.work[next_].id) != *place)
+            std::pair(costs_.work[next_].before, costs_.work[next_].id) != *segment)
           return mismatch();
-        put_stretch();
+        put_segment();
       }
       events_.push_back(event);
     }
@@ -84,10 +83,10 @@ class Timer {
   // one.
   void put_parts_without_event() {
     while (next_ < costs_.work.size() && trace::ends_between_steps(costs_.work[next_].before))
-      put_stretch();
+      put_segment();
   }
 
-  void put_stretch() {
+  void put_segment() {
     const trace::WorkCost::Before before = costs_.work[next_].before;
     // No span of length 0, except at the end of a part of the training, which forecast() looks for.
     if (nanos_[next_] > 0 || trace::ends_part(before)) {
@@ -101,7 +100,7 @@ class Timer {
   Error mismatch() const {
     return {"the costs of rank " + std::to_string(trace_.rank.value) + " are not of its trace",
             {trace_.source},
-            "derive both anew"};
+            "derive both again"};
   }
 
   trace::RankTrace& trace_;
@@ -111,24 +110,6 @@ class Timer {
   std::vector<trace::Event> events_;
   std::size_t next_ = 0;  // the next segment
 };
-
-// Checks that a trace can represent another rank: no messages, which name single ranks, and only
-// groups that the other rank is in, too.
-Status stands_for(const trace::Run& run, const trace::RankTrace& trace, std::int32_t rank) {
-  const auto refuse = [&](const std::string& why) {
-    return Error{"rank " + std::to_string(trace.rank.value) + " cannot stand for rank " +
-                     std::to_string(rank) + ": " + why,
-                 {trace.source},
-                 "simulate fewer ranks, each of which is looked at"};
-  };
-  for (const trace::Call& call : trace.calls)
-    if (trace::is_point_to_point(run.tables.signatures[call.signature].op))
-      return refuse("it sends messages to single ranks");
-  for (const trace::RankTrace::Membership& group : trace.groups)
-    if (std::find(group.ranks.begin(), group.ranks.end(), trace::Rank(rank)) == group.ranks.end())
-      return refuse("its group \"" + printable(run.tables.str(group.group)) + "\" is another's");
-  return Status::ok();
-}
 
 // The time to prepare a step's samples: as it was measured, else by the machine's rate.
 double preparation_seconds(const trace::RankCosts& costs, std::int64_t samples,
@@ -176,31 +157,6 @@ Result<trace::Run> timed_run(trace::Run run, const std::vector<const trace::Rank
     Timer timer(run.ranks[r], names, *costs[r], found->second);
     if (const Status ok = timer.put(); !ok) return ok.error();
   }
-  return run;
-}
-
-Result<trace::Run> spread(trace::Run run, const std::vector<std::int32_t>& traced) {
-  std::vector<trace::RankTrace> ranks;
-  std::uint64_t events = 0;
-  for (std::size_t r = 0; r < traced.size(); ++r) {
-    const trace::RankTrace* trace = run.find(trace::Rank(traced[r]));
-    const auto rank = static_cast<std::int32_t>(r);
-    if (trace == nullptr)
-      return Error{"rank " + std::to_string(traced[r]) + " left no trace", {}, "derive it anew"};
-    if (traced[r] != rank) {
-      if (const Status ok = stands_for(run, *trace, rank); !ok) return ok.error();
-    }
-    events += trace->events.size();
-    if (events > kMostSpreadEvents)
-      return Error{"so many ranks make more than " + std::to_string(kMostSpreadEvents) +
-                       " events, which take gigabytes",
-                   {},
-                   "simulate fewer steps (--steps), or fewer ranks"};
-    ranks.push_back(*trace);
-    ranks.back().rank = trace::Rank(rank);
-  }
-  run.ranks = std::move(ranks);
-  run.world_size = static_cast<std::int32_t>(traced.size());
   return run;
 }
 

@@ -34,10 +34,4 @@ Result<trace::Run> timed_run(trace::Run run, const std::vector<const trace::Rank
 std::vector<trace::Nanos> work_nanos(const trace::RankCosts& costs, std::int64_t samples,
                                      const Machine& machine, std::int64_t world_size);
 
-// The run of all ranks of a job, in which rank r does what rank traced[r] did. Errors: a traced
-// rank without a trace, that sends messages, or that calls in a group without the ranks that it
-// represents; more than kMostSpreadEvents events.
-inline constexpr std::uint64_t kMostSpreadEvents = 20'000'000;
-Result<trace::Run> spread(trace::Run run, const std::vector<std::int32_t>& traced);
-
 }  // namespace lockstep::sim

@@ -18,7 +18,7 @@
 namespace lockstep::sim {
 namespace {
 
-enum class Draw : std::uint64_t { work = 1, meeting, image, text, batch };
+enum class Draw : std::uint64_t { work = 1, call, image, text, batch };
 
 // The output function of SplitMix64.
 std::uint64_t mixed(std::uint64_t state) {
@@ -87,13 +87,13 @@ class TrialJob {
       add(program.job.programs[p], marks[p]);
       steps_ = std::min(steps_, marks[p].ends.size());
     }
-    places_ = places_of(job_, machine.ranks_per_node);
+    layouts_ = layouts_of(job_, machine.ranks_per_node);
     find_modalities();
   }
 
   std::size_t steps() const { return steps_; }  // that all ranks end
   std::size_t ranks() const { return job_.ranks.size(); }
-  Result<Prices> prices() const { return prices_on(machine_, job_, places_); }
+  Result<Prices> prices() const { return prices_on(machine_, job_, layouts_); }
 
   // Sorts the measured steps into pools: ranks that make the same calls share one, from which
   // redrawn batches come. All measured steps of a rank must be in the same pool.
@@ -137,11 +137,11 @@ class TrialJob {
       }
       return scaled(duration, here.factor);
     };
-    if (jitter.meetings > 0)
-      variation.meeting = [&](std::uint32_t group, std::uint32_t number, Picos duration) {
-        return scaled(duration, source.factor(jitter.meetings, Draw::meeting, group, number));
+    if (jitter.calls > 0)
+      variation.call_duration = [&](std::uint32_t group, std::uint32_t number, Picos duration) {
+        return scaled(duration, source.factor(jitter.calls, Draw::call, group, number));
       };
-    const ExecutionResult result = sim::play(job_, machine_, places_, prices, &variation).result;
+    const ExecutionResult result = sim::play(job_, machine_, layouts_, prices, &variation).result;
     StepTimes times;
     for (std::size_t r = 0; r < ranks(); ++r)
       times.add(slots_[job_.ranks[r].program].marks, result.classes[r].ended);
@@ -291,7 +291,7 @@ class TrialJob {
   const trace::Run& run_;
   const Machine& machine_;
   ProgramJob job_;
-  std::vector<GroupPlace> places_;
+  std::vector<GroupLayout> layouts_;
   std::size_t steps_ = 0;
   std::vector<Slots> slots_;                                    // by program
   std::vector<std::vector<std::vector<Picos>>> work_;           // by program, step and slot
@@ -315,8 +315,8 @@ Result<Trials> run_trials(const trace::Run& run, const RunProgram& program, cons
   // The first step arranges buffers and is not measured, unless it is the only one.
   const std::size_t first = job.steps() > 1 ? 1 : 0;
   if (options.trials > kMostTrialSteps / std::max<std::size_t>(job.steps(), 1))
-    return Error{"so many trials of " + std::to_string(job.steps()) + " steps each are more than " +
-                     std::to_string(kMostTrialSteps) + " steps",
+    return Error{"this many trials of " + std::to_string(job.steps()) +
+                     " steps each are more than " + std::to_string(kMostTrialSteps) + " steps",
                  {},
                  "take fewer (--trials), or fewer steps (--steps)"};
   if (options.redraw_batches) {

@@ -32,13 +32,13 @@
 namespace lockstep::sim {
 
 struct Jitter {  // coefficients of variation, from 0 to kMostJitter
-  double work = 0, meetings = 0, images = 0, texts = 0;
+  double work = 0, calls = 0, images = 0, texts = 0;
 };
 inline constexpr double kMostJitter = 10;
 // Their names on the command line.
 inline constexpr std::array<std::pair<std::string_view, double Jitter::*>, 4> kJitterNames = {
     {{"compute", &Jitter::work},
-     {"communication", &Jitter::meetings},
+     {"communication", &Jitter::calls},
      {"image", &Jitter::images},
      {"text", &Jitter::texts}}};
 

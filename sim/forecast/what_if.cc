@@ -106,11 +106,11 @@ class DifferentRanks {
         job_.programs.push_back(program.job.programs[p]);
         kinds_.push_back(
             {costs[r], samples[r], step_marks(run.tables, run.ranks[r], program.events[p]), {}, 0});
-        find_stretches(job_.programs.back(), kinds_.back(), machine);
+        find_segments(job_.programs.back(), kinds_.back(), machine);
       }
       ++kinds_[found->second].ranks;
     }
-    places_ = places_of(job_, machine.ranks_per_node);
+    layouts_ = layouts_of(job_, machine.ranks_per_node);
   }
 
   // Sets the duration of all work to that on another machine. Nothing may take longer there: a
@@ -120,8 +120,8 @@ class DifferentRanks {
       const Kind& kind = kinds_[p];
       const std::vector<trace::Nanos> nanos =
           work_nanos(*kind.costs, kind.samples, machine, world_size_);
-      for (const auto& [step, stretch] : kind.stretches)
-        job_.programs[p].steps[step].duration = Picos{nanos[stretch]} * 1000;
+      for (const auto& [step, segment] : kind.segments)
+        job_.programs[p].steps[step].duration = Picos{nanos[segment]} * 1000;
     }
   }
 
@@ -146,10 +146,10 @@ class DifferentRanks {
 
   Result<Picos> step_time(const Machine& machine, bool calls_take_no_time) const {
     const PriceOfCall free = [](std::uint32_t, const ProgramCall&) { return CallCost{}; };
-    const Result<Prices> prices = calls_take_no_time ? Prices::of(job_, kinds_of(places_), free)
-                                                     : prices_on(machine, job_, places_);
+    const Result<Prices> prices = calls_take_no_time ? Prices::of(job_, kinds_of(layouts_), free)
+                                                     : prices_on(machine, job_, layouts_);
     if (!prices) return prices.error();
-    const auto [folding, result] = play(job_, machine, places_, *prices);
+    const auto [folding, result] = play(job_, machine, layouts_, *prices);
     StepTimes times;
     for (std::size_t c = 0; c < result.classes.size(); ++c)
       times.add(kinds_[job_.ranks[folding.representatives[c]].program].marks,
@@ -162,20 +162,20 @@ class DifferentRanks {
     const trace::RankCosts* costs = nullptr;
     std::int64_t samples = 0;
     StepMarks marks;
-    std::vector<std::pair<std::uint32_t, std::size_t>> stretches;  // (step of work, its segment)
+    std::vector<std::pair<std::uint32_t, std::size_t>> segments;  // (step of work, its segment)
     std::int64_t ranks = 0;
   };
 
   // Finds the segment of each step of work. Only segments that take time, or that end a part of the
   // training, have become steps.
-  void find_stretches(const Program& program, Kind& kind, const Machine& machine) const {
+  void find_segments(const Program& program, Kind& kind, const Machine& machine) const {
     const std::vector<trace::Nanos> nanos =
         work_nanos(*kind.costs, kind.samples, machine, world_size_);
-    std::size_t stretch = 0;
+    std::size_t segment = 0;
     for (std::uint32_t s = 0; s < program.steps.size(); ++s) {
       if (program.steps[s].kind != StepKind::compute) continue;
-      while (nanos[stretch] == 0 && !trace::ends_part(kind.costs->work[stretch].before)) ++stretch;
-      kind.stretches.emplace_back(s, stretch++);
+      while (nanos[segment] == 0 && !trace::ends_part(kind.costs->work[segment].before)) ++segment;
+      kind.segments.emplace_back(s, segment++);
     }
   }
 
@@ -202,7 +202,7 @@ class DifferentRanks {
   ProgramJob job_;
   std::int64_t world_size_;
   std::vector<Kind> kinds_;  // by program
-  std::vector<GroupPlace> places_;
+  std::vector<GroupLayout> layouts_;
 };
 
 }  // namespace

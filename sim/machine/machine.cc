@@ -44,20 +44,20 @@ class MachineReader {
     out.contention = root.value("contention", 1.0);
     if (root.contains("threads") && !out.cores)
       return Error{"\"threads\" is how ranks share cores, and there are none",
-                   document_.value_place("/threads"), "add cores: 2, or leave it out"};
+                   document_.value_location("/threads"), "add cores: 2, or leave it out"};
     if (has("/threads/wake")) out.wake = quantity("/threads/wake", parse_duration);
     if (has("/threads/refill")) out.refill = quantity("/threads/refill", parse_duration);
     if (has("/threads/start")) out.start = quantity("/threads/start", parse_duration);
     if (has("/threads/slice")) out.slice = quantity("/threads/slice", parse_duration);
     if (out.slice < kLeastSlice)
-      return Error{"a slice is at least 100us", document_.value_place("/threads/slice"),
+      return Error{"a slice is at least 100us", document_.value_location("/threads/slice"),
                    "slice: 4ms"};
     for (const auto& [dtype, rates] : root["compute"].items()) {
       out.compute[dtype] = {quantity("/compute/" + dtype + "/peak", parse_flop_rate),
                             rates.value("matmul", 1.0), rates.value("convolution", 1.0)};
     }
     if (out.compute.empty()) {
-      return Error{"\"compute\" names no type", document_.value_place("/compute"),
+      return Error{"\"compute\" names no type", document_.value_location("/compute"),
                    "add a line: float32: {peak: 19.5TFLOP/s, matmul: 0.7}"};
     }
     out.memory_bandwidth = quantity("/memory/bandwidth", parse_bandwidth);
@@ -88,7 +88,7 @@ class MachineReader {
 
   void refuse(const std::string& pointer, std::string message, std::string fix) {
     if (!problem_)
-      problem_ = Error{std::move(message), document_.value_place(pointer), std::move(fix)};
+      problem_ = Error{std::move(message), document_.value_location(pointer), std::move(fix)};
   }
 
   void read_nccl(Machine& out) {
@@ -163,7 +163,7 @@ class MachineReader {
     if (parsed) return *parsed;
     if (!problem_) {
       problem_ = parsed.error();
-      problem_->place = document_.value_place(pointer);
+      problem_->location = document_.value_location(pointer);
     }
     return T{};
   }

@@ -7,7 +7,6 @@
 
 #include "base/files/write_file.h"
 #include "trace/formats/text/text_trace.h"
-#include "trace/load.h"
 
 namespace lockstep::sim {
 namespace {
@@ -42,20 +41,20 @@ SharedCores shared_cores(const Machine& machine, std::size_t ranks) {
 }
 
 Result<Prices> prices_on(const Machine& machine, const ProgramJob& job,
-                         const std::vector<GroupPlace>& places) {
-  return Prices::of(job, kinds_of(places), [&](std::uint32_t group, const ProgramCall& call) {
-    return call_cost(call, places[group], machine);
+                         const std::vector<GroupLayout>& layouts) {
+  return Prices::of(job, kinds_of(layouts), [&](std::uint32_t group, const ProgramCall& call) {
+    return call_cost(call, layouts[group], machine);
   });
 }
 
-Played play(const ProgramJob& job, const Machine& machine, const std::vector<GroupPlace>& places,
+Played play(const ProgramJob& job, const Machine& machine, const std::vector<GroupLayout>& layouts,
             const Prices& prices, const DurationVariation* variation) {
   const CostOfCall cost = prices.cost_in(job);
   if (machine.cores)
     return {keep_apart(job),
             execute_on_cores(job, cost, shared_cores(machine, job.ranks.size()), variation)};
   // Ranks with equal programs are simulated once, unless each varies on its own.
-  Folding folding = variation == nullptr ? fold(job, kinds_of(places)) : keep_apart(job);
+  Folding folding = variation == nullptr ? fold(job, kinds_of(layouts)) : keep_apart(job);
   ExecutionResult result = execute(job, folding, cost, {{}, false, variation});
   return {std::move(folding), std::move(result)};
 }
@@ -68,14 +67,14 @@ Result<SimulatedProgram> simulate_program(RunProgram program, Folding folding, c
 }
 
 Result<SimulatedProgram> simulate_on_machine(RunProgram program,
-                                             const std::vector<GroupPlace>& places,
+                                             const std::vector<GroupLayout>& layouts,
                                              const Prices& prices, const Machine& machine) {
   if (machine.cores) {
     const std::size_t ranks = program.job.ranks.size();
     return simulate_on_cores(std::move(program), prices, shared_cores(machine, ranks));
   }
   // Groups that are placed differently cost differently, so fold() must keep them apart.
-  Folding folding = fold(program.job, kinds_of(places));
+  Folding folding = fold(program.job, kinds_of(layouts));
   return simulate_program(std::move(program), std::move(folding), prices, Picos{});
 }
 
@@ -87,15 +86,13 @@ std::vector<trace::Rank> stuck_ranks(const SimulatedProgram& simulated) {
   return out;
 }
 
-std::optional<RaisedJob> raised_job(const std::string& folder) {
-  Result<trace::Run> run = trace::load_run({folder});
-  if (!run) return std::nullopt;
+std::optional<RaisedJob> raised_job(trace::Run run) {
   // Without an exception something else went wrong.
   const bool raised =
-      std::any_of(run->ranks.begin(), run->ranks.end(),
+      std::any_of(run.ranks.begin(), run.ranks.end(),
                   [](const trace::RankTrace& trace) { return !trace.exceptions.empty(); });
   if (!raised) return std::nullopt;
-  Result<RunProgram> program = program_of(*run);
+  Result<RunProgram> program = program_of(run);
   if (!program) return std::nullopt;
   // Who waits for whom does not depend on durations: all calls are free.
   const PriceOfCall nothing = [](std::uint32_t, const ProgramCall&) { return CallCost{}; };
@@ -105,7 +102,7 @@ std::optional<RaisedJob> raised_job(const std::string& folder) {
   Result<SimulatedProgram> simulated =
       simulate_program(std::move(*program), std::move(folding), *prices, Picos{});
   if (!simulated) return std::nullopt;
-  return RaisedJob{std::move(*run), std::move(*simulated)};
+  return RaisedJob{std::move(run), std::move(*simulated)};
 }
 
 Status write_simulated_traces(const SimulatedProgram& simulated, const trace::Run& run,

@@ -21,9 +21,9 @@ namespace lockstep::sim {
 // The node and core settings of a machine with `cores`. Rank r is on node r / ranks_per_node.
 SharedCores shared_cores(const Machine& machine, std::size_t ranks);
 
-// The prices of a job's calls. `places`: of the job's groups. Errors: call_cost()'s.
+// The prices of a job's calls. `layouts`: of the job's groups. Errors: call_cost()'s.
 Result<Prices> prices_on(const Machine& machine, const ProgramJob& job,
-                         const std::vector<GroupPlace>& places);
+                         const std::vector<GroupLayout>& layouts);
 
 struct Played {
   Folding folding;
@@ -32,7 +32,7 @@ struct Played {
 
 // Runs the job once. `prices`: of the job on that machine. With a variation every rank is a class
 // of its own, since equal ranks then differ in time.
-Played play(const ProgramJob& job, const Machine& machine, const std::vector<GroupPlace>& places,
+Played play(const ProgramJob& job, const Machine& machine, const std::vector<GroupLayout>& layouts,
             const Prices& prices, const DurationVariation* variation = nullptr);
 
 struct SimulatedProgram {
@@ -47,10 +47,10 @@ Result<SimulatedProgram> simulate_program(RunProgram program, Folding folding, c
                                           Picos launch);
 
 // Runs the program on a machine: on a device per rank, or on the cores that ranks share, where
-// every rank is a class of its own. `places`, `prices`: of the job on that machine. Errors: as
+// every rank is a class of its own. `layouts`, `prices`: of the job on that machine. Errors: as
 // above.
 Result<SimulatedProgram> simulate_on_machine(RunProgram program,
-                                             const std::vector<GroupPlace>& places,
+                                             const std::vector<GroupLayout>& layouts,
                                              const Prices& prices, const Machine& machine);
 
 // The ranks that did not reach the end of their programs.
@@ -63,9 +63,9 @@ struct RaisedJob {
   SimulatedProgram simulated;  // as far as each rank gets; calls and work take no time
 };
 
-// Loads the job that was derived into `folder`, all ranks. Empty if no rank raised an exception, or
-// if its calls cannot be simulated: then something else went wrong.
-std::optional<RaisedJob> raised_job(const std::string& folder);
+// `run`: the derived calls of all ranks. Empty if no rank raised an exception, or if its calls
+// cannot be simulated: then something else went wrong.
+std::optional<RaisedJob> raised_job(trace::Run run);
 
 // A simulated run as traces (docs/trace-format.md): what every rank called, with the issue and end
 // of each call on the simulated clock. `verify`, `derive --against` and others read them.

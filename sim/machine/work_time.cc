@@ -69,10 +69,10 @@ void correct_by_times(trace::RankCosts& costs, const Machine& machine) {
   }
 }
 
-GroupPlace place_of(const std::vector<std::int32_t>& members, std::int64_t ranks_per_node) {
+GroupLayout layout_of(const std::vector<std::int32_t>& members, std::int64_t ranks_per_node) {
   std::map<std::int64_t, std::int64_t> on_node;
   for (const std::int32_t member : members) ++on_node[member / ranks_per_node];
-  GroupPlace out;
+  GroupLayout out;
   out.ranks = static_cast<std::int64_t>(members.size());
   out.nodes = static_cast<std::int64_t>(on_node.size());
   out.per_node = on_node.empty() ? 0 : on_node.begin()->second;
@@ -82,25 +82,25 @@ GroupPlace place_of(const std::vector<std::int32_t>& members, std::int64_t ranks
   return out;
 }
 
-std::vector<GroupPlace> places_of(const ProgramJob& job, std::int64_t ranks_per_node) {
-  std::vector<GroupPlace> out;
+std::vector<GroupLayout> layouts_of(const ProgramJob& job, std::int64_t ranks_per_node) {
+  std::vector<GroupLayout> out;
   for (const ProgramGroup& group : job.groups)
-    out.push_back(place_of(group.members, ranks_per_node));
+    out.push_back(layout_of(group.members, ranks_per_node));
   return out;
 }
 
-std::vector<std::uint32_t> kinds_of(const std::vector<GroupPlace>& places) {
-  std::map<GroupPlace, std::uint32_t> known;
+std::vector<std::uint32_t> kinds_of(const std::vector<GroupLayout>& layouts) {
+  std::map<GroupLayout, std::uint32_t> known;
   std::vector<std::uint32_t> out;
-  out.reserve(places.size());
-  for (const GroupPlace& place : places)
-    out.push_back(known.emplace(place, static_cast<std::uint32_t>(known.size())).first->second);
+  out.reserve(layouts.size());
+  for (const GroupLayout& layout : layouts)
+    out.push_back(known.emplace(layout, static_cast<std::uint32_t>(known.size())).first->second);
   return out;
 }
 
-bool goes_in_rings(trace::Op op, const GroupPlace& place) {
+bool goes_in_rings(trace::Op op, const GroupLayout& layout) {
   const trace::Op plain = plain_op(op);
-  return place.nodes > 1 && place.per_node > 0 &&
+  return layout.nodes > 1 && layout.per_node > 0 &&
          (plain == trace::Op::all_reduce || plain == trace::Op::all_gather ||
           plain == trace::Op::reduce_scatter);
 }
@@ -112,20 +112,21 @@ Error too_long() { return {"a call takes longer than 106 days", {}, "check the m
 // A ring over all ranks of a group with the same number on each node. Every hop between nodes uses
 // the links of all ranks of a node; the latency is that of a ring inside and of a tree between
 // nodes.
-Result<Picos> time_over_nodes(trace::Op op, const GroupPlace& place, Bytes bytes,
+Result<Picos> time_over_nodes(trace::Op op, const GroupLayout& layout, Bytes bytes,
                               const Links& links) {
   const std::int64_t rounds = op == trace::Op::all_reduce ? 2 : 1;
   // Clamped, so that the product with per_node does not overflow.
-  const std::int64_t most = std::numeric_limits<std::int64_t>::max() / place.per_node;
+  const std::int64_t most = std::numeric_limits<std::int64_t>::max() / layout.per_node;
   LinkCost across = links.back();
   across.beta.bits_per_second =
       std::min(links.front().beta.bits_per_second,
-               std::min(across.beta.bits_per_second, most) * place.per_node);
-  const Rational part = Rational(bytes.value) * Rational(place.ranks - 1, place.ranks);
+               std::min(across.beta.bits_per_second, most) * layout.per_node);
+  const Rational part = Rational(bytes.value) * Rational(layout.ranks - 1, layout.ranks);
   const Rational sent = part * Rational(rounds);
   const Rational reduced = op == trace::Op::all_gather ? Rational(0) : part;
-  const Path path = {{0, Rational(rounds) * Rational(place.per_node - 1), Rational(0), Rational(0)},
-                     {1, Rational(rounds) * Rational(log2_ceil(place.nodes)), sent, reduced}};
+  const Path path = {
+      {0, Rational(rounds) * Rational(layout.per_node - 1), Rational(0), Rational(0)},
+      {1, Rational(rounds) * Rational(log2_ceil(layout.nodes)), sent, reduced}};
   const auto time = exact_time(path, {links.front(), across}).rounded();
   if (!time) return too_long();
   return Picos{*time};
@@ -140,33 +141,34 @@ ProgramCall as_gloo_does(ProgramCall call) {
 
 }  // namespace
 
-std::optional<NcclCost> nccl_call(const ProgramCall& call, const GroupPlace& place,
+std::optional<NcclCost> nccl_call(const ProgramCall& call, const GroupLayout& layout,
                                   const Machine& machine) {
-  const bool answers = machine.nccl && nccl_tunes(call.op) && place.ranks >= 2 &&
-                       place.per_node > 0 && (place.nodes == 1 || machine.nccl->between);
+  const bool answers = machine.nccl && nccl_tunes(call.op) && layout.ranks >= 2 &&
+                       layout.per_node > 0 && (layout.nodes == 1 || machine.nccl->between);
   if (!answers) return std::nullopt;
-  const NcclGroup group{place.ranks, place.nodes, machine.ranks_per_node};
+  const NcclGroup group{layout.ranks, layout.nodes, machine.ranks_per_node};
   return nccl_choice(nccl_costs(call.op, group, call.bytes, *machine.nccl));
 }
 
-Result<Picos> call_time(const ProgramCall& asked, const GroupPlace& place, const Machine& machine) {
-  if (const auto nccl = nccl_call(asked, place, machine)) {
+Result<Picos> call_time(const ProgramCall& asked, const GroupLayout& layout,
+                        const Machine& machine) {
+  if (const auto nccl = nccl_call(asked, layout, machine)) {
     const double picos = nccl->seconds * 1e12;
     if (picos < static_cast<double>(Picos::forever().value)) return Picos{std::llround(picos)};
     return too_long();
   }
   // Cores are shared where Gloo carries the calls.
   const ProgramCall call = machine.cores ? as_gloo_does(asked) : asked;
-  if (place.nodes <= 1)
-    return default_time(call.op, place.ranks, call.bytes, machine.links.front());
-  if (machine.links.size() == 2 && goes_in_rings(call.op, place))
-    return time_over_nodes(plain_op(call.op), place, call.bytes, machine.links);
-  return default_time(call.op, place.ranks, call.bytes, machine.links.back());
+  if (layout.nodes <= 1)
+    return default_time(call.op, layout.ranks, call.bytes, machine.links.front());
+  if (machine.links.size() == 2 && goes_in_rings(call.op, layout))
+    return time_over_nodes(plain_op(call.op), layout, call.bytes, machine.links);
+  return default_time(call.op, layout.ranks, call.bytes, machine.links.back());
 }
 
-Result<CallCost> call_cost(const ProgramCall& call, const GroupPlace& place,
+Result<CallCost> call_cost(const ProgramCall& call, const GroupLayout& layout,
                            const Machine& machine) {
-  const Result<Picos> time = call_time(call, place, machine);
+  const Result<Picos> time = call_time(call, layout, machine);
   if (!time) return time.error();
   if (!machine.cores) return CallCost{*time};
   // Counts the hops: with no bytes and a latency of 1 ps per hop, the call's time in picoseconds is
@@ -178,7 +180,7 @@ Result<CallCost> call_cost(const ProgramCall& call, const GroupPlace& place,
   }
   ProgramCall empty = call;
   empty.bytes = Bytes{};
-  const Result<Picos> hops = call_time(empty, place, counting);
+  const Result<Picos> hops = call_time(empty, layout, counting);
   if (!hops) return hops.error();
   return CallCost{*time, hops->value};
 }
@@ -190,17 +192,17 @@ Result<PricedCalls> price_calls(trace::Op op, std::int64_t ranks, const std::vec
   out.op = op;
   std::vector<std::int32_t> members(static_cast<std::size_t>(ranks));
   std::iota(members.begin(), members.end(), 0);
-  out.place = place_of(members, machine.ranks_per_node);
+  out.layout = layout_of(members, machine.ranks_per_node);
   for (const Bytes bytes : sizes) {
     ProgramCall call;
     call.op = op;
     call.bytes = bytes;
-    const Result<Picos> time = call_time(call, out.place, machine);
+    const Result<Picos> time = call_time(call, out.layout, machine);
     if (!time) return time.error();
     const bool barrier = plain_op(op) == trace::Op::barrier;  // it has no buffer
-    PricedCall priced{barrier ? Bytes{} : bytes, *time, nccl_call(call, out.place, machine), {}};
+    PricedCall priced{barrier ? Bytes{} : bytes, *time, nccl_call(call, out.layout, machine), {}};
     if (priced.chosen)
-      priced.pairs = nccl_costs(op, {out.place.ranks, out.place.nodes, machine.ranks_per_node},
+      priced.pairs = nccl_costs(op, {out.layout.ranks, out.layout.nodes, machine.ranks_per_node},
                                 bytes, *machine.nccl);
     out.calls.push_back(std::move(priced));
   }

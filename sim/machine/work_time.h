@@ -39,31 +39,31 @@ double work_seconds(const trace::WorkCost& work, const Machine& machine);
 void correct_by_times(trace::RankCosts& costs, const Machine& machine);
 
 // Where the members of a group are, as far as the cost of its calls depends on it.
-struct GroupPlace {
+struct GroupLayout {
   std::int64_t ranks = 1;
   std::int64_t nodes = 1;
   // Ranks on each of its nodes; 0 if the nodes have different numbers.
   std::int64_t per_node = 1;
 
-  friend auto operator<=>(const GroupPlace&, const GroupPlace&) = default;
+  friend auto operator<=>(const GroupLayout&, const GroupLayout&) = default;
 };
 // Rank r is on node r / ranks_per_node. O(members · log).
-GroupPlace place_of(const std::vector<std::int32_t>& members, std::int64_t ranks_per_node);
+GroupLayout layout_of(const std::vector<std::int32_t>& members, std::int64_t ranks_per_node);
 
 // How NCCL carries the call, and its cost (sim/collectives/nccl_tuning.h). Empty where the machine
 // has no NCCL or NCCL's model does not apply: operations that it does not tune, one rank alone,
 // nodes with different numbers of ranks, several nodes on a machine with one level of links.
-std::optional<NcclCost> nccl_call(const ProgramCall& call, const GroupPlace& place,
+std::optional<NcclCost> nccl_call(const ProgramCall& call, const GroupLayout& layout,
                                   const Machine& machine);
 
 // The places of all groups of a job.
-std::vector<GroupPlace> places_of(const ProgramJob& job, std::int64_t ranks_per_node);
+std::vector<GroupLayout> layouts_of(const ProgramJob& job, std::int64_t ranks_per_node);
 // For each group a number, equal for groups that are placed alike: fold() must tell the others
 // apart.
-std::vector<std::uint32_t> kinds_of(const std::vector<GroupPlace>& places);
+std::vector<std::uint32_t> kinds_of(const std::vector<GroupLayout>& layouts);
 
 // True if a call is priced as rings over several nodes, see call_time().
-bool goes_in_rings(trace::Op op, const GroupPlace& place);
+bool goes_in_rings(trace::Op op, const GroupLayout& layout);
 
 // The time of a call from its last member's arrival: nccl_call()'s where that applies. Where ranks
 // share cores it is how long each member works for the call, as c10d's Gloo carries it out (a
@@ -79,11 +79,11 @@ bool goes_in_rings(trace::Op op, const GroupPlace& place);
 // leaves its node.
 //
 // Errors: an operation that is not modelled, a time beyond the range of the clock.
-Result<Picos> call_time(const ProgramCall& call, const GroupPlace& place, const Machine& machine);
+Result<Picos> call_time(const ProgramCall& call, const GroupLayout& layout, const Machine& machine);
 
 // call_time(), and, where ranks share cores, how many hops its algorithm makes one after the other
 // (how often its latency counts). Errors: call_time()'s.
-Result<CallCost> call_cost(const ProgramCall& call, const GroupPlace& place,
+Result<CallCost> call_cost(const ProgramCall& call, const GroupLayout& layout,
                            const Machine& machine);
 
 // The time of one call, and, if NCCL carries it, the pairs that NCCL chose from.
@@ -98,7 +98,7 @@ struct PricedCall {
 struct PricedCalls {
   Machine machine;
   trace::Op op = trace::Op::all_reduce;
-  GroupPlace place;
+  GroupLayout layout;
   std::vector<PricedCall> calls;  // one for each size
 };
 

@@ -137,7 +137,7 @@ class Engine {
     waiters_.resize(2 * lanes_.size());
     flows_.resize(fabric.dedicated ? 0 : lanes_.size());
     link_round_.resize(links_.size());
-    link_place_.resize(links_.size());
+    link_index_.resize(links_.size());
   }
 
   Result<MessageResult> run() {
@@ -395,7 +395,7 @@ class Engine {
   std::vector<std::uint32_t> dirty_;       // links on which flows began or ended
   std::uint64_t round_ = 0;                // of sharing
   std::vector<std::uint64_t> link_round_;  // by link: the round in which it was last visited …
-  std::vector<std::uint32_t> link_place_;  // … and its index in its component
+  std::vector<std::uint32_t> link_index_;  // … and its index in its component
   std::int64_t now_ = 0;
   bool too_long_ = false;
   MessageResult result_;
@@ -412,7 +412,7 @@ void Engine::share_component(std::uint32_t first) {
   // `links` is both the queue and the result.
   std::vector<std::uint32_t> links = {first};
   std::vector<std::uint32_t> numbers;  // lanes whose messages flow
-  link_round_[first] = round_, link_place_[first] = 0;
+  link_round_[first] = round_, link_index_[first] = 0;
   for (std::size_t i = 0; i < links.size(); ++i) {
     for (const std::uint32_t number : links_.users(links[i])) {
       if (lanes_[number].phase != Phase::flowing || flows_[number].round == round_) continue;
@@ -421,7 +421,7 @@ void Engine::share_component(std::uint32_t first) {
       for (const std::uint32_t link : lanes_[number].route.links) {
         if (link_round_[link] == round_) continue;
         link_round_[link] = round_;
-        link_place_[link] = static_cast<std::uint32_t>(links.size());
+        link_index_[link] = static_cast<std::uint32_t>(links.size());
         links.push_back(link);
       }
     }
@@ -432,7 +432,7 @@ void Engine::share_component(std::uint32_t first) {
   std::vector<SharedFlow> shared(numbers.size());
   for (std::size_t f = 0; f < numbers.size(); ++f)
     for (std::size_t i = 0; i < 2; ++i)
-      shared[f].links[i] = link_place_[lanes_[numbers[f]].route.links[i]];
+      shared[f].links[i] = link_index_[lanes_[numbers[f]].route.links[i]];
   share_fairly(capacities, shared);
   for (std::size_t f = 0; f < numbers.size(); ++f) set_rate(numbers[f], shared[f].rate);
 }

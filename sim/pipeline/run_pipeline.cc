@@ -155,7 +155,7 @@ class Runner {
     const char* work = task.work == Work::forward    ? "forward"
                        : task.work == Work::backward ? "backward"
                                                      : "weight part";
-    return Error{"the pipeline cannot go on: stage " + std::to_string(stage) +
+    return Error{"the pipeline cannot continue: stage " + std::to_string(stage) +
                      " waits for what the " + work + " of micro-batch " +
                      std::to_string(task.micro_batch) + " (chunk " + std::to_string(task.chunk) +
                      ") needs, which is never computed before it",

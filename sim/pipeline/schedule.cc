@@ -100,10 +100,10 @@ Status check_chunks(PipelineSchedule schedule, const PipelineShape& shape) {
                    "leave --chunks out, or use --schedule interleaved");
   if (schedule == PipelineSchedule::interleaved && shape.micro_batches % shape.stages != 0)
     return refusal(
-        "--micro-batches " + std::to_string(shape.micro_batches) + " is no multiple of --stages " +
-            std::to_string(shape.stages) +
+        "--micro-batches " + std::to_string(shape.micro_batches) +
+            " is not a multiple of --stages " + std::to_string(shape.stages) +
             ": --schedule interleaved sends micro-batches through each chunk in groups "
-            "of as many as there are stages",
+            "of one per stage",
         "use --micro-batches " +
             std::to_string((std::int64_t{shape.micro_batches} / shape.stages + 1) * shape.stages) +
             ", or --schedule 1f1b");

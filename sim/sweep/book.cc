@@ -151,7 +151,7 @@ Status SweepFolder::read_rows() {
     Result<Row> row = parse_row(rest.substr(0, end));
     if (!row) {
       Error error = row.error();
-      error.place = {path_, line, 0};
+      error.location = {path_, line, 0};
       return error;
     }
     rows_.push_back(std::move(*row));

@@ -86,7 +86,7 @@ Result<std::string> Plan::scenario_text(PointId point) const {
   if (out) return out;
   // Lines of the generated text mean nothing to the user: name the file only.
   Error error = out.error();
-  error.place = {variation_.job_file(), 0, 0};
+  error.location = {variation_.job_file(), 0, 0};
   return error;
 }
 
@@ -97,7 +97,7 @@ Result<Machine> Plan::machine(PointId point) const {
   Result<Machine> out = parse_machine(changed->dump(1), file);
   if (out) return out;
   Error error = out.error();
-  error.place = {file, 0, 0};
+  error.location = {file, 0, 0};
   return error;
 }
 

@@ -73,7 +73,7 @@ Ranking rank(const std::vector<Row>& rows, const Goal& goal) {
     costs.push_back(
         {cost(rows[i], goal.objective), rows[i].memory_bytes, static_cast<double>(rows[i].ranks)});
   out.on_front.assign(rows.size(), false);
-  for (const std::size_t place : pareto_front(costs)) out.on_front[out.fitting[place]] = true;
+  for (const std::size_t location : pareto_front(costs)) out.on_front[out.fitting[location]] = true;
   return out;
 }
 

@@ -59,7 +59,8 @@ class Reader {
 };
 
 Error no_row(const std::string& why) {
-  return {"this is no row of a sweep: " + why, {}, "take the line away: its point is tried again"};
+  return {
+      "this is not a row of a sweep: " + why, {}, "take the line away: its point is tried again"};
 }
 
 std::optional<Outcome> outcome_named(std::string_view verdict) {

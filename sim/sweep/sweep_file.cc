@@ -52,7 +52,7 @@ constexpr std::string_view kSchema = R"({
                "description": "points to try"},
     "seed": {"type": "integer", "minimum": 0, "description": "of the search"},
     "steps": {"type": "integer", "minimum": 1, "maximum": 100000,
-              "description": "so many, and not the scenario's"}
+              "description": "this many, instead of the scenario's"}
   }
 })";
 
@@ -65,14 +65,14 @@ YamlDocument with_plain_values(YamlDocument document) {
   return document;
 }
 
-Result<Axis> axis_of(const std::string& key, const Json& value, const Place& place) {
+Result<Axis> axis_of(const std::string& key, const Json& value, const Location& location) {
   Result<std::vector<Json>> values = value.is_string()
                                          ? parse_values(value.get<std::string>())
                                          : expand_values(value.is_array() ? value : Json{value});
-  if (values) return Axis{key, std::move(*values), place};
+  if (values) return Axis{key, std::move(*values), location};
   Error error = values.error();
   error.message = printable(key) + ": " + error.message;
-  error.place = place;
+  error.location = location;
   return error;
 }
 
@@ -80,9 +80,9 @@ Result<Axis> axis_of(const std::string& key, const Json& value, const Place& pla
 Status check_subject(const YamlDocument& document) {
   const Json& root = document.value;
   const bool of_plan = root.contains("plan");
-  const Place& whole = document.value_place("");
+  const Location& whole = document.value_location("");
   if (of_plan && root.contains("scenario"))
-    return Error{"a sweep is of a scenario or of a plan", document.key_place("/plan"),
+    return Error{"a sweep is of a scenario or of a plan", document.key_location("/plan"),
                  "leave one of the two out"};
   if (!of_plan && !root.contains("scenario"))
     return Error{"the key \"scenario\" or \"plan\" is missing", whole,
@@ -96,7 +96,7 @@ Status check_subject(const YamlDocument& document) {
     if (root.contains(key))
       return Error{"\"" + std::string(key) + "\" is nothing that a " +
                        (of_plan ? "plan" : "scenario") + " has",
-                   document.key_place("/" + std::string(key)),
+                   document.key_location("/" + std::string(key)),
                    of_plan ? "a plan runs on \"calibrations\"" : "a scenario runs on \"machines\""};
   return Status::ok();
 }
@@ -131,13 +131,14 @@ Result<std::optional<SweepFile>> parse_sweep_file(const std::string& text,
   out.steps = value_of<std::int64_t>(root, "steps");
   if (!root.contains("vary")) return std::optional(std::move(out));
   for (const auto& [key, value] : root["vary"].items()) {
-    Result<Axis> axis = axis_of(key, value, document->key_place("/vary/" + pointer_part(key)));
+    Result<Axis> axis = axis_of(key, value, document->key_location("/vary/" + pointer_part(key)));
     if (!axis) return axis.error();
     out.axes.push_back(std::move(*axis));
   }
   // JSON sorts keys by name; the grid's axes are in the order of the file.
   const auto earlier = [](const Axis& a, const Axis& b) {
-    return std::tie(a.place.line, a.place.column) < std::tie(b.place.line, b.place.column);
+    return std::tie(a.location.line, a.location.column) <
+           std::tie(b.location.line, b.location.column);
   };
   std::sort(out.axes.begin(), out.axes.end(), earlier);
   return std::optional(std::move(out));

@@ -84,7 +84,7 @@ Result<PlanForecast> TrainingPlans::forecast(PointId point) const {
   if (out) return out;
   // A problem may name a key other than the changed one, whose line would mislead.
   Error error = out.error();
-  if (!as_it_stands || error.place.file.empty()) error.place = {variation_.job_file(), 0, 0};
+  if (!as_it_stands || error.location.file.empty()) error.location = {variation_.job_file(), 0, 0};
   return error;
 }
 

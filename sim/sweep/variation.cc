@@ -9,6 +9,8 @@
 #include <string_view>
 #include <utility>
 
+#include <fmt/core.h>
+
 #include "base/check.h"
 #include "base/documents/yaml_document.h"
 #include "base/tables.h"
@@ -26,9 +28,9 @@ bool is_in(std::string_view key, std::string_view whole) {
 
 Error of_axis(const Axis& axis, const Json& value, Error error) {
   constexpr std::size_t kShown = 120;
-  error.message =
-      shorten_end(printable(axis.key + "=" + value_text(value)), kShown) + ": " + error.message;
-  error.place = axis.place;
+  error.message = fmt::format(
+      "{}: {}", shorten_end(printable(axis.key + "=" + value_text(value)), kShown), error.message);
+  error.location = axis.location;
   return error;
 }
 
@@ -36,8 +38,9 @@ Status check_twice(const std::vector<Axis>& axes) {
   for (std::size_t i = 0; i < axes.size(); ++i)
     for (std::size_t j = 0; j < i; ++j)
       if (axes[i].key == axes[j].key)
-        return Error{"\"" + printable(axes[i].key) + "\" is varied twice", axes[i].place,
-                     "give all its values at once: " + printable(axes[i].key) + "=…,…"};
+        return Error{fmt::format("\"{}\" is varied twice", printable(axes[i].key)),
+                     axes[i].location,
+                     fmt::format("give all its values at once: {}=…,…", printable(axes[i].key))};
   return Status::ok();
 }
 
@@ -100,19 +103,19 @@ Result<Json> with_values(Json document, const std::vector<Axis>& axes, const Dig
 Result<Axis> parse_axis(const std::string& text) {
   const std::size_t equals = text.find('=');
   if (equals == std::string::npos || equals == 0)
-    return Error{"\"" + printable(text) + "\" should be KEY=VALUE,VALUE",
+    return Error{fmt::format("\"{}\" should be KEY=VALUE,VALUE", printable(text)),
                  {},
                  "write train.batch_size=8,16 or ranks=2..16*2"};
   // A bounded key bounds the depth of the walk through the document.
   if (equals > kLongestKey || to_utf8(text.substr(0, equals)) != text.substr(0, equals))
-    return Error{"a key is UTF-8 text of at most " + std::to_string(kLongestKey) + " bytes",
+    return Error{fmt::format("a key is UTF-8 text of at most {} bytes", kLongestKey),
                  {},
                  "`lockstep scenario --schema` has all keys"};
   Axis out{text.substr(0, equals), {}, {}};
   Result<std::vector<Json>> values = parse_values(text.substr(equals + 1));
   if (!values) {
     Error error = values.error();
-    error.message = printable(out.key) + ": " + error.message;
+    error.message = fmt::format("{}: {}", printable(out.key), error.message);
     return error;
   }
   out.values = std::move(*values);
@@ -127,7 +130,7 @@ Result<Variation> Variation::make(Subject subject, const std::vector<Axis>& axes
     (axis.key.starts_with(subject.machine_keys.prefix) ? of_machine : of_job).push_back(axis);
   for (const Axis& axis : of_job) {
     if (std::optional<Error> refused = subject.refuses(axis.key)) {
-      refused->place = axis.place;
+      refused->location = axis.location;
       return *refused;
     }
   }
@@ -213,8 +216,8 @@ Result<Json> with_value(Json document, const std::string& key, const Json& value
     if (at->is_array()) {
       const auto index = parse_number(part);
       if (!index || *index >= at->size())
-        return Error{"\"" + printable(walked) + "\" is a list of " + plural(at->size(), "element") +
-                         ", which has no \"" + printable(part) + "\"",
+        return Error{fmt::format("\"{}\" is a list of {}, which has no \"{}\"", printable(walked),
+                                 plural(at->size(), "element"), printable(part)),
                      {},
                      "its elements are counted from 0"};
       at = &(*at)[*index];
@@ -267,7 +270,7 @@ struct Range {
 };
 
 Error no_range(std::string_view text, const std::string& why) {
-  return {"\"" + printable(text) + "\" is no range: " + why,
+  return {fmt::format("\"{}\" is not a range: {}", printable(text), why),
           {},
           "write 2..16*2 (2, 4, 8, 16) or 2..8+3 (2, 5, 8)"};
 }
@@ -290,21 +293,21 @@ Result<std::optional<Range>> parse_range(std::string_view text) {
   }
   if (sign != std::string_view::npos) {
     const auto by = parse_quantity(rest.substr(sign + 1));
-    if (!by) return no_range(text, "behind the sign should be a number");
+    if (!by) return no_range(text, "after the sign there should be a number");
     out.by = *by;
     rest = rest.substr(0, sign);
   } else if (!first->whole) {
     return no_range(text, "numbers with a fraction need a step or a factor");
   }
   const auto last = parse_quantity(rest);
-  if (!last) return no_range(text, "behind the dots should be a number");
+  if (!last) return no_range(text, "after the dots there should be a number");
   out.last = *last;
   if (out.last.unit != out.first.unit) return no_range(text, "its ends have different units");
   if (!out.by.unit.empty() && (out.geometric || out.by.unit != out.first.unit))
     return no_range(text, "its step has another unit than its ends");
-  if (out.last.value < out.first.value) return no_range(text, "it ends before it begins");
+  if (out.last.value < out.first.value) return no_range(text, "it ends before it starts");
   if (out.geometric && (out.by.value <= 1 || out.first.value <= 0))
-    return no_range(text, "it should begin above 0, and its factor be above 1");
+    return no_range(text, "it should start above 0, and its factor be above 1");
   if (!out.geometric && out.by.value <= 0) return no_range(text, "its step should be above 0");
   return std::optional(out);
 }
@@ -356,7 +359,7 @@ double rounded(double value) {
 }
 
 Error too_many(std::string_view what) {
-  return {"\"" + printable(what) + "\" has more than " + std::to_string(kMostValues) + " values",
+  return {fmt::format("\"{}\" has more than {} values", printable(what), kMostValues),
           {},
           "take a larger step"};
 }
@@ -405,7 +408,8 @@ Result<std::vector<Json>> expand_values(const Json& list) {
   for (std::size_t i = 0; i < out.size(); ++i) {
     if (std::find(out.begin(), out.begin() + static_cast<std::ptrdiff_t>(i), out[i]) !=
         out.begin() + static_cast<std::ptrdiff_t>(i))
-      return Error{"the value " + printable(value_text(out[i])) + " is given twice", {}, ""};
+      return Error{
+          fmt::format("the value {} is given twice", printable(value_text(out[i]))), {}, ""};
   }
   return out;
 }
@@ -415,9 +419,10 @@ Result<std::vector<Json>> parse_values(const std::string& text) {
   const Result<YamlDocument> document = parse_yaml("[" + text + "]", "");
   if (!document || !document->value.is_array()) {
     const std::string why = document ? "" : ": " + document.error().message;
-    return Error{"\"" + printable(text.substr(0, 60)) + "\" is no list of values" + why,
-                 {},
-                 "write values with commas between them, and quotes around what has some itself"};
+    return Error{
+        fmt::format("\"{}\" is not a list of values{}", printable(text.substr(0, 60)), why),
+        {},
+        "write values with commas between them, and quotes around what has some itself"};
   }
   return expand_values(document->value);
 }

@@ -21,7 +21,7 @@ namespace lockstep::sim {
 struct Axis {
   std::string key;
   std::vector<nlohmann::json> values;  // at least one; all different
-  Place place = {};                    // in a sweep file; empty: on the command line
+  Location location = {};              // in a sweep file; empty: on the command line
 };
 
 inline constexpr std::size_t kLongestKey = 200;  // in bytes, as in a sweep file

@@ -14,8 +14,8 @@ namespace {
 
 using C = CostParameters;
 
-Error at(const Place& place, std::string message, std::string fix) {
-  return Error{std::move(message), place, std::move(fix)};
+Error at(const Location& location, std::string message, std::string fix) {
+  return Error{std::move(message), location, std::move(fix)};
 }
 
 const CostParameter* parameter_named(std::string_view name) {
@@ -37,21 +37,21 @@ std::string in_quotes(const std::string& text) { return nlohmann::json(to_utf8(t
 Status read_parameters(const YamlDocument& document, C& cost) {
   const nlohmann::json& given = document.value["parameters"];
   if (!given.is_object())
-    return at(document.value_place("/parameters"),
-              "\"parameters\" is no mapping of names to numbers",
+    return at(document.value_location("/parameters"),
+              "\"parameters\" is not a mapping of names to numbers",
               "write one line per parameter: name: number");
   for (const auto& [name, value] : given.items()) {
     const std::string pointer = "/parameters/" + pointer_part(name);
     const CostParameter* parameter = parameter_named(name);
     if (parameter == nullptr)
-      return at(document.key_place(pointer), "no parameter \"" + printable(name) + "\" is known",
+      return at(document.key_location(pointer), "no parameter \"" + printable(name) + "\" is known",
                 "docs/simulate-workloads.md lists them");
     if (!value.is_number())
-      return at(document.value_place(pointer), "parameter " + name + " is no number",
+      return at(document.value_location(pointer), "parameter " + name + " is not a number",
                 "give it in " + std::string(parameter->unit));
     const double x = value.get<double>();
     if (!(x >= parameter->low && x <= parameter->high))
-      return at(document.value_place(pointer),
+      return at(document.value_location(pointer),
                 "parameter " + name + " is outside of what is possible",
                 "give a number from " + six_digits(parameter->low) + " to " +
                     six_digits(parameter->high) + " (" + std::string(parameter->unit) + ")");
@@ -60,7 +60,7 @@ Status read_parameters(const YamlDocument& document, C& cost) {
   // Every parameter must be given: a default would belong to another machine.
   for (const CostParameter& parameter : cost_parameters())
     if (!given.contains(parameter.name))
-      return at(document.value_place("/parameters"),
+      return at(document.value_location("/parameters"),
                 "parameter " + std::string(parameter.name) + " is missing",
                 "add it, in " + std::string(parameter.unit));
   return Status::ok();
@@ -104,7 +104,7 @@ Result<Calibration> parse_calibration(const std::string& text, const std::string
   const nlohmann::json& root = document->value;
   if (!root.is_object() || !root.contains("parameters") || !root.contains("name") ||
       !root["name"].is_string())
-    return at(document->value_place(""), "a calibration has \"name\" and \"parameters\"",
+    return at(document->value_location(""), "a calibration has \"name\" and \"parameters\"",
               "docs/simulate-workloads.md shows one");
   Calibration calibration;
   calibration.origin = file;
@@ -112,14 +112,14 @@ Result<Calibration> parse_calibration(const std::string& text, const std::string
   for (const auto& [key, value] : root.items())
     // "sources" is for people only.
     if (key != "name" && key != "parameters" && key != "fitted_on" && key != "sources")
-      return at(document->key_place("/" + pointer_part(key)),
+      return at(document->key_location("/" + pointer_part(key)),
                 "a calibration has no \"" + printable(key) + "\"",
                 "its keys are name, sources, parameters and fitted_on");
   if (const Status read = read_parameters(*document, calibration.cost); !read) return read.error();
   if (root.contains("fitted_on")) {
     for (const nlohmann::json& row : root["fitted_on"]) {
       if (!row.is_string())
-        return at(document->value_place("/fitted_on"), "\"fitted_on\" lists rows as text",
+        return at(document->value_location("/fitted_on"), "\"fitted_on\" lists rows as text",
                   "write TABLE NUMBER, e.g. vtrain-single 12");
       calibration.fitted_on.push_back(row.get<std::string>());
     }

@@ -139,8 +139,8 @@ Result<TableAnswer> predict_on_machine(const MeasuredTable& table, const Machine
                        std::to_string(measured.ranks) + " ranks",
                    {},
                    "correct \"gpus\" or \"nodes\""};
-    const GroupPlace place{measured.ranks, measured.nodes, measured.ranks / measured.nodes};
-    const Result<Picos> time = call_time(call, place, machine);
+    const GroupLayout layout{measured.ranks, measured.nodes, measured.ranks / measured.nodes};
+    const Result<Picos> time = call_time(call, layout, machine);
     if (!time) return time.error();
     const bool fitted = machine.nccl && is_listed(machine.nccl->fitted_to, measured.label);
     answer.rows.push_back({measured.label,

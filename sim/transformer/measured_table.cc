@@ -23,9 +23,9 @@ namespace lockstep::sim {
 class TableRow {
  public:
   // A row that is a list; `columns` names its values: [16, 2, 1024, …].
-  TableRow(const nlohmann::json& row, const nlohmann::json& columns, std::string place);
+  TableRow(const nlohmann::json& row, const nlohmann::json& columns, std::string location);
   // A row that is an object: {"model": "8B", "gpus": 8, "tps_gpu": 5762, …}.
-  TableRow(const nlohmann::json& row, std::string place);
+  TableRow(const nlohmann::json& row, std::string location);
 
   // A whole number from 1 to 2^30; `otherwise` if the row does not have it. Like all of these it
   // remembers what is wrong and returns a harmless value.
@@ -38,7 +38,7 @@ class TableRow {
   bool has(std::string_view name) const;
 
   Status status() const { return wrong_ ? Status(*wrong_) : Status::ok(); }
-  const std::string& place() const { return place_; }
+  const std::string& location() const { return location_; }
   void refuse(std::string message, std::string fix);
 
  private:
@@ -46,7 +46,7 @@ class TableRow {
 
   const nlohmann::json& row_;
   const nlohmann::json* columns_ = nullptr;
-  std::string place_;  // "table.json, row 3"
+  std::string location_;  // "table.json, row 3"
   std::optional<Error> wrong_;
 };
 
@@ -65,21 +65,22 @@ constexpr double kMostCount = 1 << 30U;
 
 }  // namespace
 
-TableRow::TableRow(const json& row, const json& columns, std::string place)
-    : row_(row), columns_(&columns), place_(std::move(place)) {
+TableRow::TableRow(const json& row, const json& columns, std::string location)
+    : row_(row), columns_(&columns), location_(std::move(location)) {
   if (!row.is_array() || row.size() != columns.size())
     refuse(
         "the row has not one value for each of the " + std::to_string(columns.size()) + " columns",
         "give a list as long as \"columns\"");
 }
 
-TableRow::TableRow(const json& row, std::string place) : row_(row), place_(std::move(place)) {
-  if (!row.is_object()) refuse("the row is no object", "write {\"key\": value, …}");
+TableRow::TableRow(const json& row, std::string location)
+    : row_(row), location_(std::move(location)) {
+  if (!row.is_object()) refuse("the row is not an object", "write {\"key\": value, …}");
 }
 
 // The first problem is the cause; later ones may follow from it.
 void TableRow::refuse(std::string message, std::string fix) {
-  if (!wrong_) wrong_ = Error{place_ + ": " + std::move(message), {}, std::move(fix)};
+  if (!wrong_) wrong_ = Error{location_ + ": " + std::move(message), {}, std::move(fix)};
 }
 
 const json* TableRow::find(std::string_view name) const {
@@ -101,7 +102,7 @@ std::int64_t TableRow::count(std::string_view name, std::optional<std::int64_t> 
   if (value == nullptr && otherwise) return *otherwise;
   const double x = number(name);
   if (x >= 1 && x <= kMostCount && x == std::floor(x)) return static_cast<std::int64_t>(x);
-  refuse("\"" + std::string(name) + "\" is no whole number from 1 to 2^30", "correct the value");
+  refuse("\"" + std::string(name) + "\" is not a whole number from 1 to 2^30", "correct the value");
   return 1;
 }
 
@@ -113,7 +114,7 @@ double TableRow::number(std::string_view name) {
   }
   const double x = value->is_number() ? value->get<double>() : 0;
   if (x > 0 && x < 1e30) return x;
-  refuse("\"" + std::string(name) + "\" is no number above 0", "correct the value");
+  refuse("\"" + std::string(name) + "\" is not a number above 0", "correct the value");
   return 1;
 }
 
@@ -137,7 +138,7 @@ bool is_list_of_lists(const json& value) {
 
 Result<MeasuredTable> parse_measured_table(const std::string& text, const std::string& file) {
   const json root = json::parse(text, nullptr, false);
-  if (root.is_discarded()) return Error{"the file is no JSON", {file}, "give one of the tables"};
+  if (root.is_discarded()) return Error{"the file is not JSON", {file}, "give one of the tables"};
   const auto unknown = [&] {
     return Error{"the file is none of the known tables",
                  {file},
@@ -202,7 +203,7 @@ MeasuredStep vtrain_step(TableRow& row) {
 
 MeasuredStep megatron_step(TableRow& row, const json& root) {
   // "seq" and "vocab" are given once for the whole table.
-  TableRow table(root, row.place());
+  TableRow table(root, row.location());
   MeasuredStep step;
   set_gpt(step, row.count("layers"), row.count("hidden"), row.count("heads"),
           table.count("vocab", kVocabulary));
@@ -247,7 +248,7 @@ Result<MeasuredTable> read_step_columns(const json& root, const std::string& fil
     MeasuredStep step = vtrain ? vtrain_step(row) : megatron_step(row, root);
     if (const Status read = row.status(); !read) return read.error();
     if (const Status can_be = check_workload(step.model, step.plan); !can_be)
-      return Error{row.place() + ": " + can_be.error().message, {}, can_be.error().fix};
+      return Error{row.location() + ": " + can_be.error().message, {}, can_be.error().fix};
     set_label(step);
     // A table whose plans all fit 8 GPUs was measured on one node, and has its own calibration.
     one_node = one_node && step.plan.ranks() <= 8;
@@ -326,7 +327,7 @@ Result<MeasuredStep> read_step(TableRow& row) {
                (plan.fp8 ? ", fp8" : "") + (plan.overlapped_tensor ? ", async" : "");
   if (const Status read = row.status(); !read) return read.error();
   if (const Status can_be = check_workload(step.model, plan); !can_be)
-    return Error{row.place() + ": " + can_be.error().message, {}, can_be.error().fix};
+    return Error{row.location() + ": " + can_be.error().message, {}, can_be.error().fix};
   return step;
 }
 
@@ -415,15 +416,16 @@ Result<MeasuredTable> read_nccl_tests(const json& root, const std::string& file)
   table.file = file;
   table.machine_type = "nccl";
   for (const auto& [name, machine] : root["machines"].items()) {
-    const std::string place = file + ", " + printable(name);
+    const std::string location = file + ", " + printable(name);
     if (!machine.is_object())
-      return Error{place + ": the machine is no object", {}, "give it \"gpus\" and \"rows\""};
+      return Error{
+          location + ": the machine is not an object", {}, "give it \"gpus\" and \"rows\""};
     if (machine.contains("rows")) {
-      TableRow about(machine, place);
+      TableRow about(machine, location);
       const MeasuredMachine one{name, about.count("gpus"), about.count("nodes", 1)};
       if (const Status read = about.status(); !read) return read.error();
       if (!is_list_of_lists(machine["rows"]))
-        return Error{place + ": \"rows\" is no list of lists", {}, "correct it"};
+        return Error{location + ": \"rows\" is not a list of lists", {}, "correct it"};
       if (const Status s = add_rows(table, machine["rows"], root["columns"], one); !s)
         return s.error();
       continue;
@@ -431,9 +433,10 @@ Result<MeasuredTable> read_nccl_tests(const json& root, const std::string& file)
     for (const auto& [gpus, rows] : machine.items()) {
       const long ranks = std::strtol(gpus.c_str(), nullptr, 10);
       if (ranks < 2 || ranks > 1 << 20 || !is_list_of_lists(rows))
-        return Error{place + ": \"" + printable(gpus) + "\" is no number of GPUs with its rows",
-                     {},
-                     "write \"8\": [[bytes, time, …], …]"};
+        return Error{
+            location + ": \"" + printable(gpus) + "\" is not a number of GPUs with its rows",
+            {},
+            "write \"8\": [[bytes, time, …], …]"};
       if (const Status s = add_rows(table, rows, root["columns"], {name, ranks, 1}); !s)
         return s.error();
     }

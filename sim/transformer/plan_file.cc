@@ -54,7 +54,7 @@ class PlanReader {
     // Values that were refused may be 0: do not combine them.
     if (!refused_) check_together();
     if (refused_)
-      return Error{refused_->message, document_.value_place(refused_->pointer), refused_->fix};
+      return Error{refused_->message, document_.value_location(refused_->pointer), refused_->fix};
     return std::move(out_);
   }
 
@@ -212,8 +212,8 @@ class PlanReader {
     const std::int64_t each = plan.micro_batches();
     if (plan.schedule == PipelineSchedule::interleaved && each % plan.pipeline != 0)
       refuse("/global_batch",
-             "interleaved takes micro-batches in groups of as many as there are stages, and " +
-                 whole_number(each) + " of each data-parallel rank are no multiple of " +
+             "interleaved takes micro-batches in groups of one per stage, and " +
+                 whole_number(each) + " of each data-parallel rank are not a multiple of " +
                  whole_number(plan.pipeline),
              "change global_batch, micro_batch or pipeline.stages, or use schedule: 1f1b");
     // Tasks of the pipeline's simulation: micro-batches x passes x pieces, compared without

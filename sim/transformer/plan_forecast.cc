@@ -21,7 +21,7 @@ std::string tensor_basis(const TrainingPlan& plan) {
 
 std::string data_basis(const TrainingPlan& plan) {
   if (plan.sharding != Sharding::zero3)
-    return "gradients in float32, all-reduced behind the last backward pass; nothing hides them";
+    return "gradients in float32, all-reduced after the last backward pass; nothing hides them";
   if (plan.pipeline > 1)
     return "parameters gathered and gradients scattered once a step; nothing hides them";
   return "parameters gathered and gradients scattered layer by layer beside the computing, which "

@@ -8,12 +8,12 @@
 namespace lockstep {
 namespace {
 
-TEST(PlaceTest, LeavesOutWhatIsUnknown) {
-  EXPECT_EQ((Place{"a.yaml", 3, 7}.str()), "a.yaml:3:7");
-  EXPECT_EQ((Place{"a.yaml", 3}.str()), "a.yaml:3");
-  EXPECT_EQ((Place{"a.yaml"}.str()), "a.yaml");
-  EXPECT_EQ((Place{"", 3}.str()), "line 3");
-  EXPECT_EQ(Place{}.str(), "");
+TEST(LocationTest, LeavesOutWhatIsUnknown) {
+  EXPECT_EQ((Location{"a.yaml", 3, 7}.str()), "a.yaml:3:7");
+  EXPECT_EQ((Location{"a.yaml", 3}.str()), "a.yaml:3");
+  EXPECT_EQ((Location{"a.yaml"}.str()), "a.yaml");
+  EXPECT_EQ((Location{"", 3}.str()), "line 3");
+  EXPECT_EQ(Location{}.str(), "");
 }
 
 TEST(ErrorTest, SaysWhereWhatAndHowToMendIt) {

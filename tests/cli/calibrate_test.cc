@@ -59,14 +59,14 @@ TEST(Calibrate, ACallThatNotAllCompletedIsLeftOut) {
 }
 
 TEST(Calibrate, TheShortestTimeOfSeveralLooksCounts) {
-  trace::WorkCost stretch;
-  stretch.id = 3;
-  stretch.kernels = 5;
-  trace::RankCosts counted{0, 0, 0, {stretch}};
-  stretch.kernels = 0;
+  trace::WorkCost segment;
+  segment.id = 3;
+  segment.kernels = 5;
+  trace::RankCosts counted{0, 0, 0, {segment}};
+  segment.kernels = 0;
   for (const std::int64_t nanos : {700, 500, 900}) {
-    stretch.nanos = nanos;
-    ASSERT_TRUE(runtime::keep_shortest({0, 0, nanos, {stretch}}, counted));
+    segment.nanos = nanos;
+    ASSERT_TRUE(runtime::keep_shortest({0, 0, nanos, {segment}}, counted));
   }
   EXPECT_EQ(counted.work.front().kernels, 5);
   EXPECT_EQ(counted.work.front().nanos, 500);
@@ -74,14 +74,14 @@ TEST(Calibrate, TheShortestTimeOfSeveralLooksCounts) {
 }
 
 TEST(Calibrate, CountsAndTimesMustBeOfOneProgram) {
-  trace::WorkCost stretch;
-  stretch.id = 3;
-  trace::RankCosts counted{0, 0, 0, {stretch}};
-  EXPECT_TRUE(runtime::keep_shortest({0, 0, 0, {stretch}}, counted));
-  EXPECT_FALSE(runtime::keep_shortest({1, 0, 0, {stretch}}, counted));
+  trace::WorkCost segment;
+  segment.id = 3;
+  trace::RankCosts counted{0, 0, 0, {segment}};
+  EXPECT_TRUE(runtime::keep_shortest({0, 0, 0, {segment}}, counted));
+  EXPECT_FALSE(runtime::keep_shortest({1, 0, 0, {segment}}, counted));
   EXPECT_FALSE(runtime::keep_shortest({0, 0, 0, {}}, counted));
-  stretch.id = 4;
-  EXPECT_FALSE(runtime::keep_shortest({0, 0, 0, {stretch}}, counted));
+  segment.id = 4;
+  EXPECT_FALSE(runtime::keep_shortest({0, 0, 0, {segment}}, counted));
 }
 
 TEST(Calibrate, WrongUsageIsRefused) {

@@ -51,7 +51,7 @@ TEST(Explain, PrintsEverySectionOfEveryRule) {
 TEST(Explain, SaysHowCertainAFindingMayBe) {
   EXPECT_THAT(run_lockstep({"explain", "host-stall"}).out,
               HasSubstr("How certain a finding is\n"
-                        "  proven    no schedule lets these ranks go on, or the recorded values "
+                        "  proven    no schedule lets these ranks continue, or the recorded values "
                         "differ\n"
                         "  observed  seen in this run\n\nHow it is decided"));
 }

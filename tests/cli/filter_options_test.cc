@@ -65,7 +65,7 @@ TEST(FilterOptions, DisableLeavesOutWhatItNames) {
             0);
 }
 
-TEST(FilterOptions, ThePathBehindARuleIsStillAPath) {
+TEST(FilterOptions, ThePathAfterARuleIsStillAPath) {
   const ErrorAndWarning run;
   EXPECT_EQ(run_lockstep({"verify", "--disable", "redop-mismatch", run.folder.path()}).status, 0);
 }
@@ -109,7 +109,7 @@ TEST(Baseline, AMissingFileIsRefusedWithTheWayToMakeOne) {
   EXPECT_THAT(outcome.err, HasSubstr("--write-baseline"));
 }
 
-TEST(Baseline, AMalformedFileIsRefusedWithItsPlace) {
+TEST(Baseline, AMalformedFileIsRefusedWithItsLocation) {
   const ErrorAndWarning run;
   const TempDir folder;
   const Outcome broken = run.verify({"--baseline", folder.write("b.json", "{\n  \"x\": oops\n}")});
@@ -118,7 +118,7 @@ TEST(Baseline, AMalformedFileIsRefusedWithItsPlace) {
   EXPECT_THAT(broken.err, HasSubstr("is not valid JSON"));
   const Outcome other = run.verify({"--baseline", folder.write("o.json", "{\"report\":1}")});
   EXPECT_EQ(other.status, 2);
-  EXPECT_THAT(other.err, HasSubstr("this is no baseline"));
+  EXPECT_THAT(other.err, HasSubstr("this is not a baseline"));
 }
 
 TEST(Baseline, AFolderThatCannotBeWrittenIsOurFailure) {

@@ -22,7 +22,7 @@ struct TwoConditions {
   TempDir folder;
 };
 
-TEST(Product, ADivergenceIsShownWithItsWayThere) {
+TEST(Product, ADivergenceIsShownWithThePathToIt) {
   const TwoConditions program(false);
   const Outcome outcome = run_lockstep({"verify", program.folder.path()});
   EXPECT_EQ(outcome.status, 1);
@@ -43,18 +43,18 @@ TEST(Product, ASafeProgramGetsACertificateThatIsAccepted) {
   expect_fits_a_terminal(outcome.out);
   const Outcome checked = run_lockstep({"check-certificate", file, program.folder.path()});
   EXPECT_EQ(checked.status, 0) << checked.err;
-  EXPECT_THAT(checked.out, StartsWith("ACCEPTED: "));
+  EXPECT_THAT(checked.out, StartsWith("accepted: "));
 }
 
-TEST(Product, ACertificateOfAnotherProgramIsRefusedWithItsLine) {
+TEST(Product, ACertificateOfAnotherProgramIsRefused) {
   const TwoConditions safe(true);
   const TwoConditions other(false);
   const std::string file = safe.folder.file("safe.txt");
   run_lockstep({"verify", safe.folder.path(), "--certificate", file});
   const Outcome checked = run_lockstep({"check-certificate", file, other.folder.path()});
   EXPECT_EQ(checked.status, 1);
-  EXPECT_THAT(checked.err, HasSubstr("safe.txt:"));
-  EXPECT_THAT(checked.err, HasSubstr("refused: it says \"sequence"));
+  EXPECT_THAT(checked.err, HasSubstr("refused: "));
+  EXPECT_THAT(checked.err, HasSubstr("it says sequences "));
 }
 
 TEST(Product, ADivergentProgramGetsNoCertificate) {
@@ -96,7 +96,7 @@ TEST(Product, OfASafeProgramEveryOutputSaysSo) {
       << "two ranks, two steps, two calls";
 }
 
-TEST(Product, BadInputIsRefusedWithPlaceAndFix) {
+TEST(Product, BadInputIsRefusedWithLocationAndFix) {
   const TwoConditions program(true);
   const std::string whole = TempDir::read(program.folder.file("product.json"));
   const auto refused = [&](const std::string& from, const std::string& to,
@@ -153,17 +153,17 @@ TEST(RunCertificateCommand, ACleanRunGetsOneThatIsAccepted) {
   const std::string file = work.file("run.txt");
   const Outcome outcome = run_lockstep({"verify", run.traces.path(), "--certificate", file});
   EXPECT_EQ(outcome.status, 0) << outcome.err;
-  EXPECT_THAT(TempDir::read(file), StartsWith("lockstep-certificate 1\nkind run\n"));
+  EXPECT_THAT(TempDir::read(file), StartsWith("{\"lockstep_certificate\": 2"));
   const Outcome checked = run_lockstep({"check-certificate", file, run.traces.path()});
   EXPECT_EQ(checked.status, 0) << checked.err;
-  EXPECT_THAT(checked.out, StartsWith("ACCEPTED: "));
+  EXPECT_THAT(checked.out, StartsWith("accepted: "));
   const Outcome by_file =
       run_lockstep({"check-certificate", file, run.traces.file("rank_0.trace.jsonl"),
                     run.traces.file("rank_1.trace.jsonl"), "--format", "text"});
   EXPECT_EQ(by_file.status, 0) << by_file.err;
 }
 
-TEST(RunCertificateCommand, AnotherRunIsRefusedWithTheLine) {
+TEST(RunCertificateCommand, AnotherRunIsRefusedWithTheClaim) {
   const RecordedRun run;
   const RecordedRun other("c");
   const TempDir work;
@@ -171,8 +171,8 @@ TEST(RunCertificateCommand, AnotherRunIsRefusedWithTheLine) {
   ASSERT_EQ(run_lockstep({"verify", run.traces.path(), "--certificate", file}).status, 0);
   const Outcome checked = run_lockstep({"check-certificate", file, other.traces.path()});
   EXPECT_EQ(checked.status, 1);
-  EXPECT_THAT(checked.err, HasSubstr("run.txt:"));
-  EXPECT_THAT(checked.err, HasSubstr("refused: it says \"sequence"));
+  EXPECT_THAT(checked.err, HasSubstr("refused: "));
+  EXPECT_THAT(checked.err, HasSubstr("it says sequences "));
 }
 
 TEST(RunCertificateCommand, WithoutProofTheStatusIsThatOfTheReport) {
@@ -191,14 +191,14 @@ TEST(RunCertificateCommand, WithoutProofTheStatusIsThatOfTheReport) {
   EXPECT_FALSE(std::filesystem::exists(file));
 }
 
-TEST(RunCertificateCommand, WhatIsNoCertificateIsRefused) {
+TEST(RunCertificateCommand, WhatIsNoCertificateIsUnreadable) {
   const RecordedRun run;
   const TempDir work;
   work.write("x.txt", "not one\n");
   const Outcome outcome =
       run_lockstep({"check-certificate", work.file("x.txt"), run.traces.path()});
-  EXPECT_EQ(outcome.status, 1);
-  EXPECT_THAT(outcome.err, HasSubstr("begins like no certificate"));
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("unreadable: "));
   EXPECT_EQ(run_lockstep({"check-certificate", work.file("no.txt"), run.traces.path()}).status, 2);
 }
 

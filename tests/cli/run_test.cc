@@ -93,7 +93,7 @@ TEST_F(RunCommand, another_final_loss_than_the_references_exits_with_1) {
   const Outcome run =
       run_lockstep({"run", "--reference", file, "--output-dir", folder_.file("out")});
   EXPECT_EQ(run.status, 1) << run.out << run.err;
-  EXPECT_THAT(run.out, HasSubstr("1.0e-03  2.4e-04    LOSS PARTS"));
+  EXPECT_THAT(run.out, HasSubstr("1.0e-03  2.4e-04    LOSS DIFFERS"));
 }
 
 TEST_F(RunCommand, what_did_not_finish_has_no_reference) {

@@ -22,14 +22,14 @@ sim::MemoryTimeline timeline(std::vector<std::int32_t> ranks, std::int64_t activ
   sim::MemoryTimeline out;
   out.ranks = std::move(ranks);
   for (std::int64_t s = -1; s < 2; ++s) {
-    sim::MemoryStretch stretch;
-    stretch.begin = Picos{(s + 1) * kGiga};
-    stretch.end = Picos{(s + 2) * kGiga};
-    stretch.step = s;
-    stretch.memory.end[Category::parameters] = 20 * kGiga;
-    stretch.memory.peak = stretch.memory.end;
-    if (s == 1) stretch.memory.peak[Category::activations] = activations;
-    out.stretches.push_back(stretch);
+    sim::MemorySegment segment;
+    segment.begin = Picos{(s + 1) * kGiga};
+    segment.end = Picos{(s + 2) * kGiga};
+    segment.step = s;
+    segment.memory.end[Category::parameters] = 20 * kGiga;
+    segment.memory.peak = segment.memory.end;
+    if (s == 1) segment.memory.peak[Category::activations] = activations;
+    out.segments.push_back(segment);
   }
   out.peak = 2;
   return out;
@@ -102,7 +102,7 @@ TEST(SimulateMemory, NoLineIsWiderThanATerminalHoweverManyRanksAndLongNames) {
 
 TEST(SimulateMemory, RanksWhosePeaksAreAlikeAreToldTogetherWheneverTheyCome) {
   sim::MemoryTimeline late = timeline({1}, 70 * kGiga);
-  for (sim::MemoryStretch& stretch : late.stretches) stretch.end.value += kGiga / 2;
+  for (sim::MemorySegment& segment : late.segments) segment.end.value += kGiga / 2;
   const sim::MemoryForecast memory =
       forecast({timeline({0}, 70 * kGiga), late, timeline({2}, kGiga)});
   const std::string text = reports::memory_text(memory, machine(80 * kGiga));

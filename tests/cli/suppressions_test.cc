@@ -55,10 +55,10 @@ TEST(ParseSuppressions, AFileWithoutEntriesIsNone) {
   }
 }
 
-TEST(ParseSuppressions, WrongRulesAreRefusedWithPlaceAndTheNearest) {
+TEST(ParseSuppressions, WrongRulesAreRefusedWithLocationAndTheNearest) {
   const Error error = refused("- rule: never-wated\n  reason: r\n  expires: never\n");
   EXPECT_THAT(error.message, HasSubstr("no rule \"never-wated\""));
-  EXPECT_EQ(error.place.line, 1);
+  EXPECT_EQ(error.location.line, 1);
   EXPECT_THAT(error.fix, HasSubstr("never-waited"));
 }
 
@@ -66,8 +66,8 @@ TEST(ParseSuppressions, DatesThatDoNotExistAreRefused) {
   for (const char* date : {"2027-02-30", "31.12.2027", "tomorrow"}) {
     const Error error =
         refused("- rule: deadlock\n  reason: r\n  expires: " + std::string(date) + "\n");
-    EXPECT_THAT(error.message, HasSubstr("is no date")) << date;
-    EXPECT_EQ(error.place.line, 3);
+    EXPECT_THAT(error.message, HasSubstr("is not a date")) << date;
+    EXPECT_EQ(error.location.line, 3);
   }
 }
 
@@ -137,7 +137,7 @@ TEST(SuppressionsOption, AMissingFileIsRefused) {
   EXPECT_THAT(outcome.err, HasSubstr("/nonexistent.yaml"));
 }
 
-TEST(SuppressionsOption, AMalformedFileIsRefusedWithItsPlace) {
+TEST(SuppressionsOption, AMalformedFileIsRefusedWithItsLocation) {
   const Outcome outcome = RedopMismatch().verify("- rule: redop-mismatch\n  reason: [\n");
   EXPECT_EQ(outcome.status, 2);
   EXPECT_THAT(outcome.err, HasSubstr("accepted.yaml:"));

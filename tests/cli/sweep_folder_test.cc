@@ -73,7 +73,7 @@ TEST_F(SweepFolderTest, CutAnywhereItHasOnlyWholeRows) {
   }
 }
 
-TEST_F(SweepFolderTest, ARowBehindACutLineIsWhole) {
+TEST_F(SweepFolderTest, ARowAfterACutLineIsWhole) {
   fill();
   const std::string whole = TempDir::read(results());
   folder_.write("sweep/results.jsonl", whole.substr(0, whole.size() - 5));
@@ -90,7 +90,7 @@ TEST_F(SweepFolderTest, ALineThatIsNoRowIsRefusedWithItsNumber) {
   folder_.write("sweep/results.jsonl", TempDir::read(results()) + "{\"machine\":\"m\"}\n");
   const auto folder = open(identity());
   ASSERT_FALSE(folder);
-  EXPECT_EQ(folder.error().place.line, 4);
+  EXPECT_EQ(folder.error().location.line, 4);
 }
 
 TEST_F(SweepFolderTest, AnotherSweepIsRefused) {
@@ -155,7 +155,7 @@ TEST_F(SweepFolderTest, TwoSweepsDoNotWriteToOneFolder) {
   EXPECT_EQ(TempDir::read(folder_.file("sweep/sweep.json")), before);
 }
 
-TEST_F(SweepFolderTest, ASweepThatWasKilledAtItsVeryBeginningCanBeBegunAnew) {
+TEST_F(SweepFolderTest, ASweepThatWasKilledAtItsStartCanBeStartedAgain) {
   std::filesystem::create_directory(folder_.file("sweep"));
   folder_.write("sweep/results.jsonl", "");
   EXPECT_EQ(why_not(identity()), "it opens");

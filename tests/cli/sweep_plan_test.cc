@@ -116,10 +116,10 @@ TEST_F(SweepPlan, ASweepFileNamesThePlan) {
 }
 
 TEST_F(SweepPlan, OptionsOfScenariosAreRefused) {
-  expect_refused({"--machine", "m.yaml"}, "--machine is of scenarios");
-  expect_refused({"--steps", "2"}, "--steps is of scenarios");
-  expect_refused({"--meta"}, "--meta is of scenarios");
-  expect_refused({"-j", "2"}, "--jobs is of scenarios");
+  expect_refused({"--machine", "m.yaml"}, "--machine is for scenarios");
+  expect_refused({"--steps", "2"}, "--steps is for scenarios");
+  expect_refused({"--meta"}, "--meta is for scenarios");
+  expect_refused({"-j", "2"}, "--jobs is for scenarios");
   expect_refused({"--calibration", "h300"}, "h300");
   expect_refused({"--calibration", "h100-cluster", "--calibration", "h100-cluster"}, "given twice");
   expect_refused({"--vary", "tensors=1"}, "did you mean");
@@ -128,7 +128,7 @@ TEST_F(SweepPlan, OptionsOfScenariosAreRefused) {
       run_lockstep({"sweep", LOCKSTEP_SOURCE_DIR "/scenarios/modality/manual_hang_ok.yaml",
                     "--calibration", "h100-cluster", "-o", folder_.file("out")});
   EXPECT_EQ(scenario.status, 2);
-  EXPECT_THAT(scenario.err, HasSubstr("--calibration is of plans"));
+  EXPECT_THAT(scenario.err, HasSubstr("--calibration is for plans"));
 }
 
 TEST_F(SweepPlan, AnotherPlanIsNotMixedIn) {

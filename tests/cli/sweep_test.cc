@@ -57,7 +57,7 @@ TEST_F(SweepCommand, AKeyThatIsNotThereIsRefusedBeforeAnythingRuns) {
 
 TEST_F(SweepCommand, WhatCannotBeReadIsRefused) {
   expect_refused({"--vary", "ranks"}, "KEY=VALUE");
-  expect_refused({"--vary", "ranks=8..2"}, "ends before it begins");
+  expect_refused({"--vary", "ranks=8..2"}, "ends before it starts");
   expect_refused({"--memory-limit", "80"}, "--memory-limit");
   expect_refused({"--vary", "ranks." + std::string(200, 'x') + "=1"}, "at most 200 bytes");
   expect_refused({"--vary", "train.\xff=1"}, "UTF-8");

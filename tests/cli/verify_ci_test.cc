@@ -147,7 +147,7 @@ TEST_F(VerifyCi, ADerivationThatDoesNotDecideDoesNotPass) {
   EXPECT_THAT(TempDir::read(folder_.file("lockstep.xml")), HasSubstr("inconclusive"));
 }
 
-TEST_F(VerifyCi, AScenarioIsDerivedAndItsErrorsHavePlaces) {
+TEST_F(VerifyCi, AScenarioIsDerivedAndItsErrorsHaveLocations) {
   folder_.write("job.yaml", "lockstep: 1\nname: x\nranks: many\n");
   const Outcome outcome = run_lockstep({"verify", "--ci", "job.yaml"});
   EXPECT_EQ(outcome.status, 2);

@@ -125,6 +125,37 @@ std::vector<Command> commands_of(const std::string& page, const std::string& mar
   return out;
 }
 
+std::vector<Excerpt> excerpts_of(const std::string& page, const std::string& markdown) {
+  const std::vector<Command> commands = commands_of(page, markdown);
+  std::vector<Excerpt> out;
+  std::vector<std::string> block;
+  std::size_t next = 0;  // command
+  std::size_t first_of_block = 0;
+  int number = 0;
+  const auto end_block = [&] {
+    const bool shows_output = next == first_of_block && next > 0;
+    if (shows_output && !block.empty()) {
+      const Command& command = commands[next - 1];
+      if (out.empty() || out.back().command.line != command.line) out.push_back({command, {}});
+      out.back().lines.insert(out.back().lines.end(), block.begin(), block.end());
+    }
+    block.clear();
+    first_of_block = next;
+  };
+  std::istringstream lines(markdown);
+  for (std::string line; std::getline(lines, line);) {
+    ++number;
+    if (!line.starts_with(kIndent)) {
+      end_block();
+      continue;
+    }
+    while (next < commands.size() && commands[next].line <= number) ++next;
+    block.push_back(line.substr(kIndent.size()));
+  }
+  end_block();
+  return out;
+}
+
 std::vector<std::string> words_of(std::string_view command) {
   std::vector<std::string> out;
   std::string word;

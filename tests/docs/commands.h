@@ -26,6 +26,14 @@ struct Command {
 };
 std::vector<Command> commands_of(const std::string& page, const std::string& markdown);
 
+// What a command prints, as a page shows it: the lines of the indented blocks without commands that
+// follow it, without the indentation and empty lines.
+struct Excerpt {
+  Command command;
+  std::vector<std::string> lines;
+};
+std::vector<Excerpt> excerpts_of(const std::string& page, const std::string& markdown);
+
 // As a shell would: by blanks outside of quotes, which are left out.
 std::vector<std::string> words_of(std::string_view command);
 

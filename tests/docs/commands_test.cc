@@ -73,7 +73,7 @@ const std::map<std::string, int> kStatus = {
      1},
     {"lockstep verify derived", 1},
     {"lockstep verify a", 1},
-    {"lockstep verify /tmp/job-4711/", 1},
+    {"lockstep verify examples/hung-job/", 1},
     {"lockstep verify /tmp/job-4711/ --quiet --output html=report.html --output timeline=run.json",
      1},
     {"lockstep watch /tmp/job-4711/", 1},
@@ -167,6 +167,29 @@ TEST(DocCommands, DoWhatTheySay) {
   EXPECT_GT(ran, 25U);
 }
 
+// The output that README.md shows: the lines of a block without commands stand, in this order, in
+// what the command before it prints. Lines in between may be left out.
+TEST(DocCommands, PrintWhatTheReadmeShows) {
+  const std::string readme = TempDir::read(LOCKSTEP_SOURCE_DIR "/README.md");
+  const Sandbox sandbox(LOCKSTEP_PROGRAM_FOLDER);
+  std::size_t shown = 0;
+  for (const Excerpt& excerpt : excerpts_of("README.md", readme)) {
+    std::string output;
+    sandbox.run(excerpt.command.text, 1800, output);
+    std::size_t from = 0;
+    for (const std::string& line : excerpt.lines) {
+      const std::size_t at = output.find(line + "\n", from);
+      ASSERT_NE(at, std::string::npos)
+          << "README.md: `" << excerpt.command.text << "` does not print\n"
+          << line << "\nthere, but\n"
+          << output.substr(from);
+      from = at + line.size();
+      ++shown;
+    }
+  }
+  EXPECT_GT(shown, 12U);
+}
+
 // A row of a table that nothing needs any more would excuse what comes later.
 TEST(DocCommands, TheTablesHaveNoRowTooMany) {
   std::set<std::string> texts;
@@ -209,6 +232,15 @@ TEST(DocCommands, AreFoundInIndentedAndFencedBlocks) {
   EXPECT_TRUE(commands_of("p.md", "    lockstep watch DIR --once\n")[0].is_synopsis());
   EXPECT_TRUE(commands_of("p.md", "    lockstep verify PATH… -q\n")[0].is_synopsis());
   EXPECT_FALSE(commands_of("p.md", "    lockstep run a.yaml -q\n")[0].is_synopsis());
+}
+
+TEST(DocCommands, ShowTheOutputInTheBlocksThatFollow) {
+  const auto excerpts = excerpts_of(
+      "p.md",
+      "    lockstep verify a\n    lockstep verify b\n\nprints\n\n    CLEAN\n\n      x\n\nbut\n");
+  ASSERT_EQ(excerpts.size(), 1U);
+  EXPECT_EQ(excerpts[0].command.text, "lockstep verify b");
+  EXPECT_THAT(excerpts[0].lines, ElementsAre("CLEAN", "  x"));
 }
 
 TEST(DocCommands, WhatAProgramDoesNotKnowIsSaid) {

@@ -49,7 +49,7 @@ std::string rules_page(const Json& rules) {
       "What `lockstep verify` and `lockstep run` judge by; `lockstep explain RULE` "
       "prints the same. The severity\nis the usual one. The certainties "
       "are those that a rule's findings may have; what was recorded decides:\n\n"
-      "- *proven*: no schedule lets these ranks go on, or the recorded values "
+      "- *proven*: no schedule lets these ranks continue, or the recorded values "
       "differ;\n- *observed*: seen in this run;\n- *possible*: some legal schedule "
       "would go wrong.\n\n"
       "[verify.md](../verify.md) says how the analyses work together. Examples with a "

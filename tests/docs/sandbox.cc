@@ -66,7 +66,7 @@ train: {steps: 3, batch_size: 4, seed: 1}
 }  // namespace
 
 Sandbox::Sandbox(std::string program_folder) : programs_(std::move(program_folder)) {
-  for (const char* linked : {"scenarios", "sim", "runtime", "scripts"})
+  for (const char* linked : {"examples", "scenarios", "sim", "runtime", "scripts"})
     fs::create_directory_symlink(std::string(LOCKSTEP_SOURCE_DIR) + "/" + linked,
                                  folder_.file(linked));
   fs::create_directories(folder_.file("build"));

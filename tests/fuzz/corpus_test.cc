@@ -40,13 +40,13 @@ TEST_P(Corpus, RunsToItsEnd) {
 // The beginnings of every input and the input with a bit changed here and there (everywhere, in
 // small files of what is cheap to read): the kind of thing that a crashed job leaves behind.
 TEST_P(Corpus, SoDoItsBeginningsAndWhatIsDamaged) {
-  constexpr std::size_t kPlaces = LOCKSTEP_FUZZ_PLACES;
+  constexpr std::size_t kPositions = LOCKSTEP_FUZZ_PLACES;
   GetParam().run("");
   for (const std::string& file : files()) {
     SCOPED_TRACE(file);
     const std::string bytes = TempDir::read(file);
-    for (std::size_t i = 0; i < kPlaces && i < bytes.size(); ++i) {
-      const std::size_t at = bytes.size() <= kPlaces ? i : bytes.size() * i / kPlaces;
+    for (std::size_t i = 0; i < kPositions && i < bytes.size(); ++i) {
+      const std::size_t at = bytes.size() <= kPositions ? i : bytes.size() * i / kPositions;
       GetParam().run(std::string_view(bytes).substr(0, at));
       std::string damaged = bytes;
       damaged[at] = static_cast<char>(damaged[at] ^ (1 << (i % 8)));

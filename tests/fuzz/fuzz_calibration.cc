@@ -16,7 +16,7 @@ template <class T>
 bool refused(const Result<T>& read) {
   if (read) return false;
   LOCKSTEP_CHECK(!read.error().message.empty(), "an error says what is wrong");
-  LOCKSTEP_CHECK(read.error().place.file == "fuzz.yaml", "and where");
+  LOCKSTEP_CHECK(read.error().location.file == "fuzz.yaml", "and where");
   return true;
 }
 

@@ -73,17 +73,17 @@ void fuzz_forecast(std::string_view bytes) {
   const Result<sim::RunProgram> program = sim::program_of(*run);
   if (!program) return;
   const sim::ProgramJob& job = program->job;
-  const std::vector<sim::GroupPlace> places = sim::places_of(job, machine.ranks_per_node);
-  const Result<sim::Prices> prices = sim::prices_on(machine, job, places);
+  const std::vector<sim::GroupLayout> layouts = sim::layouts_of(job, machine.ranks_per_node);
+  const Result<sim::Prices> prices = sim::prices_on(machine, job, layouts);
   if (!prices) return;
   const sim::CostOfCall cost = prices->cost_in(job);
   const sim::Folding folding =
-      machine.cores ? sim::keep_apart(job) : sim::fold(job, sim::kinds_of(places));
+      machine.cores ? sim::keep_apart(job) : sim::fold(job, sim::kinds_of(layouts));
   const sim::ExecutionResult result =
       machine.cores ? sim::execute_on_cores(job, cost, sim::shared_cores(machine, job.ranks.size()))
                     : sim::execute(job, folding, cost, {Picos{}, true, nullptr});
   if (result.stuck || result.end.is_forever()) return;
-  const sim::Forecast forecast = sim::forecast(*run, *program, folding, result, places);
+  const sim::Forecast forecast = sim::forecast(*run, *program, folding, result, layouts);
   for (const sim::RankUse& use : forecast.classes) check_use(use);
   sim::memory_timelines(*run, *program, folding, result, costs);
   const auto changes = sim::what_ifs(*run, *program, costs, samples, machine);

@@ -17,21 +17,21 @@ namespace {
 constexpr std::array kOps = {
     trace::Op::all_reduce, trace::Op::all_gather, trace::Op::reduce_scatter, trace::Op::broadcast,
     trace::Op::reduce,     trace::Op::all_to_all, trace::Op::barrier,        trace::Op::send};
-constexpr std::array kPlaces = {sim::GroupPlace{1, 1, 1}, sim::GroupPlace{8, 1, 8},
-                                sim::GroupPlace{16, 2, 8}, sim::GroupPlace{96, 12, 8},
-                                sim::GroupPlace{5, 2, 0}};
+constexpr std::array kLayouts = {sim::GroupLayout{1, 1, 1}, sim::GroupLayout{8, 1, 8},
+                                 sim::GroupLayout{16, 2, 8}, sim::GroupLayout{96, 12, 8},
+                                 sim::GroupLayout{5, 2, 0}};
 constexpr std::array kSizes = {Bytes{0}, Bytes{1}, Bytes{1 << 26U}, Bytes{INT64_MAX}};
 
 void price_calls(const sim::Machine& machine) {
   for (const trace::Op op : kOps) {
-    for (const sim::GroupPlace& place : kPlaces) {
+    for (const sim::GroupLayout& layout : kLayouts) {
       for (const Bytes bytes : kSizes) {
         sim::ProgramCall call;
         call.op = op;
         call.bytes = bytes;
-        const Result<Picos> time = sim::call_time(call, place, machine);
+        const Result<Picos> time = sim::call_time(call, layout, machine);
         LOCKSTEP_CHECK(!time || time->value >= 0, "no call ends before it began");
-        const Result<sim::CallCost> cost = sim::call_cost(call, place, machine);
+        const Result<sim::CallCost> cost = sim::call_cost(call, layout, machine);
         LOCKSTEP_CHECK(!cost || cost->hops >= 0, "nor makes fewer hops than none");
       }
     }
@@ -44,7 +44,7 @@ void fuzz_machine(std::string_view bytes) {
   const Result<sim::Machine> machine = sim::parse_machine(std::string(bytes), "fuzz.yaml");
   if (!machine) {
     LOCKSTEP_CHECK(!machine.error().message.empty(), "an error says what is wrong");
-    LOCKSTEP_CHECK(machine.error().place.file == "fuzz.yaml", "and where");
+    LOCKSTEP_CHECK(machine.error().location.file == "fuzz.yaml", "and where");
     return;
   }
   const std::string text = sim::machine_text(*machine, "");

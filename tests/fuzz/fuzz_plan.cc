@@ -13,7 +13,7 @@ void fuzz_plan(std::string_view bytes) {
   const Result<sim::PlanFile> plan = sim::parse_plan(std::string(bytes), "fuzz.yaml");
   if (!plan) {
     LOCKSTEP_CHECK(!plan.error().message.empty(), "an error says what is wrong");
-    LOCKSTEP_CHECK(plan.error().place.file == "fuzz.yaml", "and where");
+    LOCKSTEP_CHECK(plan.error().location.file == "fuzz.yaml", "and where");
     return;
   }
   LOCKSTEP_CHECK(!sim::workload_problem(plan->model, plan->plan), "what is read can be");

@@ -28,7 +28,7 @@ void fuzz_scenario(std::string_view bytes) {
   const Result<runtime::Scenario> scenario = runtime::parse_scenario(text, "fuzz.yaml");
   if (!scenario) {
     LOCKSTEP_CHECK(!scenario.error().message.empty(), "an error says what is wrong");
-    LOCKSTEP_CHECK(scenario.error().place.file == "fuzz.yaml", "and where");
+    LOCKSTEP_CHECK(scenario.error().location.file == "fuzz.yaml", "and where");
     return;
   }
   LOCKSTEP_CHECK(scenario->ranks >= 1 && scenario->train.steps >= 1, "the schema's bounds hold");

@@ -10,7 +10,7 @@ void fuzz_work_costs(std::string_view bytes) {
   const Result<trace::RankCosts> costs = trace::parse_work_costs(bytes, "fuzz.json");
   if (!costs) {
     LOCKSTEP_CHECK(!costs.error().message.empty(), "an error says what is wrong");
-    LOCKSTEP_CHECK(costs.error().place.file == "fuzz.json", "and where");
+    LOCKSTEP_CHECK(costs.error().location.file == "fuzz.json", "and where");
     return;
   }
   const Result<trace::RankCosts> again =

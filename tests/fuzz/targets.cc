@@ -27,7 +27,6 @@ constexpr std::array kTargets = {
     FuzzTarget{"suppressions", fuzz_suppressions},
     FuzzTarget{"baseline", fuzz_baseline},
     FuzzTarget{"product", fuzz_product},
-    FuzzTarget{"certificate", fuzz_certificate},
     FuzzTarget{"work_costs", fuzz_work_costs},
     FuzzTarget{"machine", fuzz_machine},
     FuzzTarget{"sweep_file", fuzz_sweep_file},

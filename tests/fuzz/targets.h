@@ -25,9 +25,8 @@ void fuzz_text_trace(std::string_view bytes);
 void fuzz_ring_trace(std::string_view bytes);
 // The text traces of several ranks: judged and reported.
 void fuzz_verify(std::string_view bytes);
-// A derivation, decided; a certificate with what it speaks of, checked.
+// A derivation, decided and certified.
 void fuzz_product(std::string_view bytes);
-void fuzz_certificate(std::string_view bytes);
 // Foreign recordings (fuzz_format.h).
 void fuzz_flight_recorder(std::string_view bytes);
 void fuzz_kineto(std::string_view bytes);

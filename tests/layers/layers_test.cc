@@ -138,16 +138,16 @@ std::vector<std::string> violations(const std::string& path, const std::string& 
     std::smatch match;
     if (!std::regex_search(line, match, kInclude)) continue;
     const std::string header = match[2];
-    const std::string place = path + ":" + std::to_string(number) + ": ";
+    const std::string location = path + ":" + std::to_string(number) + ": ";
     const bool ours = match[1] == "\"" || layer_of(header) != nullptr;
     if (ours && layer_of(header) == nullptr)
-      out.push_back(place + "\"" + header + "\" does not begin with a layer");
+      out.push_back(location + "\"" + header + "\" does not begin with a layer");
     else if (ours && !may_include(*layer, header))
-      out.push_back(place + std::string(layer->folder) + " includes " + header);
+      out.push_back(location + std::string(layer->folder) + " includes " + header);
     else if (belongs_to_torch(header) && !layer->torch)
-      out.push_back(place + "LibTorch in a layer without: " + header);
+      out.push_back(location + "LibTorch in a layer without: " + header);
     else if (first_folder(header) == "boost" && path.ends_with(".h"))
-      out.push_back(place + "Boost in a header: " + header);
+      out.push_back(location + "Boost in a header: " + header);
   }
   return out;
 }

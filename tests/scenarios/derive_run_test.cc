@@ -138,6 +138,20 @@ TEST_F(DeriveAtScale, WithoutOneARankAloneLeavesTheOthersWaiting) {
   EXPECT_THAT(log(), HasSubstr("DIVERGES: large, 4096 ranks"));
 }
 
+// With prefetch a step gathers what the step before it used: more than its own condition decides.
+// So single mixes of batches are tried.
+TEST_F(DeriveAtScale, MixesAreTriedWhereAStepDependsOnTheOneBefore) {
+  std::ofstream(folder_.file("job.yaml"))
+      << "lockstep: 1\nname: large\nranks: 4096\n"
+      << "model: {image: resnet-18, text: bert-small}\nstrategy: fsdp\n"
+      << "data: {modality: [{ranks: [2], steps: [2], has: [text]}, {has: [image, text]}]}\n"
+      << "train: {steps: 4}\n";
+  ASSERT_EQ(lockstep({"derive", folder_.file("job.yaml")}), 1) << log();
+  EXPECT_THAT(log(), HasSubstr("DIVERGES: large, 4096 ranks"));
+  EXPECT_THAT(log(), HasSubstr("a step depends on more than its condition"));
+  EXPECT_THAT(log(), HasSubstr("ERROR modality-divergence (proven)\n  rank 2's batch of step 2"));
+}
+
 TEST_F(DeriveAtScale, WhatNeedsValuesIsRefused) {
   EXPECT_EQ(lockstep({"derive", "--meta", job("train: {precision: bfloat16}\n")}), 2);
   EXPECT_THAT(log(), HasSubstr("cannot be derived on the meta device: autocast"));
@@ -150,7 +164,7 @@ TEST_F(DeriveAtScale, SoManyRanksAreNotStartedOnOneMachine) {
 
 TEST_F(Derive, SaysWhyAJobCannotBeDerived) {
   EXPECT_EQ(lockstep({"derive", shipped("training/balance_cost_ok")}), 2);
-  EXPECT_THAT(log(), HasSubstr("cannot be derived: the ranks share out their batches"));
+  EXPECT_THAT(log(), HasSubstr("cannot be derived: the ranks distribute their batches"));
   EXPECT_EQ(lockstep({"derive", shipped("training/clip_ok"), "--certificate", "c"}), 2);
   EXPECT_THAT(log(), HasSubstr("--output-dir"));
 }

@@ -174,7 +174,7 @@ TEST_F(Simulate, CheckpointsAndTheEvaluationAreTimedBesideTheSteps) {
     EXPECT_EQ(full["calls_per_step"], plain["calls_per_step"]);
     EXPECT_EQ(full["bytes_sent_per_step"], plain["bytes_sent_per_step"]);
     EXPECT_EQ(full["flops_per_step"], plain["flops_per_step"]);
-    EXPECT_FALSE(std::filesystem::exists(saved)) << "a rank that is looked at alone writes nothing";
+    EXPECT_FALSE(std::filesystem::exists(saved)) << "a rank that is derived alone writes nothing";
   }
   const Json values = simulated(", evaluate: true", {"--no-meta"});
   const Json shapes = simulated(", evaluate: true", {"--meta"});
@@ -183,7 +183,7 @@ TEST_F(Simulate, CheckpointsAndTheEvaluationAreTimedBesideTheSteps) {
 
 TEST_F(Simulate, ARankThatRaisesIsSaidWithWhatComesOfIt) {
   EXPECT_EQ(simulate(shipped("modality/ddp_unused_bad")), 1) << log();
-  EXPECT_THAT(log(), HasSubstr("an exception ends ranks 1,3, and ranks 0,2 can never go"));
+  EXPECT_THAT(log(), HasSubstr("an exception ends ranks 1,3, and ranks 0,2 can never"));
   EXPECT_EQ(json()["raised"], Json({1, 3}));
   EXPECT_EQ(json()["stuck"], true);
   EXPECT_EQ(json()["report"]["findings"][0]["rule"], "modality-divergence");
@@ -194,6 +194,17 @@ TEST_F(Simulate, ARankThatRaisesIsSaidWithWhatComesOfIt) {
   EXPECT_EQ(simulate(shipped("pipeline/crossed_receive_bad")), 1) << log();
   EXPECT_EQ(json()["raised"], Json::array());
   EXPECT_EQ(json()["report"]["findings"][0]["rule"], "p2p-cycle");
+}
+
+TEST_F(Simulate, ARankThatRaisesIsSaidInWorldsOfWhichOneRankStandsForMany) {
+  EXPECT_EQ(simulate(shipped("modality/ddp_unused_bad"), {"--ranks", "65"}), 1) << log();
+  EXPECT_EQ(json()["raised"], Json({1, 3}));
+  EXPECT_EQ(json()["report"]["findings"][0]["rule"], "modality-divergence");
+  EXPECT_EQ(json()["report"]["findings"][0]["culprits"], Json({1, 3}));
+  EXPECT_EQ(json()["report"]["findings"].size(), 1U) << "equal ranks do not train on equal samples";
+  EXPECT_EQ(simulate(shipped("modality/ddp_all_text_only_bad"), {"--ranks", "65"}), 1) << log();
+  EXPECT_EQ(json()["raised"].size(), 65U);
+  EXPECT_EQ(json()["report"]["findings"][0]["rule"], "unused-parameter");
 }
 
 TEST_F(Simulate, ThePipelinesStagesWaitForEachOther) {
@@ -220,6 +231,17 @@ TEST_F(Simulate, WorldsThatNobodyHasFoldIntoTheirKindsOfRanks) {
   const double many = json()["bytes_sent_per_step"];
   ASSERT_EQ(simulate(job, {"--meta"}), 0) << log();
   EXPECT_GT(many, json()["bytes_sent_per_step"].get<double>());
+}
+
+TEST_F(Simulate, LargeWorldsOfHsdpCallWhatEachOfTheirRanksCalls) {
+  const std::string job = write(
+      "ranks: 72\nstrategy: {kind: fsdp, shard_ranks: 4}\n"
+      "data: {modality: [{has: [image, text]}]}\ntrain: {steps: 2}\n");
+  ASSERT_EQ(simulate(job, {"--traces", folder_.file("simulated")}), 0) << log();
+  // All 72 are derived here, one by one.
+  EXPECT_EQ(lockstep({"derive", job, "--against", folder_.file("simulated"), "--meta"}), 0)
+      << log();
+  EXPECT_THAT(log(), HasSubstr("recorded as derived"));
 }
 
 TEST_F(Simulate, WhatRanksHoldIsToldByCategoryAndWhatDoesNotFitBySize) {
@@ -286,7 +308,7 @@ TEST_F(Simulate, AMachineIsMeasuredAndUsed) {
   EXPECT_THAT(log(), HasSubstr("step time"));
   EXPECT_THAT(log(), HasSubstr("roofline"));
   ASSERT_EQ(lockstep({"simulate", job, "--machine", here, "--time-work"}), 0) << log();
-  EXPECT_THAT(log(), HasSubstr("looked at alone"));
+  EXPECT_THAT(log(), HasSubstr("with the rank alone"));
   EXPECT_THAT(log(), Not(HasSubstr("roofline")));
   EXPECT_EQ(lockstep({"simulate", job, "--machine", kMachine, "--time-work"}), 2);
   EXPECT_THAT(log(), HasSubstr("has devices"));

@@ -101,7 +101,7 @@ TEST_F(Sweep, WhatHangsIsARowAndWhereAllHangTheStatusSaysSo) {
   EXPECT_EQ(sweep(shipped("modality/manual_hang_bad"), {"--vary", "remedy=none"}), 1) << log();
 }
 
-TEST_F(Sweep, AFasterLinkIsTimedAndNotDerivedAnew) {
+TEST_F(Sweep, AFasterLinkIsTimedAndNotDerivedAgain) {
   const std::string scenario = job("ranks: 16\nstrategy: ddp\n");
   ASSERT_EQ(sweep(scenario, {"--vary", "machine.links.1.speed=0.0625..64*2"}), 0) << log();
   std::map<double, double> step_times;  // by speed

@@ -41,12 +41,12 @@ TimedScenario timed(const std::string& name = "a job", const std::string& parame
     programs.push_back(text);
     derived.costs.push_back(costs_of_steps(static_cast<std::int32_t>(r), work[r]));
     derived.costs.back().work[4].flops.push_back({"float32", 2e9, 1e9});
-    for (trace::WorkCost& stretch : derived.costs.back().work) {
-      trace::StretchMemory memory;
+    for (trace::WorkCost& segment : derived.costs.back().work) {
+      trace::SegmentMemory memory;
       memory.end[trace::MemoryCategory::parameters] = 3'000'000;
       memory.peak = memory.end;
       memory.peak[trace::MemoryCategory::activations] = 4'000'000;
-      stretch.memory = memory;
+      segment.memory = memory;
     }
     derived.traced.push_back(static_cast<std::int32_t>(r));
   }
@@ -226,7 +226,7 @@ TEST(Jitter, IsReadOrRefusedWithTheReason) {
   const Result<Jitter> all = cli::parse_jitter("compute=5%,communication=12.5%,image=20%,text=3%");
   ASSERT_TRUE(all) << all.error().str();
   EXPECT_DOUBLE_EQ(all->work, .05);
-  EXPECT_DOUBLE_EQ(all->meetings, .125);
+  EXPECT_DOUBLE_EQ(all->calls, .125);
   EXPECT_DOUBLE_EQ(all->images, .2);
   EXPECT_DOUBLE_EQ(all->texts, .03);
   EXPECT_TRUE(cli::parse_jitter(""));

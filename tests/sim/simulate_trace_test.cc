@@ -209,6 +209,29 @@ TEST(SimulateTrace, SpansTakeTheirTimeAndRanksAreComparedOnlyWhereTheyDiffer) {
   EXPECT_EQ(apart.json["ranks"], s.json["ranks"]);
 }
 
+TEST(SimulateTrace, RanksInPairsFoldIntoOneKindAndWhoLeavesOutACallIsFoundAmongHundreds) {
+  std::vector<std::string> programs;
+  for (int r = 0; r < 512; ++r) {
+    const std::string pair = "pair" + std::to_string(r / 2);
+    const int first = r / 2 * 2;
+    programs.push_back(
+        "group " + pair + " " + std::to_string(first) + "," + std::to_string(first + 1) +
+        "; all_reduce n=1000 dtype=float32 what=a step=0; all_reduce n=500 g=" + pair +
+        " dtype=float32 what=b step=0; clean");
+  }
+  const Simulated ends = simulate(programs);
+  EXPECT_EQ(ends.status, 0) << ends.text;
+  EXPECT_EQ(ends.json["classes"], 1);
+  // The world's ring over 512 ranks, then that of a pair: 2 (n - 1) us + 2 (n - 1) / n of the
+  // bytes.
+  EXPECT_EQ(ends.json["time_ps"], 1'022'000'000 + 7'984'375 + 2'000'000 + 2'000'000);
+  programs[300] =
+      "group pair150 300,301; all_reduce n=500 g=pair150 dtype=float32 what=b step=0; clean";
+  const Simulated hangs = simulate(programs);
+  EXPECT_EQ(hangs.status, 1) << hangs.text;
+  EXPECT_EQ(hangs.culprits(), std::vector<int>{300});
+}
+
 TEST(SimulateTrace, WritesATimelineOfJobsThatEndAndOfThoseThatHang) {
   const TempDir folder;
   for (const bool hangs : {false, true}) {

@@ -29,10 +29,10 @@ inline ProgramStep compute(std::int64_t picos, std::uint8_t stream = ProgramStep
   step.stream = stream;
   return step;
 }
-inline ProgramStep meet(std::uint32_t call, std::uint8_t stream, bool blocks = false,
-                        std::uint16_t slot = 0) {
+inline ProgramStep issue(std::uint32_t call, std::uint8_t stream, bool blocks = false,
+                         std::uint16_t slot = 0) {
   ProgramStep step;
-  step.kind = StepKind::meet;
+  step.kind = StepKind::call;
   step.index = call;
   step.slot = slot;
   step.stream = stream;
@@ -71,7 +71,7 @@ inline ProgramJob drawn_job(Draw& random) {
     for (std::uint32_t s = 0; s < 6; ++s) {
       program.steps.push_back(compute(1 + random(9)));
       const auto slot = static_cast<std::uint8_t>(random(8) == 0 ? 1 : s % 2);
-      program.steps.push_back(meet(0, slot, random(3) != 0, slot));
+      program.steps.push_back(issue(0, slot, random(3) != 0, slot));
     }
     job.programs.push_back(program);
   }

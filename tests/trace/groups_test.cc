@@ -24,15 +24,15 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-struct Place {
+struct GroupMember {
   std::string name;
-  std::int32_t place, size;
+  std::int32_t group_rank, size;
 };
 
 class Communicators : public testing::Test {
  protected:
   // A rank's file: in each of its communicators a broadcast from place 0 and a message to place 1.
-  void write(std::int32_t rank, std::int32_t world_size, const std::vector<Place>& places) {
+  void write(std::int32_t rank, std::int32_t world_size, const std::vector<GroupMember>& members) {
     RingWriter::Options options;
     options.path = folder_.file("rank_" + std::to_string(rank) + ".ring");
     options.rank = Rank(rank);
@@ -40,9 +40,9 @@ class Communicators : public testing::Test {
     options.capacity = 16;
     options.table_bytes = 4096;
     const auto ring = std::move(*RingWriter::create(options));
-    for (const Place& each : places) {
+    for (const GroupMember& each : members) {
       RingWriter::Issue call;
-      call.group = ring->make_communicator(each.name, each.place, each.size, "told");
+      call.group = ring->make_communicator(each.name, each.group_rank, each.size, "told");
       RingWriter::SignatureFields fields;
       fields.op = Op::broadcast;
       fields.root = 0;

@@ -88,7 +88,7 @@ class Hostile : public testing::Test {
     const Result<trace::Run> run = load_run(paths);
     if (!run) {
       EXPECT_FALSE(run.error().message.empty());
-      EXPECT_FALSE(run.error().place.file.empty()) << "an error names the file";
+      EXPECT_FALSE(run.error().location.file.empty()) << "an error names the file";
       expect_helpful(run.error());
       return "error: " + run.error().message;
     }

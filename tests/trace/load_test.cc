@@ -120,7 +120,7 @@ TEST_F(LoadTest, FilesThatCannotBeReadAreListedBesideThoseThatCan) {
   EXPECT_THAT(run.ranks, SizeIs(1));
   ASSERT_THAT(run.unreadable, SizeIs(3));
   EXPECT_EQ(run.unreadable[0].error.message, "not a trace of a known form");
-  EXPECT_EQ(run.unreadable[1].error.place.line, 1);
+  EXPECT_EQ(run.unreadable[1].error.location.line, 1);
   EXPECT_EQ(run.unreadable[2].error.message, "the file is empty");
 }
 

@@ -75,7 +75,7 @@ TEST(WorkCosts, AFileThatWasCutOffAnywhereIsRefused) {
   for (std::size_t length = 0; length + 1 < text.size(); ++length) {
     const auto read = parse_work_costs(text.substr(0, length), "f");
     ASSERT_FALSE(read) << length;
-    EXPECT_EQ(read.error().place.file, "f");
+    EXPECT_EQ(read.error().location.file, "f");
   }
 }
 
@@ -113,7 +113,7 @@ TEST(WorkCosts, WhatMakesNoSenseIsRefusedWithTheReason) {
     return text;
   };
   EXPECT_EQ(refusal(good), "accepted");
-  EXPECT_THAT(refusal("[]"), HasSubstr("no JSON object"));
+  EXPECT_THAT(refusal("[]"), HasSubstr("not a JSON object"));
   EXPECT_THAT(refusal(with("\"work_costs\":2", "\"work_costs\":1")), HasSubstr("version"));
   EXPECT_THAT(refusal(with("\"work_costs\":2", "\"work_costs\":3")), HasSubstr("version"));
   EXPECT_THAT(refusal(with("\"kernels\":12", "\"kernels\":-12")), HasSubstr("kernels"));
@@ -129,7 +129,7 @@ TEST(WorkCosts, WhatMakesNoSenseIsRefusedWithTheReason) {
   EXPECT_THAT(refusal(with("\"end\":{\"parameters\":4096", "\"end\":{\"inputs\":9000000000000")),
               HasSubstr("above its peak"));
   EXPECT_THAT(refusal(with("\"end\"", "\"beginning\"")), HasSubstr("no \"end\""));
-  EXPECT_THAT(refusal(with("\"memory\":{", "\"memory\":7,\"x\":{")), HasSubstr("no object"));
+  EXPECT_THAT(refusal(with("\"memory\":{", "\"memory\":7,\"x\":{")), HasSubstr("not an object"));
   EXPECT_THAT(refusal(with("\"rank\":5", "\"rank\":4294967296")), HasSubstr("rank"));
 }
 

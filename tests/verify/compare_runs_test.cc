@@ -37,7 +37,7 @@ const auto kNone = [](TinyTraining&, int) {};
 TEST(CompareRuns, AnotherOrderOfSummationIsTheSame) {
   const Comparison c =
       compare_runs(trained_to_compare(false, kNone), trained_to_compare(true, kNone));
-  EXPECT_FALSE(c.parted);
+  EXPECT_FALSE(c.first_difference);
   EXPECT_EQ(c.compared, 18U);
   ASSERT_EQ(c.steps.size(), 3U);
   EXPECT_LT(c.steps[0].gradient->error, 1e-6);
@@ -52,12 +52,12 @@ TEST(CompareRuns, SaysWhereTheyPartAndHow) {
   };
   const Comparison c =
       compare_runs(trained_to_compare(false, doubled), trained_to_compare(false, kNone));
-  ASSERT_TRUE(c.parted);
-  EXPECT_EQ(c.parted->n, 1);
-  EXPECT_EQ(c.parted->name, "p1");
-  EXPECT_EQ(c.parted->phase, Phase::synced_grad);
-  EXPECT_NEAR(c.parted->ratio, 2, 1e-3);
-  EXPECT_GT(*c.parted->cosine, 0.5);
+  ASSERT_TRUE(c.first_difference);
+  EXPECT_EQ(c.first_difference->n, 1);
+  EXPECT_EQ(c.first_difference->name, "p1");
+  EXPECT_EQ(c.first_difference->phase, Phase::synced_grad);
+  EXPECT_NEAR(c.first_difference->ratio, 2, 1e-3);
+  EXPECT_GT(*c.first_difference->cosine, 0.5);
   EXPECT_EQ(c.steps[0].gradient->error, 0);
 }
 
@@ -73,11 +73,11 @@ TEST(CompareRuns, RoundingThatGrowsIsNoParting) {
     });
   };
   const Comparison drift = compare_runs(noisy(0.02F), trained_to_compare(false, kNone));
-  EXPECT_FALSE(drift.parted);
+  EXPECT_FALSE(drift.first_difference);
   EXPECT_TRUE(drift.drifted);
-  const Comparison parted = compare_runs(noisy(3), trained_to_compare(false, kNone));
-  ASSERT_TRUE(parted.parted);
-  EXPECT_EQ(parted.parted->n, 2);
+  const Comparison changed = compare_runs(noisy(3), trained_to_compare(false, kNone));
+  ASSERT_TRUE(changed.first_difference);
+  EXPECT_EQ(changed.first_difference->n, 2);
 }
 
 TEST(CompareRuns, WithoutSketchesNormsAreALowerBound) {

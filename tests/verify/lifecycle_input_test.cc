@@ -250,7 +250,7 @@ TEST(MissingRanks, ThoseThatAloneHoldUpMostComeFirst) {
                     7));
   const std::string note = note_of(report);
   ASSERT_THAT(note, HasSubstr("only rank 4"));
-  EXPECT_THAT(note, HasSubstr("beside others rank 5"));
+  EXPECT_THAT(note, HasSubstr("among others rank 5"));
   EXPECT_LT(note.find("only rank 4"), note.find("rank 5 has not come"));
 }
 

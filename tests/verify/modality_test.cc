@@ -31,7 +31,7 @@ TEST(Modality, TheRankWithoutImagesIsNamedWithItsParameters) {
   EXPECT_THAT(f.what, ElementsAre("image.w", "proj.w"));
 }
 
-TEST(Modality, WithAGroupForEachBranchTheRanksWaitInACircle) {
+TEST(Modality, WithAGroupForEachBranchTheRanksWaitInACycle) {
   const std::string groups = "group image 0,1; group text 0,1; ";
   const Report report = verify(program(
       {groups + "modality 0 image,text; all_reduce g=image n=8 what=image.w step=0 open; hung",

@@ -181,7 +181,7 @@ TEST(NcclRules, WhatAllIssuedAndNoneCompletedIsAStallAndNoDivergence) {
             "device-stall error observed group=world seq=1\nverdict findings");
 }
 
-TEST(NcclRules, ACallBehindAnOpenOneHasNotBegun) {
+TEST(NcclRules, ACallAfterAnOpenOneHasNotStarted) {
   const std::string groups = "group a 0,1,2; group b 0,1,2; all_reduce g=a n=4 async; ";
   const std::string whole =
       groups + "all_reduce g=a n=4 async open; all_reduce g=b n=4 async open; hung";

@@ -73,9 +73,9 @@ class Oracle {
     before[static_cast<std::size_t>(rank)] = index + 1;
     const char c = program[index];
     if (collective(c)) {
-      const int place = count_collectives(before, rank, group(c));
+      const int count = count_collectives(before, rank, group(c));
       for (int r = 0; r < size(); ++r) {
-        if (count_collectives(state, r, group(c)) < place) return false;
+        if (count_collectives(state, r, group(c)) < count) return false;
       }
       return true;
     }

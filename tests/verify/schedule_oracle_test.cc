@@ -72,10 +72,10 @@ class Explorer {
     return ends_;
   }
 
-  using Place = std::pair<int, int>;  // rank and index of the letter
+  using Letter = std::pair<int, int>;  // rank and index of the letter
   struct State {
-    std::vector<int> issued;  // letters; the last one may still block
-    std::set<Place> met;      // messages and receives that found each other
+    std::vector<int> issued;   // letters; the last one may still block
+    std::set<Letter> matched;  // messages and receives that found each other
     friend auto operator<=>(const State&, const State&) = default;
   };
 
@@ -95,13 +95,13 @@ class Explorer {
       ++out.back().issued[i];
     }
     for (int from = 0; from < size_; ++from) {
-      for (const Place& send : waiting(s, from, true)) {
+      for (const Letter& send : waiting(s, from, true)) {
         for (int to = 0; to < size_; ++to) {
-          for (const Place& receive : waiting(s, to, false)) {
-            if (!may_meet(s, receive, send)) continue;
+          for (const Letter& receive : waiting(s, to, false)) {
+            if (!may_match(s, receive, send)) continue;
             out.push_back(s);
-            out.back().met.insert(send);
-            out.back().met.insert(receive);
+            out.back().matched.insert(send);
+            out.back().matched.insert(receive);
           }
         }
       }
@@ -115,7 +115,7 @@ class Explorer {
            issued(s, rank) == static_cast<int>(words_[static_cast<std::size_t>(rank)].size());
   }
 
-  char letter(Place p) const {
+  char letter(Letter p) const {
     return words_[static_cast<std::size_t>(p.first)][static_cast<std::size_t>(p.second)];
   }
   int issued(const State& s, int rank) const { return s.issued[static_cast<std::size_t>(rank)]; }
@@ -128,17 +128,17 @@ class Explorer {
     return n;
   }
 
-  bool done(const State& s, Place p) const {
+  bool done(const State& s, Letter p) const {
     const char c = letter(p);
     if (is_collective(c)) {
-      const int place = collectives(s, p.first, group_of(c), p.second + 1);
+      const int count = collectives(s, p.first, group_of(c), p.second + 1);
       const int members = group_of(c) == 'b' ? 2 : size_;
       for (int r = 0; r < members; ++r) {
-        if (collectives(s, r, group_of(c), INT32_MAX) < place) return false;
+        if (collectives(s, r, group_of(c), INT32_MAX) < count) return false;
       }
       return true;
     }
-    return (is_send(c) && buffered_) || s.met.contains(p);
+    return (is_send(c) && buffered_) || s.matched.contains(p);
   }
 
   bool through(const State& s, int rank) const {
@@ -150,7 +150,7 @@ class Explorer {
     return call < 0 || done(s, {rank, call});
   }
 
-  bool accepts(Place receive, Place send) const {
+  bool accepts(Letter receive, Letter send) const {
     const char c = letter(receive);
     if (partner_of(send.first, size_, letter(send)) != receive.first) return false;
     if (!takes_any(c) && partner_of(receive.first, size_, c) != send.first) return false;
@@ -158,22 +158,22 @@ class Explorer {
   }
 
  private:
-  std::vector<Place> waiting(const State& s, int rank, bool sends) const {
-    std::vector<Place> out;
+  std::vector<Letter> waiting(const State& s, int rank, bool sends) const {
+    std::vector<Letter> out;
     for (int i = 0; i < issued(s, rank); ++i) {
       const bool right = sends ? is_send(letter({rank, i})) : is_receive(letter({rank, i}));
-      if (right && !s.met.contains({rank, i})) out.emplace_back(rank, i);
+      if (right && !s.matched.contains({rank, i})) out.emplace_back(rank, i);
     }
     return out;
   }
 
   // A message may meet a receive where neither has one before it that would do as well.
-  bool may_meet(const State& s, Place receive, Place send) const {
+  bool may_match(const State& s, Letter receive, Letter send) const {
     if (!accepts(receive, send)) return false;
-    for (const Place& other : waiting(s, receive.first, false)) {
+    for (const Letter& other : waiting(s, receive.first, false)) {
       if (other < receive && accepts(other, send)) return false;
     }
-    for (const Place& other : waiting(s, send.first, true)) {
+    for (const Letter& other : waiting(s, send.first, true)) {
       if (other < send && accepts(receive, other)) return false;
     }
     return true;

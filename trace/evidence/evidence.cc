@@ -120,13 +120,13 @@ void join_evidence(Run& run, JobEvidence evidence, bool own_form) {
     if (!own_form || trace.end != End::clean) continue;
     RankNote note = *ending;
     note.kind = NoteKind::contradiction;
-    note.text = "its trace ends in order, and yet: " + note.text;
+    note.text = "its trace ends in order, but: " + note.text;
     contradictions.push_back(std::move(note));
   }
   std::move(contradictions.begin(), contradictions.end(), std::back_inserter(notes));
   std::stable_sort(notes.begin(), notes.end(), [](const RankNote& a, const RankNote& b) {
-    return std::tie(a.rank, a.kind, a.place.file, a.place.line) <
-           std::tie(b.rank, b.kind, b.place.file, b.place.line);
+    return std::tie(a.rank, a.kind, a.location.file, a.location.line) <
+           std::tie(b.rank, b.kind, b.location.file, b.location.line);
   });
   run.notes = std::move(notes);
 }

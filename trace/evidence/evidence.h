@@ -43,7 +43,7 @@ EvidenceSource rank_log_source();
 // Whether an exception is one that a peer's death, an abort or a timeout causes in other ranks
 // (Gloo, NCCL, c10d, TCPStore), or one that all ranks raise at a mismatch: it does not tell who is
 // at fault.
-bool tells_of_a_peer(std::string_view exception);
+bool mentions_a_peer(std::string_view exception);
 
 // Every source, the most specific first.
 std::span<const EvidenceSource> evidence_sources();

@@ -58,7 +58,7 @@ bool looks_like_exception(std::string_view line) {
          });
 }
 
-bool tells_of_memory(std::string_view text) {
+bool mentions_memory(std::string_view text) {
   static constexpr std::array<std::string_view, 6> kSigns = {
       "OutOfMemoryError",  "out of memory",         "MemoryError",
       "HIP out of memory", "can't allocate memory", "Cannot allocate memory"};
@@ -67,8 +67,8 @@ bool tells_of_memory(std::string_view text) {
 }
 
 NoteKind kind_of_exception(std::string_view text) {
-  if (tells_of_a_peer(text)) return NoteKind::peer_lost;
-  return tells_of_memory(text) ? NoteKind::out_of_memory : NoteKind::exception;
+  if (mentions_a_peer(text)) return NoteKind::peer_lost;
+  return mentions_memory(text) ? NoteKind::out_of_memory : NoteKind::exception;
 }
 
 // Lines that processes and libraries write while they go down: behind them nobody went on.
@@ -91,7 +91,7 @@ bool belongs_to_the_end(std::string_view text) {
 }
 
 // "[rank1]: ValueError" and "[rank1]:[E709 …" without the prefix.
-std::string_view behind_prefix(std::string_view line) {
+std::string_view after_prefix(std::string_view line) {
   const std::size_t at = line.find("[rank");
   const std::size_t end = line.find("]:", at == kNpos ? 0 : at);
   if (at == kNpos || end == kNpos) return line;
@@ -134,7 +134,7 @@ class RankLogReader {
  private:
   void take(std::string_view line) {
     const std::optional<Rank> prefix = rank_in_prefix(line);
-    const std::string_view text = prefix ? behind_prefix(line) : line;
+    const std::string_view text = prefix ? after_prefix(line) : line;
     const Rank rank = prefix.value_or(file_.rank.value_or(Rank(kNone)));
     Stream& stream = streams_[rank];
     if (take_traceback(stream, rank, prefix.has_value(), text)) return;
@@ -373,7 +373,7 @@ bool is_rank_log(std::string_view bytes, std::string_view name) {
 
 }  // namespace
 
-bool tells_of_a_peer(std::string_view text) {
+bool mentions_a_peer(std::string_view text) {
   static constexpr std::array<std::string_view, 26> kSigns = {
       "Detected mismatch between collectives",
       "Connection closed by peer",

@@ -36,8 +36,8 @@ namespace lockstep::trace {
 namespace {
 
 constexpr std::array<std::string_view, 5> kUnknownInClog = {
-    "waits: a clog tells that a rank waited, and not when it was let go",
-    "messages issued as one batch: a clog tells their number alone",
+    "waits: a clog shows that a rank waited, but not when the wait returned",
+    "messages issued as one batch: a clog has only their number",
     "calls in replayed CUDA graphs: a clog does not number them",
     "members of communicators that no split lists: taken from the ranks that use them",
     "training steps, parameters and tags: not recorded in a clog",
@@ -226,7 +226,7 @@ class ClogReader {
     std::int64_t rank = world != nullptr ? world->rank : kNone;
     if (rank == kNone && file_.rank) rank = file_.rank->value;
     if (rank == kNone) {
-      return Error{"nothing tells whose log this is",
+      return Error{"nothing says whose log this is",
                    {file_.name},
                    "it has no new_comm line; put the rank into the file's name: clog_rank_3.log"};
     }
@@ -313,8 +313,8 @@ class ClogReader {
       const bool world = tables_.str(found->second.group) == "world";
       return world && rank < trace_.world_size ? static_cast<std::int32_t>(rank) : kNone;
     }
-    const auto place = static_cast<std::size_t>(rank);
-    return place < members.size() ? members[place].value : kNone;
+    const auto index = static_cast<std::size_t>(rank);
+    return index < members.size() ? members[index].value : kNone;
   }
 
   // Reads a signature line: "all_reduce|in_count=1024|out_count=1024|dtype=f32|red_op=sum|…".

@@ -118,6 +118,7 @@ class DetailLogReader {
     trace.world_size = rank.value + 1;
     trace.source = file_.name;
     trace.backend = "nccl";
+    trace.first_number = 1;
     trace.end = End::hung;  // PyTorch raises before it issues the call
     trace.dropped = static_cast<std::uint64_t>(fingerprint.seq - 1);
     Signature s;

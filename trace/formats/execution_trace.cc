@@ -46,7 +46,7 @@ namespace {
 namespace dom = simdjson::dom;
 
 constexpr std::array<std::string_view, 5> kUnknownInExecutionTrace = {
-    "an execution trace is a window of the run: what came before and behind it is not known",
+    "an execution trace is a window of the run: what came before and after it is not known",
     "reduce operations, tags, completion, times and waits: not recorded in execution traces",
     "element types and sizes of calls over lists: only those of schema 1.1.0 and later",
     "groups before schema 1.0.3: known by a pointer; where a rank has one, it is taken as that of "
@@ -142,7 +142,7 @@ class TraceScanner {
     dom::object node;
     if (parser_.parse(text.data(), text.size()).get(element) != simdjson::SUCCESS ||
         element.get(node) != simdjson::SUCCESS) {
-      return lose("a node that is no JSON");
+      return lose("a node that is not JSON");
     }
     std::string_view name;
     if (node.at_key("name").get(name) != simdjson::SUCCESS || name != "record_param_comms") return;
@@ -356,7 +356,7 @@ class TraceScanner {
     }
     events_.inconclusive =
         "execution traces before schema 1.0.3 know groups by a pointer: which ranks' calls belong "
-        "together cannot be told where a rank has several groups";
+        "together is unknown where a rank has several groups";
     const std::string rank = file_.rank ? std::to_string(file_.rank->value) : file_.name;
     for (const std::string& pointer : pointers_) {
       auto node = events_.groups.extract(pointer);
@@ -375,10 +375,10 @@ class TraceScanner {
     for (KinetoComm& comm : events_.calls) {
       if (comm.peer == kNone) continue;
       const KinetoGroup& group = events_.groups[tables_.str(comm.group)];
-      const auto place = static_cast<std::size_t>(comm.peer);
-      const bool known = group.ranks && place < group.ranks->size();
+      const auto index = static_cast<std::size_t>(comm.peer);
+      const bool known = group.ranks && index < group.ranks->size();
       if (known) {
-        comm.peer = (*group.ranks)[place].value;
+        comm.peer = (*group.ranks)[index].value;
       } else if (group.desc != "default_pg") {
         comm.peer = kNone;
       }

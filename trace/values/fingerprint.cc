@@ -37,10 +37,10 @@ void take_one_by_one(std::span<const T> values, std::uint64_t first, bool sketch
                      FingerprintSums& sums) {
   Word signs = fingerprinting::sign_word(first);
   for (std::size_t i = 0; i < values.size(); ++i) {
-    const std::uint64_t place = first + i;
-    if (place % 8 == 0) signs = fingerprinting::sign_word(place);
+    const std::uint64_t index = first + i;
+    if (index % 8 == 0) signs = fingerprinting::sign_word(index);
     const BitsOf<T> bits = canonical(std::bit_cast<BitsOf<T>>(values[i]));
-    sums.hash += hash_term(bits, place);
+    sums.hash += hash_term(bits, index);
     if (!is_finite(bits)) {
       ++sums.non_finite;
       continue;
@@ -49,8 +49,8 @@ void take_one_by_one(std::span<const T> values, std::uint64_t first, bool sketch
     const long long key = fingerprinting::order_key(std::bit_cast<Word>(x));
     sums.lowest = std::min(sums.lowest, key);
     sums.highest = std::max(sums.highest, key);
-    sums.squares[place % 8] += x * x;
-    if (sketch) sums.by_signs[fingerprinting::sign_byte(signs, place)] += x;
+    sums.squares[index % 8] += x * x;
+    if (sketch) sums.by_signs[fingerprinting::sign_byte(signs, index)] += x;
   }
   sums.count += values.size();
 }
@@ -58,10 +58,10 @@ void take_one_by_one(std::span<const T> values, std::uint64_t first, bool sketch
 // Functions with more than the processor's common instructions inline what is below, so that it is
 // compiled with them, too.
 
-// `n` elements, a multiple of 8 and at most kBlock; `place`: of the first, a multiple of 8. False,
+// `n` elements, a multiple of 8 and at most kBlock; `index`: of the first, a multiple of 8. False,
 // and nothing was taken, where one of them is not finite.
 template <class T>
-[[gnu::always_inline]] inline bool take_block(const T* values, std::size_t n, Word place,
+[[gnu::always_inline]] inline bool take_block(const T* values, std::size_t n, Word index,
                                               bool sketch, FingerprintSums& sums) {
   using Bits = BitsOf<T>;
   constexpr Bits kSign = Bits{1} << (sizeof(Bits) * 8 - 1);
@@ -76,7 +76,7 @@ template <class T>
 
   // A loop each: together they are too much for the compiler to make vectors of.
   Word hash = 0;
-  Word salted = fingerprinting::salt(place);
+  Word salted = fingerprinting::salt(index);
   for (std::size_t i = 0; i < n; ++i, salted += fingerprinting::kGolden)
     hash += mix(bits[i] ^ salted);
   using Key = decltype(order_key(Bits{}));
@@ -103,7 +103,7 @@ template <class T>
   }
   if (!sketch) return true;
   for (std::size_t i = 0; i < n; i += 8) {
-    const Word signs = fingerprinting::sign_word(place + i);
+    const Word signs = fingerprinting::sign_word(index + i);
     for (std::size_t lane = 0; lane < 8; ++lane) {
       sums.by_signs[fingerprinting::sign_byte(signs, lane)] += x[i + lane];
     }

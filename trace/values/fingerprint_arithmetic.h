@@ -20,17 +20,17 @@ constexpr Word mix(Word x) {
   return x ^ (x >> 31U);
 }
 
-// Of an element with these (canonical) bits, at `place` of the flattened tensor: the sum over all
+// Of an element with these (canonical) bits, at `index` of the flattened tensor: the sum over all
 // elements (mod 2^64) is what is hashed. salt() grows by kGolden from place to place.
-constexpr Word salt(Word place) { return (place + 1) * kGolden; }
-constexpr Word hash_term(Word bits, Word place) { return mix(bits ^ salt(place)); }
+constexpr Word salt(Word index) { return (index + 1) * kGolden; }
+constexpr Word hash_term(Word bits, Word index) { return mix(bits ^ salt(index)); }
 constexpr Word whole_hash(Word sum, Word elements) { return mix(sum + elements * kGolden); }
 
 // The signs of eight places in a row, the first at a multiple of eight: a byte each, and in it bit
 // j for the sketch's value j; 1 is minus.
-constexpr Word sign_word(Word place) { return mix(place / 8 * kGolden + 1); }
-constexpr unsigned sign_byte(Word word, Word place) {
-  return static_cast<unsigned>(word >> (place % 8 * 8)) & 0xFFU;
+constexpr Word sign_word(Word index) { return mix(index / 8 * kGolden + 1); }
+constexpr unsigned sign_byte(Word word, Word index) {
+  return static_cast<unsigned>(word >> (index % 8 * 8)) & 0xFFU;
 }
 
 constexpr bool is_finite(unsigned bits) { return (bits & 0x7FFFFFFFU) < 0x7F800000U; }

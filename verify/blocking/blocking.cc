@@ -6,13 +6,17 @@
 #include <set>
 #include <tuple>
 
+#include <fmt/core.h>
+
 #include "base/text.h"
 #include "verify/blocking/endings.h"
 #include "verify/blocking/overtaking.h"
+#include "verify/blocking/stopped.h"
 #include "verify/blocking/unanswered.h"
 #include "verify/blocking/witnesses.h"
 #include "verify/context.h"
 #include "verify/matching/matching.h"
+#include "verify/streams/programs.h"
 
 namespace lockstep::verify {
 
@@ -26,7 +30,7 @@ std::vector<std::size_t> points_of_roots(const Context& context, const WaitCause
   std::vector<std::size_t> out;
   for (const std::size_t p : wait.points) {
     const WaitPoint& point = context.where.wait_points[p];
-    const auto& ranks = wait.circle ? point.waiting : point.missing;
+    const auto& ranks = wait.cycle ? point.waiting : point.missing;
     const bool concerned = std::any_of(ranks.begin(), ranks.end(), [&](std::uint32_t r) {
       return std::binary_search(wait.roots.begin(), wait.roots.end(), r);
     });
@@ -58,10 +62,16 @@ std::vector<std::uint32_t> all_ranks(const WaitCause& wait) {
 }
 
 void add_wait_evidence(const Context& context, const WaitCause& wait, Finding& finding) {
-  for (const std::size_t p : wait.points) {
+  std::vector<std::size_t> points = wait.points;
+  // The finding's own call before others of the same distance.
+  std::stable_partition(points.begin(), points.end(), [&](std::size_t p) {
+    const WaitPoint& point = context.where.wait_points[p];
+    return context.ranks(point.waiting) == finding.waiting;
+  });
+  for (const std::size_t p : by_distance(context, wait.roots, points)) {
     const WaitPoint& point = context.where.wait_points[p];
     const CallRef call = waiting_call(context, point.waiting[0]);
-    finding.evidence.push_back(context.evidence(call, waiting_for_words(context, point)));
+    finding.evidence.push_back(context.evidence(call, describe_awaited(context, point)));
     if (finding.evidence.size() >= 8) return;  // enough for a reader
   }
 }
@@ -97,7 +107,7 @@ bool broke_its_round(const Context& context, std::uint32_t rank, const trace::Ca
   const std::uint32_t newest = newest_call(context, rank);
   if (newest == kNoCall) return false;
   const auto like = [&](const trace::Call& a, const trace::Call& b) {
-    return is_same_of_program(context, a, b);
+    return is_same_of_program(context.agreement, a, b);
   };
   bool in_last_round = false;
   for (std::uint32_t c = newest; c-- > 0;) {
@@ -164,11 +174,11 @@ bool passed_by(const Context& context, const WaitCause& wait, std::uint32_t rank
   return position.step > step || (position.state == State::finished && lacks);
 }
 
-// A deviation where some of the missing ranks went past the call. Comparing streams does not show
-// it, because their stream in that group just ends: a rank that skips its last all_reduce of a
-// group looks like one that has not reached it.
-std::optional<Deviation> passed_by_deviation(const Context& context, const WaitCause& wait) {
-  std::optional<Deviation> best;
+// The deviations where some of the missing ranks went past a call, the earliest first. Comparing
+// streams does not show them, because the stream in that group just ends: a rank that skips its
+// last all_reduce of a group looks like one that has not reached it.
+std::vector<Deviation> passed_by_deviations(const Context& context, const WaitCause& wait) {
+  std::vector<Deviation> out;
   for (const std::size_t p : wait.points) {
     const WaitPoint& point = context.where.wait_points[p];
     if (point.group == WaitPoint::kPointToPoint) continue;
@@ -181,13 +191,29 @@ std::optional<Deviation> passed_by_deviation(const Context& context, const WaitC
     if (deviants.empty()) continue;
     Deviation d = missing_at(context, point, std::move(deviants));
     if (is_one_too_many(context, d)) turn_into_extra(d);
-    if (!best || std::pair(d.step, d.seq) < std::pair(best->step, best->seq)) best = std::move(d);
+    out.push_back(std::move(d));
   }
-  return best;
+  std::stable_sort(out.begin(), out.end(), [](const Deviation& a, const Deviation& b) {
+    return std::pair(a.step, a.seq) < std::pair(b.step, b.seq);
+  });
+  return out;
+}
+
+// Explains the first deviation, with those that are the same in sister groups.
+Cause explain_passed_by(const Context& context, const std::vector<Deviation>& deviations) {
+  Cause cause = explain_deviation(context, deviations[0]);
+  for (std::size_t d = 1; d < deviations.size(); ++d) {
+    Cause other = explain_deviation(context, deviations[d]);
+    if (is_same_in_sister_group(context, cause, other)) {
+      merge_sister(context, cause, std::move(other));
+    }
+  }
+  return cause;
 }
 
 // Whether the waiting ranks are a minority, so that they deviate rather than those that finished.
-// The call's group decides; on a tie, and for point-to-point calls, all ranks do.
+// The call's group decides; on a tie the programs of other groups' ranks do, and where these do not
+// tell, and for point-to-point calls, the number of all ranks that finished.
 bool fewer_wait_than_finished(const Context& context, const WaitPoint& point) {
   const auto finished = [&](std::uint32_t r) {
     return context.where.positions[r].state == State::finished;
@@ -196,6 +222,10 @@ bool fewer_wait_than_finished(const Context& context, const WaitPoint& point) {
     const auto done = std::count_if(point.missing.begin(), point.missing.end(), finished);
     const auto waiting = static_cast<std::ptrdiff_t>(point.waiting.size());
     if (waiting != done) return waiting < done;
+    // Ranks of other groups may have finished because they made the call in question.
+    const auto go_on =
+        others_go_on(context.run, context.agreement, point.waiting[0], point.missing[0]);
+    if (go_on) return !*go_on;
   }
   std::size_t done = 0;
   for (std::uint32_t r = 0; r < context.run.ranks.size(); ++r) done += finished(r) ? 1U : 0U;
@@ -222,35 +252,65 @@ Cause explain_finished(const Context& context, const WaitCause& wait) {
   }
   const bool steps_known = step != trace::kNone && last_step != trace::kNone;
   const bool further_step = !one_too_many && (!steps_known || step > last_step);
+  const std::string waiting = context.describe_ranks(point.waiting);
+  const std::string others = context.describe_ranks(wait.roots);
+  const std::string what = context.describe_call(call);
+  const std::string location = context.describe_location(call, seq_at(context, point));
   Cause cause;
   if (point.group == WaitPoint::kPointToPoint && !(steps_known && further_step)) {
     cause.finding = make_finding(RuleId::p2p_unmatched);
     cause.finding.message =
-        waiting_words(context, point) + ", which finished without the other side of it";
+        describe_wait(context, point) + ", which finished without the other side of it";
   } else if (further_step) {
     cause.finding = make_finding(RuleId::unequal_iterations);
     cause.finding.message =
         few_go_on
-            ? context.rank_words(point.waiting) + " went on to " + context.call_words(call) + " (" +
-                  context.place_words(call, seq_at(context, point)) + ") after " +
-                  context.rank_words(wait.roots) + " had finished"
-            : context.rank_words(wait.roots) + " finished" +
-                  (last_step == trace::kNone ? "" : " after step " + std::to_string(last_step)) +
-                  "; " + waiting_words(context, point);
+            ? fmt::format("{} went on to {} ({}) after {} had finished", waiting, what, location,
+                          others)
+            : fmt::format("{} finished{}; {}", others,
+                          last_step == trace::kNone ? "" : fmt::format(" after step {}", last_step),
+                          describe_wait(context, point));
   } else {
     cause.finding = make_finding(few_go_on ? RuleId::extra_collective : RuleId::missing_collective);
-    cause.finding.message =
-        few_go_on ? context.rank_words(point.waiting) + " issued " + context.call_words(call) +
-                        " (" + context.place_words(call, seq_at(context, point)) + "), which " +
-                        context.rank_words(wait.roots) + " finished without"
-                  : context.rank_words(wait.roots) + " finished without " +
-                        context.call_words(call) + "; " + waiting_words(context, point);
+    cause.finding.message = few_go_on ? fmt::format("{} issued {} ({}), which {} finished without",
+                                                    waiting, what, location, others)
+                                      : fmt::format("{} finished without {}; {}", others, what,
+                                                    describe_wait(context, point));
   }
   const bool blame_waiting = few_go_on && cause.finding.rule != RuleId::p2p_unmatched;
   cause.deviants = blame_waiting ? point.waiting : wait.roots;
   cause.finding.culprits = context.ranks(cause.deviants);
-  place_at(context, point, cause);
+  locate_cause(context, point, cause);
   return cause;
+}
+
+// How a rank of no further calls stopped, for the headline.
+std::string stop_words(const Context& context, const std::vector<std::uint32_t>& ranks) {
+  const bool one = ranks.size() == 1;
+  switch (context.where.positions[ranks[0]].state) {
+    case State::finished:
+      return "finished";
+    case State::running:
+      return one ? "is still running" : "are still running";
+    case State::cut:
+      return one ? "stopped without an end mark (its process died, or its trace was cut off)"
+                 : "stopped without an end mark (their processes died, or their traces were cut "
+                   "off)";
+    case State::killed:
+      return one ? "was killed" : "were killed";
+    case State::raised:
+      return "raised an exception";
+    case State::hung:
+      return "stopped";
+  }
+  return "";
+}
+
+// Whether the rank's process may still be there to be looked at.
+bool may_be_alive(const Context& context, std::uint32_t rank) {
+  const State state = context.where.positions[rank].state;
+  return state == State::hung || state == State::running ||
+         (state == State::cut && context.run.ranks[rank].snapshot);
 }
 
 // Explains ranks that died, raised or hang outside of any call while others wait for them.
@@ -264,18 +324,47 @@ Cause explain_gone(const Context& context, const WaitCause& wait) {
       is_new_kind_of_message(context, point)) {
     return explain_message(context, point);
   }
+  const bool hung = context.where.positions[root].state == State::hung;
+  if (hung) {
+    if (auto other = explain_other_path(context, point, wait.roots)) return std::move(*other);
+  }
+  const std::size_t missed = first_missed(context, points_of_roots(context, wait));
+  const WaitPoint& place = context.where.wait_points[missed];
+  const MissedCall first = missed_call(context, wait.roots, place);
   Cause cause;
   const bool raised = context.where.positions[root].state == State::raised;
   cause.finding = make_finding(raised ? rule_of_exception(context, root) : RuleId::host_stall);
-  cause.finding.message = context.rank_words(wait.roots) + " " + state_words(context, root) + "; " +
-                          waiting_words(context, point);
+  tell_stopped(context,
+               {.ranks = context.ranks(wait.roots),
+                .verb = stop_words(context, wait.roots),
+                .alive = may_be_alive(context, root),
+                .point = missed,
+                .missed = first,
+                .waiting = wait.victims.size()},
+               cause.finding);
+  cause.finding.message = raised ? fmt::format("{} {}; {}", context.describe_ranks(wait.roots),
+                                               describe_state(context, root, wait.roots.size()),
+                                               describe_wait(context, place))
+                                 : cause.finding.headline;
   for (const std::uint32_t r : wait.roots) {
     cause.finding.evidence.push_back(context.evidence({r, kNoCall}, last_seen(context, r)));
     if (cause.finding.evidence.size() >= 4) break;
   }
-  cause.finding.culprits = context.ranks(wait.roots);
+  // That most of a group hangs is less likely than that the few are ahead, or finished: nothing
+  // shows how a dump's ranks ended.
+  const bool few_wait =
+      hung && is_snapshot(context.run) && point.waiting.size() < wait.roots.size();
+  if (!few_wait) cause.finding.culprits = context.ranks(wait.roots);
   cause.deviants = wait.roots;
-  place_at(context, point, cause);
+  locate_cause(context, place, first.call, first.seq, cause);
+  set_fingerprint(cause.finding,
+                  trace::describe(context.run.tables, context.call(first.call).signature));
+  // Ranks that hung before the same call of sister groups are told as one. Two exceptions of the
+  // user's program may differ.
+  const bool alike = cause.finding.rule != RuleId::rank_exception;
+  if (alike && place.group != WaitPoint::kPointToPoint) {
+    cause.call = context.call(first.call).signature;
+  }
   return cause;
 }
 
@@ -285,20 +374,12 @@ bool all_point_to_point(const Context& context, const std::vector<std::size_t>& 
   });
 }
 
-// The ranks that a call still lacks: they never issued it, or their devices have not begun it.
-std::vector<std::uint32_t> not_there(const WaitPoint& point) {
-  std::vector<std::uint32_t> out;
-  std::set_union(point.missing.begin(), point.missing.end(), point.behind.begin(),
-                 point.behind.end(), std::back_inserter(out));
-  return out;
-}
-
 // Of a cycle over two groups: the ranks that entered the groups in the less common order; none
 // where both orders are equally common.
 std::vector<std::uint32_t> in_the_other_order(const WaitPoint& a, const WaitPoint& b) {
   // The ranks that wait `there` and are missing `here`: they took `there` first.
   const auto missed = [](const WaitPoint& there, const WaitPoint& here) {
-    const std::vector<std::uint32_t> lacks = not_there(here);
+    const std::vector<std::uint32_t> lacks = lacked_by(here);
     std::vector<std::uint32_t> out;
     std::set_intersection(there.waiting.begin(), there.waiting.end(), lacks.begin(), lacks.end(),
                           std::back_inserter(out));
@@ -325,7 +406,7 @@ std::vector<std::uint32_t> ahead_of_most(const Context& context,
     if (point.group == WaitPoint::kPointToPoint || point.unknown_member) return {};
     if (few(point.waiting, point))
       early.insert(early.end(), point.waiting.begin(), point.waiting.end());
-    if (const std::vector<std::uint32_t> lacks = not_there(point); few(lacks, point))
+    if (const std::vector<std::uint32_t> lacks = lacked_by(point); few(lacks, point))
       missed.insert(missed.end(), lacks.begin(), lacks.end());
   }
   std::sort(early.begin(), early.end());
@@ -341,11 +422,12 @@ std::vector<std::uint32_t> ahead_of_most(const Context& context,
 // the order of the two. Nothing where its past does not tell.
 std::optional<bool> broke_its_order(const Context& context, std::uint32_t rank, std::uint32_t first,
                                     std::uint32_t second) {
-  const std::optional<std::uint32_t> usual = usual_call(context, {rank, first});
+  const std::optional<std::uint32_t> usual =
+      usual_call(context.run, context.agreement, {rank, first});
   if (!usual) return std::nullopt;
   const std::vector<trace::Call>& calls = context.run.ranks[rank].calls;
-  if (is_same_of_program(context, calls[*usual], calls[first])) return false;
-  if (is_same_of_program(context, calls[*usual], calls[second])) return true;
+  if (is_same_of_program(context.agreement, calls[*usual], calls[first])) return false;
+  if (is_same_of_program(context.agreement, calls[*usual], calls[second])) return true;
   return std::nullopt;
 }
 
@@ -361,9 +443,9 @@ std::vector<std::uint32_t> out_of_their_order(const Context& context,
     for (const Stream& s : context.groups[point.group].streams) {
       const bool behind =
           std::binary_search(point.behind.begin(), point.behind.end(), s.rank_index);
-      if (!behind || point.meeting >= s.calls.size()) continue;
+      if (!behind || point.instance >= s.calls.size()) continue;
       const std::uint32_t first = context.where.positions[s.rank_index].waiting_in();
-      const auto out = broke_its_order(context, s.rank_index, first, s.calls[point.meeting]);
+      const auto out = broke_its_order(context, s.rank_index, first, s.calls[point.instance]);
       if (!out) continue;
       ++judged;
       if (*out) broke.push_back(s.rank_index);
@@ -409,14 +491,15 @@ Cause cycle_cause(const Context& context, const WaitCause& wait,
   std::string parts;
   for (std::size_t i = 0; i < points.size() && i < 4; ++i) {
     const WaitPoint& point = context.where.wait_points[points[i]];
-    parts += (parts.empty() ? "" : "; ") + waiting_for_words(context, point);
+    parts += (parts.empty() ? "" : "; ") + describe_awaited(context, point);
   }
-  if (points.size() > 4) parts += "; and " + std::to_string(points.size() - 4) + " more";
+  if (points.size() > 4) parts += fmt::format("; and {} more", points.size() - 4);
   cause.finding.message = parts;
-  cause.finding.why = "Each waits for another one of them, in a circle, so none can go on" +
-                      std::string(wait.stuck ? ", in whichever order things happen." : ".");
+  cause.finding.why =
+      fmt::format("Each waits for another one of them, in a cycle, so none can continue{}.",
+                  wait.stuck ? ", in whichever order things happen" : "");
   cause.deviants = wait.roots;
-  place_at(context, first_point(context, wait), cause);
+  locate_cause(context, first_point(context, wait), cause);
   if (overtaking) {
     cause.finding.culprits = context.ranks(overtaking->deviants);
   } else if (id == RuleId::cross_group_deadlock && points.size() == 2) {
@@ -437,6 +520,10 @@ Cause cycle_cause(const Context& context, const WaitCause& wait,
   if (cause.finding.culprits.empty()) {
     cause.finding.culprits = context.ranks(part_from_sisters(context, points));
   }
+  // The same cycle in sister groups is told as one.
+  if (!p2p)
+    cause.call =
+        context.call(waiting_call(context, first_point(context, wait).waiting[0])).signature;
   return cause;
 }
 
@@ -447,18 +534,27 @@ Cause explain_cycle(const Context& context, const WaitCause& wait) {
   const std::optional<Overtaking> overtaking = find_overtaking(context, points);
   std::optional<Cause> left_out;
   std::vector<Break> breaks;
+  std::optional<Parting> parting;
   if (overtaking && overtaking->left_out) {
     left_out = explain_left_out(context, *overtaking);
   } else {
     breaks = breaks_with_the_past(context, wait.roots);
     left_out = explain_left_out_call(context, points, breaks);
     if (!left_out) left_out = explain_broken_habit(context, points, breaks);
+    if (!left_out) {
+      parting = parting_in_cycle(context, points);
+      if (parting) left_out = explain_parting(context, *parting);
+    }
   }
   if (left_out) {
     left_out->finding.consequences.push_back(wait_consequence(context, wait));
     return std::move(*left_out);
   }
   Cause cause = cycle_cause(context, wait, points, breaks, overtaking);
+  if (cause.finding.culprits.empty() && parting) {
+    cause.finding.culprits =
+        context.ranks(ranks_that_part_alike(context.run, context.agreement, *parting));
+  }
   add_wait_evidence(context, wait, cause.finding);
   return cause;
 }
@@ -478,10 +574,10 @@ Cause explain_wait(const Context& context, const WaitCause& wait) {
   Cause cause;
   Finding& f = cause.finding;
   // A skipped call explains more than the cycle or stall that it leads to, so it comes first.
-  if (const auto deviation = passed_by_deviation(context, wait)) {
-    cause = explain_deviation(context, *deviation);
+  if (const auto deviations = passed_by_deviations(context, wait); !deviations.empty()) {
+    cause = explain_passed_by(context, deviations);
     f.consequences.push_back(wait_consequence(context, wait));
-  } else if (wait.circle) {
+  } else if (wait.cycle) {
     cause = explain_cycle(context, wait);
   } else {
     cause = context.where.positions[wait.roots[0]].state == State::finished
@@ -506,18 +602,17 @@ Finding wait_consequence(const Context& context, const WaitCause& wait) {
   f.ranks = context.ranks(all_ranks(wait));
   std::string parts;
   std::size_t shown = 0;
-  for (const std::size_t p : wait.points) {
+  // The nearest waits: those farther away follow from them.
+  for (const std::size_t p : by_distance(context, wait.roots, wait.points)) {
     if (++shown > 4) break;
     const WaitPoint& point = context.where.wait_points[p];
-    parts += (parts.empty() ? "" : "; ") + waiting_for_words(context, point);
+    parts += (parts.empty() ? "" : "; ") + describe_awaited(context, point);
   }
-  if (wait.points.size() > 4)
-    parts += "; and " + std::to_string(wait.points.size() - 4) + " more calls";
-  for (const std::uint32_t r : wait.roots) {
-    if (wait.circle || shown++ > 8) break;
-    if (wait.stalled != SIZE_MAX) break;
-    parts +=
-        "; rank " + std::to_string(context.run.ranks[r].rank.value) + " " + state_words(context, r);
+  if (wait.points.size() > 4) parts += fmt::format("; and {} more calls", wait.points.size() - 4);
+  // How the roots ended. Those of a cycle or a stall wait themselves, which was said above.
+  if (!wait.cycle && wait.stalled == SIZE_MAX) {
+    constexpr std::size_t kStatesShown = 4;
+    parts += "; " + describe_states(context, wait.roots, kStatesShown);
   }
   f.message = parts;
   f.fix.clear();

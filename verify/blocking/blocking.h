@@ -36,7 +36,7 @@ Finding wait_consequence(const Context& context, const WaitCause& wait);
 // O(calls + events + counters · log), whatever the number of groups.
 struct DeviceStall {
   std::optional<Cause> cause;
-  std::string undecided;  // why the dumps do not tell; empty: they do
+  std::string undecided;  // why the dumps do not show; empty: they do
 };
 DeviceStall find_device_stall(const Context& context);
 

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/core.h>
+
 #include "base/text.h"
 #include "verify/blocking/blocking.h"
 #include "verify/context.h"
@@ -220,12 +222,11 @@ DeviceStall find_device_stall(const Context& context) {
     std::optional<Lag> lag = lag_in(context, counters, group);
     if (!lag) continue;
     if (may_be_skew(context, times, group, *lag)) {
-      out.undecided = context.rank_words(lag->behind) + " had not completed " +
-                      context.call_words(lag->call) + " (" +
-                      context.place_words(lag->call, lag->first) + ") when " +
-                      context.rank_words(lag->ahead) +
-                      " had: the dumps do not tell whether so many stall or were only looked at "
-                      "earlier; take them again a minute later";
+      out.undecided = fmt::format(
+          "{} had not completed {} ({}) when {} had: the dumps do not show whether that many stall "
+          "or were only dumped earlier; take them again a minute later",
+          context.describe_ranks(lag->behind), context.describe_call(lag->call),
+          context.describe_location(lag->call, lag->first), context.describe_ranks(lag->ahead));
       continue;
     }
     stalled.insert(lag->behind.begin(), lag->behind.end());
@@ -245,10 +246,11 @@ DeviceStall find_device_stall(const Context& context) {
   cause.group = best_group;
   cause.seq = best->first;
   const bool one = stalled.size() == 1;
-  f.message = context.rank_words(cause.deviants) + (one ? " has" : " have") + " not completed " +
-              context.call_words(best->call) + " (" + context.place_words(best->call, best->first) +
-              "), which " + context.rank_words(best->ahead) + " completed; those wait in call " +
-              std::to_string(best->ahead_waits) + " of the group";
+  f.message = fmt::format(
+      "{} {} not completed {} ({}), which {} completed; those wait in call {} of the group",
+      context.describe_ranks(cause.deviants), one ? "has" : "have",
+      context.describe_call(best->call), context.describe_location(best->call, best->first),
+      context.describe_ranks(best->ahead), best->ahead_waits);
   f.why =
       "The calls were issued, so the host is not what holds them up: the device or its "
       "transport is.";

@@ -4,6 +4,8 @@
 #include <array>
 #include <map>
 
+#include <fmt/core.h>
+
 #include "base/text.h"
 #include "verify/context.h"
 
@@ -13,7 +15,7 @@ namespace {
 
 using State = Position::State;
 
-constexpr std::size_t kMismatchesTold = 16;  // a loop repeats the same mismatch
+constexpr std::size_t kMismatchesShown = 16;  // a loop repeats the same mismatch
 
 // Explains matching calls with different sizes or types.
 Cause explain_mismatch(const Context& context, const ReplayResult::PointToPointPair& pair) {
@@ -26,10 +28,11 @@ Cause explain_mismatch(const Context& context, const ReplayResult::PointToPointP
   Cause cause;
   cause.finding = make_finding(type_alone ? RuleId::dtype_mismatch : RuleId::p2p_size);
   Finding& f = cause.finding;
-  f.message = context.rank_words({pair.sender}) + " issued " +
-              trace::describe(context.run.tables, context.call(send).signature) + " to " +
-              context.rank_words({pair.receiver}) + ", which issued " +
-              trace::describe(context.run.tables, context.call(receive).signature);
+  f.message =
+      fmt::format("{} issued {} to {}, which issued {}", context.describe_ranks({pair.sender}),
+                  trace::describe(context.run.tables, context.call(send).signature),
+                  context.describe_ranks({pair.receiver}),
+                  trace::describe(context.run.tables, context.call(receive).signature));
   cause.deviants = {std::min(pair.sender, pair.receiver), std::max(pair.sender, pair.receiver)};
   f.ranks = context.ranks(cause.deviants);
   f.group = printable(context.run.tables.str(context.call(send).group));
@@ -61,10 +64,11 @@ Cause explain_left_open(const Context& context, std::uint32_t rank,
   Cause cause;
   cause.finding = make_finding(RuleId::p2p_unmatched);
   Finding& f = cause.finding;
-  f.message = context.rank_words({rank}) + " left " + plural(calls.size(), "point-to-point call") +
-              " without the other side; the first is " + context.call_words(first) + " with rank " +
-              std::to_string(context.call(first).peer.value) + " (" +
-              context.place_words(first, context.call(first).seq) + ")";
+  f.message =
+      fmt::format("{} left {} without the other side; the first is {} with rank {} ({})",
+                  context.describe_ranks({rank}), plural(calls.size(), "point-to-point call"),
+                  context.describe_call(first), context.call(first).peer.value,
+                  context.describe_location(first, context.call(first).seq));
   cause.deviants = {rank};
   f.ranks = context.ranks({rank});
   f.group = printable(context.run.tables.str(context.call(first).group));
@@ -79,7 +83,7 @@ Cause explain_left_open(const Context& context, std::uint32_t rank,
 std::vector<Cause> check_point_to_point(const Context& context) {
   std::vector<Cause> out;
   for (const auto& pair : context.where.size_mismatches) {
-    if (out.size() == kMismatchesTold) break;
+    if (out.size() == kMismatchesShown) break;
     out.push_back(explain_mismatch(context, pair));
   }
   for (const auto& [rank, calls] : calls_left_open(context)) {
@@ -93,7 +97,7 @@ namespace {
 bool is_message(const WaitPoint& point) { return point.group == WaitPoint::kPointToPoint; }
 
 // Whether the trace records when devices begin calls.
-bool tells_starts(const trace::RankTrace& trace) {
+bool records_starts(const trace::RankTrace& trace) {
   return std::any_of(trace.calls.begin(), trace.calls.end(),
                      [](const trace::Call& c) { return c.has(trace::kStarted); });
 }
@@ -107,8 +111,8 @@ std::vector<std::uint32_t> completed_by(const Context& context, const WaitPoint&
   std::vector<std::uint32_t> out;
   if (is_message(point)) return out;
   for (const Stream& s : context.groups[point.group].streams) {
-    if (point.meeting >= s.calls.size()) continue;
-    const CallRef call{s.rank_index, s.calls[point.meeting]};
+    if (point.instance >= s.calls.size()) continue;
+    const CallRef call{s.rank_index, s.calls[point.instance]};
     if (is_over(context.call(call), context.semantics)) out.push_back(s.rank_index);
   }
   return out;
@@ -127,14 +131,14 @@ bool has_unknown_splits(const Context& context, CallRef ref) {
 Begun begun(const Context& context, const WaitPoint& point) {
   std::size_t count = 0;
   for (const std::uint32_t r : point.waiting) {
-    if (!tells_starts(context.run.ranks[r])) return Begun::unknown;
+    if (!records_starts(context.run.ranks[r])) return Begun::unknown;
     if (has_begun(context, r)) ++count;
   }
   if (count == point.waiting.size()) return Begun::all;
   return count == 0 ? Begun::none : Begun::some;
 }
 
-std::string may_be_under_way(const Context& context, const WaitPoint& point) {
+std::string may_be_running(const Context& context, const WaitPoint& point) {
   const bool hung = std::any_of(point.waiting.begin(), point.waiting.end(), [&](std::uint32_t r) {
     return context.where.positions[r].state == State::hung;
   });
@@ -143,26 +147,28 @@ std::string may_be_under_way(const Context& context, const WaitPoint& point) {
   // A watchdog ended a rank in this call: it had waited long enough.
   if (hung && !snapshot) return "";
   const CallRef call = waiting_call(context, point.waiting[0]);
-  const std::string what = context.rank_words(point.waiting) + " had not completed " +
-                           context.call_words(call) + " (" +
-                           context.place_words(call, seq_at(context, point)) + ")";
+  const std::string what = fmt::format(
+      "{} had not completed {} ({})", context.describe_ranks(point.waiting),
+      context.describe_call(call), context.describe_location(call, seq_at(context, point)));
   if (const auto others = completed_by(context, point); !others.empty()) {
-    return what + " when " + context.rank_words(others) +
-           " had: the traces do not tell whether they stall or were only looked at earlier";
+    return fmt::format(
+        "{} when {} had: the traces do not show whether they stall or were only copied earlier",
+        what, context.describe_ranks(others));
   }
   if (has_unknown_splits(context, call)) {
     return what +
-           ", which has everybody it needs: its splits were not recorded, and may not fit "
+           ", which every member issued: its splits were not recorded, and may not fit "
            "together";
   }
   // The two sides of a message were looked at at different moments: these may be two messages.
   if (snapshot && is_message(point)) return what + ", whose other side was posted";
   const Begun who = begun(context, point);
   if (snapshot && (who == Begun::all || who == Begun::some)) return "";
-  return what + ", which has everybody it needs: " +
-         (who == Begun::none ? "no device had begun it"
-                             : "the traces do not tell whether it runs, stalls, or has only just "
-                               "been issued");
+  return fmt::format("{}, which every member issued: {}", what,
+                     who == Begun::none
+                         ? "no device had begun it"
+                         : "the traces do not show whether it runs, stalls, or has only just "
+                           "been issued");
 }
 
 Cause explain_stall(const Context& context, const WaitPoint& point) {
@@ -170,7 +176,7 @@ Cause explain_stall(const Context& context, const WaitPoint& point) {
   cause.finding = make_finding(RuleId::device_stall);
   Finding& f = cause.finding;
   const CallRef call = waiting_call(context, point.waiting[0]);
-  const std::string call_words = context.call_words(call);
+  const std::string describe_call = context.describe_call(call);
   const Begun who = begun(context, point);
   const std::vector<std::uint32_t> others = completed_by(context, point);
   cause.deviants = point.waiting;
@@ -181,24 +187,27 @@ Cause explain_stall(const Context& context, const WaitPoint& point) {
       (has_begun(context, r) ? begun_on : not_begun_on).push_back(r);
     }
     cause.deviants = not_begun_on;
-    f.message = context.rank_words(not_begun_on) + " issued " + call_words +
-                ", and its device never began it; it runs on " + context.rank_words(begun_on);
+    f.message = fmt::format("{} issued {}, and its device never began it; it runs on {}",
+                            context.describe_ranks(not_begun_on), describe_call,
+                            context.describe_ranks(begun_on));
     f.culprits = context.ranks(not_begun_on);
   } else if (!others.empty()) {
-    f.message = context.rank_words(point.waiting) + " did not complete " + call_words +
-                ", which everybody issued and " + context.rank_words(others) + " completed";
+    f.message = fmt::format("{} did not complete {}, which every member issued and {} completed",
+                            context.describe_ranks(point.waiting), describe_call,
+                            context.describe_ranks(others));
     f.culprits = context.ranks(point.waiting);
   } else if (is_message(point)) {
-    f.message = context.rank_words(point.waiting) + " did not complete " + call_words +
-                ", whose other side rank " + std::to_string(context.call(call).peer.value) +
-                " did issue";
+    f.message = fmt::format("{} did not complete {}, whose other side rank {} did issue",
+                            context.describe_ranks(point.waiting), describe_call,
+                            context.call(call).peer.value);
   } else if (who == Begun::all) {
-    f.message = call_words + " runs on the devices of all its ranks and ends on none";
+    f.message = describe_call + " runs on the devices of all its ranks and ends on none";
   } else {
-    f.message = "all members issued " + call_words + ", and it completed on none of them";
+    f.message =
+        fmt::format("all members issued {}, and it completed on none of them", describe_call);
   }
   f.ranks = context.ranks(point.waiting);
-  place_at(context, point, cause);
+  locate_cause(context, point, cause);
   set_fingerprint(f, "");
   return cause;
 }
@@ -239,23 +248,25 @@ std::optional<Cause> explain_deaths(const Context& context) {
       hurt.push_back(r);
     }
   }
+  // A death from which nobody suffers explains nothing.
   if (dead.empty() || hurt.empty()) return std::nullopt;
   Cause cause;
   cause.finding = make_finding(RuleId::host_stall);
   Finding& f = cause.finding;
   const CallRef last{dead[0], context.where.positions[dead[0]].last_open};
-  f.message = context.rank_words(dead) + " " + state_words(context, dead[0]);
+  f.message = fmt::format("{} {}", context.describe_ranks(dead),
+                          describe_state(context, dead[0], dead.size()));
   if (last.call != kNoCall) {
     const trace::Call& call = context.call(last);
-    f.message +=
-        ", inside " + context.call_words(last) + " (" + context.place_words(last, call.seq) + ")";
+    f.message += fmt::format(", inside {} ({})", context.describe_call(last),
+                             context.describe_location(last, call.seq));
     f.group = printable(context.run.tables.str(call.group));
     f.seq = cause.seq = call.seq;
     if (call.step != trace::kNone) f.step = cause.step = call.step;
     f.what = context.run.tables.names(call.what);
   }
-  f.message += "; " + context.rank_words(hurt) + " lost " + (dead.size() == 1 ? "it" : "them") +
-               " in the middle of a call";
+  f.message += fmt::format("; {} lost {} in the middle of a call", context.describe_ranks(hurt),
+                           dead.size() == 1 ? "it" : "them");
   cause.deviants = dead;
   f.culprits = context.ranks(dead);
   std::vector<std::uint32_t> concerned = dead;
@@ -285,11 +296,11 @@ std::optional<Finding> note_killed(const Context& context) {
   }
   if (killed.empty()) return std::nullopt;
   Finding f = make_finding(RuleId::rank_killed);
-  f.message = context.rank_words(killed) + (killed.size() == 1 ? " was killed" : " were killed");
+  f.message =
+      context.describe_ranks(killed) + (killed.size() == 1 ? " was killed" : " were killed");
   if (earliest != trace::kNone) {
-    f.message += earliest == latest
-                     ? " in step " + std::to_string(latest)
-                     : " in steps " + std::to_string(earliest) + " to " + std::to_string(latest);
+    f.message += earliest == latest ? fmt::format(" in step {}", latest)
+                                    : fmt::format(" in steps {} to {}", earliest, latest);
     f.step = earliest;
   }
   const std::string them = killed.size() == 1 ? "it" : "them";
@@ -300,9 +311,9 @@ std::optional<Finding> note_killed(const Context& context) {
         });
       });
   f.message +=
-      (waited_for ? "; the traces do not tell what ended "
-                  : "; nobody waits for " + them + ", and the traces do not tell what ended ") +
-      them;
+      waited_for
+          ? fmt::format("; the traces do not show what ended {}", them)
+          : fmt::format("; nobody waits for {0}, and the traces do not show what ended {0}", them);
   f.ranks = context.ranks(killed);
   for (const std::uint32_t r : killed) {
     if (f.evidence.size() == kShown) break;
@@ -326,7 +337,7 @@ Exceptions sort_exceptions(const Context& context) {
 namespace {
 
 // DistributedDataParallel's message (torch/csrc/distributed/c10d/reducer.cpp).
-bool tells_unused_parameters(const std::string& text) {
+bool mentions_unused_parameters(const std::string& text) {
   return text.find("Expected to have finished reduction in the prior iteration") !=
          std::string::npos;
 }
@@ -335,7 +346,7 @@ bool tells_unused_parameters(const std::string& text) {
 
 RuleId rule_of_exception(const Context& context, std::uint32_t rank) {
   const auto& marks = context.run.ranks[rank].exceptions;
-  const bool unused = !marks.empty() && tells_unused_parameters(marks.back().what);
+  const bool unused = !marks.empty() && mentions_unused_parameters(marks.back().what);
   return unused ? RuleId::unused_parameter : RuleId::rank_exception;
 }
 
@@ -343,7 +354,8 @@ Cause explain_exceptions(const Context& context, const std::vector<std::uint32_t
   Cause cause;
   cause.finding = make_finding(rule_of_exception(context, ranks[0]));
   Finding& f = cause.finding;
-  f.message = context.rank_words(ranks) + " " + state_words(context, ranks[0]);
+  f.message = fmt::format("{} {}", context.describe_ranks(ranks),
+                          describe_state(context, ranks[0], ranks.size()));
   f.culprits = context.ranks(ranks);
   f.ranks = f.culprits;
   cause.deviants = ranks;

@@ -22,7 +22,7 @@ Begun begun(const Context& context, const WaitPoint& point);
 
 // Why such a call may not be a stall: no watchdog ended a rank that waits there, or a snapshot
 // shows only that it is under way. Empty where it is a stall.
-std::string may_be_under_way(const Context& context, const WaitPoint& point);
+std::string may_be_running(const Context& context, const WaitPoint& point);
 // Explains such a stall: not the program is at fault but the device or transport. Where start
 // events tell, the culprits are the devices that did not begin the call. O(waiting ranks).
 Cause explain_stall(const Context& context, const WaitPoint& point);

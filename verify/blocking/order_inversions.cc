@@ -6,6 +6,7 @@
 
 #include <boost/graph/compressed_sparse_row_graph.hpp>
 #include <boost/graph/strong_components.hpp>
+#include <fmt/core.h>
 
 #include "base/text.h"
 #include "verify/blocking/blocking.h"
@@ -14,8 +15,8 @@ namespace lockstep::verify {
 
 namespace {
 
-constexpr std::size_t kFindings = 16;      // more would repeat the same in other groups
-constexpr std::size_t kCirclesTried = 64;  // components from which a cycle is taken
+constexpr std::size_t kFindings = 16;     // more would repeat the same in other groups
+constexpr std::size_t kCyclesTried = 64;  // components from which a cycle is taken
 
 using Vertex = std::uint32_t;  // an instance of a collective
 constexpr Vertex kNoVertex = UINT32_MAX;
@@ -32,7 +33,7 @@ struct Edge {
 class OrderGraph {
  public:
   explicit OrderGraph(const Context& context) : context_(context) {
-    number_meetings();
+    number_instances();
     for (std::uint32_t r = 0; r < context.run.ranks.size(); ++r) add_rank(r);
     std::sort(edges_.begin(), edges_.end());
     edges_.erase(
@@ -46,18 +47,18 @@ class OrderGraph {
 
   // One cycle for each set of groups that form one: its edges between groups, in order. The same
   // groups in every step would otherwise give one cycle per step.
-  std::vector<std::vector<Edge>> circles() const {
+  std::vector<std::vector<Edge>> cycles() const {
     std::vector<std::vector<Edge>> out;
-    std::set<std::set<std::size_t>> told;
+    std::set<std::set<std::size_t>> reported;
     std::set<std::uint32_t> tried;
     for (const Edge& edge : edges_) {
       if (component_[edge.from] != component_[edge.to]) continue;
       if (!tried.insert(component_[edge.from]).second) continue;
-      if (tried.size() > kCirclesTried || out.size() >= kFindings) break;
-      std::vector<Edge> circle = circle_through(edge);
+      if (tried.size() > kCyclesTried || out.size() >= kFindings) break;
+      std::vector<Edge> cycle = cycle_through(edge);
       std::set<std::size_t> groups;
-      for (const Edge& e : circle) groups.insert(group_of(e.from));
-      if (told.insert(groups).second) out.push_back(std::move(circle));
+      for (const Edge& e : cycle) groups.insert(group_of(e.from));
+      if (reported.insert(groups).second) out.push_back(std::move(cycle));
     }
     return out;
   }
@@ -84,10 +85,10 @@ class OrderGraph {
   };
 
   // Numbers the instances: those of one group are consecutive, in order.
-  void number_meetings() {
-    meeting_of_.resize(context_.run.ranks.size());
-    for (std::size_t r = 0; r < meeting_of_.size(); ++r) {
-      meeting_of_[r].assign(context_.run.ranks[r].calls.size(), kNoVertex);
+  void number_instances() {
+    instance_of_.resize(context_.run.ranks.size());
+    for (std::size_t r = 0; r < instance_of_.size(); ++r) {
+      instance_of_[r].assign(context_.run.ranks[r].calls.size(), kNoVertex);
     }
     for (const GroupStreams& group : context_.groups) {
       first_.push_back(vertices_);
@@ -95,7 +96,7 @@ class OrderGraph {
       for (const Stream& stream : group.streams) {
         longest = std::max(longest, stream.calls.size());
         for (std::size_t m = 0; m < stream.calls.size() && group.comparable; ++m) {
-          meeting_of_[stream.rank_index][stream.calls[m]] = vertices_ + static_cast<Vertex>(m);
+          instance_of_[stream.rank_index][stream.calls[m]] = vertices_ + static_cast<Vertex>(m);
         }
       }
       vertices_ += static_cast<Vertex>(longest);
@@ -121,7 +122,7 @@ class OrderGraph {
       const bool ends =
           event.kind == trace::EventKind::wait || event.kind == trace::EventKind::waited;
       if (!ends && event.kind != trace::EventKind::issue) continue;
-      const Vertex v = meeting_of_[r][event.index];
+      const Vertex v = instance_of_[r][event.index];
       if (v == kNoVertex) continue;
       const std::size_t g = group_of(v);
       if (!ends) issue(r, event.index, v, g, under_way);
@@ -161,7 +162,7 @@ class OrderGraph {
 
   // The shortest cycle through the edge: breadth first from its head back to its tail, within the
   // component. The edges along a group (v to v + 1) are implicit, and not part of the result.
-  std::vector<Edge> circle_through(const Edge& edge) const {
+  std::vector<Edge> cycle_through(const Edge& edge) const {
     std::map<Vertex, std::pair<Vertex, const Edge*>> reached;  // from where, and by which edge
     std::queue<Vertex> queue;
     queue.push(edge.to);
@@ -192,14 +193,14 @@ class OrderGraph {
   const Context& context_;
   std::vector<Vertex> first_;  // by group: its first instance
   Vertex vertices_ = 0;
-  std::vector<std::vector<Vertex>> meeting_of_;  // by rank index and call
-  std::vector<Edge> edges_;                      // between groups
+  std::vector<std::vector<Vertex>> instance_of_;  // by rank index and call
+  std::vector<Edge> edges_;                       // between groups
   std::vector<std::uint32_t> component_;
   bool waits_unknown_ = false;
 };
 
 Cause explain_inversion(const Context& context, const OrderGraph& graph,
-                        const std::vector<Edge>& circle) {
+                        const std::vector<Edge>& cycle) {
   Cause cause;
   cause.finding = make_finding(RuleId::cross_group_deadlock);
   Finding& f = cause.finding;
@@ -208,32 +209,34 @@ Cause explain_inversion(const Context& context, const OrderGraph& graph,
   std::set<std::string> groups;
   std::vector<std::uint32_t> ranks;
   std::string operations;
-  for (const Edge& e : circle) {
+  for (const Edge& e : cycle) {
     const auto words = [&](CallRef call, Vertex v) {
-      return context.call_words(call) + " (" + context.place_words(call, graph.seq_of(v)) + ")";
+      return fmt::format("{} ({})", context.describe_call(call),
+                         context.describe_location(call, graph.seq_of(v)));
     };
-    f.message += (f.message.empty() ? "" : "; ") + context.rank_words({e.before.rank}) +
-                 " issued " + words(e.after, e.to) + " while " + words(e.before, e.from) +
-                 " was under way";
+    f.message += fmt::format("{}{} issued {} while {} was in progress",
+                             f.message.empty() ? "" : "; ", context.describe_ranks({e.before.rank}),
+                             words(e.after, e.to), words(e.before, e.from));
     f.evidence.push_back(context.evidence(e.before, "issued first, not waited for"));
-    f.evidence.push_back(context.evidence(e.after, "issued while the other was under way"));
+    f.evidence.push_back(context.evidence(e.after, "issued while the other was in progress"));
     groups.insert(context.groups[graph.group_of(e.from)].name);
     ranks.push_back(e.before.rank);
   }
   std::sort(ranks.begin(), ranks.end());
   ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
   const std::vector<std::string> names(groups.begin(), groups.end());
-  f.why = "This run got away with it because the devices ran the kernels of groups " +
-          join_and(names) +
-          " side by side. Where one device runs them one after the other, each of these ranks runs "
-          "the call that it issued first and waits for the others to reach it.";
+  f.why = fmt::format(
+      "This run did not hang because the devices ran the kernels of groups {} side by side. Where "
+      "one device runs them one after the other, each of these ranks runs the call that it issued "
+      "first and waits for the others to reach it.",
+      join_and(names));
   f.fix =
-      "issue the calls of these groups in one order on all ranks, or wait for the one before "
+      "issue the calls of these groups in the same order on all ranks, or wait for one before "
       "issuing the other";
   cause.deviants = ranks;
   cause.can_block = false;
   f.ranks = context.ranks(ranks);
-  const Edge& first = circle[0];
+  const Edge& first = cycle[0];
   f.group = context.groups[graph.group_of(first.from)].name;
   f.seq = cause.seq = graph.seq_of(first.from);
   const trace::Call& call = context.call(first.before);
@@ -249,12 +252,12 @@ OrderInversions check_order_inversions(const Context& context) {
   if (context.semantics != CallSemantics::nccl || context.groups.size() < 2) return out;
   const OrderGraph graph(context);
   out.waits_unknown = graph.waits_unknown();
-  for (const auto& circle : graph.circles()) {
-    out.causes.push_back(explain_inversion(context, graph, circle));
+  for (const auto& cycle : graph.cycles()) {
+    out.causes.push_back(explain_inversion(context, graph, cycle));
   }
   if (!out.causes.empty() && graph.inversions() > 2 * kFindings) {
     out.causes[0].finding.why +=
-        " Such overlaps in a circle occur " + std::to_string(graph.inversions()) + " times.";
+        fmt::format(" Such overlaps in a cycle occur {} times.", graph.inversions());
   }
   return out;
 }

@@ -6,6 +6,8 @@
 #include <tuple>
 #include <utility>
 
+#include <fmt/core.h>
+
 #include "base/text.h"
 #include "verify/blocking/unanswered.h"
 #include "verify/context.h"
@@ -220,13 +222,14 @@ std::optional<Overtaking> find_overtaking(const Context& context,
 namespace {
 
 // "; nor did rank 5 in group right", for the groups after the first.
-std::string other_groups_words(const Context& context, const std::vector<std::size_t>& points) {
+std::string describe_other_groups(const Context& context, const std::vector<std::size_t>& points) {
   constexpr std::size_t kShown = 4;
   std::string out;
   for (std::size_t i = 1; i < points.size() && i < kShown; ++i) {
     const WaitPoint& point = context.where.wait_points[points[i]];
-    out += (i == 1 ? "; nor did " : ", ") + context.rank_words(point.missing) + " in group " +
-           context.groups[point.group].name;
+    out += fmt::format("{}{} in {}", i == 1 ? "; nor did " : ", ",
+                       context.describe_ranks(point.missing),
+                       context.group_words(point.waiting[0], context.groups[point.group].group));
   }
   if (points.size() > kShown) {
     out += ", and those of " + plural(points.size() - kShown, "more group");
@@ -234,17 +237,17 @@ std::string other_groups_words(const Context& context, const std::vector<std::si
   return out;
 }
 
-std::string order_words(const Context& context, const Overtaking& overtaking) {
-  const std::string call = context.call_words(waiting_call(context, overtaking.deviants[0]));
-  const std::string who = context.rank_words(overtaking.deviants);
+std::string describe_order(const Context& context, const Overtaking& overtaking) {
+  const std::string call = context.describe_call(waiting_call(context, overtaking.deviants[0]));
+  const std::string who = context.describe_ranks(overtaking.deviants);
   const std::string without =
-      (overtaking.deviants.size() == 1 ? "is" : "are") + std::string(" now in that one without it");
-  const std::string order = overtaking.witnesses.empty()
-                                ? who + " made it before " + call + " the last time, and " + without
-                                : context.rank_words(overtaking.witnesses) +
-                                      " made the same call in groups of the same kind before " +
-                                      call + "; " + who + " " + without;
-  return order + ". Should it come there later, the order is wrong: its place is in front.";
+      fmt::format("{} now in that one without it", overtaking.deviants.size() == 1 ? "is" : "are");
+  const std::string order =
+      overtaking.witnesses.empty()
+          ? fmt::format("{} made it before {} the last time, and {}", who, call, without)
+          : fmt::format("{} made the same call in groups of the same kind before {}; {} {}",
+                        context.describe_ranks(overtaking.witnesses), call, who, without);
+  return order + ". If the call is issued there later, the order is wrong: it belongs before.";
 }
 
 }  // namespace
@@ -258,8 +261,8 @@ Cause explain_left_out(const Context& context, const Overtaking& overtaking) {
   Finding& f = cause.finding;
   f.culprits = context.ranks(overtaking.deviants);
   if (f.rule == RuleId::missing_collective) {
-    f.message += other_groups_words(context, overtaking.overtaken);
-    f.why = order_words(context, overtaking);
+    f.message += describe_other_groups(context, overtaking.overtaken);
+    f.why = describe_order(context, overtaking);
   }
   return cause;
 }

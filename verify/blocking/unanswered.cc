@@ -4,10 +4,13 @@
 #include <cstdint>
 #include <utility>
 
+#include <fmt/core.h>
+
 #include "base/text.h"
 #include "verify/blocking/witnesses.h"
 #include "verify/context.h"
 #include "verify/matching/matching.h"
+#include "verify/streams/programs.h"
 
 namespace lockstep::verify {
 
@@ -32,27 +35,44 @@ bool shares_a_batch(const trace::RankTrace& trace, std::uint32_t call) {
 // nothing is known.
 Fault fault_at(const Context& context, CallRef waiting) {
   if (!knows_its_past(context, waiting.rank)) return Fault::unknown;
-  const Usual usual = is_usual(context, waiting);
+  const Usual usual = is_usual(context.run, context.agreement, waiting);
   if (usual == Usual::yes) return Fault::missing;
   const trace::RankTrace& trace = context.run.ranks[waiting.rank];
   const bool made_before = std::any_of(
       trace.calls.begin(), trace.calls.begin() + waiting.call, [&](const trace::Call& c) {
-        return is_same_of_program(context, c, trace.calls[waiting.call]);
+        return is_same_of_program(context.agreement, c, trace.calls[waiting.call]);
       });
   if (usual == Usual::no) return made_before ? Fault::unknown : Fault::extra;
+  // A call like the one just before it may be that one, made twice.
+  const bool repeats =
+      waiting.call > 0 && is_same_of_program(context.agreement, trace.calls[waiting.call - 1],
+                                             trace.calls[waiting.call]);
+  if (repeats) return Fault::unknown;
   return made_before ? Fault::missing : Fault::unknown;
 }
 
-// Judges by numbers, then by the past. If most of the group went on without the few that wait, the
-// few issued one too many; on a tie their past decides. But if the batches of those who went on
-// lacked the call's modality, that is why the call is missing, whatever the numbers.
+// Judges by numbers, then by the programs of other ranks, then by the past. If most of the group
+// went on without the few that wait, the few issued one too many. On a tie the ranks of other
+// groups tell what is usual, and if they do not, the past of those who wait. But if the batches of
+// those who went on lacked the call's modality, that is why the call is missing, whatever the
+// numbers.
 Fault fault_of(const Context& context, const Deviation& missing) {
   const std::size_t gone = missing.deviants.size();
   const std::size_t waiting = missing.reference.size();
   const bool lacks =
       !context.modalities.lacking(missing.deviants[0], missing.reference[0], missing.step).empty();
   if (lacks || gone < waiting) return Fault::missing;
-  return gone > waiting ? Fault::extra : fault_at(context, missing.expected);
+  if (gone > waiting) return Fault::extra;
+  if (const auto parting =
+          find_parting(context.run, context.agreement, missing.reference[0], missing.deviants[0])) {
+    const trace::GroupId group = context.groups[missing.group].group;
+    const bool waits = parting->deviant == missing.reference[0];
+    const bool usual_calls_it = calls_in(context.run, parting->usual, parting->index, group);
+    const bool deviant_calls_it = calls_in(context.run, parting->deviant, parting->index, group);
+    if (waits && deviant_calls_it && !usual_calls_it) return Fault::extra;
+    if (!waits && usual_calls_it && !deviant_calls_it) return Fault::missing;
+  }
+  return fault_at(context, missing.expected);
 }
 
 // Whether the rank posted any message in the group.
@@ -79,7 +99,7 @@ Fault message_fault(const Context& context, const WaitPoint& point) {
       });
   if (made_before) return Fault::missing;
   if (waiting.call == 0) return Fault::unknown;
-  if (is_usual(context, waiting) == Usual::no) return Fault::extra;
+  if (is_usual(context.run, context.agreement, waiting) == Usual::no) return Fault::extra;
   // In a program's first round every message is the first of its kind, which says nothing. Sister
   // groups that make such messages, or a peer that takes part in the exchange, speak against a
   // fault of this rank.
@@ -91,23 +111,23 @@ Fault message_fault(const Context& context, const WaitPoint& point) {
 }
 
 constexpr const char* kEitherWay =
-    "The traces do not tell which: either it is missing on the one side, or it is one too many on "
+    "The traces do not show which: either it is missing on the one side, or it is one too many on "
     "the other.";
 
 Cause message_cause(const Context& context, const WaitPoint& message, Fault fault) {
   Cause cause;
   cause.finding = make_finding(RuleId::p2p_unmatched);
   Finding& f = cause.finding;
-  f.message = waiting_for_words(context, message) +
+  f.message = describe_awaited(context, message) +
               (fault == Fault::extra ? ", which never took part in such a message"
-                                     : ", which never posted its side and went on");
+                                     : ", which never posted its side and continued");
   cause.deviants = fault == Fault::extra ? message.waiting : message.missing;
   if (fault == Fault::unknown) {
     f.why = kEitherWay;
   } else {
     f.culprits = context.ranks(cause.deviants);
   }
-  place_at(context, message, cause);
+  locate_cause(context, message, cause);
   return cause;
 }
 
@@ -182,8 +202,8 @@ std::optional<Cause> explain_lost_message(const Context& context,
         2 * collective.waiting.size() > context.groups[collective.group].streams.size();
     // In a dump, which has only a rank's last calls, the majority in the collective decides. For
     // whole programs the comparison of streams is better evidence.
-    const bool told = most && is_snapshot(context.run);
-    if (!told && !is_new_kind_of_message(context, message)) continue;
+    const bool by_majority = most && is_snapshot(context.run);
+    if (!by_majority && !is_new_kind_of_message(context, message)) continue;
     return explain_message(context, message);
   }
   return std::nullopt;
@@ -217,8 +237,8 @@ std::optional<Cause> explain_left_out_call(const Context& context,
     cause.finding.why = kEitherWay;
   } else if (cause.finding.rule == RuleId::missing_collective) {
     cause.finding.why =
-        "The other calls of the cycle were issued by all their members; they stand in queues "
-        "behind this one.";
+        "The other calls of the cycle were issued by all their members; they are queued after this "
+        "one.";
   }
   return cause;
 }
@@ -231,9 +251,9 @@ std::optional<Cause> explain_broken_habit(const Context& context,
   const std::vector<trace::Call>& calls = context.run.ranks[broke.rank].calls;
   const trace::Call& usual = calls[broke.usual];
   // Issued later, so not left out: two calls changed places, or others came before it.
-  const bool taken_later =
-      std::any_of(calls.begin() + broke.call, calls.end(),
-                  [&](const trace::Call& c) { return is_same_of_program(context, c, usual); });
+  const bool taken_later = std::any_of(
+      calls.begin() + broke.call, calls.end(),
+      [&](const trace::Call& c) { return is_same_of_program(context.agreement, c, usual); });
   if (taken_later) return std::nullopt;
   // The rank waits in the very call that came instead: it may have issued the usual one next.
   if (newest_call(context, broke.rank) == broke.call) return std::nullopt;
@@ -247,6 +267,174 @@ std::optional<Cause> explain_broken_habit(const Context& context,
     return explain_deviation(context, d);
   }
   return std::nullopt;
+}
+
+namespace {
+
+// The rank's stream; null where it is no member. Streams are sorted by rank index.
+const Stream* stream_of(const GroupStreams& group, std::uint32_t rank) {
+  const auto found =
+      std::lower_bound(group.streams.begin(), group.streams.end(), rank,
+                       [](const Stream& s, std::uint32_t r) { return s.rank_index < r; });
+  return found != group.streams.end() && found->rank_index == rank ? &*found : nullptr;
+}
+
+// The index of a call in its group's stream, and of the group; nothing where the group's streams do
+// not hold it.
+struct InGroup {
+  std::size_t group = 0;
+  std::uint64_t seq = 0;
+};
+std::optional<InGroup> find_in_group(const Context& context, CallRef ref) {
+  const trace::GroupId id = context.call(ref).group;
+  for (std::size_t g = 0; g < context.groups.size(); ++g) {
+    const GroupStreams& group = context.groups[g];
+    if (group.group != id) continue;
+    const Stream* const stream = stream_of(group, ref.rank);
+    if (stream == nullptr) return std::nullopt;
+    const auto call = std::lower_bound(stream->calls.begin(), stream->calls.end(), ref.call);
+    if (call == stream->calls.end() || *call != ref.call) return std::nullopt;
+    return InGroup{g, group.first_seq + static_cast<std::uint64_t>(call - stream->calls.begin())};
+  }
+  return std::nullopt;
+}
+
+bool is_member(const GroupStreams& group, std::uint32_t rank) {
+  return stream_of(group, rank) != nullptr;
+}
+
+// Whether calls of two ranks may be the same one: by group and form.
+bool is_like(const Context& context, const trace::Call& a, const trace::Call& b) {
+  return a.group == b.group && context.agreement.agree(a.signature, b.signature);
+}
+
+// Whether both ranks made the same calls in the group, and each completed. Then neither left one
+// out there: it only came at another time, and the difference lies in the calls in between. Of
+// calls that did not complete, equal ones may be different ones.
+bool completed_alike(const Context& context, const GroupStreams& group, std::uint32_t a,
+                     std::uint32_t b) {
+  const auto calls_of = [&](std::uint32_t rank) -> const std::vector<std::uint32_t>& {
+    return stream_of(group, rank)->calls;
+  };
+  return std::equal(calls_of(a).begin(), calls_of(a).end(), calls_of(b).begin(), calls_of(b).end(),
+                    [&](std::uint32_t i, std::uint32_t j) {
+                      const trace::Call& one = context.call({a, i});
+                      const trace::Call& other = context.call({b, j});
+                      return one.has(trace::kCompleted) && other.has(trace::kCompleted) &&
+                             is_like(context, one, other);
+                    });
+}
+
+// Where the two ranks' programs part, as a deviation of one of them:
+//
+//   usual     b c       b c      b c
+//   deviant   x b c     x        c
+//             extra     extra    left out      x: a call that it never made before
+//
+// Nothing where the two calls changed places, where the deviant's trace ends too early to tell,
+// where the call belongs to a group of only one of them, and where both issued it.
+std::optional<Deviation> deviation_at(const Context& context, const Parting& parting) {
+  const std::vector<trace::Call>& usual = context.run.ranks[parting.usual].calls;
+  const std::vector<trace::Call>& deviant = context.run.ranks[parting.deviant].calls;
+  const std::size_t at = parting.index;
+  if (at >= usual.size() || at >= deviant.size()) return std::nullopt;
+  const bool follows = at + 1 < deviant.size() && is_like(context, deviant[at + 1], usual[at]);
+  const bool swapped = at + 1 < usual.size() && is_like(context, usual[at + 1], deviant[at]);
+  const bool known = std::any_of(
+      deviant.begin(), deviant.begin() + parting.index,
+      [&](const trace::Call& c) { return is_same_of_program(context.agreement, c, deviant[at]); });
+  const bool ends = at + 1 == deviant.size();
+  // Without a past, a call in which the deviant waits may just come in another order.
+  const bool unusual =
+      is_usual(context.run, context.agreement, {parting.deviant, parting.index}) == Usual::no;
+  if ((follows && swapped) || (ends && (known || !unusual))) return std::nullopt;
+  Deviation d;
+  d.kind = follows || ends ? Deviation::Kind::extra : Deviation::Kind::missing;
+  d.expected = {parting.usual, parting.index};
+  d.got = {parting.deviant, parting.index};
+  const CallRef shown = d.kind == Deviation::Kind::extra ? d.got : d.expected;
+  const auto in_group = find_in_group(context, shown);
+  if (!in_group || !is_member(context.groups[in_group->group], parting.usual) ||
+      !is_member(context.groups[in_group->group], parting.deviant) ||
+      completed_alike(context, context.groups[in_group->group], parting.usual, parting.deviant)) {
+    return std::nullopt;
+  }
+  d.group = in_group->group;
+  d.seq = in_group->seq;
+  d.step = context.call(shown).step;
+  d.deviants = {parting.deviant};
+  d.reference = {parting.usual};
+  return d;
+}
+
+}  // namespace
+
+std::optional<Parting> parting_in_cycle(const Context& context,
+                                        const std::vector<std::size_t>& points) {
+  for (const std::size_t p : points) {
+    const WaitPoint& point = context.where.wait_points[p];
+    if (point.group == WaitPoint::kPointToPoint || point.missing.empty()) continue;
+    auto found = find_parting(context.run, context.agreement, point.waiting[0], point.missing[0]);
+    if (found) return found;
+  }
+  return std::nullopt;
+}
+
+std::optional<Cause> explain_parting(const Context& context, const Parting& parting) {
+  std::optional<Deviation> d = deviation_at(context, parting);
+  if (!d) return std::nullopt;
+  const std::vector<std::uint32_t> alike =
+      ranks_that_part_alike(context.run, context.agreement, parting);
+  d->deviants.clear();
+  d->reference.clear();
+  for (const Stream& s : context.groups[d->group].streams) {
+    const bool deviates = std::binary_search(alike.begin(), alike.end(), s.rank_index);
+    (deviates ? d->deviants : d->reference).push_back(s.rank_index);
+  }
+  return explain_deviation(context, *d);
+}
+
+std::optional<Cause> explain_other_path(const Context& context, const WaitPoint& point,
+                                        const std::vector<std::uint32_t>& idle) {
+  if (point.group == WaitPoint::kPointToPoint || point.instance == 0) return std::nullopt;
+  const std::uint32_t waiting = point.waiting[0];
+  const GroupStreams& group = context.groups[point.group];
+  const Stream* const ours = stream_of(group, waiting);
+  const Stream* const theirs = stream_of(group, idle[0]);
+  if (ours == nullptr || theirs == nullptr || ours->calls.size() <= point.instance ||
+      theirs->calls.size() < point.instance) {
+    return std::nullopt;
+  }
+  const auto common = common_start(context.run, context.agreement, waiting, idle[0]);
+  // Ranks of different pipeline stages differ from their first call on.
+  if (!common || *common <= ours->calls[point.instance - 1] ||
+      *common <= theirs->calls[point.instance - 1]) {
+    return std::nullopt;
+  }
+  if (*common == context.run.ranks[idle[0]].calls.size()) {
+    // They just stopped there. A call that the past does not predict is one too many if it is new
+    // or repeats the one before it; another one may belong to a round that differs.
+    const std::vector<trace::Call>& calls = context.run.ranks[waiting].calls;
+    const auto same = [&](const trace::Call& c) {
+      return is_same_of_program(context.agreement, c, calls[*common]);
+    };
+    const bool unusual =
+        point.waiting.size() <= idle.size() && knows_its_past(context, waiting) &&
+        is_usual(context.run, context.agreement, {waiting, *common}) == Usual::no &&
+        (same(calls[*common - 1]) || std::none_of(calls.begin(), calls.begin() + *common, same));
+    if (!unusual || ours->calls[point.instance] != *common) return std::nullopt;
+    Deviation extra = missing_at(context, point, idle);
+    turn_into_extra(extra);
+    return explain_deviation(context, extra);
+  }
+  const auto parting = find_parting(context.run, context.agreement, waiting, idle[0]);
+  if (!parting) return std::nullopt;
+  std::optional<Deviation> d = deviation_at(context, *parting);
+  if (!d) return std::nullopt;
+  const bool waits = parting->deviant == waiting;
+  d->deviants = waits ? point.waiting : idle;
+  d->reference = waits ? idle : point.waiting;
+  return explain_deviation(context, *d);
 }
 
 bool is_snapshot(const trace::Run& run) {
@@ -265,14 +453,6 @@ const WaitPoint* collective_point(const Context& context, const WaitCause& wait)
     if (best == nullptr || context.seq_of(point) < context.seq_of(*best)) best = &point;
   }
   return best;
-}
-
-// The rank's stream; null where it is no member. Streams are sorted by rank index.
-const Stream* stream_of(const GroupStreams& group, std::uint32_t rank) {
-  const auto found =
-      std::lower_bound(group.streams.begin(), group.streams.end(), rank,
-                       [](const Stream& s, std::uint32_t r) { return s.rank_index < r; });
-  return found != group.streams.end() && found->rank_index == rank ? &*found : nullptr;
 }
 
 // The index of the first difference, and the number of `few`'s calls to leave out there so that all
@@ -327,15 +507,16 @@ std::optional<Cause> find_extra_before(const Context& context, const WaitCause& 
   Cause cause;
   cause.finding = make_finding(RuleId::extra_collective);
   Finding& f = cause.finding;
-  f.message = context.rank_words(point->waiting) + " issued " + context.call_words(call) + " (" +
-              context.place_words(call, seq) + ") and the others did not";
+  const std::string who = context.describe_ranks(point->waiting);
+  f.message = fmt::format("{} issued {} ({}) and the others did not", who,
+                          context.describe_call(call), context.describe_location(call, seq));
   if (found->second > 1)
-    f.message += ", with " + plural(found->second - 1, "more call") + " like it";
-  f.message += "; from there on the calls pair one off, and " + context.rank_words(point->waiting) +
-               (point->waiting.size() == 1 ? " waits" : " wait") +
-               " in a call that nobody else makes";
+    f.message += fmt::format(", with {} like it", plural(found->second - 1, "more call"));
+  f.message += fmt::format(
+      "; from there on the calls pair one off, and {} {} in a call that no other rank makes", who,
+      point->waiting.size() == 1 ? "waits" : "wait");
   f.why =
-      "Sizes and operations agree; the source places show it: without the extra call, every "
+      "Sizes and operations agree; the source locations show it: without the extra call, every "
       "later one agrees.";
   cause.deviants = point->waiting;
   cause.group = point->group;
@@ -353,7 +534,7 @@ std::optional<Cause> find_extra_before(const Context& context, const WaitCause& 
 }
 
 std::string may_be_ahead(const Context& context, const WaitCause& wait) {
-  if (wait.circle) return "";
+  if (wait.cycle) return "";
   const WaitPoint* const point = collective_point(context, wait);
   if (point == nullptr || point->waiting.size() > point->missing.size()) return "";
   const CallRef waited = waiting_call(context, point->waiting[0]);
@@ -366,11 +547,12 @@ std::string may_be_ahead(const Context& context, const WaitCause& wait) {
     });
     if (known || context.where.positions[r].waiting_in() != kNoCall) return "";
   }
-  return context.rank_words(point->waiting) + " issued " + context.call_words(waited) + " (" +
-         context.place_words(waited, context.seq_of(*point)) + "), which " +
-         context.rank_words(point->missing) +
-         " never called before either: the dumps do not tell whether they are late or the others "
-         "just ahead; take them again a minute later";
+  return fmt::format(
+      "{} issued {} ({}), which {} never called before either: the dumps do not show whether they "
+      "are late or the others just ahead; take them again a minute later",
+      context.describe_ranks(point->waiting), context.describe_call(waited),
+      context.describe_location(waited, context.seq_of(*point)),
+      context.describe_ranks(point->missing));
 }
 
 }  // namespace lockstep::verify

@@ -13,6 +13,7 @@
 #include "verify/blocking/wait_graph.h"
 #include "verify/blocking/witnesses.h"
 #include "verify/context.h"
+#include "verify/streams/programs.h"
 
 namespace lockstep::verify {
 
@@ -61,6 +62,24 @@ std::optional<Cause> explain_broken_habit(const Context& context,
 // The rest is for snapshots of running processes (RankTrace::snapshot: Flight Recorder dumps).
 // There, calls are asynchronous, no waits are recorded, and ranks are seen at different moments.
 // See also find_device_stall() in blocking.h.
+
+// Where ranks of a cycle part, and which of the two does the unusual: of a rank that waits and one
+// that it lacks. The first of `points` that tells; only collectives. O(points · 64 · calls).
+std::optional<Parting> parting_in_cycle(const Context& context,
+                                        const std::vector<std::size_t>& points);
+
+// Explains it as a call left out, or as one too many. Nothing where it may be another order.
+std::optional<Cause> explain_parting(const Context& context, const Parting& parting);
+
+// Explains ranks that seem to hang outside of any call while others wait for them in `point`, where
+// their programs show something else: they parted before that call, or the waiting ranks issued one
+// that never came before. Nothing where they just stopped, and where the recording starts in
+// mid-run. O(64 · calls).
+//
+//   rank 0   a b c | a b c           rank 0 seems to hang before its third b; in fact rank 1 issued
+//   rank 1   a b c | a b b c         one b too many
+std::optional<Cause> explain_other_path(const Context& context, const WaitPoint& point,
+                                        const std::vector<std::uint32_t>& idle);
 
 // Whether any trace is a snapshot.
 bool is_snapshot(const trace::Run& run);

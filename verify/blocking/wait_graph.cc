@@ -60,10 +60,10 @@ std::vector<std::size_t> reached_backwards(const Graph& graph,
 
 // A cause with its victims and wait points.
 WaitCause cause_of(const ReplayResult& where, const Graph& graph, std::vector<std::uint32_t> roots,
-                   bool circle) {
+                   bool cycle) {
   WaitCause cause;
   cause.roots = std::move(roots);
-  cause.circle = circle;
+  cause.cycle = cycle;
   const std::size_t ranks = where.positions.size();
   for (const std::size_t v : reached_backwards(graph, cause.roots)) {
     if (v >= ranks) {
@@ -75,7 +75,7 @@ WaitCause cause_of(const ReplayResult& where, const Graph& graph, std::vector<st
   std::sort(cause.victims.begin(), cause.victims.end());
   std::sort(cause.points.begin(), cause.points.end());
   // In a cycle the roots themselves wait. Otherwise they finished or died, and the victims wait.
-  const auto& waiting = circle ? cause.roots : cause.victims;
+  const auto& waiting = cycle ? cause.roots : cause.victims;
   cause.stuck = !waiting.empty() && std::all_of(waiting.begin(), waiting.end(),
                                                 [&](std::uint32_t r) { return where.stuck[r]; });
   return cause;

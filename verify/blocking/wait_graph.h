@@ -21,7 +21,7 @@ namespace lockstep::verify {
 
 struct WaitCause {
   std::vector<std::uint32_t> roots;  // rank indices, ascending
-  bool circle = false;               // the roots form a cycle
+  bool cycle = false;                // the roots form a cycle
   // The wait point that all members issued and that does not complete; its ranks are the roots.
   // SIZE_MAX: none.
   std::size_t stalled = SIZE_MAX;

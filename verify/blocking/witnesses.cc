@@ -11,10 +11,7 @@ namespace lockstep::verify {
 
 namespace {
 
-constexpr std::uint32_t kHistory = 4096;      // calls searched backwards: a step of a large model
-constexpr std::uint32_t kCallsCompared = 64;  // calls compared before two positions
-constexpr std::size_t kMostUsual = 8;         // different calls that may come at one position
-constexpr std::uint32_t kLate = 64;           // calls by which a host goes on after an omission
+constexpr std::uint32_t kLate = 64;  // calls by which a host goes on after an omission
 
 // Whether the calls of the rank's current round are usual, and the first one that is not. The round
 // goes back to the previous call like the newest one, at most kLate calls.
@@ -24,21 +21,21 @@ std::pair<Usual, Break> usual_of_late(const Context& context, std::uint32_t rank
   const std::vector<trace::Call>& calls = context.run.ranks[rank].calls;
   std::uint32_t first = newest;
   while (first > 0 && newest - first < kLate &&
-         !is_same_of_program(context, calls[first - 1], calls[newest])) {
+         !is_same_of_program(context.agreement, calls[first - 1], calls[newest])) {
     --first;
   }
   Usual out = Usual::yes;
   for (std::uint32_t c = first; c <= newest; ++c) {
-    const Usual usual = is_usual(context, {rank, c});
+    const Usual usual = is_usual(context.run, context.agreement, {rank, c});
     if (usual == Usual::no) {
       // The first call of its kind may begin a new part of the program (an evaluation), which the
       // past cannot predict.
       const bool made_before =
           std::any_of(calls.begin(), calls.begin() + c, [&](const trace::Call& earlier) {
-            return is_same_of_program(context, earlier, calls[c]);
+            return is_same_of_program(context.agreement, earlier, calls[c]);
           });
       if (!made_before) return {Usual::unknown, {}};
-      return {usual, {rank, c, usual_calls(context, {rank, c})[0]}};
+      return {usual, {rank, c, usual_calls(context.run, context.agreement, {rank, c})[0]}};
     }
     if (c == newest) out = usual;
   }
@@ -55,57 +52,11 @@ bool knows_its_past(const Context& context, std::uint32_t rank) {
                      [&](const trace::Call& c) { return is_over(c, context.semantics); });
 }
 
-bool is_same_of_program(const Context& context, const trace::Call& a, const trace::Call& b) {
-  const bool same_place = a.at == b.at || a.at.value == 0 || b.at.value == 0;
-  return a.group == b.group && a.what == b.what && a.peer == b.peer && same_place &&
-         context.agreement.agree(a.signature, b.signature);
-}
-
-std::vector<std::uint32_t> usual_calls(const Context& context, CallRef place) {
-  const std::vector<trace::Call>& calls = context.run.ranks[place.rank].calls;
-  std::uint32_t longest = 0;
-  std::vector<std::uint32_t> usual;
-  for (std::uint32_t back = 1; back < place.call && back <= kHistory; ++back) {
-    // The number of equal calls before `place` and before the position `back` calls earlier.
-    std::uint32_t length = 0;
-    while (length < kCallsCompared && back + length < place.call &&
-           is_same_of_program(context, calls[place.call - 1 - length],
-                              calls[place.call - 1 - length - back])) {
-      ++length;
-    }
-    if (length == 0 || length < longest) continue;
-    if (length > longest) usual.clear();
-    longest = length;
-    const std::uint32_t then = place.call - back;
-    const bool known = std::any_of(usual.begin(), usual.end(), [&](std::uint32_t u) {
-      return is_same_of_program(context, calls[then], calls[u]);
-    });
-    if (!known && usual.size() < kMostUsual) usual.push_back(then);
-    if (length == kCallsCompared) break;  // nothing further back can match more
-  }
-  return usual;
-}
-
-std::optional<std::uint32_t> usual_call(const Context& context, CallRef place) {
-  const std::vector<std::uint32_t> usual = usual_calls(context, place);
-  return usual.size() == 1 ? std::optional(usual[0]) : std::nullopt;
-}
-
 std::uint32_t newest_call(const Context& context, std::uint32_t rank) {
   const std::uint32_t waits = context.where.positions[rank].waiting_in();
   const auto issued = static_cast<std::uint32_t>(context.run.ranks[rank].calls.size());
   if (context.semantics == CallSemantics::nccl && waits != kNoCall) return issued - 1;
   return waits;
-}
-
-Usual is_usual(const Context& context, CallRef call) {
-  const std::vector<std::uint32_t> usual = usual_calls(context, call);
-  if (usual.empty()) return Usual::unknown;
-  const std::vector<trace::Call>& calls = context.run.ranks[call.rank].calls;
-  const bool known = std::any_of(usual.begin(), usual.end(), [&](std::uint32_t u) {
-    return is_same_of_program(context, calls[u], calls[call.call]);
-  });
-  return known ? Usual::yes : Usual::no;
 }
 
 std::vector<Break> breaks_with_the_past(const Context& context,
@@ -136,7 +87,7 @@ const trace::RankTrace::Membership* membership(const trace::RankTrace& trace,
 }
 
 // The group rank of a rank; the group's size where it is no member.
-std::ptrdiff_t place_in(const trace::RankTrace::Membership& group, trace::Rank rank) {
+std::ptrdiff_t index_in(const trace::RankTrace::Membership& group, trace::Rank rank) {
   return std::find(group.ranks.begin(), group.ranks.end(), rank) - group.ranks.begin();
 }
 
@@ -153,7 +104,7 @@ std::vector<SisterMessage> messages_in(const Context& context, std::uint32_t ran
   for (const trace::Call& call : context.run.ranks[rank].calls) {
     const trace::Op op = context.run.tables.signatures[call.signature].op;
     if (call.group == group.group && trace::is_point_to_point(op))
-      out.push_back({op, place_in(group, call.peer), call.signature});
+      out.push_back({op, index_in(group, call.peer), call.signature});
   }
   return out;
 }
@@ -178,7 +129,7 @@ std::optional<bool> does_as_sisters(const Context& context, std::uint32_t rank,
   const trace::RankTrace& trace = context.run.ranks[rank];
   const trace::RankTrace::Membership* mine = membership(trace, group);
   if (mine == nullptr) return std::nullopt;
-  const std::ptrdiff_t place = place_in(*mine, trace.rank);
+  const std::ptrdiff_t position = index_in(*mine, trace.rank);
   const std::vector<SisterMessage> own = messages_in(context, rank, *mine);
   std::size_t alike = 0;
   std::size_t others = 0;
@@ -186,7 +137,7 @@ std::optional<bool> does_as_sisters(const Context& context, std::uint32_t rank,
     if (alike + others == kSistersAsked) break;
     for (const trace::RankTrace::Membership& theirs : context.run.ranks[r].groups) {
       if (r == rank || theirs.group == group || theirs.ranks.size() != mine->ranks.size() ||
-          place_in(theirs, context.run.ranks[r].rank) != place) {
+          index_in(theirs, context.run.ranks[r].rank) != position) {
         continue;
       }
       const auto same = are_alike(context, own, messages_in(context, r, theirs));
@@ -230,15 +181,15 @@ std::vector<std::uint32_t> part_from_sisters(const Context& context,
   }
   std::sort(concerned.begin(), concerned.end());
   concerned.erase(std::unique(concerned.begin(), concerned.end()), concerned.end());
-  std::vector<std::uint32_t> parted;
+  std::vector<std::uint32_t> deviating;
   for (const auto& [rank, group] : concerned) {
     const std::optional<bool> same = does_as_sisters(context, rank, group);
     if (!same) return {};
-    if (!*same) parted.push_back(rank);
+    if (!*same) deviating.push_back(rank);
   }
-  if (parted.size() == concerned.size()) return {};
-  parted.erase(std::unique(parted.begin(), parted.end()), parted.end());
-  return parted;
+  if (deviating.size() == concerned.size()) return {};
+  deviating.erase(std::unique(deviating.begin(), deviating.end()), deviating.end());
+  return deviating;
 }
 
 }  // namespace lockstep::verify

@@ -1,12 +1,11 @@
-// Habit: what a rank's own past predicts as its next call. Training steps repeat, so a replaced or
-// additional call stands out against the rank's last rounds.
+// Witnesses of a hang: the own past of its ranks (verify/streams/programs.h) and their sisters.
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "verify/context.h"
+#include "verify/streams/programs.h"
 
 namespace lockstep::verify {
 
@@ -14,27 +13,9 @@ namespace lockstep::verify {
 // in a dump of open calls alone. O(calls).
 bool knows_its_past(const Context& context, std::uint32_t rank);
 
-// Whether two calls of one rank come from the same statement of its program: same group, operation,
-// sizes, parameters, peer and source location, as far as these were recorded.
-bool is_same_of_program(const Context& context, const trace::Call& a, const trace::Call& b);
-
-// The earlier calls that the past predicts at this call's position: those that followed the calls
-// just before it at earlier occurrences. With a past of "a b c | a b d | a b", c and d are usual
-// after "a b". The occurrence with the longest equal sequence decides; of several that are equally
-// long, each counts. At most 8, the newest first. O(4096 · 64) comparisons at most.
-std::vector<std::uint32_t> usual_calls(const Context& context, CallRef place);
-
-// The usual call, if there is exactly one.
-std::optional<std::uint32_t> usual_call(const Context& context, CallRef place);
-
 // The newest call, which shows how far the rank's program got: over NCCL the one it issued last,
 // because hosts go on; otherwise the one in which it waits. kNoCall: it waits in none.
 std::uint32_t newest_call(const Context& context, std::uint32_t rank);
-
-// Whether by the past a call is usual at its position; no: only others are; unknown: the past does
-// not tell.
-enum class Usual : std::uint8_t { yes, no, unknown };
-Usual is_usual(const Context& context, CallRef call);
 
 // Where a rank broke with its own past: a call among its newest that was not usual there.
 struct Break {

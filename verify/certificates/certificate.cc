@@ -1,128 +1,99 @@
 #include "verify/certificates/certificate.h"
 
-#include <map>
-#include <vector>
+#include <algorithm>
+#include <set>
+#include <utility>
 
+#include <fmt/core.h>
+
+#include "base/check.h"
 #include "base/sha256.h"
-#include "base/text.h"
 #include "verify/product/order_graph.h"
+#include "verify/product/sequence_reader.h"
 
 namespace lockstep::verify {
 
 namespace {
 
-class Writer {
- public:
-  explicit Writer(const ProductModel& model)
-      : model_(model), spec_(model.spec()), text_(model.sequences()) {}
+using ItemKind = ProductItem::Kind;
 
-  std::string text() {
-    text_.line("lockstep-certificate 1");
-    text_.line("kind program");
-    text_.line("digest sha256");
-    write_spec();
-    text_.groups(model_.derivation().runs);
-    write_sequences();
-    for (const Situation& situation : model_.situations().all()) {
-      text_.line("situation " + situation_name(situation));
-      text_.meetings(model_.evaluate(situation), model_.nccl());
-    }
-    return std::move(text_).sealed();
+template <class List, class Show>
+std::string json_list(const List& list, Show show) {
+  std::string out;
+  for (const auto& item : list) out += (out.empty() ? "" : ",") + show(item);
+  return fmt::format("[{}]", out);
+}
+template <class Integer>
+std::string json_numbers(const std::vector<Integer>& numbers) {
+  return json_list(numbers, [](Integer n) { return std::to_string(n); });
+}
+
+std::string situation_name(const Situation& s) {
+  switch (s.kind) {
+    case Situation::Kind::start:
+      return "start";
+    case Situation::Kind::end:
+      return "end";
+    case Situation::Kind::first:
+      return fmt::format("step 0 meet {}", s.condition_set);
+    case Situation::Kind::later:
+      break;
   }
+  return fmt::format("step {}{} meet {} after {}", s.step, s.any_other ? " and-others" : "",
+                     s.condition_set, s.past);
+}
 
- private:
-  void write_spec() {
-    const bool agreed = spec_.choice == trace::ProductSpec::Choice::agreed;
-    const auto word = certificate_word;
-    text_.line("program " + word(spec_.program));
-    text_.line("ranks " + number_text(spec_.world_size));
-    text_.line("order " + std::string(model_.nccl() ? "device" : "host"));
-    text_.line("choice " + std::string(agreed ? "agreed" : "free"));
-    text_.line("steps " + (spec_.only_steps ? number_text(*spec_.only_steps) : "any"));
-    for (const trace::ProductSpec::Condition& c : spec_.conditions) {
-      text_.line("condition " + word(c.name) + " phase " + word(c.phase) + " has " +
-                 comma_list(c.has, word));
-    }
-    for (const trace::ProductSpec::Allowed& rule : spec_.allowed) {
-      text_.line("allowed ranks " + (rule.ranks.empty() ? "all" : ranges(rule.ranks)) + " steps " +
-                 (rule.steps.empty() ? "all" : comma_list(rule.steps, number_text)) +
-                 " conditions " + comma_list(rule.conditions, number_text));
-    }
-    for (const trace::ProductSpec::RankClass& c : spec_.classes)
-      text_.line("class " + number_text(c.rank) + " ranks " + ranges(c.ranks));
-    for (const trace::ProductSpec::History& h : spec_.histories)
-      text_.line("history first " + number_text(h.first) + " folder " + word(h.folder));
-    text_.line("recorded " + comma_list(spec_.steps, number_text));
-    for (const std::string& assumption : spec_.assumptions)
-      text_.line("assume " + word(assumption));
+std::string part_name(const trace::ProductSpec& spec, std::uint32_t part) {
+  switch (part) {
+    case ProductSequences::kStart:
+      return "start";
+    case ProductSequences::kFirst:
+      return "step 0";
+    case ProductSequences::kSecond:
+      return "step 1";
+    case ProductSequences::kEnd:
+      return "end";
+    default:
+      return "under " + spec.conditions[part - ProductSequences::kFirstCondition].name;
   }
+}
 
-  // Histories by number; parts: start, step0, step1 where it is one, end, and conditions by number.
-  // Ranks that do the same share a line; the lines of a part stand by their lowest rank.
-  void write_sequences() {
-    const auto parts =
-        ProductSequences::kFirstCondition + static_cast<std::uint32_t>(spec_.conditions.size());
-    for (std::uint32_t h = 0; h < model_.derivation().runs.size(); ++h) {
-      for (std::uint32_t part = 0; part < parts; ++part) {
-        std::vector<std::uint32_t> order;
-        std::map<std::uint32_t, std::vector<std::int32_t>> ranks;
-        for (std::int32_t r = 0; r < model_.ranks(); ++r) {
-          const std::uint32_t s = model_.sequences().part(h, r, part).sequence;
-          if (s == kNothing) continue;  // no step of the recording was under it
-          if (!ranks.contains(s)) order.push_back(s);
-          ranks[s].push_back(r);
-        }
-        for (const std::uint32_t s : order) {
-          text_.line("sequence " + number_text(h) + " " + part_name(part) + " ranks " +
-                     ranges(ranks[s]) + " " + text_.digest(s));
-        }
+std::string program_text(const ProductModel& model, const std::string& product) {
+  const trace::ProductSpec& spec = model.spec();
+  const std::vector<trace::Run>& runs = model.derivation().runs;
+  CertificateText out(model.sequences(), runs);
+  out.claim("kind", "\"program\"");
+  out.claim("ranks", std::to_string(spec.world_size));
+  out.claim("order", model.nccl() ? "\"device\"" : "\"host\"");
+  out.claim("product", product.empty() ? trace::product_text(spec) : product);
+  out.claim_unrecorded(runs, {});
+  const std::vector<std::int32_t> traced = trace::traced_ranks(spec);
+  const auto parts =
+      ProductSequences::kFirstCondition + static_cast<std::uint32_t>(spec.conditions.size());
+  for (std::uint32_t h = 0; h < runs.size(); ++h) {
+    for (std::uint32_t part = 0; part < parts; ++part) {
+      for (std::int32_t r = 0; r < model.ranks(); ++r) {
+        const std::uint32_t s = model.sequences().part(h, r, part).sequence;
+        // Nothing: no step of the recording was under it.
+        if (s == kNothing || traced[static_cast<std::size_t>(r)] != r) continue;
+        out.sequence(fmt::format("history {} {}", h, part_name(spec, part)), r, s);
       }
     }
   }
-
-  static std::string part_name(std::uint32_t part) {
-    switch (part) {
-      case ProductSequences::kStart:
-        return "start";
-      case ProductSequences::kFirst:
-        return "step0";
-      case ProductSequences::kSecond:
-        return "step1";
-      case ProductSequences::kEnd:
-        return "end";
-      default:
-        return number_text(part - ProductSequences::kFirstCondition);
-    }
-  }
-
-  static std::string situation_name(const Situation& s) {
-    switch (s.kind) {
-      case Situation::Kind::start:
-        return "start";
-      case Situation::Kind::end:
-        return "end";
-      case Situation::Kind::first:
-        return "step 0 meet " + number_text(s.meet);
-      case Situation::Kind::later:
-        break;
-    }
-    return "step " + number_text(s.step) + (s.any_other ? " and-others" : "") + " meet " +
-           number_text(s.meet) + " after " + number_text(s.past);
-  }
-
-  const ProductModel& model_;
-  const trace::ProductSpec& spec_;
-  CertificateText text_;
-};
+  for (const Situation& situation : model.situations().all())
+    out.order(situation_name(situation), model.evaluate(situation), model.nccl());
+  return out.text();
+}
 
 }  // namespace
 
-Result<std::string> write_certificate(const ProductModel& model, const ProductDecision& decision) {
+Result<std::string> write_certificate(const ProductModel& model, const ProductDecision& decision,
+                                      const std::string& product) {
   if (decision.verdict != ProductVerdict::safe) {
-    return Error{"there is no certificate for a program whose verdict is \"" +
-                     std::string(to_string(decision.verdict)) + "\"",
+    return Error{fmt::format("there is no certificate for a program whose verdict is \"{}\"",
+                             to_string(decision.verdict)),
                  {model.derivation().folder},
-                 "mend the program first; the report says how it goes wrong"};
+                 "fix the program first; the report says how it goes wrong"};
   }
   if (decision.varying) {
     return Error{
@@ -132,9 +103,10 @@ Result<std::string> write_certificate(const ProductModel& model, const ProductDe
         "the verdict stands without one; a program whose ranks share one batch has one"};
   }
   if (!decision.one_order) {
-    return Error{"the program is safe, but no one order of its meetings suits all assignments",
-                 {model.derivation().folder},
-                 "make every rank come to its groups in the same order under all conditions"};
+    return Error{
+        "the program is safe, but no single order of its collectives suits all assignments",
+        {model.derivation().folder},
+        "make every rank call its groups in the same order under all conditions"};
   }
   for (const trace::Run& run : model.derivation().runs) {
     for (const trace::RankTrace& trace : run.ranks) {
@@ -144,107 +116,151 @@ Result<std::string> write_certificate(const ProductModel& model, const ProductDe
                    "leave that history out of product.json"};
     }
   }
-  return Writer(model).text();
+  return program_text(model, product);
 }
 
-namespace {
-
-using ItemKind = ProductItem::Kind;
-
-}  // namespace
-
-std::string certificate_word(const std::string& text) {
-  constexpr std::string_view kPlain = "_-.+:@/#[]=()";
-  constexpr std::string_view kDigits = "0123456789ABCDEF";
-  std::string out;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    const bool plain = (byte >= '0' && byte <= '9') || (byte >= 'A' && byte <= 'Z') ||
-                       (byte >= 'a' && byte <= 'z') || kPlain.find(c) != std::string_view::npos;
-    out += plain ? std::string(1, c) : std::string("%") + kDigits[byte >> 4U] + kDigits[byte & 15U];
-  }
-  return out.empty() ? "%" : out;
-}
-
-CertificateText::CertificateText(const SequenceTable& table) : table_(table) {
-  for (const std::string& key : table.shared_keys) keys_.push_back(certificate_word(key));
-  for (const ProductChannel& channel : table.channels) channels_.push_back(channel_name(channel));
-}
-
-std::string CertificateText::channel_name(const ProductChannel& channel) {
-  if (!channel.message) return certificate_word(channel.name);
-  return "message:" + number_text(channel.members[0].value) + ">" +
-         number_text(channel.members[1].value) + ":" +
-         (channel.tag == trace::kNoPeerTag ? "-" : number_text(channel.tag)) + ":" +
-         certificate_word(channel.name);
-}
-
-void CertificateText::groups(std::span<const trace::Run> runs) {
-  std::map<std::string, trace::RankList> groups;
+CertificateText::CertificateText(const SequenceTable& table, std::span<const trace::Run> runs)
+    : table_(table) {
   for (const trace::Run& run : runs) {
+    world_size_ = std::max(world_size_, run.world_size);
     for (const trace::RankTrace& trace : run.ranks) {
       for (const trace::RankTrace::Membership& group : trace.groups)
-        groups.emplace(run.tables.str(group.group), group.ranks);
+        groups_.emplace(run.tables.str(group.group), group.ranks);
     }
   }
-  for (const auto& [name, members] : groups) {
-    line("group " + certificate_word(name) + " members " +
-         comma_list(members, [](trace::Rank r) { return number_text(r.value); }));
-  }
+  for (const ProductChannel& channel : table.channels)
+    channels_.push_back(json_text(channel_name(channel)));
 }
 
-// A call, a line: how it blocks, channel, what all must agree on, how this rank cuts it.
+// A group's name does not tell it from others of that name (separate_namesakes()): its first
+// members do.
+std::string CertificateText::channel_name(const ProductChannel& channel) const {
+  constexpr std::int32_t kShown = 4;
+  std::vector<std::int32_t> members;  // one more than is shown
+  if (const auto known = groups_.find(channel.name); known != groups_.end()) {
+    for (std::size_t i = 0; i < known->second.size() && i <= kShown; ++i)
+      members.push_back(known->second[i].value);
+  } else if (channel.name == "world" || channel.name.empty()) {
+    for (std::int32_t r = 0; r < world_size_ && r <= kShown; ++r) members.push_back(r);
+  }
+  std::string list;
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    list += i == 0 ? "" : ", ";
+    list += i == kShown ? "…" : std::to_string(members[i]);
+  }
+  const std::string shown = fmt::format(" [{}]", list);
+  std::string name = channel.name;
+  if (name.ends_with(shown)) name.resize(name.size() - shown.size());
+  if (!channel.message) return fmt::format("group {}{}", name, shown);
+  return fmt::format(
+      "message {}>{} tag {} in {}{}", channel.members[0].value, channel.members[1].value,
+      channel.tag == trace::kNoPeerTag ? "-" : std::to_string(channel.tag), name, shown);
+}
+
+void CertificateText::claim(const std::string& name, const std::string& json) {
+  claims_ += fmt::format("{}\n  {}: {}", claims_.empty() ? "" : ",", json_text(name), json);
+}
+
+void CertificateText::claim_unrecorded(std::span<const trace::Run> runs,
+                                       const std::vector<std::int32_t>& waits) {
+  std::map<std::string, std::uint64_t> lacks;
+  std::vector<std::string> assumed;
+  for (const trace::Run& run : runs) {
+    for (const std::string& text : run.unknown) {
+      if (std::find(assumed.begin(), assumed.end(), text) == assumed.end()) assumed.push_back(text);
+    }
+    for (const trace::RankTrace& trace : run.ranks) {
+      for (const trace::Call& call : trace.calls) {
+        const trace::Signature& s = run.tables.signatures[call.signature];
+        const bool barrier = s.op == trace::Op::barrier;
+        if (lacks_sizes(s)) ++lacks["sizes"];
+        if (lacks_root(s)) ++lacks["roots"];
+        if (trace::is_reduction(s.op) && s.redop.value == 0) ++lacks["reduce-operations"];
+        if (!barrier && s.dtypes.value == 0) ++lacks["types"];
+        if (!barrier && !trace::is_point_to_point(s.op) && call.what.value == 0) ++lacks["names"];
+      }
+    }
+  }
+  std::string json;
+  for (const auto& [what, calls] : lacks)
+    json += fmt::format("{}{}: {}", json.empty() ? "" : ", ", json_text(what), calls);
+  if (!waits.empty()) {
+    json += fmt::format("{}\"waits\": {}", json.empty() ? "" : ", ", json_numbers(waits));
+  }
+  claim("assume", json_list(assumed, json_text));
+  claim("unrecorded", fmt::format("{{{}}}", json));
+}
+
+void CertificateText::sequence(const std::string& part, std::int32_t rank, std::uint32_t sequence) {
+  const auto [known, fresh] = sequences_.try_emplace(part);
+  if (fresh) parts_.push_back(part);
+  const std::string& sha = digest(sequence);
+  for (auto& [other, ranks] : known->second) {
+    if (other != sha) continue;
+    ranks.push_back(rank);
+    return;
+  }
+  known->second.push_back({sha, {rank}});
+}
+
+// Of a list of its items: [how, channel, index there], and of a call its key and splits.
 const std::string& CertificateText::digest(std::uint32_t sequence) {
   const auto [known, fresh] = digests_.emplace(sequence, "");
   if (!fresh) return known->second;
   Sha256 hash;
+  hash.add("[");
+  bool first = true;
   for (const ProductItem& item : table_.sequences[sequence].items) {
-    const std::string& channel = channels_[item.channel];
-    if (item.kind == ItemKind::wait) {
-      hash.add("wait " + channel + " " + number_text(item.place) + "\n");
-      continue;
+    const char* how = item.kind == ItemKind::wait       ? "wait"
+                      : item.kind == ItemKind::issue    ? "issue"
+                      : item.kind == ItemKind::blocking ? "block"
+                                                        : "batch";
+    std::string line =
+        fmt::format("{}[\"{}\",{},{}", first ? "" : ",", how, channels_[item.channel], item.index);
+    if (item.kind != ItemKind::wait) {
+      const ExchangeSplits& cut = table_.exchanges[item.own];
+      line += fmt::format(",{},[{},{}]", table_.shared_keys[item.shared], json_numbers(cut.in),
+                          json_numbers(cut.out));
     }
-    const char* kind = item.kind == ItemKind::issue      ? "issue "
-                       : item.kind == ItemKind::blocking ? "block "
-                                                         : "batch ";
-    const ExchangeSplits& cut = table_.exchanges[item.own];
-    hash.add(kind + channel + " " + keys_[item.shared] + " " + comma_list(cut.in, number_text) +
-             " " + comma_list(cut.out, number_text) + "\n");
+    hash.add(line + "]");
+    first = false;
   }
+  hash.add("]");
   return known->second = hash.finish();
 }
 
-void CertificateText::meetings(const Evaluation& evaluation, bool device) {
-  std::map<std::string, std::string> agreements;  // by name: any order of channels will do
-  std::map<std::uint32_t, std::string> digests;   // by list
-  for (const ChannelAgreement& a : evaluation.agreed) {
-    const auto [calls, fresh] = digests.emplace(a.shared, "");
-    if (fresh) {
-      Sha256 hash;
-      for (const std::uint32_t key : table_.shared_lists[a.shared]) hash.add(keys_[key] + "\n");
-      calls->second = hash.finish();
-    }
-    agreements.emplace(channels_[a.channel], number_text(a.size) + " " + calls->second);
-  }
-  for (const auto& [channel, calls] : agreements) line("agree " + channel + " " + calls);
-  const std::vector<ProductMeeting> order =
-      order_meetings(table_, distinct_sequences(evaluation), device).order;
-  // Neighbours in the order that follow each other on one channel share a line.
+void CertificateText::order(const std::string& situation, const Evaluation& evaluation,
+                            bool device) {
+  const std::vector<ProductInstance> order =
+      order_instances(table_, distinct_sequences(evaluation), device).order;
+  orders_ += fmt::format("{}\n  {}: [", orders_.empty() ? "" : ",", json_text(situation));
+  std::map<std::uint32_t, std::uint32_t> next;  // by channel
+  // Neighbours in the order that are on one channel share an entry.
   for (std::size_t i = 0; i < order.size();) {
-    const ProductMeeting first = order[i];
-    std::uint32_t length = 1;
-    while (i + length < order.size() && order[i + length].channel == first.channel &&
-           order[i + length].place == first.place + length)
-      ++length;
-    line("meet " + channels_[first.channel] + " " + number_text(first.place) + " " +
-         number_text(length));
-    i += length;
+    const std::uint32_t channel = order[i].channel;
+    std::uint32_t length = 0;
+    for (; i < order.size() && order[i].channel == channel; ++i, ++length)
+      LOCKSTEP_CHECK(order[i].index == next[channel]++, "calls of a channel stand in their order");
+    orders_ += fmt::format("{}\n    [{}, {}]", orders_.back() == '[' ? "" : ",", channels_[channel],
+                           length);
   }
+  orders_ += "]";
 }
 
-std::string CertificateText::sealed() && {
-  line("end " + sha256(out_));
-  return std::move(out_);
+std::string CertificateText::text() const {
+  std::string sequences;
+  for (const std::string& part : parts_) {
+    sequences += fmt::format("{}\n    {}: {{", sequences.empty() ? "" : ",", json_text(part));
+    for (const auto& [sha, ranks] : sequences_.at(part)) {
+      sequences += fmt::format("{}\n      {}: {}", sequences.back() == '{' ? "" : ",",
+                               json_text(sha), json_numbers(ranks));
+    }
+    sequences += "}";
+  }
+  return fmt::format(
+      "{{\"lockstep_certificate\": 2,\n \"claims\": {{{},\n  \"sequences\": {{{}}}}},\n"
+      " \"orders\": {{{}}}}}\n",
+      claims_, sequences, orders_);
 }
 
 }  // namespace lockstep::verify

@@ -1,68 +1,65 @@
-// The certificate of a safe program: the witness that check_certificate() accepts or refuses.
+// The certificate of a safe program: what check_certificate.py accepts or refuses.
 //
-// A text with one statement per line, described in docs/certificates.md. It states what was
-// examined (conditions, constraint, histories, assumptions), the SHA-256 of every sequence, the
-// calls of all members on each channel in each situation, and an order of the step's collectives
-// and messages that every sequence respects.
+// A JSON object, described in docs/certificates.md. It states what was examined (product.json, what
+// was not recorded), the SHA-256 of every sequence, and for each situation an order of the step's
+// collectives and messages that every sequence respects.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
+#include "trace/run.h"
 #include "verify/product/decide.h"
 #include "verify/product/evaluation.h"
 #include "verify/product/sequence_table.h"
 
 namespace lockstep::verify {
 
-// Writes the certificate. Errors: the decision is not `safe`, or no single order fits all
-// assignments.
-Result<std::string> write_certificate(const ProductModel& model, const ProductDecision& decision);
+// Writes the certificate. `product`: the text of product.json, which becomes part of it; empty:
+// product_text() of the specification. Errors: the decision is not `safe`, or no single order fits
+// all assignments.
+Result<std::string> write_certificate(const ProductModel& model, const ProductDecision& decision,
+                                      const std::string& product = {});
 
-// The lines that certificates of programs and of recorded runs have in common; docs/certificates.md
-// describes them. A text grows line by line and is sealed by its digest.
+// check_certificate.py, which `lockstep check-certificate` runs.
+std::string_view certificate_checker();
 
-// A name as one word: all but letters, digits and a few signs as %XX.
-std::string certificate_word(const std::string& text);
-
-// For comma_list(); std::to_string() has overloads.
-inline std::string number_text(std::int64_t n) { return std::to_string(n); }
-
-// Items with commas between them; "-": none.
-template <class List, class Show>
-std::string comma_list(const List& list, Show show) {
-  std::string out;
-  for (const auto& item : list) out += (out.empty() ? "" : ",") + show(item);
-  return out.empty() ? "-" : out;
-}
-
+// What certificates of programs and of recorded runs have in common.
 class CertificateText {
  public:
-  // Keeps a reference to `table`.
-  explicit CertificateText(const SequenceTable& table);
+  // Keeps a reference to `table`. The runs: all that it was read from.
+  CertificateText(const SequenceTable& table, std::span<const trace::Run> runs);
 
-  void line(const std::string& text) { out_ += text + "\n"; }
-  // Members in group order, as the ranks declare them.
-  void groups(std::span<const trace::Run> runs);
-  // SHA-256 of a sequence's canonical text. O(its items), the first time.
-  const std::string& digest(std::uint32_t sequence);
-  // The calls of all ranks on each channel (`agree` lines), and an order of the instances that all
-  // choices respect (`meet` lines). Requires that there is one. O(items of the distinct sequences).
-  void meetings(const Evaluation& evaluation, bool device);
-  // The text with its last line.
-  std::string sealed() &&;
+  // A claim; `json`: its value.
+  void claim(const std::string& name, const std::string& json);
+  // What nobody recorded of how many calls, what the formats never record, the ranks whose waits
+  // are missing.
+  void claim_unrecorded(std::span<const trace::Run> runs, const std::vector<std::int32_t>& waits);
+  // Claims that a rank makes this sequence in the part.
+  void sequence(const std::string& part, std::int32_t rank, std::uint32_t sequence);
+  // An order of the instances of a situation that all choices respect. Requires that there is one.
+  // O(items of the distinct sequences).
+  void order(const std::string& situation, const Evaluation& evaluation, bool device);
+  std::string text() const;
 
  private:
-  static std::string channel_name(const ProductChannel& channel);
+  std::string channel_name(const ProductChannel& channel) const;
+  const std::string& digest(std::uint32_t sequence);
 
   const SequenceTable& table_;
-  std::vector<std::string> keys_, channels_;
+  std::map<std::string, trace::RankList> groups_;
+  std::int32_t world_size_ = 0;
+  std::vector<std::string> channels_;             // in JSON
   std::map<std::uint32_t, std::string> digests_;  // by sequence
-  std::string out_;
+  std::vector<std::string> parts_;                // in the order in which they came
+  std::map<std::string, std::vector<std::pair<std::string, std::vector<std::int32_t>>>> sequences_;
+  std::string claims_, orders_;
 };
 
 }  // namespace lockstep::verify

@@ -5,6 +5,8 @@
 #include <optional>
 #include <vector>
 
+#include <fmt/core.h>
+
 #include "base/text.h"
 #include "verify/certificates/certificate.h"
 #include "verify/product/decide.h"
@@ -15,7 +17,7 @@ namespace lockstep::verify {
 
 namespace {
 
-constexpr const char* kCannotTell =
+constexpr const char* kOnlyCompleteRuns =
     "only a complete recording of a run that ended well can be certified";
 
 Error refusal(const std::string& why, const std::string& file, const std::string& fix) {
@@ -25,8 +27,8 @@ Error refusal(const std::string& why, const std::string& file, const std::string
 // What a trace must be so that it shows all that its rank did.
 std::optional<Error> incomplete(const trace::RankTrace& trace) {
   const auto error = [&](const std::string& why) {
-    return refusal("rank " + std::to_string(trace.rank.value) + ": " + why, trace.source,
-                   kCannotTell);
+    return refusal(fmt::format("rank {}: {}", trace.rank.value, why), trace.source,
+                   kOnlyCompleteRuns);
   };
   const bool starts_late =
       std::any_of(trace.first_seq.begin(), trace.first_seq.end(),
@@ -41,22 +43,26 @@ std::optional<Error> incomplete(const trace::RankTrace& trace) {
   return std::nullopt;
 }
 
+}  // namespace
+
 std::optional<Error> incomplete(const trace::Run& run) {
   if (!run.unreadable.empty()) return run.unreadable.front().error;
   if (!run.header_conflicts.empty()) {
     return refusal("the traces contradict each other: " + printable(run.header_conflicts.front()),
-                   "", kCannotTell);
+                   "", kOnlyCompleteRuns);
   }
   if (run.ranks.size() != static_cast<std::size_t>(run.world_size) || run.ranks.empty()) {
-    return refusal("traces of " + std::to_string(run.ranks.size()) + " of " +
-                       plural(static_cast<std::uint64_t>(run.world_size), "rank") + " were given",
-                   "", kCannotTell);
+    return refusal(fmt::format("traces of {} of {} were given", run.ranks.size(),
+                               plural(static_cast<std::uint64_t>(run.world_size), "rank")),
+                   "", kOnlyCompleteRuns);
   }
   for (const trace::RankTrace& trace : run.ranks) {
     if (auto error = incomplete(trace)) return error;
   }
   return std::nullopt;
 }
+
+namespace {
 
 // Asynchronous calls, and not one wait.
 bool hides_waits(const trace::RankTrace& trace) {
@@ -68,32 +74,6 @@ bool hides_waits(const trace::RankTrace& trace) {
                       [](const trace::Event& e) { return e.kind == trace::EventKind::wait; });
 }
 
-// How many calls lack what others could be told apart by.
-struct Unrecorded {
-  std::uint64_t names = 0, sizes = 0, types = 0, reduce_operations = 0, roots = 0;
-
-  explicit Unrecorded(const trace::Run& run) {
-    for (const trace::RankTrace& trace : run.ranks) {
-      for (const trace::Call& call : trace.calls) add(run.tables.signatures[call.signature], call);
-    }
-  }
-
- private:
-  void add(const trace::Signature& s, const trace::Call& call) {
-    if (s.op == trace::Op::barrier) return;
-    const bool rooted = s.op == trace::Op::broadcast || s.op == trace::Op::reduce ||
-                        s.op == trace::Op::gather || s.op == trace::Op::scatter;
-    names += !trace::is_point_to_point(s.op) && call.what.value == 0 ? 1U : 0U;
-    sizes +=
-        s.op != trace::Op::other && s.in_elements == trace::kNone && s.out_elements == trace::kNone
-            ? 1U
-            : 0U;
-    types += s.dtypes.value == 0 ? 1U : 0U;
-    reduce_operations += trace::is_reduction(s.op) && s.redop.value == 0 ? 1U : 0U;
-    roots += rooted && s.root == trace::kNone ? 1U : 0U;
-  }
-};
-
 class RunWriter {
  public:
   RunWriter(const trace::Run& run, bool device) : run_(run), device_(device) {}
@@ -101,26 +81,28 @@ class RunWriter {
   Result<std::string> write() {
     read();
     if (!table_.disputed_groups.empty()) {
-      return refusal("ranks give group \"" + printable(table_.disputed_groups.front()) +
-                         "\" different members",
-                     "", kCannotTell);
+      return refusal(fmt::format("ranks give group \"{}\" different members",
+                                 printable(table_.disputed_groups.front())),
+                     "", kOnlyCompleteRuns);
     }
-    if (!table_.inconclusive.empty()) return refusal(table_.inconclusive.front(), "", kCannotTell);
+    if (!table_.inconclusive.empty())
+      return refusal(table_.inconclusive.front(), "", kOnlyCompleteRuns);
     compare_choices(table_, evaluation_);
     if (!evaluation_.disagreeing.empty()) {
       const ProductChannel& channel = table_.channels[evaluation_.disagreeing.front()];
-      return refusal("whether the calls in " + channel_words(channel) +
-                         " are the same ones cannot be told: they are not recorded alike by all "
-                         "its members",
-                     "", "record the same things of all calls, on all ranks");
+      return refusal(
+          fmt::format("whether the calls in {} are the same ones is unknown: not all its members "
+                      "recorded the same about them",
+                      describe_channel(channel)),
+          "", "record the same things of all calls, on all ranks");
     }
-    const auto held = order_meetings(table_, distinct_sequences(evaluation_), device_).held;
+    const auto held = order_instances(table_, distinct_sequences(evaluation_), device_).held;
     if (!held.empty()) {
       return refusal(
-          "no one order of the calls suits all ranks; call " + std::to_string(held.front().place) +
-              " of " + channel_words(table_.channels[held.front().channel]) + " is held up",
+          fmt::format("no single order of the calls suits all ranks; call {} of {} is held up",
+                      held.front().index, describe_channel(table_.channels[held.front().channel])),
           "",
-          hidden_.empty() ? "make every rank come to its groups in the same order"
+          hidden_.empty() ? "make every rank call its groups in the same order"
                           : "waits were not recorded, so that every call is taken to block: "
                             "record them");
     }
@@ -141,31 +123,15 @@ class RunWriter {
   }
 
   std::string text() {
-    CertificateText out(table_);
-    out.line("lockstep-certificate 1");
-    out.line("kind run");
-    out.line("digest sha256");
-    out.line("ranks " + std::to_string(run_.world_size));
-    out.line("order " + std::string(device_ ? "device" : "host"));
-    for (const std::string& unknown : run_.unknown) out.line("assume " + certificate_word(unknown));
-    const Unrecorded lacks(run_);
-    const auto count = [&](const std::string& what, std::uint64_t calls) {
-      if (calls > 0) out.line("unrecorded " + what + " " + std::to_string(calls));
-    };
-    count("names", lacks.names);
-    count("sizes", lacks.sizes);
-    count("types", lacks.types);
-    count("reduce-operations", lacks.reduce_operations);
-    count("roots", lacks.roots);
-    if (!hidden_.empty()) out.line("unrecorded waits ranks " + ranges(hidden_));
-    out.groups({&run_, 1});
-    std::map<std::uint32_t, std::vector<std::int32_t>> ranks;  // by sequence: ids grow with ranks
+    CertificateText out(table_, {&run_, 1});
+    out.claim("kind", "\"run\"");
+    out.claim("ranks", std::to_string(run_.world_size));
+    out.claim("order", device_ ? "\"device\"" : "\"host\"");
+    out.claim_unrecorded({&run_, 1}, hidden_);
     for (std::size_t r = 0; r < evaluation_.choices.size(); ++r)
-      ranks[evaluation_.choices[r].front()].push_back(static_cast<std::int32_t>(r));
-    for (const auto& [sequence, mine] : ranks)
-      out.line("sequence ranks " + ranges(mine) + " " + out.digest(sequence));
-    out.meetings(evaluation_, device_);
-    return std::move(out).sealed();
+      out.sequence("run", static_cast<std::int32_t>(r), evaluation_.choices[r].front());
+    out.order("run", evaluation_, device_);
+    return out.text();
   }
 
   const trace::Run& run_;
@@ -179,8 +145,8 @@ class RunWriter {
 
 Result<std::string> write_run_certificate(const trace::Run& run, const Report& report,
                                           CallSemantics semantics) {
-  const Error unclean = refusal("the verdict is \"" + std::string(to_string(report.verdict)) + "\"",
-                                "", "the report says why; mend that first");
+  const Error unclean = refusal(fmt::format("the verdict is \"{}\"", to_string(report.verdict)), "",
+                                "the report says why; fix that first");
   if (report.verdict == Verdict::findings) return unclean;
   if (auto error = incomplete(run)) return *error;
   if (report.verdict != Verdict::clean) return unclean;

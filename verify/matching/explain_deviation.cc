@@ -2,6 +2,8 @@
 #include <map>
 #include <set>
 
+#include <fmt/core.h>
+
 #include "base/text.h"
 #include "verify/matching/matching.h"
 
@@ -18,7 +20,7 @@ std::string quoted_names(const std::vector<std::string>& names) {
   return join_and(clean, kNamesShown);
 }
 
-std::string modality_words(const std::optional<std::vector<std::string>>& held) {
+std::string describe_modality(const std::optional<std::vector<std::string>>& held) {
   if (!held || held->empty()) return "nothing";
   if (held->size() == 1) return printable((*held)[0]) + " only";
   std::vector<std::string> clean;
@@ -113,33 +115,34 @@ std::vector<std::string> names_carried(const Context& context, const Deviation& 
 }
 
 std::string again_words(const Deviation& d) {
-  return d.repeats == 0 ? "" : " The same happens " + plural(d.repeats, "more time") + ".";
+  return d.repeats == 0 ? "" : fmt::format(" The same happens {}.", plural(d.repeats, "more time"));
 }
 
 // The deviation as one sentence, without its reason.
 std::string form_message(const Context& context, const Deviation& d) {
   const trace::Tables& tables = context.run.tables;
-  const std::string who = context.rank_words(d.deviants);
-  const std::string others = context.rank_words(d.reference);
+  const std::string who = context.describe_ranks(d.deviants);
+  const std::string others = context.describe_ranks(d.reference);
   const bool has_got = d.got.call != kNoCall;
   const bool has_expected = d.expected.call != kNoCall;
-  const std::string place = context.place_words(has_expected ? d.expected : d.got, d.seq);
+  const std::string location = context.describe_location(has_expected ? d.expected : d.got, d.seq);
   switch (d.kind) {
     case Deviation::Kind::missing: {
-      std::string out = who + " never issued " + context.call_words(d.expected);
-      if (d.count > 1) out += " and the " + plural(d.count - 1, "call") + " after it";
-      return out + ", which " + others + " issued as " + place;
+      const std::string more =
+          d.count > 1 ? fmt::format(" and the {} after it", plural(d.count - 1, "call")) : "";
+      return fmt::format("{} never issued {}{}, which {} issued as {}", who,
+                         context.describe_call(d.expected), more, others, location);
     }
     case Deviation::Kind::extra: {
-      std::string out = who + " issued " + context.call_words(d.got);
-      if (d.count > 1) out += " and " + plural(d.count - 1, "more call");
-      out += " as " + context.place_words(d.got, d.seq) + ", which " + others + " did not issue";
-      return out;
+      const std::string more = d.count > 1 ? " and " + plural(d.count - 1, "more call") : "";
+      return fmt::format("{} issued {}{} as {}, which {} did not issue", who,
+                         context.describe_call(d.got), more,
+                         context.describe_location(d.got, d.seq), others);
     }
     case Deviation::Kind::swapped:
-      return who + " issued " + context.call_words(d.got) + " before " +
-             context.call_words(d.expected) + "; " + others + " issued them the other way round (" +
-             place + ")";
+      return fmt::format("{} issued {} before {}; {} issued them the other way round ({})", who,
+                         context.describe_call(d.got), context.describe_call(d.expected), others,
+                         location);
     case Deviation::Kind::identity:
     case Deviation::Kind::replaced:
       break;
@@ -147,28 +150,28 @@ std::string form_message(const Context& context, const Deviation& d) {
   const auto words = [&](CallRef ref, bool known) {
     if (!known) return std::string("nothing");
     return d.kind == Deviation::Kind::identity
-               ? context.call_words(ref)
+               ? context.describe_call(ref)
                : trace::describe(tables, context.call(ref).signature);
   };
-  return who + " issued " + words(d.got, has_got) + " where " + others + " issued " +
-         words(d.expected, has_expected) + " (" + place + ")";
+  return fmt::format("{} issued {} where {} issued {} ({})", who, words(d.got, has_got), others,
+                     words(d.expected, has_expected), location);
 }
 
 // Fills in the finding where the batches explain the deviation: "rank 1's batch of step 0 held text
 // only; …". False: they do not.
-bool tell_modality(const Context& context, const Deviation& d, Finding& finding) {
+bool explain_modality(const Context& context, const Deviation& d, Finding& finding) {
   if (!may_be_modality(context, d)) return false;
   const std::uint32_t deviant = d.deviants[0];
   const std::uint32_t other = d.reference[0];
   const bool lacks = !context.modalities.lacking(deviant, other, d.step).empty();
   const bool exceeds = !context.modalities.lacking(other, deviant, d.step).empty();
   if (!lacks && !exceeds) return false;
-  const std::string step = std::to_string(d.step);
-  const std::string who = context.rank_words(d.deviants);
+  const std::string who = context.describe_ranks(d.deviants);
   const std::string batch =
-      (d.deviants.size() == 1 ? who + "'s batch of step " + step
-                              : "the batches of " + who + " in step " + step) +
-      " held " + modality_words(context.modalities.held(deviant, d.step));
+      fmt::format("{} held {}",
+                  d.deviants.size() == 1 ? fmt::format("{}'s batch of step {}", who, d.step)
+                                         : fmt::format("the batches of {} in step {}", who, d.step),
+                  describe_modality(context.modalities.held(deviant, d.step)));
   const CallRef call = d.expected.call != kNoCall ? d.expected : d.got;
   // A remedy computed a stand-in, but its gradient never arrived: a remedy without effect.
   const bool dead =
@@ -179,28 +182,27 @@ bool tell_modality(const Context& context, const Deviation& d, Finding& finding)
       finding.what.empty() ? "a branch's parameters" : quoted_names(finding.what);
   const bool several = finding.what.size() != 1;
   if (lacks) {
-    finding.message =
-        batch + "; " + names + " got no gradient there, and " + (several ? "their" : "its") + " " +
-        std::string(
-            trace::op_name(context.run.tables.signatures[context.call(d.expected).signature].op)) +
-        " was never called";
+    finding.message = fmt::format(
+        "{}; {} got no gradient there, and {} {} was never called", batch, names,
+        several ? "their" : "its",
+        trace::op_name(context.run.tables.signatures[context.call(d.expected).signature].op));
     if (dead) {
       finding.message += ". A stand-in was computed there, but it is not connected to the loss";
     }
   } else {
-    finding.message = batch + ", those of " + context.rank_words(d.reference) + " held " +
-                      modality_words(context.modalities.held(other, d.step)) +
-                      "; the calls part at " + context.place_words(call, d.seq);
+    finding.message = fmt::format("{}, those of {} held {}; the calls differ from {}", batch,
+                                  context.describe_ranks(d.reference),
+                                  describe_modality(context.modalities.held(other, d.step)),
+                                  context.describe_location(call, d.seq));
   }
-  finding.why = form_message(context, d) + "." + again_words(d);
+  finding.why = fmt::format("{}.{}", form_message(context, d), again_words(d));
   return true;
 }
 
 std::string usual_why(const Deviation& d) {
   if (!d.singled_out) {
-    return "As many ranks did the one as the other, and nothing earlier in the traces tells which "
-           "of "
-           "them deviates." +
+    return "Equally many ranks did each, and nothing earlier in the traces shows which of them "
+           "deviate." +
            again_words(d);
   }
   switch (d.kind) {
@@ -227,7 +229,7 @@ std::string usual_why(const Deviation& d) {
 Cause explain_deviation(const Context& context, const Deviation& d) {
   Cause cause;
   Finding& finding = cause.finding;
-  if (!tell_modality(context, d, finding)) {
+  if (!explain_modality(context, d, finding)) {
     finding = make_finding(rule_of_deviation(d));
     finding.message = form_message(context, d);
     finding.why = usual_why(d);
@@ -241,10 +243,10 @@ Cause explain_deviation(const Context& context, const Deviation& d) {
   concerned.insert(concerned.end(), d.reference.begin(), d.reference.end());
   finding.ranks = context.ranks(concerned);
   if (d.expected.call != kNoCall) {
-    finding.evidence.push_back(context.evidence(d.expected, context.call_words(d.expected)));
+    finding.evidence.push_back(context.evidence(d.expected, context.describe_call(d.expected)));
   }
   if (d.got.call != kNoCall) {
-    finding.evidence.push_back(context.evidence(d.got, context.call_words(d.got)));
+    finding.evidence.push_back(context.evidence(d.got, context.describe_call(d.got)));
   }
   const CallRef call = d.expected.call != kNoCall ? d.expected : d.got;
   set_fingerprint(finding, trace::describe(context.run.tables, context.call(call).signature));

@@ -11,6 +11,7 @@
 
 #include <boost/graph/compressed_sparse_row_graph.hpp>
 #include <boost/graph/strong_components.hpp>
+#include <fmt/core.h>
 
 #include "base/text.h"
 #include "verify/context.h"
@@ -20,11 +21,11 @@ namespace lockstep::verify {
 namespace {
 
 using Membership = trace::RankTrace::Membership;
-std::string list_words(const std::vector<trace::Rank>& ranks) {
+std::string describe_list(const std::vector<trace::Rank>& ranks) {
   std::vector<std::string> numbers;
   numbers.reserve(ranks.size());
   for (const trace::Rank r : ranks) numbers.push_back(std::to_string(r.value));
-  return "[" + join_and(numbers, 16) + "]";
+  return fmt::format("[{}]", join_and(numbers, 16));
 }
 
 bool is_member(const trace::RankTrace& trace, const Membership& group) {
@@ -77,12 +78,12 @@ std::vector<Cause> check_members(const Context& context) {
       if (&ranks == &majority) continue;
       tied |= ranks.size() >= majority.size();
       cause.deviants = united(cause.deviants, ranks);
-      others +=
-          (others.empty() ? "" : ", ") + context.rank_words(ranks) + " as " + list_words(members);
+      others += fmt::format("{}{} as {}", others.empty() ? "" : ", ", context.describe_ranks(ranks),
+                            describe_list(members));
     }
-    f.message = context.rank_words(majority) + (majority.size() == 1 ? " knows" : " know") +
-                " group " + group.name + " as ranks " + list_words(group.members) + ", but " +
-                others;
+    f.message = fmt::format("{} {} group {} as ranks {}, but {}", context.describe_ranks(majority),
+                            majority.size() == 1 ? "knows" : "know", group.name,
+                            describe_list(group.members), others);
     f.group = group.name;
     if (!tied) f.culprits = context.ranks(cause.deviants);
     f.ranks = context.ranks(united(majority, cause.deviants));
@@ -155,6 +156,8 @@ std::optional<NameExchange> exchange_in(const Context& context, const Descriptio
                                         std::size_t group) {
   const auto& kinds = descriptions.of(group);
   if (kinds.size() < 2) return std::nullopt;
+  // Of equally common ones the first in the alphabet: the report does not depend on the ranks'
+  // order.
   const auto usual = std::max_element(kinds.begin(), kinds.end(), [](const auto& a, const auto& b) {
     return a.second.size() < b.second.size();
   });
@@ -198,12 +201,12 @@ std::vector<ExchangedNames> check_names(const Context& context) {
     Finding& f = names.cause.finding = make_finding(RuleId::group_divergence);
     f.severity = Severity::warning;
     const std::string& name = context.groups[g].name;
-    f.message = "group " + name + " is \"" + printable(exchange->usual_description) + "\" to " +
-                context.rank_words(exchange->usual) + ", but \"" +
-                printable(exchange->description) + "\" to " + context.rank_words(exchange->ranks) +
-                (exchange->ranks.size() == 1 ? ", which calls" : ", which call") + " group " +
-                context.groups[exchange->other].name + " \"" +
-                printable(exchange->usual_description) + "\"";
+    const std::string usual = printable(exchange->usual_description);
+    f.message = fmt::format(
+        "group {} is \"{}\" to {}, but \"{}\" to {}, which {} group {} \"{}\"", name, usual,
+        context.describe_ranks(exchange->usual), printable(exchange->description),
+        context.describe_ranks(exchange->ranks), exchange->ranks.size() == 1 ? "calls" : "call",
+        context.groups[exchange->other].name, usual);
     f.why =
         "c10d names groups by counting them: ranks that create them in different orders link "
         "different groups under one name, and calls of one are paired with calls of the other.";
@@ -239,27 +242,27 @@ class CreationOrders {
 
   // For each set of groups without a common order, the shortest cycle found, shortened as far as
   // its ranks allow.
-  std::vector<std::vector<Before>> circles() const {
+  std::vector<std::vector<Before>> cycles() const {
     // In a strongly connected component every edge lies on a cycle. Finding the shortest one of all
     // would cost O(edges²): this many edges are tried, fewer where the cycles are long.
     constexpr std::size_t kTried = 64;
     constexpr std::size_t kSteps = 100'000;
     struct Best {
       std::size_t tried = 0, steps = 0;
-      std::vector<Before> circle;
+      std::vector<Before> cycle;
     };
     std::map<std::uint32_t, Best> best;  // by component
     for (const Before& edge : edges_) {
       if (component_[edge.from] != component_[edge.to]) continue;
       Best& b = best[component_[edge.from]];
       if (b.tried++ >= kTried || b.steps >= kSteps) continue;
-      const std::vector<const Before*> way = circle_through(edge);
+      const std::vector<const Before*> way = cycle_through(edge);
       b.steps += way.size();
       std::vector<Before> found = shortened(way);
-      if (b.circle.empty() || found.size() < b.circle.size()) b.circle = std::move(found);
+      if (b.cycle.empty() || found.size() < b.cycle.size()) b.cycle = std::move(found);
     }
     std::vector<std::vector<Before>> out;
-    for (auto& [component, entry] : best) out.push_back(std::move(entry.circle));
+    for (auto& [component, entry] : best) out.push_back(std::move(entry.cycle));
     std::sort(out.begin(), out.end(), [](const auto& a, const auto& b) {
       return std::pair(a[0].from, a[0].to) < std::pair(b[0].from, b[0].to);
     });
@@ -274,7 +277,7 @@ class CreationOrders {
     const auto& b = creators_[second];
     for (auto i = a.begin(), j = b.begin(); i != a.end() && j != b.end();) {
       if (i->rank == j->rank) {
-        if (i->place < j->place) out.push_back(i->rank);
+        if (i->creation_index < j->creation_index) out.push_back(i->rank);
         ++i, ++j;
       } else {
         ++(i->rank < j->rank ? i : j);
@@ -318,7 +321,7 @@ class CreationOrders {
   }
 
   // The shortest cycle through the edge: breadth first from its head back to its tail.
-  std::vector<const Before*> circle_through(const Before& edge) const {
+  std::vector<const Before*> cycle_through(const Before& edge) const {
     std::unordered_map<std::size_t, const Before*> reached = {{edge.to, nullptr}};  // by which edge
     std::queue<std::size_t> queue;
     queue.push(edge.to);
@@ -346,7 +349,7 @@ class CreationOrders {
   // Joins consecutive steps that one rank made: if it created a before b and b before c, then a
   // before c. Fewer steps are easier to read. At least two are left, because no rank's own order is
   // a cycle. The result begins with the group that comes first in Context::groups.
-  static std::vector<Before> shortened(const std::vector<const Before*>& circle) {
+  static std::vector<Before> shortened(const std::vector<const Before*>& cycle) {
     std::vector<Before> out;
     // Joins the last step with `next` if some rank made both.
     const auto joined = [&](const Before& next) {
@@ -355,10 +358,10 @@ class CreationOrders {
       out.back() = {out.back().from, next.to, std::move(both)};
       return true;
     };
-    for (std::size_t i = 0; i < circle.size(); ++i) {
-      const bool more_than_two = out.size() + (circle.size() - i) > 2;
-      if (!out.empty() && more_than_two && joined(*circle[i])) continue;
-      out.push_back(*circle[i]);
+    for (std::size_t i = 0; i < cycle.size(); ++i) {
+      const bool more_than_two = out.size() + (cycle.size() - i) > 2;
+      if (!out.empty() && more_than_two && joined(*cycle[i])) continue;
+      out.push_back(*cycle[i]);
     }
     // The cycle has no beginning: the last step may also join with the first ones.
     std::size_t first = 0;
@@ -373,8 +376,8 @@ class CreationOrders {
 
   const Context& context_;
   struct Creator {
-    std::uint32_t rank;   // index
-    std::uint32_t place;  // the group's index in the rank's order of creation
+    std::uint32_t rank;            // index
+    std::uint32_t creation_index;  // the group's index in the rank's order of creation
   };
   std::vector<std::vector<Creator>> creators_;  // by group, ascending
   std::vector<Before> edges_;                   // between groups created in a row, sorted
@@ -388,23 +391,23 @@ bool hung_outside_of_calls(const Context& context, const RankIndices& ranks) {
   });
 }
 
-Cause explain_order(const Context& context, std::vector<Before> circle) {
+Cause explain_order(const Context& context, std::vector<Before> cycle) {
   Cause cause;
   Finding& f = cause.finding = make_finding(RuleId::group_divergence);
   RankIndices concerned;
   std::string names;
-  for (const Before& step : circle) {
-    f.message += (f.message.empty()         ? ""
-                  : &step == &circle.back() ? ", but "
-                                            : ", ") +
-                 context.rank_words(step.ranks) + " created group " +
-                 context.groups[step.from].name + " before group " + context.groups[step.to].name;
+  for (const Before& step : cycle) {
+    const char* const separator = f.message.empty() ? "" : &step == &cycle.back() ? ", but " : ", ";
+    f.message +=
+        fmt::format("{}{} created {} before {}", separator, context.describe_ranks(step.ranks),
+                    context.group_words(step.ranks[0], context.groups[step.from].group),
+                    context.group_words(step.ranks[0], context.groups[step.to].group));
     concerned = united(concerned, step.ranks);
     names += (names.empty() ? "" : ",") + context.groups[step.from].name;
   }
-  if (circle.size() == 2 && circle[0].ranks.size() != circle[1].ranks.size()) {
-    const bool first = circle[0].ranks.size() < circle[1].ranks.size();
-    cause.deviants = circle[first ? 0 : 1].ranks;
+  if (cycle.size() == 2 && cycle[0].ranks.size() != cycle[1].ranks.size()) {
+    const bool first = cycle[0].ranks.size() < cycle[1].ranks.size();
+    cause.deviants = cycle[first ? 0 : 1].ranks;
     f.culprits = context.ranks(cause.deviants);
   } else {
     cause.deviants = concerned;
@@ -417,8 +420,8 @@ Cause explain_order(const Context& context, std::vector<Before> circle) {
   const bool hung = hung_outside_of_calls(context, concerned);
   if (!hung) f.severity = Severity::warning;
   cause.can_block = hung;
-  cause.group = circle[0].from;
-  f.group = context.groups[circle[0].from].name;
+  cause.group = cycle[0].from;
+  f.group = context.groups[cycle[0].from].name;
   f.ranks = context.ranks(concerned);
   set_fingerprint(f, names);
   return cause;
@@ -429,11 +432,11 @@ Cause explain_order(const Context& context, std::vector<Before> circle) {
 std::vector<Cause> check_creation_order(const Context& context) {
   const CreationOrders orders(context);
   std::vector<Cause> out;
-  for (std::vector<Before>& circle : orders.circles()) {
-    if (circle.size() == 2) {
-      for (Before& step : circle) step.ranks = orders.in_this_order(step.from, step.to);
+  for (std::vector<Before>& cycle : orders.cycles()) {
+    if (cycle.size() == 2) {
+      for (Before& step : cycle) step.ranks = orders.in_this_order(step.from, step.to);
     }
-    out.push_back(explain_order(context, std::move(circle)));
+    out.push_back(explain_order(context, std::move(cycle)));
   }
   return out;
 }
@@ -444,6 +447,7 @@ bool creation_order_unknown(const trace::Run& run) {
     if (trace.created_in_order > 0) return false;
     for (const Membership& m : trace.groups) members[m.group] += is_member(trace, m) ? 1U : 0U;
   }
+  // One group alone has no order, and one recorded member has nothing to compare it with.
   return std::count_if(members.begin(), members.end(),
                        [](const auto& entry) { return entry.second >= 2; }) >= 2;
 }

@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <map>
 
+#include <fmt/core.h>
+
 #include "base/text.h"
 #include "verify/matching/matching.h"
 
@@ -21,11 +23,12 @@ Form form_of(const trace::Tables& tables, const trace::Call& call) {
   return {call.has(trace::kAsync), s.splits_in.value != 0 || s.splits_out.value != 0};
 }
 
-std::string form_words(const Context& context, CallRef call, const Form& form, const Form& other) {
+std::string describe_form(const Context& context, CallRef call, const Form& form,
+                          const Form& other) {
   std::string out;
   if (form.nonblocking != other.nonblocking)
     out = form.nonblocking ? "a nonblocking " : "a blocking ";
-  out += context.call_words(call);
+  out += context.describe_call(call);
   if (form.has_counts != other.has_counts) {
     out += form.has_counts ? " with counts per rank" : " without counts per rank";
   }
@@ -38,10 +41,10 @@ struct Forms {
   std::map<Form, CallRef> first;
 };
 
-Forms forms_at(const Context& context, const GroupStreams& group, std::size_t meeting) {
+Forms forms_at(const Context& context, const GroupStreams& group, std::size_t instance) {
   Forms out;
   for (const Stream& stream : group.streams) {
-    const CallRef ref{stream.rank_index, stream.calls[meeting]};
+    const CallRef ref{stream.rank_index, stream.calls[instance]};
     const Form form = form_of(context.run.tables, context.call(ref));
     out.ranks[form].push_back(stream.rank_index);
     out.first.try_emplace(form, ref);
@@ -54,6 +57,7 @@ Cause explain_forms(const Context& context, const Forms& forms, std::size_t g, s
   const auto most = std::max_element(
       forms.ranks.begin(), forms.ranks.end(),
       [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
+  // Rarest of the others: the most common form comes last in this order, even on a tie.
   const auto few =
       std::min_element(forms.ranks.begin(), forms.ranks.end(), [&](const auto& a, const auto& b) {
         return std::pair(a.first == most->first, a.second.size()) <
@@ -67,12 +71,12 @@ Cause explain_forms(const Context& context, const Forms& forms, std::size_t g, s
   cause.deviants = few->second;
   const CallRef got = forms.first.at(few->first);
   const CallRef expected = forms.first.at(most->first);
-  f.message = context.rank_words(few->second) + " issued " +
-              form_words(context, got, few->first, most->first) + " where " +
-              context.rank_words(most->second) + " issued " +
-              form_words(context, expected, most->first, few->first) + " (" +
-              context.place_words(expected, cause.seq) + ")";
-  f.why = "MPI does not let the two forms meet, even where an implementation happens to.";
+  f.message = fmt::format(
+      "{} issued {} where {} issued {} ({})", context.describe_ranks(few->second),
+      describe_form(context, got, few->first, most->first), context.describe_ranks(most->second),
+      describe_form(context, expected, most->first, few->first),
+      context.describe_location(expected, cause.seq));
+  f.why = "MPI does not let the two forms match, even where an implementation happens to.";
   f.fix = "call the same form on every rank";
   f.group = context.groups[g].name;
   f.seq = cause.seq;
@@ -82,8 +86,8 @@ Cause explain_forms(const Context& context, const Forms& forms, std::size_t g, s
     concerned.insert(concerned.end(), members.begin(), members.end());
   }
   f.ranks = context.ranks(concerned);
-  f.evidence = {context.evidence(expected, context.call_words(expected)),
-                context.evidence(got, context.call_words(got))};
+  f.evidence = {context.evidence(expected, context.describe_call(expected)),
+                context.evidence(got, context.describe_call(got))};
   set_fingerprint(f, trace::describe(context.run.tables, context.call(expected).signature));
   return cause;
 }

@@ -1,5 +1,7 @@
 #include <map>
 
+#include <fmt/core.h>
+
 #include "base/text.h"
 #include "verify/context.h"
 #include "verify/matching/matching.h"
@@ -8,8 +10,10 @@ namespace lockstep::verify {
 
 namespace {
 
-std::string tag_words(std::int32_t tag) {
-  return tag == trace::kNoPeerTag ? "without a tag" : "with tag " + std::to_string(tag);
+constexpr std::size_t kNearMissesShown = 16;  // one mistake in a program shows on many ranks
+
+std::string describe_tag(std::int32_t tag) {
+  return tag == trace::kNoPeerTag ? "without a tag" : fmt::format("with tag {}", tag);
 }
 
 }  // namespace
@@ -39,28 +43,28 @@ std::vector<Cause> check_near_misses(const Context& context) {
     // Both ranks concern the finding, but nothing tells which of them is wrong: no culprits.
     cause.deviants = {std::min(r, send.rank), std::max(r, send.rank)};
     if (r == send.rank) cause.deviants.pop_back();
-    f.message = context.rank_words({r}) + " waits in " + context.call_words(receive) +
-                " from rank " + std::to_string(waiting.peer.value) + " " +
-                (other_group ? "in group " + printable(context.run.tables.str(waiting.group))
-                             : tag_words(waiting.ptag)) +
-                " (" + context.place_words(receive, waiting.seq) + "); rank " +
-                std::to_string(waiting.peer.value) + " sent its message " +
-                (other_group ? "in group " + printable(context.run.tables.str(message.group))
-                             : tag_words(message.ptag)) +
-                " (" + context.place_words(send, message.seq) + ")";
-    f.why = std::string("A message meets a receive of the same ") +
-            (other_group ? "group" : "tag") + " only.";
+    const std::string expected =
+        other_group ? "in " + context.group_words(r, waiting.group) : describe_tag(waiting.ptag);
+    const std::string sent = other_group ? "in " + context.group_words(send.rank, message.group)
+                                         : describe_tag(message.ptag);
+    f.message =
+        fmt::format("{0} waits in {1} from rank {2} {3} ({4}); rank {2} sent its message {5} ({6})",
+                    context.describe_ranks({r}), context.describe_call(receive), waiting.peer.value,
+                    expected, context.describe_location(receive, waiting.seq), sent,
+                    context.describe_location(send, message.seq));
+    f.why = fmt::format("A message matches a receive of the same {} only.",
+                        other_group ? "group" : "tag");
     f.fix = other_group ? "send and receive in the same group (communicator)"
                         : "give the send and its receive one tag";
     f.ranks = context.ranks(cause.deviants);
     f.group = printable(context.run.tables.str(waiting.group));
     f.seq = cause.seq = waiting.seq;
     if (waiting.step != trace::kNone) f.step = cause.step = waiting.step;
-    f.evidence = {context.evidence(receive, "waits for a message " + tag_words(waiting.ptag)),
-                  context.evidence(send, "sent " + tag_words(message.ptag))};
+    f.evidence = {context.evidence(receive, "waits for a message " + describe_tag(waiting.ptag)),
+                  context.evidence(send, "sent " + describe_tag(message.ptag))};
     set_fingerprint(f, other_group ? "group" : "tag");
     out.push_back(std::move(cause));
-    if (out.size() >= 16) break;
+    if (out.size() >= kNearMissesShown) break;
   }
   return out;
 }

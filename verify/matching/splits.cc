@@ -3,7 +3,10 @@
 #include <set>
 #include <utility>
 
+#include <fmt/core.h>
+
 #include "verify/matching/matching.h"
+#include "verify/streams/programs.h"
 
 namespace lockstep::verify {
 
@@ -58,7 +61,7 @@ std::optional<std::size_t> in_all(const std::vector<SplitConflict>& found) {
   return std::nullopt;
 }
 
-Cause splits_cause(const Context& context, std::size_t g, std::uint64_t meeting,
+Cause splits_cause(const Context& context, std::size_t g, std::uint64_t instance,
                    const std::vector<CallRef>& refs, const SplitConflict& c) {
   const CallRef sender = refs[c.sender];
   const CallRef receiver = refs[c.receiver];
@@ -68,19 +71,18 @@ Cause splits_cause(const Context& context, std::size_t g, std::uint64_t meeting,
   cause.finding = make_finding(RuleId::splits_mismatch);
   Finding& f = cause.finding;
   cause.group = g;
-  cause.seq = context.groups[g].first_seq + meeting;
+  cause.seq = context.groups[g].first_seq + instance;
   cause.step = context.call(sender).step;
-  f.message = "rank " + std::to_string(from.value) + " sends " + std::to_string(c.sent) +
-              " to rank " + std::to_string(to.value) + ", which expects " +
-              std::to_string(c.expected) + " from it (" + context.place_words(sender, cause.seq) +
-              ")";
+  f.message =
+      fmt::format("rank {} sends {} to rank {}, which expects {} from it ({})", from.value, c.sent,
+                  to.value, c.expected, context.describe_location(sender, cause.seq));
   f.group = context.groups[g].name;
   f.seq = cause.seq;
   if (cause.step != trace::kNone) f.step = cause.step;
   cause.deviants = {std::min(sender.rank, receiver.rank), std::max(sender.rank, receiver.rank)};
   f.ranks = context.ranks(cause.deviants);
-  f.evidence = {context.evidence(sender, "sends " + std::to_string(c.sent)),
-                context.evidence(receiver, "expects " + std::to_string(c.expected))};
+  f.evidence = {context.evidence(sender, fmt::format("sends {}", c.sent)),
+                context.evidence(receiver, fmt::format("expects {}", c.expected))};
   set_fingerprint(f, "all_to_all");
   return cause;
 }
@@ -96,11 +98,11 @@ struct ShiftedExchange {
   std::vector<const trace::Call*> calls;
 };
 ShiftedExchange exchange_at(const Context& context, const std::vector<const Stream*>& members,
-                            std::size_t meeting, std::size_t shifted = SIZE_MAX,
+                            std::size_t instance, std::size_t shifted = SIZE_MAX,
                             std::size_t by = 0) {
   ShiftedExchange out;
   for (std::size_t m = 0; m < members.size(); ++m) {
-    const std::size_t at = meeting + (m == shifted ? by : 0);
+    const std::size_t at = instance + (m == shifted ? by : 0);
     const bool there = members[m] != nullptr && at < members[m]->calls.size();
     out.refs.push_back(there ? CallRef{members[m]->rank_index, members[m]->calls[at]} : CallRef{});
     out.calls.push_back(there ? &context.call(out.refs.back()) : nullptr);
@@ -112,7 +114,7 @@ ShiftedExchange exchange_at(const Context& context, const std::vector<const Stre
 // many? It did if its calls fit those of the others one call later, or one call earlier.
 std::optional<Deviation> shifted_exchange(const Context& context, std::size_t g,
                                           const std::vector<const Stream*>& members,
-                                          std::size_t meeting, std::size_t deviant) {
+                                          std::size_t instance, std::size_t deviant) {
   const auto exchanges = [&](const trace::Call* c) {
     return c != nullptr && context.run.tables.signatures[c->signature].splits_in.value != 0;
   };
@@ -123,9 +125,9 @@ std::optional<Deviation> shifted_exchange(const Context& context, std::size_t g,
   };
   Deviation d;
   d.group = g;
-  d.seq = context.groups[g].first_seq + meeting;
+  d.seq = context.groups[g].first_seq + instance;
   d.deviants = {members[deviant]->rank_index};
-  const ShiftedExchange here = exchange_at(context, members, meeting);
+  const ShiftedExchange here = exchange_at(context, members, instance);
   for (std::size_t m = 0; m < members.size(); ++m) {
     if (m != deviant && members[m] != nullptr) d.reference.push_back(members[m]->rank_index);
   }
@@ -139,18 +141,69 @@ std::optional<Deviation> shifted_exchange(const Context& context, std::size_t g,
   d.step = context.call(d.expected).step;
   // Left out: what it issued here fits what the others issue next. Extra: what it issues next fits
   // what the others issued here.
-  ShiftedExchange next = exchange_at(context, members, meeting + 1);
+  ShiftedExchange next = exchange_at(context, members, instance + 1);
   next.refs[deviant] = here.refs[deviant];
   next.calls[deviant] = here.calls[deviant];
   if (fits(next)) {
     d.kind = Deviation::Kind::missing;
     return d;
   }
-  if (fits(exchange_at(context, members, meeting, deviant, 1))) {
+  if (fits(exchange_at(context, members, instance, deviant, 1))) {
     d.kind = Deviation::Kind::extra;
     return d;
   }
   return std::nullopt;
+}
+
+// Whether the rank issues calls of the group alone from its call at `instance` to call `index`.
+bool goes_on_in_group(const Context& context, const Stream& stream, std::size_t instance,
+                      std::uint32_t index) {
+  const std::vector<trace::Call>& calls = context.run.ranks[stream.rank_index].calls;
+  const std::uint32_t first = stream.calls[instance];
+  return std::all_of(calls.begin() + first, calls.begin() + std::max(first, index),
+                     [&](const trace::Call& c) { return c.group == calls[first].group; });
+}
+
+// The all-to-all that one of two members left out, or issued once too often, where their sizes
+// contradict each other at `instance`. Sizes vary with the routing, so it is the programs of the
+// two that tell. They may part later than the sizes:
+//
+//   rank 0   A  A  A  A  reduce      the sizes contradict each other from the second call on, the
+//   rank 1   A  A  A  reduce         programs part at the fourth
+std::optional<Deviation> parting_at(const Context& context, std::size_t g, std::size_t instance,
+                                    const Stream& one, const Stream& other) {
+  const GroupStreams& group = context.groups[g];
+  const auto parting =
+      find_parting(context.run, context.agreement, one.rank_index, other.rank_index);
+  if (!parting || !goes_on_in_group(context, one, instance, parting->index) ||
+      !goes_on_in_group(context, other, instance, parting->index)) {
+    return std::nullopt;
+  }
+  // One of them issues an all-to-all of the group there, the other one goes on with something else.
+  const bool left_out = calls_in(context.run, parting->usual, parting->index, group.group);
+  if (left_out == calls_in(context.run, parting->deviant, parting->index, group.group)) {
+    return std::nullopt;
+  }
+  const bool first_is_usual = parting->usual == one.rank_index;
+  const Stream& usual = first_is_usual ? one : other;
+  const Stream& deviant = first_is_usual ? other : one;
+  const Stream& issuer = left_out ? usual : deviant;
+  std::size_t at = static_cast<std::size_t>(
+      std::lower_bound(issuer.calls.begin(), issuer.calls.end(), parting->index) -
+      issuer.calls.begin());
+  at = std::min(at, instance);
+  Deviation d;
+  d.kind = left_out ? Deviation::Kind::missing : Deviation::Kind::extra;
+  d.group = g;
+  d.seq = group.first_seq + at;
+  d.deviants = {parting->deviant};
+  for (const Stream& stream : group.streams) {
+    if (stream.rank_index != parting->deviant) d.reference.push_back(stream.rank_index);
+  }
+  d.expected = {usual.rank_index, usual.calls[at]};
+  d.got = {deviant.rank_index, deviant.calls[at]};
+  d.step = context.call(left_out ? d.expected : d.got).step;
+  return d;
 }
 
 }  // namespace
@@ -188,8 +241,11 @@ std::vector<Cause> check_splits(const Context& context) {
       const std::vector<SplitConflict> found = conflicts(tables, here.calls);
       if (found.empty()) continue;
       const std::optional<std::size_t> odd = in_all(found);
-      const std::optional<Deviation> shifted =
+      std::optional<Deviation> shifted =
           odd ? shifted_exchange(context, g, members, m, *odd) : std::nullopt;
+      if (!shifted) {
+        shifted = parting_at(context, g, m, *members[found[0].sender], *members[found[0].receiver]);
+      }
       out.push_back(shifted ? explain_deviation(context, *shifted)
                             : splits_cause(context, g, m, here.refs, found[0]));
       if (!shifted && odd) {
@@ -226,6 +282,16 @@ std::optional<Totals> totals_of(const Context& context, const GroupStreams& grou
   return out;
 }
 
+// The same for any two members of the group; the first one that another one's program explains.
+std::optional<Deviation> parting_in(const Context& context, std::size_t g, std::size_t instance) {
+  constexpr std::size_t kMostMembers = 8;  // asked; a group's members mostly do the same
+  const std::vector<Stream>& streams = context.groups[g].streams;
+  for (std::size_t s = 1; s < streams.size() && s < kMostMembers; ++s) {
+    if (auto found = parting_at(context, g, instance, streams[0], streams[s])) return found;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::vector<Cause> check_exchange_totals(const Context& context) {
@@ -236,16 +302,20 @@ std::vector<Cause> check_exchange_totals(const Context& context) {
     for (std::size_t m = 0; m < group.streams[0].calls.size(); ++m) {
       const std::optional<Totals> totals = totals_of(context, group, m);
       if (!totals || totals->given == totals->taken) continue;
+      if (const auto parting = parting_in(context, g, m)) {
+        out.push_back(explain_deviation(context, *parting));
+        break;
+      }
       const CallRef call{group.streams[0].rank_index, group.streams[0].calls[m]};
       const std::uint64_t seq = group.first_seq + m;
       Cause cause;
       cause.finding = make_finding(RuleId::splits_mismatch);
       Finding& f = cause.finding;
-      f.message = "in " + context.call_words(call) + " (" + context.place_words(call, seq) +
-                  ") the members give " + std::to_string(totals->given) + " elements and take " +
-                  std::to_string(totals->taken);
+      f.message = fmt::format("in {} ({}) the members give {} elements and take {}",
+                              context.describe_call(call), context.describe_location(call, seq),
+                              totals->given, totals->taken);
       f.why =
-          "Splits are not recorded, so which ranks disagree cannot be told; the totals show that "
+          "Splits are not recorded, so which ranks disagree is unknown; the totals show that "
           "some do.";
       for (const Stream& stream : group.streams) cause.deviants.push_back(stream.rank_index);
       cause.group = g;

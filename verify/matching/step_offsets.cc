@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <optional>
 
+#include <fmt/core.h>
+
 #include "verify/matching/matching.h"
 
 namespace lockstep::verify {
@@ -134,38 +136,39 @@ Cause explain_offset(const Context& context, std::size_t g, const GroupSteps& st
   Cause cause = explain_deviation(context, d);
   cause.can_block = false;
   Finding& finding = cause.finding;
-  const std::string meeting =
-      context.rank_words(d.deviants) + " issued " + context.call_words(d.got) + " in step " +
-      std::to_string(context.call(d.got).step) + " where " + context.rank_words(d.reference) +
-      " issued it in step " + std::to_string(context.call(d.expected).step) + " (" +
-      context.place_words(d.expected, cause.seq) + ")";
+  const std::string sentence =
+      fmt::format("{} issued {} in step {} where {} issued it in step {} ({})",
+                  context.describe_ranks(d.deviants), context.describe_call(d.got),
+                  context.call(d.got).step, context.describe_ranks(d.reference),
+                  context.call(d.expected).step, context.describe_location(d.expected, cause.seq));
   if (finding.rule == RuleId::modality_divergence || finding.rule == RuleId::dead_remedy) {
     finding.certainty = Certainty::observed;
-    finding.why = meeting + ". Nothing hangs, and the gradients of different steps are combined.";
+    finding.why = sentence + ". Nothing hangs, and the gradients of different steps are combined.";
     return cause;
   }
   const bool known =
       context.call(d.got).what.value != 0 && context.call(d.expected).what.value != 0;
-  Finding told = make_finding(RuleId::step_mismatch);
+  Finding renamed = make_finding(RuleId::step_mismatch);
   // The same parameters combined over different steps give wrong numbers: an error. For calls
   // without recorded parameters it may be intended: the rule's own severity.
-  if (known) told.severity = Severity::error;
-  told.certainty = Certainty::observed;
-  told.message = meeting;
-  told.why =
-      "The ranks meet in different steps: what one computes for a step is combined with what the "
+  if (known) renamed.severity = Severity::error;
+  renamed.certainty = Certainty::observed;
+  renamed.message = sentence;
+  renamed.why =
+      "The ranks' calls match across different steps: what one computes for a step is combined "
+      "with what the "
       "others compute for another.";
-  told.group = group.name;
-  told.seq = cause.seq;
-  told.step = cause.step;
+  renamed.group = group.name;
+  renamed.seq = cause.seq;
+  renamed.step = cause.step;
   // Only numbers tell who deviates: the ranks ahead left out a step, or the others repeated one.
   const std::vector<std::uint32_t> odd = steps.ranks_of(offset.classes);
-  if (odd.size() < steps.ranks_of({reference}).size()) told.culprits = context.ranks(odd);
-  told.ranks = finding.ranks;
-  told.what = context.run.tables.names(context.call(d.expected).what);
-  told.evidence = finding.evidence;
-  set_fingerprint(told, trace::describe(context.run.tables, context.call(d.expected).signature));
-  finding = std::move(told);
+  if (odd.size() < steps.ranks_of({reference}).size()) renamed.culprits = context.ranks(odd);
+  renamed.ranks = finding.ranks;
+  renamed.what = context.run.tables.names(context.call(d.expected).what);
+  renamed.evidence = finding.evidence;
+  set_fingerprint(renamed, trace::describe(context.run.tables, context.call(d.expected).signature));
+  finding = std::move(renamed);
   return cause;
 }
 

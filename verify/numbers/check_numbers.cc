@@ -4,6 +4,8 @@
 #include <tuple>
 #include <utility>
 
+#include <fmt/core.h>
+
 #include "base/text.h"
 #include "verify/context.h"
 #include "verify/numbers/divergence.h"
@@ -33,22 +35,21 @@ Cause explain_update(const Context& context, RuleId rule, Certainty certainty,
   Finding& f = out.finding;
   f.certainty = certainty;
   f.ranks = context.ranks(fault.ranks);
-  f.message = what + ": " + names_words(context, fault.names) + " (" +
-              context.rank_words(fault.ranks) + ", " + plural(fault.steps, "step") + ")";
+  f.message = fmt::format("{}: {} ({}, {})", what, describe_names(context, fault.names),
+                          context.describe_ranks(fault.ranks), plural(fault.steps, "step"));
   return out;
 }
 
 Cause explain_decayed(const Context& context, const UpdateFault& fault) {
   return explain_update(context, RuleId::decayed_unused, Certainty::observed, fault,
-                        "parameters changed in step " + std::to_string(fault.n) +
-                            " although their gradient " +
-                            (fault.absent ? "was not there" : "was zero"));
+                        fmt::format("parameters changed in step {} although their gradient was {}",
+                                    fault.n, fault.absent ? "not there" : "zero"));
 }
 
 Cause explain_stale(const Context& context, const UpdateFault& fault) {
   return explain_update(
       context, RuleId::stale_gradient, Certainty::proven, fault,
-      "backward began step " + std::to_string(fault.n) + " with the gradients of the step before");
+      fmt::format("backward began step {} with the gradients of the step before", fault.n));
 }
 
 void add_divergences(const Context& context, const ValueTable& table, const SyncCalls& calls,
@@ -62,8 +63,8 @@ void add_divergences(const Context& context, const ValueTable& table, const Sync
     Cause cause = explain_divergence(context, table, calls, d);
     const bool serious = cause.finding.severity == Severity::error;
     if (context.live && !serious) continue;
-    const bool told = cause.finding.severity != Severity::note;
-    links.push_back({d.n, phase, serious, told, std::move(cause)});
+    const bool reported = cause.finding.severity != Severity::note;
+    links.push_back({d.n, phase, serious, reported, std::move(cause)});
   }
 }
 

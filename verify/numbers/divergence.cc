@@ -3,10 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdio>
 #include <map>
 #include <optional>
 #include <utility>
+
+#include <fmt/core.h>
 
 #include "base/text.h"
 #include "verify/context.h"
@@ -39,7 +40,7 @@ struct Onset {
 //   ==!!!  lasting    !!!!  lasting    ==!==  passing    !!===  initial    =!=!=  recurring
 std::optional<Onset> onset_of(const trace::Run& run, const Series& series) {
   const ValueRow* first_differing = nullptr;
-  const ValueRow* parted = nullptr;  // the first to differ after one that agreed
+  const ValueRow* first_apart = nullptr;  // the first to differ after one that agreed
   std::size_t looks = 0;
   std::size_t reunions = 0;  // how often ranks agreed again after they had differed
   bool agreed = false;
@@ -49,17 +50,17 @@ std::optional<Onset> onset_of(const trace::Run& run, const Series& series) {
     if (!same) continue;
     ++looks;
     if (*same) {
-      if (parted != nullptr && !agreed) ++reunions;
+      if (first_apart != nullptr && !agreed) ++reunions;
       agreed_before = true;
     } else {
       if (first_differing == nullptr) first_differing = row;
-      if (agreed_before && parted == nullptr) parted = row;
+      if (agreed_before && first_apart == nullptr) first_apart = row;
     }
     agreed = *same;
   }
   if (first_differing == nullptr) return std::nullopt;
-  if (reunions > 1) return Onset{Course::recurring, parted};
-  if (parted != nullptr) return Onset{agreed ? Course::passing : Course::lasting, parted};
+  if (reunions > 1) return Onset{Course::recurring, first_apart};
+  if (first_apart != nullptr) return Onset{agreed ? Course::passing : Course::lasting, first_apart};
   if (agreed) return Onset{Course::initial, first_differing};
   if (looks == 1 && first_differing->n <= 0) return Onset{Course::one_look, first_differing};
   return Onset{Course::lasting, first_differing};
@@ -116,7 +117,7 @@ std::vector<Divergence> find_divergences(const trace::Run& run, const ValueTable
     // Values that begin to differ later follow from the first ones.
     std::erase_if(rows, [&](const ValueRow* row) { return row->n != d.n; });
     std::sort(rows.begin(), rows.end(),
-              [](const auto* a, const auto* b) { return a->place < b->place; });
+              [](const auto* a, const auto* b) { return a->name_index < b->name_index; });
     d.rows = std::move(rows);
     for (const ValueRow& row : table.rows(phase, d.n)) d.compared += agree(run, row) ? 1U : 0U;
     d.culprits = culprits_of(run, d.rows);
@@ -126,15 +127,16 @@ std::vector<Divergence> find_divergences(const trace::Run& run, const ValueTable
   return out;
 }
 
-std::string sides_words(const trace::Run& run, const ValueRow& row) {
+std::string describe_sides(const trace::Run& run, const ValueRow& row) {
   constexpr std::size_t kSidesShown = 4;
   std::vector<std::string> sides;
   const ValueClasses classes = classes_of(run, row);
   for (const std::vector<std::uint32_t>& ranks : classes.classes) {
     std::vector<trace::Rank> named;
     for (const std::uint32_t r : ranks) named.push_back(run.ranks[r].rank);
-    sides.push_back(rank_words(named));
+    sides.push_back(describe_ranks(named));
   }
+  // The minority first, since it is what the reader looks for: "rank 3 against ranks 0-2".
   if (!classes.minority().empty()) std::reverse(sides.begin(), sides.end());
   std::string out;
   for (std::size_t s = 0; s < std::min(sides.size(), kSidesShown); ++s) {
@@ -193,6 +195,7 @@ std::vector<std::uint32_t> ValueClasses::minority() const {
 }
 
 ValueClasses classes_of(const trace::Run& run, const ValueRow& row) {
+  // Hashes are exact, but one alone compares with nothing: then the norms tell.
   const auto hashes = std::count_if(row.readings.begin(), row.readings.end(),
                                     [](const Reading& r) { return r.mark->hash.has_value(); });
   ValueClasses out{hashes > 1 ? by_hash(row) : by_norm(run, row)};
@@ -213,14 +216,10 @@ std::vector<trace::StringId> names_of(const Divergence& d) {
   return out;
 }
 
-std::string reading_words(const trace::Run& run, const trace::StateMark& mark) {
+std::string describe_reading(const trace::Run& run, const trace::StateMark& mark) {
   std::string out = printable(run.tables.str(mark.name));
   if (mark.hash) out += " hash " + hex(*mark.hash);
-  if (mark.norm) {
-    char number[40];
-    std::snprintf(number, sizeof number, " norm %.9g", *mark.norm);
-    out += number;
-  }
+  if (mark.norm) out += fmt::format(" norm {:.9g}", *mark.norm);
   return out;
 }
 
@@ -233,7 +232,7 @@ std::vector<Evidence> evidence(const Context& context, const Divergence& d) {
     if (out.size() == kSidesShown) break;
     Evidence e;
     e.rank = context.run.ranks[ranks.front()].rank;
-    e.text = reading_words(context.run, *row.of(ranks.front()));
+    e.text = describe_reading(context.run, *row.of(ranks.front()));
     out.push_back(std::move(e));
   }
   return out;
@@ -274,36 +273,33 @@ bool gradients_agreed(const Context& context, const ValueTable& table, const Div
 }
 
 // "3 parameters of 40 in step 5, 40 of 40 in step 9".
-std::string spread_words(const Divergence& d) {
-  std::string out = phase_word(d.phase, d.rows.size()) + " of " + std::to_string(d.compared) +
-                    " in step " + std::to_string(d.n);
+std::string describe_spread(const Divergence& d) {
+  std::string out =
+      fmt::format("{} of {} in step {}", phase_name(d.phase, d.rows.size()), d.compared, d.n);
   if (d.last_n != d.n) {
-    out += ", " + std::to_string(d.last_differ) + " of " + std::to_string(d.last_compared) +
-           " in step " + std::to_string(d.last_n);
+    out += fmt::format(", {} of {} in step {}", d.last_differ, d.last_compared, d.last_n);
   }
   return out;
 }
 
 std::string plural_of(Phase phase) {
-  std::string words = phase_word(phase, 2);
+  std::string words = phase_name(phase, 2);
   return words.substr(words.find(' ') + 1);
 }
 
-std::string course_words(const Divergence& d) {
+std::string describe_course(const Divergence& d) {
   switch (d.course) {
     case Course::lasting:
-      return " differ between ranks from step " + std::to_string(d.n) + " on: ";
+      return fmt::format(" differ between ranks from step {} on: ", d.n);
     case Course::passing:
-      return " differ between ranks in step " + std::to_string(d.n) + " and agree again later: ";
+      return fmt::format(" differ between ranks in step {} and agree again later: ", d.n);
     case Course::initial:
-      return " differ between ranks at first (step " + std::to_string(d.n) +
-             ") and agree afterwards: ";
+      return fmt::format(" differ between ranks at first (step {}) and agree afterwards: ", d.n);
     case Course::recurring:
-      return " part and agree again, as averaging every few steps does (first in step " +
-             std::to_string(d.n) + "): ";
+      return fmt::format(
+          " differ and agree again, as averaging every few steps does (first in step {}): ", d.n);
     case Course::one_look:
-      return " differ between ranks in step " + std::to_string(d.n) +
-             ", the only one that was recorded: ";
+      return fmt::format(" differ between ranks in step {}, the only one that was recorded: ", d.n);
   }
   return {};
 }
@@ -330,17 +326,17 @@ Judgement judge_parameters(const Context& context, const ValueTable& table, cons
   if (harmless(d)) return out;
   const Ranks still = standing_still(table, d);
   if (!still.empty()) {
-    out.why = context.rank_words(still) + " did not change them in that step: the update was " +
-              "skipped there";
+    out.why = context.describe_ranks(still) +
+              " did not change them in that step: the update was skipped there";
   }
   if (gradients_agreed(context, table, d)) {
     out.rule = RuleId::rank_local_decision;
-    const bool told = !still.empty();
-    if (told && out.culprits.empty()) out.culprits = still;
-    out.why =
-        "the synchronised gradients of that step are equal on all ranks, so that the update "
-        "itself differed" +
-        (told ? ": " + context.rank_words(still) + " skipped it" : std::string());
+    const bool still_apart = !still.empty();
+    if (still_apart && out.culprits.empty()) out.culprits = still;
+    out.why = fmt::format(
+        "the synchronised gradients of that step are equal on all ranks, so that the update itself "
+        "differed{}",
+        still_apart ? fmt::format(": {} skipped it", context.describe_ranks(still)) : "");
     return out;
   }
   const ValueRow& row = *d.rows.front();
@@ -348,8 +344,8 @@ Judgement judge_parameters(const Context& context, const ValueTable& table, cons
   if (gap.empty()) return out;
   out.rule = RuleId::unsynchronised_step;
   if (gap.size() < row.readings.size()) out.culprits = gap;
-  out.why = "no reduction of " + printable(context.run.tables.str(row.name)) +
-            "'s gradient was called on " + context.rank_words(gap) + " before the update";
+  out.why = fmt::format("no reduction of {}'s gradient was called on {} before the update",
+                        printable(context.run.tables.str(row.name)), context.describe_ranks(gap));
   return out;
 }
 
@@ -392,8 +388,9 @@ Cause explain_divergence(const Context& context, const ValueTable& table, const 
   Cause out = value_cause(context, judgement.rule, d.n, names, judgement.culprits);
   Finding& f = out.finding;
   f.certainty = Certainty::proven;
-  f.message = plural_of(d.phase) + course_words(d) + names_words(context, names) + " (" +
-              sides_words(context.run, *d.rows.front()) + "); " + spread_words(d);
+  f.message = fmt::format("{}{}{} ({}); {}", plural_of(d.phase), describe_course(d),
+                          describe_names(context, names),
+                          describe_sides(context.run, *d.rows.front()), describe_spread(d));
   f.why = std::move(judgement.why);
   f.evidence = evidence(context, d);
   const bool kept_by_broadcast = d.phase == Phase::buffer && broadcast_again_and_again(context, d);

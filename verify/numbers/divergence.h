@@ -54,7 +54,7 @@ std::vector<Divergence> find_divergences(const trace::Run& run, const ValueTable
                                          Phase phase);
 
 // "rank 1 against ranks 0, 2-4".
-std::string sides_words(const trace::Run& run, const ValueRow& row);
+std::string describe_sides(const trace::Run& run, const ValueRow& row);
 
 // Explains values that differ between ranks: gradients, optimiser values, parameters or buffers.
 // For parameters the rule tells what is known about the reason: unsynchronised-step where the calls

@@ -5,6 +5,8 @@
 #include <tuple>
 #include <utility>
 
+#include <fmt/core.h>
+
 #include "base/text.h"
 #include "verify/context.h"
 #include "verify/numbers/reduction.h"
@@ -21,62 +23,66 @@ RuleId rule_of_fault(FaultKind kind) {
   return RuleId::reduction_wrong;
 }
 
-// "3", "2.5".
-std::string divisor_words(double divisor) {
+// "3", "2.5". A divisor is estimated from rounded values: 2.9998 is meant to be 3.
+std::string describe_divisor(double divisor) {
   const double whole = std::round(divisor);
   if (std::abs(divisor - whole) < 1e-3 * std::max(1.0, divisor)) return fixed(whole, 0);
   return fixed(divisor, 3);
 }
 
 // What the wrong divisor suggests: a sum, two divisions (DDP and the program), or something else.
+// It is estimated, so 1 and the square count within a thousandth.
 std::string divisor_fault(const ReductionFault& f) {
-  const std::string world = std::to_string(f.world);
   if (std::abs(f.divisor - 1) < 1e-3) {
-    return "are the sum over the " + world + " ranks, not their mean";
+    return fmt::format("are the sum over the {} ranks, not their mean", f.world);
   }
   const double squared = static_cast<double>(f.world) * static_cast<double>(f.world);
   if (std::abs(f.divisor - squared) < 1e-3 * squared) {
-    return "were divided by the number of ranks twice (" + divisor_words(f.divisor) + ")";
+    return fmt::format("were divided by the number of ranks twice ({})",
+                       describe_divisor(f.divisor));
   }
-  std::string out = "are the sum over " + world + " ranks divided by " + divisor_words(f.divisor);
+  std::string out =
+      fmt::format("are the sum over {} ranks divided by {}", f.world, describe_divisor(f.divisor));
   if (f.contributors < f.world && f.contributors > 0) {
-    out += ", neither by " + world + " nor by the " + std::to_string(f.contributors) +
-           " ranks that had a gradient";
+    out += fmt::format(", neither by {} nor by the {} ranks that had a gradient", f.world,
+                       f.contributors);
   }
   return out;
 }
 
-std::string fault_words(const Context& context, const ReductionFault& f) {
-  const std::string world = std::to_string(f.world);
-  const std::string who = f.culprits.empty() ? "" : context.rank_words(f.culprits);
+std::string describe_fault(const Context& context, const ReductionFault& f) {
+  const std::string who = f.culprits.empty() ? "" : context.describe_ranks(f.culprits);
   switch (f.kind) {
     case FaultKind::unsynchronised:
       return f.culprits.empty()
                  ? "were not synchronised: each rank's optimiser got its own"
-                 : "were not synchronised on " + who + ": the optimiser got the rank's own";
+                 : fmt::format("were not synchronised on {}: the optimiser got the rank's own",
+                               who);
     case FaultKind::divisor:
       return divisor_fault(f);
     case FaultKind::left_out:
-      return "leave out " + who + ": they are the others' sum divided by " +
-             divisor_words(f.divisor);
+      return fmt::format("leave out {}: they are the others' sum divided by {}", who,
+                         describe_divisor(f.divisor));
     case FaultKind::counted_twice:
-      return "count " + who + " twice";
+      return fmt::format("count {} twice", who);
     case FaultKind::mispaired:
-      return (who.empty() ? "one rank" : who) + " was paired with another tensor: its " +
-             printable(context.run.tables.str(f.partner)) + " was summed with the others'";
+      return fmt::format("{} was paired with another tensor: its {} was summed with the others'",
+                         who.empty() ? "one rank" : who,
+                         printable(context.run.tables.str(f.partner)));
     case FaultKind::diluted:
-      return "are divided by all " + world + " ranks, though only " +
-             std::to_string(f.contributors) + " had " + (f.contributors == 1 ? "one" : "any") +
-             ": the mean is " +
-             fixed(100.0 * static_cast<double>(f.contributors) / static_cast<double>(f.world), 0) +
-             " % of the mean over those" +
-             (f.declared ? ", which the program declares (average=contributors)" : "");
+      return fmt::format(
+          "are divided by all {} ranks, though only {} had {}: the mean is {} % of the mean over "
+          "those{}",
+          f.world, f.contributors, f.contributors == 1 ? "one" : "any",
+          fixed(100.0 * static_cast<double>(f.contributors) / static_cast<double>(f.world), 0),
+          f.declared ? ", which the program declares (average=contributors)" : "");
     case FaultKind::too_large:
       return "are larger than any mean of the ranks' gradients can be";
     case FaultKind::corrupt:
-      return who.empty() ? "are no mean of the ranks' gradients, in whole or in part: some values "
-                           "changed on the way"
-                         : "are not the mean on " + who + ", though they are on other ranks";
+      return who.empty()
+                 ? "are not a mean of the ranks' gradients, in whole or in part: some values "
+                   "changed on the way"
+                 : fmt::format("are not the mean on {}, though they are on other ranks", who);
   }
   return {};
 }
@@ -117,7 +123,7 @@ using Alike = std::tuple<FaultKind, std::vector<std::uint32_t>, std::string, std
 
 Alike alike(const ReductionFault& f) {
   const bool divided = f.kind == FaultKind::divisor || f.kind == FaultKind::left_out;
-  return {f.kind, f.culprits, divided ? divisor_words(f.divisor) : "",
+  return {f.kind, f.culprits, divided ? describe_divisor(f.divisor) : "",
           f.kind == FaultKind::mispaired ? f.row->name.value : 0};
 }
 
@@ -140,11 +146,12 @@ ReductionCause explain_faults(const Context& context,
   Finding& f = cause.finding;
   f.certainty = Certainty::proven;
   if (first.kind == FaultKind::diluted && !first.declared) f.severity = Severity::warning;
-  f.message = "the synchronised gradients of " + names_words(context, names) + " (step " +
-              std::to_string(first.row->n) + ") " + fault_words(context, first);
+  f.message =
+      fmt::format("the synchronised gradients of {} (step {}) {}", describe_names(context, names),
+                  first.row->n, describe_fault(context, first));
   if (steps.size() > 1) f.message += "; so in " + plural(steps.size(), "step");
-  f.why = why(first) + " (" + plural(faults.size(), "gradient") + " of " + std::to_string(checked) +
-          " checked)";
+  f.why =
+      fmt::format("{} ({} of {} checked)", why(first), plural(faults.size(), "gradient"), checked);
   f.fix = fix(first);
   f.ranks.clear();
   for (const Reading& r : first.row->readings) f.ranks.push_back(context.run.ranks[r.rank].rank);

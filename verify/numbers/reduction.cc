@@ -163,6 +163,7 @@ class Diagnosis {
         const bool fits_rest = whole && fits_any(got, sum(sum(all_other, mark->sketch, -1), own));
         if (!fits_alone && !fits_rest) continue;
         ReductionFault out = fault(FaultKind::mispaired);
+        // Of two ranks, either may have swapped its tensors: both explain the sum.
         if (r_.world() > 2) out.culprits = {term.rank};
         out.partner = other.name;
         return out;
@@ -207,6 +208,7 @@ std::optional<FaultKind> by_norms(const Reduction& r) {
   const double divisor = *std::min_element(right.begin(), right.end());
   for (const Reading& reading : r.row->readings) {
     if (!reading.mark->norm) continue;
+    // Twice: the norm of the result and the norms of the terms are both rounded.
     const double tolerance = 2 * norm_tolerance(0) + static_cast<double>(r.world()) * r.roundoff;
     if (*reading.mark->norm > r.norms / divisor * (1 + tolerance)) return FaultKind::too_large;
   }

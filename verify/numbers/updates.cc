@@ -19,7 +19,7 @@ class UpdateCollector {
   void add(const ValueRow& row, std::uint32_t rank) {
     steps_.insert(row.n);
     first_ = std::min(first_, row.n);
-    by_step_[row.n][row.place] = row.name;
+    by_step_[row.n][row.name_index] = row.name;
     ranks_.insert(rank);
   }
 
@@ -27,7 +27,7 @@ class UpdateCollector {
     if (steps_.empty()) return {};
     UpdateFault out;
     out.n = first_;
-    for (const auto& [place, name] : by_step_.at(first_)) out.names.push_back(name);
+    for (const auto& [name_index, name] : by_step_.at(first_)) out.names.push_back(name);
     out.ranks.assign(ranks_.begin(), ranks_.end());
     out.steps = steps_.size();
     out.absent = absent;
@@ -138,6 +138,8 @@ std::vector<UpdateFault> find_decayed(const trace::Run& run, const ValueTable& t
       }
     }
   }
+  // A gradient that was recorded as zero is the better evidence: an absent one may just not have
+  // been recorded.
   std::vector<UpdateFault> out = zero.take();
   if (out.empty()) out = absent.take(true);
   return out;

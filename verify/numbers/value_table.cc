@@ -36,36 +36,37 @@ Phase phase_of(const trace::StateMark& mark) {
 struct Entry {
   std::int64_t n = 0;
   Phase phase{};
-  std::uint32_t place = 0;
+  std::uint32_t name_index = 0;
   std::uint32_t rank = 0;
   std::uint32_t mark = 0;
 
-  auto key() const { return std::tie(n, phase, place, rank, mark); }
+  auto key() const { return std::tie(n, phase, name_index, rank, mark); }
   bool same_value(const Entry& other) const {
-    return n == other.n && phase == other.phase && place == other.place && rank == other.rank;
+    return n == other.n && phase == other.phase && name_index == other.name_index &&
+           rank == other.rank;
   }
 };
 
 // Numbers names in the order in which ranks first mention them.
-class Places {
+class NameIndices {
  public:
   std::uint32_t of(trace::StringId name) {
-    return places_.try_emplace(name.value, static_cast<std::uint32_t>(places_.size()))
+    return indices_.try_emplace(name.value, static_cast<std::uint32_t>(indices_.size()))
         .first->second;
   }
 
  private:
-  std::unordered_map<std::uint32_t, std::uint32_t> places_;
+  std::unordered_map<std::uint32_t, std::uint32_t> indices_;
 };
 
 std::vector<Entry> sorted_entries(const trace::Run& run, const ValueTable::Counts& counts) {
   std::vector<Entry> out;
-  Places places;
+  NameIndices name_indices;
   for (std::uint32_t r = 0; r < run.ranks.size(); ++r) {
     const std::vector<trace::StateMark>& states = run.ranks[r].states;
     for (std::uint32_t m = 0; m < states.size(); ++m) {
       if (counts && !counts(r, states[m].name)) continue;
-      out.push_back({states[m].n, phase_of(states[m]), places.of(states[m].name), r, m});
+      out.push_back({states[m].n, phase_of(states[m]), name_indices.of(states[m].name), r, m});
     }
   }
   const auto less = [](const Entry& a, const Entry& b) { return a.key() < b.key(); };
@@ -103,13 +104,13 @@ ValueTable::ValueTable(const trace::Run& run, const Counts& counts) {
   for (const Entry& e : sorted_entries(run, counts)) {
     const trace::StateMark& mark = run.ranks[e.rank].states[e.mark];
     const bool same = !rows_.empty() && rows_.back().n == e.n && rows_.back().phase == e.phase &&
-                      rows_.back().place == e.place;
-    if (!same) rows_.push_back({e.n, e.phase, mark.name, e.place, {}});
+                      rows_.back().name_index == e.name_index;
+    if (!same) rows_.push_back({e.n, e.phase, mark.name, e.name_index, {}});
     rows_.back().readings.push_back({e.rank, &mark});
   }
-  std::map<std::pair<Phase, std::uint32_t>, std::vector<const ValueRow*>> by_place;
-  for (const ValueRow& row : rows_) by_place[{row.phase, row.place}].push_back(&row);
-  for (auto& [key, rows] : by_place) {
+  std::map<std::pair<Phase, std::uint32_t>, std::vector<const ValueRow*>> by_name_index;
+  for (const ValueRow& row : rows_) by_name_index[{row.phase, row.name_index}].push_back(&row);
+  for (auto& [key, rows] : by_name_index) {
     series_of_[{key.first, rows.front()->name.value}] = series_.size();
     series_.push_back({key.first, rows.front()->name, std::move(rows)});
   }
@@ -150,7 +151,7 @@ std::int64_t elements_of(const trace::Run& run, const trace::StateMark& mark) {
   return trace::total_elements(flat);
 }
 
-std::string phase_word(Phase phase, std::uint64_t count) {
+std::string phase_name(Phase phase, std::uint64_t count) {
   switch (phase) {
     case Phase::leftover:
     case Phase::local_grad:

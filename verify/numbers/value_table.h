@@ -40,7 +40,7 @@ struct ValueRow {
   std::int64_t n = 0;
   Phase phase{};
   trace::StringId name;
-  std::uint32_t place = 0;        // the name's index in program order
+  std::uint32_t name_index = 0;   // the name's index in program order
   std::vector<Reading> readings;  // by rank; at least one
 
   const trace::StateMark* of(std::uint32_t rank) const;  // nullptr: the rank recorded none
@@ -88,7 +88,7 @@ const ValueRow* row_before(const Series& series, std::int64_t n);
 std::int64_t elements_of(const trace::Run& run, const trace::StateMark& mark);
 
 // "1 gradient", "3 parameters", as findings call it.
-std::string phase_word(Phase phase, std::uint64_t count);
+std::string phase_name(Phase phase, std::uint64_t count);
 
 // Arithmetic with sketches (trace/values/fingerprint.h): short vectors, one for a tensor.
 

@@ -124,20 +124,20 @@ class MovedTraces {
   MovedTraces(const trace::Derivation& derivation, const trace::Run& run, trace::Tables& tables)
       : traced_(trace::traced_ranks(derivation.spec)) {
     for (const trace::RankTrace& trace : run.ranks) {
-      places_.emplace(trace.rank.value, traces_.size());
+      trace_index_.emplace(trace.rank.value, traces_.size());
       traces_.push_back(bare(trace));
     }
     trace::move_to_tables(tables, run.tables, traces_);
   }
   // What stands for that rank.
   const trace::RankTrace& of(std::int32_t rank) const {
-    return traces_[places_.at(traced_[static_cast<std::size_t>(rank)])];
+    return traces_[trace_index_.at(traced_[static_cast<std::size_t>(rank)])];
   }
 
  private:
   std::vector<std::int32_t> traced_;
   std::vector<trace::RankTrace> traces_;
-  std::unordered_map<std::int32_t, std::size_t> places_;  // in traces_, by rank
+  std::unordered_map<std::int32_t, std::size_t> trace_index_;  // in traces_, by rank
 };
 
 }  // namespace
@@ -206,45 +206,47 @@ trace::Run as_program(const trace::Run& run) {
 
 namespace {
 
-constexpr std::int64_t kAllStepsUpTo = 32;
-constexpr std::int64_t kMostFollowed = 4096;
+constexpr std::int64_t kAllStepsUpTo = 32;    // later ones are shown without those in between
+constexpr std::int64_t kMostFollowed = 4096;  // each step costs options of all ranks
 
-Situation first_situation(std::uint32_t meet) {
-  return {Situation::Kind::first, 0, false, meet, 0};
+Situation first_situation(std::uint32_t condition_set) {
+  return {Situation::Kind::first, 0, false, condition_set, 0};
 }
 
-// The first set of conditions that is possible at the step, `meet` if it is.
-std::optional<std::uint32_t> possible_meet(const ProductModel& model, std::int64_t step,
-                                           std::uint32_t meet) {
+// The first set of conditions that is possible at the step, `condition_set` if it is.
+std::optional<std::uint32_t> possible_set(const ProductModel& model, std::int64_t step,
+                                          std::uint32_t condition_set) {
   const Situations& situations = model.situations();
-  if (situations.possible(meet, step)) return meet;
-  for (std::uint32_t m = 0; m < situations.meets().size(); ++m) {
+  if (situations.possible(condition_set, step)) return condition_set;
+  for (std::uint32_t m = 0; m < situations.condition_sets().size(); ++m) {
     if (situations.possible(m, step)) return m;
   }
   return std::nullopt;
 }
 
-std::uint32_t meet_of(const ProductModel& model, std::uint32_t condition) {
-  const auto& meets = model.situations().meets();
-  const auto found = std::find_if(meets.begin(), meets.end(), [&](const auto& meet) {
-    return std::binary_search(meet.begin(), meet.end(), condition);
-  });
-  return static_cast<std::uint32_t>(found - meets.begin());
+std::uint32_t set_of(const ProductModel& model, std::uint32_t condition) {
+  const auto& condition_sets = model.situations().condition_sets();
+  const auto found =
+      std::find_if(condition_sets.begin(), condition_sets.end(), [&](const auto& condition_set) {
+        return std::binary_search(condition_set.begin(), condition_set.end(), condition);
+      });
+  return static_cast<std::uint32_t>(found - condition_sets.begin());
 }
 
 // The usual conditions of a later step for ranks whose histories are settled. Empty: none that was
 // recorded.
 std::vector<ProductOption> usual_in(const ProductModel& model, std::int64_t step,
-                                    std::uint32_t meet, const std::vector<ProductOption>& past) {
+                                    std::uint32_t condition_set,
+                                    const std::vector<ProductOption>& past) {
   std::map<std::uint32_t, std::size_t> votes;
   for (std::int32_t r = 0; r < model.ranks(); ++r) {
-    for (const std::uint32_t c : model.situations().conditions(meet, r, step)) ++votes[c];
+    for (const std::uint32_t c : model.situations().conditions(condition_set, r, step)) ++votes[c];
   }
   std::vector<ProductOption> out;
   for (std::int32_t r = 0; r < model.ranks(); ++r) {
     const std::uint32_t history = past[static_cast<std::size_t>(r)].history;
     std::optional<std::uint32_t> best;
-    for (const std::uint32_t c : model.situations().conditions(meet, r, step)) {
+    for (const std::uint32_t c : model.situations().conditions(condition_set, r, step)) {
       const auto& team = model.situations().team_of(r);
       const bool recorded = std::all_of(team.begin(), team.end(), [&](std::int32_t other) {
         return model.at_step(history, other, step, c).sequence != kNothing;
@@ -273,9 +275,9 @@ void add_step(Assignment& assignment, std::int64_t step, std::vector<ProductOpti
 
 // A step as usual. False: none is possible, or was recorded for all.
 bool add_usual(const ProductModel& model, Assignment& assignment, std::int64_t step,
-               std::uint32_t meet, const std::vector<ProductOption>& past) {
+               std::uint32_t condition_set, const std::vector<ProductOption>& past) {
   if (model.spec().only_steps && step >= *model.spec().only_steps) return false;
-  const auto possible = possible_meet(model, step, meet);
+  const auto possible = possible_set(model, step, condition_set);
   if (!possible) return false;
   std::vector<ProductOption> options = usual_in(model, step, *possible, past);
   if (options.empty()) return false;
@@ -319,8 +321,8 @@ Assignment lead_to(const ProductModel& model, const Situation& situation,
   if (later) {
     first = first_step(model, options);
   } else if (situation.kind != Situation::Kind::first) {
-    const auto meet = possible_meet(model, 0, 0);
-    first = usual_options(model, first_situation(meet.value_or(0)));
+    const auto condition_set = possible_set(model, 0, 0);
+    first = usual_options(model, first_situation(condition_set.value_or(0)));
   }
   if (first.empty()) return out;
   add_step(out, 0, first);
@@ -329,11 +331,11 @@ Assignment lead_to(const ProductModel& model, const Situation& situation,
   if (later) {
     last = situation.step;
     for (std::int64_t step = 1; step < last && last <= kAllStepsUpTo; ++step) {
-      if (!add_usual(model, out, step, situation.meet, past)) break;
+      if (!add_usual(model, out, step, situation.condition_set, past)) break;
     }
     add_step(out, last, options);
   }
-  add_usual(model, out, last + 1, situation.meet, past);
+  add_usual(model, out, last + 1, situation.condition_set, past);
   return out;
 }
 
@@ -353,15 +355,16 @@ std::optional<Assignment> follow_trace(const ProductModel& model, std::uint32_t 
   std::vector<ProductOption> past;
   for (std::int64_t step = 0; step <= raise->step; ++step) {
     const std::uint32_t condition = spec.recorded_condition(history, step);
-    const std::uint32_t meet = meet_of(model, condition);
-    const std::vector<std::uint32_t> mine = model.situations().conditions(meet, rank, step);
+    const std::uint32_t condition_set = set_of(model, condition);
+    const std::vector<std::uint32_t> mine =
+        model.situations().conditions(condition_set, rank, step);
     if (!std::binary_search(mine.begin(), mine.end(), condition)) return std::nullopt;
-    if (!model.situations().possible(meet, step)) return std::nullopt;
+    if (!model.situations().possible(condition_set, step)) return std::nullopt;
     std::vector<ProductOption> options(static_cast<std::size_t>(model.ranks()));
     for (std::int32_t other = 0; other < model.ranks(); ++other) {
       const auto o = static_cast<std::size_t>(other);
       // The rank's own condition where the other one may have it: the fewest ranks differ.
-      const auto may = model.situations().conditions(meet, other, step);
+      const auto may = model.situations().conditions(condition_set, other, step);
       const std::uint32_t c =
           std::binary_search(may.begin(), may.end(), condition) ? condition : may.front();
       options[o] = {step == 0 ? model.situations().history_of(c) : past[o].history, c};

@@ -6,6 +6,8 @@
 #include <set>
 #include <utility>
 
+#include <fmt/core.h>
+
 #include "base/text.h"
 #include "verify/product/assignments.h"
 #include "verify/product/failures.h"
@@ -16,14 +18,14 @@ namespace lockstep::verify {
 namespace {
 
 constexpr std::size_t kMostReasons = 8;
-constexpr std::uint64_t kMostCircleSteps = 20'000'000;  // in all situations together
+constexpr std::uint64_t kMostCycleSteps = 20'000'000;  // in all situations together
 
 // Whether the worst finding is a cycle of waiting ranks.
-bool waits_in_circle(const Report& report) {
-  constexpr std::array kCircles = {RuleId::deadlock, RuleId::cross_group_deadlock,
-                                   RuleId::p2p_cycle};
-  return !report.findings.empty() && std::find(kCircles.begin(), kCircles.end(),
-                                               report.findings.front().rule) != kCircles.end();
+bool waits_in_cycle(const Report& report) {
+  constexpr std::array kCycles = {RuleId::deadlock, RuleId::cross_group_deadlock,
+                                  RuleId::p2p_cycle};
+  return !report.findings.empty() &&
+         std::find(kCycles.begin(), kCycles.end(), report.findings.front().rule) != kCycles.end();
 }
 
 class Decider {
@@ -70,8 +72,8 @@ class Decider {
             "certificate");
       } else if (!out_.one_order) {
         out_.why.emplace_back(
-            "no one order of the meetings suits all assignments, although none of them waits in "
-            "a circle: there is no certificate");
+            "no single order of the collectives suits all assignments, although none of them waits "
+            "in a cycle: there is no certificate");
       }
     }
     return std::move(out_);
@@ -110,7 +112,7 @@ class Decider {
 
   void find_divergence(const Situation& situation) {
     if (usual_options(model_, situation).empty()) {
-      say("nothing was recorded for some rank in step " + std::to_string(situation.step));
+      say(fmt::format("nothing was recorded for some rank in step {}", situation.step));
     } else if (auto failure = verify::find_divergence(model_, situation)) {
       keep(std::move(*failure));
     }
@@ -118,13 +120,13 @@ class Decider {
 
   void find_deadlock(const Situation& situation, const Evaluation& evaluation, bool device) {
     DeadlockSearch search =
-        verify::find_deadlock(model_, situation, evaluation, device, circle_budget_);
-    if (!device) out_.meetings += search.meetings;
+        verify::find_deadlock(model_, situation, evaluation, device, cycle_budget_);
+    if (!device) out_.instances += search.instances;
     if (search.failure) return keep(std::move(*search.failure));
     out_.one_order = out_.one_order && search.one_order;
     if (!search.complete)
-      say("ranks may come to meetings in opposite orders, and whether some assignment closes a "
-          "circle was not found out: there are too many ways");
+      say("ranks may come to collectives in opposite orders, and whether some assignment closes a "
+          "cycle was not decided: there are too many ways");
   }
 
   // A condition that was recorded once may behave differently the second time (lazy
@@ -136,15 +138,16 @@ class Decider {
       if (situation.kind != Situation::Kind::later) continue;
       for (std::int32_t r = 0; r < model_.ranks(); ++r) {
         for (const std::uint32_t c :
-             model_.situations().conditions(situation.meet, r, situation.step))
+             model_.situations().conditions(situation.condition_set, r, situation.step))
           used.insert(c);
       }
     }
     for (const std::uint32_t c : used) {
       if (std::count(spec.steps.begin(), spec.steps.end(), c) >= 2) continue;
-      say("\"" + printable(spec.conditions[c].name) +
-          "\" comes less than twice in \"steps\", so that nothing shows that a step under it is "
-          "always the same");
+      say(fmt::format(
+          "\"{}\" comes less than twice in \"steps\", so that nothing shows that a step "
+          "under it is always the same",
+          printable(spec.conditions[c].name)));
     }
   }
 
@@ -159,13 +162,13 @@ class Decider {
     example.differing = failure.differing;
     const std::vector<std::uint32_t> sequences =
         sequences_under(model_, failure.situation, failure.options);
-    if (failure.circle) {
-      describe_circle(model_, *failure.circle, example);
+    if (failure.cycle) {
+      describe_cycle(model_, *failure.cycle, example);
     } else {
       describe_divergence(model_, sequences, example);
     }
     return proven(std::move(example),
-                  failure.circle ? ProductVerdict::may_deadlock : ProductVerdict::diverges);
+                  failure.cycle ? ProductVerdict::may_deadlock : ProductVerdict::diverges);
   }
 
   ProductDecision ends_with(const PossibleRaise& raise) {
@@ -174,12 +177,11 @@ class Decider {
     example.assignment = raise.assignment;
     example.differing = {trace::Rank(raise.rank)};
     const auto& recorded = model_.sequences().raise(raise.history, raise.rank);
-    example.reason.push_back("rank " + std::to_string(raise.rank) +
-                             " raises an exception in step " + std::to_string(raise.step) + ": " +
-                             printable(recorded->what));
+    example.reason.push_back(fmt::format("rank {} raises an exception in step {}: {}", raise.rank,
+                                         raise.step, printable(recorded->what)));
     ProductDecision out = proven(std::move(example), ProductVerdict::raises);
     // Ranks that were derived together may have raised because they waited for each other.
-    if (out.counterexample && waits_in_circle(out.counterexample->report))
+    if (out.counterexample && waits_in_cycle(out.counterexample->report))
       out.verdict = ProductVerdict::may_deadlock;
     return out;
   }
@@ -191,7 +193,8 @@ class Decider {
     example.where = Counterexample::Where::start;
     example.assignment = lead_to(model_, start, usual_options(model_, start));
     for (const std::string& name : model_.sequences().disputed_groups)
-      example.reason.push_back("ranks give group \"" + printable(name) + "\" different members");
+      example.reason.push_back(
+          fmt::format("ranks give group \"{}\" different members", printable(name)));
     return proven(std::move(example), ProductVerdict::diverges);
   }
 
@@ -218,7 +221,7 @@ class Decider {
   const ProductModel& model_;
   ProductDecision out_;
   std::optional<Failure> failed_;
-  std::uint64_t circle_budget_ = kMostCircleSteps;
+  std::uint64_t cycle_budget_ = kMostCycleSteps;
 };
 
 }  // namespace
@@ -274,11 +277,11 @@ std::set<std::string> carried(const ProductModel& model, std::uint32_t shared) {
 
 }  // namespace
 
-std::string channel_words(const ProductChannel& channel) {
+std::string describe_channel(const ProductChannel& channel) {
   if (!channel.message) return "group " + printable(channel.name);
-  std::string out = "messages from rank " + std::to_string(channel.members[0].value) + " to rank " +
-                    std::to_string(channel.members[1].value);
-  if (channel.tag != trace::kNoPeerTag) out += ", tag " + std::to_string(channel.tag);
+  std::string out = fmt::format("messages from rank {} to rank {}", channel.members[0].value,
+                                channel.members[1].value);
+  if (channel.tag != trace::kNoPeerTag) out += fmt::format(", tag {}", channel.tag);
   return out;
 }
 
@@ -317,11 +320,11 @@ void describe_divergence(const ProductModel& model, const std::vector<std::uint3
   const std::vector<std::uint32_t> channels = model.disagreeing(sequences);
   if (channels.empty()) return;
   const std::uint32_t channel = channels.front();
-  out.channel = channel_words(model.sequences().channels[channel]);
+  out.channel = describe_channel(model.sequences().channels[channel]);
   const ChannelParties parties = parties_on(model, channel, sequences);
   if (parties.size() < 2) {
-    out.reason.push_back("the ranks of " + out.channel +
-                         " cut an exchange in ways that do not fit each other");
+    out.reason.push_back(fmt::format(
+        "the ranks of {} cut an exchange in ways that do not fit each other", out.channel));
     return;
   }
   // The reference is the largest party, unless it consists of ranks that the search made differ.
@@ -348,22 +351,21 @@ void describe_divergence(const ProductModel& model, const std::vector<std::uint3
   std::set_symmetric_difference(here.begin(), here.end(), there.begin(), there.end(),
                                 std::back_inserter(out.what));
   const auto count = [](std::size_t n) { return n == 0 ? "no calls" : plural(n, "call"); };
-  out.reason.push_back("in " + out.channel + " rank " + std::to_string(usual.ranks.front().value) +
-                       " makes " + count(x.size()) + ", rank " +
-                       std::to_string(other.ranks.front().value) + " " + count(y.size()) +
-                       "; they part at call " + std::to_string(out.parts_at));
+  out.reason.push_back(fmt::format("in {} rank {} makes {}, rank {} {}; they differ from call {}",
+                                   out.channel, usual.ranks.front().value, count(x.size()),
+                                   other.ranks.front().value, count(y.size()), out.parts_at));
 }
 
-void describe_circle(const ProductModel& model, const Circle& circle, Counterexample& out) {
-  const auto words = [&](const ProductMeeting& meeting) {
-    return "call " + std::to_string(meeting.place) + " of " +
-           channel_words(model.sequences().channels[meeting.channel]);
+void describe_cycle(const ProductModel& model, const Cycle& cycle, Counterexample& out) {
+  const auto words = [&](const ProductInstance& instance) {
+    return fmt::format("call {} of {}", instance.index,
+                       describe_channel(model.sequences().channels[instance.channel]));
   };
-  for (std::size_t i = 0; i < circle.links.size(); ++i) {
-    const Circle::Link& link = circle.links[i];
-    const Circle::Link& next = circle.links[(i + 1) % circle.links.size()];
-    out.reason.push_back("rank " + std::to_string(link.rank) + " waits in " + words(link.meeting) +
-                         " before it comes to " + words(next.meeting));
+  for (std::size_t i = 0; i < cycle.links.size(); ++i) {
+    const Cycle::Link& link = cycle.links[i];
+    const Cycle::Link& next = cycle.links[(i + 1) % cycle.links.size()];
+    out.reason.push_back(fmt::format("rank {} waits in {} before it comes to {}", link.rank,
+                                     words(link.instance), words(next.instance)));
   }
 }
 

@@ -62,7 +62,7 @@ struct ProductDecision {
   // What ranks that choose together exchange among themselves depends on their choice: no
   // certificate.
   bool varying = false;
-  std::size_t situations = 0, sequences = 0, meetings = 0;  // how many were examined
+  std::size_t situations = 0, sequences = 0, instances = 0;  // how many were examined
 };
 
 ProductDecision decide(const ProductModel& model);
@@ -88,9 +88,9 @@ std::size_t parties_reference(const ChannelParties& parties);
 // Fills in the channel, the two sides, the parameters and the reason.
 void describe_divergence(const ProductModel& model, const std::vector<std::uint32_t>& sequences,
                          Counterexample& out);
-void describe_circle(const ProductModel& model, const Circle& circle, Counterexample& out);
+void describe_cycle(const ProductModel& model, const Cycle& cycle, Counterexample& out);
 
 // "group world", "messages from rank 0 to rank 1".
-std::string channel_words(const ProductChannel& channel);
+std::string describe_channel(const ProductChannel& channel);
 
 }  // namespace lockstep::verify

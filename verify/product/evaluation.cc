@@ -34,12 +34,12 @@ bool exchanges_fit(const SequenceTable& table, const ProductChannel& channel,
     return std::all_of(ids.begin(), ids.end(), [](std::uint32_t id) { return id == 0; });
   });
   if (plain) return true;
-  for (std::size_t place = 0; place < bucket.size; ++place) {
+  for (std::size_t index = 0; index < bucket.size; ++index) {
     std::vector<const ExchangeSplits*> rows;
     bool any = false;
     for (const std::vector<std::uint32_t>* ids : own) {
-      rows.push_back(&table.exchanges[(*ids)[place]]);
-      any = any || (*ids)[place] != 0;
+      rows.push_back(&table.exchanges[(*ids)[index]]);
+      any = any || (*ids)[index] != 0;
     }
     if (!any) continue;
     for (const ExchangeSplits* row : rows) {

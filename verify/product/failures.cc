@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include <fmt/core.h>
+
 #include "base/text.h"
 #include "verify/product/assignments.h"
 #include "verify/product/decide.h"
@@ -10,6 +12,10 @@
 namespace lockstep::verify {
 
 namespace {
+
+// What a rank that differs costs: more than its conditions, of which at most two differ (that of
+// its first step and the present one).
+constexpr std::size_t kRankCost = 4;
 
 // What a sequence does where others take part who choose for themselves.
 std::vector<std::pair<std::uint32_t, std::pair<std::uint32_t, std::uint32_t>>> shared_part(
@@ -68,7 +74,7 @@ std::optional<Failure> find_divergence(const ProductModel& model, const Situatio
   if (const auto channels = model.disagreeing(sequences); !channels.empty()) {
     Failure failure{situation, usual, minority(model, channels.front(), sequences), 0,
                     std::nullopt};
-    failure.cost = 4 * failure.differing.size();
+    failure.cost = kRankCost * failure.differing.size();
     return failure;
   }
   std::optional<Failure> out;
@@ -77,7 +83,7 @@ std::optional<Failure> find_divergence(const ProductModel& model, const Situatio
     if (team.front() != r) continue;
     const auto i = static_cast<std::size_t>(r);
     for (const ProductOption& option : model.situations().options(situation, r)) {
-      std::size_t cost = 4;
+      std::size_t cost = kRankCost;
       cost += option.history != usual[i].history ? 1U : 0U;
       cost += option.condition != usual[i].condition ? 1U : 0U;
       if (option == usual[i] || (out && out->cost <= cost)) continue;
@@ -97,15 +103,15 @@ std::optional<Failure> find_divergence(const ProductModel& model, const Situatio
 
 namespace {
 
-// The option of the link's rank, and its team, under which all of them do what the circle says: the
+// The option of the link's rank, and its team, under which all of them do what the cycle says: the
 // usual one if it is one.
 const ProductOption* option_on(const ProductModel& model, const Situation& situation,
-                               const Circle& circle, const Circle::Link& link,
+                               const Cycle& cycle, const Cycle::Link& link,
                                const std::vector<ProductOption>& options,
                                const ProductOption& usual) {
   const std::vector<std::int32_t>& team = model.situations().team_of(link.rank);
   const auto fits = [&](const ProductOption& option) {
-    return std::all_of(circle.links.begin(), circle.links.end(), [&](const Circle::Link& other) {
+    return std::all_of(cycle.links.begin(), cycle.links.end(), [&](const Cycle::Link& other) {
       return !std::binary_search(team.begin(), team.end(), other.rank) ||
              model.recorded(situation, other.rank, option).sequence == other.sequence;
     });
@@ -120,24 +126,23 @@ const ProductOption* option_on(const ProductModel& model, const Situation& situa
 DeadlockSearch find_deadlock(const ProductModel& model, const Situation& situation,
                              const Evaluation& evaluation, bool device, std::uint64_t& budget) {
   DeadlockSearch out;
-  const MeetingOrder order =
-      order_meetings(model.sequences(), distinct_sequences(evaluation), device);
-  out.meetings = order.order.size();
+  const InstanceOrder order =
+      order_instances(model.sequences(), distinct_sequences(evaluation), device);
+  out.instances = order.order.size();
   if (order.held.empty()) return out;
-  const CircleSearch search =
-      find_circle(model.sequences(), evaluation, order.held, device, budget);
+  const CycleSearch search = find_cycle(model.sequences(), evaluation, order.held, device, budget);
   out.one_order = false;
   out.complete = search.complete;
-  if (!search.circle) return out;
+  if (!search.cycle) return out;
   const std::vector<ProductOption> usual = usual_options(model, situation);
   if (usual.empty()) return out;
-  Failure failure{situation, usual, {}, 4 * search.circle->links.size(), search.circle};
-  for (const Circle::Link& link : search.circle->links) {
+  Failure failure{situation, usual, {}, kRankCost * search.cycle->links.size(), search.cycle};
+  for (const Cycle::Link& link : search.cycle->links) {
     failure.differing.emplace_back(link.rank);
     const ProductOption& as_usual = usual[static_cast<std::size_t>(link.rank)];
     const std::vector<ProductOption> options = model.situations().options(situation, link.rank);
     const ProductOption* option =
-        option_on(model, situation, *search.circle, link, options, as_usual);
+        option_on(model, situation, *search.cycle, link, options, as_usual);
     if (option == nullptr || *option == as_usual) continue;
     ++failure.cost;
     for (const std::int32_t r : model.situations().team_of(link.rank))
@@ -153,7 +158,7 @@ namespace {
 // Whether the rank may begin the history at all.
 bool may_begin(const ProductModel& model, std::uint32_t history, std::int32_t rank) {
   const std::uint32_t first = model.spec().histories[history].first;
-  for (std::uint32_t m = 0; m < model.situations().meets().size(); ++m) {
+  for (std::uint32_t m = 0; m < model.situations().condition_sets().size(); ++m) {
     const auto mine = model.situations().conditions(m, rank, 0);
     if (std::binary_search(mine.begin(), mine.end(), first)) return true;
   }
@@ -163,10 +168,10 @@ bool may_begin(const ProductModel& model, std::uint32_t history, std::int32_t ra
 }  // namespace
 
 RaiseSearch find_raise(const ProductModel& model) {
-  constexpr double kMostWork = double{1U << 28U};
+  constexpr double kMostWork = double{1U << 28U};  // as much as Situations::check_size() allows
   const double work_a_step = static_cast<double>(model.ranks()) *
                              static_cast<double>(model.spec().allowed.size() + 1) *
-                             static_cast<double>(model.situations().meets().size());
+                             static_cast<double>(model.situations().condition_sets().size());
   double work = 0;
   RaiseSearch out;
   for (std::uint32_t h = 0; h < model.derivation().runs.size(); ++h) {
@@ -178,10 +183,10 @@ RaiseSearch find_raise(const ProductModel& model) {
       if (assignment) {
         out.first = PossibleRaise{h, r, raise->step, std::move(*assignment)};
       } else if (may_begin(model, h, r)) {
-        out.unknown.push_back("rank " + std::to_string(r) + " raised an exception in step " +
-                              std::to_string(raise->step) + " of " +
-                              printable(model.spec().histories[h].folder) +
-                              ", and whether it can in an allowed assignment is not known");
+        out.unknown.push_back(
+            fmt::format("rank {} raised an exception in step {} of {}, and whether it can in an "
+                        "allowed assignment is not known",
+                        r, raise->step, printable(model.spec().histories[h].folder)));
       }
     }
   }

@@ -1,4 +1,4 @@
-// What goes wrong in a situation, and for which choice of the ranks: a divergence, or a circle.
+// What goes wrong in a situation, and for which choice of the ranks: a divergence, or a cycle.
 //
 // Both searches change as few ranks as possible from what is usual (assignments.h).
 #pragma once
@@ -19,7 +19,7 @@ struct Failure {
   std::vector<ProductOption> options;  // by rank
   std::vector<trace::Rank> differing;  // sorted
   std::size_t cost = 0;                // ranks that differ, then their conditions that do
-  std::optional<Circle> circle;        // nothing: a divergence
+  std::optional<Cycle> cycle;          // nothing: a divergence
 };
 
 // What each rank does under its option; kNothing: not recorded.
@@ -31,14 +31,14 @@ std::vector<std::uint32_t> sequences_under(const ProductModel& model, const Situ
 std::optional<Failure> find_divergence(const ProductModel& model, const Situation& situation);
 
 struct DeadlockSearch {
-  std::size_t meetings = 0;        // that have their place in one order
+  std::size_t instances = 0;       // that have their place in one order
   bool one_order = true;           // all do
   bool complete = true;            // false: given up at the bound
-  std::optional<Failure> failure;  // the fewest ranks that close a circle
+  std::optional<Failure> failure;  // the fewest ranks that close a cycle
 };
 
 // Where all channels agree. `device`: kernels run one by one (order_graph.h). `budget`: steps that
-// the search for circles may take; what it takes is subtracted.
+// the search for cycles may take; what it takes is subtracted.
 DeadlockSearch find_deadlock(const ProductModel& model, const Situation& situation,
                              const Evaluation& evaluation, bool device, std::uint64_t& budget);
 

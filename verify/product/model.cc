@@ -6,6 +6,8 @@
 #include <set>
 #include <utility>
 
+#include <fmt/core.h>
+
 #include "base/text.h"
 #include "verify/product/sequences.h"
 #include "verify/replay/semantics.h"
@@ -62,15 +64,14 @@ Evaluation ProductModel::evaluate(const Situation& situation) const {
         const bool end = situation.kind == Situation::Kind::end;
         const bool second = situation.kind == Situation::Kind::later && situation.step == 1 &&
                             sequences_.has_late_calls();
-        out.missing.push_back(
-            "what rank " + std::to_string(r) + " does " +
-            (end ? "after the last step"
-                 : std::string(second ? "in step 1, among which calls of step 0 come, " : "") +
-                       "under \"" + printable(spec().conditions[option.condition].name) +
-                       "\" after a first step under \"" +
-                       printable(spec().conditions[spec().histories[option.history].first].name) +
-                       "\"") +
-            " was not recorded");
+        const std::string when =
+            end ? "after the last step"
+                : fmt::format(
+                      "{}under \"{}\" after a first step under \"{}\"",
+                      second ? "in step 1, among which calls of step 0 come, " : "",
+                      printable(spec().conditions[option.condition].name),
+                      printable(spec().conditions[spec().histories[option.history].first].name));
+        out.missing.push_back(fmt::format("what rank {} does {} was not recorded", r, when));
       }
     }
     std::sort(mine.begin(), mine.end());
@@ -168,23 +169,23 @@ Situations::Situations(const trace::ProductSpec& spec, bool second_alone) : spec
     for (const std::vector<std::int32_t>& team : spec.together)
       for (const std::int32_t r : team) teams_[static_cast<std::size_t>(r)] = team;
   }
-  find_meets();
+  find_condition_sets();
   check_size();
   if (!problems_.empty()) return;
   check_histories();
   if (problems_.empty()) list_steps(second_alone);
 }
 
-void Situations::find_meets() {
+void Situations::find_condition_sets() {
   if (spec_.choice == trace::ProductSpec::Choice::agreed) {
-    for (const std::uint32_t c : every_) meets_.push_back({c});
+    for (const std::uint32_t c : every_) condition_sets_.push_back({c});
     return;
   }
   std::map<std::string, std::size_t> by_phase;
   for (const std::uint32_t c : every_) {
-    const auto [phase, fresh] = by_phase.emplace(spec_.conditions[c].phase, meets_.size());
-    if (fresh) meets_.emplace_back();
-    meets_[phase->second].push_back(c);
+    const auto [phase, fresh] = by_phase.emplace(spec_.conditions[c].phase, condition_sets_.size());
+    if (fresh) condition_sets_.emplace_back();
+    condition_sets_[phase->second].push_back(c);
   }
 }
 
@@ -199,9 +200,9 @@ const std::vector<std::uint32_t>& Situations::allowed(std::int32_t rank, std::in
   return every_;
 }
 
-std::vector<std::uint32_t> Situations::conditions(std::uint32_t meet, std::int32_t rank,
+std::vector<std::uint32_t> Situations::conditions(std::uint32_t condition_set, std::int32_t rank,
                                                   std::int64_t step) const {
-  std::vector<std::uint32_t> out = meets_[meet];
+  std::vector<std::uint32_t> out = condition_sets_[condition_set];
   for (const std::int32_t r : team_of(rank)) {
     const std::vector<std::uint32_t>& may = allowed(r, step);
     std::erase_if(out,
@@ -210,9 +211,9 @@ std::vector<std::uint32_t> Situations::conditions(std::uint32_t meet, std::int32
   return out;
 }
 
-bool Situations::possible(std::uint32_t meet, std::int64_t step) const {
+bool Situations::possible(std::uint32_t condition_set, std::int64_t step) const {
   for (std::int32_t r = 0; r < spec_.world_size; ++r) {
-    if (conditions(meet, r, step).empty()) return false;
+    if (conditions(condition_set, r, step).empty()) return false;
   }
   return true;
 }
@@ -222,7 +223,7 @@ void Situations::check_size() {
   constexpr double kMost = double{1U << 28U};
   std::size_t named = 2;  // step 0, and all others
   for (const trace::ProductSpec::Allowed& rule : spec_.allowed) named += rule.steps.size();
-  const auto sets = static_cast<double>(meets_.size());
+  const auto sets = static_cast<double>(condition_sets_.size());
   const auto conditions = static_cast<double>(every_.size());
   const auto rules = static_cast<double>(spec_.allowed.size() + 1);
   double asked = 0;  // whom each rank's options depend on
@@ -236,7 +237,7 @@ void Situations::check_size() {
 
 void Situations::check_histories() {
   std::set<std::uint32_t> missing;
-  for (std::uint32_t m = 0; m < meets_.size(); ++m) {
+  for (std::uint32_t m = 0; m < condition_sets_.size(); ++m) {
     if (!possible(m, 0)) continue;
     for (std::int32_t r = 0; r < spec_.world_size; ++r) {
       for (const std::uint32_t c : conditions(m, r, 0)) {
@@ -245,40 +246,39 @@ void Situations::check_histories() {
     }
   }
   for (const std::uint32_t c : missing) {
-    problems_.push_back("step 0 may be under \"" + printable(spec_.conditions[c].name) +
-                        "\", but no history begins with it");
+    problems_.push_back(fmt::format("step 0 may be under \"{}\", but no history starts with it",
+                                    printable(spec_.conditions[c].name)));
   }
 }
 
 void Situations::add_later(std::int64_t step, bool any_other,
                            const std::vector<std::uint32_t>& pasts) {
   constexpr std::size_t kMostSituations = std::size_t{1} << 16U;
-  if (all_.size() + meets_.size() * pasts.size() > kMostSituations) {
+  if (all_.size() + condition_sets_.size() * pasts.size() > kMostSituations) {
     if (problems_.empty())
       problems_.emplace_back(
-          "more than 65,536 kinds of steps are to be told apart: conditions, "
+          "there are more than 65,536 kinds of steps: conditions, "
           "phases and the steps that \"allowed\" names are too many");
     return;
   }
   bool any = false;
-  for (std::uint32_t m = 0; m < meets_.size(); ++m) {
+  for (std::uint32_t m = 0; m < condition_sets_.size(); ++m) {
     if (!possible(m, step)) continue;
     any = true;
     for (const std::uint32_t past : pasts)
       all_.push_back({Situation::Kind::later, step, any_other, m, past});
   }
   if (!any) {
-    problems_.push_back(
-        "\"allowed\" leaves some rank without a condition that the others may "
-        "meet in step " +
-        std::to_string(step));
+    problems_.push_back(fmt::format(
+        "\"allowed\" leaves some rank without a condition that the others may have in step {}",
+        step));
   }
 }
 
 void Situations::list_steps(bool second_alone) {
   all_.push_back({Situation::Kind::start, trace::kNone, false, 0, 0});
   std::vector<std::uint32_t> pasts;
-  for (std::uint32_t m = 0; m < meets_.size(); ++m) {
+  for (std::uint32_t m = 0; m < condition_sets_.size(); ++m) {
     if (!possible(m, 0)) continue;
     all_.push_back({Situation::Kind::first, 0, false, m, 0});
     pasts.push_back(m);
@@ -315,12 +315,12 @@ std::vector<ProductOption> Situations::options(const Situation& situation,
       out.push_back({0, 0});
       break;
     case Situation::Kind::first:
-      for (const std::uint32_t c : conditions(situation.meet, rank, 0))
+      for (const std::uint32_t c : conditions(situation.condition_set, rank, 0))
         out.push_back({history_of_[c], c});
       break;
     case Situation::Kind::later: {
       const std::vector<std::uint32_t> firsts = conditions(situation.past, rank, 0);
-      for (const std::uint32_t c : conditions(situation.meet, rank, situation.step)) {
+      for (const std::uint32_t c : conditions(situation.condition_set, rank, situation.step)) {
         for (const std::uint32_t first : firsts) out.push_back({history_of_[first], c});
       }
       break;

@@ -31,10 +31,10 @@ struct ProductOption {
 
 struct Situation {
   enum class Kind : std::uint8_t { start, first, later, end } kind = Kind::start;
-  std::int64_t step = 0;   // the earliest of this kind, of `first` and `later`
-  bool any_other = false;  // all steps behind 0 that `allowed` does not name
-  std::uint32_t meet = 0;  // into Situations::meets
-  std::uint32_t past = 0;  // of `later`: into meets, the one of step 0
+  std::int64_t step = 0;            // the earliest of this kind, of `first` and `later`
+  bool any_other = false;           // all steps behind 0 that `allowed` does not name
+  std::uint32_t condition_set = 0;  // into Situations::meets
+  std::uint32_t past = 0;           // of `later`: into meets, the one of step 0
 };
 
 class Situations {
@@ -43,7 +43,7 @@ class Situations {
   Situations(const trace::ProductSpec& spec, bool second_alone);
 
   // The sets of conditions that may meet in one step; ascending.
-  const std::vector<std::vector<std::uint32_t>>& meets() const { return meets_; }
+  const std::vector<std::vector<std::uint32_t>>& condition_sets() const { return condition_sets_; }
   // By time.
   const std::vector<Situation>& all() const { return all_; }
   // Why there is no assignment for some step, or no history for a first condition; empty: fine.
@@ -56,17 +56,18 @@ class Situations {
   const std::vector<std::int32_t>& team_of(std::int32_t rank) const {
     return teams_[static_cast<std::size_t>(rank)];
   }
-  // The conditions of `meet` that the rank, and all of its team, may be in at the step; ascending.
-  std::vector<std::uint32_t> conditions(std::uint32_t meet, std::int32_t rank,
+  // The conditions of `condition_set` that the rank, and all of its team, may be in at the step;
+  // ascending.
+  std::vector<std::uint32_t> conditions(std::uint32_t condition_set, std::int32_t rank,
                                         std::int64_t step) const;
   // Whether every rank has such a condition.
-  bool possible(std::uint32_t meet, std::int64_t step) const;
+  bool possible(std::uint32_t condition_set, std::int64_t step) const;
   // The history that begins with the condition; kNothing: none.
   std::uint32_t history_of(std::uint32_t condition) const { return history_of_[condition]; }
 
  private:
   const std::vector<std::uint32_t>& allowed(std::int32_t rank, std::int64_t step) const;
-  void find_meets();
+  void find_condition_sets();
   void list_steps(bool second_alone);
   void add_later(std::int64_t step, bool any_other, const std::vector<std::uint32_t>& pasts);
   void check_size();
@@ -76,7 +77,7 @@ class Situations {
   std::vector<std::uint32_t> every_;              // condition
   std::vector<std::vector<std::int32_t>> teams_;  // by rank
   std::vector<std::uint32_t> history_of_;
-  std::vector<std::vector<std::uint32_t>> meets_;
+  std::vector<std::vector<std::uint32_t>> condition_sets_;
   std::vector<Situation> all_;
   std::vector<std::string> problems_;
 };

@@ -10,12 +10,12 @@ namespace {
 
 using ItemKind = ProductItem::Kind;
 
-// Goes through a sequence: which meetings a rank comes to, and which it must be through before it
-// goes on. `comes`(meeting) and `through`(meetings) are called in program order.
+// Goes through a sequence: which instances a rank comes to, and which it must be through before
+// it goes on. `comes`(instance) and `through`(instances) are called in program order.
 template <class Comes, class Through>
 void walk(const SequenceTable& sequences, const ProductSequence& sequence, bool device, Comes comes,
           Through through) {
-  std::vector<ProductMeeting> batch;
+  std::vector<ProductInstance> batch;
   for (const ProductItem& item : sequence.items) {
     const ProductChannel& channel = sequences.channels[item.channel];
     if (channel.lonely()) {
@@ -24,10 +24,10 @@ void walk(const SequenceTable& sequences, const ProductSequence& sequence, bool 
       batch.clear();
       continue;
     }
-    const ProductMeeting meeting{item.channel, item.place};
-    if (item.kind != ItemKind::wait) comes(meeting);
+    const ProductInstance instance{item.channel, item.index};
+    if (item.kind != ItemKind::wait) comes(instance);
     const bool enqueued = device && !channel.message && item.kind == ItemKind::issue;
-    if (item.kind != ItemKind::issue || enqueued) batch.push_back(meeting);
+    if (item.kind != ItemKind::issue || enqueued) batch.push_back(instance);
     if (item.kind == ItemKind::in_batch || batch.empty()) continue;
     through(batch);
     batch.clear();
@@ -42,35 +42,35 @@ class Graph {
     std::uint32_t here = kNothing;  // the rank's last place of blocking
     walk(
         sequences_, sequence, device_,
-        [&](const ProductMeeting& meeting) {
-          const std::uint32_t vertex = vertex_of(meeting);
+        [&](const ProductInstance& instance) {
+          const std::uint32_t vertex = vertex_of(instance);
           if (here != kNothing) edge(here, vertex);
         },
-        [&](const std::vector<ProductMeeting>& passed) {
+        [&](const std::vector<ProductInstance>& passed) {
           const std::uint32_t next = new_vertex();
           if (here != kNothing) edge(here, next);
-          for (const ProductMeeting& meeting : passed) edge(vertex_of(meeting), next);
+          for (const ProductInstance& instance : passed) edge(vertex_of(instance), next);
           here = next;
         });
   }
 
   // Kahn, "Topological sorting of large networks", CACM 1962.
-  MeetingOrder sort() {
-    MeetingOrder out;
+  InstanceOrder sort() {
+    InstanceOrder out;
     std::vector<std::uint32_t> ready;
     for (std::uint32_t v = 0; v < out_.size(); ++v) {
       if (incoming_[v] == 0) ready.push_back(v);
     }
     for (std::size_t i = 0; i < ready.size(); ++i) {
-      if (const std::uint32_t m = meeting_at_[ready[i]]; m != kNothing)
-        out.order.push_back(meetings_[m]);
+      if (const std::uint32_t m = instance_at_[ready[i]]; m != kNothing)
+        out.order.push_back(instances_[m]);
       for (const std::uint32_t w : out_[ready[i]]) {
         if (--incoming_[w] == 0) ready.push_back(w);
       }
     }
     for (std::uint32_t v = 0; v < out_.size(); ++v) {
-      if (incoming_[v] > 0 && meeting_at_[v] != kNothing)
-        out.held.push_back(meetings_[meeting_at_[v]]);
+      if (incoming_[v] > 0 && instance_at_[v] != kNothing)
+        out.held.push_back(instances_[instance_at_[v]]);
     }
     std::sort(out.held.begin(), out.held.end());
     return out;
@@ -80,16 +80,16 @@ class Graph {
   std::uint32_t new_vertex() {
     out_.emplace_back();
     incoming_.push_back(0);
-    meeting_at_.push_back(kNothing);
+    instance_at_.push_back(kNothing);
     return static_cast<std::uint32_t>(out_.size() - 1);
   }
-  std::uint32_t vertex_of(const ProductMeeting& meeting) {
-    const std::uint64_t key = std::uint64_t{meeting.channel} << 32U | meeting.place;
+  std::uint32_t vertex_of(const ProductInstance& instance) {
+    const std::uint64_t key = std::uint64_t{instance.channel} << 32U | instance.index;
     const auto [found, fresh] = vertices_.emplace(key, 0U);
     if (fresh) {
       found->second = new_vertex();
-      meeting_at_[found->second] = static_cast<std::uint32_t>(meetings_.size());
-      meetings_.push_back(meeting);
+      instance_at_[found->second] = static_cast<std::uint32_t>(instances_.size());
+      instances_.push_back(instance);
     }
     return found->second;
   }
@@ -101,43 +101,44 @@ class Graph {
   const SequenceTable& sequences_;
   const bool device_;
   std::unordered_map<std::uint64_t, std::uint32_t> vertices_;
-  std::vector<ProductMeeting> meetings_;
+  std::vector<ProductInstance> instances_;
   std::vector<std::vector<std::uint32_t>> out_;
-  std::vector<std::uint32_t> incoming_, meeting_at_;
+  std::vector<std::uint32_t> incoming_, instance_at_;
 };
 
-class CircleSearcher {
+class CycleSearcher {
  public:
-  CircleSearcher(const SequenceTable& sequences, const Evaluation& evaluation,
-                 const std::vector<ProductMeeting>& held, bool device, std::uint64_t most_steps)
+  CycleSearcher(const SequenceTable& sequences, const Evaluation& evaluation,
+                const std::vector<ProductInstance>& held, bool device, std::uint64_t most_steps)
       : evaluation_(evaluation),
         choices_(evaluation.choices),
         used_(choices_.size(), false),
         most_steps_(most_steps) {
     for (std::uint32_t i = 0; i < held.size(); ++i) index_.emplace(held[i], i);
-    by_meeting_.resize(held.size());
+    by_instance_.resize(held.size());
     held_ = held;
     for (std::uint32_t r = 0; r < choices_.size(); ++r) {
       for (const std::uint32_t s : choices_[r]) {
-        if (!places_.contains(s)) places_.emplace(s, places(sequences, s, device));
-        const Places& p = places_.at(s);
-        for (const auto& [meeting, passed] : p.passed) by_meeting_[meeting].push_back({r, s});
+        if (!passages_.contains(s)) passages_.emplace(s, passage(sequences, s, device));
+        const Passage& p = passages_.at(s);
+        for (const auto& [instance, passed] : p.passed) by_instance_[instance].push_back({r, s});
       }
     }
   }
 
-  CircleSearch search() {
-    CircleSearch out;
+  CycleSearch search() {
+    CycleSearch out;
+    // Shortest first: the fewest ranks are the easiest to follow.
     for (std::size_t length = 2; length <= std::min<std::size_t>(choices_.size(), kLongest);
          ++length) {
       for (start_ = 0; start_ < held_.size(); ++start_) {
         if (!extend(start_, length)) continue;
-        Circle circle;
+        Cycle cycle;
         for (const Step& step : path_) {
-          circle.links.push_back(
-              {static_cast<std::int32_t>(step.rank), step.sequence, held_[step.meeting]});
+          cycle.links.push_back(
+              {static_cast<std::int32_t>(step.rank), step.sequence, held_[step.instance]});
         }
-        out.circle = std::move(circle);
+        out.cycle = std::move(cycle);
         return out;
       }
       if (steps_ > most_steps_) break;
@@ -149,30 +150,31 @@ class CircleSearcher {
   std::uint64_t steps() const { return steps_; }
 
  private:
+  // Ranks in a cycle. Where there are more ranks, a search that finds none is not complete.
   static constexpr std::size_t kLongest = 64;
 
-  struct Places {
-    std::vector<std::uint32_t> comes;             // held meetings in program order
-    std::map<std::uint32_t, std::size_t> passed;  // meeting -> how many it came to before going on
+  struct Passage {
+    std::vector<std::uint32_t> comes;             // held instances in program order
+    std::map<std::uint32_t, std::size_t> passed;  // instance -> how many it came to before going on
   };
   struct Choice {
     std::uint32_t rank, sequence;
   };
   struct Step {
-    std::uint32_t rank, sequence, meeting;
+    std::uint32_t rank, sequence, instance;
   };
 
-  Places places(const SequenceTable& sequences, std::uint32_t s, bool device) const {
-    Places out;
+  Passage passage(const SequenceTable& sequences, std::uint32_t s, bool device) const {
+    Passage out;
     walk(
         sequences, sequences.sequences[s], device,
-        [&](const ProductMeeting& meeting) {
-          if (const auto known = index_.find(meeting); known != index_.end())
+        [&](const ProductInstance& instance) {
+          if (const auto known = index_.find(instance); known != index_.end())
             out.comes.push_back(known->second);
         },
-        [&](const std::vector<ProductMeeting>& passed) {
-          for (const ProductMeeting& meeting : passed) {
-            if (const auto known = index_.find(meeting); known != index_.end())
+        [&](const std::vector<ProductInstance>& passed) {
+          for (const ProductInstance& instance : passed) {
+            if (const auto known = index_.find(instance); known != index_.end())
               out.passed.emplace(known->second, out.comes.size());
           }
         });
@@ -199,16 +201,16 @@ class CircleSearcher {
     return !left.empty();
   }
 
-  // Continues the path, which ends before `meeting`, by `left` links, back to the start.
-  bool extend(std::uint32_t meeting, std::size_t left) {
-    for (const Choice& choice : by_meeting_[meeting]) {
+  // Continues the path, which ends before `instance`, by `left` links, back to the start.
+  bool extend(std::uint32_t instance, std::size_t left) {
+    for (const Choice& choice : by_instance_[instance]) {
       if (used_[choice.rank]) continue;
       const auto team = evaluation_.teams.find(static_cast<std::int32_t>(choice.rank));
       if (team != evaluation_.teams.end() && !goes_with_team(team->second, choice)) continue;
-      const Places& p = places_.at(choice.sequence);
+      const Passage& p = passages_.at(choice.sequence);
       used_[choice.rank] = true;
-      path_.push_back({choice.rank, choice.sequence, meeting});
-      for (std::size_t i = p.passed.at(meeting); i < p.comes.size(); ++i) {
+      path_.push_back({choice.rank, choice.sequence, instance});
+      for (std::size_t i = p.passed.at(instance); i < p.comes.size(); ++i) {
         if (++steps_ > most_steps_) break;
         if (left == 1 ? p.comes[i] == start_ : p.comes[i] > start_ && extend(p.comes[i], left - 1))
           return true;
@@ -222,32 +224,32 @@ class CircleSearcher {
 
   const Evaluation& evaluation_;
   const std::vector<std::vector<std::uint32_t>>& choices_;
-  std::vector<ProductMeeting> held_;
-  std::map<ProductMeeting, std::uint32_t> index_;
-  std::map<std::uint32_t, Places> places_;       // by sequence
-  std::vector<std::vector<Choice>> by_meeting_;  // who blocks on it
+  std::vector<ProductInstance> held_;
+  std::map<ProductInstance, std::uint32_t> index_;
+  std::map<std::uint32_t, Passage> passages_;     // by sequence
+  std::vector<std::vector<Choice>> by_instance_;  // who blocks on it
   std::vector<bool> used_;
   std::vector<Step> path_;
-  std::uint32_t start_ = 0;  // the lowest meeting of the circle, so that each is tried once
+  std::uint32_t start_ = 0;  // the lowest instance of the cycle, so that each is tried once
   const std::uint64_t most_steps_;
   std::uint64_t steps_ = 0;
 };
 
 }  // namespace
 
-MeetingOrder order_meetings(const SequenceTable& sequences, std::span<const std::uint32_t> which,
-                            bool device) {
+InstanceOrder order_instances(const SequenceTable& sequences, std::span<const std::uint32_t> which,
+                              bool device) {
   Graph graph(sequences, device);
   for (const std::uint32_t s : which) graph.add(sequences.sequences[s]);
   return graph.sort();
 }
 
-CircleSearch find_circle(const SequenceTable& sequences, const Evaluation& evaluation,
-                         const std::vector<ProductMeeting>& held, bool device,
-                         std::uint64_t& budget) {
+CycleSearch find_cycle(const SequenceTable& sequences, const Evaluation& evaluation,
+                       const std::vector<ProductInstance>& held, bool device,
+                       std::uint64_t& budget) {
   constexpr std::uint64_t kMostSteps = 5'000'000;
-  CircleSearcher searcher(sequences, evaluation, held, device, std::min(budget, kMostSteps));
-  CircleSearch out = searcher.search();
+  CycleSearcher searcher(sequences, evaluation, held, device, std::min(budget, kMostSteps));
+  CycleSearch out = searcher.search();
   budget -= std::min(budget, searcher.steps());
   return out;
 }

@@ -1,7 +1,7 @@
 // The order in which the collectives and messages of a step can complete, whatever the ranks
 // choose.
 //
-// An instance (ProductMeeting) is one call of a channel: (channel, index within the step). Where
+// An instance (ProductInstance) is one call of a channel: (channel, index within the step). Where
 // all sequences agree on every channel, every assignment has the same instances, and a rank waits
 // only for an instance that some member has not reached yet. A rank that blocks on instance m
 // before it issues its call of n makes n wait for m: the edge m -> n. Without a cycle, the
@@ -24,35 +24,35 @@
 
 namespace lockstep::verify {
 
-struct ProductMeeting {
+struct ProductInstance {
   std::uint32_t channel = 0;
-  std::uint32_t place = 0;
-  friend auto operator<=>(const ProductMeeting&, const ProductMeeting&) = default;
+  std::uint32_t index = 0;
+  friend auto operator<=>(const ProductInstance&, const ProductInstance&) = default;
 };
 
-struct MeetingOrder {
-  std::vector<ProductMeeting> order;  // the instances that no cycle holds up
-  std::vector<ProductMeeting> held;   // those on a cycle or after one; ascending
+struct InstanceOrder {
+  std::vector<ProductInstance> order;  // the instances that no cycle holds up
+  std::vector<ProductInstance> held;   // those on a cycle or after one; ascending
 };
 
 // O(items of the sequences named). Channels of a single rank are left out.
-MeetingOrder order_meetings(const SequenceTable& sequences, std::span<const std::uint32_t> which,
-                            bool device);
+InstanceOrder order_instances(const SequenceTable& sequences, std::span<const std::uint32_t> which,
+                              bool device);
 
 // A cycle in which each rank has one sequence: in link i, `rank` with `sequence` blocks on
-// `meeting` before it reaches the next link's.
-struct Circle {
+// `instance` before it reaches the next link's.
+struct Cycle {
   struct Link {
     std::int32_t rank = 0;
     std::uint32_t sequence = 0;
-    ProductMeeting meeting;
+    ProductInstance instance;
   };
   std::vector<Link> links;
 };
 
-struct CircleSearch {
-  std::optional<Circle> circle;  // with the fewest ranks
-  bool complete = true;          // false: the search reached its limit
+struct CycleSearch {
+  std::optional<Cycle> cycle;  // with the fewest ranks
+  bool complete = true;        // false: the search reached its limit
 };
 
 // Searches a cycle among `held` with one choice per rank; ranks that choose together take choices
@@ -60,8 +60,8 @@ struct CircleSearch {
 // be joined. Exponential in the worst case (finding a cycle with one sequence per rank is a path
 // problem with forbidden pairs); limited to 5 million steps and to `budget`, from which the steps
 // are subtracted.
-CircleSearch find_circle(const SequenceTable& sequences, const Evaluation& evaluation,
-                         const std::vector<ProductMeeting>& held, bool device,
-                         std::uint64_t& budget);
+CycleSearch find_cycle(const SequenceTable& sequences, const Evaluation& evaluation,
+                       const std::vector<ProductInstance>& held, bool device,
+                       std::uint64_t& budget);
 
 }  // namespace lockstep::verify

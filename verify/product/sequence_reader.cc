@@ -2,12 +2,15 @@
 
 #include <algorithm>
 
+#include <fmt/core.h>
+
 #include "base/text.h"
 
 namespace lockstep::verify {
 
 std::size_t SequenceReader::ListHash::operator()(
     const std::vector<std::uint32_t>& list) const noexcept {
+  // Boost's hash_combine with the mixing of SplitMix64: lists of small, similar ids spread well.
   std::uint64_t h = list.size();
   for (const std::uint32_t x : list) {
     h ^= x + 0x9E3779B97F4A7C15ULL + (h << 6U) + (h >> 2U);
@@ -21,9 +24,9 @@ SequenceReader::SequenceReader(SequenceTable& out, std::int32_t world_size)
   if (out_.exchanges.empty()) out_.exchanges.emplace_back();
 }
 
-void SequenceReader::enter(const trace::Run& run, std::string place) {
+void SequenceReader::enter(const trace::Run& run, std::string location) {
   run_ = &run;
-  place_ = std::move(place);
+  location_ = std::move(location);
   known_calls_.clear();
   collect_members();
 }
@@ -35,8 +38,8 @@ void SequenceReader::say(std::string reason) {
 }
 
 void SequenceReader::say(const trace::RankTrace& trace, const std::string& reason) {
-  say("rank " + std::to_string(trace.rank.value) +
-      (place_.empty() ? "" : " in " + printable(place_)) + ": " + reason);
+  const std::string location = location_.empty() ? "" : " in " + printable(location_);
+  say(fmt::format("rank {}{}: {}", trace.rank.value, location, reason));
 }
 
 // What most would call the members of a group; who contradicts makes it disputed.
@@ -63,7 +66,8 @@ trace::RankList SequenceReader::members_of(const std::string& name) {
   std::vector<trace::Rank> all;
   for (std::int32_t r = 0; r < world_size_; ++r) all.emplace_back(r);
   if (name != "world" && !name.empty())
-    say("group \"" + printable(name) + "\" was never declared, so its members are not known");
+    say(fmt::format("group \"{}\" was never declared, so its members are not known",
+                    printable(name)));
   return members_.emplace(name, trace::RankList(std::move(all))).first->second;
 }
 
@@ -88,8 +92,7 @@ std::uint32_t SequenceReader::channel_of(const trace::RankTrace& trace, const tr
   } else {
     channel.members = members_of(channel.name);
   }
-  const std::string key = channel.name + "\n" + std::to_string(from) + "\n" + std::to_string(to) +
-                          "\n" + std::to_string(channel.tag);
+  const std::string key = fmt::format("{}\n{}\n{}\n{}", channel.name, from, to, channel.tag);
   const auto [id, fresh] = channel_ids_.intern(key);
   if (fresh) out_.channels.push_back(std::move(channel));
   return id;
@@ -99,12 +102,9 @@ SequenceReader::KnownCall SequenceReader::keys_of(const trace::RankTrace& trace,
                                                   const trace::Call& call) {
   const trace::Signature& signature = run_->tables.signatures[call.signature];
   const bool message = trace::is_point_to_point(signature.op);
-  std::string key = std::to_string(call.signature.value) + " " + std::to_string(call.group.value) +
-                    " " + std::to_string(call.what.value);
-  if (message) {
-    key += " " + std::to_string(call.peer.value) + " " + std::to_string(call.ptag) + " " +
-           std::to_string(trace.rank.value);
-  }
+  std::string key =
+      fmt::format("{} {} {}", call.signature.value, call.group.value, call.what.value);
+  if (message) key += fmt::format(" {} {} {}", call.peer.value, call.ptag, trace.rank.value);
   const auto known = known_calls_.find(key);
   if (known != known_calls_.end()) return known->second;
   KnownCall out{};
@@ -141,14 +141,15 @@ std::uint32_t SequenceReader::read(const trace::RankTrace& trace, std::uint32_t 
       const trace::Call& call = trace.calls[event.index];
       if (call.step == options.without_step) continue;
       const KnownCall keys = keys_of(trace, call);
-      const auto [places, fresh] = length.emplace(keys.channel, 0U);
+      const auto [next, fresh] = length.emplace(keys.channel, 0U);
       const ProductChannel& channel = out_.channels[keys.channel];
       if (fresh && !channel.message && !channel.members.contains(trace.rank) &&
           !is_disputed(channel.name))
-        say(trace, "it calls group \"" + printable(channel.name) + "\", of which it is no member");
+        say(trace, fmt::format("it calls group \"{}\", but is not a member of it",
+                               printable(channel.name)));
       item = {call.has(trace::kAsync) && !options.all_block ? ProductItem::Kind::issue
                                                             : ProductItem::Kind::blocking,
-              keys.channel, places->second++, keys.shared, keys.own};
+              keys.channel, next->second++, keys.shared, keys.own};
       // A batch posts together, and blocks behind its last call.
       if (previous != kNothing && call.coalesced != trace::kNone &&
           trace.calls[previous].coalesced == call.coalesced &&
@@ -160,7 +161,7 @@ std::uint32_t SequenceReader::read(const trace::RankTrace& trace, std::uint32_t 
       const auto waited = item_of.find(event.index);
       if (waited == item_of.end()) continue;  // for a call of an earlier stretch
       const ProductItem& call = sequence.items[waited->second];
-      item = {ProductItem::Kind::wait, call.channel, call.place, 0, 0};
+      item = {ProductItem::Kind::wait, call.channel, call.index, 0, 0};
       previous = kNothing;
     } else {
       continue;
@@ -174,7 +175,7 @@ std::uint32_t SequenceReader::intern(ProductSequence sequence) {
   std::vector<std::uint32_t> flat;
   flat.reserve(sequence.items.size() * 5);
   for (const ProductItem& item : sequence.items) {
-    flat.insert(flat.end(), {static_cast<std::uint32_t>(item.kind), item.channel, item.place,
+    flat.insert(flat.end(), {static_cast<std::uint32_t>(item.kind), item.channel, item.index,
                              item.shared, item.own});
   }
   const auto [id, fresh] = sequence_ids_.intern(flat);
@@ -206,7 +207,8 @@ std::uint32_t SequenceReader::list_id(ListIds& ids, std::vector<std::vector<std:
 
 namespace {
 
-std::string number(std::int64_t n) { return n == trace::kNone ? "?" : std::to_string(n); }
+// JSON; null: not recorded.
+std::string number(std::int64_t n) { return n == trace::kNone ? "null" : std::to_string(n); }
 
 bool cut_unevenly(const trace::Signature& s) {
   return s.op == trace::Op::all_to_all || s.splits_in.value != 0 || s.splits_out.value != 0;
@@ -214,33 +216,41 @@ bool cut_unevenly(const trace::Signature& s) {
 
 // Elements that must be alike on all ranks.
 std::string sizes_text(const trace::Signature& s) {
+  if (lacks_sizes(s)) return "null";
   const std::string in = number(s.in_elements);
   const std::string out = number(s.out_elements);
   switch (s.op) {
     case trace::Op::all_reduce:
     case trace::Op::reduce:
     case trace::Op::broadcast:
-      return s.in_elements != trace::kNone ? in : out;
+    case trace::Op::send:
+      return fmt::format("[{}]", s.in_elements != trace::kNone ? in : out);
+    case trace::Op::recv:
+    case trace::Op::recv_any:
+      return fmt::format("[{}]", s.out_elements != trace::kNone ? out : in);
+    case trace::Op::all_to_all_single:
+      return cut_unevenly(s) ? "[]" : fmt::format("[{},{}]", in, out);
     case trace::Op::all_gather_into_tensor:
     case trace::Op::reduce_scatter:
     case trace::Op::reduce_scatter_tensor:
-      return in + ">" + out;
+      return fmt::format("[{},{}]", in, out);
     case trace::Op::all_gather:
-      return s.out_elements != trace::kNone ? ">" + out : in + ">";
+      return s.out_elements != trace::kNone ? fmt::format("[{}]", out)
+                                            : fmt::format("[\"in\",{}]", in);
     case trace::Op::gather:
-      return in + ">";
+      return fmt::format("[{}]", in);
     case trace::Op::scatter:
-      return ">" + out;
-    case trace::Op::all_to_all_single:
-      return cut_unevenly(s) ? "cut" : in + ">" + out;
-    case trace::Op::send:
-      return s.in_elements != trace::kNone ? in : out;
-    case trace::Op::recv:
-    case trace::Op::recv_any:
-      return s.out_elements != trace::kNone ? out : in;
+      return fmt::format("[{}]", out);
     default:
-      return "";
+      return "[]";
   }
+}
+
+std::string names_text(const trace::Tables& tables, trace::NameListId id) {
+  std::string out;
+  for (const trace::StringId name : tables.name_lists[id])
+    out += (out.empty() ? "" : ",") + json_text(tables.str(name));
+  return fmt::format("[{}]", out);
 }
 
 std::vector<std::int64_t> tensor_sizes(const trace::Tables& tables, trace::IntListId shapes) {
@@ -252,25 +262,78 @@ std::vector<std::int64_t> tensor_sizes(const trace::Tables& tables, trace::IntLi
 
 }  // namespace
 
+bool lacks_sizes(const trace::Signature& s) {
+  switch (s.op) {
+    case trace::Op::other:
+    case trace::Op::barrier:
+    case trace::Op::scan:
+    case trace::Op::exscan:
+    case trace::Op::probe:
+    case trace::Op::finalize:
+      return false;
+    default:
+      return s.in_elements == trace::kNone && s.out_elements == trace::kNone;
+  }
+}
+
+bool lacks_root(const trace::Signature& s) {
+  return s.root < 0 && (s.op == trace::Op::broadcast || s.op == trace::Op::reduce ||
+                        s.op == trace::Op::gather || s.op == trace::Op::scatter);
+}
+
 std::string shared_key(const trace::Tables& tables, const trace::Call& call) {
   const trace::Signature& s = tables.signatures[call.signature];
   const bool message = trace::is_point_to_point(s.op);
-  std::string out = message                    ? "message"
-                    : s.op == trace::Op::other ? "other:" + tables.str(s.other_op)
-                                               : std::string(trace::op_name(s.op));
-  out += "\n" + sizes_text(s);
-  out += "\n";
-  if (s.op != trace::Op::barrier) {
-    for (const trace::StringId name : tables.name_lists[s.dtypes]) out += tables.str(name) + ",";
-  }
-  out += "\n";
-  if (trace::is_reduction(s.op)) out += tables.str(s.redop);
-  out += "\n" + number(s.root) + "\n";
+  const bool barrier = s.op == trace::Op::barrier;
+  const std::string operation = message ? "\"message\""
+                                : s.op == trace::Op::other
+                                    ? json_text(tables.str(s.other_op))
+                                    : json_text(std::string(trace::op_name(s.op)));
+  const std::string types = barrier               ? "[]"
+                            : s.dtypes.value == 0 ? "null"
+                                                  : names_text(tables, s.dtypes);
+  const std::string redop = !trace::is_reduction(s.op) ? "\"\""
+                            : s.redop.value == 0       ? "null"
+                                                       : json_text(tables.str(s.redop));
+  const std::string root =
+      lacks_root(s) ? "null" : std::to_string(std::max<std::int32_t>(s.root, -1));
   // What a message carries is known to its sender and its receiver by different names.
-  if (!message) {
-    for (const trace::StringId name : tables.name_lists[call.what]) out += tables.str(name) + "\n";
+  const bool nameless = message || (barrier && call.what.value == 0);
+  const std::string names = nameless               ? "[]"
+                            : call.what.value == 0 ? "null"
+                                                   : names_text(tables, call.what);
+  return fmt::format("[{},{},{},{},{},{}]", operation, sizes_text(s), types, redop, root, names);
+}
+
+std::string json_text(const std::string& text) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  const std::string valid = to_utf8(text);
+  std::string out = "\"";
+  const auto unit = [&](std::uint32_t code) {
+    out += "\\u";
+    for (const unsigned shift : {12U, 8U, 4U, 0U}) out += kDigits[code >> shift & 15U];
+  };
+  for (std::size_t i = 0; i < valid.size();) {
+    const auto first = static_cast<unsigned char>(valid[i]);
+    const std::size_t length = first < 0x80 ? 1 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
+    std::uint32_t code = length == 1 ? first : first & (0x7FU >> length);
+    for (std::size_t j = 1; j < length; ++j)
+      code = code << 6U | (static_cast<unsigned char>(valid[i + j]) & 0x3FU);
+    i += length;
+    constexpr std::string_view kShort = "\"\\\b\f\n\r\t";
+    const std::size_t known = code < 0x80 ? kShort.find(static_cast<char>(code)) : kShort.npos;
+    if (known != kShort.npos) {
+      out += {'\\', "\"\\bfnrt"[known]};
+    } else if (code >= 0x20 && code < 0x7F) {
+      out += static_cast<char>(code);
+    } else if (code < 0x10000) {
+      unit(code);
+    } else {
+      unit(0xD800 + ((code - 0x10000) >> 10U));
+      unit(0xDC00 + ((code - 0x10000) & 0x3FFU));
+    }
   }
-  return out;
+  return out + "\"";
 }
 
 ExchangeSplits exchange_splits(const trace::Tables& tables, const trace::Call& call) {

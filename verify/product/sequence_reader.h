@@ -29,8 +29,8 @@ class SequenceReader {
   // Keeps a reference to `out`.
   SequenceReader(SequenceTable& out, std::int32_t world_size);
 
-  // Whose traces come next. `place`: what reasons call the run, as in "rank 0 in first-1".
-  void enter(const trace::Run& run, std::string place = {});
+  // Whose traces come next. `location`: what reasons call the run, as in "rank 0 in first-1".
+  void enter(const trace::Run& run, std::string location = {});
 
   // The id of what the rank does in the events [begin, end) of its trace. What cannot be told goes
   // to `inconclusive`. O(events).
@@ -76,7 +76,7 @@ class SequenceReader {
   SequenceTable& out_;
   const std::int32_t world_size_;
   const trace::Run* run_ = nullptr;
-  std::string place_;
+  std::string location_;
   std::map<std::string, trace::RankList> members_;
   std::unordered_map<std::string, KnownCall> known_calls_;  // of the run at hand
   using Sizes = std::vector<std::int64_t>;
@@ -89,8 +89,15 @@ class SequenceReader {
 
 // Two calls on one channel may meet, for all that was recorded, exactly if their shared keys are
 // equal. The rules are those of verify/streams/agreement.h and, for messages, of message_differs();
-// what was not recorded is written as "?".
+// A JSON list: operation, sizes, types, reduce operation, root, names. null: not recorded.
 std::string shared_key(const trace::Tables& tables, const trace::Call& call);
+
+// Whether a call's sizes, or its root, must agree and were not recorded.
+bool lacks_sizes(const trace::Signature& signature);
+bool lacks_root(const trace::Signature& signature);
+
+// A string in JSON, in ASCII alone: characters beyond it as \uXXXX. Invalid UTF-8 becomes U+FFFD.
+std::string json_text(const std::string& text);
 
 // How an all-to-all is cut, else empty lists.
 ExchangeSplits exchange_splits(const trace::Tables& tables, const trace::Call& call);

@@ -40,10 +40,10 @@ struct ProductItem {
     issue,     // blocks nobody
     blocking,  // blocks until the call is met
     in_batch,  // the same, behind the last call of its batch
-    wait,      // blocks until `place` on `channel` is met
+    wait,      // blocks until `index` on `channel` is met
   } kind = Kind::issue;
   std::uint32_t channel = 0;
-  std::uint32_t place = 0;   // among the sequence's calls of that channel
+  std::uint32_t index = 0;   // among the sequence's calls of that channel
   std::uint32_t shared = 0;  // of a call
   std::uint32_t own = 0;
   friend bool operator==(const ProductItem&, const ProductItem&) = default;
@@ -64,7 +64,7 @@ struct ProductSequence {
 struct SequenceTable {
   std::vector<ProductChannel> channels;
   std::vector<std::vector<std::uint32_t>> shared_lists, own_lists;  // what a projection's ids mean
-  std::vector<std::string> shared_keys;           // "all_reduce in=8 float32 sum what=w"
+  std::vector<std::string> shared_keys;                             // JSON lists: shared_key()
   std::vector<std::string> shown;                 // by shared key, for people: "all_reduce(w)"
   std::vector<std::vector<std::string>> carried;  // by shared key: the parameters
   std::vector<ExchangeSplits> exchanges;          // by own key; 0: none

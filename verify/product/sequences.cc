@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include <fmt/core.h>
+
 #include "base/text.h"
 #include "verify/product/sequence_reader.h"
 #include "verify/replay/semantics.h"
@@ -64,10 +66,9 @@ class SequenceCutter {
           const std::uint32_t sequence = out_.part(h, r, part).sequence;
           if (sequence == kNothing) continue;  // it ended with an exception
           if (known != kNothing && known != sequence) {
-            reader_.say(
-                "rank " + std::to_string(r) + ": what it does " +
-                (part == ProductSequences::kStart ? "before step 0" : "after the last step") +
-                " differs between the histories");
+            reader_.say(fmt::format(
+                "rank {}: what it does {} differs between the histories", r,
+                part == ProductSequences::kStart ? "before step 0" : "after the last step"));
             break;
           }
           known = sequence;
@@ -99,7 +100,7 @@ class SequenceCutter {
       std::int64_t part = step;
       if (step == trace::kNone) part = cuts.back().step == kBefore ? kBefore : last_step() + 1;
       if (step > last_step())
-        return reader_.say(trace, "step " + std::to_string(step) + " is not in \"steps\"");
+        return reader_.say(trace, fmt::format("step {} is not in \"steps\"", step));
       if (part == 0 && cuts.back().step == 1) {
         cuts.back().late_calls = true;
         continue;
@@ -107,9 +108,9 @@ class SequenceCutter {
       if (part < cuts.back().step)
         return reader_.say(trace, step == trace::kNone
                                       ? "a call between the steps has no step"
-                                      : "the steps do not grow, or a call between two of them "
-                                        "says no step (" +
-                                            std::to_string(step) + ")");
+                                      : fmt::format("the steps do not grow, or a call between "
+                                                    "two of them says no step ({})",
+                                                    step));
       seen = std::max(seen, part);
       if (part == cuts.back().step) continue;
       cuts.back().end = e;
@@ -152,29 +153,30 @@ class SequenceCutter {
       const RecordedPart recorded{reader_.read(trace, cut.begin, cut.end), cut.begin, cut.end};
       if (cut.late_calls) {
         second = reader_.read(trace, cut.begin, cut.end, {.without_step = 0});
-        place_of(trace, ProductSequences::kSecond) = recorded;
+        slot_of(trace, ProductSequences::kSecond) = recorded;
         out_.has_late_calls_ = true;
         continue;
       }
-      RecordedPart& place = place_of(trace, part_of(step));
-      if (place.sequence == kNothing) place = recorded;
-      if (place.sequence != recorded.sequence) return not_stationary(trace, step);
+      RecordedPart& slot = slot_of(trace, part_of(step));
+      if (slot.sequence == kNothing) slot = recorded;
+      if (slot.sequence != recorded.sequence) return not_stationary(trace, step);
     }
     if (second == kNothing) return;
-    const std::uint32_t later = place_of(trace, part_of(1)).sequence;
+    const std::uint32_t later = slot_of(trace, part_of(1)).sequence;
     if (later != kNothing && later != second) not_stationary(trace, 1);
   }
 
-  RecordedPart& place_of(const trace::RankTrace& trace, std::uint32_t part) {
+  RecordedPart& slot_of(const trace::RankTrace& trace, std::uint32_t part) {
     return out_.parts_[index_of(trace) * out_.width_ + part];
   }
 
   void not_stationary(const trace::RankTrace& trace, std::int64_t step) {
     const std::uint32_t condition = d_.spec.steps[static_cast<std::size_t>(step) - 1];
-    reader_.say(trace, "step " + std::to_string(step) + " under \"" +
-                           printable(d_.spec.conditions[condition].name) +
-                           "\" is not what another step under it was: what a step does depends on "
-                           "more than its condition and that of the first step");
+    reader_.say(
+        trace,
+        fmt::format("step {} under \"{}\" is not what another step under it was: what a step "
+                    "does depends on more than its condition and that of the first step",
+                    step, printable(d_.spec.conditions[condition].name)));
   }
 
   std::uint32_t part_of(std::int64_t step) const {

@@ -31,9 +31,9 @@ std::optional<Mailbox::Posted> Mailbox::post_send(const Posted& send) {
     sends_[send.tag].push_back({next_++, send});
     return std::nullopt;
   }
-  const Posted met = first->second.front().posted;
+  const Posted matched = first->second.front().posted;
   remove_first(receives_, first);
-  return met;
+  return matched;
 }
 
 std::optional<Mailbox::Posted> Mailbox::post_receive(const Posted& receive) {
@@ -44,10 +44,10 @@ std::optional<Mailbox::Posted> Mailbox::post_receive(const Posted& receive) {
     receives_[receive.tag].push_back({next_++, receive});
     return std::nullopt;
   }
-  const Queued met = queue->second.front();
-  sent_.erase(met.order);
+  const Queued matched = queue->second.front();
+  sent_.erase(matched.order);
   remove_first(sends_, queue);
-  return met.posted;
+  return matched.posted;
 }
 
 bool Mailbox::holds(std::int32_t tag) const {
@@ -105,7 +105,7 @@ class MessageCollector {
     const trace::RankTrace& trace = run_.ranks[r];
     // Where each call's entry is, so that the events can add their times. An index rather than a
     // pointer to the entry: the vector grows.
-    std::vector<std::pair<std::vector<LoggedMessage>*, std::size_t>> places(trace.calls.size());
+    std::vector<std::pair<std::vector<LoggedMessage>*, std::size_t>> positions(trace.calls.size());
     for (std::uint32_t c = 0; c < trace.calls.size(); ++c) {
       const trace::Call& call = trace.calls[c];
       const trace::Op op = run_.tables.signatures[call.signature].op;
@@ -116,22 +116,23 @@ class MessageCollector {
       Ends& ends = op == trace::Op::send ? channels_[{self, peer, call.group.value, call.ptag}]
                                          : channels_[{peer, self, call.group.value, call.ptag}];
       std::vector<LoggedMessage>& end = op == trace::Op::send ? ends.sends : ends.receives;
-      places[c] = {&end, end.size()};
+      positions[c] = {&end, end.size()};
       end.push_back({r, c, trace::kNoTime, trace::kNoTime,
                      call.has(trace::kCompleted) || call.has(trace::kWaitEnded)});
     }
     for (const trace::Event& event : trace.events) {
       if (event.kind != trace::EventKind::issue && event.kind != trace::EventKind::complete)
         continue;
-      const auto& [end, place] = places[event.index];
+      const auto& [end, position] = positions[event.index];
       if (end == nullptr) continue;
-      (event.kind == trace::EventKind::issue ? (*end)[place].issued : (*end)[place].completed) =
-          event.time;
+      (event.kind == trace::EventKind::issue ? (*end)[position].issued
+                                             : (*end)[position].completed) = event.time;
     }
   }
 
   const trace::Run& run_;
-  std::map<MessageChannel, Ends> channels_;  // a map: its nodes do not move, `places` points there
+  std::map<MessageChannel, Ends>
+      channels_;  // a map: its nodes do not move, `positions` points there
 };
 
 // Aligns the two ends of one channel.

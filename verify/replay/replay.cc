@@ -63,7 +63,7 @@ class Replayer {
     std::vector<std::uint32_t> batch;  // calls that the rank has to wait for before it goes on
   };
   // The instances of one group's collectives, by index in its streams.
-  struct Meetings {
+  struct Instances {
     std::vector<std::uint32_t> arrived;     // members that issued it
     std::vector<trace::SignatureId> first;  // of the member that issued it first
     std::vector<bool> mismatched;
@@ -74,13 +74,13 @@ class Replayer {
   // Builds the lookups: each rank's last own event, each call's instance, each group's counters.
   void prepare() {
     states_.resize(run_.ranks.size());
-    meeting_of_.resize(run_.ranks.size());
-    met_.resize(run_.ranks.size());
+    instance_of_.resize(run_.ranks.size());
+    matched_.resize(run_.ranks.size());
     group_index_.assign(run_.tables.groups.size(), kNoGroup);
     for (std::uint32_t r = 0; r < run_.ranks.size(); ++r) {
       const trace::RankTrace& trace = run_.ranks[r];
-      meeting_of_[r].assign(trace.calls.size(), UINT32_MAX);
-      met_[r].assign(trace.calls.size(), false);
+      instance_of_[r].assign(trace.calls.size(), UINT32_MAX);
+      matched_[r].assign(trace.calls.size(), false);
       RankState& state = states_[r];
       for (std::size_t e = 0; e < trace.events.size(); ++e) {
         const trace::Event& event = trace.events[e];
@@ -94,22 +94,22 @@ class Replayer {
     }
     // Messages whose other side a bounded recorder dropped count as matched from the start.
     if (std::vector<std::vector<bool>> lost = find_lost_messages(run_); !lost.empty()) {
-      met_ = std::move(lost);
+      matched_ = std::move(lost);
     }
-    meetings_.resize(groups_.size());
+    instances_.resize(groups_.size());
     for (std::uint32_t g = 0; g < groups_.size(); ++g) {
       group_index_[groups_[g].group.value] = g;
       std::size_t longest = 0;
       for (const Stream& stream : groups_[g].streams) {
         longest = std::max(longest, stream.calls.size());
         for (std::uint32_t i = 0; i < stream.calls.size(); ++i) {
-          meeting_of_[stream.rank_index][stream.calls[i]] = i;
+          instance_of_[stream.rank_index][stream.calls[i]] = i;
         }
       }
-      meetings_[g].arrived.assign(longest, 0);
-      meetings_[g].first.resize(longest);
-      meetings_[g].mismatched.assign(longest, false);
-      meetings_[g].completed.assign(longest, false);
+      instances_[g].arrived.assign(longest, 0);
+      instances_[g].first.resize(longest);
+      instances_[g].mismatched.assign(longest, false);
+      instances_[g].completed.assign(longest, false);
     }
   }
 
@@ -202,8 +202,8 @@ class Replayer {
 
   // Whether the call can complete by what has been posted so far.
   bool complete(std::uint32_t r, std::uint32_t c) const {
-    if (met_[r][c]) return true;
-    const std::uint32_t m = meeting_of_[r][c];
+    if (matched_[r][c]) return true;
+    const std::uint32_t m = instance_of_[r][c];
     const std::uint32_t g = group_index_[call(r, c).group.value];
     const trace::Op op = signature(r, c).op;
     if (op == trace::Op::send)
@@ -211,7 +211,7 @@ class Replayer {
     if (trace::is_point_to_point(op)) return false;
     // Calls that cannot be matched block nobody: claiming otherwise would prove too much.
     if (g == kNoGroup || m == UINT32_MAX || !groups_[g].comparable) return true;
-    return meetings_[g].arrived[m] == groups_[g].streams.size() && groups_[g].absent.empty() &&
+    return instances_[g].arrived[m] == groups_[g].streams.size() && groups_[g].absent.empty() &&
            !mismatched(g, m);
   }
 
@@ -219,16 +219,16 @@ class Replayer {
   // or, where the calls of a communicator run in order, those of an earlier instance do not.
   bool mismatched(std::uint32_t g, std::uint64_t m) const {
     const bool in_order = options_.semantics == CallSemantics::nccl && !recorded_;
-    return meetings_[g].mismatched[m] || (in_order && m > meetings_[g].first_mismatched);
+    return instances_[g].mismatched[m] || (in_order && m > instances_[g].first_mismatched);
   }
 
   // Like complete(), or a member recorded that the call completed.
   bool everybody_came(std::uint32_t r, std::uint32_t c) const {
-    const std::uint32_t m = meeting_of_[r][c];
+    const std::uint32_t m = instance_of_[r][c];
     const std::uint32_t g = group_index_[call(r, c).group.value];
     const bool known =
         g != kNoGroup && m != UINT32_MAX && !trace::is_point_to_point(signature(r, c).op);
-    return complete(r, c) || (known && meetings_[g].completed[m]);
+    return complete(r, c) || (known && instances_[g].completed[m]);
   }
 
   // Issues the call: counts it to its instance, or puts it into the channel's mailbox.
@@ -237,32 +237,32 @@ class Replayer {
       post_point_to_point(r, c, ready);
       return;
     }
-    const std::uint32_t m = meeting_of_[r][c];
+    const std::uint32_t m = instance_of_[r][c];
     const std::uint32_t g = group_index_[call(r, c).group.value];
     if (g == kNoGroup || m == UINT32_MAX) return;
-    Meetings& meetings = meetings_[g];
-    if (call(r, c).has(trace::kCompleted)) meetings.completed[m] = true;
+    Instances& instances = instances_[g];
+    if (call(r, c).has(trace::kCompleted)) instances.completed[m] = true;
     // Each call is compared with the first one that arrived. That finds every mismatch, except
     // between two calls that both agree with a first one of unknown fields.
-    if (meetings.arrived[m]++ == 0) {
-      meetings.first[m] = call(r, c).signature;
-    } else if (cannot_meet(meetings.first[m], call(r, c).signature)) {
-      meetings.mismatched[m] = true;
-      meetings.first_mismatched = std::min(meetings.first_mismatched, m);
+    if (instances.arrived[m]++ == 0) {
+      instances.first[m] = call(r, c).signature;
+    } else if (cannot_match(instances.first[m], call(r, c).signature)) {
+      instances.mismatched[m] = true;
+      instances.first_mismatched = std::min(instances.first_mismatched, m);
     }
-    if (meetings.arrived[m] == groups_[g].streams.size()) {
+    if (instances.arrived[m] == groups_[g].streams.size()) {
       wake(std::uint64_t{g} << 32U | m, ready);
     }
   }
 
   // Whether the calls block each other. Different reduce operations give wrong numbers, but the
   // collective completes.
-  bool cannot_meet(trace::SignatureId a, trace::SignatureId b) {
+  bool cannot_match(trace::SignatureId a, trace::SignatureId b) {
     return a != b && (agreement_.differences(a, b) & ~unsigned{kDifferentRedop}) != 0;
   }
 
   void post_point_to_point(std::uint32_t r, std::uint32_t c, std::vector<std::uint32_t>& ready) {
-    if (met_[r][c]) return;  // its partner is a call that a recorder dropped
+    if (matched_[r][c]) return;  // its partner is a call that a recorder dropped
     const trace::Op op = signature(r, c).op;
     const trace::Call& k = call(r, c);
     const std::int32_t self = run_.ranks[r].rank.value;
@@ -278,8 +278,8 @@ class Replayer {
     ChannelState& state = channels_[channel];
     // A probe completes when a message is there, and leaves it in the mailbox.
     if (op == trace::Op::probe) {
-      met_[r][c] = state.mailbox.holds(k.ptag);
-      if (!met_[r][c]) state.probes.push_back({r, c, k.ptag});
+      matched_[r][c] = state.mailbox.holds(k.ptag);
+      if (!matched_[r][c]) state.probes.push_back({r, c, k.ptag});
       return;
     }
     const Mailbox::Posted mine{r, c, k.ptag};
@@ -288,8 +288,8 @@ class Replayer {
       if (sends) wake_probes(state, ready);
       return;
     }
-    met_[r][c] = true;
-    met_[other->rank][other->call] = true;
+    matched_[r][c] = true;
+    matched_[other->rank][other->call] = true;
     if (queued_) {
       partner_[{r, c}] = {other->rank, other->call};
       partner_[{other->rank, other->call}] = {r, c};
@@ -311,7 +311,7 @@ class Replayer {
       if (found != options_.choices->sender.end()) return found->second;
       if (options_.choices->others_wait) return std::nullopt;
     }
-    met_[r][c] = true;
+    matched_[r][c] = true;
     result_.has_wildcards = true;
     return std::nullopt;
   }
@@ -320,7 +320,7 @@ class Replayer {
   void wake_probes(ChannelState& state, std::vector<std::uint32_t>& ready) {
     std::erase_if(state.probes, [&](const Mailbox::Posted& probe) {
       if (!state.mailbox.holds(probe.tag)) return false;
-      met_[probe.rank][probe.call] = true;
+      matched_[probe.rank][probe.call] = true;
       if (states_[probe.rank].blocked == probe.call) ready.push_back(probe.rank);
       return true;
     });
@@ -335,11 +335,11 @@ class Replayer {
     if (trace::is_point_to_point(signature(r, c).op)) return;  // its partner wakes it
     const std::uint32_t g = group_index_[call(r, c).group.value];
     if (g == kNoGroup) return;
-    parked_[std::uint64_t{g} << 32U | meeting_of_[r][c]].push_back(r);
+    parked_[std::uint64_t{g} << 32U | instance_of_[r][c]].push_back(r);
   }
 
-  void wake(std::uint64_t meeting, std::vector<std::uint32_t>& ready) {
-    const auto found = parked_.find(meeting);
+  void wake(std::uint64_t instance, std::vector<std::uint32_t>& ready) {
+    const auto found = parked_.find(instance);
     if (found == parked_.end()) return;
     ready.insert(ready.end(), found->second.begin(), found->second.end());
     parked_.erase(found);
@@ -450,7 +450,7 @@ class Replayer {
     if (oldest == kNoCall || calls[oldest].coalesced == trace::kNone) return oldest;
     for (std::uint32_t c = oldest;
          c < calls.size() && calls[c].coalesced == calls[oldest].coalesced; ++c) {
-      if (is_open(r, c) && !met_[r][c]) return c;
+      if (is_open(r, c) && !matched_[r][c]) return c;
     }
     return oldest;
   }
@@ -473,9 +473,9 @@ class Replayer {
   bool has_ended(std::uint32_t r, std::uint32_t c) const {
     if (signature(r, c).op != trace::Op::finalize) return false;
     const std::uint32_t g = group_index_[call(r, c).group.value];
-    const std::uint32_t m = meeting_of_[r][c];
+    const std::uint32_t m = instance_of_[r][c];
     if (g == kNoGroup || m == UINT32_MAX) return false;
-    return meetings_[g].arrived[m] < groups_[g].streams.size() && !meetings_[g].mismatched[m];
+    return instances_[g].arrived[m] < groups_[g].streams.size() && !instances_[g].mismatched[m];
   }
 
   // The rank's last call, if it did not complete.
@@ -549,12 +549,12 @@ class Replayer {
         continue;
       }
       const std::uint32_t g = group_index_[k.group.value];
-      const std::uint32_t m = meeting_of_[r][c];
+      const std::uint32_t m = instance_of_[r][c];
       if (g == kNoGroup || m == UINT32_MAX) continue;
       points[{g, m}].waiting.push_back(r);
     }
     for (auto& [key, point] : points) {
-      if (key.first != kNoGroup) describe_meeting(key.first, key.second, point);
+      if (key.first != kNoGroup) describe_instance(key.first, key.second, point);
       for (const std::uint32_t r : point.waiting) result_.point_of[r] = result_.wait_points.size();
       result_.wait_points.push_back(std::move(point));
     }
@@ -562,14 +562,14 @@ class Replayer {
 
   // Whether a watchdog ended the rank in a point-to-point call whose partner was posted.
   bool lost_in_transport(std::uint32_t r, std::uint32_t c) const {
-    return result_.positions[r].state == Position::State::hung && met_[r][c] &&
+    return result_.positions[r].state == Position::State::hung && matched_[r][c] &&
            !run_.ranks[r].snapshot && !is_any_source(run_.tables, call(r, c), options_.semantics);
   }
 
   // Fills in who is missing or queued at an instance of a collective.
-  void describe_meeting(std::uint32_t g, std::uint64_t m, WaitPoint& point) const {
+  void describe_instance(std::uint32_t g, std::uint64_t m, WaitPoint& point) const {
     point.group = g;
-    point.meeting = m;
+    point.instance = m;
     point.mismatched = mismatched(g, m);
     point.unknown_member = !groups_[g].absent.empty();
     for (const Stream& stream : groups_[g].streams) {
@@ -693,10 +693,10 @@ class Replayer {
   std::vector<RankState> states_;
   // Index in the group's streams, by rank index and call; UINT32_MAX: point-to-point, or before
   // what all members' recorders kept.
-  std::vector<std::vector<std::uint32_t>> meeting_of_;
-  std::vector<std::vector<bool>> met_;      // point-to-point calls with a partner
+  std::vector<std::vector<std::uint32_t>> instance_of_;
+  std::vector<std::vector<bool>> matched_;  // point-to-point calls with a partner
   std::vector<std::uint32_t> group_index_;  // by GroupId
-  std::vector<Meetings> meetings_;          // by group index
+  std::vector<Instances> instances_;        // by group index
   std::unordered_map<std::uint64_t, std::vector<std::uint32_t>> parked_;  // see park()
   std::map<SendChannel, ChannelState> channels_;
   // Both sides of each message, over NCCL: by rank index and call.

@@ -70,7 +70,7 @@ struct Position {
 struct WaitPoint {
   static constexpr std::size_t kPointToPoint = SIZE_MAX;
   std::size_t group = kPointToPoint;   // index into the groups given
-  std::uint64_t meeting = 0;           // the instance: index into each stream of the group
+  std::uint64_t instance = 0;          // the instance: index into each stream of the group
   std::vector<std::uint32_t> waiting;  // rank indices, ascending
   std::vector<std::uint32_t> missing;  // rank indices that never issued it, ascending
   // Over NCCL: rank indices that issued it after a call that is still open, so that their devices

@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/core.h>
+
 #include "base/check.h"
 #include "base/text.h"
 
@@ -42,16 +44,16 @@ std::string unwrapped(std::string_view section) {
     const std::string_view line = next_line(section);
     if (is_fence(line)) fenced = !fenced;
     if (fenced || is_fence(line)) {
-      out += std::string(line) + "\n";
+      out += fmt::format("{}\n", line);
       open = false;
       continue;
     }
     if (open && !line.empty() && !line.starts_with("- ")) {
       out.back() = ' ';
-      out += std::string(trimmed(line)) + "\n";
+      out += fmt::format("{}\n", trimmed(line));
       continue;
     }
-    out += std::string(line) + "\n";
+    out += fmt::format("{}\n", line);
     open = !line.empty();
   }
   const std::size_t begin = std::min(out.find_first_not_of('\n'), out.size());
@@ -64,9 +66,9 @@ std::string unwrapped(std::string_view section) {
 
 Result<RulePage> parse_rule_page(std::string_view name, std::string_view text) {
   const auto wrong = [&](const std::string& what) {
-    return Error{"the page of the rule " + std::string(name) + " " + what, {}, {}};
+    return Error{fmt::format("the page of the rule {} {}", name, what), {}, {}};
   };
-  if (next_line(text) != "# " + std::string(name)) return wrong("does not begin with its name");
+  if (next_line(text) != fmt::format("# {}", name)) return wrong("does not begin with its name");
   // What is above the first heading, and below each.
   std::array<std::string, kHeadings.size() + 1> parts;
   std::size_t part = 0;
@@ -75,14 +77,14 @@ Result<RulePage> parse_rule_page(std::string_view name, std::string_view text) {
     const std::string_view line = next_line(text);
     if (is_fence(line)) fenced = !fenced;
     if (fenced || !line.starts_with("#")) {
-      parts[part] += std::string(line) + "\n";
+      parts[part] += fmt::format("{}\n", line);
       continue;
     }
-    if (part == kHeadings.size() || line != "## " + std::string(kHeadings[part]))
-      return wrong("has a heading in the wrong place: " + std::string(line));
+    if (part == kHeadings.size() || line != fmt::format("## {}", kHeadings[part]))
+      return wrong(fmt::format("has a heading in the wrong place: {}", line));
     ++part;
   }
-  if (part < kHeadings.size()) return wrong("lacks \"" + std::string(kHeadings[part]) + "\"");
+  if (part < kHeadings.size()) return wrong(fmt::format("lacks \"{}\"", kHeadings[part]));
   if (fenced) return wrong("has a fenced block that does not end");
   for (std::string& section : parts) {
     section = unwrapped(section);
@@ -104,7 +106,7 @@ const RulePage& rule_page(RuleId id) {
   static const std::vector<RulePage> pages = [] {
     std::vector<RulePage> out;
     for (const Rule& rule : all_rules()) {
-      const std::string path = "verify/rules/" + std::string(rule.name) + ".md";
+      const std::string path = fmt::format("verify/rules/{}.md", rule.name);
       const auto files = rule_files();
       const auto file = std::find_if(files.begin(), files.end(),
                                      [&](const EmbeddedFile& f) { return f.path == path; });

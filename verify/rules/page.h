@@ -30,7 +30,7 @@ namespace lockstep::verify {
 // In the sections a paragraph or an item of a list ("- …") is one line, without line breaks; fenced
 // blocks are as they stand in the page.
 struct RulePage {
-  std::string summary;     // as part of a sentence: "ranks meet in different operations"
+  std::string summary;     // part of a sentence: "ranks issue different operations"
   std::string meaning;     // "What it means"
   std::string decision;    // "How it is decided"
   std::string limits;      // "What it cannot see"

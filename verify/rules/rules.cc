@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <vector>
 
+#include <fmt/core.h>
+
 #include "base/check.h"
 #include "base/text.h"
 
@@ -148,7 +150,7 @@ std::vector<std::string> suggestions(std::string_view word) {
   for (const Rule& rule : all_rules()) names.emplace_back(rule.name);
   std::vector<std::string> out;
   if (const std::string near = nearest(word, names); !near.empty()) out.push_back(near);
-  if (word.size() < 3) return out;
+  if (word.size() < 3) return out;  // "p2" or "s" is part of too many ids
   for (const Rule& rule : all_rules()) {
     const bool related = rule.name.find(word) != std::string_view::npos || rule.family == word;
     const std::string name(rule.name);
@@ -168,9 +170,9 @@ Result<RuleId> rule_named(std::string_view name) {
     std::string list;
     for (std::size_t i = 0; i < near.size(); ++i)
       list += (i == 0 ? "" : i + 1 == near.size() ? " or " : ", ") + near[i];
-    fix = "did you mean " + list + "? " + fix;
+    fix = fmt::format("did you mean {}? {}", list, fix);
   }
-  return Error{"no rule \"" + printable(name.substr(0, kLongest)) + "\"", {}, fix};
+  return Error{fmt::format("no rule \"{}\"", printable(name.substr(0, kLongest))), {}, fix};
 }
 
 }  // namespace lockstep::verify

@@ -16,7 +16,7 @@ enum class Severity : std::uint8_t { note, warning, error };
 std::string_view to_string(Severity s);
 
 enum class Certainty : std::uint8_t {
-  proven,    // no schedule lets these ranks go on, or the values differ
+  proven,    // no schedule lets these ranks continue, or the values differ
   observed,  // seen in this run
   possible,  // some legal schedule would
 };

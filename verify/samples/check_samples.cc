@@ -9,6 +9,8 @@
 #include <unordered_map>
 #include <utility>
 
+#include <fmt/core.h>
+
 #include "base/text.h"
 #include "verify/context.h"
 #include "verify/samples/sharding.h"
@@ -20,10 +22,8 @@ namespace {
 using Ranks = std::vector<std::uint32_t>;
 
 std::string percent(std::uint64_t part, std::uint64_t whole) {
-  return fixed(100.0 * static_cast<double>(part) /
-                   static_cast<double>(std::max<std::uint64_t>(whole, 1)),
-               0) +
-         " %";
+  const auto of = static_cast<double>(std::max<std::uint64_t>(whole, 1));
+  return fixed(100.0 * static_cast<double>(part) / of, 0) + " %";
 }
 
 Cause sample_cause(const Context& context, RuleId rule, std::int64_t n, const Ranks& ranks) {
@@ -55,15 +55,16 @@ bool batches_are_broadcast(const Context& context, const SampleLog& log, std::ui
 }
 
 Cause explain_shared(const Context& context, const SampleLog& log, const SharedSamples& shared) {
-  const std::string ranks = context.rank_words(shared.ranks);
+  const std::string ranks = context.describe_ranks(shared.ranks);
   const std::string share = percent(shared.consumed - shared.distinct, shared.consumed);
-  const std::string effective = "of " + plural(shared.consumed, "sample") + " consumed, " +
-                                std::to_string(shared.distinct) + " are different: " + share +
-                                " of the work is repeated";
+  const std::string effective =
+      fmt::format("of {} consumed, {} are different: {} of the work is repeated",
+                  plural(shared.consumed, "sample"), shared.distinct, share);
   if (!shared.identical) {
     Cause out = sample_cause(context, RuleId::overlap, shared.n, shared.ranks);
-    out.finding.message = ranks + " train on samples of each other's shards from step " +
-                          std::to_string(shared.n) + " on; " + effective;
+    out.finding.message =
+        fmt::format("{} train on samples of each other's shards from step {} on; {}", ranks,
+                    shared.n, effective);
     out.finding.why =
         "the shards are not disjoint although the epoch is not over: other seeds, "
         "other data sets or wrong rank numbers in the samplers";
@@ -76,13 +77,15 @@ Cause explain_shared(const Context& context, const SampleLog& log, const SharedS
   const bool broadcast = batches_are_broadcast(context, log, shared.ranks.front());
   Cause out = sample_cause(context, broadcast ? RuleId::broadcast_as_sync : RuleId::no_sharding,
                            shared.n, shared.ranks);
-  out.finding.message = ranks + " train on the same samples in every step" +
-                        (broadcast ? ", which one of them broadcasts" : "") + "; " + effective +
-                        ", and the batch that counts is one rank's";
+  out.finding.message = fmt::format(
+      "{} train on the same samples in every step{}; {}, and the batch that counts is one rank's",
+      ranks, broadcast ? ", which one of them broadcasts" : "", effective);
   return out;
 }
 
 std::optional<Cause> check_order(const Context& context, const SampleLog& log) {
+  // Short epochs repeat their order by chance: one of 3 samples once in 6 times, one of 10 once in
+  // 3.6 million. One false alarm in a million is accepted.
   const double unlikely = std::log(1e-6);
   Ranks ranks;                          // that are too unlikely by themselves
   Ranks all;                            // that repeat
@@ -102,16 +105,17 @@ std::optional<Cause> check_order(const Context& context, const SampleLog& log) {
     if (order.repeated->log_chance < unlikely) ranks.push_back(r);
     if (orders.insert(std::move(samples)).second) together += order.repeated->log_chance;
   }
+  // Ranks that prove nothing alone may do so together, but not if some rank's order changed.
   if (every && together < unlikely) ranks = all;
   if (ranks.empty()) return std::nullopt;
   first->ascending = ascending;
   Cause out =
       sample_cause(context, RuleId::no_reshuffle, log.by_step[ranks.front()].begin()->first, ranks);
   Finding& f = out.finding;
-  f.message = context.rank_words(ranks) + " see their samples in the same order in every epoch (" +
-              std::to_string(first->compared) + " of " + std::to_string(first->compared) +
-              " samples of later epochs in the place of the first; " +
-              plural(first->period, "sample") + " an epoch and rank)";
+  f.message = fmt::format(
+      "{0} see their samples in the same order in every epoch ({1} of {1} samples of later epochs "
+      "at the position of the first epoch's; {2} an epoch and rank)",
+      context.describe_ranks(ranks), first->compared, plural(first->period, "sample"));
   if (first->ascending) {
     f.severity = Severity::note;
     f.why = "the order is that of the data set: shuffling is off";
@@ -120,7 +124,7 @@ std::optional<Cause> check_order(const Context& context, const SampleLog& log) {
 }
 
 // "2 of 4 in step 3, each 1 further on".
-std::string pairing_words(const SamplePair& pair) {
+std::string describe_pairing(const SamplePair& pair) {
   const auto& a = *pair.first;
   const auto& b = *pair.second;
   const std::size_t n = std::min(a.size(), b.size());
@@ -131,12 +135,11 @@ std::string pairing_words(const SamplePair& pair) {
     ++wrong;
     if (!at) at = i;
   }
-  std::string out = std::to_string(wrong) + " of " + std::to_string(std::max(a.size(), b.size())) +
-                    " in step " + std::to_string(pair.n);
+  const std::string out =
+      fmt::format("{} of {} in step {}", wrong, std::max(a.size(), b.size()), pair.n);
   if (!at) return out;
-  out += ", first at place " + std::to_string(*at) + ": sample " + std::to_string(a[*at]) +
-         " beside sample " + std::to_string(b[*at]);
-  return out;
+  return fmt::format("{}, first at position {}: sample {} beside sample {}", out, *at, a[*at],
+                     b[*at]);
 }
 
 std::optional<Cause> explain_misaligned(const Context& context,
@@ -157,9 +160,9 @@ std::optional<Cause> explain_misaligned(const Context& context,
   Cause out = sample_cause(context, RuleId::index_misaligned, first->n, ranks);
   Finding& f = out.finding;
   f.culprits = ranks.size() < context.run.ranks.size() ? f.ranks : std::vector<trace::Rank>{};
-  f.message = "images and texts are paired wrongly on " + context.rank_words(ranks) + " (" + what +
-              "): " + pairing_words(*first) + "; " + std::to_string(wrong) + " of " +
-              plural(pairs.size(), "batch", "batches") + " in all";
+  f.message = fmt::format("images and texts are paired wrongly on {} ({}): {}; {} of {} in all",
+                          context.describe_ranks(ranks), what, describe_pairing(*first), wrong,
+                          plural(pairs.size(), "batch", "batches"));
   return out;
 }
 
@@ -174,6 +177,7 @@ std::vector<SamplePair> partner_pairs(const SampleLog& log, const Replicas& repl
       const auto theirs = log.by_step[b].find(n);
       if (theirs == log.by_step[b].end()) continue;
       pairs.push_back({b, n, &samples, &theirs->second});
+      // Parts of one model read mostly the same samples, replicas of it mostly others.
       related |= common_share(samples, theirs->second) > 0.5;
     }
     if (related) out.insert(out.end(), pairs.begin(), pairs.end());

@@ -151,6 +151,7 @@ std::optional<Sharing> find_sharing(const Counts& counts, std::uint64_t ranks) {
   }
   const bool far_from_the_end = first->seen_before + first->batch + ranks < counts.distinct;
   if (far_from_the_end) {
+    // Less likely than once in a thousand runs: no replacement. Else the finding is a warning.
     const bool certain = chance(others_before_own) < 1e-3;
     if (own_early && !certain) return std::nullopt;
     return Sharing{at, certain};
@@ -167,6 +168,8 @@ std::optional<Sharing> find_sharing(const Counts& counts, std::uint64_t ranks) {
     own += steps[i].from_own;
     others += steps[i].from_others;
   }
+  // Near the end of the trace nothing else speaks for it, so chance must be ruled out: one in a
+  // million.
   if (first->seen_before >= counts.distinct || own > 0 || chance(others) >= 1e-6) {
     return std::nullopt;
   }

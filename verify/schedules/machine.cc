@@ -4,6 +4,7 @@
 
 namespace lockstep::verify {
 
+// Roughly: 24 bytes for an empty vector. It only has to keep the search within its memory.
 std::size_t ScheduleState::bytes() const {
   std::size_t out = next.size() * 4 + frontiers.size() * 8 + (sends.size() + receives.size()) * 24;
   for (const auto& members : issued) out += 24 + members.size() * 4;
@@ -38,7 +39,7 @@ void ScheduleMachine::take(ScheduleState& s, const WildcardMatch& m,
                            std::vector<std::uint32_t>& ready) {
   const Message send = p_.message(m.sender, m.send);
   const Message receive = p_.message(m.receiver, m.receive);
-  meet(s, receive, send, ready);
+  pair(s, receive, send, ready);
   match_forced(s, m.receiver, ready);
 }
 
@@ -118,10 +119,10 @@ void ScheduleMachine::advance(ScheduleState& s, std::uint32_t r,
 bool ScheduleMachine::passes(const ScheduleState& s, std::uint32_t r, std::uint32_t c) {
   const trace::Op op = p_.op(r, c);
   if (!trace::is_point_to_point(op)) {
-    const auto m = p_.meeting(r, c);
+    const auto m = p_.instance(r, c);
     // What a member without a trace does is unknown: assume that it takes part.
     if (m.group == UINT32_MAX || !p_.groups()[m.group].absent.empty()) return true;
-    return s.frontiers[m.group].least > m.place;
+    return s.frontiers[m.group].least > m.index;
   }
   if (!p_.has_partner(r, c)) return true;
   const Message mine = p_.message(r, c);
@@ -143,7 +144,7 @@ void ScheduleMachine::post(ScheduleState& s, std::uint32_t r, std::uint32_t c,
                            std::vector<std::uint32_t>& ready) {
   const trace::Op op = p_.op(r, c);
   if (!trace::is_point_to_point(op)) {
-    const auto m = p_.meeting(r, c);
+    const auto m = p_.instance(r, c);
     if (m.group != UINT32_MAX) arrive(s, m, ready);
     return;
   }
@@ -155,7 +156,7 @@ void ScheduleMachine::post(ScheduleState& s, std::uint32_t r, std::uint32_t c,
   if (op == trace::Op::send) ready.push_back(mine.dest);  // it may be in a probe
 }
 
-void ScheduleMachine::arrive(ScheduleState& s, const SchedulePrograms::Meeting& m,
+void ScheduleMachine::arrive(ScheduleState& s, const SchedulePrograms::Instance& m,
                              std::vector<std::uint32_t>& ready) {
   // Only when the last of the slowest members arrives can a collective complete. Until then this is
   // O(1), which matters for large groups.
@@ -199,7 +200,7 @@ void ScheduleMachine::match_forced(ScheduleState& s, std::uint32_t dest,
                               : first_send_for(s, receive, receive.source);
     const Message* first = send == nullptr ? nullptr : first_receive_for(s, *send);
     if (first != nullptr && first->call == receive.call) {
-      meet(s, receive, Message(*send), ready);
+      pair(s, receive, Message(*send), ready);
       i = 0;  // the match may free an earlier receive
     } else {
       ++i;
@@ -207,7 +208,7 @@ void ScheduleMachine::match_forced(ScheduleState& s, std::uint32_t dest,
   }
 }
 
-void ScheduleMachine::meet(ScheduleState& s, const Message& receive, const Message& send,
+void ScheduleMachine::pair(ScheduleState& s, const Message& receive, const Message& send,
                            std::vector<std::uint32_t>& ready) {
   const auto remove = [](std::vector<Message>& list, const Message& m) {
     list.erase(std::lower_bound(list.begin(), list.end(), m));
@@ -288,7 +289,7 @@ std::size_t ScheduleMachine::messages_of(const ScheduleState& s, std::uint32_t s
     const std::uint32_t c = actions[a].call;
     const trace::Op op = p_.op(sender, c);
     if (!trace::is_point_to_point(op)) {
-      if (actions[a].blocks && waits_for(s, p_.meeting(sender, c), receive.dest)) break;
+      if (actions[a].blocks && waits_for(s, p_.instance(sender, c), receive.dest)) break;
     } else if (op == trace::Op::send && !actions[a].blocks && p_.has_partner(sender, c)) {
       out += takes(receive, p_.message(sender, c)) ? 1U : 0U;
     }
@@ -296,7 +297,7 @@ std::size_t ScheduleMachine::messages_of(const ScheduleState& s, std::uint32_t s
   return out;
 }
 
-bool ScheduleMachine::waits_for(const ScheduleState& s, const SchedulePrograms::Meeting& m,
+bool ScheduleMachine::waits_for(const ScheduleState& s, const SchedulePrograms::Instance& m,
                                 std::uint32_t rank) {
   if (m.group == UINT32_MAX || !p_.groups()[m.group].absent.empty()) return false;
   const auto& streams = p_.groups()[m.group].streams;
@@ -304,18 +305,18 @@ bool ScheduleMachine::waits_for(const ScheduleState& s, const SchedulePrograms::
       std::lower_bound(streams.begin(), streams.end(), rank,
                        [](const Stream& stream, std::uint32_t r) { return stream.rank_index < r; });
   if (at == streams.end() || at->rank_index != rank) return false;
-  return s.issued[m.group][static_cast<std::size_t>(at - streams.begin())] <= m.place;
+  return s.issued[m.group][static_cast<std::size_t>(at - streams.begin())] <= m.index;
 }
 
 bool ScheduleMachine::may_be_let_go(const ScheduleState& s, std::uint32_t r,
                                     const std::vector<bool>& may_move) {
   const std::uint32_t c = p_.ranks()[r].actions[s.next[r]].call;
   if (!trace::is_point_to_point(p_.op(r, c))) {
-    const auto m = p_.meeting(r, c);
+    const auto m = p_.instance(r, c);
     if (m.group == UINT32_MAX) return true;
     const auto& streams = p_.groups()[m.group].streams;
     for (std::uint32_t i = 0; i < streams.size(); ++i) {
-      if (s.issued[m.group][i] <= m.place && !may_move[streams[i].rank_index]) return false;
+      if (s.issued[m.group][i] <= m.index && !may_move[streams[i].rank_index]) return false;
     }
     return true;
   }

@@ -75,7 +75,7 @@ class ScheduleMachine {
   // Whether a message waits for the probe that no posted receive would take.
   bool sees_message(const ScheduleState& s, const Message& probe);
   void post(ScheduleState& s, std::uint32_t r, std::uint32_t c, std::vector<std::uint32_t>& ready);
-  void arrive(ScheduleState& s, const SchedulePrograms::Meeting& m,
+  void arrive(ScheduleState& s, const SchedulePrograms::Instance& m,
               std::vector<std::uint32_t>& ready);
 
   // The first posted receive that may take the message.
@@ -88,7 +88,7 @@ class ScheduleMachine {
   // Receives that name their sender take its first message for them, unless a receive posted
   // earlier takes that one.
   void match_forced(ScheduleState& s, std::uint32_t dest, std::vector<std::uint32_t>& ready);
-  void meet(ScheduleState& s, const Message& receive, const Message& send,
+  void pair(ScheduleState& s, const Message& receive, const Message& send,
             std::vector<std::uint32_t>& ready);
 
   // The choices of one receive. `closed`: no further message can ever become one of them.
@@ -105,7 +105,7 @@ class ScheduleMachine {
                           std::size_t enough);
 
   // Whether the instance of a collective lacks that rank.
-  bool waits_for(const ScheduleState& s, const SchedulePrograms::Meeting& m, std::uint32_t rank);
+  bool waits_for(const ScheduleState& s, const SchedulePrograms::Instance& m, std::uint32_t rank);
   bool may_be_let_go(const ScheduleState& s, std::uint32_t r, const std::vector<bool>& may_move);
 
   const SchedulePrograms& p_;

@@ -37,7 +37,7 @@ SchedulePrograms::SchedulePrograms(const trace::Run& run, const std::vector<Grou
     }
   }
   if (!has_wildcards_) return;
-  index_meetings();
+  index_instances();
   for (std::uint32_t r = 0; r < run.ranks.size(); ++r) {
     programs_.push_back(compile(r));
     note_record(r, programs_.back());
@@ -47,18 +47,18 @@ SchedulePrograms::SchedulePrograms(const trace::Run& run, const std::vector<Grou
   whole_ = whole_ && run.ranks.size() == static_cast<std::size_t>(run.world_size);
 }
 
-void SchedulePrograms::index_meetings() {
-  meetings_.resize(run_.ranks.size());
+void SchedulePrograms::index_instances() {
+  instances_.resize(run_.ranks.size());
   for (std::uint32_t r = 0; r < run_.ranks.size(); ++r) {
-    meetings_[r].resize(run_.ranks[r].calls.size());
+    instances_[r].resize(run_.ranks[r].calls.size());
   }
   for (std::uint32_t g = 0; g < groups_.size(); ++g) {
     if (!groups_[g].comparable) whole_ = false;
     if (!groups_[g].comparable) continue;
     for (std::uint32_t member = 0; member < groups_[g].streams.size(); ++member) {
       const Stream& stream = groups_[g].streams[member];
-      for (std::uint32_t place = 0; place < stream.calls.size(); ++place) {
-        meetings_[stream.rank_index][stream.calls[place]] = {g, member, place};
+      for (std::uint32_t index = 0; index < stream.calls.size(); ++index) {
+        instances_[stream.rank_index][stream.calls[index]] = {g, member, index};
       }
     }
   }
@@ -136,8 +136,8 @@ bool SchedulePrograms::has_partner(std::uint32_t rank, std::uint32_t c) const {
   return k.peer.value >= 0 && run_.find(k.peer) != nullptr;
 }
 
-SchedulePrograms::Meeting SchedulePrograms::meeting(std::uint32_t rank, std::uint32_t c) const {
-  return meetings_[rank][c];
+SchedulePrograms::Instance SchedulePrograms::instance(std::uint32_t rank, std::uint32_t c) const {
+  return instances_[rank][c];
 }
 
 void SchedulePrograms::index_traffic(std::uint32_t rank) {

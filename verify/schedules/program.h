@@ -76,12 +76,12 @@ class SchedulePrograms {
   }
 
   // The instance of a collective: the group's index, the member's, and the index in the stream.
-  struct Meeting {
+  struct Instance {
     std::uint32_t group = UINT32_MAX;  // UINT32_MAX: nothing to wait for is known
     std::uint32_t member = 0;
-    std::uint32_t place = 0;
+    std::uint32_t index = 0;
   };
-  Meeting meeting(std::uint32_t rank, std::uint32_t c) const;
+  Instance instance(std::uint32_t rank, std::uint32_t c) const;
 
   // Whether `sender` posts a message that `receive` takes, from its action `from` on.
   bool may_send(std::uint32_t sender, std::size_t from, const Message& receive) const;
@@ -115,7 +115,7 @@ class SchedulePrograms {
   ScheduleProgram compile(std::uint32_t rank) const;
   void note_record(std::uint32_t rank, ScheduleProgram& program) const;
   void index_traffic(std::uint32_t rank);
-  void index_meetings();
+  void index_instances();
 
   const trace::Run& run_;
   const std::vector<GroupStreams>& groups_;
@@ -123,7 +123,7 @@ class SchedulePrograms {
   const bool buffered_sends_;
   std::vector<ScheduleProgram> programs_;
   std::map<std::pair<std::uint32_t, std::uint32_t>, Traffic> traffic_;  // receiver, group id
-  std::vector<std::vector<Meeting>> meetings_;                          // by rank and call
+  std::vector<std::vector<Instance>> instances_;                        // by rank and call
   bool has_wildcards_ = false;
   bool whole_ = true;
 };

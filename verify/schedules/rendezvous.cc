@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <fmt/core.h>
+
 #include "base/text.h"
 #include "verify/blocking/wait_graph.h"
 #include "verify/context.h"
@@ -23,25 +25,25 @@ bool stuck_too(const ReplayResult& lenient, const WaitCause& wait) {
 }
 
 // The wait points of a cycle's ranks; without a cycle, those that lack a root. In order.
-std::vector<std::size_t> points_to_tell(const Context& strict, const WaitCause& wait) {
+std::vector<std::size_t> points_to_report(const Context& strict, const WaitCause& wait) {
   std::vector<std::size_t> out;
   for (const std::size_t p : wait.points) {
     const WaitPoint& point = strict.where.wait_points[p];
-    const auto& ranks = wait.circle ? point.waiting : point.missing;
-    const bool told = std::any_of(ranks.begin(), ranks.end(), [&](std::uint32_t r) {
+    const auto& ranks = wait.cycle ? point.waiting : point.missing;
+    const bool proven_there = std::any_of(ranks.begin(), ranks.end(), [&](std::uint32_t r) {
       return std::binary_search(wait.roots.begin(), wait.roots.end(), r);
     });
-    if (told) out.push_back(p);
+    if (proven_there) out.push_back(p);
   }
   return out;
 }
 
 Cause explain_synchronous_wait(const Context& strict, const ReplayResult& lenient,
                                const WaitCause& wait) {
-  const std::vector<std::size_t> points = points_to_tell(strict, wait);
+  const std::vector<std::size_t> points = points_to_report(strict, wait);
   bool all_messages = true;
   bool any_send = false;
-  std::string circle;
+  std::string cycle;
   Cause cause;
   Finding finding;
   std::vector<std::uint32_t> waiting;
@@ -52,24 +54,24 @@ Cause explain_synchronous_wait(const Context& strict, const ReplayResult& lenien
     any_send = any_send || is_send(strict, call);
     waiting.insert(waiting.end(), point.waiting.begin(), point.waiting.end());
     if (i >= kShown) continue;
-    const std::string words = waiting_for_words(strict, point);
-    circle += (circle.empty() ? "" : "; ") + words;
+    const std::string words = describe_awaited(strict, point);
+    cycle += (cycle.empty() ? "" : "; ") + words;
     finding.evidence.push_back(strict.evidence(call, words));
   }
-  if (points.size() > kShown) circle += "; and " + std::to_string(points.size() - kShown) + " more";
+  if (points.size() > kShown) cycle += fmt::format("; and {} more", points.size() - kShown);
   const bool sends_matter = any_send && !stuck_too(lenient, wait);
-  const RuleId id = !wait.circle && any_send ? RuleId::p2p_unmatched
-                    : all_messages           ? RuleId::p2p_cycle
-                                             : RuleId::deadlock;
+  const RuleId id = !wait.cycle && any_send ? RuleId::p2p_unmatched
+                    : all_messages          ? RuleId::p2p_cycle
+                                            : RuleId::deadlock;
   const std::vector<Evidence> evidence = std::move(finding.evidence);
   cause.finding = make_finding(id);
   Finding& f = cause.finding;
   f.evidence = evidence;
   f.certainty = Certainty::possible;
-  f.message = std::string(sends_matter ? "where sends are not buffered, "
-                                       : "where collectives wait for all their members, ") +
-              circle;
-  if (!wait.circle) f.message += ", which " + state_words(strict, wait.roots[0]);
+  f.message = fmt::format(
+      "where {}, {}",
+      sends_matter ? "sends are not buffered" : "collectives wait for all their members", cycle);
+  if (!wait.cycle) f.message += ", which " + describe_state(strict, wait.roots[0]);
   f.why = sends_matter ? "MPI may buffer a standard send or let it wait for its receive. This run "
                          "buffered them; with longer messages, or another MPI, it hangs."
                        : "MPI may let a collective return before all its members came, or after. "
@@ -79,12 +81,12 @@ Cause explain_synchronous_wait(const Context& strict, const ReplayResult& lenien
         "issue the calls on all ranks in an order in which each can "
         "complete before the next";
   std::sort(waiting.begin(), waiting.end());
-  if (!wait.circle) waiting.insert(waiting.end(), wait.roots.begin(), wait.roots.end());
+  if (!wait.cycle) waiting.insert(waiting.end(), wait.roots.begin(), wait.roots.end());
   std::sort(waiting.begin(), waiting.end());
   cause.deviants = waiting;
   f.ranks = strict.ranks(waiting);
   const WaitPoint& first = strict.where.wait_points[points[0]];
-  place_at(strict, first, cause);
+  locate_cause(strict, first, cause);
   set_fingerprint(f,
                   trace::describe(strict.run.tables,
                                   strict.call(waiting_call(strict, first.waiting[0])).signature));
@@ -107,7 +109,7 @@ std::vector<Cause> check_rendezvous(const Context& context, const WildcardChoice
                        context.live, context.semantics};
   const ReplayResult lenient = replay_program(true);
   for (const WaitCause& wait : wait_causes(where)) {
-    if (wait.stuck && !points_to_tell(strict, wait).empty()) {
+    if (wait.stuck && !points_to_report(strict, wait).empty()) {
       out.push_back(explain_synchronous_wait(strict, lenient, wait));
     }
   }

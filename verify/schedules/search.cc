@@ -171,6 +171,7 @@ StateDigest digest(const ScheduleState& state) {
   for (const std::uint32_t n : state.next) out.add(n);
   for (const auto* side : {&state.sends, &state.receives}) {
     for (const auto& list : *side) {
+      // The highest bit, which no message has, marks a length: {1}, {2, 3} and {1, 2}, {3} differ.
       out.add(list.size() | 1ULL << 63U);
       for (const Message& m : list) out.add(std::uint64_t{m.rank} << 32U | m.call);
     }

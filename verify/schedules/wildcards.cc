@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 
+#include <fmt/core.h>
+
 #include "base/text.h"
 #include "verify/blocking/wait_graph.h"
 #include "verify/context.h"
@@ -26,11 +28,11 @@ CallRef receive_of(const WildcardMatch& m) { return {m.receiver, m.receive}; }
 CallRef send_of(const WildcardMatch& m) { return {m.sender, m.send}; }
 
 // "rank 1's send of 4 int32 (prog.c:69)".
-std::string message_words(const Context& context, const WildcardMatch& m) {
+std::string describe_message(const Context& context, const WildcardMatch& m) {
   const trace::Call& send = context.call(send_of(m));
-  std::string out =
-      context.rank_words({m.sender}) + "'s " + trace::describe(context.run.tables, send.signature);
-  if (send.at.value != 0) out += " (" + printable(context.run.tables.str(send.at)) + ")";
+  std::string out = fmt::format("{}'s {}", context.describe_ranks({m.sender}),
+                                trace::describe(context.run.tables, send.signature));
+  if (send.at.value != 0) out += fmt::format(" ({})", printable(context.run.tables.str(send.at)));
   return out;
 }
 
@@ -69,7 +71,7 @@ Cause race_at(const Context& context, const std::vector<WildcardMatch>& matches)
   f.seq = cause.seq = receive.seq;
   for (std::size_t i = 0; i < matches.size() && i < kMatchesShown; ++i) {
     f.evidence.push_back(
-        context.evidence(receive_of(matches[i]), "takes " + message_words(context, matches[i])));
+        context.evidence(receive_of(matches[i]), "takes " + describe_message(context, matches[i])));
   }
   f.evidence.push_back(context.evidence(send_of(first), "the message that may come first"));
   for (const WildcardMatch& m : matches) {
@@ -80,10 +82,10 @@ Cause race_at(const Context& context, const std::vector<WildcardMatch>& matches)
   return cause;
 }
 
-std::string receive_words(const Context& context, const WildcardMatch& m) {
+std::string describe_receive(const Context& context, const WildcardMatch& m) {
   const trace::Call& receive = context.call(receive_of(m));
-  return context.rank_words({m.receiver}) + "'s receive from any source (" +
-         context.place_words(receive_of(m), receive.seq) + ")";
+  return fmt::format("{}'s receive from any source ({})", context.describe_ranks({m.receiver}),
+                     context.describe_location(receive_of(m), receive.seq));
 }
 
 std::vector<std::uint32_t> waiting_ranks(const ReplayResult& where) {
@@ -100,25 +102,27 @@ std::string add_wait_words(const Context& stuck, Finding& finding) {
   std::size_t shown = 0;
   for (const WaitPoint& point : stuck.where.wait_points) {
     if (shown++ >= kWaitsShown) break;
-    const std::string words = waiting_for_words(stuck, point);
+    const std::string words = describe_awaited(stuck, point);
     out += (out.empty() ? "" : "; ") + words;
     finding.evidence.push_back(stuck.evidence(waiting_call(stuck, point.waiting[0]), words));
   }
   return out;
 }
 
-std::optional<Cause> race_behind_hang(const Context& context, const ScheduleSearch& search) {
+std::optional<Cause> race_after_hang(const Context& context, const ScheduleSearch& search) {
   std::vector<std::uint32_t> waiting = waiting_ranks(context.where);
   if (waiting.empty() || !search.ending || search.fitting->matches.empty()) return std::nullopt;
   const auto matches = differing_matches(*search.fitting, &*search.ending);
   Cause cause = race_at(context, matches);
   Finding& f = cause.finding;
   f.certainty = Certainty::observed;
-  f.message = receive_words(context, matches[0]) + " took " + message_words(context, matches[0]);
+  f.message = fmt::format("{} took {}", describe_receive(context, matches[0]),
+                          describe_message(context, matches[0]));
   for (const WildcardMatch& m : search.ending->matches) {
     if (m.receiver != matches[0].receiver || m.receive != matches[0].receive) continue;
     if (m == matches[0]) continue;
-    f.message += "; had it taken " + message_words(context, m) + ", all would have gone on";
+    f.message +=
+        fmt::format("; had it taken {}, all would have continued", describe_message(context, m));
   }
   f.message += ". So " + add_wait_words(context, f);
   for (const std::uint32_t r : waiting) add_rank(cause.deviants, r);
@@ -126,7 +130,7 @@ std::optional<Cause> race_behind_hang(const Context& context, const ScheduleSear
   return cause;
 }
 
-std::optional<Cause> race_behind_exception(const Context& context, const ScheduleSearch& search) {
+std::optional<Cause> race_after_exception(const Context& context, const ScheduleSearch& search) {
   for (std::uint32_t r = 0; r < context.run.ranks.size(); ++r) {
     const trace::RankTrace& trace = context.run.ranks[r];
     if (context.where.positions[r].state != Position::State::raised || trace.calls.empty())
@@ -146,12 +150,12 @@ std::optional<Cause> race_behind_exception(const Context& context, const Schedul
     for (const WildcardMatch& m : search.fitting->matches) {
       if (m.receiver == r) add_rank(concerned, m.sender);
     }
-    f.message = context.rank_words({r}) + " " + state_words(context, r) +
-                " behind receives from any source, which may take the messages of " +
-                context.rank_words(concerned) + " in any order (" +
-                context.place_words({r, last}, trace.calls[last].seq) + ")";
+    f.message = fmt::format(
+        "{} {} after receives from any source, which may take the messages of {} in any order ({})",
+        context.describe_ranks({r}), describe_state(context, r), context.describe_ranks(concerned),
+        context.describe_location({r, last}, trace.calls[last].seq));
     f.why =
-        "Nothing orders messages of different senders. What the rank did behind them depends on "
+        "Nothing orders messages of different senders. What the rank did after them depends on "
         "an order that the next run may change.";
     cause.deviants = {r};
     f.culprits = context.ranks({r});
@@ -177,11 +181,11 @@ std::optional<Cause> possible_hang(const Context& context, const ScheduleSearch&
   Cause cause = race_at(context, matches);
   Finding& f = cause.finding;
   f.certainty = Certainty::possible;
-  f.message = receive_words(context, matches[0]) + " may take " +
-              message_words(context, matches[0]) + ". Then " + add_wait_words(stuck, f);
-  f.why = "Messages of different senders come in any order. " +
-          std::string(was_recorded(context.run) ? "This run ended well" : "Other orders end well") +
-          "; the order given as evidence does not.";
+  f.message = fmt::format("{} may take {}. Then {}", describe_receive(context, matches[0]),
+                          describe_message(context, matches[0]), add_wait_words(stuck, f));
+  f.why = fmt::format(
+      "Messages of different senders come in any order. {}; the order given as evidence does not.",
+      was_recorded(context.run) ? "This run ended well" : "Other orders end well");
   for (const std::uint32_t r : waiting) add_rank(cause.deviants, r);
   f.ranks = context.ranks(cause.deviants);
   return cause;
@@ -198,12 +202,12 @@ std::optional<Cause> possible_misfit(const Context& context, const ScheduleSearc
   Finding& f = cause.finding;
   f.certainty = Certainty::possible;
   const trace::Call& receive = context.call(receive_of(bad));
-  f.message = receive_words(context, matches[0]) + " may take " +
-              message_words(context, matches[0]) + ". Then " +
-              trace::describe(context.run.tables, receive.signature) + " of " +
-              context.rank_words({bad.receiver}) + " (" +
-              context.place_words(receive_of(bad), receive.seq) + ") meets " +
-              message_words(context, bad) + ", which it does not fit";
+  f.message = fmt::format(
+      "{} may take {}. Then {} of {} ({}) meets {}, which it does not fit",
+      describe_receive(context, matches[0]), describe_message(context, matches[0]),
+      trace::describe(context.run.tables, receive.signature),
+      context.describe_ranks({bad.receiver}),
+      context.describe_location(receive_of(bad), receive.seq), describe_message(context, bad));
   f.evidence.push_back(context.evidence(receive_of(bad), "the receive that does not fit"));
   f.evidence.push_back(context.evidence(send_of(bad), "the message that does not fit"));
   add_rank(cause.deviants, bad.receiver);
@@ -255,8 +259,8 @@ ReplayResult replay_as_recorded(const trace::Run& run, const std::vector<GroupSt
 
 std::optional<Cause> explain_observed_race(const Context& context, const ScheduleSearch& search) {
   if (!search.fitting) return std::nullopt;
-  if (auto cause = race_behind_hang(context, search)) return cause;
-  return race_behind_exception(context, search);
+  if (auto cause = race_after_hang(context, search)) return cause;
+  return race_after_exception(context, search);
 }
 
 std::optional<Cause> explain_possible_race(const Context& context, const ScheduleSearch& search,

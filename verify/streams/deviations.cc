@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "verify/streams/edits.h"
+#include "verify/streams/programs.h"
 
 namespace lockstep::verify {
 
@@ -174,10 +175,12 @@ class Walker {
   //   2. it issues what sister groups issued at this index
   //   3. its batch held every modality (only where a left-out call may explain the difference)
   //   4. it issues what followed the last time its recent calls occurred
-  //   5. its call occurs earlier in its own stream
-  //   6. its call occurs later in its own stream
-  //   7. the form of its call (operation, reduction, type) occurs elsewhere on the rank
-  //   8. it is in the earliest step: the others went past that call
+  //   5. its program, over all groups, goes on as those of the other ranks
+  //   6. its call occurs earlier in its own stream
+  //   7. its call occurs later in its own stream
+  //   8. its call is the first one of its stream, with which a round begins
+  //   9. the form of its call (operation, reduction, type) occurs elsewhere on the rank
+  //   10. it is in the earliest step: the others went past that call
   //
   // The order goes from strong evidence to weak. Otherwise the party with the lowest rank is the
   // reference, so that the report does not depend on the order of files. Then the second value is
@@ -216,6 +219,7 @@ class Walker {
       if (fullest) return {p, true};
     }
     if (const auto p = only([&](std::size_t c) { return follows_habit(c); })) return {*p, true};
+    if (const auto p = as_other_programs(parties, largest)) return {*p, true};
     const auto familiar = [&](std::size_t c) {
       return sequences_[cursors_[c].class_index].seen_before(cursors_[c].next, next_token(c));
     };
@@ -224,6 +228,10 @@ class Walker {
       return sequences_[cursors_[c].class_index].seen_after(cursors_[c].next, next_token(c));
     };
     if (const auto p = only(made_again)) return {*p, true};
+    const auto starts_again = [&](std::size_t c) {
+      return sequences_[cursors_[c].class_index].starts_again(cursors_[c].next, next_token(c));
+    };
+    if (const auto p = only(starts_again)) return {*p, true};
     if (const auto p = only([&](std::size_t c) { return is_of_common_form(c); })) return {*p, true};
     const auto earliest = [&](std::size_t c) {
       return std::all_of(largest.begin(), largest.end(), [&](std::size_t q) {
@@ -269,6 +277,26 @@ class Walker {
     return static_cast<std::size_t>(std::find(votes.begin(), votes.end(), most) - votes.begin());
   }
 
+  // The party of two that does what ranks of other groups do where the programs of the two part.
+  std::optional<std::size_t> as_other_programs(const std::vector<std::vector<std::size_t>>& parties,
+                                               const std::vector<std::size_t>& among) {
+    if (among.size() != 2) return std::nullopt;
+    const std::size_t a = parties[among[0]][0];
+    const std::size_t b = parties[among[1]][0];
+    // They must part at this call, and not at one that was looked at before or is still to come.
+    // The others are asked only then.
+    const auto parted = common_start(run_, agreement_, rank_of(a), rank_of(b));
+    const auto between = [&](std::size_t cursor) {
+      const Stream& stream = stream_of(cursor);
+      const std::size_t next = cursors_[cursor].next;
+      return *parted <= stream.calls[next] && (next == 0 || *parted > stream.calls[next - 1]);
+    };
+    if (!parted || !between(a) || !between(b)) return std::nullopt;
+    const auto parting = find_parting(run_, agreement_, rank_of(a), rank_of(b));
+    if (!parting) return std::nullopt;
+    return parting->usual == rank_of(a) ? among[0] : among[1];
+  }
+
   // Whether every member of the other group issued what the cursor's class did, up to and including
   // its next call. Only the newest kSuffix calls are compared, which bounds the cost.
   bool does_alike(const GroupStreams& other, std::size_t cursor) {
@@ -286,8 +314,8 @@ class Walker {
         const trace::Call& b = run_.ranks[theirs.rank_index].calls[theirs.calls[c.next - back]];
         // Not the parameters: groups of other pipeline stages hold other ones. The source location
         // tells calls apart instead, where it was recorded.
-        const bool same_place = a.at == b.at || a.at.value == 0 || b.at.value == 0;
-        if (!same_place || !agreement_.agree(a.signature, b.signature)) return false;
+        const bool same_location = a.at == b.at || a.at.value == 0 || b.at.value == 0;
+        if (!same_location || !agreement_.agree(a.signature, b.signature)) return false;
       }
       return true;
     });

@@ -313,10 +313,16 @@ bool Sequence::seen_after(std::size_t i, const Token& like) {
   return false;
 }
 
+bool Sequence::starts_again(std::size_t i, const Token& like) {
+  if (i == 0) return false;
+  const Token first = token(0);
+  return first.what == like.what && agreement_.agree(first.signature, like.signature);
+}
+
 bool Sequence::alike(std::size_t i, std::size_t j) {
-  const bool same_place =
+  const bool same_location =
       call(i).at == call(j).at || call(i).at.value == 0 || call(j).at.value == 0;
-  return same_place && call(i).what == call(j).what &&
+  return same_location && call(i).what == call(j).what &&
          agreement_.agree(call(i).signature, call(j).signature);
 }
 
@@ -356,10 +362,10 @@ std::optional<std::size_t> Sequence::distance_after(std::size_t end, const Token
     return a.what == b.what && agreement_.agree(a.signature, b.signature);
   };
   for (std::size_t back = 1; back <= end && back <= kHistory; ++back) {
-    const std::size_t place = end - back;
-    if (!is(token(place), first)) continue;
-    for (std::size_t n = 1; n <= kNear && place + n < end; ++n) {
-      if (is(token(place + n), then)) return n;
+    const std::size_t position = end - back;
+    if (!is(token(position), first)) continue;
+    for (std::size_t n = 1; n <= kNear && position + n < end; ++n) {
+      if (is(token(position + n), then)) return n;
     }
   }
   return std::nullopt;

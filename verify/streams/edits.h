@@ -60,6 +60,9 @@ class Sequence {
   // Whether a call like this one is among the kHistory calls after i.
   bool seen_after(std::size_t i, const Token& like);
 
+  // Whether a call like this one, at i, is the first one of the stream again: a new round begins.
+  bool starts_again(std::size_t i, const Token& like);
+
   // How many calls after one like `first` one like `then` followed, at the latest occurrence before
   // `end` where it followed within kNear calls.
   std::optional<std::size_t> distance_after(std::size_t end, const Token& first, const Token& then);

@@ -9,6 +9,7 @@
 
 #include "base/tables.h"
 #include "base/text.h"
+#include "trace/groups.h"
 
 namespace lockstep::reports {
 namespace {
@@ -93,6 +94,14 @@ LaneCell cell_of(const trace::Call& call, const trace::RankTrace& trace,
   return cell;
 }
 
+// "world", "TENSOR_PARALLEL": without the word "group", which the cell has no room for.
+std::string group_in_cell(const trace::RankTrace& trace, const trace::Tables& tables,
+                          trace::GroupId group) {
+  constexpr std::string_view kGroup = "group ";
+  const std::string label = trace::group_label(trace, tables, group);
+  return label.starts_with(kGroup) ? label.substr(kGroup.size()) : label;
+}
+
 // The state of a rank that has no call here: why its stream stopped.
 LaneCell stopped(const trace::RankTrace& trace, trace::GroupId group, const trace::Tables& tables) {
   LaneCell cell;
@@ -103,7 +112,7 @@ LaneCell stopped(const trace::RankTrace& trace, trace::GroupId group, const trac
     cell.state = elsewhere ? State::waits_elsewhere : State::absent;
     if (elsewhere)
       cell.elsewhere = trace::is_point_to_point(op) ? std::string(trace::op_name(op))
-                                                    : printable(tables.str(blocking->group));
+                                                    : group_in_cell(trace, tables, blocking->group);
     return cell;
   }
   switch (trace.end) {
@@ -178,7 +187,7 @@ std::vector<LaneCell> cells_in_window(const trace::RankTrace& trace, const trace
   for (const trace::Call& call : trace.calls) {
     if (call.group != group || trace::is_point_to_point(tables.signatures[call.signature].op))
       continue;
-    const std::uint64_t seq = offset + call.seq;
+    const std::uint64_t seq = call.seq;  // where the trace starts mid-run, with `offset` in it
     next = seq + 1;
     if (seq >= first && seq - first < count) cells[seq - first] = cell_of(call, trace, tables);
   }
@@ -275,8 +284,17 @@ LaneTable by_sequence(const verify::Finding& finding, const trace::Run& run, std
   const std::uint64_t first = *finding.seq - std::min(before, *finding.seq);
   table.focus = static_cast<std::size_t>(*finding.seq - first);
   const std::size_t count = table.focus + 1 + static_cast<std::size_t>(after);
+  // A column is called by the source's own number.
+  std::uint64_t first_number = first;
   table.title = "group " + printable(finding.group);
-  for (std::size_t i = 0; i < count; ++i) table.heads.push_back("seq " + std::to_string(first + i));
+  for (const trace::RankTrace& trace : run.ranks) {
+    if (membership(trace, *group) == nullptr) continue;
+    table.title = trace::group_label(trace, run.tables, *group);
+    first_number = first + trace.first_number;
+    break;
+  }
+  for (std::size_t i = 0; i < count; ++i)
+    table.heads.push_back("seq " + std::to_string(first_number + i));
 
   RowFolder rows(finding);
   for (const trace::Rank rank : members(finding, run, *group)) {
@@ -325,7 +343,7 @@ LaneTable by_program_order(const verify::Finding& finding, const trace::Run& run
       if (trace::is_point_to_point(op))
         cell.fields[kOp] += peer_label(call, op);
       else
-        cell.fields[kWhere] = "in " + printable(run.tables.str(call.group));
+        cell.fields[kWhere] = "in " + group_in_cell(*trace, run.tables, call.group);
       cells[count - shown + i] = std::move(cell);
     }
     rows.add(rank, std::move(cells));
@@ -431,7 +449,19 @@ bool stands_out(const LaneTable& table, const LaneRow& row, std::size_t column) 
   return usual != nullptr && disagree(row.cells[column], *usual);
 }
 
-std::string_view state_words(LaneCell::State state) {
+std::string short_size(std::string_view size) {
+  static constexpr std::pair<std::string_view, std::string_view> kShort[] = {
+      {"float32", "f32"}, {"bfloat16", "bf16"}, {"float16", "f16"},
+      {"float64", "f64"}, {"int64", "i64"},     {"int32", "i32"},
+      {"int16", "i16"},   {"int8", "i8"},       {"uint8", "u8"}};
+  const std::size_t blank = size.rfind(' ');
+  if (blank == kNpos) return std::string(size);
+  for (const auto& [dtype, word] : kShort)
+    if (size.substr(blank + 1) == dtype) return std::string(size.substr(0, blank + 1)).append(word);
+  return std::string(size);
+}
+
+std::string_view describe_state(LaneCell::State state) {
   using State = LaneCell::State;
   switch (state) {
     case State::done:

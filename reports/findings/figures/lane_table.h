@@ -100,7 +100,11 @@ std::size_t limit_rows(LaneTable& table, std::size_t most);
 // columns are not compared.
 bool stands_out(const LaneTable& table, const LaneRow& row, std::size_t column);
 
+// "67108864 f32" for "67108864 float32": where a cell has no room for a size in full. A size is
+// never cut.
+std::string short_size(std::string_view size);
+
 // "waits", "never called" …; empty if there is nothing to say.
-std::string_view state_words(LaneCell::State state);
+std::string_view describe_state(LaneCell::State state);
 
 }  // namespace lockstep::reports

@@ -25,7 +25,7 @@ std::string state_text(const LaneCell& cell) {
   if (cell.state == State::waits) return "WAITS";
   if (cell.state == State::waits_elsewhere)
     return "(waits in";  // the place follows on a line of its own
-  const std::string words(state_words(cell.state));
+  const std::string words(describe_state(cell.state));
   return words.empty() || cell.has_call() ? words : "(" + words + ")";
 }
 
@@ -41,6 +41,22 @@ std::vector<std::string> cell_lines(const LaneCell& cell, const LaneTable& table
   if (const std::string state = state_text(cell); !state.empty()) lines.push_back(state);
   if (cell.state == State::waits_elsewhere) lines.push_back(" " + cell.elsewhere + ")");
   return lines;
+}
+
+// The least width that shows all sizes of these cells, if they are shown.
+std::size_t size_width(const LaneTable& table) {
+  std::size_t width = 0;
+  if (!table.shown[kSize]) return width;
+  for (const LaneRow& row : table.rows)
+    for (const LaneCell& cell : row.cells)
+      if (cell.has_call()) width = std::max(width, columns_of(short_size(cell.fields[kSize])));
+  return width;
+}
+
+// A line of a cell in that many columns.
+std::string fitted(const LaneCell& cell, const std::string& line, std::size_t width) {
+  if (columns_of(line) > width && line == cell.fields[kSize]) return short_size(line);
+  return shorten_middle(line, width);
 }
 
 class Drawing {
@@ -84,11 +100,12 @@ class Drawing {
       widths_.push_back(width);
     }
     // Shrink the widest column, one character at a time, until all fit. Below 4 characters nothing
-    // can be read, and the line gets too wide instead.
+    // can be read, and a size is not cut: the line gets too wide instead.
     const std::size_t room = room_for_cells();
+    const std::size_t least = std::max<std::size_t>(4, size_width(table_));
     while (std::accumulate(widths_.begin(), widths_.end(), std::size_t{0}) > room) {
       const auto widest = std::max_element(widths_.begin(), widths_.end());
-      if (*widest <= 4) break;
+      if (*widest <= least) break;
       --*widest;
     }
   }
@@ -101,7 +118,8 @@ class Drawing {
   // Removes the columns farthest from the difference until the cells are wide enough; on equal
   // distance one after it. At least two columns stay.
   void drop_columns() {
-    while (table_.heads.size() > 2 && room_for_cells() / table_.heads.size() < kGoodCell) {
+    const std::size_t good = std::max(kGoodCell, size_width(table_));
+    while (table_.heads.size() > 2 && room_for_cells() / table_.heads.size() < good) {
       const std::size_t after = table_.heads.size() - 1 - table_.focus;
       const bool first = table_.focus > after || after == 0;
       const std::size_t column = first ? 0 : table_.heads.size() - 1;
@@ -136,7 +154,7 @@ class Drawing {
 
   std::string cell_text(const LaneCell& cell, const std::string& line, bool marked, bool first,
                         std::size_t width) const {
-    const std::string text = pad_right(shorten_middle(line, width), width);
+    const std::string text = pad_right(fitted(cell, line, width), width);
     const std::string gap =
         marked && first ? options_.paint.red(" ! ") : std::string(kLaneGap, ' ');
     // The mark is more important than the state's colour.
@@ -196,19 +214,19 @@ CellText cell_text(const LaneCell& cell, const LaneTable& table) {
   if (cell.has_call())
     for (std::size_t field = 0; field < kLaneFields; ++field)
       if (table.shown[field] && !cell.fields[field].empty())
-        out.lines.push_back(shorten_middle(cell.fields[field], kBoxLetters));
-  out.state = state_words(cell.state);
+        out.lines.push_back(fitted(cell, cell.fields[field], kBoxLetters));
+  out.state = describe_state(cell.state);
   if (cell.state == State::waits_elsewhere)
     out.state = shorten_middle(out.state + " " + cell.elsewhere, kBoxLetters);
   return out;
 }
 
 // The call in full, for tooltips and screen readers.
-std::string full_words(const LaneCell& cell) {
+std::string full_text_of(const LaneCell& cell) {
   std::string out;
   for (const std::string& field : cell.fields)
     if (!field.empty()) out += (out.empty() ? "" : ", ") + field;
-  const std::string_view state = state_words(cell.state);
+  const std::string_view state = describe_state(cell.state);
   if (!state.empty()) out += (out.empty() ? "" : "; ") + std::string(state);
   return out;
 }
@@ -252,7 +270,7 @@ class LaneFigure {
     std::string out = table_.title + ", " + plural(table_.rows.size(), "kind") + " of ranks:";
     for (const LaneRow& row : table_.rows) {
       const LaneCell& cell = row.cells[table_.focus];
-      const std::string words = full_words(cell);
+      const std::string words = full_text_of(cell);
       out += " " + rank_label(row.ranks, 40) + ": " + (words.empty() ? "no call" : words) + ".";
     }
     return out;
@@ -270,26 +288,26 @@ class LaneFigure {
     return out;
   }
 
-  std::uint32_t meeting_of(std::size_t r, std::size_t c) const {
+  std::uint32_t instance_of(std::size_t r, std::size_t c) const {
     const LaneCell& cell = table_.rows[r].cells[c];
     if (cell.call == kNoLaneCall) return MatchedCalls::kAlone;
     const trace::RankTrace* trace = run_.find(table_.rows[r].ranks.front());
-    return matched_.meeting[static_cast<std::size_t>(trace - run_.ranks.data())][cell.call];
+    return matched_.instance[static_cast<std::size_t>(trace - run_.ranks.data())][cell.call];
   }
 
   // A line from each call to the call in the next lane below that matches it. None between calls of
   // the same lane (ranks that send to each other and do the same).
   std::string joins() const {
-    struct Place {
+    struct Cell {
       std::size_t row, column;
     };
-    std::map<std::uint32_t, Place> last;
+    std::map<std::uint32_t, Cell> last;
     std::string out;
     for (std::size_t r = 0; r < table_.rows.size(); ++r) {
       for (std::size_t c = 0; c < table_.rows[r].cells.size(); ++c) {
-        const std::uint32_t meeting = meeting_of(r, c);
-        if (meeting == MatchedCalls::kAlone) continue;
-        if (const auto above = last.find(meeting); above != last.end()) {
+        const std::uint32_t instance = instance_of(r, c);
+        if (instance == MatchedCalls::kAlone) continue;
+        if (const auto above = last.find(instance); above != last.end()) {
           const auto [row, column] = above->second;
           // Red where one of the two deviates and the other does not.
           const bool bad =
@@ -298,7 +316,7 @@ class LaneFigure {
             out += svg_upright_curve(bad ? "join bad" : "join", boxes_[row][column].bottom(),
                                      boxes_[r][c].top());
         }
-        last[meeting] = {r, c};
+        last[instance] = {r, c};
       }
     }
     return out;
@@ -326,7 +344,7 @@ class LaneFigure {
     const bool bad = stands_out(table_, row, c);
     const Box& box = boxes_[r][c];
     std::string content =
-        "<title>" + html::text(rank_label(row.ranks, 60) + ": " + full_words(cell)) + "</title>";
+        "<title>" + html::text(rank_label(row.ranks, 60) + ": " + full_text_of(cell)) + "</title>";
     // Opaque, so that lanes and lines pass behind the box.
     content += svg_rect("ground", box);
     content += svg_rect(bad                          ? "box bad"
@@ -354,7 +372,7 @@ class LaneFigure {
   }
 
   std::string caption() const {
-    std::string words = "Time goes from left to right; lines join calls that meet.";
+    std::string words = "Time goes from left to right; lines join calls that match.";
     bool any = false;
     for (const LaneRow& row : table_.rows)
       for (std::size_t c = 0; c < row.cells.size(); ++c) any = any || stands_out(table_, row, c);
@@ -397,7 +415,7 @@ class LaneFigure {
       at = run_.tables.str(made.at);
       if (made.step != trace::kNone) step = std::to_string(made.step);
     }
-    std::string state(state_words(cell.state));
+    std::string state(describe_state(cell.state));
     if (cell.state == State::waits_elsewhere) state += " " + cell.elsewhere;
     return "<tr id=\"" + name(r, c) + "\"><td>" + text(rank_label(row.ranks, 30)) +
            "</td><td class=\"place\">" + text(table_.heads[c]) + "</td><td>" +

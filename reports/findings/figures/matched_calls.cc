@@ -16,7 +16,7 @@ void match_collectives(const trace::Run& run, MatchedCalls& out) {
         // The i-th calls of all members match: collectives of a group have one order.
         out.seq[stream.rank_index][stream.calls[i]] = group.first_seq + i;
         if (group.comparable)
-          out.meeting[stream.rank_index][stream.calls[i]] =
+          out.instance[stream.rank_index][stream.calls[i]] =
               out.count + static_cast<std::uint32_t>(i);
       }
       longest = std::max(longest, stream.calls.size());
@@ -28,7 +28,7 @@ void match_collectives(const trace::Run& run, MatchedCalls& out) {
 // The messages of one channel: the k-th send matches the k-th receive, whichever comes first in
 // this loop.
 struct Channel {
-  std::vector<std::uint32_t> meetings;
+  std::vector<std::uint32_t> instances;
   std::size_t sent = 0, received = 0;
 };
 using ChannelKey = std::tuple<trace::GroupId, std::int32_t, std::int32_t, std::int32_t>;
@@ -49,9 +49,9 @@ void match_messages(const trace::Run& run, MatchedCalls& out) {
       const std::int32_t from = sends ? self : call.peer.value;
       const std::int32_t to = sends ? call.peer.value : self;
       Channel& channel = channels[{call.group, from, to, call.ptag}];
-      const std::size_t place = sends ? channel.sent++ : channel.received++;
-      if (place == channel.meetings.size()) channel.meetings.push_back(out.count++);
-      out.meeting[r][c] = channel.meetings[place];
+      const std::size_t position = sends ? channel.sent++ : channel.received++;
+      if (position == channel.instances.size()) channel.instances.push_back(out.count++);
+      out.instance[r][c] = channel.instances[position];
     }
   }
 }
@@ -61,7 +61,7 @@ void match_messages(const trace::Run& run, MatchedCalls& out) {
 MatchedCalls match_calls(const trace::Run& run) {
   MatchedCalls out;
   for (const trace::RankTrace& trace : run.ranks) {
-    out.meeting.emplace_back(trace.calls.size(), MatchedCalls::kAlone);
+    out.instance.emplace_back(trace.calls.size(), MatchedCalls::kAlone);
     std::vector<std::uint64_t>& seq = out.seq.emplace_back();
     seq.reserve(trace.calls.size());
     for (const trace::Call& call : trace.calls) seq.push_back(call.seq);

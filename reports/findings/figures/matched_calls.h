@@ -18,11 +18,11 @@ struct MatchedCalls {
 
   // By rank index and call: a number that matching calls share, or kAlone. Calls in groups whose
   // streams cannot be lined up (GroupStreams::comparable) are kAlone.
-  std::vector<std::vector<std::uint32_t>> meeting;
+  std::vector<std::vector<std::uint32_t>> instance;
   // By rank index and call: the sequence number in the group, counted from the start of the run if
   // that is known; for messages among the rank's own.
   std::vector<std::vector<std::uint64_t>> seq;
-  std::uint32_t count = 0;  // of different numbers in `meeting`; some have one member
+  std::uint32_t count = 0;  // of different numbers in `instance`; some have one member
 };
 
 // O(calls log calls), 12 bytes per call.

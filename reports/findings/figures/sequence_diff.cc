@@ -11,7 +11,7 @@
 namespace lockstep::reports {
 namespace {
 
-constexpr std::size_t kBeforePlace = 8;     // calls before the finding that are compared
+constexpr std::size_t kCallsBefore = 8;     // calls before the finding that are compared
 constexpr std::size_t kComparedCalls = 48;  // calls of each side that are compared
 constexpr std::size_t kContext = 3;         // equal calls shown around a difference
 constexpr std::size_t kMostDiffRows = 40;
@@ -76,9 +76,9 @@ std::optional<Pair> choose_pair(const verify::Finding& finding, const verify::Gr
 }
 
 Window window_of(const verify::Stream& stream, const verify::GroupStreams& group,
-                 const trace::Run& run, std::size_t place) {
+                 const trace::Run& run, std::size_t position) {
   Window out{&run.ranks[stream.rank_index], &stream, group.first_seq, 0, 0};
-  out.begin = std::min(stream.calls.size(), place - std::min(place, kBeforePlace));
+  out.begin = std::min(stream.calls.size(), position - std::min(position, kCallsBefore));
   out.count = std::min(kComparedCalls, stream.calls.size() - out.begin);
   return out;
 }
@@ -163,9 +163,9 @@ std::optional<SequenceDiff> sequence_diff(const verify::Finding& finding, const 
   if (group == groups.end() || *finding.seq < group->first_seq) return std::nullopt;
   const std::optional<Pair> pair = choose_pair(finding, *group, run);
   if (!pair) return std::nullopt;
-  const auto place = static_cast<std::size_t>(*finding.seq - group->first_seq);
-  const Window usual = window_of(group->streams[pair->usual], *group, run, place);
-  const Window deviant = window_of(group->streams[pair->deviant], *group, run, place);
+  const auto position = static_cast<std::size_t>(*finding.seq - group->first_seq);
+  const Window usual = window_of(group->streams[pair->usual], *group, run, position);
+  const Window deviant = window_of(group->streams[pair->deviant], *group, run, position);
   SequenceDiff out;
   out.usual = {usual.stream->rank_index, ranks_in(class_of(*group, pair->usual), *group, run)};
   out.deviant = {deviant.stream->rank_index,
@@ -184,7 +184,7 @@ std::optional<SequenceDiff> sequence_diff(const verify::Finding& finding, const 
 namespace lockstep::reports::html {
 namespace {
 
-std::string_view end_words(trace::End end) {
+std::string_view describe_end(trace::End end) {
   switch (end) {
     case trace::End::cut:
       return "the trace ends";
@@ -205,9 +205,10 @@ std::string call_cells(const trace::RankTrace& trace, const trace::Tables& table
                        std::string_view sign) {
   const trace::Call& call = trace.calls[index];
   const std::string classes = look.empty() ? "" : " class=\"" + std::string(look) + "\"";
-  std::string out = "<td class=\"n " + std::string(look) + "\">" + std::to_string(seq) +
-                    "</td><td" + classes + "><span class=\"sign\">" + std::string(sign) +
-                    "</span>" + code(trace::describe(tables, call));
+  std::string out = "<td class=\"n " + std::string(look) + "\">" +
+                    std::to_string(seq + trace.first_number) + "</td><td" + classes +
+                    "><span class=\"sign\">" + std::string(sign) + "</span>" +
+                    code(trace::describe(tables, call));
   if (call.at.value != 0) out += "<span class=\"at\">" + text(tables.str(call.at)) + "</span>";
   return out + "</td>";
 }
@@ -258,7 +259,7 @@ class Table {
   }
 
   std::string end_of(const DiffSide& side) const {
-    const std::string_view words = side.ends ? end_words(run_.ranks[side.rank_index].end) : "…";
+    const std::string_view words = side.ends ? describe_end(run_.ranks[side.rank_index].end) : "…";
     return "<td class=\"n\"></td><td class=\"soft\"><span class=\"sign\"> </span>" + text(words) +
            "</td>";
   }

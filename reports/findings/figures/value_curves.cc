@@ -184,7 +184,7 @@ struct Range {
   }
   bool empty() const { return low > high; }
   // Position from 0 to 1; the middle if there is only one value.
-  double place(double value) const { return high > low ? (value - low) / (high - low) : .5; }
+  double fraction(double value) const { return high > low ? (value - low) / (high - low) : .5; }
 };
 
 class ValueChart {
@@ -221,9 +221,9 @@ class ValueChart {
  private:
   Point at(const CurvePoint& point) const {
     return {x_of(static_cast<double>(point.n)),
-            kValuesTop + kValuesPlot * (1 - values_.place(point.value))};
+            kValuesTop + kValuesPlot * (1 - values_.fraction(point.value))};
   }
-  double x_of(double n) const { return left_ + (kValuesWidth - 8 - left_) * steps_.place(n); }
+  double x_of(double n) const { return left_ + (kValuesWidth - 8 - left_) * steps_.fraction(n); }
 
   std::string axes() const {
     std::string out = svg_line("axis", {left_, kValuesTop}, {left_, kValuesTop + kValuesPlot}) +

@@ -66,15 +66,15 @@ Drawn drawn_part(const WaitPicture& picture) {
   order.resize(std::min(order.size(), kMostNodes));
   // Back to the picture's order, so that the layout does not depend on the search.
   std::sort(order.begin(), order.end());
-  std::map<std::size_t, std::size_t> place;
+  std::map<std::size_t, std::size_t> index_of;
   for (const std::size_t n : order) {
-    place.emplace(n, out.nodes.size());
+    index_of.emplace(n, out.nodes.size());
     out.nodes.push_back(picture.nodes[n]);
   }
   for (const WaitEdge& edge : picture.edges) {
-    const auto from = place.find(edge.from);
-    const auto to = place.find(edge.to);
-    if (from != place.end() && to != place.end())
+    const auto from = index_of.find(edge.from);
+    const auto to = index_of.find(edge.to);
+    if (from != index_of.end() && to != index_of.end())
       out.edges.push_back({from->second, to->second, edge.kind});
   }
   return out;
@@ -103,11 +103,12 @@ class WaitFigure {
 
   std::string caption() const {
     std::string words;
-    if (drawn_.edges.empty()) words = "Everybody came to this call, and it does not end. ";
+    if (drawn_.edges.empty()) words = "All ranks issued this call, and it does not complete. ";
     if (has(WaitEdge::Kind::missing) || has(WaitEdge::Kind::any))
       words += "Arrows point to whom ranks wait for";
-    if (words.starts_with("Arrows")) words += layout_.goes_round ? "; they go round. " : ". ";
-    if (has(WaitEdge::Kind::mismatch)) words += "≠ joins calls that met and do not fit together. ";
+    if (words.starts_with("Arrows")) words += layout_.goes_round ? "; they form a cycle. " : ". ";
+    if (has(WaitEdge::Kind::mismatch))
+      words += "≠ joins calls of one collective that do not fit together. ";
     if (has(WaitEdge::Kind::unknown)) words += "? leads to ranks without a trace. ";
     if (has(WaitEdge::Kind::any)) words += "Dashed: any one of these would do. ";
     if (drawn_.left_out > 0) words += plural(drawn_.left_out, "more rank") + " not drawn.";
@@ -173,7 +174,7 @@ class WaitFigure {
     const bool waits = !node.call.empty();
     std::string out = "<g><title>" +
                       text(rank_label(node.ranks, 80) + ": " + node.state +
-                           (waits ? " in " + node.call + ", " + node.place : "")) +
+                           (waits ? " in " + node.call + ", " + node.location : "")) +
                       "</title>";
     out += svg_rect(node.culprit ? "box bad" : waits ? "box waits" : "box", box, 6);
     out += svg_text(node.culprit ? "name bad-ink" : "name", {box.x + 12, box.y + 20},
@@ -183,7 +184,7 @@ class WaitFigure {
                     shorten_middle(printable(node.call), kNodeLetters - 1));
     return out +
            svg_text("note", {box.x + 12, box.y + 54},
-                    shorten_middle("waits, " + printable(node.place), kNodeLetters + 3)) +
+                    shorten_middle("waits, " + printable(node.location), kNodeLetters + 3)) +
            "</g>";
   }
 
@@ -220,11 +221,11 @@ class LayeredLayout {
   WaitLayout lay_out() {
     boxes_.assign(count_, {0, 0, kNodeWidth, kNodeHeight});
     placed_.assign(count_, false);
-    place_rings();
+    lay_out_rings();
     std::map<int, Nodes> columns;
     for (std::size_t n = 0; n < count_; ++n)
       if (!in_ring(n)) columns[column_of(n)].push_back(n);
-    for (const auto& [column, nodes] : from_the_middle(columns)) place_column(nodes);
+    for (const auto& [column, nodes] : from_the_middle(columns)) lay_out_column(nodes);
     return finished(columns);
   }
 
@@ -288,7 +289,7 @@ class LayeredLayout {
 
   // Clockwise in two columns, up the left one and down the right one; several rings one below the
   // other.
-  void place_rings() {
+  void lay_out_rings() {
     double top = 0;
     for (const Nodes& ring : rings()) {
       const Nodes order = around(ring);
@@ -351,7 +352,7 @@ class LayeredLayout {
   // Places the nodes of a column as close to their wanted heights as they can be without
   // overlapping: in that order, each pushed down as far as needed, then all moved up by the mean
   // displacement.
-  void place_column(Nodes nodes) {
+  void lay_out_column(Nodes nodes) {
     std::map<std::size_t, double> heights;
     for (const std::size_t n : nodes) heights[n] = wanted(n);
     std::stable_sort(nodes.begin(), nodes.end(),

@@ -6,6 +6,7 @@
 #include <tuple>
 #include <utility>
 
+#include "trace/groups.h"
 #include "verify/replay/replay.h"
 #include "verify/schedules/search.h"
 #include "verify/schedules/wildcards.h"
@@ -15,7 +16,7 @@
 namespace lockstep::reports {
 namespace {
 
-std::string_view state_words(verify::Position::State state) {
+std::string_view describe_state(verify::Position::State state) {
   switch (state) {
     case verify::Position::State::finished:
       return "finished";
@@ -97,7 +98,7 @@ class Builder {
     WaitNode& node = out_.nodes[at];
     if (node.ranks.empty()) {
       node.culprit = culprit;
-      node.state = call == verify::kNoCall ? std::string(state_words(position.state)) : "waits";
+      node.state = call == verify::kNoCall ? std::string(describe_state(position.state)) : "waits";
       if (call != verify::kNoCall) describe_call(node, r, call, where_.wait_points[point]);
       if (point != SIZE_MAX) sources_[point].push_back(at);
     }
@@ -108,11 +109,12 @@ class Builder {
                      const verify::WaitPoint& point) const {
     const trace::Call& call = run_.ranks[r].calls[index];
     node.call = trace::describe(run_.tables, call);
-    node.place = "group " + run_.tables.str(call.group);
+    node.location = trace::group_label(run_.ranks[r], run_.tables, call.group);
     if (point.group != verify::WaitPoint::kPointToPoint)
-      node.place += ", seq " + std::to_string(groups_[point.group].first_seq + point.meeting);
+      node.location += ", seq " + std::to_string(groups_[point.group].first_seq + point.instance +
+                                                 run_.ranks[r].first_number);
     else if (call.peer.value >= 0)
-      node.place += ", peer " + std::to_string(call.peer.value);
+      node.location += ", peer " + std::to_string(call.peer.value);
   }
 
   // Members without a trace: whether they reached a call is not known.

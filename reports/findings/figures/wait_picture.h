@@ -22,7 +22,7 @@ namespace lockstep::reports {
 struct WaitNode {
   std::vector<trace::Rank> ranks;  // sorted
   std::string call;                // in which they wait; empty: in none
-  std::string place;               // of the call: "group world, seq 4"
+  std::string location;            // of the call: "group world, seq 4"
   std::string state;               // "waits", "finished", "killed", "no trace" …
   bool culprit = false;            // of a finding that is an error or a warning
 };

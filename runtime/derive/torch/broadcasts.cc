@@ -35,7 +35,7 @@ Result<Broadcasts> Broadcasts::read(const std::string& file) {
   const Result<std::string> text = read_file(file, kMost);
   if (!text) return text.error();
   const auto damaged = [&] {
-    return Error{"this is no whole file of broadcasts", {file}, "derive rank 0 first"};
+    return Error{"this is not a complete file of broadcasts", {file}, "derive rank 0 first"};
   };
   std::string_view rest = *text;
   if (!rest.starts_with(kFirstLine)) return damaged();
@@ -44,12 +44,12 @@ Result<Broadcasts> Broadcasts::read(const std::string& file) {
   // "<bytes of the name> <place> <bytes>\n" and both.
   while (!rest.empty()) {
     const auto name_bytes = take_number(rest);
-    const auto place = name_bytes ? take_number(rest) : std::nullopt;
-    const auto bytes = place ? take_number(rest) : std::nullopt;
+    const auto nth = name_bytes ? take_number(rest) : std::nullopt;
+    const auto bytes = nth ? take_number(rest) : std::nullopt;
     auto name = bytes ? take_bytes(rest, *name_bytes) : std::nullopt;
     auto value = name ? take_bytes(rest, *bytes) : std::nullopt;
     if (!value) return damaged();
-    out.keep({std::move(*name), *place}, std::move(*value));
+    out.keep({std::move(*name), *nth}, std::move(*value));
   }
   return out;
 }

@@ -108,7 +108,7 @@ InstantBackend::WorkPtr InstantBackend::make(const BackendCall& call, const Forw
   TORCH_CHECK(
       call.type != c10d::OpType::ALLGATHER_COALESCED && call.type != c10d::OpType::COALESCED &&
           call.type != c10d::OpType::REDUCE_SCATTER_TENSOR_COALESCED,
-      "a rank that is looked at alone makes no call of several ", trace::op_name(call.op), "s");
+      "a rank that is derived alone makes no call of several ", trace::op_name(call.op), "s");
   switch (call.op) {
     case trace::Op::broadcast:
       for (const at::Tensor& tensor : call.out) share(tensor, is_root);
@@ -172,7 +172,7 @@ InstantBackend::WorkPtr InstantBackend::make(const BackendCall& call, const Forw
     case trace::Op::barrier:
       break;
     default:
-      TORCH_CHECK(false, "a rank that is looked at alone cannot make a ", trace::op_name(call.op));
+      TORCH_CHECK(false, "a rank that is derived alone cannot make a ", trace::op_name(call.op));
   }
   return c10::make_intrusive<InstantWork>(getRank(), call.type, result.vec());
 }

@@ -70,6 +70,7 @@ Status run_rank(const Scenario& scenario, const LoneRanks& run, int rank, bool o
            run.dissent.end();
   };
   trace::RankCosts costs;
+  costs.rank = rank;  // also if it raises an exception
   WorkerResult result;
   result.rank = rank;
   try {

@@ -13,7 +13,7 @@ namespace {
 
 class Meta final : public Device {
  public:
-  c10::Device place() const override { return at::kMeta; }
+  c10::Device torch_device() const override { return at::kMeta; }
   at::Tensor bring(const at::Tensor& tensor) const override {
     return tensor.defined() ? tensor.to(at::kMeta) : tensor;
   }
@@ -137,7 +137,7 @@ at::Tensor adaptive_avg_pool2d_backward(const at::Tensor& /*grad*/, const at::Te
 }
 
 // The memory layout of the real kernels: [batch, position, head, width], seen as heads first.
-at::Tensor heads_behind(const at::Tensor& like) {
+at::Tensor heads_last(const at::Tensor& like) {
   return on_meta({like.size(0), like.size(2), like.size(1), like.size(3)}, like).transpose(1, 2);
 }
 
@@ -147,7 +147,7 @@ std::tuple<at::Tensor, at::Tensor> fused_attention(const at::Tensor& query, cons
                                                    std::optional<double> /*scale*/) {
   const bool narrow = query.scalar_type() == at::kHalf || query.scalar_type() == at::kBFloat16;
   const auto sums = query.options().dtype(narrow ? at::kFloat : query.scalar_type());
-  return {heads_behind(query),
+  return {heads_last(query),
           at::empty({query.size(0), query.size(2), query.size(1)}, sums).transpose(1, 2)};
 }
 
@@ -156,7 +156,7 @@ Three fused_attention_backward(const at::Tensor& /*grad*/, const at::Tensor& que
                                const at::Tensor& /*out*/, const at::Tensor& /*sums*/,
                                double /*dropout*/, bool /*causal*/, const OptionalTensor& /*bias*/,
                                std::optional<double> /*scale*/) {
-  return {heads_behind(query), heads_behind(key), heads_behind(value)};
+  return {heads_last(query), heads_last(key), heads_last(value)};
 }
 
 at::Tensor index_select(const at::Tensor& self, std::int64_t dim, const at::Tensor& index) {

@@ -99,7 +99,7 @@ WorkCount::WorkCount(Recorder& recorder, LoneRanks::Costs kept) : recorder_(reco
   }
   recorder_.listen([this](Recorder::Moment moment, std::int64_t number) { hear(moment, number); });
   beside_before_ = other_threads_nanos();
-  begin_stretch();
+  begin_segment();
 }
 
 std::int64_t WorkCount::beside_nanos() const {
@@ -124,9 +124,9 @@ void WorkCount::hear(Recorder::Moment moment, std::int64_t number) {
   using Moment = Recorder::Moment;
   switch (moment) {
     case Moment::call:
-      return end_stretch(trace::WorkCost::Before::call, number);
+      return end_segment(trace::WorkCost::Before::call, number);
     case Moment::wait:
-      return end_stretch(trace::WorkCost::Before::wait, number);
+      return end_segment(trace::WorkCost::Before::wait, number);
     case Moment::step:
       return end_part(trace::WorkCost::Before::step, number);
     case Moment::checkpoint:
@@ -135,17 +135,17 @@ void WorkCount::hear(Recorder::Moment moment, std::int64_t number) {
       return end_part(trace::WorkCost::Before::evaluation, number);
     case Moment::returned:
     case Moment::waited:
-      return begin_stretch();
+      return begin_segment();
   }
 }
 
 void WorkCount::end_part(trace::WorkCost::Before before, std::int64_t number) {
-  end_stretch(before, number);
+  end_segment(before, number);
   settle_memory();
-  begin_stretch();
+  begin_segment();
 }
 
-void WorkCount::end_stretch(trace::WorkCost::Before before, std::int64_t id) {
+void WorkCount::end_segment(trace::WorkCost::Before before, std::int64_t id) {
   const std::int64_t now = thread_nanos();
   trace::WorkCost cost = std::exchange(counting.cost, {});
   cost.before = before;
@@ -156,16 +156,16 @@ void WorkCount::end_stretch(trace::WorkCost::Before before, std::int64_t id) {
   work_.push_back(std::move(cost));
   if (!memory_) return;
   memory_->pause();
-  memory_->account().end_stretch();
+  memory_->account().end_segment();
 }
 
 void WorkCount::settle_memory() {
   if (!memory_) return;
-  for (const trace::StretchMemory& memory : memory_->account().end_step())
+  for (const trace::SegmentMemory& memory : memory_->account().end_step())
     work_.at(settled_++).memory = memory;
 }
 
-void WorkCount::begin_stretch() {
+void WorkCount::begin_segment() {
   counting.on = true;
   if (memory_) memory_->resume();
   began_ = thread_nanos();

@@ -37,10 +37,10 @@ class WorkCount {
 
  private:
   void hear(Recorder::Moment moment, std::int64_t number);
-  void end_stretch(trace::WorkCost::Before before, std::int64_t id);
+  void end_segment(trace::WorkCost::Before before, std::int64_t id);
   // Ends a step, or the part between two steps.
   void end_part(trace::WorkCost::Before before, std::int64_t number);
-  void begin_stretch();
+  void begin_segment();
   void settle_memory();
 
   Recorder& recorder_;

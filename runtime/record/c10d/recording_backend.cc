@@ -53,8 +53,8 @@ RecordingBackend::WorkPtr RecordingBackend::follow(const std::vector<std::uint32
     }
   } else {
     LOCKSTEP_CHECK(device_.has_value(), "a call without a Work on a backend that queues nothing");
-    const auto behind = device_->mark();
-    for (const std::uint32_t call : calls) device_->watch.follow(before, behind, call);
+    const auto after = device_->mark();
+    for (const std::uint32_t call : calls) device_->watch.follow(before, after, call);
   }
   recorder_.returned();
   return work;

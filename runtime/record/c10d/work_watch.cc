@@ -44,8 +44,8 @@ void WorkWatch::follow(c10::intrusive_ptr<c10d::Work> work, std::uint32_t call) 
 }
 
 void WorkWatch::follow(std::shared_ptr<const QueueMark> before,
-                       std::shared_ptr<const QueueMark> behind, std::uint32_t call) {
-  follow({{}, std::move(before), std::move(behind), call});
+                       std::shared_ptr<const QueueMark> after, std::uint32_t call) {
+  follow({{}, std::move(before), std::move(after), call});
 }
 
 void WorkWatch::follow(Followed followed) {
@@ -101,7 +101,7 @@ bool WorkWatch::look(Followed& followed) {
   std::string failure;
   try {
     // Ask for completion first: a call that completes in between has begun, too.
-    const bool complete = followed.work ? followed.work->isCompleted() : followed.behind->reached();
+    const bool complete = followed.work ? followed.work->isCompleted() : followed.after->reached();
     if (!followed.begun && has_begun(followed)) {
       followed.begun = true;
       recorder_.ring().start(followed.call);
@@ -128,7 +128,7 @@ constexpr std::chrono::milliseconds kLastLook(200);
 
 }  // namespace
 
-bool can_tell(const c10d::Backend& backend) {
+bool reports_completion(const c10d::Backend& backend) {
   return backend.supportsAbortHooks() || backend.supportsCompletionHooks();
 }
 
@@ -143,7 +143,7 @@ bool hook_into(c10d::Backend& backend, WorkWatch& watch) {
 
 #else
 
-bool can_tell(const c10d::Backend&) { return false; }
+bool reports_completion(const c10d::Backend&) { return false; }
 
 bool hook_into(c10d::Backend&, WorkWatch&) { return false; }
 

@@ -39,8 +39,8 @@ class WorkWatch {
   // Follows the call until it is complete, and keeps the work alive until then. From any thread.
   void follow(c10::intrusive_ptr<c10d::Work> work, std::uint32_t call);
   // The same for a call without a work, with marks in the queue that it runs in: it begins when
-  // `before` is reached, and is complete when `behind` is.
-  void follow(std::shared_ptr<const QueueMark> before, std::shared_ptr<const QueueMark> behind,
+  // `before` is reached, and is complete when `after` is.
+  void follow(std::shared_ptr<const QueueMark> before, std::shared_ptr<const QueueMark> after,
               std::uint32_t call);
 
   // Polls all calls in flight at once. From any thread; does not wait, and takes no other lock.
@@ -51,7 +51,7 @@ class WorkWatch {
  private:
   struct Followed {
     c10::intrusive_ptr<c10d::Work> work;  // null: use the marks
-    std::shared_ptr<const QueueMark> before, behind;
+    std::shared_ptr<const QueueMark> before, after;
     std::uint32_t call = 0;
     bool begun = false;
   };
@@ -77,7 +77,7 @@ class WorkWatch {
 // about to abort because one failed or timed out.
 
 // Whether the backend has any of these hooks; false for older torch.
-bool can_tell(const c10d::Backend& backend);
+bool reports_completion(const c10d::Backend& backend);
 
 // Makes `watch` poll when the backend announces a completion, and once more before it aborts, so
 // that the trace is up to date. True if the backend announces completions. `watch` must outlive the

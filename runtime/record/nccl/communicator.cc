@@ -17,7 +17,9 @@ std::string_view name_of(const std::array<std::string_view, N>& names, std::int3
   return known ? names[static_cast<std::size_t>(number)] : std::string_view();
 }
 
-bool is_place(std::int32_t place, std::int32_t size) { return place >= 0 && place < size; }
+bool is_group_rank(std::int32_t group_rank, std::int32_t size) {
+  return group_rank >= 0 && group_rank < size;
+}
 
 void set_shape(std::int64_t elements, std::vector<std::vector<std::int64_t>>& shapes, bool& has) {
   has = elements >= 0;
@@ -46,7 +48,7 @@ trace::RingWriter::SignatureRef Communicator::make_signature(const NcclCall& cal
   const std::string_view dtype = name_of(trace::kNcclDtypes, call.dtype);
   if (!dtype.empty()) fields.dtypes.emplace_back(dtype);
   if (trace::is_reduction(call.op)) fields.redop = name_of(trace::kNcclRedops, call.redop);
-  if (trace::nccl_has_root(call.op) && is_place(call.root, size_)) fields.root = call.root;
+  if (trace::nccl_has_root(call.op) && is_group_rank(call.root, size_)) fields.root = call.root;
   return ring().make_signature(fields);
 }
 
@@ -69,7 +71,7 @@ std::uint32_t Communicator::issue(trace::RingWriter::SignatureRef signature, con
   fields.tag = label.tag;
   fields.is_async = true;
   // A place outside is NCCL's to refuse.
-  if (is_place(peer, size_)) fields.peer = peer;
+  if (is_group_rank(peer, size_)) fields.peer = peer;
   const std::lock_guard lock(mutex_);
   fields.seq = point_to_point ? next_p2p_++ : next_collective_++;
   return ring().issue(fields);

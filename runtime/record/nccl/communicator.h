@@ -48,9 +48,9 @@ struct CallLabel {
 class Communicator {
  public:
   // 0 <= place < size. The rank has a ring, and outlives it.
-  Communicator(RecordedRank& rank, trace::RingWriter::GroupRef group, std::int32_t place,
+  Communicator(RecordedRank& rank, trace::RingWriter::GroupRef group, std::int32_t group_rank,
                std::int32_t size)
-      : rank_(rank), group_(group), place_(place), size_(size) {}
+      : rank_(rank), group_(group), group_rank_(group_rank), size_(size) {}
 
   // Records that the call was issued; the returned id is for ring(). Any thread; a lock, held for
   // about 100 ns, keeps sequence numbers in the order of the file.
@@ -65,7 +65,7 @@ class Communicator {
 
   RecordedRank& rank() const { return rank_; }
   trace::RingWriter& ring() const { return *rank_.ring; }
-  std::int32_t place() const { return place_; }
+  std::int32_t group_rank() const { return group_rank_; }
   std::int32_t size() const { return size_; }
 
  private:
@@ -82,7 +82,7 @@ class Communicator {
 
   RecordedRank& rank_;
   const trace::RingWriter::GroupRef group_;
-  const std::int32_t place_, size_;
+  const std::int32_t group_rank_, size_;
   std::mutex mutex_;
   std::unordered_map<Key, trace::RingWriter::SignatureRef, KeyHash>
       signatures_;  // at most kMostKnown

@@ -161,7 +161,7 @@ NcclJobRecord::Lane& NcclJobRecord::make_lane(std::int32_t rank) {
 }
 
 NcclJobRecord::Lane* NcclJobRecord::lane_of(const Opening& opening) {
-  const auto place = static_cast<std::int32_t>(opening.place);
+  const auto group_rank = static_cast<std::int32_t>(opening.group_rank);
   // Which rank makes the communicator? In this order: a rank cannot be in a larger world; a child
   // has its parent's rank; without a launcher the first communicator's positions are the ranks;
   // with a launcher the process has one rank; a process with a single rank has only that one.
@@ -174,47 +174,48 @@ NcclJobRecord::Lane* NcclJobRecord::lane_of(const Opening& opening) {
   if (const auto parent = lane_of_communicator_.find(opening.parent);
       parent != lane_of_communicator_.end())
     return parent->second;
-  if (!launched_ && opening.name == world_) return &make_lane(place);
+  if (!launched_ && opening.name == world_) return &make_lane(group_rank);
   if (launched_) {
     const auto twin = communicators_.lower_bound({opening.name, INT32_MIN});
     if (twin == communicators_.end() || twin->first.first != opening.name)
       return &make_lane(launched_->rank);
     say_once("twin",
-             "only one place of each communicator is recorded: this process has several, "
+             "only one group rank of each communicator is recorded: this process has several, "
              "and its launcher gives it one rank; unset RANK and its like");
     return nullptr;
   }
   if (lanes_.size() == 1) return &lanes_.begin()->second;
   say_once("lanes",
            "communicators but the first are not recorded: this process has several ranks, "
-           "and nothing tells which of them made the communicator");
+           "and nothing says which of them made the communicator");
   return nullptr;
 }
 
 Communicator* NcclJobRecord::open(const Opening& opening) {
   const std::lock_guard lock(mutex_);
   if (state_ == State::refused || opening.name.empty()) return nullptr;
-  if (opening.place < 0 || opening.place >= opening.size || opening.size > kMostRanks) {
-    say_once("place", "a communicator is not recorded: it has no place " +
-                          std::to_string(opening.place) + " of " + std::to_string(opening.size));
+  if (opening.group_rank < 0 || opening.group_rank >= opening.size || opening.size > kMostRanks) {
+    say_once("place", "a communicator is not recorded: it has no group rank " +
+                          std::to_string(opening.group_rank) + " of " +
+                          std::to_string(opening.size));
     return nullptr;
   }
   if (state_ == State::fresh && !begin(opening)) return nullptr;
-  const auto place = static_cast<std::int32_t>(opening.place);
+  const auto group_rank = static_cast<std::int32_t>(opening.group_rank);
   const auto size = static_cast<std::int32_t>(opening.size);
-  const auto known = communicators_.find({opening.name, place});
+  const auto known = communicators_.find({opening.name, group_rank});
   if (known != communicators_.end()) return known->second.get();
   Lane* const lane = lane_of(opening);
   if (lane == nullptr || !lane->ring) return nullptr;
   const trace::RingWriter::GroupRef group =
-      lane->ring->make_communicator(opening.name, place, size, opening.desc);
+      lane->ring->make_communicator(opening.name, group_rank, size, opening.desc);
   if (group.id == 0) {
     say_once("table", "further communicators are not recorded: the ring file's table is full");
     return nullptr;
   }
-  auto made = std::make_unique<Communicator>(*lane, group, place, size);
+  auto made = std::make_unique<Communicator>(*lane, group, group_rank, size);
   Communicator* const out = made.get();
-  communicators_.emplace(std::pair(opening.name, place), std::move(made));
+  communicators_.emplace(std::pair(opening.name, group_rank), std::move(made));
   lane_of_communicator_.emplace(out, lane);
   return out;
 }

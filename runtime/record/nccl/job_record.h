@@ -46,11 +46,12 @@ class NcclJobRecord {
   static void at_immediate_exit(int status);
 
   // The recorder of the communicator that all its processes call `name`, in which this one has
-  // `place`. The same name and place again give the same recorder. `parent`: what it was split off;
-  // null: none, or not known. Null: it is not recorded. The recorder stays valid as long as this.
+  // `group_rank`. The same name and place again give the same recorder. `parent`: what it was split
+  // off; null: none, or not known. Null: it is not recorded. The recorder stays valid as long as
+  // this.
   struct Opening {
     std::string name, desc;
-    std::int64_t place = 0, size = 0;
+    std::int64_t group_rank = 0, size = 0;
     const Communicator* parent = nullptr;
   };
   Communicator* open(const Opening& opening);

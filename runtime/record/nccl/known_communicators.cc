@@ -17,16 +17,17 @@ std::string KnownCommunicators::name_of(std::span<const nccl::UniqueId> ids) {
   return "comm 0x" + std::string(digits.data(), end);
 }
 
-void KnownCommunicators::open(Known& known, Place place) {
+void KnownCommunicators::open(Known& known, GroupMember group_rank) {
   known.tried = true;
-  known.recorder = job_.open({known.name, {}, place.place, place.size, known.parent});
+  known.recorder =
+      job_.open({known.name, {}, group_rank.group_rank, group_rank.size, known.parent});
 }
 
-void KnownCommunicators::made(nccl::Comm comm, std::string name, Place place) {
+void KnownCommunicators::made(nccl::Comm comm, std::string name, GroupMember group_rank) {
   const std::unique_lock lock(mutex_);
   Known& known = known_[comm] = {};
   known.name = std::move(name);
-  open(known, place);
+  open(known, group_rank);
 }
 
 std::string KnownCommunicators::child_name(nccl::Comm parent, const char* how,
@@ -64,11 +65,11 @@ Communicator* KnownCommunicators::find(nccl::Comm comm) {
     if (known == known_.end()) return nullptr;
     if (known->second.tried) return known->second.recorder;
   }
-  const std::optional<Place> place = ask_(comm);
+  const std::optional<GroupMember> group_rank = ask_(comm);
   const std::unique_lock lock(mutex_);
   const auto known = known_.find(comm);
   if (known == known_.end()) return nullptr;
-  if (!known->second.tried && place) open(known->second, *place);
+  if (!known->second.tried && group_rank) open(known->second, *group_rank);
   return known->second.recorder;
 }
 

@@ -22,18 +22,18 @@ namespace lockstep::runtime {
 
 class KnownCommunicators {
  public:
-  struct Place {
-    int place = 0, size = 0;
+  struct GroupMember {
+    int group_rank = 0, size = 0;
   };
   // What NCCL says of a communicator; nothing: it does not know yet.
-  using Ask = std::function<std::optional<Place>(nccl::Comm)>;
+  using Ask = std::function<std::optional<GroupMember>(nccl::Comm)>;
   // `job` outlives this.
   KnownCommunicators(NcclJobRecord& job, Ask ask) : job_(job), ask_(std::move(ask)) {}
 
   // A communicator by its ids, of which all processes give the same.
   static std::string name_of(std::span<const nccl::UniqueId> ids);
 
-  void made(nccl::Comm comm, std::string name, Place place);
+  void made(nccl::Comm comm, std::string name, GroupMember group_rank);
   // The name of the next communicator that is made from `parent` by all of its ranks, or all that
   // stay: "split" and the color, or "shrink". Empty: the parent is not known.
   std::string child_name(nccl::Comm parent, const char* how, std::optional<int> color);
@@ -52,7 +52,7 @@ class KnownCommunicators {
     bool tried = false;                   // to open the recorder
     std::map<std::string, int> children;  // how often, by `how`
   };
-  void open(Known& known, Place place);
+  void open(Known& known, GroupMember group_rank);
 
   NcclJobRecord& job_;
   const Ask ask_;

@@ -67,14 +67,14 @@ ResultCode call_real(const char* name, ResultCode (*&real)(Parameters...), Argum
   return found(arguments...);
 }
 
-std::optional<KnownCommunicators::Place> ask_nccl(Comm comm) {
+std::optional<KnownCommunicators::GroupMember> ask_nccl(Comm comm) {
   static ResultCode (*real_rank)(Comm, int*) = nullptr;
   static ResultCode (*real_count)(Comm, int*) = nullptr;
-  KnownCommunicators::Place place;
-  if (call_real("ncclCommUserRank", real_rank, comm, &place.place) != nccl::kSuccess ||
-      call_real("ncclCommCount", real_count, comm, &place.size) != nccl::kSuccess)
+  KnownCommunicators::GroupMember group_rank;
+  if (call_real("ncclCommUserRank", real_rank, comm, &group_rank.group_rank) != nccl::kSuccess ||
+      call_real("ncclCommCount", real_count, comm, &group_rank.size) != nccl::kSuccess)
     return std::nullopt;
-  return place;
+  return group_rank;
 }
 
 NcclJobRecord& job() { return NcclJobRecord::of_process("liblockstep_nccl"); }
@@ -159,10 +159,12 @@ bool is_made(ResultCode result, const Comm* comm) {
          *comm != nullptr;
 }
 
-void note_made(ResultCode result, const Comm* comm, std::span<const nccl::UniqueId> ids, int place,
-               int size) {
+void note_made(ResultCode result, const Comm* comm, std::span<const nccl::UniqueId> ids,
+               int group_rank, int size) {
   if (!is_made(result, comm)) return;
-  guarded([&] { communicators().made(*comm, KnownCommunicators::name_of(ids), {place, size}); });
+  guarded([&] {
+    communicators().made(*comm, KnownCommunicators::name_of(ids), {group_rank, size});
+  });
 }
 
 void note_gone(Comm comm) {
@@ -191,29 +193,29 @@ using namespace lockstep::runtime;
 extern "C" {
 #pragma GCC visibility push(default)
 
-ResultCode ncclCommInitRank(Comm* comm, int size, nccl::UniqueId id, int place) {
+ResultCode ncclCommInitRank(Comm* comm, int size, nccl::UniqueId id, int group_rank) {
   static ResultCode (*real)(Comm*, int, nccl::UniqueId, int) = nullptr;
-  const ResultCode result = call_real("ncclCommInitRank", real, comm, size, id, place);
-  note_made(result, comm, {&id, 1}, place, size);
+  const ResultCode result = call_real("ncclCommInitRank", real, comm, size, id, group_rank);
+  note_made(result, comm, {&id, 1}, group_rank, size);
   return result;
 }
 
-ResultCode ncclCommInitRankConfig(Comm* comm, int size, nccl::UniqueId id, int place,
+ResultCode ncclCommInitRankConfig(Comm* comm, int size, nccl::UniqueId id, int group_rank,
                                   void* config) {
   static ResultCode (*real)(Comm*, int, nccl::UniqueId, int, void*) = nullptr;
   const ResultCode result =
-      call_real("ncclCommInitRankConfig", real, comm, size, id, place, config);
-  note_made(result, comm, {&id, 1}, place, size);
+      call_real("ncclCommInitRankConfig", real, comm, size, id, group_rank, config);
+  note_made(result, comm, {&id, 1}, group_rank, size);
   return result;
 }
 
-ResultCode ncclCommInitRankScalable(Comm* comm, int size, int place, int ids, nccl::UniqueId* id,
-                                    void* config) {
+ResultCode ncclCommInitRankScalable(Comm* comm, int size, int group_rank, int ids,
+                                    nccl::UniqueId* id, void* config) {
   static ResultCode (*real)(Comm*, int, int, int, nccl::UniqueId*, void*) = nullptr;
   const ResultCode result =
-      call_real("ncclCommInitRankScalable", real, comm, size, place, ids, id, config);
+      call_real("ncclCommInitRankScalable", real, comm, size, group_rank, ids, id, config);
   if (id != nullptr && ids > 0)
-    note_made(result, comm, {id, static_cast<std::size_t>(ids)}, place, size);
+    note_made(result, comm, {id, static_cast<std::size_t>(ids)}, group_rank, size);
   return result;
 }
 

@@ -85,9 +85,9 @@ std::string hex(std::uint64_t value) {
 
 }  // namespace
 
-void* Profiler::open(std::uint64_t id, std::string_view name, std::int64_t place,
+void* Profiler::open(std::uint64_t id, std::string_view name, std::int64_t group_rank,
                      std::int64_t size) {
-  return job_.open({"comm " + hex(id), std::string(name), place, size, nullptr});
+  return job_.open({"comm " + hex(id), std::string(name), group_rank, size, nullptr});
 }
 
 void Profiler::close(void* context) {
@@ -142,7 +142,7 @@ void* Profiler::start_coll(Communicator& communicator, const nccl_profiler::Coll
 void* Profiler::start_p2p(Communicator& communicator, const nccl_profiler::P2pTask& task,
                           std::uint64_t user_tag) {
   std::optional<NcclCall> fields = call_of(task.func, task.count, task.datatype);
-  if (!fields || !trace::is_point_to_point(fields->op) || task.peer == communicator.place())
+  if (!fields || !trace::is_point_to_point(fields->op) || task.peer == communicator.group_rank())
     return nullptr;
   fields->peer = task.peer;
   const CallLabel label = tags_.of(communicator.ring(), user_tag);

@@ -66,7 +66,7 @@ class Profiler {
       : job_(job), completions_(completions), tags_(std::move(tags)) {}
 
   // The context of a communicator, which its events carry. Null: it is not recorded.
-  void* open(std::uint64_t id, std::string_view name, std::int64_t place, std::int64_t size);
+  void* open(std::uint64_t id, std::string_view name, std::int64_t group_rank, std::int64_t size);
   static void close(void* context);
 
   // The events to request; 0 if nothing is recorded.

@@ -41,11 +41,11 @@ int guarded(Body body) noexcept {
 }
 
 int open(int version, void** context, int* mask, std::uint64_t id, const char* name, int size,
-         int place) {
+         int group_rank) {
   if (context != nullptr) *context = nullptr;
   return guarded([&] {
     if (context != nullptr)
-      *context = profiler().open(id, name != nullptr ? name : "", place, size);
+      *context = profiler().open(id, name != nullptr ? name : "", group_rank, size);
     // One mask counts for all communicators, so it stays where a single one is not recorded; and
     // NCCL's other threads read it at this moment.
     if (mask != nullptr)
@@ -54,13 +54,13 @@ int open(int version, void** context, int* mask, std::uint64_t id, const char* n
 }
 
 int init4(void** context, int* mask, const char* name, std::uint64_t id, int /*nodes*/, int size,
-          int place, nccl_profiler::Logger /*logger*/) {
-  return open(4, context, mask, id, name, size, place);
+          int group_rank, nccl_profiler::Logger /*logger*/) {
+  return open(4, context, mask, id, name, size, group_rank);
 }
 
 int init5(void** context, std::uint64_t id, int* mask, const char* name, int /*nodes*/, int size,
-          int place, nccl_profiler::Logger /*logger*/) {
-  return open(5, context, mask, id, name, size, place);
+          int group_rank, nccl_profiler::Logger /*logger*/) {
+  return open(5, context, mask, id, name, size, group_rank);
 }
 
 template <class Event>

@@ -137,17 +137,17 @@ std::vector<std::int32_t> JobRecord::ranks_of(const c10d::ProcessGroup& group) c
 }
 
 bool JobRecord::hook_into_all(c10d::ProcessGroup& group) {
-  bool tells = false;
+  bool has_completion = false;
   std::set<const c10d::Backend*> hooked;  // one may serve several devices
   for (const c10::Device& device : group.getDeviceTypes()) {
     try {
       const c10::intrusive_ptr<c10d::Backend> backend = group.getBackend(device.type());
-      if (hooked.insert(backend.get()).second && can_tell(*backend))
-        tells |= hook_into(*backend, open_watch());
+      if (hooked.insert(backend.get()).second && reports_completion(*backend))
+        has_completion |= hook_into(*backend, open_watch());
     } catch (const std::exception&) {  // it costs the hooks, and not the program
     }
   }
-  return tells;
+  return has_completion;
 }
 
 RecordedGroup* JobRecord::group(const c10::intrusive_ptr<c10d::ProcessGroup>& group) {
@@ -172,16 +172,16 @@ RecordedGroup* JobRecord::group(const c10::intrusive_ptr<c10d::ProcessGroup>& gr
                  name.c_str());
   }
   using Weak = c10::weak_intrusive_ptr<c10d::ProcessGroup>;
-  const bool tells = recorded && hook_into_all(*group);
-  return groups_.emplace(group.get(), Known{Weak(group), std::move(recorded), tells})
+  const bool has_completion = recorded && hook_into_all(*group);
+  return groups_.emplace(group.get(), Known{Weak(group), std::move(recorded), has_completion})
       .first->second.recorded.get();
 }
 
 WorkWatch* JobRecord::watch(const c10d::ProcessGroup& group, bool on_device) {
   const std::lock_guard lock(mutex_);
   const auto known = groups_.find(&group);
-  const bool tells = known != groups_.end() && known->second.tells;
-  return on_device || tells ? &open_watch() : nullptr;
+  const bool has_completion = known != groups_.end() && known->second.has_completion;
+  return on_device || has_completion ? &open_watch() : nullptr;
 }
 
 WorkWatch& JobRecord::open_watch() {

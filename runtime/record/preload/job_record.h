@@ -71,7 +71,7 @@ class JobRecord {
   struct Known {
     c10::weak_intrusive_ptr<c10d::ProcessGroup> keeps_the_address;  // no other group gets it
     std::unique_ptr<RecordedGroup> recorded;                        // null: it is left out
-    bool tells = false;  // its backends say when calls complete
+    bool has_completion = false;  // its backends say when calls complete
   };
   std::map<const c10d::ProcessGroup*, Known> groups_;
 };

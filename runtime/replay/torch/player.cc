@@ -68,8 +68,8 @@ c10d::ReduceOp reduce_op(const std::string& name) {
   return found == kOps.end() ? c10d::ReduceOp::SUM : found->second;
 }
 
-at::Tensor zeros(const CallTensors::Shape& shape, at::ScalarType type, c10::Device place) {
-  if (!place.is_cpu()) return at::zeros(shape, at::device(place).dtype(type));
+at::Tensor zeros(const CallTensors::Shape& shape, at::ScalarType type, c10::Device torch_device) {
+  if (!torch_device.is_cpu()) return at::zeros(shape, at::device(torch_device).dtype(type));
   at::Tensor tensor = at::empty(shape, type);
   std::memset(tensor.data_ptr(), 0, tensor.nbytes());
   return tensor;
@@ -108,7 +108,7 @@ class Player {
   struct Group {
     c10::intrusive_ptr<c10d::Backend> backend;
     std::vector<trace::Rank> members;
-    int place_of(std::int32_t rank) const {
+    int group_rank_of(std::int32_t rank) const {
       const auto found = std::find(members.begin(), members.end(), trace::Rank(rank));
       LOCKSTEP_CHECK(found != members.end(), "a program names members alone");
       return static_cast<int>(found - members.begin());
@@ -158,10 +158,10 @@ class Player {
                        ReplayTransport::Carriers carriers;
                        if (connected) carriers = connect_all(group, members, connect);
                        return c10::make_intrusive<ReplayTransport>(
-                           std::move(carriers), members.place_of(trace_.rank.value),
+                           std::move(carriers), members.group_rank_of(trace_.rank.value),
                            static_cast<int>(ranks.size()), held_);
                      });
-    by_id_[group.group] = {made->getBackend(place().type()), members.members};
+    by_id_[group.group] = {made->getBackend(torch_device().type()), members.members};
   }
 
   // NCCL connects ranks in their first call, and its host call blocks until the others make theirs.
@@ -172,22 +172,23 @@ class Player {
                                         const ProcessGroups::Connect& connect) {
     const auto all = connect("");
     if (!groups_.device().queues()) return {all, all, all};
-    std::vector<at::Tensor> nothing = {zeros({1}, at::kFloat, place())};
+    std::vector<at::Tensor> nothing = {zeros({1}, at::kFloat, torch_device())};
     all->allreduce(nothing, c10d::AllreduceOptions())->wait();
     const auto& messages = messages_[group.group];
     if (messages.empty()) return {all, {}, {}};
     const ReplayTransport::Carriers carriers{all, connect("/up"), connect("/down")};
     for (const auto& [from, to] : messages) {
       if (!group.ranks.contains(from) || !group.ranks.contains(to)) continue;
-      const auto& carrier =
-          members.place_of(from.value) < members.place_of(to.value) ? carriers.up : carriers.down;
-      if (from == trace_.rank) carrier->send(nothing, members.place_of(to.value), 0)->wait();
-      if (to == trace_.rank) carrier->recv(nothing, members.place_of(from.value), 0)->wait();
+      const auto& carrier = members.group_rank_of(from.value) < members.group_rank_of(to.value)
+                                ? carriers.up
+                                : carriers.down;
+      if (from == trace_.rank) carrier->send(nothing, members.group_rank_of(to.value), 0)->wait();
+      if (to == trace_.rank) carrier->recv(nothing, members.group_rank_of(from.value), 0)->wait();
     }
     return carriers;
   }
 
-  c10::Device place() const { return groups_.device().place(); }
+  c10::Device torch_device() const { return groups_.device().torch_device(); }
 
   void play(const trace::Event& event, bool is_last_issue) {
     switch (event.kind) {
@@ -217,7 +218,7 @@ class Player {
 
   void issue(std::uint32_t index, bool is_last) {
     const trace::Call& call = trace_.calls[index];
-    if (disputed_[index] && place().is_cpu()) held_.hold();
+    if (disputed_[index] && torch_device().is_cpu()) held_.hold();
     CallContext& context = recorder_.context();
     context.step = call.step;
     context.at = recorder_.ring().intern(program_.tables.str(call.at));
@@ -278,14 +279,14 @@ class Player {
     const CallTensors wanted = tensors_of(program_.tables, call, group.members.size(), is_root);
     std::vector<at::Tensor> in, out;
     for (std::size_t i = 0; i < wanted.in.size(); ++i) {
-      in.push_back(zeros(wanted.in[i], scalar_type(wanted.type(i)), place()));
+      in.push_back(zeros(wanted.in[i], scalar_type(wanted.type(i)), torch_device()));
     }
     for (std::size_t i = 0; i < wanted.out.size(); ++i) {
-      out.push_back(zeros(wanted.out[i], scalar_type(wanted.type(i)), place()));
+      out.push_back(zeros(wanted.out[i], scalar_type(wanted.type(i)), torch_device()));
     }
     const bool async = call.has(trace::kAsync);
     const auto with_root = [&](auto options) {
-      options.rootRank = group.place_of(s.root);
+      options.rootRank = group.group_rank_of(s.root);
       options.asyncOp = async;
       return options;
     };
@@ -340,9 +341,9 @@ class Player {
       case trace::Op::barrier:
         return backend.barrier(plain(c10d::BarrierOptions()));
       case trace::Op::send:
-        return backend.send(in, group.place_of(call.peer.value), tag);
+        return backend.send(in, group.group_rank_of(call.peer.value), tag);
       case trace::Op::recv:
-        return backend.recv(out, group.place_of(call.peer.value), tag);
+        return backend.recv(out, group.group_rank_of(call.peer.value), tag);
       case trace::Op::recv_any:
         return backend.recvAnysource(out, tag);
       default:

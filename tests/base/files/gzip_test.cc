@@ -54,7 +54,7 @@ TEST(GzipTest, ABombIsRefused) {
   const Result<Inflated> back = gunzip(bomb, "f", 1'000'000);
   ASSERT_FALSE(back);
   EXPECT_EQ(back.error().message, "unpacks to more than 976.5 KiB");
-  EXPECT_EQ(back.error().place.file, "f");
+  EXPECT_EQ(back.error().location.file, "f");
 }
 
 TEST(GzipTest, TheLimitIsTheLastSizeThatIsTaken) {

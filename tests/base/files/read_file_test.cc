@@ -34,7 +34,7 @@ class ReadFileTest : public testing::Test {
       EXPECT_EQ(reinterpret_cast<std::uintptr_t>(bytes->data()) % alignof(std::max_align_t), 0U);
       return std::string(*bytes);
     }
-    EXPECT_EQ(bytes.error().place.file, path);
+    EXPECT_EQ(bytes.error().location.file, path);
     EXPECT_FALSE(bytes.error().fix.empty());
     return "error: " + bytes.error().message;
   }
@@ -148,7 +148,7 @@ TEST(MappedFileTest, WhatIsNoFileIsAnErrorThatNamesIt) {
   const TempDir dir;
   const Result<MappedFile> absent = MappedFile::open(dir.file("absent"));
   ASSERT_FALSE(absent);
-  EXPECT_EQ(absent.error().place.file, dir.file("absent"));
+  EXPECT_EQ(absent.error().location.file, dir.file("absent"));
   const Result<MappedFile> folder = MappedFile::open(dir.path());
   ASSERT_FALSE(folder);
   EXPECT_EQ(folder.error().message, "not a regular file");

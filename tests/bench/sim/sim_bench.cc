@@ -58,10 +58,10 @@ ProgramJob make_job(std::uint32_t ranks, std::uint32_t pairs, bool different) {
           Picos{50'000'000 + (different ? (r * 7919LL + p * 104'729LL) % 1'000'003 : 0)};
       work.stream = ProgramStep::kHost;
       program.steps.push_back(work);
-      ProgramStep meet;
-      meet.kind = StepKind::meet;
-      meet.blocks = true;
-      program.steps.push_back(meet);
+      ProgramStep step;
+      step.kind = StepKind::call;
+      step.blocks = true;
+      program.steps.push_back(step);
     }
     job.programs.push_back(std::move(program));
   }

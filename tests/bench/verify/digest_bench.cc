@@ -41,7 +41,7 @@ struct Shape {
 struct Coordinates {
   int tensor, replica, stage;
 };
-Coordinates place_of(const Shape& shape, int rank) {
+Coordinates coordinates_of(const Shape& shape, int rank) {
   return {rank % kTensor, rank / kTensor % shape.replicas(), rank / kTensor / shape.replicas()};
 }
 int rank_at(const Shape& shape, const Coordinates& at) {
@@ -52,7 +52,11 @@ int rank_at(const Shape& shape, const Coordinates& at) {
 class Recorder {
  public:
   Recorder(const Shape& shape, int rank, bool hung, trace::Tables& tables)
-      : shape_(shape), at_(place_of(shape, rank)), hung_(hung), tables_(tables), builder_(trace_) {
+      : shape_(shape),
+        at_(coordinates_of(shape, rank)),
+        hung_(hung),
+        tables_(tables),
+        builder_(trace_) {
     trace_.rank = trace::Rank(rank);
     trace_.world_size = shape.ranks;
     trace_.backend = "gloo";

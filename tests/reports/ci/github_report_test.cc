@@ -18,7 +18,7 @@ std::vector<std::string> lines_of(const std::string& text) {
   return out;
 }
 
-TEST(GithubReport, AnnotatesTheCulpritsPlace) {
+TEST(GithubReport, AnnotatesTheCulpritsLocation) {
   EXPECT_EQ(github_report(report_of({full_finding()})),
             "::error file=src/skip.cc,line=57,col=9,title=lockstep missing-collective::"
             "rank 2 never issued all_reduce%0Awhere: group world, seq 7, step 3%0A"

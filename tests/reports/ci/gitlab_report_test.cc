@@ -34,7 +34,7 @@ TEST(GitlabReport, FingerprintsAreUniqueAndLeaveOutWhatIsSetAside) {
   EXPECT_EQ(fingerprints.size(), 4U);
 }
 
-TEST(GitlabReport, WithoutAPlaceThePathSaysSo) {
+TEST(GitlabReport, WithoutALocationThePathSaysSo) {
   const json one = json::parse(
       gitlab_report(report_of({finding_of(verify::RuleId::deadlock, verify::Severity::error)})))[0];
   EXPECT_EQ(one["location"], json::parse(R"({"path":"unknown","lines":{"begin":1}})"));

@@ -39,7 +39,7 @@ TEST(SarifReport, ListsEveryRuleWithHelp) {
   }
 }
 
-TEST(SarifReport, AResultPointsToItsRuleAndTheCulpritsPlace) {
+TEST(SarifReport, AResultPointsToItsRuleAndTheCulpritsLocation) {
   const json run = run_of(report_of({full_finding()}));
   const json& result = run["results"][0];
   EXPECT_EQ(result["ruleId"], "missing-collective");
@@ -55,7 +55,7 @@ TEST(SarifReport, AResultPointsToItsRuleAndTheCulpritsPlace) {
   EXPECT_FALSE(result.contains("suppressions"));
 }
 
-TEST(SarifReport, HasAThreadFlowForEachRankThatRecordedPlaces) {
+TEST(SarifReport, HasAThreadFlowForEachRankThatRecordedLocations) {
   const json flows =
       run_of(report_of({full_finding()}))["results"][0]["codeFlows"][0]["threadFlows"];
   ASSERT_EQ(flows.size(), 2U) << "rank 1 recorded no place";
@@ -65,7 +65,7 @@ TEST(SarifReport, HasAThreadFlowForEachRankThatRecordedPlaces) {
   EXPECT_EQ(flows[1]["id"], "rank 2");
 }
 
-TEST(SarifReport, WithoutPlacesThereIsNoCodeFlow) {
+TEST(SarifReport, WithoutLocationsThereIsNoCodeFlow) {
   verify::Finding finding = full_finding();
   for (verify::Evidence& evidence : finding.evidence) evidence.at = "somewhere in train()";
   const json result = run_of(report_of({finding}))["results"][0];

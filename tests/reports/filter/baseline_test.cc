@@ -49,10 +49,10 @@ TEST(ParseBaseline, SaysWhatIsWrongAndWhere) {
   };
   EXPECT_EQ(error("{\"lockstep_baseline\":1,\n\"findings\":[}"),
             "b.json:2:13: error: the baseline is not valid JSON\n"
-            "  fix: write it anew with --write-baseline");
+            "  fix: write it again with --write-baseline");
   EXPECT_THAT(error(""), HasSubstr("b.json:1:1: error: "));
-  EXPECT_THAT(error("[]"), HasSubstr("no baseline"));
-  EXPECT_THAT(error(R"({"report":1,"findings":[]})"), HasSubstr("no baseline"));
+  EXPECT_THAT(error("[]"), HasSubstr("not a baseline"));
+  EXPECT_THAT(error(R"({"report":1,"findings":[]})"), HasSubstr("not a baseline"));
   EXPECT_THAT(error(R"({"lockstep_baseline":2,"findings":[]})"), HasSubstr("version is not 1"));
   EXPECT_THAT(error(R"({"lockstep_baseline":1})"), HasSubstr("\"findings\" is missing"));
   EXPECT_THAT(error(R"({"lockstep_baseline":1,"findings":[{"fingerprint":"a"},{"rule":"b"}]})"),
@@ -71,7 +71,7 @@ TEST(ParseBaseline, NumbersThatNothingHoldsAreAnError) {
       ASSERT_FALSE(read);
       EXPECT_EQ(read.error().str(),
                 "b.json: error: the baseline holds a number that is out of range\n"
-                "  fix: write it anew with --write-baseline");
+                "  fix: write it again with --write-baseline");
     }
   }
   // Odd, but in range; nor does a fingerprint's text count as a number.

@@ -17,7 +17,7 @@ Suppression suppression_of(verify::RuleId id) {
   Suppression out;
   out.rule = id;
   out.reason = "accepted";
-  out.place = {"s.yaml", 3, 1};
+  out.location = {"s.yaml", 3, 1};
   return out;
 }
 
@@ -124,7 +124,7 @@ TEST(Suppressions, ThatMatchNothingAreMentioned) {
   filter.suppressions = {suppression_of(verify::RuleId::order_swap)};
   EXPECT_THAT(apply({full_finding()}, filter).notes,
               ElementsAre("s.yaml:3:1: the suppression of order-swap matches no finding: remove it "
-                          "if the defect is mended"));
+                          "if the defect is fixed"));
 }
 
 TEST(Suppressions, AllConditionsMustHold) {

@@ -73,7 +73,7 @@ TEST(HtmlReport, DrawsALanePerKindOfRankAndListsItsCallsInFull) {
   EXPECT_THAT(page.texts("text"), Contains("ranks 0,2"));
   EXPECT_THAT(page.texts("text"), Contains("rank 1"));
   EXPECT_THAT(page.texts("text"), Contains("waits"));
-  EXPECT_GT(page.count("path"), 0U) << "calls that meet are joined";
+  EXPECT_GT(page.count("path"), 0U) << "calls that match are joined";
   EXPECT_THAT(page.texts("title"), Contains(HasSubstr("ranks 0,2: all_reduce, text.weight")));
   EXPECT_FALSE(page.links.empty()) << "every box leads to its row of the table";
 }

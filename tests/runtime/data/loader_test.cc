@@ -115,7 +115,7 @@ TEST(Loader, ABadItemIsLeftOutAndCounted) {
   EXPECT_THAT(loader.counts().reasons[0].str(), HasSubstr("PNG"));
 }
 
-TEST(Loader, OrStopsBehindTheBatchesBeforeIt) {
+TEST(Loader, OrStopsAfterTheBatchesBeforeIt) {
   const Shapes shapes({.items = 6, .side = 8, .seed = 3});
   fs::resize_file(shapes.image(3), 40);
   Loader loader(shapes.recipe, {.on_error = LoaderOptions::OnError::stop}, {{0, 1}, {2, 3}, {4}});

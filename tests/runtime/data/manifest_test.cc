@@ -33,7 +33,7 @@ std::vector<std::string> problems(const Manifest& data) {
   for (std::int64_t i = 0; i < data.size(); ++i) {
     const ManifestItem& item = data.item(i);
     if (!item.problem.empty()) {
-      out.push_back(std::to_string(item.place.line) + ": " + item.problem);
+      out.push_back(std::to_string(item.location.line) + ": " + item.problem);
     }
   }
   return out;
@@ -50,7 +50,7 @@ TEST(CaptionsFolder, PairsImagesWithCaptions) {
   ASSERT_EQ(data.size(), 4);
   EXPECT_THAT(problems(data), IsEmpty());
   EXPECT_EQ(*data.item(0).text, "one, \"two\"\nthree");
-  EXPECT_EQ(data.item(1).place.line, 4);
+  EXPECT_EQ(data.item(1).location.line, 4);
   EXPECT_EQ(*data.read_image(1), "B");
   EXPECT_FALSE(data.item(2).image);
   EXPECT_FALSE(data.item(3).text);
@@ -72,8 +72,8 @@ TEST(CaptionsFolder, SaysOfEachRowWhatIsWrong) {
                   "4: the image \"../outside.png\" is outside the data set's folder",
                   "5: the image \"link.png\" is outside the data set's folder",
                   "6: the row has 1 field and the header 2", "7: neither an image nor a text",
-                  "8: the same image and caption stand on line 2",
-                  "10: the image \".\" is no file"));
+                  "8: the same image and caption are on line 2",
+                  "10: the image \".\" is not a file"));
   EXPECT_THAT(data.notes(), ElementsAre(HasSubstr("1 image in the folder without a row")));
 }
 
@@ -89,7 +89,7 @@ TEST(CaptionsFolder, RefusesAFileThatIsNone) {
   EXPECT_THAT(manifest_error(folder.path().string()),
               HasSubstr(":3: error: a quote that is never closed"));
   folder.write("captions.csv", "image,caption\na,\"b\"c\n");
-  EXPECT_THAT(manifest_error(folder.path().string()), HasSubstr(":2: error: text behind"));
+  EXPECT_THAT(manifest_error(folder.path().string()), HasSubstr(":2: error: text after"));
 }
 
 TEST(Jsonl, ReadsItemsOfEveryKind) {
@@ -104,7 +104,7 @@ TEST(Jsonl, ReadsItemsOfEveryKind) {
   ASSERT_EQ(data.size(), 4);
   EXPECT_THAT(problems(data), IsEmpty());
   EXPECT_EQ(data.item(0).id, "first");
-  EXPECT_EQ(data.item(1).place.line, 3);
+  EXPECT_EQ(data.item(1).location.line, 3);
   EXPECT_EQ(data.item(2).id, "a.png");
   EXPECT_EQ(*data.item(3).text, "");
   EXPECT_EQ(data.misalignment(), "");

@@ -94,8 +94,8 @@ TEST(Vocabulary, SaysWhatIsWrongAndWhere) {
     const Result<Vocabulary> read = Vocabulary::parse(text, "vocab.txt");
     return read ? std::string() : read.error().str();
   };
-  EXPECT_THAT(error("[PAD]\n[UNK]\n[PAD]\n"), HasSubstr("vocab.txt:3: error: the piece \"[PAD]\" "
-                                                        "stands on line 1 already"));
+  EXPECT_THAT(error("[PAD]\n[UNK]\n[PAD]\n"),
+              HasSubstr("vocab.txt:3: error: the piece \"[PAD]\" is on line 1 already"));
   EXPECT_THAT(error("[PAD]\n\n[UNK]\n"), HasSubstr("vocab.txt:2:"));
   EXPECT_THAT(error("[PAD]\n[UNK]\n[CLS]\n[SEP]\n"), HasSubstr("[MASK] is missing"));
   EXPECT_THAT(error("a\xff\n"), HasSubstr("vocab.txt:1:"));

@@ -135,6 +135,21 @@ TEST(AssignmentScenario, GivesEachRankItsCondition) {
   EXPECT_EQ(s.expect->verdict, "findings");
 }
 
+TEST(AssignmentScenario, NamesOnlyTheFewerRanksOfThousands) {
+  const std::string text = "lockstep: 1\nname: x\nranks: 4096\ndata: {text_only: 0.5}\n";
+  const DerivationPlan plan = derivation_plan(parse_scenario(text, "job.yaml").value()).value();
+  std::vector<std::vector<std::size_t>> conditions(2, std::vector<std::size_t>(4096, 0));
+  for (std::size_t rank = 100; rank < 500; ++rank) conditions[1][rank] = 1;
+  const auto written = assignment_scenario(text, "c.yaml", plan, conditions);
+  ASSERT_TRUE(written) << written.error().str();
+  const Scenario s = parse_scenario(*written, "c.yaml").value();
+  EXPECT_EQ(s.data.modality.size(), 4U);
+  for (const int rank : {0, 99, 100, 400, 499, 500, 4095}) {
+    EXPECT_EQ(s.rule_for(rank, 0)->has.size(), 2U);
+    EXPECT_EQ(s.rule_for(rank, 1)->has.size(), rank >= 100 && rank < 500 ? 1U : 2U) << rank;
+  }
+}
+
 TEST(HistoryScenario, AlternatingBecomesRules) {
   const std::string text = "lockstep: 1\nname: x\nremedy: {kind: alternating}\n";
   const DerivationPlan plan = derivation_plan(parse_scenario(text, "job.yaml").value()).value();

@@ -39,5 +39,17 @@ TEST(RankClasses, GroupsThatDifferFromRankToRankHaveNone) {
   EXPECT_THAT(classes.error().message, HasSubstr("in other groups"));
 }
 
+TEST(RankClassesInCopies, RanksOfOneShardAreAlikeBesideTheFirstCopys) {
+  EXPECT_THAT(
+      rank_classes_in_copies(parsed_for_classes("strategy: {kind: fsdp, shard_ranks: 2}")).value(),
+      ElementsAre(ElementsAre(0), ElementsAre(1), ElementsAre(2, 4), ElementsAre(3, 5)));
+  EXPECT_THAT(rank_classes_in_copies(parsed_for_classes("strategy: fsdp")).value(),
+              ElementsAre(ElementsAre(0), ElementsAre(1, 2, 3, 4, 5)));
+  const auto stages =
+      rank_classes_in_copies(parsed_for_classes("strategy: {kind: pipeline, schedule: gpipe}"));
+  ASSERT_FALSE(stages);
+  EXPECT_THAT(stages.error().message, HasSubstr("in other groups"));
+}
+
 }  // namespace
 }  // namespace lockstep::runtime

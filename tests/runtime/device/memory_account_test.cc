@@ -12,11 +12,11 @@ namespace lockstep::runtime {
 namespace {
 
 // What there is at the end of a step in which one stretch ended.
-trace::StretchMemory end_of_step(MemoryAccount& account) {
-  account.end_stretch();
-  const std::vector<trace::StretchMemory> stretches = account.end_step();
-  EXPECT_EQ(stretches.size(), 1U);
-  return stretches.empty() ? trace::StretchMemory() : stretches.front();
+trace::SegmentMemory end_of_step(MemoryAccount& account) {
+  account.end_segment();
+  const std::vector<trace::SegmentMemory> segments = account.end_step();
+  EXPECT_EQ(segments.size(), 1U);
+  return segments.empty() ? trace::SegmentMemory() : segments.front();
 }
 
 TEST(MemoryAccount, WhatAForwardPassLeavesBehindIsActivationsFromItsFirstByte) {
@@ -26,15 +26,15 @@ TEST(MemoryAccount, WhatAForwardPassLeavesBehindIsActivationsFromItsFirstByte) {
   const auto scratch = account.allocated(30);
   account.freed(scratch);
   account.end();
-  account.end_stretch();
+  account.end_segment();
   account.freed(kept);
-  account.end_stretch();
-  const std::vector<trace::StretchMemory> stretches = account.end_step();
-  ASSERT_EQ(stretches.size(), 2U);
-  EXPECT_EQ(stretches[0].peak, use({{Category::activations, 100}, {Category::temporary, 30}}));
-  EXPECT_EQ(stretches[0].end, use({{Category::activations, 100}}));
-  EXPECT_EQ(stretches[1].peak, use({{Category::activations, 100}}));
-  EXPECT_EQ(stretches[1].end, trace::MemoryUse());
+  account.end_segment();
+  const std::vector<trace::SegmentMemory> segments = account.end_step();
+  ASSERT_EQ(segments.size(), 2U);
+  EXPECT_EQ(segments[0].peak, use({{Category::activations, 100}, {Category::temporary, 30}}));
+  EXPECT_EQ(segments[0].end, use({{Category::activations, 100}}));
+  EXPECT_EQ(segments[1].peak, use({{Category::activations, 100}}));
+  EXPECT_EQ(segments[1].end, trace::MemoryUse());
 }
 
 TEST(MemoryAccount, WhatTheOptimizerLeavesBehindIsItsStateInLaterStepsToo) {
@@ -50,7 +50,7 @@ TEST(MemoryAccount, WhatTheOptimizerLeavesBehindIsItsStateInLaterStepsToo) {
 TEST(MemoryAccount, AMarkHoldsForTheWholeLifeAndTheOneThatSaysMoreWins) {
   MemoryAccount account;
   const auto gradient = account.allocated(64);
-  account.end_stretch();
+  account.end_segment();
   account.mark(gradient, Category::gradients);
   account.mark(gradient, Category::activations);
   account.begin(MemoryPhase::communication);
@@ -58,12 +58,12 @@ TEST(MemoryAccount, AMarkHoldsForTheWholeLifeAndTheOneThatSaysMoreWins) {
   const auto sent = account.allocated(3);
   account.end();
   account.mark(bucket, Category::gradients);
-  account.end_stretch();
+  account.end_segment();
   account.freed(sent);
-  const std::vector<trace::StretchMemory> stretches = account.end_step();
-  ASSERT_EQ(stretches.size(), 2U);
-  EXPECT_EQ(stretches[0].end, use({{Category::gradients, 64}}));
-  EXPECT_EQ(stretches[1].end, use({{Category::gradients, 71}, {Category::communication, 3}}));
+  const std::vector<trace::SegmentMemory> segments = account.end_step();
+  ASSERT_EQ(segments.size(), 2U);
+  EXPECT_EQ(segments[0].end, use({{Category::gradients, 64}}));
+  EXPECT_EQ(segments[1].end, use({{Category::gradients, 71}, {Category::communication, 3}}));
   EXPECT_EQ(end_of_step(account).peak, use({{Category::gradients, 71}}));
 }
 
@@ -74,7 +74,7 @@ TEST(MemoryAccount, WhatIsGivenBackWithinTheStepIsTemporaryAndWhatOutlivesItOthe
   account.freed(passing);
   EXPECT_EQ(end_of_step(account).peak, use({{Category::temporary, 4}, {Category::other, 2}}));
   account.freed(staying);
-  const trace::StretchMemory last = end_of_step(account);
+  const trace::SegmentMemory last = end_of_step(account);
   EXPECT_EQ(last.peak, use({{Category::other, 2}}));
   EXPECT_EQ(last.end, trace::MemoryUse());
 }
@@ -142,10 +142,10 @@ TEST(MemoryAccount, AgreesWithASlowTellingOfRandomPrograms) {
         all[which].marked = true;
       }
       const bool ends = what == 7;
-      if (ends) account.end_stretch();
+      if (ends) account.end_segment();
       look(ends);
     }
-    std::vector<trace::StretchMemory> expected;
+    std::vector<trace::SegmentMemory> expected;
     trace::MemoryUse peak;
     bool begins = true;
     for (const Moment& moment : moments) {

@@ -27,7 +27,7 @@ constexpr std::int64_t kWeights = kFloat * (kIn * kHidden + kHidden + kHidden * 
 // linear, ReLU, linear, sum; a step of it with so many micro-batches. Its stretches: making it; a
 // forward and a backward of each micro-batch; the update.
 enum class Optimizer { sgd, adamw };
-std::vector<trace::StretchMemory> step_of_chain(c10::Device device, std::int64_t batch,
+std::vector<trace::SegmentMemory> step_of_chain(c10::Device device, std::int64_t batch,
                                                 Optimizer optimizer, int micro_batches = 1) {
   count_allocations();
   CountedMemory memory;
@@ -53,7 +53,7 @@ std::vector<trace::StretchMemory> step_of_chain(c10::Device device, std::int64_t
   }
   const at::Tensor input = at::ones({batch, kIn}, at::device(device));
   mark_memory(input, Category::inputs);
-  account.end_stretch();
+  account.end_segment();
   for (int m = 0; m < micro_batches; ++m) {
     at::Tensor loss;
     {
@@ -63,16 +63,16 @@ std::vector<trace::StretchMemory> step_of_chain(c10::Device device, std::int64_t
       x = second(x);
       loss = x.sum();
     }
-    account.end_stretch();
+    account.end_segment();
     loss.backward();
     mark_gradients(parameters);
-    account.end_stretch();
+    account.end_segment();
   }
   {
     const MemoryScope scope(MemoryPhase::optimizer);
     updates->step();
   }
-  account.end_stretch();
+  account.end_segment();
   return account.end_step();
 }
 
@@ -83,24 +83,24 @@ class MemoryOfChain : public testing::TestWithParam<c10::DeviceType> {};
 TEST_P(MemoryOfChain, IsTheSumByHandWhateverTheBatch) {
   for (const std::int64_t batch : {1, 32, 77}) {
     const std::int64_t inputs = kFloat * batch * kIn, hidden = kFloat * batch * kHidden;
-    const std::vector<trace::StretchMemory> stretches =
+    const std::vector<trace::SegmentMemory> segments =
         step_of_chain(GetParam(), batch, Optimizer::sgd);
-    ASSERT_EQ(stretches.size(), 4U);
+    ASSERT_EQ(segments.size(), 4U);
     const trace::MemoryUse made =
         use({{Category::parameters, kWeights}, {Category::inputs, inputs}});
-    EXPECT_EQ(stretches[0].end, made);
+    EXPECT_EQ(segments[0].end, made);
     trace::MemoryUse forward = made;
     forward[Category::activations] = hidden;
     forward[Category::temporary] = hidden;
-    EXPECT_EQ(stretches[1].peak, forward) << batch;
+    EXPECT_EQ(segments[1].peak, forward) << batch;
     forward[Category::temporary] = 0;
     forward[Category::activations] = hidden + kFloat;
-    EXPECT_EQ(stretches[1].end, forward) << batch;
+    EXPECT_EQ(segments[1].end, forward) << batch;
     trace::MemoryUse after = made;
     after[Category::gradients] = kWeights;
-    EXPECT_EQ(stretches[3].end, after) << batch;
+    EXPECT_EQ(segments[3].end, after) << batch;
     // The gradients of the second layer, of the ReLU's result, and of what went into it.
-    EXPECT_GE(stretches[2].peak.total(), forward.total() + kFloat * kHidden * kOut + 2 * hidden);
+    EXPECT_GE(segments[2].peak.total(), forward.total() + kFloat * kHidden * kOut + 2 * hidden);
   }
 }
 
@@ -114,11 +114,11 @@ TEST_P(MemoryOfChain, AdamKeepsTwoOfEachParameterAndPlainSgdNothing) {
 }
 
 TEST_P(MemoryOfChain, GradientsOfTheFirstMicroBatchStayForTheSecond) {
-  const auto stretches = step_of_chain(GetParam(), 4, Optimizer::sgd, 2);
-  ASSERT_EQ(stretches.size(), 6U);
+  const auto segments = step_of_chain(GetParam(), 4, Optimizer::sgd, 2);
+  ASSERT_EQ(segments.size(), 6U);
   for (const std::size_t after : {2U, 3U, 4U, 5U})
-    EXPECT_EQ(stretches[after].end[Category::gradients], kWeights) << after;
-  EXPECT_EQ(stretches[3].end[Category::activations], kFloat * 4 * kHidden + kFloat);
+    EXPECT_EQ(segments[after].end[Category::gradients], kWeights) << after;
+  EXPECT_EQ(segments[3].end[Category::activations], kFloat * 4 * kHidden + kFloat);
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, MemoryOfChain, testing::Values(c10::kCPU, c10::kMeta),
@@ -128,22 +128,22 @@ TEST(CountedMemory, StoragesThatAreResizedCountWithTheirNewSize) {
   count_allocations();
   CountedMemory memory;
   const at::Tensor tensor = at::empty({100}, at::kByte);
-  memory.account().end_stretch();
+  memory.account().end_segment();
   tensor.resize_({700});
-  memory.account().end_stretch();
+  memory.account().end_segment();
   tensor.storage().unsafeGetStorageImpl()->set_data_ptr_noswap({});
-  memory.account().end_stretch();
-  const auto stretches = memory.account().end_step();
-  EXPECT_EQ(stretches[0].end.total(), 100);
-  EXPECT_EQ(stretches[1].end.total(), 700);
-  EXPECT_EQ(stretches[2].end.total(), 0);
+  memory.account().end_segment();
+  const auto segments = memory.account().end_step();
+  EXPECT_EQ(segments[0].end.total(), 100);
+  EXPECT_EQ(segments[1].end.total(), 700);
+  EXPECT_EQ(segments[2].end.total(), 0);
 }
 
 TEST(CountedMemory, OfOtherThreadsAndOfPausesOnlyWhatIsFreedCounts) {
   count_allocations();
   CountedMemory memory;
   at::Tensor own = at::empty({100}, at::kByte);
-  memory.account().end_stretch();
+  memory.account().end_segment();
   at::Tensor another;
   memory.pause();
   const at::Tensor nobodys = at::empty({50}, at::kByte);
@@ -154,10 +154,10 @@ TEST(CountedMemory, OfOtherThreadsAndOfPausesOnlyWhatIsFreedCounts) {
   }).join();
   mark_memory(another, Category::inputs);
   mark_memory(nobodys, Category::inputs);
-  memory.account().end_stretch();
-  const auto stretches = memory.account().end_step();
-  EXPECT_EQ(stretches[0].end.total(), 100);
-  EXPECT_EQ(stretches[1].end.total(), 0);
+  memory.account().end_segment();
+  const auto segments = memory.account().end_step();
+  EXPECT_EQ(segments[0].end.total(), 100);
+  EXPECT_EQ(segments[1].end.total(), 0);
 }
 
 TEST(CountedMemory, AStorageMayOutliveItsAccount) {

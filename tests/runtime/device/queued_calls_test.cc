@@ -38,7 +38,7 @@ std::vector<trace::EventKind> events_of(const Recorded& run, std::uint32_t call)
 }
 
 // Where in the trace the event of that call is.
-std::size_t place_of(const Recorded& run, trace::EventKind kind, std::uint32_t call) {
+std::size_t event_index(const Recorded& run, trace::EventKind kind, std::uint32_t call) {
   std::size_t i = 0;
   while (run.trace.events.at(i).kind != kind || run.trace.events[i].index != call) ++i;
   return i;
@@ -83,10 +83,10 @@ TEST(QueuedCalls, ASynchronousCallHasNoWorkAndIsCompleteWhenTheDeviceSaysSo) {
                                                   trace::EventKind::complete));
   }
   // The first was not complete when the second was issued.
-  EXPECT_LT(place_of(run, trace::EventKind::issue, 1),
-            place_of(run, trace::EventKind::complete, 0));
-  EXPECT_LT(place_of(run, trace::EventKind::complete, 0),
-            place_of(run, trace::EventKind::complete, 1));
+  EXPECT_LT(event_index(run, trace::EventKind::issue, 1),
+            event_index(run, trace::EventKind::complete, 0));
+  EXPECT_LT(event_index(run, trace::EventKind::complete, 0),
+            event_index(run, trace::EventKind::complete, 1));
 }
 
 TEST(QueuedCalls, AWaitDoesNotBlockTheHost) {
@@ -97,8 +97,8 @@ TEST(QueuedCalls, AWaitDoesNotBlockTheHost) {
       run_two(folder, call, call, [&] { return tensors.front().sum().item<double>() == 8; }),
       Each(0));
   const Recorded run = recorded(folder.path(), 0);
-  EXPECT_LT(place_of(run, trace::EventKind::waited, 0),
-            place_of(run, trace::EventKind::complete, 0));
+  EXPECT_LT(event_index(run, trace::EventKind::waited, 0),
+            event_index(run, trace::EventKind::complete, 0));
 }
 
 TEST(QueuedCalls, ABarrierBlocksTheHost) {
@@ -181,8 +181,8 @@ TEST(QueuedCalls, GroupsOfARankDoNotWaitForEachOther) {
   const TempDir folder;
   EXPECT_THAT(run_crossed(folder, QueuedCalls::per_group), Each(0));
   const Recorded run = recorded(folder.path(), 0);
-  EXPECT_LT(place_of(run, trace::EventKind::complete, 1),
-            place_of(run, trace::EventKind::complete, 0));
+  EXPECT_LT(event_index(run, trace::EventKind::complete, 1),
+            event_index(run, trace::EventKind::complete, 0));
 }
 
 TEST(QueuedCalls, UnlessKernelsKeepEachOtherFromRunning) {
@@ -218,8 +218,8 @@ TEST(QueuedCalls, WhatWasWaitedForComesFirst) {
       QueuedCalls::per_group);
   EXPECT_THAT(statuses, Each(0));
   const Recorded run = recorded(folder.path(), 0);
-  EXPECT_LT(place_of(run, trace::EventKind::complete, 0),
-            place_of(run, trace::EventKind::start, 1));
+  EXPECT_LT(event_index(run, trace::EventKind::complete, 0),
+            event_index(run, trace::EventKind::start, 1));
 }
 
 TEST(QueuedCalls, ACallToARankThatDiedNeverCompletes) {

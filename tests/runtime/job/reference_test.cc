@@ -51,7 +51,7 @@ TEST(Reference, IsRefusedWithTheReason) {
   };
   EXPECT_THAT(why(parsed_for_reference("model: {negatives: global}")),
               HasSubstr("features of all ranks"));
-  EXPECT_THAT(why(parsed_for_reference("data: {balance: cost}")), HasSubstr("share out"));
+  EXPECT_THAT(why(parsed_for_reference("data: {balance: cost}")), HasSubstr("distribute"));
   EXPECT_THAT(why(parsed_for_reference("model: {head: fusion}")), HasSubstr("dropout"));
   EXPECT_THAT(why(parsed_for_reference("model: {text: minilm}")), HasSubstr("dropout"));
   EXPECT_THAT(why(parsed_for_reference("strategy: {kind: manual, process_groups: image-ranks}")),

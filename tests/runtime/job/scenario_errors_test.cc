@@ -141,7 +141,7 @@ TEST(ScenarioErrors, what_is_missing_and_what_is_of_another_version) {
             "\"\"");
 }
 
-TEST(ScenarioErrors, a_duplicate_key_names_both_places) {
+TEST(ScenarioErrors, a_duplicate_key_names_both_locations) {
   EXPECT_EQ(error_with("train: {steps: 1, lr: 0.1, steps: 2}\n"),
             "job.yaml:3:28: error: the key \"steps\" is given twice; first in line 3, column 9\n"
             "  fix: remove one of the two");
@@ -243,7 +243,8 @@ TEST(ScenarioErrors, keys_of_earlier_versions_say_what_is_written_now) {
             "job.yaml:3:9: error: \"zero_grad: false\" is no longer accepted\n"
             "  fix: write \"fault: zero-grad-forgotten\"");
   EXPECT_EQ(error_with("data: {sharding: true}\n"),
-            "job.yaml:3:8: error: \"sharding\" is no longer a key: the right way is the only one\n"
+            "job.yaml:3:8: error: \"sharding\" is no longer a key: the correct behaviour is the "
+            "only one\n"
             "  fix: remove it; deliberate mistakes are asked for by \"fault\"");
   EXPECT_EQ(error_with("remedy: dummy-image-outside-graph\n"),
             "job.yaml:3:1: error: \"remedy: dummy-image-outside-graph\" is no longer accepted\n"
@@ -276,7 +277,7 @@ TEST(ScenarioErrors, keys_of_earlier_versions_say_what_is_written_now) {
 TEST(ScenarioErrors, what_a_pipeline_does_not_take) {
   EXPECT_EQ(error_with("ranks: 3\nstrategy: pipeline\n"),
             "job.yaml:3:1: error: a pipeline has 2 stages, one to a rank, but 3 ranks cannot be "
-            "shared out among them\n  fix: make \"ranks\" a multiple of 2");
+            "distributed among them\n  fix: make \"ranks\" a multiple of 2");
   EXPECT_EQ(error_with("strategy: pipeline\nremedy: dummy-image\n"),
             "job.yaml:4:1: error: a micro-batch without images needs no remedy in a pipeline: "
             "nothing is sent for it\n  fix: remove \"remedy\"");
@@ -331,7 +332,7 @@ TEST(ScenarioErrors, what_cannot_be_shared_out_by_cost) {
             "the stages of a pipeline train on one batch\n"
             "  fix: remove it, or choose another strategy");
   EXPECT_EQ(message("data: {balance: cost}\nfault: unsharded-data\n"),
-            "ranks that train on the same items have nothing to share out\n"
+            "ranks that train on the same items have nothing to distribute\n"
             "  fix: remove it, or \"fault: unsharded-data\" and \"broadcast\"");
 }
 
@@ -344,7 +345,7 @@ TEST(ScenarioErrors, switches_that_contradict_each_other) {
             "  fix: remove \"find_unused_parameters\"");
   EXPECT_EQ(error_with("ranks: 6\nstrategy: {kind: pipeline, stages: 4}\n"),
             "job.yaml:3:1: error: a pipeline has 4 stages, one to a rank, but 6 ranks cannot be "
-            "shared out among them\n  fix: make \"ranks\" a multiple of 4");
+            "distributed among them\n  fix: make \"ranks\" a multiple of 4");
   EXPECT_EQ(error_with("strategy: {kind: manual, process_groups: image-ranks}\n"
                        "data: {modality: [{has: [text]}]}\n"),
             "job.yaml:3:26: error: no rank ever has images\n"

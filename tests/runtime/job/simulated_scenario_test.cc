@@ -44,7 +44,7 @@ TEST(SimulatedScenario, HasAsManyRanksAndStepsAsAskedFor) {
 TEST(SimulatedScenario, WhatIsWrongWithTheJobItselfIsSaidWithItsLine) {
   const auto text = simulated_scenario("lockstep: 1\nname: n\nrank: 2\n", "job.yaml", {});
   ASSERT_FALSE(text);
-  EXPECT_EQ(text.error().place.line, 3);
+  EXPECT_EQ(text.error().location.line, 3);
 }
 
 TEST(SimulatedScenario, ARuleForARankThatIsNoMoreIsRefused) {
@@ -53,7 +53,7 @@ TEST(SimulatedScenario, ARuleForARankThatIsNoMoreIsRefused) {
   EXPECT_TRUE(simulated_scenario(job, "job.yaml", {8, std::nullopt}));
   const auto text = simulated_scenario(job, "job.yaml", {2, std::nullopt});
   ASSERT_FALSE(text);
-  EXPECT_EQ(text.error().place.file, "job.yaml");
+  EXPECT_EQ(text.error().location.file, "job.yaml");
 }
 
 }  // namespace

@@ -97,7 +97,7 @@ TEST_F(StudyTest, OtherScenariosAreNone) {
   EXPECT_FALSE(none->has_value());
 }
 
-TEST_F(StudyTest, MistakesAreRefusedWithTheirPlace) {
+TEST_F(StudyTest, MistakesAreRefusedWithTheirLocation) {
   const auto error = [&](const std::string& study) {
     const auto loaded = load("lockstep: 1\nname: a job\nstudy: " + study);
     return loaded ? "accepted" : loaded.error().str();

@@ -143,7 +143,7 @@ TEST(Model, WithoutAnyPairImagesGiveGradientsOfZero) {
   EXPECT_THAT(with_nonzero_gradient(m), ElementsAre("text", "text_head", "text_proj"));
 }
 
-TEST(BatchSource, ImagesWithoutATextComeBehindThePairs) {
+TEST(BatchSource, ImagesWithoutATextComeAfterThePairs) {
   const TempDir folder;
   ShapesFiles shapes;
   shapes.items = 4;

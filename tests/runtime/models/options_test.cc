@@ -38,9 +38,10 @@ TEST(BertConfig, SaysWhatItCannotBe) {
   EXPECT_THAT(problem(R"({"model_type": "gpt2"})"), HasSubstr("only \"bert\""));
   EXPECT_THAT(problem(R"({"hidden_act": "relu"})"), HasSubstr("'hidden_act' is \"relu\""));
   EXPECT_THAT(problem(R"({"is_decoder": true})"), HasSubstr("is_decoder"));
-  EXPECT_THAT(problem(R"({"hidden_size": "768"})"), HasSubstr("'hidden_size' is no whole number"));
-  EXPECT_THAT(problem(R"({"hidden_size": -1})"), HasSubstr("no whole number"));
-  EXPECT_THAT(problem(R"({"hidden_size": 1e99})"), HasSubstr("no whole number"));
+  EXPECT_THAT(problem(R"({"hidden_size": "768"})"),
+              HasSubstr("'hidden_size' is not a whole number"));
+  EXPECT_THAT(problem(R"({"hidden_size": -1})"), HasSubstr("not a whole number"));
+  EXPECT_THAT(problem(R"({"hidden_size": 1e99})"), HasSubstr("not a whole number"));
   EXPECT_THAT(problem(R"({"hidden_size": 100})"), HasSubstr("cannot be shared by 12 heads"));
   EXPECT_THAT(problem(R"({"num_hidden_layers": 0})"), HasSubstr("cannot have 0 layers"));
   EXPECT_THAT(problem(R"({"num_hidden_layers": 9000000})"), HasSubstr("billion parameters"));
@@ -48,7 +49,7 @@ TEST(BertConfig, SaysWhatItCannotBe) {
                           "num_attention_heads": 1, "intermediate_size": 1})"),
               HasSubstr("cannot have 9000000 layers"));
   EXPECT_THAT(problem(R"({"hidden_dropout_prob": 1})"), HasSubstr("dropout"));
-  EXPECT_THAT(problem(R"({"layer_norm_eps": "x"})"), HasSubstr("'layer_norm_eps' is no number"));
+  EXPECT_THAT(problem(R"({"layer_norm_eps": "x"})"), HasSubstr("'layer_norm_eps' is not a number"));
   EXPECT_THAT(load_bert_config("/absent/config.json").error().str(), HasSubstr("/absent"));
 }
 

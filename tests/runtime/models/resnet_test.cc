@@ -70,7 +70,7 @@ TEST(ResNet, SaysWhichShapeItTakes) {
     model(at::zeros({1, 8, 8, 3}));
     FAIL();
   } catch (const std::invalid_argument& error) {
-    EXPECT_THAT(error.what(), testing::HasSubstr("move the channels to the second place"));
+    EXPECT_THAT(error.what(), testing::HasSubstr("move the channels to the second dimension"));
   }
 }
 

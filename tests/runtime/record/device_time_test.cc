@@ -23,7 +23,7 @@ struct Clock {
   DeviceTime time{[this] { return std::make_shared<MarkAt>(now); }};
 };
 
-TEST(DeviceTime, LeavesOutWhatTheQueueStandsStillBehind) {
+TEST(DeviceTime, LeavesOutWhatTheQueueWaitsFor) {
   Clock clock;
   clock.now = 100;
   clock.time.begin();

@@ -137,7 +137,7 @@ TEST(Watchdog, LetsRanksComeAsLateAsTheJobMayLast) {
   const TempDir folder;
   const auto status = rank_under_watchdog(folder, 0.1, [](Recorder& recorder) {
     {
-      const Recorder::Blocked meeting(recorder, "the others", Recorder::Blocked::Limit::total);
+      const Recorder::Blocked blocked_here(recorder, "the others", Recorder::Blocked::Limit::total);
       std::this_thread::sleep_for(std::chrono::milliseconds(500));
     }
     recorder.ring().finish(trace::End::clean);
@@ -160,8 +160,8 @@ TEST(Watchdog, EndsARankThatWaitsForOthersToComeWhenTheJobHasLastedTooLong) {
   const TempDir folder;
   rank_under_watchdog(folder, {.hang_after_s = 60, .total_s = 0.2, .grace_s = 0.1},
                       [](Recorder& recorder, Watchdog&) {
-                        const Recorder::Blocked meeting(recorder, "the others",
-                                                        Recorder::Blocked::Limit::total);
+                        const Recorder::Blocked blocked_here(recorder, "the others",
+                                                             Recorder::Blocked::Limit::total);
                         block_for_ever();
                       });
   EXPECT_EQ(recorded(folder.path(), 0).trace.end, trace::End::hung);
@@ -170,7 +170,7 @@ TEST(Watchdog, EndsARankThatWaitsForOthersToComeWhenTheJobHasLastedTooLong) {
 TEST(Watchdog, ASignalToARankThatIsBlockedOrWaitsOnADeviceIsAHang) {
   const TempDir store;
   rank_under_watchdog(store, 60, [](Recorder& recorder) {
-    const Recorder::Blocked meeting(recorder, "the others", Recorder::Blocked::Limit::total);
+    const Recorder::Blocked blocked_here(recorder, "the others", Recorder::Blocked::Limit::total);
     kill(getpid(), SIGTERM);
     block_for_ever();
   });

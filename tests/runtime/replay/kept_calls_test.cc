@@ -48,7 +48,7 @@ TEST(KeptCalls, all_without_last) {
             (std::vector<std::size_t>{9, 7}));
 }
 
-TEST(KeptCalls, the_last_ones_begin_at_one_meeting) {
+TEST(KeptCalls, the_last_ones_start_at_one_instance) {
   // Rank 1 stopped two calls earlier: from its last three on, rank 0 has five.
   EXPECT_EQ(left(recorded({times(9, "world"), times(7, "world")}), 3),
             (std::vector<std::size_t>{5, 3}));

@@ -101,7 +101,7 @@ TEST(ReplayProgram, who_was_only_looked_at_ends_well) {
   EXPECT_EQ(words(program, 1).back(), "end clean");
 }
 
-TEST(ReplayProgram, keeps_names_places_and_steps) {
+TEST(ReplayProgram, keeps_names_locations_and_steps) {
   const std::string body = R"({"ev":"modality","n":7,"has":["text"]})"
                            "\n" +
                            issue(0, R"(,"what":["image.w"],"at":"train.py:3","step":7,"tag":"x")") +

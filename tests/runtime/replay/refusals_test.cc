@@ -30,7 +30,7 @@ TEST(ReplayRefusals, mpi_programs) {
 
 TEST(ReplayRefusals, ranks_without_a_trace) {
   EXPECT_THAT(why_not(run_from_text({R"({"header":1,"rank":1,"world_size":4})"})),
-              HasSubstr("ranks 0,2,3 left no trace, and nobody else knows what they called"));
+              HasSubstr("ranks 0,2,3 left no trace, and no other trace shows what they called"));
 }
 
 TEST(ReplayRefusals, more_ranks_than_processes) {

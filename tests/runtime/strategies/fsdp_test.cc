@@ -101,8 +101,8 @@ TrainedByFsdp train(const FsdpJob& job, ProcessGroups& groups, Recorder& recorde
     recorder.context().step = step;
     std::vector<Batch> batches;
     for (int i = 0; i < job.micro_batches; ++i) {
-      const int place = (step * job.micro_batches + i) * ranks + rank;
-      batches.push_back(batch_from(4L * place, step != 1 || rank != job.text_only_rank));
+      const int first_item = (step * job.micro_batches + i) * ranks + rank;
+      batches.push_back(batch_from(4L * first_item, step != 1 || rank != job.text_only_rank));
     }
     remedy->before_step(batches);
     optimizer->zero_grad();

@@ -103,7 +103,7 @@ TEST(PipelineSchedule, OneForwardOneBackwardKeepsNoMoreThanTheStagesFromHereOn) 
     for (const int stages : kCounts) {
       for (const PipelineStage& stage : pipeline_stages(stages)) {
         EXPECT_EQ(kept(pipeline_schedule(stage, count, Schedule::one_f_one_b)),
-                  std::min(stage.behind + 1, count));
+                  std::min(stage.stages_after + 1, count));
         EXPECT_EQ(kept(pipeline_schedule(stage, count, Schedule::gpipe)), count);
       }
     }
@@ -118,7 +118,7 @@ TEST(PipelineSchedule, TheStagesFormATreeThatEndsInTheLast) {
       const PipelineStage& stage = stages[static_cast<std::size_t>(i)];
       for (const int input : stage.inputs) {
         EXPECT_EQ(stages[static_cast<std::size_t>(input)].output, i);
-        EXPECT_EQ(stages[static_cast<std::size_t>(input)].behind, stage.behind + 1);
+        EXPECT_EQ(stages[static_cast<std::size_t>(input)].stages_after, stage.stages_after + 1);
       }
       EXPECT_EQ(stage.output.has_value(), i + 1 < count);
     }

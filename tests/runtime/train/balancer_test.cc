@@ -1,4 +1,4 @@
-// Batches shared out by cost, on real ranks.
+// Batches distributed by cost, on real ranks.
 #include "runtime/train/balancer.h"
 
 #include <algorithm>

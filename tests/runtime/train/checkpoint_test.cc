@@ -95,7 +95,7 @@ TEST(Checkpoint, DamageAndOtherJobsAreErrors) {
 }
 
 // Trains `steps` steps with a checkpoint after each `every`, not going on from an earlier one.
-void train_anew(const TempDir& kept, int steps, int every, bool gathered = false) {
+void train_from_start(const TempDir& kept, int steps, int every, bool gathered = false) {
   Scenario s = small_job(Scenario::Strategy::Kind::manual);
   s.train.steps = steps;
   s.train.checkpoint = {.folder = kept.path(), .every = every, .gathered = gathered};
@@ -131,27 +131,27 @@ TEST(Checkpoint, ARankThatIsLookedAtAloneWritesAndFindsNoFiles) {
   EXPECT_THAT(statuses, Each(0));
 }
 
-TEST(Checkpoint, AJobThatBeginsAnewReplacesAnEarlierOnes) {
+TEST(Checkpoint, AJobThatStartsAgainReplacesAnEarlierOnes) {
   const TempDir kept;
-  train_anew(kept, 4, 4);
+  train_from_start(kept, 4, 4);
   ASSERT_EQ(latest_of_two(kept), 4);
-  train_anew(kept, 3, 1);
+  train_from_start(kept, 3, 1);
   EXPECT_EQ(latest_of_two(kept), 3);
 }
 
-TEST(Checkpoint, AJobThatBeginsAnewReplacesAnEarlierOnesOfTheOtherLayout) {
+TEST(Checkpoint, AJobThatStartsAgainReplacesAnEarlierOnesOfTheOtherLayout) {
   const TempDir kept;
-  train_anew(kept, 4, 2, /*gathered=*/true);
-  train_anew(kept, 2, 2, /*gathered=*/false);
+  train_from_start(kept, 4, 2, /*gathered=*/true);
+  train_from_start(kept, 2, 2, /*gathered=*/false);
   EXPECT_EQ(latest_of_two(kept), 2);
   EXPECT_FALSE(std::filesystem::exists(kept.file("step_000002/whole.safetensors")));
-  train_anew(kept, 1, 1, /*gathered=*/true);
+  train_from_start(kept, 1, 1, /*gathered=*/true);
   EXPECT_EQ(latest_of_two(kept), 1);
 }
 
 TEST(Checkpoint, KeepsTheLastAndTheOneBeforeWhereAJobGoesOn) {
   const TempDir kept;
-  train_anew(kept, 3, 1);
+  train_from_start(kept, 3, 1);
   std::set<std::string> files;
   for (const auto& step : std::filesystem::recursive_directory_iterator(kept.path())) {
     if (step.is_regular_file()) files.insert(step.path().lexically_relative(kept.path()));

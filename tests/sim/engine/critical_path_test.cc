@@ -33,9 +33,9 @@ ProgramStep work(std::int64_t picos, std::uint8_t stream = ProgramStep::kHost) {
   step.stream = stream;
   return step;
 }
-ProgramStep meet_on_stream(bool blocks, std::uint32_t call = 0, std::uint8_t stream = 0) {
+ProgramStep issue_on_stream(bool blocks, std::uint32_t call = 0, std::uint8_t stream = 0) {
   ProgramStep step;
-  step.kind = StepKind::meet;
+  step.kind = StepKind::call;
   step.index = call;
   step.stream = stream;
   step.blocks = blocks;
@@ -89,36 +89,36 @@ PathPart part(Kind kind, std::uint32_t c, std::uint32_t step, std::int64_t begin
 TEST(CriticalPath, GoesThroughTheRankThatComesLast) {
   // rank 0: 2, then the call; rank 1: 7. Then 1 and 4 until the end.
   const Job job(
-      {{work(2), meet_on_stream(true), work(1)}, {work(7), meet_on_stream(true), work(4)}}, {5});
+      {{work(2), issue_on_stream(true), work(1)}, {work(7), issue_on_stream(true), work(4)}}, {5});
   EXPECT_THAT(job.path(), ElementsAre(part(Kind::work, 1, 0, 0, 7), part(Kind::call, 1, 1, 7, 12),
                                       part(Kind::work, 1, 2, 12, 16)));
 }
 
 TEST(CriticalPath, ChangesTheRankAtACall) {
   const Job job(
-      {{work(2), meet_on_stream(true), work(9)}, {work(7), meet_on_stream(true), work(4)}}, {5});
+      {{work(2), issue_on_stream(true), work(9)}, {work(7), issue_on_stream(true), work(4)}}, {5});
   EXPECT_THAT(job.path(), ElementsAre(part(Kind::work, 1, 0, 0, 7), part(Kind::call, 1, 1, 7, 12),
                                       part(Kind::work, 0, 2, 12, 21)));
 }
 
 TEST(CriticalPath, LeavesOutACallThatWorkHides) {
-  const std::vector<ProgramStep> steps = {work(3), meet_on_stream(false), work(8), wait(1)};
+  const std::vector<ProgramStep> steps = {work(3), issue_on_stream(false), work(8), wait(1)};
   EXPECT_THAT(Job({steps, steps}, {5}).path(),
               ElementsAre(part(Kind::work, 0, 0, 0, 3), part(Kind::work, 0, 2, 3, 11)));
   EXPECT_THAT(Job({steps, steps}, {10}).path(),
               ElementsAre(part(Kind::work, 0, 0, 0, 3), part(Kind::call, 0, 1, 3, 13)));
 }
 
-TEST(CriticalPath, FollowsCallsThatStandBehindEachOtherInAStream) {
-  const std::vector<ProgramStep> steps = {work(1), meet_on_stream(false, 0),
-                                          meet_on_stream(false, 1), work(2), wait(2)};
+TEST(CriticalPath, FollowsCallsThatFollowEachOtherInAStream) {
+  const std::vector<ProgramStep> steps = {work(1), issue_on_stream(false, 0),
+                                          issue_on_stream(false, 1), work(2), wait(2)};
   EXPECT_THAT(Job({steps, steps}, {5, 6}).path(),
               ElementsAre(part(Kind::work, 0, 0, 0, 1), part(Kind::call, 0, 1, 1, 6),
                           part(Kind::call, 0, 2, 6, 12)));
 }
 
 TEST(CriticalPath, CountsLaunches) {
-  const std::vector<ProgramStep> steps = {work(4, 1), meet_on_stream(true)};
+  const std::vector<ProgramStep> steps = {work(4, 1), issue_on_stream(true)};
   EXPECT_THAT(Job({steps, steps}, {5}).path(2),
               ElementsAre(part(Kind::launch, 0, 0, 0, 2), part(Kind::launch, 0, 1, 2, 4),
                           part(Kind::call, 0, 1, 4, 9)));
@@ -135,7 +135,7 @@ TEST(CriticalPath, OfNothingIsEmpty) {
 
 TEST(CriticalPath, IsCutToTheTimesThatAreAskedFor) {
   const Job job(
-      {{work(2), meet_on_stream(true), work(1)}, {work(7), meet_on_stream(true), work(4)}}, {5});
+      {{work(2), issue_on_stream(true), work(1)}, {work(7), issue_on_stream(true), work(4)}}, {5});
   EXPECT_THAT(clipped(job.path(), Picos{7}, Picos{13}),
               ElementsAre(part(Kind::call, 1, 1, 7, 12), part(Kind::work, 1, 2, 12, 13)));
 }
@@ -161,14 +161,14 @@ TEST(CriticalPath, AddsUpToTheMakespanOfDrawnPrograms) {
     std::vector<std::int64_t> costs;
     for (int rounds = 0; rounds < 12; ++rounds) {
       const auto call = static_cast<std::uint32_t>(costs.size());
-      const bool meets = draw(3) > 0;
+      const bool has_call = draw(3) > 0;
       const bool blocks = draw(2) == 0;
-      if (meets) costs.push_back(draw(20));
+      if (has_call) costs.push_back(draw(20));
       for (std::vector<ProgramStep>& steps : programs) {
         // Now and then all do the same, so that there are ties.
         for (std::int64_t n = draw(3); n > 0; --n)
           steps.push_back(work(draw(6), draw(2) == 0 ? ProgramStep::kHost : 1));
-        if (meets) steps.push_back(meet_on_stream(blocks, call));
+        if (has_call) steps.push_back(issue_on_stream(blocks, call));
         if (draw(3) == 0 && !steps.empty())
           steps.push_back(wait(static_cast<std::uint32_t>(draw(unsigned(steps.size())))));
       }

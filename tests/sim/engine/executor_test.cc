@@ -19,7 +19,7 @@ TEST(Executor, AHundredStepsOfComputeAndRingGiveThePublishedInteger) {
   std::vector<ProgramStep> steps;
   for (int i = 0; i < 100; ++i) {
     steps.push_back(compute(50'000'000));
-    steps.push_back(meet(0, 0, true));
+    steps.push_back(issue(0, 0, true));
   }
   ProgramCall call;
   call.bytes = Bytes{16 << 20};
@@ -39,7 +39,7 @@ TEST(Executor, AHundredStepsOfComputeAndRingGiveThePublishedInteger) {
 }
 
 TEST(Executor, AsynchronousCallsOverlapWithComputeUntilTheWait) {
-  const ProgramJob job = alike(2, {meet(0, 0), compute(30), wait(0), compute(5)}, {{}}, 1);
+  const ProgramJob job = alike(2, {issue(0, 0), compute(30), wait(0), compute(5)}, {{}}, 1);
   const ExecutionResult result = execute(job, fold(job), constant(100));
   EXPECT_EQ(result.end.value, 105);
   EXPECT_EQ(result.classes[0].waiting.value, 70);
@@ -50,14 +50,14 @@ TEST(Executor, PrefetchOverlapsAsTheFormulaForFsdpSays) {
   // L layers, gathering g, computing c, one prefetch: g + c + (L-1) max(g, c).
   for (const auto& [g, c] : {std::pair(70, 40), std::pair(40, 70), std::pair(50, 50)}) {
     constexpr int kLayers = 5;
-    std::vector<ProgramStep> steps = {meet(0, 0)};
+    std::vector<ProgramStep> steps = {issue(0, 0)};
     std::uint32_t gathered = 0;
     for (int layer = 0; layer < kLayers; ++layer) {
       const std::uint32_t waited = gathered;
       steps.push_back(wait(waited));
       if (layer + 1 < kLayers) {
         gathered = static_cast<std::uint32_t>(steps.size());
-        steps.push_back(meet(0, 0));
+        steps.push_back(issue(0, 0));
       }
       steps.push_back(compute(c));
     }
@@ -68,14 +68,14 @@ TEST(Executor, PrefetchOverlapsAsTheFormulaForFsdpSays) {
 }
 
 TEST(Executor, TheHostPaysForEveryLaunchAndStreamsRunInOrder) {
-  const ProgramJob job = alike(2, {compute(50, 0), compute(50, 0), meet(0, 0), wait(2)}, {{}}, 1);
+  const ProgramJob job = alike(2, {compute(50, 0), compute(50, 0), issue(0, 0), wait(2)}, {{}}, 1);
   const ExecutionResult result = execute(job, fold(job), constant(10), {Picos{7}, false});
   EXPECT_EQ(result.end.value, 7 + 50 + 50 + 10);
 }
 
 TEST(Executor, EverybodyWaitsForTheSlowest) {
-  ProgramJob job = alike(3, {compute(10), meet(0, 0, true)}, {{}}, 1);
-  job.programs.push_back({{compute(90), meet(0, 0, true)}, 1, 1});
+  ProgramJob job = alike(3, {compute(10), issue(0, 0, true)}, {{}}, 1);
+  job.programs.push_back({{compute(90), issue(0, 0, true)}, 1, 1});
   job.ranks[2].program = 1;
   const Folding folding = fold(job);
   ASSERT_EQ(folding.representatives.size(), 2U);
@@ -90,8 +90,8 @@ TEST(Executor, TwoGroupsInOppositeOrderHangOnOneStreamAndNotOnTwo) {
     ProgramJob job;
     const std::uint8_t second = one_stream ? 0 : 1;
     const auto order = [&](std::uint16_t first, std::uint16_t then) {
-      return Program{{meet(0, first == 0 ? 0 : second, false, first),
-                      meet(0, then == 0 ? 0 : second, false, then), wait(0), wait(1)},
+      return Program{{issue(0, first == 0 ? 0 : second, false, first),
+                      issue(0, then == 0 ? 0 : second, false, then), wait(0), wait(1)},
                      2,
                      2};
     };
@@ -108,10 +108,10 @@ TEST(Executor, TwoGroupsInOppositeOrderHangOnOneStreamAndNotOnTwo) {
 }
 
 TEST(Executor, CallsThatDisagreeNeverEnd) {
-  ProgramJob job = alike(2, {meet(0, 0, true)}, {{}, {}}, 1);
+  ProgramJob job = alike(2, {issue(0, 0, true)}, {{}, {}}, 1);
   job.calls[0].elements = 4;
   job.calls[1].elements = 5;
-  job.programs.push_back({{meet(1, 0, true)}, 1, 1});
+  job.programs.push_back({{issue(1, 0, true)}, 1, 1});
   job.ranks[1].program = 1;
   EXPECT_TRUE(execute(job, fold(job), constant(1)).stuck);
   job.calls[1].elements = trace::kNone;  // not known: held against nobody
@@ -121,7 +121,7 @@ TEST(Executor, CallsThatDisagreeNeverEnd) {
 TEST(Fold, GroupsOfAlikeRanksAreOneClass) {
   // 4 x 4 ranks: rows and columns; each does a call in its row, then in its column.
   ProgramJob job;
-  job.programs = {{{compute(10), meet(0, 0, true, 0), meet(0, 1, true, 1)}, 2, 2}};
+  job.programs = {{{compute(10), issue(0, 0, true, 0), issue(0, 1, true, 1)}, 2, 2}};
   job.calls.resize(1);
   job.groups.resize(8);
   for (std::uint32_t r = 0; r < 16; ++r) {
@@ -134,7 +134,7 @@ TEST(Fold, GroupsOfAlikeRanksAreOneClass) {
   EXPECT_EQ(execute(job, folding, constant(3)).end.value, 16);
 
   // One slow rank: itself, its row, its column, and everybody else.
-  job.programs.push_back({{compute(50), meet(0, 0, true, 0), meet(0, 1, true, 1)}, 2, 2});
+  job.programs.push_back({{compute(50), issue(0, 0, true, 0), issue(0, 1, true, 1)}, 2, 2});
   job.ranks[5].program = 1;
   folding = fold(job);
   EXPECT_EQ(folding.representatives.size(), 4U);

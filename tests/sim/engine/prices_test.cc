@@ -15,7 +15,7 @@ using testing::ElementsAre;
 
 // Two pairs of ranks, each of which makes both calls.
 ProgramJob two_pairs() {
-  ProgramJob job = alike(4, {meet(0, 0), meet(1, 0), meet(0, 0)}, {{}, {}}, 1);
+  ProgramJob job = alike(4, {issue(0, 0), issue(1, 0), issue(0, 0)}, {{}, {}}, 1);
   job.calls[1].bytes = Bytes{8};
   job.groups = {{{0, 1}}, {{2, 3}}};
   job.ranks[2].groups = job.ranks[3].groups = {1};
@@ -45,7 +45,7 @@ TEST(Prices, EachCallIsPricedOnceInEachKindOfGroup) {
 }
 
 TEST(Prices, ACallWithoutOneIsRefused) {
-  ProgramJob job = alike(2, {meet(0, 0, true), meet(1, 0)}, {{}, {}}, 1);
+  ProgramJob job = alike(2, {issue(0, 0, true), issue(1, 0)}, {{}, {}}, 1);
   job.calls[1].bytes = Bytes{8};
   const Result<Prices> prices =
       Prices::of(job, {}, [](std::uint32_t, const ProgramCall& call) -> Result<CallCost> {

@@ -57,10 +57,10 @@ TEST(SharedCores, SlicesOfNothingComeToAnEnd) {
       << "they still take turns";
 }
 
-TEST(SharedCores, ThreeRanksOnTwoCoresTakeTwoTurnsAtEveryMeeting) {
+TEST(SharedCores, ThreeRanksOnTwoCoresTakeTwoTurnsAtEveryCollective) {
   // Not one and a half, as if cores were divisible.
   const ProgramJob job =
-      alike(3, {compute(100), meet(0, 0, true), compute(100), meet(0, 0, true)}, {{}}, 1);
+      alike(3, {compute(100), issue(0, 0, true), compute(100), issue(0, 0, true)}, {{}}, 1);
   EXPECT_EQ(execute_on_cores(job, constant(0), cores(2, 3)).end.value, 400);
 }
 
@@ -74,11 +74,11 @@ TEST(SharedCores, ACallWaitsForACoreAtEachOfItsHops) {
     out.wake = Picos{10};
     return out;
   };
-  const ProgramJob alone = alike(2, {meet(0, 0, true)}, {{}}, 1);
+  const ProgramJob alone = alike(2, {issue(0, 0, true)}, {{}}, 1);
   EXPECT_EQ(execute_on_cores(alone, call, two_hops(2, 2)).end.value, 30);
   EXPECT_EQ(execute_on_cores(alone, call, two_hops(1, 2)).end.value, 40) << "10 + 5 + 5, twice";
   // Beside work of 100 on the only core the first hop waits for its end; with slices, for theirs.
-  const ProgramJob beside = alike(1, {meet(0, 0), compute(100), wait(0)}, {{}}, 1);
+  const ProgramJob beside = alike(1, {issue(0, 0), compute(100), wait(0)}, {{}}, 1);
   SharedCores shared = two_hops(1, 1);
   EXPECT_EQ(execute_on_cores(beside, call, shared).end.value, 100 + 5 + 10 + 5);
   shared.speeds.slice = Picos{20};
@@ -95,31 +95,31 @@ TEST(SharedCores, AGroupThatHasRestedStartsLater) {
   SharedCores shared = cores(2, 1);
   shared.start = Picos{7};
   // The first call of all, one right behind it, and one after a rest.
-  const ProgramJob job =
-      alike(1, {meet(0, 0, true), meet(0, 0, true), compute(kRested), meet(0, 0, true)}, {{}}, 1);
+  const ProgramJob job = alike(
+      1, {issue(0, 0, true), issue(0, 0, true), compute(kRested), issue(0, 0, true)}, {{}}, 1);
   const ExecutionResult result = execute_on_cores(job, constant(10), shared);
   EXPECT_EQ(result.classes[0].ended[0].value, 17);
   EXPECT_EQ(result.classes[0].ended[1].value, 27);
   EXPECT_EQ(result.end.value, 27 + kRested + 17);
   const ProgramJob shorter =
-      alike(1, {meet(0, 0, true), compute(kRested - 1), meet(0, 0, true)}, {{}}, 1);
+      alike(1, {issue(0, 0, true), compute(kRested - 1), issue(0, 0, true)}, {{}}, 1);
   EXPECT_EQ(execute_on_cores(shorter, constant(10), shared).end.value, 17 + kRested - 1 + 10);
 }
 
-TEST(SharedCores, WorkBehindAWaitTakesLonger) {
+TEST(SharedCores, WorkAfterAWaitTakesLonger) {
   SharedCores shared = cores(2, 1);
   shared.refill = Picos{30};
   const auto end_of = [&](std::vector<ProgramStep> steps) {
     return execute_on_cores(alike(1, std::move(steps), {{}}, 1), constant(100), shared).end.value;
   };
   EXPECT_EQ(end_of({compute(50), compute(50)}), 100) << "nobody had its caches";
-  EXPECT_EQ(end_of({meet(0, 0, true), compute(50)}), 100 + 50 + 30);
-  EXPECT_EQ(end_of({meet(0, 0, true), compute(20), compute(50)}), 100 + 40 + 60)
+  EXPECT_EQ(end_of({issue(0, 0, true), compute(50)}), 100 + 50 + 30);
+  EXPECT_EQ(end_of({issue(0, 0, true), compute(20), compute(50)}), 100 + 40 + 60)
       << "short work refills as much as it takes, and the next the rest";
-  EXPECT_EQ(end_of({meet(0, 0, true), compute(50), compute(50)}), 100 + 80 + 50);
-  EXPECT_EQ(end_of({meet(0, 0), compute(90), wait(0), compute(50)}), 90 + 10 + 60)
+  EXPECT_EQ(end_of({issue(0, 0, true), compute(50), compute(50)}), 100 + 80 + 50);
+  EXPECT_EQ(end_of({issue(0, 0), compute(90), wait(0), compute(50)}), 90 + 10 + 60)
       << "a wait of 10 costs no more than 10";
-  EXPECT_EQ(end_of({meet(0, 0), compute(150), wait(0), compute(50)}), 200) << "it did not wait";
+  EXPECT_EQ(end_of({issue(0, 0), compute(150), wait(0), compute(50)}), 200) << "it did not wait";
 }
 
 TEST(SharedCores, BusyNeighboursSlowDownInProportion) {
@@ -143,7 +143,7 @@ TEST(SharedCores, NodesShareNothing) {
 }
 
 TEST(SharedCores, WhatNeverEndsIsSaid) {
-  const ExecutionResult result = execute_on_cores(alike(2, {meet(0, 0, true)}, {{}}, 1),
+  const ExecutionResult result = execute_on_cores(alike(2, {issue(0, 0, true)}, {{}}, 1),
                                                   constant(Picos::forever().value), cores(1, 2));
   EXPECT_TRUE(result.end.is_forever());
 }

@@ -14,6 +14,8 @@
 #include "sim/machine/work_time.h"
 #include "tests/sim/machine/kernel_job.h"
 #include "tests/verify/program.h"
+#include "trace/spread.h"
+#include "verify/verify.h"
 
 namespace lockstep::sim {
 namespace {
@@ -53,17 +55,17 @@ Forecast forecast_of(const std::vector<trace::RankCosts>& costs, const Machine& 
   const Result<trace::Run> run = timed(costs, machine, samples);
   EXPECT_TRUE(run) << run.error().str();
   const RunProgram program = *program_of(*run);
-  const std::vector<GroupPlace> places = places_of(program.job, 64);
-  const Prices prices = *prices_on(machine, program.job, places);
+  const std::vector<GroupLayout> layouts = layouts_of(program.job, 64);
+  const Prices prices = *prices_on(machine, program.job, layouts);
   const CostOfCall cost = prices.cost_in(program.job);
   if (machine.cores) {
     const SharedCores shared = shared_cores(machine, program.job.ranks.size());
     return forecast(*run, program, keep_apart(program.job),
-                    execute_on_cores(program.job, cost, shared), places);
+                    execute_on_cores(program.job, cost, shared), layouts);
   }
   const Folding folding = fold(program.job);
   return forecast(*run, program, folding,
-                  execute(program.job, folding, cost, {Picos{}, /*record_issues=*/true}), places);
+                  execute(program.job, folding, cost, {Picos{}, /*record_issues=*/true}), layouts);
 }
 
 TEST(Forecast, AStepIsItsWorkAndTheCallThatIsWaitedFor) {
@@ -201,7 +203,7 @@ TEST(Forecast, CallsOfCheckpointsAreNotThoseOfSteps) {
   const CostOfCall cost = [](std::uint32_t, const ProgramCall&) { return CallCost{ms(2)}; };
   const Forecast f =
       forecast(*run, made, folding, execute(made.job, folding, cost, {Picos{}, true}),
-               places_of(made.job, machine.ranks_per_node));
+               layouts_of(made.job, machine.ranks_per_node));
   EXPECT_EQ(f.step_time, ms(3));
   EXPECT_EQ(f.times.after(0), ms(2));
   EXPECT_DOUBLE_EQ(f.calls, 1);
@@ -221,10 +223,10 @@ Forecast forecast_of_calls(const std::vector<std::string>& texts, const Machine&
   EXPECT_TRUE(run);
   if (!run) return {};
   const RunProgram made = *program_of(*run);
-  const std::vector<GroupPlace> places = places_of(made.job, machine.ranks_per_node);
-  const Folding folding = fold(made.job, kinds_of(places));
+  const std::vector<GroupLayout> layouts = layouts_of(made.job, machine.ranks_per_node);
+  const Folding folding = fold(made.job, kinds_of(layouts));
   const CostOfCall cost = [](std::uint32_t, const ProgramCall&) { return CallCost{Picos{1}}; };
-  return forecast(*run, made, folding, execute(made.job, folding, cost, {Picos{}, true}), places);
+  return forecast(*run, made, folding, execute(made.job, folding, cost, {Picos{}, true}), layouts);
 }
 
 // Four ranks on two nodes: what a ring moves over n ranks is 2 (n - 1) / n of the buffer, and of
@@ -271,16 +273,39 @@ TEST(TimedRun, CostsOfAnotherProgramAreRefused) {
 
 TEST(Spread, OneRankStandsForThoseThatDoTheSame) {
   const std::string calls = "all_reduce n=8 dtype=float32 what=w; clean";
-  Result<trace::Run> all = spread(verify::run_of({{0, calls}, {1, calls}}, 6), {0, 1, 1, 1, 1, 1});
+  Result<trace::Run> all =
+      trace::spread(verify::run_of({{0, calls}, {1, calls}}, 6), {0, 1, 1, 1, 1, 1});
   ASSERT_TRUE(all) << all.error().str();
   ASSERT_EQ(all->ranks.size(), 6U);
   EXPECT_EQ(all->ranks[4].rank.value, 4);
   EXPECT_EQ(all->ranks[4].calls.size(), 1U);
 }
 
+TEST(Spread, EachRankOfHsdpCallsInTheGroupOfItsOwnCopy) {
+  const auto rank = [](std::int32_t r) {
+    const std::string copy = r < 2 ? "shard0 0,1" : "shard1 2,3";
+    const std::string calls = r < 2 ? "g=shard0" : "g=shard1";
+    const std::string replicate = r % 2 == 0 ? "replicate0 0,2,4" : "replicate1 1,3,5";
+    return verify::RankProgram{
+        r, "group " + copy + "; group " + replicate + "; all_gather n=8 dtype=float32 " + calls +
+               "; all_reduce n=4 dtype=float32 g=" + replicate.substr(0, 10) + "; clean"};
+  };
+  const auto derived = [&] { return verify::run_of({rank(0), rank(1), rank(2), rank(3)}, 6); };
+  const Result<trace::Run> all = trace::spread(derived(), {0, 1, 2, 3, 2, 3}, 2);
+  ASSERT_TRUE(all) << all.error().str();
+  const trace::RankTrace& last = all->ranks[5];
+  EXPECT_EQ(all->tables.str(last.calls[0].group), "shard2");
+  EXPECT_EQ(all->tables.str(last.calls[1].group), "replicate1");
+  EXPECT_EQ(verify::verify(*all).verdict, verify::Verdict::clean);
+  const Result<trace::Run> other = trace::spread(derived(), {0, 1, 2, 3, 3, 2}, 2);
+  ASSERT_FALSE(other) << "rank 3 holds another shard than rank 4";
+  EXPECT_THAT(other.error().message, HasSubstr("replicate1"));
+}
+
 TEST(Spread, NobodyStandsForARankOfAnotherGroup) {
   const auto refusal = [](const std::string& text) {
-    const Result<trace::Run> all = spread(verify::run_of({{0, text}, {1, text}}, 4), {0, 1, 1, 1});
+    const Result<trace::Run> all =
+        trace::spread(verify::run_of({{0, text}, {1, text}}, 4), {0, 1, 1, 1});
     return all ? std::string("accepted") : all.error().str();
   };
   EXPECT_EQ(refusal("all_reduce n=8 dtype=float32 what=w; clean"), "accepted");

@@ -69,7 +69,7 @@ TEST(FitWork, ProductsOfTooManyTypesAreRefused) {
   EXPECT_FALSE(fit_work(work));
 }
 
-TEST(ByStep, StretchesOfAStepAddUp) {
+TEST(ByStep, SegmentsOfAStepAddUp) {
   std::vector<trace::WorkCost> work(3);
   work[0].step = work[1].step = 2;
   work[2].step = 5;

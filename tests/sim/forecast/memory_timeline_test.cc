@@ -31,7 +31,7 @@ Machine millisecond_kernels() {
 }
 
 // Holds `state` all the time, and `most` more while it works.
-trace::WorkCost stretch(Before before, std::int64_t id, std::int64_t step, std::int64_t kernels,
+trace::WorkCost segment(Before before, std::int64_t id, std::int64_t step, std::int64_t kernels,
                         std::int64_t state, std::int64_t most, std::int64_t left) {
   trace::WorkCost out;
   out.before = before;
@@ -57,9 +57,9 @@ trace::RankCosts memory_of_rank(std::int32_t rank, std::int64_t state,
   trace::RankCosts out{rank, 0, 0, {}};
   for (std::int64_t s = 0; s < 2; ++s) {
     const std::int64_t most = s == 1 ? most_in_step_1 : 60;
-    out.work.push_back(stretch(Before::call, s, s, 3, state, most, 50));
-    out.work.push_back(stretch(Before::wait, s, s, 1, state, 55, 40));
-    out.work.push_back(stretch(Before::step, s, s, 0, state, 40, 0));
+    out.work.push_back(segment(Before::call, s, s, 3, state, most, 50));
+    out.work.push_back(segment(Before::wait, s, s, 1, state, 55, 40));
+    out.work.push_back(segment(Before::step, s, s, 0, state, 40, 0));
   }
   return out;
 }
@@ -72,7 +72,7 @@ std::vector<MemoryTimeline> timelines_of(const std::vector<const trace::RankCost
   EXPECT_TRUE(run) << run.error().str();
   const RunProgram program = *program_of(*run);
   const CostOfCall cost = [&](std::uint32_t group, const ProgramCall& call) {
-    return CallCost{*call_time(call, place_of(program.job.groups[group].members, 64), machine)};
+    return CallCost{*call_time(call, layout_of(program.job.groups[group].members, 64), machine)};
   };
   const Folding folding = fold(program.job);
   return memory_timelines(*run, program, folding,
@@ -80,43 +80,43 @@ std::vector<MemoryTimeline> timelines_of(const std::vector<const trace::RankCost
                           costs);
 }
 
-TEST(MemoryTimeline, StretchesLieWhereTheSimulatedClockHasThem) {
+TEST(MemoryTimeline, SegmentsLieWhereTheSimulatedClockHasThem) {
   const trace::RankCosts own = memory_of_rank(0, 100);
   const std::vector<MemoryTimeline> timelines = timelines_of({&own, &own});
   ASSERT_EQ(timelines.size(), 1U);
   EXPECT_EQ(timelines[0].ranks, (std::vector<std::int32_t>{0, 1}));
-  const std::vector<MemoryStretch>& stretches = timelines[0].stretches;
-  ASSERT_EQ(stretches.size(), 6U);
+  const std::vector<MemorySegment>& segments = timelines[0].segments;
+  ASSERT_EQ(segments.size(), 6U);
   // 3 ms of work; 1 ms until the wait, which ends with the call, after 5 ms.
   const std::vector<std::pair<std::int64_t, std::int64_t>> expected = {{0, 3}, {3, 4}, {5, 5},
                                                                        {5, 8}, {8, 9}, {10, 10}};
   for (std::size_t i = 0; i < expected.size(); ++i) {
-    EXPECT_EQ(stretches[i].begin.value, expected[i].first * kMillisecond) << i;
-    EXPECT_EQ(stretches[i].end.value, expected[i].second * kMillisecond) << i;
-    EXPECT_EQ(stretches[i].step, i < 3 ? 0 : 1) << i;
-    EXPECT_EQ(stretches[i].memory, *own.work[i].memory) << i;
+    EXPECT_EQ(segments[i].begin.value, expected[i].first * kMillisecond) << i;
+    EXPECT_EQ(segments[i].end.value, expected[i].second * kMillisecond) << i;
+    EXPECT_EQ(segments[i].step, i < 3 ? 0 : 1) << i;
+    EXPECT_EQ(segments[i].memory, *own.work[i].memory) << i;
   }
 }
 
 // Two kernels of saving after step 0, one of evaluating after step 1.
-TEST(MemoryTimeline, CheckpointsAndEvaluationsHaveStretchesOfTheirOwn) {
+TEST(MemoryTimeline, CheckpointsAndEvaluationsHaveSegmentsOfTheirOwn) {
   trace::RankCosts own = memory_of_rank(0, 100);
-  own.work.insert(own.work.begin() + 3, stretch(Before::checkpoint, 0, 0, 2, 100, 500, 0));
-  own.work.push_back(stretch(Before::evaluation, 1, 1, 1, 100, 300, 0));
+  own.work.insert(own.work.begin() + 3, segment(Before::checkpoint, 0, 0, 2, 100, 500, 0));
+  own.work.push_back(segment(Before::evaluation, 1, 1, 1, 100, 300, 0));
   const std::vector<MemoryTimeline> timelines = timelines_of({&own, &own});
-  const std::vector<MemoryStretch>& stretches = timelines[0].stretches;
-  ASSERT_EQ(stretches.size(), 8U);
+  const std::vector<MemorySegment>& segments = timelines[0].segments;
+  ASSERT_EQ(segments.size(), 8U);
   EXPECT_EQ(timelines[0].peak, 3U);
-  EXPECT_EQ(stretches[3].begin.value, 5 * kMillisecond);
-  EXPECT_EQ(stretches[3].end.value, 7 * kMillisecond);
-  EXPECT_EQ(stretches[4].begin.value, 7 * kMillisecond);
-  EXPECT_EQ(stretches[7].begin.value, 12 * kMillisecond);
-  EXPECT_EQ(stretches[7].end.value, 13 * kMillisecond);
-  for (std::size_t i = 0; i < stretches.size(); ++i)
-    EXPECT_EQ(stretches[i].memory, *own.work[i].memory) << i;
+  EXPECT_EQ(segments[3].begin.value, 5 * kMillisecond);
+  EXPECT_EQ(segments[3].end.value, 7 * kMillisecond);
+  EXPECT_EQ(segments[4].begin.value, 7 * kMillisecond);
+  EXPECT_EQ(segments[7].begin.value, 12 * kMillisecond);
+  EXPECT_EQ(segments[7].end.value, 13 * kMillisecond);
+  for (std::size_t i = 0; i < segments.size(); ++i)
+    EXPECT_EQ(segments[i].memory, *own.work[i].memory) << i;
 }
 
-TEST(MemoryTimeline, ThePeakIsTheHighestStretchAndTheFirstOfEqualOnes) {
+TEST(MemoryTimeline, ThePeakIsTheHighestSegmentAndTheFirstOfEqualOnes) {
   const trace::RankCosts higher = memory_of_rank(0, 100);
   const std::vector<MemoryTimeline> late = timelines_of({&higher, &higher});
   EXPECT_EQ(late[0].peak, 3U);

@@ -12,7 +12,7 @@ PathSummary summary_of(const KernelJob& job) {
   const MeasuredSteps measured =
       measured_steps(step_times(job.run, job.program, job.folding, job.result));
   return path_summary(critical_path(job.program.job, job.folding, job.result), job.run, job.program,
-                      job.folding, job.places, measured.begin, measured.end);
+                      job.folding, job.layouts, measured.begin, measured.end);
 }
 
 Picos sum_of(const PathSummary& summary) {

@@ -68,7 +68,7 @@ TEST(Trials, CheckpointsAreNoPartOfTheSteps) {
 
 TEST(Trials, ASeedGivesTheSameWhateverTheThreads) {
   const KernelJob job({kSteps, kSteps, kSteps});
-  TrialOptions options = forecast_with({.work = .2, .meetings = .1});
+  TrialOptions options = forecast_with({.work = .2, .calls = .1});
   const Trials one = run(job, options);
   options.threads = 4;
   EXPECT_EQ(run(job, options).steps, one.steps);
@@ -112,7 +112,7 @@ TEST(Trials, OnlyBatchesWithImagesVaryWithThem) {
 }
 
 TEST(Trials, CallsVaryByThemselves) {
-  const Trials trials = run(KernelJob({kSteps, kSteps}), forecast_with({.meetings = .5}, 200));
+  const Trials trials = run(KernelJob({kSteps, kSteps}), forecast_with({.calls = .5}, 200));
   for (const auto& trial : trials.steps)
     for (const Picos step : trial) EXPECT_GT(step, ms(10));
   EXPECT_NEAR(mean_ms(trials), 12, 6 * .5 * 2 / std::sqrt(800));

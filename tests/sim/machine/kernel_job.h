@@ -80,7 +80,7 @@ struct KernelJob {
   std::vector<std::int64_t> samples;
   trace::Run run;
   RunProgram program;
-  std::vector<GroupPlace> places;
+  std::vector<GroupLayout> layouts;
   Folding folding;
   ExecutionResult result;
 
@@ -97,22 +97,22 @@ struct KernelJob {
     EXPECT_TRUE(timed);
     run = std::move(*timed);
     program = *program_of(run);
-    places = places_of(program.job, machine.ranks_per_node);
+    layouts = layouts_of(program.job, machine.ranks_per_node);
     if (machine.cores) {
       folding = keep_apart(program.job);
       result = execute_on_cores(program.job, cost(), shared_cores(machine, ranks.size()));
     } else {
-      folding = fold(program.job, kinds_of(places));
+      folding = fold(program.job, kinds_of(layouts));
       result = execute(program.job, folding, cost(), {Picos{}, /*record_issues=*/true});
     }
   }
 
   CostOfCall cost() const {
     return [this](std::uint32_t group, const ProgramCall& call) {
-      return *call_cost(call, places[group], machine);
+      return *call_cost(call, layouts[group], machine);
     };
   }
-  Forecast forecast() const { return sim::forecast(run, program, folding, result, places); }
+  Forecast forecast() const { return sim::forecast(run, program, folding, result, layouts); }
 };
 
 inline Picos ms(double milliseconds) {

@@ -140,14 +140,14 @@ TEST(MachineFile, WhatNcclCannotHaveFoundIsRefused) {
               HasSubstr("nccl: {gpu: hopper}"));
   for (std::size_t length = 0; length < kNccl.size(); ++length) {
     const auto machine = parse_machine(kNccl.substr(0, length), "m.yaml");
-    EXPECT_TRUE(machine || machine.error().place.file == "m.yaml") << length;
+    EXPECT_TRUE(machine || machine.error().location.file == "m.yaml") << length;
   }
 }
 
-TEST(MachineFile, CutOffAnywhereItIsReadOrRefusedWithAPlace) {
+TEST(MachineFile, CutOffAnywhereItIsReadOrRefusedWithALocation) {
   for (std::size_t length = 0; length < kFile.size(); ++length) {
     const auto machine = parse_machine(kFile.substr(0, length), "m.yaml");
-    EXPECT_TRUE(machine || machine.error().place.file == "m.yaml") << length;
+    EXPECT_TRUE(machine || machine.error().location.file == "m.yaml") << length;
   }
 }
 

@@ -102,7 +102,10 @@ TEST(PipelineSchedule, RefusesWhatCannotBe) {
       {PipelineSchedule::interleaved, {4, 8, 0}, "--chunks is 0", "positive"},
       {PipelineSchedule::gpipe, {4, 8, 2}, "--chunks is 2", "--schedule interleaved"},
       {PipelineSchedule::zbv, {4, 8, 3}, "--chunks is 3", "give 2"},
-      {PipelineSchedule::interleaved, {4, 6, 2}, "no multiple of --stages 4", "--micro-batches 8"},
+      {PipelineSchedule::interleaved,
+       {4, 6, 2},
+       "not a multiple of --stages 4",
+       "--micro-batches 8"},
       {PipelineSchedule::gpipe, {2147483647, 2147483647, 1}, "more than 8388608 tasks", "fewer"},
       {PipelineSchedule::interleaved, {1, 1, 2147483647}, "more than 8388608 tasks", "fewer"},
   };

@@ -95,7 +95,9 @@ struct RefusedCommand {
 TEST(SimulatePipeline, RefusesWithOptionReasonAndFix) {
   const std::vector<RefusedCommand> refusals = {
       {{"--micro-batches", "0"}, "--micro-batches is 0", "positive number"},
-      {{"--schedule", "interleaved", "--micro-batches", "6"}, "no multiple", "--micro-batches 8"},
+      {{"--schedule", "interleaved", "--micro-batches", "6"},
+       "not a multiple",
+       "--micro-batches 8"},
       {{"--layers", "3"}, "--layers 3 cannot be laid over 4 stages", "at most 3 --stages"},
       {{"--layers", "6"}, "--layers 6 do not divide evenly", "as lists"},
       {{"--forward", "1"}, "--forward: \"1\" has no unit", "500ns"},

@@ -140,8 +140,8 @@ TEST(Plan, AnImpossiblePointSaysWhy) {
   ASSERT_TRUE(made) << made.error().str();
   const Result<std::string> text = made->scenario_text(0);
   ASSERT_FALSE(text);
-  EXPECT_EQ(text.error().place.file, "job.yaml");
-  EXPECT_EQ(text.error().place.line, 0);
+  EXPECT_EQ(text.error().location.file, "job.yaml");
+  EXPECT_EQ(text.error().location.line, 0);
   EXPECT_TRUE(made->scenario_text(1));
 }
 

@@ -89,7 +89,7 @@ TEST(Search, FindsTheBottomOfABowlInAFewRounds) {
   }
 }
 
-TEST(Search, LeavesABadCornerByStartingAnew) {
+TEST(Search, LeavesABadCornerByRestarting) {
   const Grid grid = *Grid::of({16, 16});
   // Two bowls: the wider one, whose bottom is worse, draws most starts.
   const ScoreOf two = [&](const Digits& digits) {

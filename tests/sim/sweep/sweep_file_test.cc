@@ -51,7 +51,7 @@ TEST(SweepFile, WhatIsWrongIsSaidWithItsLine) {
               AllOf(HasSubstr("s.yaml:4:1"), HasSubstr("did you mean \"vary\"?")));
   EXPECT_THAT(why_no_file("sweep: 1\nscenario: job.yaml\n"), HasSubstr("\"machines\" is missing"));
   EXPECT_THAT(why_no_file(std::string(kHead) + "vary:\n  ranks: 8..2\n"),
-              AllOf(HasSubstr("s.yaml:5:3"), HasSubstr("ends before it begins")));
+              AllOf(HasSubstr("s.yaml:5:3"), HasSubstr("ends before it starts")));
   EXPECT_THAT(why_no_file(std::string(kHead) + "vary: {ranks: {a: 1}}\n"),
               HasSubstr("should be text"));
   EXPECT_THAT(why_no_file(std::string(kHead) + "vary: {ranks: }\n"), HasSubstr("s.yaml:4"));

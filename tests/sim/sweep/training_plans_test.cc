@@ -72,8 +72,8 @@ TEST(TrainingPlans, WhatCannotBeVariedIsRefused) {
   EXPECT_THAT(why_no_plan({"calibration=h100-cluster"}), HasSubstr("--calibration"));
   EXPECT_THAT(why_no_plan({"name=x"}), HasSubstr("makes no difference"));
   EXPECT_THAT(why_no_plan({"calibration.network=2"}), HasSubstr("no parameter \"network\""));
-  EXPECT_THAT(why_no_plan({"calibration.peak_flops=fast"}), HasSubstr("no number"));
-  EXPECT_THAT(why_no_plan({"calibration.peak_flops.x=1"}), HasSubstr("no number"));
+  EXPECT_THAT(why_no_plan({"calibration.peak_flops=fast"}), HasSubstr("not a number"));
+  EXPECT_THAT(why_no_plan({"calibration.peak_flops.x=1"}), HasSubstr("not a number"));
 }
 
 TEST(TrainingPlans, AnImpossiblePointIsARowThatSaysWhy) {

@@ -54,9 +54,9 @@ TEST(Values, WhatIsWrongIsSaid) {
   EXPECT_THAT(values(""), HasSubstr("no value"));
   EXPECT_THAT(values("8,8"), HasSubstr("8 is given twice"));
   EXPECT_THAT(values("2..8*2,4"), HasSubstr("4 is given twice"));
-  EXPECT_THAT(values("8..2"), HasSubstr("ends before it begins"));
+  EXPECT_THAT(values("8..2"), HasSubstr("ends before it starts"));
   EXPECT_THAT(values("2..8*1"), HasSubstr("factor be above 1"));
-  EXPECT_THAT(values("0..8*2"), HasSubstr("begin above 0"));
+  EXPECT_THAT(values("0..8*2"), HasSubstr("start above 0"));
   EXPECT_THAT(values("2..8+0"), HasSubstr("step should be above 0"));
   EXPECT_THAT(values("2..8+-1"), HasSubstr("step should be above 0"));
   EXPECT_THAT(values("0.5..2"), HasSubstr("need a step"));
@@ -66,8 +66,8 @@ TEST(Values, WhatIsWrongIsSaid) {
   EXPECT_THAT(values("2..8*"), HasSubstr("should be a number"));
   EXPECT_THAT(values("1..2000"), HasSubstr("more than 1000"));
   EXPECT_THAT(values("1.0..1.1+1e-300"), HasSubstr("more than 1000"));
-  EXPECT_THAT(values("{a"), HasSubstr("no list of values"));
-  EXPECT_THAT(values("1]\n---\n[2"), HasSubstr("no list of values"));
+  EXPECT_THAT(values("{a"), HasSubstr("not a list of values"));
+  EXPECT_THAT(values("1]\n---\n[2"), HasSubstr("not a list of values"));
 }
 
 TEST(Values, TheEndsOfNumbersDoNotOverflow) {

@@ -93,7 +93,7 @@ TEST(Calibration, RefusesFilesThatAreWrong) {
   EXPECT_THAT(refused("a: ["), HasSubstr("c.yaml:1"));
   EXPECT_THAT(refused("[]"), HasSubstr("has \"name\" and \"parameters\""));
   EXPECT_THAT(changed("fp8_gain", "fp9_gain"), HasSubstr("no parameter \"fp9_gain\""));
-  EXPECT_THAT(changed("fp8_gain: 1.5", "fp8_gain: fast"), HasSubstr("fp8_gain is no number"));
+  EXPECT_THAT(changed("fp8_gain: 1.5", "fp8_gain: fast"), HasSubstr("fp8_gain is not a number"));
   EXPECT_THAT(changed("fp8_gain: 1.5", "fp8_gain: 0"), HasSubstr("outside of what is possible"));
   EXPECT_THAT(changed("  fp8_gain: 1.5", "  # none"), HasSubstr("fp8_gain is missing"));
   EXPECT_THAT(changed("name: \"x\"", "name: x\nnmae: y"), HasSubstr("has no \"nmae\""));

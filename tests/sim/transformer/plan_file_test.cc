@@ -129,7 +129,7 @@ TEST(PlanFile, KnowsPublishedModels) {
 struct Refused {
   const char* key;
   const char* line;
-  const char* place;
+  const char* location;
   const char* why;
 };
 
@@ -137,10 +137,10 @@ void PrintTo(const Refused& refused, std::ostream* out) { *out << '"' << refused
 
 class PlanRefuses : public ::testing::TestWithParam<Refused> {};
 
-TEST_P(PlanRefuses, WithPlaceAndReason) {
+TEST_P(PlanRefuses, WithLocationAndReason) {
   const Refused& refused = GetParam();
   const std::string said = why_not(with(refused.key, refused.line));
-  EXPECT_THAT(said, AllOf(HasSubstr(std::string("p.yaml:") + refused.place + ":"),
+  EXPECT_THAT(said, AllOf(HasSubstr(std::string("p.yaml:") + refused.location + ":"),
                           HasSubstr(refused.why), HasSubstr("fix: ")));
 }
 
@@ -189,7 +189,7 @@ TEST(PlanFile, InterleavedTakesMicroBatchesInGroups) {
   EXPECT_EQ(parsed_plan(text).plan.chunks, 2);
   text = std::regex_replace(text, std::regex("global_batch: 64"), "global_batch: 60");
   EXPECT_THAT(why_not(text), AllOf(HasSubstr("p.yaml:22:15"), HasSubstr("15 of each"),
-                                   HasSubstr("no multiple of 4")));
+                                   HasSubstr("not a multiple of 4")));
 }
 
 TEST(PlanFile, AStepThatIsTooLongIsRefusedBeforeItIsSimulated) {
@@ -210,7 +210,7 @@ TEST(PlanFile, TheSchemaBoundsWhatTheModelTakes) {
 
 // No prefix of a plan, and no plan with a byte changed, does anything but be read or be refused
 // with a place in it.
-TEST(PlanFile, DamageIsRefusedWithItsPlace) {
+TEST(PlanFile, DamageIsRefusedWithItsLocation) {
   const std::string whole = kPlanText;
   const auto look = [](const std::string& text) {
     const Result<PlanFile> read = parse_plan(text, "p.yaml");
@@ -219,7 +219,7 @@ TEST(PlanFile, DamageIsRefusedWithItsPlace) {
       return;
     }
     EXPECT_FALSE(read.error().message.empty());
-    EXPECT_EQ(read.error().place.file, "p.yaml") << read.error().str();
+    EXPECT_EQ(read.error().location.file, "p.yaml") << read.error().str();
   };
   for (std::size_t size = 0; size < whole.size(); ++size) look(whole.substr(0, size));
   for (std::size_t i = 0; i < whole.size(); ++i)

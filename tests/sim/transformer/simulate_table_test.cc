@@ -117,19 +117,19 @@ TEST_F(SimulateTable, ACalibrationIsFittedAndUsed) {
 
 TEST_F(SimulateTable, RefusesTablesThatAreWrong) {
   const std::vector<std::pair<std::string, std::string>> refusals = {
-      {"{", "is no JSON"},
+      {"{", "is not JSON"},
       {"[]", "none of the known tables"},
       {R"json({"columns":["x"],"rows":[]})json", "name no measured time"},
       {R"json({"columns":["iteration time (ms)"],"rows":[[1]]})json", "is missing"},
       {R"json({"columns":["iteration time (ms)"],"rows":[[1,2]]})json", "not one value for each"},
       {R"json({"columns":["iteration time (ms)"],"rows":[3]})json", "not one value for each"},
       {R"json({"rows":[{"model":"9B","tps_gpu":1}]})json", "model \"9B\" is not known"},
-      {R"json({"rows":[7]})json", "is no object"},
+      {R"json({"rows":[7]})json", "is not an object"},
       {R"json({"rows":[{"model":"8B","gpus":8,"tp":1073741824,"cp":1073741824,"pp":16,
                "local_batch":2,"tps_gpu":1}]})json",
        "tp, cp or pp is above 32768"},
-      {R"json({"columns":["bytes"],"machines":{"a":3}})json", "is no object"},
-      {R"json({"columns":["bytes"],"machines":{"a":{"x":[]}}})json", "no number of GPUs"},
+      {R"json({"columns":["bytes"],"machines":{"a":3}})json", "is not an object"},
+      {R"json({"columns":["bytes"],"machines":{"a":{"x":[]}}})json", "not a number of GPUs"},
       {R"json({"columns":["bytes","time_oop_us"],"machines":{"a":{"8":[[-1,2]]}}})json", "above 0"},
       {R"json({"columns":["bytes","time_oop_us"],"machines":{"moon":{"8":[[1,2]]}}})json",
        "no curve for 8 ranks on \"moon\""},

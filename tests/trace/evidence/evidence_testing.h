@@ -19,8 +19,8 @@ inline std::string notes_in_words(const FileEvidence& evidence) {
     out += out.empty() ? "" : "\n";
     out += note.rank.value == kNone ? "some rank" : "rank " + std::to_string(note.rank.value);
     if (note.pid != kNone) out += " pid " + std::to_string(note.pid);
-    out += " " + std::string(to_string(note.kind)) + " @" + std::to_string(note.place.line) + ": " +
-           note.text;
+    out += " " + std::string(to_string(note.kind)) + " @" + std::to_string(note.location.line) +
+           ": " + note.text;
   }
   return out;
 }

@@ -163,7 +163,7 @@ TEST_F(JoinTest, AnEndThatTheTraceContradictsIsANote) {
   const verify::Report report = verify::verify(run);
   ASSERT_EQ(report.findings.size(), 1U);
   EXPECT_EQ(report.findings[0].rule, verify::RuleId::job_evidence);
-  EXPECT_THAT(report.findings[0].message, HasSubstr("its trace ends in order, and yet"));
+  EXPECT_THAT(report.findings[0].message, HasSubstr("its trace ends in order, but"));
 }
 
 TEST_F(JoinTest, TheKernelsLogFindsItsRankByTheProcess) {

@@ -38,7 +38,7 @@ TEST(RankLog, AnExceptionThatNobodyCaughtEndsTheRank) {
       << "what PyTorch prefixes, nobody caught";
 }
 
-TEST(RankLog, BehindACaughtOneTheRankGoesOn) {
+TEST(RankLog, AfterACaughtOneTheRankContinues) {
   EXPECT_EQ(notes_of(rank_log_source(), kLoggedTraceback + "retrying\nstep 4\n", Rank(0)),
             "rank 0 exception that it went on after @4: ValueError: no more batches");
 }

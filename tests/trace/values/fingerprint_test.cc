@@ -42,10 +42,10 @@ Fingerprint by_definition(std::span<const T> values, std::uint64_t first) {
   bool any = false;
   double squares = 0;
   for (std::size_t i = 0; i < values.size(); ++i) {
-    const std::uint64_t place = first + i;
+    const std::uint64_t index = first + i;
     T value = values[i] == T{0} ? T{0} : values[i];
     if (std::isnan(value)) value = std::numeric_limits<T>::quiet_NaN();
-    out.hash += mixed(std::bit_cast<Bits>(value) ^ (place + 1) * kGolden);
+    out.hash += mixed(std::bit_cast<Bits>(value) ^ (index + 1) * kGolden);
     if (!std::isfinite(value)) {
       ++out.non_finite;
       continue;
@@ -55,7 +55,7 @@ Fingerprint by_definition(std::span<const T> values, std::uint64_t first) {
     out.min = any ? std::min(out.min, x) : x;
     out.max = any ? std::max(out.max, x) : x;
     any = true;
-    const std::uint64_t signs = mixed(place / 8 * kGolden + 1) >> place % 8 * 8;
+    const std::uint64_t signs = mixed(index / 8 * kGolden + 1) >> index % 8 * 8;
     for (std::size_t j = 0; j < kSketchValues; ++j) {
       out.sketch[j] += (signs >> j & 1U) != 0 ? -x : x;
     }
@@ -180,7 +180,7 @@ TEST(Fingerprint, PartsInAnyOrderComeToTheWhole) {
   }
 }
 
-TEST(Fingerprint, EveryBitAndEveryPlaceCounts) {
+TEST(Fingerprint, EveryBitAndEveryIndexCounts) {
   std::vector<float> values = random_values(64, 2);
   const std::uint64_t before = of(values).hash;
   std::swap(values[3], values[4]);

@@ -51,10 +51,33 @@ TEST(Blocking, ARankThatGoesOnAloneIsTheDeviantOne) {
               HasSubstr("unequal-iterations error proven culprits=1 group=world seq=1 step=1"));
 }
 
+TEST(Blocking, RanksThatStoppedAlikeAreToldOnce) {
+  const std::string waits = "all_reduce n=4; all_reduce n=8 open; hung";
+  const Report killed =
+      verify(program({waits, "all_reduce n=4; killed", "all_reduce n=4; killed"}));
+  ASSERT_EQ(killed.findings.size(), 1U) << summary(killed);
+  EXPECT_THAT(killed.findings[0].message, HasSubstr("ranks 1, 2 were killed before call"));
+  const Report one = verify(program({waits, "all_reduce n=4; killed", waits}));
+  ASSERT_EQ(one.findings.size(), 1U) << summary(one);
+  EXPECT_THAT(one.findings[0].message, HasSubstr("rank 1 was killed before call"));
+}
+
 TEST(Blocking, ADeadRankIsNamedAndItsVictimsAreNot) {
   EXPECT_EQ(judge({"all_reduce n=4; all_reduce n=4 open; hung", "all_reduce n=4; cut",
                    "all_reduce n=4; all_reduce n=4 open; hung"}),
             "host-stall error proven culprits=1 group=world seq=1\nverdict findings");
+}
+
+TEST(Blocking, ACallInWhichARankDiedStallsForThatReason) {
+  const std::string in_call = "all_reduce n=4; all_reduce n=4 open; ";
+  EXPECT_EQ(judge({in_call + "cut", in_call + "hung", in_call + "hung"}),
+            "host-stall error observed culprits=0 group=world seq=1\nverdict findings");
+  // Most of a job that hung were ended.
+  EXPECT_EQ(judge({in_call + "cut", in_call + "cut", in_call + "hung"}),
+            "device-stall error observed group=world seq=1\nverdict findings");
+  // With nobody dead, nobody can be singled out.
+  EXPECT_EQ(judge({in_call + "hung", in_call + "hung", in_call + "hung"}),
+            "device-stall error observed group=world seq=1\nverdict findings");
 }
 
 TEST(Blocking, TheRootOfAChainIsNamed) {
@@ -158,7 +181,7 @@ TEST(Blocking, AnExceptionWithoutItsCallEndsTheOneTheRankWasIn) {
             "host-stall error observed culprits=1 group=world seq=0\nverdict findings");
 }
 
-TEST(Blocking, MessagesAndACollectiveOfOneGroupInACircle) {
+TEST(Blocking, MessagesAndACollectiveOfOneGroupInACycle) {
   EXPECT_THAT(judge({"send peer=1 n=4 open; hung", "barrier open; hung"}),
               HasSubstr("deadlock error proven group=world"));
 }

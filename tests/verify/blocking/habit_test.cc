@@ -96,7 +96,7 @@ std::string pipelines(const std::string& first, const std::string& second) {
   return judge({"group p 0,1; " + first, "group p 0,1; " + second, other_first, other_second});
 }
 
-TEST(Sisters, ShowWhoOfACycleOfMessagesPartedFromTheProgram) {
+TEST(Sisters, ShowWhoOfACycleOfMessagesLeftTheProgram) {
   EXPECT_THAT(pipelines("recv g=p peer=1 n=4 open; hung", "recv g=p peer=0 n=4 open; hung"),
               HasSubstr("p2p-cycle error proven culprits=0"));
   EXPECT_THAT(pipelines("send g=p peer=1 n=4 open; hung", "send g=p peer=0 n=4 open; hung"),

@@ -18,7 +18,7 @@ const std::string kAThenB =
 const std::string kBThenA =
     "all_reduce g=b n=4 async at=t.py:2; all_reduce g=a n=4 async at=t.py:1; wait 0; wait 1;";
 
-TEST(OrderInversions, OppositeOrdersUnderWayAtOnce) {
+TEST(OrderInversions, OppositeOrdersAtTheSameTime) {
   const Report report = verify(program({rank(kAThenB), rank(kBThenA)}));
   EXPECT_EQ(summary(report),
             "cross-group-deadlock warning possible group=a seq=0\nverdict findings");
@@ -60,7 +60,7 @@ TEST(OrderInversions, ManyStepsAreOneFinding) {
             "cross-group-deadlock warning possible group=a seq=0\nverdict findings");
 }
 
-TEST(OrderInversions, ACircleOverThreeGroups) {
+TEST(OrderInversions, ACycleOverThreeGroups) {
   const std::string groups = "backend nccl; group a 0,2; group b 0,1; group c 1,2; ";
   const auto two = [&](const std::string& x, const std::string& y) {
     return groups + "all_reduce g=" + x + " n=4 async; all_reduce g=" + y +

@@ -198,10 +198,10 @@ std::vector<std::size_t> play(const Halves& halves, const std::vector<Letters>& 
   const auto through = [&](std::size_t r) {
     if (issued[r] == 0) return true;
     const char letter = all[r][issued[r] - 1];
-    const auto place = count(r, issued[r], letter);
+    const auto issued_by_it = count(r, issued[r], letter);
     for (std::size_t q = 0; q < all.size(); ++q) {
       const bool member = letter == 'w' || q / halves.members == r / halves.members;
-      if (member && count(q, issued[q], letter) < place) return false;
+      if (member && count(q, issued[q], letter) < issued_by_it) return false;
     }
     return true;
   };

@@ -136,7 +136,7 @@ TEST(Snapshot, HalfOfTheGroupAheadInANewCallTellsNothing) {
   EXPECT_EQ(judge_snapshot({"ccp", "ccp", "cc", "cc"}).verdict, Verdict::findings);  // known calls
 }
 
-TEST(Snapshot, SourcePlacesTellTheExtraCallOfAFew) {
+TEST(Snapshot, SourceLocationsShowTheExtraCallOfAFew) {
   const Report report = judge_snapshot({"c5c1c2p", "c1c2c", "c1c2c", "c1c2c"});
   ASSERT_FALSE(report.findings.empty());
   EXPECT_EQ(report.findings[0].rule, RuleId::extra_collective);

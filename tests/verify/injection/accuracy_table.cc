@@ -39,7 +39,7 @@ struct Score {
   int rule = 0;               // … by a rule that the data allow
   int exact = 0;              // … by the fault's own rule
   int culprit = 0;            // … and the right ranks, or nobody where none can be told
-  int place = 0;              // … and group, number, step
+  int location = 0;           // … and group, number, step
   int clean = 0;              // nothing to complain about
   int overwritten = 0;        // not judged: the place was not in the ring any more
   int overwritten_found = 0;  // of those, something was said
@@ -80,7 +80,7 @@ std::string row(const std::string& name, const std::string& own_rule, const Scor
   return "| " + name + " | " + own_rule + " | " + std::to_string(s.judged) + " | " +
          share(s.found, s.judged) + " | " + std::to_string(s.open) + " | " +
          share(s.rule, s.judged) + " | " + share(s.exact, s.judged) + " | " +
-         share(s.culprit, s.judged) + " | " + share(s.place, s.judged) + " | " +
+         share(s.culprit, s.judged) + " | " + share(s.location, s.judged) + " | " +
          std::to_string(s.judged - s.clean) + " |\n";
 }
 
@@ -92,7 +92,7 @@ void Tally::add(Fault fault, const Report& report, const Judgement& judgement) {
   s.rule += judgement.rule ? 1 : 0;
   s.exact += judgement.rule && leading(report) == rule_of(fault) ? 1 : 0;
   s.culprit += judgement.rule && judgement.culprit ? 1 : 0;
-  s.place += judgement.rule && judgement.place ? 1 : 0;
+  s.location += judgement.rule && judgement.location ? 1 : 0;
   s.clean += judgement.complaint.empty() ? 1 : 0;
   if (leading(report).empty()) return;
   Said& said_here = said[leading(report)];
@@ -122,7 +122,7 @@ Score Tally::total() const {
     out.rule += s.rule;
     out.exact += s.exact;
     out.culprit += s.culprit;
-    out.place += s.place;
+    out.location += s.location;
     out.clean += s.clean;
     out.overwritten += s.overwritten;
     out.overwritten_found += s.overwritten_found;

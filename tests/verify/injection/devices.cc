@@ -231,20 +231,19 @@ class Devices {
       e.started_at = clock_;
       e.state = Entry::State::started;
     }
-    if (!finish_if_met(r, kernel)) return;
+    if (!finish_if_matched(r, kernel)) return;
     // Those that waited for this one alone.
     for (std::size_t i = 0; i < kernel.count; ++i) {
       const CallSpec& call = d.out.entries[kernel.first + i].call;
       if (is_point_to_point(call)) {
         const Entry* const other = counterpart(r, kernel.first + i);
-        if (other != nullptr) finish_if_met(call.peer, kernel_with(call.peer, *other));
+        if (other != nullptr) finish_if_matched(call.peer, kernel_with(call.peer, *other));
         continue;
       }
-      const auto place =
-          static_cast<std::size_t>(d.out.entries[kernel.first + i].collective_seq - 1);
+      const auto seq = static_cast<std::size_t>(d.out.entries[kernel.first + i].collective_seq - 1);
       for (const int m : job_.groups.at(call.group)) {
-        const Entry* const entry = m == r ? nullptr : collective_at(m, call.group, place);
-        if (entry != nullptr) finish_if_met(m, kernel_with(m, *entry));
+        const Entry* const entry = m == r ? nullptr : collective_at(m, call.group, seq);
+        if (entry != nullptr) finish_if_matched(m, kernel_with(m, *entry));
       }
     }
   }
@@ -255,7 +254,7 @@ class Devices {
   }
 
   // Lets the kernel end soon where nothing keeps it. False: its peers get no further by it.
-  bool finish_if_met(int r, Kernel& kernel) {
+  bool finish_if_matched(int r, Kernel& kernel) {
     if (!kernel.started || kernel.completing) return false;
     Device& d = device(r);
     for (std::size_t i = 0; i < kernel.count; ++i) {
@@ -291,11 +290,11 @@ class Devices {
     }
   }
 
-  const Entry* collective_at(int r, const std::string& group, std::size_t place) {
+  const Entry* collective_at(int r, const std::string& group, std::size_t seq) {
     Device& d = device(r);
     const auto found = d.collectives.find(group);
-    if (found == d.collectives.end() || place >= found->second.size()) return nullptr;
-    return &d.out.entries[found->second[place]];
+    if (found == d.collectives.end() || seq >= found->second.size()) return nullptr;
+    return &d.out.entries[found->second[seq]];
   }
 
   // The other side of a message; null: it was not posted yet.

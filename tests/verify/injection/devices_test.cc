@@ -89,7 +89,7 @@ TEST_F(TwoDevices, TheHostStopsWhereItReads) {
   }
 }
 
-TEST_F(TwoDevices, ACallOfTheNextStepMeetsOneThatWasLeftOut) {
+TEST_F(TwoDevices, ACallOfTheNextStepMatchesOneThatWasLeftOut) {
   Writer w0 = rank(0);
   Writer w1 = rank(1);
   for (int step = 0; step < 2; ++step) {

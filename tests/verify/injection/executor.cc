@@ -120,10 +120,10 @@ class Executor {
       s.waiting = false;
     }
     if (is_point_to_point(a.call)) {
-      meet_peer(r, a);
+      arrive_of_peer(r, a);
     } else {
       s.by_group[a.call.group].push_back(a.handle);
-      meet_members(a.call.group, s.by_group[a.call.group].size() - 1);
+      arrive_of_group(a.call.group, s.by_group[a.call.group].size() - 1);
     }
   }
 
@@ -133,7 +133,7 @@ class Executor {
   }
 
   // Completes call `seq` of a group for every rank whose members are all there.
-  void meet_members(const std::string& group, std::size_t seq) {
+  void arrive_of_group(const std::string& group, std::size_t seq) {
     const Members& all = job_.groups.at(group);
     const auto is_there = [&](int m) { return call_at(m, group, seq) != nullptr; };
     // Where all agree on the members, nobody gets through before the last one came.
@@ -161,7 +161,7 @@ class Executor {
     died_.push_back(r);
   }
 
-  void meet_peer(int r, const Action& a) {
+  void arrive_of_peer(int r, const Action& a) {
     const bool sends = a.call.op == "send";
     const Channel channel = sends ? Channel{r, a.call.peer, a.call.ptag, a.call.group}
                                   : Channel{a.call.peer, r, a.call.ptag, a.call.group};

@@ -95,7 +95,7 @@ Judgement judge(const Report& report, const Expectation& e) {
   const Finding& f = report.findings[0];
   const std::string name(rule(f.rule).name);
   if (e.vague.contains(name)) {
-    out.vague = out.rule = out.culprit = out.place = true;
+    out.vague = out.rule = out.culprit = out.location = true;
     return out;
   }
   out.rule = e.rules.contains(name);
@@ -109,7 +109,7 @@ Judgement judge(const Report& report, const Expectation& e) {
   const bool group = e.groups.empty() || e.groups.contains(f.group);
   const bool seq = in(e.seqs, f.seq);
   const bool step = in(e.steps, f.step);
-  out.place = group && seq && step;
+  out.location = group && seq && step;
   if (!group) complain("group, want " + joined(e.groups));
   if (!seq) complain("seq, want " + joined(e.seqs));
   if (!step) complain("step, want " + joined(e.steps));

@@ -21,7 +21,7 @@ struct Judgement {
   bool vague = false;  // only the effect was named, where the data show no more
   bool rule = false;   // the leading finding's
   bool culprit = false;
-  bool place = false;     // group, number and step
+  bool location = false;  // group, number and step
   std::string complaint;  // the first thing that is wrong; empty: nothing
 };
 Judgement judge(const Report& report, const Expectation& expected);

@@ -94,11 +94,11 @@ class Expecting {
     Expectation e;
     e.rules = rules();
     e.culprits = deviation_.culprits;
-    e.culprits_needed = deviation_.has_reference || history_tells();
+    e.culprits_needed = deviation_.has_reference || history_decides();
     e.groups = deviation_.groups;
     if (deviation_.seq != kUnset) e.seqs = {deviation_.seq};
     if (recording_.step && deviation_.step != kUnset) e.steps = {deviation_.step};
-    see_place(e);
+    see_location(e);
     // It raises when the next step begins.
     if (fault_ == MeshFault::ddp_unused && recording_.step) e.steps.insert(deviation_.step + 1);
     // Who knows of a call without its step may tell it by the batches, or by the calls around it.
@@ -178,7 +178,7 @@ class Expecting {
   }
 
   // What went before, or comes later, shows what a step looks like.
-  bool history_tells() const {
+  bool history_decides() const {
     if (deviation_.culprits.empty()) return false;
     const int r = deviation_.culprits[0];
     std::set<std::string> kinds;
@@ -240,7 +240,7 @@ class Expecting {
   }
 
   // Where names and steps are not recorded, a shift shows only later.
-  void see_place(Expectation& e) const {
+  void see_location(Expectation& e) const {
     const bool is_device = fault_ == MeshFault::never_starts ||
                            fault_ == MeshFault::never_completes || fault_ == MeshFault::link_stall;
     if (e.seqs.empty() || deviation_.culprits.empty() || is_device) return;

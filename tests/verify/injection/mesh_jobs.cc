@@ -32,10 +32,10 @@ struct Plan {
 };
 
 // A rank's place in the mesh; tensor parallelism is innermost, the pipeline outermost.
-struct Place {
+struct MeshPosition {
   int rank = 0, t = 0, d = 0, p = 0;
 };
-Place place_of(const Plan& plan, int rank) {
+MeshPosition mesh_position(const Plan& plan, int rank) {
   return {rank, rank % plan.tp, rank / plan.tp % plan.dp, rank / plan.tp / plan.dp};
 }
 int rank_at(const Plan& plan, int t, int d, int p) { return t + plan.tp * (d + plan.dp * p); }
@@ -43,19 +43,19 @@ int rank_at(const Plan& plan, int t, int d, int p) { return t + plan.tp * (d + p
 std::string numbered(const char* dimension, int n) {
   return std::string(dimension) + "_" + std::to_string(n);
 }
-std::string tp_group(const Plan& plan, const Place& at) {
+std::string tp_group(const Plan& plan, const MeshPosition& at) {
   return numbered("tp", at.d + plan.dp * at.p);
 }
-std::string dp_group(const Plan& plan, const Place& at, const char* name = "dp") {
+std::string dp_group(const Plan& plan, const MeshPosition& at, const char* name = "dp") {
   return numbered(name, at.t + plan.tp * at.p);
 }
-std::string pp_group(const Plan& plan, const Place& at) {
+std::string pp_group(const Plan& plan, const MeshPosition& at) {
   return numbered("pp", at.t + plan.tp * at.d);
 }
-std::string ep_group(const Plan& plan, const Place& at) {
+std::string ep_group(const Plan& plan, const MeshPosition& at) {
   return numbered("ep", at.t + plan.tp * (at.d / plan.ep + plan.dp / plan.ep * at.p));
 }
-std::string tie_group(const Plan& plan, const Place& at) {
+std::string tie_group(const Plan& plan, const MeshPosition& at) {
   return numbered("embedding", at.t + plan.tp * at.d);
 }
 
@@ -95,7 +95,7 @@ Plan make_plan(int largest, Random& random) {
 class RankProgram {
  public:
   RankProgram(const Plan& plan, int rank, Actions& out)
-      : plan_(plan), at_(place_of(plan, rank)), w_(out) {}
+      : plan_(plan), at_(mesh_position(plan, rank)), w_(out) {}
 
   void write() {
     CallSpec first = collective("broadcast", "world", 1000, 1000);
@@ -105,8 +105,8 @@ class RankProgram {
   }
 
  private:
-  void call(CallSpec c, const std::string& place) {
-    c.at = place;
+  void call(CallSpec c, const std::string& location) {
+    c.at = location;
     w_.issue(std::move(c));
   }
 
@@ -269,14 +269,14 @@ class RankProgram {
   }
 
   const Plan& plan_;
-  const Place at_;
+  const MeshPosition at_;
   Writer w_;
   int batches_ = 0;
   std::vector<int> unfinished_;
 };
 
 void join_groups(const Plan& plan, int rank, Job& job) {
-  const Place at = place_of(plan, rank);
+  const MeshPosition at = mesh_position(plan, rank);
   const auto join = [&](const std::string& group) { job.groups[group].push_back(rank); };
   join("world");
   if (plan.tp > 1) join(tp_group(plan, at));

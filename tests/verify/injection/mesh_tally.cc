@@ -65,10 +65,10 @@ void judge_case(MeshFault fault, std::uint32_t seed, MeshTally& tally) {
         tally.scores[static_cast<std::size_t>(view.form)][static_cast<std::size_t>(fault)];
     ++score.cases;
     ++score.marks[static_cast<std::size_t>(judgement.mark)];
-    const bool told = judgement.mark == Mark::exact && report.verdict == Verdict::findings;
-    score.told += told ? 1 : 0;
+    const bool decided = judgement.mark == Mark::exact && report.verdict == Verdict::findings;
+    score.decided += decided ? 1 : 0;
     score.rule += judgement.rule ? 1 : 0;
-    score.place += judgement.place ? 1 : 0;
+    score.location += judgement.location ? 1 : 0;
     const std::string wrong = complaint(judgement, fault, view);
     if (!wrong.empty()) fail(view, wrong, text_of(report));
     answers.push_back({&view, std::move(report)});
@@ -92,7 +92,7 @@ std::string share(int part, int whole) {
 std::string row(const std::string& name, const MeshScore& s) {
   std::string out = "| " + name + " | " + std::to_string(s.cases);
   for (const int count : s.marks) out += " | " + std::to_string(count);
-  return out + " | " + share(s.rule, s.told) + " | " + share(s.place, s.told) + " |\n";
+  return out + " | " + share(s.rule, s.decided) + " | " + share(s.location, s.decided) + " |\n";
 }
 
 std::string healthy_row(const std::string& name, const MeshScore& s) {
@@ -105,8 +105,8 @@ std::string healthy_row(const std::string& name, const MeshScore& s) {
 void add(MeshScore& to, const MeshScore& s) {
   to.cases += s.cases;
   to.rule += s.rule;
-  to.place += s.place;
-  to.told += s.told;
+  to.location += s.location;
+  to.decided += s.decided;
   for (std::size_t m = 0; m < kMarks; ++m) to.marks[m] += s.marks[m];
 }
 
@@ -300,11 +300,12 @@ MeshJudgement judge(const Report& report, MeshFault fault, const MeshView& view)
   };
   // A cycle has no first place; an exception has its own.
   const std::string_view name = rule(f.rule).name;
-  const bool placeless =
+  const bool no_location =
       name == "cross-group-deadlock" || name == "deadlock" ||
       ((name == "rank-exception" || name == "unused-parameter") && f.group.empty());
   const bool group = e.groups.empty() || e.groups.contains(f.group);
-  out.place = out.rule && (placeless || (group && is_in(e.seqs, f.seq))) && is_in(e.steps, f.step);
+  out.location =
+      out.rule && (no_location || (group && is_in(e.seqs, f.seq))) && is_in(e.steps, f.step);
   return out;
 }
 
@@ -320,7 +321,7 @@ bool agree(const Report& a, const Report& b) {
 std::string complaint(const MeshJudgement& judgement, MeshFault fault, const MeshView& view) {
   switch (judgement.mark) {
     case Mark::exact:
-      if (is_healthy(fault) || view.may_be_clean || judgement.place) return "";
+      if (is_healthy(fault) || view.may_be_clean || judgement.location) return "";
       return judgement.rule ? "place" : "rule";
     case Mark::undecided:
       return "";

@@ -27,8 +27,8 @@ const char* to_string(Mark mark);
 
 struct MeshJudgement {
   Mark mark{};
-  bool rule = false;   // of an exact one: a rule that the data allow
-  bool place = false;  // … and group, number and step
+  bool rule = false;      // of an exact one: a rule that the data allow
+  bool location = false;  // … and group, number and step
 };
 MeshJudgement judge(const Report& report, MeshFault fault, const MeshView& view);
 
@@ -41,8 +41,8 @@ std::string complaint(const MeshJudgement& judgement, MeshFault fault, const Mes
 struct MeshScore {
   int cases = 0;
   std::array<int, kMarks> marks{};
-  int rule = 0, place = 0;  // right, of the exact ones
-  int told = 0;             // cases of which something had to be said
+  int rule = 0, location = 0;  // right, of the exact ones
+  int decided = 0;             // cases of which something had to be said
 
   int count(Mark mark) const { return marks[static_cast<std::size_t>(mark)]; }
 };

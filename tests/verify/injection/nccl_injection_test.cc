@@ -68,20 +68,20 @@ struct Limit {
   int innocents = 0;  // at most
   int missed = 0;
 };
-constexpr Limit kLimits[] = {{MeshForm::profiler, 93, 2, 1},
-                             {MeshForm::recorder, 93, 2, 1},
-                             {MeshForm::blocking, 91, 2, 1},
-                             {MeshForm::issues, 89, 4, 2},
-                             {MeshForm::flight_recorder, 89, 3, 2}};
+constexpr Limit kLimits[] = {{MeshForm::profiler, 95, 1, 1},
+                             {MeshForm::recorder, 95, 1, 1},
+                             {MeshForm::blocking, 95, 1, 1},
+                             {MeshForm::issues, 95, 2, 1},
+                             {MeshForm::flight_recorder, 94, 1, 1}};
 constexpr int kDiffering = 3;  // per cent of the programs of which two forms name different ranks
 
 void expect_within(const Limit& limit, const MeshTally& tally) {
   SCOPED_TRACE(std::string("form ") + to_string(limit.form));
   const MeshScore wrong = tally.total(limit.form, false);
   const MeshScore healthy = tally.total(limit.form, true);
-  const int told = wrong.cases - wrong.count(Mark::undecided);
+  const int decided = wrong.cases - wrong.count(Mark::undecided);
   EXPECT_GT(wrong.cases, 0);
-  EXPECT_GE(100 * wrong.count(Mark::exact), limit.exact * told);
+  EXPECT_GE(100 * wrong.count(Mark::exact), limit.exact * decided);
   EXPECT_LE(100 * wrong.count(Mark::innocents), limit.innocents * wrong.cases);
   EXPECT_LE(100 * wrong.count(Mark::missed), limit.missed * wrong.cases);
   EXPECT_GT(healthy.cases, 0);

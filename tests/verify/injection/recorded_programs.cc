@@ -163,8 +163,8 @@ void cut_to_common(const trace::Run& run, Job& job) {
         const auto& [sends, receives] = messages[channel_of(r, a.call)];
         if (seen[channel_of(r, a.call)]++ >= std::min(sends, receives)) gone.insert(a.handle);
       } else {
-        const auto& [first, behind] = common[a.call.group];
-        if (seq_of(r, a) < first || seq_of(r, a) >= behind) gone.insert(a.handle);
+        const auto& [first, past_last] = common[a.call.group];
+        if (seq_of(r, a) < first || seq_of(r, a) >= past_last) gone.insert(a.handle);
       }
     }
     std::erase_if(list, [&](const Action& a) {

@@ -78,7 +78,7 @@ TEST(GroupOrder, OthersBetweenThemChangeNothing) {
   EXPECT_THAT(report.findings[0].message, Not(HasSubstr("group x")));
 }
 
-TEST(GroupOrder, ACircleInWhichNoTwoRanksShareTwoGroups) {
+TEST(GroupOrder, ACycleInWhichNoTwoRanksShareTwoGroups) {
   const Report report = verify(program({"group a 0,1; group b 0,2; barrier; clean",
                                         "group c 1,2; group a 0,1; barrier; clean",
                                         "group b 0,2; group c 1,2; barrier; clean"}));
@@ -109,7 +109,7 @@ TEST(GroupOrder, GroupsOfOthersShowNoOrder) {
             "verdict clean");
 }
 
-TEST(GroupOrder, LinesBehindTheFirstCallMayStandAtTheFirstUse) {
+TEST(GroupOrder, LinesAfterTheFirstCallMayStandAtTheFirstUse) {
   EXPECT_EQ(judge({"barrier; group a 0,1; all_reduce g=a n=4 async; group b 0,1; "
                    "all_reduce g=b n=4 async; barrier; clean",
                    "barrier; group b 0,1; all_reduce g=b n=4 async; group a 0,1; "

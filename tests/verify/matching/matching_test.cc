@@ -192,7 +192,7 @@ TEST(Matching, TheOrderOfFilesChangesNothing) {
   } while (std::next_permutation(order.begin(), order.end()));
 }
 
-TEST(Matching, AWholeBranchLeftOutIsSeenFromTheOneCallBehindIt) {
+TEST(Matching, AWholeBranchLeftOutIsSeenFromTheOneCallAfterIt) {
   std::string step;
   for (int i = 0; i < 30; ++i)
     step += "all_reduce n=" + std::to_string(10 + i) + " what=image." + std::to_string(i) + "; ";

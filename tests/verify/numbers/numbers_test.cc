@@ -152,7 +152,7 @@ TEST(ReductionWrong, AnotherTensorInARanksPlaceIsIdentified) {
   EXPECT_THAT(f.message, HasSubstr("its p2 was summed with the others'"));
 }
 
-TEST(ReductionWrong, AFlippedBitOnTheWayIsFound) {
+TEST(ReductionWrong, AFlippedBitInTransferIsFound) {
   for (const unsigned bit : {20U, 24U, 27U, 30U}) {
     TinyTraining t = training();
     const Report report = with_fault(t, [&](TinyTraining& x) {

@@ -1,11 +1,9 @@
-// Certificates in lines, for tests that tamper with them.
+// Texts in lines, for tests that tamper with them.
 #pragma once
 
 #include <sstream>
 #include <string>
 #include <vector>
-
-#include "base/sha256.h"
 
 namespace lockstep::verify {
 
@@ -20,37 +18,6 @@ inline std::string text_of(const std::vector<std::string>& lines) {
   std::string out;
   for (const std::string& line : lines) out += line + "\n";
   return out;
-}
-
-// The text with a seal that fits in place of the last line, so that the seal is not what refuses
-// it.
-inline std::string sealed(std::vector<std::string> lines) {
-  if (!lines.empty()) lines.pop_back();
-  const std::string out = text_of(lines);
-  return out + "end " + sha256(out) + "\n";
-}
-
-// Calls `refused(lines, what)` with every change of a line: left out, doubled, longer, and with
-// each character exchanged.
-template <class Refused>
-void tamper_with_lines(const std::vector<std::string>& lines, Refused refused) {
-  for (std::size_t i = 0; i + 1 < lines.size(); ++i) {
-    std::vector<std::string> changed = lines;
-    changed.erase(changed.begin() + static_cast<std::ptrdiff_t>(i));
-    refused(changed, "without: " + lines[i]);
-    changed = lines;
-    changed.insert(changed.begin() + static_cast<std::ptrdiff_t>(i), lines[i]);
-    refused(changed, "twice: " + lines[i]);
-    for (std::size_t at = 0; at < lines[i].size(); ++at) {
-      changed = lines;
-      char& c = changed[i][at];
-      c = c == '0' ? '1' : '0';
-      refused(changed, changed[i] + " for " + lines[i]);
-    }
-    changed = lines;
-    changed[i] += " more";
-    refused(changed, changed[i]);
-  }
 }
 
 // Calls `refused(lines, line)` with line `i` in which `to` stands for the first `from`, where it

@@ -66,7 +66,7 @@ TEST(Decide, AgreedConditionsMayDiffer) {
   EXPECT_EQ(d.verdict(), ProductVerdict::safe) << d;
 }
 
-TEST(Decide, PhasesDoNotMeet) {
+TEST(Decide, PhasesDoNotMix) {
   SmallProduct p(2);
   p.condition("image", "A:image A:text", std::nullopt, "with images");
   p.condition("both", "A:image A:text", std::nullopt, "with images");
@@ -169,7 +169,7 @@ TEST(Decide, OppositeOrdersOfOneRankAloneAreHarmless) {
   EXPECT_FALSE(d.decision.one_order);
 }
 
-TEST(Decide, ThreeRanksInACircleOfThreeGroups) {
+TEST(Decide, ThreeRanksInACycleOfThreeGroups) {
   SmallProduct p(3);
   p.group("a", {0, 1});
   p.group("b", {1, 2});
@@ -335,7 +335,7 @@ TEST(Decide, AFirstConditionWithoutHistoryIsInconclusive) {
   const ProductModel model(d);
   const ProductDecision decision = decide(model);
   EXPECT_EQ(decision.verdict, ProductVerdict::inconclusive);
-  EXPECT_THAT(decision.why, ElementsAre(HasSubstr("no history begins with it")));
+  EXPECT_THAT(decision.why, ElementsAre(HasSubstr("no history starts with it")));
 }
 
 TEST(Decide, TooManyKindsOfStepsAreInconclusive) {
@@ -409,7 +409,7 @@ TEST(Decide, AReceiveFromAnySourceIsInconclusive) {
   EXPECT_THAT(decision.why, Contains(HasSubstr("any source")));
 }
 
-TEST(Decide, WaitsThatCrossStepsCloseNoCircle) {
+TEST(Decide, WaitsThatCrossStepsCloseNoCycle) {
   SmallProduct p(2);
   p.condition("image", "");
   trace::Derivation d = p.derivation();

@@ -16,7 +16,7 @@ const Finding& first_finding(const Report& report) {
   return report.findings.empty() ? kNone : report.findings[0];
 }
 
-TEST(Rendezvous, SendsThatOnlyBuffersLetThroughAreAPossibleCircle) {
+TEST(Rendezvous, SendsThatOnlyBuffersLetThroughAreAPossibleCycle) {
   const Report report = verify(program(
       {"mpi; send count=4 peer=1 ptag=0 at=ring.c:10; recv count=4 peer=1 ptag=0; finalize; clean",
        "mpi; send count=4 peer=0 ptag=0 at=ring.c:10; recv count=4 peer=0 ptag=0; finalize; "
@@ -29,7 +29,7 @@ TEST(Rendezvous, SendsThatOnlyBuffersLetThroughAreAPossibleCircle) {
   EXPECT_FALSE(proves_stuck(report));
 }
 
-TEST(Rendezvous, ACircleOfThreeIsNamedWhole) {
+TEST(Rendezvous, ACycleOfThreeIsNamedInFull) {
   const auto rank = [](int r) {
     return "mpi; send count=1 peer=" + std::to_string((r + 1) % 3) +
            " ptag=0; recv count=1 peer=" + std::to_string((r + 2) % 3) + " ptag=0; finalize; clean";
@@ -40,7 +40,7 @@ TEST(Rendezvous, ACircleOfThreeIsNamedWhole) {
             (std::vector<trace::Rank>{trace::Rank(0), trace::Rank(1), trace::Rank(2)}));
 }
 
-TEST(Rendezvous, OneThatReceivesFirstOpensTheCircle) {
+TEST(Rendezvous, OneThatReceivesFirstOpensTheCycle) {
   EXPECT_EQ(summary(verify(program(
                 {"mpi; send count=4 peer=1 ptag=0; recv count=4 peer=1 ptag=0; finalize; clean",
                  "mpi; recv count=4 peer=0 ptag=0; send count=4 peer=0 ptag=0; finalize; clean"}))),

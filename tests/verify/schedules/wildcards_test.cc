@@ -107,7 +107,7 @@ TEST(Wildcards, ALargerReceiveFitsEveryMessage) {
       "verdict clean");
 }
 
-TEST(Wildcards, AnExceptionBehindReceivesInAnyOrder) {
+TEST(Wildcards, AnExceptionAfterReceivesInAnyOrder) {
   const Report report = verify(program(
       {"mpi; recv count=1 peer=-1 ptag=-1 at=a.c:60; recv count=1 peer=-1 ptag=-1 at=a.c:60; "
        "raise abort; exception",
@@ -117,7 +117,7 @@ TEST(Wildcards, AnExceptionBehindReceivesInAnyOrder) {
   EXPECT_THAT(first_cause(report).message, HasSubstr("ranks 1, 2"));
 }
 
-TEST(Wildcards, AnExceptionBehindTheOnlyMessageIsNoRace) {
+TEST(Wildcards, AnExceptionAfterTheOnlyMessageIsNoRace) {
   EXPECT_THAT(summary(verify(program({"mpi; recv count=1 peer=-1 ptag=0; raise abort; exception",
                                       "mpi; send count=1 peer=0 ptag=0; finalize open; cut"}))),
               HasSubstr("rank-exception error observed culprits=0"));

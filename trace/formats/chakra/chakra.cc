@@ -233,7 +233,7 @@ class ChakraReader {
     if (file_.rank) rank = file_.rank->value;
     if (!rank && self_ && !self_contradicted_) rank = self_;
     if (!rank) {
-      return Error{"nothing tells whose trace this is",
+      return Error{"nothing says whose trace this is",
                    {file_.name},
                    "a Chakra trace has its rank in its name: name.3.et"};
     }
@@ -315,7 +315,7 @@ class ChakraReader {
         if (--open[dependents[d]] == 0) ready.push(dependents[d]);
       }
     }
-    if (out.size() < n) trace_.add_damage("nodes depend on each other in a circle");
+    if (out.size() < n) trace_.add_damage("nodes depend on each other in a cycle");
     return out;
   }
 

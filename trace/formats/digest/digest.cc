@@ -36,9 +36,9 @@ struct Row {
 
 void write_unreadable(DigestWriter& out, const Run::Unreadable& file) {
   out.text(file.error.message);
-  out.text(file.error.place.file);
-  out.number(static_cast<std::uint64_t>(std::max(file.error.place.line, 0)));
-  out.number(static_cast<std::uint64_t>(std::max(file.error.place.column, 0)));
+  out.text(file.error.location.file);
+  out.number(static_cast<std::uint64_t>(std::max(file.error.location.line, 0)));
+  out.number(static_cast<std::uint64_t>(std::max(file.error.location.column, 0)));
   out.text(file.error.fix);
   out.integer(file.rank ? file.rank->value : kNone);
 }
@@ -46,9 +46,9 @@ void write_unreadable(DigestWriter& out, const Run::Unreadable& file) {
 Run::Unreadable read_unreadable(DigestReader& in) {
   Run::Unreadable out;
   out.error.message = in.text();
-  out.error.place.file = in.text();
-  out.error.place.line = static_cast<int>(in.below(INT32_MAX));
-  out.error.place.column = static_cast<int>(in.below(INT32_MAX));
+  out.error.location.file = in.text();
+  out.error.location.line = static_cast<int>(in.below(INT32_MAX));
+  out.error.location.column = static_cast<int>(in.below(INT32_MAX));
   out.error.fix = in.text();
   const std::int32_t rank = in.small();
   if (rank != kNone && !is_possible_rank(rank, kMaxWorldSize)) in.fail();
@@ -126,7 +126,7 @@ class DigestFileReader {
         columns[i] = columns_[i][which];
         if (i == static_cast<std::size_t>(DigestColumn::form)) form = which;
       }
-      if (!expand_form(forms_[form], columns, values_, tables_, places_, room_, trace))
+      if (!expand_form(forms_[form], columns, values_, tables_, rank_indices_, room_, trace))
         return false;
       out_.traces.push_back(std::move(trace));
     }
@@ -140,7 +140,7 @@ class DigestFileReader {
   DigestTables values_;
   std::array<std::vector<std::string_view>, kDigestColumns> columns_;
   std::vector<DigestForm> forms_;
-  RankPlaces places_;
+  RankIndices rank_indices_;
   ReadDigest out_;
 };
 
@@ -165,11 +165,11 @@ Digest write_digest(std::span<const RankTrace> traces, const Tables& tables,
   values.number();
   std::array<Columns, kDigestColumns> columns;
   std::vector<Row> rows;
-  RankPlaces places;
+  RankIndices rank_indices;
   for (const RankTrace& trace : traces) {
     Row& row = rows.emplace_back();
     row.trace = &trace;
-    CodedColumns coded = code_columns(trace, tables, values, places);
+    CodedColumns coded = code_columns(trace, tables, values, rank_indices);
     for (std::size_t i = 0; i < kDigestColumns; ++i)
       row.columns[i] = &*columns[i].try_emplace(std::move(coded[i])).first;
   }
@@ -213,7 +213,7 @@ Result<ReadDigest> read_digest(std::string_view bytes, const std::string& file, 
   const std::string_view sum = bytes.substr(kDigestMagic.size(), kSumBytes);
   const std::string_view body = bytes.substr(kDigestMagic.size() + kSumBytes);
   if (!bytes.starts_with(kDigestMagic) || sum != sha256(body)) {
-    return Error{"the digest is cut off or damaged: its checksum is another",
+    return Error{"the digest is cut off or damaged: its checksum does not match",
                  {file},
                  "copy it again, or make it again with `lockstep convert --to digest`"};
   }

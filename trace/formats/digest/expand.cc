@@ -12,12 +12,12 @@ namespace {
 class Expander {
  public:
   Expander(const DigestForm& form, const ColumnViews& columns, const DigestTables& values,
-           Tables& tables, RankPlaces& places, DigestRoom& room, RankTrace& trace)
+           Tables& tables, RankIndices& rank_indices, DigestRoom& room, RankTrace& trace)
       : form_(form),
         columns_(columns),
         values_(values),
         tables_(tables),
-        places_(places),
+        rank_indices_(rank_indices),
         room_(room),
         trace_(trace) {}
 
@@ -61,7 +61,7 @@ class Expander {
     copy.source = std::move(trace_.source);
     copy.pid = trace_.pid;
     copy.host = bytes(DigestColumn::host);
-    for (DamagedRecord& record : copy.damaged) record.place.file = copy.source;
+    for (DamagedRecord& record : copy.damaged) record.location.file = copy.source;
     trace_ = std::move(copy);
   }
 
@@ -98,8 +98,8 @@ class Expander {
     if (what.kind == Kind::absolute) return Rank(what.value);
     if (slot >= trace_.groups.size()) return std::nullopt;
     const RankList& list = trace_.groups[slot].ranks;
-    const std::uint32_t own = as_distance ? places_.of(list, trace_.rank) : 0;
-    if (own == RankPlaces::kNowhere || static_cast<std::size_t>(what.value) >= list.size())
+    const std::uint32_t own = as_distance ? rank_indices_.of(list, trace_.rank) : 0;
+    if (own == RankIndices::kNowhere || static_cast<std::size_t>(what.value) >= list.size())
       return std::nullopt;
     return list[(own + static_cast<std::size_t>(what.value)) % list.size()];
   }
@@ -219,7 +219,7 @@ class Expander {
   const ColumnViews& columns_;
   const DigestTables& values_;
   Tables& tables_;
-  RankPlaces& places_;
+  RankIndices& rank_indices_;
   DigestRoom& room_;
   RankTrace& trace_;
   std::vector<GroupId> groups_;  // by slot
@@ -228,8 +228,8 @@ class Expander {
 }  // namespace
 
 bool expand_form(const DigestForm& form, const ColumnViews& columns, const DigestTables& values,
-                 Tables& tables, RankPlaces& places, DigestRoom& room, RankTrace& trace) {
-  return Expander(form, columns, values, tables, places, room, trace).expand();
+                 Tables& tables, RankIndices& rank_indices, DigestRoom& room, RankTrace& trace) {
+  return Expander(form, columns, values, tables, rank_indices, room, trace).expand();
 }
 
 }  // namespace lockstep::trace

@@ -45,14 +45,14 @@ using CodedColumns = std::array<std::string, kDigestColumns>;
 using ColumnViews = std::array<std::string_view, kDigestColumns>;
 
 // Places of ranks in lists of them; each list is gone through once.
-class RankPlaces {
+class RankIndices {
  public:
   static constexpr std::uint32_t kNowhere = UINT32_MAX;
   // kNowhere where the rank is not in the list, or a rank is in it twice.
   std::uint32_t of(const RankList& list, Rank rank);
 
  private:
-  std::unordered_map<const void*, std::unordered_map<Rank, std::uint32_t>> places_;
+  std::unordered_map<const void*, std::unordered_map<Rank, std::uint32_t>> rank_indices_;
 };
 
 // The events, by index, whose times are kept, with these: every one where lost messages are sought
@@ -65,7 +65,7 @@ inline constexpr std::size_t kCompletionsTimed = 32;
 
 // The columns of a trace, in the numbers of `values`. O(events).
 CodedColumns code_columns(const RankTrace& trace, const Tables& tables, const DigestValues& values,
-                          RankPlaces& places);
+                          RankIndices& rank_indices);
 
 // Beside Call::flags, of what kind a call is: it has values, it is one of a batch.
 inline constexpr std::uint64_t kHasValues = 64;
@@ -108,6 +108,6 @@ bool read_form(std::string_view bytes, const DigestTables& tables, DigestForm& f
 // Makes the trace of one rank: `trace`, whose rank and world_size are set. False: damaged, or no
 // room. O(events).
 bool expand_form(const DigestForm& form, const ColumnViews& columns, const DigestTables& values,
-                 Tables& tables, RankPlaces& places, DigestRoom& room, RankTrace& trace);
+                 Tables& tables, RankIndices& rank_indices, DigestRoom& room, RankTrace& trace);
 
 }  // namespace lockstep::trace

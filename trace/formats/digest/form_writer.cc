@@ -47,8 +47,12 @@ class Slots {
 class FormWriter {
  public:
   FormWriter(const RankTrace& trace, const Tables& tables, const DigestValues& values,
-             RankPlaces& places)
-      : trace_(trace), tables_(tables), values_(values), places_(places), slots_(trace) {}
+             RankIndices& rank_indices)
+      : trace_(trace),
+        tables_(tables),
+        values_(values),
+        rank_indices_(rank_indices),
+        slots_(trace) {}
 
   CodedColumns write() {
     CodedColumns out;
@@ -80,7 +84,7 @@ class FormWriter {
     out_.number(static_cast<std::uint64_t>(trace_.semantics));
     out_.number(static_cast<std::uint64_t>(trace_.end));
     out_.number((trace_.snapshot ? 1U : 0U) | (trace_.open_ended ? 2U : 0U) |
-                (trace_.inconclusive.empty() ? 0U : 4U));
+                (trace_.inconclusive.empty() ? 0U : 4U) | (trace_.first_number == 1 ? 8U : 0U));
     out_.number(trace_.dropped);
     out_.text(trace_.backend);
     out_.text(trace_.program);
@@ -106,7 +110,7 @@ class FormWriter {
     out_.number(trace_.damaged_count);
     out_.number(trace_.damaged.size());
     for (const DamagedRecord& d : trace_.damaged) {
-      out_.number(static_cast<std::uint64_t>(std::max(d.place.line, 0)));
+      out_.number(static_cast<std::uint64_t>(std::max(d.location.line, 0)));
       out_.text(d.message);
     }
   }
@@ -116,12 +120,12 @@ class FormWriter {
     if (rank.value == kNone) return out_kind_.number(0);
     const RankTrace::Membership* m = slots_.membership(slot);
     if (m != nullptr && !m->ranks.empty()) {
-      const std::uint32_t place = places_.of(m->ranks, rank);
-      const std::uint32_t own = as_distance ? places_.of(m->ranks, trace_.rank) : 0;
-      if (place != RankPlaces::kNowhere && own != RankPlaces::kNowhere) {
+      const std::uint32_t index = rank_indices_.of(m->ranks, rank);
+      const std::uint32_t own = as_distance ? rank_indices_.of(m->ranks, trace_.rank) : 0;
+      if (index != RankIndices::kNowhere && own != RankIndices::kNowhere) {
         const auto size = static_cast<std::uint32_t>(m->ranks.size());
         out_kind_.number(1);
-        return out_kind_.integer((place + size - own) % size);
+        return out_kind_.integer((index + size - own) % size);
       }
     }
     out_kind_.number(2);
@@ -328,7 +332,7 @@ class FormWriter {
   const RankTrace& trace_;
   const Tables& tables_;
   const DigestValues& values_;
-  RankPlaces& places_;
+  RankIndices& rank_indices_;
   const Slots slots_;
   DigestWriter out_, out_kind_;
   std::int64_t step_ = 0;
@@ -336,9 +340,9 @@ class FormWriter {
 
 }  // namespace
 
-std::uint32_t RankPlaces::of(const RankList& list, Rank rank) {
+std::uint32_t RankIndices::of(const RankList& list, Rank rank) {
   if (!list.distinct()) return kNowhere;
-  auto [known, is_new] = places_.try_emplace(list.identity());
+  auto [known, is_new] = rank_indices_.try_emplace(list.identity());
   if (is_new) {
     for (std::uint32_t i = 0; i < list.size(); ++i) known->second.emplace(list[i], i);
   }
@@ -379,8 +383,8 @@ std::vector<std::pair<std::uint32_t, Nanos>> kept_times(const RankTrace& trace,
 }
 
 CodedColumns code_columns(const RankTrace& trace, const Tables& tables, const DigestValues& values,
-                          RankPlaces& places) {
-  return FormWriter(trace, tables, values, places).write();
+                          RankIndices& rank_indices) {
+  return FormWriter(trace, tables, values, rank_indices).write();
 }
 
 }  // namespace lockstep::trace

@@ -120,7 +120,7 @@ class DumpReader {
       std::vector<Rank> members;
       if (!spend(tree_.text(*ranks).size())) return;
       if (!parse_ranks(tree_.text(*ranks), members)) {
-        damage("pg_config: the ranks of group " + printable(std::string(name)) + " are no list");
+        damage("pg_config: the ranks of group " + printable(std::string(name)) + " are not a list");
         continue;
       }
       if (members.empty()) continue;
@@ -177,14 +177,14 @@ class DumpReader {
       trace_.inconclusive =
           "torchcomms' Flight Recorder numbers the calls of all communicators together, and its "
           "ring "
-          "lost the oldest: the ranks' calls cannot be lined up";
+          "lost the oldest: the ranks' calls cannot be aligned";
       return false;
     }
     return true;
   }
 
   void read_entries(const Value& entries) {
-    if (!entries.is(ValueKind::list)) return damage("entries is no list");
+    if (!entries.is(ValueKind::list)) return damage("entries is not a list");
     // record_id counts from 0, so the first entry's is the number of entries that the ring dropped.
     for (const Value& first :
          tree_.items(entries).first(std::min<std::size_t>(tree_.items(entries).size(), 1))) {
@@ -194,6 +194,8 @@ class DumpReader {
       }
     }
     if (!choose_numbers(entries)) return;
+    // torchcomms counts from 0.
+    trace_.first_number = numbered_together_ ? 0 : 1;
     const std::size_t count = tree_.items(entries).size();
     // Not for a pickle whose list repeats one entry: its length says nothing about the file's size.
     if (count <= file_.bytes.size() / kBytesPerEntry) {
@@ -218,7 +220,7 @@ class DumpReader {
   // Turns an entry into a call with its events, or closes a batch with it.
   void read_entry(const DumpEntry& entry) {
     const auto process_group = tree_.items(entry[DumpKey::process_group]);
-    if (process_group.empty()) return damage("an entry's process_group is no pair of names");
+    if (process_group.empty()) return damage("an entry's process_group is not a pair of names");
     const GroupId group = group_of(process_group[0]);
     if (entry.has(DumpKey::pg_id)) {
       group_of_pg_id_.try_emplace(entry[DumpKey::pg_id].integer(-1), group);
@@ -264,7 +266,7 @@ class DumpReader {
       return damage("a point-to-point entry that is neither send nor recv");
     }
     call.signature = signature(entry, operation);
-    place(entry, call);
+    set_location(entry, call);
     if (same_collective(call, operation)) return;
     const auto problem = builder_.add_issue(call, is_point_to_point(operation.op),
                                             entry[DumpKey::time_created_ns].integer(kNoTime),
@@ -382,12 +384,12 @@ class DumpReader {
   // Sets the call's source location and stack. Entries share their frames, so each distinct list is
   // turned into text once, found by a hash of the frames' numbers. A collision would show a wrong
   // stack, nothing worse.
-  void place(const DumpEntry& entry, Call& call) {
+  void set_location(const DumpEntry& entry, Call& call) {
     const auto frames = tree_.items(entry[DumpKey::frames]);
     if (frames.empty() || !spend(frames.size())) return;
     std::uint64_t hash = frames.size();
     for (const Value& frame : frames) hash = hash * 0x9e3779b97f4a7c15U + frame.number() + 1;
-    const auto [known, is_new] = places_.try_emplace(hash);
+    const auto [known, is_new] = locations_.try_emplace(hash);
     if (is_new) {
       std::string stack;
       std::string at;
@@ -398,7 +400,7 @@ class DumpReader {
         const Value* const line = tree_.find(frame, "line");
         const Value* const name = tree_.find(frame, "name");
         if (file == nullptr) continue;
-        const std::string_view path = tree_.text(*file).substr(0, kLongestPlace);
+        const std::string_view path = tree_.text(*file).substr(0, kLongestLocation);
         std::string place(path);
         if (line != nullptr) place += ":" + std::to_string(line->integer(0));
         if (first.empty()) first = place;
@@ -407,7 +409,7 @@ class DumpReader {
         stack += place;
         if (name != nullptr) {
           stack += " ";
-          stack += tree_.text(*name).substr(0, kLongestPlace);
+          stack += tree_.text(*name).substr(0, kLongestLocation);
         }
         stack += "\n";
       }
@@ -491,8 +493,8 @@ class DumpReader {
     }
   }
 
-  static constexpr std::size_t kLongestStack = 16384;  // bytes of a stack's text
-  static constexpr std::size_t kLongestPlace = 1024;   // bytes of a path or function name
+  static constexpr std::size_t kLongestStack = 16384;    // bytes of a stack's text
+  static constexpr std::size_t kLongestLocation = 1024;  // bytes of a path or function name
   // A recorder refers to a shared frame in two bytes, and this reader visits its few parts.
   static constexpr std::size_t kVisitsPerByte = 4;
   static constexpr std::size_t kVisitsOfASmallFile = 4096;
@@ -508,7 +510,7 @@ class DumpReader {
   std::map<GroupId, GroupState> groups_;
   std::unordered_map<std::uint32_t, GroupId> group_names_;  // by string number
   std::unordered_map<std::int64_t, GroupId> group_of_pg_id_;
-  std::unordered_map<std::uint64_t, std::pair<StringId, StringId>> places_;
+  std::unordered_map<std::uint64_t, std::pair<StringId, StringId>> locations_;
   std::int64_t next_id_ = 0;
   std::int32_t next_batch_ = 0;
   bool numbered_together_ = false;
@@ -551,7 +553,7 @@ Result<std::vector<RankTrace>> read_dump(const TraceFile& given, Tables& tables)
   if (!file.rank) {
     return Error{"neither this Flight Recorder dump nor its name says whose it is",
                  {file.name},
-                 "name it …_rank_<r>, or say where the rank stands with --rank-pattern"};
+                 "name it …_rank_<r>, or say where the rank is with --rank-pattern"};
   }
   Result<RankTrace> trace = DumpReader(dump->tree, file, tables).read();
   if (!trace) return trace.error();

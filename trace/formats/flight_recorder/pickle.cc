@@ -43,17 +43,17 @@ class Machine {
       }
       step(static_cast<unsigned char>(*at_++));
     }
-    const auto place = static_cast<std::size_t>(start - bytes_.data());
+    const auto offset = static_cast<std::size_t>(start - bytes_.data());
     if (!refused_.empty()) {
       return Error{
           "the pickle would construct or call something (opcode " + std::string(refused_) +
-              " at byte " + std::to_string(place) + "): refused",
+              " at byte " + std::to_string(offset) + "): refused",
           {file_},
-          "a Flight Recorder dump holds only data; this is another file, or a hostile one"};
+          "a Flight Recorder dump holds only data; this is a different file, or a hostile one"};
     }
     if (!problem_.empty()) {
       out_.damage = std::move(problem_);
-      out_.damage_at = place;
+      out_.damage_at = offset;
       salvage();
     }
     return std::move(out_);
@@ -176,7 +176,7 @@ class Machine {
     marks_.pop_back();
     if (from == floor() || !stack_[from - 1].is(kind) ||
         (kind == ValueKind::dict && (top_ - from) % 2 != 0)) {
-      return fail("the pickle adds items to what is no container for them");
+      return fail("the pickle adds items to something that cannot hold them");
     }
     tree().append(stack_[from - 1], above(from));
     top_ = from;
@@ -186,7 +186,7 @@ class Machine {
     if (!need(count + 1)) return;
     const std::size_t from = top_ - count;
     if (!stack_[from - 1].is(kind)) {
-      return fail("the pickle adds an item to what is no container for it");
+      return fail("the pickle adds an item to something that cannot hold it");
     }
     tree().append(stack_[from - 1], above(from));
     top_ = from;
@@ -238,7 +238,7 @@ class Machine {
     std::uint64_t value = 0;
     for (const char c : text) {
       if (c < '0' || c > '9' || value > UINT64_MAX / 20) {  // no digit, or an overflow soon
-        fail("the pickle holds a number that is none");
+        fail("the pickle holds a malformed number");
         return std::nullopt;
       }
       value = value * 10 + static_cast<std::uint64_t>(c - '0');

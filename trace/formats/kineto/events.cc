@@ -177,7 +177,7 @@ class KinetoScanner {
   std::size_t scan_events(std::size_t at) {
     if (at >= bytes_.size()) return kNpos;
     if (bytes_[at] != '[') {
-      lose("traceEvents is no list");
+      lose("traceEvents is not a list");
       return json_value_end(bytes_, at);
     }
     ++at;
@@ -228,7 +228,7 @@ class KinetoScanner {
   void scan_event(std::string_view text) {
     if (text.find("Collective name") != kNpos) {
       dom::object event;
-      if (!parse(text, event)) return lose("an event of a collective that is no JSON");
+      if (!parse(text, event)) return lose("an event of a collective that is not JSON");
       read_comm(event);
     } else if (text.find("ProfilerStep#") != kNpos) {
       dom::object event;

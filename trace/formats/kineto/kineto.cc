@@ -44,10 +44,10 @@ namespace lockstep::trace {
 namespace {
 
 constexpr std::array<std::string_view, 5> kUnknownInKineto = {
-    "torch.profiler records a window of the run: what came before and behind it is not known",
-    "reduce operation: not recorded by torch.profiler, but for what the name of a kernel tells",
+    "torch.profiler records a window of the run: what came before and after it is not known",
+    "reduce operation: not recorded by torch.profiler, except where the name of a kernel shows it",
     "tags of point-to-point calls: not recorded by torch.profiler",
-    "waits of the host: not told apart by torch.profiler",
+    "waits of the host: not distinguished by torch.profiler",
     "sizes of all-to-all calls over lists, and calls of backends other than NCCL: not recorded by "
     "torch.profiler",
 };
@@ -108,13 +108,14 @@ class Assembler {
     const bool silent = events_.calls.empty() && events_.kernels.empty();
     if (rank == kNone && silent && events_.without_details == 0 && events_.plain_kernels.empty()) {
       rank = 0;
-      trace_.inconclusive = "nothing tells whose recording " + printable(file_.name) +
+      trace_.inconclusive = "nothing says whose recording " + printable(file_.name) +
                             " is, and it holds no communication: taken as rank 0";
     }
     if (rank == kNone) {
-      return Error{"nothing tells whose recording this is",
-                   {file_.name},
-                   "it does not say it itself; put the rank into the file's name: rank_3.json"};
+      return Error{
+          "nothing says whose recording this is",
+          {file_.name},
+          "the file does not name its rank; put the rank into the file's name: rank_3.json"};
     }
     std::int64_t world = events_.world_size;
     if (world == kNone) {
@@ -266,9 +267,10 @@ class Assembler {
     const auto group = events_.groups.find(tables_.str(call.group));
     if (call.rank == kNone || group == events_.groups.end() || !group->second.ranks) return kNone;
     const std::vector<Rank>& ranks = *group->second.ranks;
-    const auto place = static_cast<std::size_t>(call.rank);
-    return place < ranks.size() && ranks[place].value < trace_.world_size ? ranks[place].value
-                                                                          : kNone;
+    const auto position = static_cast<std::size_t>(call.rank);
+    return position < ranks.size() && ranks[position].value < trace_.world_size
+               ? ranks[position].value
+               : kNone;
   }
 
   // Whether the call is part of a barrier: older versions implement a barrier by an all-reduce,
@@ -405,7 +407,7 @@ std::optional<Window> window_of(const RankTrace& trace) {
 // Drops the calls outside the window's steps. Calls without recorded numbers are renumbered from 0.
 void cut_to(RankTrace& trace, const Window& window, const Tables& tables) {
   constexpr std::uint32_t kGone = UINT32_MAX;
-  std::vector<std::uint32_t> place(trace.calls.size(), kGone);  // new index, by old index
+  std::vector<std::uint32_t> position(trace.calls.size(), kGone);  // new index, by old index
   std::map<std::pair<GroupId, bool>, std::uint32_t> count;
   std::map<GroupId, std::uint64_t> first_seq;
   std::vector<Call> kept;
@@ -418,13 +420,13 @@ void cut_to(RankTrace& trace, const Window& window, const Tables& tables) {
     } else {
       call.seq = count[{call.group, message}]++;
     }
-    place[c] = static_cast<std::uint32_t>(kept.size());
+    position[c] = static_cast<std::uint32_t>(kept.size());
     kept.push_back(call);
   }
   std::vector<Event> events;
   for (Event event : trace.events) {
     if (event.kind != EventKind::step) {
-      event.index = place[event.index];
+      event.index = position[event.index];
       if (event.index == kGone) continue;
     }
     events.push_back(event);

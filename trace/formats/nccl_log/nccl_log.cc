@@ -57,7 +57,7 @@ constexpr std::array<std::string_view, 5> kUnknownInNcclLog = {
     "recorded "
     "in NCCL's log",
     "splits of all-to-all: NCCL's log shows them as point-to-point calls",
-    "global ranks: taken from the largest communicator where no prefix or file name tells",
+    "global ranks: taken from the largest communicator where no prefix or file name says",
 };
 
 std::string prefixed_hex(std::uint64_t value) {
@@ -115,7 +115,7 @@ class NcclLogReader {
  private:
   Error nothing_found() const {
     const bool calls = orphans_ > 0;
-    return {calls ? "calls of collectives, but no line that tells who is in their communicators"
+    return {calls ? "calls of collectives, but no line that says who is in their communicators"
                   : "no communicator and no collective in this NCCL log",
             {file_.name},
             "run with NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=INIT,COLL"};

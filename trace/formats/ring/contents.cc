@@ -32,7 +32,7 @@ std::string layout_problem(const ring::Header& header, std::uint64_t size) {
   if (header.header_bytes != ring::kHeaderBytes || header.record_bytes != sizeof(ring::Record)) {
     return "its header has sizes that version 2 does not have";
   }
-  if (!std::has_single_bit(header.capacity)) return "its capacity is no power of two";
+  if (!std::has_single_bit(header.capacity)) return "its capacity is not a power of two";
   if (header.table_offset < ring::kHeaderBytes || header.table_offset % 8 != 0 ||
       header.table_offset > size || header.table_bytes > size - header.table_offset) {
     return "its table lies outside of the file";
@@ -59,7 +59,7 @@ Result<RingLayout> RingLayout::of(std::string_view bytes, const std::string& fil
       !bytes.starts_with(std::string_view(ring::kMagic, sizeof ring::kMagic))) {
     return Error{"not a ring file, or one cut off in its header",
                  {file},
-                 "copy it anew from where the job ran"};
+                 "copy it again from where the job ran"};
   }
   const auto& header = *reinterpret_cast<const ring::Header*>(bytes.data());
   if (header.version != ring::kVersion) {
@@ -68,7 +68,7 @@ Result<RingLayout> RingLayout::of(std::string_view bytes, const std::string& fil
                  "this lockstep reads version 2"};
   }
   if (std::string problem = layout_problem(header, bytes.size()); !problem.empty()) {
-    return Error{"damaged ring file: " + problem, {file}, "copy it anew from where the job ran"};
+    return Error{"damaged ring file: " + problem, {file}, "copy it again from where the job ran"};
   }
   RingLayout layout;
   layout.header = &header;
@@ -204,13 +204,13 @@ bool RingTableReader::add_communicator(std::string_view payload, Value& value) {
   bool ok = entry.name != 0;
   const StringId name = string(entry.name, ok);
   const StringId desc = string(entry.desc, ok);
-  if (!ok || entry.size > trace_.world_size || !is_possible_rank(entry.place, entry.size)) {
+  if (!ok || entry.size > trace_.world_size || !is_possible_rank(entry.group_rank, entry.size)) {
     return false;
   }
   const GroupId group = tables_.groups.intern(tables_.str(name));
   value.id = group.value;
   const std::string_view refused = builder_.add_unlinked(
-      unlinked_membership(group, entry.place, entry.size, tables_.str(desc), tables_));
+      unlinked_membership(group, entry.group_rank, entry.size, tables_.str(desc), tables_));
   trace_.created_in_order = static_cast<std::uint32_t>(trace_.groups.size());
   if (!refused.empty()) trace_.add_damage(std::string(refused));
   return true;

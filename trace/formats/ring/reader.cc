@@ -201,7 +201,7 @@ RingReader::Problem RingReader::read_issue(const RingRecord& record, std::uint64
   call.flags = fields.is_async != 0 ? kAsync : 0;
   const bool peer_ok = fields.peer == kNone || is_possible_rank(fields.peer, trace_.world_size);
   if (!ok || !peer_ok || record.id != static_cast<std::uint32_t>(number)) {
-    return "it refers to what is not there";
+    return "it refers to something that is not there";
   }
   const bool point_to_point = is_point_to_point(tables_.signatures[call.signature].op);
   return builder_.add_issue(call, point_to_point, record.time, TraceBuilder::Numbering::recorded);
@@ -212,7 +212,7 @@ RingReader::Problem RingReader::read_exception(const RingRecord& record, std::ui
   bool ok = true;
   ExceptionMark mark;
   mark.what = tables_.str(table_->string(fields.what, ok));
-  if (!ok) return "it refers to what is not there";
+  if (!ok) return "it refers to something that is not there";
   const bool has_call = fields.has_call != 0;
   if (Call* call = has_call ? builder_.find_call(call_id(record.id, number)) : nullptr) {
     call->flags |= kFailed;
@@ -237,7 +237,7 @@ RingReader::Problem RingReader::read_span(const RingRecord& record) {
   SpanMark mark;
   mark.name = table_->string(fields.name, ok);
   mark.duration = fields.duration;
-  if (!ok) return "it refers to what is not there";
+  if (!ok) return "it refers to something that is not there";
   builder_.add_mark(EventKind::span, trace_.spans, mark, record.time);
   return {};
 }
@@ -245,7 +245,7 @@ RingReader::Problem RingReader::read_span(const RingRecord& record) {
 RingReader::Problem RingReader::read_modality(const RingRecord& record) {
   bool ok = true;
   const NameListId has = table_->names(record.as<ring::ModalityFields>().has, ok);
-  if (!ok) return "it refers to what is not there";
+  if (!ok) return "it refers to something that is not there";
   std::vector<std::string> names = tables_.names(has);
   std::sort(names.begin(), names.end());
   builder_.add_mark(EventKind::modality, trace_.modalities,
@@ -260,7 +260,7 @@ RingReader::Problem RingReader::read_data(const RingRecord& record) {
     bool ok = true;
     open_data_ = {record.id, {}, table_->string(fields.modality, ok)};
     data_is_open_ = ok;
-    if (!ok) return "it refers to what is not there";
+    if (!ok) return "it refers to something that is not there";
   } else if (!data_is_open_) {
     // The rest of a mark whose beginning was dropped, or lost.
     return trace_.events.empty() && trace_.dropped > 0 ? "" : "a data mark without its beginning";
@@ -284,7 +284,7 @@ RingReader::Problem RingReader::read_state(const RingRecord& record) {
   mark.name = table_->string(fields.name, ok);
   mark.shape = table_->ints(fields.shape, ok);
   mark.dtype = table_->string(fields.dtype, ok);
-  if (!ok) return "it refers to what is not there";
+  if (!ok) return "it refers to something that is not there";
   if (fields.has_hash != 0) mark.hash = fields.hash;
   if (!std::isnan(fields.norm)) mark.norm = fields.norm;
   mark.kind = static_cast<StateMark::Kind>(fields.kind);

@@ -72,8 +72,8 @@ struct TableEntry {
   std::uint32_t bytes;
 };
 struct CommunicatorEntry {
-  std::uint32_t name, desc;  // string ids; the name is the same in all processes
-  std::int32_t place, size;  // roots and peers of its calls are places, too
+  std::uint32_t name, desc;       // string ids; the name is the same in all processes
+  std::int32_t group_rank, size;  // roots and peers of its calls are group ranks
 };
 struct SignatureEntry {
   std::uint32_t op;       // string id of the operation's name

@@ -184,9 +184,9 @@ RingWriter::GroupRef RingWriter::make_group(std::string_view name,
   return {impl_->table.group(name, ranks, desc)};
 }
 
-RingWriter::GroupRef RingWriter::make_communicator(std::string_view name, std::int32_t place,
+RingWriter::GroupRef RingWriter::make_communicator(std::string_view name, std::int32_t group_rank,
                                                    std::int32_t size, std::string_view desc) {
-  return {impl_->table.communicator(name, desc, place, size)};
+  return {impl_->table.communicator(name, desc, group_rank, size)};
 }
 
 RingWriter::SignatureRef RingWriter::make_signature(const SignatureFields& fields) {
@@ -415,9 +415,9 @@ std::uint32_t RingTableWriter::group(std::string_view name, std::span<const std:
 }
 
 std::uint32_t RingTableWriter::communicator(std::string_view name, std::string_view desc,
-                                            std::int32_t place, std::int32_t size) {
+                                            std::int32_t group_rank, std::int32_t size) {
   const std::lock_guard lock(mutex_);
-  const ring::CommunicatorEntry entry{string_locked(name), string_locked(desc), place, size};
+  const ring::CommunicatorEntry entry{string_locked(name), string_locked(desc), group_rank, size};
   if (entry.name == 0) return 0;
   return find_or_append(ring::EntryKind::communicator,
                         bytes_of(std::span<const ring::CommunicatorEntry>(&entry, 1)));

@@ -63,9 +63,9 @@ class RingWriter {
   // A group must be made before its first use. `ranks`: global, in group order.
   GroupRef make_group(std::string_view name, std::span<const std::int32_t> ranks,
                       std::string_view desc = {});
-  // A group of which the rank knows only its own place among `size` (trace/groups.h). Peers and
-  // roots of its calls are places. `name` is the same in all its processes, and not empty.
-  GroupRef make_communicator(std::string_view name, std::int32_t place, std::int32_t size,
+  // A group of which the rank knows only its own group rank among `size` (trace/groups.h). Peers
+  // and roots of its calls are group ranks. `name` is the same in all its processes, and not empty.
+  GroupRef make_communicator(std::string_view name, std::int32_t group_rank, std::int32_t size,
                              std::string_view desc = {});
   struct SignatureFields {
     Op op = Op::other;
@@ -155,7 +155,7 @@ class RingTableWriter {
   std::uint32_t ints(std::span<const std::int64_t> values);
   std::uint32_t group(std::string_view name, std::span<const std::int32_t> ranks,
                       std::string_view desc);
-  std::uint32_t communicator(std::string_view name, std::string_view desc, std::int32_t place,
+  std::uint32_t communicator(std::string_view name, std::string_view desc, std::int32_t group_rank,
                              std::int32_t size);
   std::uint32_t signature(const ring::SignatureEntry& entry);
 

@@ -73,7 +73,8 @@ Status TextReader::read_header() {
   std::string problem;
   if (!lines_.parse(object, problem)) return header_error("no header: " + problem, fix);
   fields_.load(object);
-  if (fields_.line_kind() != Key::header) return header_error("the first line is no header", fix);
+  if (fields_.line_kind() != Key::header)
+    return header_error("the first line is not a header", fix);
   const std::optional<std::int64_t> version = fields_.integer(Key::header);
   if (version && *version != kTextVersion) {
     return header_error("trace format " + std::to_string(*version) + " is not known",

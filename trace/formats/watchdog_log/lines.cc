@@ -115,7 +115,7 @@ std::optional<WatchdogLine> parse_watchdog_line(std::string_view line) {
   return out;
 }
 
-std::string_view behind_rank_prefix(std::string_view line) {
+std::string_view after_rank_prefix(std::string_view line) {
   const std::size_t at = line.find("[rank");
   if (at == kNpos) return {};
   const std::size_t end = line.find("]: ", at);

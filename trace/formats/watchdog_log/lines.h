@@ -44,6 +44,6 @@ std::optional<WatchdogLine> parse_watchdog_line(std::string_view line);
 
 // The text after PyTorch's prefix: "[rank1]: ValueError: no more batches" gives "ValueError: no
 // more batches". Empty where the line has no such prefix. Keeps indentation.
-std::string_view behind_rank_prefix(std::string_view line);
+std::string_view after_rank_prefix(std::string_view line);
 
 }  // namespace lockstep::trace

@@ -163,7 +163,7 @@ class WatchdogLogReader {
     std::vector<RankTrace> out;
     for (auto& [rank, one] : ranks_) out.push_back(finish(rank, one));
     if (out.empty()) {
-      return Error{"nothing tells whose messages of the watchdog these are",
+      return Error{"nothing says whose messages of the watchdog these are",
                    {file_.name},
                    "put the rank into the file's name: rank_3.log"};
     }
@@ -203,7 +203,7 @@ class WatchdogLogReader {
   void take(const WatchdogLine& line, int number) {
     if (line.cut) return lose("a message of the watchdog that is cut off", number);
     const std::optional<Rank> rank = rank_of(line);
-    if (!rank) return lose("a message of the watchdog that tells no global rank", number);
+    if (!rank) return lose("a message of the watchdog without a global rank", number);
     OneRank& one = ranks_[*rank];
     std::optional<std::string> group;
     if (line.group) group = group_name(*line.group);
@@ -257,7 +257,7 @@ class WatchdogLogReader {
   //   [rank1]: ValueError: no more batches                 not indented: the exception
   void take_traceback(std::string_view line) {
     const std::optional<Rank> rank = rank_in_prefix(line);
-    const std::string_view text = behind_rank_prefix(line);
+    const std::string_view text = after_rank_prefix(line);
     if (!rank || text.empty()) return;
     if (text.starts_with("Traceback (most recent call last)")) {
       ranks_[*rank].in_traceback = true;
@@ -285,6 +285,7 @@ class WatchdogLogReader {
     trace.world_size = rank.value + 1;
     trace.source = file_.name;
     trace.backend = "nccl";
+    trace.first_number = 1;
     trace.end = !one.failed.empty() ? End::hung : !one.errors.empty() ? End::exception : End::cut;
     std::set<std::string> mixed;  // groups whose counters mix collectives and messages
     std::vector<PlannedCall> planned;

@@ -146,7 +146,7 @@ TEST(Lanes, ThousandsOfRanksAndLongNamesStayWithinTheWidth) {
   EXPECT_LE(std::count(picture.begin(), picture.end(), '\n'), 40);
 }
 
-TEST(Lanes, NothingIsDrawnWithoutAPlace) {
+TEST(Lanes, NothingIsDrawnWithoutALocation) {
   const auto run = inline_run({all_reduce(0, "a", 8) + kClean});
   EXPECT_EQ(lanes(verify::Finding{}, run), "");
   verify::Finding unknown_group = difference_at(0, {});

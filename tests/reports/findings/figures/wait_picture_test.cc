@@ -32,7 +32,7 @@ TEST(WaitPicture, RanksThatWaitAlikeShareANode) {
   ASSERT_EQ(hang.nodes.size(), 2U);
   EXPECT_EQ(hang.nodes[0].ranks, ranks_of({0, 2, 3}));
   EXPECT_EQ(hang.nodes[0].call, "all_reduce(w)");
-  EXPECT_EQ(hang.nodes[0].place, "group world, seq 0");
+  EXPECT_EQ(hang.nodes[0].location, "group world, seq 0");
   EXPECT_EQ(hang.nodes[0].state, "waits");
   EXPECT_FALSE(hang.nodes[0].culprit);
   EXPECT_EQ(hang.nodes[1].ranks, ranks_of({1}));
@@ -44,14 +44,14 @@ TEST(WaitPicture, RanksThatWaitAlikeShareANode) {
   EXPECT_EQ(hang.edges[0].kind, WaitEdge::Kind::missing);
 }
 
-TEST(WaitPicture, ACircleHasItsEdgesBothWays) {
-  const WaitPicture circle = picture(
+TEST(WaitPicture, ACycleHasItsEdgesInBothDirections) {
+  const WaitPicture cycle = picture(
       inline_run({kTwoGroups + on_group(0, "a") + kHung, kTwoGroups + on_group(0, "b") + kHung}));
-  ASSERT_EQ(circle.nodes.size(), 2U);
-  EXPECT_EQ(circle.nodes[0].place, "group a, seq 0");
-  EXPECT_EQ(circle.nodes[1].place, "group b, seq 0");
-  ASSERT_EQ(circle.edges.size(), 2U);
-  EXPECT_NE(circle.edges[0].from, circle.edges[1].from);
+  ASSERT_EQ(cycle.nodes.size(), 2U);
+  EXPECT_EQ(cycle.nodes[0].location, "group a, seq 0");
+  EXPECT_EQ(cycle.nodes[1].location, "group b, seq 0");
+  ASSERT_EQ(cycle.edges.size(), 2U);
+  EXPECT_NE(cycle.edges[0].from, cycle.edges[1].from);
 }
 
 TEST(WaitPicture, CallsThatDoNotFitSplitTheNode) {

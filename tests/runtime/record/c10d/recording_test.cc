@@ -100,7 +100,7 @@ TEST(RecordingBackend, ACallIsIssuedThenCompleteThenLetGo) {
   }
 }
 
-TEST(RecordingBackend, TakesWhatTagStepAndPlaceFromTheContext) {
+TEST(RecordingBackend, TakesWhatTagStepAndLocationFromTheContext) {
   const Recorded run = after([](c10d::ProcessGroup& world, Recorder& recorder) {
     recorder.context().step = 3;
     auto tensors = ones({1});
@@ -221,11 +221,11 @@ struct TellingBackend : c10d::Backend {
   TellingBackend() : Backend(0, 1) {}
   bool supportsAbortHooks() const override { return true; }
   void registerAbortHook(int64_t, c10d::AbortHook hook) override { aborts = std::move(hook); }
-  bool supportsCompletionHooks() const override { return tells_completions; }
+  bool supportsCompletionHooks() const override { return has_hooks; }
   void registerCompletionHook(int64_t, c10d::CompletionHook hook) override {
     completes = std::move(hook);
   }
-  bool tells_completions = true;
+  bool has_hooks = true;
   c10d::AbortHook aborts;
   c10d::CompletionHook completes;
 };
@@ -237,7 +237,7 @@ TEST(BackendHooks, WhatTheBackendSaysIsRecordedAtOnce) {
     WorkWatch watch(recorder, {}, std::chrono::hours(1));
     const auto group = recorder.ring().make_group("world", std::vector<std::int32_t>{0});
     TellingBackend backend;
-    if (!can_tell(backend) || !hook_into(backend, watch)) return 1;
+    if (!reports_completion(backend) || !hook_into(backend, watch)) return 1;
     for (std::uint32_t i = 0; i < 2; ++i) {
       const auto work = c10::make_intrusive<AskedWork>();
       watch.follow(work, issue_barrier(recorder, group, i));
@@ -263,8 +263,8 @@ TEST(BackendHooks, GlooSaysNothingAndItsFuturesAreAsked) {
   const auto statuses = run_ranks(1, folder, [&](ProcessGroups& groups, Recorder& recorder) {
     WorkWatch watch(recorder, {}, std::chrono::hours(1));
     TellingBackend silent;
-    silent.tells_completions = false;
-    const bool gloo = can_tell(*groups.make("world", "all")->getDefaultBackend());
+    silent.has_hooks = false;
+    const bool gloo = reports_completion(*groups.make("world", "all")->getDefaultBackend());
     return gloo || hook_into(silent, watch) || !silent.aborts ? 1 : 0;
   });
   EXPECT_THAT(statuses, ElementsAre(0));

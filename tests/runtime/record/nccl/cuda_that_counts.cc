@@ -7,7 +7,7 @@
 using namespace lockstep::runtime::cuda;
 
 struct lockstep::runtime::cuda::CUevent_st {
-  bool behind_the_stop = false;
+  bool after_the_stop = false;
 };
 
 namespace {
@@ -48,12 +48,12 @@ lockstep::runtime::cuda::Code cuEventCreate(lockstep::runtime::cuda::Event* out,
 }
 lockstep::runtime::cuda::Code cuEventRecord(lockstep::runtime::cuda::Event event,
                                             lockstep::runtime::cuda::Stream) {
-  event->behind_the_stop = stopped;
+  event->after_the_stop = stopped;
   return lockstep::runtime::cuda::kSuccess;
 }
 lockstep::runtime::cuda::Code cuEventQuery(lockstep::runtime::cuda::Event event) {
-  return event->behind_the_stop && stopped ? lockstep::runtime::cuda::kNotReady
-                                           : lockstep::runtime::cuda::kSuccess;
+  return event->after_the_stop && stopped ? lockstep::runtime::cuda::kNotReady
+                                          : lockstep::runtime::cuda::kSuccess;
 }
 
 }  // extern "C"

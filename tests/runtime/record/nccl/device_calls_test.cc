@@ -12,7 +12,7 @@
 
 struct lockstep::runtime::cuda::CUevent_st {
   lockstep::runtime::cuda::Stream stream = nullptr;
-  int place = 0;  // in its stream
+  int group_rank = 0;  // in its stream
 };
 
 namespace lockstep::runtime {
@@ -56,7 +56,7 @@ std::optional<cuda::Driver> find_fake() {
   out.query = [](cuda::Event event) {
     constexpr cuda::Code kLaunchFailed = 719;
     if (device->fails) return kLaunchFailed;
-    return event->place <= device->reached[event->stream] ? cuda::kSuccess : cuda::kNotReady;
+    return event->group_rank <= device->reached[event->stream] ? cuda::kSuccess : cuda::kNotReady;
   };
   return out;
 }

@@ -24,9 +24,9 @@ class Record : public testing::Test {
       return found == variables.end() ? nullptr : found->second.c_str();
     });
   }
-  static bool call(NcclJobRecord& job, const char* name, int place, int size,
+  static bool call(NcclJobRecord& job, const char* name, int group_rank, int size,
                    const Communicator* parent = nullptr) {
-    Communicator* const made = job.open({name, {}, place, size, parent});
+    Communicator* const made = job.open({name, {}, group_rank, size, parent});
     if (made == nullptr) return false;
     made->issue({trace::Op::all_reduce, {}, 8, 7, 0, trace::kNone, trace::kNone});
     return true;
@@ -67,13 +67,13 @@ TEST_F(Record, GivesEachDeviceOfAProcessAFile) {
   testing::internal::CaptureStderr();
   EXPECT_FALSE(call(*record, "whose", 0, 2));
   EXPECT_THAT(testing::internal::GetCapturedStderr(),
-              HasSubstr("nothing tells which of them made the communicator"));
+              HasSubstr("nothing says which of them made the communicator"));
   EXPECT_THAT(calls(folder_.path(), 2),
               ElementsAre("all_reduce world float32 8>8 sum", "all_reduce split float32 8>8 sum"));
   EXPECT_THAT(calls(folder_.path(), 3), ElementsAre("all_reduce world float32 8>8 sum"));
 }
 
-TEST_F(Record, GivesTheSameRecorderForTheSamePlace) {
+TEST_F(Record, GivesTheSameRecorderForTheSameGroupRank) {
   const auto record = job({{"RANK", "0"}, {"WORLD_SIZE", "2"}});
   Communicator* const first = record->open({"comm", {}, 0, 2, nullptr});
   EXPECT_EQ(record->open({"comm", {}, 0, 2, nullptr}), first);
@@ -82,14 +82,14 @@ TEST_F(Record, GivesTheSameRecorderForTheSamePlace) {
   EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("unset RANK"));
 }
 
-TEST_F(Record, RefusesPlacesThatCannotBe) {
+TEST_F(Record, RefusesImpossibleGroupRanks) {
   const auto record = job({});
   testing::internal::CaptureStderr();
   EXPECT_FALSE(call(*record, "a", -1, 2));
   EXPECT_FALSE(call(*record, "a", 2, 2));
   EXPECT_FALSE(call(*record, "a", 0, 0));
   EXPECT_FALSE(call(*record, "a", 0, 1 << 30));
-  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("it has no place -1 of 2"));
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("it has no group rank -1 of 2"));
   EXPECT_TRUE(call(*record, "a", 0, 2)) << "the next one may be right";
 }
 

@@ -28,11 +28,11 @@ extern "C" {
 lockstep::runtime::nccl::ResultCode ncclGetUniqueId(lockstep::runtime::nccl::UniqueId* id);
 lockstep::runtime::nccl::ResultCode ncclCommInitRank(lockstep::runtime::nccl::Comm* comm, int size,
                                                      lockstep::runtime::nccl::UniqueId id,
-                                                     int place);
+                                                     int group_rank);
 lockstep::runtime::nccl::ResultCode ncclCommInitRankConfig(lockstep::runtime::nccl::Comm* comm,
                                                            int size,
                                                            lockstep::runtime::nccl::UniqueId id,
-                                                           int place, void* config);
+                                                           int group_rank, void* config);
 lockstep::runtime::nccl::ResultCode ncclCommInitAll(lockstep::runtime::nccl::Comm* comms,
                                                     int devices, const int* list);
 lockstep::runtime::nccl::ResultCode ncclCommSplit(lockstep::runtime::nccl::Comm comm, int color,

@@ -10,7 +10,7 @@
 using namespace lockstep::runtime::nccl;
 
 struct lockstep::runtime::nccl::Communicator {
-  int place, size;
+  int group_rank, size;
 };
 
 namespace {
@@ -18,10 +18,10 @@ namespace {
 constexpr lockstep::runtime::nccl::ResultCode kInvalidArgument = 4;
 
 // Without other processes, what a split gives: NCCL_TEST_SPLIT is "PLACE/SIZE".
-lockstep::runtime::nccl::Communicator split_place() {
+lockstep::runtime::nccl::Communicator split_from_environment() {
   const char* const text = ::getenv("NCCL_TEST_SPLIT");
-  const std::string place = text != nullptr ? text : "0/1";
-  return {std::stoi(place), std::stoi(place.substr(place.find('/') + 1))};
+  const std::string group_rank = text != nullptr ? text : "0/1";
+  return {std::stoi(group_rank), std::stoi(group_rank.substr(group_rank.find('/') + 1))};
 }
 
 lockstep::runtime::nccl::ResultCode refuse_too_many(std::size_t count) {
@@ -60,15 +60,17 @@ lockstep::runtime::nccl::ResultCode ncclGetUniqueId(lockstep::runtime::nccl::Uni
   return lockstep::runtime::nccl::kSuccess;
 }
 lockstep::runtime::nccl::ResultCode ncclCommInitRank(lockstep::runtime::nccl::Comm* comm, int size,
-                                                     lockstep::runtime::nccl::UniqueId, int place) {
-  *comm = new lockstep::runtime::nccl::Communicator{place, size};
+                                                     lockstep::runtime::nccl::UniqueId,
+                                                     int group_rank) {
+  *comm = new lockstep::runtime::nccl::Communicator{group_rank, size};
   return lockstep::runtime::nccl::kSuccess;
 }
 lockstep::runtime::nccl::ResultCode ncclCommInitRankConfig(lockstep::runtime::nccl::Comm* comm,
                                                            int size,
                                                            lockstep::runtime::nccl::UniqueId id,
-                                                           int place, void*) {
-  return ncclCommInitRank(comm, size, id, place);  // of its own: seen by whoever stands in front
+                                                           int group_rank, void*) {
+  return ncclCommInitRank(comm, size, id,
+                          group_rank);  // of its own: seen by whoever stands in front
 }
 lockstep::runtime::nccl::ResultCode ncclCommInitAll(lockstep::runtime::nccl::Comm* comms,
                                                     int devices, const int*) {
@@ -79,7 +81,8 @@ lockstep::runtime::nccl::ResultCode ncclCommInitAll(lockstep::runtime::nccl::Com
 lockstep::runtime::nccl::ResultCode ncclCommSplit(lockstep::runtime::nccl::Comm comm, int color,
                                                   int key, lockstep::runtime::nccl::Comm* child,
                                                   void*) {
-  *child = color < 0 ? nullptr : new lockstep::runtime::nccl::Communicator(split_place());
+  *child =
+      color < 0 ? nullptr : new lockstep::runtime::nccl::Communicator(split_from_environment());
   return lockstep::runtime::nccl::kSuccess;
 }
 lockstep::runtime::nccl::ResultCode ncclCommDestroy(lockstep::runtime::nccl::Comm comm) {
@@ -87,8 +90,8 @@ lockstep::runtime::nccl::ResultCode ncclCommDestroy(lockstep::runtime::nccl::Com
   return lockstep::runtime::nccl::kSuccess;
 }
 lockstep::runtime::nccl::ResultCode ncclCommUserRank(lockstep::runtime::nccl::Comm comm,
-                                                     int* place) {
-  *place = comm->place;
+                                                     int* group_rank) {
+  *group_rank = comm->group_rank;
   return lockstep::runtime::nccl::kSuccess;
 }
 lockstep::runtime::nccl::ResultCode ncclCommCount(lockstep::runtime::nccl::Comm comm, int* size) {

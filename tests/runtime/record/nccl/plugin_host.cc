@@ -24,11 +24,12 @@ PluginHost::PluginHost(const std::string& library, int version)
 
 PluginHost::~PluginHost() { ::dlclose(library_); }
 
-PluginHost::Comm PluginHost::open(std::uint64_t id, int size, int place, const char* name) {
-  Comm comm{nullptr, place, size};
-  const int failed = plugin4_ != nullptr
-                         ? plugin4_->init(&comm.context, &mask_, name, id, 1, size, place, nullptr)
-                         : plugin5_->init(&comm.context, id, &mask_, name, 1, size, place, nullptr);
+PluginHost::Comm PluginHost::open(std::uint64_t id, int size, int group_rank, const char* name) {
+  Comm comm{nullptr, group_rank, size};
+  const int failed =
+      plugin4_ != nullptr
+          ? plugin4_->init(&comm.context, &mask_, name, id, 1, size, group_rank, nullptr)
+          : plugin5_->init(&comm.context, id, &mask_, name, 1, size, group_rank, nullptr);
   if (failed != nccl_profiler::kSuccess) throw std::runtime_error("init failed");
   return comm;
 }
@@ -108,11 +109,11 @@ void* PluginHost::start_coll(const Comm& comm, const Coll& coll, void* call) {
                                      coll.count, coll.root, coll.datatype, coll.channels,
                                      4,          "RING",    "SIMPLE"};
   if (plugin4_ != nullptr) {
-    nccl_profiler::Event4 event{kColl, nullptr, comm.place, {}};
+    nccl_profiler::Event4 event{kColl, nullptr, comm.group_rank, {}};
     event.coll = task;
     return start(comm.context, event);
   }
-  nccl_profiler::Event5 event{kColl, call, comm.place, {}};
+  nccl_profiler::Event5 event{kColl, call, comm.group_rank, {}};
   event.coll = {task, nullptr};
   return start(comm.context, event);
 }
@@ -148,11 +149,11 @@ void PluginHost::message(const Comm& comm, const char* func, std::size_t count, 
   const nccl_profiler::P2pTask fields{func, nullptr, "ncclFloat32", count, peer, 1};
   void* task = nullptr;
   if (plugin4_ != nullptr) {
-    nccl_profiler::Event4 event{kP2p, nullptr, comm.place, {}};
+    nccl_profiler::Event4 event{kP2p, nullptr, comm.group_rank, {}};
     event.p2p = fields;
     task = start(comm.context, event);
   } else {
-    nccl_profiler::Event5 event{kP2p, nullptr, comm.place, {}};
+    nccl_profiler::Event5 event{kP2p, nullptr, comm.group_rank, {}};
     event.p2p = {fields, nullptr};
     task = start(comm.context, event);
   }

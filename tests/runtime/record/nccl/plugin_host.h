@@ -20,9 +20,9 @@ class PluginHost {
 
   struct Comm {
     void* context = nullptr;
-    int place = 0, size = 1;
+    int group_rank = 0, size = 1;
   };
-  Comm open(std::uint64_t id, int size, int place, const char* name = nullptr);
+  Comm open(std::uint64_t id, int size, int group_rank, const char* name = nullptr);
   void close(const Comm& comm);
 
   enum class Until { called, launched, begun, done };

@@ -42,8 +42,8 @@ class Preload : public testing::Test {
   std::vector<int> job(const std::vector<Arguments>& ranks) {
     return run_ranks(static_cast<int>(ranks.size()), folder_.path(), [&](int rank) {
       const int half = static_cast<int>(ranks.size()) / 2;
-      const std::string place = std::to_string(rank / 2) + "/" + std::to_string(half);
-      ::setenv("NCCL_TEST_SPLIT", place.c_str(), 1);
+      const std::string group_rank = std::to_string(rank / 2) + "/" + std::to_string(half);
+      ::setenv("NCCL_TEST_SPLIT", group_rank.c_str(), 1);
       return run_program(ranks[static_cast<std::size_t>(rank)]);
     });
   }

@@ -98,10 +98,11 @@ TEST_P(Plugin, PutsCommunicatorsTogetherOverAllRanks) {
   job(4, [](PluginHost& nccl, const PluginHost::Comm& world, int rank) {
     nccl.collective(world, {});
     const int half = rank / 2;
-    const int place = 1 - rank % 2;
-    const auto comm = nccl.open(0x20U + static_cast<unsigned>(half), 2, place, "tensor parallel");
+    const int group_rank = 1 - rank % 2;
+    const auto comm =
+        nccl.open(0x20U + static_cast<unsigned>(half), 2, group_rank, "tensor parallel");
     nccl.collective(comm, {"Broadcast", 4, "ncclInt8", 0});
-    nccl.message(comm, place == 0 ? "Send" : "Recv", 4, 1 - place);
+    nccl.message(comm, group_rank == 0 ? "Send" : "Recv", 4, 1 - group_rank);
     nccl.close(comm);
   });
   EXPECT_THAT(findings(folder_.path()), IsEmpty());

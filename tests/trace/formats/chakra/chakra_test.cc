@@ -146,7 +146,7 @@ TEST(Chakra, TypesTellTheElements) {
   EXPECT_EQ(described(2), "4096 uint8");
 }
 
-TEST(Chakra, MessagesMeetTheirOtherSide) {
+TEST(Chakra, MessagesMatchTheirOtherSide) {
   const auto send = [](std::uint64_t size, std::uint64_t tag) {
     return Graph().node(1, kSend, {},
                         int32_attr("comm_src", 0) + int32_attr("comm_dst", 1) +
@@ -212,9 +212,9 @@ TEST(Chakra, DamageIsCounted) {
     EXPECT_EQ(run.ranks[0].calls.size(), calls);
     return run.ranks[0].damaged_count;
   };
-  Graph circle = layers(8);
-  circle.collective(10, kAllReduce, 8, {11}).collective(11, kAllReduce, 8, {10});
-  EXPECT_EQ(damage(circle, 2), 1U);
+  Graph cycle = layers(8);
+  cycle.collective(10, kAllReduce, 8, {11}).collective(11, kAllReduce, 8, {10});
+  EXPECT_EQ(damage(cycle, 2), 1U);
   EXPECT_EQ(damage(layers(8).collective(4, kAllReduce, 8), 3), 1U) << "two nodes with one id";
   EXPECT_EQ(damage(layers(8).raw(chakra_message("\xff\xff\xff")), 2), 1U);
   Graph cut = layers(8);

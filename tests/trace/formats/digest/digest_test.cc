@@ -97,7 +97,7 @@ TEST(Digest, KeepsWhatForeignFormatsTellBesides) {
   EXPECT_EQ(others.str(back.first_seq.begin()->first), "h");
   EXPECT_EQ(back.damaged_count, trace.damaged_count);
   EXPECT_EQ(back.damaged.back().message, "half a record");
-  EXPECT_EQ(back.damaged.back().place.line, 4);
+  EXPECT_EQ(back.damaged.back().location.line, 4);
   EXPECT_EQ(others.str(back.calls[0].stack), "f\ng");
 }
 

@@ -74,7 +74,7 @@ class FlightRecorder : public testing::Test {
   TempDir dir_;
 };
 
-TEST_F(FlightRecorder, ReadsCallsPlacesAndTheWorld) {
+TEST_F(FlightRecorder, ReadsCallsLocationsAndTheWorld) {
   for (int r = 0; r < 3; ++r)
     write(r, dump({{}, {.name = "nccl:all_reduce_barrier", .seq = 2}}, 3));
   const trace::Run run = load();

@@ -223,7 +223,7 @@ TEST(Kineto, SharedSequenceNumbersAreNotUsed) {
   EXPECT_EQ(run.ranks[0].damaged_count, 0U);
 }
 
-TEST(Kineto, RootsArePlacesInTheGroup) {
+TEST(Kineto, RootsAreGroupRanks) {
   Profile p(2, 4);
   p.call({.op = "broadcast",
           .more = R"(, "Rank": 1)",

@@ -286,7 +286,7 @@ TEST(NcclLog, CutLinesAndUnknownCommunicatorsAreDamage) {
   const auto run = run_of(nccl_log_format(), {log.file()});
   EXPECT_EQ(run.ranks[0].calls.size(), 2U);
   EXPECT_EQ(run.ranks[0].damaged_count, 3U);
-  EXPECT_EQ(run.ranks[0].damaged[0].place.line, 6);
+  EXPECT_EQ(run.ranks[0].damaged[0].location.line, 6);
 }
 
 TEST(NcclLog, SaysWhatIsMissing) {

@@ -96,8 +96,10 @@ TEST_F(RingDamageTest, HeadersThatLie) {
   EXPECT_EQ(error(with(0, 'X')), "not a ring file, or one cut off in its header");
   EXPECT_EQ(error(with<std::uint32_t>(offsetof(H, version), 3)),
             "ring file version 3 is not known");
-  EXPECT_THAT(error(with<std::uint64_t>(offsetof(H, capacity), 0)), HasSubstr("no power of two"));
-  EXPECT_THAT(error(with<std::uint64_t>(offsetof(H, capacity), 12)), HasSubstr("no power of two"));
+  EXPECT_THAT(error(with<std::uint64_t>(offsetof(H, capacity), 0)),
+              HasSubstr("not a power of two"));
+  EXPECT_THAT(error(with<std::uint64_t>(offsetof(H, capacity), 12)),
+              HasSubstr("not a power of two"));
   EXPECT_THAT(error(with(offsetof(H, capacity), huge)), HasSubstr("shorter than its header"));
   EXPECT_THAT(error(with(offsetof(H, table_bytes), huge)), HasSubstr("outside of the file"));
   EXPECT_THAT(error(with(offsetof(H, table_offset), huge)), HasSubstr("outside of the file"));

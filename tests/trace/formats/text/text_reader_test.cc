@@ -25,13 +25,13 @@ class TextReaderTest : public testing::Test {
 
   std::string error(const std::string& text) {
     const Result<RankTrace> trace = read_text_trace(text, "t", tables_);
-    return trace ? "none" : trace.error().place.str() + ": " + trace.error().message;
+    return trace ? "none" : trace.error().location.str() + ": " + trace.error().message;
   }
   // The only damage of these lines after a header: "line: message".
   std::string damage(const std::string& lines) {
     const RankTrace trace = read_events(lines);
     if (trace.damaged_count == 0) return "none";
-    return trace.damaged[0].place.str() + ": " + trace.damaged[0].message;
+    return trace.damaged[0].location.str() + ": " + trace.damaged[0].message;
   }
 
   Tables tables_;
@@ -207,9 +207,9 @@ TEST_F(TextReaderTest, BlankLinesCarriageReturnsAndAByteOrderMark) {
   EXPECT_EQ(trace.end, End::clean);
 }
 
-TEST_F(TextReaderTest, AnUnusableHeaderIsAnErrorWithItsPlace) {
+TEST_F(TextReaderTest, AnUnusableHeaderIsAnErrorWithItsLocation) {
   EXPECT_EQ(error(""), "t: the trace is empty");
-  EXPECT_EQ(error("\n\n{\"ev\":\"step\",\"n\":1}\n"), "t:3: the first line is no header");
+  EXPECT_EQ(error("\n\n{\"ev\":\"step\",\"n\":1}\n"), "t:3: the first line is not a header");
   EXPECT_EQ(error("garbage\n" + kHeader), "t:1: no header: the line is not valid JSON");
   EXPECT_EQ(error(R"({"header":2,"rank":0,"world_size":1})"), "t:1: trace format 2 is not known");
   EXPECT_EQ(error(R"({"header":1,"world_size":1})"), "t:1: bad header: \"rank\" is missing");
@@ -232,7 +232,7 @@ struct DamageCase {
 
 class DamagedLineTest : public TextReaderTest, public testing::WithParamInterface<DamageCase> {};
 
-TEST_P(DamagedLineTest, IsCountedWithItsPlace) {
+TEST_P(DamagedLineTest, IsCountedWithItsLocation) {
   EXPECT_EQ(damage(GetParam().lines), GetParam().damage);
 }
 

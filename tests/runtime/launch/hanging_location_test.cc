@@ -6,14 +6,14 @@
 namespace lockstep::runtime {
 namespace {
 
-std::string place(const std::string& text) {
+std::string location(const std::string& text) {
   const TempDir folder;
   folder.write("rank_0.stack", text);
-  return hanging_place(folder.file("rank_0.stack"));
+  return hanging_location(folder.file("rank_0.stack"));
 }
 
-TEST(HangingPlace, is_what_waits_and_what_of_the_program_called_it) {
-  EXPECT_EQ(place(R"(rank 0 gave up: nothing moved for 20 s
+TEST(HangingLocation, is_what_waits_and_what_of_the_program_called_it) {
+  EXPECT_EQ(location(R"(rank 0 gave up: nothing moved for 20 s
 
 Thread 1 (LWP 7) "lockstep-worker":
 #0  poll () from /lib/libc.so.6
@@ -33,16 +33,17 @@ Thread 2 (LWP 9) "pt_autograd_0":
             "lockstep::TrainLoop::step < lockstep::(anonymous namespace)::train");
 }
 
-TEST(HangingPlace, is_what_the_kernel_says_where_the_thread_could_not) {
-  EXPECT_EQ(place("rank 0 gave up\n\nThread 1 (LWP 7) \"w\":\n(no stack: state D, in nv_wait)\n"),
-            "no stack: state D, in nv_wait");
+TEST(HangingLocation, is_what_the_kernel_says_where_the_thread_could_not) {
+  EXPECT_EQ(
+      location("rank 0 gave up\n\nThread 1 (LWP 7) \"w\":\n(no stack: state D, in nv_wait)\n"),
+      "no stack: state D, in nv_wait");
 }
 
-TEST(HangingPlace, is_empty_without_a_file_and_of_any_bytes_nothing_worse) {
-  EXPECT_EQ(hanging_place("/nowhere/rank_0.stack"), "");
-  EXPECT_EQ(place(""), "");
-  EXPECT_EQ(place("#\n#0\n#1  \n#2  ??"), "");
-  EXPECT_EQ(place("#0  a\x1b[31m (x)\n").find('\x1b'), std::string::npos);
+TEST(HangingLocation, is_empty_without_a_file_and_of_any_bytes_nothing_worse) {
+  EXPECT_EQ(hanging_location("/nowhere/rank_0.stack"), "");
+  EXPECT_EQ(location(""), "");
+  EXPECT_EQ(location("#\n#0\n#1  \n#2  ??"), "");
+  EXPECT_EQ(location("#0  a\x1b[31m (x)\n").find('\x1b'), std::string::npos);
 }
 
 }  // namespace

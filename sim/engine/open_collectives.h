@@ -17,7 +17,7 @@ struct Arrival {
   std::uint32_t step = 0;  // index in its program
 };
 
-class Meetings {
+class OpenCollectives {
  public:
   // A collective that is complete.
   struct Held {
@@ -27,7 +27,7 @@ class Meetings {
   };
 
   // Both are not owned and must outlive this.
-  Meetings(const ProgramJob& job, const Folding& folding)
+  OpenCollectives(const ProgramJob& job, const Folding& folding)
       : job_(job), folding_(folding), groups_(folding.group_representatives.size()) {}
 
   // `arrival` reaches the collective with sequence number `number` of a class of groups, with
@@ -39,21 +39,22 @@ class Meetings {
     // A rank may use several streams for one group and reach a later number first, so several
     // collectives of a group can be open at once.
     while (group.open.size() <= number - group.first) group.open.push_back(make());
-    Meeting& meeting = group.open[number - group.first];
+    OpenCollective& collective = group.open[number - group.first];
     // Compared with the first call only, one comparison per arrival. As agree() is not transitive,
     // two calls that differ may both agree with a first one that leaves the value unknown.
-    if (meeting.held.arrivals.empty())
-      meeting.held.call = call;
-    else if (meeting.held.call != call && !agree(job_.calls[meeting.held.call], job_.calls[call]))
-      meeting.disagrees = true;
-    meeting.held.arrivals.push_back(arrival);
-    meeting.held.last = std::max(meeting.held.last, when);
-    if (meeting.held.arrivals.size() < folding_.arrivals[group_class] || meeting.disagrees)
+    if (collective.held.arrivals.empty())
+      collective.held.call = call;
+    else if (collective.held.call != call &&
+             !agree(job_.calls[collective.held.call], job_.calls[call]))
+      collective.disagrees = true;
+    collective.held.arrivals.push_back(arrival);
+    collective.held.last = std::max(collective.held.last, when);
+    if (collective.held.arrivals.size() < folding_.arrivals[group_class] || collective.disagrees)
       return std::nullopt;
     // Collectives may complete out of order; the deque shrinks only at its front, so that `first`
     // stays the number of open.front().
-    meeting.over = true;
-    Held out = std::move(meeting.held);
+    collective.over = true;
+    Held out = std::move(collective.held);
     while (!group.open.empty() && group.open.front().over) {
       group.open.pop_front();
       ++group.first;
@@ -68,23 +69,23 @@ class Meetings {
   }
 
  private:
-  struct Meeting {
+  struct OpenCollective {
     Held held;
     bool disagrees = false;
     bool over = false;
   };
   struct Group {
-    std::deque<Meeting> open;
+    std::deque<OpenCollective> open;
     std::uint32_t first = 0;  // the sequence number of open.front()
   };
 
-  Meeting make() {
-    Meeting meeting;
+  OpenCollective make() {
+    OpenCollective collective;
     if (!spare_.empty()) {
-      meeting.held.arrivals = std::move(spare_.back());
+      collective.held.arrivals = std::move(spare_.back());
       spare_.pop_back();
     }
-    return meeting;
+    return collective;
   }
 
   const ProgramJob& job_;

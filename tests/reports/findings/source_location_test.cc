@@ -8,26 +8,26 @@ namespace {
 
 // "file|line|column", or "none".
 std::string taken_apart(std::string_view at, std::string_view root = {}) {
-  const auto place = source_place(at, root);
-  if (!place) return "none";
-  return place->file + "|" + std::to_string(place->line) + "|" +
-         (place->column ? std::to_string(*place->column) : "");
+  const auto location = source_location(at, root);
+  if (!location) return "none";
+  return location->file + "|" + std::to_string(location->line) + "|" +
+         (location->column ? std::to_string(*location->column) : "");
 }
 
-TEST(SourcePlace, IsAFileAndALine) {
+TEST(SourceLocation, IsAFileAndALine) {
   EXPECT_EQ(taken_apart("trainer.cc:120"), "trainer.cc|120|");
   EXPECT_EQ(taken_apart("./src/a.py:7:3"), "src/a.py|7|3");
   EXPECT_EQ(taken_apart("C:\\job\\a.py:9"), "C:/job/a.py|9|");
   EXPECT_EQ(taken_apart("a b:c.py:2147483647"), "a b:c.py|2147483647|");
 }
 
-TEST(SourcePlace, IsNothingWithoutALine) {
+TEST(SourceLocation, IsNothingWithoutALine) {
   for (const char* at : {"", ":", ":5", "trainer.cc", "trainer.cc:", "trainer.cc:0", "a:-1", "a:1x",
                          "a:2147483648", "a:99999999999999999999", "in train() of a.py"})
     EXPECT_EQ(taken_apart(at), "none") << at;
 }
 
-TEST(SourcePlace, IsRelativeInsideOfTheRootOnly) {
+TEST(SourceLocation, IsRelativeInsideOfTheRootOnly) {
   EXPECT_EQ(taken_apart("/job/src/a.py:1", "/job"), "src/a.py|1|");
   EXPECT_EQ(taken_apart("/job/src/a.py:1", "/job//"), "src/a.py|1|");
   EXPECT_EQ(taken_apart("/jobs/a.py:1", "/job"), "/jobs/a.py|1|") << "a look-alike";
@@ -35,18 +35,18 @@ TEST(SourcePlace, IsRelativeInsideOfTheRootOnly) {
   EXPECT_EQ(taken_apart("/a.py:1", "/"), "/a.py|1|");
 }
 
-TEST(SourcePlace, IsSafeToPrint) { EXPECT_EQ(taken_apart("a\n\xff.py:1"), "a/x0a\uFFFD.py|1|"); }
+TEST(SourceLocation, IsSafeToPrint) { EXPECT_EQ(taken_apart("a\n\xff.py:1"), "a/x0a\uFFFD.py|1|"); }
 
-TEST(PlaceOf, IsTheCulpritsOrElseAnybodys) {
+TEST(LocationOf, IsTheCulpritsOrElseAnybodys) {
   verify::Finding finding;
   finding.evidence = {{trace::Rank(0), 1, "a.py:1", ""}, {trace::Rank(1), 1, "b.py:2", ""}};
-  EXPECT_EQ(place_of(finding)->file, "a.py");
+  EXPECT_EQ(location_of(finding)->file, "a.py");
   finding.culprits = ranks_of({1});
-  EXPECT_EQ(place_of(finding)->file, "b.py");
+  EXPECT_EQ(location_of(finding)->file, "b.py");
   finding.culprits = ranks_of({7});
-  EXPECT_EQ(place_of(finding)->file, "a.py");
+  EXPECT_EQ(location_of(finding)->file, "a.py");
   finding.evidence.clear();
-  EXPECT_FALSE(place_of(finding));
+  EXPECT_FALSE(location_of(finding));
 }
 
 }  // namespace

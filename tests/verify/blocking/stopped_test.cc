@@ -1,0 +1,266 @@
+// What is said first about ranks that stopped: who, where, how long ago, before which call, who
+// waits, and what to run next. And: numbers are those of the user's log, one defect is one finding.
+#include <cstdint>
+#include <map>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/temp_dir.h"
+#include "tests/support/trace_text.h"
+#include "trace/load.h"
+#include "verify/verify.h"
+
+namespace lockstep::verify {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+using testing::SizeIs;
+
+// Two tensor-parallel groups of two ranks, two data-parallel ones across them: c10d's numbers as
+// names, with Megatron's descriptions. Rank 3 stops before the second call of its tensor-parallel
+// group; rank 2 waits for it there, rank 1 in a data-parallel call, and rank 0 for rank 2.
+//
+//   rank 0   tp call 1   tp call 2   dp: waits for rank 2
+//   rank 1   tp call 1   tp call 2   dp: waits for rank 3
+//   rank 2   tp call 1   tp call 2: waits for rank 3
+//   rank 3   tp call 1
+class MeshJob {
+ public:
+  std::string host3 = "node1";
+  std::int64_t pid3 = 4711;
+  bool dump3 = true;
+  std::map<int, std::int64_t> time;  // of the ranks' last calls, in seconds after the first
+
+  trace::Run run() const {
+    std::vector<std::string> texts;
+    for (int r = 0; r < (dump3 ? 4 : 3); ++r) texts.push_back(text(r));
+    trace::Run out = run_from_text(texts);
+    for (trace::RankTrace& trace : out.ranks) {
+      trace.snapshot = true;
+      trace.first_number = 1;
+      trace.host = trace.rank.value == 3 ? host3 : "node0";
+      if (trace.rank.value == 3) trace.pid = pid3;
+    }
+    return out;
+  }
+
+ private:
+  static std::string group(const std::string& name, const std::string& ranks,
+                           const std::string& desc) {
+    return "{\"group\":\"" + name + "\",\"ranks\":[" + ranks + "],\"desc\":\"" + desc + "\"}\n";
+  }
+  std::string call(int rank, int id, const std::string& group, const std::string& at, bool done,
+                   bool last) const {
+    const auto late = time.find(rank);
+    const std::int64_t t =
+        1'700'000'000 + (last && late != time.end() ? late->second : std::int64_t{id});
+    return "{\"ev\":\"issue\",\"id\":" + std::to_string(id) + ",\"g\":\"" + group +
+           "\",\"op\":\"all_reduce\",\"t\":" + std::to_string(t) +
+           "000000000,\"in\":[[67108864]],\"dtype\":\"bfloat16\",\"async\":true,\"at\":\"" + at +
+           "\"}\n" + (done ? "{\"ev\":\"complete\",\"id\":" + std::to_string(id) + "}\n" : "");
+  }
+  std::string text(int r) const {
+    static const std::string kTensor = "/w/megatron/mappings.py:226";
+    static const std::string kData = "/w/megatron/grads.py:160";
+    const std::string tp = r < 2 ? "3" : "4";
+    const std::string dp = r % 2 == 0 ? "1" : "2";
+    std::string out = "{\"header\":1,\"rank\":" + std::to_string(r) +
+                      ",\"world_size\":4,\"backend\":\"nccl\"}\n" +
+                      group(dp, r % 2 == 0 ? "0,2" : "1,3", "DATA_PARALLEL") +
+                      group(tp, r < 2 ? "0,1" : "2,3", "TENSOR_MODEL_PARALLEL");
+    out += call(r, 0, tp, kTensor, true, r == 3);
+    if (r != 3) out += call(r, 1, tp, kTensor, r < 2, r == 2);
+    if (r < 2) out += call(r, 2, dp, kData, false, true);
+    return out + "{\"end\":\"hung\"}\n";
+  }
+};
+
+TEST(Stopped, TheHeadlineSaysWhoWhereAndBeforeWhichCall) {
+  MeshJob job;
+  job.time = {{3, 0}, {2, 601}};
+  const Report report = verify(job.run());
+  ASSERT_THAT(report.findings, SizeIs(1));
+  const Finding& f = report.findings[0];
+  EXPECT_EQ(f.rule, RuleId::host_stall);
+  EXPECT_EQ(f.headline,
+            "rank 3 (node1) stopped 10 min ago before call 2 of TENSOR_MODEL_PARALLEL "
+            "(mappings.py:226); 3 ranks wait for it");
+  EXPECT_EQ(f.message, f.headline);
+  EXPECT_EQ(f.next, "ssh node1 py-spy dump --pid 4711");
+  EXPECT_THAT(f.waiting, ElementsAre(trace::Rank(2)));
+  // The report's keys count from 0; what people read has the dump's number.
+  EXPECT_EQ(f.group, "4");
+  EXPECT_EQ(f.seq, 1U);
+  EXPECT_EQ(f.number, 2U);
+  EXPECT_EQ(f.group_label, "TENSOR_MODEL_PARALLEL (ranks 2, 3)");
+}
+
+TEST(Stopped, EvidenceIsOrderedByDistanceToTheCulprit) {
+  const Report report = verify(MeshJob().run());
+  std::vector<int> ranks;
+  for (const Evidence& e : report.findings.at(0).evidence) ranks.push_back(e.rank.value);
+  EXPECT_THAT(ranks, ElementsAre(3, 2, 1, 0));
+}
+
+TEST(Stopped, WhatIsNotKnownIsLeftOut) {
+  MeshJob job;
+  job.host3 = "";
+  job.pid3 = trace::kNone;
+  Finding f = verify(job.run()).findings.at(0);
+  EXPECT_THAT(f.headline, HasSubstr("rank 3 stopped "));
+  EXPECT_EQ(f.next, "py-spy dump --pid <PID of rank 3>");
+  job.host3 = "$(reboot)";  // a name from a file is never given to a shell
+  f = verify(job.run()).findings.at(0);
+  EXPECT_THAT(f.headline, Not(HasSubstr("reboot")));
+  EXPECT_EQ(f.next, "py-spy dump --pid <PID of rank 3>");
+  job.host3 = "node1:1234";  // as PyTorch's debug server names it
+  EXPECT_EQ(verify(job.run()).findings.at(0).next, "ssh node1 py-spy dump --pid <PID of rank 3>");
+}
+
+TEST(Stopped, ClocksOfTwoMachinesAreNotCompared) {
+  MeshJob job;
+  trace::Run run = job.run();
+  // Since each machine's start: no time of day, and no common zero.
+  for (trace::RankTrace& trace : run.ranks)
+    for (trace::Event& event : trace.events)
+      if (event.time != trace::kNoTime) event.time = event.time % 1'000'000'000'000'000;
+  EXPECT_THAT(verify(run).findings.at(0).headline,
+              HasSubstr("rank 3 (node1) stopped before call 2 of TENSOR_MODEL_PARALLEL "));
+}
+
+TEST(Stopped, TheWatchdogTellsHowLong) {
+  trace::Run run = MeshJob().run();
+  run.notes.push_back({.kind = trace::RankNote::Kind::watchdog,
+                       .rank = trace::Rank(2),
+                       .text = "Watchdog caught collective operation timeout: WorkNCCL(SeqNum=2) "
+                               "ran for 1800029 milliseconds before timing out.",
+                       .location = {}});
+  EXPECT_THAT(verify(run).findings.at(0).headline, HasSubstr("stopped 30 min ago before call 2"));
+}
+
+TEST(Stopped, ARankWithoutADumpHasTheSameHeadline) {
+  MeshJob job;
+  job.dump3 = false;
+  const Report report = verify(job.run());
+  EXPECT_EQ(report.verdict, Verdict::inconclusive);
+  ASSERT_FALSE(report.findings.empty());
+  const Finding& note = report.findings[0];
+  EXPECT_EQ(note.rule, RuleId::missing_rank);
+  EXPECT_THAT(note.headline, HasSubstr("rank 3 (no trace) stopped"));
+  EXPECT_THAT(note.headline, HasSubstr("before call 2 of TENSOR_MODEL_PARALLEL (mappings.py:226); "
+                                       "3 ranks wait for it"));
+  EXPECT_EQ(note.next, "py-spy dump --pid <PID of rank 3>");
+  EXPECT_THAT(note.waiting, ElementsAre(trace::Rank(2)));
+}
+
+TEST(Stopped, TheFirstCallThatTheCulpritLacksIsNamed) {
+  // Rank 0 issues three calls and waits for the last one; rank 1 lacks the last two.
+  const auto issue = [](int id) {
+    return "{\"ev\":\"issue\",\"id\":" + std::to_string(id) +
+           ",\"g\":\"world\",\"op\":\"all_reduce\",\"async\":true,\"at\":\"a.py:" +
+           std::to_string(id) + "\"}\n";
+  };
+  const Report report = verify(run_from_text(
+      {"{\"header\":1,\"rank\":0,\"world_size\":2}\n" + issue(0) + issue(1) + issue(2) +
+           "{\"ev\":\"wait\",\"id\":2}\n{\"end\":\"hung\"}",
+       "{\"header\":1,\"rank\":1,\"world_size\":2}\n" + issue(0) + "{\"end\":\"hung\"}"}));
+  ASSERT_FALSE(report.findings.empty());
+  EXPECT_EQ(report.findings[0].seq, 1U);
+  EXPECT_THAT(report.findings[0].headline, HasSubstr("before call 1 of group world (a.py:1)"));
+}
+
+TEST(Stopped, OneDefectInManyGroupsIsOneFinding) {
+  // In every data-parallel group the second member reduces one element too many, at one line.
+  std::vector<std::string> texts;
+  for (int r = 0; r < 8; ++r) {
+    const std::string group = std::to_string(1 + r % 4);
+    texts.push_back("{\"header\":1,\"rank\":" + std::to_string(r) + ",\"world_size\":8}\n" +
+                    "{\"group\":\"" + group + "\",\"ranks\":[" + std::to_string(r % 4) + "," +
+                    std::to_string(r % 4 + 4) + "],\"desc\":\"DATA_PARALLEL\"}\n" +
+                    "{\"ev\":\"issue\",\"id\":0,\"g\":\"" + group +
+                    "\",\"op\":\"all_reduce\",\"in\":[[" + std::to_string(r < 4 ? 64 : 65) +
+                    "]],\"at\":\"grads.py:160\"}\n{\"end\":\"hung\"}\n");
+  }
+  const Report report = verify(run_from_text(texts));
+  ASSERT_THAT(report.findings, SizeIs(1));
+  const Finding& f = report.findings[0];
+  EXPECT_EQ(f.rule, RuleId::size_mismatch);
+  EXPECT_THAT(f.ranks, SizeIs(8));
+  ASSERT_THAT(f.also, SizeIs(3));
+  EXPECT_EQ(f.also[0].group, "2");
+  EXPECT_EQ(f.also[0].group_label, "DATA_PARALLEL (ranks 1, 5)");
+  EXPECT_THAT(f.also[0].ranks, ElementsAre(trace::Rank(1), trace::Rank(5)));
+  EXPECT_THAT(f.message, HasSubstr("call 0 of DATA_PARALLEL"));
+  EXPECT_THAT(f.message, HasSubstr("; the same in 3 more groups like it: ranks 1-3, 5-7"));
+}
+
+// Numbers are those that the user sees in the file: in dumps and in the watchdog's log from 1, in
+// traces of our own from 0.
+
+TEST(Numbers, OfADumpAreItsCollectiveSeqIds) {
+  const TempDir folder;
+  for (int r = 0; r < 2; ++r) {
+    std::string entries;
+    for (int seq = 317; seq <= (r == 0 ? 318 : 317); ++seq)
+      entries += std::string(entries.empty() ? "" : ",") + R"({"record_id":)" +
+                 std::to_string(seq + 1000) +
+                 R"(,"pg_id":0,"process_group":["7","TENSOR_PARALLEL"],"collective_seq_id":)" +
+                 std::to_string(seq) +
+                 R"(,"p2p_seq_id":0,"op_id":1,"profiling_name":"nccl:all_reduce",)"
+                 R"("time_created_ns":1795247719749931269,"input_sizes":[[8]],)"
+                 R"("input_dtypes":["Float"],"output_sizes":[[8]],"output_dtypes":["Float"],)"
+                 R"("state":")" +
+                 (seq == 317 ? "completed" : "scheduled") +
+                 R"(","retired":false,"timeout_ms":600000,"is_p2p":false})";
+    folder.write("trace_rank_" + std::to_string(r),
+                 R"({"version":"2.10","pg_config":{"7":{"name":"7","desc":"TENSOR_PARALLEL",)"
+                 R"("ranks":"[0, 1]"}},"pg_status":{},"entries":[)" +
+                     entries + "]}");
+  }
+  const auto run = trace::load_run({folder.path()});
+  ASSERT_TRUE(run) << run.error().str();
+  const Report report = verify(*run);
+  ASSERT_FALSE(report.findings.empty());
+  EXPECT_EQ(report.findings[0].number, 318U);
+  EXPECT_EQ(report.findings[0].seq, 317U);
+  EXPECT_THAT(report.findings[0].headline, HasSubstr("before call 318 of TENSOR_PARALLEL ("));
+}
+
+TEST(Numbers, OfTheWatchdogsLogAreItsSeqNums) {
+  const TempDir folder;
+  std::string log;
+  for (int r = 0; r < 2; ++r)
+    log += "[rank" + std::to_string(r) + "]:[E1 ProcessGroupNCCL.cpp:632] [PG ID 0 PG GUID " +
+           "22(TENSOR_PARALLEL) Rank " + std::to_string(r) +
+           "] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=318, OpType=" +
+           (r == 0 ? "ALLREDUCE" : "ALLGATHER") +
+           ", NumelIn=8, NumelOut=8, Timeout(ms)=600000) ran for 600026 milliseconds before "
+           "timing out.\n";
+  folder.write("job.log", log);
+  const auto run = trace::load_run({folder.path()});
+  ASSERT_TRUE(run) << run.error().str();
+  const Report report = verify(*run);
+  ASSERT_FALSE(report.findings.empty());
+  EXPECT_EQ(report.findings[0].number, 318U);
+  EXPECT_THAT(report.findings[0].message, HasSubstr("call 318 of TENSOR_PARALLEL"));
+}
+
+TEST(Numbers, OfOurOwnTracesCountFromZero) {
+  const auto issue = [](int id) {
+    return "{\"ev\":\"issue\",\"id\":" + std::to_string(id) +
+           ",\"g\":\"world\",\"op\":\"barrier\"}\n";
+  };
+  const Report report = verify(run_from_text(
+      {"{\"header\":1,\"rank\":0,\"world_size\":2}\n" + issue(0) + issue(1) + "{\"end\":\"hung\"}",
+       "{\"header\":1,\"rank\":1,\"world_size\":2}\n" + issue(0) +
+           "{\"ev\":\"complete\",\"id\":0}\n{\"end\":\"hung\"}"}));
+  ASSERT_FALSE(report.findings.empty());
+  EXPECT_EQ(report.findings[0].number, report.findings[0].seq);
+  EXPECT_THAT(report.findings[0].message, HasSubstr("before call 1 of group world"));
+}
+
+}  // namespace
+}  // namespace lockstep::verify

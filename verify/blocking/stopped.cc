@@ -1,0 +1,338 @@
+#include "verify/blocking/stopped.h"
+
+#include <algorithm>
+#include <charconv>
+#include <ctime>
+#include <optional>
+#include <set>
+#include <string_view>
+
+#include <fmt/core.h>
+
+#include "base/text.h"
+#include "trace/groups.h"
+
+namespace lockstep::verify {
+
+namespace {
+
+constexpr trace::Nanos kSecond = 1'000'000'000;
+// Times since 1970 are larger than this (the year 2001), times since a machine's start are not.
+constexpr trace::Nanos kWallClock = 1'000'000'000 * kSecond;
+
+bool meets(const std::vector<std::uint32_t>& ascending, const std::vector<std::uint32_t>& ranks) {
+  return std::any_of(ranks.begin(), ranks.end(), [&](std::uint32_t r) {
+    return std::binary_search(ascending.begin(), ascending.end(), r);
+  });
+}
+
+const trace::RankTrace::Membership* membership_of(const Context& context, std::uint32_t rank,
+                                                  trace::GroupId group) {
+  for (const auto& m : context.run.ranks[rank].groups)
+    if (m.group == group) return &m;
+  return nullptr;
+}
+
+const Stream* stream_in(const Context& context, trace::GroupId group, std::uint32_t rank,
+                        std::uint64_t& first_seq) {
+  for (const GroupStreams& g : context.groups) {
+    if (g.group != group) continue;
+    first_seq = g.first_seq;
+    for (const Stream& s : g.streams)
+      if (s.rank_index == rank) return &s;
+  }
+  return nullptr;
+}
+
+// Whether `rank` had issued the call of `point` before the one in which it waits: that call itself,
+// or the one with its number in another group of the same description and size. Nothing where it is
+// in no such group.
+std::optional<bool> issued_before(const Context& context, std::uint32_t rank,
+                                  const WaitPoint& point) {
+  const GroupStreams& group = context.groups[point.group];
+  const auto* role = membership_of(context, point.waiting[0], group.group);
+  const std::uint32_t waits_in = context.where.positions[rank].waiting_in();
+  const auto issued_in = [&](trace::GroupId id) -> std::optional<bool> {
+    std::uint64_t first = 0;
+    const Stream* stream = stream_in(context, id, rank, first);
+    const std::uint64_t seq = context.seq_of(point);
+    if (stream == nullptr || seq < first) return std::nullopt;
+    return seq - first < stream->calls.size() && stream->calls[seq - first] < waits_in;
+  };
+  if (membership_of(context, rank, group.group) != nullptr) return issued_in(group.group);
+  if (role == nullptr || role->desc.value == 0) return std::nullopt;
+  for (const auto& m : context.run.ranks[rank].groups)
+    if (m.desc == role->desc && m.ranks.size() == role->ranks.size()) return issued_in(m.group);
+  return std::nullopt;
+}
+
+// Whether point `a` comes before `b` in the program, by the ranks that wait in them.
+std::optional<bool> comes_before(const Context& context, const WaitPoint& a, const WaitPoint& b) {
+  constexpr std::size_t kAsked = 16;  // ranks that did the same say the same
+  int votes = 0;
+  const auto ask = [&](const WaitPoint& there, const WaitPoint& about, int yes) {
+    for (std::size_t i = 0; i < std::min(kAsked, there.waiting.size()); ++i)
+      if (const auto before = issued_before(context, there.waiting[i], about))
+        votes += *before ? yes : -yes;
+  };
+  ask(b, a, 1);
+  ask(a, b, -1);
+  if (votes == 0) return std::nullopt;
+  return votes > 0;
+}
+
+// When the first of the waiting ranks issued the call, by a clock that all machines share.
+std::optional<trace::Nanos> issued_at(const Context& context, const WaitPoint& point) {
+  std::optional<trace::Nanos> out;
+  for (const std::uint32_t r : point.waiting) {
+    const std::uint32_t call = context.where.positions[r].waiting_in();
+    for (const trace::Event& e : context.run.ranks[r].events) {
+      if (e.kind != trace::EventKind::issue || e.index != call) continue;
+      if (e.time >= kWallClock && (!out || e.time < *out)) out = e.time;
+      break;
+    }
+  }
+  return out;
+}
+
+// The newest time of a rank's own doings: what devices completed may have been noticed later.
+trace::Nanos last_doing(const trace::RankTrace& trace) {
+  trace::Nanos out = trace::kNoTime;
+  for (const trace::Event& e : trace.events)
+    if (e.kind != trace::EventKind::start && e.kind != trace::EventKind::complete)
+      out = std::max(out, e.time);
+  return out;
+}
+
+// How long a call was open when PyTorch's watchdog gave it up: "… ran for 600026 milliseconds
+// before timing out".
+std::optional<trace::Nanos> timed_out_after(const trace::Run& run) {
+  std::optional<trace::Nanos> out;
+  for (const trace::RankNote& note : run.notes) {
+    if (note.kind != trace::RankNote::Kind::watchdog) continue;
+    constexpr std::string_view kRan = " ran for ";
+    const std::string_view text = note.text;
+    const std::size_t at = text.find(kRan);
+    if (at == kNpos || text.find("milliseconds", at) == kNpos) continue;
+    std::int64_t ms = 0;
+    const char* const begin = text.data() + at + kRan.size();
+    constexpr std::int64_t kMost = 1'000'000'000'000;
+    const auto parsed = std::from_chars(begin, text.data() + text.size(), ms);
+    if (parsed.ec != std::errc() || ms < 0 || ms > kMost) continue;
+    out = std::max(out.value_or(0), ms * (kSecond / 1000));
+  }
+  return out;
+}
+
+// "90 s", "90 min", "2 h 5 min": up to two hours one unit is exact enough to find the moment in a
+// log.
+std::string duration_text(trace::Nanos time) {
+  const std::int64_t seconds = time / kSecond;
+  if (seconds < 120) return fmt::format("{} s", seconds);
+  if (seconds < 120 * 60) return fmt::format("{} min", seconds / 60);
+  return fmt::format("{} h {} min", seconds / 3600, seconds / 60 % 60);
+}
+
+// " 10 min ago", seen from the newest record; otherwise " at 14:28:39 UTC on 2026-11-21"; empty
+// where no time is known, or the clocks of two machines would have to be compared.
+std::string time_words(const Context& context, const std::vector<trace::Rank>& ranks,
+                       const WaitPoint& point) {
+  trace::Nanos last = trace::kNoTime;
+  std::set<std::string> hosts;
+  for (const trace::Rank r : ranks) {
+    const trace::RankTrace* trace = context.run.find(r);
+    // Of a rank without a trace, the first that waits for it tells the time.
+    last = std::max(last, trace == nullptr ? issued_at(context, point).value_or(trace::kNoTime)
+                                           : last_doing(*trace));
+  }
+  trace::Nanos newest = trace::kNoTime;
+  for (const trace::RankTrace& trace : context.run.ranks) {
+    hosts.insert(trace.host);
+    for (const trace::Event& e : trace.events) newest = std::max(newest, e.time);
+  }
+  const bool one_machine = hosts.size() == 1 && !hosts.begin()->empty();
+  const bool comparable = last >= kWallClock || (one_machine && last > 0);
+  trace::Nanos ago = comparable ? newest - last : 0;
+  // The watchdog's text may tell of a longer wait than the records do.
+  ago = std::max(ago, timed_out_after(context.run).value_or(0));
+  if (ago >= kSecond) return fmt::format(" {} ago", duration_text(ago));
+  if (last < kWallClock) return "";
+  const std::time_t seconds = last / kSecond;
+  std::tm utc{};
+  std::string out(64, '\0');
+  if (gmtime_r(&seconds, &utc) == nullptr) return "";
+  out.resize(std::strftime(out.data(), out.size(), " at %H:%M:%S UTC on %Y-%m-%d", &utc));
+  return out;
+}
+
+// A host's name without a port; empty where a shell or a person could take it for something else.
+std::string host_of(const trace::RankTrace* trace) {
+  if (trace == nullptr) return "";
+  const std::string host = trace->host.substr(0, trace->host.find(':'));
+  const auto plain = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
+           c == '-' || c == '_';
+  };
+  const bool usable = std::all_of(host.begin(), host.end(), plain) && !host.starts_with('-');
+  return usable ? host : "";
+}
+
+// " (node4)", " (no trace)"; empty where the host is not known or all ranks were on it.
+std::string host_words(const Context& context, const std::vector<trace::Rank>& ranks) {
+  constexpr std::size_t kHosts = 3;
+  std::vector<std::string> hosts;
+  for (const trace::Rank r : ranks) {
+    const trace::RankTrace* trace = context.run.find(r);
+    if (trace == nullptr) return " (no trace)";
+    std::string host = host_of(trace);
+    if (host.empty()) return "";
+    if (std::find(hosts.begin(), hosts.end(), host) == hosts.end()) hosts.push_back(host);
+  }
+  const auto elsewhere = [&](const trace::RankTrace& trace) {
+    return trace.snapshot || trace.host != context.run.ranks[0].host;
+  };
+  const bool told = std::any_of(context.run.ranks.begin(), context.run.ranks.end(), elsewhere);
+  if (!told || hosts.size() > kHosts) return "";
+  std::string out;
+  for (const std::string& host : hosts) out += (out.empty() ? " (" : ", ") + host;
+  return out + ")";
+}
+
+// The command that shows where a process is: "ssh node4 py-spy dump --pid 4711".
+std::string command_for(const Context& context, trace::Rank rank) {
+  const trace::RankTrace* trace = context.run.find(rank);
+  const bool known = trace != nullptr && trace->pid > 0;
+  const std::string host = host_of(trace);
+  const bool here = host_words(context, {rank}).empty() || host.empty();
+  return fmt::format(
+      "{}py-spy dump --pid {}", here ? "" : fmt::format("ssh {} ", host),
+      known ? fmt::format("{}", trace->pid) : fmt::format("<PID of rank {}>", rank.value));
+}
+
+// "mappings.py:226".
+std::string file_and_line(std::string_view at) {
+  const std::size_t slash = at.find_last_of("/\\");
+  return printable(slash == kNpos ? at : at.substr(slash + 1));
+}
+
+// " before call 318 of TENSOR_MODEL_PARALLEL (mappings.py:226)".
+std::string call_words_of(const Context& context, const WaitPoint& point,
+                          const MissedCall& missed) {
+  const CallRef ref = missed.call;
+  const trace::Call& call = context.call(ref);
+  const std::string at = file_and_line(context.run.tables.str(call.at));
+  if (point.group == WaitPoint::kPointToPoint) {
+    const bool sends = context.run.tables.signatures[call.signature].op == trace::Op::send;
+    return fmt::format(" before {} rank {}{}", sends ? "receiving from" : "sending to",
+                       context.run.ranks[ref.rank].rank.value,
+                       at.empty() ? "" : fmt::format(" ({})", at));
+  }
+  std::string out = " before " + context.numbered_words(ref, missed.seq);
+  if (call.step != trace::kNone) out += fmt::format(", step {}", call.step);
+  return fmt::format("{} ({})", out, at.empty() ? context.describe_call(ref) : at);
+}
+
+}  // namespace
+
+std::vector<std::uint32_t> lacked_by(const WaitPoint& point) {
+  return united(point.missing, point.behind);
+}
+
+std::vector<std::size_t> by_distance(const Context& context,
+                                     const std::vector<std::uint32_t>& culprits,
+                                     const std::vector<std::size_t>& points) {
+  std::vector<std::size_t> left = points;
+  std::vector<std::size_t> out;
+  std::vector<std::uint32_t> reached = culprits;
+  while (!left.empty()) {
+    std::vector<std::uint32_t> next;
+    std::vector<std::size_t> farther;
+    for (const std::size_t p : left) {
+      const WaitPoint& point = context.where.wait_points[p];
+      // Of a cycle, the ranks that wait in the call are among the culprits themselves.
+      if (meets(reached, lacked_by(point)) || (point.mismatched && meets(reached, point.waiting))) {
+        out.push_back(p);
+        next = united(next, point.waiting);
+      } else {
+        farther.push_back(p);
+      }
+    }
+    if (farther.size() == left.size()) break;
+    left = std::move(farther);
+    reached = united(reached, next);
+  }
+  out.insert(out.end(), left.begin(), left.end());
+  return out;
+}
+
+std::size_t first_missed(const Context& context, const std::vector<std::size_t>& points) {
+  const auto point_at = [&](std::size_t p) -> const WaitPoint& {
+    return context.where.wait_points[p];
+  };
+  const auto comes_first = [&](std::size_t p, std::size_t q) {
+    const WaitPoint& a = point_at(p);
+    const WaitPoint& b = point_at(q);
+    const std::int32_t step_of_a = context.call(waiting_call(context, a.waiting[0])).step;
+    const std::int32_t step_of_b = context.call(waiting_call(context, b.waiting[0])).step;
+    if (step_of_a != trace::kNone && step_of_b != trace::kNone && step_of_a != step_of_b)
+      return step_of_a < step_of_b;
+    const bool messages =
+        a.group == WaitPoint::kPointToPoint || b.group == WaitPoint::kPointToPoint;
+    if (!messages)
+      if (const auto told = comes_before(context, a, b)) return *told;
+    // Times do not decide: a digest of the same traces has none, and says the same.
+    return a.waiting.size() > b.waiting.size();
+  };
+  std::size_t best = points[0];
+  for (const std::size_t p : points)
+    if (p != best && comes_first(p, best)) best = p;
+  return best;
+}
+
+MissedCall missed_call(const Context& context, const std::vector<std::uint32_t>& ranks,
+                       const WaitPoint& point) {
+  MissedCall out{waiting_call(context, point.waiting[0]), seq_at(context, point)};
+  if (point.group == WaitPoint::kPointToPoint) return out;
+  const GroupStreams& group = context.groups[point.group];
+  std::uint64_t first = 0;
+  const Stream* const waiting = stream_in(context, group.group, point.waiting[0], first);
+  if (!group.comparable || waiting == nullptr) return out;
+  for (const std::uint32_t r : ranks) {
+    const Stream* const own = stream_in(context, group.group, r, first);
+    if (own == nullptr || own->calls.size() >= waiting->calls.size()) continue;
+    const std::uint64_t seq = first + own->calls.size();
+    if (seq < out.seq) out = {{point.waiting[0], waiting->calls[own->calls.size()]}, seq};
+  }
+  return out;
+}
+
+std::vector<std::uint32_t> all_waiting(const Context& context,
+                                       const std::vector<std::size_t>& points) {
+  std::vector<std::uint32_t> out;
+  for (const std::size_t p : points) out = united(out, context.where.wait_points[p].waiting);
+  std::vector<std::size_t> left(context.where.wait_points.size());
+  for (std::size_t p = 0; p < left.size(); ++p) left[p] = p;
+  for (bool grew = true; grew;) {
+    grew = false;
+    std::erase_if(left, [&](std::size_t p) {
+      const WaitPoint& point = context.where.wait_points[p];
+      if (!meets(out, lacked_by(point))) return false;
+      out = united(out, point.waiting);
+      return grew = true;
+    });
+  }
+  return out;
+}
+
+void tell_stopped(const Context& context, const Stopped& stopped, Finding& finding) {
+  const WaitPoint& point = context.where.wait_points[stopped.point];
+  finding.waiting = context.ranks(point.waiting);
+  finding.headline = fmt::format(
+      "{}{} {}{}{}; {} {} for {}", describe_ranks(stopped.ranks),
+      host_words(context, stopped.ranks), stopped.verb, time_words(context, stopped.ranks, point),
+      call_words_of(context, point, stopped.missed), plural(stopped.waiting, "rank"),
+      stopped.waiting == 1 ? "waits" : "wait", stopped.ranks.size() == 1 ? "it" : "them");
+  if (stopped.alive) finding.next = command_for(context, stopped.ranks[0]);
+}
+
+}  // namespace lockstep::verify

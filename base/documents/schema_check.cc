@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/core.h>
 #include <valijson/adapters/nlohmann_json_adapter.hpp>
 #include <valijson/schema.hpp>
 #include <valijson/schema_parser.hpp>
@@ -50,7 +51,7 @@ std::string value_in_words(const Json& value) {
   constexpr std::size_t kLongest = 60;
   const auto& text = value.get_ref<const std::string&>();
   if (text.size() > kLongest) return "a text of " + plural(text.size(), "byte");
-  return "the text \"" + printable(text) + "\"";
+  return fmt::format("the text \"{}\"", printable(text));
 }
 
 // "/data/modality/0/has" in a message: "data.modality[0].has".
@@ -63,9 +64,9 @@ std::string path_in_words(const std::string& pointer) {
   std::reverse(parts.begin(), parts.end());
   for (const std::string& part : parts) {
     const bool index = part.find_first_not_of("0123456789") == std::string::npos;
-    out += index ? "[" + part + "]" : (out.empty() ? "" : ".") + printable(part);
+    out += index ? fmt::format("[{}]", part) : (out.empty() ? "" : ".") + printable(part);
   }
-  return "\"" + out + "\"";
+  return fmt::format("\"{}\"", out);
 }
 
 std::vector<std::string> keys_of(const Json& object) {
@@ -139,8 +140,8 @@ class Explainer {
 
   void wrong(const Json& value, const std::string& pointer, const std::string& should_be,
              const std::string& fix = {}) {
-    problems_.push_back({path_in_words(pointer) + " should be " + should_be + ", but it is " +
-                             value_in_words(value),
+    problems_.push_back({fmt::format("{} should be {}, but it is {}", path_in_words(pointer),
+                                     should_be, value_in_words(value)),
                          document_.value_location(pointer), fix});
   }
 
@@ -150,7 +151,8 @@ class Explainer {
     if (!value.is_string()) return wrong(value, pointer, expected(schema));
     const auto names = choices.get<std::vector<std::string>>();
     const std::string near = nearest(value.get<std::string>(), names);
-    wrong(value, pointer, expected(schema), near.empty() ? "" : "did you mean \"" + near + "\"?");
+    wrong(value, pointer, expected(schema),
+          near.empty() ? "" : fmt::format("did you mean \"{}\"?", near));
   }
 
   // The schema of the value under `key`; null if the key is not allowed. std::regex recurses per
@@ -167,12 +169,12 @@ class Explainer {
   }
 
   void unknown_key(const std::string& key, const Json& schema, const std::string& pointer) {
-    std::string message = "unknown key \"" + printable(key.substr(0, 100)) + "\"";
+    std::string message = fmt::format("unknown key \"{}\"", printable(key.substr(0, 100)));
     std::string fix;
     if (schema.contains("properties")) {
       const std::vector<std::string> allowed = keys_of(schema["properties"]);
       const std::string near = key.size() < 100 ? nearest(key, allowed) : "";
-      if (!near.empty()) message += "; did you mean \"" + near + "\"?";
+      if (!near.empty()) message += fmt::format("; did you mean \"{}\"?", near);
       fix = "allowed here: " + join_and(allowed);
     } else {
       fix = "write \"rank 0\", \"rank 1\" and so on";
@@ -182,7 +184,7 @@ class Explainer {
 
   void visit_object(const Json& value, const Json& schema, const std::string& pointer) {
     for (const auto& [key, inner] : value.items()) {
-      const std::string here = pointer + "/" + pointer_part(key);
+      const std::string here = fmt::format("{}/{}", pointer, pointer_part(key));
       const Json* inner_schema = property(schema, key);
       if (inner_schema == nullptr)
         unknown_key(key, schema, here);
@@ -193,10 +195,10 @@ class Explainer {
     for (const std::string key : schema["required"]) {
       if (value.contains(key)) continue;
       const Json* missing = property(schema, key);
-      problems_.push_back({"the key \"" + key + "\" is missing" +
-                               (pointer.empty() ? "" : " in " + path_in_words(pointer)),
+      problems_.push_back({fmt::format("the key \"{}\" is missing{}", key,
+                                       pointer.empty() ? "" : " in " + path_in_words(pointer)),
                            document_.value_location(pointer),
-                           "add \"" + key + ": …\": " + description(*missing)});
+                           fmt::format("add \"{}: …\": {}", key, description(*missing))});
     }
   }
 
@@ -211,13 +213,13 @@ class Explainer {
     if (schema.contains("maxItems") && value.size() > schema["maxItems"])
       return count_wrong(value, pointer, "at most", schema["maxItems"]);
     for (std::size_t i = 0; i < value.size(); ++i)
-      visit(value[i], schema["items"], pointer + "/" + std::to_string(i));
+      visit(value[i], schema["items"], fmt::format("{}/{}", pointer, i));
   }
 
   void count_wrong(const Json& value, const std::string& pointer, const std::string& bound,
                    std::uint64_t count) {
-    problems_.push_back({path_in_words(pointer) + " should have " + bound + " " +
-                             plural(count, "item") + ", but it has " + std::to_string(value.size()),
+    problems_.push_back({fmt::format("{} should have {} {}, but it has {}", path_in_words(pointer),
+                                     bound, plural(count, "item"), value.size()),
                          document_.value_location(pointer), ""});
   }
 
@@ -241,7 +243,8 @@ class Explainer {
     if (schema.contains("minLength") && characters < schema["minLength"].get<std::int64_t>())
       wrong(value, pointer, "text that is not empty");
     else if (schema.contains("maxLength") && characters > schema["maxLength"].get<std::int64_t>())
-      wrong(value, pointer, "text of at most " + schema["maxLength"].dump() + " characters");
+      wrong(value, pointer,
+            fmt::format("text of at most {} characters", schema["maxLength"].dump()));
   }
 
   const YamlDocument& document_;

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/core.h>
 #include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
@@ -148,17 +149,18 @@ class DocumentBuilder : public YAML::EventHandler {
   std::string pointer_of_next() const {
     if (stack_.empty()) return "";
     const Open& open = stack_.back();
-    return open.pointer + "/" +
-           (open.key ? pointer_part(*open.key) : std::to_string(open.value.size()));
+    return fmt::format("{}/{}", open.pointer,
+                       open.key ? pointer_part(*open.key) : std::to_string(open.value.size()));
   }
 
   void set_key(const YAML::Mark& mark, const std::string& key) {
     Open& open = stack_.back();
     open.key_location = location_of(file_, mark);
     if (open.value.contains(key)) {
-      const Location& first = document_.key_location(open.pointer + "/" + pointer_part(key));
-      throw Refused{{"the key \"" + printable(key) + "\" is given twice; first in line " +
-                         std::to_string(first.line) + ", column " + std::to_string(first.column),
+      const Location& first =
+          document_.key_location(fmt::format("{}/{}", open.pointer, pointer_part(key)));
+      throw Refused{{fmt::format("the key \"{}\" is given twice; first in line {}, column {}",
+                                 printable(key), first.line, first.column),
                      open.key_location, "remove one of the two"}};
     }
     open.key = key;

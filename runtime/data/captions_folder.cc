@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <set>
 
+#include <fmt/core.h>
+
 #include "base/files/read_file.h"
 #include "base/text.h"
 #include "runtime/data/csv.h"
@@ -62,8 +64,8 @@ void note_images_without_caption(const std::string& folder, const std::set<std::
     if (count++ == 0 || name < first) first = name;
   }
   if (count == 0) return;
-  notes.push_back(plural(count, "image") + " in the folder without a row in " + kCaptionsFile +
-                  ", \"" + printable(first) + "\" first");
+  notes.push_back(fmt::format("{} in the folder without a row in {}, \"{}\" first",
+                              plural(count, "image"), kCaptionsFile, printable(first)));
 }
 
 ManifestItem item_of_row(CsvRow& row, const Columns& columns, const std::string& file,
@@ -71,8 +73,8 @@ ManifestItem item_of_row(CsvRow& row, const Columns& columns, const std::string&
   ManifestItem item;
   item.location = {file, row.line};
   if (row.fields.size() != columns.count) {
-    item.problem = "the row has " + plural(row.fields.size(), "field") + " and the header " +
-                   std::to_string(columns.count);
+    item.problem = fmt::format("the row has {} and the header {}",
+                               plural(row.fields.size(), "field"), columns.count);
     return item;
   }
   const std::string& image = row.fields[columns.image];
@@ -108,7 +110,7 @@ Result<ManifestContent> read_captions_folder(const std::string& folder) {
     const std::uint64_t pair = hash_bytes(item.text.value_or(""), hash_bytes(item.id + '\0'));
     const auto [first, is_new] = lines.emplace(pair, item.location.line);
     if (!is_new && item.problem.empty()) {
-      item.problem = "the same image and caption are on line " + std::to_string(first->second);
+      item.problem = fmt::format("the same image and caption are on line {}", first->second);
     }
     named.insert(item.id);
     content.items.push_back(std::move(item));
@@ -155,11 +157,12 @@ void ImageFolder::locate(const std::string& name, ManifestItem& item) {
   const std::string path = (fs::path(folder_) / name).string();
   struct stat info {};
   if (::stat(path.c_str(), &info) != 0) {
-    item.problem = "the image \"" + printable(name) + "\" is not there";
+    item.problem = fmt::format("the image \"{}\" is not there", printable(name));
   } else if (!S_ISREG(info.st_mode)) {
-    item.problem = "the image \"" + printable(name) + "\" is not a file";
+    item.problem = fmt::format("the image \"{}\" is not a file", printable(name));
   } else if (!is_inside(path)) {
-    item.problem = "the image \"" + printable(name) + "\" is outside the data set's folder";
+    item.problem =
+        fmt::format("the image \"{}\" is outside the data set's folder", printable(name));
   } else {
     item.image = ImageSource{name, path, 0, -1};
   }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include <fmt/core.h>
+
 #include "base/check.h"
 #include "base/text.h"
 #include "runtime/data/distributed_sampler.h"
@@ -31,7 +33,7 @@ void count_item(const ManifestItem& item, const WordPiece* tokenizer, DataCheck&
 std::string share(std::int64_t part, std::int64_t whole) {
   const double percent =
       whole == 0 ? 0.0 : 100.0 * static_cast<double>(part) / static_cast<double>(whole);
-  return std::to_string(part) + " (" + fixed(percent, 1) + " %)";
+  return fmt::format("{} ({} %)", part, fixed(percent, 1));
 }
 
 std::string histogram(const DataCheck& check) {
@@ -39,11 +41,11 @@ std::string histogram(const DataCheck& check) {
   std::int64_t low = 0;
   for (std::size_t bin = 0; bin < check.lengths.size(); ++bin) {
     const bool last = bin == kLengthBins.size();
-    std::string range = last ? "over " + std::to_string(low - 1)
-                             : std::to_string(low) + "-" + std::to_string(kLengthBins[bin]);
+    std::string range =
+        last ? fmt::format("over {}", low - 1) : fmt::format("{}-{}", low, kLengthBins[bin]);
     if (check.lengths[bin] > 0) {
       range.resize(std::max<std::size_t>(range.size(), 10), ' ');
-      out += "  " + range + " " + std::to_string(check.lengths[bin]) + "\n";
+      out += fmt::format("  {} {}\n", range, check.lengths[bin]);
     }
     if (!last) low = kLengthBins[bin] + 1;
   }
@@ -85,23 +87,23 @@ DataCheck check_data(const Manifest& data, const WordPiece* tokenizer, int worke
 
 std::string check_report(const DataCheck& check) {
   const std::int64_t usable = check.items - check.unreadable;
-  std::string out = "items           " + std::to_string(check.items) + "\n";
-  out += "image and text  " + share(check.both, usable) + "\n";
-  out += "image only      " + share(check.image_only, usable) + "\n";
-  out += "text only       " + share(check.text_only, usable) + "\n";
-  out += "unreadable      " + std::to_string(check.unreadable) + "\n";
-  for (const Error& reason : check.reasons) out += "  " + reason.summary() + "\n";
+  std::string out = fmt::format("items           {}\n", check.items);
+  out += fmt::format("image and text  {}\n", share(check.both, usable));
+  out += fmt::format("image only      {}\n", share(check.image_only, usable));
+  out += fmt::format("text only       {}\n", share(check.text_only, usable));
+  out += fmt::format("unreadable      {}\n", check.unreadable);
+  for (const Error& reason : check.reasons) out += fmt::format("  {}\n", reason.summary());
   const auto shown = static_cast<std::int64_t>(check.reasons.size());
   if (shown < check.unreadable) {
-    out += "  and " + std::to_string(check.unreadable - shown) + " more\n";
+    out += fmt::format("  and {} more\n", check.unreadable - shown);
   }
-  if (check.damaged > 0) out += "damaged images  " + std::to_string(check.damaged) + "\n";
-  out += "alignment       " +
-         (check.misalignment.empty() ? std::string("in order") : check.misalignment) + "\n";
-  for (const std::string& note : check.notes) out += "note            " + note + "\n";
+  if (check.damaged > 0) out += fmt::format("damaged images  {}\n", check.damaged);
+  out += fmt::format("alignment       {}\n",
+                     check.misalignment.empty() ? std::string("in order") : check.misalignment);
+  for (const std::string& note : check.notes) out += fmt::format("note            {}\n", note);
   out += check.tokens ? "tokens a text   " : "characters a text ";
-  out += "at most " + std::to_string(check.longest) + "\n" + histogram(check);
-  out += "digest          " + hex(check.digest) + "\n";
+  out += fmt::format("at most {}\n{}", check.longest, histogram(check));
+  out += fmt::format("digest          {}\n", hex(check.digest));
   return out;
 }
 

@@ -5,6 +5,8 @@
 #include <random>
 #include <string>
 
+#include <fmt/core.h>
+
 #include "base/check.h"
 
 namespace lockstep::runtime {
@@ -30,15 +32,15 @@ std::vector<std::int64_t> dealt(const std::vector<std::int64_t>& order, std::siz
 
 Result<DistributedSampler> DistributedSampler::make(const SamplerOptions& options) {
   if (options.items < 1 || options.items > kMostSampled) {
-    return Error{"a data set of " + std::to_string(options.items) + " items cannot be sampled",
+    return Error{fmt::format("a data set of {} items cannot be sampled", options.items),
                  {},
-                 "1 to " + std::to_string(kMostSampled) + " items"};
+                 fmt::format("1 to {} items", kMostSampled)};
   }
   if (options.world_size < 1) {
-    return Error{"a world of " + std::to_string(options.world_size) + " ranks", {}, "1 or more"};
+    return Error{fmt::format("a world of {} ranks", options.world_size), {}, "1 or more"};
   }
   if (options.epoch < 0) {
-    return Error{"epoch " + std::to_string(options.epoch), {}, "epochs count from 0"};
+    return Error{fmt::format("epoch {}", options.epoch), {}, "epochs count from 0"};
   }
   DistributedSampler out;
   out.world_size_ = options.world_size;

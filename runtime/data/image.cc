@@ -3,6 +3,8 @@
 #include <array>
 #include <utility>
 
+#include <fmt/core.h>
+
 #include "base/text.h"
 
 namespace lockstep::runtime {
@@ -38,7 +40,7 @@ Result<RgbImage> decode_image(std::string_view bytes, const std::string& name) {
   if (bytes.starts_with(kPngMagic)) return decode_png(bytes, name);
   if (bytes.empty()) return Error{"the image is empty", {name}, "copy it again from its source"};
   const std::string_view other = other_format(bytes);
-  const std::string is = other.empty() ? "" : " (it looks like " + std::string(other) + ")";
+  const std::string is = other.empty() ? "" : fmt::format(" (it looks like {})", other);
   return Error{"neither a JPEG nor a PNG file" + is, {name}, "convert it to JPEG or PNG"};
 }
 
@@ -47,10 +49,10 @@ Status check_image_size(std::int64_t width, std::int64_t height, const std::stri
     return Error{"an image without pixels", {name}, "copy it again from its source"};
   }
   if (width > kMaxPixels / height) {
-    return Error{"an image of " + std::to_string(width) + " by " + std::to_string(height) +
-                     " pixels; at most " + std::to_string(kMaxPixels) + " are read",
-                 {name},
-                 "scale it down, or leave it out"};
+    return Error{
+        fmt::format("an image of {} by {} pixels; at most {} are read", width, height, kMaxPixels),
+        {name},
+        "scale it down, or leave it out"};
   }
   return Status::ok();
 }

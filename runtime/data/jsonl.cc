@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
 #include "base/files/read_file.h"
@@ -69,8 +70,8 @@ class Names {
   void check(const char* what, const std::string& name, ManifestItem& item) {
     const auto [first, is_new] = lines_.emplace(name, item.location.line);
     if (is_new || !item.problem.empty()) return;
-    item.problem = std::string("the ") + what + " " + printable(name) + " stands on line " +
-                   std::to_string(first->second) + " already";
+    item.problem =
+        fmt::format("the {} {} stands on line {} already", what, printable(name), first->second);
   }
 
  private:

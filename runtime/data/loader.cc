@@ -4,6 +4,8 @@
 #include <exception>
 #include <utility>
 
+#include <fmt/core.h>
+
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/text.h"
@@ -79,10 +81,10 @@ Result<LoadedItem> Loader::load_row(Pending& batch, std::size_t row) const {
   try {
     return load_item(recipe_, batch.indices[row], std::span(batch.pixels).subspan(from, room));
   } catch (const std::exception& error) {  // no memory, above all
-    return Error{"item " + std::to_string(batch.indices[row]) +
-                     " could not be loaded: " + printable(error.what()),
-                 {},
-                 "use fewer workers, or smaller batches"};
+    return Error{
+        fmt::format("item {} could not be loaded: {}", batch.indices[row], printable(error.what())),
+        {},
+        "use fewer workers, or smaller batches"};
   }
 }
 
@@ -152,8 +154,8 @@ namespace {
 Result<RgbImage> read_picture(const Manifest& data, std::int64_t index) {
   const ManifestItem& item = data.item(index);
   const auto of_item = [&](const Error& error) {
-    return Error{"image \"" + printable(item.image->name) + "\": " + error.message, item.location,
-                 error.fix};
+    return Error{fmt::format("image \"{}\": {}", printable(item.image->name), error.message),
+                 item.location, error.fix};
   };
   const Result<std::string> bytes = data.read_image(index);
   if (!bytes) return of_item(bytes.error());
@@ -168,7 +170,7 @@ Result<LoadedItem> load_item(const ItemRecipe& recipe, std::int64_t index,
                              std::span<float> pixels) {
   const Manifest& data = *recipe.data;
   if (index < 0 || index >= data.size()) {
-    return Error{"the data set has no item " + std::to_string(index), {}, ""};
+    return Error{fmt::format("the data set has no item {}", index), {}, ""};
   }
   const ManifestItem& item = data.item(index);
   if (!item.problem.empty()) return Error{item.problem, item.location, ""};

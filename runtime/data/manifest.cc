@@ -9,6 +9,8 @@
 #include <filesystem>
 #include <string>
 
+#include <fmt/core.h>
+
 #include "base/check.h"
 #include "base/files/read_file.h"
 #include "base/result.h"
@@ -41,7 +43,7 @@ Result<std::vector<std::string>> expand(const std::vector<std::string>& sources)
 }
 
 Error shorter_than_declared(const ImageSource& image) {
-  return {"the archive ends within \"" + printable(image.name) + "\"",
+  return {fmt::format("the archive ends within \"{}\"", printable(image.name)),
           {image.file},
           "copy it again from its source, and do not change a data set while it is read"};
 }
@@ -132,8 +134,8 @@ std::string Manifest::misalignment() const {
   for (std::int64_t index = 0; index < size(); ++index) {
     const ManifestItem& one = item(index);
     if (!one.declared_index || *one.declared_index == index) continue;
-    return one.location.str() + " declares index " + std::to_string(*one.declared_index) +
-           ", but is item " + std::to_string(index);
+    return fmt::format("{} declares index {}, but is item {}", one.location.str(),
+                       *one.declared_index, index);
   }
   return {};
 }
@@ -143,8 +145,8 @@ Result<std::string> Manifest::read_image(std::int64_t index) const {
   LOCKSTEP_CHECK(image.has_value(), "an item with an image");
   if (image->size < 0) return read_file(image->file, kLargestImageFile);
   if (static_cast<std::size_t>(image->size) > kLargestImageFile) {
-    return Error{"the member \"" + printable(image->name) + "\" is larger than " +
-                     bytes_in_words(kLargestImageFile),
+    return Error{fmt::format("the member \"{}\" is larger than {}", printable(image->name),
+                             bytes_in_words(kLargestImageFile)),
                  {image->file},
                  "leave it out"};
   }

@@ -4,6 +4,8 @@
 #include <cstring>
 #include <string_view>
 
+#include <fmt/core.h>
+
 #include "base/files/write_file.h"
 
 namespace lockstep::runtime {
@@ -14,7 +16,7 @@ std::string npy_bytes(std::span<const float> values, std::span<const std::int64_
   constexpr std::size_t kPreamble = 10;  // magic, version, length of the header
   constexpr std::size_t kAlignment = 64;
   std::string header = "{'descr': '<f4', 'fortran_order': False, 'shape': (";
-  for (const std::int64_t extent : shape) header += std::to_string(extent) + ", ";
+  for (const std::int64_t extent : shape) header += fmt::format("{}, ", extent);
   header += "), }";
   while ((kPreamble + header.size() + 1) % kAlignment != 0) header += ' ';
   header += '\n';

@@ -10,6 +10,8 @@
 #include <numeric>
 #include <random>
 
+#include <fmt/core.h>
+
 #include "base/check.h"
 #include "base/files/read_file.h"
 #include "base/files/write_file.h"
@@ -169,9 +171,9 @@ constexpr int kFormat = 1;  // raise it when other files are written for the sam
 constexpr std::size_t kLargestMarker = 4096;
 
 std::string marker_of(const ShapesFiles& options) {
-  return "lockstep shapes, format " + std::to_string(kFormat) + "\nitems " +
-         std::to_string(options.items) + "\nside " + std::to_string(options.side) + "\nseed " +
-         std::to_string(options.seed) + "\ntext-only " + fixed(options.text_only, 6) + "\n";
+  return fmt::format("lockstep shapes, format {}\nitems {}\nside {}\nseed {}\ntext-only {}\n",
+                     kFormat, options.items, options.side, options.seed,
+                     fixed(options.text_only, 6));
 }
 
 // Ok: `folder` holds these files. An error says what is there instead.
@@ -205,7 +207,7 @@ std::string picture_png(const Picture& picture, int side, Status& status) {
 std::string image_name(std::int64_t index) {
   std::string digits = std::to_string(index);
   digits.insert(0, digits.size() < 6 ? 6 - digits.size() : 0, '0');
-  return "images/" + digits + ".png";
+  return fmt::format("images/{}.png", digits);
 }
 
 Status write_files(const fs::path& folder, const ShapesFiles& options) {
@@ -214,7 +216,7 @@ Status write_files(const fs::path& folder, const ShapesFiles& options) {
   for (std::int64_t index = 0; index < options.items; ++index) {
     const Item item = data.item(index);
     const std::string name = item.has_image ? image_name(index) : "";
-    captions += name + "," + caption(item.picture) + "\n";
+    captions += fmt::format("{},{}\n", name, caption(item.picture));
     if (!item.has_image) continue;
     Status encoded = Status::ok();
     const std::string png = picture_png(item.picture, options.side, encoded);
@@ -233,7 +235,7 @@ Status write_files(const fs::path& folder, const ShapesFiles& options) {
 
 std::string shapes_pieces() {
   std::string pieces;
-  for (const std::string_view special : kSpecialPieces) pieces += std::string(special) + "\n";
+  for (const std::string_view special : kSpecialPieces) pieces += fmt::format("{}\n", special);
   for (const std::string& word : caption_words()) pieces += word + "\n";
   return pieces;
 }
@@ -243,14 +245,14 @@ Status write_shapes(const std::string& folder, const ShapesFiles& options) {
       options.side > kMaxSide || !(options.text_only >= 0 && options.text_only <= 1)) {
     return Error{"a data set of that size cannot be written",
                  {folder},
-                 "1 to 1000000 items of 1 to " + std::to_string(kMaxSide) + " pixels a side"};
+                 fmt::format("1 to 1000000 items of 1 to {} pixels a side", kMaxSide)};
   }
   std::error_code failed;
   if (fs::exists(folder, failed)) return check_written(folder, options);
   fs::path target(folder);
   if (!target.has_filename()) target = target.parent_path();  // a trailing slash
   // Of this thread: ranks may be played side by side in one process.
-  const fs::path work = target.string() + ".part-" + std::to_string(::gettid());
+  const fs::path work = fmt::format("{}.part-{}", target.string(), ::gettid());
   fs::remove_all(work, failed);
   fs::create_directories(work / "images", failed);
   if (failed) return system_error("cannot make the folder", failed.value(), work.string());

@@ -12,6 +12,7 @@
 #include <memory>
 #include <string_view>
 
+#include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
@@ -60,7 +61,8 @@ class ShardIndexer {
     // noticed.
     ManifestItem rest;
     rest.location = {shard};
-    rest.problem = "the archive is cut off or damaged after \"" + printable(last_member_) + "\"";
+    rest.problem =
+        fmt::format("the archive is cut off or damaged after \"{}\"", printable(last_member_));
     if (last_member_.empty()) return unreadable(reader.get(), shard);
     content_.items.push_back(std::move(rest));
     return Status::ok();
@@ -84,9 +86,9 @@ class ShardIndexer {
     if (!is_image && !is_text) return;
     ManifestItem& item = sample(std::string(name.key), shard);
     if (archive_entry_sparse_count(entry) > 0) {
-      complain(item, "the member \"" + printable(last_member_) + "\" is sparse");
+      complain(item, fmt::format("the member \"{}\" is sparse", printable(last_member_)));
     } else if (is_image) {
-      if (item.image) complain(item, "two images: \"" + printable(last_member_) + "\"");
+      if (item.image) complain(item, fmt::format("two images: \"{}\"", printable(last_member_)));
       item.image = ImageSource{last_member_, shard, archive_filter_bytes(reader, 0),
                                archive_entry_size(entry)};
     } else {
@@ -103,8 +105,9 @@ class ShardIndexer {
     item.location = {shard};
     const auto [first, is_new] = shards_.emplace(key, shard);
     if (!is_new) {
-      item.problem = "the key \"" + printable(key) + "\" is in " + printable(first->second) +
-                     " already" + (first->second == shard ? ", not beside this member" : "");
+      item.problem =
+          fmt::format("the key \"{}\" is in {} already{}", printable(key), printable(first->second),
+                      first->second == shard ? ", not beside this member" : "");
     }
     content_.items.push_back(std::move(item));
     sample_open_ = true;
@@ -192,7 +195,7 @@ Result<std::vector<std::string>> alternatives(std::string_view group) {
   const int first = number(low);
   const int last = number(group.substr(dots + 2));
   if (first < 0 || last < first || static_cast<std::size_t>(last - first) >= kMostShards) {
-    return Error{"{" + printable(group) + "} is not a range of shards", {}, kFix};
+    return Error{fmt::format("{{{}}} is not a range of shards", printable(group)), {}, kFix};
   }
   for (int value = first; value <= last; ++value) {
     std::string text = std::to_string(value);
@@ -219,7 +222,7 @@ Result<std::vector<std::string>> expand_braces(const std::string& pattern) {
     const auto group = alternatives(rest.substr(open + 1, close - open - 1));
     if (!group) return group.error();
     if (group->size() > kMostShards / out.size()) {
-      return Error{"more than " + std::to_string(kMostShards) + " shards", {pattern}, kFix};
+      return Error{fmt::format("more than {} shards", kMostShards), {pattern}, kFix};
     }
     std::vector<std::string> longer;
     for (const std::string& name : out) {

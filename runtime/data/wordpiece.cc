@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <fmt/core.h>
+
 #include "base/check.h"
 #include "base/files/read_file.h"
 #include "base/text.h"
@@ -140,8 +142,8 @@ Result<Vocabulary> Vocabulary::parse(std::string text, const std::string& file) 
     const auto id = static_cast<TokenId>(out.pieces_.size());
     const auto [first, is_new] = out.starting_.emplace(piece, id);
     if (!is_new) {
-      return bad("the piece \"" + printable(piece) + "\" is on line " +
-                     std::to_string(first->second + 1) + " already",
+      return bad(fmt::format("the piece \"{}\" is on line {} already", printable(piece),
+                             first->second + 1),
                  line);
     }
     if (piece.starts_with(kContinues)) {
@@ -155,7 +157,7 @@ Result<Vocabulary> Vocabulary::parse(std::string text, const std::string& file) 
                                                            &out.special_.mask};
   for (std::size_t i = 0; i < ids.size(); ++i) {
     const std::optional<TokenId> id = out.starting(kSpecialPieces[i]);
-    if (!id) return bad("the piece " + std::string(kSpecialPieces[i]) + " is missing", 0);
+    if (!id) return bad(fmt::format("the piece {} is missing", kSpecialPieces[i]), 0);
     *ids[i] = *id;
   }
   return out;

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
@@ -46,22 +47,22 @@ class Contradictions {
 
   void require_rank(std::int64_t rank, const std::string& pointer) {
     if (error_ || rank < scenario_.ranks) return;
-    error_ = Error{"there is no rank " + std::to_string(rank) + ": the job has " +
-                       plural(static_cast<std::uint64_t>(scenario_.ranks), "rank"),
+    error_ = Error{fmt::format("there is no rank {}: the job has {}", rank,
+                               plural(static_cast<std::uint64_t>(scenario_.ranks), "rank")),
                    document_.value_location(pointer), ranks_fix()};
   }
 
   void require_step(std::int64_t step, const std::string& pointer) {
     if (error_ || step < scenario_.train.steps) return;
-    error_ = Error{"there is no step " + std::to_string(step) + ": the job has " +
-                       plural(static_cast<std::uint64_t>(scenario_.train.steps), "step"),
+    error_ = Error{fmt::format("there is no step {}: the job has {}", step,
+                               plural(static_cast<std::uint64_t>(scenario_.train.steps), "step")),
                    document_.value_location(pointer), "steps count from 0"};
   }
 
   std::string ranks_fix() const {
     return scenario_.ranks == 1
                ? "rank 0 is the only one, or raise \"ranks\""
-               : "ranks are 0 to " + std::to_string(scenario_.ranks - 1) + ", or raise \"ranks\"";
+               : fmt::format("ranks are 0 to {}, or raise \"ranks\"", scenario_.ranks - 1);
   }
 
   // Calls `require` with every number of the list at `pointer`, if there is one.
@@ -71,7 +72,7 @@ class Contradictions {
     if (!document_.value.contains(where)) return;
     const Json& list = document_.value[where];
     for (std::size_t i = 0; i < list.size(); ++i)
-      require(list[i].get<std::int64_t>(), pointer + "/" + std::to_string(i));
+      require(list[i].get<std::int64_t>(), fmt::format("{}/{}", pointer, i));
   }
 
   // A replay takes none of the keys of training.
@@ -80,9 +81,10 @@ class Contradictions {
     for (const std::string key :
          {"model", "data", "strategy", "remedy", "fault", "train", "watch", "study"}) {
       if (document_.spots.contains("/" + key))
-        refuse_key("/" + key,
-                   "a replay only makes the calls of a recorded run: it has no \"" + key + "\"",
-                   "remove it, or remove \"replay\"");
+        refuse_key(
+            "/" + key,
+            fmt::format("a replay only makes the calls of a recorded run: it has no \"{}\"", key),
+            "remove it, or remove \"replay\"");
     }
   }
 
@@ -101,13 +103,13 @@ class Contradictions {
     const bool mapping = document_.value.contains(Json::json_pointer(pointer)) &&
                          document_.value[Json::json_pointer(pointer)].is_object();
     for (std::size_t i = 0; i < rules.size(); ++i) {
-      const std::string item = pointer + "/" + std::to_string(i);
+      const std::string item = fmt::format("{}/{}", pointer, i);
       const std::string entry =
-          mapping ? pointer + "/rank " + std::to_string(rules[i].ranks[0]) : item;
+          mapping ? fmt::format("{}/rank {}", pointer, rules[i].ranks[0]) : item;
       if (mapping && rules[i].ranks[0] >= scenario_.ranks)
         refuse_key(entry,
-                   "there is no rank " + std::to_string(rules[i].ranks[0]) + ": the job has " +
-                       plural(static_cast<std::uint64_t>(scenario_.ranks), "rank"),
+                   fmt::format("there is no rank {}: the job has {}", rules[i].ranks[0],
+                               plural(static_cast<std::uint64_t>(scenario_.ranks), "rank")),
                    ranks_fix());
       each(item + "/ranks", rank);
       each(item + "/steps", step);
@@ -128,12 +130,12 @@ class Contradictions {
                  "write \"vocab: vocab.txt\"; `scripts/fetch-minilm` fetches one");
     for (const std::string key : {"manifest", "vocab"}) {
       if (!manifest && document_.spots.contains("/data/" + key))
-        refuse_key("/data/" + key, "\"" + key + "\" belongs to the source \"manifest\"",
+        refuse_key("/data/" + key, fmt::format("\"{}\" belongs to the source \"manifest\"", key),
                    "write \"source: manifest\" beside it");
     }
     for (const std::string key : {"items", "text_only"}) {
       if (manifest && document_.spots.contains("/data/" + key))
-        refuse_key("/data/" + key, "\"" + key + "\" belongs to the source \"shapes\"",
+        refuse_key("/data/" + key, fmt::format("\"{}\" belongs to the source \"shapes\"", key),
                    "remove it: a manifest says what it holds");
     }
     if (scenario_.model.head != "fusion" && document_.spots.contains("/model/fusion"))
@@ -155,9 +157,10 @@ class Contradictions {
     for (const auto& [owner, keys] : kOptions) {
       for (const std::string& key : keys) {
         if (owner == kind || !document_.spots.contains("/strategy/" + key)) continue;
-        refuse_key("/strategy/" + key,
-                   "\"" + key + "\" is an option of " + owner + ", but the strategy is " + kind,
-                   "remove it, or write \"kind: " + owner + "\"");
+        refuse_key(
+            "/strategy/" + key,
+            fmt::format("\"{}\" is an option of {}, but the strategy is {}", key, owner, kind),
+            fmt::format("remove it, or write \"kind: {}\"", owner));
       }
     }
   }
@@ -192,8 +195,8 @@ class Contradictions {
     const int shard = given == 0 ? scenario_.ranks : given;
     if (fsdp && scenario_.ranks % shard != 0)
       refuse_key("/strategy/shard_ranks",
-                 plural(static_cast<std::uint64_t>(scenario_.ranks), "rank") +
-                     " cannot be cut into groups of " + std::to_string(shard),
+                 fmt::format("{} cannot be cut into groups of {}",
+                             plural(static_cast<std::uint64_t>(scenario_.ranks), "rank"), shard),
                  "choose a divisor of \"ranks\", or leave it out to shard over all of them");
   }
 
@@ -202,11 +205,12 @@ class Contradictions {
     if (scenario_.strategy.kind != Scenario::Strategy::Kind::pipeline) return;
     const int stages = scenario_.ranks_of_replica();
     if (scenario_.ranks % stages != 0)
-      refuse_key("/ranks",
-                 "a pipeline has " + std::to_string(stages) + " stages, one to a rank, but " +
-                     plural(static_cast<std::uint64_t>(scenario_.ranks), "rank") +
-                     " cannot be distributed among them",
-                 "make \"ranks\" a multiple of " + std::to_string(stages));
+      refuse_key(
+          "/ranks",
+          fmt::format("a pipeline has {} stages, one to a rank, but {} cannot be distributed among "
+                      "them",
+                      stages, plural(static_cast<std::uint64_t>(scenario_.ranks), "rank")),
+          fmt::format("make \"ranks\" a multiple of {}", stages));
     using Remedy = Scenario::Remedy::Kind;
     const Remedy remedy = scenario_.remedy.kind;
     if (remedy != Remedy::none && remedy != Remedy::alternating)
@@ -236,10 +240,9 @@ class Contradictions {
         for (const int rank : rule.ranks) {
           if (rank % stages == 0) continue;
           const std::string first = std::to_string(rank - rank % stages);
-          refuse_key(
-              pointer,
-              "rank " + std::to_string(rank) + " reads the batch of its replica's rank " + first,
-              "name rank " + first + " instead");
+          refuse_key(pointer,
+                     fmt::format("rank {} reads the batch of its replica's rank {}", rank, first),
+                     fmt::format("name rank {} instead", first));
         }
       }
     };
@@ -299,15 +302,16 @@ class Contradictions {
   }
 
   void require_remedy(Scenario::Remedy::Kind kind, const std::string& name) {
-    require_for_fault(scenario_.remedy.kind == kind,
-                      "this is a mistake in the remedy " + name + ", which the job does not have",
-                      "write \"remedy: " + name + "\"");
+    require_for_fault(
+        scenario_.remedy.kind == kind,
+        fmt::format("this is a mistake in the remedy {}, which the job does not have", name),
+        fmt::format("write \"remedy: {}\"", name));
   }
 
   void require_strategy(Scenario::Strategy::Kind kind, const std::string& name) {
     require_for_fault(scenario_.strategy.kind == kind,
                       "this mistake can be made only under the strategy " + name,
-                      "write \"strategy: " + name + "\"");
+                      fmt::format("write \"strategy: {}\"", name));
   }
 
   void require_clip() {
@@ -382,12 +386,12 @@ class Contradictions {
                  "write \"folder: checkpoints\" beside it");
     const std::string pointer = "/train/accumulation";
     for (const auto& [rank, steps] : scenario_.train.accumulation.by_rank)
-      require_rank(rank, pointer + "/rank " + std::to_string(rank));
+      require_rank(rank, fmt::format("{}/rank {}", pointer, rank));
     const auto rank = [&](std::int64_t r, const std::string& at) { require_rank(r, at); };
     const auto step = [&](std::int64_t s, const std::string& at) { require_step(s, at); };
     for (std::size_t i = 0; i < scenario_.data.outliers.size(); ++i) {
-      each("/data/outliers/" + std::to_string(i) + "/ranks", rank);
-      each("/data/outliers/" + std::to_string(i) + "/steps", step);
+      each(fmt::format("/data/outliers/{}/ranks", i), rank);
+      each(fmt::format("/data/outliers/{}/steps", i), step);
     }
   }
 
@@ -400,7 +404,8 @@ class Contradictions {
     const bool clean = scenario_.expect->verdict == "clean";
     for (const std::string key : {"rules", "culprits", "step"}) {
       if (clean && document_.spots.contains("/expect/" + key))
-        refuse_key("/expect/" + key, "a clean run has no leading finding, so no \"" + key + "\"",
+        refuse_key("/expect/" + key,
+                   fmt::format("a clean run has no leading finding, so no \"{}\"", key),
                    "remove it, or write \"verdict: findings\"");
     }
   }

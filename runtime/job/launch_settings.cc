@@ -2,6 +2,8 @@
 
 #include <string_view>
 
+#include <fmt/core.h>
+
 #include "base/text.h"
 
 namespace lockstep::runtime {
@@ -10,7 +12,7 @@ namespace {
 constexpr int kLargestPort = 65535;
 
 Error no_number(const char* variable, const char* text) {
-  return Error{std::string(variable) + " is " + printable(text) + ", which is not a number from 0",
+  return Error{fmt::format("{} is {}, which is not a number from 0", variable, printable(text)),
                {},
                "correct the variable, or give --rank and --world-size without it"};
 }
@@ -28,8 +30,7 @@ Result<int> number_of(const Environment& get, const char* variable, int otherwis
 Result<int> either(const std::optional<int>& option, const char* flag, int found,
                    const char* variable) {
   if (!option || *option == found) return found;
-  return Error{std::string(flag) + " is " + std::to_string(*option) + ", but " + variable + " is " +
-                   std::to_string(found),
+  return Error{fmt::format("{} is {}, but {} is {}", flag, *option, variable, found),
                {},
                "leave the option out, or start the worker without the launcher"};
 }
@@ -66,7 +67,8 @@ Status find_master(const std::string& master, const Environment& get, LaunchSett
   // "host:29500"; the last colon, because IPv6 addresses contain colons.
   const auto colon = master.rfind(':');
   if (!master.empty() && colon == std::string::npos) {
-    return Error{"--master is " + printable(master) + ", which has no port", {}, "HOST:PORT"};
+    return Error{
+        fmt::format("--master is {}, which has no port", printable(master)), {}, "HOST:PORT"};
   }
   const char* host = get("MASTER_ADDR");
   const char* port = get("MASTER_PORT");
@@ -95,7 +97,7 @@ Status find_own(const Environment& get, LaunchSettings& out) {
     return std::string_view(text == nullptr ? "" : text);
   };
   const auto refuse = [&](const char* variable, const char* values) {
-    return Error{std::string(variable) + " is " + printable(text_of(variable)),
+    return Error{fmt::format("{} is {}", variable, printable(text_of(variable))),
                  {},
                  std::string("unset it, or set it to ") + values};
   };
@@ -120,23 +122,24 @@ Result<LaunchSettings> find_launch_settings(const LaunchOptions& options, const 
   if (const Status ok = find_own(get, out); !ok) return ok.error();
   if (const Status ok = find_ranks(options, get, out); !ok) return ok.error();
   if (out.rank >= out.world_size) {
-    return Error{"rank " + std::to_string(out.rank) + " is not one of " +
-                     plural(static_cast<std::uint64_t>(out.world_size), "rank") + " (from " +
-                     out.launcher + ")",
-                 {},
-                 "ranks count from 0; give both --rank and --world-size"};
+    return Error{
+        fmt::format("rank {} is not one of {} (from {})", out.rank,
+                    plural(static_cast<std::uint64_t>(out.world_size), "rank"), out.launcher),
+        {},
+        "ranks count from 0; give both --rank and --world-size"};
   }
   if (!options.store.empty() && !options.master.empty()) {
-    return Error{"--store names the file " + printable(options.store) + ", and --master " +
-                     printable(options.master) + ": the ranks can use only one",
-                 {},
-                 "give one of the two"};
+    return Error{
+        fmt::format("--store names the file {}, and --master {}: the ranks can use only one",
+                    printable(options.store), printable(options.master)),
+        {},
+        "give one of the two"};
   }
   out.store_file = options.store;
   if (out.store_file.empty()) {
     if (const Status ok = find_master(options.master, get, out); !ok) return ok.error();
     if (out.master_host.empty() && out.world_size > 1) {
-      return Error{"nothing says where the " + std::to_string(out.world_size) + " ranks rendezvous",
+      return Error{fmt::format("nothing says where the {} ranks rendezvous", out.world_size),
                    {},
                    "give --store FILE or --master HOST:PORT, or set MASTER_ADDR and MASTER_PORT"};
     }

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
 namespace lockstep::runtime {
@@ -63,8 +64,8 @@ std::string name_of(const std::string& pointer) { return pointer.substr(pointer.
 
 Error no_longer(const YamlDocument& document, const std::string& pointer, const std::string& value,
                 const std::string& now) {
-  return {"\"" + name_of(pointer) + ": " + value + "\" is no longer accepted",
-          document.key_location(pointer), "write \"" + now + "\""};
+  return {fmt::format("\"{}: {}\" is no longer accepted", name_of(pointer), value),
+          document.key_location(pointer), fmt::format("write \"{}\"", now)};
 }
 
 }  // namespace
@@ -77,10 +78,10 @@ std::optional<Error> find_moved_key(const YamlDocument& document) {
     const std::string value = text_of(document.value[where]);
     if (moved.value != nullptr && value != moved.value) continue;
     if (moved.now != nullptr) return no_longer(document, pointer, value, moved.now);
-    return Error{
-        "\"" + name_of(pointer) + "\" is no longer a key: the correct behaviour is the only one",
-        document.key_location(pointer),
-        "remove it; deliberate mistakes are asked for by \"fault\""};
+    return Error{fmt::format("\"{}\" is no longer a key: the correct behaviour is the only one",
+                             name_of(pointer)),
+                 document.key_location(pointer),
+                 "remove it; deliberate mistakes are asked for by \"fault\""};
   }
   for (const std::string pointer : {"/remedy", "/remedy/kind"}) {
     const Json::json_pointer where(pointer);
@@ -88,7 +89,8 @@ std::optional<Error> find_moved_key(const YamlDocument& document) {
     const std::string value = text_of(document.value[where]);
     for (const MovedRemedy& moved : kMovedRemedies)
       if (value == moved.kind)
-        return no_longer(document, pointer, value, name_of(pointer) + ": " + moved.now);
+        return no_longer(document, pointer, value,
+                         fmt::format("{}: {}", name_of(pointer), moved.now));
   }
   return std::nullopt;
 }

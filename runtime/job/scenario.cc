@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
 #include "base/documents/schema_check.h"
@@ -129,7 +130,7 @@ Result<Scenario> load_scenario(const std::string& path) {
 
 std::vector<std::pair<std::string, std::string>> sharing_environment(int rank) {
   return {{"LOCKSTEP_SHARE_GPUS", "1"},
-          {"NCCL_HOSTID", "lockstep-rank-" + std::to_string(rank)},
+          {"NCCL_HOSTID", fmt::format("lockstep-rank-{}", rank)},
           {"NCCL_SOCKET_IFNAME", "lo"},
           {"NCCL_NET", "Socket"},  // otherwise an InfiniBand card of the machine is used
           {"NCCL_P2P_DISABLE", "1"},

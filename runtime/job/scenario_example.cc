@@ -5,6 +5,7 @@
 #include <sstream>
 #include <vector>
 
+#include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
@@ -108,7 +109,7 @@ class Example {
 
   void keys(const OrderedJson& properties, const std::string& path, int depth, bool off) {
     for (const auto& [key, node] : properties.items())
-      one(key, node, path.empty() ? key : path + "." + key, depth, off);
+      one(key, node, path.empty() ? key : fmt::format("{}.{}", path, key), depth, off);
   }
 
   void one(const std::string& key, const OrderedJson& node, const std::string& path, int depth,
@@ -120,7 +121,7 @@ class Example {
     comment(description, depth);
     if (form.contains("enum") && form["enum"].size() > 1)
       comment("One of: " + names_of(form["enum"]), depth);
-    const std::string start = indent(depth) + (off ? "#" : "") + key + ":";
+    const std::string start = fmt::format("{}{}{}:", indent(depth), off ? "#" : "", key);
     if (path == "expect") return expectation(form, off);
     if (path == "study") return study(form);
     if (path == "data.modality") return modality(start, depth);
@@ -200,9 +201,10 @@ Status check_kind(const OrderedJson& schema, const std::string& of, const std::s
   const auto names = schema["definitions"][of + "_kind"]["enum"].get<std::vector<std::string>>();
   if (std::find(names.begin(), names.end(), kind) != names.end()) return Status::ok();
   const std::string near = nearest(kind, names);
-  return Error{"there is no " + of + " \"" + printable(kind) + "\"",
-               {},
-               near.empty() ? "one of " + join_and(names) : "did you mean \"" + near + "\"?"};
+  return Error{
+      fmt::format("there is no {} \"{}\"", of, printable(kind)),
+      {},
+      near.empty() ? "one of " + join_and(names) : fmt::format("did you mean \"{}\"?", near)};
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <map>
 #include <utility>
 
+#include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
@@ -23,7 +24,8 @@ using Json = nlohmann::json;
 std::vector<Variation> variations(const YamlDocument& document, const std::string& pointer) {
   std::vector<std::pair<int, Variation>> found;
   for (const auto& [name, patch] : document.value.at(Json::json_pointer(pointer)).items()) {
-    const Location& location = document.key_location(pointer + "/" + pointer_part(name));
+    const Location& location =
+        document.key_location(fmt::format("{}/{}", pointer, pointer_part(name)));
     found.push_back({location.line, {name, patch.dump()}});
   }
   std::stable_sort(found.begin(), found.end(),
@@ -40,23 +42,25 @@ std::optional<Error> shared_folder(const YamlDocument& document, const std::stri
   std::map<std::string, std::string> owners;  // of the folders, by name
   for (const Variation& variation : all) {
     const std::string folder = result_folder(variation.name);
-    const std::string name = "\"" + printable(variation.name) + "\"";
+    const std::string name = fmt::format("\"{}\"", printable(variation.name));
     const auto refuse = [&](const std::string& why) {
       return Error{
-          why, document.key_location("/study/" + kind + "/" + pointer_part(variation.name)), fix};
+          why,
+          document.key_location(fmt::format("/study/{}/{}", kind, pointer_part(variation.name))),
+          fix};
     };
     if (folder.find_first_not_of('-') == std::string::npos)
-      return refuse("nothing of " + name + " can be the name of a folder for its results");
+      return refuse(fmt::format("nothing of {} can be the name of a folder for its results", name));
     const bool alone =
         folder == kAloneFolder || folder.starts_with(kAloneFolder + std::string("-"));
     if (kind == "strategies" ? alone : folder == kCompleteFolder)
-      return refuse("the results of " + name + " would lie in the folder \"" + folder +
-                    "\", which holds those of " +
-                    (alone ? "one process" : "the job without missing images"));
+      return refuse(
+          fmt::format("the results of {} would lie in the folder \"{}\", which holds those of {}",
+                      name, folder, alone ? "one process" : "the job without missing images"));
     const auto [owner, is_new] = owners.emplace(folder, variation.name);
     if (!is_new)
-      return refuse("the results of " + name + " and \"" + printable(owner->second) +
-                    "\" would lie in the same folder, \"" + folder + "\"");
+      return refuse(fmt::format("the results of {} and \"{}\" would lie in the same folder, \"{}\"",
+                                name, printable(owner->second), folder));
   }
   return std::nullopt;
 }
@@ -94,7 +98,7 @@ Result<std::optional<Study>> load_study(const std::string& path) {
   if (!scenario) return scenario.error();
   for (const std::string key : {"strategies", "remedies"}) {
     if (!document->value["study"][key].empty()) continue;
-    return Error{"a study needs \"" + key + "\" to compare",
+    return Error{fmt::format("a study needs \"{}\" to compare", key),
                  document->key_location("/study/" + key),
                  "name at least one variation: {none: {}}"};
   }
@@ -128,8 +132,9 @@ Result<std::string> scenario_text(const Study& study, const StudyRun& run,
   train["evaluate"] = true;
   scenario["watch"] = {{"every", run.watched ? 1 : 0},
                        {"what", {"gradients", "parameters", "buffers"}}};
-  scenario["name"] = study.name + ": " + run.strategy + ", " +
-                     (run.complete ? "no image missing" : run.remedy.value_or("no remedy"));
+  scenario["name"] =
+      fmt::format("{}: {}, {}", study.name, run.strategy,
+                  run.complete ? "no image missing" : run.remedy.value_or("no remedy"));
   std::string text = scenario.dump(1);
   if (const Result<Scenario> checked = parse_scenario(text, file); !checked) return checked.error();
   return text;

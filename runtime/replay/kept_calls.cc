@@ -9,6 +9,8 @@
 #include <string>
 #include <tuple>
 
+#include <fmt/core.h>
+
 #include "runtime/replay/refusals.h"
 
 namespace lockstep::runtime {
@@ -48,12 +50,12 @@ std::optional<Error> find_torn_channel(const trace::Run& run) {
   for (const trace::RankTrace& trace : run.ranks) {
     for (const trace::Call& call : trace.calls) {
       if (collective(run, call) || balance[sequence_of(run, trace, call)] == 0) continue;
-      return Error{"rank " + std::to_string(trace.rank.value) + ", " +
-                       call_in_words(run.tables, call) +
-                       ": the recorders lost the ranks' oldest calls, and which messages belong "
-                       "together is not known",
-                   {trace.source},
-                   "record with a larger buffer"};
+      return Error{
+          fmt::format("rank {}, {}: the recorders lost the ranks' oldest calls, and which messages "
+                      "belong together is not known",
+                      trace.rank.value, call_in_words(run.tables, call)),
+          {trace.source},
+          "record with a larger buffer"};
     }
   }
   return std::nullopt;
@@ -72,11 +74,13 @@ std::optional<Error> drop_what_recorders_lost(const trace::Run& run, Kept& kept)
       if (!collective(run, call)) continue;
       if (!seen.insert(call.group).second) continue;
       if (cut(trace) && !trace.first_seq.contains(call.group)) {
-        return Error{"the recorder lost the oldest calls of rank " +
-                         std::to_string(trace.rank.value) +
-                         ", and the trace does not number the others",
-                     {trace.source},
-                     "record with a larger buffer"};
+        return Error{
+            fmt::format(
+                "the recorder lost the oldest calls of rank {}, and the trace does not number "
+                "the others",
+                trace.rank.value),
+            {trace.source},
+            "record with a larger buffer"};
       }
       std::uint64_t& first = begin[call.group];
       first = std::max<std::uint64_t>(first, call.seq);
@@ -206,12 +210,13 @@ Result<std::vector<std::vector<bool>>> kept_calls(const trace::Run& run, std::si
   for (const trace::RankTrace& trace : run.ranks) {
     for (const trace::Call& call : trace.calls) {
       if (run.tables.signatures[call.signature].op != trace::Op::recv_any) continue;
-      return Error{"rank " + std::to_string(trace.rank.value) + ", " +
-                       call_in_words(run.tables, call) +
-                       ": which message a receive from any source took is not recorded, so that "
-                       "nothing in front of it can be left out",
-                   {trace.source},
-                   "leave out --last"};
+      return Error{
+          fmt::format(
+              "rank {}, {}: which message a receive from any source took is not recorded, so "
+              "that nothing in front of it can be left out",
+              trace.rank.value, call_in_words(run.tables, call)),
+          {trace.source},
+          "leave out --last"};
     }
   }
   Cut(run, kept, last).apply();

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/core.h>
+
 #include "runtime/replay/kept_calls.h"
 #include "runtime/replay/refusals.h"
 #include "runtime/replay/sizes.h"
@@ -261,8 +263,8 @@ class UnknownFields {
       s.out = known.out;
     }
     if (s.in == trace::IntListId{} && s.out == trace::IntListId{}) {
-      return Error{"rank " + std::to_string(trace.rank.value) + ", " + call_in_words(tables, call) +
-                       ": no member recorded its sizes",
+      return Error{fmt::format("rank {}, {}: no member recorded its sizes", trace.rank.value,
+                               call_in_words(tables, call)),
                    {trace.source},
                    "docs/formats.md says what each format records"};
     }
@@ -309,9 +311,8 @@ std::optional<Error> find_too_many(const trace::Run& run,
   for (std::size_t r = 0; r < run.ranks.size(); ++r) {
     const auto calls = std::count(kept[r].begin(), kept[r].end(), true);
     if (calls <= std::ptrdiff_t{kMaxReplayCalls}) continue;
-    return Error{"rank " + std::to_string(run.ranks[r].rank.value) + " made " +
-                     std::to_string(calls) + " calls, and " + std::to_string(kMaxReplayCalls) +
-                     " are the most",
+    return Error{fmt::format("rank {} made {} calls, and {} are the most", run.ranks[r].rank.value,
+                             calls, kMaxReplayCalls),
                  {run.ranks[r].source},
                  "keep the last ones: --last 1000"};
   }

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/core.h>
+
 #include "base/text.h"
 #include "runtime/replay/program.h"
 #include "trace/formats/text/text_trace.h"
@@ -37,25 +39,25 @@ class Refusals {
 
   void check_ranks() {
     if (run_.world_size > kMaxReplayRanks) {
-      refuse(count(static_cast<std::uint64_t>(run_.world_size), "rank") +
-                 " would be as many processes on one machine, and " +
-                 std::to_string(kMaxReplayRanks) + " are the most",
-             "", "`lockstep verify` judges traces of any number of ranks");
+      refuse(
+          fmt::format("{} would be as many processes on one machine, and {} are the most",
+                      count(static_cast<std::uint64_t>(run_.world_size), "rank"), kMaxReplayRanks),
+          "", "`lockstep verify` judges traces of any number of ranks");
     }
     std::vector<std::int32_t> missing;
     for (std::int32_t r = 0; r < run_.world_size && missing.size() < kMaxReplayRanks; ++r) {
       if (run_.find(trace::Rank(r)) == nullptr) missing.push_back(r);
     }
     if (!missing.empty()) {
-      refuse((missing.size() == 1 ? "rank " : "ranks ") + ranges(missing) +
-                 " left no trace, and no other trace shows what " +
-                 (missing.size() == 1 ? "it" : "they") + " called",
+      refuse(fmt::format("{}{} left no trace, and no other trace shows what {} called",
+                         missing.size() == 1 ? "rank " : "ranks ", ranges(missing),
+                         missing.size() == 1 ? "it" : "they"),
              "", "bring the traces of all ranks together");
     }
   }
 
   void check_trace(const trace::RankTrace& trace) {
-    const std::string who = "rank " + std::to_string(trace.rank.value);
+    const std::string who = fmt::format("rank {}", trace.rank.value);
     if (trace.semantics == trace::Semantics::mpi) {
       return refuse("an MPI program's calls are not those of c10d, which a replay makes",
                     trace.source, "`lockstep verify` judges MPI traces");
@@ -64,13 +66,14 @@ class Refusals {
     const bool died_writing =
         trace.damaged_count == 1 && trace.damaged.front().message == trace::kCutOffLine;
     if (trace.open_ended || (trace.damaged_count > 0 && !died_writing)) {
-      return refuse("the trace of " + who + " is damaged: not all that it called is known",
+      return refuse(fmt::format("the trace of {} is damaged: not all that it called is known", who),
                     trace.source, "bring a whole trace; `lockstep verify` judges what is there");
     }
     for (const trace::RankTrace::Membership& group : trace.groups) {
       if (group.ranks.distinct()) continue;
-      return refuse("group " + printable(run_.tables.str(group.group)) + " has a rank twice",
-                    trace.source, "name each member once");
+      return refuse(
+          fmt::format("group {} has a rank twice", printable(run_.tables.str(group.group))),
+          trace.source, "name each member once");
     }
     for (const trace::Call& call : trace.calls) {
       if (error_) return;
@@ -81,9 +84,9 @@ class Refusals {
   void check_call(const trace::RankTrace& trace, const trace::Call& call) {
     const trace::Signature& signature = run_.tables.signatures[call.signature];
     const auto refuse_call = [&](const std::string& why, std::string fix) {
-      refuse("rank " + std::to_string(trace.rank.value) + ", " + call_in_words(run_.tables, call) +
-                 ": " + why,
-             trace.source, std::move(fix));
+      refuse(
+          fmt::format("rank {}, {}: {}", trace.rank.value, call_in_words(run_.tables, call), why),
+          trace.source, std::move(fix));
     };
     switch (signature.op) {
       case trace::Op::other:
@@ -126,8 +129,8 @@ std::string call_in_words(const trace::Tables& tables, const trace::Call& call) 
   const std::string op = signature.op == trace::Op::other
                              ? tables.str(signature.other_op)
                              : std::string(trace::op_name(signature.op));
-  return "call " + std::to_string(call.id) + ", " + printable(op) + " in group " +
-         printable(tables.str(call.group));
+  return fmt::format("call {}, {} in group {}", call.id, printable(op),
+                     printable(tables.str(call.group)));
 }
 
 std::optional<Error> find_refusal(const trace::Run& run) { return Refusals(run).find(); }
@@ -142,8 +145,8 @@ std::optional<Error> find_nccl_refusal(const trace::Run& program) {
   };
   std::map<std::tuple<trace::GroupId, trace::Rank, trace::Rank>, Messages> by_pair;
   const auto refuse = [&](const Message& of, const std::string& why) {
-    return Error{"rank " + std::to_string(of.trace->rank.value) + ", " +
-                     call_in_words(program.tables, *of.call) + ": " + why,
+    return Error{fmt::format("rank {}, {}: {}", of.trace->rank.value,
+                             call_in_words(program.tables, *of.call), why),
                  {of.trace->source},
                  "backend: gloo"};
   };
@@ -169,9 +172,11 @@ std::optional<Error> find_nccl_refusal(const trace::Run& program) {
       const std::int32_t sent = messages.sends[i].call->ptag;
       const std::int32_t received = messages.receives[i].call->ptag;
       if (sent == received || sent == trace::kNoPeerTag || received == trace::kNoPeerTag) continue;
-      return refuse(messages.receives[i],
-                    "NCCL has no tags: it would receive the message with tag " +
-                        std::to_string(sent) + " for the one with tag " + std::to_string(received));
+      return refuse(
+          messages.receives[i],
+          fmt::format("NCCL has no tags: it would receive the message with tag {} for the one with "
+                      "tag {}",
+                      sent, received));
     }
   }
   return std::nullopt;

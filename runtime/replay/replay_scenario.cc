@@ -4,6 +4,7 @@
 #include <system_error>
 #include <utility>
 
+#include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
@@ -30,10 +31,10 @@ Result<trace::Run> load_replay_program(const Scenario& scenario) {
     if (!unknown) bytes += size;
   }
   if (failed) {
-    return Error{
-        "cannot read the calls to be replayed in " + printable(folder) + ": " + failed.message(),
-        {scenario.file},
-        "\"trace\" is a folder, as seen from the folder of the scenario"};
+    return Error{fmt::format("cannot read the calls to be replayed in {}: {}", printable(folder),
+                             failed.message()),
+                 {scenario.file},
+                 "\"trace\" is a folder, as seen from the folder of the scenario"};
   }
   if (bytes > kMaxReplayFolderBytes) {
     return Error{"the calls to be replayed take more than " + bytes_in_words(kMaxReplayFolderBytes),
@@ -47,10 +48,11 @@ Result<trace::Run> load_replay_program(const Scenario& scenario) {
   if (!program) return program;
   if (program->world_size != scenario.ranks) {
     const auto ranks = [](int n) { return plural(static_cast<std::uint64_t>(n), "rank"); };
-    return Error{"the scenario says \"ranks: " + std::to_string(scenario.ranks) +
-                     "\", and the calls to be replayed are those of " + ranks(program->world_size),
-                 {scenario.file},
-                 "write \"ranks: " + std::to_string(program->world_size) + "\""};
+    return Error{
+        fmt::format("the scenario says \"ranks: {}\", and the calls to be replayed are those of {}",
+                    scenario.ranks, ranks(program->world_size)),
+        {scenario.file},
+        fmt::format("write \"ranks: {}\"", program->world_size)};
   }
   if (const Status fits = check_tensors(*program); !fits) return fits.error();
   if (scenario.backend == Scenario::Backend::nccl) {
@@ -78,7 +80,7 @@ std::string expectation(const Scenario::Expect& expect) {
       out += (i == 0 ? "" : ", ") + std::to_string((*expect.culprits)[i]);
     out += "]";
   }
-  if (expect.step) out += ", step: " + std::to_string(*expect.step);
+  if (expect.step) out += fmt::format(", step: {}", *expect.step);
   return out + "}";
 }
 
@@ -90,13 +92,13 @@ std::string replay_scenario_text(const ReplayScenario& scenario) {
       "# Written by `lockstep convert --to scenario`; the calls are in the folder \"replay\" "
       "names.\n"
       "lockstep: 1\n";
-  out += "name: " + quoted(scenario.name) + "\n";
+  out += fmt::format("name: {}\n", quoted(scenario.name));
   if (!scenario.description.empty()) {
-    out += "description: " + quoted(scenario.description) + "\n";
+    out += fmt::format("description: {}\n", quoted(scenario.description));
   }
-  out += "ranks: " + std::to_string(scenario.ranks) + "\n";
-  out += "replay: " + quoted(scenario.trace) + "\n";
-  out += "expect: " + expectation(scenario.expect) + "\n";
+  out += fmt::format("ranks: {}\n", scenario.ranks);
+  out += fmt::format("replay: {}\n", quoted(scenario.trace));
+  out += fmt::format("expect: {}\n", expectation(scenario.expect));
   return out;
 }
 

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include <fmt/core.h>
+
 #include "base/text.h"
 
 namespace lockstep::runtime {
@@ -34,13 +36,14 @@ class Shrinker {
   Status shrink() {
     each_call([&](const trace::Call& call, std::size_t members) { note(call, members); });
     if (too_many_rows_) {
-      return Error{"an all-to-all splits " + std::to_string(too_many_rows_) +
-                       " rows, more than tensors are to have elements",
-                   {},
-                   "raise --max-elements"};
+      return Error{
+          fmt::format("an all-to-all splits {} rows, more than tensors are to have elements",
+                      too_many_rows_),
+          {},
+          "raise --max-elements"};
     }
     if (!flat_.settle() || !rows_.settle()) {
-      return Error{"more different sizes than fit below " + std::to_string(limit_) + " elements",
+      return Error{fmt::format("more different sizes than fit below {} elements", limit_),
                    {},
                    "raise --max-elements, or keep fewer calls: --last"};
     }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include <fmt/core.h>
+
 #include "base/text.h"
 #include "runtime/replay/program.h"
 #include "runtime/replay/refusals.h"
@@ -121,8 +123,8 @@ class Tensors {
       if (!peak) return peak.error();
       together += *peak;
       if (together > kMaxReplayBytes) {
-        return Error{"the ranks' tensors would take more than " +
-                         bytes_in_words(static_cast<std::uint64_t>(kMaxReplayBytes)) + " at a time",
+        return Error{fmt::format("the ranks' tensors would take more than {} at a time",
+                                 bytes_in_words(static_cast<std::uint64_t>(kMaxReplayBytes))),
                      {trace.source},
                      "make them smaller: `lockstep convert --to scenario --max-elements 4096`"};
       }
@@ -152,10 +154,10 @@ class Tensors {
 
   Error refuse(const trace::RankTrace& trace, const trace::Call& call, const std::string& why,
                std::string fix) const {
-    return {"rank " + std::to_string(trace.rank.value) + ", " +
-                call_in_words(program_.tables, call) + ": " + why,
-            {trace.source},
-            std::move(fix)};
+    return {
+        fmt::format("rank {}, {}: {}", trace.rank.value, call_in_words(program_.tables, call), why),
+        {trace.source},
+        std::move(fix)};
   }
 
   Error no_bytes(const trace::RankTrace& trace, const trace::Call& call,
@@ -164,7 +166,7 @@ class Tensors {
       return refuse(trace, call, "a tensor has more than 2^40 elements",
                     "make them smaller: `lockstep convert --to scenario --max-elements 4096`");
     return refuse(trace, call,
-                  "how large elements of type " + printable(type) + " are is not known",
+                  fmt::format("how large elements of type {} are is not known", printable(type)),
                   "docs/trace-format.md lists the types");
   }
 

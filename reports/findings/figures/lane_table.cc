@@ -421,6 +421,12 @@ LaneTable choose_lanes(const verify::Finding& finding, const trace::Run& run,
   LaneTable table;
   if (seen_in_program_order(finding)) table = by_program_order(finding, run, window.last);
   if (table.rows.empty()) table = by_sequence(finding, run, window.before, window.after);
+  // A grid of "never called" and "trace ends" shows nothing that the words do not.
+  const auto calls = [](const LaneRow& row) {
+    return std::any_of(row.cells.begin(), row.cells.end(),
+                       [](const LaneCell& cell) { return cell.has_call(); });
+  };
+  if (std::none_of(table.rows.begin(), table.rows.end(), calls)) table.rows.clear();
   return table;
 }
 

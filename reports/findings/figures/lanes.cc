@@ -197,7 +197,7 @@ using State = LaneCell::State;
 
 constexpr std::size_t kMostLaneRows = 10;
 constexpr std::size_t kBoxLetters = 18;  // that fit into a box
-constexpr double kLabel = 136;           // width of the lanes' names
+constexpr double kLabel = 200;           // width of the lanes' names
 constexpr double kBox = 150;
 constexpr double kBoxGap = 20;  // between boxes, both ways
 constexpr double kHead = 30;
@@ -281,7 +281,7 @@ class LaneFigure {
     const double x = kLabel + static_cast<double>(table_.focus) * (kBox + kBoxGap);
     if (table_.compared)
       out += svg_rect("focus", {x - kBoxGap / 2 + 3, 0, kBox + kBoxGap - 6, height_}, 6);
-    out += svg_text("head", {0, 14}, shorten_middle(table_.title, 21));
+    out += svg_text("head", {0, 14}, shorten_middle(table_.title, 29));
     for (std::size_t c = 0; c < table_.heads.size(); ++c)
       out += svg_text("head", {kLabel + static_cast<double>(c) * (kBox + kBoxGap), 14},
                       table_.heads[c]);
@@ -329,7 +329,7 @@ class LaneFigure {
     std::string out =
         svg_line("lane", {kLabel - kBoxGap, middle}, {boxes_[r].back().right().x, middle});
     out +=
-        svg_text(row.culprit ? "name bad-ink" : "name", {0, middle + 1}, rank_label(row.ranks, 18));
+        svg_text(row.culprit ? "name bad-ink" : "name", {0, middle + 1}, rank_label(row.ranks, 25));
     out += svg_text("note", {0, middle + 17},
                     row.ranks.size() > 1 ? plural(row.ranks.size(), "rank") : "");
     for (std::size_t c = 0; c < row.cells.size(); ++c) out += box(r, c);

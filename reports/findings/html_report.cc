@@ -208,6 +208,11 @@ class HtmlWriter {
     if (first != nullptr && !first->next.empty())
       below += html::element("p", "next", html::code(first->next));
     if (first != nullptr) below += html::element("p", "", html::text(words));
+    // Without a headline the worst finding says what happened, above all pictures.
+    if (first == nullptr && !report_.findings.empty() &&
+        report_.findings.front().severity != verify::Severity::note)
+      below += html::element(
+          "p", "", html::sentence(shorten_end(report_.findings.front().message, 280)));
     return fmt::format("<header class=\"verdict {}\">{}<h1>{}</h1>{}</header>\n", look, badge,
                        first == nullptr ? html::text(words) : html::sentence(first->headline),
                        below);

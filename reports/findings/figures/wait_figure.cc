@@ -272,7 +272,7 @@ class WaitFigure {
                     shorten_middle(printable(node.call), kNodeLetters - 1));
     return out +
            svg_text("note", {box.x + 12, box.y + 54},
-                    shorten_middle("waits, " + printable(node.location), kNodeLetters + 3)) +
+                    shorten_middle("waits, " + printable(node.location), kNodeLetters)) +
            "</g>";
   }
 

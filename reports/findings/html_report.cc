@@ -211,8 +211,8 @@ class HtmlWriter {
     // Without a headline the worst finding says what happened, above all pictures.
     if (first == nullptr && !report_.findings.empty() &&
         report_.findings.front().severity != verify::Severity::note)
-      below += html::element(
-          "p", "", html::sentence(shorten_end(report_.findings.front().message, 280)));
+      below += html::element("p", "",
+                             html::sentence(shorten_end(report_.findings.front().message, 280)));
     return fmt::format("<header class=\"verdict {}\">{}<h1>{}</h1>{}</header>\n", look, badge,
                        first == nullptr ? html::text(words) : html::sentence(first->headline),
                        below);

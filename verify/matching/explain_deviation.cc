@@ -118,10 +118,10 @@ std::string again_words(const Deviation& d) {
   return d.repeats == 0 ? "" : fmt::format(" The same happens {}.", plural(d.repeats, "more time"));
 }
 
-// Whether the calls that are too many, or lack, repeat those right before them in the same step with
-// the same parameters: gradients are reduced once more, or once less, per step. So the ranks run
-// different numbers of micro-batches and reduce after each (no_sync is forgotten). Without recorded
-// steps or parameters a repetition may be anything.
+// Whether the calls that are too many, or lack, repeat those right before them in the same step
+// with the same parameters: gradients are reduced once more, or once less, per step. So the ranks
+// run different numbers of micro-batches and reduce after each (no_sync is forgotten). Without
+// recorded steps or parameters a repetition may be anything.
 bool repeats_micro_batch(const Context& context, const Deviation& d) {
   const bool extra = d.kind == Deviation::Kind::extra;
   if (!extra && d.kind != Deviation::Kind::missing) return false;

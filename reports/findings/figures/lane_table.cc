@@ -333,9 +333,9 @@ LaneTable by_program_order(const verify::Finding& finding, const trace::Run& run
     const trace::RankTrace* trace = run.find(rank);
     if (trace == nullptr) continue;
     // A dump of a running process has no wait events: there an unfinished call is what blocks.
-    any_blocked = any_blocked || blocking_call(*trace) != nullptr ||
-                  (trace->snapshot && !trace->calls.empty() &&
-                   !trace->calls.back().has(trace::kCompleted));
+    any_blocked =
+        any_blocked || blocking_call(*trace) != nullptr ||
+        (trace->snapshot && !trace->calls.empty() && !trace->calls.back().has(trace::kCompleted));
     std::vector<LaneCell> cells(count);
     const std::size_t shown = std::min(count, trace->calls.size());
     // Right-aligned: the last call of every rank is in the last column.

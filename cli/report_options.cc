@@ -47,6 +47,21 @@ void add_report_options(CLI::App& command, reports::ReportOptions& options) {
       ->type_name("error|warning|note|never")
       ->check(CLI::IsMember({"error", "warning", "note", "never"}).description(""))
       ->capture_default_str();
+  command
+      .add_option_function<std::vector<std::string>>(
+          "--map-path",
+          [&options](const std::vector<std::string>& maps) {
+            for (const std::string& text : maps) {
+              const auto map = reports::parse_path_map(text);
+              if (!map) throw CLI::ValidationError(map.error().message);
+              options.path_maps.push_back(*map);
+            }
+          },
+          "In sarif, github and gitlab: what the job saw\n"
+          "as FROM is TO in the repository, e.g. /app=.")
+      ->type_name("FROM=TO")
+      ->allow_extra_args(false);
+  command.add_flag("--stacks", options.stacks, "Print all frames of the calls that are shown");
   command.add_flag("-q,--quiet", options.quiet, "Do not print the text report");
   add_filter_options(command, options.filter);
 }

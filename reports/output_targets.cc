@@ -21,14 +21,14 @@ std::string wrapped_fix(const std::string& text) {
   return out;
 }
 
+}  // namespace
+
 Status write_stdout(const std::string& text) {
   std::cout << text << std::flush;
   // For example a closed pipe or a full disk.
   if (std::cout) return Status::ok();
   return Error{"cannot write to standard output", {}, "check where it is redirected to"};
 }
-
-}  // namespace
 
 Result<OutputTarget> parse_output_target(const std::string& text, const OutputForms& forms) {
   constexpr std::size_t kLongestKind = 100;  // longer ones are not worth a guess
@@ -65,17 +65,16 @@ Result<std::vector<OutputTarget>> parse_output_targets(const std::vector<std::st
 
 Status write_targets(const std::vector<OutputTarget>& targets, bool quiet,
                      const OutputContent& content) {
-  const bool taken = std::any_of(targets.begin(), targets.end(),
-                                 [](const OutputTarget& target) { return target.to_stdout(); });
-  if (!taken && !quiet) {
-    if (Status printed = write_stdout(content("text", true)); !printed) return printed;
-  }
+  // Files first: the reader of standard output may close it (`| head`), which ends this process.
+  const OutputTarget* to_stdout = nullptr;
   for (const OutputTarget& target : targets) {
-    const std::string text = content(target.kind, target.to_stdout());
-    if (Status s = target.to_stdout() ? write_stdout(text) : write_file(target.path, text); !s)
-      return s;
+    if (target.to_stdout())
+      to_stdout = &target;
+    else if (Status written = write_file(target.path, content(target.kind, false)); !written)
+      return written;
   }
-  return Status::ok();
+  if (to_stdout != nullptr) return write_stdout(content(to_stdout->kind, true));
+  return quiet ? Status::ok() : write_stdout(content("text", true));
 }
 
 }  // namespace lockstep::reports

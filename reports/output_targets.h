@@ -37,10 +37,13 @@ Result<std::vector<OutputTarget>> parse_output_targets(const std::vector<std::st
 // The content of a form, ending in a line break. Called once per target.
 using OutputContent = std::function<std::string(const std::string& kind, bool to_stdout)>;
 
-// Prints "text" on standard output unless `quiet` is set or a target uses standard output; then
-// writes every target. A file is written under another name and renamed, so it is complete or not
-// there. Errors: what cannot be written.
+// Writes every file, then what goes to standard output: the target that asks for it, else "text"
+// unless `quiet` is set. So a pipe that closes early loses no file. A file is written under another
+// name and renamed, so it is complete or not there. Errors: what cannot be written.
 Status write_targets(const std::vector<OutputTarget>& targets, bool quiet,
                      const OutputContent& content);
+
+// Prints on standard output. Errors: it cannot be written.
+Status write_stdout(const std::string& text);
 
 }  // namespace lockstep::reports

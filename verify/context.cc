@@ -6,6 +6,7 @@
 #include <fmt/core.h>
 
 #include "base/check.h"
+#include "base/folded_ranges.h"
 #include "base/text.h"
 #include "trace/groups.h"
 #include "verify/rules/page.h"
@@ -24,9 +25,13 @@ std::string describe_ranks(const std::vector<trace::Rank>& sorted) {
   std::vector<std::int32_t> numbers;
   numbers.reserve(sorted.size());
   for (const trace::Rank r : sorted) numbers.push_back(r.value);
-  std::string list = ranges(numbers);
+  const std::string list = folded_ranges(numbers);
   std::string out;
-  for (const char c : list) out += c == ',' ? std::string(", ") : std::string(1, c);
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    out += list[i];
+    // "5, 13, ..., 61": a list in a sentence has room for blanks.
+    if (list[i] == ',') out += ' ';
+  }
   return (sorted.size() == 1 ? "rank " : "ranks ") + out;
 }
 

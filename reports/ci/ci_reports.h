@@ -1,9 +1,10 @@
 // Reports in the forms of CI services: GitHub's annotations, GitLab's Code Quality, JUnit, SARIF.
+// Each says all of a finding (finding_words.h, lines_of()) and shows it at a line (locations.h).
 #pragma once
 
 #include <string>
-#include <string_view>
 
+#include "reports/ci/locations.h"
 #include "reports/filter/filter.h"
 
 namespace lockstep::reports {
@@ -17,18 +18,15 @@ namespace lockstep::reports {
 // https://docs.github.com/actions/reference/workflow-commands-for-github-actions
 //
 // Lines, each a single command whatever its text contains: it is %-escaped as the runner requires.
-// `root`: the checked-out folder, as for source_location().
-std::string github_report(const FilteredReport& filtered, std::string_view root = {});
+std::string github_report(const FilteredReport& filtered, const Locator& locator = {});
 
 // A report as a GitLab Code Quality report (a subset of Code Climate's): an array with an object
 // per finding. GitLab compares the fingerprints of two branches to tell new findings from known
 // ones, so they are unique within a report and stable across runs.
 // https://docs.gitlab.com/ci/testing/code_quality/#code-quality-report-format
 //
-// An array and a line break, without findings that a filter set aside. GitLab requires a location:
-// if none was recorded, the path is "unknown" and the line 1. `root`: the checked-out folder, as
-// for source_location().
-std::string gitlab_report(const FilteredReport& filtered, std::string_view root = {});
+// An array and a line break, without findings that a filter set aside.
+std::string gitlab_report(const FilteredReport& filtered, const Locator& locator = {});
 
 // A report as JUnit XML: a <testsuite> with a <testcase> per finding and one named "verdict".
 //
@@ -46,15 +44,17 @@ std::string junit_report(const FilteredReport& filtered);
 // https://docs.oasis-open.org/sarif/sarif/v2.1.0/
 //
 // One run, every rule in tool.driver.rules, one result per finding:
-// - locations: the culprit's, if one was recorded as "file:line";
+// - locations: one, always (locations.h);
 // - codeFlows: a threadFlow per rank whose evidence has locations;
 // - partialFingerprints: the finding's, equal for the same defect in different runs;
 // - suppressions: with the reason, for suppressed findings;
 // - baselineState: "new" or "unchanged", if there is a baseline.
 // What the traces cannot show and the filter's notes are notifications of the invocation.
 //
-// One object and a line break. `root`: as for source_location(). Never fails: bytes that are not
-// UTF-8 become U+FFFD.
-std::string sarif_report(const FilteredReport& filtered, std::string_view root = {});
+// Beyond the schema it keeps GitHub's rules for ingestion: paths relative to the repository, and
+// its limits on results.
+//
+// One object and a line break. Never fails: bytes that are not UTF-8 become U+FFFD.
+std::string sarif_report(const FilteredReport& filtered, const Locator& locator = {});
 
 }  // namespace lockstep::reports

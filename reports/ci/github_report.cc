@@ -2,6 +2,8 @@
 #include <cstddef>
 #include <vector>
 
+#include <fmt/core.h>
+
 #include "base/text.h"
 #include "reports/ci/ci_reports.h"
 #include "reports/findings/finding_words.h"
@@ -43,31 +45,25 @@ std::string_view command_for(verify::Severity severity) {
   return "notice";
 }
 
-std::string annotation(const verify::Finding& finding, std::string_view root) {
-  std::string out = "::" + std::string(command_for(finding.severity)) + " ";
-  if (const auto source = location_of(finding, root)) {
-    out += "file=" + escaped_for_github(source->file, true) +
-           ",line=" + std::to_string(source->line) + ",";
-    if (source->column) out += "col=" + std::to_string(*source->column) + ",";
-  }
-  out += "title=" +
-         escaped_for_github("lockstep " + std::string(verify::rule(finding.rule).name), true) +
-         "::";
-  std::string text = printable(finding.message);
-  if (const std::string where = where_in_words(finding); !where.empty())
-    text += "\nwhere: " + printable(where);
-  if (!finding.fix.empty()) text += "\nwhat to do: " + printable(finding.fix);
-  return out + escaped_for_github(text, false) + "\n";
+std::string annotation(const verify::Finding& finding, const Locator& locator) {
+  const SourceLocation at = locator.of(finding);
+  std::string properties =
+      fmt::format("file={},line={}", escaped_for_github(at.file, true), at.line);
+  if (at.column) properties += fmt::format(",col={}", *at.column);
+  std::string text;
+  for (const std::string& line : lines_of(finding))
+    text.append(text.empty() ? "" : "\n").append(printable(line));
+  return fmt::format("::{} {},title=lockstep {}::{}\n", command_for(finding.severity), properties,
+                     verify::rule(finding.rule).name, escaped_for_github(text, false));
 }
 
 std::string plain(std::string_view kind, const std::string& text) {
-  return "::" + std::string(kind) +
-         " title=lockstep::" + escaped_for_github(printable(text), false) + "\n";
+  return fmt::format("::{} title=lockstep::{}\n", kind, escaped_for_github(printable(text), false));
 }
 
 }  // namespace
 
-std::string github_report(const FilteredReport& filtered, std::string_view root) {
+std::string github_report(const FilteredReport& filtered, const Locator& locator) {
   std::vector<const verify::Finding*> findings;
   for (const verify::Finding& finding : filtered.report.findings) findings.push_back(&finding);
   std::stable_sort(
@@ -79,7 +75,7 @@ std::string github_report(const FilteredReport& filtered, std::string_view root)
   // If there are too many, the tenth annotation is the line that counts the rest.
   const std::size_t room = kAnnotations - (out.empty() ? 0 : 1);
   const std::size_t shown = findings.size() <= room ? findings.size() : room - 1;
-  for (std::size_t i = 0; i < shown; ++i) out += annotation(*findings[i], root);
+  for (std::size_t i = 0; i < shown; ++i) out += annotation(*findings[i], locator);
   if (shown < findings.size())
     out += plain("notice", "and " + plural(findings.size() - shown, "more finding") +
                                "; --output json=PATH or markdown=PATH has them all");

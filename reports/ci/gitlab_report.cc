@@ -1,3 +1,4 @@
+#include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
@@ -23,24 +24,32 @@ std::string_view severity_name(verify::Severity severity) {
   return "info";
 }
 
-Json location(const verify::Finding& finding, std::string_view root) {
-  const auto source = location_of(finding, root);
-  return {{"path", source ? source->file : "unknown"},
-          {"lines", {{"begin", source ? source->line : 1}}}};
+// GitLab shows one line per finding, and no field but the rule's: who and where stand in it.
+std::string description(const verify::Finding& finding) {
+  std::string out = summary_of(finding);
+  std::string details;
+  for (const std::string& words : {who_in_words(finding), where_in_words(finding)})
+    if (!words.empty()) details.append(details.empty() ? "" : "; ").append(words);
+  for (const std::string& other : also_in_words(finding))
+    details.append(details.empty() ? "" : "; ").append("also ").append(other);
+  if (!details.empty()) out += fmt::format(" ({})", details);
+  if (!finding.next.empty()) out += fmt::format("; next: {}", finding.next);
+  return printable(out);
 }
 
 }  // namespace
 
-std::string gitlab_report(const FilteredReport& filtered, std::string_view root) {
+std::string gitlab_report(const FilteredReport& filtered, const Locator& locator) {
   Json out = Json::array();
   UniqueFingerprints fingerprints;
   for (const verify::Finding& finding : filtered.report.findings) {
     Json one;
-    one["description"] = printable(finding.message);
+    one["description"] = description(finding);
     one["check_name"] = verify::rule(finding.rule).name;
     one["fingerprint"] = fingerprints.next(finding);
     one["severity"] = severity_name(finding.severity);
-    one["location"] = location(finding, root);
+    const SourceLocation at = locator.of(finding);
+    one["location"] = {{"path", at.file}, {"lines", {{"begin", at.line}}}};
     out.push_back(std::move(one));
   }
   return json_text(out) + "\n";

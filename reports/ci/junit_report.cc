@@ -2,41 +2,30 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "base/documents/xml_text.h"
-#include "base/tables.h"
 #include "reports/ci/ci_reports.h"
 #include "reports/findings/finding_words.h"
 
 namespace lockstep::reports {
 namespace {
 
-// ` name="value"`.
-std::string junit_attribute(std::string_view name, std::string_view value) {
-  return " " + std::string(name) + "=\"" + xml_attribute(value) + "\"";
-}
-
-std::string junit_attribute(std::string_view name, std::size_t value) {
-  return junit_attribute(name, std::to_string(value));
-}
-
 // The finding as text, for the log of a failed test.
 std::string details(const verify::Finding& finding) {
-  std::string out = finding.message + "\n";
-  const auto add = [&](std::string_view key, const std::string& text) {
-    if (!text.empty()) out += "\n" + std::string(key) + ": " + text;
+  std::string out;
+  const auto add = [&](std::string_view key, const std::string& words) {
+    if (!words.empty()) out += fmt::format("\n{}: {}", key, words);
   };
-  add("who", who_in_words(finding));
-  add("where", where_in_words(finding));
-  std::string names;
-  for (const std::string& name : finding.what) names += (names.empty() ? "" : ", ") + name;
-  add("what", names);
+  for (const std::string& line : lines_of(finding))
+    out.append(out.empty() ? "" : "\n").append(line);
+  add("what", fmt::format("{}", fmt::join(finding.what, ", ")));
   add("why", finding.why);
   for (const verify::Evidence& evidence : finding.evidence)
-    add("seen", "rank " + std::to_string(evidence.rank.value) +
-                    (evidence.at.empty() ? "" : " at " + evidence.at) + ": " + evidence.text);
+    add("seen", fmt::format("rank {}{}{}: {}", evidence.rank.value,
+                            evidence.at.empty() ? "" : " at ", evidence.at, evidence.text));
   for (const verify::Finding& consequence : finding.consequences)
-    add("so", consequence.message + " (" + std::string(verify::rule(consequence.rule).name) + ")");
-  add("do", finding.fix);
+    add("so", fmt::format("{} ({})", consequence.message, verify::rule(consequence.rule).name));
   return out + "\n";
 }
 
@@ -44,19 +33,20 @@ class Suite {
  public:
   void add(const verify::Finding& finding) {
     if (finding.severity == verify::Severity::note)
-      return add_case(finding, "<system-out>" + xml_text(details(finding)) + "</system-out>");
+      return add_case(finding,
+                      fmt::format("<system-out>{}</system-out>", xml_text(details(finding))));
     ++failures_;
-    add_case(finding, "<failure" + junit_attribute("message", finding.message) +
-                          junit_attribute("type", verify::to_string(finding.severity)) + ">" +
-                          xml_text(details(finding)) + "</failure>");
+    add_case(finding, fmt::format("<failure message=\"{}\" type=\"{}\">{}</failure>",
+                                  xml_attribute(summary_of(finding)),
+                                  verify::to_string(finding.severity), xml_text(details(finding))));
   }
 
   void add(const SetAside& one) {
     ++skipped_;
     std::string message(to_string(one.why));
-    if (!one.reason.empty()) message += ": " + one.reason;
-    if (!one.expires.empty()) message += " (until " + one.expires + ")";
-    add_case(one.finding, "<skipped" + junit_attribute("message", message) + "/>");
+    if (!one.reason.empty()) message += fmt::format(": {}", one.reason);
+    if (!one.expires.empty()) message += fmt::format(" (until {})", one.expires);
+    add_case(one.finding, fmt::format("<skipped message=\"{}\"/>", xml_attribute(message)));
   }
 
   // A test case that is always there, so that a clean run shows a test that passes.
@@ -64,42 +54,40 @@ class Suite {
     std::string inside;
     if (report.verdict == verify::Verdict::inconclusive) {
       ++errors_;
-      inside = "<error" + junit_attribute("message", verdict_in_words(report)) +
-               junit_attribute("type", "inconclusive") + "/>";
+      inside = fmt::format("<error message=\"{}\" type=\"inconclusive\"/>",
+                           xml_attribute(verdict_in_words(report)));
     }
     write_case("lockstep", "verdict", inside);
   }
 
   std::string str(const FilteredReport& filtered) const {
-    std::string out = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n  <testsuite" +
-                      junit_attribute("name", std::string_view("lockstep")) +
-                      junit_attribute("tests", tests_) + junit_attribute("failures", failures_) +
-                      junit_attribute("errors", errors_) + junit_attribute("skipped", skipped_) +
-                      ">\n" + cases_;
-    std::string said = std::string(verify::to_string(filtered.report.verdict)) + ": " +
-                       verdict_in_words(filtered.report) + "\n";
+    std::string said = fmt::format("{}: {}\n", verify::to_string(filtered.report.verdict),
+                                   verdict_in_words(filtered.report));
     for (const std::string& unknown : filtered.report.unknown)
-      said += "not known: " + unknown + "\n";
-    for (const std::string& note : filtered.notes) said += note + "\n";
-    return out + "    <system-out>" + xml_text(said) +
-           "</system-out>\n  </testsuite>\n</testsuites>\n";
+      said += fmt::format("not known: {}\n", unknown);
+    for (const std::string& note : filtered.notes) said += fmt::format("{}\n", note);
+    return fmt::format(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n"
+        "  <testsuite name=\"lockstep\" tests=\"{}\" failures=\"{}\" errors=\"{}\" "
+        "skipped=\"{}\">\n{}    <system-out>{}</system-out>\n  </testsuite>\n</testsuites>\n",
+        tests_, failures_, errors_, skipped_, cases_, xml_text(said));
   }
 
  private:
   void add_case(const verify::Finding& finding, const std::string& inside) {
     const verify::Rule& found = verify::rule(finding.rule);
     std::string name(found.name);
-    if (!finding.group.empty()) name += " in " + group_in_words(finding);
+    if (!finding.group.empty()) name += fmt::format(" in {}", group_in_words(finding));
     // Services match test cases of two runs by name: the fingerprint makes it unique and stable.
-    name += " [" + fingerprints_.next(finding) + "]";
-    write_case("lockstep." + std::string(found.family), name, inside);
+    name += fmt::format(" [{}]", fingerprints_.next(finding));
+    write_case(fmt::format("lockstep.{}", found.family), name, inside);
   }
 
   void write_case(std::string_view class_name, std::string_view name, const std::string& inside) {
     ++tests_;
-    cases_ += "    <testcase" + junit_attribute("name", name) +
-              junit_attribute("classname", class_name) +
-              (inside.empty() ? "/>\n" : ">" + inside + "</testcase>\n");
+    cases_ += fmt::format("    <testcase name=\"{}\" classname=\"{}\"", xml_attribute(name),
+                          xml_attribute(class_name));
+    cases_ += inside.empty() ? "/>\n" : fmt::format(">{}</testcase>\n", inside);
   }
 
   UniqueFingerprints fingerprints_;

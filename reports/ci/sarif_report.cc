@@ -2,6 +2,7 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
@@ -31,23 +32,16 @@ Json message(std::string_view text) {
   return {{"text", out}};
 }
 
-// A path as a URI reference (RFC 3986); an absolute path becomes a file URI: "/a b.py" is
-// "file:///a%20b.py".
+// A path relative to the repository as a URI reference (RFC 3986): "a b.py" is "a%20b.py".
 std::string uri_of(std::string_view path) {
-  static constexpr std::string_view kHex = "0123456789ABCDEF";
-  const bool drive = path.size() > 2 && path[1] == ':' && path[2] == '/';
-  std::string out = path.starts_with('/') ? "file://" : drive ? "file:///" : "";
+  std::string out;
   for (const char c : path) {
-    const auto byte = static_cast<unsigned char>(c);
     const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
                        std::string_view("-._~/+@=,").find(c) != std::string_view::npos;
-    if (plain) {
+    if (plain)
       out += c;
-    } else {
-      out += '%';
-      out += kHex[byte >> 4U];
-      out += kHex[byte & 15U];
-    }
+    else
+      out += fmt::format("%{:02X}", static_cast<unsigned char>(c));
   }
   return out;
 }
@@ -58,29 +52,29 @@ Json physical_location(const SourceLocation& source) {
   return {{"artifactLocation", {{"uri", uri_of(source.file)}}}, {"region", region}};
 }
 
-std::string rank_name(trace::Rank rank) { return "rank " + std::to_string(rank.value); }
+std::string rank_name(trace::Rank rank) { return fmt::format("rank {}", rank.value); }
 
-Json locations(const verify::Finding& finding, std::string_view root) {
-  Json location = Json::object();
-  if (const auto source = location_of(finding, root))
-    location["physicalLocation"] = physical_location(*source);
+// One location with a file and a line: GitHub refuses the whole file without it.
+Json locations(const verify::Finding& finding, const Locator& locator) {
+  Json location = {{"physicalLocation", physical_location(locator.of(finding))}};
   for (const trace::Rank rank : finding.culprits)
     location["logicalLocations"].push_back({{"name", rank_name(rank)}, {"kind", "process"}});
-  return location.empty() ? Json::array() : Json::array({location});
+  return Json::array({location});
 }
 
 // A threadFlow per rank that recorded a location, in the order of the evidence.
-Json thread_flows(const verify::Finding& finding, std::string_view root) {
+Json thread_flows(const verify::Finding& finding, const Locator& locator) {
   std::vector<std::pair<trace::Rank, Json>> flows;
   for (const verify::Evidence& evidence : finding.evidence) {
-    const auto source = source_location(evidence.at, root);
+    const auto source = locator.source(evidence.at);
     if (!source) continue;
     auto flow = flows.begin();
     while (flow != flows.end() && flow->first != evidence.rank) ++flow;
     if (flow == flows.end())
       flow = flows.insert(flow, {evidence.rank, {{"id", rank_name(evidence.rank)}}});
-    Json location = {{"physicalLocation", physical_location(*source)},
-                     {"message", message(rank_name(evidence.rank) + ": " + evidence.text)}};
+    Json location = {
+        {"physicalLocation", physical_location(*source)},
+        {"message", message(fmt::format("{}: {}", rank_name(evidence.rank), evidence.text))}};
     flow->second["locations"].push_back({{"location", std::move(location)}});
   }
   Json out = Json::array();
@@ -100,6 +94,9 @@ Json properties(const verify::Finding& finding) {
   out["ranks"] = ranks_json(finding.ranks);
   out["what"] = finding.what;
   out["fix"] = finding.fix;
+  if (!finding.headline.empty()) out["headline"] = finding.headline;
+  if (!finding.next.empty()) out["next"] = finding.next;
+  if (!finding.waiting.empty()) out["waiting"] = ranks_json(finding.waiting);
   return out;
 }
 
@@ -108,27 +105,20 @@ Json message_of_lines(const std::vector<std::string>& lines) {
   std::string out;
   for (const std::string& line : lines) {
     if (line.empty()) continue;
-    out += (out.empty() ? "" : "\n") + message(line)["text"].get<std::string>();
+    out.append(out.empty() ? "" : "\n").append(message(line)["text"].get<std::string>());
   }
   return {{"text", out}};
 }
 
-Json result(const verify::Finding& finding, std::string_view root) {
-  std::vector<std::string> lines = {finding.message};
-  if (const std::string who = who_in_words(finding); !who.empty()) lines.push_back("who: " + who);
-  if (const std::string where = where_in_words(finding); !where.empty())
-    lines.push_back("where: " + where);
-  for (const std::string& other : also_in_words(finding)) lines.push_back("also: " + other);
-  if (!finding.next.empty()) lines.push_back("next: " + finding.next);
-  if (!finding.fix.empty()) lines.push_back("what to do: " + finding.fix);
+Json result(const verify::Finding& finding, const Locator& locator) {
   Json out;
   out["ruleId"] = verify::rule(finding.rule).name;
   out["ruleIndex"] = static_cast<std::size_t>(finding.rule);  // rules_json() lists them in order
   out["kind"] = "fail";
   out["level"] = verify::to_string(finding.severity);
-  out["message"] = message_of_lines(lines);
-  out["locations"] = locations(finding, root);
-  if (Json flows = thread_flows(finding, root); !flows.empty())
+  out["message"] = message_of_lines(lines_of(finding));
+  out["locations"] = locations(finding, locator);
+  if (Json flows = thread_flows(finding, locator); !flows.empty())
     out["codeFlows"] = Json::array({{{"threadFlows", std::move(flows)}}});
   if (!finding.fingerprint.empty())
     out["partialFingerprints"] = {{"lockstepFinding/v1", finding.fingerprint}};
@@ -143,16 +133,21 @@ Json suppression(const SetAside& one) {
   return out;
 }
 
-Json results(const FilteredReport& filtered, std::string_view root) {
+// GitHub refuses a run of more results. Findings are sorted: the worst are kept.
+constexpr std::size_t kMostResults = 25'000;
+
+Json results(const FilteredReport& filtered, const Locator& locator) {
   Json out = Json::array();
   for (const verify::Finding& finding : filtered.report.findings) {
-    Json one = result(finding, root);
+    if (out.size() == kMostResults) return out;
+    Json one = result(finding, locator);
     if (filtered.compared) one["baselineState"] = "new";
     out.push_back(std::move(one));
   }
   // Findings that were set aside are results as well: SARIF viewers show or hide them by state.
   for (const SetAside& aside : filtered.set_aside) {
-    Json one = result(aside.finding, root);
+    if (out.size() == kMostResults) return out;
+    Json one = result(aside.finding, locator);
     if (aside.why == SetAside::Why::suppressed)
       one["suppressions"] = Json::array({suppression(aside)});
     else
@@ -170,8 +165,8 @@ Json rules_json() {
     one["id"] = rule.name;
     one["shortDescription"] = {{"text", page.summary}};
     one["fullDescription"] = {{"text", page.meaning}};
-    one["help"] = {{"text", page.meaning + "\n\nWhat to do: " + page.fix},
-                   {"markdown", page.meaning + "\n\n**What to do:** " + page.fix}};
+    one["help"] = {{"text", fmt::format("{}\n\nWhat to do: {}", page.meaning, page.fix)},
+                   {"markdown", fmt::format("{}\n\n**What to do:** {}", page.meaning, page.fix)}};
     one["defaultConfiguration"] = {{"level", verify::to_string(rule.severity)}};
     one["properties"] = {{"tags", Json::array({rule.family})}};
     out.push_back(std::move(one));
@@ -196,9 +191,12 @@ Json invocation(const FilteredReport& filtered) {
     notifications.push_back({{"level", level}, {"message", message(text)}});
   };
   if (filtered.report.verdict == verify::Verdict::inconclusive)
-    notify("warning", "inconclusive: " + verdict_in_words(filtered.report));
+    notify("warning", fmt::format("inconclusive: {}", verdict_in_words(filtered.report)));
   for (const std::string& unknown : filtered.report.unknown) notify("note", unknown);
   for (const std::string& note : filtered.notes) notify("note", note);
+  const std::size_t all = filtered.report.findings.size() + filtered.set_aside.size();
+  if (all > kMostResults)
+    notify("note", fmt::format("{} of {} findings are left out", all - kMostResults, all));
   Json out = {{"executionSuccessful", true}};
   if (!notifications.empty()) out["toolExecutionNotifications"] = std::move(notifications);
   return out;
@@ -206,11 +204,11 @@ Json invocation(const FilteredReport& filtered) {
 
 }  // namespace
 
-std::string sarif_report(const FilteredReport& filtered, std::string_view root) {
+std::string sarif_report(const FilteredReport& filtered, const Locator& locator) {
   Json run;
   run["tool"] = {{"driver", driver()}};
   run["invocations"] = Json::array({invocation(filtered)});
-  run["results"] = results(filtered, root);
+  run["results"] = results(filtered, locator);
   run["properties"] = {{"verdict", verify::to_string(filtered.report.verdict)}};
   Json out;
   out["$schema"] = kSarifSchema;

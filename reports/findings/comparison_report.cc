@@ -1,10 +1,12 @@
 #include "reports/findings/comparison_report.h"
 
-#include <algorithm>
-#include <array>
+#include <vector>
+
+#include <fmt/format.h>
 
 #include "base/tables.h"
 #include "base/text.h"
+#include "reports/table.h"
 
 namespace lockstep::reports {
 
@@ -26,19 +28,21 @@ std::string comparison_headline(const verify::Comparison& c) {
     return "LOSSES ONLY: the runs have no recorded tensor in common (watch: {every: 1})\n";
   }
   if (!c.first_difference) {
-    std::string out = "THE SAME up to rounding: " + plural(c.compared, "value") + " compared";
+    std::string out =
+        fmt::format("THE SAME up to rounding: {} compared", plural(c.compared, "value"));
     // Each difference is within rounding, but they grow: worth a look, not a defect.
     if (c.drifted) out += ";\n  differences of rounding grow from step to step (marked !)";
-    return out + "\n";
+    return out.append("\n");
   }
   const verify::TensorDifference& d = *c.first_difference;
-  std::string out = "FIRST DIFFERENCE in step " + std::to_string(d.n) + ": " + kind(d) + " " +
-                    printable(d.name) + " differs by " + (d.lower_bound ? "at least " : "about ") +
-                    fixed(100 * d.error, d.error < 0.01 ? 4 : 1) + " % (rounding explains " +
-                    fixed(100 * d.tolerance, 3) + " %); its norm is " + fixed(d.ratio, 4) +
-                    " times the second run's";
-  if (d.cosine) out += ", the cosine between them " + fixed(*d.cosine, 4);
-  return wrap(out, 80, 2) + "\n";
+  std::string out = fmt::format(
+      "FIRST DIFFERENCE in step {}: {} {} differs by {} {:.{}f} % (rounding explains {:.3f} %); "
+      "its "
+      "norm is {:.4f} times the second run's",
+      d.n, kind(d), printable(d.name), d.lower_bound ? "at least" : "about", 100 * d.error,
+      d.error < 0.01 ? 4 : 1, 100 * d.tolerance, d.ratio);
+  if (d.cosine) out += fmt::format(", the cosine between them {:.4f}", *d.cosine);
+  return wrap(out, 80, 2).append("\n");
 }
 
 std::string difference_cell(const std::optional<verify::TensorDifference>& d) {
@@ -46,52 +50,48 @@ std::string difference_cell(const std::optional<verify::TensorDifference>& d) {
   return apart(d->error) + (d->error > d->tolerance ? " !" : "");
 }
 
-std::string comparison_row(const std::string& n, const std::string& a, const std::string& b,
-                           const std::string& gradient, const std::string& parameter,
-                           const std::string& worst) {
-  const auto padded = [](std::string text, std::size_t width) {
-    if (text.size() < width) text.insert(0, width - text.size(), ' ');
-    return text;
-  };
-  std::string name = worst;
-  constexpr std::size_t kNameWidth = 26;
-  // The end of a name ("….weight") says more than its beginning.
-  if (name.size() > kNameWidth) name = "…" + name.substr(name.size() - kNameWidth + 1);
-  return padded(n, 6) + padded(a, 10) + padded(b, 10) + padded(gradient, 12) +
-         padded(parameter, 12) + "  " + name + "\n";
-}
-
 }  // namespace
 
 std::string comparison_text(const verify::Comparison& c, std::size_t lines) {
   std::string out = comparison_headline(c);
   if (c.max_loss_difference) {
-    out += "losses at most " + apart(*c.max_loss_difference) + " apart\n";
+    out += fmt::format("losses at most {} apart\n", apart(*c.max_loss_difference));
   }
   if (c.only_in_one > 0) {
-    out += plural(c.only_in_one, "tensor") + " that one run alone recorded left out\n";
+    out +=
+        fmt::format("{} that one run alone recorded left out\n", plural(c.only_in_one, "tensor"));
   }
   if (c.steps.empty()) return out;
-  out += "\n" +
-         comparison_row("step", "loss 1", "loss 2", "gradients", "parameters", "worst gradient");
+  // The end of a name ("….weight") says more than its beginning: the last column is cut there.
+  constexpr std::size_t kNameWidth = 26;
+  Table table({{"step", Column::number},
+               {"loss 1", Column::number},
+               {"loss 2", Column::number},
+               {"gradients", Column::number},
+               {"parameters", Column::number},
+               {"worst gradient"}});
   for (std::size_t i = 0; i < c.steps.size(); ++i) {
     if (c.steps.size() > lines && i == lines / 2) {
       const std::size_t left_out = c.steps.size() - lines;
-      out += "   ... " + plural(left_out, "more step") + "\n";
+      table.add({"...", "", "", "", "", plural(left_out, "more step")});
       i += left_out;
     }
     const verify::StepDifference& s = c.steps[i];
-    const auto loss = [](const std::optional<double>& x) { return x ? fixed(*x, 5) : "-"; };
-    out += comparison_row(std::to_string(s.n), loss(s.loss_a), loss(s.loss_b),
-                          difference_cell(s.gradient), difference_cell(s.parameter),
-                          s.gradient ? printable(s.gradient->name) : "");
+    const auto loss = [](const std::optional<double>& x) {
+      return x ? fmt::format("{:.5f}", *x) : std::string("-");
+    };
+    std::string name = s.gradient ? printable(s.gradient->name) : "";
+    if (name.size() > kNameWidth)
+      name = fmt::format("…{}", name.substr(name.size() - kNameWidth + 1));
+    table.add({fmt::format("{}", s.n), loss(s.loss_a), loss(s.loss_b), difference_cell(s.gradient),
+               difference_cell(s.parameter), name});
   }
-  return out;
+  return out.append("\n").append(table.text(kReportColumns));
 }
 
 namespace {
 
-using Cells = std::array<std::string, 7>;
+using Cells = std::vector<std::string>;
 
 std::string in_words(ReferenceVerdict verdict) {
   switch (verdict) {
@@ -112,7 +112,7 @@ std::string in_words(ReferenceVerdict verdict) {
 Cells cells_of(const ReferenceRow& row) {
   Cells cells = {printable(row.scenario), "-", "-", "-", "-", "-", in_words(verdict_of(row))};
   if (!row.loss) return cells;
-  cells[1] = std::to_string(row.loss->step + 1);
+  cells[1] = fmt::format("{}", row.loss->step + 1);
   cells[2] = fixed(row.loss->loss, 5);
   cells[3] = fixed(row.loss->reference, 5);
   cells[4] = row.loss->apart == 0 ? "equal" : scientific(row.loss->apart);
@@ -126,10 +126,10 @@ std::string reason(const ReferenceRow& row) {
     case ReferenceVerdict::no_reference:
       return row.none;
     case ReferenceVerdict::values_differ:
-      return std::string(row.first_difference->phase == verify::Phase::param ? "parameter "
-                                                                             : "the gradient of ") +
-             printable(row.first_difference->name) + " first differs in step " +
-             std::to_string(row.first_difference->n);
+      return fmt::format(
+          "{} {} first differs in step {}",
+          row.first_difference->phase == verify::Phase::param ? "parameter" : "the gradient of",
+          printable(row.first_difference->name), row.first_difference->n);
     case ReferenceVerdict::no_loss:
       return "the two have no loss of one last step";
     default:
@@ -147,32 +147,14 @@ ReferenceVerdict verdict_of(const ReferenceRow& row) {
 }
 
 std::string reference_table(const std::vector<ReferenceRow>& rows) {
-  std::vector<Cells> lines = {
-      {"scenario", "steps", "loss", "reference", "apart", "tolerance", "verdict"}};
-  for (const ReferenceRow& row : rows) lines.push_back(cells_of(row));
-  std::array<std::size_t, std::tuple_size_v<Cells>> widths{};
-  for (const Cells& line : lines) {
-    for (std::size_t i = 0; i < line.size(); ++i) {
-      widths[i] = std::max(widths[i], columns_of(line[i]));
-    }
-  }
-  // The names get what the other columns leave, with two blanks between columns.
-  std::size_t others = 2 * (widths.size() - 1);
-  for (std::size_t i = 1; i < widths.size(); ++i) others += widths[i];
-  constexpr std::size_t kShortestName = 8;
-  widths[0] = std::min(
-      widths[0], kReportColumns > others + kShortestName ? kReportColumns - others : kShortestName);
-  std::string out;
-  for (Cells& line : lines) {
-    line[0] = shorten_middle(line[0], widths[0]);
-    for (std::size_t i = 0; i + 1 < line.size(); ++i) out += pad_right(line[i], widths[i]) + "  ";
-    out += line.back() + "\n";
-  }
-  for (const ReferenceRow& row : rows) {
-    if (const std::string why = reason(row); !why.empty()) {
-      out += wrap(printable(row.scenario) + ": " + why, kReportColumns, 2) + "\n";
-    }
-  }
+  Table table(
+      {{"scenario"}, {"steps"}, {"loss"}, {"reference"}, {"apart"}, {"tolerance"}, {"verdict"}});
+  for (const ReferenceRow& row : rows) table.add(cells_of(row));
+  std::string out = table.text(kReportColumns);
+  for (const ReferenceRow& row : rows)
+    if (const std::string why = reason(row); !why.empty())
+      out += fmt::format(
+          "{}\n", wrap(fmt::format("{}: {}", printable(row.scenario), why), kReportColumns, 2));
   return out;
 }
 

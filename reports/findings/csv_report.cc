@@ -5,8 +5,10 @@
 #include <string_view>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "base/text.h"
-#include "reports/csv_field.h"
+#include "reports/table.h"
 
 namespace lockstep::reports {
 namespace {
@@ -29,35 +31,43 @@ std::string location_in(const verify::Finding& finding) {
   return found == finding.evidence.end() ? "" : found->at;
 }
 
-std::string csv_row(const std::vector<std::string>& fields) {
-  std::string out;
-  for (const std::string& field : fields) out += (out.empty() ? "" : ",") + field;
-  return out + "\r\n";
-}
-
-std::string csv_row(const verify::Finding& finding, std::string_view status) {
-  std::string what;
-  for (const std::string& name : finding.what) what += (what.empty() ? "" : " ") + name;
-  return csv_row({std::string(verify::to_string(finding.severity)),
-                  std::string(verify::rule(finding.rule).name),
-                  std::string(verify::to_string(finding.certainty)), std::string(status),
-                  csv_field(finding.group), finding.seq ? std::to_string(*finding.seq) : "",
-                  finding.step ? std::to_string(*finding.step) : "",
-                  csv_field(rank_ranges(finding.culprits)), csv_field(rank_ranges(finding.ranks)),
-                  csv_field(what), csv_field(location_in(finding)), csv_field(finding.message),
-                  csv_field(finding.fix), std::to_string(finding.consequences.size()),
-                  csv_field(finding.fingerprint)});
+void add_row(Table& table, const verify::Finding& finding, std::string_view status) {
+  const auto number = [](const auto& value) { return value ? fmt::format("{}", *value) : ""; };
+  table.add({std::string(verify::to_string(finding.severity)),
+             std::string(verify::rule(finding.rule).name),
+             std::string(verify::to_string(finding.certainty)), std::string(status), finding.group,
+             number(finding.seq), number(finding.step), rank_ranges(finding.culprits),
+             rank_ranges(finding.ranks), fmt::format("{}", fmt::join(finding.what, " ")),
+             location_in(finding), finding.message, finding.fix,
+             fmt::format("{}", finding.consequences.size()), finding.fingerprint,
+             finding.group_label, number(finding.number), finding.headline, finding.next});
 }
 
 }  // namespace
 
 std::string csv_report(const FilteredReport& filtered) {
-  std::string out =
-      csv_row({"severity", "rule", "certainty", "status", "group", "seq", "step", "culprits",
-               "ranks", "what", "at", "message", "fix", "consequences", "fingerprint"});
-  for (const verify::Finding& finding : filtered.report.findings) out += csv_row(finding, "open");
-  for (const SetAside& one : filtered.set_aside) out += csv_row(one.finding, to_string(one.why));
-  return out;
+  Table table({{"severity"},
+               {"rule"},
+               {"certainty"},
+               {"status"},
+               {"group"},
+               {"seq", Column::number},
+               {"step", Column::number},
+               {"culprits"},
+               {"ranks"},
+               {"what"},
+               {"at"},
+               {"message"},
+               {"fix"},
+               {"consequences", Column::number},
+               {"fingerprint"},
+               {"group_label"},
+               {"number", Column::number},
+               {"headline"},
+               {"next"}});
+  for (const verify::Finding& finding : filtered.report.findings) add_row(table, finding, "open");
+  for (const SetAside& one : filtered.set_aside) add_row(table, one.finding, to_string(one.why));
+  return table.csv();
 }
 
 }  // namespace lockstep::reports

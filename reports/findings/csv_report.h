@@ -16,6 +16,10 @@
 //   fix           what to do
 //   consequences  how many findings follow from this one
 //   fingerprint   equal for the same defect in different runs
+//   group_label   the group as people call it
+//   number        of the call as the source counts it: PyTorch's SeqNum
+//   headline      who stopped, where, how long ago and who waits; empty for other findings
+//   next          the command to run next
 #pragma once
 
 #include <string>

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include <fmt/core.h>
+
 #include "base/tables.h"
 #include "base/text.h"
 #include "reports/findings/figures/wait_picture.h"
@@ -35,7 +37,7 @@ std::string_view edge_style(WaitEdge::Kind kind) {
   return "";
 }
 
-std::string name_of(char kind, std::size_t index) { return kind + std::to_string(index); }
+std::string name_of(char kind, std::size_t index) { return fmt::format("{}{}", kind, index); }
 
 bool concerns(const verify::Finding& finding, const WaitNode& node) {
   return std::any_of(node.ranks.begin(), node.ranks.end(), [&](trace::Rank rank) {
@@ -50,16 +52,15 @@ std::string notes(const std::vector<verify::Finding>& findings, const WaitPictur
     // Graphs with more notes than kNotes are not readable.
     if (finding.severity == verify::Severity::note || shown == kNotes) continue;
     const std::string name = name_of('f', shown++);
-    const std::string text =
-        std::string(verify::to_string(finding.severity)) + " " +
-        std::string(verify::rule(finding.rule).name) + "\n" +
-        wrap(shorten_end(printable(finding.message), 4 * kLineWidth), kLineWidth);
-    out += "  " + name +
-           " [shape=note, style=filled, fillcolor=\"#fff7e6\", label=" + dot_string(text) + "];\n";
+    const std::string text = fmt::format(
+        "{} {}\n{}", verify::to_string(finding.severity), verify::rule(finding.rule).name,
+        wrap(shorten_end(printable(summary_of(finding)), 4 * kLineWidth), kLineWidth));
+    out += fmt::format("  {} [shape=note, style=filled, fillcolor=\"#fff7e6\", label={}];\n", name,
+                       dot_string(text));
     for (std::size_t n = 0; n < picture.nodes.size(); ++n)
       if (picture.nodes[n].culprit && concerns(finding, picture.nodes[n]))
-        out += "  " + name + " -> " + name_of('n', n) +
-               " [style=dotted, arrowhead=none, constraint=false];\n";
+        out += fmt::format("  {} -> {} [style=dotted, arrowhead=none, constraint=false];\n", name,
+                           name_of('n', n));
   }
   return out;
 }
@@ -73,11 +74,11 @@ std::string dot_string(std::string_view lines) {
     if (c == '\n')
       out += "\\n";
     else if (c == '"' || c == '\\')
-      out += std::string("\\") + c;
+      out.append("\\").append(1, c);
     else
       out += c;
   }
-  return out + "\"";
+  return out.append("\"");
 }
 
 std::string dot_report(const FilteredReport& filtered, const trace::Run& run,
@@ -85,23 +86,23 @@ std::string dot_report(const FilteredReport& filtered, const trace::Run& run,
   const WaitPicture picture = wait_picture(filtered.report, run, semantics);
   std::string title = verdict_in_words(filtered.report);
   if (picture.nodes.empty()) title += "\nno rank waits for another";
-  std::string out =
-      "digraph waits {\n  graph [rankdir=LR, fontname=\"Helvetica\", labelloc=t, label=" +
-      dot_string(title) +
-      "];\n  node [shape=box, fontname=\"Helvetica\", fontsize=11];\n"
-      "  edge [fontname=\"Helvetica\", fontsize=10];\n";
+  std::string out = fmt::format(
+      "digraph waits {{\n  graph [rankdir=LR, fontname=\"Helvetica\", labelloc=t, label={}];\n"
+      "  node [shape=box, fontname=\"Helvetica\", fontsize=11];\n"
+      "  edge [fontname=\"Helvetica\", fontsize=10];\n",
+      dot_string(title));
   for (std::size_t n = 0; n < picture.nodes.size(); ++n) {
     const WaitNode& node = picture.nodes[n];
-    out += "  " + name_of('n', n) + " [label=" + dot_string(node_label(node)) +
-           (node.culprit ? ", color=\"#b42318\", penwidth=2.5" : "") +
-           (node.call.empty() ? ", style=rounded" : "") + "];\n";
+    out += fmt::format("  {} [label={}{}{}];\n", name_of('n', n), dot_string(node_label(node)),
+                       node.culprit ? ", color=\"#b42318\", penwidth=2.5" : "",
+                       node.call.empty() ? ", style=rounded" : "");
   }
   for (const WaitEdge& edge : picture.edges)
-    out += "  " + name_of('n', edge.from) + " -> " + name_of('n', edge.to) +
-           std::string(edge_style(edge.kind)) + ";\n";
+    out += fmt::format("  {} -> {}{};\n", name_of('n', edge.from), name_of('n', edge.to),
+                       edge_style(edge.kind));
   if (picture.edges_left_out > 0)
-    out += "  // " + grouped(picture.edges_left_out) + " more edges\n";
-  return out + notes(filtered.report.findings, picture) + "}\n";
+    out += fmt::format("  // {} more edges\n", grouped(picture.edges_left_out));
+  return out.append(notes(filtered.report.findings, picture)).append("}\n");
 }
 
 }  // namespace lockstep::reports

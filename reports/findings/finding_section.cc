@@ -1,8 +1,12 @@
 #include "reports/findings/finding_section.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
+#include <set>
 #include <vector>
+
+#include <fmt/core.h>
 
 #include "base/tables.h"
 #include "base/text.h"
@@ -11,6 +15,7 @@
 #include "reports/findings/figures/sequence_diff.h"
 #include "reports/findings/finding_words.h"
 #include "reports/html/markup.h"
+#include "reports/table.h"
 
 namespace lockstep::reports::html {
 namespace {
@@ -21,19 +26,26 @@ constexpr std::size_t kLocations = 6;
 constexpr std::size_t kLong = 180;  // longer messages are too long for a heading
 constexpr std::size_t kEvidenceInSection = 200;
 constexpr std::size_t kConsequences = 50;
+constexpr std::size_t kStacks = 8;
 
 std::string fact(std::string_view key, const std::string& markup) {
-  if (markup.empty()) return {};
-  return "<dt>" + std::string(key) + "</dt><dd>" + markup + "</dd>\n";
+  return markup.empty() ? "" : fmt::format("<dt>{}</dt><dd>{}</dd>\n", key, markup);
+}
+
+std::string section(std::string_view title, const std::string& markup) {
+  return markup.empty() ? "" : fmt::format("<section><h3>{}</h3>{}</section>\n", title, markup);
+}
+
+std::string more(std::size_t count) {
+  return fmt::format("<li class=\"soft\">and {} more</li>", count);
 }
 
 std::string name_list(const std::vector<std::string>& names, std::size_t begin, std::size_t end) {
   std::string out;
   for (std::size_t i = begin; i < std::min(end, names.size()); ++i)
-    out += "<li>" + code(names[i]) + "</li>";
-  if (end < names.size())
-    out += "<li class=\"soft\">and " + std::to_string(names.size() - end) + " more</li>";
-  return "<ul>" + out + "</ul>";
+    out += element("li", "", code(names[i]));
+  if (end < names.size()) out += more(names.size() - end);
+  return element("ul", "", out);
 }
 
 std::string what(const std::vector<std::string>& names) {
@@ -41,10 +53,9 @@ std::string what(const std::vector<std::string>& names) {
   // A fold around a single name would hide it for nothing.
   if (names.size() <= kNamesInSection + 1) return name_list(names, 0, names.size());
   std::string out;
-  for (std::size_t i = 0; i < kNamesInSection; ++i) out += "<li>" + code(names[i]) + "</li>";
-  return "<ul>" + out + "</ul>" +
-         details(std::to_string(names.size() - kNamesInSection) + " more",
-                 name_list(names, kNamesInSection, kMostNames));
+  for (std::size_t i = 0; i < kNamesInSection; ++i) out += element("li", "", code(names[i]));
+  return element("ul", "", out) + details(fmt::format("{} more", names.size() - kNamesInSection),
+                                          name_list(names, kNamesInSection, kMostNames));
 }
 
 std::string sources(const verify::Finding& finding) {
@@ -58,8 +69,8 @@ std::string sources(const verify::Finding& finding) {
 
 std::string also(const verify::Finding& finding) {
   std::string items;
-  for (const std::string& one : also_in_words(finding)) items += "<li>" + text(one) + "</li>";
-  return items.empty() ? "" : "<ul>" + items + "</ul>";
+  for (const std::string& one : also_in_words(finding)) items += element("li", "", text(one));
+  return items.empty() ? "" : element("ul", "", items);
 }
 
 std::string facts(const verify::Finding& finding) {
@@ -67,7 +78,7 @@ std::string facts(const verify::Finding& finding) {
                           fact("Where", text(where_in_words(finding))) +
                           fact("Also", also(finding)) + fact("What", what(finding.what)) +
                           fact("Source", sources(finding)) + fact("Why", sentence(finding.why));
-  return all.empty() ? "" : "<dl class=\"facts\">\n" + all + "</dl>\n";
+  return all.empty() ? "" : fmt::format("<dl class=\"facts\">\n{}</dl>\n", all);
 }
 
 std::string consequences(const verify::Finding& finding) {
@@ -76,34 +87,52 @@ std::string consequences(const verify::Finding& finding) {
   const std::size_t shown = std::min(kConsequences, finding.consequences.size());
   for (std::size_t i = 0; i < shown; ++i) {
     const verify::Finding& one = finding.consequences[i];
-    items += "<li>" + sentence(one.message) + " " +
-             element("span", "soft small", code(verify::rule(one.rule).name)) + "</li>\n";
+    items += fmt::format("<li>{} {}</li>\n", sentence(one.message),
+                         element("span", "soft small", code(verify::rule(one.rule).name)));
   }
-  if (shown < finding.consequences.size())
-    items += "<li class=\"soft\">and " + std::to_string(finding.consequences.size() - shown) +
-             " more</li>";
-  return "<section><h3>What follows from it</h3>" + element("ul", "so", items) + "</section>\n";
+  if (shown < finding.consequences.size()) items += more(finding.consequences.size() - shown);
+  return section("What follows from it", element("ul", "so", items));
 }
 
 std::string evidence(const verify::Finding& finding) {
   const std::vector<FoldedEvidence> folded = fold_evidence(finding.evidence);
   if (folded.empty()) return {};
-  std::string rows;
+  Table table({{"ranks"}, {"id", Column::number}, {"seen"}, {"source", Column::code}});
   for (std::size_t i = 0; i < std::min(kEvidenceInSection, folded.size()); ++i) {
     const verify::Evidence& one = *folded[i].one;
-    rows += "<tr><td>" + text(rank_label(folded[i].ranks, 30)) + "</td><td class=\"n\">" +
-            (one.id && folded[i].ranks.size() == 1 ? std::to_string(*one.id) : "") + "</td><td>" +
-            text(one.text) + "</td><td>" + (one.at.empty() ? "" : code(one.at)) + "</td></tr>\n";
+    // Ids are per rank: for several ranks there is none to show.
+    const bool numbered = one.id && folded[i].ranks.size() == 1;
+    table.add({rank_label(folded[i].ranks, 30), numbered ? fmt::format("{}", *one.id) : "",
+               one.text, one.at});
   }
-  std::string table =
-      scroller("evidence",
-               "<table><thead><tr><th>ranks</th><th class=\"n\">id</th><th>seen</th>"
-               "<th>source</th></tr></thead><tbody>" +
-                   rows + "</tbody></table>");
+  std::string out = table.html("evidence");
   if (folded.size() > kEvidenceInSection)
-    table +=
-        element("p", "caption", "and " + plural(folded.size() - kEvidenceInSection, "more row"));
-  return details("Evidence", table);
+    out += element("p", "caption",
+                   fmt::format("and {}", plural(folded.size() - kEvidenceInSection, "more row")));
+  return details("Evidence", out);
+}
+
+// All frames of the calls in the evidence, where the traces recorded them. Ranks that came the same
+// way share a stack.
+std::string stacks(const verify::Finding& finding, const trace::Run& run) {
+  std::map<std::vector<std::string>, std::set<trace::Rank>> ranks;
+  std::vector<std::vector<std::string>> order;  // culprits' and nearest first, as the evidence is
+  for (const verify::Evidence& one : finding.evidence) {
+    std::vector<std::string> frames = stack_of(one, run);
+    if (frames.empty()) continue;
+    if (ranks[frames].insert(one.rank).second && ranks[frames].size() == 1)
+      order.push_back(std::move(frames));
+  }
+  std::string out;
+  for (std::size_t i = 0; i < std::min(kStacks, order.size()); ++i) {
+    const std::set<trace::Rank>& same = ranks.at(order[i]);
+    const std::vector<trace::Rank> sorted(same.begin(), same.end());
+    std::string lines;
+    for (const std::string& frame : order[i]) lines.append(text(frame)).append("\n");
+    out += details(text(fmt::format("Stack of {}", rank_label(sorted, 60))),
+                   scroller("stack", element("pre", "", lines)));
+  }
+  return out;
 }
 
 }  // namespace
@@ -117,29 +146,29 @@ std::string finding_kind(const verify::Finding& finding) {
 
 std::string finding_section(const verify::Finding& finding, const FindingSource& source,
                             const std::string& id) {
-  std::string out =
-      "<article class=\"card " + std::string(verify::to_string(finding.severity)) + "\" id=\"" +
-      id + "\">\n<header>" + finding_kind(finding) +
-      element("h2", finding.message.size() > kLong ? "long" : "", sentence(finding.message)) +
-      "</header>\n";
-  if (!finding.fix.empty() || !finding.next.empty())
-    out += "<section class=\"do\"><h3>What to do</h3>" +
-           (finding.next.empty() ? "" : "<p>" + code(finding.next) + "</p>") +
-           (finding.fix.empty() ? "" : "<p>" + sentence(finding.fix) + "</p>") + "</section>\n";
-  out += facts(finding);
+  const std::string header = fmt::format(
+      "<header>{}{}</header>", finding_kind(finding),
+      element("h2", finding.message.size() > kLong ? "long" : "", sentence(finding.message)));
+  std::string act;
+  if (!finding.next.empty()) act += element("p", "", code(finding.next));
+  if (!finding.fix.empty()) act += element("p", "", sentence(finding.fix));
+  if (!act.empty())
+    act = fmt::format("<section class=\"do\"><h3>What to do</h3>{}</section>\n", act);
+  std::string pictures;
   // Notes are about traces, not about calls: nothing to draw.
   if (finding.severity != verify::Severity::note) {
-    if (const std::string lanes = lane_figure(finding, source.run, source.matched, id);
-        !lanes.empty())
-      out += "<section><h3>The calls around it</h3>" + lanes + "</section>\n";
+    pictures +=
+        section("The calls around it", lane_figure(finding, source.run, source.matched, id));
     // For ranks that block each other across groups, the sequence of a single group explains
     // little.
     if (!seen_in_program_order(finding))
       if (const std::optional<SequenceDiff> diff =
               sequence_diff(finding, source.run, source.groups))
-        out += diff_table(*diff, source.run);
+        pictures += diff_table(*diff, source.run);
   }
-  return out + consequences(finding) + evidence(finding) + "</article>\n";
+  return fmt::format("<article class=\"card {}\" id=\"{}\">\n{}{}{}{}{}{}{}</article>\n",
+                     verify::to_string(finding.severity), id, header, act, pictures, facts(finding),
+                     consequences(finding), stacks(finding, source.run), evidence(finding));
 }
 
 }  // namespace lockstep::reports::html

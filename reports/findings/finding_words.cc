@@ -1,53 +1,51 @@
 #include "reports/findings/finding_words.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
+#include <sstream>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "base/check.h"
+#include "base/folded_ranges.h"
 #include "base/tables.h"
 #include "base/text.h"
 
 namespace lockstep::reports {
-namespace {
-
-std::string counts(const verify::Report& report) {
-  std::vector<std::string> parts;
-  for (const verify::Severity severity :
-       {verify::Severity::error, verify::Severity::warning, verify::Severity::note}) {
-    const auto n = std::count_if(report.findings.begin(), report.findings.end(),
-                                 [&](const verify::Finding& f) { return f.severity == severity; });
-    if (n > 0) parts.push_back(plural(static_cast<std::uint64_t>(n), verify::to_string(severity)));
-  }
-  return join_and(parts);
-}
-
-}  // namespace
-
 std::string rank_label(std::span<const trace::Rank> sorted, std::size_t width) {
   LOCKSTEP_CHECK(!sorted.empty(), "a label needs a rank");
   constexpr std::string_view cut = "..";
   std::vector<std::int32_t> numbers;
   for (const trace::Rank rank : sorted) numbers.push_back(rank.value);
-  const std::string list = ranges(numbers);
-  std::string label = (sorted.size() == 1 ? "rank " : "ranks ") + list;
+  const std::string list = folded_ranges(numbers);
+  std::string label = fmt::format("{} {}", sorted.size() == 1 ? "rank" : "ranks", list);
   if (width == 0 || label.size() <= width) return label;
-  label = std::to_string(sorted.size()) + " ranks: ";
+  label = fmt::format("{} ranks: ", sorted.size());
   if (label.size() + cut.size() + 1 > width) return shorten_middle(label, width);
+  // "127 ranks: 5,13,.. every 8th": of a list that folds as a whole, how it does.
+  const std::size_t every = list.find("(every ");
+  if (every != kNpos && list.ends_with(')')) {
+    const std::string_view rule =
+        std::string_view(list).substr(every + 1, list.find_first_of(")b", every) - every - 1);
+    const std::string folded =
+        fmt::format("{}{}{} {}", label, list.substr(0, list.find("...")), cut, trimmed(rule));
+    if (folded.size() <= width) return folded;
+  }
   std::string_view shown = std::string_view(list).substr(0, width - label.size() - cut.size());
   // Cut after a separator: half a number would name another rank.
   shown = shown.substr(0, std::min(shown.size(), shown.find_last_of(",-") + 1));
+  shown = shown.substr(0, shown.find("..."));
   return label.append(shown).append(cut);
 }
 
 std::string group_in_words(const verify::Finding& finding) {
   if (!finding.group_label.empty()) return finding.group_label;
-  return finding.group.empty() ? "" : "group " + finding.group;
+  return finding.group.empty() ? "" : fmt::format("group {}", finding.group);
 }
 
 std::uint64_t number_of(const verify::Finding& finding) {
@@ -58,9 +56,28 @@ std::vector<std::string> also_in_words(const verify::Finding& finding) {
   std::vector<std::string> out;
   for (const verify::Elsewhere& other : finding.also) {
     const std::vector<trace::Rank>& who = other.culprits.empty() ? other.ranks : other.culprits;
-    out.push_back((other.group_label.empty() ? "group " + other.group : other.group_label) +
-                  (who.empty() ? "" : ": " + rank_label(who)));
+    const std::string group =
+        other.group_label.empty() ? fmt::format("group {}", other.group) : other.group_label;
+    out.push_back(who.empty() ? group : fmt::format("{}: {}", group, rank_label(who)));
   }
+  return out;
+}
+
+const std::string& summary_of(const verify::Finding& finding) {
+  return finding.headline.empty() ? finding.message : finding.headline;
+}
+
+std::vector<std::string> lines_of(const verify::Finding& finding) {
+  std::vector<std::string> out = {summary_of(finding)};
+  if (finding.message != out.front() && !finding.message.empty()) out.push_back(finding.message);
+  const auto add = [&](std::string_view key, const std::string& words) {
+    if (!words.empty()) out.push_back(fmt::format("{}: {}", key, words));
+  };
+  add("who", who_in_words(finding));
+  add("where", where_in_words(finding));
+  for (const std::string& other : also_in_words(finding)) add("also", other);
+  add("next", finding.next);
+  add("what to do", finding.fix);
   return out;
 }
 
@@ -74,47 +91,57 @@ const verify::Finding* headline_of(const verify::Report& report) {
 std::string where_in_words(const verify::Finding& finding) {
   std::vector<std::string> parts;
   if (!finding.group.empty()) parts.push_back(group_in_words(finding));
-  if (finding.seq) parts.push_back("seq " + std::to_string(number_of(finding)));
-  if (finding.step) parts.push_back("step " + std::to_string(*finding.step));
-  std::string out;
-  for (const std::string& part : parts) out += (out.empty() ? "" : ", ") + part;
-  return out;
+  if (finding.seq) parts.push_back(fmt::format("seq {}", number_of(finding)));
+  if (finding.step) parts.push_back(fmt::format("step {}", *finding.step));
+  return fmt::format("{}", fmt::join(parts, ", "));
 }
 
 std::string who_in_words(const verify::Finding& finding) {
   constexpr std::size_t kWidth = 60;
   if (finding.ranks.empty() && finding.culprits.empty()) return {};
   if (finding.culprits.empty())
-    return rank_label(finding.ranks, kWidth) + "; none can be singled out";
+    return fmt::format("{}; none can be singled out", rank_label(finding.ranks, kWidth));
   std::string out = rank_label(finding.culprits, kWidth);
   std::vector<trace::Rank> others;
   std::set_difference(finding.ranks.begin(), finding.ranks.end(), finding.culprits.begin(),
                       finding.culprits.end(), std::back_inserter(others));
   if (!finding.waiting.empty())
-    out += "; " + rank_label(finding.waiting, kWidth) +
-           (finding.waiting.size() == 1 ? " waits directly" : " wait directly");
-  if (!others.empty()) out += "; concerns " + rank_label(others, kWidth) + " too";
+    out += fmt::format("; {} {} directly", rank_label(finding.waiting, kWidth),
+                       finding.waiting.size() == 1 ? "waits" : "wait");
+  if (!others.empty()) out += fmt::format("; concerns {} too", rank_label(others, kWidth));
   return out;
 }
 
+std::string counts_in_words(const verify::Report& report) {
+  std::vector<std::string> parts;
+  for (const verify::Severity severity :
+       {verify::Severity::error, verify::Severity::warning, verify::Severity::note}) {
+    const auto n = std::count_if(report.findings.begin(), report.findings.end(),
+                                 [&](const verify::Finding& f) { return f.severity == severity; });
+    if (n > 0) parts.push_back(plural(static_cast<std::uint64_t>(n), verify::to_string(severity)));
+  }
+  return join_and(parts);
+}
+
 std::string verdict_in_words(const verify::Report& report) {
-  const std::string size =
-      plural(report.ranks_read.size(), "rank") + ", " + grouped(report.events) + " events";
+  const std::string size = fmt::format("{}, {} events", plural(report.ranks_read.size(), "rank"),
+                                       grouped(report.events));
   std::string out;
   switch (report.verdict) {
     case verify::Verdict::clean:
-      out = "nothing wrong in " + size;
+      out = fmt::format("nothing wrong in {}", size);
       break;
     case verify::Verdict::findings:
-      out = counts(report) + " in " + size;
+      out = fmt::format("{} in {}", counts_in_words(report), size);
       break;
     case verify::Verdict::inconclusive:
-      out = "no error seen in " + size + ", but not all is known";
+      out = fmt::format("no error seen in {}, but not all is known", size);
       break;
   }
-  if (!report.ranks_missing.empty()) out += "; no trace of " + rank_label(report.ranks_missing, 40);
+  if (!report.ranks_missing.empty())
+    out += fmt::format("; no trace of {}", rank_label(report.ranks_missing, 40));
   if (!report.ranks_damaged.empty())
-    out += "; damaged trace of " + rank_label(report.ranks_damaged, 40);
+    out += fmt::format("; damaged trace of {}", rank_label(report.ranks_damaged, 40));
   return out;
 }
 
@@ -130,69 +157,21 @@ std::vector<FoldedEvidence> fold_evidence(const std::vector<verify::Evidence>& a
   return out;
 }
 
-std::string UniqueFingerprints::next(const verify::Finding& finding) {
-  const std::size_t count = ++seen_[finding.fingerprint];
-  return count == 1 ? finding.fingerprint : finding.fingerprint + "-" + std::to_string(count);
-}
-
-namespace {
-
-// Removes ":<number>" from the end of `text`. Returns the number, from 1; empty if there is none or
-// it does not fit, and `text` stays.
-std::optional<std::uint32_t> take_number(std::string_view& text) {
-  const std::size_t colon = text.rfind(':');
-  if (colon == std::string_view::npos || colon + 1 == text.size()) return std::nullopt;
-  std::int32_t value = 0;  // consumers hold lines as signed 32-bit numbers
-  const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data() + colon + 1, end, value);
-  if (error != std::errc{} || stop != end || value < 1) return std::nullopt;
-  text = text.substr(0, colon);
-  return static_cast<std::uint32_t>(value);
-}
-
-std::string relative_to(std::string file, std::string_view root) {
-  // "/job/src/a.py" in "/job" is "src/a.py"; "/jobs/a.py" is not inside.
-  while (root.ends_with('/')) root.remove_suffix(1);
-  if (!root.empty() && file.size() > root.size() + 1 && file.starts_with(root) &&
-      file[root.size()] == '/')
-    return file.substr(root.size() + 1);
-  while (file.starts_with("./") && file.size() > 2) file.erase(0, 2);
-  return file;
-}
-
-}  // namespace
-
-std::optional<SourceLocation> source_location(std::string_view at, std::string_view root) {
-  const auto last = take_number(at);
-  if (!last) return std::nullopt;
-  SourceLocation out;
-  // One number is the line; of two, "57:3", the last is the column.
-  std::string_view before = at;
-  if (const auto line = take_number(before); line && !before.empty()) {
-    at = before;
-    out.line = *line;
-    out.column = last;
-  } else {
-    out.line = *last;
-  }
-  if (at.empty()) return std::nullopt;
-  std::string file = printable(at);
-  // Paths of Windows.
-  std::replace(file.begin(), file.end(), '\\', '/');
-  out.file = relative_to(std::move(file), root);
+std::vector<std::string> stack_of(const verify::Evidence& evidence, const trace::Run& run) {
+  const trace::RankTrace* const trace = run.find(evidence.rank);
+  if (trace == nullptr || !evidence.id) return {};
+  const auto call = std::find_if(trace->calls.begin(), trace->calls.end(),
+                                 [&](const trace::Call& one) { return one.id == *evidence.id; });
+  if (call == trace->calls.end()) return {};
+  std::vector<std::string> out;
+  std::istringstream frames(run.tables.str(call->stack));
+  for (std::string frame; std::getline(frames, frame);) out.push_back(frame);
   return out;
 }
 
-std::optional<SourceLocation> location_of(const verify::Finding& finding, std::string_view root) {
-  std::optional<SourceLocation> first;
-  for (const verify::Evidence& evidence : finding.evidence) {
-    std::optional<SourceLocation> location = source_location(evidence.at, root);
-    if (!location) continue;
-    if (std::binary_search(finding.culprits.begin(), finding.culprits.end(), evidence.rank))
-      return location;
-    if (!first) first = std::move(location);
-  }
-  return first;
+std::string UniqueFingerprints::next(const verify::Finding& finding) {
+  const std::size_t count = ++seen_[finding.fingerprint];
+  return count == 1 ? finding.fingerprint : fmt::format("{}-{}", finding.fingerprint, count);
 }
 
 }  // namespace lockstep::reports

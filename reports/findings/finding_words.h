@@ -11,12 +11,13 @@
 #include <vector>
 
 #include "trace/ids.h"
+#include "trace/run.h"
 #include "verify/report.h"
 
 namespace lockstep::reports {
 
-// "rank 1", "ranks 0,2-7"; if that is wider than `width` columns, "512 ranks: 0,2,4..". `sorted` is
-// not empty. `width` 0: no limit.
+// "rank 1", "ranks 0,2-7"; if that is wider than `width` columns, "512 ranks: 0,2,..". What repeats
+// is folded (base/folded_ranges.h). `sorted` is not empty. `width` 0: no limit.
 std::string rank_label(std::span<const trace::Rank> sorted, std::size_t width = 0);
 
 // "group world", "TENSOR_PARALLEL (ranks 32-39)"; may be empty.
@@ -28,6 +29,15 @@ std::uint64_t number_of(const verify::Finding& finding);
 // The other groups in which the same happened: "TENSOR_PARALLEL (ranks 0-7): rank 5".
 std::vector<std::string> also_in_words(const verify::Finding& finding);
 
+// The finding in one sentence: its headline, which says who stopped, where, how long ago and who
+// waits; without one its message.
+const std::string& summary_of(const verify::Finding& finding);
+
+// What every form of a report says of a finding, a line each: the summary, the message where the
+// summary is the headline, "who: …", "where: …", "also: …", "next: …", "what to do: …", without
+// what is not known. As in the traces: escape it.
+std::vector<std::string> lines_of(const verify::Finding& finding);
+
 // The finding whose headline stands above the report: the worst one; null where it has none.
 const verify::Finding* headline_of(const verify::Report& report);
 
@@ -36,6 +46,9 @@ std::string where_in_words(const verify::Finding& finding);
 
 // "rank 1; concerns ranks 0,2 too", "ranks 0,1; none can be singled out"; may be empty.
 std::string who_in_words(const verify::Finding& finding);
+
+// "2 errors and 1 note"; empty without findings.
+std::string counts_in_words(const verify::Report& report);
 
 // The verdict as one sentence: "2 errors and 1 note in 4 ranks, 1,234 events".
 std::string verdict_in_words(const verify::Report& report);
@@ -49,6 +62,10 @@ struct FoldedEvidence {
 // Folds equal evidence, in the order of its first occurrence. O(evidence log evidence).
 std::vector<FoldedEvidence> fold_evidence(const std::vector<verify::Evidence>& all);
 
+// The frames of the call that the evidence is about, innermost first; empty where none was
+// recorded. O(calls of the rank).
+std::vector<std::string> stack_of(const verify::Evidence& evidence, const trace::Run& run);
+
 // Names for findings, unique within a report and stable across runs: the fingerprint, with "-2",
 // "-3" … if several findings share it. Call next() once per finding, in order.
 class UniqueFingerprints {
@@ -58,22 +75,5 @@ class UniqueFingerprints {
  private:
   std::map<std::string, std::size_t> seen_;
 };
-
-// The source location of a call as traces write it ("trainer.cc:120", "/job/src/train.py:57:3"),
-// parsed for formats that show findings next to the code.
-
-struct SourceLocation {
-  std::string file;                     // valid UTF-8, with "/"; relative if it is inside the root
-  std::uint32_t line = 0;               // from 1
-  std::optional<std::uint32_t> column;  // from 1
-};
-
-// `root`: an absolute folder; files inside it are named relative to it, as CI services do. Empty if
-// `at` does not end in a line number: then it is only text.
-std::optional<SourceLocation> source_location(std::string_view at, std::string_view root = {});
-
-// The location at which to show a finding: the first in a culprit's evidence, else in any.
-std::optional<SourceLocation> location_of(const verify::Finding& finding,
-                                          std::string_view root = {});
 
 }  // namespace lockstep::reports

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <filesystem>
+#include <sstream>
 #include <string_view>
-#include <system_error>
 
 #include "base/check.h"
+#include "base/files/read_file.h"
 #include "base/terminal.h"
 #include "reports/ci/ci_reports.h"
 #include "reports/findings/csv_report.h"
@@ -23,15 +23,27 @@ namespace {
 struct Judged {
   const FilteredReport& report;
   const trace::Run& run;
-  std::optional<verify::CallSemantics> semantics;
+  const ReportOptions& options;
   bool color = false;
-};
 
-// CI services show locations relative to the checked-out folder, which is where commands run.
-std::string source_root() {
-  std::error_code none;
-  return std::filesystem::current_path(none).string();
-}
+  Locator locator() const {
+    return Locator(repository_of_this_process(options.path_maps), &run, scenario_line());
+  }
+
+  // A deliberate mistake of a scenario is where its fault is; else the scenario begins in line 1.
+  std::optional<SourceLocation> scenario_line() const {
+    if (options.scenario.empty()) return std::nullopt;
+    constexpr std::size_t kLargestScenario = std::size_t{1} << 20U;
+    SourceLocation out{options.scenario, 1, std::nullopt};
+    const Result<std::string> text = read_file(options.scenario, kLargestScenario);
+    if (!text) return out;
+    std::istringstream lines(*text);
+    std::uint32_t number = 1;
+    for (std::string line; std::getline(lines, line); ++number)
+      if (line.starts_with("fault:")) out.line = number;
+    return out;
+  }
+};
 
 struct ReportForm {
   std::string_view kind;
@@ -40,20 +52,25 @@ struct ReportForm {
 
 constexpr std::array kForms = {
     ReportForm{"text",
-               [](const Judged& j) { return text_report(j.report, j.run, {.color = j.color}); }},
-    ReportForm{"json", [](const Judged& j) { return json_report(j.report); }},
-    ReportForm{"html", [](const Judged& j) { return html_report(j.report, j.run, j.semantics); }},
+               [](const Judged& j) {
+                 return text_report(j.report, j.run,
+                                    {.color = j.color, .stacks = j.options.stacks});
+               }},
+    ReportForm{"json", [](const Judged& j) { return json_report(j.report, &j.run); }},
+    ReportForm{"html",
+               [](const Judged& j) { return html_report(j.report, j.run, j.options.semantics); }},
     ReportForm{"markdown", [](const Judged& j) { return markdown_report(j.report, j.run); }},
     ReportForm{"csv", [](const Judged& j) { return csv_report(j.report); }},
     ReportForm{"timeline",
                [](const Judged& j) {
-                 return timeline_report(j.report, j.run, {.semantics = j.semantics});
+                 return timeline_report(j.report, j.run, {.semantics = j.options.semantics});
                }},
-    ReportForm{"dot", [](const Judged& j) { return dot_report(j.report, j.run, j.semantics); }},
-    ReportForm{"sarif", [](const Judged& j) { return sarif_report(j.report, source_root()); }},
+    ReportForm{"dot",
+               [](const Judged& j) { return dot_report(j.report, j.run, j.options.semantics); }},
+    ReportForm{"sarif", [](const Judged& j) { return sarif_report(j.report, j.locator()); }},
     ReportForm{"junit", [](const Judged& j) { return junit_report(j.report); }},
-    ReportForm{"github", [](const Judged& j) { return github_report(j.report, source_root()); }},
-    ReportForm{"gitlab", [](const Judged& j) { return gitlab_report(j.report, source_root()); }},
+    ReportForm{"github", [](const Judged& j) { return github_report(j.report, j.locator()); }},
+    ReportForm{"gitlab", [](const Judged& j) { return gitlab_report(j.report, j.locator()); }},
 };
 
 std::string rendered(std::string_view kind, const Judged& judged) {
@@ -88,10 +105,11 @@ Status write_reports(const FilteredReport& report, const trace::Run& run,
   const auto targets = parse_output_targets(options.outputs, report_forms());
   if (!targets) return targets.error();
   const auto content = [&](const std::string& kind, bool to_stdout) {
-    return rendered(kind, {report, run, options.semantics, to_stdout && stdout_wants_color()});
+    return rendered(kind, {report, run, options, to_stdout && stdout_wants_color()});
   };
-  if (Status written = write_targets(*targets, options.quiet, content); !written) return written;
-  return write_baseline(report, options.filter);
+  // The baseline is a file as well: before what is printed.
+  if (Status written = write_baseline(report, options.filter); !written) return written;
+  return write_targets(*targets, options.quiet, content);
 }
 
 }  // namespace lockstep::reports

@@ -4,6 +4,8 @@
 //   --output KIND=PATH   (report_forms(); PATH "-": standard output; may be given several times)
 //   --fail-on error|warning|note|never
 //   --quiet
+//   --stacks
+//   --map-path FROM=TO   (reports/ci/locations.h)
 //   and the filter (reports/filter/filter_options.h)
 #pragma once
 
@@ -12,6 +14,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "reports/ci/locations.h"
 #include "reports/filter/filter.h"
 #include "reports/filter/filter_options.h"
 #include "reports/output_targets.h"
@@ -25,6 +28,9 @@ struct ReportOptions {
   std::string fail_on = "error";     // as given, one of the above: exit_status()
   bool quiet = false;
   FilterOptions filter = {};
+  std::vector<PathMap> path_maps = {};  // for the forms of CI services
+  bool stacks = false;                  // text shows all frames of the calls in the evidence
+  std::string scenario = {};            // the file of the scenario that ran; empty: no such run
   // The semantics by which verify() judged, if not the traces' own.
   std::optional<verify::CallSemantics> semantics = std::nullopt;
 };
@@ -32,7 +38,7 @@ struct ReportOptions {
 // The forms of a report.
 OutputForms report_forms();
 
-// Prints the text report and writes every --output, as write_targets() does, and the baseline.
+// Writes the baseline and every --output and prints the text report, as write_targets() does.
 // Errors: a bad --output (check_outputs() reports it before any work), a file that cannot be
 // written.
 Status write_reports(const FilteredReport& report, const trace::Run& run,

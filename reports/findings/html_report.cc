@@ -9,10 +9,14 @@
 #include <string_view>
 #include <vector>
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include "base/tables.h"
 #include "base/text.h"
 #include "base/tool_version.h"
 #include "reports/findings/figures/matched_calls.h"
+#include "reports/findings/figures/rank_overview.h"
 #include "reports/findings/figures/value_curves.h"
 #include "reports/findings/figures/wait_figure.h"
 #include "reports/findings/figures/wait_picture.h"
@@ -20,6 +24,7 @@
 #include "reports/findings/finding_words.h"
 #include "reports/html/markup.h"
 #include "reports/html/page.h"
+#include "reports/table.h"
 #include "trace/run.h"
 #include "verify/streams/streams.h"
 
@@ -73,8 +78,8 @@ std::string batch_cell(const trace::Run& run, trace::NameListId held,
   std::string out;
   for (const std::string& name : somebody_has) {
     const bool has = std::find(names.begin(), names.end(), name) != names.end();
-    out +=
-        has ? element("span", "has", text(name)) : element("span", "has lacks", "no " + text(name));
+    out += has ? element("span", "has", text(name))
+               : element("span", "has lacks", fmt::format("no {}", text(name)));
   }
   return out.empty() ? "<span class=\"soft\">nothing</span>" : out;
 }
@@ -94,20 +99,23 @@ std::string modality_table(const trace::Run& run, std::optional<std::int64_t> st
   for (const auto& [held, ranks] : folded) rows.emplace_back(ranks, held);
   std::sort(rows.begin(), rows.end(),
             [](const auto& a, const auto& b) { return a.first < b.first; });
-  std::string out = "<table><thead><tr><th>ranks</th>";
-  for (const std::int64_t n : steps) out += "<th>step " + std::to_string(n) + "</th>";
-  out += "</tr></thead><tbody>";
+  std::string head, body;
+  for (const std::int64_t n : steps) head += fmt::format("<th>step {}</th>", n);
   for (std::size_t r = 0; r < std::min(rows.size(), kModalityRows); ++r) {
-    out += "<tr><th>" + text(rank_label(rows[r].first, 24)) + "</th>";
+    body += fmt::format("<tr><th>{}</th>", text(rank_label(rows[r].first, 24)));
     for (std::size_t s = 0; s < steps.size(); ++s)
-      out += std::string(step && steps[s] == *step ? "<td class=\"here\">" : "<td>") +
-             batch_cell(run, rows[r].second[s], somebody_has[s]) + "</td>";
-    out += "</tr>\n";
+      body += fmt::format("<td{}>{}</td>", step && steps[s] == *step ? " class=\"here\"" : "",
+                          batch_cell(run, rows[r].second[s], somebody_has[s]));
+    body += "</tr>\n";
   }
-  out = scroller("modalities of the batches", out + "</tbody></table>");
+  std::string out = scroller(
+      "modalities of the batches",
+      fmt::format("<table><thead><tr><th>ranks</th>{}</tr></thead><tbody>{}</tbody></table>", head,
+                  body));
   if (rows.size() > kModalityRows)
-    out += element("p", "caption",
-                   "and " + plural(rows.size() - kModalityRows, "more kind") + " of ranks");
+    out +=
+        element("p", "caption",
+                fmt::format("and {} of ranks", plural(rows.size() - kModalityRows, "more kind")));
   return out;
 }
 
@@ -128,7 +136,11 @@ constexpr std::size_t kCharts = 6;
 
 std::string card(std::string_view title, const std::string& content) {
   if (content.empty()) return {};
-  return "<section class=\"card\"><h2>" + std::string(title) + "</h2>" + content + "</section>\n";
+  return fmt::format("<section class=\"card\"><h2>{}</h2>{}</section>\n", title, content);
+}
+
+std::string ranks_in_words(std::size_t count) {
+  return fmt::format("{} {}", grouped(count), count == 1 ? "rank" : "ranks");
 }
 
 class HtmlWriter {
@@ -142,25 +154,31 @@ class HtmlWriter {
         matched_(match_calls(run)),
         groups_(verify::group_streams(run)) {}
 
+  // What a reader needs first comes first: who and what to run next, who waits for whom, the calls
+  // around it; then every rank, and what is rarely looked at.
   std::string str() {
-    std::string body = "<p class=\"brand\">Lockstep report</p>\n<main>\n" + verdict() + contents();
     const std::size_t full = std::min(kFull, report_.findings.size());
-    for (std::size_t i = 0; i < full; ++i) {
-      body += html::finding_section(report_.findings[i], {run_, matched_, groups_}, id(i));
-      // The graph of waits belongs to the first finding, the cause; without one it stands alone.
-      if (i == 0) body += waits();
-    }
-    if (full == 0) body += waits();
-    body +=
-        more_findings() + modalities() +
-        card("Numbers over the steps", html::value_charts(value_curves(report_, run_, kCharts))) +
-        listed("Not known from these traces", report_.unknown) + set_aside() +
-        listed("About the filter", filtered_.notes) + "</main>\n" + footer();
-    return html::page("Lockstep: " + std::string(verify::to_string(report_.verdict)), body);
+    std::string sections;
+    for (std::size_t i = 0; i < full; ++i)
+      sections += html::finding_section(report_.findings[i], {run_, matched_, groups_}, id(i));
+    const WaitPicture waits = wait_picture(report_, run_, semantics_);
+    const std::string ranks = html::rank_overview(report_, run_, waits);
+    const std::string body = fmt::format(
+        "<p class=\"brand\">Lockstep report</p>\n<main>\n{}</main>\n{}",
+        fmt::join({verdict(), card("Who waits for whom", html::wait_figure(waits)), contents(),
+                   sections, ranks, more_findings(), modalities(),
+                   card("Numbers over the steps",
+                        html::value_charts(value_curves(report_, run_, kCharts))),
+                   listed("Not known from these traces", report_.unknown), set_aside(),
+                   listed("About the filter", filtered_.notes), card("This run", numbers())},
+                  ""),
+        footer());
+    return html::page(fmt::format("Lockstep: {}", verify::to_string(report_.verdict)), body,
+                      ranks.empty() ? html::Scripts::none : html::Scripts::explore);
   }
 
  private:
-  static std::string id(std::size_t finding) { return "finding-" + std::to_string(finding + 1); }
+  static std::string id(std::size_t finding) { return fmt::format("finding-{}", finding + 1); }
 
   std::string verdict() const {
     std::string_view look, mark, title;
@@ -179,35 +197,30 @@ class HtmlWriter {
         look = "warning", mark = "?", title = "No error seen, but not all is known";
         break;
     }
-    const std::string badge = "<span class=\"badge\"><span aria-hidden=\"true\">" +
-                              std::string(mark) + "</span>" +
-                              html::text(verify::to_string(report_.verdict)) + "</span>";
-    const std::string words = title.empty() ? counts() : std::string(title);
+    const std::string badge =
+        fmt::format("<span class=\"badge\"><span aria-hidden=\"true\">{}</span>{}</span>", mark,
+                    html::text(verify::to_string(report_.verdict)));
+    const std::string words = title.empty() ? fmt::format("{} in {}", counts_in_words(report_),
+                                                          ranks_in_words(report_.ranks_read.size()))
+                                            : std::string(title);
     const verify::Finding* const first = headline_of(report_);
-    return "<header class=\"verdict " + std::string(look) + "\">" + badge + "<h1>" +
-           (first == nullptr ? html::text(words) : html::sentence(first->headline)) + "</h1>" +
-           (first == nullptr ? "" : html::element("p", "", html::text(words))) + numbers() +
-           "</header>\n";
-  }
-
-  std::string counts() const {
-    std::vector<std::string> parts;
-    for (const verify::Severity severity :
-         {verify::Severity::error, verify::Severity::warning, verify::Severity::note}) {
-      const auto n =
-          std::count_if(report_.findings.begin(), report_.findings.end(),
-                        [&](const verify::Finding& f) { return f.severity == severity; });
-      if (n > 0)
-        parts.push_back(plural(static_cast<std::uint64_t>(n), verify::to_string(severity)));
-    }
-    return join_and(parts) + " in " + grouped(report_.ranks_read.size()) +
-           (report_.ranks_read.size() == 1 ? " rank" : " ranks");
+    std::string below;
+    if (first != nullptr && !first->next.empty())
+      below += html::element("p", "next", html::code(first->next));
+    if (first != nullptr) below += html::element("p", "", html::text(words));
+    // Without a headline the worst finding says what happened, above all pictures.
+    if (first == nullptr && !report_.findings.empty() &&
+        report_.findings.front().severity != verify::Severity::note)
+      below += html::element("p", "",
+                             html::sentence(shorten_end(report_.findings.front().message, 280)));
+    return fmt::format("<header class=\"verdict {}\">{}<h1>{}</h1>{}</header>\n", look, badge,
+                       first == nullptr ? html::text(words) : html::sentence(first->headline),
+                       below);
   }
 
   static std::string number(std::string_view key, const std::string& value) {
-    return value.empty()
-               ? ""
-               : "<div><dt>" + std::string(key) + "</dt><dd>" + html::text(value) + "</dd></div>";
+    return value.empty() ? ""
+                         : fmt::format("<div><dt>{}</dt><dd>{}</dd></div>", key, html::text(value));
   }
 
   std::string numbers() const {
@@ -223,10 +236,11 @@ class HtmlWriter {
       return join_and(std::vector<std::string>(names.begin(), names.end()), 3);
     };
     const auto expected = static_cast<std::size_t>(std::max(0, report_.ranks_expected));
-    std::string out =
-        number("Ranks read",
-               grouped(report_.ranks_read.size()) +
-                   (report_.ranks_read.size() == expected ? "" : " of " + grouped(expected)));
+    std::string out = number(
+        "Ranks read",
+        report_.ranks_read.size() == expected
+            ? grouped(expected)
+            : fmt::format("{} of {}", grouped(report_.ranks_read.size()), grouped(expected)));
     if (!report_.ranks_missing.empty())
       out += number("Without a trace", rank_label(report_.ranks_missing, 40));
     if (!report_.ranks_damaged.empty())
@@ -245,36 +259,28 @@ class HtmlWriter {
     std::string items;
     for (std::size_t i = 0; i < full; ++i) {
       const verify::Finding& one = report_.findings[i];
-      items += "<li class=\"" + std::string(verify::to_string(one.severity)) + "\"><a href=\"#" +
-               id(i) + "\"><span><span class=\"badge\">" +
-               html::text(verify::to_string(one.severity)) + "</span></span><span>" +
-               html::sentence(shorten_end(one.message, 160)) + "</span></a></li>\n";
+      items += fmt::format(
+          "<li class=\"{0}\"><a href=\"#{1}\"><span><span class=\"badge\">{0}</span></span>"
+          "<span>{2}</span></a></li>\n",
+          verify::to_string(one.severity), id(i), html::sentence(shorten_end(one.message, 160)));
     }
-    return "<nav aria-label=\"findings\"><ol>" + items + "</ol></nav>\n";
-  }
-
-  std::string waits() const {
-    return card("Who waits for whom", html::wait_figure(wait_picture(report_, run_, semantics_)));
+    return fmt::format("<nav aria-label=\"findings\"><ol>{}</ol></nav>\n", items);
   }
 
   std::string more_findings() const {
     if (report_.findings.size() <= kFull) return {};
-    std::string rows;
+    Table table({{"severity"}, {"rule", Column::code}, {"what happened"}});
     const std::size_t end = std::min(report_.findings.size(), kFull + kBriefly);
     for (std::size_t i = kFull; i < end; ++i) {
       const verify::Finding& one = report_.findings[i];
-      rows += "<tr><td>" + html::text(verify::to_string(one.severity)) + "</td><td>" +
-              html::code(verify::rule(one.rule).name) + "</td><td>" + html::text(one.message) +
-              "</td></tr>\n";
+      table.add({std::string(verify::to_string(one.severity)),
+                 std::string(verify::rule(one.rule).name), one.message});
     }
-    std::string out =
-        html::scroller("further findings",
-                       "<table><thead><tr><th>severity</th><th>rule</th><th>what happened"
-                       "</th></tr></thead><tbody>" +
-                           rows + "</tbody></table>");
+    std::string out = table.html("further findings");
     if (end < report_.findings.size())
-      out += html::element("p", "caption",
-                           "and " + plural(report_.findings.size() - end, "more finding"));
+      out += html::element(
+          "p", "caption",
+          fmt::format("and {}", plural(report_.findings.size() - end, "more finding")));
     return card("Further findings", out);
   }
 
@@ -294,19 +300,18 @@ class HtmlWriter {
     if (lines.empty()) return {};
     std::string items;
     for (std::size_t i = 0; i < std::min(kListedOnPage, lines.size()); ++i)
-      items += "<li>" + html::sentence(lines[i]) + "</li>\n";
+      items += fmt::format("<li>{}</li>\n", html::sentence(lines[i]));
     if (lines.size() > kListedOnPage)
-      items +=
-          "<li class=\"soft\">and " + std::to_string(lines.size() - kListedOnPage) + " more</li>";
+      items += fmt::format("<li class=\"soft\">and {} more</li>", lines.size() - kListedOnPage);
     return card(title, html::element("ul", "plain", items));
   }
 
   static std::string footer() {
-    return "<footer><p><strong>Proven</strong>: no order of events lets these ranks continue, or "
-           "the "
-           "values differ. <strong>Observed</strong>: seen in this run. "
-           "<strong>Possible</strong>: some legal order of events leads to it.</p><p>Written by " +
-           html::text(tool_version()) + ".</p></footer>\n";
+    return fmt::format(
+        "<footer><p><strong>Proven</strong>: no order of events lets these ranks continue, or the "
+        "values differ. <strong>Observed</strong>: seen in this run. <strong>Possible</strong>: "
+        "some legal order of events leads to it.</p><p>Written by {}.</p></footer>\n",
+        html::text(tool_version()));
   }
 
   const FilteredReport& filtered_;

@@ -11,12 +11,15 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json evidence_json(const verify::Evidence& evidence) {
+Json evidence_json(const verify::Evidence& evidence, const trace::Run* run) {
   Json out;
   out["rank"] = evidence.rank.value;
   if (evidence.id) out["id"] = *evidence.id;
   if (!evidence.at.empty()) out["at"] = evidence.at;
   out["text"] = evidence.text;
+  if (run != nullptr)
+    if (std::vector<std::string> stack = stack_of(evidence, *run); !stack.empty())
+      out["stack"] = std::move(stack);
   return out;
 }
 
@@ -30,7 +33,7 @@ Json elsewhere_json(const verify::Elsewhere& other) {
   return out;
 }
 
-Json finding_json(const verify::Finding& finding) {
+Json finding_json(const verify::Finding& finding, const trace::Run* run) {
   Json out;
   out["rule"] = verify::rule(finding.rule).name;
   out["severity"] = verify::to_string(finding.severity);
@@ -50,23 +53,23 @@ Json finding_json(const verify::Finding& finding) {
   for (const verify::Elsewhere& other : finding.also) out["also"].push_back(elsewhere_json(other));
   out["evidence"] = Json::array();
   for (const verify::Evidence& evidence : finding.evidence)
-    out["evidence"].push_back(evidence_json(evidence));
+    out["evidence"].push_back(evidence_json(evidence, run));
   out["fix"] = finding.fix;
   out["fingerprint"] = finding.fingerprint;
   for (const verify::Finding& consequence : finding.consequences)
-    out["consequences"].push_back(finding_json(consequence));
+    out["consequences"].push_back(finding_json(consequence, run));
   return out;
 }
 
-Json set_aside_json(const SetAside& one) {
-  Json out = finding_json(one.finding);
+Json set_aside_json(const SetAside& one, const trace::Run* run) {
+  Json out = finding_json(one.finding, run);
   out["status"] = to_string(one.why);
   if (!one.reason.empty()) out["reason"] = one.reason;
   if (!one.expires.empty()) out["expires"] = one.expires;
   return out;
 }
 
-Json report_json(const verify::Report& report) {
+Json report_json(const verify::Report& report, const trace::Run* run) {
   Json out;
   out["report"] = 1;
   out["tool"] = tool_version();
@@ -82,21 +85,24 @@ Json report_json(const verify::Report& report) {
   out["events"] = report.events;
   out["findings"] = Json::array();
   for (const verify::Finding& finding : report.findings)
-    out["findings"].push_back(finding_json(finding));
+    out["findings"].push_back(finding_json(finding, run));
   out["unknown"] = report.unknown;
   if (!report.sources.empty()) out["sources"] = report.sources;
   return out;
 }
 
-std::string text_of(const Json& json) { return json_text(json) + "\n"; }
+std::string text_of(const Json& json) { return json_text(json).append("\n"); }
 
 }  // namespace
 
-std::string json_report(const verify::Report& report) { return text_of(report_json(report)); }
+std::string json_report(const verify::Report& report) {
+  return text_of(report_json(report, nullptr));
+}
 
-std::string json_report(const FilteredReport& filtered) {
-  Json out = report_json(filtered.report);
-  for (const SetAside& one : filtered.set_aside) out["suppressed"].push_back(set_aside_json(one));
+std::string json_report(const FilteredReport& filtered, const trace::Run* run) {
+  Json out = report_json(filtered.report, run);
+  for (const SetAside& one : filtered.set_aside)
+    out["suppressed"].push_back(set_aside_json(one, run));
   if (!filtered.notes.empty()) out["notes"] = filtered.notes;
   return text_of(out);
 }

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "reports/filter/filter.h"
+#include "trace/run.h"
 #include "verify/report.h"
 
 namespace lockstep::reports {
@@ -16,6 +17,9 @@ std::string json_report(const verify::Report& report);
 // The same, with what the filter did, in keys that are absent if empty: `suppressed` (findings that
 // do not count, each with `status` "suppressed" or "known" and, if given, `reason` and `expires`)
 // and `notes`.
-std::string json_report(const FilteredReport& filtered);
+//
+// With `run`, what the report judges, evidence has the `stack` of its call where one was recorded:
+// all frames, innermost first.
+std::string json_report(const FilteredReport& filtered, const trace::Run* run = nullptr);
 
 }  // namespace lockstep::reports

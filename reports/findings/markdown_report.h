@@ -1,6 +1,6 @@
 // A report as GitHub-flavoured Markdown, for job summaries ($GITHUB_STEP_SUMMARY) and comments: the
-// verdict, a table of the findings, the first finding in full with its picture, its evidence in a
-// collapsed section, what was set aside, and what is not known.
+// headline and the verdict, a table of the findings, the first finding in full with its picture,
+// its evidence in a collapsed section, what was set aside, and what is not known.
 #pragma once
 
 #include <string>
@@ -15,8 +15,8 @@ namespace lockstep::reports {
 // in them cannot become markup, HTML, links or mentions.
 std::string markdown_report(const FilteredReport& filtered, const trace::Run& run);
 
-// `text` for inline Markdown, including table cells: every character with a meaning in Markdown or
-// HTML becomes a character reference. One line; safe to print.
+// `text` for inline Markdown, including table cells: a character that has a meaning where it
+// stands, in Markdown or HTML, becomes a character reference. One line; safe to print.
 std::string markdown_text(std::string_view text);
 
 // The same in a fixed-width font.

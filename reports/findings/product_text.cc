@@ -5,9 +5,12 @@
 #include <optional>
 #include <set>
 
+#include <fmt/format.h>
+
 #include "base/tables.h"
 #include "base/text.h"
 #include "reports/findings/text_report.h"
+#include "reports/table.h"
 #include "verify/product/assignments.h"
 #include "verify/streams/edits.h"
 
@@ -19,7 +22,7 @@ constexpr std::size_t kAlignedCalls = 64;  // calls that are aligned
 constexpr std::size_t kShownBefore = 2, kShownBehind = 2;
 
 std::string paragraph(const std::string& text) {
-  return "  " + wrap(text, kReportColumns - 2, 4) + "\n";
+  return fmt::format("  {}\n", wrap(text, kReportColumns - 2, 4));
 }
 
 std::string product_headline(const verify::ProductModel& model,
@@ -27,12 +30,13 @@ std::string product_headline(const verify::ProductModel& model,
   const trace::ProductSpec& spec = model.spec();
   std::string verdict(verify::to_string(decision.verdict));
   for (char& c : verdict) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
-  std::string out = verdict + ": ";
-  if (!spec.program.empty()) out += shorten_middle(printable(spec.program), 40) + ", ";
-  return out + plural(static_cast<std::uint64_t>(spec.world_size), "rank") + ", " +
-         plural(spec.conditions.size(), "condition") + ", " +
-         (spec.only_steps ? plural(static_cast<std::uint64_t>(*spec.only_steps), "step")
-                          : std::string("any number of steps"));
+  const std::string program =
+      spec.program.empty() ? "" : fmt::format("{}, ", shorten_middle(printable(spec.program), 40));
+  return fmt::format("{}: {}{}, {}, {}", verdict, program,
+                     plural(static_cast<std::uint64_t>(spec.world_size), "rank"),
+                     plural(spec.conditions.size(), "condition"),
+                     spec.only_steps ? plural(static_cast<std::uint64_t>(*spec.only_steps), "step")
+                                     : "any number of steps");
 }
 
 // A table of the conditions, a row per rank and a column per step. The last steps are shown, since
@@ -51,34 +55,25 @@ std::string table(const verify::ProductModel& model, const verify::Counterexampl
   const std::size_t steps = a.steps.size() - first;
   const std::size_t width =
       std::max<std::size_t>(6, (kReportColumns - 12) / std::max<std::size_t>(steps, 1) - 2);
-  const auto name = [&](std::size_t step, std::int32_t rank) {
-    const verify::ProductOption& option = a.options[step][static_cast<std::size_t>(rank)];
-    return shorten_middle(printable(model.spec().conditions[option.condition].name), width);
-  };
-  std::size_t column = 8;
-  for (std::size_t s = first; s < a.steps.size(); ++s) {
-    column = std::max(column, columns_of("step " + std::to_string(a.steps[s])));
-    for (const std::int32_t r : ranks) column = std::max(column, columns_of(name(s, r)));
-  }
-  column = std::min(column, width);
-  std::string out = pad_right("", 12);
-  for (std::size_t s = first; s < a.steps.size(); ++s) {
-    out += pad_right(shorten_middle("step " + std::to_string(a.steps[s]), width), column) + "  ";
-  }
-  out = out.substr(0, out.find_last_not_of(' ') + 1) + "\n";
+  std::vector<Column> columns = {{""}};
+  for (std::size_t s = first; s < a.steps.size(); ++s)
+    columns.push_back({shorten_middle(fmt::format("step {}", a.steps[s]), width)});
+  Table out(std::move(columns));
   for (const std::int32_t r : ranks) {
     const bool differs =
         std::binary_search(example.differing.begin(), example.differing.end(), trace::Rank(r));
-    std::string line =
-        pad_right(std::string(differs ? "> " : "  ") + "rank " + std::to_string(r), 12);
-    for (std::size_t s = first; s < a.steps.size(); ++s)
-      line += pad_right(name(s, r), column) + "  ";
-    out += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+    std::vector<std::string> cells = {fmt::format("{} rank {}", differs ? '>' : ' ', r)};
+    for (std::size_t s = first; s < a.steps.size(); ++s) {
+      const verify::ProductOption& option = a.options[s][static_cast<std::size_t>(r)];
+      cells.push_back(
+          shorten_middle(printable(model.spec().conditions[option.condition].name), width));
+    }
+    out.add(std::move(cells));
   }
-  if (static_cast<std::size_t>(model.ranks()) > ranks.size())
-    out += "  and " +
-           plural(static_cast<std::uint64_t>(model.ranks()) - ranks.size(), "more rank") + "\n";
-  return out;
+  const std::size_t hidden = static_cast<std::size_t>(model.ranks()) - ranks.size();
+  return hidden == 0
+             ? out.text(kReportColumns)
+             : fmt::format("{}  and {}\n", out.text(kReportColumns), plural(hidden, "more rank"));
 }
 
 // Two sequences of calls in two columns, from a few calls before they diverge: a call that one of
@@ -89,13 +84,22 @@ std::string side_by_side(const verify::Counterexample& example) {
   constexpr std::size_t kColumn = 36;
   std::string out;
   const auto row = [&](const std::string& left, const std::string& right, char mark) {
-    std::string line = std::string("  ") + mark + " " +
-                       pad_right(shorten_middle(left, kColumn), kColumn) + "  " +
-                       shorten_middle(right, kColumn);
-    out += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+    // Of two long calls the middle is cut, where most differences are: both in full, one below the
+    // other, show it.
+    const bool differs = mark == '>' && left != right;
+    if (differs && !left.empty() && !right.empty() &&
+        shorten_middle(left, kColumn) == shorten_middle(right, kColumn)) {
+      out += fmt::format("  {} {}\n  {} {}\n", mark, wrap(left, kReportColumns - 4, 6), mark,
+                         wrap(right, kReportColumns - 4, 6));
+      return;
+    }
+    std::string line =
+        fmt::format("  {} {}  {}", mark, pad_right(shorten_middle(left, kColumn), kColumn),
+                    shorten_middle(right, kColumn));
+    out.append(line, 0, line.find_last_not_of(' ') + 1).append("\n");
   };
-  row("rank " + std::to_string(example.reference->rank.value),
-      "rank " + std::to_string(example.deviant->rank.value), ' ');
+  row(fmt::format("rank {}", example.reference->rank.value),
+      fmt::format("rank {}", example.deviant->rank.value), ' ');
   const auto at = [](const std::vector<std::string>& calls, std::size_t i) {
     return i < calls.size() ? calls[i] : std::string();
   };
@@ -138,25 +142,25 @@ std::string where(const verify::Counterexample& example) {
     case verify::Counterexample::Where::step:
       break;
   }
-  return "in step " + std::to_string(example.step);
+  return fmt::format("in step {}", example.step);
 }
 
 std::string counterexample_text(const verify::ProductModel& model,
                                 const verify::Counterexample& example,
                                 const ProductTextOptions& options) {
   std::string out = "The shortest path to it that was found (> differs from the others):\n\n";
-  out += table(model, example, options) + "\nWhat happens " + where(example) + ":\n";
+  out += fmt::format("{}\nWhat happens {}:\n", table(model, example, options), where(example));
   for (const std::string& reason : example.reason) out += paragraph(reason);
   if (!example.what.empty()) {
     std::vector<std::string> names;
     for (const std::string& name : example.what) names.push_back(printable(name));
-    out += paragraph("parameters concerned: " + join_and(names, 6));
+    out += paragraph(fmt::format("parameters concerned: {}", join_and(names, 6)));
   }
-  if (example.reference && example.deviant) out += "\n" + side_by_side(example);
+  if (example.reference && example.deviant) out += fmt::format("\n{}", side_by_side(example));
   TextOptions text;
   text.color = options.color;
-  return out + "\nThat run, judged like a recorded one:\n\n" +
-         text_report(example.report, example.run, text);
+  return fmt::format("{}\nThat run, judged like a recorded one:\n\n{}", out,
+                     text_report(example.report, example.run, text));
 }
 
 trace::Run usual_run(const verify::ProductModel& model) {
@@ -185,18 +189,18 @@ verify::Report report_without_findings(const verify::ProductDecision& decision,
 std::string product_text_report(const verify::ProductModel& model,
                                 const verify::ProductDecision& decision,
                                 const ProductTextOptions& options) {
-  std::string out = wrap(product_headline(model, decision), kReportColumns, 2) + "\n";
+  std::string out = fmt::format("{}\n", wrap(product_headline(model, decision), kReportColumns, 2));
   if (decision.verdict == verify::ProductVerdict::safe) {
-    out += paragraph("no assignment of conditions to ranks diverges or deadlocks: " +
-                     plural(decision.situations, "situation") + ", " +
-                     plural(decision.sequences, "different sequence") + ", " +
-                     plural(decision.instances, "collective") + " examined");
+    out += paragraph(fmt::format(
+        "no assignment of conditions to ranks diverges or deadlocks: {}, {}, {} examined",
+        plural(decision.situations, "situation"), plural(decision.sequences, "different sequence"),
+        plural(decision.instances, "collective")));
   }
   for (const std::string& reason : decision.why) out += paragraph(printable(reason));
   for (const std::string& assumption : model.spec().assumptions)
-    out += paragraph("assumed: " + printable(assumption));
+    out += paragraph(fmt::format("assumed: {}", printable(assumption)));
   if (decision.counterexample)
-    out += "\n" + counterexample_text(model, *decision.counterexample, options);
+    out += fmt::format("\n{}", counterexample_text(model, *decision.counterexample, options));
   return out;
 }
 

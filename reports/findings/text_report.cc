@@ -4,6 +4,8 @@
 #include <array>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "base/tables.h"
 #include "base/terminal.h"
 #include "base/text.h"
@@ -22,13 +24,6 @@ constexpr std::size_t kUnknownShown = 8;
 constexpr std::size_t kSetAsideShown = 8;
 constexpr std::size_t kIndent = 2;
 constexpr std::size_t kKey = 7;  // width of "where  "
-
-std::string count_of(const verify::Report& report, verify::Severity severity) {
-  const auto n = static_cast<std::uint64_t>(
-      std::count_if(report.findings.begin(), report.findings.end(),
-                    [&](const verify::Finding& finding) { return finding.severity == severity; }));
-  return n == 0 ? "" : plural(n, verify::to_string(severity));
-}
 
 class TextReportWriter {
  public:
@@ -58,7 +53,8 @@ class TextReportWriter {
       }
     }
     if (left_out > 0)
-      out_ += "\nand " + plural(left_out, "more finding") + "; --output json=PATH has them all\n";
+      out_ += fmt::format("\nand {}; --output json=PATH has them all\n",
+                          plural(left_out, "more finding"));
     set_aside();
     listed("not known from these traces", report_.unknown, kUnknownShown);
     listed("about the filter", filtered_.notes, kUnknownShown);
@@ -70,46 +66,37 @@ class TextReportWriter {
   void headline() {
     const verify::Finding* const first = headline_of(report_);
     if (first == nullptr) return;
-    out_ += paint_.bold(wrap(printable(first->headline), options_.width)) + "\n";
+    out_ += fmt::format("{}\n", paint_.bold(wrap(printable(first->headline), options_.width)));
     // Not wrapped: to be copied.
-    if (!first->next.empty()) out_ += "  next: " + printable(first->next) + "\n";
+    if (!first->next.empty()) out_ += fmt::format("  next: {}\n", printable(first->next));
     out_ += "\n";
   }
 
   void verdict() {
     std::string line;
-    const std::string size =
-        plural(report_.ranks_read.size(), "rank") + ", " + grouped(report_.events) + " events";
+    const std::string size = fmt::format("{}, {} events", plural(report_.ranks_read.size(), "rank"),
+                                         grouped(report_.events));
     switch (report_.verdict) {
       case verify::Verdict::clean:
-        line = paint_.green("CLEAN") + ": nothing " +
-               (filtered_.set_aside.empty() ? "wrong" : "else wrong") + " in " + size;
+        line = fmt::format("{}: nothing {} in {}", paint_.green("CLEAN"),
+                           filtered_.set_aside.empty() ? "wrong" : "else wrong", size);
         break;
       case verify::Verdict::findings:
-        line = paint_.red("FINDINGS") + ": " + counts() + " in " + size;
+        line = fmt::format("{}: {} in {}", paint_.red("FINDINGS"), counts_in_words(report_), size);
         break;
       case verify::Verdict::inconclusive:
-        line =
-            paint_.yellow("INCONCLUSIVE") + ": no error seen in " + size + ", but not all is known";
+        line = fmt::format("{}: no error seen in {}, but not all is known",
+                           paint_.yellow("INCONCLUSIVE"), size);
         break;
     }
-    out_ += line + "\n";
+    out_.append(line).append("\n");
     if (!report_.ranks_missing.empty())
-      paragraph("no trace of " + rank_label(report_.ranks_missing, 40) + ": " +
-                std::to_string(report_.ranks_read.size()) + " of " +
-                std::to_string(report_.ranks_expected) + " ranks were read");
+      paragraph(fmt::format("no trace of {}: {} of {} ranks were read",
+                            rank_label(report_.ranks_missing, 40), report_.ranks_read.size(),
+                            report_.ranks_expected));
     if (!report_.ranks_damaged.empty())
-      paragraph("damaged trace of " + rank_label(report_.ranks_damaged, 40));
+      paragraph(fmt::format("damaged trace of {}", rank_label(report_.ranks_damaged, 40)));
     if (!report_.sources.empty()) paragraph(report_.sources);
-  }
-
-  std::string counts() const {
-    std::vector<std::string> parts;
-    for (const verify::Severity severity :
-         {verify::Severity::error, verify::Severity::warning, verify::Severity::note})
-      if (const std::string count = count_of(report_, severity); !count.empty())
-        parts.push_back(count);
-    return join_and(parts);
   }
 
   std::string title(const verify::Finding& finding) const {
@@ -121,20 +108,20 @@ class TextReportWriter {
                                 : finding.severity == verify::Severity::warning
                                     ? paint_.yellow(severity)
                                     : severity;
-    std::string out = colored + " " + paint_.bold(name);
+    std::string out = fmt::format("{} {}", colored, paint_.bold(name));
     // Notes (a damaged file) need no certainty.
     if (finding.severity != verify::Severity::note)
-      out += " (" + std::string(verify::to_string(finding.certainty)) + ")";
+      out += fmt::format(" ({})", verify::to_string(finding.certainty));
     return out;
   }
 
   void full(const verify::Finding& finding) {
-    out_ += "\n" + title(finding) + "\n";
+    out_ += fmt::format("\n{}\n", title(finding));
     paragraph(finding.message);
     if (const std::string picture =
             lanes(finding, run_, {.width = options_.width, .indent = kIndent, .paint = paint_});
         !picture.empty())
-      out_ += "\n" + picture;
+      out_.append("\n").append(picture);
     out_ += "\n";
     who(finding);
     what(finding);
@@ -146,7 +133,7 @@ class TextReportWriter {
   }
 
   void note(const verify::Finding& finding) {
-    out_ += "\n" + title(finding) + "\n";
+    out_ += fmt::format("\n{}\n", title(finding));
     paragraph(finding.message);
     waiting(finding);
     keyed("do", printable(finding.fix));
@@ -163,14 +150,14 @@ class TextReportWriter {
   }
 
   void paragraph(const std::string& text) {
-    out_ += std::string(kIndent, ' ') + block(printable(text), kIndent) + "\n";
+    out_ += fmt::format("{:{}}{}\n", "", kIndent, block(printable(text), kIndent));
   }
 
   // "  key    text"; nothing for an empty text. An empty key continues the one above.
   void keyed(std::string_view key, const std::string& text) {
     if (text.empty()) return;
-    out_ += std::string(kIndent, ' ') + paint_.bold(pad_right(key, kKey)) +
-            block(text, kIndent + kKey) + "\n";
+    out_ += fmt::format("{:{}}{}{}\n", "", kIndent, paint_.bold(pad_right(key, kKey)),
+                        block(text, kIndent + kKey));
   }
 
   void who(const verify::Finding& finding) {
@@ -181,15 +168,16 @@ class TextReportWriter {
     std::string text;
     if (!finding.culprits.empty()) text = rank_label(finding.culprits, width / 2);
     if (finding.culprits.empty() && !finding.ranks.empty())
-      text = rank_label(finding.ranks, width / 2) + "; none can be singled out";
+      text = fmt::format("{}; none can be singled out", rank_label(finding.ranks, width / 2));
     else if (!others.empty())
-      text += (text.empty() ? "" : "; concerns ") + rank_label(others, width / 2) + " too";
+      text +=
+          fmt::format("{}{} too", text.empty() ? "" : "; concerns ", rank_label(others, width / 2));
     keyed("who", text);
     waiting(finding);
     const std::vector<std::string> also = also_in_words(finding);
     for (std::size_t i = 0; i < also.size(); ++i) {
       if (i == kAlsoShown && also.size() > kAlsoShown + 1) {
-        keyed("", "and in " + std::to_string(also.size() - i) + " more groups");
+        keyed("", fmt::format("and in {} more groups", also.size() - i));
         break;
       }
       keyed(i == 0 ? "also" : "", printable(also[i]));
@@ -198,25 +186,25 @@ class TextReportWriter {
 
   void waiting(const verify::Finding& finding) {
     if (finding.waiting.empty()) return;
-    keyed("waits", rank_label(finding.waiting, options_.width / 2) + " directly");
+    keyed("waits", fmt::format("{} directly", rank_label(finding.waiting, options_.width / 2)));
   }
 
   void what(const verify::Finding& finding) {
     std::string text;
     for (std::size_t i = 0; i < std::min(kNamesShown, finding.what.size()); ++i)
-      text += (i == 0 ? "" : ", ") +
-              shorten_middle(printable(finding.what[i]), options_.width - kIndent - kKey - 2);
+      text.append(i == 0 ? "" : ", ")
+          .append(shorten_middle(printable(finding.what[i]), options_.width - kIndent - kKey - 2));
     if (finding.what.size() > kNamesShown)
-      text += " and " + std::to_string(finding.what.size() - kNamesShown) + " more";
+      text += fmt::format(" and {} more", finding.what.size() - kNamesShown);
     keyed("what", text);
   }
 
   void where(const verify::Finding& finding) {
     std::vector<std::string> parts;
-    if (finding.step) parts.push_back("step " + std::to_string(*finding.step));
+    if (finding.step) parts.push_back(fmt::format("step {}", *finding.step));
     if (!finding.group.empty()) {
       std::string location = printable(group_in_words(finding));
-      if (finding.seq) location += ", seq " + std::to_string(number_of(finding));
+      if (finding.seq) location += fmt::format(", seq {}", number_of(finding));
       parts.push_back(location);
     }
     std::vector<std::string> locations;
@@ -226,9 +214,7 @@ class TextReportWriter {
         locations.push_back(at);
     }
     if (!locations.empty()) parts.push_back(join_and(locations, 2));
-    std::string text;
-    for (const std::string& part : parts) text += (text.empty() ? "" : "; ") + part;
-    keyed("where", text);
+    keyed("where", fmt::format("{}", fmt::join(parts, "; ")));
   }
 
   void evidence(const verify::Finding& finding) {
@@ -236,27 +222,29 @@ class TextReportWriter {
     for (std::size_t i = 0; i < folded.size(); ++i) {
       // "and 1 more" would take the line that the evidence itself needs.
       if (i == kEvidenceShown && folded.size() > kEvidenceShown + 1) {
-        keyed("", "and " + std::to_string(folded.size() - i) + " more like these");
+        keyed("", fmt::format("and {} more like these", folded.size() - i));
         break;
       }
       const verify::Evidence& one = *folded[i].one;
       std::string text = rank_label(folded[i].ranks, 30);
-      if (!one.at.empty()) text += " at " + printable(one.at);
+      if (!one.at.empty()) text += fmt::format(" at {}", printable(one.at));
       // Ids are per rank: for several ranks there is none to show.
-      if (one.id && folded[i].ranks.size() == 1) text += " (id " + std::to_string(*one.id) + ")";
-      keyed(i == 0 ? "seen" : "", text + ": " + printable(one.text));
+      if (one.id && folded[i].ranks.size() == 1) text += fmt::format(" (id {})", *one.id);
+      keyed(i == 0 ? "seen" : "", fmt::format("{}: {}", text, printable(one.text)));
+      if (!options_.stacks) continue;
+      for (const std::string& frame : stack_of(one, run_)) keyed("", "  " + printable(frame));
     }
   }
 
   void consequences(const verify::Finding& finding) {
     for (std::size_t i = 0; i < finding.consequences.size(); ++i) {
       if (i == kConsequencesShown && finding.consequences.size() > kConsequencesShown + 1) {
-        keyed("", "and " + std::to_string(finding.consequences.size() - i) + " more like these");
+        keyed("", fmt::format("and {} more like these", finding.consequences.size() - i));
         break;
       }
       const verify::Finding& one = finding.consequences[i];
       const std::size_t room = kConsequenceLines * (options_.width - kIndent - kKey);
-      const std::string rule_name = " (" + std::string(verify::rule(one.rule).name) + ")";
+      const std::string rule_name = fmt::format(" ({})", verify::rule(one.rule).name);
       keyed(i == 0 ? "so" : "",
             shorten_end(printable(one.message), room - rule_name.size()) + rule_name);
     }
@@ -266,12 +254,12 @@ class TextReportWriter {
   void set_aside() {
     std::vector<std::string> lines;
     for (const SetAside& one : filtered_.set_aside) {
-      std::string line = std::string(to_string(one.why)) + ": " +
-                         std::string(verify::to_string(one.finding.severity)) + " " +
-                         std::string(verify::rule(one.finding.rule).name);
-      if (!one.finding.group.empty()) line += " in " + group_in_words(one.finding);
-      if (!one.reason.empty()) line += "; " + one.reason;
-      if (!one.expires.empty()) line += " (until " + one.expires + ")";
+      std::string line =
+          fmt::format("{}: {} {}", to_string(one.why), verify::to_string(one.finding.severity),
+                      verify::rule(one.finding.rule).name);
+      if (!one.finding.group.empty()) line += fmt::format(" in {}", group_in_words(one.finding));
+      if (!one.reason.empty()) line += fmt::format("; {}", one.reason);
+      if (!one.expires.empty()) line += fmt::format(" (until {})", one.expires);
       lines.push_back(std::move(line));
     }
     listed("found, but set aside", lines, kSetAsideShown);
@@ -279,13 +267,13 @@ class TextReportWriter {
 
   void listed(std::string_view title, const std::vector<std::string>& lines, std::size_t most) {
     if (lines.empty()) return;
-    out_ += "\n" + std::string(title) + "\n";
+    out_ += fmt::format("\n{}\n", title);
     for (std::size_t i = 0; i < lines.size(); ++i) {
       if (i == most) {
-        out_ += "  and " + std::to_string(lines.size() - i) + " more\n";
+        out_ += fmt::format("  and {} more\n", lines.size() - i);
         break;
       }
-      out_ += "  - " + block(printable(lines[i]), 2 * kIndent) + "\n";
+      out_ += fmt::format("  - {}\n", block(printable(lines[i]), 2 * kIndent));
     }
   }
 

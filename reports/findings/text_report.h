@@ -15,6 +15,7 @@ struct TextOptions {
   std::size_t width = 80;         // columns; only a single word may be wider
   bool color = false;             // the caller knows whether this goes to a terminal
   std::size_t max_findings = 10;  // errors and warnings in full; the JSON report has all
+  bool stacks = false;  // all frames of the calls in the evidence, where they were recorded
 };
 
 // `run` is what the report judges; the pictures are drawn from it. Text from files is made safe to

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "base/tables.h"
@@ -106,8 +107,11 @@ class TimelineWriter {
       last_.push_back(last < clock_.times[r].size() ? clock_.times[r][last - 1] : clock_.last[r]);
       end_ = std::max(end_, last_.back());
     }
-    // So that slices until the end have a length.
-    end_ += shortest_;
+    // So that slices until the end have a length. A call that never ended is often the last thing
+    // that was recorded: a twentieth of the picture lets it be seen.
+    constexpr trace::Nanos kShareOfTheEnd = 20;
+    const bool recorded = !clock_.ordinal && !options_.simulated;
+    end_ += std::max(shortest_, recorded ? end_ / kShareOfTheEnd : 0);
   }
 
   std::string str() {
@@ -115,8 +119,14 @@ class TimelineWriter {
     arrows();
     for (const TimelineCounter& one : options_.counters) counter(one);
     for (const verify::Finding& finding : filtered_.report.findings) this->finding(finding);
-    return "{\"displayTimeUnit\":\"ns\",\n\"otherData\":" + other_data() +
-           ",\n\"traceEvents\":[\n" + events_.take() + "\n]}\n";
+    // An event per line, written as it comes: a document of all of them would not fit into memory.
+    return fmt::format(R"({{"displayTimeUnit":"ns",
+"otherData":{},
+"traceEvents":[
+{}
+]}}
+)",
+                       other_data(), events_.take());
   }
 
  private:
@@ -127,14 +137,18 @@ class TimelineWriter {
     out["summary"] = verdict_in_words(filtered_.report);
     out["time"] = options_.simulated ? "simulated: one clock for all ranks" : describe(clock_);
     if (shown_.left_out > 0)
-      out["left_out"] = "the first " + grouped(shown_.left_out) +
-                        " calls, spans and steps; each rank's last ones are here";
+      out["left_out"] = fmt::format(
+          "the first {} calls, spans and steps; each rank's last ones are "
+          "here",
+          grouped(shown_.left_out));
     return json_text(out);
   }
 
   void rank(std::size_t r) {
     const trace::RankTrace& trace = run_.ranks[r];
-    const std::string name = "rank " + std::to_string(trace.rank.value);
+    // "rank 037" of 64: viewers sort processes by name.
+    const std::size_t digits = fmt::formatted_size("{}", run_.ranks.back().rank.value);
+    const std::string name = fmt::format("rank {:0{}}", trace.rank.value, digits);
     TimelineTrack track{r + 1, next_thread_};
     hosts_.push_back(track);
     events_.metadata("process_name", track, {{"name", name}});
@@ -169,12 +183,12 @@ class TimelineWriter {
     const trace::Call& call = trace.calls[slice.index];
     const std::string words = printable(trace::describe(run_.tables, call));
     if (slice.kind == TimelineSlice::Kind::wait) {
-      events_.slice("wait for " + words, "wait", track, slice.begin, slice.end,
+      events_.slice(fmt::format("wait for {}", words), "wait", track, slice.begin, slice.end,
                     slice.finished ? Json::object() : Json::object({{"state", "never returned"}}));
       return;
     }
-    events_.slice(slice.finished ? words : words + " (unfinished)", "call", track, slice.begin,
-                  slice.end, arguments(r, slice, call));
+    events_.slice(slice.finished ? words : fmt::format("{} (unfinished)", words), "call", track,
+                  slice.begin, slice.end, arguments(r, slice, call));
     const std::uint32_t instance = matched_.instance[r][slice.index];
     if (instance != MatchedCalls::kAlone) members_.push_back({instance, slice.begin, track});
   }
@@ -184,6 +198,10 @@ class TimelineWriter {
     Json out;
     out["group"] = printable(tables.str(call.group));
     out["seq"] = matched_.seq[r][slice.index];
+    // The number in the user's own log, where that counts otherwise.
+    const std::uint32_t first = run_.ranks[r].first_number;
+    if (first != 0 && !trace::is_point_to_point(tables.signatures[call.signature].op))
+      out["number"] = matched_.seq[r][slice.index] + first;
     out["id"] = call.id;
     if (call.step != trace::kNone) out["step"] = call.step;
     if (call.peer.value != trace::kNone) out["peer"] = call.peer.value;
@@ -209,7 +227,7 @@ class TimelineWriter {
       const trace::Nanos time = clock_.times[r][e];
       if (event.kind == trace::EventKind::step) {
         const trace::StepMark& step = trace.steps[event.index];
-        events_.instant("step " + std::to_string(step.n), "step", host, time,
+        events_.instant(fmt::format("step {}", step.n), "step", host, time,
                         TimelineEvents::Scope::thread,
                         step.loss ? Json::object({{"loss", *step.loss}}) : Json::object());
       } else if (event.kind == trace::EventKind::exception) {
@@ -281,9 +299,10 @@ class TimelineWriter {
 
   void finding(const verify::Finding& finding) {
     constexpr std::size_t kRanks = 64;  // enough to see a finding of thousands of ranks
-    const std::string name = std::string(verify::to_string(finding.severity)) + " " +
-                             std::string(verify::rule(finding.rule).name);
-    const Json args = Json::object({{"message", printable(finding.message)},
+    const std::string name =
+        fmt::format("{} {}", verify::to_string(finding.severity), verify::rule(finding.rule).name);
+    const Json args = Json::object({{"message", printable(summary_of(finding))},
+                                    {"next", printable(finding.next)},
                                     {"certainty", verify::to_string(finding.certainty)},
                                     {"who", who_in_words(finding)},
                                     {"where", printable(where_in_words(finding))},
@@ -337,57 +356,64 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// The format's unit is a microsecond; nanoseconds are decimals: 1500 ns is "1.500".
-std::string microseconds(trace::Nanos time) {
-  const std::string fraction = std::to_string(time % 1000);
-  return std::to_string(time / 1000) + "." + std::string(3 - fraction.size(), '0') + fraction;
+// The format's unit is a microsecond; nanoseconds are decimals. Exact up to 2^53 ns, 104 days.
+double microseconds(trace::Nanos time) { return static_cast<double>(time) / 1000; }
+
+Json event(char phase, std::string_view name, std::string_view category, TimelineTrack track) {
+  Json out = {{"ph", std::string(1, phase)}, {"name", name}};
+  if (!category.empty()) out["cat"] = category;
+  out["pid"] = track.process;
+  out["tid"] = track.thread;
+  return out;
 }
 
 }  // namespace
 
 std::string json_string(std::string_view bytes) { return json_text(Json(std::string(bytes))); }
 
-void TimelineEvents::begin(char phase, std::string_view name, std::string_view category,
-                           TimelineTrack track) {
-  out_ += out_.empty() ? "" : ",\n";
-  out_ += "{\"ph\":\"";
-  out_ += phase;
-  out_ += "\",\"name\":" + json_string(name);
-  if (!category.empty()) out_ += ",\"cat\":" + json_string(category);
-  out_ += ",\"pid\":" + std::to_string(track.process) + ",\"tid\":" + std::to_string(track.thread);
+void TimelineEvents::add(const Json& event) {
+  if (!out_.empty()) out_ += ",\n";
+  out_ += json_text(event);
 }
 
 void TimelineEvents::metadata(std::string_view kind, TimelineTrack track, const Json& args) {
-  begin('M', kind, {}, track);
-  out_ += ",\"args\":" + json_text(args) + "}";
+  Json out = event('M', kind, {}, track);
+  out["args"] = args;
+  add(out);
 }
 
 void TimelineEvents::slice(std::string_view name, std::string_view category, TimelineTrack track,
                            trace::Nanos from, trace::Nanos to, const Json& args) {
-  begin('X', name, category, track);
-  out_ += ",\"ts\":" + microseconds(from) + ",\"dur\":" + microseconds(to - from) +
-          ",\"args\":" + json_text(args) + "}";
+  Json out = event('X', name, category, track);
+  out["ts"] = microseconds(from);
+  out["dur"] = microseconds(to - from);
+  out["args"] = args;
+  add(out);
 }
 
 void TimelineEvents::counter(std::string_view name, TimelineTrack track, trace::Nanos time,
                              const Json& args) {
-  begin('C', name, {}, track);
-  out_ += ",\"ts\":" + microseconds(time) + ",\"args\":" + json_text(args) + "}";
+  Json out = event('C', name, {}, track);
+  out["ts"] = microseconds(time);
+  out["args"] = args;
+  add(out);
 }
 
 void TimelineEvents::instant(std::string_view name, std::string_view category, TimelineTrack track,
                              trace::Nanos time, Scope scope, const Json& args) {
-  begin('i', name, category, track);
-  out_ += ",\"ts\":" + microseconds(time) + ",\"s\":\"";
-  out_ += static_cast<char>(scope);
-  out_ += "\",\"args\":" + json_text(args) + "}";
+  Json out = event('i', name, category, track);
+  out["ts"] = microseconds(time);
+  out["s"] = std::string(1, static_cast<char>(scope));
+  out["args"] = args;
+  add(out);
 }
 
 void TimelineEvents::arrow(std::uint64_t id, Arrow part, TimelineTrack track, trace::Nanos time) {
-  begin(static_cast<char>(part), "meets", "meets", track);
-  out_ += ",\"id\":" + std::to_string(id) + ",\"ts\":" + microseconds(time);
-  if (part == Arrow::ends) out_ += R"(,"bp":"e")";  // ends in the slice around it, not the next
-  out_ += "}";
+  Json out = event(static_cast<char>(part), "meets", "meets", track);
+  out["id"] = id;
+  out["ts"] = microseconds(time);
+  if (part == Arrow::ends) out["bp"] = "e";  // ends in the slice around it, not the next
+  add(out);
 }
 
 }  // namespace lockstep::reports

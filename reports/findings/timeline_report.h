@@ -3,7 +3,8 @@
 // https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
 //
 // - A process per rank, a track per stream or group (timeline_tracks.h).
-// - A slice per call; an unfinished one lasts until the last time of the run and says so.
+// - A slice per call; an unfinished one lasts until the end of the run, and of a recorded one a
+//   twentieth longer, and says so.
 // - Arrows connect the calls of a collective or message, in the order of their begins.
 // - A finding is an instant at the culprits' calls, or where they were last seen.
 // - Steps and exceptions are instants.
@@ -84,7 +85,7 @@ class TimelineEvents {
   std::string take() { return std::move(out_); }
 
  private:
-  void begin(char phase, std::string_view name, std::string_view category, TimelineTrack track);
+  void add(const nlohmann::ordered_json& event);
   std::string out_;
 };
 

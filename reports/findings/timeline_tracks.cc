@@ -8,7 +8,10 @@
 #include <set>
 #include <utility>
 
+#include <fmt/core.h>
+
 #include "base/text.h"
+#include "trace/groups.h"
 
 namespace lockstep::reports {
 namespace {
@@ -62,7 +65,7 @@ class TrackLayout {
 
   std::uint32_t track(const std::string& name, std::size_t lane) {
     // "host", "host (2)", "host (3)".
-    const std::string full = lane == 0 ? name : name + " (" + std::to_string(lane + 1) + ")";
+    const std::string full = lane == 0 ? name : fmt::format("{} ({})", name, lane + 1);
     const auto [found, fresh] =
         tracks_.try_emplace({name, lane}, static_cast<std::uint32_t>(out_.tracks.size()));
     if (fresh) out_.tracks.push_back(full);
@@ -81,12 +84,26 @@ trace::Nanos plus(trace::Nanos time, trace::Nanos length) {
              : time + length;
 }
 
-std::string track_of(const trace::Call& call, const trace::Tables& tables) {
-  if (call.stream.value != 0) return "stream " + tables.str(call.stream);
-  const std::string group = "group " + tables.str(call.group);
-  return trace::is_point_to_point(tables.signatures[call.signature].op) ? group + " messages"
-                                                                        : group;
-}
+// Groups by what people call them, each looked up once.
+class TrackNames {
+ public:
+  TrackNames(const trace::RankTrace& trace, const trace::Tables& tables)
+      : trace_(trace), tables_(tables) {}
+
+  std::string of(const trace::Call& call) {
+    if (call.stream.value != 0) return fmt::format("stream {}", tables_.str(call.stream));
+    const auto [label, fresh] = labels_.try_emplace(call.group);
+    if (fresh) label->second = trace::group_label(trace_, tables_, call.group);
+    return trace::is_point_to_point(tables_.signatures[call.signature].op)
+               ? fmt::format("{} messages", label->second)
+               : label->second;
+  }
+
+ private:
+  const trace::RankTrace& trace_;
+  const trace::Tables& tables_;
+  std::map<trace::GroupId, std::string> labels_;
+};
 
 struct CallTimes {
   trace::Nanos issued = trace::kNoTime, started = trace::kNoTime, completed = trace::kNoTime,
@@ -184,18 +201,18 @@ TimelineRank timeline_of(const trace::RankTrace& trace, const trace::Tables& tab
     if (span.stream.value == 0)
       on_host.push_back(slice);
     else
-      on_streams.emplace_back("stream " + tables.str(span.stream), slice);
+      on_streams.emplace_back(fmt::format("stream {}", tables.str(span.stream)), slice);
   }
   const bool records_ends =
       std::any_of(trace.calls.begin(), trace.calls.end(),
                   [](const trace::Call& call) { return call.has(trace::kCompleted); });
+  TrackNames names(trace, tables);
   for (std::uint32_t c = 0; c < trace.calls.size(); ++c) {
     if (calls[c].issued == trace::kNoTime) continue;  // not in this part
     const CallEnd finish = c == part.stuck_in
                                ? CallEnd{end, false}
                                : end_of(trace.calls[c], calls[c], records_ends, trace.end, end);
-    on_streams.emplace_back(track_of(trace.calls[c], tables),
-                            slice_of(calls[c], c, finish, shortest));
+    on_streams.emplace_back(names.of(trace.calls[c]), slice_of(calls[c], c, finish, shortest));
     if (const auto wait = wait_of(calls[c], c, finish, shortest)) on_host.push_back(*wait);
   }
   // By begin, which the greedy placement on tracks needs; stable, so that equal begins keep the
@@ -277,11 +294,13 @@ std::string describe(const TimelineClock& clock) {
   }
   std::string out = "recorded";
   if (clock.hosts > 1) {
-    out += "; " + std::to_string(clock.hosts) +
-           " hosts, whose clocks are not aligned: each starts at its own first event";
+    out +=
+        fmt::format("; {} hosts, whose clocks are not aligned: each starts at its own first event",
+                    clock.hosts);
   }
   if (clock.filled > 0) {
-    out += "; " + plural(clock.filled, "event") + " without a time took that of the one before";
+    out += fmt::format("; {} without a time took that of the one before",
+                       plural(clock.filled, "event"));
   }
   return out;
 }

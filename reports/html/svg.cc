@@ -74,7 +74,10 @@ std::string svg_tip(std::string_view classes, Point from, Point to) {
 
 std::string svg_picture(std::string_view label, double width, double height,
                         std::string_view content, bool has_links) {
+  // Wide pictures shrink with the window down to where their words can still be read (page.css).
+  constexpr double kWide = 640;
   return "<svg" + svg_attribute("role", has_links ? "group" : "img") +
+         (width > kWide ? svg_attribute("class", "wide") : "") +
          svg_attribute("aria-label", text(label)) + svg_attribute("width", width) +
          svg_attribute("height", height) +
          svg_attribute("viewBox", "0 0 " + px(width) + " " + px(height)) + ">" +

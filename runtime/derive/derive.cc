@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <ostream>
+#include <sstream>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -232,20 +233,23 @@ Result<reports::ExitStatus> derive(const Scenario& scenario, const DeriveJob& op
   const Decided& worst = worst_of(*decided);
   const verify::ProductVerdict verdict = worst.decision.verdict;
   const reports::ReportOptions files{.outputs = options.outputs};
-  if (!options.quiet && !reports::takes_stdout(files))
-    said << reports::product_text_report(worst.model, worst.decision) << std::flush;
-  if (const Status written = reports::write_product_reports(worst.model, worst.decision, files);
-      !written)
-    return reports::fail(written.error(), reports::ExitStatus::own_failure);
+  // Files first: the reader of the text may close the pipe, which ends this process.
+  std::ostringstream certified;
+  if (!options.certificate.empty() && verdict == verify::ProductVerdict::safe) {
+    const Status written = write_certificates(*decided, options.certificate, certified);
+    if (!written) return written.error();
+  }
   if (!options.write_scenario.empty()) {
     const Status written =
         write_counterexample(scenario, *plan, worst.decision, options.write_scenario);
     if (!written) return written.error();
   }
-  if (!options.certificate.empty() && verdict == verify::ProductVerdict::safe) {
-    const Status written = write_certificates(*decided, options.certificate, said);
-    if (!written) return written.error();
-  }
+  if (const Status written = reports::write_product_reports(worst.model, worst.decision, files);
+      !written)
+    return reports::fail(written.error(), reports::ExitStatus::own_failure);
+  if (!options.quiet && !reports::takes_stdout(files))
+    said << reports::product_text_report(worst.model, worst.decision);
+  said << certified.str() << std::flush;
   const bool wrong =
       verdict != verify::ProductVerdict::safe && verdict != verify::ProductVerdict::inconclusive;
   if (options.remedies && wrong && !options.quiet) {

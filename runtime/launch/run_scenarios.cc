@@ -151,7 +151,7 @@ class Runner {
     if (!outcome) return outcome.error();
     reports::FilteredReport report =
         reports::filtered(std::move(outcome->report), outcome->run, filter_, reports::today_utc());
-    if (const Status status = print_result(*folder, *outcome, report); !status)
+    if (const Status status = print_result(*folder, scenario.file, *outcome, report); !status)
       return status.error();
     outcome->report = std::move(report.report);
     reports::ExitStatus status = judge(scenario, *outcome);
@@ -191,12 +191,14 @@ class Runner {
   }
 
   // Writes the report and the summary.
-  Status print_result(const std::string& folder, const JobOutcome& outcome,
-                      const reports::FilteredReport& report) {
+  Status print_result(const std::string& folder, const std::string& scenario,
+                      const JobOutcome& outcome, const reports::FilteredReport& report) {
     const Status kept = write_file(folder + "/report.json", reports::json_report(report));
     if (!kept) return kept;
     if (!options_.report.quiet) said_ << "\n" << std::flush;
-    const Status written = reports::write_reports(report, outcome.run, options_.report);
+    reports::ReportOptions options = options_.report;
+    options.scenario = scenario;
+    const Status written = reports::write_reports(report, outcome.run, options);
     if (!written) return written;
     if (!options_.report.quiet) said_ << "\n" << run_summary(outcome) << std::flush;
     return Status::ok();

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/folded_ranges.h"
+
 namespace lockstep {
 namespace {
 
@@ -37,6 +39,39 @@ TEST(RangesTest, RunsOfThreeAndMoreAreShortened) {
   EXPECT_EQ(of({7}), "7");
   EXPECT_EQ(of({0, 1}), "0,1");
   EXPECT_EQ(of({0, 1, 2, 3, 7}), "0-3,7");
+}
+
+TEST(FoldedRangesTest, WhatRepeatsIsFolded) {
+  const auto every = [](std::int32_t first, std::int32_t step, int count, int size = 1) {
+    std::vector<std::int32_t> out;
+    for (int i = 0; i < count; ++i)
+      for (int k = 0; k < size; ++k) out.push_back(first + i * step + k);
+    return out;
+  };
+  EXPECT_EQ(folded_ranges(every(5, 8, 128)), "5,13,...,1021 (every 8th)");
+  EXPECT_EQ(folded_ranges(every(0, 2, 5)), "0,2,...,8 (every 2nd)");
+  EXPECT_EQ(folded_ranges(every(0, 13, 6)), "0,13,...,65 (every 13th)");
+  EXPECT_EQ(folded_ranges(every(0, 64, 16, 8)), "0-7,64-71,...,960-967 (8 of every 64)");
+  EXPECT_EQ(folded_ranges(every(0, 1, 1024)), "0-1023");
+  EXPECT_EQ(folded_ranges(every(0, 8, 4)), "0,8,16,24") << "a list as short as its fold stays";
+  EXPECT_EQ(folded_ranges({}), "");
+  EXPECT_EQ(folded_ranges(std::vector<std::int32_t>{0, 1, 2, 3, 7, 8}), "0-3,7,8");
+  // Those who wait for one of them.
+  std::vector<std::int32_t> gap = every(5, 8, 128);
+  gap.erase(gap.begin() + 62);
+  EXPECT_EQ(folded_ranges(gap), "5,13,...,1021 (every 8th but 501)");
+  gap.erase(gap.begin() + 1);
+  EXPECT_EQ(folded_ranges(gap), "5,21,29,...,1021 (every 8th but 501)");
+  gap = every(0, 16, 8, 4);
+  gap.erase(gap.begin() + 16, gap.begin() + 20);
+  EXPECT_EQ(folded_ranges(gap), "0-3,16-19,...,112-115 (4 of every 16 but 64-67)");
+  // More are not worth their names.
+  gap = every(0, 4, 20);
+  for (const int hole : {15, 12, 9}) gap.erase(gap.begin() + hole);
+  EXPECT_EQ(folded_ranges(gap), "0,4,...,56 (every 4th but 36 and 48),64,68,72,76");
+  // As many ranks as the largest int: distances do not overflow.
+  EXPECT_EQ(folded_ranges(std::vector<std::int32_t>{INT32_MIN, -5, INT32_MAX}),
+            "-2147483648,-5,2147483647");
 }
 
 TEST(PluralTest, OneAndMany) {

@@ -45,7 +45,9 @@ TEST(Columns, RankLabelFitsAndNeverCutsANumber) {
   EXPECT_EQ(rank_label(ranks_of({0, 2, 3, 4})), "ranks 0,2-4");
   std::vector<std::int32_t> even;
   for (std::int32_t rank = 0; rank < 1024; rank += 2) even.push_back(rank);
-  EXPECT_EQ(rank_label(ranks_of(even), 22), "512 ranks: 0,2,4,6,..");
+  EXPECT_EQ(rank_label(ranks_of(even), 22), "512 ranks: 0,2,..");
+  EXPECT_EQ(rank_label(ranks_of(even), 28), "512 ranks: 0,2,.. every 2nd");
+  EXPECT_EQ(rank_label(ranks_of(even)), "ranks 0,2,...,1022 (every 2nd)");
 }
 
 }  // namespace

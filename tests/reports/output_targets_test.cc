@@ -75,6 +75,24 @@ TEST(WriteTargets, WritesFilesBesideThePrintedText) {
   EXPECT_EQ(TempDir::read(folder.file("b")), "text in a file\n");
 }
 
+// `lockstep verify … | head -1` ends the process with SIGPIPE once `head` has its line.
+TEST(WriteTargets, AClosedPipeLosesNoFile) {
+  const TempDir folder;
+  std::vector<std::string> order;
+  testing::internal::CaptureStdout();
+  ASSERT_TRUE(write_targets({{"text", "-"}, {"json", folder.file("a")}, {"text", folder.file("b")}},
+                            false, [&](const std::string& kind, bool to_stdout) {
+                              order.push_back(to_stdout ? "stdout" : kind);
+                              if (to_stdout) {
+                                EXPECT_EQ(TempDir::read(folder.file("a")), "content\n");
+                                EXPECT_EQ(TempDir::read(folder.file("b")), "content\n");
+                              }
+                              return std::string("content\n");
+                            }));
+  EXPECT_EQ(testing::internal::GetCapturedStdout(), "content\n");
+  EXPECT_EQ(order, (std::vector<std::string>{"json", "text", "stdout"}));
+}
+
 TEST(WriteTargets, SaysWhatCannotBeWritten) {
   const TempDir folder;
   EXPECT_EQ(printed({{"json", folder.file("no/such/folder")}}, true).find("error: "), 0U);

@@ -118,6 +118,49 @@ std::string again_words(const Deviation& d) {
   return d.repeats == 0 ? "" : fmt::format(" The same happens {}.", plural(d.repeats, "more time"));
 }
 
+// Whether the calls that are too many, or lack, repeat those right before them in the same step
+// with the same parameters: gradients are reduced once more, or once less, per step. So the ranks
+// run different numbers of micro-batches and reduce after each (no_sync is forgotten). Without
+// recorded steps or parameters a repetition may be anything.
+bool repeats_micro_batch(const Context& context, const Deviation& d) {
+  const bool extra = d.kind == Deviation::Kind::extra;
+  if (!extra && d.kind != Deviation::Kind::missing) return false;
+  const CallRef first = extra ? d.got : d.expected;
+  if (first.call == kNoCall || d.step == trace::kNone) return false;
+  const std::vector<trace::Call>& calls = context.run.ranks[first.rank].calls;
+  const trace::GroupId group = calls[first.call].group;
+  std::vector<const trace::Call*> stream;  // the group's collectives
+  std::size_t begin = 0;
+  for (const trace::Call& call : calls) {
+    if (call.group != group ||
+        trace::is_point_to_point(context.run.tables.signatures[call.signature].op))
+      continue;
+    if (&call == &calls[first.call]) begin = stream.size();
+    stream.push_back(&call);
+  }
+  if (begin < d.count || begin + d.count > stream.size()) return false;
+  bool named = false;
+  for (std::size_t i = begin; i < begin + d.count; ++i) {
+    const trace::Call& now = *stream[i];
+    const trace::Call& before = *stream[i - d.count];
+    if (now.signature != before.signature || now.what != before.what || now.step != d.step ||
+        before.step != d.step)
+      return false;
+    named = named || now.what.value != 0;
+  }
+  return named;
+}
+
+// Where a call is, in the words of describe_location(); without its step where that is not the
+// deviation's, since one message with two step numbers reads like two faults.
+std::string location_words(const Context& context, const Deviation& d, CallRef ref) {
+  const trace::Call& call = context.call(ref);
+  if (d.step == trace::kNone || call.step == d.step) return context.describe_location(ref, d.seq);
+  const std::string at = printable(context.run.tables.str(call.at));
+  return at.empty() ? context.numbered_words(ref, d.seq)
+                    : fmt::format("{}, {}", context.numbered_words(ref, d.seq), at);
+}
+
 // The deviation as one sentence, without its reason.
 std::string form_message(const Context& context, const Deviation& d) {
   const trace::Tables& tables = context.run.tables;
@@ -125,7 +168,7 @@ std::string form_message(const Context& context, const Deviation& d) {
   const std::string others = context.describe_ranks(d.reference);
   const bool has_got = d.got.call != kNoCall;
   const bool has_expected = d.expected.call != kNoCall;
-  const std::string location = context.describe_location(has_expected ? d.expected : d.got, d.seq);
+  const std::string location = location_words(context, d, has_expected ? d.expected : d.got);
   switch (d.kind) {
     case Deviation::Kind::missing: {
       const std::string more =
@@ -234,6 +277,16 @@ Cause explain_deviation(const Context& context, const Deviation& d) {
     finding.message = form_message(context, d);
     finding.why = usual_why(d);
     finding.what = names_carried(context, d);
+    if (repeats_micro_batch(context, d)) {
+      const bool more = d.kind == Deviation::Kind::extra;
+      finding.message = fmt::format(
+          "the accumulation counts differ: {} reduced its gradients {} in step {} than {}. {}",
+          context.describe_ranks(d.deviants), more ? "more often" : "less often", d.step,
+          context.describe_ranks(d.reference), finding.message);
+      finding.fix =
+          "give all ranks the same number of micro-batches per step, and reduce in the last one "
+          "only (no_sync)";
+    }
   }
   finding.group = context.groups[d.group].name;
   finding.seq = d.seq;

@@ -332,7 +332,10 @@ LaneTable by_program_order(const verify::Finding& finding, const trace::Run& run
   for (const trace::Rank rank : concerned(finding)) {
     const trace::RankTrace* trace = run.find(rank);
     if (trace == nullptr) continue;
-    any_blocked = any_blocked || blocking_call(*trace) != nullptr;
+    // A dump of a running process has no wait events: there an unfinished call is what blocks.
+    any_blocked =
+        any_blocked || blocking_call(*trace) != nullptr ||
+        (trace->snapshot && !trace->calls.empty() && !trace->calls.back().has(trace::kCompleted));
     std::vector<LaneCell> cells(count);
     const std::size_t shown = std::min(count, trace->calls.size());
     // Right-aligned: the last call of every rank is in the last column.
@@ -401,6 +404,11 @@ std::vector<std::size_t> by_importance(const LaneTable& table) {
   return order;
 }
 
+bool about_messages(verify::RuleId rule) {
+  return rule == verify::RuleId::p2p_unmatched || rule == verify::RuleId::p2p_cycle ||
+         rule == verify::RuleId::p2p_size;
+}
+
 }  // namespace
 
 bool seen_in_program_order(const verify::Finding& finding) {
@@ -420,7 +428,15 @@ LaneTable choose_lanes(const verify::Finding& finding, const trace::Run& run,
                        const LaneWindow& window) {
   LaneTable table;
   if (seen_in_program_order(finding)) table = by_program_order(finding, run, window.last);
-  if (table.rows.empty()) table = by_sequence(finding, run, window.before, window.after);
+  // The number of a message counts messages; the sequence is that of collectives.
+  if (table.rows.empty() && !about_messages(finding.rule))
+    table = by_sequence(finding, run, window.before, window.after);
+  // A grid of "never called" and "trace ends" shows nothing that the words do not.
+  const auto calls = [](const LaneRow& row) {
+    return std::any_of(row.cells.begin(), row.cells.end(),
+                       [](const LaneCell& cell) { return cell.has_call(); });
+  };
+  if (std::none_of(table.rows.begin(), table.rows.end(), calls)) table.rows.clear();
   return table;
 }
 

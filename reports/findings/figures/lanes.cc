@@ -5,12 +5,15 @@
 #include <numeric>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "base/tables.h"
 #include "base/text.h"
 #include "reports/findings/figures/lane_table.h"
 #include "reports/findings/finding_words.h"
 #include "reports/html/markup.h"
 #include "reports/html/svg.h"
+#include "reports/table.h"
 
 namespace lockstep::reports {
 namespace {
@@ -26,7 +29,7 @@ std::string state_text(const LaneCell& cell) {
   if (cell.state == State::waits_elsewhere)
     return "(waits in";  // the place follows on a line of its own
   const std::string words(describe_state(cell.state));
-  return words.empty() || cell.has_call() ? words : "(" + words + ")";
+  return words.empty() || cell.has_call() ? words : fmt::format("({})", words);
 }
 
 // The lines of one cell: the shown fields of its call, then its state. draw() fills the cells of a
@@ -39,7 +42,7 @@ std::vector<std::string> cell_lines(const LaneCell& cell, const LaneTable& table
   // Empty fields in the middle stay: the same field is on the same line in all cells.
   while (lines.size() > 1 && lines.back().empty()) lines.pop_back();
   if (const std::string state = state_text(cell); !state.empty()) lines.push_back(state);
-  if (cell.state == State::waits_elsewhere) lines.push_back(" " + cell.elsewhere + ")");
+  if (cell.state == State::waits_elsewhere) lines.push_back(fmt::format(" {})", cell.elsewhere));
   return lines;
 }
 
@@ -76,11 +79,11 @@ class Drawing {
     end_line();
     for (const LaneRow& row : table_.rows) draw(row);
     if (any_marked_)
-      out_ += std::string(options_.indent, ' ') +
-              options_.paint.dim("! not what the other ranks called") + "\n";
+      out_ += fmt::format("{:{}}{}\n", "", options_.indent,
+                          options_.paint.dim("! not what the other ranks called"));
     if (hidden_ranks_ > 0)
-      out_ += std::string(options_.indent, ' ') + "and " + std::to_string(hidden_ranks_) +
-              " more ranks, which differ from these\n";
+      out_ += fmt::format("{:{}}and {} more ranks, which differ from these\n", "", options_.indent,
+                          hidden_ranks_);
     return out_;
   }
 
@@ -197,7 +200,7 @@ using State = LaneCell::State;
 
 constexpr std::size_t kMostLaneRows = 10;
 constexpr std::size_t kBoxLetters = 18;  // that fit into a box
-constexpr double kLabel = 136;           // width of the lanes' names
+constexpr double kLabel = 200;           // width of the lanes' names
 constexpr double kBox = 150;
 constexpr double kBoxGap = 20;  // between boxes, both ways
 constexpr double kHead = 30;
@@ -217,7 +220,7 @@ CellText cell_text(const LaneCell& cell, const LaneTable& table) {
         out.lines.push_back(fitted(cell, cell.fields[field], kBoxLetters));
   out.state = describe_state(cell.state);
   if (cell.state == State::waits_elsewhere)
-    out.state = shorten_middle(out.state + " " + cell.elsewhere, kBoxLetters);
+    out.state = shorten_middle(fmt::format("{} {}", out.state, cell.elsewhere), kBoxLetters);
   return out;
 }
 
@@ -225,9 +228,9 @@ CellText cell_text(const LaneCell& cell, const LaneTable& table) {
 std::string full_text_of(const LaneCell& cell) {
   std::string out;
   for (const std::string& field : cell.fields)
-    if (!field.empty()) out += (out.empty() ? "" : ", ") + field;
+    if (!field.empty()) out.append(out.empty() ? "" : ", ").append(field);
   const std::string_view state = describe_state(cell.state);
-  if (!state.empty()) out += (out.empty() ? "" : "; ") + std::string(state);
+  if (!state.empty()) out.append(out.empty() ? "" : "; ").append(state);
   return out;
 }
 
@@ -267,11 +270,12 @@ class LaneFigure {
   }
 
   std::string summary() const {
-    std::string out = table_.title + ", " + plural(table_.rows.size(), "kind") + " of ranks:";
+    std::string out =
+        fmt::format("{}, {} of ranks:", table_.title, plural(table_.rows.size(), "kind"));
     for (const LaneRow& row : table_.rows) {
       const LaneCell& cell = row.cells[table_.focus];
       const std::string words = full_text_of(cell);
-      out += " " + rank_label(row.ranks, 40) + ": " + (words.empty() ? "no call" : words) + ".";
+      out += fmt::format(" {}: {}.", rank_label(row.ranks, 40), words.empty() ? "no call" : words);
     }
     return out;
   }
@@ -281,7 +285,7 @@ class LaneFigure {
     const double x = kLabel + static_cast<double>(table_.focus) * (kBox + kBoxGap);
     if (table_.compared)
       out += svg_rect("focus", {x - kBoxGap / 2 + 3, 0, kBox + kBoxGap - 6, height_}, 6);
-    out += svg_text("head", {0, 14}, shorten_middle(table_.title, 21));
+    out += svg_text("head", {0, 14}, shorten_middle(table_.title, 29));
     for (std::size_t c = 0; c < table_.heads.size(); ++c)
       out += svg_text("head", {kLabel + static_cast<double>(c) * (kBox + kBoxGap), 14},
                       table_.heads[c]);
@@ -329,7 +333,7 @@ class LaneFigure {
     std::string out =
         svg_line("lane", {kLabel - kBoxGap, middle}, {boxes_[r].back().right().x, middle});
     out +=
-        svg_text(row.culprit ? "name bad-ink" : "name", {0, middle + 1}, rank_label(row.ranks, 18));
+        svg_text(row.culprit ? "name bad-ink" : "name", {0, middle + 1}, rank_label(row.ranks, 25));
     out += svg_text("note", {0, middle + 17},
                     row.ranks.size() > 1 ? plural(row.ranks.size(), "rank") : "");
     for (std::size_t c = 0; c < row.cells.size(); ++c) out += box(r, c);
@@ -344,7 +348,8 @@ class LaneFigure {
     const bool bad = stands_out(table_, row, c);
     const Box& box = boxes_[r][c];
     std::string content =
-        "<title>" + html::text(rank_label(row.ranks, 60) + ": " + full_text_of(cell)) + "</title>";
+        element("title", "",
+                html::text(fmt::format("{}: {}", rank_label(row.ranks, 60), full_text_of(cell))));
     // Opaque, so that lanes and lines pass behind the box.
     content += svg_rect("ground", box);
     content += svg_rect(bad                          ? "box bad"
@@ -364,11 +369,11 @@ class LaneFigure {
                           {box.x + kPad, y}, text.state);
     }
     if (bad) content += svg_text("state bad-ink", {box.x + box.width - 16, box.y + kPad + 10}, "≠");
-    return "<a href=\"#" + name(r, c) + "\">" + content + "</a>";
+    return fmt::format("<a href=\"#{}\">{}</a>", name(r, c), content);
   }
 
   std::string name(std::size_t r, std::size_t c) const {
-    return id_ + "-" + std::to_string(r) + "-" + std::to_string(c);
+    return fmt::format("{}-{}-{}", id_, r, c);
   }
 
   std::string caption() const {
@@ -377,18 +382,20 @@ class LaneFigure {
     for (const LaneRow& row : table_.rows)
       for (std::size_t c = 0; c < row.cells.size(); ++c) any = any || stands_out(table_, row, c);
     if (any) words += " ≠ marks a call that is not what the others called.";
-    if (hidden_ > 0) words += " " + plural(hidden_, "more rank") + " differ from these.";
+    if (hidden_ > 0) words += fmt::format(" {} differ from these.", plural(hidden_, "more rank"));
     return element("figcaption", "", text(words));
   }
 
   std::string full_table() const {
-    std::string rows;
+    Table table({{"ranks"},
+                 {"place", Column::mark},
+                 {"call", Column::code},
+                 {"state"},
+                 {"step", Column::number},
+                 {"source", Column::code}});
     for (std::size_t r = 0; r < table_.rows.size(); ++r)
-      for (std::size_t c = 0; c < table_.rows[r].cells.size(); ++c) rows += full_row(r, c);
-    return scroller("the calls in full",
-                    "<table><thead><tr><th>ranks</th><th>place</th><th>call</th><th>state</th>"
-                    "<th class=\"n\">step</th><th>source</th></tr></thead><tbody>" +
-                        rows + "</tbody></table>");
+      for (std::size_t c = 0; c < table_.rows[r].cells.size(); ++c) add_full_row(table, r, c);
+    return table.html("the calls in full");
   }
 
   // Of the names that a call carries the picture has the first; here are more.
@@ -398,29 +405,27 @@ class LaneFigure {
     for (std::size_t field = 0; field < kLaneFields; ++field) {
       const std::string words =
           field == kWhat ? join_and(run_.tables.names(made.what), kNames) : cell.fields[field];
-      if (!words.empty()) out += (out.empty() ? "" : ", ") + words;
+      if (!words.empty()) out.append(out.empty() ? "" : ", ").append(words);
     }
     return out;
   }
 
-  std::string full_row(std::size_t r, std::size_t c) const {
+  void add_full_row(Table& table, std::size_t r, std::size_t c) const {
     const LaneRow& row = table_.rows[r];
     const LaneCell& cell = row.cells[c];
     const CellText shown = cell_text(cell, table_);
-    if (shown.lines.empty() && shown.state.empty()) return {};
+    if (shown.lines.empty() && shown.state.empty()) return;
     std::string call, at, step;
     if (cell.call != kNoLaneCall) {
       const trace::Call& made = run_.find(row.ranks.front())->calls[cell.call];
       call = whole_words(cell, made);
       at = run_.tables.str(made.at);
-      if (made.step != trace::kNone) step = std::to_string(made.step);
+      if (made.step != trace::kNone) step = fmt::format("{}", made.step);
     }
     std::string state(describe_state(cell.state));
-    if (cell.state == State::waits_elsewhere) state += " " + cell.elsewhere;
-    return "<tr id=\"" + name(r, c) + "\"><td>" + text(rank_label(row.ranks, 30)) +
-           "</td><td class=\"place\">" + text(table_.heads[c]) + "</td><td>" +
-           (call.empty() ? "" : code(call)) + "</td><td>" + text(state) + "</td><td class=\"n\">" +
-           step + "</td><td>" + (at.empty() ? "" : code(at)) + "</td></tr>";
+    if (cell.state == State::waits_elsewhere) state += fmt::format(" {}", cell.elsewhere);
+    table.add({rank_label(row.ranks, 30), table_.heads[c], call, state, step, at},
+              {name(r, c), {}});
   }
 
   LaneTable table_;

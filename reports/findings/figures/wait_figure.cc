@@ -8,6 +8,8 @@
 #include <set>
 #include <vector>
 
+#include <fmt/core.h>
+
 #include "base/tables.h"
 #include "base/text.h"
 #include "reports/findings/finding_words.h"
@@ -18,14 +20,70 @@ namespace lockstep::reports::html {
 namespace {
 
 constexpr std::size_t kMostNodes = 16;
-constexpr std::size_t kNodeLetters = 25;  // that fit into a node's box
+constexpr std::size_t kNodeLetters = 37;  // that fit into a node's box
 
 // The part of the graph that is drawn.
 struct Drawn {
   std::vector<WaitNode> nodes;
   std::vector<WaitEdge> edges;
-  std::size_t left_out = 0;  // ranks
+  std::size_t left_out = 0;              // ranks
+  std::vector<std::size_t> by_nearness;  // nodes, culprits first
 };
+
+// Folds each chain of ranks that wait one for the other, as a pipeline's stages do behind one that
+// stopped: "62 ranks in a chain" instead of 62 boxes. The first of a chain, next to whom all wait
+// for, stays by itself.
+WaitPicture without_chains(const WaitPicture& picture) {
+  constexpr std::size_t kShortestChain = 4;  // of fewer the boxes have room
+  const std::size_t count = picture.nodes.size();
+  std::vector<std::size_t> out_edges(count), in_edges(count), next(count, count);
+  for (const WaitEdge& edge : picture.edges) {
+    ++out_edges[edge.from];
+    ++in_edges[edge.to];
+    next[edge.from] = edge.kind == WaitEdge::Kind::missing ? edge.to : count;
+  }
+  // A link waits for one other and at most one waits for it.
+  const auto link = [&](std::size_t n) {
+    return !picture.nodes[n].culprit && !picture.nodes[n].call.empty() && out_edges[n] == 1 &&
+           in_edges[n] <= 1 && next[n] != count;
+  };
+  std::vector<std::size_t> before(count, count);
+  for (std::size_t n = 0; n < count; ++n)
+    if (link(n)) before[next[n]] = n;
+  std::vector<std::size_t> into(count);  // the node that each becomes a part of
+  for (std::size_t n = 0; n < count; ++n) into[n] = n;
+  WaitPicture out = picture;
+  for (std::size_t n = 0; n < count; ++n) {
+    // A chain begins where the next one is no link of it; a ring has no such beginning.
+    if (!link(n) || (link(next[n]) && before[next[n]] == n)) continue;
+    std::vector<std::size_t> chain;
+    for (std::size_t m = n; m != count && link(m); m = before[m]) chain.push_back(m);
+    if (chain.size() < kShortestChain) continue;
+    WaitNode& folded = out.nodes[chain[1]];
+    for (std::size_t i = 2; i < chain.size(); ++i) {
+      into[chain[i]] = chain[1];
+      const std::vector<trace::Rank>& ranks = picture.nodes[chain[i]].ranks;
+      folded.ranks.insert(folded.ranks.end(), ranks.begin(), ranks.end());
+    }
+    std::sort(folded.ranks.begin(), folded.ranks.end());
+    folded.location = "each for the one before";
+  }
+  // Numbered anew, without what was folded away.
+  std::vector<std::size_t> number(count, count);
+  std::vector<WaitNode> kept;
+  for (std::size_t n = 0; n < count; ++n) {
+    if (into[n] != n) continue;
+    number[n] = kept.size();
+    kept.push_back(std::move(out.nodes[n]));
+  }
+  out.nodes = std::move(kept);
+  std::erase_if(out.edges, [&](const WaitEdge& edge) {
+    return into[edge.from] == into[edge.to] && edge.from != edge.to;
+  });
+  for (WaitEdge& edge : out.edges)
+    edge = {number[into[edge.from]], number[into[edge.to]], edge.kind};
+  return out;
+}
 
 // Nodes by their distance from the culprits: a breadth-first search along edges in either
 // direction. Nodes that it does not reach come last.
@@ -58,19 +116,22 @@ std::vector<std::size_t> by_nearness(const WaitPicture& picture) {
   return order;
 }
 
-Drawn drawn_part(const WaitPicture& picture) {
+Drawn drawn_part(const WaitPicture& all) {
+  const WaitPicture picture = without_chains(all);
   std::vector<std::size_t> order = by_nearness(picture);
   Drawn out;
   for (std::size_t i = kMostNodes; i < order.size(); ++i)
     out.left_out += picture.nodes[order[i]].ranks.size();
   order.resize(std::min(order.size(), kMostNodes));
   // Back to the picture's order, so that the layout does not depend on the search.
+  const std::vector<std::size_t> nearest = order;
   std::sort(order.begin(), order.end());
   std::map<std::size_t, std::size_t> index_of;
   for (const std::size_t n : order) {
     index_of.emplace(n, out.nodes.size());
     out.nodes.push_back(picture.nodes[n]);
   }
+  for (const std::size_t n : nearest) out.by_nearness.push_back(index_of.at(n));
   for (const WaitEdge& edge : picture.edges) {
     const auto from = index_of.find(edge.from);
     const auto to = index_of.find(edge.to);
@@ -83,16 +144,20 @@ Drawn drawn_part(const WaitPicture& picture) {
 class WaitFigure {
  public:
   explicit WaitFigure(const WaitPicture& picture)
-      : drawn_(drawn_part(picture)), layout_(lay_out(drawn_.nodes.size(), drawn_.edges)) {}
+      : drawn_(drawn_part(picture)), layout_(lay_out(drawn_.nodes.size(), drawn_.edges)) {
+    // lay_out() puts whom others wait for on the right. Readers begin at the left, and a narrow
+    // window shows the left only: there the culprit is.
+    for (Box& box : layout_.boxes) box.x = layout_.width - box.x - box.width;
+  }
 
   std::string str() const {
     std::string content;
     for (const WaitEdge& edge : drawn_.edges) content += this->edge(edge);
     for (std::size_t n = 0; n < drawn_.nodes.size(); ++n) content += node(n);
-    return element("figure", "",
+    return element("figure", "waiting",
                    scroller("who waits for whom",
                             svg_picture(summary(), layout_.width, layout_.height, content)) +
-                       element("figcaption", "", text(caption())));
+                       list() + element("figcaption", "", text(caption())));
   }
 
  private:
@@ -111,17 +176,39 @@ class WaitFigure {
       words += "≠ joins calls of one collective that do not fit together. ";
     if (has(WaitEdge::Kind::unknown)) words += "? leads to ranks without a trace. ";
     if (has(WaitEdge::Kind::any)) words += "Dashed: any one of these would do. ";
-    if (drawn_.left_out > 0) words += plural(drawn_.left_out, "more rank") + " not drawn.";
+    if (drawn_.left_out > 0)
+      words += fmt::format("{} not drawn.", plural(drawn_.left_out, "more rank"));
     return words;
+  }
+
+  // The same as lines, culprits first, for windows in which a graph is too small to be read.
+  std::string list() const {
+    std::string items;
+    for (const std::size_t n : drawn_.by_nearness) {
+      const WaitNode& node = drawn_.nodes[n];
+      const std::string words =
+          node.call.empty() ? text(node.state)
+                            : fmt::format("{} in {}, {}", node.ranks.size() == 1 ? "waits" : "wait",
+                                          code(node.call), text(node.location));
+      std::string targets;
+      for (const WaitEdge& edge : drawn_.edges)
+        if (edge.from == n && edge.kind != WaitEdge::Kind::mismatch)
+          targets.append(targets.empty() ? " for " : "; ")
+              .append(text(rank_label(drawn_.nodes[edge.to].ranks, 40)));
+      items +=
+          fmt::format("<li{}><strong>{}</strong> {}{}</li>\n", node.culprit ? " class=\"bad\"" : "",
+                      text(rank_label(node.ranks, 60)), words, targets);
+    }
+    return element("ul", "narrow", items);
   }
 
   std::string summary() const {
     std::string out;
     for (const WaitEdge& edge : drawn_.edges) {
       const bool mismatch = edge.kind == WaitEdge::Kind::mismatch;
-      out += rank_label(drawn_.nodes[edge.from].ranks, 40) + (mismatch ? " and " : " wait for ") +
-             rank_label(drawn_.nodes[edge.to].ranks, 40) +
-             (mismatch ? " do not fit together. " : ". ");
+      out += fmt::format("{} {} {}{}. ", rank_label(drawn_.nodes[edge.from].ranks, 40),
+                         mismatch ? "and" : "wait for", rank_label(drawn_.nodes[edge.to].ranks, 40),
+                         mismatch ? " do not fit together" : "");
     }
     return out;
   }
@@ -172,10 +259,11 @@ class WaitFigure {
     const WaitNode& node = drawn_.nodes[n];
     const Box& box = layout_.boxes[n];
     const bool waits = !node.call.empty();
-    std::string out = "<g><title>" +
-                      text(rank_label(node.ranks, 80) + ": " + node.state +
-                           (waits ? " in " + node.call + ", " + node.location : "")) +
-                      "</title>";
+    const std::string in =
+        waits ? fmt::format(" in {}, {}", node.call, node.location) : std::string();
+    std::string out =
+        fmt::format("<g><title>{}</title>",
+                    text(fmt::format("{}: {}{}", rank_label(node.ranks, 80), node.state, in)));
     out += svg_rect(node.culprit ? "box bad" : waits ? "box waits" : "box", box, 6);
     out += svg_text(node.culprit ? "name bad-ink" : "name", {box.x + 12, box.y + 20},
                     rank_label(node.ranks, kNodeLetters));
@@ -184,7 +272,7 @@ class WaitFigure {
                     shorten_middle(printable(node.call), kNodeLetters - 1));
     return out +
            svg_text("note", {box.x + 12, box.y + 54},
-                    shorten_middle("waits, " + printable(node.location), kNodeLetters + 3)) +
+                    shorten_middle("waits, " + printable(node.location), kNodeLetters)) +
            "</g>";
   }
 
@@ -201,9 +289,9 @@ std::string wait_figure(const WaitPicture& picture) {
 
 namespace {
 
-constexpr double kNodeWidth = 204;
+constexpr double kNodeWidth = 290;
 constexpr double kNodeHeight = 62;
-constexpr double kAcross = 66;  // between columns
+constexpr double kAcross = 60;  // between columns
 constexpr double kDown = 34;    // between the nodes of a column
 constexpr double kEdge = 3;     // room for strokes at the picture's edge
 

@@ -1,5 +1,6 @@
-// The wait-for graph of a run as inline SVG. A rank that waits is left of the ranks that it waits
-// for; ranks that wait for nobody are on the right. A cycle is drawn as a ring.
+// The wait-for graph of a run as inline SVG. Ranks that wait for nobody, the culprits, are on the
+// left, and a rank that waits is right of those that it waits for. A cycle is drawn as a ring. In a
+// narrow window the same stands there as lines.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +12,9 @@
 
 namespace lockstep::reports::html {
 
-// Markup; empty if nobody waits. Of a larger graph only the culprits and their neighbours are
-// drawn, and the caption says how many are not. O(nodes + edges).
+// Markup; empty if nobody waits. A chain of ranks that wait one for the other is one node. Of a
+// larger graph only the culprits and their neighbours are drawn, and the caption says how many are
+// not. O(nodes + edges).
 std::string wait_figure(const WaitPicture& picture);
 
 // The layout of a small wait-for graph: a node is left of those that it waits for. The nodes of a

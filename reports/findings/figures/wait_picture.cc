@@ -36,9 +36,13 @@ std::string_view describe_state(verify::Position::State state) {
 
 std::set<trace::Rank> culprits_of(const verify::Report& report) {
   std::set<trace::Rank> out;
-  for (const verify::Finding& finding : report.findings)
+  for (const verify::Finding& finding : report.findings) {
     if (finding.severity != verify::Severity::note)
       out.insert(finding.culprits.begin(), finding.culprits.end());
+    // All wait for a rank without a trace: the note about it has the headline.
+    else if (!finding.headline.empty())
+      out.insert(finding.ranks.begin(), finding.ranks.end());
+  }
   return out;
 }
 

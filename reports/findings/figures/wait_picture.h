@@ -24,7 +24,7 @@ struct WaitNode {
   std::string call;                // in which they wait; empty: in none
   std::string location;            // of the call: "group world, seq 4"
   std::string state;               // "waits", "finished", "killed", "no trace" …
-  bool culprit = false;            // of a finding that is an error or a warning
+  bool culprit = false;            // of an error or a warning, or of the headline
 };
 
 struct WaitEdge {

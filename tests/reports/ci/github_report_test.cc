@@ -21,15 +21,17 @@ std::vector<std::string> lines_of(const std::string& text) {
 TEST(GithubReport, AnnotatesTheCulpritsLocation) {
   EXPECT_EQ(github_report(report_of({full_finding()})),
             "::error file=src/skip.cc,line=57,col=9,title=lockstep missing-collective::"
-            "rank 2 never issued all_reduce%0Awhere: group world, seq 7, step 3%0A"
+            "rank 2 never issued all_reduce%0Awho: rank 2; concerns ranks 0,1 too%0A"
+            "where: group world, seq 7, step 3%0A"
             "what to do: issue it on every rank\n");
 }
 
 TEST(GithubReport, NamesFilesRelativeToTheCheckout) {
   verify::Finding finding = full_finding();
   finding.evidence = {{trace::Rank(2), 1, "/home/runner/work/a,b/c:d/train.py:7", ""}};
-  EXPECT_THAT(github_report(report_of({finding}), "/home/runner/work/"),
-              StartsWith("::error file=a%2Cb/c%3Ad/train.py,line=7,title="));
+  EXPECT_THAT(
+      github_report(report_of({finding}), Locator(Repository{"/home/runner/work/", "", {}, {}})),
+      StartsWith("::error file=a%2Cb/c%3Ad/train.py,line=7,title="));
 }
 
 TEST(GithubReport, ACleanRunSaysNothing) { EXPECT_EQ(github_report(report_of({})), ""); }
@@ -39,7 +41,8 @@ TEST(GithubReport, SeverityDecidesTheCommand) {
       {finding_of(verify::RuleId::never_waited, verify::Severity::warning, "100% of\r\nit"),
        finding_of(verify::RuleId::damaged_trace, verify::Severity::note)})));
   ASSERT_EQ(lines.size(), 2U);
-  EXPECT_EQ(lines[0], "::warning title=lockstep never-waited::100%25 of\\x0d\\x0ait");
+  EXPECT_EQ(lines[0],
+            "::warning file=unknown,line=1,title=lockstep never-waited::100%25 of\\x0d\\x0ait");
   EXPECT_THAT(lines[1], StartsWith("::notice "));
 }
 

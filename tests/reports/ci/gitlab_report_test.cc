@@ -19,11 +19,13 @@ TEST(GitlabReport, IsValidWhateverIsInIt) {
 }
 
 TEST(GitlabReport, HasWhatGitlabShows) {
-  EXPECT_EQ(json::parse(gitlab_report(report_of({full_finding()}), "/builds/job")),
-            json::parse(R"([{"description":"rank 2 never issued all_reduce",
+  EXPECT_EQ(
+      json::parse(gitlab_report(report_of({full_finding()}))),
+      json::parse(
+          R"json([{"description":"rank 2 never issued all_reduce (rank 2; concerns ranks 0,1 too; group world, seq 7, step 3)",
                              "check_name":"missing-collective","fingerprint":"00c0ffee00c0ffee",
                              "severity":"critical",
-                             "location":{"path":"src/skip.cc","lines":{"begin":57}}}])"));
+                             "location":{"path":"src/skip.cc","lines":{"begin":57}}}])json"));
 }
 
 TEST(GitlabReport, FingerprintsAreUniqueAndLeaveOutWhatIsSetAside) {
@@ -34,10 +36,25 @@ TEST(GitlabReport, FingerprintsAreUniqueAndLeaveOutWhatIsSetAside) {
   EXPECT_EQ(fingerprints.size(), 4U);
 }
 
-TEST(GitlabReport, WithoutALocationThePathSaysSo) {
-  const json one = json::parse(
-      gitlab_report(report_of({finding_of(verify::RuleId::deadlock, verify::Severity::error)})))[0];
-  EXPECT_EQ(one["location"], json::parse(R"({"path":"unknown","lines":{"begin":1}})"));
+// GitLab shows an issue only at a file, and a path relative to the project.
+TEST(GitlabReport, WithoutASourceLineTheFileIsTheTrace) {
+  trace::Run run = inline_run({kHung, kClean});
+  run.ranks[0].source = "/builds/job/traces/rank_0.trace.jsonl";
+  const Locator locator(Repository{"/builds/job", "/builds/job", {}, {}}, &run);
+  const json one = json::parse(gitlab_report(
+      report_of({finding_of(verify::RuleId::deadlock, verify::Severity::error)}), locator))[0];
+  EXPECT_EQ(one["location"], json::parse(R"({"path":"traces/rank_0.trace.jsonl",
+                                             "lines":{"begin":1}})"));
+}
+
+TEST(GitlabReport, TheOneLineSaysWhoStoppedAndWhatToRunNext) {
+  verify::Finding finding = full_finding();
+  finding.headline = "rank 2 (node4) stopped 10 min ago";
+  finding.next = "py-spy dump --pid 7";
+  const json one = json::parse(gitlab_report(report_of({finding})))[0];
+  EXPECT_EQ(one["description"],
+            "rank 2 (node4) stopped 10 min ago (rank 2; concerns ranks 0,1 too; group world, seq "
+            "7, step 3); next: py-spy dump --pid 7");
 }
 
 }  // namespace

@@ -49,13 +49,15 @@ TEST(CsvField, QuotesWhatNeedsItAndDisarmsFormulas) {
 TEST(CsvReport, HasARowPerFinding) {
   const auto rows = parse(csv_report(report_of({full_finding()})));
   ASSERT_EQ(rows.size(), 2U);
-  EXPECT_THAT(rows[0], ElementsAre("severity", "rule", "certainty", "status", "group", "seq",
-                                   "step", "culprits", "ranks", "what", "at", "message", "fix",
-                                   "consequences", "fingerprint"));
-  EXPECT_THAT(rows[1], ElementsAre("error", "missing-collective", "proven", "open", "world", "7",
-                                   "3", "2", "0-2", "image.proj.weight image.proj.bias",
-                                   "src/skip.cc:57:9", "rank 2 never issued all_reduce",
-                                   "issue it on every rank", "0", "00c0ffee00c0ffee"));
+  EXPECT_THAT(rows[0],
+              ElementsAre("severity", "rule", "certainty", "status", "group", "seq", "step",
+                          "culprits", "ranks", "what", "at", "message", "fix", "consequences",
+                          "fingerprint", "group_label", "number", "headline", "next"));
+  EXPECT_THAT(rows[1],
+              ElementsAre("error", "missing-collective", "proven", "open", "world", "7", "3", "2",
+                          "0-2", "image.proj.weight image.proj.bias", "src/skip.cc:57:9",
+                          "rank 2 never issued all_reduce", "issue it on every rank", "0",
+                          "00c0ffee00c0ffee", "", "", "", ""));
 }
 
 TEST(CsvReport, WithoutFindingsIsItsHeader) {
@@ -66,13 +68,13 @@ TEST(CsvReport, WhatIsNotKnownIsEmpty) {
   const auto rows =
       parse(csv_report(report_of({finding_of(verify::RuleId::deadlock, verify::Severity::error)})));
   EXPECT_THAT(rows[1], ElementsAre("error", "deadlock", "observed", "open", "", "", "", "", "", "",
-                                   "", "it happened", "", "0", "f0f0"));
+                                   "", "it happened", "", "0", "f0f0", "", "", "", ""));
 }
 
 TEST(CsvReport, HostileTextKeepsRowsAndColumns) {
   const auto rows = parse(csv_report(crowded_report()));
   ASSERT_EQ(rows.size(), 7U);
-  for (const auto& row : rows) EXPECT_EQ(row.size(), 15U);
+  for (const auto& row : rows) EXPECT_EQ(row.size(), 19U);
   EXPECT_EQ(rows[5][3], "suppressed");
   EXPECT_EQ(rows[6][3], "known");
 }

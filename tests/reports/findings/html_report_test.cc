@@ -58,14 +58,96 @@ TEST(HtmlReport, BeginsWithTheVerdictAndTheCause) {
   const Page page = page_of(skips_image());
   EXPECT_THAT(page.errors, IsEmpty());
   EXPECT_THAT(page.texts("h1"), ElementsAre("1 error in 3 ranks"));
-  ASSERT_FALSE(page.texts("h2").empty());
-  EXPECT_THAT(page.texts("h2")[0], HasSubstr("ank 1"));
+  ASSERT_GT(page.texts("h2").size(), 1U);
+  EXPECT_EQ(page.texts("h2")[0], "Who waits for whom");
+  EXPECT_THAT(page.texts("h2")[1], HasSubstr("ank 1"));
   EXPECT_THAT(page.texts("h3")[0], HasSubstr("What to do"));
-  const std::size_t cause = page.text.find(page.texts("h2")[0]);
-  for (const char* later : {"What to do", "image.weight", "Who waits for whom",
-                            "What the batches held", "Evidence", "Proven"})
-    EXPECT_GT(page.text.find(later), cause) << later;
+  std::size_t before = page.text.find(page.texts("h2")[1]);
+  for (const char* later : {"What to do", "The calls around it", "Call by call", "Every rank",
+                            "What the batches held", "This run", "Proven"}) {
+    EXPECT_GT(page.text.find(later, before), before) << later;
+    EXPECT_NE(page.text.find(later, before), std::string::npos) << later;
+    before = page.text.find(later, before);
+  }
   EXPECT_THAT(page.text, HasSubstr("train.py:43")) << "source lines";
+}
+
+TEST(HtmlReport, SaysWhoStoppedAndWhatToRunNextAboveAll) {
+  verify::Finding finding = full_finding();
+  finding.headline = "rank 2 (node4) stopped 10 min ago";
+  finding.next = "ssh node4 py-spy dump --pid 7";
+  const Page page = read_page(html_report(report_of({finding}), {}));
+  EXPECT_THAT(page.texts("h1"), ElementsAre("Rank 2 (node4) stopped 10 min ago"));
+  EXPECT_LT(page.text.find("ssh node4 py-spy dump --pid 7"), page.text.find("1 error in 3 ranks"));
+}
+
+// 4 groups of 2; rank 5 stops.
+trace::Run pairs() {
+  std::vector<std::string> files;
+  for (int r = 0; r < 8; ++r) {
+    const std::string group = std::to_string(1 + r / 2);
+    files.push_back(R"({"header":1,"rank":)" + std::to_string(r) +
+                    R"(,"world_size":8,"host":"node)" + std::to_string(r / 4) + "\"}\n" +
+                    R"({"group":")" + group + R"(","ranks":[)" + std::to_string(r / 2 * 2) + "," +
+                    std::to_string(r / 2 * 2 + 1) + R"(],"desc":"TENSOR_PARALLEL"})" + "\n" +
+                    (r == 5 ? ""
+                            : R"({"ev":"issue","id":0,"g":")" + group +
+                                  R"(","op":"all_reduce","in":[[8]],"at":"mlp.py:7"})" + "\n" +
+                                  (r == 4 ? "" : complete(0))) +
+                    kHung);
+  }
+  return run_from_text(files);
+}
+
+TEST(HtmlReport, HasACellAndARowForEveryRank) {
+  const std::string text = html_report(verify::verify(pairs()), pairs());
+  const Page page = read_page(text);
+  EXPECT_THAT(page.errors, IsEmpty());
+  EXPECT_THAT(page.texts("h2"), Contains("Every rank, by TENSOR_PARALLEL"));
+  EXPECT_THAT(page.labels, Contains("ranks 4,5")) << "a row of cells per group";
+  for (int r = 0; r < 8; ++r) {
+    EXPECT_TRUE(page.ids.contains("rank-" + std::to_string(r)));
+    EXPECT_THAT(page.links, Contains("#rank-" + std::to_string(r)));
+  }
+  EXPECT_THAT(text, HasSubstr("<a class=\"bad\" href=\"#rank-5\" title=\"rank 5:"));
+  EXPECT_THAT(text, HasSubstr("<a class=\"direct\" href=\"#rank-4\" title=\"rank 4: waits\">"));
+  EXPECT_THAT(page.texts("span"), Contains("culprit: 1"));
+  EXPECT_THAT(page.texts("td"), Contains("node1"));
+  EXPECT_THAT(page.texts("td"), Contains("mlp.py:7"));
+}
+
+// Four stages wait one for the other behind the one that stopped: a chain, not four boxes.
+TEST(HtmlReport, FoldsAPipelinesChainOfWaitingStages) {
+  std::vector<std::string> stages = {kHung};
+  for (int r = 1; r < 12; ++r)
+    stages.push_back(R"({"ev":"issue","id":0,"g":"world","op":"recv","in":[[8]],"peer":)" +
+                     std::to_string(r - 1) + "}\n" + kHung);
+  const trace::Run run = inline_run(stages);
+  const Page page = page_of(run);
+  EXPECT_THAT(page.errors, IsEmpty());
+  EXPECT_THAT(page.labels, Contains("rank 1 wait for rank 0. ranks 2-11 wait for rank 1. "));
+  EXPECT_THAT(page.texts("text"), Contains("ranks 2-11"));
+  EXPECT_THAT(page.texts("li"), Contains(HasSubstr("each for the one before for rank 1")));
+}
+
+TEST(HtmlReport, AGridWithoutCallsIsNotDrawn) {
+  verify::Finding finding = full_finding();
+  finding.seq = 0;
+  const Page page =
+      read_page(html_report(report_of({finding}), inline_run({kHung, kHung, kClean})));
+  EXPECT_THAT(page.errors, IsEmpty());
+  EXPECT_THAT(page.texts("h3"), Not(Contains("The calls around it")));
+}
+
+TEST(HtmlReport, ShowsWholeStacksOnDemand) {
+  trace::Run run =
+      inline_run({all_reduce(0, "w", 8) + kHung, kHung, all_reduce(0, "w", 8) + kHung});
+  for (const std::size_t r : {std::size_t{0}, std::size_t{2}})
+    run.ranks[r].calls[0].stack = run.tables.strings.intern("a.py:2 reduce\nmlp.py:140 forward");
+  const Page page = page_of(run);
+  EXPECT_THAT(page.errors, IsEmpty());
+  EXPECT_THAT(page.texts("summary"), Contains("Stack of rank 0"));
+  EXPECT_THAT(page.texts("pre"), Contains(HasSubstr("mlp.py:140 forward\n")));
 }
 
 TEST(HtmlReport, DrawsALanePerKindOfRankAndListsItsCallsInFull) {
@@ -159,7 +241,8 @@ TEST(HtmlReport, TextFromTracesIsOnlyEverText) {
   const std::string text = html_report(report, run);
   const Page page = read_page(text);
   EXPECT_THAT(page.errors, IsEmpty());
-  for (const char* tag : {"script", "img", "iframe", "object", "form", "link", "base"})
+  EXPECT_EQ(page.count("script"), 1U) << "the page's own";
+  for (const char* tag : {"img", "iframe", "object", "form", "link", "base"})
     EXPECT_EQ(page.count(tag), 0U) << tag;
   EXPECT_EQ(page.count("style"), 1U);
   EXPECT_THAT(page.text, HasSubstr("<script>alert(1)</script>")) << "seen as it was written";
@@ -189,9 +272,9 @@ TEST(HtmlReport, OfManyFindingsTheFirstAreInFullAndNoneIsLost) {
   EXPECT_THAT(page.texts("td"), Contains("event 29"));
 }
 
-TEST(HtmlReport, TheSizeFollowsTheNumberOfDifferentRanks) {
+TEST(HtmlReport, OfAVeryLargeJobTheSizeFollowsTheNumberOfDifferentRanks) {
   std::vector<std::string> ranks(
-      2000, all_reduce(0, "w", 8) + complete(0) + all_reduce(1, "image", 8) + kHung);
+      5000, all_reduce(0, "w", 8) + complete(0) + all_reduce(1, "image", 8) + kHung);
   const auto size = [](const std::vector<std::string>& traces) {
     const trace::Run run = inline_run(traces);
     return html_report(verify::verify(run), run).size();
@@ -199,6 +282,9 @@ TEST(HtmlReport, TheSizeFollowsTheNumberOfDifferentRanks) {
   ranks[7] = all_reduce(0, "w", 8) + complete(0) + kClean;
   const std::vector<std::string> few(ranks.begin(), ranks.begin() + 8);
   EXPECT_LT(size(ranks), size(few) + 2000);
+  // Below that every rank has its cell and its row.
+  ranks.resize(1024);
+  EXPECT_LT(size(ranks), 420'000U);
 }
 
 TEST(HtmlReport, RunsInEveryStateMakeAPage) {

@@ -11,10 +11,10 @@ const std::set<std::string> kVoid = {"!doctype", "meta"};
 // An attribute that is not among these would be a mistake: style and on… are refused by the page's
 // policy, src would load something.
 const std::set<std::string> kAttributes = {
-    "html",   "lang",    "charset", "http-equiv", "content",    "name",        "class",
-    "id",     "href",    "role",    "tabindex",   "aria-label", "aria-hidden", "width",
-    "height", "viewBox", "x",       "y",          "rx",         "x1",          "y1",
-    "x2",     "y2",      "d",       "points",     "text-anchor"};
+    "html",   "lang",    "charset", "http-equiv", "content",     "name",        "class",
+    "id",     "href",    "role",    "tabindex",   "aria-label",  "aria-hidden", "width",
+    "height", "viewBox", "x",       "y",          "rx",          "x1",          "y1",
+    "x2",     "y2",      "d",       "points",     "text-anchor", "title"};
 
 class Reader {
  public:
@@ -22,7 +22,8 @@ class Reader {
 
   Page read() {
     while (at_ < markup_.size()) {
-      if (markup_[at_] == '<')
+      const bool runs = !open_.empty() && open_.back().tag == "script";
+      if (markup_[at_] == '<' && (!runs || markup_.compare(at_, 9, "</script>") == 0))
         tag();
       else
         characters();
@@ -45,9 +46,11 @@ class Reader {
   }
 
   void characters() {
-    const std::size_t end = std::min(markup_.find('<', at_), markup_.size());
+    // A script ends at its end tag: what looks like markup in it is none.
+    const bool runs = !open_.empty() && open_.back().tag == "script";
+    const std::size_t end = std::min(markup_.find(runs ? "</script>" : "<", at_), markup_.size());
     const std::string raw = markup_.substr(at_, end - at_);
-    const bool styles = !open_.empty() && open_.back().tag == "style";
+    const bool styles = !open_.empty() && (open_.back().tag == "style" || runs);
     for (const char c : {'>', '"', '\''})
       if (!styles && raw.find(c) != std::string::npos) error("not escaped: " + raw);
     check_references(raw, styles);

@@ -43,6 +43,18 @@ TEST(HtmlPage, ThePolicyAllowsItsStyleSheetAndNothingElse) {
   EXPECT_LT(page.find("Content-Security-Policy"), page.find("<style>"));
 }
 
+TEST(HtmlPage, ThePolicyAllowsTheScriptOnlyWhereThePageHasIt) {
+  EXPECT_THAT(html::page("t", ""), Not(HasSubstr("script")));
+  const std::string page = html::page("t", "", html::Scripts::explore);
+  EXPECT_THAT(page,
+              HasSubstr(html::content_security_policy(html::html_style(), html::explore_script())));
+  EXPECT_THAT(html::content_security_policy("", "x"), HasSubstr("; script-src 'sha256-"));
+  EXPECT_THAT(read_page(page).errors, IsEmpty());
+  // The script makes text only by textContent, and asks nothing of the network.
+  for (const char* bad : {"innerHTML", "eval", "fetch", "http", "</", "insertAdjacentHTML"})
+    EXPECT_THAT(std::string(html::explore_script()), Not(HasSubstr(bad))) << bad;
+}
+
 // --- Contrast (WCAG 2.2, 1.4.3): the ratio of relative luminances, as its definition has it.
 
 double channel(const std::string& hex, std::size_t at) {

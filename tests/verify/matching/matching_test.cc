@@ -125,6 +125,47 @@ TEST(Matching, AnExtraCall) {
       "extra-collective error observed culprits=0 group=world seq");
 }
 
+// Every backward reduces, and rank 1 has one more micro-batch per step.
+TEST(Matching, OneMicroBatchMoreIsADifferentAccumulationCount) {
+  const auto steps = [](int micro_batches) {
+    std::string out;
+    for (const char* step : {"0", "1"})
+      for (int m = 0; m < micro_batches; ++m)
+        for (const char* name : {"a", "b"})
+          out += std::string("all_reduce n=8 what=") + name + " step=" + step + "; ";
+    return out;
+  };
+  const Report report =
+      verify(program({steps(2) + "clean", steps(3) + "hung", steps(2) + "clean"}));
+  ASSERT_FALSE(report.findings.empty());
+  const Finding& f = report.findings[0];
+  EXPECT_EQ(f.rule, RuleId::extra_collective);
+  EXPECT_THAT(f.message, testing::StartsWith("the accumulation counts differ: rank 1 reduced its "
+                                             "gradients more often in step 0 than ranks 0, 2."));
+  EXPECT_THAT(f.fix, HasSubstr("the same number of micro-batches per step"));
+  // A call more that repeats none before it is another matter.
+  const Report other =
+      verify(program({"all_reduce n=8 what=a step=0; all_reduce n=8 what=b step=0; clean",
+                      "all_reduce n=8 what=a step=0; all_reduce n=9 what=c step=0; "
+                      "all_reduce n=8 what=b step=0; clean",
+                      "all_reduce n=8 what=a step=0; all_reduce n=8 what=b step=0; clean"}));
+  ASSERT_FALSE(other.findings.empty());
+  EXPECT_THAT(other.findings[0].message, testing::Not(HasSubstr("accumulation")));
+}
+
+// Rank 0 saves after step 1 and waits in a barrier, while rank 1 is in step 2.
+TEST(Matching, AMessageHasOneStepNumber) {
+  const Report report = verify(program(
+      {"all_reduce n=8 what=a step=0; all_reduce n=8 what=a step=1; barrier step=1 at=c.py:4 "
+       "open; hung",
+       "all_reduce n=8 what=a step=0; all_reduce n=8 what=a step=1; all_reduce n=8 what=a "
+       "step=2 at=d.py:9 open; hung"}));
+  ASSERT_FALSE(report.findings.empty());
+  EXPECT_EQ(report.findings[0].step, 1);
+  EXPECT_THAT(report.findings[0].message, HasSubstr("(call 2 of group world, d.py:9)"));
+  EXPECT_THAT(report.findings[0].message, testing::Not(HasSubstr("step 2")));
+}
+
 TEST(Matching, TwoCallsInAnotherOrder) {
   EXPECT_THAT(judge({"all_reduce n=4 what=a; all_reduce n=4 what=b; barrier; clean",
                      "all_reduce n=4 what=b; all_reduce n=4 what=a; barrier; clean",

@@ -1,0 +1,130 @@
+#include "reports/table.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/check.h"
+#include "base/tables.h"
+#include "base/text.h"
+#include "reports/csv_field.h"
+#include "reports/findings/markdown_report.h"
+#include "reports/html/markup.h"
+
+namespace lockstep::reports {
+namespace {
+
+constexpr std::string_view kBetween = "  ";
+constexpr std::size_t kShortest = 8;  // columns that a shortened cell keeps
+
+void end_text_line(std::string& out) {
+  out.erase(out.find_last_not_of(' ') + 1);
+  out += '\n';
+}
+
+std::string attribute_if(std::string_view name, std::string_view value) {
+  return value.empty() ? "" : fmt::format(" {}=\"{}\"", name, html::text(value));
+}
+
+}  // namespace
+
+void Table::add(std::vector<std::string> cells, RowLook look) {
+  LOCKSTEP_CHECK(cells.size() == columns_.size(), "a row has a cell for each column");
+  rows_.push_back({std::move(cells), std::move(look)});
+}
+
+std::string Table::text(std::size_t width, std::size_t indent) const {
+  std::vector<std::size_t> widths;
+  for (std::size_t c = 0; c < columns_.size(); ++c) {
+    widths.push_back(columns_of(columns_[c].name));
+    for (const Row& row : rows_)
+      widths[c] = std::max(widths[c], columns_of(printable(row.cells[c])));
+  }
+  const std::size_t all = std::accumulate(widths.begin(), widths.end(), indent) +
+                          kBetween.size() * (columns_.size() - 1);
+  // Numbers are never cut: a figure without its end is another one.
+  const auto first = std::find_if(columns_.begin(), columns_.end(), [](const Column& column) {
+    return column.kind != Column::number;
+  });
+  if (all > width && first != columns_.end()) {
+    std::size_t& name = widths[static_cast<std::size_t>(first - columns_.begin())];
+    name = std::max(std::min(name, kShortest), name - std::min(name, all - width));
+  }
+  std::string out;
+  const auto line = [&](const auto& cell) {
+    out.append(indent, ' ');
+    for (std::size_t c = 0; c < columns_.size(); ++c) {
+      if (c > 0) out += kBetween;
+      const bool right = columns_[c].kind == Column::number;
+      const bool shortened = !right && columns_of(cell(c)) > widths[c];
+      const std::string fitted = shortened ? shorten_middle(cell(c), widths[c]) : cell(c);
+      out += right ? pad_left(fitted, widths[c]) : pad_right(fitted, widths[c]);
+    }
+    end_text_line(out);
+  };
+  line([&](std::size_t c) { return columns_[c].name; });
+  for (const Row& row : rows_) line([&](std::size_t c) { return printable(row.cells[c]); });
+  return out;
+}
+
+std::string Table::markdown() const {
+  std::string head, dashes, out;
+  for (const Column& column : columns_) {
+    head += fmt::format(" {} |", column.name);
+    dashes += column.kind == Column::number ? "---:|" : "---|";
+  }
+  out = fmt::format("|{}\n|{}\n", head, dashes);
+  for (const Row& row : rows_) {
+    out += '|';
+    for (std::size_t c = 0; c < columns_.size(); ++c)
+      out += fmt::format(" {} |", columns_[c].kind == Column::code ? markdown_code(row.cells[c])
+                                                                   : markdown_text(row.cells[c]));
+    out += '\n';
+  }
+  return out;
+}
+
+std::string Table::csv() const {
+  std::string out;
+  const auto line = [&](const auto& cell) {
+    for (std::size_t c = 0; c < columns_.size(); ++c) out.append(c == 0 ? "" : ",").append(cell(c));
+    out += "\r\n";
+  };
+  line([&](std::size_t c) { return csv_field(columns_[c].name); });
+  for (const Row& row : rows_)
+    line([&](std::size_t c) {
+      // A number is no formula, whatever its sign.
+      return columns_[c].kind == Column::number ? row.cells[c] : csv_field(row.cells[c]);
+    });
+  return out;
+}
+
+std::string Table::html(std::string_view label, std::string_view classes) const {
+  std::string head, body;
+  const auto look = [](const Column& column) -> std::string_view {
+    return column.kind == Column::number ? "n" : column.kind == Column::mark ? "place" : "";
+  };
+  for (const Column& column : columns_)
+    head += fmt::format("<th{}>{}</th>",
+                        attribute_if("class", trimmed(fmt::format("{} {}", look(column),
+                                                                  column.pick ? "pick" : ""))),
+                        html::text(column.name));
+  for (const Row& row : rows_) {
+    body += fmt::format("<tr{}{}>", attribute_if("id", row.look.id),
+                        attribute_if("class", row.look.marks));
+    for (std::size_t c = 0; c < columns_.size(); ++c) {
+      const std::string& cell = row.cells[c];
+      body += fmt::format(
+          "<td{}>{}</td>", attribute_if("class", look(columns_[c])),
+          columns_[c].kind == Column::code && !cell.empty() ? html::code(cell) : html::text(cell));
+    }
+    body += "</tr>\n";
+  }
+  return html::scroller(label,
+                        fmt::format("<table{}><thead><tr>{}</tr></thead><tbody>{}</tbody></table>",
+                                    attribute_if("class", classes), head, body));
+}
+
+}  // namespace lockstep::reports

@@ -1,0 +1,67 @@
+// One table, written as text, Markdown, CSV or HTML.
+//
+//   Table table({{"rank", Column::number}, {"last call", Column::code}});
+//   table.add({"37", "all_reduce(8388608)"});
+//   out += table.text();
+//
+// Cells are text as in the traces: each form escapes it as it needs.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep::reports {
+
+struct Column {
+  enum Kind : unsigned char {
+    words,
+    number,  // to the right
+    code,    // in a fixed-width font where the form has one
+    mark,    // a word of its own: in HTML never broken
+  };
+
+  std::string name;
+  Kind kind = words;
+  bool pick = false;  // in HTML the script offers its values to choose from (html/explore.js)
+};
+
+// What a row of an HTML table has beside its cells.
+struct RowLook {
+  std::string id;     // for links; unique in the page
+  std::string marks;  // classes
+};
+
+class Table {
+ public:
+  explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
+
+  // As many cells as columns.
+  void add(std::vector<std::string> cells, RowLook look = {});
+  bool empty() const { return rows_.empty(); }
+
+  // Lines, columns two blanks apart, each line preceded by `indent` blanks. Where they are wider
+  // than `width`, the first column of words or code is shortened in the middle.
+  std::string text(std::size_t width = 80, std::size_t indent = 0) const;
+
+  // GitHub's: a header, a line of dashes, a line per row.
+  std::string markdown() const;
+
+  // RFC 4180: a header and a row per line, which ends in CR LF.
+  std::string csv() const;
+
+  // A table that scrolls by itself where it is too wide. `label`: for screen readers. `classes`:
+  // of the table.
+  std::string html(std::string_view label, std::string_view classes = {}) const;
+
+ private:
+  struct Row {
+    std::vector<std::string> cells;
+    RowLook look;
+  };
+  std::vector<Column> columns_;
+  std::vector<Row> rows_;
+};
+
+}  // namespace lockstep::reports

@@ -1,0 +1,56 @@
+#include "reports/table.h"
+
+#include <gmock/gmock.h>
+
+#include "tests/reports/html/page_reader.h"
+
+namespace lockstep::reports {
+namespace {
+
+Table sample() {
+  Table out({{"rank", Column::number}, {"call", Column::code}, {"state"}});
+  out.add({"7", "all_reduce(w)", "waits"}, {"rank-7", "bad"});
+  out.add({"-12", "a|b, \"c\" <i>", "=1+1"});
+  return out;
+}
+
+TEST(Table, IsAlignedAsText) {
+  EXPECT_EQ(sample().text(),
+            "rank  call           state\n"
+            "   7  all_reduce(w)  waits\n"
+            " -12  a|b, \"c\" <i>   =1+1\n");
+  EXPECT_EQ(sample().text(80, 2).substr(0, 8), "  rank  ");
+}
+
+TEST(Table, ANarrowTerminalShortensWordsAndNoNumber) {
+  EXPECT_EQ(sample().text(21),
+            "rank  call      state\n"
+            "   7  all..(w)  waits\n"
+            " -12  a|b..<i>  =1+1\n");
+}
+
+TEST(Table, HasAColumnPerCellInMarkdown) {
+  EXPECT_EQ(sample().markdown(),
+            "| rank | call | state |\n|---:|---|---|\n"
+            "| 7 | <code>all_reduce(w)</code> | waits |\n"
+            "| &#45;12 | <code>a&#124;b, \"c\" &lt;i&gt;</code> | &#61;1+1 |\n");
+}
+
+TEST(Table, IsSafeToOpenInASpreadsheet) {
+  EXPECT_EQ(sample().csv(),
+            "rank,call,state\r\n7,all_reduce(w),waits\r\n"
+            "-12,\"a|b, \"\"c\"\" <i>\",\"'=1+1\"\r\n");
+}
+
+TEST(Table, IsMarkupWithRowsToLinkTo) {
+  const std::string markup = sample().html("calls", "explore");
+  const Page page = read_page(markup);
+  EXPECT_THAT(page.errors, testing::IsEmpty());
+  EXPECT_TRUE(page.ids.contains("rank-7"));
+  EXPECT_THAT(page.texts("td"), testing::Contains("a|b, \"c\" <i>"));
+  EXPECT_THAT(markup, testing::HasSubstr("<table class=\"explore\">"));
+  EXPECT_THAT(markup, testing::HasSubstr("<td class=\"n\">7</td>"));
+}
+
+}  // namespace
+}  // namespace lockstep::reports

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <string>
 
 #include "base/check.h"
@@ -29,7 +30,10 @@ Picos cost_of(const PieceCost& cost, Work work) {
 // most once, so if their sum fits the clock, so does every time.
 Status check_costs(const PipelineProgram& program, const PipelineCosts& costs) {
   const PipelineShape& shape = program.shape;
-  if (costs.pieces.size() != at(shape.pieces()))
+  const std::size_t each = at(shape.pieces()) * at(shape.micro_batches);
+  const bool right = costs.unequal.empty() ? costs.pieces.size() == at(shape.pieces())
+                                           : costs.unequal.size() == each;
+  if (!right)
     return Error{"there are costs for " + std::to_string(costs.pieces.size()) +
                      " pieces of the model, and the pipeline has " + std::to_string(shape.pieces()),
                  {},
@@ -38,14 +42,15 @@ Status check_costs(const PipelineProgram& program, const PipelineCosts& costs) {
   double time = 2.0 * static_cast<double>(costs.send.value) * shape.pieces() * shape.micro_batches;
   double bytes = 0;
   bool negative = costs.send.value < 0;
-  for (const PieceCost& piece : costs.pieces) {
+  const std::int32_t times = costs.unequal.empty() ? shape.micro_batches : 1;
+  for (const PieceCost& piece : costs.unequal.empty() ? costs.pieces : costs.unequal) {
     for (const Picos part : {piece.forward, piece.backward, piece.weight}) {
       negative = negative || part.value < 0;
-      time += static_cast<double>(part.value) * shape.micro_batches;
+      time += static_cast<double>(part.value) * times;
     }
     negative =
         negative || piece.kept_for_weight.value < 0 || piece.kept_for_weight > piece.activation;
-    bytes += static_cast<double>(piece.activation.value) * shape.micro_batches;
+    bytes += static_cast<double>(piece.activation.value) * times;
   }
   if (negative)
     return Error{
@@ -142,7 +147,8 @@ class Runner {
       const std::int32_t piece = program_.piece(stage, task.chunk);
       const std::int64_t start =
           std::max(arrived, spans.empty() ? std::int64_t{0} : spans.back().end.value);
-      const std::int64_t end = start + cost_of(costs_.pieces[at(piece)], task.work).value;
+      const std::int64_t end =
+          start + cost_of(costs_.of(program_.shape, piece, task.micro_batch), task.work).value;
       spans.push_back({Picos{start}, Picos{end}});
       if (task.work == Work::forward) forward_end_[slot(piece, task.micro_batch)] = end;
       if (task.work == Work::backward) backward_end_[slot(piece, task.micro_batch)] = end;
@@ -186,7 +192,8 @@ class Runner {
   void hold(std::int32_t stage) {
     std::int64_t in_flight = 0, most_in_flight = 0, bytes = 0, most_bytes = 0;
     for (const PipelineTask& task : program_.tasks[at(stage)]) {
-      const PieceCost& cost = costs_.pieces[at(program_.piece(stage, task.chunk))];
+      const PieceCost& cost =
+          costs_.of(program_.shape, program_.piece(stage, task.chunk), task.micro_batch);
       if (task.work == Work::forward) {
         most_in_flight = std::max(most_in_flight, ++in_flight);
         most_bytes = std::max(most_bytes, bytes += cost.activation.value);
@@ -212,6 +219,57 @@ class Runner {
 };
 
 }  // namespace
+
+namespace {
+
+// The task whose result `task` of `stage` needs, as (stage, work, micro-batch, chunk). Empty: none.
+struct Needed {
+  std::int32_t stage;
+  PipelineTask task;
+};
+std::optional<Needed> needed_by(const PipelineProgram& program, std::int32_t stage,
+                                const PipelineTask& task) {
+  const std::int32_t piece = program.piece(stage, task.chunk);
+  const std::int32_t last = program.shape.pieces() - 1;
+  if (task.work == Work::weight)
+    return Needed{stage, {Work::backward, task.micro_batch, task.chunk}};
+  if (task.work == Work::forward && piece == 0) return std::nullopt;
+  const bool turns = task.work == Work::backward && piece == last;
+  const std::int32_t from = turns ? piece : task.work == Work::forward ? piece - 1 : piece + 1;
+  return Needed{program.stage_of(from),
+                {turns ? Work::forward : task.work, task.micro_batch, program.chunk_of(from)}};
+}
+
+}  // namespace
+
+std::vector<PipelineStep> longest_path(const PipelineProgram& program, const PipelineRun& run) {
+  PipelineStep now;
+  std::int64_t latest = -1;
+  for (std::int32_t stage = 0; stage < program.shape.stages; ++stage) {
+    const std::vector<TaskSpan>& spans = run.spans[at(stage)];
+    if (spans.empty() || spans.back().end.value <= latest) continue;
+    latest = spans.back().end.value;
+    now = {stage, spans.size() - 1};
+  }
+  std::vector<PipelineStep> out;
+  if (latest < 0) return out;
+  for (;;) {
+    out.push_back(now);
+    const TaskSpan& span = run.spans[at(now.stage)][now.task];
+    // Of equals the stage's own task: the chain stays on a stage where it can.
+    if (now.task > 0 && run.spans[at(now.stage)][now.task - 1].end == span.start) {
+      --now.task;
+      continue;
+    }
+    const auto needed = needed_by(program, now.stage, program.tasks[at(now.stage)][now.task]);
+    if (!needed) break;
+    const std::vector<PipelineTask>& tasks = program.tasks[at(needed->stage)];
+    now = {needed->stage, static_cast<std::size_t>(
+                              std::find(tasks.begin(), tasks.end(), needed->task) - tasks.begin())};
+  }
+  std::reverse(out.begin(), out.end());
+  return out;
+}
 
 Result<PipelineRun> run_pipeline(const PipelineProgram& program, const PipelineCosts& costs) {
   LOCKSTEP_CHECK(program.tasks.size() == at(program.shape.stages),

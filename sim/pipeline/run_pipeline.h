@@ -36,6 +36,16 @@ struct PieceCost {
 struct PipelineCosts {
   std::vector<PieceCost> pieces;  // in the model's order, shape.pieces() of them
   Picos send{0};                  // from one stage to another, in either direction
+  // Where micro-batches differ: instead of `pieces`, the cost of micro-batch m on piece k at
+  // k x micro_batches + m. Empty: they are alike.
+  std::vector<PieceCost> unequal = {};
+
+  const PieceCost& of(const PipelineShape& shape, std::int32_t piece,
+                      std::int32_t micro_batch) const {
+    if (unequal.empty()) return pieces[static_cast<std::size_t>(piece)];
+    return unequal[static_cast<std::size_t>(piece) * static_cast<std::size_t>(shape.micro_batches) +
+                   static_cast<std::size_t>(micro_batch)];
+  }
 };
 
 struct TaskSpan {
@@ -57,6 +67,14 @@ struct PipelineRun {
   std::vector<Bytes> peak_bytes;             // by stage: the most activations held at once
   std::vector<std::vector<TaskSpan>> spans;  // by stage, as the program's tasks
 };
+
+// The tasks on the longest path, from the first to the last: each starts when the one before it
+// ends, or when what that one sent arrives. O(length of the path x tasks of a stage).
+struct PipelineStep {
+  std::int32_t stage = 0;
+  std::size_t task = 0;  // index in program.tasks[stage]
+};
+std::vector<PipelineStep> longest_path(const PipelineProgram& program, const PipelineRun& run);
 
 // Runs the program. O(tasks) time and memory. Errors: costs for another number of pieces, a
 // negative cost, times or bytes whose sum is out of range, or a program whose tasks wait for each

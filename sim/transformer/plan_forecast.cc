@@ -28,6 +28,13 @@ std::string data_basis(const TrainingPlan& plan) {
          "slows down by a share of them";
 }
 
+std::string recompute_basis(const TrainingPlan& plan, const Transformer& model) {
+  if (plan.recompute == Recompute::full)
+    return "the layers' forward once more in each backward pass";
+  return model.gated ? "every second product and the element-wise operations once more"
+                     : "the attention's forward once more in each backward pass";
+}
+
 std::string optimizer_basis(const CostParameters& cost) {
   return "Adam and clipping: " + about_three_digits(cost.optimizer_traffic) +
          " bytes of memory traffic a parameter that the GPU updates";
@@ -42,8 +49,7 @@ std::vector<ForecastPart> time_parts(const PlanForecast& f) {
   std::vector<ForecastPart> out = {
       {"layers", "layers, forward and backward", parts.layers,
        "each kernel by its FLOPs at the calibrated efficiency, or by its bytes"},
-      {"recompute", "recomputed forward", parts.recompute,
-       "the layers' forward once more in each backward pass"},
+      {"recompute", "recomputed forward", parts.recompute, recompute_basis(plan, f.plan.model)},
       {"logits", "embedding, logits and loss", parts.logits,
        "the product by its FLOPs, the loss by " + about_three_digits(cost.logit_traffic) +
            " bytes a logit"},
@@ -140,8 +146,6 @@ std::vector<std::string> PlanForecast::basis() const {
         " pieces: each counts as " +
         about_three_digits(static_cast<double>(model.layers) / static_cast<double>(pieces)) +
         " layers");
-  if (p.recompute == Recompute::selective)
-    out.emplace_back("what selective recompute computes again takes no time of its own here");
   if (p.pipeline > 1)
     out.emplace_back(
         "every stage's memory is counted with an embedding table, as the first and "

@@ -37,22 +37,15 @@ double hidden(const CostParameters& cost, double compute, double exchange) {
   return std::max(compute + cost.overlap_slowdown * exchange, exchange);
 }
 
-struct PieceTime {
-  double forward = 0, backward = 0;
-  StepParts parts;  // of forward and backward together
-};
+}  // namespace
 
-// The layers of one piece of the model (a stage, or a chunk of one), for one micro-batch.
-PieceTime piece_layers(const Transformer& model, const TrainingPlan& plan,
-                       const CostParameters& cost, double layers) {
-  const LayerTimes one = layer_times(model, plan, cost);
+PieceTime piece_time(const Transformer& model, const TrainingPlan& plan, const CostParameters& cost,
+                     const LayerTimes& one, double layers) {
   LayerTime back = one.backward;
-  if (plan.recompute == Recompute::full) {
-    back.kernels += one.forward.kernels;
-    back.tensor += one.forward.tensor;
-    back.context += one.forward.context;
-    back.launches += one.forward.launches;
-  }
+  back.kernels += one.again.kernels;
+  back.tensor += one.again.tensor;
+  back.context += one.again.context;
+  back.launches += one.again.launches;
   // A pipeline stage keeps what it has gathered over all micro-batches: see exchange_seconds().
   const Exchange exchange = plan.pipeline > 1 ? Exchange{} : layer_exchange(model, plan, cost);
   // The host's cost per micro-batch and stage, half of it in each direction.
@@ -65,19 +58,22 @@ PieceTime piece_layers(const Transformer& model, const TrainingPlan& plan,
   // ahead. The sum is split in proportion to the GPU's times.
   const double both =
       beside(forward + backward, layers * (one.forward.launches + back.launches) + 2 * once);
-  PieceTime out{both * forward / (forward + backward), both * backward / (forward + backward), {}};
+  PieceTime out{0, 0, {}};
+  if (forward + backward > 0) {  // no layers, or of a tower without work
+    out.forward = both * forward / (forward + backward);
+    out.backward = both * backward / (forward + backward);
+    out.parts.host = std::max(0.0, both - (forward + backward));
+  }
   out.parts.layers = layers * (one.forward.kernels + one.backward.kernels);
   out.parts.recompute = layers * (back.kernels - one.backward.kernels);
   out.parts.tensor = layers * (one.forward.tensor + back.tensor);
   out.parts.context = layers * (one.forward.context + back.context);
   out.parts.data = layers * ((one_forward - one.forward.on_gpu()) + (one_backward - back.on_gpu()));
-  out.parts.host = std::max(0.0, both - (forward + backward));
   return out;
 }
 
-// The embedding lookup of the first piece, and its all-reduce over the tensor ranks.
-PieceTime embedding(const Transformer& model, const TrainingPlan& plan,
-                    const CostParameters& cost) {
+PieceTime embedding_time(const Transformer& model, const TrainingPlan& plan,
+                         const CostParameters& cost) {
   const double elements = static_cast<double>(plan.tokens()) * static_cast<double>(model.hidden);
   const double lookup = traffic_seconds(cost, 20 * elements);
   const double exchange =
@@ -88,9 +84,10 @@ PieceTime embedding(const Transformer& model, const TrainingPlan& plan,
   return out;
 }
 
-// The logits and the loss of the last piece; backward has twice the products. 60 % and 40 % of the
-// loss's memory traffic are forward and backward.
-PieceTime logits(const Transformer& model, const TrainingPlan& plan, const CostParameters& cost) {
+// Backward has twice the products. 60 % and 40 % of the loss's memory traffic are forward and
+// backward.
+PieceTime logits_time(const Transformer& model, const TrainingPlan& plan,
+                      const CostParameters& cost) {
   const auto tokens = static_cast<double>(plan.tokens());
   const auto hidden_width = static_cast<double>(model.hidden);
   const double words = static_cast<double>(model.vocabulary) / plan.tensor;
@@ -111,16 +108,19 @@ PieceTime logits(const Transformer& model, const TrainingPlan& plan, const CostP
   return out;
 }
 
-// Activations go between stages in pieces, one per tensor rank (arXiv 2104.04473, section 4.1).
-double send_seconds(const Transformer& model, const TrainingPlan& plan,
-                    const CostParameters& cost) {
+double handover_seconds(const Transformer& model, const TrainingPlan& plan,
+                        const CostParameters& cost) {
   if (plan.pipeline == 1) return 0;
+  // Activations go between stages in pieces, one per tensor rank (arXiv 2104.04473, section 4.1).
   const double bytes =
       2 * static_cast<double>(plan.tokens()) * static_cast<double>(model.hidden) / plan.tensor;
   // Inside a node a send gets half of the bus bandwidth.
   const bool one_node = static_cast<double>(plan.ranks()) <= cost.ranks_per_node;
-  return bytes / (one_node ? cost.node_bandwidth / 2 : cost.network_bandwidth);
+  return cost.stage_handover +
+         bytes / (one_node ? cost.node_bandwidth / 2 : cost.network_bandwidth);
 }
+
+namespace {
 
 Picos picos_of_seconds(double seconds) {
   return Picos{static_cast<std::int64_t>(std::llround(seconds * 1e12))};
@@ -143,16 +143,16 @@ struct Pieces {
 Result<Pieces> pieces_of(const Transformer& model, const TrainingPlan& plan,
                          const CostParameters& cost, const PipelineProgram& program) {
   const std::int32_t pieces = program.shape.pieces();
-  const double handover =
-      plan.pipeline == 1 ? 0 : cost.stage_handover + send_seconds(model, plan, cost);
+  const double handover = handover_seconds(model, plan, cost);
   const double each = static_cast<double>(model.layers) / pieces;
-  const PieceTime layers = piece_layers(model, plan, cost, each);
-  const PieceTime first = embedding(model, plan, cost);
-  const PieceTime last = logits(model, plan, cost);
+  const LayerTimes one = layer_times(model, plan, cost);
+  const PieceTime layers = piece_time(model, plan, cost, one, each);
+  const PieceTime first = embedding_time(model, plan, cost);
+  const PieceTime last = logits_time(model, plan, cost);
   // The backward pass has two products for one of the forward pass: one for the input's gradients,
-  // one for the weights'. Schedules that split it need the weights' share. With full recompute a
-  // forward pass is added, so it is a third instead of a half.
-  const double share = plan.recompute == Recompute::full ? 1.0 / 3 : 0.5;
+  // one for the weights'. Schedules that split it need the weights' share. With recomputation less
+  // of it: with all recomputed about a third instead of a half.
+  const double share = 0.5 * one.backward.on_gpu() / (one.backward.on_gpu() + one.again.on_gpu());
   const double weight = program.split ? share * layers.backward : 0;
   Pieces out;
   for (std::int32_t piece = 0; piece < pieces; ++piece) {
@@ -175,12 +175,12 @@ Result<Pieces> pieces_of(const Transformer& model, const TrainingPlan& plan,
   return out;
 }
 
-// The part of the gradients' exchange that nothing hides. Plain data parallelism: all of it, in
-// float32, after the backward pass. A pipeline with zero3 gathers and scatters once per step.
-double exchange_seconds(const Transformer& model, const TrainingPlan& plan,
-                        const CostParameters& cost) {
+}  // namespace
+
+// Plain data parallelism: an all-reduce in float32 after the backward pass. A pipeline with zero3
+// gathers and scatters once per step; without a pipeline, layer by layer: piece_time().
+double exchange_seconds(const TrainingPlan& plan, const CostParameters& cost, double count) {
   const Group group = group_of(cost, plan.data * plan.context, plan.tensor);
-  const double count = parameters_per_rank(model, plan);
   if (plan.sharding == Sharding::zero3) {
     if (plan.pipeline == 1) return 0;
     return collective_seconds(cost, trace::Op::all_gather, 2 * count, group) +
@@ -188,8 +188,6 @@ double exchange_seconds(const Transformer& model, const TrainingPlan& plan,
   }
   return collective_seconds(cost, trace::Op::all_reduce, 4 * count, group);
 }
-
-}  // namespace
 
 Result<StepPrediction> predict_step(const Transformer& model, const TrainingPlan& plan,
                                     const CostParameters& cost) {
@@ -211,7 +209,7 @@ Result<StepPrediction> predict_step(const Transformer& model, const TrainingPlan
   for (const Picos idle : run->idle) out.bubble += idle.seconds();
   // The mean over the stages.
   out.bubble /= run->period.seconds() * plan.pipeline;
-  out.exchange_seconds = exchange_seconds(model, plan, cost);
+  out.exchange_seconds = exchange_seconds(plan, cost, parameters_per_rank(model, plan));
   // From zero1 on, each rank updates its own shard only.
   const double shards = plan.sharding == Sharding::none ? 1.0 : plan.data * plan.context;
   const double optimizer =
@@ -337,6 +335,19 @@ double context_seconds(const TrainingPlan& plan, const CostParameters& cost, con
 
 }  // namespace
 
+namespace {
+
+// torchtitan's policy for gated layers, train_spec's selective operator checkpointing: of the
+// products wq, wk, wv, wo, w1, w3, w2 every second one is computed again. Ours are joined: queries,
+// keys and values in one, the two up-projections in another.
+double every_second_product(const CostParameters& cost, const Sizes& s,
+                            const std::vector<Gemm>& gemms, double speed) {
+  return gemm_seconds(cost, gemms[0], speed) * s.kv / (s.hidden + 2 * s.kv) +
+         gemm_seconds(cost, gemms[1], speed) + gemm_seconds(cost, gemms[2], speed) / 2;
+}
+
+}  // namespace
+
 LayerTimes layer_times(const Transformer& model, const TrainingPlan& plan,
                        const CostParameters& cost) {
   const Sizes s = sizes_of(model, plan);
@@ -361,6 +372,17 @@ LayerTimes layer_times(const Transformer& model, const TrainingPlan& plan,
   times.forward.context = times.backward.context = context_seconds(plan, cost, s);
   times.forward.launches = cost.launch_forward + (fused ? 0 : cost.launch_unfused);
   times.backward.launches = cost.launch_backward;
+  times.forward.attention = attends.forward;
+  times.backward.attention = attends.backward;
+  if (plan.recompute == Recompute::full) times.again = times.forward;
+  if (plan.recompute == Recompute::selective && model.gated) {
+    times.again.kernels = every_second_product(cost, s, gemms, speed) + element_wise(kForward);
+    // With sequence parallelism an all-gather is half of an all-reduce.
+    times.again.tensor = plan.sequence_parallel ? times.forward.tensor / 2 : 0;
+    times.again.launches = times.forward.launches / 2;
+  } else if (plan.recompute == Recompute::selective) {
+    times.again.kernels = times.again.attention = attends.forward;
+  }
   return times;
 }
 

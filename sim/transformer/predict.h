@@ -10,14 +10,17 @@
 namespace lockstep::sim {
 
 // Seconds of a layer for one micro-batch on one rank. `kernels`: the GPU computes; `tensor` and
-// `context`: collectives in these groups; `launches`: the host issues the work.
+// `context`: collectives in these groups; `launches`: the host issues the work. `attention`: the
+// part of the kernels that grows with the square of a sequence.
 struct LayerTime {
   double kernels = 0, tensor = 0, context = 0, launches = 0;
+  double attention = 0;
   double on_gpu() const { return kernels + tensor + context; }
 };
 
 struct LayerTimes {
   LayerTime forward, backward;  // backward: without recomputation
+  LayerTime again;              // what the backward pass computes again
 };
 
 // Forward and backward of one layer:
@@ -29,13 +32,17 @@ struct LayerTimes {
 //   element-wise operations, norms and dropouts by their bytes
 //   tensor-parallel collectives: two all-reduces each way (arXiv 1909.08053, section 3), or as many
 //               bytes as all-gathers and reduce-scatters with sequence parallelism
+//   again       full: the forward pass. Selective: the attention's forward (arXiv 2205.05198,
+//               section 5); in gated layers torchtitan's policy, whose memory is counted: every
+//               second product (keys, the attention's output, one of the two up-projections), the
+//               element-wise operations, and with sequence parallelism the all-gathers
 LayerTimes layer_times(const Transformer& model, const TrainingPlan& plan,
                        const CostParameters& cost);
 
 // Where a step's time goes, in seconds: means over the GPUs, which sum up to the step.
 struct StepParts {
   double layers = 0;     // kernels of the layers, forward and backward
-  double recompute = 0;  // … of the forward pass that full recompute repeats
+  double recompute = 0;  // … of the part of the forward pass that recomputation repeats
   double logits = 0;     // embedding lookup, logits and loss
   double host = 0;       // the GPU waits for kernels that the host has not issued yet
   double tensor = 0;     // collectives of tensor parallelism
@@ -50,6 +57,28 @@ struct StepParts {
            optimizer + overhead;
   }
 };
+
+// A piece of the model for one micro-batch: its time, and the parts of both directions together.
+struct PieceTime {
+  double forward = 0, backward = 0;
+  StepParts parts;
+};
+
+// `layers` layers with the times `one` on a pipeline stage, host and zero3's exchange included.
+PieceTime piece_time(const Transformer& model, const TrainingPlan& plan, const CostParameters& cost,
+                     const LayerTimes& one, double layers);
+// The embedding lookup of the first piece, and its all-reduce over the tensor ranks.
+PieceTime embedding_time(const Transformer& model, const TrainingPlan& plan,
+                         const CostParameters& cost);
+// The logits and the loss of the last piece.
+PieceTime logits_time(const Transformer& model, const TrainingPlan& plan,
+                      const CostParameters& cost);
+// For how long a send and a receive of activations occupy a stage; 0 without a pipeline.
+double handover_seconds(const Transformer& model, const TrainingPlan& plan,
+                        const CostParameters& cost);
+// The exchange of `count` parameters of a rank and their gradients, over the data-parallel ranks
+// and the context ranks, that takes place once a step: none of it is hidden yet.
+double exchange_seconds(const TrainingPlan& plan, const CostParameters& cost, double count);
 
 struct StepPrediction {
   double seconds = 0;

@@ -52,6 +52,14 @@ double attention_flops(const Transformer& model, std::int64_t sequence) {
   return model.causal ? all / 2 : all;
 }
 
+// … of what selective recompute of a gated layer repeats: keys, the attention's output and one of
+// the two up-projections (see layer_times()).
+double every_second_flops(const Transformer& model) {
+  const auto h = static_cast<double>(model.hidden);
+  const double kv = h * static_cast<double>(model.kv_heads) / static_cast<double>(model.heads);
+  return 2 * (h * kv + h * h + h * static_cast<double>(model.ffn));
+}
+
 double tokens_of(const TrainingPlan& plan) {
   return static_cast<double>(plan.global_batch) * static_cast<double>(plan.sequence);
 }
@@ -150,7 +158,8 @@ double hardware_flops(const Transformer& model, const TrainingPlan& plan) {
   double again = 0;
   if (plan.recompute == Recompute::full) again = layers_forward(model, plan);
   if (plan.recompute == Recompute::selective)
-    again = static_cast<double>(model.layers) * attention_flops(model, plan.sequence);
+    again = static_cast<double>(model.layers) *
+            (model.gated ? every_second_flops(model) : attention_flops(model, plan.sequence));
   return model_flops(model, plan) + tokens_of(plan) * again;
 }
 

@@ -34,7 +34,7 @@ struct Transformer {
 // What the backward pass computes again instead of keeping it.
 enum class Recompute : std::uint8_t {
   none,
-  selective,  // arXiv 2205.05198, section 5: only the attention scores
+  selective,  // arXiv 2205.05198, section 5: only the attention; gated layers: every second product
   full,       // each layer, from its input
 };
 

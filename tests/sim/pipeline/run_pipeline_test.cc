@@ -122,6 +122,32 @@ TEST(RunPipeline, ZeroBubbleInAVee) {
 
 // 1F1B with one stage three times as slow: it is always at work, but for the way of the first
 // micro-batch down to it and of the last one back.
+// Costs that differ by micro-batch: alike they are the same run, and by hand 2 stages and 2
+// micro-batches of 1, 3 forward and 2, 6 backward.
+TEST(RunPipeline, MicroBatchesMayDiffer) {
+  const PipelineProgram made = program(PipelineSchedule::gpipe, {2, 2, 1});
+  PipelineCosts alike;
+  alike.pieces = {whole(1, 2), whole(1, 2)};
+  PipelineCosts spelled;
+  spelled.unequal = std::vector<PieceCost>(4, whole(1, 2));
+  EXPECT_EQ(run_pipeline(made, alike)->time, run_pipeline(made, spelled)->time);
+  PipelineCosts differ;
+  differ.unequal = {whole(1, 2), whole(3, 6), whole(1, 2), whole(3, 6)};
+  const Result<PipelineRun> ran = run_pipeline(made, differ);
+  ASSERT_TRUE(ran);
+  // The path has no gap.
+  const std::vector<PipelineStep> path = longest_path(made, *ran);
+  std::int64_t at = 0;
+  for (const PipelineStep& step : path) {
+    const TaskSpan& span = ran->spans[static_cast<std::size_t>(step.stage)][step.task];
+    EXPECT_EQ(span.start.value, at);
+    at = span.end.value;
+  }
+  EXPECT_EQ(at, ran->time.value);
+  differ.unequal.pop_back();
+  EXPECT_FALSE(run_pipeline(made, differ));
+}
+
 TEST(RunPipeline, TheSlowestStageSetsThePace) {
   const PipelineProgram of = program(PipelineSchedule::one_f_one_b, {4, 16, 1});
   for (std::int32_t slow = 0; slow < 4; ++slow) {

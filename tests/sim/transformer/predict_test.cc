@@ -77,6 +77,35 @@ double seconds(const TrainingPlan& of, const CostParameters& cost = {}) {
   return step->seconds;
 }
 
+// What the backward pass repeats costs time: full the whole forward, selective the attention alone
+// or, in gated layers, a part of the products. So a sweep does not take selective for free.
+TEST(Layer, RecomputationTakesTime) {
+  const CostParameters cost;
+  for (const bool gated : {false, true}) {
+    Transformer model = predicted_model();
+    model.gated = gated;
+    TrainingPlan of = predicted_plan();
+    EXPECT_EQ(layer_times(model, of, cost).again.on_gpu(), 0);
+    of.recompute = Recompute::full;
+    const LayerTimes full = layer_times(model, of, cost);
+    EXPECT_EQ(full.again.on_gpu(), full.forward.on_gpu());
+    of.recompute = Recompute::selective;
+    const LayerTimes selective = layer_times(model, of, cost);
+    EXPECT_GT(selective.again.on_gpu(), 0);
+    EXPECT_LT(selective.again.on_gpu(), 0.8 * full.forward.on_gpu());
+    if (!gated) {
+      EXPECT_EQ(selective.again.kernels, selective.forward.attention);
+    }
+  }
+  TrainingPlan of = predicted_plan();
+  const double none = seconds(of);
+  of.recompute = Recompute::selective;
+  const double selective = seconds(of);
+  of.recompute = Recompute::full;
+  EXPECT_LT(none, selective);
+  EXPECT_LT(selective, seconds(of));
+}
+
 TEST(Layer, TheFusedSoftmaxNeedsAMultipleOfFour) {
   TrainingPlan of = predicted_plan();
   of.tensor = 8;  // 2 heads x 2 sequences

@@ -79,6 +79,15 @@ TEST(Transformer, SelectiveRecomputeRepeatsTheAttentionOnly) {
   EXPECT_EQ(hardware_flops(model, of) - once, 2.0 * 128 * 4 * 128 * 64);
 }
 
+// Of a gated layer keys, the attention's output and one up-projection: every second product.
+TEST(Transformer, SelectiveRecomputeOfGatedLayersRepeatsEverySecondProduct) {
+  const Transformer model = llama_8b();
+  TrainingPlan of = plan_of(128, 1);
+  const double once = hardware_flops(model, of);
+  of.recompute = Recompute::selective;
+  EXPECT_EQ(hardware_flops(model, of) - once, 128.0 * 32 * 2 * 4096 * (1024.0 + 4096 + 14336));
+}
+
 // 6 N + 12 L H Q T with the numbers of Llama 3.1 8B at 8192: 6 x 8.030e9 + 12 x 32 x 4096 x 8192.
 TEST(Transformer, PalmsFlopsPerToken) {
   EXPECT_NEAR(palm_flops_per_token(llama_8b(), 8192), 6 * 8.03026e9 + 1.28849e10, 1e6);

@@ -7,14 +7,14 @@
 namespace lockstep::cli {
 namespace {
 
-using Arguments = std::vector<std::string>;
+using Words = std::vector<std::string>;
 
-bool begins_with(const Arguments& arguments, std::initializer_list<const char*> words) {
+bool begins_with(const Words& arguments, std::initializer_list<const char*> words) {
   return arguments.size() >= words.size() &&
          std::equal(words.begin(), words.end(), arguments.begin());
 }
 
-bool has_any(const Arguments& arguments, std::initializer_list<const char*> options) {
+bool has_any(const Words& arguments, std::initializer_list<const char*> options) {
   return std::any_of(arguments.begin(), arguments.end(), [&](const std::string& argument) {
     return std::any_of(options.begin(), options.end(), [&](const char* option) {
       return argument == option || argument.starts_with(std::string(option) + "=");
@@ -22,7 +22,7 @@ bool has_any(const Arguments& arguments, std::initializer_list<const char*> opti
   });
 }
 
-void replace_front(Arguments& arguments, std::size_t count, const Arguments& with) {
+void replace_front(Words& arguments, std::size_t count, const Words& with) {
   arguments.erase(arguments.begin(), arguments.begin() + static_cast<std::ptrdiff_t>(count));
   arguments.insert(arguments.begin(), with.begin(), with.end());
 }
@@ -32,7 +32,7 @@ std::string renamed_to(const std::string& before, const std::string& now) {
 }
 
 // `gate --service github` is `verify --ci=github`.
-Renamed gate(Arguments arguments) {
+Renamed gate(Words arguments) {
   std::string ci = "--ci";
   for (std::size_t i = 1; i < arguments.size(); ++i) {
     if (arguments[i] == "--service" && i + 1 < arguments.size()) {
@@ -51,7 +51,7 @@ Renamed gate(Arguments arguments) {
 }
 
 // The folder to write to was the last of at least two that are no options; all options were flags.
-Renamed convert_into_last(Arguments arguments) {
+Renamed convert_into_last(Words arguments) {
   if (std::count_if(arguments.begin(), arguments.end(),
                     [](const std::string& a) { return !a.starts_with("-"); }) < 3)
     return {std::move(arguments), ""};
@@ -65,7 +65,7 @@ Renamed convert_into_last(Arguments arguments) {
 
 }  // namespace
 
-Renamed with_new_names(Arguments arguments) {
+Renamed with_new_names(Words arguments) {
   if (begins_with(arguments, {"gate"})) return gate(std::move(arguments));
   if (begins_with(arguments, {"rules"})) {
     replace_front(arguments, 1, {"explain"});

@@ -1,8 +1,9 @@
 # The three ways in which this project makes a target.
 #
 #   lockstep_library(NAME  FOLDERS . a …  [EXCEPT a/b.cc …]  [SOURCES c.cc …]  [LINKS lockstep_base …]
-#                          [RAW_BYTES] [RUNS_ONCE] [FILE_BY_FILE])   static, PIC
-#   lockstep_test(NAME     SOURCES a_test.cc …  LINKS … [LABEL core|runtime] [TIMEOUT s] [TORCH])
+#                          [RAW_BYTES] [RUNS_ONCE] [FILE_BY_FILE] [FMT_AND_JSON])   static, PIC
+#   lockstep_test(NAME     [FOLDERS . a … [EXCEPT …]]  [SOURCES a_test.cc …]  LINKS …
+#                          [LABEL core|runtime] [TIMEOUT s] [PARTS …] [COST n] [TORCH])
 #   lockstep_bench(NAME    SOURCES a_bench.cc …  LINKS …)
 #
 # And the one way in which it embeds files in a program:
@@ -11,27 +12,45 @@
 
 include_guard(GLOBAL)
 
-# Set by the presets that CI builds from nothing. Most of a file's compilation goes into headers: several
-# files are compiled as one, and the tests with one precompiled header; optimising what runs once takes
-# the rest of a test's. It is the slower way for who edits one file and builds again. `core` goes
+# Set by the presets that CI builds from nothing. Half of a file's compilation goes into headers: several
+# files are compiled as one, libraries and tests with a precompiled header each; optimising what runs once
+# takes the rest of a test's. It is the slower way for who edits one file and builds again. `core` goes
 # without: clang-tidy reads its commands, each file must compile by itself, and the tests are optimised
 # and warned about like the rest.
 option(LOCKSTEP_QUICK_BUILD
-  "Compile several files as one, tests with -O1 and one precompiled header (OFF: to edit one file)" OFF)
+  "Compile several files as one, with precompiled headers, tests with -O1 (OFF: to edit one file)" OFF)
 
 # How many files are compiled as one. They share one namespace: no two files of a target may give the
 # same name to different things, not in anonymous namespaces either. 0 takes all files of a target as
 # one, which shows every such pair.
-set(LOCKSTEP_QUICK_FILES 8 CACHE STRING "How many files LOCKSTEP_QUICK_BUILD compiles as one; 0: all")
+set(LOCKSTEP_QUICK_FILES 16 CACHE STRING "How many files LOCKSTEP_QUICK_BUILD compiles as one at most; 0: all")
 mark_as_advanced(LOCKSTEP_QUICK_FILES)
+
+if(LOCKSTEP_QUICK_BUILD AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # GCC frees memory as soon as it has used 0.1 GB, which is a tenth of the compilation of 16 files. Where
+  # there is enough memory it waits until it has used 1 GB.
+  cmake_host_system_information(RESULT _lockstep_memory_mb QUERY TOTAL_PHYSICAL_MEMORY)
+  cmake_host_system_information(RESULT _lockstep_cores QUERY NUMBER_OF_LOGICAL_CORES)
+  math(EXPR _lockstep_memory_per_core "${_lockstep_memory_mb} / ${_lockstep_cores}")
+  if(_lockstep_memory_per_core GREATER 3500)
+    add_compile_options(--param=ggc-min-heapsize=1000000)
+  endif()
+endif()
 
 # After lockstep_warnings(). CMake leaves out files with compile options of their own.
 function(lockstep_several_files_as_one target)
   if(NOT LOCKSTEP_QUICK_BUILD)
     return()
   endif()
-  set_target_properties(${target} PROPERTIES
-    UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${LOCKSTEP_QUICK_FILES})
+  set(batch 0)
+  if(LOCKSTEP_QUICK_FILES GREATER 0)
+    # All of about one size: 49 files are 4 times 13 rather than 3 times 16 and a single one.
+    get_target_property(sources ${target} SOURCES)
+    list(LENGTH sources count)
+    math(EXPR units "(${count} + ${LOCKSTEP_QUICK_FILES} - 1) / ${LOCKSTEP_QUICK_FILES}")
+    math(EXPR batch "(${count} + ${units} - 1) / ${units}")
+  endif()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${batch})
   # What is global in one file may be a local name in the next; the core preset warns of the rest.
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     target_compile_options(${target} PRIVATE -Wno-shadow -Wshadow=local)
@@ -55,6 +74,27 @@ function(lockstep_sources out folders except)
   set(${out} ${sources} PARENT_SCOPE)
 endfunction()
 
+# The precompiled header of the libraries that use fmt and JSON, made by the first of them, and once more
+# for those that are not optimised. Ours are not in it: reading them takes little.
+function(lockstep_library_headers target level)
+  set(headers lockstep_library_headers${level})
+  if(NOT TARGET ${headers})
+    add_library(${headers} OBJECT ${CMAKE_SOURCE_DIR}/cmake/headers.cc)
+    target_link_libraries(${headers} PRIVATE fmt::fmt nlohmann_json::nlohmann_json)
+    lockstep_warnings(${headers})  # -Wpedantic changes what GCC predefines
+    target_compile_options(${headers} PRIVATE ${level})
+    set_target_properties(${headers} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+    target_precompile_headers(${headers} PRIVATE
+      <algorithm> <array> <charconv> <chrono> <cmath> <cstdint> <deque> <filesystem> <fstream> <functional>
+      <iostream> <map> <memory> <numeric> <optional> <random> <set> <span> <sstream> <string> <string_view>
+      <tuple> <unordered_map> <utility> <variant> <vector>
+      <fmt/format.h> <nlohmann/json.hpp>)
+    lockstep_cache_with_precompiled_header(${headers})
+  endif()
+  target_precompile_headers(${target} REUSE_FROM ${headers})
+  lockstep_cache_with_precompiled_header(${target})
+endfunction()
+
 # The precompiled header of the tests, made by the first of them. For targets that are compiled alike.
 function(lockstep_test_headers target)
   # With so little optimisation GCC 12 sees overruns where there are none; the core preset, which
@@ -65,11 +105,15 @@ function(lockstep_test_headers target)
     set(quick -O0 -fno-sanitize=undefined -Wno-error)
   endif()
   if(NOT TARGET lockstep_test_headers)
-    add_library(lockstep_test_headers OBJECT ${CMAKE_SOURCE_DIR}/cmake/test_headers.cc)
-    target_link_libraries(lockstep_test_headers PRIVATE GTest::gmock GTest::gtest_main)
+    add_library(lockstep_test_headers OBJECT ${CMAKE_SOURCE_DIR}/cmake/headers.cc)
+    target_link_libraries(lockstep_test_headers PRIVATE
+      GTest::gmock GTest::gtest_main nlohmann_json::nlohmann_json)
     lockstep_warnings(lockstep_test_headers)
     target_compile_options(lockstep_test_headers PRIVATE ${quick})
-    target_precompile_headers(lockstep_test_headers PRIVATE <gmock/gmock.h> <gtest/gtest.h>)
+    target_precompile_headers(lockstep_test_headers PRIVATE
+      <algorithm> <filesystem> <fstream> <functional> <map> <numeric> <optional> <random> <regex> <set>
+      <sstream> <string> <vector>
+      <gmock/gmock.h> <gtest/gtest.h> <nlohmann/json.hpp>)
     lockstep_cache_with_precompiled_header(lockstep_test_headers)
   endif()
   target_compile_options(${target} PRIVATE ${quick})
@@ -88,9 +132,10 @@ endfunction()
 # others, such as generated ones. RAW_BYTES: it lays types over the bytes of files; only the sanitizers
 # ask. RUNS_ONCE: it takes no time that anybody notices; the sanitizers and LOCKSTEP_QUICK_BUILD optimise
 # it less, which saves a third of its compilation. FILE_BY_FILE: a library that strange programs load
-# takes from it the files that it uses, and only what these link.
+# takes from it the files that it uses, and only what these link. FMT_AND_JSON: it uses fmt and
+# nlohmann-json, in .cc files and, of JSON, in headers.
 function(lockstep_library name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "RAW_BYTES;RUNS_ONCE;FILE_BY_FILE" "" "FOLDERS;EXCEPT;SOURCES;LINKS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "RAW_BYTES;RUNS_ONCE;FILE_BY_FILE;FMT_AND_JSON" "" "FOLDERS;EXCEPT;SOURCES;LINKS")
   lockstep_sources(sources "${arg_FOLDERS}" "${arg_EXCEPT}")
   foreach(source IN LISTS arg_SOURCES)
     cmake_path(ABSOLUTE_PATH source NORMALIZE)
@@ -107,6 +152,16 @@ function(lockstep_library name)
   if(arg_RAW_BYTES AND LOCKSTEP_SANITIZE STREQUAL "address")
     target_compile_options(${name} PRIVATE -fsanitize=alignment,pointer-overflow)
   endif()
+  if(arg_FMT_AND_JSON)
+    target_link_libraries(${name} PRIVATE fmt::fmt nlohmann_json::nlohmann_json)
+  endif()
+  if(arg_FMT_AND_JSON AND LOCKSTEP_QUICK_BUILD AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    if(arg_RUNS_ONCE AND LOCKSTEP_SANITIZE)
+      lockstep_library_headers(${name} -O0)
+    else()
+      lockstep_library_headers(${name} "")
+    endif()
+  endif()
   if(arg_RUNS_ONCE AND LOCKSTEP_SANITIZE)
     target_compile_options(${name} PRIVATE -O0)
   elseif(LOCKSTEP_QUICK_BUILD AND NOT LOCKSTEP_SANITIZE AND NOT arg_RUNS_ONCE)
@@ -115,16 +170,23 @@ function(lockstep_library name)
   endif()
 endfunction()
 
-# A GoogleTest program, which is one of CTest's tests. TORCH: its files include Torch's headers.
+# A GoogleTest program, which is one of CTest's tests. FOLDERS, EXCEPT: as in lockstep_library. PARTS: it
+# is several of CTest's tests instead, which run beside each other: NAME=FILTER, filters as GoogleTest's
+# (A.*:B.*), and one more for what none of them names. COST: the larger, the earlier CTest starts it.
+# TORCH: its files include Torch's headers.
 function(lockstep_test name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "TORCH" "LABEL;TIMEOUT" "SOURCES;LINKS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "TORCH" "LABEL;TIMEOUT;COST" "FOLDERS;EXCEPT;SOURCES;LINKS;PARTS")
   if(NOT arg_LABEL)
     set(arg_LABEL core)
   endif()
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 1800)  # against a hang, not against a slow machine
   endif()
-  add_executable(${name} ${arg_SOURCES})
+  set(sources "")
+  if(arg_FOLDERS)
+    lockstep_sources(sources "${arg_FOLDERS}" "${arg_EXCEPT}")
+  endif()
+  add_executable(${name} ${sources} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE ${arg_LINKS} GTest::gmock GTest::gtest_main)
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR})
   target_compile_definitions(${name} PRIVATE
@@ -137,10 +199,28 @@ function(lockstep_test name)
   elseif(LOCKSTEP_QUICK_BUILD AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     lockstep_test_headers(${name})
   endif()
-  add_test(NAME ${name} COMMAND ${name})
+  set(tests ${name})
+  if(arg_PARTS)
+    set(tests "")
+    set(filters "")
+    foreach(part IN LISTS arg_PARTS)
+      string(REGEX MATCH "^([^=]*)=(.*)$" matched ${part})
+      add_test(NAME ${CMAKE_MATCH_1} COMMAND ${name} --gtest_filter=${CMAKE_MATCH_2})
+      list(APPEND tests ${CMAKE_MATCH_1})
+      list(APPEND filters ${CMAKE_MATCH_2})
+    endforeach()
+    list(JOIN filters ":" filters)
+    add_test(NAME ${name} COMMAND ${name} --gtest_filter=*-${filters})
+    list(APPEND tests ${name})
+  else()
+    add_test(NAME ${name} COMMAND ${name})
+  endif()
+  if(arg_COST)
+    set_tests_properties(${tests} PROPERTIES COST ${arg_COST})
+  endif()
   # GoogleTest lists what was skipped last, and what failed behind it: a program with a failure is
   # no skipped one.
-  set_tests_properties(${name} PROPERTIES LABELS ${arg_LABEL} TIMEOUT ${arg_TIMEOUT}
+  set_tests_properties(${tests} PROPERTIES LABELS ${arg_LABEL} TIMEOUT ${arg_TIMEOUT}
     SKIP_REGULAR_EXPRESSION "\\[  SKIPPED \\] [^\n]*\n*$")
 endfunction()
 

@@ -16,7 +16,6 @@
 #include "base/result.h"
 #include "base/text.h"
 #include "runtime/data/manifest_readers.h"
-#include "runtime/data/webdataset.h"
 
 namespace lockstep::runtime {
 

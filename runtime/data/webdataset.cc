@@ -2,8 +2,6 @@
 // to its first dot: key.jpg, key.txt. libarchive walks over the headers; the images' bytes stay
 // where they are, and their offsets are noted, so that any item can be read at any time.
 
-#include "runtime/data/webdataset.h"
-
 #include <archive.h>
 #include <archive_entry.h>
 

@@ -5,6 +5,7 @@
 #include "tests/docs/commands.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -22,11 +23,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-#ifdef LOCKSTEP_WITH_WORKER
-constexpr bool kWithWorker = true;
-#else
-constexpr bool kWithWorker = false;
-#endif
+const bool kWithWorker = std::getenv("LOCKSTEP_WITH_WORKER") != nullptr;
 
 // Not run, and why. A page stands for all that it shows.
 const std::map<std::string, std::string> kNotRun = {

@@ -19,9 +19,9 @@ constexpr std::size_t kMostUsual = 8;         // different calls that may come a
 
 // Compares the programs of two ranks, whose groups have different names: the first call in a group
 // of the one decides which group of the other corresponds to it.
-class Comparison {
+class ProgramComparison {
  public:
-  Comparison(const trace::RankTrace& a, const trace::RankTrace& b, Agreement& agreement)
+  ProgramComparison(const trace::RankTrace& a, const trace::RankTrace& b, Agreement& agreement)
       : a_(a), b_(b), agreement_(agreement) {}
 
   // The number of calls at the start of both programs that agree.
@@ -209,7 +209,7 @@ std::optional<std::uint32_t> common_start(const trace::Run& run, Agreement& agre
   const trace::RankTrace& one = run.ranks[a];
   const trace::RankTrace& other = run.ranks[b];
   if (!is_known_from_its_start(one) || !is_known_from_its_start(other)) return std::nullopt;
-  return static_cast<std::uint32_t>(Comparison(one, other, agreement).common_prefix());
+  return static_cast<std::uint32_t>(ProgramComparison(one, other, agreement).common_prefix());
 }
 
 std::optional<Parting> find_parting(const trace::Run& run, Agreement& agreement, std::uint32_t a,

@@ -13,7 +13,7 @@ namespace lockstep::runtime {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 struct Outcome {
   int status = -1;
@@ -44,7 +44,7 @@ TEST(ModelCommands, DescribeListsAModel) {
 
 TEST(ModelCommands, DescribeListsTheModelOfAConfig) {
   const fs::path file =
-      fs::path(testing::TempDir()) / ("config_" + std::to_string(::getpid()) + ".json");
+      fs::path(::testing::TempDir()) / ("config_" + std::to_string(::getpid()) + ".json");
   std::ofstream(file) << R"({"model_type": "bert", "hidden_size": 8, "num_hidden_layers": 1,
                             "num_attention_heads": 2, "intermediate_size": 16, "vocab_size": 30})";
   const Outcome outcome = run("describe " + file.string());
@@ -80,7 +80,7 @@ TEST(ModelCommands, BadInputIsExitStatus2) {
   EXPECT_EQ(run("describe /absent.safetensors").status, 2);
   EXPECT_EQ(run("step resnet-tiny --batch 0").status, 2);
   const fs::path file =
-      fs::path(testing::TempDir()) / ("bad_" + std::to_string(::getpid()) + ".safetensors");
+      fs::path(::testing::TempDir()) / ("bad_" + std::to_string(::getpid()) + ".safetensors");
   std::ofstream(file) << "no such file";
   const Outcome bad = run("step resnet-tiny --weights " + file.string());
   EXPECT_EQ(bad.status, 2);
@@ -90,20 +90,20 @@ TEST(ModelCommands, BadInputIsExitStatus2) {
 
 // --- batch-size ----------------------------------------------------------------------------------
 
-class BatchSizeCommand : public testing::Test {
+class BatchSizeCommand : public ::testing::Test {
  protected:
   BatchSizeCommand() {
     std::ofstream(file_) << "{lockstep: 1, name: small, data: {items: 16, held_out: 1}}\n";
   }
   ~BatchSizeCommand() override { fs::remove(file_); }
 
-  const std::string file_ = testing::TempDir() + "/batch_" + std::to_string(::getpid()) + ".yaml";
+  const std::string file_ = ::testing::TempDir() + "/batch_" + std::to_string(::getpid()) + ".yaml";
 };
 
 TEST_F(BatchSizeCommand, TriesSizesUntilTheMost) {
   const Outcome outcome = run_worker("batch-size " + file_ + " --first 2 --most 6 --steps 2");
   EXPECT_EQ(outcome.status, 0) << outcome.output;
-  EXPECT_THAT(outcome.output, testing::ContainsRegex("\n     2 +[0-9]+ MiB  [0-9.]+\n     4 "));
+  EXPECT_THAT(outcome.output, ::testing::ContainsRegex("\n     2 +[0-9]+ MiB  [0-9.]+\n     4 "));
   EXPECT_THAT(outcome.output, HasSubstr("largest batch that fits: 6, the largest that was to be"));
 }
 

@@ -49,15 +49,15 @@ std::optional<double> estimate(A a, P p, const NcclGroup& group, std::int64_t by
 // A GB/s is 1000 bytes a microsecond.
 double transfer(double bytes, double gigabytes) { return bytes / (1000 * gigabytes); }
 
-constexpr std::int64_t kMiB = 1 << 20;
+constexpr std::int64_t kOneMiB = 1 << 20;
 
 TEST(NcclTuning, RingsInsideANode) {
   EXPECT_NEAR(*estimate(A::ring, P::ll, kNode, 8, hopper()),
               6.6 + 14 * 0.6 + transfer(8, 141 * 8 / 14.0), 1e-9);
-  EXPECT_NEAR(*estimate(A::ring, P::ll128, kNode, kMiB, hopper()),
-              14 + 14 * 1.9 + transfer(kMiB, 360 * 0.92 * 8 / 14.0), 1e-9);
-  EXPECT_NEAR(*estimate(A::ring, P::simple, kNode, kMiB, hopper()),
-              8.4 + 14 * 3.4 + transfer(kMiB, 360 * 8 / 14.0), 1e-9);
+  EXPECT_NEAR(*estimate(A::ring, P::ll128, kNode, kOneMiB, hopper()),
+              14 + 14 * 1.9 + transfer(kOneMiB, 360 * 0.92 * 8 / 14.0), 1e-9);
+  EXPECT_NEAR(*estimate(A::ring, P::simple, kNode, kOneMiB, hopper()),
+              8.4 + 14 * 3.4 + transfer(kOneMiB, 360 * 8 / 14.0), 1e-9);
   EXPECT_NEAR(*estimate(A::ring, P::ll, kNode, 8, ampere()),
               6.6 + 14 * 0.6 + transfer(8, 87.7 * 8 / 14.0), 1e-9);
 }
@@ -66,8 +66,8 @@ TEST(NcclTuning, RingsOverNodesPostToTheNetwork) {
   // 30 steps, 2 of them over the network; AMD posts in 2 us, three times that for Simple.
   EXPECT_NEAR(*estimate(A::ring, P::ll, kTwoNodes, 8, ampere()),
               6.6 + 28 * 2.0 + 2 * 2.7 + transfer(8, 22.5 * 16 / 30.0), 1e-9);
-  EXPECT_NEAR(*estimate(A::ring, P::simple, kTwoNodes, kMiB, ampere()),
-              1.4 * (8.4 + 28 * 6.0 + 2 * 14.0) + transfer(kMiB, 192 * 16 / 30.0), 1e-9);
+  EXPECT_NEAR(*estimate(A::ring, P::simple, kTwoNodes, kOneMiB, ampere()),
+              1.4 * (8.4 + 28 * 6.0 + 2 * 14.0) + transfer(kOneMiB, 192 * 16 / 30.0), 1e-9);
   // Less than 64 bytes for a channel and rank: no plateau.
   EXPECT_NEAR(*estimate(A::ring, P::simple, kTwoNodes, 8, ampere()),
               8.4 + 28 * 6.0 + 2 * 14.0 + transfer(8, 192 * 16 / 30.0), 1e-9);
@@ -78,39 +78,39 @@ TEST(NcclTuning, TreesAreCorrectedBySize) {
   EXPECT_NEAR(
       *estimate(A::tree, P::ll, kFourNodes, 65536, hopper()),
       6.8 + 2 * (7 * 0.6 + 2 * 5.0) + transfer(65536, std::min(288 / 3.8, 20.4) * 0.5 * 0.6), 1e-9);
-  EXPECT_NEAR(*estimate(A::tree, P::ll128, kFourNodes, kMiB, hopper()),
+  EXPECT_NEAR(*estimate(A::tree, P::ll128, kFourNodes, kOneMiB, hopper()),
               14 + 2 * (7 * 1.25 + 2 * 8.5) +
-                  transfer(kMiB, std::min(288 * 120 / 128.0, 8 * 29.0) * 0.5 * 0.6),
+                  transfer(kOneMiB, std::min(288 * 120 / 128.0, 8 * 29.0) * 0.5 * 0.6),
               1e-9);
   // Two nodes keep the channels that are faster inside; half a GiB is not corrected any more.
-  EXPECT_NEAR(*estimate(A::tree, P::simple, kTwoNodes, 512 * kMiB, ampere()),
-              8.4 + 2 * (7 * 4.0 + 14.0) + transfer(512.0 * kMiB, 240 * 0.92 * 0.5), 1e-6);
-  EXPECT_NEAR(*estimate(A::tree, P::simple, kFourNodes, 512 * kMiB, ampere()),
-              8.4 + 2 * (7 * 4.0 + 2 * 14.0) + transfer(512.0 * kMiB, 192 * 0.92 * 0.5), 1e-6);
+  EXPECT_NEAR(*estimate(A::tree, P::simple, kTwoNodes, 512 * kOneMiB, ampere()),
+              8.4 + 2 * (7 * 4.0 + 14.0) + transfer(512.0 * kOneMiB, 240 * 0.92 * 0.5), 1e-6);
+  EXPECT_NEAR(*estimate(A::tree, P::simple, kFourNodes, 512 * kOneMiB, ampere()),
+              8.4 + 2 * (7 * 4.0 + 2 * 14.0) + transfer(512.0 * kOneMiB, 192 * 0.92 * 0.5), 1e-6);
 }
 
 TEST(NcclTuning, SwitchesThatReduce) {
   const double channel = 40 * 0.85 * 7 / 8;
-  EXPECT_NEAR(*estimate(A::nvls, P::simple, kNode, kMiB, hopper()),
-              25 + transfer(kMiB, 8 * channel * 2 * 8 / 14), 1e-9);
-  EXPECT_NEAR(*estimate(A::nvls, P::simple, kNode, kMiB, hopper(), trace::Op::all_gather),
-              25 + transfer(kMiB, 8 * channel * 7 / 8), 1e-9);
-  EXPECT_NEAR(*estimate(A::nvls_tree, P::simple, kFourNodes, kMiB, hopper()),
-              25 + 2 * 2 * 20.9 + transfer(kMiB, 8 * 45.5 * 32 / 62), 1e-9);
-  EXPECT_FALSE(estimate(A::nvls, P::simple, kNode, kMiB, ampere()));
-  EXPECT_FALSE(estimate(A::nvls, P::simple, kFourNodes, kMiB, hopper()));
-  EXPECT_FALSE(estimate(A::nvls_tree, P::simple, kNode, kMiB, hopper()));
+  EXPECT_NEAR(*estimate(A::nvls, P::simple, kNode, kOneMiB, hopper()),
+              25 + transfer(kOneMiB, 8 * channel * 2 * 8 / 14), 1e-9);
+  EXPECT_NEAR(*estimate(A::nvls, P::simple, kNode, kOneMiB, hopper(), trace::Op::all_gather),
+              25 + transfer(kOneMiB, 8 * channel * 7 / 8), 1e-9);
+  EXPECT_NEAR(*estimate(A::nvls_tree, P::simple, kFourNodes, kOneMiB, hopper()),
+              25 + 2 * 2 * 20.9 + transfer(kOneMiB, 8 * 45.5 * 32 / 62), 1e-9);
+  EXPECT_FALSE(estimate(A::nvls, P::simple, kNode, kOneMiB, ampere()));
+  EXPECT_FALSE(estimate(A::nvls, P::simple, kFourNodes, kOneMiB, hopper()));
+  EXPECT_FALSE(estimate(A::nvls_tree, P::simple, kNode, kOneMiB, hopper()));
   NcclTuning volta = hopper();
   volta.gpu = GpuGeneration::volta;
-  EXPECT_FALSE(estimate(A::nvls, P::simple, kNode, kMiB, volta));
+  EXPECT_FALSE(estimate(A::nvls, P::simple, kNode, kOneMiB, volta));
 }
 
 TEST(NcclTuning, OtherOperationsTakeRings) {
-  EXPECT_NEAR(*estimate(A::ring, P::simple, kNode, kMiB, hopper(), trace::Op::reduce_scatter),
-              8.4 + 7 * 3.4 + transfer(kMiB, 360 * 8 / 7.0), 1e-9);
-  EXPECT_NEAR(*estimate(A::ring, P::simple, kNode, kMiB, hopper(), trace::Op::broadcast),
-              8.4 + 3.4 + transfer(kMiB, 360), 1e-9);
-  EXPECT_FALSE(estimate(A::tree, P::simple, kNode, kMiB, hopper(), trace::Op::all_gather));
+  EXPECT_NEAR(*estimate(A::ring, P::simple, kNode, kOneMiB, hopper(), trace::Op::reduce_scatter),
+              8.4 + 7 * 3.4 + transfer(kOneMiB, 360 * 8 / 7.0), 1e-9);
+  EXPECT_NEAR(*estimate(A::ring, P::simple, kNode, kOneMiB, hopper(), trace::Op::broadcast),
+              8.4 + 3.4 + transfer(kOneMiB, 360), 1e-9);
+  EXPECT_FALSE(estimate(A::tree, P::simple, kNode, kOneMiB, hopper(), trace::Op::all_gather));
   EXPECT_FALSE(nccl_tunes(trace::Op::all_to_all));
   EXPECT_FALSE(nccl_tunes(trace::Op::send));
   // A barrier is an all-reduce of one element.
@@ -121,9 +121,9 @@ TEST(NcclTuning, OtherOperationsTakeRings) {
 TEST(NcclTuning, WithoutNvlinkThereIsNoLl128) {
   NcclTuning pci = ampere();
   pci.nvlink = false;
-  EXPECT_FALSE(estimate(A::ring, P::ll128, kNode, kMiB, pci));
-  EXPECT_NEAR(*estimate(A::ring, P::simple, kNode, kMiB, pci),
-              8.4 + 14 * 5.7 + transfer(kMiB, 240 * 8 / 14.0), 1e-9);
+  EXPECT_FALSE(estimate(A::ring, P::ll128, kNode, kOneMiB, pci));
+  EXPECT_NEAR(*estimate(A::ring, P::simple, kNode, kOneMiB, pci),
+              8.4 + 14 * 5.7 + transfer(kOneMiB, 240 * 8 / 14.0), 1e-9);
 }
 
 TEST(NcclTuning, OneRankANodeHasOneNodesShareOfTheCards) {
@@ -142,11 +142,11 @@ TEST(NcclTuning, TheCheapestIsChosenAndSizesChangeIt) {
            std::string(protocol_name(cost.protocol));
   };
   EXPECT_EQ(chosen(8, kNode), "ring/ll");
-  EXPECT_EQ(chosen(16 * kMiB, kNode), "nvls/simple");
+  EXPECT_EQ(chosen(16 * kOneMiB, kNode), "nvls/simple");
   EXPECT_EQ(chosen(65536, kFourNodes), "tree/ll");
-  EXPECT_EQ(chosen(kMiB, kFourNodes), "tree/ll128");
-  EXPECT_EQ(chosen(64 * kMiB, kFourNodes), "nvls_tree/simple");
-  EXPECT_EQ(chosen(1024 * kMiB, kFourNodes), "ring/simple");
+  EXPECT_EQ(chosen(kOneMiB, kFourNodes), "tree/ll128");
+  EXPECT_EQ(chosen(64 * kOneMiB, kFourNodes), "nvls_tree/simple");
+  EXPECT_EQ(chosen(1024 * kOneMiB, kFourNodes), "ring/simple");
 }
 
 // What was fitted to a machine moves its times, and not what NCCL chooses.
@@ -155,15 +155,15 @@ TEST(NcclTuning, FitsChangeTimesAndNoChoice) {
   fitted.inside.latency = 1.5;
   fitted.inside.speed = 0.8;
   fitted.inside.fill = 0.5;
-  const auto before = nccl_costs(trace::Op::all_reduce, kNode, Bytes{kMiB}, hopper());
-  const auto after = nccl_costs(trace::Op::all_reduce, kNode, Bytes{kMiB}, fitted);
+  const auto before = nccl_costs(trace::Op::all_reduce, kNode, Bytes{kOneMiB}, hopper());
+  const auto after = nccl_costs(trace::Op::all_reduce, kNode, Bytes{kOneMiB}, fitted);
   ASSERT_EQ(before.size(), after.size());
   for (std::size_t i = 0; i < before.size(); ++i) {
     EXPECT_EQ(before[i].estimate, after[i].estimate);
     EXPECT_EQ(before[i].estimate, before[i].seconds);
     EXPECT_GT(after[i].seconds, before[i].seconds);
   }
-  const double l = 1.5 * 25e-6, t = transfer(kMiB, 476 * 8 / 14.0) * 1e-6 / 0.8;
+  const double l = 1.5 * 25e-6, t = transfer(kOneMiB, 476 * 8 / 14.0) * 1e-6 / 0.8;
   EXPECT_NEAR(after.back().seconds, l + t + 0.5 * std::sqrt(l * t), 1e-12);
 }
 

@@ -37,11 +37,6 @@ trace::RankCosts times_of_rank(std::int32_t rank, std::int64_t before, std::int6
   return out;
 }
 
-struct Outcome {
-  trace::Run run;
-  Forecast forecast;
-};
-
 Result<trace::Run> timed(const std::vector<trace::RankCosts>& costs, const Machine& machine,
                          std::int64_t samples = 0) {
   std::vector<const trace::RankCosts*> pointers;

@@ -4,7 +4,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 
 namespace lockstep::verify::injection {
 
@@ -59,13 +58,6 @@ std::string text_of(const Report& report) {
 }
 
 namespace {
-
-template <class Set>
-std::string joined(const Set& values) {
-  std::ostringstream out;
-  for (const auto& v : values) out << v << ' ';
-  return out.str();
-}
 
 // Empty: every finding is as certain as its rule may be.
 std::string unlisted_certainty(const Report& report) {

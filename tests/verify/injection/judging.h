@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <sstream>
 #include <string>
 
 #include "tests/verify/injection/executor.h"
@@ -27,6 +28,13 @@ struct Judgement {
 Judgement judge(const Report& report, const Expectation& expected);
 
 std::string text_of(const std::vector<int>& ranks);
+// Each with a blank behind it; none is "- ".
+template <class Values>
+std::string joined(const Values& values) {
+  std::ostringstream out;
+  for (const auto& v : values) out << v << ' ';
+  return values.empty() ? "- " : out.str();
+}
 std::string text_of(const Report& report);
 // The program and how it was run and recorded.
 std::string describe(const Job& job, const Recording& recording, const Behaviour& behaviour);

@@ -16,7 +16,7 @@ enum class Sync {
 };
 
 // Everything that the ranks share.
-struct Plan {
+struct MeshPlan {
   int tp = 1, dp = 1, pp = 1, ep = 1;  // ep divides dp
   int steps = 3, layers = 1, micro_batches = 1;
   Sync sync = Sync::buckets;
@@ -35,32 +35,32 @@ struct Plan {
 struct MeshPosition {
   int rank = 0, t = 0, d = 0, p = 0;
 };
-MeshPosition mesh_position(const Plan& plan, int rank) {
+MeshPosition mesh_position(const MeshPlan& plan, int rank) {
   return {rank, rank % plan.tp, rank / plan.tp % plan.dp, rank / plan.tp / plan.dp};
 }
-int rank_at(const Plan& plan, int t, int d, int p) { return t + plan.tp * (d + plan.dp * p); }
+int rank_at(const MeshPlan& plan, int t, int d, int p) { return t + plan.tp * (d + plan.dp * p); }
 
 std::string numbered(const char* dimension, int n) {
   return std::string(dimension) + "_" + std::to_string(n);
 }
-std::string tp_group(const Plan& plan, const MeshPosition& at) {
+std::string tp_group(const MeshPlan& plan, const MeshPosition& at) {
   return numbered("tp", at.d + plan.dp * at.p);
 }
-std::string dp_group(const Plan& plan, const MeshPosition& at, const char* name = "dp") {
+std::string dp_group(const MeshPlan& plan, const MeshPosition& at, const char* name = "dp") {
   return numbered(name, at.t + plan.tp * at.p);
 }
-std::string pp_group(const Plan& plan, const MeshPosition& at) {
+std::string pp_group(const MeshPlan& plan, const MeshPosition& at) {
   return numbered("pp", at.t + plan.tp * at.d);
 }
-std::string ep_group(const Plan& plan, const MeshPosition& at) {
+std::string ep_group(const MeshPlan& plan, const MeshPosition& at) {
   return numbered("ep", at.t + plan.tp * (at.d / plan.ep + plan.dp / plan.ep * at.p));
 }
-std::string tie_group(const Plan& plan, const MeshPosition& at) {
+std::string tie_group(const MeshPlan& plan, const MeshPosition& at) {
   return numbered("embedding", at.t + plan.tp * at.d);
 }
 
-Plan make_plan(int largest, Random& random) {
-  Plan plan;
+MeshPlan make_plan(int largest, Random& random) {
+  MeshPlan plan;
   int doublings = 1;
   while ((2 << doublings) <= largest && chance(random, 0.62)) ++doublings;
   const bool pipeline = chance(random, 0.35);
@@ -94,7 +94,7 @@ Plan make_plan(int largest, Random& random) {
 
 class RankProgram {
  public:
-  RankProgram(const Plan& plan, int rank, Actions& out)
+  RankProgram(const MeshPlan& plan, int rank, Actions& out)
       : plan_(plan), at_(mesh_position(plan, rank)), w_(out) {}
 
   void write() {
@@ -268,14 +268,14 @@ class RankProgram {
     for (const int h : handles) w_.wait(h);
   }
 
-  const Plan& plan_;
+  const MeshPlan& plan_;
   const MeshPosition at_;
   Writer w_;
   int batches_ = 0;
   std::vector<int> unfinished_;
 };
 
-void join_groups(const Plan& plan, int rank, Job& job) {
+void join_groups(const MeshPlan& plan, int rank, Job& job) {
   const MeshPosition at = mesh_position(plan, rank);
   const auto join = [&](const std::string& group) { job.groups[group].push_back(rank); };
   join("world");
@@ -291,7 +291,7 @@ void join_groups(const Plan& plan, int rank, Job& job) {
   if (plan.ties_embedding && (at.p == 0 || at.p == plan.pp - 1)) join(tie_group(plan, at));
 }
 
-std::string words(const Plan& plan) {
+std::string words(const MeshPlan& plan) {
   static const char* const kSyncs[] = {"buckets", "per parameter", "per modality", "sharded"};
   const auto part = [](const char* name, int size) {
     return size > 1 ? " " + std::string(name) + std::to_string(size) : std::string();
@@ -306,7 +306,7 @@ std::string words(const Plan& plan) {
 std::string dimension(const std::string& group) { return group.substr(0, group.find('_')); }
 
 Job mesh_job(int largest, Random& random) {
-  const Plan plan = make_plan(largest, random);
+  const MeshPlan plan = make_plan(largest, random);
   Job job;
   job.shape = words(plan);
   job.steps = plan.steps;

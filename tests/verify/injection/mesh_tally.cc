@@ -20,19 +20,6 @@ std::size_t bytes_of(const Files& files) {
   return sum;
 }
 
-template <class Set>
-std::string joined(const Set& values) {
-  std::string out;
-  for (const auto& v : values) {
-    if constexpr (std::is_same_v<std::decay_t<decltype(v)>, std::string>) {
-      out += v + " ";
-    } else {
-      out += std::to_string(v) + " ";
-    }
-  }
-  return out.empty() ? "- " : out;
-}
-
 std::string wanted(const MeshView& view) {
   const Expectation& e = view.expected;
   return "want " + text_of(*e.culprits) + (e.culprits_needed ? "" : " or nobody") + ", rules " +
@@ -238,10 +225,6 @@ const char* to_string(Mark mark) {
 
 namespace {
 
-bool contains(const std::vector<int>& ranks, int r) {
-  return std::find(ranks.begin(), ranks.end(), r) != ranks.end();
-}
-
 std::vector<int> culprits_of(const Report& report) {
   std::vector<int> out;
   for (const trace::Rank r : report.findings.at(0).culprits) out.push_back(r.value);
@@ -249,7 +232,8 @@ std::vector<int> culprits_of(const Report& report) {
 }
 
 bool overlap(const std::vector<int>& a, const std::vector<int>& b) {
-  return std::any_of(a.begin(), a.end(), [&](int r) { return contains(b, r); });
+  return std::any_of(a.begin(), a.end(),
+                     [&](int r) { return std::find(b.begin(), b.end(), r) != b.end(); });
 }
 
 Mark mark_of(const Report& report, const MeshView& view) {

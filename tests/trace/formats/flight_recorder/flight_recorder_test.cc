@@ -25,7 +25,7 @@ struct Entry {
   bool p2p = false;
 };
 
-std::string dump(const std::vector<Entry>& entries, int world, int completed = -1) {
+std::string dump_of(const std::vector<Entry>& entries, int world, int completed = -1) {
   std::string ranks = "[";
   for (int r = 0; r < world; ++r) ranks += (r == 0 ? "" : ", ") + std::to_string(r);
   PickleWriter w;
@@ -76,7 +76,7 @@ class FlightRecorder : public testing::Test {
 
 TEST_F(FlightRecorder, ReadsCallsLocationsAndTheWorld) {
   for (int r = 0; r < 3; ++r)
-    write(r, dump({{}, {.name = "nccl:all_reduce_barrier", .seq = 2}}, 3));
+    write(r, dump_of({{}, {.name = "nccl:all_reduce_barrier", .seq = 2}}, 3));
   const trace::Run run = load();
   EXPECT_EQ(run.world_size, 3);
   ASSERT_THAT(run.ranks, SizeIs(3));
@@ -113,9 +113,9 @@ std::map<std::string, std::uint64_t> completed_by_group(const trace::Run& run) {
 }
 
 TEST_F(FlightRecorder, ADumpWithCallsOfTwoBackendsIsOneOfNccl) {
-  write(0, dump({{.name = "gloo:all_reduce"}}, 3));
-  write(1, dump({{.name = "gloo:all_reduce"}, {.name = "nccl:all_reduce", .seq = 2}}, 3));
-  write(2, dump({}, 3));
+  write(0, dump_of({{.name = "gloo:all_reduce"}}, 3));
+  write(1, dump_of({{.name = "gloo:all_reduce"}, {.name = "nccl:all_reduce", .seq = 2}}, 3));
+  write(2, dump_of({}, 3));
   const trace::Run run = load();
   ASSERT_THAT(run.ranks, SizeIs(3));
   EXPECT_EQ(run.ranks[0].backend, "gloo");
@@ -167,14 +167,14 @@ TEST_F(FlightRecorder, PartsThatAreReferredToWithoutEndAreDamage) {
 }
 
 TEST_F(FlightRecorder, APeerThatCanBeNoRankIsDamage) {
-  write(0, dump({{.name = "nccl:send 0->2147483647", .p2p = true}}, 0));
+  write(0, dump_of({{.name = "nccl:send 0->2147483647", .p2p = true}}, 0));
   const trace::Run run = load();
   ASSERT_THAT(run.ranks, SizeIs(1));
   EXPECT_EQ(run.ranks[0].damaged_count, 1U);
 }
 
 TEST_F(FlightRecorder, ADumpThatWasCutOffCountsAsFarAsItGoes) {
-  const std::string whole = dump({{}, {.seq = 2}, {.seq = 3}}, 2);
+  const std::string whole = dump_of({{}, {.seq = 2}, {.seq = 3}}, 2);
   write(0, whole);
   std::size_t calls_before = 0;
   for (std::size_t cut = 0; cut < whole.size(); ++cut) {
@@ -190,7 +190,7 @@ TEST_F(FlightRecorder, ADumpThatWasCutOffCountsAsFarAsItGoes) {
 }
 
 TEST_F(FlightRecorder, SurvivesEveryFlippedBit) {
-  const std::string good = dump({{}, {.name = "nccl:send 0->1", .seq = 1, .p2p = true}}, 2);
+  const std::string good = dump_of({{}, {.name = "nccl:send 0->1", .seq = 1, .p2p = true}}, 2);
   Tables tables;
   for (std::size_t bit = 0; bit < good.size() * 8; ++bit) {
     std::string bytes = good;
@@ -200,7 +200,7 @@ TEST_F(FlightRecorder, SurvivesEveryFlippedBit) {
 }
 
 TEST_F(FlightRecorder, ARankIsNeededAndThePatternFindsIt) {
-  const std::string bytes = dump({{}}, 2);
+  const std::string bytes = dump_of({{}}, 2);
   dir_.write("node-a", bytes);
   const Result<trace::Run> none = load_run({dir_.file("node-a")});
   ASSERT_FALSE(none);
@@ -213,7 +213,7 @@ TEST_F(FlightRecorder, ARankIsNeededAndThePatternFindsIt) {
 }
 
 TEST_F(FlightRecorder, FilesOfTwoFormatsAreAnErrorThatNamesThem) {
-  write(0, dump({{}}, 1));
+  write(0, dump_of({{}}, 1));
   dir_.write("rank_0.trace.jsonl", R"({"header":1,"rank":0,"world_size":1})");
   const Result<trace::Run> run = load_run({dir_.path()});
   ASSERT_FALSE(run);

@@ -1,0 +1,1 @@
+// Nothing: its targets only carry the precompiled headers of the libraries and the tests.

@@ -1,1 +1,0 @@
-// Nothing: its target only carries the precompiled header of the tests.

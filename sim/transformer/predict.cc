@@ -28,9 +28,9 @@ Exchange layer_exchange(const Transformer& model, const TrainingPlan& plan,
   const double count = static_cast<double>(layer_parameters(model)) / plan.tensor;
   const Group group = group_of(cost, plan.data * plan.context, plan.tensor);
   // Parameters are gathered in 16 bits.
-  return {collective_seconds(cost, trace::Op::all_gather, 2 * count, group),
-          collective_seconds(cost, trace::Op::reduce_scatter, plan.gradient_bytes() * count,
-                             group)};
+  return {
+      collective_seconds(cost, trace::Op::all_gather, 2 * count, group),
+      collective_seconds(cost, trace::Op::reduce_scatter, plan.gradient_bytes() * count, group)};
 }
 
 // The time of `compute` while `exchange` overlaps it, which slows it down.
@@ -185,7 +185,8 @@ double exchange_seconds(const TrainingPlan& plan, const CostParameters& cost, do
   if (plan.sharding == Sharding::zero3) {
     if (plan.pipeline == 1) return 0;
     return collective_seconds(cost, trace::Op::all_gather, 2 * count, group) +
-           collective_seconds(cost, trace::Op::reduce_scatter, plan.gradient_bytes() * count, group);
+           collective_seconds(cost, trace::Op::reduce_scatter, plan.gradient_bytes() * count,
+                              group);
   }
   return collective_seconds(cost, trace::Op::all_reduce, plan.gradient_bytes() * count, group);
 }

@@ -419,11 +419,12 @@ Result<SweepInputs> load_plans(const SweepCommand& command, const std::vector<si
   if (command.workers > 0) return of_scenarios("--jobs", "plans need no workers: leave it out");
   const Result<sim::PlanInputs> inputs = sim::load_plan(command.job, command.calibrations);
   if (!inputs) return inputs.error();
-  sim::SweepIdentity identity{std::string(tool_version()), sha256(inputs->plan.text), {}, {}, {}};
+  sim::SweepIdentity identity{
+      std::string(tool_version()), sha256(inputs->plan.text + inputs->manifest.text), {}, {}, {}};
   for (const sim::SourceFile& calibration : inputs->calibrations)
     identity.machines.emplace(calibration.file, sha256(calibration.text));
   Result<sim::TrainingPlans> plans =
-      sim::TrainingPlans::make(inputs->plan, inputs->calibrations, axes);
+      sim::TrainingPlans::make(inputs->plan, inputs->calibrations, axes, inputs->manifest.text);
   if (!plans) return plans.error();
   return SweepInputs{std::move(*plans), std::move(identity)};
 }

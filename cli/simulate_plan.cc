@@ -1,4 +1,5 @@
-// lockstep simulate plan FILE: the training step of a transformer on a cluster.
+// lockstep simulate plan FILE: the training step of a transformer, or of a model of several towers,
+// on a cluster.
 #include <memory>
 #include <string>
 #include <vector>
@@ -6,6 +7,7 @@
 #include "base/text.h"
 #include "cli/cmd_simulate.h"
 #include "cli/report_options.h"
+#include "reports/forecasts/multimodal.h"
 #include "reports/forecasts/plan.h"
 #include "sim/sweep/training_plans.h"
 
@@ -28,9 +30,14 @@ constexpr const char* kPlanFooter = R"(Examples:
     lockstep simulate plan sim/plans/llama3-70b.yaml --calibration a100-selene \
       --output html=plan.html
   The best split: lockstep sweep sim/plans/llama3-70b.yaml, see its --help.
+  A vision encoder before the model, its images drawn from a distribution:
+    lockstep simulate plan sim/plans/vlm-75b.yaml
+
+A plan of several towers says which ranks wait for which, what other arrangements
+would give, and whether ranks without images hang the job (exit status 1).
 
 All keys: docs/reference/plan.md. What is computed, from which sources, and how
-accurate it is: docs/simulate-workloads.md.)";
+accurate it is: docs/simulate-workloads.md, docs/simulate-multimodal.md.)";
 
 Result<std::vector<sim::Axis>> settings_of(const PlanCommand& command) {
   std::vector<sim::Axis> out;
@@ -48,32 +55,51 @@ Result<std::vector<sim::Axis>> settings_of(const PlanCommand& command) {
   return out;
 }
 
-Result<sim::PlanForecast> forecast(const PlanCommand& command) {
+Result<sim::TrainingPlans> plans_of(const PlanCommand& command) {
   const Result<std::vector<sim::Axis>> settings = settings_of(command);
   if (!settings) return settings.error();
   std::vector<std::string> calibrations;
   if (!command.calibration.empty()) calibrations.push_back(command.calibration);
   const Result<sim::PlanInputs> inputs = sim::load_plan(command.file, calibrations);
   if (!inputs) return inputs.error();
-  const Result<sim::TrainingPlans> plans =
-      sim::TrainingPlans::make(inputs->plan, inputs->calibrations, *settings);
-  if (!plans) return plans.error();
-  return plans->forecast(0);
+  return sim::TrainingPlans::make(inputs->plan, inputs->calibrations, *settings,
+                                  inputs->manifest.text);
+}
+
+reports::ExitStatus write_plan(const PlanCommand& command, const reports::OutputContent& content,
+                               bool hangs) {
+  const Status written = write_simulation(content, command.output);
+  if (!written) return reports::fail(written.error(), reports::ExitStatus::own_failure);
+  return hangs ? reports::ExitStatus::findings : reports::ExitStatus::clean;
+}
+
+reports::ExitStatus simulate_towers(const PlanCommand& command, const sim::TrainingPlans& plans) {
+  Result<sim::MultimodalForecast> forecast = plans.towers(0);
+  if (!forecast) return reports::fail(forecast.error());
+  const Result<reports::MultimodalResult> result = reports::multimodal_result(std::move(*forecast));
+  if (!result) return reports::fail(result.error(), reports::ExitStatus::own_failure);
+  const auto content = [&](const std::string& kind, bool) {
+    if (kind == "json") return reports::multimodal_json(*result);
+    if (kind == "csv") return reports::multimodal_csv(*result);
+    return kind == "html" ? reports::multimodal_html(*result) : reports::multimodal_text(*result);
+  };
+  return write_plan(command, content, result->forecast.divergence.has_value());
 }
 
 reports::ExitStatus simulate_plan(const PlanCommand& command) {
   if (const Status output = check_simulation_output(command.output); !output)
     return reports::fail(output.error());
-  const Result<sim::PlanForecast> result = forecast(command);
+  const Result<sim::TrainingPlans> plans = plans_of(command);
+  if (!plans) return reports::fail(plans.error());
+  if (plans->multimodal()) return simulate_towers(command, *plans);
+  const Result<sim::PlanForecast> result = plans->forecast(0);
   if (!result) return reports::fail(result.error());
   const auto content = [&](const std::string& kind, bool) {
     if (kind == "json") return reports::plan_json(*result);
     if (kind == "csv") return reports::plan_csv(*result);
     return kind == "html" ? reports::plan_html(*result) : reports::plan_text(*result);
   };
-  const Status written = write_simulation(content, command.output);
-  return written ? reports::ExitStatus::clean
-                 : reports::fail(written.error(), reports::ExitStatus::own_failure);
+  return write_plan(command, content, false);
 }
 
 }  // namespace
@@ -81,7 +107,8 @@ reports::ExitStatus simulate_plan(const PlanCommand& command) {
 void add_simulate_plan(CLI::App& simulate, reports::ExitStatus& status) {
   auto command = std::make_shared<PlanCommand>();
   command->output.forms = {"result", {"text", "json", "csv", "html"}};
-  CLI::App* sub = simulate.add_subcommand("plan", "A transformer on a cluster: time and memory");
+  CLI::App* sub = simulate.add_subcommand(
+      "plan", "A model on a cluster, from hyper-parameters: time\nand memory");
   sub->footer(kPlanFooter);
   sub->add_option("FILE", command->file, "The plan, as YAML: sim/plans/*.yaml are examples")
       ->required();

@@ -4,6 +4,8 @@
 #include <filesystem>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "base/documents/schema_check.h"
 #include "base/files/read_file.h"
 #include "base/text.h"
@@ -45,16 +47,27 @@ Result<Variation::Document> calibration_document(const SourceFile& calibration) 
 
 Result<TrainingPlans> TrainingPlans::make(const SourceFile& plan,
                                           const std::vector<SourceFile>& calibrations,
-                                          const std::vector<Axis>& axes) {
+                                          const std::vector<Axis>& axes,
+                                          const std::string& manifest) {
   Result<YamlDocument> document = parse_yaml(plan.text, plan.file);
   if (!document) return document.error();
-  const Result<PlanFile> parsed = read_plan(*document);
-  if (!parsed) return parsed.error();
+  const bool towers = is_multimodal(document->value);
+  std::string name;
+  if (towers) {
+    const Result<MultimodalPlan> parsed = read_multimodal_plan(*document, manifest);
+    if (!parsed) return parsed.error();
+    name = parsed->llm.name;
+  } else {
+    const Result<PlanFile> parsed = read_plan(*document);
+    if (!parsed) return parsed.error();
+    name = parsed->name;
+  }
   const auto check = [spots = document->spots,
-                      schema = Json::parse(kPlanSchema)](const Json& changed) {
+                      schema = towers ? multimodal_plan_schema()
+                                      : Json::parse(kPlanSchema)](const Json& changed) {
     return check_against_schema({changed, spots}, schema);
   };
-  Variation::Subject subject{parsed->name,
+  Variation::Subject subject{name,
                              {plan.file, document->value, check},
                              {},
                              {.prefix = "calibration.", .root = "parameters."},
@@ -66,30 +79,80 @@ Result<TrainingPlans> TrainingPlans::make(const SourceFile& plan,
   }
   Result<Variation> variation = Variation::make(std::move(subject), axes);
   if (!variation) return variation.error();
-  return TrainingPlans(std::move(*variation), std::move(*document));
+  return TrainingPlans(std::move(*variation), std::move(*document), manifest);
 }
 
-Result<PlanForecast> TrainingPlans::forecast(PointId point) const {
-  const Result<Json> changed = variation_.job_document(point);
+Result<TrainingPlans::Point> TrainingPlans::point_of(PointId point) const {
+  Result<Json> changed = variation_.job_document(point);
   if (!changed) return changed.error();
   const Result<Json> machine = variation_.machine_document(point);
   if (!machine) return machine.error();
-  const std::string& calibration_file = variation_.machine_file(point);
-  const Result<Calibration> calibration = parse_calibration(machine->dump(1), calibration_file);
+  Result<Calibration> calibration =
+      parse_calibration(machine->dump(1), variation_.machine_file(point));
   if (!calibration) return calibration.error();
+  return Point{{std::move(*changed), spots_}, std::move(*calibration)};
+}
+
+Error TrainingPlans::located(Error error) const {
   const bool as_it_stands = variation_.keys().empty();
-  const Result<PlanFile> plan = read_plan({*changed, spots_});
-  Result<PlanForecast> out =
-      plan ? forecast_plan(*plan, *calibration) : Result<PlanForecast>(plan.error());
-  if (out) return out;
-  // A problem may name a key other than the changed one, whose line would mislead.
-  Error error = out.error();
   if (!as_it_stands || error.location.file.empty()) error.location = {variation_.job_file(), 0, 0};
   return error;
 }
 
+Result<PlanForecast> TrainingPlans::forecast(PointId point) const {
+  const Result<Point> at = point_of(point);
+  if (!at) return at.error();
+  const Result<PlanFile> plan = read_plan(at->document);
+  if (!plan) return located(plan.error());
+  Result<PlanForecast> out = forecast_plan(*plan, at->calibration);
+  if (!out) return located(out.error());
+  return out;
+}
+
+Result<MultimodalForecast> TrainingPlans::towers(PointId point) const {
+  const Result<Point> at = point_of(point);
+  if (!at) return at.error();
+  const Result<MultimodalPlan> plan = read_multimodal_plan(at->document, manifest_);
+  if (!plan) return located(plan.error());
+  Result<MultimodalForecast> out = forecast_towers(*plan, at->calibration);
+  if (!out) return located(out.error());
+  return out;
+}
+
+void TrainingPlans::fill_towers(Row& out, PointId point) const {
+  const Result<MultimodalForecast> forecast = towers(point);
+  if (!forecast) {
+    out.outcome = Outcome::refused;
+    out.reason = forecast.error().message;
+    return;
+  }
+  out.ranks = forecast->plan.gpus;
+  if (forecast->divergence) {
+    out.outcome = Outcome::hangs;
+    out.reason = fmt::format(
+        "modality-divergence: ranks of {} without items make no calls, in {} % of the steps",
+        printable(forecast->plan.encoders[forecast->divergence->encoder].name),
+        fixed(100 * forecast->divergence->probability, 1));
+    return;
+  }
+  out.outcome = Outcome::trains;
+  out.step_seconds = forecast->seconds;
+  out.samples_per_second = forecast->samples_per_second;
+  out.memory_bytes = forecast->memory_bytes();
+  out.memory_counted = true;
+  if (forecast->plan.llm.gpu_memory)
+    out.device_bytes = static_cast<double>(forecast->plan.llm.gpu_memory->value);
+  out.transformer =
+      TransformerFigures{forecast->tokens_per_second / static_cast<double>(forecast->plan.gpus),
+                         forecast->mfu, forecast->lost.total()};
+}
+
 Row TrainingPlans::row(PointId point) const {
   Row out;
+  if (multimodal_) {
+    fill_towers(out, point);
+    return out;
+  }
   const Result<PlanForecast> forecast = this->forecast(point);
   if (!forecast) {
     out.outcome = Outcome::refused;
@@ -136,11 +199,28 @@ Result<PlanInputs> load_plan(const std::string& file,
                              const std::vector<std::string>& calibrations) {
   Result<std::string> text = read_input(file);
   if (!text) return text.error();
-  const Result<PlanFile> plan = parse_plan(*text, file);
-  if (!plan) return plan.error();
-  PlanInputs out{{file, std::move(*text)}, {}};
+  const Result<YamlDocument> document = parse_yaml(*text, file);
+  if (!document) return document.error();
+  PlanInputs out{{file, std::move(*text)}, {}, {}};
+  if (const std::string manifest = manifest_of(document->value); !manifest.empty()) {
+    out.manifest.file =
+        (std::filesystem::path(file).parent_path() / manifest).lexically_normal().string();
+    Result<std::string> samples = read_input(out.manifest.file);
+    if (!samples) return samples.error();
+    out.manifest.text = std::move(*samples);
+  }
+  std::string own;
+  if (is_multimodal(document->value)) {
+    const Result<MultimodalPlan> plan = read_multimodal_plan(*document, out.manifest.text);
+    if (!plan) return plan.error();
+    own = plan->llm.calibration;
+  } else {
+    const Result<PlanFile> plan = read_plan(*document);
+    if (!plan) return plan.error();
+    own = plan->calibration;
+  }
   std::vector<std::string> names = calibrations;
-  if (names.empty()) names = {calibration_seen_from(file, plan->calibration)};
+  if (names.empty()) names = {calibration_seen_from(file, own)};
   for (std::size_t i = 0; i < names.size(); ++i) {
     if (std::find(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(i), names[i]) !=
         names.begin() + static_cast<std::ptrdiff_t>(i))

@@ -1,5 +1,6 @@
-// TrainingPlans: what a sweep of a plan file (sim/transformer/plan_file.h) varies, and the plan and
-// calibration of each point of its grid. Made from texts; reads no file.
+// TrainingPlans: what a sweep of a plan file varies (of a transformer, sim/transformer/plan_file.h,
+// or of several towers, sim/multimodal/multimodal_plan.h), and the plan and calibration of each
+// point of its grid. Made from texts; reads no file.
 #pragma once
 
 #include <string>
@@ -7,6 +8,7 @@
 
 #include "base/documents/yaml_document.h"
 #include "base/result.h"
+#include "sim/multimodal/multimodal_forecast.h"
 #include "sim/sweep/row.h"
 #include "sim/sweep/variation.h"
 #include "sim/transformer/plan_forecast.h"
@@ -16,24 +18,43 @@ namespace lockstep::sim {
 class TrainingPlans {
  public:
   // A calibration's file may be the name of a shipped one. Axes are keys of the plan ("tensor",
-  // "pipeline.stages") and parameters of the calibration ("calibration.network_bandwidth"). Errors:
-  // a plan or calibration that is itself wrong, and Variation::make()'s.
+  // "pipeline.stages", "encoders.0.on") and parameters of the calibration
+  // ("calibration.network_bandwidth"). `manifest`: the text of the plan's. Errors: a plan or
+  // calibration that is itself wrong, and Variation::make()'s.
   static Result<TrainingPlans> make(const SourceFile& plan,
                                     const std::vector<SourceFile>& calibrations,
-                                    const std::vector<Axis>& axes);
+                                    const std::vector<Axis>& axes,
+                                    const std::string& manifest = {});
 
   const Variation& variation() const { return variation_; }
+  // Whether the plan has several towers; which of the two functions below applies.
+  bool multimodal() const { return multimodal_; }
   // The forecast of a point. Errors: values that contradict each other.
   Result<PlanForecast> forecast(PointId point) const;
+  Result<MultimodalForecast> towers(PointId point) const;
   // The same as a row of a sweep; an error gives the outcome `refused`.
   Row row(PointId point) const;
 
  private:
-  TrainingPlans(Variation variation, YamlDocument document)
-      : variation_(std::move(variation)), spots_(std::move(document.spots)) {}
+  TrainingPlans(Variation variation, YamlDocument document, std::string manifest)
+      : variation_(std::move(variation)),
+        spots_(std::move(document.spots)),
+        manifest_(std::move(manifest)),
+        multimodal_(is_multimodal(document.value)) {}
+
+  struct Point {
+    YamlDocument document;
+    Calibration calibration;
+  };
+  Result<Point> point_of(PointId point) const;
+  // A problem may name a key other than the changed one, whose line would mislead.
+  Error located(Error error) const;
+  void fill_towers(Row& row, PointId point) const;
 
   Variation variation_;
   std::map<std::string, YamlDocument::Spot> spots_;  // locations in the plan file
+  std::string manifest_;
+  bool multimodal_ = false;
 };
 
 }  // namespace lockstep::sim
@@ -45,10 +66,12 @@ namespace lockstep::sim {
 struct PlanInputs {
   SourceFile plan;
   std::vector<SourceFile> calibrations;  // shipped ones by their names
+  SourceFile manifest;                   // of a plan's data; without a file: it has none
 };
 
 // `calibrations`: names or files; none: the plan's own, relative to the plan's folder. Errors: a
-// file that cannot be read or is not a plan; a calibration that is named twice.
+// file that cannot be read or is not a plan; a calibration that is named twice. A manifest is
+// relative to the plan's folder, too.
 Result<PlanInputs> load_plan(const std::string& file, const std::vector<std::string>& calibrations);
 
 // `name` relative to the folder of `file`, unless it is the name of a shipped calibration.

@@ -68,7 +68,8 @@ StateBytes state_bytes(const Transformer& model, const TrainingPlan& plan) {
   const auto shared = [&](Sharding from) { return plan.sharding >= from ? ranks : 1.0; };
   if (plan.sharding == Sharding::zero3)
     return {4 * count / ranks, 4 * count / ranks, 8 * count / ranks};
-  return {2 * count, 2 * count / shared(Sharding::zero2), 12 * count / shared(Sharding::zero1)};
+  return {2 * count, plan.gradient_bytes() * count / shared(Sharding::zero2),
+          12 * count / shared(Sharding::zero1)};
 }
 
 StepMemory memory_use(const Transformer& model, const TrainingPlan& plan,

@@ -24,10 +24,11 @@ double layer_activation_bytes(const Transformer& model, const TrainingPlan& plan
 // gradient.
 double logit_bytes(const Transformer& model, const TrainingPlan& plan);
 
-// Parameters, gradients and optimizer state of a rank with Adam in mixed precision: 16 bytes per
-// parameter, (2 + 2 + K) with K = 12 (arXiv 1910.02054, section 3.1 and figure 1), divided over the
-// data-parallel ranks by the sharding. zero3 keeps float32 parameters and gradients (FSDP), which
-// is also 16 bytes.
+// Parameters, gradients and optimizer state of a rank with Adam in mixed precision: with 16-bit
+// gradients 16 bytes per parameter, (2 + 2 + K) with K = 12 (arXiv 1910.02054, section 3.1 and
+// figure 1), with float32 gradients, as Megatron sums them, 18; divided over the data-parallel
+// ranks by the sharding. zero3 keeps float32 parameters and gradients (FSDP), which is 16 bytes,
+// too.
 struct StateBytes {
   double parameters = 0, gradients = 0, optimizer = 0;
   double total() const { return parameters + gradients + optimizer; }

@@ -132,6 +132,7 @@ class PlanReader {
     plan.overlapped_tensor = root_.value("async_tensor", false);
     plan.fp8 = root_.value("dtype", "bfloat16") == "float8";
     plan.compiled = root_.value("compile", false);
+    plan.short_gradients = root_.value("gradient_dtype", "float32") == "bfloat16";
     const std::int64_t gpus = root_["gpus"];
     const std::int64_t of_model = std::int64_t{plan.tensor} * plan.context * plan.pipeline;
     if (gpus % of_model != 0)

@@ -143,6 +143,8 @@ inline constexpr std::string_view kPlanSchema = R"({
                   "description": "what the backward pass computes again"},
     "dtype": {"type": "string", "enum": ["bfloat16", "float8"], "default": "bfloat16",
               "description": "of the linear layers' products; all else is bfloat16"},
+    "gradient_dtype": {"type": "string", "enum": ["float32", "bfloat16"], "default": "float32",
+                       "description": "of gradients, in memory and as they are summed"},
     "compile": {"type": "boolean", "default": false,
                 "description": "a compiler fuses element-wise operations"}
   }

@@ -21,7 +21,8 @@ std::string tensor_basis(const TrainingPlan& plan) {
 
 std::string data_basis(const TrainingPlan& plan) {
   if (plan.sharding != Sharding::zero3)
-    return "gradients in float32, all-reduced after the last backward pass; nothing hides them";
+    return std::string("gradients in ") + (plan.short_gradients ? "bfloat16" : "float32") +
+           ", all-reduced after the last backward pass; nothing hides them";
   if (plan.pipeline > 1)
     return "parameters gathered and gradients scattered once a step; nothing hides them";
   return "parameters gathered and gradients scattered layer by layer beside the computing, which "
@@ -95,7 +96,7 @@ std::vector<ForecastPart> memory_parts(const PlanForecast& f) {
       {"parameters", "parameters", use.state.parameters,
        (fsdp ? "4 bytes a parameter" : "2 bytes a parameter") + divided(fsdp, plan)},
       {"gradients", "gradients", use.state.gradients,
-       (fsdp ? "4 bytes a parameter" : "2 bytes a parameter") +
+       (fsdp || !plan.short_gradients ? "4 bytes a parameter" : "2 bytes a parameter") +
            divided(zero >= Sharding::zero2, plan)},
       {"optimizer", "optimizer's state", use.state.optimizer,
        (fsdp ? "Adam: 8 bytes a parameter" : "Adam and float32 weights: 12 bytes a parameter") +

@@ -27,9 +27,10 @@ Exchange layer_exchange(const Transformer& model, const TrainingPlan& plan,
   if (plan.sharding != Sharding::zero3) return {};
   const double count = static_cast<double>(layer_parameters(model)) / plan.tensor;
   const Group group = group_of(cost, plan.data * plan.context, plan.tensor);
-  // Parameters are gathered in 16 bits, gradients scattered in float32.
-  return {collective_seconds(cost, trace::Op::all_gather, 2 * count, group),
-          collective_seconds(cost, trace::Op::reduce_scatter, 4 * count, group)};
+  // Parameters are gathered in 16 bits.
+  return {
+      collective_seconds(cost, trace::Op::all_gather, 2 * count, group),
+      collective_seconds(cost, trace::Op::reduce_scatter, plan.gradient_bytes() * count, group)};
 }
 
 // The time of `compute` while `exchange` overlaps it, which slows it down.
@@ -177,16 +178,17 @@ Result<Pieces> pieces_of(const Transformer& model, const TrainingPlan& plan,
 
 }  // namespace
 
-// Plain data parallelism: an all-reduce in float32 after the backward pass. A pipeline with zero3
+// Plain data parallelism: an all-reduce after the backward pass. A pipeline with zero3
 // gathers and scatters once per step; without a pipeline, layer by layer: piece_time().
 double exchange_seconds(const TrainingPlan& plan, const CostParameters& cost, double count) {
   const Group group = group_of(cost, plan.data * plan.context, plan.tensor);
   if (plan.sharding == Sharding::zero3) {
     if (plan.pipeline == 1) return 0;
     return collective_seconds(cost, trace::Op::all_gather, 2 * count, group) +
-           collective_seconds(cost, trace::Op::reduce_scatter, 4 * count, group);
+           collective_seconds(cost, trace::Op::reduce_scatter, plan.gradient_bytes() * count,
+                              group);
   }
-  return collective_seconds(cost, trace::Op::all_reduce, 4 * count, group);
+  return collective_seconds(cost, trace::Op::all_reduce, plan.gradient_bytes() * count, group);
 }
 
 Result<StepPrediction> predict_step(const Transformer& model, const TrainingPlan& plan,

@@ -63,6 +63,10 @@ struct TrainingPlan {
   bool overlapped_tensor = false;  // its collectives overlap the matrix products (async TP)
   bool fp8 = false;                // linear layers multiply in 8 bits
   bool compiled = false;           // element-wise operations are fused by a compiler
+  bool short_gradients = false;    // kept and summed in 16 bits instead of float32
+
+  // Bytes of a gradient, in memory (zero3 keeps float32 in any case) and on the wire.
+  double gradient_bytes() const { return short_gradients ? 2 : 4; }
 
   std::int64_t ranks() const { return std::int64_t{tensor} * context * pipeline * data; }
   // Micro-batches of a rank in a step, and the tokens of a micro-batch that one rank sees.

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "sim/machine/machine_schema.h"
+#include "sim/multimodal/multimodal_plan.h"
 #include "sim/transformer/plan_file.h"
 
 namespace lockstep::docs {
@@ -230,6 +231,12 @@ std::map<std::string, std::string> reference_pages(const Lockstep& lockstep) {
       "Of the files that `lockstep simulate plan` and `lockstep sweep` read. [Training steps]"
       "(../simulate-workloads.md#plans) explains them\ntogether.\n\n" +
       key_table(Json::parse(sim::kPlanSchema));
+  out["multimodal-plan.md"] =
+      std::string("# Keys of plan files of several towers\n\n") + kRenewed +
+      "Of the plans with `llm` and `encoders` that `lockstep simulate plan` and `lockstep sweep` "
+      "read. A list's items\nare `[]`. [Several towers](../simulate-multimodal.md) explains them "
+      "together.\n\n" +
+      key_table(Json::parse(sim::multimodal_plan_schema().dump()));
   out["cli.md"] = cli_page(lockstep);
   return out;
 }

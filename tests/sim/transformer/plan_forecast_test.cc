@@ -164,11 +164,12 @@ TEST(PlanForecast, TheBubbleIsTheSchedules) {
 // arXiv 1910.02054: 16 bytes a parameter; 2 + 2 + 12 divided as ZeRO-1, 2 and 3 say.
 TEST(PlanForecast, StatesAreZerosSixteenBytes) {
   const double count = static_cast<double>(parameters(forecast_model()));
+  std::string more = "gradient_dtype: bfloat16\n";
   const auto states = [&](Sharding zero) {
     TrainingPlan p = layout();
     p.data = 8;
     p.sharding = zero;
-    const PlanForecast f = forecast(forecast_model(), p);
+    const PlanForecast f = forecast(forecast_model(), p, more);
     return std::vector<double>{part(f.memory, "parameters") / count,
                                part(f.memory, "gradients") / count,
                                part(f.memory, "optimizer") / count};
@@ -183,6 +184,20 @@ TEST(PlanForecast, StatesAreZerosSixteenBytes) {
   EXPECT_THAT(states(Sharding::zero1), are(2, 2, 1.5));
   EXPECT_THAT(states(Sharding::zero2), are(2, 0.25, 1.5));
   EXPECT_THAT(states(Sharding::zero3), are(0.5, 0.5, 1));
+  // In float32, as they are summed unless the plan says otherwise.
+  more.clear();
+  EXPECT_THAT(states(Sharding::none), are(2, 4, 12));
+  EXPECT_THAT(states(Sharding::zero3), are(0.5, 0.5, 1));
+}
+
+// The type of a gradient is one in memory and on the wire: half of the bytes take half of the time.
+TEST(PlanForecast, ShortGradientsHalveTheirExchange) {
+  TrainingPlan p = layout();
+  p.data = 8;
+  const PlanForecast whole = forecast(forecast_model(), p);
+  const PlanForecast half = forecast(forecast_model(), p, "gradient_dtype: bfloat16\n");
+  EXPECT_NEAR(part(half.time, "data_parallel") / part(whole.time, "data_parallel"), 0.5, 0.05);
+  EXPECT_NEAR(part(half.memory, "gradients") / part(whole.memory, "gradients"), 0.5, 1e-9);
 }
 
 // By hand: 1F1B holds 4 micro-batches of 4 layers on stage 0; with full recompute 2 bytes of each

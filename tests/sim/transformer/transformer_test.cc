@@ -127,6 +127,7 @@ TEST(State, ShardsAsZeroDoes) {
   Transformer model = gpt(1, 1024, 16);
   TrainingPlan of = plan_of(1024, 64);
   of.data = 64;
+  of.short_gradients = true;
   const double count = parameters_per_rank(model, of);
   const auto of_75 = [&](Sharding sharding) {
     of.sharding = sharding;
@@ -144,7 +145,7 @@ TEST(Memory, AddsUpOverTheFullestStage) {
   of.pipeline = 4;
   of.recompute = Recompute::full;
   const StepMemory use = memory_use(model, of, {4, 3, 2, 1});
-  EXPECT_DOUBLE_EQ(use.state.total(), 16 * parameters_per_rank(model, of));
+  EXPECT_DOUBLE_EQ(use.state.total(), 18 * parameters_per_rank(model, of));
   // Two layers a stage; the last one, with a micro-batch and the logits (14 bytes each), is
   // fullest.
   EXPECT_DOUBLE_EQ(use.activations, 1 * 2 * 2.0 * 1024 * 1024);

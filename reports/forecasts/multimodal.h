@@ -1,0 +1,38 @@
+// The result of `lockstep simulate plan` for a plan of several towers, as text, JSON, CSV and a
+// page; and the verifier's report where such a plan can hang.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sim/multimodal/multimodal_forecast.h"
+#include "trace/run.h"
+#include "verify/report.h"
+
+namespace lockstep::reports {
+
+// One drawn step that hangs, as the verifier judges the calls of its ranks.
+struct JudgedStep {
+  trace::Run run;
+  verify::Report report;
+};
+
+struct MultimodalResult {
+  sim::MultimodalForecast forecast;
+  std::vector<sim::Alternative> alternatives;  // best first; empty: not asked for
+  std::optional<JudgedStep> hang;
+};
+
+// The forecast with its alternatives and, if it can hang, the judged step. Errors:
+// modality_run()'s and those of a program that cannot be simulated.
+Result<MultimodalResult> multimodal_result(sim::MultimodalForecast forecast);
+
+// At most 80 columns wide.
+std::string multimodal_text(const MultimodalResult& result);
+std::string multimodal_json(const MultimodalResult& result);
+// A line per figure: quantity, value, unit; RFC 4180, with a header.
+std::string multimodal_csv(const MultimodalResult& result);
+std::string multimodal_html(const MultimodalResult& result);
+
+}  // namespace lockstep::reports

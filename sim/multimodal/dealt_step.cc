@@ -1,0 +1,155 @@
+#include "sim/multimodal/dealt_step.h"
+
+#include <numeric>
+#include <utility>
+
+namespace lockstep::sim {
+namespace {
+
+SequenceShape sequence_shape(const MultimodalPlan& plan) {
+  SequenceShape out{plan.llm.plan.sequence, {}};
+  // Where two encoders see the same items, their outputs are joined by feature: one token, of the
+  // first of them.
+  for (const EncoderTower& tower : plan.encoders)
+    if (out.merge[tower.input] == 0) out.merge[tower.input] = tower.merge;
+  return out;
+}
+
+// Operations, for balancing: the sum over all towers of what a sequence costs. Full sequences cost
+// the LLM the same.
+std::vector<double> sequence_loads(const MultimodalPlan& plan,
+                                   const std::vector<TrainingSequence>& sequences) {
+  const Transformer& llm = plan.llm.model;
+  TrainingPlan one = plan.llm.plan;
+  one.global_batch = 1;
+  std::vector<double> out(sequences.size(), 0);
+  for (std::size_t i = 0; i < sequences.size(); ++i) {
+    for (const EncoderTower& tower : plan.encoders)
+      for (const std::int32_t size : sequences[i].items[tower.input])
+        out[i] += encoder_flops(tower, llm.hidden, size);
+    if (plan.data.filling != SequenceFilling::ragged) continue;
+    one.sequence = sequences[i].tokens;
+    out[i] += model_flops(llm, one) / 3;
+  }
+  return out;
+}
+
+std::vector<std::int32_t> items_in(const DealtStep& step, std::size_t kind, std::size_t replica,
+                                   std::size_t micro_batch) {
+  std::vector<std::int32_t> out;
+  for (const std::size_t sequence : step.micro_batches[replica][micro_batch]) {
+    const auto& items = step.sequences[sequence].items[kind];
+    out.insert(out.end(), items.begin(), items.end());
+  }
+  return out;
+}
+
+std::vector<EncoderLoad> spread_over(const MultimodalPlan& plan, const EncoderTower& tower,
+                                     const std::vector<std::int32_t>& sizes, std::size_t ranks) {
+  std::vector<EncoderLoad> out(ranks);
+  std::vector<double> loads;
+  loads.reserve(sizes.size());
+  for (const std::int32_t size : sizes)
+    loads.push_back(encoder_flops(tower, plan.llm.model.hidden, size));
+  const auto dealt = spread_items(loads, ranks, plan.data.arrangement != Arrangement::drawn);
+  for (std::size_t rank = 0; rank < ranks; ++rank)
+    for (const std::size_t item : dealt[rank]) {
+      const double size = sizes[item];
+      out[rank].tokens += size;
+      out[rank].squares += size * size;
+      ++out[rank].items;
+    }
+  return out;
+}
+
+std::vector<std::vector<std::vector<EncoderLoad>>> deal_encoder(const MultimodalPlan& plan,
+                                                                const EncoderTower& tower,
+                                                                const DealtStep& step) {
+  const std::size_t replicas = step.micro_batches.size();
+  const std::size_t micro_batches = step.micro_batches[0].size();
+  const auto ranks = static_cast<std::size_t>(tower.layout.data);
+  if (tower.place == EncoderPlace::every_gpu) {
+    // Balanced: every GPU of the job may encode any item. Otherwise a replica's GPUs encode its
+    // own.
+    const bool anywhere = plan.data.arrangement == Arrangement::balanced;
+    std::vector<std::vector<std::vector<EncoderLoad>>> out(replicas);
+    std::vector<std::int32_t> all;
+    for (std::size_t replica = 0; replica < replicas; ++replica) {
+      if (!anywhere) all.clear();
+      for (std::size_t m = 0; m < micro_batches; ++m) {
+        const auto sizes = items_in(step, tower.input, replica, m);
+        all.insert(all.end(), sizes.begin(), sizes.end());
+      }
+      if (!anywhere) out[replica].push_back(spread_over(plan, tower, all, ranks));
+    }
+    if (!anywhere) return out;
+    const auto loads = spread_over(plan, tower, all, ranks * replicas);
+    for (std::size_t replica = 0; replica < replicas; ++replica) {
+      const auto from = loads.begin() + static_cast<std::ptrdiff_t>(replica * ranks);
+      out[replica].emplace_back(from, from + static_cast<std::ptrdiff_t>(ranks));
+    }
+    return out;
+  }
+  const bool own = tower.place == EncoderPlace::own_gpus;
+  const std::size_t units = own ? static_cast<std::size_t>(coupled_groups(plan)) : replicas;
+  const std::size_t each = replicas / units;  // replicas of a unit
+  const std::size_t ranks_of_unit = own ? ranks / units : ranks;
+  std::vector<std::vector<std::vector<EncoderLoad>>> out(units);
+  for (std::size_t unit = 0; unit < units; ++unit)
+    for (std::size_t m = 0; m < micro_batches; ++m) {
+      std::vector<std::int32_t> sizes;
+      for (std::size_t replica = unit * each; replica < (unit + 1) * each; ++replica) {
+        const auto more = items_in(step, tower.input, replica, m);
+        sizes.insert(sizes.end(), more.begin(), more.end());
+      }
+      out[unit].push_back(spread_over(plan, tower, sizes, ranks_of_unit));
+    }
+  return out;
+}
+
+}  // namespace
+
+std::int32_t coupled_groups(const MultimodalPlan& plan) {
+  std::int32_t out = plan.llm.plan.data;
+  for (const EncoderTower& tower : plan.encoders)
+    if (tower.place == EncoderPlace::own_gpus) out = std::gcd(out, tower.layout.data);
+  return out;
+}
+
+double encoder_flops(const EncoderTower& tower, std::int64_t llm_hidden, double size) {
+  const Transformer& m = tower.model;
+  const auto hidden = static_cast<double>(m.hidden);
+  const double matrices = m.gated ? 3 : 2;
+  const double linear = 2 * (4 * hidden * hidden + matrices * hidden * static_cast<double>(m.ffn));
+  const auto merge = static_cast<double>(tower.merge);
+  const auto between = static_cast<double>(tower.projector_hidden);
+  const double projector =
+      2 * (merge * hidden * between + between * static_cast<double>(llm_hidden)) / merge;
+  return size * (static_cast<double>(m.layers) * (linear + 4 * size * hidden) + projector);
+}
+
+Result<DealtStep> deal_step(const MultimodalPlan& plan, std::uint64_t step) {
+  const TrainingPlan& llm = plan.llm.plan;
+  DealtStep out;
+  Result<std::vector<TrainingSequence>> sequences =
+      draw_sequences(plan.data, sequence_shape(plan), llm.global_batch, step);
+  if (!sequences) return sequences.error();
+  out.sequences = std::move(*sequences);
+  if (plan.data.filling == SequenceFilling::packed &&
+      plan.data.arrangement == Arrangement::balanced)
+    out.sequences = repack(out.sequences, sequence_shape(plan), [&](const DataSample& sample) {
+      double load = 0;
+      for (const EncoderTower& tower : plan.encoders)
+        for (const std::int32_t size : sample.items[tower.input])
+          load += encoder_flops(tower, plan.llm.model.hidden, size);
+      return load;
+    });
+  out.micro_batches =
+      arrange(plan.data.arrangement, sequence_loads(plan, out.sequences),
+              static_cast<std::size_t>(llm.data), static_cast<std::size_t>(llm.micro_batches()));
+  for (const EncoderTower& tower : plan.encoders)
+    out.encoders.push_back(deal_encoder(plan, tower, out));
+  return out;
+}
+
+}  // namespace lockstep::sim

@@ -1,0 +1,40 @@
+// A step's data as the plan deals them out: the sequences of each replica's micro-batches, and what
+// each rank of each encoder encodes. Counts alone, no times: the forecast prices them
+// (multimodal_forecast.h), the check for hangs compares them (modality_check.h).
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "sim/multimodal/multimodal_plan.h"
+
+namespace lockstep::sim {
+
+// What a rank encodes in one micro-batch.
+struct EncoderLoad {
+  double tokens = 0, squares = 0;  // sums over its items of their sizes, and of the squares
+  std::int64_t items = 0;
+};
+
+struct DealtStep {
+  std::vector<TrainingSequence> sequences;
+  // By replica of the LLM and micro-batch: indices of sequences.
+  std::vector<std::vector<std::vector<std::size_t>>> micro_batches;
+  // By encoder, unit, micro-batch and rank. A unit is a replica of the LLM; of an encoder on its
+  // own GPUs a group of replicas that shares its ranks (coupled_groups()). On every GPU all items
+  // of a step are encoded at once: there is one micro-batch.
+  std::vector<std::vector<std::vector<std::vector<EncoderLoad>>>> encoders;
+};
+
+// Groups of the LLM's replicas that share replicas of encoders on their own GPUs; without such
+// encoders as many as replicas.
+std::int32_t coupled_groups(const MultimodalPlan& plan);
+
+// Floating-point operations of the forward pass of one item of `size` input tokens, the projector
+// included.
+double encoder_flops(const EncoderTower& tower, std::int64_t llm_hidden, double size);
+
+// Errors: draw_sequences()'s.
+Result<DealtStep> deal_step(const MultimodalPlan& plan, std::uint64_t step);
+
+}  // namespace lockstep::sim

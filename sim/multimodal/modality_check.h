@@ -1,0 +1,46 @@
+// Whether the ranks of a plan can issue different collectives because of their data: the defect
+// that the verifier calls modality-divergence.
+//
+// Where an encoder's parameters are gathered as it runs (ZeRO-3), or its gradients are summed as
+// each comes, a rank without items makes no such call, and the others wait in theirs. Whether that
+// happens in a step follows from the drawn counts alone. modality_run() writes one such step as the
+// calls of its ranks; the verifier judges it, in the words of a real hang.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "sim/multimodal/dealt_step.h"
+#include "trace/run.h"
+
+namespace lockstep::sim {
+
+struct ModalityRemedy {
+  std::string what;
+  double probability = 0;  // that a step still hangs
+};
+
+struct ModalityDivergence {
+  std::size_t encoder = 0;  // the first that can
+  double probability = 0;   // of a step, by the drawn ones
+  std::int64_t steps = 0;   // that were drawn
+  std::uint64_t first = 0;  // the first step that hangs
+  std::vector<ModalityRemedy> remedies;
+  // The lower end of the 95 % interval of the probability where no step of `steps` escaped, and in
+  // general (Wilson's interval).
+  double low = 0, high = 0;
+};
+
+// Draws `steps` steps. Empty: no step diverges. Errors: draw_sequences()'s.
+Result<std::optional<ModalityDivergence>> check_modalities(const MultimodalPlan& plan,
+                                                           std::int64_t steps);
+
+// The calls of the encoder's ranks in step divergence.first: what each gathers and sums. At most
+// kMostRanksShown ranks: those that differ, and others.
+inline constexpr std::size_t kMostRanksShown = 64;
+Result<trace::Run> modality_run(const MultimodalPlan& plan, const ModalityDivergence& divergence);
+
+}  // namespace lockstep::sim

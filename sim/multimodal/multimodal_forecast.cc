@@ -1,0 +1,344 @@
+#include "sim/multimodal/multimodal_forecast.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/check.h"
+#include "base/text.h"
+#include "sim/multimodal/step_simulation.h"
+
+namespace lockstep::sim {
+namespace {
+
+// Steps that are drawn to see how often ranks part; their data alone, which is quick: at most a
+// million sequences.
+constexpr std::int64_t kStepsChecked = 200, kSequencesChecked = 1'000'000;
+
+std::string size_words(double value) { return fixed(value, value < 10 ? 1 : 0); }
+
+ForecastPart part(std::string key, std::string what, double value, std::string rests_on) {
+  return {std::move(key), std::move(what), value, std::move(rests_on)};
+}
+
+// The parts of a step's time: shares of the job's GPU time, times its seconds.
+std::vector<ForecastPart> time_parts_of(const MultimodalForecast& f, const WorkShares& shares) {
+  std::vector<ForecastPart> out;
+  const double s = f.seconds;
+  out.push_back(part("llm", "LLM: layers, embedding, logits", s * shares.llm,
+                     "as in a transformer's plan: each kernel by its FLOPs, or by its bytes"));
+  for (std::size_t i = 0; i < f.plan.encoders.size(); ++i)
+    out.push_back(part("encoder." + f.plan.encoders[i].name,
+                       printable(f.plan.encoders[i].name) + " and its projector",
+                       s * shares.encoders[i],
+                       "products by all tokens of its items, attention by their squares"));
+  out.push_back(part("recompute", "recomputed forward of the LLM", s * shares.recompute,
+                     "what the plan's recompute repeats"));
+  out.push_back(part("host", "GPU waits for the host", s * shares.host,
+                     "the host issues each layer's kernels at the calibrated pace"));
+  out.push_back(part("collectives", "tensor and context parallel", s * shares.collectives,
+                     "of the LLM; nothing hides them unless async_tensor"));
+  out.push_back(part("handover", "transfers between stages", s * shares.handover,
+                     "activations between stages, embeddings to the LLM"));
+  out.push_back(part("offload", "activations to and from the host", s * shares.offload,
+                     "what the computing of the same direction does not hide"));
+  out.push_back(part("bubble", "pipeline bubble", s * f.lost.bubble,
+                     "the schedule with equal stages and equal micro-batches, task by task"));
+  out.push_back(part("unequal_stages", "waiting: unequal stages", s * f.lost.unequal_stages,
+                     "more idle time with the stages' mean times than with equal ones"));
+  out.push_back(part("unequal_batches", "waiting: unequal micro-batches",
+                     s * f.lost.unequal_batches,
+                     "more idle time with the drawn micro-batches than with their mean"));
+  out.push_back(part("within_group", "waiting: uneven items in a group", s * f.lost.within_group,
+                     "ranks of an encoder wait for the one that has the most to encode"));
+  out.push_back(part("stragglers", "waiting: slower replicas", s * f.lost.stragglers,
+                     "all pipelines wait for the slowest, where gradients are summed"));
+  out.push_back(part("exchange", "gradients, exposed", s * shares.exchange,
+                     f.plan.overlapped_gradients
+                         ? "beside the last backward pass, which they slow down"
+                         : "after the last backward pass; nothing hides them"));
+  out.push_back(part("optimizer", "optimizer, once a step", s * shares.update,
+                     f.plan.offload.optimizer
+                         ? "gradients to the host, its update, parameters back"
+                         : "Adam and clipping by memory traffic, and a constant"));
+  std::erase_if(out, [&](const ForecastPart& p) { return p.value <= 1e-12 * s; });
+  return out;
+}
+
+}  // namespace
+
+double PlaceMemory::total() const {
+  double out = working + reserved;
+  for (const TowerMemory& tower : towers) out += tower.total();
+  return out;
+}
+
+double MultimodalForecast::missing_bytes() const {
+  if (!plan.llm.gpu_memory) return 0;
+  return std::max(0.0, memory_bytes() - static_cast<double>(plan.llm.gpu_memory->value));
+}
+
+std::vector<std::string> MultimodalForecast::basis() const {
+  std::vector<std::string> out = {
+      fmt::format("times: {}, {}", printable(calibration.name),
+                  calibration.fitted_on.empty()
+                      ? std::string("which is fitted to no measurement of its own")
+                      : "fitted to " + plural(calibration.fitted_on.size(), "measured row") +
+                            " of language models: no encoder was measured"),
+      fmt::format("data: {}, seed {}; {} drawn",
+                  plan.data.manifest.empty() ? std::string("the distributions of the plan")
+                                             : plural(plan.data.manifest.size(), "sample") +
+                                                   " of " + printable(plan.data.manifest_file),
+                  plan.data.seed, plural(static_cast<std::uint64_t>(plan.steps), "step")),
+      "all GPUs are alike; nobody else uses the network; loading data keeps up",
+      "MFU: what the towers need for what is no padding (a frozen tower: forward, and the input's "
+      "gradient where something before it is trained), of the 16-bit peak",
+      "an encoder computes items without padding between them, at the efficiency of the LLM's "
+      "products; patch embedding and pooling take no time"};
+  for (const EncoderTower& tower : plan.encoders) {
+    if (tower.place == EncoderPlace::every_gpu)
+      out.push_back(printable(tower.name) +
+                    ": all micro-batches are encoded before the LLM's pipeline, and its backward "
+                    "pass comes after it, so that its activations stay all the while");
+    if (tower.place == EncoderPlace::own_gpus && coupled_groups(plan) != plan.llm.plan.data)
+      out.push_back(printable(tower.name) +
+                    " serves several replicas of the LLM: they are taken to move together, each "
+                    "micro-batch as slow as the slowest");
+  }
+  if (plan.llm.plan.sharding == Sharding::zero1 || plan.llm.plan.sharding == Sharding::zero2)
+    out.emplace_back(
+        "no measured step at hand ran ZeRO-1 or ZeRO-2: they count in memory and in the "
+        "optimizer's time, and exchange as much as without");
+  if (plan.llm_frozen)
+    out.emplace_back("a frozen LLM takes half of its backward products, for the input's gradients");
+  if (plan.offload.activations)
+    out.emplace_back("offloaded activations: two micro-batches' stay on the GPU");
+  return out;
+}
+
+std::string MultimodalForecast::reason() const {
+  struct Loss {
+    double share;
+    std::string words;
+  };
+  std::vector<Loss> losses = {
+      {lost.bubble, "the pipeline's bubble; more micro-batches or fewer stages make it smaller"},
+      {lost.unequal_stages,
+       "stages of unequal work; pipeline.split: balanced, or another place for the encoders, "
+       "evens them out"},
+      {lost.unequal_batches,
+       "micro-batches of unequal work; data.arrange: reordered or balanced evens them out"},
+      {lost.stragglers,
+       "replicas that wait for the one with the most work; data.arrange: balanced evens them out"},
+      {lost.within_group,
+       "ranks of a group that wait for the one with the largest items; data.arrange: reordered "
+       "evens them out"},
+      {exchange_seconds / seconds,
+       "gradients summed after the backward pass; overlap_gradients: true hides most of it"}};
+  const auto most = std::max_element(
+      losses.begin(), losses.end(), [](const Loss& a, const Loss& b) { return a.share < b.share; });
+  if (most->share < 0.01) return "nothing but computing takes more than a hundredth of the time";
+  return fmt::format("most is lost to {} ({} % of the GPUs' time)", most->words,
+                     size_words(100 * most->share));
+}
+
+Result<MultimodalForecast> forecast_towers(const MultimodalPlan& plan,
+                                           const Calibration& calibration) {
+  const Result<CostParameters> cost = plan_cost(plan.llm, calibration.cost);
+  if (!cost) return cost.error();
+  MultimodalForecast out;
+  out.plan = plan;
+  out.calibration = calibration;
+  out.calibration.cost = *cost;
+  Result<SimulatedSteps> steps = simulate_steps(plan, *cost);
+  if (!steps) return steps.error();
+  out.seconds = steps->seconds;
+  out.shortest = steps->shortest;
+  out.longest = steps->longest;
+  out.pipeline_seconds = steps->pipeline_seconds;
+  out.encode_seconds = steps->encode_seconds;
+  out.exchange_seconds = steps->exchange_seconds;
+  out.update_seconds = steps->update_seconds;
+  out.lost = steps->lost;
+  out.places = std::move(steps->places);
+  out.memory = std::move(steps->memory);
+  for (std::size_t i = 0; i < out.memory.size(); ++i)
+    if (out.memory[i].total() > out.memory[out.fullest].total()) out.fullest = i;
+  out.drawn = std::move(steps->drawn);
+  out.drawn_seconds = steps->drawn_seconds;
+  out.path = std::move(steps->path);
+  out.items = std::move(steps->items);
+  out.padding = steps->padding;
+  out.cut = steps->cut;
+  out.samples_per_step = steps->samples;
+  out.samples_per_second = steps->samples / out.seconds;
+  out.tokens_per_second = steps->tokens / out.seconds;
+  out.mfu = steps->flops / (cost->peak_flops * static_cast<double>(plan.gpus) * out.seconds);
+  out.time = time_parts_of(out, steps->shares);
+  Result<std::optional<ModalityDivergence>> divergence = check_modalities(
+      plan,
+      std::clamp<std::int64_t>(kSequencesChecked / plan.llm.plan.global_batch, 8, kStepsChecked));
+  if (!divergence) return divergence.error();
+  out.divergence = std::move(*divergence);
+  return out;
+}
+
+namespace {
+
+struct Change {
+  std::string what;
+  MultimodalPlan plan;
+  std::string refused;
+};
+
+void add_change(std::vector<Change>& out, std::string what, MultimodalPlan plan) {
+  Change change{std::move(what), std::move(plan), {}};
+  if (const auto problem = place_encoders(change.plan)) change.refused = problem->error.message;
+  out.push_back(std::move(change));
+}
+
+// With the first encoder on its own GPUs, taken from the LLM's replicas: the division that is
+// nearest to the towers' work. Empty: none divides.
+std::optional<MultimodalPlan> disaggregated(const MultimodalForecast& f) {
+  MultimodalPlan plan = f.plan;
+  EncoderTower& tower = plan.encoders[0];
+  TrainingPlan& llm = plan.llm.plan;
+  if (llm.chunks > 1) return std::nullopt;
+  double encoding = 0, all = 0;
+  for (const ForecastPart& p : f.time) {
+    if (p.key == "encoder." + tower.name) encoding += p.value;
+    if (p.key.starts_with("encoder.") || p.key == "llm" || p.key == "recompute" ||
+        p.key == "collectives")
+      all += p.value;
+  }
+  const double wanted = all > 0 ? encoding / all : 0;
+  std::optional<MultimodalPlan> best;
+  double nearest_share = 2;
+  for (std::int32_t data = llm.data; data >= 1; --data) {
+    const std::int64_t left = plan.gpus - std::int64_t{data} * plan.replica_gpus();
+    const std::int64_t per_batch = std::int64_t{data} * llm.micro_batch;
+    if (left < tower.layout.tensor || llm.global_batch % per_batch != 0) continue;
+    MultimodalPlan tried = plan;
+    tried.llm.plan.data = data;
+    tried.encoders[0].place = EncoderPlace::own_gpus;
+    tried.encoders[0].gpus = left;
+    tried.encoders[0].layout.pipeline = 1;
+    const double share =
+        std::abs(static_cast<double>(left) / static_cast<double>(plan.gpus) - wanted);
+    if (share >= nearest_share || place_encoders(tried)) continue;
+    nearest_share = share;
+    best = std::move(tried);
+  }
+  return best;
+}
+
+std::vector<Change> changes_of(const MultimodalForecast& f) {
+  const MultimodalPlan& plan = f.plan;
+  std::vector<Change> out;
+  add_change(out, "as planned", plan);
+  for (const Arrangement to : {Arrangement::reordered, Arrangement::balanced}) {
+    if (to == plan.data.arrangement || plan.data.arrangement == Arrangement::balanced) continue;
+    MultimodalPlan changed = plan;
+    changed.data.arrangement = to;
+    add_change(out, fmt::format("data.arrange: {}", arrangement_name(to)), std::move(changed));
+  }
+  for (const SequenceFilling to :
+       {SequenceFilling::packed, SequenceFilling::padded, SequenceFilling::ragged}) {
+    if (to == plan.data.filling) continue;
+    MultimodalPlan changed = plan;
+    changed.data.filling = to;
+    add_change(out, fmt::format("data.sequences: {}", filling_name(to)), std::move(changed));
+  }
+  if (plan.llm.plan.pipeline > 1 && plan.llm.plan.chunks == 1 && !plan.balanced_split) {
+    MultimodalPlan changed = plan;
+    changed.balanced_split = true;
+    add_change(out, "pipeline.split: balanced", std::move(changed));
+  }
+  if (!plan.overlapped_gradients) {
+    MultimodalPlan changed = plan;
+    changed.overlapped_gradients = true;
+    add_change(out, "overlap_gradients: true", std::move(changed));
+  }
+  if (plan.encoders.empty()) return out;
+  for (const EncoderPlace to : {EncoderPlace::first_stage, EncoderPlace::every_gpu}) {
+    if (to == plan.encoders[0].place) continue;
+    MultimodalPlan changed = plan;
+    for (EncoderTower& tower : changed.encoders) {
+      if (tower.place == EncoderPlace::own_gpus) {
+        // Its GPUs go to the LLM, which gets whole replicas of them.
+        changed.llm.plan.data += static_cast<std::int32_t>(tower.gpus / plan.replica_gpus());
+        tower.gpus = 0;
+      }
+      tower.place = to;
+    }
+    const std::int64_t used = std::int64_t{changed.llm.plan.data} * plan.replica_gpus();
+    const std::int64_t per_batch =
+        std::int64_t{changed.llm.plan.data} * changed.llm.plan.micro_batch;
+    if (used != plan.gpus || changed.llm.plan.global_batch % per_batch != 0) continue;
+    add_change(out, fmt::format("encoders on: {}", place_name(to)), std::move(changed));
+  }
+  if (plan.encoders[0].place != EncoderPlace::own_gpus)
+    if (std::optional<MultimodalPlan> changed = disaggregated(f)) {
+      std::string what = fmt::format("{} on: own_gpus, {} of {}", printable(plan.encoders[0].name),
+                                     changed->encoders[0].gpus, plan.gpus);
+      add_change(out, std::move(what), std::move(*changed));
+    }
+  const bool split =
+      std::any_of(plan.encoders.begin(), plan.encoders.end(), [](const EncoderTower& tower) {
+        return tower.layout.tensor > 1 && tower.place != EncoderPlace::own_gpus;
+      });
+  if (split) {
+    MultimodalPlan changed = plan;
+    for (EncoderTower& tower : changed.encoders)
+      if (tower.place != EncoderPlace::own_gpus) tower.layout.tensor = 1;
+    add_change(out, "encoders' tensor: 1, data parallel in the group", std::move(changed));
+  }
+  if (f.divergence) {
+    MultimodalPlan changed = plan;
+    for (EncoderTower& tower : changed.encoders) tower.dummy = true;
+    add_change(out, "without_items: dummy", std::move(changed));
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<Alternative> alternatives(const MultimodalForecast& forecast) {
+  std::vector<Alternative> out;
+  for (const Change& change : changes_of(forecast)) {
+    Alternative row;
+    row.change = change.what;
+    row.refused = change.refused;
+    if (row.refused.empty()) {
+      const Result<MultimodalForecast> f = forecast_towers(change.plan, forecast.calibration);
+      if (f) {
+        row.seconds = f->seconds;
+        row.mfu = f->mfu;
+        row.lost = f->lost.total();
+        row.memory_bytes = f->memory_bytes();
+        row.tokens_per_second = f->tokens_per_second;
+        row.fits = f->missing_bytes() == 0;
+        row.hang_probability = f->divergence ? f->divergence->probability : 0;
+      } else {
+        row.refused = f.error().message;
+      }
+    }
+    out.push_back(std::move(row));
+  }
+  // Of equals the order above.
+  std::stable_sort(out.begin(), out.end(), [](const Alternative& a, const Alternative& b) {
+    const auto rank = [](const Alternative& row) {
+      return !row.refused.empty() ? 3 : row.hang_probability > 0 ? 2 : row.fits ? 0 : 1;
+    };
+    if (rank(a) != rank(b)) return rank(a) < rank(b);
+    return a.tokens_per_second > b.tokens_per_second;
+  });
+  return out;
+}
+
+}  // namespace lockstep::sim

@@ -1,0 +1,125 @@
+// Forecasts the training steps of a plan with several towers.
+//
+// A few steps are drawn from the data. In each, every group of ranks that is one pipeline runs its
+// schedule task by task (sim/pipeline/run_pipeline.h) with the times of its own micro-batches: the
+// LLM's by sim/transformer, an encoder's by the sizes of its items. The ranks meet where gradients
+// are summed, so the slowest pipeline gives the step. What is lost on the way is found by comparing
+// with steps of equal work: see LostTime.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "sim/multimodal/dealt_step.h"
+#include "sim/multimodal/modality_check.h"
+#include "sim/pipeline/run_pipeline.h"
+#include "sim/transformer/plan_forecast.h"
+
+namespace lockstep::sim {
+
+// Seconds of one rank for a load of an encoder and its projector, on `layout.tensor` GPUs.
+struct TowerTime {
+  double forward = 0, backward = 0;
+};
+// Items are computed without padding between them (as FlashAttention's variable lengths): products
+// by all tokens together, attention by the sum of squares. Tokens count in whole tiles of 128, so
+// that more never take less. `share`: of its layers; the projector goes with the last of them.
+TowerTime encoder_time(const EncoderTower& tower, const TrainingPlan& layout,
+                       std::int64_t llm_hidden, const CostParameters& cost, const EncoderLoad& load,
+                       double share = 1, bool projector = true);
+
+// Shares of the job's GPU time of a step; together with what is computed and exchanged they are 1.
+struct LostTime {
+  double bubble = 0;           // of the schedule itself: with equal stages and micro-batches
+  double unequal_stages = 0;   // more, because stages take different times
+  double unequal_batches = 0;  // more, because micro-batches do
+  double stragglers = 0;       // pipelines wait for the slowest one, where gradients are summed
+  double within_group = 0;     // ranks of an encoder wait for the one with the most: uneven items
+  double total() const {
+    return bubble + unequal_stages + unequal_batches + stragglers + within_group;
+  }
+};
+
+struct PlaceFigures {
+  std::string name;  // "LLM stage 0 with vit", "vit stage 1"
+  std::int64_t gpus = 0;
+  double layers = 0;              // of the LLM
+  double busy = 0, encoding = 0;  // shares of the pipelines' time, mean; `encoding` is part of busy
+  double micro_batch = 0;         // seconds, mean over micro-batches: forward and backward
+};
+
+// Bytes on a GPU of one place, of one tower.
+struct TowerMemory {
+  std::string tower;
+  double parameters = 0, gradients = 0, optimizer = 0, gathered = 0, activations = 0;
+  double total() const { return parameters + gradients + optimizer + gathered + activations; }
+};
+struct PlaceMemory {
+  std::string name;
+  std::vector<TowerMemory> towers;
+  double working = 0, reserved = 0;
+  double total() const;
+};
+
+// A part of a task in the picture of the slowest pipeline.
+struct DrawnTask {
+  std::int32_t place = 0;
+  double begin = 0, end = 0;  // seconds
+  enum class Kind : std::uint8_t { encoder, forward, backward };
+  Kind kind = Kind::forward;
+  std::int32_t micro_batch = 0;
+};
+
+struct MultimodalForecast {
+  MultimodalPlan plan;
+  Calibration calibration;  // with the plan's gpus_per_node
+  // Seconds; means over the drawn steps.
+  double seconds = 0, shortest = 0, longest = 0;
+  double pipeline_seconds = 0, encode_seconds = 0;  // of the slowest; before and after the pipeline
+  double exchange_seconds = 0, update_seconds = 0;
+  double samples_per_second = 0, tokens_per_second = 0;  // without padding
+  double mfu = 0;
+  double samples_per_step = 0;
+  double padding = 0;  // share of the LLM's tokens that are none
+  double cut = 0;      // share of the samples' tokens that did not fit
+  struct ItemFigures {
+    std::string kind;
+    double per_step = 0, mean_size = 0, largest = 0;
+  };
+  std::vector<ItemFigures> items;
+  LostTime lost;
+  std::vector<ForecastPart> time;  // sums up to `seconds`: mean over the GPUs
+  std::vector<PlaceFigures> places;
+  std::vector<PlaceMemory> memory;  // by place
+  std::size_t fullest = 0;          // index in it
+  // The slowest pipeline of the first step.
+  std::vector<DrawnTask> drawn;
+  double drawn_seconds = 0;
+  std::vector<ForecastPart> path;                // seconds of its critical path, by place and work
+  std::optional<ModalityDivergence> divergence;  // the plan can hang
+
+  double memory_bytes() const { return memory[fullest].total(); }
+  double missing_bytes() const;  // 0: it fits, or the GPU's memory is not known
+  std::vector<std::string> basis() const;
+  std::string reason() const;  // what costs the most, and what would help, in a sentence
+};
+
+// Errors: predict_step()'s, and draw_sequences()'s.
+Result<MultimodalForecast> forecast_towers(const MultimodalPlan& plan,
+                                           const Calibration& calibration);
+
+// The same job planned in another way, one change each: how sequences are arranged and filled,
+// where encoders run, how they are cut.
+struct Alternative {
+  std::string change;
+  std::string refused;  // why it cannot be; empty: it can
+  double seconds = 0, mfu = 0, lost = 0, memory_bytes = 0, tokens_per_second = 0;
+  bool fits = true;
+  double hang_probability = 0;  // per step
+};
+// Best first: by tokens per second, those that fit and cannot hang before others.
+std::vector<Alternative> alternatives(const MultimodalForecast& forecast);
+
+}  // namespace lockstep::sim

@@ -1,0 +1,306 @@
+#include "sim/multimodal/training_data.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <numeric>
+#include <queue>
+#include <utility>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+namespace lockstep::sim {
+namespace {
+
+std::uint64_t mixed_bits(std::uint64_t state) {
+  state = (state ^ (state >> 30U)) * 0xbf58476d1ce4e5b9U;
+  state = (state ^ (state >> 27U)) * 0x94d049bb133111ebU;
+  return state ^ (state >> 31U);
+}
+
+constexpr std::uint64_t kGolden = 0x9e3779b97f4a7c15U;
+
+std::int64_t poisson(double mean, RandomStream& random) {
+  // Beyond 30 the normal approximation, whose error is below a tenth of a standard deviation.
+  if (mean > 30)
+    return std::max<std::int64_t>(0, std::llround(mean + std::sqrt(mean) * random.normal()));
+  // Knuth: uniform numbers are multiplied until their product is below e^-mean.
+  const double limit = std::exp(-mean);
+  std::int64_t count = 0;
+  for (double product = random.unit(); product > limit; product *= random.unit()) ++count;
+  return count;
+}
+
+std::int64_t tokens_of(const DataSample& sample, const SequenceShape& shape) {
+  std::int64_t out = sample.text;
+  for (std::size_t kind = 0; kind < kItemKindCount; ++kind)
+    for (const std::int32_t size : sample.items[kind])
+      if (shape.merge[kind] > 0) out += (size + shape.merge[kind] - 1) / shape.merge[kind];
+  return out;
+}
+
+DataSample draw_sample(const TrainingData& data, RandomStream& random) {
+  if (!data.manifest.empty()) return data.manifest[random.bits() % data.manifest.size()];
+  DataSample out;
+  out.text = data.text.draw(random);
+  for (std::size_t kind = 0; kind < kItemKindCount; ++kind) {
+    const std::int64_t count = data.items[kind].per_sample.draw(random);
+    for (std::int64_t i = 0; i < count; ++i) {
+      const std::int64_t size = data.items[kind].size.draw(random);
+      if (size > 0) out.items[kind].push_back(static_cast<std::int32_t>(size));
+    }
+  }
+  return out;
+}
+
+void append(TrainingSequence& sequence, const DataSample& sample) {
+  ++sequence.samples;
+  for (std::size_t kind = 0; kind < kItemKindCount; ++kind)
+    sequence.items[kind].insert(sequence.items[kind].end(), sample.items[kind].begin(),
+                                sample.items[kind].end());
+}
+
+std::int64_t items_of(const DataSample& sample) {
+  std::int64_t out = 0;
+  for (const auto& sizes : sample.items) out += static_cast<std::int64_t>(sizes.size());
+  return out;
+}
+
+Error manifest_error(const std::string& file, std::size_t line, std::string message) {
+  return Error{std::move(message),
+               {file, static_cast<int>(line), 1},
+               R"(write lines like {"text": 312, "image": [1024, 256]})"};
+}
+
+}  // namespace
+
+RandomStream::RandomStream(std::uint64_t seed, std::uint64_t step)
+    : state_(mixed_bits(mixed_bits(seed + kGolden) + step + kGolden)) {}
+
+std::uint64_t RandomStream::bits() { return mixed_bits(state_ += kGolden); }
+
+double RandomStream::unit() { return (static_cast<double>(bits() >> 11U) + 1) * 0x1p-53; }
+
+double RandomStream::normal() {
+  const double radius = std::sqrt(-2 * std::log(unit()));
+  return radius * std::cos(2 * std::numbers::pi * unit());
+}
+
+std::int64_t Distribution::draw(RandomStream& random) const {
+  double value = first;
+  switch (kind) {
+    case Kind::constant:
+      break;
+    case Kind::uniform:
+      value = first + std::floor((1 - random.unit()) * (second - first + 1));
+      break;
+    case Kind::poisson:
+      value = static_cast<double>(poisson(first, random));
+      break;
+    case Kind::lognormal:
+      value = std::round(first * std::exp(second * random.normal()));
+      break;
+    case Kind::choice: {
+      double all = 0;
+      for (const Choice& choice : choices) all += choice.weight;
+      double at = random.unit() * all;
+      std::size_t chosen = 0;
+      while (chosen + 1 < choices.size() && at > choices[chosen].weight)
+        at -= choices[chosen++].weight;
+      value = static_cast<double>(choices[chosen].value);
+      break;
+    }
+  }
+  return static_cast<std::int64_t>(std::clamp(value, 0.0, static_cast<double>(most)));
+}
+
+Result<std::vector<DataSample>> parse_manifest(std::string_view text, const std::string& file) {
+  std::vector<DataSample> out;
+  std::int64_t items = 0;
+  std::size_t number = 0;
+  const auto is_size = [](const nlohmann::json& value) {
+    return value.is_number_integer() && value >= 0 && value <= Distribution::kMostDrawn;
+  };
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    const std::string_view line = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    ++number;
+    if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
+    const nlohmann::json object = nlohmann::json::parse(line, nullptr, false);
+    if (!object.is_object()) return manifest_error(file, number, "this line is no JSON object");
+    DataSample sample;
+    if (object.contains("text")) {
+      if (!is_size(object["text"]))
+        return manifest_error(file, number, R"("text" is not a number of tokens)");
+      sample.text = object["text"];
+    }
+    for (std::size_t kind = 0; kind < kItemKindCount; ++kind) {
+      const std::string key(kItemKinds[kind]);
+      if (!object.contains(key)) continue;
+      const nlohmann::json& sizes = object[key];
+      if (!sizes.is_array() || !std::all_of(sizes.begin(), sizes.end(), is_size))
+        return manifest_error(file, number,
+                              fmt::format(R"("{}" is not a list of sizes in input tokens)", key));
+      for (const nlohmann::json& size : sizes)
+        if (size > 0) sample.items[kind].push_back(size);
+    }
+    items += 1 + items_of(sample);
+    if (items > kMostItems)
+      return manifest_error(file, number, "the manifest is too long: more than 4 million items");
+    out.push_back(std::move(sample));
+  }
+  if (out.empty()) return manifest_error(file, 1, "the manifest has no samples");
+  return out;
+}
+
+Result<std::vector<TrainingSequence>> draw_sequences(const TrainingData& data,
+                                                     const SequenceShape& shape, std::int64_t count,
+                                                     std::uint64_t step) {
+  RandomStream random(data.seed, step);
+  std::vector<TrainingSequence> out;
+  out.reserve(static_cast<std::size_t>(count));
+  std::int64_t drawn = 0, empty = 0;
+  TrainingSequence open;
+  while (static_cast<std::int64_t>(out.size()) < count) {
+    const DataSample sample = draw_sample(data, random);
+    const std::int64_t tokens = tokens_of(sample, shape);
+    drawn += 1 + items_of(sample);
+    empty += tokens == 0 ? 1 : 0;
+    if (drawn > kMostItems || empty > 100'000)
+      return Error{empty > 100'000 ? "100,000 samples without a token were drawn"
+                                   : "a step has more than 4 million samples and items",
+                   {},
+                   "use longer samples, fewer items or a smaller global_batch"};
+    const std::int64_t kept = std::min(tokens, shape.length);
+    if (data.filling != SequenceFilling::packed) {
+      if (tokens == 0) continue;
+      TrainingSequence alone{kept, tokens - kept, 0, {}};
+      append(alone, sample);
+      out.push_back(std::move(alone));
+      continue;
+    }
+    if (open.tokens + kept > shape.length) {
+      out.push_back(std::move(open));
+      open = {};
+      if (static_cast<std::int64_t>(out.size()) == count) break;
+    }
+    open.tokens += kept;
+    open.cut += tokens - kept;
+    append(open, sample);
+    open.parts.push_back(sample);
+  }
+  return out;
+}
+
+std::vector<TrainingSequence> repack(const std::vector<TrainingSequence>& sequences,
+                                     const SequenceShape& shape, const SampleLoad& load) {
+  struct Placed {
+    const DataSample* sample;
+    std::int64_t tokens, kept;
+    double load;
+  };
+  std::vector<Placed> samples;
+  for (const TrainingSequence& sequence : sequences)
+    for (const DataSample& sample : sequence.parts) {
+      const std::int64_t tokens = tokens_of(sample, shape);
+      samples.push_back({&sample, tokens, std::min(tokens, shape.length), load(sample)});
+    }
+  std::stable_sort(samples.begin(), samples.end(),
+                   [](const Placed& a, const Placed& b) { return a.kept > b.kept; });
+  std::vector<TrainingSequence> out(sequences.size());
+  std::vector<double> loads(sequences.size(), 0);
+  for (const Placed& placed : samples) {
+    std::size_t best = out.size();
+    for (std::size_t i = 0; i < out.size(); ++i)
+      if (out[i].tokens + placed.kept <= shape.length &&
+          (best == out.size() || loads[i] < loads[best]))
+        best = i;
+    if (best == out.size()) return sequences;
+    loads[best] += placed.load;
+    out[best].tokens += placed.kept;
+    out[best].cut += placed.tokens - placed.kept;
+    append(out[best], *placed.sample);
+    out[best].parts.push_back(*placed.sample);
+  }
+  return out;
+}
+
+std::vector<std::vector<std::size_t>> spread_items(const std::vector<double>& loads,
+                                                   std::size_t bins, bool largest_first) {
+  std::vector<std::vector<std::size_t>> out(bins);
+  if (!largest_first) {
+    for (std::size_t i = 0; i < loads.size(); ++i) out[i % bins].push_back(i);
+    return out;
+  }
+  std::vector<std::size_t> order(loads.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return loads[a] > loads[b]; });
+  // Of equally loaded bins the first.
+  using Bin = std::pair<double, std::size_t>;
+  std::priority_queue<Bin, std::vector<Bin>, std::greater<>> least;
+  for (std::size_t bin = 0; bin < bins; ++bin) least.emplace(0, bin);
+  for (const std::size_t item : order) {
+    const auto [load, bin] = least.top();
+    least.pop();
+    out[bin].push_back(item);
+    least.emplace(load + loads[item], bin);
+  }
+  return out;
+}
+
+namespace {
+
+// The same into bins that all take `each`.
+std::vector<std::vector<std::size_t>> fill_equally(const std::vector<std::size_t>& items,
+                                                   const std::vector<double>& loads,
+                                                   std::size_t bins) {
+  const std::size_t each = items.size() / bins;
+  std::vector<std::size_t> order = items;
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return loads[a] > loads[b]; });
+  std::vector<std::vector<std::size_t>> out(bins);
+  using Bin = std::pair<double, std::size_t>;
+  std::priority_queue<Bin, std::vector<Bin>, std::greater<>> least;
+  for (std::size_t bin = 0; bin < bins; ++bin) least.emplace(0, bin);
+  for (const std::size_t item : order) {
+    const auto [load, bin] = least.top();
+    least.pop();
+    out[bin].push_back(item);
+    if (out[bin].size() < each) least.emplace(load + loads[item], bin);
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<std::vector<std::vector<std::size_t>>> arrange(Arrangement arrangement,
+                                                           const std::vector<double>& loads,
+                                                           std::size_t ranks,
+                                                           std::size_t micro_batches) {
+  std::vector<std::vector<std::vector<std::size_t>>> out(ranks);
+  std::vector<std::vector<std::size_t>> of_rank(ranks);
+  std::vector<std::size_t> all(loads.size());
+  std::iota(all.begin(), all.end(), std::size_t{0});
+  if (arrangement == Arrangement::balanced) {
+    of_rank = fill_equally(all, loads, ranks);
+  } else {
+    for (const std::size_t i : all) of_rank[i % ranks].push_back(i);
+  }
+  const std::size_t each = loads.size() / ranks / micro_batches;
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    if (arrangement != Arrangement::drawn) {
+      out[rank] = fill_equally(of_rank[rank], loads, micro_batches);
+      continue;
+    }
+    for (std::size_t m = 0; m < micro_batches; ++m) {
+      const auto from = of_rank[rank].begin() + static_cast<std::ptrdiff_t>(m * each);
+      out[rank].emplace_back(from, from + static_cast<std::ptrdiff_t>(each));
+    }
+  }
+  return out;
+}
+
+}  // namespace lockstep::sim

@@ -1,0 +1,142 @@
+// The data of a multimodal training step: what its samples hold, and which rank and micro-batch
+// each of them goes to.
+//
+// A sample is a text with items of other modalities (images, audio clips, videos), each of a size
+// in the input tokens of its encoder (patches, frames). Samples are drawn from distributions, or
+// from the lines of a manifest. Draws depend on the seed and the step alone, so the same plan gives
+// the same figures on every machine.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace lockstep::sim {
+
+// The modalities besides text, in the order of the arrays below.
+inline constexpr std::array<std::string_view, 3> kItemKinds = {"image", "video", "audio"};
+inline constexpr std::size_t kItemKindCount = kItemKinds.size();
+
+// SplitMix64: the same numbers everywhere, which std's distributions do not promise.
+class RandomStream {
+ public:
+  RandomStream(std::uint64_t seed, std::uint64_t step);
+  std::uint64_t bits();
+  double unit();    // above 0, at most 1
+  double normal();  // Box and Muller
+
+ private:
+  std::uint64_t state_;
+};
+
+// Whole numbers of at least 0.
+struct Distribution {
+  enum class Kind : std::uint8_t { constant, uniform, poisson, lognormal, choice };
+  Kind kind = Kind::constant;
+  // constant: value. uniform: from, to. poisson: mean. lognormal: median, sigma of the logarithm.
+  double first = 0, second = 0;
+  struct Choice {
+    std::int64_t value = 0;
+    double weight = 0;
+  };
+  std::vector<Choice> choices;
+  std::int64_t most = kMostDrawn;  // larger draws become this
+
+  static constexpr std::int64_t kMostDrawn = std::int64_t{1} << 20U;
+  std::int64_t draw(RandomStream& random) const;
+};
+
+struct ItemData {
+  Distribution per_sample;  // how many items a sample has
+  Distribution size;        // input tokens of an item: patches of an image
+};
+
+using ItemSizes = std::array<std::vector<std::int32_t>, kItemKindCount>;
+
+struct DataSample {
+  std::int64_t text = 0;  // tokens
+  ItemSizes items;
+};
+
+// How samples become the sequences that the LLM computes.
+enum class SequenceFilling : std::uint8_t {
+  packed,  // as many whole samples as fit, in the order they are drawn; the rest is padding
+  padded,  // one sample each, filled up
+  ragged,  // one sample each, as long as it is: no padding is computed
+};
+
+// Which rank and micro-batch a sequence goes to.
+enum class Arrangement : std::uint8_t {
+  drawn,      // sequence i goes to rank i modulo ranks, in this order
+  reordered,  // each rank keeps its sequences, and spreads the large ones over its micro-batches
+  balanced,   // over all ranks and micro-batches: the largest first, to the least loaded; packed
+              // sequences are packed so, too
+};
+
+struct TrainingData {
+  Distribution text;
+  std::array<ItemData, kItemKindCount> items;
+  std::vector<DataSample> manifest;  // not empty: samples are these, drawn with replacement
+  std::string manifest_file;         // as the plan names it
+  SequenceFilling filling = SequenceFilling::packed;
+  Arrangement arrangement = Arrangement::drawn;
+  std::uint64_t seed = 1;
+};
+
+// A sequence of the LLM with the items of its samples.
+struct TrainingSequence {
+  std::int64_t tokens = 0;  // text and items, at most the sequence's length
+  std::int64_t cut = 0;     // tokens that did not fit
+  std::int64_t samples = 0;
+  ItemSizes items;
+  std::vector<DataSample> parts = {};  // of a packed one: its samples
+};
+
+// A JSONL manifest: {"text": 312, "image": [1024, 256], "audio": [750]} a line; keys may be absent.
+// Errors, with the line: what is not such an object, sizes out of range, no line at all.
+Result<std::vector<DataSample>> parse_manifest(std::string_view text, const std::string& file);
+
+struct SequenceShape {
+  std::int64_t length = 0;                              // tokens of a full sequence
+  std::array<std::int64_t, kItemKindCount> merge = {};  // input tokens of a token of the LLM; 0:
+                                                        // the LLM does not see this kind
+};
+
+// The items and samples of a step, at most: what is drawn is kept in memory.
+inline constexpr std::int64_t kMostItems = std::int64_t{1} << 22U;
+
+// The `count` sequences of `step`. Errors: more items or samples than kMostItems, or none that has
+// a token.
+Result<std::vector<TrainingSequence>> draw_sequences(const TrainingData& data,
+                                                     const SequenceShape& shape, std::int64_t count,
+                                                     std::uint64_t step);
+
+// The work of a sample, for balancing, in any unit.
+using SampleLoad = std::function<double(const DataSample&)>;
+
+// Packs the samples of packed sequences anew, into as many: the longest first, each into the
+// sequence with the least load that has room. The sequences as they were, if one finds no room.
+// O(samples x sequences).
+std::vector<TrainingSequence> repack(const std::vector<TrainingSequence>& sequences,
+                                     const SequenceShape& shape, const SampleLoad& load);
+
+// Indices of sequences: by rank and micro-batch. `loads`: of each sequence, in any unit; the
+// number of sequences is a multiple of ranks x micro_batches, and every micro-batch gets equally
+// many of them. O(n log n).
+std::vector<std::vector<std::vector<std::size_t>>> arrange(Arrangement arrangement,
+                                                           const std::vector<double>& loads,
+                                                           std::size_t ranks,
+                                                           std::size_t micro_batches);
+
+// The parts of `loads` that each of `bins` gets: in turn, or the largest first to the least loaded
+// (Graham's LPT, at most 4/3 of the optimum). Indices.
+std::vector<std::vector<std::size_t>> spread_items(const std::vector<double>& loads,
+                                                   std::size_t bins, bool largest_first);
+
+}  // namespace lockstep::sim

@@ -1,0 +1,92 @@
+// Plans that can hang because a rank has no items: how often, and what the verifier says.
+#include "sim/multimodal/modality_check.h"
+
+#include <cmath>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "reports/forecasts/multimodal.h"
+
+namespace lockstep::sim {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Four ranks, one micro-batch of one sample each; a sample has an image with probability 1/2.
+MultimodalPlan plan_with(const std::string& encoder, const std::string& arrange = "drawn") {
+  const auto plan = parse_multimodal_plan(
+      "plan: 1\nname: hang\ncalibration: h100-cluster\ngpus: 4\nglobal_batch: 4\n"
+      "llm: {model: {layers: 2, hidden: 256, heads: 4, vocabulary: 1000}, sequence: 512}\n"
+      "encoders: [{name: vit, input: image, model: {layers: 2, hidden: 128, heads: 4}, " +
+          encoder + "}]\n" +
+          "data: {text: 100, image: {per_sample: {choice: [[0, 1], [1, 1]]}, size: 64}, "
+          "sequences: padded, arrange: " +
+          arrange + "}\n",
+      "p.yaml", "");
+  EXPECT_TRUE(plan) << plan.error().str();
+  return plan ? *plan : MultimodalPlan{};
+}
+
+std::optional<ModalityDivergence> check(const MultimodalPlan& plan, std::int64_t steps = 4000) {
+  const auto found = check_modalities(plan, steps);
+  EXPECT_TRUE(found) << found.error().str();
+  return found ? *found : std::nullopt;
+}
+
+// All ranks have an image, or none has: 2 of 16 steps do not hang.
+TEST(ModalityCheck, GivesTheProbabilityOfAStep) {
+  for (const char* encoder : {"zero: 3", "gradients: hooks"}) {
+    const auto found = check(plan_with(encoder));
+    ASSERT_TRUE(found) << encoder;
+    EXPECT_NEAR(found->probability, 14.0 / 16, 0.02);
+    EXPECT_LT(found->low, 14.0 / 16);
+    EXPECT_GT(found->high, 14.0 / 16);
+  }
+}
+
+TEST(ModalityCheck, WhatMakesTheSameCallsDoesNotHang) {
+  for (const char* encoder :
+       {"zero: 2", "zero: 3, without_items: dummy", "gradients: hooks, without_items: dummy",
+        "gradients: hooks, frozen: true, projector: {frozen: true}"})
+    EXPECT_FALSE(check(plan_with(encoder))) << encoder;
+}
+
+TEST(ModalityCheck, NamesTheRemediesThatHelp) {
+  const auto found = check(plan_with("zero: 3"), 500);
+  ASSERT_TRUE(found);
+  double dummy = 1, zero = 1;
+  for (const ModalityRemedy& remedy : found->remedies) {
+    if (remedy.what.starts_with("without_items")) dummy = remedy.probability;
+    if (remedy.what.starts_with("zero: 2")) zero = remedy.probability;
+  }
+  EXPECT_EQ(dummy, 0);
+  EXPECT_EQ(zero, 0);
+}
+
+TEST(ModalityCheck, TheVerifierBlamesTheRanksWithoutImages) {
+  const auto calibration = shipped_calibration("h100-cluster");
+  for (const char* encoder : {"zero: 3", "gradients: hooks"}) {
+    const auto forecast = forecast_towers(plan_with(encoder), *calibration);
+    ASSERT_TRUE(forecast) << forecast.error().str();
+    const auto result = reports::multimodal_result(*forecast);
+    ASSERT_TRUE(result) << result.error().str();
+    ASSERT_TRUE(result->hang);
+    ASSERT_FALSE(result->hang->report.findings.empty());
+    const verify::Finding& finding = result->hang->report.findings.front();
+    EXPECT_EQ(finding.rule, verify::RuleId::modality_divergence) << encoder;
+    // Exactly the ranks that encode nothing in that step.
+    const auto step = deal_step(forecast->plan, forecast->divergence->first);
+    std::vector<trace::Rank> without;
+    for (std::int32_t rank = 0; rank < 4; ++rank)
+      if (step->encoders[0][static_cast<std::size_t>(rank)][0][0].items == 0)
+        without.emplace_back(rank);
+    EXPECT_EQ(finding.culprits, without);
+    EXPECT_THAT(reports::multimodal_text(*result),
+                testing::AllOf(HasSubstr("this plan can hang"), HasSubstr("dummy")));
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::sim

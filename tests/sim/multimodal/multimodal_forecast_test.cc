@@ -1,0 +1,248 @@
+// Forecasts of several towers against closed forms, the plan of one transformer, and each other.
+#include "sim/multimodal/multimodal_forecast.h"
+
+#include <cmath>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep::sim {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr const char* kTop = R"(plan: 1
+name: small
+calibration: h100-cluster
+gpus: 64
+global_batch: 64
+llm:
+  model: {layers: 16, hidden: 2048, heads: 16, vocabulary: 32000}
+  sequence: 4096
+  tensor: 4
+  recompute: RECOMPUTE
+  zero: ZERO
+  pipeline: {stages: 2, schedule: SCHEDULE}
+)";
+
+struct Options {
+  std::string recompute = "none", zero = "0", schedule = "1f1b";
+};
+
+std::string top(const Options& options = {}) {
+  std::string out = kTop;
+  for (const auto& [from, to] :
+       {std::pair<std::string, std::string>{"RECOMPUTE", options.recompute},
+        {"ZERO", options.zero},
+        {"SCHEDULE", options.schedule}})
+    out.replace(out.find(from), from.size(), to);
+  return out;
+}
+
+std::string encoder(const std::string& more) {
+  return "encoders:\n  - {name: vit, input: image, model: vit-huge, merge: 4, " + more + "}\n";
+}
+
+std::string images(const std::string& per_sample, const std::string& size,
+                   const std::string& more = "sequences: padded") {
+  return "data: {text: 1000, image: {per_sample: " + per_sample + ", size: " + size + "}, " + more +
+         "}\n";
+}
+
+const Calibration& h100() {
+  static const Calibration out = *shipped_calibration("h100-cluster");
+  return out;
+}
+
+MultimodalForecast forecast(const std::string& text) {
+  const auto plan = parse_multimodal_plan(text, "p.yaml", "");
+  EXPECT_TRUE(plan) << plan.error().str() << text;
+  if (!plan) return {};
+  auto out = forecast_towers(*plan, h100());
+  EXPECT_TRUE(out) << out.error().str();
+  return out ? *out : MultimodalForecast{};
+}
+
+double parts_sum(const MultimodalForecast& f) {
+  double sum = 0;
+  for (const ForecastPart& part : f.time) sum += part.value;
+  return sum;
+}
+
+// Without images a plan of several towers is the transformer's, to the last bit.
+TEST(Towers, WithoutImagesAreTheTransformerAlone) {
+  for (const Options& options :
+       {Options{}, Options{"full", "1", "1f1b"}, Options{"selective", "3", "gpipe"},
+        Options{"none", "0", "interleaved"}, Options{"none", "0", "zb-h1"},
+        Options{"full", "2", "zbv"}}) {
+    std::string text = top(options);
+    const MultimodalForecast f =
+        forecast(text + encoder("tensor: 4, frozen: true, projector: {frozen: true}") +
+                 "data: {text: 4096, image: {per_sample: 0, size: 64}}\n");
+    std::string alone = "plan: 1\nname: a\ncalibration: h100-cluster\ngpus: 64\nglobal_batch: 64\n";
+    text = text.substr(text.find("llm:\n") + 5);
+    for (std::size_t at = 0; at < text.size();) {
+      const std::size_t end = text.find('\n', at);
+      alone += text.substr(at + 2, end - at - 1);
+      at = end + 1;
+    }
+    const auto plan = parse_plan(alone, "a.yaml");
+    ASSERT_TRUE(plan) << plan.error().str() << alone;
+    const auto of_one = forecast_plan(*plan, h100());
+    ASSERT_TRUE(of_one) << of_one.error().str();
+    EXPECT_NEAR(f.seconds, of_one->step.seconds, 1e-9 * f.seconds) << options.schedule;
+    EXPECT_NEAR(f.mfu, of_one->mfu, 1e-9);
+    EXPECT_NEAR(f.tokens_per_second, of_one->tokens_per_second, 1e-6 * f.tokens_per_second);
+    EXPECT_LT(f.lost.stragglers, 1e-12);
+    EXPECT_LT(f.lost.unequal_batches, 1e-12);
+  }
+}
+
+TEST(Towers, EqualWorkHasNoStragglers) {
+  for (const char* place : {"on: first_stage, tensor: 4", "on: first_stage, tensor: 1",
+                            "on: every_gpu", "on: own_gpus, gpus: 32, tensor: 4"}) {
+    const MultimodalForecast f = forecast(top() + encoder(place) + images("8", "576"));
+    EXPECT_LT(f.lost.stragglers, 1e-9) << place;
+    EXPECT_LT(f.lost.unequal_batches, 1e-9) << place;
+    EXPECT_LT(f.lost.within_group, 1e-9) << place;
+    EXPECT_EQ(f.shortest, f.longest);
+  }
+}
+
+TEST(Towers, UnequalWorkHas) {
+  const MultimodalForecast f =
+      forecast(top() + encoder("tensor: 4") + images("{poisson: 6}", "{lognormal: [700, 1]}"));
+  EXPECT_GT(f.lost.stragglers, 0.005);
+  EXPECT_GT(f.lost.unequal_batches, 0);
+  const MultimodalForecast balanced = forecast(
+      top() + encoder("tensor: 4") +
+      images("{poisson: 6}", "{lognormal: [700, 1]}", "sequences: padded, arrange: balanced"));
+  EXPECT_LT(balanced.lost.stragglers, f.lost.stragglers);
+  EXPECT_LT(balanced.seconds, f.seconds);
+}
+
+TEST(Towers, MorePatchesNeverTakeLess) {
+  for (const char* place :
+       {"tensor: 4", "on: every_gpu", "on: own_gpus, gpus: 32, tensor: 2, stages: 2"}) {
+    double last = 0;
+    for (const int size : {16, 100, 128, 129, 255, 256, 300, 1000, 1024, 4000, 20000}) {
+      const double seconds =
+          forecast(top() + encoder(place) + images("3", std::to_string(size))).seconds;
+      // Where the host's pace decides, more patches move time from a forward to its backward pass,
+      // which may shorten a pipeline by a hair.
+      EXPECT_GE(seconds, (1 - 3e-4) * last) << place << " " << size;
+      last = seconds;
+    }
+  }
+}
+
+TEST(Towers, PartsAreTheStep) {
+  for (const char* place : {"tensor: 4", "tensor: 1, recompute: full", "on: every_gpu, tensor: 2",
+                            "frozen: true", "on: own_gpus, gpus: 32, tensor: 4, stages: 2"}) {
+    const MultimodalForecast f = forecast(top({"selective", "1", "1f1b"}) + encoder(place) +
+                                          images("{poisson: 4}", "{lognormal: [700, 0.7]}"));
+    EXPECT_NEAR(parts_sum(f), f.seconds, 0.005 * f.seconds) << place;
+    for (const ForecastPart& part : f.time) EXPECT_GE(part.value, 0) << place << part.key;
+    EXPECT_GT(f.mfu, 0);
+    EXPECT_LT(f.mfu, 1);
+  }
+}
+
+// One GPU, one micro-batch: the encoder's and the LLM's times simply add up.
+TEST(Towers, OnOneGpuTheTowersAddUp) {
+  const std::string one =
+      "plan: 1\nname: one\ncalibration: h100-cluster\ngpus: 1\nglobal_batch: 1\n"
+      "llm: {model: {layers: 4, hidden: 1024, heads: 8, vocabulary: 32000}, sequence: 2048}\n";
+  const MultimodalForecast with = forecast(one + encoder("tensor: 1") + images("4", "512"));
+  const MultimodalForecast without = forecast(one + encoder("tensor: 1") + images("0", "512"));
+  const TowerTime time = encoder_time(with.plan.encoders[0], with.plan.encoders[0].layout, 1024,
+                                      h100().cost, {4 * 512, 4.0 * 512 * 512, 4});
+  EXPECT_NEAR(with.seconds - without.seconds, time.forward + time.backward, 1e-9);
+  EXPECT_LT(with.lost.total(), 1e-9);
+}
+
+// 1F1B with equal micro-batches: at least all of the slowest stage; at most (m - 1) of it and each
+// stage once, which is the time where the last stage is the slowest.
+TEST(Towers, AnEncoderOnItsOwnStageIsOneStageMore) {
+  const MultimodalForecast f =
+      forecast(top() + encoder("on: own_gpus, gpus: 32, tensor: 4") + images("8", "576"));
+  ASSERT_EQ(f.places.size(), 3U);
+  double most = 0, sum = 0;
+  for (const PlaceFigures& place : f.places) {
+    most = std::max(most, place.micro_batch);
+    sum += place.micro_batch;
+  }
+  EXPECT_EQ(f.plan.llm.plan.data, 4);
+  const double micro_batches = 64.0 / 4;
+  EXPECT_LE(f.pipeline_seconds, ((micro_batches - 1) * most + sum) * (1 + 1e-9));
+  EXPECT_GE(f.pipeline_seconds, micro_batches * most * (1 - 1e-9));
+}
+
+TEST(Towers, FrozenOnesTakeNoBackwardAndKeepNothing) {
+  EncoderTower tower;
+  tower.model = *published_encoder("vit-huge");
+  tower.frozen = tower.projector_frozen = true;
+  tower.projector_hidden = 1024;
+  const EncoderLoad load{1024, 1024.0 * 1024, 1};
+  const TowerTime frozen = encoder_time(tower, tower.layout, 1024, h100().cost, load);
+  EXPECT_EQ(frozen.backward, 0);
+  tower.frozen = tower.projector_frozen = false;
+  const TowerTime trained = encoder_time(tower, tower.layout, 1024, h100().cost, load);
+  EXPECT_GT(trained.backward, 1.5 * frozen.forward);
+  const std::string data = images("4", "576");
+  const MultimodalForecast f = forecast(top() + encoder("tensor: 4, frozen: true") + data);
+  for (const TowerMemory& memory : f.memory[0].towers) {
+    EXPECT_TRUE(memory.tower != "vit" || memory.activations == 0);
+  }
+}
+
+TEST(Towers, ABalancedSplitNeverTakesLonger) {
+  std::string balanced = top();
+  balanced.replace(balanced.find("stages: 2"), 9, "stages: 2, split: balanced");
+  const std::string rest = encoder("tensor: 4") + images("16", "1024");
+  const MultimodalForecast even = forecast(top() + rest), cut = forecast(balanced + rest);
+  EXPECT_LT(cut.seconds, even.seconds);
+  EXPECT_LT(cut.places[0].layers, cut.places[1].layers);
+  EXPECT_EQ(cut.places[0].layers + cut.places[1].layers, 16);
+}
+
+TEST(Towers, OverlappedGradientsAndOffloadDoWhatTheySay) {
+  const std::string rest = encoder("tensor: 4") + images("2", "576");
+  const MultimodalForecast plain = forecast(top() + rest);
+  EXPECT_LT(forecast("overlap_gradients: true\n" + top() + rest).seconds, plain.seconds);
+  const MultimodalForecast offloaded =
+      forecast("offload: {optimizer: true, activations: true}\n" + top() + rest);
+  EXPECT_LT(offloaded.memory_bytes(), plain.memory_bytes());
+  EXPECT_GT(offloaded.seconds, plain.seconds);
+}
+
+TEST(Towers, AlternativesAreForecastsOfChangedPlans) {
+  const MultimodalForecast f =
+      forecast(top() + encoder("tensor: 4") + images("{poisson: 6}", "{lognormal: [700, 1]}"));
+  const std::vector<Alternative> rows = alternatives(f);
+  EXPECT_GE(rows.size(), 6U);
+  bool planned = false;
+  for (const Alternative& row : rows) {
+    planned = planned || (row.change == "as planned" && row.seconds == f.seconds);
+    EXPECT_TRUE(row.refused.empty() == (row.seconds > 0)) << row.change;
+  }
+  EXPECT_TRUE(planned);
+  for (std::size_t i = 1; i < rows.size(); ++i) {
+    if (!rows[i].refused.empty() || rows[i].fits != rows[i - 1].fits) continue;
+    EXPECT_LE(rows[i].tokens_per_second, rows[i - 1].tokens_per_second);
+  }
+}
+
+TEST(Towers, TooManyStepsAreRefused) {
+  std::string text = "steps: 1000\n" + top() + encoder("tensor: 4") + images("1", "64");
+  text.replace(text.find("global_batch: 64"), 16, "global_batch: 65536");
+  const auto plan = parse_multimodal_plan(text, "p.yaml", "");
+  ASSERT_TRUE(plan) << plan.error().str();
+  const auto refused = forecast_towers(*plan, h100());
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message, HasSubstr("too many to simulate"));
+}
+
+}  // namespace
+}  // namespace lockstep::sim

@@ -1,0 +1,139 @@
+// lockstep simulate plan and sweep, with plans of several towers.
+#include <filesystem>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "base/files/read_file.h"
+#include "tests/cli/run_lockstep.h"
+#include "tests/support/temp_dir.h"
+
+namespace lockstep::sim {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using Json = nlohmann::json;
+
+constexpr const char* kTwoTowers = R"(plan: 1
+name: two <towers>
+calibration: h100-cluster
+gpus: 32
+global_batch: 32
+llm:
+  model: {layers: 8, hidden: 1024, heads: 8, vocabulary: 32000}
+  sequence: 2048
+  tensor: 2
+  pipeline: {stages: 2}
+encoders:
+  - {name: vit, input: image, model: vit-huge, merge: 4, tensor: 2}
+  - {name: ears, input: audio, model: whisper-large, merge: 2, on: every_gpu, frozen: true}
+data:
+  text: {lognormal: [600, 1]}
+  image: {per_sample: {poisson: 2}, size: {lognormal: [576, 0.7]}}
+  audio: {per_sample: {choice: [[0, 3], [1, 1]]}, size: 1500}
+)";
+
+class SimulateTowers : public ::testing::Test {
+ protected:
+  cli::Outcome simulate(const std::vector<std::string>& more,
+                        const std::string& text = kTwoTowers) {
+    std::vector<std::string> arguments = {"simulate", "plan", folder_.write("p.yaml", text)};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return cli::run_lockstep(arguments);
+  }
+  TempDir folder_;
+};
+
+TEST_F(SimulateTowers, SaysTimeReasonPictureAndAlternatives) {
+  const cli::Outcome outcome = simulate({});
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out,
+              AllOf(HasSubstr("reason"), HasSubstr("LLM stage 0 with vit"), HasSubstr("seed 1"),
+                    HasSubstr("critical path"), HasSubstr("data.arrange: balanced"),
+                    HasSubstr("as planned"), HasSubstr("no encoder was measured")));
+  cli::expect_fits_a_terminal(outcome.out);
+}
+
+TEST_F(SimulateTowers, EveryFormSaysTheSame) {
+  const cli::Outcome text = simulate({"--output", "json=-"});
+  ASSERT_EQ(text.status, 0) << text.err;
+  const Json json = Json::parse(text.out);
+  EXPECT_GT(json["step_time_s"].get<double>(), 0);
+  EXPECT_EQ(json["places"].size(), 2U);
+  double sum = 0;
+  for (const Json& part : json["time"]) sum += part["seconds"].get<double>();
+  EXPECT_NEAR(sum, json["step_time_s"].get<double>(), 0.005 * sum);
+  const std::string csv = simulate({"--output", "csv=-"}).out;
+  EXPECT_THAT(csv, AllOf(HasSubstr("step_time,"), HasSubstr("busy.LLM stage 0 with vit,")));
+  const std::string html = simulate({"--output", "html=-"}).out;
+  EXPECT_THAT(html, AllOf(HasSubstr("two &lt;towers&gt;"), HasSubstr("<svg"),
+                          testing::Not(HasSubstr("<towers>"))));
+}
+
+TEST_F(SimulateTowers, TheSamePlanGivesTheSameFigures) {
+  EXPECT_EQ(simulate({"--output", "json=-"}).out, simulate({"--output", "json=-"}).out);
+  EXPECT_NE(simulate({"--output", "json=-"}).out,
+            simulate({"--output", "json=-", "--set", "data.seed=2"}).out);
+}
+
+TEST_F(SimulateTowers, APlanThatCanHangEndsWithFindings) {
+  const cli::Outcome outcome =
+      simulate({"--set", "encoders.0.zero=3", "--set", "data.image.per_sample={poisson: 0.3}"});
+  EXPECT_EQ(outcome.status, 1) << outcome.err;
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("ERROR modality-divergence"),
+                                 HasSubstr("without_items: dummy"), HasSubstr("no hang")));
+  const cli::Outcome dummy =
+      simulate({"--set", "encoders.0.zero=3", "--set", "data.image.per_sample={poisson: 0.3}",
+                "--set", "encoders.0.without_items=dummy"});
+  EXPECT_EQ(dummy.status, 0) << dummy.err;
+}
+
+TEST_F(SimulateTowers, WhatIsWrongIsAnsweredWithItsPlace) {
+  std::string text = kTwoTowers;
+  text.replace(text.find("merge: 4"), 8, "merges: 4");
+  const cli::Outcome outcome = simulate({}, text);
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("p.yaml:12"), HasSubstr("merges")));
+  const cli::Outcome set = simulate({"--set", "encoders.0.tensor=7"});
+  EXPECT_EQ(set.status, 2);
+  EXPECT_THAT(set.err, HasSubstr("do not divide by tensor 7"));
+}
+
+TEST_F(SimulateTowers, AManifestIsReadNextToThePlan) {
+  std::string text = std::string(kTwoTowers).substr(0, std::string(kTwoTowers).find("data:")) +
+                     "data: {manifest: samples.jsonl}\n";
+  EXPECT_EQ(simulate({}, text).status, 2);
+  folder_.write("samples.jsonl", "{\"text\": 700, \"image\": [1024, 256], \"audio\": [750]}\n");
+  const cli::Outcome outcome = simulate({}, text);
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("1 sample of samples.jsonl"));
+}
+
+TEST_F(SimulateTowers, ASweepFindsPlansThatDoNotHang) {
+  const std::string plan = folder_.write("p.yaml", kTwoTowers);
+  const cli::Outcome outcome = cli::run_lockstep(
+      {"sweep", plan, "-o", (folder_.path() / "out").string(), "--vary",
+       "encoders.0.on=first_stage,every_gpu", "--vary", "encoders.0.zero=1,3", "--vary",
+       "data.arrange=drawn,balanced", "--vary", "data.image.per_sample={poisson: 0.3}"});
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("8 of 8 points"), HasSubstr("modality-divergence")));
+}
+
+TEST(ShippedTowers, AreForecastAndFit) {
+  for (const auto& entry : std::filesystem::directory_iterator(LOCKSTEP_SOURCE_DIR "/sim/plans")) {
+    const std::string file = entry.path().string();
+    const auto text = read_input(file);
+    if (!text || text->find("\nencoders:") == std::string::npos) continue;
+    const cli::Outcome outcome =
+        cli::run_lockstep({"simulate", "plan", file, "--output", "json=-"});
+    EXPECT_EQ(outcome.status, 0) << file << outcome.err;
+    const Json json = Json::parse(outcome.out, nullptr, false);
+    EXPECT_TRUE(json["memory"].value("fits", true)) << file;
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::sim

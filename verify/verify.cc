@@ -131,7 +131,8 @@ void add_wait_causes(const Context& context, Outlook& outlook, Causes& causes) {
     // All members issued the call and it does not complete: a stall, unless it had just begun.
     if (wait.stalled != SIZE_MAX) {
       if (lost_a_rank(context, wait)) continue;  // Causes::add_deaths reports it
-      std::string why = may_be_running(context, context.where.wait_points[wait.stalled]);
+      std::string why =
+          may_be_running(context, context.where.wait_points[wait.stalled], wait.victims);
       if (why.empty()) {
         left.push_back(std::move(wait));
       } else if (causes.empty()) {
@@ -144,6 +145,10 @@ void add_wait_causes(const Context& context, Outlook& outlook, Causes& causes) {
       outlook.undecided.push_back(wait_consequence(context, wait).message +
                                   ": all ranks were killed, and nothing shows whether it was late "
                                   "or would never have come");
+      continue;
+    }
+    if (std::string why = may_be_in_newest_call(context, wait); !why.empty() && causes.empty()) {
+      outlook.undecided.push_back(std::move(why));
       continue;
     }
     // A snapshot looks at the ranks one after the other, so a rank may seem to wait for one that

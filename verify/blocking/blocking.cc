@@ -98,28 +98,29 @@ bool comes_later(const Context& context, CallRef current, CallRef waited) {
   return false;
 }
 
-// Whether the rank left out a call that it made in its previous round. A round is what it issues
+// Whether the rank left out a call that it made in an earlier round. A round is what it issues
 // between two calls like its newest one: a substitute for steps, where none were recorded.
 //
 //   c … b … c … c      the newest call is c; b came in the round before the last, so b was left out
+//
+// A step may hold several such rounds: "c … c … b" has b after every second c. So the round is
+// compared with the one that ends in the same context, by the calls before it.
 bool broke_its_round(const Context& context, std::uint32_t rank, const trace::Call& left_out) {
-  const trace::RankTrace& trace = context.run.ranks[rank];
+  const std::vector<trace::Call>& calls = context.run.ranks[rank].calls;
   const std::uint32_t newest = newest_call(context, rank);
   if (newest == kNoCall) return false;
-  const auto like = [&](const trace::Call& a, const trace::Call& b) {
-    return is_same_of_program(context.agreement, a, b);
+  const auto like = [&](std::uint32_t c, const trace::Call& other) {
+    return is_same_of_program(context.agreement, calls[c], other);
   };
-  bool in_last_round = false;
-  for (std::uint32_t c = newest; c-- > 0;) {
-    const trace::Call& call = trace.calls[c];
-    if (like(call, trace.calls[newest])) {
-      if (in_last_round) return false;  // the round before had no such call either
-      in_last_round = true;
-    } else if (like(call, left_out)) {
-      return in_last_round;  // false: the present round has the call
-    }
-  }
-  return false;
+  // Whether the round that ends with call `last` has the call.
+  const auto has = [&](std::uint32_t last) {
+    for (std::uint32_t c = last; c-- > 0 && !like(c, calls[last]);)
+      if (like(c, left_out)) return true;
+    return false;
+  };
+  const std::vector<std::uint32_t> next =
+      usual_calls(context.run, context.agreement, {rank, newest + 1});
+  return !next.empty() && !has(newest) && has(next[0] - 1);
 }
 
 // Whether the rank and ranks that wait at `point` wait for each other: some of them never issued
@@ -190,7 +191,7 @@ std::vector<Deviation> passed_by_deviations(const Context& context, const WaitCa
     }
     if (deviants.empty()) continue;
     Deviation d = missing_at(context, point, std::move(deviants));
-    if (is_one_too_many(context, d)) turn_into_extra(d);
+    decide_fault(context, d);
     out.push_back(std::move(d));
   }
   std::stable_sort(out.begin(), out.end(), [](const Deviation& a, const Deviation& b) {
@@ -212,9 +213,10 @@ Cause explain_passed_by(const Context& context, const std::vector<Deviation>& de
 }
 
 // Whether the waiting ranks are a minority, so that they deviate rather than those that finished.
-// The call's group decides; on a tie the programs of other groups' ranks do, and where these do not
-// tell, and for point-to-point calls, the number of all ranks that finished.
-bool fewer_wait_than_finished(const Context& context, const WaitPoint& point) {
+// The call's group decides; on a tie the programs of other groups' ranks do, or those of the two
+// themselves, and where these do not tell, and for point-to-point calls, the number of all ranks
+// that finished. Nothing on a tie there.
+std::optional<bool> fewer_wait_than_finished(const Context& context, const WaitPoint& point) {
   const auto finished = [&](std::uint32_t r) {
     return context.where.positions[r].state == State::finished;
   };
@@ -226,9 +228,13 @@ bool fewer_wait_than_finished(const Context& context, const WaitPoint& point) {
     const auto go_on =
         others_go_on(context.run, context.agreement, point.waiting[0], point.missing[0]);
     if (go_on) return !*go_on;
+    if (const auto parting =
+            find_parting(context.run, context.agreement, point.waiting[0], point.missing[0]))
+      return parting->deviant == point.waiting[0];
   }
   std::size_t done = 0;
   for (std::uint32_t r = 0; r < context.run.ranks.size(); ++r) done += finished(r) ? 1U : 0U;
+  if (2 * done == context.run.ranks.size()) return std::nullopt;
   return 2 * done > context.run.ranks.size();
 }
 
@@ -245,7 +251,8 @@ Cause explain_finished(const Context& context, const WaitCause& wait) {
   const bool one_too_many = point.group != WaitPoint::kPointToPoint &&
                             point.waiting.size() == point.missing.size() &&
                             is_one_too_many(context, missing_at(context, point, point.missing));
-  const bool few_go_on = one_too_many || fewer_wait_than_finished(context, point);
+  const std::optional<bool> fewer = fewer_wait_than_finished(context, point);
+  const bool few_go_on = one_too_many || fewer.value_or(false);
   std::int32_t last_step = trace::kNone;
   for (const std::uint32_t r : wait.roots) {
     last_step = std::max(last_step, context.where.positions[r].step);
@@ -279,7 +286,17 @@ Cause explain_finished(const Context& context, const WaitCause& wait) {
   }
   const bool blame_waiting = few_go_on && cause.finding.rule != RuleId::p2p_unmatched;
   cause.deviants = blame_waiting ? point.waiting : wait.roots;
-  cause.finding.culprits = context.ranks(cause.deviants);
+  // Within a step nothing tells whether the one ended too early or the other made a call too many.
+  const bool tied = !one_too_many && !fewer && !(steps_known && further_step) &&
+                    point.group != WaitPoint::kPointToPoint;
+  if (tied) {
+    cause.finding.why =
+        "Equally many ranks finished and wait, in one step as far as is known: either the ones "
+        "left "
+        "the call out, or the others issued one too many.";
+  } else {
+    cause.finding.culprits = context.ranks(cause.deviants);
+  }
   locate_cause(context, point, cause);
   return cause;
 }
@@ -351,9 +368,9 @@ Cause explain_gone(const Context& context, const WaitCause& wait) {
     if (cause.finding.evidence.size() >= 4) break;
   }
   // That most of a group hangs is less likely than that the few are ahead, or finished: nothing
-  // shows how a dump's ranks ended.
-  const bool few_wait =
-      hung && is_snapshot(context.run) && point.waiting.size() < wait.roots.size();
+  // shows how a dump's ranks ended, and issue lines alone do not show what a host was doing.
+  const bool shows_little = is_snapshot(context.run) || issued_alone(context);
+  const bool few_wait = hung && shows_little && point.waiting.size() < wait.roots.size();
   if (!few_wait) cause.finding.culprits = context.ranks(wait.roots);
   cause.deviants = wait.roots;
   locate_cause(context, place, first.call, first.seq, cause);
@@ -460,14 +477,16 @@ std::vector<std::uint32_t> out_of_their_order(const Context& context,
 // The cycle as a finding. Its culprits are looked for from strong evidence to weak; the first
 // criterion that names anyone decides:
 //
-//   1. ranks whose device overtook (overtaking.h), or, with two groups, used the less common order
-//   2. ranks that changed the order of two calls since the last time
-//   3. ranks that were early in one call and late in another
-//   4. ranks that broke with their past
-//   5. ranks that differ from their sister groups
+//   1. ranks whose device overtook (overtaking.h)
+//   2. of messages, ranks that differ from their sister groups
+//   3. with two groups, ranks that used the less common order
+//   4. ranks that changed the order of two calls since the last time
+//   5. ranks that were early in one call and late in another
+//   6. ranks that broke with their past
 Cause cycle_cause(const Context& context, const WaitCause& wait,
                   const std::vector<std::size_t>& points, const std::vector<Break>& breaks,
-                  const std::optional<Overtaking>& overtaking) {
+                  const std::optional<Overtaking>& overtaking,
+                  const std::vector<std::uint32_t>& odd) {
   if (std::optional<Cause> lost = explain_lost_message(context, points)) return std::move(*lost);
   std::set<trace::GroupId> groups;
   for (const std::size_t p : points) {
@@ -506,6 +525,7 @@ Cause cycle_cause(const Context& context, const WaitCause& wait,
     cause.finding.culprits = context.ranks(in_the_other_order(
         context.where.wait_points[points[0]], context.where.wait_points[points[1]]));
   }
+  if (!overtaking && !odd.empty()) cause.finding.culprits = context.ranks(odd);
   if (cause.finding.culprits.empty()) {
     cause.finding.culprits = context.ranks(out_of_their_order(context, points));
   }
@@ -516,9 +536,6 @@ Cause cycle_cause(const Context& context, const WaitCause& wait,
     std::vector<std::uint32_t> broke;
     for (const Break& b : breaks) broke.push_back(b.rank);
     cause.finding.culprits = context.ranks(broke);
-  }
-  if (cause.finding.culprits.empty()) {
-    cause.finding.culprits = context.ranks(part_from_sisters(context, points));
   }
   // The same cycle in sister groups is told as one.
   if (!p2p)
@@ -532,6 +549,9 @@ Cause cycle_cause(const Context& context, const WaitCause& wait,
 Cause explain_cycle(const Context& context, const WaitCause& wait) {
   const std::vector<std::size_t> points = points_of_roots(context, wait);
   const std::optional<Overtaking> overtaking = find_overtaking(context, points);
+  std::vector<const WaitPoint*> waits;
+  for (const std::size_t p : points) waits.push_back(&context.where.wait_points[p]);
+  const std::vector<std::uint32_t> odd = part_from_sisters(context, waits);
   std::optional<Cause> left_out;
   std::vector<Break> breaks;
   std::optional<Parting> parting;
@@ -546,11 +566,16 @@ Cause explain_cycle(const Context& context, const WaitCause& wait) {
       if (parting) left_out = explain_parting(context, *parting);
     }
   }
+  // Sister groups are better witnesses than a rank's own past.
+  if (left_out && !odd.empty() && !overtaking && left_out->deviants != odd &&
+      !left_out->finding.culprits.empty()) {
+    left_out.reset();
+  }
   if (left_out) {
     left_out->finding.consequences.push_back(wait_consequence(context, wait));
     return std::move(*left_out);
   }
-  Cause cause = cycle_cause(context, wait, points, breaks, overtaking);
+  Cause cause = cycle_cause(context, wait, points, breaks, overtaking, odd);
   if (cause.finding.culprits.empty() && parting) {
     cause.finding.culprits =
         context.ranks(ranks_that_part_alike(context.run, context.agreement, *parting));

@@ -40,6 +40,13 @@ struct DeviceStall {
 };
 DeviceStall find_device_stall(const Context& context);
 
+// The same rule for one call of a group: whether the ranks `behind`, which had not completed call
+// `seq` when those `ahead` had, may only have been dumped earlier. Rank indices, ascending; `group`
+// is an index into the context's groups. O(calls and events of these ranks).
+bool may_be_dumped_earlier(const Context& context, std::size_t group,
+                           const std::vector<std::uint32_t>& behind,
+                           const std::vector<std::uint32_t>& ahead, std::uint64_t seq);
+
 // Order inversions: calls of several NCCL communicators that are under way at once, in orders that
 // may deadlock.
 //

@@ -210,6 +210,17 @@ bool may_be_skew(const Context& context, Times& times, const GroupStreams& group
 
 }  // namespace
 
+bool may_be_dumped_earlier(const Context& context, std::size_t group,
+                           const std::vector<std::uint32_t>& behind,
+                           const std::vector<std::uint32_t>& ahead, std::uint64_t seq) {
+  Lag lag;
+  lag.behind = behind;
+  lag.ahead = ahead;
+  lag.first = seq;
+  Times times(context.run);
+  return may_be_skew(context, times, context.groups[group], lag);
+}
+
 DeviceStall find_device_stall(const Context& context) {
   DeviceStall out;
   std::set<std::uint32_t> stalled;

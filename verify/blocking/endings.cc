@@ -7,7 +7,9 @@
 #include <fmt/core.h>
 
 #include "base/text.h"
+#include "verify/blocking/blocking.h"
 #include "verify/context.h"
+#include "verify/replay/semantics.h"
 
 namespace lockstep::verify {
 
@@ -138,7 +140,8 @@ Begun begun(const Context& context, const WaitPoint& point) {
   return count == 0 ? Begun::none : Begun::some;
 }
 
-std::string may_be_running(const Context& context, const WaitPoint& point) {
+std::string may_be_running(const Context& context, const WaitPoint& point,
+                           const std::vector<std::uint32_t>& victims) {
   const bool hung = std::any_of(point.waiting.begin(), point.waiting.end(), [&](std::uint32_t r) {
     return context.where.positions[r].state == State::hung;
   });
@@ -151,24 +154,82 @@ std::string may_be_running(const Context& context, const WaitPoint& point) {
       "{} had not completed {} ({})", context.describe_ranks(point.waiting),
       context.describe_call(call), context.describe_location(call, seq_at(context, point)));
   if (const auto others = completed_by(context, point); !others.empty()) {
+    // Those who completed it wait in another group for those who did not: as where they wait in a
+    // later call of this group (find_device_stall).
+    const bool held_up = std::any_of(others.begin(), others.end(), [&](std::uint32_t r) {
+      return std::binary_search(victims.begin(), victims.end(), r);
+    });
+    if (snapshot && held_up &&
+        !may_be_dumped_earlier(context, point.group, point.waiting, others, seq_at(context, point)))
+      return "";
     return fmt::format(
         "{} when {} had: the traces do not show whether they stall or were only copied earlier",
         what, context.describe_ranks(others));
   }
-  if (has_unknown_splits(context, call)) {
+  const Begun who = begun(context, point);
+  // Splits that do not fit keep a call from ending. They do not keep a device from beginning it.
+  if (has_unknown_splits(context, call) && !(snapshot && who == Begun::some)) {
     return what +
            ", which every member issued: its splits were not recorded, and may not fit "
            "together";
   }
   // The two sides of a message were looked at at different moments: these may be two messages.
   if (snapshot && is_message(point)) return what + ", whose other side was posted";
-  const Begun who = begun(context, point);
   if (snapshot && (who == Begun::all || who == Begun::some)) return "";
   return fmt::format("{}, which every member issued: {}", what,
                      who == Begun::none
                          ? "no device had begun it"
                          : "the traces do not show whether it runs, stalls, or has only just "
                            "been issued");
+}
+
+bool issued_alone(const Context& context) {
+  return context.semantics == CallSemantics::nccl &&
+         !records_completion(context.run, context.semantics);
+}
+
+namespace {
+
+// Whether no member of the rank's newest call went on to another one, and none of them is a victim:
+// a member that waits in an older call is not in this one. A member without a trace is taken not to
+// have gone on.
+bool may_be_in_newest(const Context& context, std::uint32_t rank,
+                      const std::vector<std::uint32_t>& victims) {
+  const std::vector<trace::Call>& calls = context.run.ranks[rank].calls;
+  if (calls.empty()) return false;
+  const auto newest_is = [&](const Stream& s, std::size_t length) {
+    return s.calls.size() == length && !s.calls.empty() &&
+           s.calls.back() + 1 == context.run.ranks[s.rank_index].calls.size();
+  };
+  for (const GroupStreams& group : context.groups) {
+    if (group.group != calls.back().group || group.members.size() < 2) continue;
+    const auto own = std::find_if(group.streams.begin(), group.streams.end(),
+                                  [&](const Stream& s) { return s.rank_index == rank; });
+    if (own == group.streams.end() || !newest_is(*own, own->calls.size())) return false;
+    return std::all_of(group.streams.begin(), group.streams.end(), [&](const Stream& s) {
+      return newest_is(s, own->calls.size()) &&
+             !std::binary_search(victims.begin(), victims.end(), s.rank_index);
+    });
+  }
+  return false;
+}
+
+}  // namespace
+
+std::string may_be_in_newest_call(const Context& context, const WaitCause& wait) {
+  if (wait.cycle || wait.stalled != SIZE_MAX || !issued_alone(context)) return "";
+  for (const std::uint32_t r : wait.roots) {
+    const bool hung = context.where.positions[r].state == State::hung;
+    if (!hung || !may_be_in_newest(context, r, wait.victims)) continue;
+    const CallRef call{
+        r, static_cast<std::uint32_t>(context.run.ranks[r].calls.size() - std::size_t{1})};
+    return fmt::format(
+        "{} issued no call after {} ({}), and neither did its other members: completions were not "
+        "recorded, so it may be the call that hangs",
+        context.describe_ranks({r}), context.describe_call(call),
+        context.describe_location(call, context.call(call).seq));
+  }
+  return "";
 }
 
 Cause explain_stall(const Context& context, const WaitPoint& point) {

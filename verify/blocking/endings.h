@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "verify/blocking/wait_graph.h"
 #include "verify/context.h"
 
 namespace lockstep::verify {
@@ -21,8 +22,20 @@ enum class Begun : std::uint8_t { all, some, none, unknown };
 Begun begun(const Context& context, const WaitPoint& point);
 
 // Why such a call may not be a stall: no watchdog ended a rank that waits there, or a snapshot
-// shows only that it is under way. Empty where it is a stall.
-std::string may_be_running(const Context& context, const WaitPoint& point);
+// shows only that it is under way. `victims`: rank indices that wait for it, directly or through
+// others. Empty where it is a stall.
+std::string may_be_running(const Context& context, const WaitPoint& point,
+                           const std::vector<std::uint32_t>& victims);
+
+// Whether only issue lines were recorded of a job over NCCL: nothing tells which calls completed,
+// nor what a host was doing when it issued no more.
+bool issued_alone(const Context& context);
+
+// Why ranks that seem to have stopped before a call (roots of `wait`) may be in one that they
+// issued: only issue lines were recorded, and none of the members of a rank's newest call went on,
+// so that this call may be what does not complete. Empty where they stopped. O(groups · members).
+std::string may_be_in_newest_call(const Context& context, const WaitCause& wait);
+
 // Explains such a stall: not the program is at fault but the device or transport. Where start
 // events tell, the culprits are the devices that did not begin the call. O(waiting ranks).
 Cause explain_stall(const Context& context, const WaitPoint& point);

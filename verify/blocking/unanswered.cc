@@ -16,6 +16,12 @@ namespace lockstep::verify {
 
 namespace {
 
+// Whether calls of two ranks may be the same one: by group, form and line of the program.
+bool is_like(const Context& context, const trace::Call& a, const trace::Call& b) {
+  const bool same_line = a.at == b.at || a.at.value == 0 || b.at.value == 0;
+  return a.group == b.group && same_line && context.agreement.agree(a.signature, b.signature);
+}
+
 // Where a call lacks ranks: they left it out, those who wait issued one too many, or neither can be
 // told.
 enum class Fault : std::uint8_t { missing, extra, unknown };
@@ -29,6 +35,18 @@ bool shares_a_batch(const trace::RankTrace& trace, std::uint32_t call) {
   return trace.calls[call].coalesced != trace::kNone && (same(call - 1) || same(call + 1));
 }
 
+// Whether without this call, which the past does not predict, the rank did what its past predicts.
+// A call of a new kind may also open a new part of the program (a checkpoint), then other calls
+// follow. False where the rank blocks in it: what would have come is unknown.
+bool goes_on_as_usual(const Context& context, CallRef added) {
+  const std::vector<trace::Call>& calls = context.run.ranks[added.rank].calls;
+  if (added.call + 1 == calls.size()) return false;
+  const std::vector<std::uint32_t> usual = usual_calls(context.run, context.agreement, added);
+  return std::any_of(usual.begin(), usual.end(), [&](std::uint32_t u) {
+    return is_same_of_program(context.agreement, calls[u], calls[added.call + 1]);
+  });
+}
+
 // Judges by the waiting rank's past. If the call is usual at this point, the others left it out. If
 // another call is usual there and this one is new, it is one too many. Where the past does not tell
 // what is usual, a call that the rank made before was left out by the others; about a new one
@@ -36,17 +54,25 @@ bool shares_a_batch(const trace::RankTrace& trace, std::uint32_t call) {
 Fault fault_at(const Context& context, CallRef waiting) {
   if (!knows_its_past(context, waiting.rank)) return Fault::unknown;
   const Usual usual = is_usual(context.run, context.agreement, waiting);
-  if (usual == Usual::yes) return Fault::missing;
   const trace::RankTrace& trace = context.run.ranks[waiting.rank];
   const bool made_before = std::any_of(
       trace.calls.begin(), trace.calls.begin() + waiting.call, [&](const trace::Call& c) {
         return is_same_of_program(context.agreement, c, trace.calls[waiting.call]);
       });
-  if (usual == Usual::no) return made_before ? Fault::unknown : Fault::extra;
   // A call like the one just before it may be that one, made twice.
   const bool repeats =
       waiting.call > 0 && is_same_of_program(context.agreement, trace.calls[waiting.call - 1],
                                              trace.calls[waiting.call]);
+  // It was, where so many never came in a row. In the first row of such calls nothing tells how
+  // long it is to be.
+  const Usual run =
+      repeats ? is_run_usual(context.run, context.agreement, waiting) : Usual::unknown;
+  if (usual == Usual::no && run == Usual::no) return Fault::extra;
+  if (usual == Usual::yes)
+    return repeats && run == Usual::unknown ? Fault::unknown : Fault::missing;
+  if (usual == Usual::no) {
+    return made_before || !goes_on_as_usual(context, waiting) ? Fault::unknown : Fault::extra;
+  }
   if (repeats) return Fault::unknown;
   return made_before ? Fault::missing : Fault::unknown;
 }
@@ -71,8 +97,28 @@ Fault fault_of(const Context& context, const Deviation& missing) {
     const bool deviant_calls_it = calls_in(context.run, parting->deviant, parting->index, group);
     if (waits && deviant_calls_it && !usual_calls_it) return Fault::extra;
     if (!waits && usual_calls_it && !deviant_calls_it) return Fault::missing;
+    // Both are calls of the group: what follows tells which side has one more.
+    if (usual_calls_it && deviant_calls_it) {
+      const std::vector<trace::Call>& usual = context.run.ranks[parting->usual].calls;
+      const std::vector<trace::Call>& deviant = context.run.ranks[parting->deviant].calls;
+      const std::size_t next = parting->index + std::size_t{1};
+      const auto is_next = [&](const std::vector<trace::Call>& there, const trace::Call& call) {
+        return next < there.size() && is_like(context, there[next], call);
+      };
+      const bool one_more = is_next(deviant, usual[parting->index]);
+      const bool one_less = is_next(usual, deviant[parting->index]);
+      if (waits && one_more && !one_less) return Fault::extra;
+      if (!waits && one_less && !one_more) return Fault::missing;
+    }
   }
   return fault_at(context, missing.expected);
+}
+
+// Turns a missing call into an extra one: the waiting ranks deviate from those who went on.
+void turn_into_extra(Deviation& missing) {
+  missing.kind = Deviation::Kind::extra;
+  std::swap(missing.deviants, missing.reference);
+  std::swap(missing.got, missing.expected);
 }
 
 // Whether the rank posted any message in the group.
@@ -97,6 +143,9 @@ Fault message_fault(const Context& context, const WaitPoint& point) {
                context.run.tables.signatures[c.signature].op ==
                    context.run.tables.signatures[message.signature].op;
       });
+  // The pipelines beside are the best witnesses: they tell which of the two sides is unusual.
+  const std::vector<std::uint32_t> odd = part_from_sisters(context, {&point});
+  if (!odd.empty() && odd == point.missing) return Fault::missing;
   if (made_before) return Fault::missing;
   if (waiting.call == 0) return Fault::unknown;
   if (is_usual(context.run, context.agreement, waiting) == Usual::no) return Fault::extra;
@@ -169,10 +218,10 @@ bool is_one_too_many(const Context& context, const Deviation& missing) {
   return fault_of(context, missing) == Fault::extra;
 }
 
-void turn_into_extra(Deviation& missing) {
-  missing.kind = Deviation::Kind::extra;
-  std::swap(missing.deviants, missing.reference);
-  std::swap(missing.got, missing.expected);
+void decide_fault(const Context& context, Deviation& missing) {
+  const Fault fault = fault_of(context, missing);
+  missing.singled_out = fault != Fault::unknown;
+  if (fault == Fault::extra) turn_into_extra(missing);
 }
 
 bool is_new_kind_of_message(const Context& context, const WaitPoint& message) {
@@ -229,11 +278,9 @@ std::optional<Cause> explain_left_out_call(const Context& context,
   if (elsewhere) return std::nullopt;
   if (lacking->group == WaitPoint::kPointToPoint) return explain_message(context, *lacking);
   Deviation d = missing_at(context, *lacking, lacking->missing);
-  const Fault fault = fault_of(context, d);
-  d.singled_out = fault != Fault::unknown;
-  if (fault == Fault::extra) turn_into_extra(d);
+  decide_fault(context, d);
   Cause cause = explain_deviation(context, d);
-  if (fault == Fault::unknown) {
+  if (!d.singled_out) {
     cause.finding.why = kEitherWay;
   } else if (cause.finding.rule == RuleId::missing_collective) {
     cause.finding.why =
@@ -301,11 +348,6 @@ std::optional<InGroup> find_in_group(const Context& context, CallRef ref) {
 
 bool is_member(const GroupStreams& group, std::uint32_t rank) {
   return stream_of(group, rank) != nullptr;
-}
-
-// Whether calls of two ranks may be the same one: by group and form.
-bool is_like(const Context& context, const trace::Call& a, const trace::Call& b) {
-  return a.group == b.group && context.agreement.agree(a.signature, b.signature);
 }
 
 // Whether both ranks made the same calls in the group, and each completed. Then neither left one
@@ -421,7 +463,8 @@ std::optional<Cause> explain_other_path(const Context& context, const WaitPoint&
     const bool unusual =
         point.waiting.size() <= idle.size() && knows_its_past(context, waiting) &&
         is_usual(context.run, context.agreement, {waiting, *common}) == Usual::no &&
-        (same(calls[*common - 1]) || std::none_of(calls.begin(), calls.begin() + *common, same));
+        (same(calls[*common - 1]) || (std::none_of(calls.begin(), calls.begin() + *common, same) &&
+                                      goes_on_as_usual(context, {waiting, *common})));
     if (!unusual || ours->calls[point.instance] != *common) return std::nullopt;
     Deviation extra = missing_at(context, point, idle);
     turn_into_extra(extra);
@@ -537,6 +580,8 @@ std::string may_be_ahead(const Context& context, const WaitCause& wait) {
   if (wait.cycle) return "";
   const WaitPoint* const point = collective_point(context, wait);
   if (point == nullptr || point->waiting.size() > point->missing.size()) return "";
+  // Most of the job waits for them: these are not just ahead.
+  if (2 * wait.victims.size() > context.run.ranks.size()) return "";
   const CallRef waited = waiting_call(context, point->waiting[0]);
   const trace::Call& call = context.call(waited);
   for (const std::uint32_t r : point->missing) {

@@ -28,8 +28,9 @@ Deviation missing_at(const Context& context, const WaitPoint& point,
 // modality.
 bool is_one_too_many(const Context& context, const Deviation& missing);
 
-// Turns a missing call into an extra one: the waiting ranks deviate from those who went on.
-void turn_into_extra(Deviation& missing);
+// Decides by the same evidence whether the deviation stays a missing call, becomes an extra one of
+// those who wait, or, where nothing tells, singles out nobody.
+void decide_fault(const Context& context, Deviation& missing);
 
 // Whether a message without a partner is the first of its kind in the rank's trace.
 bool is_new_kind_of_message(const Context& context, const WaitPoint& message);

@@ -14,16 +14,18 @@ namespace {
 constexpr std::uint32_t kLate = 64;  // calls by which a host goes on after an omission
 
 // Whether the calls of the rank's current round are usual, and the first one that is not. The round
-// goes back to the previous call like the newest one, at most kLate calls.
+// goes back to the previous call like the newest one, at most kLate calls. Equal calls in a row
+// count as one: the last receives of a pipeline's step end one round.
 std::pair<Usual, Break> usual_of_late(const Context& context, std::uint32_t rank) {
   const std::uint32_t newest = newest_call(context, rank);
   if (newest == kNoCall || !knows_its_past(context, rank)) return {Usual::unknown, {}};
   const std::vector<trace::Call>& calls = context.run.ranks[rank].calls;
+  const auto like_newest = [&](std::uint32_t c) {
+    return is_same_of_program(context.agreement, calls[c], calls[newest]);
+  };
   std::uint32_t first = newest;
-  while (first > 0 && newest - first < kLate &&
-         !is_same_of_program(context.agreement, calls[first - 1], calls[newest])) {
-    --first;
-  }
+  while (first > 0 && newest - first < kLate && like_newest(first - 1)) --first;
+  while (first > 0 && newest - first < kLate && !like_newest(first - 1)) --first;
   Usual out = Usual::yes;
   for (std::uint32_t c = first; c <= newest; ++c) {
     const Usual usual = is_usual(context.run, context.agreement, {rank, c});
@@ -122,8 +124,8 @@ std::optional<bool> are_alike(const Context& context, const std::vector<SisterMe
                     });
 }
 
-// Whether most of the rank's sisters issued the same messages; nothing on a tie, or without
-// sisters.
+// Whether most of the rank's sisters issued the same messages, and the same calls between them;
+// nothing on a tie, or without sisters.
 std::optional<bool> does_as_sisters(const Context& context, std::uint32_t rank,
                                     trace::GroupId group) {
   const trace::RankTrace& trace = context.run.ranks[rank];
@@ -141,7 +143,11 @@ std::optional<bool> does_as_sisters(const Context& context, std::uint32_t rank,
         continue;
       }
       const auto same = are_alike(context, own, messages_in(context, r, theirs));
-      if (same) ++(*same ? alike : others);
+      if (!same) continue;
+      // A rank that left out its last message so far issued a part of its sister's, and went on.
+      const auto common = common_start(context.run, context.agreement, rank, r);
+      const std::size_t both = std::min(trace.calls.size(), context.run.ranks[r].calls.size());
+      ++(*same && (!common || *common == both) ? alike : others);
     }
   }
   if (alike == others) return std::nullopt;
@@ -168,21 +174,25 @@ bool is_made_in_sister_groups(const Context& context, CallRef call) {
 }
 
 std::vector<std::uint32_t> part_from_sisters(const Context& context,
-                                             const std::vector<std::size_t>& points) {
+                                             const std::vector<const WaitPoint*>& points) {
   std::vector<std::pair<std::uint32_t, trace::GroupId>> concerned;
-  for (const std::size_t p : points) {
-    const WaitPoint& point = context.where.wait_points[p];
-    if (point.group != WaitPoint::kPointToPoint) continue;
-    const std::uint32_t waiting = point.waiting[0];
+  for (const WaitPoint* const point : points) {
+    if (point->group != WaitPoint::kPointToPoint) continue;
+    const std::uint32_t waiting = point->waiting[0];
     const trace::GroupId group =
         context.call({waiting, context.where.positions[waiting].waiting_in()}).group;
-    for (const std::uint32_t r : point.waiting) concerned.emplace_back(r, group);
-    for (const std::uint32_t r : point.missing) concerned.emplace_back(r, group);
+    for (const std::uint32_t r : point->waiting) concerned.emplace_back(r, group);
+    // Also those that posted the other side behind an open call: over NCCL a host goes on after a
+    // message that it left out.
+    for (const std::uint32_t r : united(point->missing, point->behind))
+      concerned.emplace_back(r, group);
   }
   std::sort(concerned.begin(), concerned.end());
   concerned.erase(std::unique(concerned.begin(), concerned.end()), concerned.end());
   std::vector<std::uint32_t> deviating;
   for (const auto& [rank, group] : concerned) {
+    // Messages are compared from the first one on, so the recorder must have kept it.
+    if (!knows_its_past(context, rank)) return {};
     const std::optional<bool> same = does_as_sisters(context, rank, group);
     if (!same) return {};
     if (!*same) deviating.push_back(rank);

@@ -174,11 +174,11 @@ class Walker {
   //   1. it has not deviated before
   //   2. it issues what sister groups issued at this index
   //   3. its batch held every modality (only where a left-out call may explain the difference)
-  //   4. it issues what followed the last time its recent calls occurred
-  //   5. its program, over all groups, goes on as those of the other ranks
-  //   6. its call occurs earlier in its own stream
+  //   4. its program, over all groups, goes on as those of the other ranks, or as its own past
+  //   5. it issues what followed the last time its recent calls of this group occurred
+  //   6. its call occurs earlier in its own stream (only where no left-out call may explain it)
   //   7. its call occurs later in its own stream
-  //   8. its call is the first one of its stream, with which a round begins
+  //   8. of calls that all begin a step, its call is the first one of its stream
   //   9. the form of its call (operation, reduction, type) occurs elsewhere on the rank
   //   10. it is in the earliest step: the others went past that call
   //
@@ -218,12 +218,22 @@ class Walker {
       });
       if (fullest) return {p, true};
     }
-    if (const auto p = only([&](std::size_t c) { return follows_habit(c); })) return {*p, true};
+    // The rest judges by the ranks' other calls. A dump of open calls alone has too few.
+    if (!std::all_of(largest.begin(), largest.end(),
+                     [&](std::size_t p) { return knows_its_past(parties[p][0]); })) {
+      return lowest(parties, largest);
+    }
     if (const auto p = as_other_programs(parties, largest)) return {*p, true};
+    if (const auto p = only([&](std::size_t c) { return follows_habit(c); })) return {*p, true};
+    // Of one call in two forms, the one that the rank used before. Where a call may be missing,
+    // that says nothing: of a rank that left out the last call of its first round, the next call is
+    // the familiar one.
     const auto familiar = [&](std::size_t c) {
       return sequences_[cursors_[c].class_index].seen_before(cursors_[c].next, next_token(c));
     };
-    if (const auto p = only(familiar)) return {*p, true};
+    if (!skip_explains(parties[largest[0]][0], parties[largest[1]][0])) {
+      if (const auto p = only(familiar)) return {*p, true};
+    }
     const auto made_again = [&](std::size_t c) {
       return sequences_[cursors_[c].class_index].seen_after(cursors_[c].next, next_token(c));
     };
@@ -231,7 +241,11 @@ class Walker {
     const auto starts_again = [&](std::size_t c) {
       return sequences_[cursors_[c].class_index].starts_again(cursors_[c].next, next_token(c));
     };
-    if (const auto p = only(starts_again)) return {*p, true};
+    const bool all_begin = std::all_of(largest.begin(), largest.end(),
+                                       [&](std::size_t p) { return begins_step(parties[p][0]); });
+    if (all_begin) {
+      if (const auto p = only(starts_again)) return {*p, true};
+    }
     if (const auto p = only([&](std::size_t c) { return is_of_common_form(c); })) return {*p, true};
     const auto earliest = [&](std::size_t c) {
       return std::all_of(largest.begin(), largest.end(), [&](std::size_t q) {
@@ -241,11 +255,34 @@ class Walker {
     if (steps_comparable_) {
       if (const auto p = only(earliest)) return {*p, true};
     }
-    return {*std::min_element(largest.begin(), largest.end(),
+    return lowest(parties, largest);
+  }
+
+  // Whether the cursor's next call is the first of a step.
+  bool begins_step(std::size_t cursor) const {
+    const Cursor& c = cursors_[cursor];
+    const std::int32_t step = next_token(cursor).step;
+    if (c.next == 0 || step == trace::kNone) return false;
+    const std::int32_t before = sequences_[c.class_index].token(c.next - 1).step;
+    return before != trace::kNone && before < step;
+  }
+
+  // The party with the lowest rank, without a culprit.
+  std::pair<std::size_t, bool> lowest(const std::vector<std::vector<std::size_t>>& parties,
+                                      const std::vector<std::size_t>& among) const {
+    return {*std::min_element(among.begin(), among.end(),
                               [&](std::size_t a, std::size_t b) {
                                 return ranks_of(parties[a])[0] < ranks_of(parties[b])[0];
                               }),
             false};
+  }
+
+  // Whether the trace holds calls that completed: false for a dump of open calls alone.
+  bool knows_its_past(std::size_t cursor) const {
+    const trace::RankTrace& trace = run_.ranks[rank_of(cursor)];
+    return !trace.snapshot ||
+           std::any_of(trace.calls.begin(), trace.calls.end(),
+                       [](const trace::Call& c) { return c.has(trace::kCompleted); });
   }
 
   // Whether the two calls may differ because one side left out a call. Not where both carry the
@@ -284,12 +321,14 @@ class Walker {
     const std::size_t a = parties[among[0]][0];
     const std::size_t b = parties[among[1]][0];
     // They must part at this call, and not at one that was looked at before or is still to come.
-    // The others are asked only then.
+    // Before the first deviation that was seen, they may have parted unseen: in the line of a call
+    // whose form agrees. The others are asked only then.
     const auto parted = common_start(run_, agreement_, rank_of(a), rank_of(b));
     const auto between = [&](std::size_t cursor) {
       const Stream& stream = stream_of(cursor);
       const std::size_t next = cursors_[cursor].next;
-      return *parted <= stream.calls[next] && (next == 0 || *parted > stream.calls[next - 1]);
+      return *parted <= stream.calls[next] &&
+             (found_.empty() || next == 0 || *parted > stream.calls[next - 1]);
     };
     if (!parted || !between(a) || !between(b)) return std::nullopt;
     const auto parting = find_parting(run_, agreement_, rank_of(a), rank_of(b));
@@ -324,8 +363,10 @@ class Walker {
   // Whether the rank uses the operation, reduction and type of the cursor's next call elsewhere, in
   // any group. In a first step there is no past, and only this tells which of two forms is unusual:
   // a rank that reduces everything in bfloat16 is more likely to be wrong about one float32 call.
+  // One other call is not enough: most programs begin with a single broadcast.
   bool is_of_common_form(std::size_t cursor) {
     constexpr std::size_t kMostCalls = 4096;  // a few steps of a large model
+    std::size_t others = 0;
     const Stream& mine = stream_of(cursor);
     const std::vector<trace::Call>& calls = run_.ranks[mine.rank_index].calls;
     const std::uint32_t self = mine.calls[cursors_[cursor].next];
@@ -333,7 +374,7 @@ class Walker {
     for (std::size_t c = 0; c < calls.size() && c < kMostCalls; ++c) {
       const trace::Signature& other = run_.tables.signatures[calls[c].signature];
       if (c != self && other.op == form.op && other.redop == form.redop &&
-          other.dtypes == form.dtypes) {
+          other.dtypes == form.dtypes && ++others == 2) {
         return true;
       }
     }

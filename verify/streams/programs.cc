@@ -104,34 +104,42 @@ bool is_same_of_program(Agreement& agreement, const trace::Call& a, const trace:
 namespace {
 
 // The earlier positions whose calls are predicted at `place`: see usual_calls(). `at` gives the
-// call at a position.
+// call at a position. With `size`, the number of calls, later positions count as well.
 template <class At>
-std::vector<std::uint32_t> predicted(Agreement& agreement, const At& at, std::uint32_t place) {
+std::vector<std::uint32_t> predicted(Agreement& agreement, const At& at, std::uint32_t place,
+                                     std::uint32_t size = 0) {
   std::uint32_t longest = 0;
   std::vector<std::uint32_t> usual;
-  for (std::uint32_t back = 1; back < place && back <= kHistory; ++back) {
-    // The number of equal calls before `place` and before the position `back` calls earlier.
+  const auto same = [&](std::uint32_t i, std::uint32_t j) {
+    return is_same_of_program(agreement, at(i), at(j));
+  };
+  const auto look_at = [&](std::uint32_t then) {
+    // The number of equal calls before `place` and before the other position.
+    const std::uint32_t most = std::min({kCallsCompared, place, then});
     std::uint32_t length = 0;
-    while (length < kCallsCompared && back + length < place &&
-           is_same_of_program(agreement, at(place - 1 - length), at(place - 1 - length - back))) {
-      ++length;
-    }
-    if (length == 0 || length < longest) continue;
+    while (length < most && same(place - 1 - length, then - 1 - length)) ++length;
+    if (length == 0 || length < longest) return;
     if (length > longest) usual.clear();
     longest = length;
-    const std::uint32_t then = place - back;
-    const bool known = std::any_of(usual.begin(), usual.end(), [&](std::uint32_t u) {
-      return is_same_of_program(agreement, at(then), at(u));
-    });
+    const bool known =
+        std::any_of(usual.begin(), usual.end(), [&](std::uint32_t u) { return same(then, u); });
     if (!known && usual.size() < kMostUsual) usual.push_back(then);
-    if (length == kCallsCompared) break;  // nothing further back can match more
+  };
+  for (std::uint32_t back = 1; back < place && back <= kHistory; ++back) {
+    if (longest == kCallsCompared) return usual;  // nothing else can match more
+    look_at(place - back);
+  }
+  for (std::uint32_t then = place + 1; then < size && then - place <= kHistory; ++then) {
+    if (longest == kCallsCompared) break;
+    look_at(then);
   }
   return usual;
 }
 
 template <class At>
-Usual is_predicted(Agreement& agreement, const At& at, std::uint32_t place) {
-  const std::vector<std::uint32_t> usual = predicted(agreement, at, place);
+Usual is_predicted(Agreement& agreement, const At& at, std::uint32_t place,
+                   std::uint32_t size = 0) {
+  const std::vector<std::uint32_t> usual = predicted(agreement, at, place, size);
   if (usual.empty()) return Usual::unknown;
   return std::any_of(
              usual.begin(), usual.end(),
@@ -150,7 +158,20 @@ Usual usually_precedes(Agreement& agreement, const std::vector<trace::Call>& cal
   const auto mirrored = [&](std::uint32_t i) -> const trace::Call& {
     return calls[calls.size() - 1 - i];
   };
-  return is_predicted(agreement, mirrored, static_cast<std::uint32_t>(calls.size()) - index);
+  const auto size = static_cast<std::uint32_t>(calls.size());
+  return is_predicted(agreement, mirrored, size - index);
+}
+
+// Whether the call at `index` is usual there by what the rank did before and, over NCCL, where
+// hosts go on, by what it does later. In a first round, which has no past, calls of the round
+// itself may look like one; what comes later shows it:
+//
+//   a a c | a a b c | a a b c      after a comes a, by the first two calls; after a a comes b
+Usual is_usual_anywhere(Agreement& agreement, const std::vector<trace::Call>& calls,
+                        std::uint32_t index) {
+  return is_predicted(
+      agreement, [&](std::uint32_t i) -> const trace::Call& { return calls[i]; }, index,
+      static_cast<std::uint32_t>(calls.size()));
 }
 
 // Whether the run of equal calls that ends before `index`, or goes on there, is as long as an
@@ -204,6 +225,10 @@ Usual is_usual(const trace::Run& run, Agreement& agreement, CallRef call) {
       agreement, [&](std::uint32_t i) -> const trace::Call& { return calls[i]; }, call.call);
 }
 
+Usual is_run_usual(const trace::Run& run, Agreement& agreement, CallRef call) {
+  return is_run_usual(agreement, run.ranks[call.rank].calls, call.call);
+}
+
 std::optional<std::uint32_t> common_start(const trace::Run& run, Agreement& agreement,
                                           std::uint32_t a, std::uint32_t b) {
   const trace::RankTrace& one = run.ranks[a];
@@ -223,19 +248,20 @@ std::optional<Parting> find_parting(const trace::Run& run, Agreement& agreement,
   if (!parted || *parted >= of_a.size() || *parted >= of_b.size()) return std::nullopt;
   std::size_t with_a = 0, with_b = 0;
   ask_others(run, a, b, [&](std::uint32_t r) {
-    // Whoever agrees with one of them beyond the difference differs from the other one there.
-    if (common_start(run, agreement, a, r).value_or(0) > *parted) {
-      ++with_a;
-    } else if (common_start(run, agreement, b, r).value_or(0) > *parted) {
-      ++with_b;
-    }
+    // Whoever agrees with one of them beyond the difference differs from the other one there, or
+    // soon after: parameters do not compare between groups, so calls of equal form look alike.
+    const std::uint32_t as_a = common_start(run, agreement, a, r).value_or(0);
+    const std::uint32_t as_b = common_start(run, agreement, b, r).value_or(0);
+    if (as_a > *parted && as_a > as_b) ++with_a;
+    if (as_b > *parted && as_b > as_a) ++with_b;
   });
   if (with_a != with_b) {
     return with_a > with_b ? Parting{a, b, *parted} : Parting{b, a, *parted};
   }
-  // From strong evidence to weak: what the rank did at this point before, how often in a row, and
-  // what it does later.
+  // From strong evidence to weak: what the rank did at this point in its other rounds, in its past,
+  // how often in a row, and what came before such calls otherwise.
   const std::pair<Usual, Usual> judgements[] = {
+      {is_usual_anywhere(agreement, of_a, *parted), is_usual_anywhere(agreement, of_b, *parted)},
       {is_usual(run, agreement, {a, *parted}), is_usual(run, agreement, {b, *parted})},
       {is_run_usual(agreement, of_a, *parted), is_run_usual(agreement, of_b, *parted)},
       {usually_precedes(agreement, of_a, *parted), usually_precedes(agreement, of_b, *parted)}};
@@ -271,10 +297,10 @@ std::vector<std::uint32_t> ranks_that_part_alike(const trace::Run& run, Agreemen
                                                  const Parting& parting) {
   std::vector<std::uint32_t> out;
   for (std::uint32_t r = 0; r < run.ranks.size(); ++r) {
-    if (r == parting.deviant ||
-        common_start(run, agreement, parting.deviant, r).value_or(0) > parting.index) {
-      out.push_back(r);
-    }
+    const std::uint32_t as_deviant = common_start(run, agreement, parting.deviant, r).value_or(0);
+    const std::uint32_t as_usual = common_start(run, agreement, parting.usual, r).value_or(0);
+    const bool alike = as_deviant > parting.index && as_deviant > as_usual;
+    if (r == parting.deviant || alike) out.push_back(r);
   }
   return out;
 }

@@ -39,6 +39,10 @@ std::optional<std::uint32_t> usual_call(const trace::Run& run, Agreement& agreem
 enum class Usual : std::uint8_t { yes, no, unknown };
 Usual is_usual(const trace::Run& run, Agreement& agreement, CallRef call);
 
+// Whether as many calls like the one before this one came in a row before, this one included where
+// it is like them; unknown: no such call was made before. O(4096).
+Usual is_run_usual(const trace::Run& run, Agreement& agreement, CallRef call);
+
 // The number of calls at the start of two ranks' programs (rank indices) that agree. Each group of
 // the one corresponds to one of the other. Nothing where a recording starts in mid-run. O(calls).
 std::optional<std::uint32_t> common_start(const trace::Run& run, Agreement& agreement,
@@ -52,7 +56,7 @@ struct Parting {
 
 // Which of ranks `a` and `b` (rank indices) does something unusual where their programs part. Most
 // of the other ranks that follow one of the two there decide. On a tie, or if there are none, what
-// the two did before decides, or else what they do later. Nothing where that does not tell either,
+// the two do in their other rounds decides. Nothing where that does not tell either,
 // where the two are in groups of other sizes, or where a recording starts in mid-run. Only ranks
 // in groups of the same sizes are asked, at most 64. O(64 · calls before the
 // difference), and one is_usual() for each of both.

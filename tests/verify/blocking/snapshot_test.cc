@@ -50,6 +50,31 @@ TEST(Snapshot, AStalledDeviceIsBehindPeersThatWait) {
   EXPECT_EQ(report.findings[0].seq, 1U);
 }
 
+TEST(Snapshot, AStalledDeviceHoldsUpItsPeerInAnotherGroup) {
+  // Rank 0 completed the call of the pair, and waits for rank 1 in one of all.
+  const auto rank = [](int r) {
+    std::string text = "{\"header\":1,\"rank\":" + std::to_string(r) +
+                       ",\"world_size\":2,\"backend\":\"nccl\"}\n"
+                       "{\"group\":\"pair\",\"ranks\":[0,1]}\n";
+    const auto issue = [&](int id, const std::string& group, bool completes) {
+      text += "{\"ev\":\"issue\",\"id\":" + std::to_string(id) + ",\"g\":\"" + group +
+              "\",\"op\":\"all_reduce\",\"in\":[[8]],\"async\":true}\n";
+      if (completes) text += "{\"ev\":\"complete\",\"id\":" + std::to_string(id) + "}\n";
+    };
+    issue(0, "world", true);
+    issue(1, "pair", r == 0);
+    if (r == 0) issue(2, "world", false);
+    return text + "{\"end\":\"hung\"}\n";
+  };
+  trace::Run run = run_from_text({rank(0), rank(1)});
+  for (trace::RankTrace& trace : run.ranks) trace.snapshot = true;
+  const Report report = verify(run);
+  ASSERT_FALSE(report.findings.empty());
+  EXPECT_EQ(report.findings[0].rule, RuleId::device_stall);
+  EXPECT_THAT(report.findings[0].culprits, ElementsAre(trace::Rank(1)));
+  EXPECT_EQ(report.findings[0].group, "pair");
+}
+
 TEST(Snapshot, SkewIsNoError) {
   // Peers wait for nothing; all are in flight. Nothing tells whether the open calls hang.
   EXPECT_EQ(judge_snapshot({"ccc", "cpp", "ccc"}).verdict, Verdict::inconclusive);

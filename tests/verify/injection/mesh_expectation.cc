@@ -317,6 +317,26 @@ class Expecting {
     if (2 * waiting <= job_.world()) e.may_be_open = true;
     if (!victims) e.culprits_needed = false;
     if (fault_ == MeshFault::never_completes && !lags()) e.may_be_open = true;
+    if (fault_ != MeshFault::never_starts && stands_in_all_to_all()) {
+      e.may_be_open = true;
+      e.culprits_needed = false;
+    }
+  }
+
+  // Whether a whole group stands in the same all-to-all. A dump does not hold its splits: such that
+  // do not fit let it begin everywhere and end nowhere, as a link that stalls does.
+  bool stands_in_all_to_all() const {
+    return std::any_of(deviation_.groups.begin(), deviation_.groups.end(), [&](const auto& group) {
+      const Members& members = job_.groups.at(group);
+      std::set<std::ptrdiff_t> indexes;
+      for (const int m : members) {
+        const CallSpec* const open = calls_.open[static_cast<std::size_t>(m)];
+        if (open == nullptr || open->group != group || open->splits_in.empty()) return false;
+        const auto own = calls_.collectives(m, group);
+        indexes.insert(std::find(own.begin(), own.end(), open) - own.begin());
+      }
+      return indexes.size() == 1;
+    });
   }
 
   const MeshFault fault_;

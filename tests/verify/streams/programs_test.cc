@@ -124,5 +124,102 @@ TEST(Programs, OneFaultOfATensorParallelGroupIsOneFinding) {
   EXPECT_THAT(report.findings[0].message, HasSubstr("the same in group dp1: rank 1"));
 }
 
+TEST(Programs, NamesOfParametersDoNotCompareBetweenGroups) {
+  // Two replicas of two ranks. One leaves out the middle one of three equal calls, each of its
+  // ranks in a group of its own: the other row of ranks votes one to one.
+  const auto rank = [](int r, bool skips) {
+    const std::string dp = r % 2 == 0 ? "dp0" : "dp1";
+    const auto call = [&](const std::string& what) {
+      return "all_reduce n=4 g=" + dp + " what=" + what;
+    };
+    std::string out = "group " + dp + (r % 2 == 0 ? " 0,2; " : " 1,3; ");
+    for (int round = 0; round < 3; ++round) {
+      out += call("a") + "; " + call("b") + "; " + call("c") + "; all_reduce n=8; ";
+    }
+    out += call("a") + "; ";
+    return out + (skips ? call("c") + "; all_reduce n=8 open; hung"
+                        : call("b") + "; " + call("c") + " open; hung");
+  };
+  EXPECT_THAT(
+      summary(verify(program({rank(0, true), rank(1, true), rank(2, false), rank(3, false)}))),
+      StartsWith("missing-collective error proven culprits=0,1 group=dp0 seq=10"));
+}
+
+TEST(Programs, LaterRoundsTellWhatTheFirstOneHasTooMuch) {
+  // The added call looks like the one before it, from another line.
+  const auto rank = [](bool adds) {
+    std::string out = "backend nccl; all_reduce n=2 async; ";
+    for (int round = 0; round < 4; ++round) {
+      out += "all_reduce n=4 async at=a.py:1; ";
+      if (round == 0 && adds) out += "all_reduce n=4 async at=log.py:7; ";
+      out += "all_reduce n=4 async at=a.py:2; ";
+      out +=
+          std::string("all_reduce n=4 async at=a.py:3") + (round == 3 && adds ? " open; " : "; ");
+    }
+    return out + (adds ? "hung" : "clean");
+  };
+  EXPECT_THAT(summary(verify(program({rank(true), rank(false)}))),
+              StartsWith("extra-collective error observed culprits=0 group=world"));
+}
+
+TEST(Programs, OfTwoRanksThatNothingTellsApartNobodyIsNamed) {
+  const auto first_line = [](const std::vector<std::string>& ranks) {
+    const std::string all = summary(verify(program(ranks)));
+    return all.substr(0, all.find('\n'));
+  };
+  using testing::HasSubstr;
+  using testing::Not;
+  // In the first round: a call made twice, or one left out.
+  EXPECT_THAT(first_line({"all_reduce n=8; all_reduce n=4 open; hung",
+                          "all_reduce n=8; all_reduce n=8 open; hung"}),
+              Not(HasSubstr("culprits")));
+  // A first barrier, which may be one too many or left out.
+  const std::string rounds =
+      "group a 0,1; all_reduce g=a n=4; all_reduce g=a n=8; all_reduce g=a n=4; all_reduce g=a "
+      "n=8; ";
+  EXPECT_THAT(first_line({rounds + "barrier open; hung", rounds + "all_reduce g=a n=4 open; hung"}),
+              Not(HasSubstr("culprits")));
+  // Equal calls, one more on one side.
+  const std::string equal = "backend nccl; all_reduce n=4 async; all_reduce n=4 async; ";
+  EXPECT_THAT(first_line({equal + "clean", equal + "all_reduce n=4 async open; hung"}),
+              testing::AllOf(StartsWith("unequal-iterations"), Not(HasSubstr("culprits"))));
+}
+
+TEST(Programs, ThePipelineBesideTellsWhoLeftOutAMessage) {
+  // The hosts go on, so both sides of the later messages are there. Rank 1 lacks a receive.
+  const auto first = [](int r, bool skips) {
+    const std::string peer = std::to_string(r + 2);
+    const std::string pp = "pp" + std::to_string(r);
+    return "backend nccl; group " + pp + " " + std::to_string(r) + "," + peer + "; send g=" + pp +
+           " n=4 async peer=" + peer + "; " +
+           (skips ? "" : "recv g=" + pp + " n=4 async peer=" + peer + "; ") +
+           "all_reduce n=8 async open; hung";
+  };
+  const auto last = [](int r, const std::string& sent) {
+    const std::string peer = std::to_string(r - 2);
+    const std::string pp = "pp" + peer;
+    return "backend nccl; group " + pp + " " + peer + "," + std::to_string(r) + "; recv g=" + pp +
+           " n=4 async peer=" + peer + "; send g=" + pp + " n=4 async peer=" + peer + sent +
+           "; all_reduce n=8 async open; hung";
+  };
+  EXPECT_THAT(
+      summary(verify(program({first(0, false), first(1, true), last(2, ""), last(3, " open")}))),
+      StartsWith("p2p-unmatched error observed culprits=1 group=pp1"));
+}
+
+TEST(Programs, RanksMayBeInTheCallThatAllOfItsMembersIssuedLast) {
+  // Issue lines alone. Ranks 0 and 1 stopped before the calls in which 2 and 3 wait, or their own
+  // last call does not complete.
+  const std::string pair = "backend nccl; group a 0,1; ";
+  const std::string b = "group b 0,2; ";
+  const std::string c = "group c 1,3; ";
+  const std::string own = "all_reduce g=a n=4 async open; hung";
+  EXPECT_EQ(
+      summary(verify(program({pair + b + own, pair + c + own,
+                              "backend nccl; " + b + "all_reduce g=b n=4 async open; hung",
+                              "backend nccl; " + c + "all_reduce g=c n=4 async open; hung"}))),
+      "verdict inconclusive");
+}
+
 }  // namespace
 }  // namespace lockstep::verify

@@ -12,6 +12,7 @@
 
 #include "base/text.h"
 #include "trace/formats/format.h"
+#include "trace/formats/ring/reader.h"
 #include "trace/groups.h"
 #include "trace/run.h"
 #include "trace/signature.h"
@@ -94,6 +95,7 @@ struct Piece {
   // For a digest: the format of the files that it was made from, and those that were unreadable.
   const Format* stands_for = nullptr;
   std::vector<Run::Unreadable> unreadable;
+  std::string job;                         // which run of the job wrote it (ring_job)
   const EvidenceSource* source = nullptr;  // of `evidence`; null: it is none
   FileEvidence evidence;
 
@@ -139,6 +141,7 @@ Piece read_content(const Content& content, bool named, const Plan& plan, Tables&
   piece.name = content.name;
   piece.named = named;
   piece.format = recognise(content.bytes);
+  piece.job = ring_job(content.bytes);
   piece.rank = plan.rank_of(content.name);
   read_evidence(content, plan, piece);
   // --format overrides what a named file looks like; in a folder it only selects files.
@@ -268,6 +271,24 @@ void drop_second_forms(std::vector<Piece>& pieces) {
     }
     return false;
   });
+}
+
+// Of several runs of a job that recorded into one folder, keeps the newest: a rank that did not
+// come to record in it has the file of an earlier run there. Returns the names of those dropped.
+std::vector<std::string> drop_earlier_runs(std::vector<Piece>& pieces) {
+  std::map<fs::path, std::string> newest;  // by folder
+  for (const Piece& piece : pieces) {
+    std::string& job = newest[fs::path(piece.name).parent_path()];
+    job = std::max(job, piece.job);
+  }
+  std::vector<std::string> dropped;
+  std::erase_if(pieces, [&](const Piece& piece) {
+    const bool earlier =
+        !piece.job.empty() && piece.job != newest[fs::path(piece.name).parent_path()];
+    if (earlier) dropped.push_back(printable(piece.name));
+    return earlier;
+  });
+  return dropped;
 }
 
 // Drops digests that are in a folder with traces: they were made from these.
@@ -511,6 +532,7 @@ Result<LoadedTraces> load_traces(const std::vector<std::string>& paths,
   LoadedTraces out;
   std::vector<Piece> pieces = read_all(*files, *plan, options.threads, out.tables);
   drop_second_forms(pieces);
+  out.earlier_runs = drop_earlier_runs(pieces);
   drop_digests_of_others(pieces);
   drop_strangers(pieces);
   if (pieces.empty()) {
@@ -554,6 +576,10 @@ Run complete_run(LoadedTraces loaded) {
   Run run = assemble_run(std::move(loaded.tables), std::move(loaded.traces));
   run.unreadable = std::move(loaded.unreadable);
   if (format != nullptr) run.unknown.assign(format->unknown.begin(), format->unknown.end());
+  if (!loaded.earlier_runs.empty()) {
+    run.unknown.push_back("earlier runs of the job, in the same folder: " +
+                          join_and(loaded.earlier_runs, 4) + " not read");
+  }
   join_evidence(run, std::move(loaded.evidence), format != nullptr && is_own(*format));
   run.world_size = std::max(run.world_size, loaded.expect_ranks);
   return run;

@@ -47,8 +47,9 @@ struct LoadedTraces {
   const Format* format =
       nullptr;  // of all of them; "text" for lockstep's own forms; null: no trace
   std::vector<Run::Unreadable> unreadable;
-  JobEvidence evidence;           // with LoadOptions::evidence
-  std::int32_t expect_ranks = 0;  // as LoadOptions::expect_ranks
+  std::vector<std::string> earlier_runs;  // ring files of these, which were not read
+  JobEvidence evidence;                   // with LoadOptions::evidence
+  std::int32_t expect_ranks = 0;          // as LoadOptions::expect_ranks
 };
 // Errors: as load_run.
 Result<LoadedTraces> load_traces(const std::vector<std::string>& paths,

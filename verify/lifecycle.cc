@@ -9,6 +9,7 @@
 #include <fmt/core.h>
 
 #include "base/text.h"
+#include "trace/formats/ring/ring_file.h"
 
 namespace lockstep::verify {
 
@@ -101,6 +102,7 @@ Unwaited unwaited_in(const Context& context, const GroupStreams& group) {
     for (std::size_t m = 0; m < stream.calls.size(); ++m) {
       const trace::Call& call = trace.calls[stream.calls[m]];
       if (!call.has(trace::kAsync) || waits(call) || !waits_of_all.waited[m]) continue;
+      if (context.run.tables.str(call.tag) == trace::ring::kJoinTag) continue;
       // Lockstep's own recorder over NCCL: a host that reads a value waits for the calls that are
       // open just then. A rank without a wait for a completed call had it completed before.
       const bool reads = context.run.ranks[stream.rank_index].source.ends_with(".ring");

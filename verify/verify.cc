@@ -55,6 +55,7 @@ struct Outlook {
   std::vector<std::string> undecided;  // why the data shows neither a fault nor its absence
   std::vector<std::string> unknown;    // numbers and samples that could not be judged
   bool waits_unknown = false;          // no waits were recorded that could order two communicators
+  bool all_cut = false;                // no trace has an end mark, and nobody follows the job
 };
 
 // Adds what other legal schedules would do wrong, where the recorded schedule had no fault.
@@ -126,8 +127,16 @@ void add_wait_causes(const Context& context, Outlook& outlook, Causes& causes) {
   const bool snapshot = is_snapshot(context.run);
   std::vector<WaitCause> left;
   for (WaitCause& wait : wait_causes(context.where)) {
-    // While the job runs, a wait that may still end is no finding.
-    if (context.live && !wait.stuck) continue;
+    // While the job runs, a wait that may still end is no finding. Where all traces just end, it is
+    // told: whoever killed the job may know how long it stood.
+    if (context.live && !wait.stuck) {
+      if (outlook.all_cut && !snapshot && wait.stalled == SIZE_MAX) {
+        outlook.undecided.push_back(wait_consequence(context, wait).message +
+                                    ": all traces just end, and nothing shows whether it was late "
+                                    "or would never have come");
+      }
+      continue;
+    }
     // All members issued the call and it does not complete: a stall, unless it had just begun.
     if (wait.stalled != SIZE_MAX) {
       if (lost_a_rank(context, wait)) continue;  // Causes::add_deaths reports it
@@ -377,13 +386,20 @@ Verdict verdict_of(const Report& report, const trace::Run& run, const Outlook& o
 }
 
 // Worst first: by severity, certainty, step, sequence number. Findings without a step or number
-// come last among equals. Stable, so that the analyses' order decides the rest.
+// come last among equals. Stable, so that the analyses' order decides the rest. Where ranks wait
+// for each other in a cycle, those that stand or compute outside of it come behind it: they may
+// still come, the cycle never ends.
 void sort_findings(std::vector<Finding>& findings) {
-  std::stable_sort(findings.begin(), findings.end(), [](const Finding& a, const Finding& b) {
-    const auto key = [](const Finding& f) {
+  const bool cycle = std::any_of(findings.begin(), findings.end(), [](const Finding& f) {
+    return f.severity == Severity::error && f.certainty == Certainty::proven &&
+           (f.rule == RuleId::deadlock || f.rule == RuleId::cross_group_deadlock ||
+            f.rule == RuleId::p2p_cycle);
+  });
+  std::stable_sort(findings.begin(), findings.end(), [&](const Finding& a, const Finding& b) {
+    const auto key = [&](const Finding& f) {
       const std::int64_t step = f.step.value_or(INT64_MAX);
-      return std::tuple(-static_cast<int>(f.severity), static_cast<int>(f.certainty), step,
-                        f.seq.value_or(UINT64_MAX));
+      return std::tuple(-static_cast<int>(f.severity), cycle && f.rule == RuleId::host_stall,
+                        static_cast<int>(f.certainty), step, f.seq.value_or(UINT64_MAX));
     };
     return key(a) < key(b);
   });
@@ -447,6 +463,7 @@ Report verify(const trace::Run& run, const VerifyOptions& options) {
   const Modalities modalities(run);
   const CallSemantics semantics = options.semantics.value_or(recorded_semantics(run));
   Outlook outlook;
+  outlook.all_cut = unended && !options.live;
   // Each reason once: all ranks' traces of one job usually say the same.
   for (const trace::RankTrace& trace : run.ranks) {
     const bool known = std::find(outlook.undecided.begin(), outlook.undecided.end(),

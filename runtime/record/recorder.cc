@@ -84,8 +84,8 @@ std::uint32_t Recorder::issue(trace::RingWriter::Issue fields) {
   }
   fields.step = context_.step;
   fields.what = note.what;
-  fields.tag = note.tag;
-  fields.at = context_.at;
+  if (fields.tag.id == 0) fields.tag = note.tag;
+  if (fields.at.id == 0) fields.at = context_.at;
   outstanding_.fetch_add(1, std::memory_order_relaxed);
   const std::uint32_t call = ring_.issue(fields);
   if (follows_calls_) {

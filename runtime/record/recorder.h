@@ -51,8 +51,8 @@ class Recorder {
   // "manual.cc:57". Cheap if the location was asked for before.
   trace::RingWriter::StringRef location(const std::source_location& where);
 
-  // Records a call that is about to be given to the transport. Fills in step, what, tag and
-  // location from the context. Returns the call's id.
+  // Records a call that is about to be given to the transport. Fills in step and what from the
+  // context, and the tag and the location where it has none. Returns the call's id.
   std::uint32_t issue(trace::RingWriter::Issue fields);
   // The transport finished the call; `error` empty: successfully. At most once per call.
   void complete(std::uint32_t call, std::string_view error = {});

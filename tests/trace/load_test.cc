@@ -53,6 +53,29 @@ class LoadTest : public testing::Test {
   TempDir dir_;
 };
 
+TEST_F(LoadTest, OfSeveralRunsInOneFolderTheNewestIsRead) {
+  const auto write = [&](int rank, int world_size, const std::string& job) {
+    RingWriter::Options options;
+    options.path = dir_.file("rank_" + std::to_string(rank) + ".ring");
+    options.rank = Rank(rank);
+    options.world_size = world_size;
+    options.capacity = 64;
+    options.job = job;
+    auto writer = RingWriter::create(options);
+    ASSERT_TRUE(writer);
+    (*writer)->finish(End::clean);
+  };
+  write(0, 2, "1795564800000000002-7");
+  write(1, 3, "1795564800000000001-9");  // did not come to record in the later run
+  write(2, 3, "1795564800000000001-9");
+  const trace::Run run = load({dir_.path()});
+  ASSERT_THAT(run.ranks, SizeIs(1));
+  EXPECT_EQ(run.ranks[0].rank, Rank(0));
+  EXPECT_EQ(run.world_size, 2);
+  EXPECT_THAT(run.header_conflicts, IsEmpty());
+  EXPECT_THAT(run.unknown, testing::Contains(HasSubstr("earlier runs of the job")));
+}
+
 TEST_F(LoadTest, AFolderWithAllForms) {
   dir_.write("rank_0.trace.jsonl", trace_of(0));
   dir_.write("rank_1.trace.jsonl.gz", gzip(trace_of(1, 2, 3)));

@@ -23,6 +23,12 @@ TEST(Lifecycle, AnOperationThatItsPeersWaitForAndTheRankDoesNot) {
             "never-waited warning observed culprits=1 group=world seq=0\nverdict findings");
 }
 
+TEST(Lifecycle, ARankThatStandsInForOthersUnderJoinNeedNotWait) {
+  EXPECT_EQ(summary(verify(program({"all_reduce n=4 async; wait 0; barrier; clean",
+                                    "all_reduce n=4 async tag=join; barrier; clean"}))),
+            "verdict clean");
+}
+
 TEST(Lifecycle, WhereNobodyRecordsWaitsNothingIsSaid) {
   EXPECT_EQ(
       summary(verify(program({"all_reduce n=4 async; clean", "all_reduce n=4 async; clean"}))),

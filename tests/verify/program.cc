@@ -126,7 +126,8 @@ class ProgramTextWriter {
         complete[key] = std::stoll(value);
       else if (key == "count" || key == "step" || key == "root" || key == "peer" || key == "ptag")
         json[key] = std::stoll(value);
-      else if (key == "g" || key == "dtype" || key == "redop" || key == "at" || key == "mode")
+      else if (key == "g" || key == "dtype" || key == "redop" || key == "at" || key == "mode" ||
+               key == "tag")
         json[key] = value;
       else
         LOCKSTEP_CHECK(false, "unknown word in a test program: " + w[i]);

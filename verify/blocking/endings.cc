@@ -309,6 +309,15 @@ std::optional<Cause> explain_deaths(const Context& context) {
       hurt.push_back(r);
     }
   }
+  // Ranks that wait for others that live hang by themselves, whoever died beside them.
+  std::erase_if(hurt, [&](std::uint32_t r) {
+    const std::size_t at = context.where.point_of[r];
+    if (context.where.positions[r].state != State::hung || at == SIZE_MAX) return false;
+    const std::vector<std::uint32_t>& missing = context.where.wait_points[at].missing;
+    return !missing.empty() && std::none_of(missing.begin(), missing.end(), [&](std::uint32_t m) {
+      return std::find(dead.begin(), dead.end(), m) != dead.end();
+    });
+  });
   // A death from which nobody suffers explains nothing.
   if (dead.empty() || hurt.empty()) return std::nullopt;
   Cause cause;

@@ -54,7 +54,9 @@ std::optional<std::size_t> in_all(const std::vector<SplitConflict>& found) {
     };
     const bool all = std::all_of(found.begin(), found.end(),
                                  [&](const SplitConflict& c) { return with(c, member); });
-    const bool other_too = std::all_of(found.begin(), found.end(),
+    // What a rank sends to itself concerns nobody else.
+    const bool other_too =
+        other != member && std::all_of(found.begin(), found.end(),
                                        [&](const SplitConflict& c) { return with(c, other); });
     if (all && !other_too) return member;
   }
@@ -73,14 +75,18 @@ Cause splits_cause(const Context& context, std::size_t g, std::uint64_t instance
   cause.group = g;
   cause.seq = context.groups[g].first_seq + instance;
   cause.step = context.call(sender).step;
-  f.message =
-      fmt::format("rank {} sends {} to rank {}, which expects {} from it ({})", from.value, c.sent,
-                  to.value, c.expected, context.describe_location(sender, cause.seq));
+  const std::string location = context.describe_location(sender, cause.seq);
+  f.message = from == to ? fmt::format("rank {} sends {} to itself, and expects {} ({})",
+                                       from.value, c.sent, c.expected, location)
+                         : fmt::format("rank {} sends {} to rank {}, which expects {} from it ({})",
+                                       from.value, c.sent, to.value, c.expected, location);
   f.group = context.groups[g].name;
   f.seq = cause.seq;
   if (cause.step != trace::kNone) f.step = cause.step;
   cause.deviants = {std::min(sender.rank, receiver.rank), std::max(sender.rank, receiver.rank)};
+  if (from == to) cause.deviants.pop_back();
   f.ranks = context.ranks(cause.deviants);
+  if (from == to) f.culprits = f.ranks;  // it contradicts itself, whatever the others do
   f.evidence = {context.evidence(sender, fmt::format("sends {}", c.sent)),
                 context.evidence(receiver, fmt::format("expects {}", c.expected))};
   set_fingerprint(f, "all_to_all");

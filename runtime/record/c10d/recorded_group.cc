@@ -4,7 +4,6 @@
 #include <utility>
 
 namespace lockstep::runtime {
-namespace {
 
 std::string dtype_name(c10::ScalarType type) {
   switch (type) {
@@ -32,6 +31,8 @@ std::string dtype_name(c10::ScalarType type) {
       return c10::toString(type);
   }
 }
+
+namespace {
 
 std::string redop_name(const c10d::ReduceOp& op) {
   switch (op.op_) {
@@ -138,11 +139,13 @@ trace::RingWriter::SignatureRef RecordedGroup::signature(const BackendCall& call
   return signatures_.emplace(key_, recorder_.ring().make_signature(fields)).first->second;
 }
 
-std::uint32_t RecordedGroup::issue(const BackendCall& call) {
+std::uint32_t RecordedGroup::issue(const BackendCall& call, const CallOrigin& origin) {
   const Recorder::Timed timed(recorder_);
   const std::lock_guard lock(mutex_);
   trace::RingWriter::Issue fields;
   fields.group = group_;
+  fields.at = origin.at;
+  fields.tag = origin.tag;
   fields.signature = signature(call);
   fields.is_async = call.is_async;
   fields.peer = global_rank(call.peer);

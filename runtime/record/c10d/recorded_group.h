@@ -12,6 +12,14 @@
 
 namespace lockstep::runtime {
 
+// A type's name in traces: "float32".
+std::string dtype_name(c10::ScalarType type);
+
+// Where in the program a call comes from.
+struct CallOrigin {
+  trace::RingWriter::StringRef at, tag;
+};
+
 class RecordedGroup {
  public:
   // Writes the group into the trace. `ranks`: global ranks, in group order. `recorder` must outlive
@@ -20,8 +28,9 @@ class RecordedGroup {
                 const std::string& description);
 
   // Records that the rank issues the call; returns the call's id. From any thread. Allocates
-  // nothing for a call like an earlier one.
-  std::uint32_t issue(const BackendCall& call);
+  // nothing for a call like an earlier one. `origin`: instead of the recorder's context, where it
+  // says something.
+  std::uint32_t issue(const BackendCall& call, const CallOrigin& origin = {});
 
   int size() const { return static_cast<int>(ranks_.size()); }
 

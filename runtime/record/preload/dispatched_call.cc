@@ -98,6 +98,12 @@ std::optional<c10::Device> DispatchedCall::cuda_device() const {
   return std::nullopt;
 }
 
+bool DispatchedCall::is_meta() const {
+  const auto without_value = [](const at::Tensor& tensor) { return tensor.is_meta(); };
+  return std::any_of(in.begin(), in.end(), without_value) ||
+         std::any_of(out.begin(), out.end(), without_value);
+}
+
 const std::vector<const char*>& recorded_operators() {
   static const std::vector<const char*> names = [] {
     std::vector<const char*> all;

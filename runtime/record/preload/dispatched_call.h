@@ -32,6 +32,8 @@ struct DispatchedCall {
   BackendCall recorded() const;
   // The GPU that its tensors are on; nothing: they are on none.
   std::optional<c10::Device> cuda_device() const;
+  // Its tensors have no values.
+  bool is_meta() const;
 };
 
 // The operators that are recorded, by their names without the library's.

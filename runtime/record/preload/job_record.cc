@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <charconv>
+#include <chrono>
 #include <cstdio>
 #include <numeric>
 #include <set>
@@ -12,12 +13,14 @@
 #include <system_error>
 
 #include <ATen/Version.h>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/version.h>
 
 #include "base/files/write_file.h"
-#include "runtime/job/launch_settings.h"
+#include "base/launcher.h"
 #include "runtime/record/c10d/work_watch.h"
-#include "runtime/record/job_ring.h"
+#include "runtime/record/preload/python_program.h"
+#include "trace/formats/ring/ring_file.h"
 
 namespace lockstep::runtime {
 namespace {
@@ -43,6 +46,33 @@ std::uint64_t capacity() {
   std::uint64_t events = kEvents;
   if (text != nullptr) std::from_chars(text, text + std::string_view(text).size(), events);
   return events;
+}
+
+// Which run of the job this is: what the first rank that asks puts into the store over which the
+// ranks found each other, the time and its process. Empty where there is no store.
+template <typename Group>
+std::string run_of_job(const Group& group) {
+  if constexpr (requires { group.getStore(); }) {
+    try {
+      auto store = group.getStore();
+      if (auto* const part = dynamic_cast<c10d::PrefixStore*>(store.get()); part != nullptr)
+        store = part->getUnderlyingNonPrefixStore();
+      if (!store) return {};
+      // torchrun's store outlives the ranks that it starts anew.
+      const char* const attempt = std::getenv("TORCHELASTIC_RESTART_COUNT");
+      const std::string key = std::string("lockstep/run/") + (attempt == nullptr ? "0" : attempt);
+      const auto now = std::chrono::system_clock::now().time_since_epoch();
+      // 19 digits until the year 2286, so that later runs are greater as texts.
+      const std::string mine =
+          std::to_string(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count()) + "-" +
+          std::to_string(::getpid());
+      const std::vector<std::uint8_t> agreed =
+          store->compareSet(key, std::vector<std::uint8_t>(), {mine.begin(), mine.end()});
+      return {agreed.begin(), agreed.end()};
+    } catch (const std::exception&) {  // a store that cannot do it, or whose server is gone
+    }
+  }
+  return {};
 }
 
 std::atomic<JobRecord*> recording_job{nullptr};  // once it has a file
@@ -96,20 +126,21 @@ void JobRecord::open(const c10d::ProcessGroup& first) {
     return refuse("it was built for LibTorch " TORCH_VERSION ", and this process has " + loaded +
                   "; scripts/build-recorder builds it for the one that you have");
   }
-  const Result<LaunchSettings> launch = find_launch_settings({}, ::getenv);
+  const Result<std::optional<LaunchedRank>> launched = launched_rank(::getenv);
   int rank = first.getRank();
   world_size_ = first.getSize();
-  if (launch && launch->world_size > 1) {
-    rank = launch->rank;
-    world_size_ = launch->world_size;
+  if (launched && *launched && (*launched)->world_size >= world_size_) {
+    rank = (*launched)->rank;
+    world_size_ = (*launched)->world_size;
   }
   if (const Status made = make_folder(folder); !made) return refuse(made.error().str());
   trace::RingWriter::Options options;
-  options.path = file_of_rank(folder, rank, ".ring");
+  options.path = folder + ("/rank_" + std::to_string(rank) + ".ring");
   options.rank = trace::Rank(rank);
   options.world_size = world_size_;
   options.backend = first.getBackendName();
   options.program = ::program_invocation_short_name;
+  options.job = run_of_job(first);
   options.capacity = capacity();
   auto ring = trace::RingWriter::create(options);
   if (!ring) return refuse(ring.error().str());
@@ -118,6 +149,19 @@ void JobRecord::open(const c10d::ProcessGroup& first) {
   ::on_exit(&JobRecord::at_exit, this);
   recording_job.store(this, std::memory_order_release);
   start_hang_watch();
+  if (PythonProgram* const python = PythonProgram::of_process(); python != nullptr)
+    python->on_uncaught([this](const std::string& what) { recorder_->raised(what); });
+}
+
+bool JobRecord::is_open() const {
+  return recording_job.load(std::memory_order_acquire) == this;
+}
+
+CallOrigin JobRecord::origin() {
+  const PythonProgram* const python = PythonProgram::of_process();
+  if (python == nullptr) return {};
+  const PythonProgram::Place place = python->place_of_call();
+  return {ring_->intern(place.line), ring_->intern(place.in_join ? trace::ring::kJoinTag : "")};
 }
 
 std::vector<std::int32_t> JobRecord::ranks_of(const c10d::ProcessGroup& group) const {

@@ -41,6 +41,12 @@ class JobRecord {
   // to write to, or because it does not tell which ranks are in it.
   RecordedGroup* group(const c10::intrusive_ptr<c10d::ProcessGroup>& group);
 
+  // What the Python program says of the call that it makes on this thread: its line, and
+  // trace::ring::kJoinTag where it is one of Join's. Nothing where it is no Python.
+  CallOrigin origin();
+
+  // Whether there is a file: once group() was not null.
+  bool is_open() const;
   // Of group()'s owner, once that was not null.
   Recorder& recorder() { return *recorder_; }
   // What sees when the works of a call complete: those of a device, or of a backend that says so by

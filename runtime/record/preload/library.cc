@@ -4,11 +4,15 @@
 //   torch.ops.load_library("liblockstep_record.so")     # in Python, before the first collective
 //
 // All of c10d's calls, those of LibTorch's Reducer included, go through the dispatcher, as
-// operators of the library `c10d`. A kernel of ours stands at the autograd keys, in front of the
-// transport's: it records the call, passes it on, and wraps the handle that comes back, so that
-// waits and completions are seen. The call is in the ring file before the transport sees it.
+// operators of the library `c10d`. A kernel of ours stands in front of the transport's: it records
+// the call, passes it on, and wraps the handle that comes back, so that waits and completions are
+// seen. The call is in the ring file before the transport sees it.
 //
-// Not seen: calls in inference mode, which skips these keys, and the brackets of coalesced calls.
+// It stands at the key BackendSelect, which is just above the devices' keys and in every call: also
+// in those made below autograd and below a tensor subclass (DTensor, functional collectives), and
+// in inference mode. A call passes it once.
+//
+// Not seen: the brackets of coalesced calls, and what does not go through c10d (symmetric memory).
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -18,16 +22,19 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/custom_class.h>
 #include <torch/library.h>
+#include <torch/version.h>
 
 #include "runtime/record/c10d/recording_work.h"
 #include "runtime/record/preload/dispatched_call.h"
+#include "runtime/record/preload/future_waits.h"
 #include "runtime/record/preload/job_record.h"
 
 namespace lockstep::runtime {
 namespace {
 
 void pass_on(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
-  op.redispatchBoxed(keys & c10::after_autograd_keyset, stack);
+  const c10::DispatchKeySet below(c10::DispatchKeySet::FULL_AFTER, c10::DispatchKey::BackendSelect);
+  op.redispatchBoxed(keys & below, stack);
 }
 
 // A call whose operator returned no handle. NCCL's collectives do so when they are synchronous:
@@ -51,7 +58,7 @@ void wrap_work(torch::jit::Stack& stack, const DispatchedCall& call, Recorder& r
   auto work = stack.back().toCustomClass<c10d::Work>();
   if (!work) return follow_without_work(call, recorder, id, watch);
   c10::intrusive_ptr<c10d::Work> wrapped =
-      c10::make_intrusive<RecordingWork>(std::move(work), recorder, id, watch);
+      c10::make_intrusive<PreloadedWork>(std::move(work), recorder, id, watch);
   stack.back() = c10::IValue(std::move(wrapped));
 }
 
@@ -59,10 +66,11 @@ void record(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit:
   const c10::FunctionSchema& schema = op.schema();
   const auto call = read_call(schema, torch::jit::last(*stack, schema.arguments().size()));
   JobRecord& job = JobRecord::of_process();
-  RecordedGroup* const group = call ? job.group(call->group) : nullptr;
+  // Of tensors without values nothing is sent: a program is traced, or its sizes are computed.
+  RecordedGroup* const group = call && !call->is_meta() ? job.group(call->group) : nullptr;
   if (group == nullptr) return pass_on(op, keys, stack);
   Recorder& recorder = job.recorder();
-  const std::uint32_t id = group->issue(call->recorded());
+  const std::uint32_t id = group->issue(call->recorded(), job.origin());
   const bool blocks = schema.returns().empty();
   if (blocks) recorder.wait(id);
   try {
@@ -93,8 +101,11 @@ void register_all(torch::Library& library) {
 }  // namespace
 }  // namespace lockstep::runtime
 
-TORCH_LIBRARY_IMPL(c10d, AutogradCPU, library) { lockstep::runtime::register_all(library); }
-TORCH_LIBRARY_IMPL(c10d, AutogradCUDA, library) { lockstep::runtime::register_all(library); }
+TORCH_LIBRARY_IMPL(c10d, BackendSelect, library) { lockstep::runtime::register_all(library); }
+
+// For whoever looks for the recorder of a torch: `lockstep record` reads this text in the file.
+extern "C" __attribute__((visibility("default"), used)) const char lockstep_records_torch[] =
+    "LOCKSTEP_RECORDS_TORCH=" TORCH_VERSION;
 
 // In front of the C library's, where this library is preloaded.
 extern "C" __attribute__((visibility("default"))) void _exit(int status) {

@@ -53,7 +53,18 @@ import weakref
 from pathlib import Path
 from typing import Any, Callable, Iterator, Mapping, Optional, Sequence
 
-import torch
+try:
+    import torch
+except ImportError as _missing:
+    if __name__ != "__main__":
+        raise
+    if {"-h", "--help"} & set(sys.argv[1:]):
+        print(__doc__)
+        print("This Python cannot import torch; with one that can, --help lists the options.")
+        sys.exit(0)
+    print(f"lockstep_record.py: this Python ({sys.executable}) cannot import torch: {_missing}; "
+          "use the one that the script runs with", file=sys.stderr)
+    sys.exit(2)
 import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 from torch.nn.parallel import DistributedDataParallel
@@ -282,6 +293,14 @@ def flat(tensors: Any) -> list[torch.Tensor]:
     return [t for item in tensors for t in flat(item)]
 
 
+# Operations by which every rank learns what every other rank holds.
+_TELLING = ("all_to_all_single", "all_to_all", "all_gather", "all_gather_into_tensor")
+
+
+def _is_whole(tensor: torch.Tensor) -> bool:
+    return not (tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool)
+
+
 class World:
     """Answers calls in place of the other ranks, as if all of them held what this rank holds.
 
@@ -294,11 +313,14 @@ class World:
         self.dissent = False
         self.sent: dict[BroadcastKey, Any] = {}  # by this rank, as root
         self.assumed: set[str] = set()  # assumptions made on the way
+        self.sizes_told = False  # ranks have told each other whole numbers, such as counts
         self._root_sent = sent_by_root
         self._counts: collections.Counter[str] = collections.Counter()
 
     def answer(self, call: Call) -> None:
         """Fills the call's outputs in place, invisible to autograd and its version counters."""
+        if call.op in _TELLING and any(_is_whole(t) for t in flat(call.ins)):
+            self.sizes_told = True
         with torch.no_grad():
             getattr(self, "_" + call.op)(call)
 
@@ -407,6 +429,12 @@ class World:
 
     def _all_to_all_single(self, call: Call) -> None:
         out, own = flat(call.outs)[0].data, flat(call.ins)[0]
+        size = len(call.ranks)
+        if not call.splits_in and not call.splits_out and own.shape == out.shape and own.numel():
+            # All ranks send this one what it would send to itself.
+            chunk = own.reshape(size, -1)[call.me]
+            out.view(size, -1).copy_(chunk.expand(size, -1))
+            return
         out.zero_()
         common = min(out.numel(), own.numel())
         out.view(-1)[:common].copy_(own.reshape(-1)[:common])
@@ -550,6 +578,21 @@ class Recorder:
 
     # What calls carry
 
+    def _hide_sizes(self, call: Call, line: dict[str, Any]) -> None:
+        """Leaves out the sizes of an uneven all-to-all that follow from what ranks told each other.
+
+        What the others told is not known here, so that these sizes are not the real job's, and
+        nothing follows from whether they fit those of other ranks.
+        """
+        if self.world is None or not self.world.sizes_told or call.op != "all_to_all_single":
+            return
+        if len(set(call.splits_in)) < 2 and len(set(call.splits_out)) < 2:
+            return
+        for key in ("in", "out", "splits_in", "splits_out"):
+            line.pop(key, None)
+        self.world.assumed.add("the sizes of an all-to-all that ranks have told each other before "
+                               "fit together")
+
     @contextlib.contextmanager
     def scope(self, what: Optional[list[str]], tag: str = "",
               coming: Sequence[Optional[list[str]]] = ()) -> Iterator[list[RecordedWork]]:
@@ -626,6 +669,7 @@ class Recorder:
                 what = self.names.of_tensors(flat(call.ins if call.ins is not None else call.outs))
             call.what = what
             line = _issue_line(self.trace.issued, call)
+            self._hide_sizes(call, line)
             self.trace.issued += 1
             extra = {"what": what, "at": call_place(self.root), "step": self.step,
                      "coalesced": self.batch, "tag": tag}
@@ -1083,8 +1127,24 @@ def _watch_reductions(recorder: Recorder) -> None:
     _library.append(library)
 
 
+def _watch_checkpoints(recorder: Recorder) -> None:
+    """A save's plan is gathered from all ranks; here all of them have this rank's part, so that the
+    parts do not make the whole. That is no fault of the program."""
+    if recorder.world is None:
+        return
+    try:
+        planner = importlib.import_module("torch.distributed.checkpoint.default_planner")
+        original = planner._validate_global_plan
+    except (ImportError, AttributeError):  # a torch without them
+        return
+    # 2.15 returns what is wrong, 2.11 whether nothing is.
+    lists = "list" in str(inspect.signature(original).return_annotation)
+    planner._validate_global_plan = lambda *_: [] if lists else True
+
+
 _SLOW_IMPORTS = ("torch.testing._internal.distributed.fake_pg", _FSDP,
                  "torch.distributed.algorithms.ddp_comm_hooks.default_hooks",
+                 "torch.distributed.checkpoint.default_planner",
                  "torch._dynamo")  # imported by the first step of an optimizer
 
 
@@ -1092,7 +1152,7 @@ def install(recorder: Recorder) -> None:
     """Makes this process record until it ends."""
     global _recorder
     _install_kernels()
-    for watch in (_watch_groups, _watch_ddp, _watch_fsdp, _watch_reductions):
+    for watch in (_watch_groups, _watch_ddp, _watch_fsdp, _watch_reductions, _watch_checkpoints):
         watch(recorder)
     _recorder = recorder
 

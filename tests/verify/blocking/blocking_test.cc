@@ -18,6 +18,31 @@ TEST(Blocking, TwoGroupsInOppositeOrdersAreADeadlock) {
       "cross-group-deadlock error proven group=a seq=0\nverdict findings");
 }
 
+TEST(Blocking, ThoseWhoseFilesEndBesideACycleAreNotItsCause) {
+  const std::string groups = "group a 0,1; group b 0,1; barrier; ";
+  EXPECT_EQ(judge({groups + "all_reduce g=a n=4 open; hung",
+                   groups + "all_reduce g=b n=4 open; hung", "barrier; cut", "barrier; cut"}),
+            "cross-group-deadlock error proven group=a seq=0\nverdict findings");
+}
+
+TEST(Blocking, RanksThatStandBesideACycleComeBehindIt) {
+  const std::string groups = "group a 0,1; group b 0,1; group c 2,3; barrier; ";
+  const Report report = verify(
+      program({groups + "all_reduce g=a n=4 open; hung", groups + "all_reduce g=b n=4 open; hung",
+               "group c 2,3; barrier; all_reduce g=c n=4 open; hung", "group c 2,3; barrier; hung"}));
+  ASSERT_FALSE(report.findings.empty());
+  EXPECT_EQ(report.findings[0].rule, RuleId::cross_group_deadlock) << summary(report);
+}
+
+TEST(Blocking, WhereAllFilesJustEndTheWaitsAreTold) {
+  const std::string waits = "all_reduce n=4; all_reduce n=8 open at=train.py:7; cut";
+  const Report report = verify(program({waits, waits, "all_reduce n=4; cut"}));
+  EXPECT_EQ(report.verdict, Verdict::inconclusive) << summary(report);
+  EXPECT_THAT(report.unknown,
+              ::testing::Contains(::testing::AllOf(HasSubstr("ranks 0, 1 wait in all_reduce"),
+                                                   HasSubstr("train.py:7) for rank 2"))));
+}
+
 TEST(Blocking, TheSameTwoGroupsAsynchronouslyAreNot) {
   const std::string groups = "group a 0,1; group b 0,1; ";
   EXPECT_EQ(

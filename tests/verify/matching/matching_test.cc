@@ -194,6 +194,16 @@ TEST(Matching, SplitsThatDoNotFitThoughTotalsDo) {
               HasSubstr("splits-mismatch error observed group=world seq=0"));
 }
 
+TEST(Matching, SplitsThatDoNotFitWithinOneRankNameItOnce) {
+  const Report report =
+      verify(program({"all_to_all_single n=4 in_splits=2,2 out_splits=1,3; clean",
+                      "all_to_all_single n=4 in_splits=3,1 out_splits=2,1; clean"}));
+  ASSERT_EQ(report.findings.size(), 1U);
+  EXPECT_EQ(report.findings[0].ranks, std::vector{trace::Rank(0)});
+  EXPECT_EQ(report.findings[0].culprits, std::vector{trace::Rank(0)});
+  EXPECT_THAT(report.findings[0].message, HasSubstr("rank 0 sends 2 to itself, and expects 1"));
+}
+
 TEST(Matching, SplitsThatFit) {
   EXPECT_EQ(judge({"all_to_all_single n=4 in_splits=1,3 out_splits=1,2; clean",
                    "all_to_all_single n=4 in_splits=2,2 out_splits=3,2; clean"}),

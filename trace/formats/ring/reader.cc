@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstring>
 #include <limits>
 #include <utility>
@@ -332,6 +333,13 @@ Result<RankTrace> read_ring_file(const std::string& path, Tables& tables) {
 
 bool looks_like_ring_file(std::string_view first_bytes) {
   return first_bytes.starts_with(std::string_view(ring::kMagic, sizeof ring::kMagic));
+}
+
+std::string ring_job(std::string_view bytes) {
+  constexpr std::size_t kAt = offsetof(ring::Header, job);
+  if (!looks_like_ring_file(bytes) || bytes.size() < ring::kHeaderBytes) return {};
+  const std::string_view field = bytes.substr(kAt, sizeof(ring::Header::job));
+  return std::string(field.substr(0, field.find('\0')));
 }
 
 struct RingTail::Impl {

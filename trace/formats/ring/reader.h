@@ -24,6 +24,9 @@ Result<RankTrace> read_ring_trace(std::string_view bytes, const std::string& fil
 // True where the file begins like a ring file.
 bool looks_like_ring_file(std::string_view first_bytes);
 
+// Which run of a job wrote the file: greater in later runs. Empty: not known, or no ring file.
+std::string ring_job(std::string_view bytes);
+
 // A cheap look at a ring file that is being written: keeps it mapped, reads only the header and the
 // newest records. Used to follow a running job.
 class RingTail {

@@ -7,12 +7,17 @@
 
 #include <atomic>
 #include <cstdint>
+#include <string_view>
 
 namespace lockstep::trace::ring {
 
 inline constexpr char kMagic[8] = {'L', 'K', 'S', 'R', 'I', 'N', 'G', '1'};
 inline constexpr std::uint32_t kVersion = 2;
 inline constexpr std::uint32_t kHeaderBytes = 4096;
+
+// The tag of a call that a rank without batches makes in place of one of its peers' (PyTorch's
+// Join). It has no use for the result, and need not wait for it.
+inline constexpr std::string_view kJoinTag = "join";
 
 enum class RecordKind : std::uint16_t {
   none = 0,
@@ -54,6 +59,7 @@ struct Header {
   std::atomic<std::uint64_t> table_lost;  // values that the file had no room for
   std::atomic<std::uint32_t> end_mark;    // EndMark
   std::uint32_t reserved;
+  char job[64];  // NUL-padded; see RingWriter::Options. Written once, at creation
 };
 static_assert(sizeof(Header) <= kHeaderBytes);
 

@@ -131,6 +131,7 @@ RingWriter::Impl::Impl(void* data, std::uint64_t bytes, const Options& options,
   header->pid = ::getpid();
   copy_padded(header->backend, options.backend);
   copy_padded(header->program, options.program);
+  copy_padded(header->job, options.job);
   ::gethostname(header->host, sizeof header->host - 1);
 }
 

@@ -35,6 +35,8 @@ class RingWriter {
     std::int32_t world_size = 1;
     std::string backend;  // "gloo", "nccl"
     std::string program;
+    // The same in all ranks of one run of a job, and growing from run to run; empty: not known.
+    std::string job;
     std::uint64_t capacity = 1 << 16;  // records; rounded up to a power of two
     std::uint64_t table_bytes = 4 << 20;
   };

@@ -14,14 +14,18 @@ import tempfile
 import time
 import unittest
 from pathlib import Path
+from typing import Any, Callable, Optional
 
 import torch
 
 HERE = Path(__file__).resolve().parent
-PROGRAM = str(HERE / "programs" / "ddp_alone.py")
+PROGRAMS = HERE / "programs"
+TOOLS = HERE.parents[3] / "runtime" / "record" / "python"
 LOCKSTEP = os.environ["LOCKSTEP_PROGRAM"]
 LIBRARY = os.environ["LOCKSTEP_RECORD_LIBRARY"]
 LIMIT_S = 600  # only against hanging for ever
+
+Report = dict[str, Any]
 
 
 def free_port() -> str:
@@ -36,61 +40,206 @@ class Preloaded(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.traces = Path(folder.name) / "traces"
 
-    def start(self, *arguments: str) -> "list[subprocess.Popen[str]]":
+    def start(self, program: str, *arguments: str, ranks: int = 2) -> "list[subprocess.Popen[str]]":
         port = free_port()
-        ranks = []
-        for rank in ("0", "1"):
-            ranks.append(subprocess.Popen(
-                [sys.executable, "-B", PROGRAM, *arguments],
+        started = []
+        for rank in map(str, range(ranks)):
+            started.append(subprocess.Popen(
+                [sys.executable, "-B", str(PROGRAMS / program), *filter(None, arguments)],
                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                 env={**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "RANK": rank,
-                     "LOCAL_RANK": rank, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1",
-                     "MASTER_PORT": port, "LD_PRELOAD": LIBRARY,
+                     "LOCAL_RANK": rank, "WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1",
+                     "MASTER_PORT": port, "LD_PRELOAD": LIBRARY, "PYTHONPATH": str(TOOLS),
                      "LOCKSTEP_RECORD_DIR": str(self.traces)}))
-            self.addCleanup(ranks[-1].kill)
-        return ranks
+            self.addCleanup(started[-1].communicate)
+            self.addCleanup(started[-1].kill)
+        return started
 
-    def verify(self) -> "dict[str, object]":
+    def verify(self) -> Report:
         done = subprocess.run([LOCKSTEP, "verify", str(self.traces), "--quiet", "--output", "json=-"],
                               capture_output=True, text=True, timeout=LIMIT_S, check=False)
-        return json.loads(done.stdout)
-
-    def stall(self) -> "dict[str, object] | None":
-        """The first finding that says why the ranks stand still."""
-        rules = ("missing-collective", "cross-group-deadlock", "deadlock")
-        return next((f for f in self.verify()["findings"] if f["rule"] in rules), None)
+        return json.loads(done.stdout) if done.stdout else {"findings": [], "said": done.stderr}
 
     def skip_for_another_version(self, said: str) -> None:
         if "it was built for LibTorch" in said:
             self.skipTest(said)
 
-    def test_a_healthy_program_is_clean(self) -> None:
-        for rank in self.start():
+    def run_to_its_end(self, program: str, *arguments: str, ranks: int = 2) -> Report:
+        for rank in self.start(program, *arguments, ranks=ranks):
             said = rank.communicate(timeout=LIMIT_S)[0]
             self.skip_for_another_version(said)
             self.assertEqual(rank.returncode, 0, said)
+        return self.verify()
+
+    def run_until(self, found: Callable[[Report], Any], program: str, *arguments: str,
+                  ranks: int = 2) -> Report:
+        """Runs a job that hangs or dies until its traces show it; then kills what is left of it. The
+        report is of the traces that are left."""
+        started = self.start(program, *arguments, ranks=ranks)
+        deadline = time.monotonic() + LIMIT_S
+        while time.monotonic() < deadline:
+            time.sleep(0.5)
+            over = all(rank.poll() is not None for rank in started)
+            here = self.traces.is_dir() and len(list(self.traces.glob("*.ring"))) == ranks
+            if over or here and found(self.verify()):
+                break
+        for rank in started:
+            if rank.poll() is None:
+                rank.send_signal(signal.SIGKILL)
+            self.skip_for_another_version(rank.communicate()[0])
         report = self.verify()
+        self.assertTrue(found(report), report)
+        return report
+
+
+def first_of(*rules: str) -> "Callable[[Report], Optional[Report]]":
+    """The first finding of a report, where it is of one of these rules."""
+    def find(report: Report) -> Optional[Report]:
+        findings = report["findings"]
+        return findings[0] if findings and findings[0]["rule"] in rules else None
+
+    return find
+
+
+class Files(Preloaded):
+    def test_a_healthy_program_is_clean(self) -> None:
+        report = self.run_to_its_end("ddp_alone.py")
         self.assertEqual(report["verdict"], "clean", report)
         self.assertEqual(report["ranks"]["read"], 2)
 
     def test_a_call_that_a_rank_leaves_out_is_found_after_sigkill(self) -> None:
-        ranks = self.start("skip")
-        deadline = time.monotonic() + LIMIT_S
-        found = None
-        # While it hangs; the files are whole at any moment. Until then a file without an end mark is
-        # all there is to report.
-        while found is None and time.monotonic() < deadline:
-            time.sleep(0.5)
-            if any(rank.poll() is not None for rank in ranks):
-                self.skip_for_another_version(ranks[0].communicate()[0])
-            if self.traces.is_dir() and len(list(self.traces.iterdir())) == 2:
-                found = self.stall()
-        for rank in ranks:
-            rank.send_signal(signal.SIGKILL)
-            rank.communicate()
-        found = self.stall()
-        self.assertIsNotNone(found, self.verify())
-        self.assertEqual(found["certainty"], "proven", found)
+        stall = first_of("missing-collective", "cross-group-deadlock", "deadlock")
+        report = self.run_until(stall, "ddp_alone.py", "skip")
+        self.assertEqual(report["findings"][0]["certainty"], "proven", report)
+
+    def test_files_of_an_earlier_run_are_left_out(self) -> None:
+        self.run_to_its_end("jobs.py", "raises", ranks=3)
+        report = self.run_to_its_end("jobs.py", "raises", ranks=2)
+        self.assertEqual(report["verdict"], "clean", report)
+        self.assertEqual(report["ranks"]["read"], 2)
+        self.assertIn("earlier runs of the job", " ".join(report["unknown"]))
+
+
+class Jobs(Preloaded):
+    """programs/jobs.py: what people write, right and wrong."""
+
+    def assert_clean(self, job: str, variant: str = "", ranks: int = 2) -> None:
+        report = self.run_to_its_end("jobs.py", job, variant, ranks=ranks)
+        self.assertEqual(report["verdict"], "clean", report)
+        self.assertEqual(report["findings"], [], report)
+
+    def assert_found(self, job: str, variant: str, *rules: str, ranks: int = 2,
+                     culprits: "tuple[int, ...]" = ()) -> Report:
+        report = self.run_until(first_of(*rules), "jobs.py", job, variant, ranks=ranks)
+        finding = report["findings"][0]
+        self.assertEqual(finding["severity"], "error", report)
+        self.assertEqual(finding["culprits"], list(culprits), report)
+        self.assertIn("jobs.py:", json.dumps(finding))  # the line of the program
+        return finding
+
+    def test_data_parallel(self) -> None:
+        self.assert_clean("ddp")
+        self.assert_clean("ddp", "find-unused")
+
+    def test_data_parallel_with_a_rank_without_images(self) -> None:
+        finding = self.assert_found("ddp", "text-only", "unused-parameter", culprits=(1,))
+        self.assertIn("Expected to have finished reduction", finding["message"])
+
+    def test_tensor_and_data_parallel(self) -> None:
+        self.assert_clean("tensor_data", ranks=4)
+
+    def test_a_head_that_only_some_ranks_of_a_tensor_group_run(self) -> None:
+        self.assert_found("tensor_data", "head", "size-mismatch", "missing-collective", ranks=4,
+                          culprits=(1, 3))
+
+    def test_clipping_that_a_rank_leaves_out(self) -> None:
+        self.assert_found("tensor_data", "clip", "missing-collective", ranks=4, culprits=(0,))
+
+    def test_a_save_that_only_rank_0_makes(self) -> None:
+        self.assert_found("save", "rank0-only", "cross-group-deadlock", ranks=4)
+
+    def test_functional_collectives(self) -> None:
+        self.assert_clean("functional")
+
+    def test_inference_mode(self) -> None:
+        self.assert_found("inference", "skip", "op-mismatch", "missing-collective", culprits=(1,))
+
+    def test_experts_with_uneven_counts(self) -> None:
+        self.assert_clean("experts", ranks=3)
+
+    def test_ranks_with_different_numbers_of_batches_under_join(self) -> None:
+        self.assert_clean("join")
+
+    def test_an_exception_is_told_with_its_line(self) -> None:
+        finding = self.assert_found("raises", "batch", "rank-exception", culprits=(1,))
+        self.assertRegex(finding["message"],
+                         r"ValueError: no image in the batch \(.*jobs\.py:\d+\)")
+
+    def test_a_cycle_comes_before_ranks_that_compute(self) -> None:
+        self.assert_found("two_groups", "crossed", "cross-group-deadlock", ranks=4)
+
+    def test_a_rank_that_sleeps_in_a_job_that_is_killed(self) -> None:
+        def told(report: Report) -> "Optional[str]":
+            lines = (line for line in report.get("unknown", []) if "all traces just end" in line)
+            return next((line for line in lines if "rank 0" in line and "rank 1" in line), None)
+
+        report = self.run_until(told, "jobs.py", "sleeper", "asleep", ranks=3)
+        self.assertEqual(report["verdict"], "inconclusive", report)
+        self.assertRegex(told(report) or "", r"jobs\.py:\d+\) for rank")
+        self.assertIn("rank 2 is still running", told(report) or "")
+
+
+class Values(Preloaded):
+    """lockstep_watch.py."""
+
+    def found(self, variant: str) -> Report:
+        report = self.run_to_its_end("watched.py", variant)
+        self.assertEqual(report["verdict"], "findings", report)
+        return report["findings"][0]
+
+    def test_replicas_that_agree(self) -> None:
+        report = self.run_to_its_end("watched.py")
+        self.assertEqual(report["verdict"], "clean", report)
+
+    def test_a_rank_with_a_learning_rate_of_its_own(self) -> None:
+        finding = self.found("rate")
+        self.assertEqual((finding["rule"], finding["step"]), ("rank-local-decision", 0), finding)
+        self.assertIn("lr", finding["message"])
+
+    def test_a_parameter_that_differs_before_the_first_step(self) -> None:
+        finding = self.found("start")
+        self.assertEqual((finding["rule"], finding["step"]), ("param-divergence", 0), finding)
+        self.assertEqual(finding["what"], ["start/2.bias"])
+
+    def test_ranks_that_read_the_same_samples(self) -> None:
+        self.assertEqual(self.found("samples")["rule"], "no-sharding")
+
+
+class Command(Preloaded):
+    """lockstep record."""
+
+    def record(self, *job: str) -> "subprocess.CompletedProcess[str]":
+        done = subprocess.run(
+            [LOCKSTEP, "record", "--traces", str(self.traces), "--library", LIBRARY, "--",
+             sys.executable, "-B", "-m", "torch.distributed.run", "--nproc-per-node", "2",
+             "--master-port", free_port(), str(PROGRAMS / "jobs.py"), *job],
+            capture_output=True, text=True, timeout=LIMIT_S, check=False,
+            env={**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"})
+        self.skip_for_another_version(done.stdout + done.stderr)
+        if "this recorder is for torch" in done.stderr:
+            self.skipTest(done.stderr)
+        return done
+
+    def test_a_healthy_job(self) -> None:
+        done = self.record("inference")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("CLEAN", done.stdout.upper())
+
+    def test_a_job_that_can_never_continue_is_ended(self) -> None:
+        done = self.record("inference", "skip")
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        self.assertIn("can never continue", done.stderr)
+        self.assertRegex(done.stdout, r"jobs\.py:\d+")
 
 
 if __name__ == "__main__":

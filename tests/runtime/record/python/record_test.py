@@ -258,6 +258,31 @@ class Calls(RecordTest):
         self.assertTrue(said.startswith("RAISES"), said)
         self.assertIn("rank 0 raises an exception in step 0: an empty batch", said)
 
+    def test_a_checkpoint_is_part_of_the_program(self) -> None:
+        self.record(PROGRAMS / "saves.py")
+        for folder in sorted(self.derived.glob("**/product.json")):
+            status, said = self.judge(folder.parent)
+            self.assertEqual(status, 0, said)
+
+    def test_experts_that_tell_each_other_their_counts(self) -> None:
+        self.record(PROGRAMS / "experts.py", world_size=3)
+        status, said = self.judge()
+        self.assertEqual(status, 0, said)
+        self.assertIn("that ranks have told each other before fit together", said)
+        self.derived = self.folder / "skip"
+        self.record(PROGRAMS / "experts.py", world_size=3, own="--skip")
+        status, said = self.judge()
+        self.assertEqual(status, 1, said)
+        self.assertTrue(said.startswith("DIVERGES"), said)
+
+    def test_without_torch_it_says_so(self) -> None:
+        for arguments, status in ((["--help"], 0), (["train.py"], 2)):
+            done = subprocess.run([sys.executable, "-I", "-S", "-B", TOOL, *arguments],
+                                  capture_output=True, text=True, timeout=LIMIT_S, check=False)
+            self.assertEqual(done.returncode, status, done.stderr)
+            self.assertIn("cannot import torch", done.stdout + done.stderr)
+            self.assertNotIn("Traceback", done.stderr)
+
     def test_a_program_that_cannot_be_built_is_refused(self) -> None:
         said = self.record(PROGRAMS / "raises.py", own="--broken", status=1, world_size=None)
         self.assertIn("ValueError: no such data set", said)

@@ -1,0 +1,261 @@
+#include "runtime/record/preload/python_program.h"
+
+#include <dlfcn.h>
+
+#include <filesystem>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include <ATen/Version.h>
+
+namespace lockstep::runtime {
+
+// Python's objects, frames and threads are only passed on.
+struct PythonApi {
+  int (*is_initialized)() = nullptr;
+  int (*is_finalizing)() = nullptr;
+  int (*lock)() = nullptr;
+  void (*unlock)(int) = nullptr;
+  void* (*this_thread)() = nullptr;
+  void* (*current_frame)() = nullptr;  // borrowed
+  void* (*caller)(void*) = nullptr;
+  void* (*code_of)(void*) = nullptr;
+  int (*line_of)(void*) = nullptr;
+  void* (*attribute)(void*, const char*) = nullptr;
+  const char* (*utf8)(void*, long*) = nullptr;
+  void* (*text_of)(void*) = nullptr;
+  long (*number)(void*) = nullptr;
+  void (*keep)(void*) = nullptr;
+  void (*give_back)(void*) = nullptr;
+  void (*clear_error)() = nullptr;
+  void* (*of_sys)(const char*) = nullptr;  // borrowed
+  int (*set_in_sys)(const char*, void*) = nullptr;
+  void* (*make_function)(void*, void*, void*) = nullptr;
+  void* (*call)(void*, void*, void*) = nullptr;
+  void* (*item)(void*, long) = nullptr;  // of a tuple; borrowed
+  void* none = nullptr;
+};
+
+namespace {
+
+// Python's PyMethodDef, which is part of its stable ABI.
+struct MethodDefinition {
+  const char* name;
+  void* (*function)(void* self, void* arguments);
+  int flags;
+  const char* doc;
+};
+constexpr int kPositionalArguments = 1;     // METH_VARARGS
+constexpr std::size_t kLongestText = 2000;  // of an exception's message
+constexpr int kMostFrames = 200;            // looked at; programs that recurse have thousands
+
+template <typename Pointer>
+bool find(Pointer& out, const char* name) {
+  out = reinterpret_cast<Pointer>(::dlsym(RTLD_DEFAULT, name));
+  return out != nullptr;
+}
+
+bool find_all(PythonApi& api) {
+  return (find(api.is_finalizing, "Py_IsFinalizing") ||
+          find(api.is_finalizing, "_Py_IsFinalizing")) &&
+         find(api.is_initialized, "Py_IsInitialized") && find(api.lock, "PyGILState_Ensure") &&
+         find(api.unlock, "PyGILState_Release") &&
+         find(api.this_thread, "PyGILState_GetThisThreadState") &&
+         find(api.current_frame, "PyEval_GetFrame") && find(api.caller, "PyFrame_GetBack") &&
+         find(api.code_of, "PyFrame_GetCode") && find(api.line_of, "PyFrame_GetLineNumber") &&
+         find(api.attribute, "PyObject_GetAttrString") &&
+         find(api.utf8, "PyUnicode_AsUTF8AndSize") && find(api.text_of, "PyObject_Str") &&
+         find(api.number, "PyLong_AsLong") && find(api.keep, "Py_IncRef") &&
+         find(api.give_back, "Py_DecRef") && find(api.clear_error, "PyErr_Clear") &&
+         find(api.of_sys, "PySys_GetObject") && find(api.set_in_sys, "PySys_SetObject") &&
+         find(api.make_function, "PyCFunction_NewEx") && find(api.call, "PyObject_Call") &&
+         find(api.item, "PyTuple_GetItem") && find(api.none, "_Py_NoneStruct");
+}
+
+// Python's lock, for the thread that has it already, too.
+class PythonLock {
+ public:
+  explicit PythonLock(const PythonApi& api) : api_(api), state_(api.lock()) {}
+  ~PythonLock() { api_.unlock(state_); }
+  PythonLock(const PythonLock&) = delete;
+  PythonLock& operator=(const PythonLock&) = delete;
+
+ private:
+  const PythonApi& api_;
+  int state_;
+};
+
+// A reference that is given back. Null: there was none, and Python's error is cleared.
+class Owned {
+ public:
+  Owned(const PythonApi& api, void* object) : api_(&api), object_(object) {
+    if (object_ == nullptr) api.clear_error();
+  }
+  ~Owned() {
+    if (object_ != nullptr) api_->give_back(object_);
+  }
+  Owned(Owned&& from) noexcept : api_(from.api_), object_(std::exchange(from.object_, nullptr)) {}
+  Owned& operator=(Owned&& from) noexcept {
+    std::swap(object_, from.object_);
+    return *this;
+  }
+  void* get() const { return object_; }
+
+ private:
+  const PythonApi* api_;
+  void* object_;
+};
+
+// A text of Python's; empty where it is none.
+std::string text(const PythonApi& api, const Owned& object) {
+  if (object.get() == nullptr) return {};
+  long bytes = 0;
+  const char* const data = api.utf8(object.get(), &bytes);
+  if (data == nullptr) {
+    api.clear_error();
+    return {};
+  }
+  return {data, static_cast<std::size_t>(bytes)};
+}
+
+std::string file_of(const PythonApi& api, void* code) {
+  return text(api, {api, api.attribute(code, "co_filename")});
+}
+
+// Whether this code of torch's makes calls for Join: Join itself, and what DDP asks under Join
+// whether all ranks synchronise in backward, in every step and without waiting for the answer.
+bool is_for_join(const PythonApi& api, const std::string& file, void* code) {
+  if (file.ends_with("/algorithms/join.py")) return true;
+  return file.ends_with("/nn/parallel/distributed.py") &&
+         text(api, {api, api.attribute(code, "co_name")}) ==
+             "_check_global_requires_backward_grad_sync";
+}
+
+// …/torch/, from …/torch/lib/libtorch_cpu.so.
+std::string folder_of_torch() {
+  Dl_info library{};
+  const auto* const inside = reinterpret_cast<const void*>(&at::show_config);
+  if (::dladdr(inside, &library) == 0 || library.dli_fname == nullptr) return {};
+  return std::filesystem::path(library.dli_fname).parent_path().parent_path().string() + "/";
+}
+
+}  // namespace
+
+PythonProgram* PythonProgram::of_process() {
+  static const PythonApi* const api = []() -> const PythonApi* {
+    static PythonApi found;
+    return find_all(found) ? &found : nullptr;
+  }();
+  if (api == nullptr || api->is_initialized() == 0 || api->is_finalizing() != 0) return nullptr;
+  static PythonProgram* const program = new PythonProgram(*api);  // hooks refer to it until the end
+  return program;
+}
+
+PythonProgram::PythonProgram(const PythonApi& api) : api_(api), torch_folder_(folder_of_torch()) {
+  std::error_code failed;
+  folder_ = std::filesystem::current_path(failed).string() + "/";
+}
+
+PythonProgram::Origin PythonProgram::origin_of(const std::string& file) const {
+  if (file.empty() || file.front() == '<') return Origin::none;  // made of text, or frozen
+  if (!torch_folder_.empty() && file.starts_with(torch_folder_)) return Origin::torch;
+  if (file.find("/site-packages/torch/") != std::string::npos) return Origin::torch;
+  for (const char* const installed : {"/site-packages/", "/dist-packages/"})
+    if (file.find(installed) != std::string::npos) return Origin::package;
+  // The standard library's; a virtual environment holds none of it.
+  if (file.find("/lib/python3") != std::string::npos) return Origin::none;
+  return Origin::program;
+}
+
+std::string PythonProgram::place(const std::string& file, long line) const {
+  const std::string shown = file.starts_with(folder_)
+                                ? file.substr(folder_.size())
+                                : std::filesystem::path(file).filename().string();
+  return shown + ":" + std::to_string(line);
+}
+
+PythonProgram::Place PythonProgram::place_of_call() const {
+  Place out;
+  // A thread that Python does not know has no frames.
+  if (api_.is_finalizing() != 0 || api_.this_thread() == nullptr) return out;
+  const PythonLock lock(api_);
+  void* const innermost = api_.current_frame();
+  if (innermost == nullptr) return out;
+  api_.keep(innermost);
+  Owned frame(api_, innermost);
+  Origin origin = Origin::torch;
+  for (int i = 0; i < kMostFrames && frame.get() != nullptr; ++i) {
+    const Owned code(api_, api_.code_of(frame.get()));
+    const std::string file = code.get() == nullptr ? std::string() : file_of(api_, code.get());
+    const Origin here = origin_of(file);
+    out.in_join |= here == Origin::torch && is_for_join(api_, file, code.get());
+    if (here > origin) {
+      out.line = place(file, api_.line_of(frame.get()));
+      origin = here;
+    }
+    if (origin == Origin::program) break;
+    frame = Owned(api_, api_.caller(frame.get()));
+  }
+  return out;
+}
+
+std::string PythonProgram::line_of_traceback(void* traceback) const {
+  std::string best;
+  Origin origin = Origin::torch;
+  api_.keep(traceback);
+  Owned entry(api_, traceback);
+  // From the outermost to the innermost; of equals the last counts.
+  while (entry.get() != nullptr && entry.get() != api_.none) {
+    const Owned frame(api_, api_.attribute(entry.get(), "tb_frame"));
+    const Owned line(api_, api_.attribute(entry.get(), "tb_lineno"));
+    if (frame.get() != nullptr && line.get() != nullptr) {
+      const Owned code(api_, api_.code_of(frame.get()));
+      const std::string file = code.get() == nullptr ? std::string() : file_of(api_, code.get());
+      if (const Origin here = origin_of(file); here >= origin && here != Origin::torch) {
+        best = place(file, api_.number(line.get()));
+        origin = here;
+      }
+    }
+    entry = Owned(api_, api_.attribute(entry.get(), "tb_next"));
+  }
+  return best;
+}
+
+// sys.excepthook: (type, value, traceback).
+void* PythonProgram::uncaught(void* /*self*/, void* arguments) {
+  PythonProgram& program = *of_process();
+  const PythonApi& api = program.api_;
+  void* const type = api.item(arguments, 0);
+  void* const value = api.item(arguments, 1);
+  void* const traceback = api.item(arguments, 2);
+  api.clear_error();
+  if (type != nullptr && value != nullptr) {
+    std::string what = text(api, {api, api.attribute(type, "__name__")});
+    const std::string message = text(api, {api, api.text_of(value)});
+    if (!message.empty()) what += ": " + message.substr(0, kLongestText);
+    const std::string line = traceback == nullptr || traceback == api.none
+                                 ? std::string()
+                                 : program.line_of_traceback(traceback);
+    if (!line.empty()) what += " (" + line + ")";
+    program.tell_(what);
+  }
+  return api.call(program.hook_before_, arguments, nullptr);
+}
+
+void PythonProgram::on_uncaught(std::function<void(const std::string&)> tell) {
+  if (tell_ || api_.is_finalizing() != 0 || api_.this_thread() == nullptr) return;
+  const PythonLock lock(api_);
+  void* const before = api_.of_sys("excepthook");
+  static MethodDefinition definition = {"excepthook", &PythonProgram::uncaught,
+                                        kPositionalArguments,
+                                        "Tells Lockstep's recorder, then the hook before."};
+  const Owned hook(api_, api_.make_function(&definition, nullptr, nullptr));
+  if (before == nullptr || hook.get() == nullptr) return;
+  api_.keep(before);
+  hook_before_ = before;
+  tell_ = std::move(tell);
+  if (api_.set_in_sys("excepthook", hook.get()) != 0) api_.clear_error();
+}
+
+}  // namespace lockstep::runtime

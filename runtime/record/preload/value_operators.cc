@@ -1,0 +1,68 @@
+// Operators by which a Python program puts values into its ring file: torch.ops.lockstep.*, for
+// runtime/record/python/lockstep_watch.py. They do nothing in a process that is not recorded.
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+#include <torch/library.h>
+
+#include "runtime/device/tensor_fingerprint.h"
+#include "runtime/record/c10d/recorded_group.h"
+#include "runtime/record/preload/job_record.h"
+
+namespace lockstep::runtime {
+namespace {
+
+bool is_recording() { return JobRecord::of_process().is_open(); }
+
+// `kind`: param, grad or optim. `shared`: all ranks that record a tensor of this name hold the same
+// values; else they are parts of something, and not compared.
+void record_value(std::int64_t step, const std::string& name, const at::Tensor& value,
+                  const std::string& kind, bool shared) {
+  if (!is_recording()) return;
+  Recorder& recorder = JobRecord::of_process().recorder();
+  const Recorder::Timed timed(recorder);
+  const trace::Fingerprint print = fingerprint_of(value, trace::kSketchValues);
+  const bool finite = print.non_finite == 0;
+  trace::RingWriter::State state;
+  state.n = step;
+  state.name = recorder.ring().intern(name);
+  state.dtype = recorder.ring().intern(dtype_name(value.scalar_type()));
+  state.shape = value.sizes().vec();
+  state.hash = print.hash;
+  // Values that are not finite have no norm and no sketch to compare.
+  state.norm = finite ? print.norm : std::numeric_limits<double>::quiet_NaN();
+  if (finite) state.sketch = print.sketch;
+  state.kind = kind == "grad"    ? trace::StateMark::Kind::grad
+               : kind == "optim" ? trace::StateMark::Kind::optim
+                                 : trace::StateMark::Kind::param;
+  if (kind == "grad") state.when = trace::StateMark::When::synced;
+  state.sharded = !shared;
+  recorder.ring().state(state);
+}
+
+// Step n has ended; the calls that follow are of step n + 1.
+void record_step(std::int64_t step) {
+  if (!is_recording()) return;
+  Recorder& recorder = JobRecord::of_process().recorder();
+  if (step >= 0) recorder.step(step, std::numeric_limits<double>::quiet_NaN(), -1);
+  recorder.context().step = static_cast<std::int32_t>(step + 1);
+}
+
+// The samples that the rank reads in step n.
+void record_samples(std::int64_t step, std::vector<std::int64_t> indices) {
+  if (is_recording()) JobRecord::of_process().recorder().data(step, indices);
+}
+
+}  // namespace
+}  // namespace lockstep::runtime
+
+TORCH_LIBRARY(lockstep, library) {
+  library.def("is_recording() -> bool", &lockstep::runtime::is_recording);
+  library.def("record_value(int step, str name, Tensor value, str kind, bool shared) -> ()",
+              &lockstep::runtime::record_value);
+  library.def("record_step(int step) -> ()", &lockstep::runtime::record_step);
+  library.def("record_samples(int step, int[] indices) -> ()", &lockstep::runtime::record_samples);
+}

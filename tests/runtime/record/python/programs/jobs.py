@@ -1,0 +1,274 @@
+"""Small training jobs as people write them, none of which knows that it is recorded.
+
+usage: jobs.py JOB [VARIANT]     a process for each rank, started as torchrun does
+
+JOB is a function below, VARIANT what is wrong with it; without one the job is right.
+"""
+
+import os
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+import torch.nn as nn
+import torch.nn.functional as F
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+VARIANT = sys.argv[2] if len(sys.argv) > 2 else ""
+
+
+class TwoTowers(nn.Module):
+    """Text, and an image encoder that only batches with images use."""
+
+    def __init__(self):
+        super().__init__()
+        self.image = nn.Sequential(nn.Linear(8, 64), nn.ReLU(), nn.Linear(64, 16))
+        self.text = nn.Linear(8, 16)
+        self.head = nn.Linear(16, 4)
+
+    def forward(self, text, image=None):
+        hidden = self.text(text)
+        if image is not None:
+            hidden = hidden + self.image(image)
+        return self.head(hidden)
+
+
+def ddp():
+    """text-only: in step 2 the last rank's batch has no image."""
+    model = DDP(TwoTowers(), find_unused_parameters=VARIANT == "find-unused", bucket_cap_mb=0.001)
+    optimizer = torch.optim.AdamW(model.parameters())
+    for step in range(4):
+        image = torch.randn(4, 8)
+        if VARIANT in ("text-only", "find-unused") and step == 2 and RANK == WORLD - 1:
+            image = None
+        loss = model(torch.randn(4, 8), image).sum()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    dist.barrier()
+
+
+def fsdp2():
+    """dropped-layer: in step 1 rank 1 leaves a block out."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+    mesh = init_device_mesh("cpu", (WORLD,))
+    blocks = nn.ModuleList(nn.Linear(8, 8) for _ in range(3))
+    model = nn.ModuleList([blocks, nn.Linear(8, 2)])
+    for block in blocks:
+        fully_shard(block, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    optimizer = torch.optim.AdamW(model.parameters())
+    for step in range(3):
+        hidden = torch.randn(4, 8)
+        for i, block in enumerate(blocks):
+            if VARIANT == "dropped-layer" and step == 1 and RANK == 1 and i == 1:
+                continue
+            hidden = F.relu(block(hidden))
+        model[1](hidden).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+class Block(nn.Module):
+    def __init__(self, width=16):
+        super().__init__()
+        self.up = nn.Linear(width, 4 * width)
+        self.down = nn.Linear(4 * width, width)
+
+    def forward(self, x):
+        return x + self.down(F.relu(self.up(x)))
+
+
+def _tensor_parallel():
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor.parallel import (
+        ColwiseParallel, RowwiseParallel, parallelize_module)
+    mesh = init_device_mesh("cpu", (WORLD // 2, 2), mesh_dim_names=("dp", "tp"))
+    torch.manual_seed(0)
+    model = nn.ModuleDict({"a": Block(), "b": Block(), "head": Block()})
+    for block in model.values():
+        parallelize_module(block, mesh["tp"], {"up": ColwiseParallel(), "down": RowwiseParallel()})
+    return mesh, model
+
+
+def tensor_data():
+    """DTensor's tensor parallelism under hand-made data parallelism.
+
+    head: only the first rank of a tensor group runs the head. ragged: rank 1 pads its batch to
+    another length than rank 0 of its tensor group. clip: rank 0 does not clip.
+    """
+    mesh, model = _tensor_parallel()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    for step in range(3):
+        torch.manual_seed(100 * step + mesh["dp"].get_local_rank())
+        length = 6 if not (VARIANT == "ragged" and step == 1 and RANK == 1) else 9
+        x = model["b"](model["a"](torch.randn(2, length, 16)))
+        if not (VARIANT == "head" and step == 1 and RANK % 2 == 1):
+            x = model["head"](x)
+        x.square().mean().backward()
+        for p in model.parameters():
+            if p.grad is not None:
+                local = p.grad.to_local() if hasattr(p.grad, "to_local") else p.grad
+                dist.all_reduce(local, group=mesh["dp"].get_group())
+        if not (VARIANT == "clip" and step == 1 and RANK == 0):
+            total = nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            if hasattr(total, "full_tensor"):
+                total.full_tensor()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def save():
+    """rank0-only: rank 0 alone gathers whole parameters to save them."""
+    mesh, model = _tensor_parallel()
+    for p in model.parameters():
+        whole = p.full_tensor() if VARIANT != "rank0-only" or RANK == 0 else None
+        del whole
+    dist.barrier()
+
+
+def functional():
+    """skip: rank 1 leaves out the second reduction."""
+    import torch.distributed._functional_collectives as funcol
+    x = torch.ones(8) * RANK
+    for step in range(3):
+        x = funcol.all_reduce(x, "sum", dist.group.WORLD)
+        x = x * 0.5
+        if not (VARIANT == "skip" and step == 1 and RANK == 1):
+            y = funcol.all_gather_tensor(x.sum(dim=0, keepdim=True), 0, dist.group.WORLD)
+            x = x + y.sum()
+    float(x.sum())
+
+
+def pipeline():
+    """micro-batches: the last stage expects one micro-batch more."""
+    from torch.distributed.pipelining import PipelineStage, ScheduleGPipe
+    stage_module = nn.Linear(8, 8)
+    stage = PipelineStage(stage_module, RANK, WORLD, torch.device("cpu"))
+    last = RANK == WORLD - 1
+    micro_batches = 4 if not (VARIANT == "micro-batches" and last) else 5
+    schedule = ScheduleGPipe(stage, micro_batches, loss_fn=lambda out, target: (out - target).square().mean())
+    size = 20
+    for _ in range(2):
+        if RANK == 0:
+            schedule.step(torch.randn(size, 8))
+        elif last:
+            schedule.step(target=torch.randn(size, 8), losses=[])
+        else:
+            schedule.step()
+
+
+def experts():
+    """Tokens to the ranks of their experts. stale: rank 0 sends by the last step's counts."""
+    counts = None
+    for step in range(3):
+        torch.manual_seed(step * WORLD + RANK)
+        tokens = torch.randn(12, 4)
+        owner = torch.randint(0, WORLD, (12,))
+        if counts is None or not (VARIANT == "stale" and step == 1 and RANK == 0):
+            counts = torch.bincount(owner, minlength=WORLD)
+        told = torch.bincount(owner, minlength=WORLD)
+        coming = torch.empty_like(told)
+        dist.all_to_all_single(coming, told)
+        received = torch.empty(int(coming.sum()), 4)
+        dist.all_to_all_single(received, tokens[owner.argsort()], coming.tolist(), counts.tolist())
+        back = torch.empty(12, 4)
+        dist.all_to_all_single(back, received * 2, counts.tolist(), coming.tolist())
+    dist.barrier()
+
+
+def accumulation():
+    """Three micro-batches to a step under no_sync. early: rank 1 synchronises one too early."""
+    model = DDP(nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4)))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    import contextlib
+    for step in range(3):
+        for micro in range(3):
+            last = micro == (1 if VARIANT == "early" and step == 1 and RANK == 1 else 2)
+            with contextlib.nullcontext() if last else model.no_sync():
+                model(torch.randn(4, 8)).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        loss = torch.ones(1)
+        dist.all_reduce(loss)
+
+
+def clip():
+    """FSDP2, and its gradients clipped. some: only rank 0 does."""
+    from torch.distributed.fsdp import fully_shard
+    model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4))
+    fully_shard(model)
+    optimizer = torch.optim.AdamW(model.parameters())
+    for step in range(3):
+        model(torch.randn(4, 8)).sum().backward()
+        if VARIANT != "some" or step != 1 or RANK == 0:
+            norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            float(norm.full_tensor())
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def join():
+    """Ranks with different numbers of batches. bare: without Join."""
+    from torch.distributed.algorithms.join import Join
+    import contextlib
+    model = DDP(nn.Linear(8, 4))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with contextlib.nullcontext() if VARIANT == "bare" else Join([model]):
+        for _ in range(3 + 2 * (RANK % 2)):
+            model(torch.randn(4, 8)).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    dist.barrier()
+
+
+def sleeper():
+    """A rank that loads its batch very long. asleep: for ever."""
+    model = DDP(nn.Linear(8, 4))
+    for step in range(3):
+        if VARIANT == "asleep" and step == 1 and RANK == 2:
+            time.sleep(10000)
+        model(torch.randn(4, 8)).sum().backward()
+
+
+def raises():
+    """batch: rank 1's loader raises in step 1."""
+    model = DDP(nn.Linear(8, 4))
+    for step in range(3):
+        if VARIANT == "batch" and step == 1 and RANK == 1:
+            raise ValueError("no image in the batch")
+        model(torch.randn(4, 8)).sum().backward()
+    dist.barrier()
+
+
+def two_groups():
+    """crossed: ranks 0 and 1 enter two groups in opposite orders, and rank 3 computes on."""
+    a, b = dist.new_group([0, 1]), dist.new_group([0, 1])
+    x = torch.ones(4)
+    dist.all_reduce(x)
+    if RANK < 2:
+        first, second = (a, b) if VARIANT != "crossed" or RANK == 0 else (b, a)
+        dist.all_reduce(x, group=first)
+        dist.all_reduce(x, group=second)
+    elif VARIANT == "crossed":
+        end = time.monotonic() + 10000
+        while time.monotonic() < end:
+            torch.randn(64, 64) @ torch.randn(64, 64)
+    dist.barrier()
+
+
+def inference():
+    """Collectives in inference mode. skip: rank 1 leaves one out."""
+    with torch.inference_mode():
+        for i in range(3):
+            if VARIANT != "skip" or RANK != 1 or i != 1:
+                dist.all_gather_into_tensor(torch.empty(4 * WORLD), torch.ones(4))
+    dist.barrier()
+
+
+dist.init_process_group("gloo")
+globals()[sys.argv[1]]()
+dist.destroy_process_group()

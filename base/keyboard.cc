@@ -12,11 +12,11 @@ namespace {
 
 // What terminals send for keys without a character (xterm's ctlseqs, in both cursor modes).
 constexpr std::pair<std::string_view, Key> kSequences[] = {
-    {"\x1b[A", Key::up},       {"\x1b[B", Key::down},   {"\x1b[C", Key::right},
-    {"\x1b[D", Key::left},     {"\x1bOA", Key::up},     {"\x1bOB", Key::down},
-    {"\x1bOC", Key::right},    {"\x1bOD", Key::left},   {"\x1b[5~", Key::page_up},
+    {"\x1b[A", Key::up},         {"\x1b[B", Key::down}, {"\x1b[C", Key::right},
+    {"\x1b[D", Key::left},       {"\x1bOA", Key::up},   {"\x1bOB", Key::down},
+    {"\x1bOC", Key::right},      {"\x1bOD", Key::left}, {"\x1b[5~", Key::page_up},
     {"\x1b[6~", Key::page_down}, {"\x1b[H", Key::home}, {"\x1bOH", Key::home},
-    {"\x1b[1~", Key::home},    {"\x1b[F", Key::end},    {"\x1bOF", Key::end},
+    {"\x1b[1~", Key::home},      {"\x1b[F", Key::end},  {"\x1bOF", Key::end},
     {"\x1b[4~", Key::end},
 };
 
@@ -31,8 +31,8 @@ std::optional<KeyPress> take_key(std::string& bytes) {
   }
   const char first = bytes.front();
   if (first == '\x1b') {
-    // A sequence that is not known is dropped with all that was sent with it: its rest would be read
-    // as characters.
+    // A sequence that is not known is dropped with all that was sent with it: its rest would be
+    // read as characters.
     const bool alone = bytes.size() == 1;
     bytes.clear();
     return alone ? std::optional(KeyPress{Key::escape}) : std::nullopt;

@@ -15,7 +15,7 @@ namespace {
 constexpr std::size_t kNameColumn = 26;  // where descriptions begin
 
 // What stands for a value: ours ("FILE", "error|warning"), or of CLI11's own only what a person can
-// use: "INT:INT in [1 - 100]" is N, "TEXT:{gloo,nccl}" is gloo|nccl.
+// use: "INT:INT in [1 - 100]" is N, "TEXT:{gloo,nccl}" is gloo|nccl, TEXT is VALUE.
 std::string value_name(const std::string& type) {
   const std::size_t colon = type.find(':');
   const std::string name = type.substr(0, colon);
@@ -25,7 +25,7 @@ std::string value_name(const std::string& type) {
     return out;
   }
   if (name == "INT" || name == "UINT" || name == "FLOAT") return "N";
-  return name;
+  return name == "TEXT" ? "VALUE" : name;
 }
 
 class HelpLayout : public CLI::Formatter {

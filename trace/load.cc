@@ -7,6 +7,7 @@
 #include <regex>
 #include <set>
 #include <string_view>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -137,7 +138,7 @@ void read_evidence(const Content& content, const Plan& plan, Piece& piece) {
 Piece read_content(const Content& content, bool named, const Plan& plan, Tables& tables) {
   Piece piece;
   piece.name = content.name;
-  piece.named = named;
+  piece.named = named && !content.member;
   piece.format = recognise(content.bytes);
   piece.rank = plan.rank_of(content.name);
   read_evidence(content, plan, piece);
@@ -540,7 +541,7 @@ Result<LoadedTraces> load_traces(const std::vector<std::string>& paths,
   std::vector<Piece> pieces;
   // Folders in a folder are searched only where nothing else holds a trace, because they may be
   // anything: earlier runs, checkpoints.
-  for (const int levels : {0, 1, 2}) {
+  for (const int levels : {0, 2}) {
     const Result<std::vector<FoundFile>> files =
         find_files(paths, {.with_logs = options.evidence, .levels = levels});
     if (!files) return files.error();
@@ -560,7 +561,9 @@ Result<LoadedTraces> load_traces(const std::vector<std::string>& paths,
     if (found) break;
   }
   if (pieces.empty()) {
-    return Error{"no traces in this folder",
+    std::error_code unknown;
+    return Error{fs::is_directory(paths.front(), unknown) ? "no traces in this folder"
+                                                          : "no traces in this archive",
                  {paths.front()},
                  "`lockstep verify --help` lists what can be read"};
   }

@@ -97,16 +97,17 @@ class Unpacker {
  public:
   Unpacker(const ContentReader& reader, std::size_t left) : reader_(reader), left_(left) {}
 
-  Status unpack(std::string_view bytes, const std::string& name, bool truncated, int layers) {
+  Status unpack(std::string_view bytes, const std::string& name, bool truncated, int layers,
+                bool member = false) {
     if (layers > 0 && looks_like_packed(bytes)) {
       const Result<Inflated> inflated = unpack_stream(bytes, name, left_);
       if (!inflated) return inflated.error();
       left_ -= inflated->text.size();
-      return unpack(inflated->text, name, truncated || inflated->truncated, layers - 1);
+      return unpack(inflated->text, name, truncated || inflated->truncated, layers - 1, member);
     }
     if (layers > 0 && looks_like_archive(bytes))
       return unpack_archive(bytes, name, truncated, layers);
-    reader_.use({bytes, name, truncated});
+    reader_.use({bytes, name, truncated, member});
     return Status::ok();
   }
 
@@ -120,7 +121,8 @@ class Unpacker {
         for_each_member(bytes, name, truncated, left_, [&](const ArchiveMember& member) {
           left_ -= std::min(left_, member.bytes.size());
           const Status used =
-              unpack(member.bytes, name + ":" + member.name, member.truncated, layers - 1);
+              unpack(member.bytes, name + ":" + member.name, member.truncated, layers - 1,
+                     /*member=*/true);
           if (failed && !used) failed = used;
         });
     return read ? failed : read;

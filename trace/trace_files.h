@@ -35,6 +35,7 @@ struct Content {
   std::string_view bytes;
   std::string name;        // "dumps/rank_3", "dumps.tar:rank_3"
   bool truncated = false;  // the archive was cut off or damaged; `bytes` is what came before
+  bool member = false;     // of an archive, as a file in a folder: the user did not name it
 };
 
 struct ContentReader {

@@ -170,19 +170,18 @@ std::vector<std::string> ranks_table(const WatchState& state, const WatchView& v
   const std::size_t chosen = row_holding(rows, view.selected);
   std::vector<std::string> out;
   if (rows.empty() || most < 2) return out;
-  out.push_back(paint.dim(
-      without_trailing_blanks(pad_right("rank", widths.ranks) + pad_right("step", kStepWidth) +
-                              pad_right("doing", kDoingWidth) + pad_right("call", widths.call) +
-                              pad_right("for", widths.waits_for) +
-                              (widths.waiting > 0 ? pad_right("waiting", widths.waiting) : "") +
-                              "behind")));
+  out.push_back(paint.dim(without_trailing_blanks(
+      pad_right("rank", widths.ranks) + pad_right("step", kStepWidth) +
+      pad_right("doing", kDoingWidth) + pad_right("call", widths.call) +
+      pad_right("for", widths.waits_for) +
+      (widths.waiting > 0 ? pad_right("waiting", widths.waiting) : "") + "behind")));
   const bool cut = rows.size() + 1 > most;
   // Two lines are needed for the head and for "and 3 rows more".
   const std::size_t shown = cut ? most - 2 : rows.size();
   // The selected row stays on the screen.
-  const std::size_t first =
-      chosen < rows.size() && chosen >= shown ? std::min(chosen - shown + 1, rows.size() - shown)
-                                              : 0;
+  const std::size_t first = chosen < rows.size() && chosen >= shown
+                                ? std::min(chosen - shown + 1, rows.size() - shown)
+                                : 0;
   for (std::size_t i = first; i < first + shown; ++i) {
     const std::string line = row_line(rows[i], widths, i == chosen ? Paint{} : paint);
     out.push_back(i == chosen ? inverted(paint, line) : line);
@@ -244,12 +243,15 @@ std::vector<std::string> rank_detail(const WatchState& state, const WatchedRank&
     if (std::find(other.waits_for.begin(), other.waits_for.end(), r.rank) != other.waits_for.end())
       waiting.push_back(other.rank);
   std::vector<std::string> out = {paint.bold(fmt::format("rank {}", r.rank.value))};
+  const std::size_t room = width - 17;
   const auto add = [&](std::string_view what, const std::string& value) {
     if (value.empty()) return;
-    const std::string line = "  " + pad_right(what, 14) + value;
-    for (std::string& each : lines_of(wrap(line, width, 16))) out.push_back(std::move(each));
+    std::string name = "  " + pad_right(what, 15);
+    for (const std::string& each : lines_of(wrap(value, room))) {
+      out.push_back(name + each);
+      name.assign(name.size(), ' ');
+    }
   };
-  const std::size_t room = width - 16;
   add("doing", std::string(to_string(r.doing)) +
                    (r.waiting == trace::kNoTime ? "" : ", for " + seconds_text(r.waiting)));
   add("steps", std::to_string(r.steps) +
@@ -262,7 +264,8 @@ std::vector<std::string> rank_detail(const WatchState& state, const WatchedRank&
   if (r.behind >= kShownDelay)
     add("behind", fmt::format("{}, in {}", seconds_text(r.behind), r.behind_in));
   if (r.quiet != trace::kNoTime) add("last event", seconds_text(r.quiet) + " ago");
-  add("process", r.pid > 0 ? fmt::format("{}{}", r.pid, r.host.empty() ? "" : " on " + r.host) : "");
+  add("process",
+      r.pid > 0 ? fmt::format("{}{}", r.pid, r.host.empty() ? "" : " on " + r.host) : "");
   if (r.pid > 0) add("its stack", fmt::format("py-spy dump --pid {}", r.pid));
   return out;
 }
@@ -348,9 +351,9 @@ std::string duration_text(double seconds) {
 std::string progress_text(const WatchState& state) {
   if (state.ranks.empty())
     return state.problem.empty() ? "no rank has begun to record" : state.problem;
-  std::string out = fmt::format("{} of {}, step {}", state.ranks.size(),
-                                plural(state.ranks.size() + state.absent.size(), "rank"),
-                                state.steps());
+  std::string out =
+      fmt::format("{} of {}, step {}", state.ranks.size(),
+                  plural(state.ranks.size() + state.absent.size(), "rank"), state.steps());
   if (state.steps_per_s) {
     // Two digits: 0.024, 3.1, 250.
     const double rate = *state.steps_per_s;
@@ -362,8 +365,7 @@ std::string progress_text(const WatchState& state) {
     if (r.quiet != trace::kNoTime && (quiet == trace::kNoTime || r.quiet < quiet)) quiet = r.quiet;
   }
   constexpr trace::Nanos kQuiet = 1'000'000'000;
-  if (quiet >= kQuiet)
-    out += ", quiet for " + seconds_text(quiet);
+  if (quiet >= kQuiet) out += ", quiet for " + seconds_text(quiet);
   return out;
 }
 
@@ -390,9 +392,8 @@ std::string watch_screen(const WatchState& state, const ScreenSize& size, const 
   const std::size_t width = std::max(size.width, kLeastWidth);
   if (view.help) return with_keys(key_help(paint), size, view, width, paint);
   if (view.detail && view.selected) {
-    const auto rank =
-        std::find_if(state.ranks.begin(), state.ranks.end(),
-                     [&](const WatchedRank& r) { return r.rank == *view.selected; });
+    const auto rank = std::find_if(state.ranks.begin(), state.ranks.end(),
+                                   [&](const WatchedRank& r) { return r.rank == *view.selected; });
     if (rank != state.ranks.end())
       return with_keys(rank_detail(state, *rank, width, paint), size, view, width, paint);
   }
@@ -411,8 +412,7 @@ std::string watch_screen(const WatchState& state, const ScreenSize& size, const 
   // The table gets the lines that are left between headline and findings.
   std::size_t room = SIZE_MAX;
   if (size.height > 0) {
-    const std::size_t height =
-        std::max<std::size_t>(size.height, 4) - (view.interactive ? 1 : 0);
+    const std::size_t height = std::max<std::size_t>(size.height, 4) - (view.interactive ? 1 : 0);
     top.resize(std::min(top.size(), height));
     below.resize(std::min(below.size(), height - top.size()));
     room = height - top.size() - below.size();

@@ -34,10 +34,11 @@ struct WatchView {
     step,       // the slowest first
   };
   Sort sort = Sort::attention;
-  bool interactive = false;             // a line of keys is at the end
-  std::optional<trace::Rank> selected = std::nullopt;  // the row that holds this rank; always on the screen
-  bool detail = false;                  // of the selected rank, instead of the table
-  bool help = false;                    // the keys, instead of everything
+  bool interactive = false;  // a line of keys is at the end
+  std::optional<trace::Rank> selected =
+      std::nullopt;     // the row that holds this rank; always on the screen
+  bool detail = false;  // of the selected rank, instead of the table
+  bool help = false;    // the keys, instead of everything
 };
 std::string_view to_string(WatchView::Sort sort);
 // The order that the key `s` chooses next.

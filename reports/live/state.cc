@@ -206,7 +206,9 @@ WatchState watch_state(const trace::Run& run, const verify::Report& report, trac
   delays.measure_waits(now);
   for (std::uint32_t r = 0; r < run.ranks.size(); ++r) {
     const std::uint32_t call = where.positions[r].waiting_in();
-    const trace::Nanos came = call == verify::kNoCall ? trace::kNoTime : delays.issued(r, call);
+    const bool waits = out.ranks[r].doing == Doing::waits || out.ranks[r].doing == Doing::stuck;
+    const trace::Nanos came =
+        waits && call != verify::kNoCall ? delays.issued(r, call) : trace::kNoTime;
     if (came != trace::kNoTime) out.ranks[r].waiting = std::max<trace::Nanos>(now - came, 0);
   }
   for (std::size_t r = 0; r < run.ranks.size(); ++r) {

@@ -36,7 +36,7 @@ struct WatchedRank {
   // How much later than the group's median it reached the last call that all members reached. If
   // others wait for it now: how much later it will be at least. 0: not late, or not known.
   trace::Nanos behind = 0;
-  std::string behind_in;  // that call: "all_reduce(head.weight), train.py:33"
+  std::string behind_in;                  // that call: "all_reduce(head.weight), train.py:33"
   trace::Nanos waiting = trace::kNoTime;  // since it came to the call that it waits in
   std::optional<double> loss;             // of its last step, if recorded
   std::string host;                       // where it runs; may be empty

@@ -431,8 +431,8 @@ class Watcher {
                        [](const trace::RankTrace& t) { return t.end != trace::End::clean; });
   }
 
-  // Sleeps for `time`, or until the user quits. Returns the signal that interrupted it, or 0. Redraws
-  // when a key was pressed and when the terminal's size changes.
+  // Sleeps for `time`, or until the user quits. Returns the signal that interrupted it, or 0.
+  // Redraws when a key was pressed and when the terminal's size changes.
   int pause(trace::Nanos time, Interrupts& interrupts) {
     const trace::Nanos end = monotonic_nanos() + time;
     while (true) {

@@ -270,14 +270,15 @@ TEST(Program, SuggestsWhatWasMeant) {
 }
 
 TEST(Program, HelpHasNoResidueOfTheParser) {
-  for (const std::string command : {"run", "verify", "watch", "derive", "compare", "convert",
-                                    "scenario", "explain", "simulate", "sweep", "calibrate",
-                                    "demo", "completion", "check-certificate"}) {
+  for (const std::string command :
+       {"run", "verify", "watch", "derive", "compare", "convert", "scenario", "explain", "simulate",
+        "sweep", "calibrate", "demo", "completion", "check-certificate"}) {
     const std::string help = run_lockstep({command, "--help"}).out;
     EXPECT_EQ(help, run_lockstep({"help", command}).out);
-    for (const char* residue : {"TEXT", "INT", "FLOAT", "REQUIRED", "Excludes:", "Needs:", " ...",
-                                ":{", "Positionals"})
-      EXPECT_EQ(help.find(residue), std::string::npos) << command << ": " << residue << "\n" << help;
+    for (const char* residue :
+         {"TEXT", "INT", "FLOAT", "REQUIRED", "Excludes:", "Needs:", " ...", ":{", "Positionals"})
+      EXPECT_EQ(help.find(residue), std::string::npos) << command << ": " << residue << "\n"
+                                                       << help;
     EXPECT_EQ(help.find('\x1b'), std::string::npos) << "not a terminal";
   }
 }

@@ -25,7 +25,8 @@ class Completion : public ::testing::Test {
   // The scripts ask the program that was called.
   Completion() {
     const char* const path = std::getenv("PATH");
-    ::setenv("PATH", (LOCKSTEP_BINARY_DIR ":" + std::string(path == nullptr ? "" : path)).c_str(), 1);
+    ::setenv("PATH", (LOCKSTEP_BINARY_DIR ":" + std::string(path == nullptr ? "" : path)).c_str(),
+             1);
   }
   // The script of `shell`, in a file.
   std::string script(const std::string& shell) {

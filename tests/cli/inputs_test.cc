@@ -1,4 +1,5 @@
-// What may stand for a file, and where output goes: standard input, archives, folders, closed pipes.
+// What may stand for a file, and where output goes: standard input, archives, folders, closed
+// pipes.
 #include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -43,8 +44,9 @@ class Inputs : public ::testing::Test {
  protected:
   // Runs a shell's command in the test's folder, with `lockstep` in its path.
   int shell(const std::string& command) {
-    const std::string line = "cd '" + folder_.path() + "' && PATH='" LOCKSTEP_BINARY_DIR
-                             "':$PATH && { " + command + "; } > said 2>&1";
+    const std::string line = "cd '" + folder_.path() +
+                             "' && PATH='" LOCKSTEP_BINARY_DIR "':$PATH && { " + command +
+                             "; } > said 2>&1";
     const int status = std::system(line.c_str());
     said_ = TempDir::read(folder_.file("said"));
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;

@@ -106,7 +106,7 @@ TEST(Product, OfASafeProgramEveryOutputSaysSo) {
   EXPECT_EQ(report["verdict"], "clean");
   EXPECT_EQ(report["ranks"]["expected"], 2);
   EXPECT_EQ(report["ranks"]["read"], 2);
-  EXPECT_THAT(TempDir::read(page), HasSubstr("Nothing is wrong"));
+  EXPECT_THAT(TempDir::read(page), HasSubstr("SAFE: two towers"));
   const auto events = nlohmann::json::parse(TempDir::read(timeline))["traceEvents"];
   EXPECT_EQ(std::count_if(events.begin(), events.end(),
                           [](const auto& event) { return event["ph"] == "X"; }),

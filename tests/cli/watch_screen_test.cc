@@ -157,7 +157,9 @@ TEST(WatchScreen, InteractiveScreensFillTheHeightAndEndWithTheKeys) {
       for (std::size_t width = reports::kLeastWidth; width <= 200; width += 30) {
         const std::string screen = reports::watch_screen(one_late(30), {width, height}, {}, view);
         EXPECT_EQ(std::count(screen.begin(), screen.end(), '\n'), static_cast<long>(height));
-        if (width >= 80) EXPECT_LE(reports::widest_line(screen), width);
+        if (width >= 80) {
+          EXPECT_LE(reports::widest_line(screen), width);
+        }
       }
     }
   }

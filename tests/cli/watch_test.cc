@@ -326,8 +326,8 @@ class Terminal {
     if (pid_ != 0) return;
     setenv("TERM", "xterm", 1);
     unsetenv("NO_COLOR");
-    execl(LOCKSTEP_BINARY_DIR "/lockstep", "lockstep", "watch", folder.c_str(), "--interval", "0.05",
-          nullptr);
+    execl(LOCKSTEP_BINARY_DIR "/lockstep", "lockstep", "watch", folder.c_str(), "--interval",
+          "0.05", nullptr);
     _exit(127);
   }
   ~Terminal() {

@@ -20,8 +20,9 @@ class Wheel : public ::testing::Test {
     if (shell("cc --version && objdump --version && python3 --version") != 0)
       GTEST_SKIP() << "NOT TESTED: there is no compiler, objdump or python3";
     // Says what it finds beside itself, as the program does.
-    folder_.write("program.c",
-                  "#include <stdio.h>\nint main(int n, char** v) { return n > 1 && puts(v[1]) < 0; }\n");
+    folder_.write(
+        "program.c",
+        "#include <stdio.h>\nint main(int n, char** v) { return n > 1 && puts(v[1]) < 0; }\n");
     ASSERT_EQ(shell("cc -static program.c -o static && cc program.c -o dynamic"), 0) << said_;
     std::filesystem::create_directories(folder_.file("recorders"));
     folder_.write("recorder.c", "int lockstep_recorder(void) { return 1; }\n");
@@ -49,25 +50,25 @@ TEST_F(Wheel, IsForEveryLinuxAndHoldsWhatIsShipped) {
   EXPECT_THAT(said_, HasSubstr("lockstep-0.1.0.dev7+abc-py3-none-manylinux2014_x86_64."
                                "manylinux_2_17_x86_64.whl"));
   ASSERT_EQ(shell("python3 -m zipfile -l dist/*.whl"), 0) << said_;
-  for (const char* const held :
-       {"lockstep/bin/lockstep", "lockstep/recorders/liblockstep_nccl.so",
-        "lockstep/share/lockstep/examples/hung-job/nccl_trace_rank_7",
-        "lockstep/share/lockstep/machines/dgx-h100.yaml",
-        "lockstep/share/lockstep/plans/llama3-70b.yaml",
-        "lockstep/share/lockstep/scenarios/modality/manual_hang_bad.yaml",
-        "lockstep-0.1.0.dev7+abc.dist-info/RECORD"})
+  for (const char* const held : {"lockstep/bin/lockstep", "lockstep/recorders/liblockstep_nccl.so",
+                                 "lockstep/share/lockstep/examples/hung-job/nccl_trace_rank_7",
+                                 "lockstep/share/lockstep/machines/dgx-h100.yaml",
+                                 "lockstep/share/lockstep/plans/llama3-70b.yaml",
+                                 "lockstep/share/lockstep/scenarios/modality/manual_hang_bad.yaml",
+                                 "lockstep-0.1.0.dev7+abc.dist-info/RECORD"})
     EXPECT_THAT(said_, HasSubstr(held));
 }
 
 TEST_F(Wheel, IsInstalledByPip) {
   if (shell("python3 -m pip --version") != 0) GTEST_SKIP() << "NOT TESTED: there is no pip";
   ASSERT_EQ(make("static"), 0) << said_;
-  ASSERT_EQ(shell("python3 -m pip install --quiet --no-index --no-deps --target there dist/*.whl"), 0)
+  ASSERT_EQ(shell("python3 -m pip install --quiet --no-index --no-deps --target there dist/*.whl"),
+            0)
       << said_;
   EXPECT_EQ(shell("PYTHONPATH=there there/bin/lockstep works"), 0) << said_;
   EXPECT_THAT(said_, HasSubstr("works"));
-  EXPECT_EQ(shell("PYTHONPATH=there python3 -c 'import lockstep; print(lockstep.recorder(\"nccl\"))'"),
-            0)
+  EXPECT_EQ(
+      shell("PYTHONPATH=there python3 -c 'import lockstep; print(lockstep.recorder(\"nccl\"))'"), 0)
       << said_;
   EXPECT_THAT(said_, HasSubstr("liblockstep_nccl.so"));
 }

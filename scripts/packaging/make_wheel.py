@@ -29,12 +29,14 @@ START = '''"""Lockstep: verify and simulate distributed training. The command is
 import os
 import pathlib
 import platform
+import signal
 import sys
 
 
 def main() -> None:
     """Becomes the program."""
     program = pathlib.Path(__file__).parent / "bin" / "lockstep"
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it, and the program would inherit that
     os.execv(program, ["lockstep", *sys.argv[1:]])
 
 

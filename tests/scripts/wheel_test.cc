@@ -67,6 +67,12 @@ TEST_F(Wheel, IsInstalledByPip) {
       << said_;
   EXPECT_EQ(shell("PYTHONPATH=there there/bin/lockstep works"), 0) << said_;
   EXPECT_THAT(said_, HasSubstr("works"));
+  // The reader of a pipe may close it: the program ends by the signal, as any other.
+  EXPECT_EQ(shell("PYTHONPATH=there python3 -c 'import signal, os, lockstep; os.execv = lambda *a: "
+                  "print(signal.getsignal(signal.SIGPIPE) == signal.SIG_DFL); lockstep.main()'"),
+            0)
+      << said_;
+  EXPECT_THAT(said_, HasSubstr("True"));
   EXPECT_EQ(
       shell("PYTHONPATH=there python3 -c 'import lockstep; print(lockstep.recorder(\"nccl\"))'"), 0)
       << said_;

@@ -7,6 +7,8 @@
 #include "base/text.h"
 #include "cli/cmd_simulate.h"
 #include "cli/report_options.h"
+#include "cli/shipped.h"
+#include "cli/standard_input.h"
 #include "reports/forecasts/multimodal.h"
 #include "reports/forecasts/plan.h"
 #include "sim/sweep/training_plans.h"
@@ -86,7 +88,12 @@ reports::ExitStatus simulate_towers(const PlanCommand& command, const sim::Train
   return write_plan(command, content, result->forecast.divergence.has_value());
 }
 
-reports::ExitStatus simulate_plan(const PlanCommand& command) {
+reports::ExitStatus simulate_plan(PlanCommand command) {
+  StandardInput input;
+  if (const Status taken = input.take(command.file); !taken) return reports::fail(taken.error());
+  Result<std::string> file = shipped_or_own("plans", command.file);
+  if (!file) return reports::fail(file.error());
+  command.file = std::move(*file);
   if (const Status output = check_simulation_output(command.output); !output)
     return reports::fail(output.error());
   const Result<sim::TrainingPlans> plans = plans_of(command);
@@ -110,7 +117,7 @@ void add_simulate_plan(CLI::App& simulate, reports::ExitStatus& status) {
   CLI::App* sub = simulate.add_subcommand(
       "plan", "A model on a cluster, from hyper-parameters: time\nand memory");
   sub->footer(kPlanFooter);
-  sub->add_option("FILE", command->file, "The plan, as YAML: sim/plans/*.yaml are examples")
+  sub->add_option("FILE", command->file, "The plan, as YAML; or a name of sim/plans:\nllama3-70b")
       ->required();
   sub->add_option("--calibration", command->calibration,
                   "The calibration to use instead of the plan's: a file,\nor the name of a "

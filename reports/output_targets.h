@@ -1,4 +1,5 @@
-// --output KIND=PATH, as all commands have it: which forms to write, and where to.
+// -o PATH or -o KIND=PATH, as all commands have it: which forms to write, and where to. Without a
+// KIND the ending of the name chooses: report.html, findings.json.
 //
 //   Result<std::vector<OutputTarget>> targets = parse_output_targets(given, {"report", kinds});
 //   Status written = write_targets(*targets, quiet, [&](const std::string& kind, bool to_stdout) {
@@ -27,7 +28,7 @@ struct OutputForms {
   std::vector<std::string> kinds;  // includes "text", the form for people
 };
 
-// Errors: no "=", a kind that is not among `forms`, an empty path.
+// Errors: a kind that is not among `forms`, an ending that belongs to none of them, an empty path.
 Result<OutputTarget> parse_output_target(const std::string& text, const OutputForms& forms);
 
 // Parses several. Errors: as above; two targets on standard output.

@@ -71,7 +71,7 @@ const std::map<std::string, int> kStatus = {
     {"lockstep verify derived", 1},
     {"lockstep verify a", 1},
     {"lockstep verify examples/hung-job/", 1},
-    {"lockstep verify /tmp/job-4711/ --quiet --output html=report.html --output timeline=run.json",
+    {"lockstep verify /tmp/job-4711/ --quiet -o report.html -o timeline=run.json",
      1},
     {"lockstep watch /tmp/job-4711/", 1},
     {"lockstep verify /shared/4711/*.digest", 1},

@@ -1,5 +1,7 @@
 #include "reports/output_targets.h"
 
+#include <filesystem>
+
 #include <gtest/gtest.h>
 
 #include "tests/support/temp_dir.h"
@@ -28,6 +30,26 @@ TEST(ParseOutputTarget, TakesKindAndPath) {
   const Result<OutputTarget> text = parse_output_target("text=-", kForms);
   ASSERT_TRUE(text);
   EXPECT_TRUE(text->to_stdout());
+}
+
+TEST(ParseOutputTarget, TheEndingChoosesTheKind) {
+  const OutputForms forms{"report", {"text", "json", "html", "sarif", "junit", "timeline"}};
+  const auto kind = [&](const std::string& path) {
+    const Result<OutputTarget> target = parse_output_target(path, forms);
+    return target && target->path == path ? target->kind : "none";
+  };
+  EXPECT_EQ(kind("report.html"), "html");
+  EXPECT_EQ(kind("out/r.json"), "json");
+  EXPECT_EQ(kind("r.sarif"), "sarif");
+  EXPECT_EQ(kind("r.xml"), "junit");
+  EXPECT_EQ(kind("r.txt"), "text");
+  EXPECT_EQ(kind("r.timeline.json"), "timeline");
+  EXPECT_EQ(kind("runs/lr=0.1/r.html"), "html");
+  EXPECT_EQ(kind("-"), "text");
+  EXPECT_EQ(kind("r.csv"), "none") << "no form of this command";
+  const Error unknown = parse_output_target("report.pdf", forms).error();
+  EXPECT_EQ(unknown.message, "--output report.pdf: this ending belongs to no kind of report");
+  EXPECT_EQ(unknown.fix.substr(0, 41), "write KIND=PATH, such as text=report.pdf;");
 }
 
 TEST(ParseOutputTarget, RefusesWhatHasNoKindOrPath) {

@@ -6,6 +6,8 @@
 #include <tuple>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "trace/groups.h"
 #include "verify/replay/replay.h"
 #include "verify/schedules/search.h"
@@ -115,10 +117,10 @@ class Builder {
     node.call = trace::describe(run_.tables, call);
     node.location = trace::group_label(run_.ranks[r], run_.tables, call.group);
     if (point.group != verify::WaitPoint::kPointToPoint)
-      node.location += ", seq " + std::to_string(groups_[point.group].first_seq + point.instance +
-                                                 run_.ranks[r].first_number);
+      node.location += fmt::format(
+          ", seq {}", groups_[point.group].first_seq + point.instance + run_.ranks[r].first_number);
     else if (call.peer.value >= 0)
-      node.location += ", peer " + std::to_string(call.peer.value);
+      node.location += fmt::format(", peer {}", call.peer.value);
   }
 
   // Members without a trace: whether they reached a call is not known.

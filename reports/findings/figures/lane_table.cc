@@ -23,6 +23,7 @@ std::string joined(const trace::IntList& list) { return fmt::format("{}", fmt::j
 std::string what_of(const trace::Call& call, const trace::Tables& tables) {
   const std::vector<trace::StringId>& names = tables.name_lists[call.what];
   if (names.empty()) return {};
+  // The first of a bucket's parameters tells buckets apart: DDP fills them in a fixed order.
   std::string out = printable(tables.str(names.front()));
   // "head.weight +3" for a bucket of four.
   if (names.size() > 1) out += fmt::format(" +{}", names.size() - 1);
@@ -216,6 +217,7 @@ class RowFolder {
   std::vector<LaneRow> take() { return std::move(rows_); }
 
  private:
+  // Fields end in a zero byte: "ab" and "c" are not "a" and "bc".
   static std::string key(const std::vector<LaneCell>& cells, bool culprit) {
     std::string out(1, culprit ? '!' : ' ');
     for (const LaneCell& cell : cells) {

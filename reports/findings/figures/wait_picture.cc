@@ -62,7 +62,8 @@ class Builder {
     std::vector<std::vector<std::size_t>> missed_at(run_.ranks.size());
     for (std::size_t p = 0; p < where_.wait_points.size(); ++p)
       for (const std::uint32_t r : where_.wait_points[p].missing) missed_at[r].push_back(p);
-    // Waiting ranks become the first nodes; of the others only those that somebody waits for.
+    // Waiting ranks become the first nodes, so that layouts begin with the victims; of the others
+    // only those that somebody waits for.
     for (const bool waiting : {true, false}) {
       for (std::uint32_t r = 0; r < run_.ranks.size(); ++r) {
         if ((where_.point_of[r] != SIZE_MAX) != waiting) continue;

@@ -71,14 +71,14 @@ std::string github_report(const FilteredReport& filtered, const Locator& locator
       [](const verify::Finding* a, const verify::Finding* b) { return a->severity > b->severity; });
   std::string out;
   if (filtered.report.verdict == verify::Verdict::inconclusive)
-    out += plain("warning", "inconclusive: " + verdict_in_words(filtered.report));
+    out += plain("warning", fmt::format("inconclusive: {}", verdict_in_words(filtered.report)));
   // If there are too many, the tenth annotation is the line that counts the rest.
   const std::size_t room = kAnnotations - (out.empty() ? 0 : 1);
   const std::size_t shown = findings.size() <= room ? findings.size() : room - 1;
   for (std::size_t i = 0; i < shown; ++i) out += annotation(*findings[i], locator);
   if (shown < findings.size())
-    out += plain("notice", "and " + plural(findings.size() - shown, "more finding") +
-                               "; --output json=PATH or markdown=PATH has them all");
+    out += plain("notice", fmt::format("and {}; --output json=PATH or markdown=PATH has them all",
+                                       plural(findings.size() - shown, "more finding")));
   return out;
 }
 

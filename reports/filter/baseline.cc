@@ -2,6 +2,7 @@
 #include <map>
 #include <tuple>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
@@ -40,16 +41,14 @@ std::string baseline_text(const FilteredReport& filtered) {
   for (const verify::Finding& finding : filtered.report.findings) add(finding);
   for (const SetAside& one : filtered.set_aside)
     if (one.why == SetAside::Why::known) add(one.finding);
-  std::string out = "{\"lockstep_baseline\":1,\"tool\":" + json_text(std::string(tool_version())) +
-                    ",\"findings\":[";
-  bool first = true;
-  for (const auto& [key, message] : entries) {
-    const Json entry = {
-        {"fingerprint", std::get<1>(key)}, {"rule", std::get<0>(key)}, {"message", message}};
-    out += (first ? "\n" : ",\n") + json_text(entry);
-    first = false;
-  }
-  return out + "\n]}\n";
+  // A line per entry, so that a change of the file is a change of lines.
+  std::vector<std::string> lines;
+  for (const auto& [key, message] : entries)
+    lines.push_back(json_text(
+        {{"fingerprint", std::get<1>(key)}, {"rule", std::get<0>(key)}, {"message", message}}));
+  return fmt::format("{{\"lockstep_baseline\":1,\"tool\":{},\"findings\":[{}{}\n]}}\n",
+                     json_text(std::string(tool_version())), lines.empty() ? "" : "\n",
+                     fmt::join(lines, ",\n"));
 }
 
 Result<std::set<std::string, std::less<>>> parse_baseline(const std::string& text,
@@ -80,8 +79,7 @@ Result<std::set<std::string, std::less<>>> parse_baseline(const std::string& tex
     const Json& entry = json["findings"][i];
     if (!entry.is_object() || !entry.contains("fingerprint") || !entry["fingerprint"].is_string() ||
         entry["fingerprint"] == "")
-      return refused("finding " + std::to_string(i + 1) +
-                     " of the baseline has no \"fingerprint\"");
+      return refused(fmt::format("finding {}", i + 1) + " of the baseline has no \"fingerprint\"");
     out.insert(entry["fingerprint"].get<std::string>());
   }
   return out;

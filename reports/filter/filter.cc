@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "base/text.h"
 
 namespace lockstep::reports {
@@ -38,8 +40,8 @@ bool wanted(const Filter& filter, verify::RuleId rule) {
 }
 
 std::string left_out_note(std::uint64_t count) {
-  return plural(count, "finding") + " of rules that were not asked for " +
-         (count == 1 ? "is" : "are") + " left out (--only, --disable)";
+  return fmt::format("{} of rules that were not asked for {} left out (--only, --disable)",
+                     plural(count, "finding"), count == 1 ? "is" : "are");
 }
 
 // Applies suppressions and remembers which of them matched, for the notes.
@@ -63,14 +65,15 @@ class Suppressor {
   std::vector<std::string> notes() const {
     std::vector<std::string> out;
     for (std::size_t i = 0; i < all_.size(); ++i) {
-      const std::string name = all_[i].location.str() + ": the suppression of " +
-                               std::string(verify::rule(all_[i].rule).name);
+      const std::string name = fmt::format("{}: the suppression of {}", all_[i].location.str(),
+                                           verify::rule(all_[i].rule).name);
       if (expired(all_[i]))
-        out.push_back(name + " expired on " + date_text(*all_[i].last_day) +
-                      (used_[i] ? " and no longer holds; its reason was: " + all_[i].reason
-                                : "; it matches no finding: remove it"));
+        out.push_back(fmt::format(
+            "{} expired on {}{}", name, date_text(*all_[i].last_day),
+            used_[i] ? fmt::format(" and no longer holds; its reason was: {}", all_[i].reason)
+                     : "; it matches no finding: remove it"));
       else if (!used_[i])
-        out.push_back(name + " matches no finding: remove it if the defect is fixed");
+        out.push_back(fmt::format("{} matches no finding: remove it if the defect is fixed", name));
     }
     return out;
   }
@@ -90,10 +93,10 @@ std::string_view to_string(SetAside::Why why) {
 }
 
 std::string set_aside_in_words(const SetAside& one) {
-  std::string out = std::string(to_string(one.why)) + ": " +
-                    std::string(verify::rule(one.finding.rule).name) + ", " + one.finding.message;
-  if (!one.reason.empty()) out += " Reason: " + one.reason;
-  if (!one.expires.empty()) out += " (until " + one.expires + ")";
+  std::string out = fmt::format("{}: {}, {}", to_string(one.why),
+                                verify::rule(one.finding.rule).name, one.finding.message);
+  if (!one.reason.empty()) out += fmt::format(" Reason: {}", one.reason);
+  if (!one.expires.empty()) out += fmt::format(" (until {})", one.expires);
   return out;
 }
 

@@ -17,10 +17,11 @@ constexpr std::size_t kLineWidth = 48;
 constexpr std::size_t kNotes = 20;
 
 std::string node_label(const WaitNode& node) {
-  std::string out = rank_label(node.ranks, kLineWidth) + "\n";
-  if (node.call.empty()) return out + node.state;
-  return out + node.state + " in " + shorten_middle(printable(node.call), kLineWidth) + "\n" +
-         shorten_middle(printable(node.location), kLineWidth);
+  const std::string ranks = rank_label(node.ranks, kLineWidth);
+  if (node.call.empty()) return fmt::format("{}\n{}", ranks, node.state);
+  return fmt::format("{}\n{} in {}\n{}", ranks, node.state,
+                     shorten_middle(printable(node.call), kLineWidth),
+                     shorten_middle(printable(node.location), kLineWidth));
 }
 
 std::string_view edge_style(WaitEdge::Kind kind) {

@@ -55,6 +55,7 @@ std::uint64_t number_of(const verify::Finding& finding) {
 std::vector<std::string> also_in_words(const verify::Finding& finding) {
   std::vector<std::string> out;
   for (const verify::Elsewhere& other : finding.also) {
+    // Where nobody can be singled out, all that it concerns are named.
     const std::vector<trace::Rank>& who = other.culprits.empty() ? other.ranks : other.culprits;
     const std::string group =
         other.group_label.empty() ? fmt::format("group {}", other.group) : other.group_label;
@@ -97,6 +98,7 @@ std::string where_in_words(const verify::Finding& finding) {
 }
 
 std::string who_in_words(const verify::Finding& finding) {
+  // So that a list of a thousand ranks that do not fold stays a line.
   constexpr std::size_t kWidth = 60;
   if (finding.ranks.empty() && finding.culprits.empty()) return {};
   if (finding.culprits.empty())
@@ -147,7 +149,8 @@ std::string verdict_in_words(const verify::Report& report) {
 
 std::vector<FoldedEvidence> fold_evidence(const std::vector<verify::Evidence>& all) {
   std::vector<FoldedEvidence> out;
-  std::map<std::pair<std::string_view, std::string_view>, std::size_t> locations;  // by at and text
+  // By source line and text. Ids differ from rank to rank, and do not tell kinds of ranks apart.
+  std::map<std::pair<std::string_view, std::string_view>, std::size_t> locations;
   for (const verify::Evidence& evidence : all) {
     const auto [location, fresh] = locations.try_emplace({evidence.at, evidence.text}, out.size());
     if (fresh) out.push_back({{}, &evidence});

@@ -46,6 +46,7 @@ std::vector<std::int64_t> steps_around(const trace::Run& run, std::optional<std:
   const auto position = static_cast<std::size_t>(
       step ? std::lower_bound(steps.begin(), steps.end(), *step) - steps.begin()
            : static_cast<std::ptrdiff_t>(steps.size()));
+  // The step in the middle where there is room on both sides, as many columns in any case.
   const std::size_t last = std::min(steps.size(), position + kSteps / 2 + 1);
   const std::size_t first = last - std::min(last, kSteps);
   return {steps.begin() + static_cast<std::ptrdiff_t>(first),
@@ -76,6 +77,7 @@ std::string batch_cell(const trace::Run& run, trace::NameListId held,
   if (held.value == 0) return "<span class=\"soft\">not recorded</span>";
   const std::vector<std::string> names = run.tables.names(held);
   std::string out;
+  // A modality that this batch lacks and another has is what ranks diverge by: it is shown, too.
   for (const std::string& name : somebody_has) {
     const bool has = std::find(names.begin(), names.end(), name) != names.end();
     out += has ? element("span", "has", text(name))
@@ -129,6 +131,8 @@ using html::code;
 using html::element;
 using html::text;
 
+// Bounds that keep a page of a broken run of thousands of findings below a few hundred KB: whoever
+// needs the thirteenth finding in full has the JSON report.
 constexpr std::size_t kFull = 12;  // findings in full
 constexpr std::size_t kBriefly = 500;
 constexpr std::size_t kListedOnPage = 200;

@@ -15,6 +15,8 @@
 namespace lockstep::reports {
 namespace {
 
+// A finding must fit on a screen of 40 lines with its picture: of each list so many, and how many
+// more there are. The JSON report and the page have all.
 constexpr std::size_t kNamesShown = 4;
 constexpr std::size_t kAlsoShown = 8;
 constexpr std::size_t kEvidenceShown = 4;
@@ -43,8 +45,8 @@ class TextReportWriter {
     for (const verify::Finding& finding : report_.findings) {
       if (finding.severity == verify::Severity::note) {
         note(finding);
-        // Findings are sorted, worst first: the first ones are shown in full. Notes are short and
-        // always shown.
+        // Notes are short and always shown. Findings are sorted, worst first: the first ones are
+        // shown in full.
       } else if (shown < options_.max_findings) {
         ++shown;
         full(finding);
@@ -165,6 +167,7 @@ class TextReportWriter {
     std::vector<trace::Rank> others;
     std::set_difference(finding.ranks.begin(), finding.ranks.end(), finding.culprits.begin(),
                         finding.culprits.end(), std::back_inserter(others));
+    // Half of the line for the culprits, half for the others: either may be thousands.
     std::string text;
     if (!finding.culprits.empty()) text = rank_label(finding.culprits, width / 2);
     if (finding.culprits.empty() && !finding.ranks.empty())
@@ -243,6 +246,7 @@ class TextReportWriter {
         break;
       }
       const verify::Finding& one = finding.consequences[i];
+      // A consequence of a thousand ranks must not push the cause off the screen.
       const std::size_t room = kConsequenceLines * (options_.width - kIndent - kKey);
       const std::string rule_name = fmt::format(" ({})", verify::rule(one.rule).name);
       keyed(i == 0 ? "so" : "",

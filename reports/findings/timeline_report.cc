@@ -237,6 +237,8 @@ class TimelineWriter {
     }
   }
 
+  // From the first rank that comes to a collective to the last, so that a late one is seen as the
+  // arrow's end.
   void arrows() {
     std::sort(members_.begin(), members_.end(), [](const Member& a, const Member& b) {
       return std::tuple(a.instance, a.time, a.track.process) <

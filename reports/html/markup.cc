@@ -1,5 +1,7 @@
 #include "reports/html/markup.h"
 
+#include <fmt/format.h>
+
 #include "base/documents/xml_text.h"
 #include "base/text.h"
 
@@ -13,22 +15,21 @@ std::string sentence(std::string_view bytes) {
   return text(out);
 }
 
-std::string code(std::string_view bytes) { return "<code>" + text(bytes) + "</code>"; }
+std::string code(std::string_view bytes) { return fmt::format("<code>{}</code>", text(bytes)); }
 
 std::string element(std::string_view tag, std::string_view classes, std::string_view inner) {
-  std::string out = "<" + std::string(tag);
-  if (!classes.empty()) out += " class=\"" + std::string(classes) + "\"";
-  return out + ">" + std::string(inner) + "</" + std::string(tag) + ">";
+  return classes.empty() ? fmt::format("<{0}>{1}</{0}>", tag, inner)
+                         : fmt::format("<{0} class=\"{2}\">{1}</{0}>", tag, inner, classes);
 }
 
 std::string details(std::string_view summary, std::string_view inner) {
-  return "<details><summary>" + std::string(summary) + "</summary>" + std::string(inner) +
-         "</details>\n";
+  return fmt::format("<details><summary>{}</summary>{}</details>\n", summary, inner);
 }
 
 std::string scroller(std::string_view label, std::string_view inner) {
-  return "<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"" + text(label) +
-         "\">" + std::string(inner) + "</div>\n";
+  return fmt::format(R"(<div class="scroll" role="region" tabindex="0" aria-label="{}">{}</div>)"
+                     "\n",
+                     text(label), inner);
 }
 
 }  // namespace lockstep::reports::html

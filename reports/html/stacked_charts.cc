@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <numeric>
 
+#include <fmt/format.h>
+
 #include "base/tables.h"
 #include "reports/html/markup.h"
 #include "reports/html/svg.h"
@@ -19,7 +21,7 @@ constexpr std::size_t kLabelColumns = 24;  // that fit there
 constexpr double kStackLeft = 76, kStackTop = 10, kStackPlot = 180;
 constexpr std::size_t kMostColumns = 120, kMostStackPoints = 360;
 
-std::string look(const Series& series) { return "f f" + std::to_string(series.look); }
+std::string look(const Series& series) { return fmt::format("f f{}", series.look); }
 
 double sum(const std::vector<double>& parts) {
   return std::accumulate(parts.begin(), parts.end(), 0.0);
@@ -81,8 +83,9 @@ std::vector<AreaPoint> thinned(const std::vector<AreaPoint>& points) {
 std::string series_legend(const std::vector<Series>& series) {
   std::string out;
   for (const Series& one : series)
-    out += "<span><svg aria-hidden=\"true\" width=\"12\" height=\"12\" viewBox=\"0 0 12 12\">" +
-           svg_rect(look(one), {0, 0, 12, 12}, 2) + "</svg>" + text(one.name) + "</span>";
+    out += fmt::format(
+        R"(<span><svg aria-hidden="true" width="12" height="12" viewBox="0 0 12 12">{}</svg>{}</span>)",
+        svg_rect(look(one), {0, 0, 12, 12}, 2), text(one.name));
   return element("div", "legend squares", out);
 }
 
@@ -158,11 +161,13 @@ std::string stacked_areas(const std::string& label, const std::vector<Series>& s
       below[i] += shown[i].parts[s];
       any = any || shown[i].parts[s] > 0;
       const double high = y_of(below[i]);
-      upper += px(from) + "," + px(high) + " " + px(to) + "," + px(high) + " ";
-      lower = px(to) + "," + px(low) + " " + px(from) + "," + px(low) + " " + lower;
+      // Along the upper edge from left to right, and back along the lower one.
+      upper += fmt::format("{0},{2} {1},{2} ", px(from), px(to), px(high));
+      lower = fmt::format("{1},{2} {0},{2} {3}", px(from), px(to), px(low), lower);
     }
     if (any)
-      content += "<polygon class=\"" + look(series[s]) + "\" points=\"" + upper + lower + "\"/>";
+      content +=
+          fmt::format(R"(<polygon class="{}" points="{}{}"/>)", look(series[s]), upper, lower);
   }
   if (limit > 0) content += svg_line("mark", {kStackLeft, y_of(limit)}, {kStackWidth, y_of(limit)});
   return figure(svg_picture(label, kStackWidth, kPlotHeight, content), series);

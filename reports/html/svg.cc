@@ -2,23 +2,23 @@
 
 #include <cmath>
 
+#include <fmt/format.h>
+
 #include "base/text.h"
 #include "reports/html/markup.h"
 
 namespace lockstep::reports::html {
 namespace {
 
-std::string svg_attribute(std::string_view name, std::string_view value) {
-  return " " + std::string(name) + "=\"" + std::string(value) + "\"";
-}
-std::string svg_attribute(std::string_view name, double value) {
-  return svg_attribute(name, px(value));
-}
-
-std::string at(Point point) { return px(point.x) + " " + px(point.y); }
+std::string at(Point point) { return fmt::format("{} {}", px(point.x), px(point.y)); }
 
 std::string path(std::string_view classes, const std::string& data) {
-  return "<path" + svg_attribute("class", classes) + svg_attribute("d", data) + "/>";
+  return fmt::format(R"(<path class="{}" d="{}"/>)", classes, data);
+}
+
+// A curve with two control points (SVG's "C").
+std::string curve(std::string_view classes, Point from, Point by, Point before, Point to) {
+  return path(classes, fmt::format("M{}C{} {} {}", at(from), at(by), at(before), at(to)));
 }
 
 }  // namespace
@@ -30,35 +30,31 @@ std::string px(double value) {
 }
 
 std::string svg_rect(std::string_view classes, const Box& box, double radius) {
-  return "<rect" + svg_attribute("class", classes) + svg_attribute("x", box.x) +
-         svg_attribute("y", box.y) + svg_attribute("width", box.width) +
-         svg_attribute("height", box.height) + svg_attribute("rx", radius) + "/>";
+  return fmt::format(R"(<rect class="{}" x="{}" y="{}" width="{}" height="{}" rx="{}"/>)", classes,
+                     px(box.x), px(box.y), px(box.width), px(box.height), px(radius));
 }
 
 std::string svg_line(std::string_view classes, Point from, Point to) {
-  return "<line" + svg_attribute("class", classes) + svg_attribute("x1", from.x) +
-         svg_attribute("y1", from.y) + svg_attribute("x2", to.x) + svg_attribute("y2", to.y) + "/>";
+  return fmt::format(R"(<line class="{}" x1="{}" y1="{}" x2="{}" y2="{}"/>)", classes, px(from.x),
+                     px(from.y), px(to.x), px(to.y));
 }
 
 std::string svg_text(std::string_view classes, Point at, std::string_view words,
                      std::string_view anchor) {
-  std::string out = "<text";
-  if (!classes.empty()) out += svg_attribute("class", classes);
-  out += svg_attribute("x", at.x) + svg_attribute("y", at.y);
-  if (anchor != "start") out += svg_attribute("text-anchor", anchor);
-  return out + ">" + text(words) + "</text>";
+  return fmt::format(R"(<text{} x="{}" y="{}"{}>{}</text>)",
+                     classes.empty() ? "" : fmt::format(R"( class="{}")", classes), px(at.x),
+                     px(at.y), anchor == "start" ? "" : fmt::format(R"( text-anchor="{}")", anchor),
+                     text(words));
 }
 
 std::string svg_upright_curve(std::string_view classes, Point from, Point to) {
   const double bend = (to.y - from.y) / 2;
-  return path(classes, "M" + at(from) + "C" + at({from.x, from.y + bend}) + " " +
-                           at({to.x, to.y - bend}) + " " + at(to));
+  return curve(classes, from, {from.x, from.y + bend}, {to.x, to.y - bend}, to);
 }
 
 std::string svg_level_curve(std::string_view classes, Point from, Point to) {
   const double bend = (to.x - from.x) / 2;
-  return path(classes, "M" + at(from) + "C" + at({from.x + bend, from.y}) + " " +
-                           at({to.x - bend, to.y}) + " " + at(to));
+  return curve(classes, from, {from.x + bend, from.y}, {to.x - bend, to.y}, to);
 }
 
 std::string svg_tip(std::string_view classes, Point from, Point to) {
@@ -67,21 +63,20 @@ std::string svg_tip(std::string_view classes, Point from, Point to) {
   const double length = std::max(1e-6, std::hypot(to.x - from.x, to.y - from.y));
   const Point along{(to.x - from.x) / length, (to.y - from.y) / length};
   const Point base{to.x - along.x * kLength, to.y - along.y * kLength};
-  return path(classes, "M" + at(to) + "L" +
-                           at({base.x - along.y * kHalf, base.y + along.x * kHalf}) + "L" +
-                           at({base.x + along.y * kHalf, base.y - along.x * kHalf}) + "Z");
+  return path(classes, fmt::format("M{}L{}L{}Z", at(to),
+                                   at({base.x - along.y * kHalf, base.y + along.x * kHalf}),
+                                   at({base.x + along.y * kHalf, base.y - along.x * kHalf})));
 }
 
 std::string svg_picture(std::string_view label, double width, double height,
                         std::string_view content, bool has_links) {
   // Wide pictures shrink with the window down to where their words can still be read (page.css).
   constexpr double kWide = 640;
-  return "<svg" + svg_attribute("role", has_links ? "group" : "img") +
-         (width > kWide ? svg_attribute("class", "wide") : "") +
-         svg_attribute("aria-label", text(label)) + svg_attribute("width", width) +
-         svg_attribute("height", height) +
-         svg_attribute("viewBox", "0 0 " + px(width) + " " + px(height)) + ">" +
-         std::string(content) + "</svg>\n";
+  return fmt::format(
+      R"(<svg role="{0}"{1} aria-label="{2}" width="{3}" height="{4}" viewBox="0 0 {3} {4}">{5}</svg>)"
+      "\n",
+      has_links ? "group" : "img", width > kWide ? R"( class="wide")" : "", text(label), px(width),
+      px(height), content);
 }
 
 }  // namespace lockstep::reports::html

@@ -259,10 +259,19 @@ const std::vector<std::uint32_t>& keys_of(const ProductModel& model, std::uint32
   return shared == kNothing ? kNone_ : model.sequences().shared_lists[shared];
 }
 
+// The call in words. Calls that carry the same parameters may differ in size or type: those are
+// shown with it, or both sides of the difference would read alike.
+std::string words_of(const ProductModel& model, std::uint32_t key) {
+  const std::vector<std::string>& shown = model.sequences().shown;
+  const std::string& signature = model.sequences().signatures[key];
+  return std::count(shown.begin(), shown.end(), shown[key]) == 1 || shown[key] == signature
+             ? shown[key]
+             : fmt::format("{}: {}", shown[key], signature);
+}
+
 std::vector<std::string> shown(const ProductModel& model, std::uint32_t shared) {
   std::vector<std::string> out;
-  for (const std::uint32_t key : keys_of(model, shared))
-    out.push_back(model.sequences().shown[key]);
+  for (const std::uint32_t key : keys_of(model, shared)) out.push_back(words_of(model, key));
   return out;
 }
 

@@ -115,6 +115,7 @@ SequenceReader::KnownCall SequenceReader::keys_of(const trace::RankTrace& trace,
   if (fresh) {
     out_.shared_keys.push_back(words);
     out_.shown.push_back(trace::describe(run_->tables, call));
+    out_.signatures.push_back(trace::describe(run_->tables, call.signature));
     out_.carried.push_back(run_->tables.names(call.what));
   }
   ExchangeSplits splits = exchange_splits(run_->tables, call);

@@ -66,6 +66,7 @@ struct SequenceTable {
   std::vector<std::vector<std::uint32_t>> shared_lists, own_lists;  // what a projection's ids mean
   std::vector<std::string> shared_keys;                             // JSON lists: shared_key()
   std::vector<std::string> shown;                 // by shared key, for people: "all_reduce(w)"
+  std::vector<std::string> signatures;            // the same: "all_reduce of 8 float32 (sum)"
   std::vector<std::vector<std::string>> carried;  // by shared key: the parameters
   std::vector<ExchangeSplits> exchanges;          // by own key; 0: none
   std::vector<ProductSequence> sequences;

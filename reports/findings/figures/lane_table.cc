@@ -7,6 +7,8 @@
 #include <set>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "base/tables.h"
 #include "base/text.h"
 #include "trace/groups.h"
@@ -16,18 +18,15 @@ namespace {
 
 using State = LaneCell::State;
 
-std::string joined(const trace::IntList& list) {
-  std::string out;
-  for (const std::int64_t value : list) out += (out.empty() ? "" : ",") + std::to_string(value);
-  return out;
-}
+std::string joined(const trace::IntList& list) { return fmt::format("{}", fmt::join(list, ",")); }
 
 std::string what_of(const trace::Call& call, const trace::Tables& tables) {
   const std::vector<trace::StringId>& names = tables.name_lists[call.what];
   if (names.empty()) return {};
+  // The first of a bucket's parameters tells buckets apart: DDP fills them in a fixed order.
   std::string out = printable(tables.str(names.front()));
   // "head.weight +3" for a bucket of four.
-  if (names.size() > 1) out += " +" + std::to_string(names.size() - 1);
+  if (names.size() > 1) out += fmt::format(" +{}", names.size() - 1);
   return out;
 }
 
@@ -36,7 +35,7 @@ std::string size_of(const trace::Signature& signature, const trace::Tables& tabl
   std::int64_t elements = signature.count;
   if (elements == trace::kNone) elements = signature.in_elements;
   if (elements == trace::kNone) elements = signature.out_elements;
-  std::string out = elements == trace::kNone ? "" : std::to_string(elements);
+  std::string out = elements == trace::kNone ? "" : fmt::format("{}", elements);
   const std::vector<trace::StringId>& dtypes = tables.name_lists[signature.dtypes];
   if (!dtypes.empty()) out += (out.empty() ? "" : " ") + printable(tables.str(dtypes.front()));
   return out;
@@ -49,7 +48,7 @@ std::string op_label(const trace::Signature& signature, const trace::Tables& tab
 
 std::string peer_label(const trace::Call& call, trace::Op op) {
   const std::string peer =
-      call.peer.value < 0 ? "any rank" : "rank " + std::to_string(call.peer.value);
+      call.peer.value < 0 ? "any rank" : fmt::format("rank {}", call.peer.value);
   return (op == trace::Op::send ? " to " : " from ") + peer;
 }
 
@@ -88,9 +87,9 @@ LaneCell cell_of(const trace::Call& call, const trace::RankTrace& trace,
   cell.fields[kWhat] = what_of(call, tables);
   cell.fields[kSize] = size_of(signature, tables);
   cell.fields[kRedop] = printable(tables.str(signature.redop));
-  if (signature.root != trace::kNone) cell.fields[kRoot] = "root " + std::to_string(signature.root);
+  if (signature.root != trace::kNone) cell.fields[kRoot] = fmt::format("root {}", signature.root);
   const trace::IntList& splits = tables.int_lists[signature.splits_in];
-  if (!splits.empty()) cell.fields[kSplits] = "splits " + joined(splits);
+  if (!splits.empty()) cell.fields[kSplits] = fmt::format("splits {}", joined(splits));
   return cell;
 }
 
@@ -218,6 +217,7 @@ class RowFolder {
   std::vector<LaneRow> take() { return std::move(rows_); }
 
  private:
+  // Fields end in a zero byte: "ab" and "c" are not "a" and "bc".
   static std::string key(const std::vector<LaneCell>& cells, bool culprit) {
     std::string out(1, culprit ? '!' : ' ');
     for (const LaneCell& cell : cells) {
@@ -286,7 +286,7 @@ LaneTable by_sequence(const verify::Finding& finding, const trace::Run& run, std
   const std::size_t count = table.focus + 1 + static_cast<std::size_t>(after);
   // A column is called by the source's own number.
   std::uint64_t first_number = first;
-  table.title = "group " + printable(finding.group);
+  table.title = fmt::format("group {}", printable(finding.group));
   for (const trace::RankTrace& trace : run.ranks) {
     if (membership(trace, *group) == nullptr) continue;
     table.title = trace::group_label(trace, run.tables, *group);
@@ -294,7 +294,7 @@ LaneTable by_sequence(const verify::Finding& finding, const trace::Run& run, std
     break;
   }
   for (std::size_t i = 0; i < count; ++i)
-    table.heads.push_back("seq " + std::to_string(first_number + i));
+    table.heads.push_back(fmt::format("seq {}", first_number + i));
 
   RowFolder rows(finding);
   for (const trace::Rank rank : members(finding, run, *group)) {
@@ -324,7 +324,7 @@ LaneTable by_program_order(const verify::Finding& finding, const trace::Run& run
   table.title = "last calls";
   table.compared = false;
   table.focus = count - 1;
-  for (std::size_t i = count - 1; i > 0; --i) table.heads.push_back(std::to_string(i) + " before");
+  for (std::size_t i = count - 1; i > 0; --i) table.heads.push_back(fmt::format("{} before", i));
   table.heads.push_back("last");
 
   bool any_blocked = false;
@@ -346,7 +346,7 @@ LaneTable by_program_order(const verify::Finding& finding, const trace::Run& run
       if (trace::is_point_to_point(op))
         cell.fields[kOp] += peer_label(call, op);
       else
-        cell.fields[kWhere] = "in " + group_in_cell(*trace, run.tables, call.group);
+        cell.fields[kWhere] = fmt::format("in {}", group_in_cell(*trace, run.tables, call.group));
       cells[count - shown + i] = std::move(cell);
     }
     rows.add(rank, std::move(cells));

@@ -66,6 +66,7 @@ class Drawing {
  public:
   Drawing(LaneTable table, const LaneOptions& options)
       : table_(std::move(table)), options_(options) {
+    // Rows first: the widths follow from what is shown, not from what is left out.
     hidden_ranks_ = limit_rows(table_, options_.max_rows);
     layout();
   }

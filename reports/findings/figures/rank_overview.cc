@@ -101,6 +101,7 @@ std::optional<Teams> by_host(const trace::Run& run) {
 }
 
 Teams teams_of(const verify::Report& report, const trace::Run& run) {
+  // The groups of the finding show who is missing where; hosts, whether a machine is the reason.
   std::optional<Teams> found = by_group(report, run);
   if (!found) found = by_host(run);
   Teams out = found.value_or(Teams{});
@@ -153,6 +154,8 @@ class Overview {
   }
 
   Look look(trace::Rank rank) const {
+    // A culprit may wait as well (a mismatch), and a rank without a trace may be one: it comes
+    // first.
     if (culprits_.contains(rank)) return Look::culprit;
     if (run_.find(rank) == nullptr) return Look::no_trace;
     const WaitNode* const at = node(rank);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <fmt/core.h>
+
 #include "base/tables.h"
 #include "reports/findings/finding_words.h"
 #include "reports/html/markup.h"
@@ -204,35 +206,33 @@ std::string call_cells(const trace::RankTrace& trace, const trace::Tables& table
                        std::uint32_t index, std::uint64_t seq, std::string_view look,
                        std::string_view sign) {
   const trace::Call& call = trace.calls[index];
-  const std::string classes = look.empty() ? "" : " class=\"" + std::string(look) + "\"";
-  std::string out = "<td class=\"n " + std::string(look) + "\">" +
-                    std::to_string(seq + trace.first_number) + "</td><td" + classes +
-                    "><span class=\"sign\">" + std::string(sign) + "</span>" +
-                    code(trace::describe(tables, call));
-  if (call.at.value != 0) out += "<span class=\"at\">" + text(tables.str(call.at)) + "</span>";
-  return out + "</td>";
+  const std::string at = call.at.value == 0 ? "" : element("span", "at", text(tables.str(call.at)));
+  return fmt::format(
+      "<td class=\"n {0}\">{1}</td><td class=\"{0}\"><span class=\"sign\">{2}</span>{3}{4}"
+      "</td>",
+      look, seq + trace.first_number, sign, code(trace::describe(tables, call)), at);
 }
 
-class Table {
+class SidesTable {
  public:
-  Table(const SequenceDiff& diff, const trace::Run& run) : diff_(diff), run_(run) {}
+  SidesTable(const SequenceDiff& diff, const trace::Run& run) : diff_(diff), run_(run) {}
 
   std::string str() {
     std::string rows;
-    for (const DiffRow& row : diff_.rows) rows += "<tr>" + usual(row) + deviant(row) + "</tr>\n";
+    for (const DiffRow& row : diff_.rows)
+      rows += fmt::format("<tr>{}{}</tr>\n", usual(row), deviant(row));
     rows += ends();
-    return "<section><h3>Call by call</h3>" +
-           scroller("the calls of both sides",
-                    "<table class=\"diff\"><thead><tr>" + head(diff_.usual, "in") +
-                        head(diff_.deviant, "out") + "</tr></thead><tbody>" + rows +
-                        "</tbody></table>") +
-           "</section>\n";
+    const std::string table =
+        fmt::format("<table class=\"diff\"><thead><tr>{}{}</tr></thead><tbody>{}</tbody></table>",
+                    head(diff_.usual, "in"), head(diff_.deviant, "out"), rows);
+    return fmt::format("<section><h3>Call by call</h3>{}</section>\n",
+                       scroller("the calls of both sides", table));
   }
 
  private:
   static std::string head(const DiffSide& side, std::string_view look) {
-    return "<th class=\"n " + std::string(look) + "\">seq</th><th class=\"" + std::string(look) +
-           "\">" + text(rank_label(side.ranks, 40)) + "</th>";
+    return fmt::format("<th class=\"n {0}\">seq</th><th class=\"{0}\">{1}</th>", look,
+                       text(rank_label(side.ranks, 40)));
   }
 
   std::string usual(const DiffRow& row) const {
@@ -255,13 +255,14 @@ class Table {
 
   std::string ends() const {
     if (!diff_.usual.ends && !diff_.deviant.ends) return {};
-    return "<tr>" + end_of(diff_.usual) + end_of(diff_.deviant) + "</tr>\n";
+    return fmt::format("<tr>{}{}</tr>\n", end_of(diff_.usual), end_of(diff_.deviant));
   }
 
   std::string end_of(const DiffSide& side) const {
     const std::string_view words = side.ends ? describe_end(run_.ranks[side.rank_index].end) : "…";
-    return "<td class=\"n\"></td><td class=\"soft\"><span class=\"sign\"> </span>" + text(words) +
-           "</td>";
+    return fmt::format(
+        "<td class=\"n\"></td><td class=\"soft\"><span class=\"sign\"> </span>{}</td>",
+        text(words));
   }
 
   const SequenceDiff& diff_;
@@ -271,7 +272,7 @@ class Table {
 }  // namespace
 
 std::string diff_table(const SequenceDiff& diff, const trace::Run& run) {
-  return Table(diff, run).str();
+  return SidesTable(diff, run).str();
 }
 
 }  // namespace lockstep::reports::html

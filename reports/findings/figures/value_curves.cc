@@ -9,6 +9,8 @@
 #include <tuple>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "base/tables.h"
 #include "base/text.h"
 #include "reports/findings/finding_words.h"
@@ -211,10 +213,10 @@ class ValueChart {
       y += kStrip;
     }
     y += 16;
-    content += svg_text("note", {left_, y}, "step " + number(steps_.low));
+    content += svg_text("note", {left_, y}, fmt::format("step {}", number(steps_.low)));
     content += svg_text("note", {kValuesWidth - 4, y}, number(steps_.high), "end");
     return element("figure", "",
-                   element("h3", "", code(curves_.name) + " " + text(curves_.kind)) +
+                   element("h3", "", fmt::format("{} {}", code(curves_.name), text(curves_.kind))) +
                        svg_picture(summary(), kValuesWidth, y + 6, content) + legend());
   }
 
@@ -251,13 +253,14 @@ class ValueChart {
       const std::size_t stride = points.size() / kMostValuePoints + 1;
       std::string data;
       for (std::size_t i = 0; i < points.size(); i += stride)
-        data += (data.empty() ? "" : " ") + px(at(points[i]).x) + "," + px(at(points[i]).y);
+        data += fmt::format("{}{},{}", data.empty() ? "" : " ", px(at(points[i]).x),
+                            px(at(points[i]).y));
       // A polyline of one point is invisible.
       if (points.size() == 1) {
         const Point only = at(points[0]);
-        data += " " + px(only.x + 3) + "," + px(only.y);
+        data += fmt::format(" {},{}", px(only.x + 3), px(only.y));
       }
-      out += "<polyline class=\"curve s" + std::to_string(c) + "\" points=\"" + data + "\"/>";
+      out += fmt::format(R"(<polyline class="curve s{}" points="{}"/>)", c, data);
     }
     return out;
   }
@@ -282,11 +285,11 @@ class ValueChart {
   }
 
   std::string summary() const {
-    std::string out = curves_.name + ", " + curves_.kind;
+    std::string out = fmt::format("{}, {}", curves_.name, curves_.kind);
     if (!values_.empty())
-      out += ", between " + number(values_.low) + " and " + number(values_.high);
+      out += fmt::format(", between {} and {}", number(values_.low), number(values_.high));
     if (curves_.first_difference)
-      out += "; ranks differ from step " + std::to_string(*curves_.first_difference);
+      out += fmt::format("; ranks differ from step {}", *curves_.first_difference);
     else if (!curves_.agreement.empty())
       out += "; ranks agree in every step";
     return out;
@@ -296,17 +299,18 @@ class ValueChart {
     std::string out;
     if (curves_.curves.size() > 1) {
       for (std::size_t c = 0; c < curves_.curves.size(); ++c)
-        out += "<span><svg aria-hidden=\"true\" width=\"28\" height=\"6\" viewBox=\"0 0 28 6\">" +
-               svg_line("curve s" + std::to_string(c), {0, 3}, {28, 3}) + "</svg>" +
-               text(rank_label(curves_.curves[c].ranks, 30)) + "</span>";
+        out += fmt::format(
+            R"(<span><svg aria-hidden="true" width="28" height="6" viewBox="0 0 28 6">{}</svg>{}</span>)",
+            svg_line(fmt::format("curve s{}", c), {0, 3}, {28, 3}),
+            text(rank_label(curves_.curves[c].ranks, 30)));
       if (curves_.curves_left_out > 0)
         out += element("span", "", text(plural(curves_.curves_left_out, "more curve")));
     } else if (!curves_.curves.empty()) {
       out += element("span", "", text(rank_label(curves_.curves[0].ranks, 30)));
     }
     if (curves_.first_difference)
-      out += element("span", "",
-                     text("ranks differ from step " + std::to_string(*curves_.first_difference)));
+      out +=
+          element("span", "", fmt::format("ranks differ from step {}", *curves_.first_difference));
     else if (!curves_.agreement.empty())
       out += element("span", "", "ranks agree");
     return element("div", "legend", out);

@@ -19,6 +19,7 @@
 namespace lockstep::reports::html {
 namespace {
 
+// More boxes are a picture that nobody reads; a hang has few kinds of ranks, and chains are folded.
 constexpr std::size_t kMostNodes = 16;
 constexpr std::size_t kNodeLetters = 37;  // that fit into a node's box
 
@@ -222,6 +223,7 @@ class WaitFigure {
   Way way(const WaitEdge& edge) const {
     const Box& a = layout_.boxes[edge.from];
     const Box& b = layout_.boxes[edge.to];
+    // Two arrows between the same boxes would lie on each other.
     const double apart = both_ways(edge) ? 12 : 0;
     if (b.x >= a.x + a.width)
       return {{a.right().x, a.right().y - apart}, {b.left().x, b.left().y - apart}, true};

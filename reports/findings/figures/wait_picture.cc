@@ -6,6 +6,8 @@
 #include <tuple>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "trace/groups.h"
 #include "verify/replay/replay.h"
 #include "verify/schedules/search.h"
@@ -60,7 +62,8 @@ class Builder {
     std::vector<std::vector<std::size_t>> missed_at(run_.ranks.size());
     for (std::size_t p = 0; p < where_.wait_points.size(); ++p)
       for (const std::uint32_t r : where_.wait_points[p].missing) missed_at[r].push_back(p);
-    // Waiting ranks become the first nodes; of the others only those that somebody waits for.
+    // Waiting ranks become the first nodes, so that layouts begin with the victims; of the others
+    // only those that somebody waits for.
     for (const bool waiting : {true, false}) {
       for (std::uint32_t r = 0; r < run_.ranks.size(); ++r) {
         if ((where_.point_of[r] != SIZE_MAX) != waiting) continue;
@@ -115,10 +118,10 @@ class Builder {
     node.call = trace::describe(run_.tables, call);
     node.location = trace::group_label(run_.ranks[r], run_.tables, call.group);
     if (point.group != verify::WaitPoint::kPointToPoint)
-      node.location += ", seq " + std::to_string(groups_[point.group].first_seq + point.instance +
-                                                 run_.ranks[r].first_number);
+      node.location += fmt::format(
+          ", seq {}", groups_[point.group].first_seq + point.instance + run_.ranks[r].first_number);
     else if (call.peer.value >= 0)
-      node.location += ", peer " + std::to_string(call.peer.value);
+      node.location += fmt::format(", peer {}", call.peer.value);
   }
 
   // Members without a trace: whether they reached a call is not known.

@@ -1,0 +1,52 @@
+#include "reports/findings/product_text.h"
+
+#include <gmock/gmock.h>
+
+#include "tests/verify/product/small_product.h"
+
+namespace lockstep::reports {
+namespace {
+
+using testing::HasSubstr;
+using verify::SmallProduct;
+
+std::string text_of(const SmallProduct& product) {
+  const trace::Derivation derivation = product.derivation();
+  const verify::ProductModel model(derivation);
+  return product_text_report(model, verify::decide(model));
+}
+
+TEST(ProductText, HasTheConditionsAndBothSequences) {
+  SmallProduct p(4);
+  p.condition("image", "A:image A:text");
+  p.condition("text", "A:text");
+  const std::string text = text_of(p);
+  EXPECT_THAT(text, HasSubstr("DIVERGES: small, 4 ranks, 2 conditions, any number of steps\n"));
+  EXPECT_THAT(text, HasSubstr("step 0"));
+  EXPECT_THAT(text, HasSubstr("> rank "));
+  EXPECT_THAT(text, HasSubstr("    rank 1                                rank 0\n"
+                              "  > all_reduce(image)\n"
+                              "    all_reduce(text)                      all_reduce(text)\n"));
+}
+
+// The columns are narrow, and names of parameters differ in the middle.
+TEST(ProductText, TheSidesShowTheDifferenceThatTheTextTells) {
+  const std::string stem = "A:backbone.encoder.transformer.layers.";
+  SmallProduct p(2);
+  p.condition("image", stem + "11.attention.output.dense.weight");
+  p.condition("text", stem + "12.attention.output.dense.weight");
+  const std::string names = text_of(p);
+  EXPECT_THAT(names, HasSubstr("backbone.encoder.transformer.layers.11.attention"));
+  EXPECT_THAT(names, HasSubstr("backbone.encoder.transformer.layers.12.attention"));
+
+  SmallProduct sizes(2);
+  sizes.condition("image", stem + "11.attention.output.dense.weight:1048576");
+  sizes.condition("text", stem + "11.attention.output.dense.weight:1048577");
+  const std::string text = text_of(sizes);
+  const std::string sides = text.substr(0, text.find("That run"));
+  EXPECT_THAT(sides, HasSubstr("of 1048576 (sum)"));
+  EXPECT_THAT(sides, HasSubstr("of 1048577 (sum)"));
+}
+
+}  // namespace
+}  // namespace lockstep::reports

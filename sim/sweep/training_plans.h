@@ -16,7 +16,8 @@ namespace lockstep::sim {
 class TrainingPlans {
  public:
   // A calibration's file may be the name of a shipped one. Axes are keys of the plan ("tensor",
-  // "pipeline.stages") and parameters of the calibration ("calibration.network_bandwidth"). Errors:
+  // "pipeline.stages") and of the machine file ("calibration.network_speed",
+  // "calibration.links.1.beta"). Errors:
   // a plan or calibration that is itself wrong, and Variation::make()'s.
   static Result<TrainingPlans> make(const SourceFile& plan,
                                     const std::vector<SourceFile>& calibrations,

@@ -10,6 +10,8 @@
 namespace lockstep::sim {
 namespace {
 
+constexpr double kMostBytes = 1e18;  // of a call: far beyond any, and within 64 bits
+
 // Host and GPU run in parallel: a step takes as long as the slower one, and a little longer where
 // they are about equal. The 4-norm is a smooth maximum: 19 % more for equal times, 1.5 % more where
 // one is half of the other.
@@ -53,6 +55,7 @@ PieceTime piece_layers(const Transformer& model, const TrainingPlan& plan,
     back.context += one.forward.context;
     back.launches += one.forward.launches;
   }
+  if (plan.recompute == Recompute::selective) back.kernels += one.again;
   // A pipeline stage keeps what it has gathered over all micro-batches: see exchange_seconds().
   const Exchange exchange = plan.pipeline > 1 ? Exchange{} : layer_exchange(model, plan, cost);
   // The host's cost per micro-batch and stage, half of it in each direction.
@@ -117,9 +120,8 @@ double send_seconds(const Transformer& model, const TrainingPlan& plan,
   if (plan.pipeline == 1) return 0;
   const double bytes =
       2 * static_cast<double>(plan.tokens()) * static_cast<double>(model.hidden) / plan.tensor;
-  // Inside a node a send gets half of the bus bandwidth.
-  const bool one_node = static_cast<double>(plan.ranks()) <= cost.ranks_per_node;
-  return bytes / (one_node ? cost.node_bandwidth / 2 : cost.network_bandwidth);
+  const bool one_node = plan.ranks() <= cost.ranks_per_node;
+  return collective_seconds(cost, trace::Op::send, bytes, {2, one_node ? 2 : 1});
 }
 
 Picos picos_of_seconds(double seconds) {
@@ -143,8 +145,8 @@ struct Pieces {
 Result<Pieces> pieces_of(const Transformer& model, const TrainingPlan& plan,
                          const CostParameters& cost, const PipelineProgram& program) {
   const std::int32_t pieces = program.shape.pieces();
-  const double handover =
-      plan.pipeline == 1 ? 0 : cost.stage_handover + send_seconds(model, plan, cost);
+  double handover = plan.pipeline == 1 ? 0 : cost.stage_handover + send_seconds(model, plan, cost);
+  if (plan.overlapped_pipeline) handover *= cost.overlap_slowdown;
   const double each = static_cast<double>(model.layers) / pieces;
   const PieceTime layers = piece_layers(model, plan, cost, each);
   const PieceTime first = embedding(model, plan, cost);
@@ -177,16 +179,21 @@ Result<Pieces> pieces_of(const Transformer& model, const TrainingPlan& plan,
 
 // The part of the gradients' exchange that nothing hides. Plain data parallelism: all of it, in
 // float32, after the backward pass. A pipeline with zero3 gathers and scatters once per step.
+// Overlapped, as Megatron's and DDP's, it runs beside the last micro-batch's backward pass (and,
+// where shards are gathered, the first one's forward pass), which lasts `beside` seconds.
 double exchange_seconds(const Transformer& model, const TrainingPlan& plan,
-                        const CostParameters& cost) {
+                        const CostParameters& cost, double beside) {
   const Group group = group_of(cost, plan.data * plan.context, plan.tensor);
   const double count = parameters_per_rank(model, plan);
-  if (plan.sharding == Sharding::zero3) {
-    if (plan.pipeline == 1) return 0;
-    return collective_seconds(cost, trace::Op::all_gather, 2 * count, group) +
-           collective_seconds(cost, trace::Op::reduce_scatter, 4 * count, group);
-  }
-  return collective_seconds(cost, trace::Op::all_reduce, 4 * count, group);
+  double seconds = 0;
+  if (plan.sharding == Sharding::zero3 && plan.pipeline == 1) return 0;
+  if (plan.sharding == Sharding::zero3)
+    seconds = collective_seconds(cost, trace::Op::all_gather, 2 * count, group) +
+              collective_seconds(cost, trace::Op::reduce_scatter, 4 * count, group);
+  else
+    seconds = collective_seconds(cost, trace::Op::all_reduce, 4 * count, group);
+  if (!plan.overlapped_gradients) return seconds;
+  return std::max(seconds - beside, 0.0) + cost.overlap_slowdown * std::min(seconds, beside);
 }
 
 }  // namespace
@@ -211,7 +218,9 @@ Result<StepPrediction> predict_step(const Transformer& model, const TrainingPlan
   for (const Picos idle : run->idle) out.bubble += idle.seconds();
   // The mean over the stages.
   out.bubble /= run->period.seconds() * plan.pipeline;
-  out.exchange_seconds = exchange_seconds(model, plan, cost);
+  // A stage computes all its pieces once for a micro-batch.
+  const double one_micro_batch = run->busy.front().seconds() / static_cast<double>(micro_batches);
+  out.exchange_seconds = exchange_seconds(model, plan, cost, one_micro_batch);
   // From zero1 on, each rank updates its own shard only.
   const double shards = plan.sharding == Sharding::none ? 1.0 : plan.data * plan.context;
   const double optimizer =
@@ -301,10 +310,9 @@ Attention attention(const Transformer& model, const TrainingPlan& plan,
   const Gemm values{rows, width, columns, batch};
   if (model.fused_attention) {
     // FlashAttention keeps its tiles on chip: 2 products forward, 5 backward (arXiv 2307.08691,
-    // section 3.1), at the efficiency of a product as deep as its tiles.
+    // section 3.1).
     const double share = model.causal ? 0.5 : 1;
-    const Gemm tile{rows, columns, 128, batch * width / 128};
-    const double one = share * gemm_seconds(cost, tile);
+    const double one = share * scores.flops() / (cost.peak_flops * cost.attention_efficiency);
     return {2 * one, 5 * one};
   }
   const double count = rows * columns * batch;
@@ -331,8 +339,9 @@ double tensor_seconds(const TrainingPlan& plan, const CostParameters& cost, cons
 double context_seconds(const TrainingPlan& plan, const CostParameters& cost, const Sizes& s) {
   if (plan.context == 1) return 0;
   const double bytes = 2 * 2 * s.tokens * plan.context * s.kv / s.tensor;
-  return collective_seconds(cost, trace::Op::all_gather, bytes,
-                            group_of(cost, plan.context, plan.tensor));
+  const double seconds = collective_seconds(cost, trace::Op::all_gather, bytes,
+                                            group_of(cost, plan.context, plan.tensor));
+  return plan.overlapped_context ? seconds * cost.overlap_slowdown : seconds;
 }
 
 }  // namespace
@@ -359,6 +368,12 @@ LayerTimes layer_times(const Transformer& model, const TrainingPlan& plan,
       backward_seconds(cost, gemms, speed) + attends.backward + element_wise(kBackward);
   times.forward.tensor = times.backward.tensor = tensor_seconds(plan, cost, s);
   times.forward.context = times.backward.context = context_seconds(plan, cost, s);
+  // What selective recompute computes again: Megatron the attention (arXiv 2205.05198, section 5),
+  // torchtitan, for gated layers, every second product and what is between them. A fused attention
+  // is kept by both.
+  times.again = model.gated ? forward_seconds(cost, gemms, speed) / 2 + element_wise(kForward)
+                : model.fused_attention ? 0
+                                        : attends.forward;
   times.forward.launches = cost.launch_forward + (fused ? 0 : cost.launch_unfused);
   times.backward.launches = cost.launch_backward;
   return times;
@@ -386,20 +401,25 @@ double traffic_seconds(const CostParameters& cost, double bytes) {
 
 Group group_of(const CostParameters& cost, int ranks, int stride) {
   // Ranks `stride` apart: with 8 ranks per node and stride 4, two of them are on one node.
-  const double places = std::max(1.0, std::floor(cost.ranks_per_node / stride));
-  return {ranks, std::min(ranks, static_cast<int>(places))};
+  const auto places = static_cast<int>(std::max<std::int64_t>(1, cost.ranks_per_node / stride));
+  return {ranks, std::min(ranks, places)};
 }
 
 double collective_seconds(const CostParameters& cost, trace::Op op, double bytes, Group group) {
   if (group.ranks <= 1) return 0;
-  const double volume = bytes * bus_factor(op, group.ranks);
-  // Inside a node: a latency that is 1 at 8 ranks and grows linearly with them.
-  if (group.per_node == group.ranks)
-    return cost.node_latency * (0.5 + group.ranks / 16.0) + volume / cost.node_bandwidth;
-  // Between nodes: the latency of a tree up and down; the members of a node add up their network
-  // cards, at most to the bandwidth inside the node.
-  return 2 * cost.network_latency * std::log2(group.ranks) +
-         volume / std::min(cost.network_bandwidth * group.per_node, cost.node_bandwidth);
+  // NCCL's model needs as many members on each node: 5 ranks that could be two on a node are priced
+  // as one on each.
+  int per_node = group.per_node;
+  while (group.ranks % per_node != 0) --per_node;
+  const GroupLayout place{group.ranks, group.ranks / per_node, per_node};
+  const Call call{op, Bytes{static_cast<std::int64_t>(std::llround(std::min(bytes, kMostBytes)))}};
+  const Result<Price> priced =
+      price(call, place, cost, place.nodes == 1 ? cost.node_speed : cost.network_speed);
+  // Beyond the clock's range: predict_step() refuses a piece that takes this long.
+  if (!priced) return 10 * kLongestPiece;
+  // Launching the call, and waiting for the last member: the more there are, the later it comes, as
+  // the largest of n random delays grows with log n.
+  return priced->time.seconds() + cost.call_overhead * std::log2(group.ranks);
 }
 
 }  // namespace lockstep::sim

@@ -61,8 +61,12 @@ struct TrainingPlan {
   bool sequence_parallel =
       false;  // arXiv 2205.05198: norms and dropouts split over the tensor ranks
   bool overlapped_tensor = false;  // its collectives overlap the matrix products (async TP)
-  bool fp8 = false;                // linear layers multiply in 8 bits
-  bool compiled = false;           // element-wise operations are fused by a compiler
+  // These run beside computing, and only slow it down (CostParameters::overlap_slowdown):
+  bool overlapped_gradients = false;  // the gradients' exchange
+  bool overlapped_context = false;    // context-parallel collectives, as in ring attention
+  bool overlapped_pipeline = false;   // sends between pipeline stages
+  bool fp8 = false;                   // linear layers multiply in 8 bits
+  bool compiled = false;              // element-wise operations are fused by a compiler
 
   std::int64_t ranks() const { return std::int64_t{tensor} * context * pipeline * data; }
   // Micro-batches of a rank in a step, and the tokens of a micro-batch that one rank sees.

@@ -35,8 +35,10 @@ Result<ComparedRow> compare_call(const MeasuredTable& table, std::size_t row,
   const Result<Price> priced =
       price({trace::Op::all_reduce, Bytes{measured.bytes}}, layout, machine);
   if (!priced) return priced.error();
-  const bool fitted = point_of(machine, measured) != nullptr ||
-                      (machine.nccl && is_listed(machine.nccl->fitted_to, measured.label));
+  // Measurements replace the model, and with it the rows that it was fitted to.
+  const bool fitted = priced->source == PriceSource::measured
+                          ? point_of(machine, measured) != nullptr
+                          : machine.nccl && is_listed(machine.nccl->fitted_to, measured.label);
   return ComparedRow{measured.label,
                      {Comparison::Kind::seconds, row, priced->time.seconds(), measured.seconds},
                      fitted};

@@ -80,7 +80,7 @@ TEST_F(SimulateTable, PredictsMegatronTorchtitanAndNccl) {
 
 TEST_F(SimulateTable, AMachineFileTakesThePlaceOfCurves) {
   const std::string path = file("n.json", R"json({"columns":["bytes","time_oop_us"],
-    "machines":{"h100_8_nvls":{"gpus":8,"rows":[[65536,19.54],[33554432,199.3]]},
+    "machines":{"h100_8_nvls":{"gpus":8,"rows":[[16777216,123.8],[33554432,199.3]]},
     "h100_32_ib":{"gpus":32,"nodes":4,"rows":[[1048576,82.17]]}}})json");
   const std::string machine = LOCKSTEP_SOURCE_DIR "/sim/machines/dgx-h100.yaml";
   const auto run = [&](const std::string& only) {

@@ -14,7 +14,7 @@
 namespace lockstep::sim {
 namespace {
 
-constexpr std::int64_t kKiB = 1024, kMiB = 1024 * kKiB, kGiB = 1024 * kMiB;
+constexpr std::int64_t kKibi = 1024, kMebi = 1024 * kKibi, kGibi = 1024 * kMebi;
 
 Machine shipped(const char* name) {
   const Result<Machine> machine = load_machine(name);
@@ -40,7 +40,7 @@ TEST(Price, IsTheSameForCollectivesScenariosAndPlans) {
     for (const trace::Op op :
          {trace::Op::all_reduce, trace::Op::all_gather, trace::Op::reduce_scatter})
       for (const int ranks : {2, 8, 16, 32, 512})
-        for (const std::int64_t bytes : {8 * kKiB, 64 * kKiB, 16 * kMiB, kGiB}) {
+        for (const std::int64_t bytes : {8 * kKibi, 64 * kKibi, 16 * kMebi, kGibi}) {
           const GroupLayout place = packed(ranks, machine.ranks_per_node);
           const Picos command = price_calls(op, ranks, {Bytes{bytes}}, machine)->calls[0].time;
           ProgramCall call;
@@ -57,14 +57,14 @@ TEST(Price, IsTheSameForCollectivesScenariosAndPlans) {
 
 TEST(Price, IsWhatWasMeasuredWhereItWasMeasured) {
   const Machine machine = shipped("dgx-h100");
-  EXPECT_NEAR(micros(machine, trace::Op::all_reduce, 32, 64 * kKiB), 50.83, 1e-3);
-  EXPECT_NEAR(micros(machine, trace::Op::all_reduce, 8, 128 * kMiB), 586.4, 1e-3);
-  EXPECT_EQ(price({trace::Op::all_reduce, Bytes{64 * kKiB}}, packed(32, 8), machine)->source,
+  EXPECT_NEAR(micros(machine, trace::Op::all_reduce, 32, 64 * kKibi), 50.83, 1e-3);
+  EXPECT_NEAR(micros(machine, trace::Op::all_reduce, 8, 128 * kMebi), 586.4, 1e-3);
+  EXPECT_EQ(price({trace::Op::all_reduce, Bytes{64 * kKibi}}, packed(32, 8), machine)->source,
             PriceSource::measured);
   // Nothing was measured of other operations, or on two nodes.
-  EXPECT_EQ(price({trace::Op::all_gather, Bytes{64 * kKiB}}, packed(32, 8), machine)->source,
+  EXPECT_EQ(price({trace::Op::all_gather, Bytes{64 * kKibi}}, packed(32, 8), machine)->source,
             PriceSource::tuning);
-  EXPECT_EQ(price({trace::Op::all_reduce, Bytes{64 * kKiB}}, packed(16, 8), machine)->source,
+  EXPECT_EQ(price({trace::Op::all_reduce, Bytes{64 * kKibi}}, packed(16, 8), machine)->source,
             PriceSource::tuning);
 }
 
@@ -79,12 +79,12 @@ TEST(Price, SourcesAgreeWhereTheyMust) {
     plain.nccl.reset();
     for (const MeasuredCalls& calls : measured.measured)
       for (const MeasuredCalls::Point& point : calls.points) {
-        if (point.bytes.value < 64 * kKiB) continue;
+        if (point.bytes.value < 64 * kKibi) continue;
         const double by_tuning =
             micros(tuned, trace::Op::all_reduce, calls.ranks, point.bytes.value);
         EXPECT_NEAR(by_tuning / (point.time.seconds() * 1e6), 1, 0.35)
             << name << " " << calls.ranks << " " << point.bytes.value;
-        if (point.bytes.value < kGiB) continue;
+        if (point.bytes.value < kGibi) continue;
         const double by_formula =
             micros(plain, trace::Op::all_reduce, calls.ranks, point.bytes.value);
         EXPECT_NEAR(by_formula / (point.time.seconds() * 1e6), 1, 0.35)
@@ -119,7 +119,7 @@ TEST(Price, IsStraightBetweenItsPoints) {
 
 TEST(Price, OfAChangedMachineChangesAsTheModelSays) {
   Machine machine = shipped("dgx-h100");
-  const Call call{trace::Op::all_reduce, Bytes{kGiB}};
+  const Call call{trace::Op::all_reduce, Bytes{kGibi}};
   const auto seconds = [&](double speed) {
     return price(call, packed(32, 8), machine, speed)->time.seconds();
   };
@@ -134,11 +134,11 @@ TEST(Price, ByFormulaIsExact) {
   Interconnect machine;
   machine.ranks_per_node = 8;
   machine.links = {{Picos{500'000}, Bandwidth{400'000'000'000}, std::nullopt}};
-  const Result<Price> priced = price({trace::Op::all_reduce, Bytes{kMiB}}, packed(8, 8), machine);
+  const Result<Price> priced = price({trace::Op::all_reduce, Bytes{kMebi}}, packed(8, 8), machine);
   EXPECT_EQ(priced->time, Picos{43'700'160});
   EXPECT_EQ(priced->source, PriceSource::formula);
   // One rank alone calls nobody.
-  EXPECT_EQ(price({trace::Op::all_reduce, Bytes{kMiB}}, packed(1, 8), machine)->time, Picos{});
+  EXPECT_EQ(price({trace::Op::all_reduce, Bytes{kMebi}}, packed(1, 8), machine)->time, Picos{});
 }
 
 }  // namespace

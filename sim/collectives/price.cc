@@ -86,6 +86,10 @@ std::optional<double> measured_seconds(const Call& call, const GroupLayout& plac
   if (plain_op(call.op) != trace::Op::all_reduce ||
       place != packed(place.ranks, machine.ranks_per_node))
     return std::nullopt;
+  // Nodes of another size (a plan's gpus_per_node) put the same ranks elsewhere.
+  if (machine.as_measured == nullptr ||
+      machine.as_measured->ranks_per_node != machine.ranks_per_node)
+    return std::nullopt;
   const MeasuredCalls* below = nullptr;
   const MeasuredCalls* above = nullptr;
   for (const MeasuredCalls& calls : machine.measured) {

@@ -130,6 +130,13 @@ TEST(Price, OfAChangedMachineChangesAsTheModelSays) {
   EXPECT_NEAR(seconds(1), price(call, packed(32, 8), shipped("dgx-h100"), 2)->time.seconds(), 1e-9);
 }
 
+TEST(Price, OfNodesOfAnotherSizeWasNotMeasured) {
+  Machine machine = shipped("dgx-h100");
+  machine.ranks_per_node = 16;
+  EXPECT_EQ(price({trace::Op::all_reduce, Bytes{kGibi}}, packed(32, 16), machine)->source,
+            PriceSource::tuning);
+}
+
 TEST(Price, ByFormulaIsExact) {
   Interconnect machine;
   machine.ranks_per_node = 8;

@@ -1,5 +1,6 @@
 // lockstep calibrate check FILE: every row of a table of measurements, beside its prediction; and
 // lockstep calibrate fit FILE: a calibration from a few of them.
+#include <algorithm>
 #include <iostream>
 #include <memory>
 #include <string>
@@ -21,7 +22,7 @@ namespace lockstep::cli {
 namespace {
 
 struct TableCommand {
-  std::string file, calibration, curves, machine, only;
+  std::string file, calibration, machine, only;
   SimulationOutput output;
 };
 
@@ -51,7 +52,7 @@ Result<sim::TableAnswer> predict(const TableCommand& command, const sim::Measure
     if (!calibration) return calibration.error();
     return sim::predict_steps(table, *calibration);
   }
-  if (command.machine.empty()) return sim::predict_collectives(table, command.curves);
+  if (command.machine.empty()) return sim::predict_collectives(table);
   const Result<sim::Machine> machine = sim::load_machine(command.machine);
   if (!machine) return machine.error();
   return sim::predict_on_machine(table, *machine, command.machine);
@@ -91,11 +92,9 @@ void add_calibrate_check(CLI::App& calibrate, reports::ExitStatus& status) {
                   "A file, or the name of a shipped calibration;\ndefault: that of the table's "
                   "machines")
       ->type_name("NAME|FILE");
-  sub->add_option("--nccl-curves", command->curves,
-                  "For tables of nccl-tests: points of all-reduces;\ndefault: the shipped ones")
-      ->type_name("FILE");
-  sub->add_option("--machine", command->machine,
-                  "For tables of nccl-tests: a machine file instead\nof measured curves")
+  sub->add_option(
+         "--machine", command->machine,
+         "For tables of nccl-tests: a machine file;\ndefault: the shipped one that was measured")
       ->type_name("FILE");
   sub->add_option("--only", command->only, "Only rows whose label starts with this")
       ->type_name("TEXT");
@@ -144,10 +143,16 @@ reports::ExitStatus fit_rows(const FitCommand& command) {
   if (!start) return reports::fail(start.error());
   const Result<sim::Fit> fit = sim::fit_parameters(*rows, start->cost, command.options);
   if (!fit) return reports::fail(fit.error());
-  sim::Calibration calibration;
+  sim::Calibration calibration = *start;
   calibration.name = command.name;
+  calibration.fitted_on.clear();
   calibration.cost = fit->cost;
   for (const sim::MeasuredStep& row : *rows) calibration.fitted_on.push_back(row.label);
+  const Result<sim::TableAnswer> all = sim::predict_steps(*table, calibration);
+  if (!all) return reports::fail(all.error());
+  // Too few rows leave what the start says.
+  if (const auto spread = sim::spread_of(*all))
+    calibration.cost.spread = std::clamp(*spread, 0.001, 1.0);
   if (const Status written = write_file(command.result, sim::calibration_yaml(calibration));
       !written)
     return reports::fail(written.error(), reports::ExitStatus::own_failure);

@@ -27,9 +27,9 @@ constexpr const char* kPlanFooter = R"(Examples:
     lockstep simulate plan sim/plans/llama3-70b.yaml
   The same with other values, and with a network twice as fast:
     lockstep simulate plan sim/plans/llama3-70b.yaml --set tensor=4 \
-      --set pipeline.stages=8 --set calibration.network_bandwidth=9e10
+      --set pipeline.stages=8 --set calibration.network_speed=2
   On other machines, as a page:
-    lockstep simulate plan sim/plans/llama3-70b.yaml --calibration a100-selene \
+    lockstep simulate plan sim/plans/llama3-70b.yaml --calibration dgx-a100 \
       --output html=plan.html
   The best split: lockstep sweep sim/plans/llama3-70b.yaml, see its --help.
   A vision encoder before the model, its images drawn from a distribution:

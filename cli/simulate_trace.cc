@@ -5,12 +5,16 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
+#include "base/quantities.h"
 #include "cli/cmd_simulate.h"
 #include "cli/report_options.h"
 #include "reports/forecasts/simulated_job.h"
-#include "sim/collectives/closed_form.h"
 #include "sim/engine/from_run.h"
+#include "sim/machine/machine.h"
 #include "sim/machine/simulated_job.h"
+#include "sim/machine/work_time.h"
 #include "trace/load.h"
 
 namespace lockstep::cli {
@@ -22,6 +26,8 @@ constexpr const char* kTraceFooter = R"(Examples:
       --alpha 2us --beta 50GB/s
   A program written by hand (docs/trace-format.md): does it hang?
     lockstep simulate trace program/ --alpha 1us --beta 1GB/s
+  The same on a machine of a file, where every call costs what it does elsewhere:
+    lockstep simulate trace program/ --machine sim/machines/dgx-h100.yaml
   The simulated run as a timeline, for https://ui.perfetto.dev:
     lockstep simulate trace program/ --alpha 1us --beta 1GB/s \
       --output timeline=simulated.json
@@ -35,60 +41,66 @@ or traces that cannot be simulated.)";
 struct TraceCommand {
   std::vector<std::string> paths;
   trace::LoadOptions load;
-  std::string alpha, beta, gamma, launch = "0ns", traces;
+  std::string alpha, beta, gamma, machine, launch = "0ns", traces;
   bool apart = false;
   SimulationOutput output;
 };
 
-struct Machine {
-  sim::LinkCost link;
-  Picos launch;
-};
-
-Result<Machine> parse_machine(const TraceCommand& command) {
-  Machine machine;
+// What the job runs on: a machine of a file, or one level of links between all ranks, where calls
+// go as in Gloo's code.
+Result<sim::Machine> machine_of(const TraceCommand& command) {
+  if (!command.machine.empty()) {
+    for (const auto& [option, given] : {std::pair{"--alpha", &command.alpha},
+                                        {"--beta", &command.beta},
+                                        {"--gamma", &command.gamma}})
+      if (!given->empty())
+        return Error{fmt::format("{} excludes --machine, which says it", option),
+                     {},
+                     "leave one of the two out"};
+    return sim::load_machine(command.machine);
+  }
+  if (command.alpha.empty() || command.beta.empty())
+    return Error{fmt::format("{} is missing", command.alpha.empty() ? "--alpha" : "--beta"),
+                 {},
+                 "add --alpha 500ns --beta 50GB/s, or --machine sim/machines/dgx-h100.yaml"};
   const Result<Picos> alpha = parse_duration(command.alpha);
   if (!alpha) return with_option("--alpha", alpha.error());
   const Result<Bandwidth> beta = parse_bandwidth(command.beta);
   if (!beta) return with_option("--beta", beta.error());
-  const Result<Picos> launch = parse_duration(command.launch);
-  if (!launch) return with_option("--launch", launch.error());
-  machine = {{*alpha, *beta, std::nullopt}, *launch};
+  sim::LinkCost link{*alpha, *beta, std::nullopt};
   if (!command.gamma.empty()) {
     const Result<Bandwidth> gamma = parse_bandwidth(command.gamma);
     if (!gamma) return with_option("--gamma", gamma.error());
-    machine.link.gamma = *gamma;
+    link.gamma = *gamma;
   }
+  sim::Machine machine;
+  machine.ranks_per_node = sim::kMostRanks;  // one level: all ranks on one node
+  machine.links = {link};
   return machine;
-}
-
-Result<sim::Prices> prices_of(const sim::ProgramJob& job, const sim::LinkCost& link) {
-  std::vector<std::uint32_t> sizes;
-  for (const sim::ProgramGroup& group : job.groups)
-    sizes.push_back(static_cast<std::uint32_t>(group.members.size()));
-  const sim::PriceOfCall price = [&](std::uint32_t group,
-                                     const sim::ProgramCall& call) -> Result<sim::CallCost> {
-    const Result<Picos> time = sim::default_time(call.op, sizes[group], call.bytes, link);
-    if (!time) return time.error();
-    return sim::CallCost{*time};
-  };
-  return sim::Prices::of(job, sizes, price);
 }
 
 reports::ExitStatus simulate_trace(const TraceCommand& command) {
   if (const Status outputs = check_simulation_output(command.output); !outputs)
     return reports::fail(outputs.error());
-  const Result<Machine> machine = parse_machine(command);
+  const Result<sim::Machine> machine = machine_of(command);
   if (!machine) return reports::fail(machine.error());
+  const Result<Picos> launch = parse_duration(command.launch);
+  if (!launch) return reports::fail(with_option("--launch", launch.error()));
   Result<trace::Run> run = trace::load_run(command.paths, command.load);
   if (!run) return reports::fail(run.error());
   Result<sim::RunProgram> program = sim::program_of(*run);
   if (!program) return reports::fail(program.error());
-  const Result<sim::Prices> prices = prices_of(program->job, machine->link);
+  const std::vector<sim::GroupLayout> layouts =
+      sim::layouts_of(program->job, machine->ranks_per_node);
+  const Result<sim::Prices> prices = sim::prices_on(*machine, program->job, layouts);
   if (!prices) return reports::fail(prices.error());
-  sim::Folding folding = command.apart ? sim::keep_apart(program->job) : sim::fold(program->job);
-  const Result<sim::SimulatedProgram> simulated =
-      sim::simulate_program(std::move(*program), std::move(folding), *prices, machine->launch);
+  const Result<sim::SimulatedProgram> simulated = [&] {
+    if (machine->cores)
+      return sim::simulate_on_machine(std::move(*program), layouts, *prices, *machine);
+    sim::Folding folding = command.apart ? sim::keep_apart(program->job)
+                                         : sim::fold(program->job, sim::kinds_of(layouts));
+    return sim::simulate_program(std::move(*program), std::move(folding), *prices, *launch);
+  }();
   if (!simulated) return reports::fail(simulated.error());
   if (!command.traces.empty()) {
     const Status kept = sim::write_simulated_traces(*simulated, *run, command.traces);
@@ -118,14 +130,15 @@ void add_simulate_trace(CLI::App& simulate, reports::ExitStatus& status) {
   command->add_option("PATH", options->paths, "Trace files, or folders that hold them")
       ->type_name("")
       ->required();
-  command->add_option("--alpha", options->alpha, "Latency of a hop: 500ns")
-      ->type_name("TIME")
-      ->required();
+  command->add_option("--alpha", options->alpha, "Latency of a hop: 500ns")->type_name("TIME");
   command->add_option("--beta", options->beta, "Bandwidth of a rank's port: 50GB/s")
-      ->type_name("RATE")
-      ->required();
+      ->type_name("RATE");
   command->add_option("--gamma", options->gamma, "Bandwidth of reducing; default: it takes no time")
       ->type_name("RATE");
+  command
+      ->add_option("--machine", options->machine,
+                   "A machine file instead of links, or the name of a\nshipped one")
+      ->type_name("FILE");
   command
       ->add_option("--launch", options->launch, "Time that the host needs to launch an operation")
       ->type_name("TIME")

@@ -6,6 +6,7 @@
 #include <sstream>
 #include <utility>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "base/tables.h"
@@ -62,6 +63,16 @@ std::string estimates(const sim::PricedCall& call) {
     out += "\n";
   }
   return out;
+}
+
+// "by measurements (64KiB), by NCCL's tuning (1MiB to 16MiB)".
+std::string sources_of(const sim::PricedCalls& answer) {
+  std::vector<std::string> out;
+  for (const sim::PricedCall& call : answer.calls) {
+    const std::string by = fmt::format("by {}", sim::source_name(call.source));
+    if (std::find(out.begin(), out.end(), by) == out.end()) out.push_back(by);
+  }
+  return fmt::format("{}", fmt::join(out, ", or "));
 }
 
 }  // namespace
@@ -137,6 +148,7 @@ std::string priced_calls_text(const sim::PricedCalls& answer) {
     out += pad_left(call_duration(call.time.seconds()), 14) + pad_left(fixed(algbw, 2), 13) +
            pad_left(fixed(algbw * sim::bus_factor(answer.op, answer.layout.ranks), 2), 13) + "\n";
   }
+  out += fmt::format("\n  times: {}\n", sources_of(answer));
   if (answer.calls.size() == 1 && answer.calls[0].chosen) out += estimates(answer.calls[0]);
   return out;
 }
@@ -157,6 +169,7 @@ std::string priced_calls_json(const sim::PricedCalls& answer) {
     } else {
       one["algorithm"] = formula_name(answer.op);
     }
+    one["priced_by"] = sim::source_name(call.source);
     one["algbw_bytes_per_s"] = call_bandwidth(call);
     one["busbw_bytes_per_s"] =
         call_bandwidth(call) * sim::bus_factor(answer.op, answer.layout.ranks);

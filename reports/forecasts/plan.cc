@@ -7,6 +7,7 @@
 #include <map>
 #include <string_view>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "base/tables.h"
@@ -31,6 +32,13 @@ constexpr std::size_t kFigure = 12;           // of a part's figure
 std::string seconds(double value) {
   if (value < 1e-3) return fixed(value * 1e6, 1) + " us";
   return value < 1 ? fixed(value * 1e3, 2) + " ms" : fixed(value, value < 100 ? 3 : 1) + " s";
+}
+
+// Of what lasts minutes or hours.
+std::string minutes(double value) {
+  if (value < 60) return seconds(value);
+  return value < 7200 ? fmt::format("{:.1f} min", value / 60)
+                      : fmt::format("{:.1f} h", value / 3600);
 }
 
 std::string count(double value) {
@@ -59,7 +67,7 @@ std::string model_text(const sim::PlanForecast& f) {
 std::string layout_text(const sim::PlanForecast& f) {
   const sim::TrainingPlan& p = f.plan.plan;
   std::string out = plural(static_cast<std::uint64_t>(p.ranks()), "GPU") + " in nodes of " +
-                    fixed(f.calibration.cost.ranks_per_node, 0) + ": tensor " +
+                    std::to_string(f.calibration.cost.ranks_per_node) + ": tensor " +
                     std::to_string(p.tensor);
   if (p.sequence_parallel) out += " with sequence parallelism";
   if (p.overlapped_tensor) out += ", async";
@@ -144,6 +152,10 @@ Json layout_json(const sim::PlanForecast& f) {
           {"tensor", p.tensor},
           {"sequence_parallel", p.sequence_parallel},
           {"async_tensor", p.overlapped_tensor},
+          {"overlap",
+           {{"gradients", p.overlapped_gradients},
+            {"context", p.overlapped_context},
+            {"pipeline", p.overlapped_pipeline}}},
           {"context", p.context},
           {"pipeline",
            {{"stages", p.pipeline},
@@ -188,28 +200,43 @@ std::vector<PlanLine> plan_description(const sim::PlanForecast& f) {
 }
 
 std::vector<PlanLine> plan_headlines(const sim::PlanForecast& f) {
-  std::vector<PlanLine> out = {{"step time", seconds(f.step.seconds)},
-                               {"tokens/s", count(f.tokens_per_second) + ", " +
-                                                count(f.tokens_per_second / f.gpus()) + " a GPU"},
-                               {"samples/s", count(f.samples_per_second)},
-                               {"MFU", percent(f.mfu)}};
+  std::vector<PlanLine> out = {
+      {"step time", fmt::format("{} ({} to {} in four cases of five)", seconds(f.step.seconds),
+                                seconds(f.least_seconds), seconds(f.most_seconds))},
+      {"tokens/s",
+       count(f.tokens_per_second) + ", " + count(f.tokens_per_second / f.gpus()) + " a GPU"},
+      {"samples/s", count(f.samples_per_second)},
+      {"MFU", percent(f.mfu)}};
   if (f.plan.plan.recompute != sim::Recompute::none) out.push_back({"HFU", percent(f.hfu)});
   if (f.plan.plan.pipeline > 1)
     out.push_back({"bubble", percent(f.bubble_share) + " of the pipeline's time"});
+  if (f.goodput)
+    out.push_back(
+        {"goodput",
+         fmt::format("{}: {} tokens/s; a failure every {}, a checkpoint after {} of work (best: "
+                     "{}; by Young {}, by Daly {})",
+                     percent(f.goodput->share), count(f.goodput->share * f.tokens_per_second),
+                     minutes(f.goodput->mtbf), minutes(f.goodput->interval),
+                     minutes(f.goodput->best), minutes(f.goodput->young),
+                     minutes(f.goodput->daly))});
   out.push_back({"memory", amount(f.step.memory_bytes)});
   return out;
 }
 
 std::string plan_fit(const sim::PlanForecast& f) {
-  if (!f.plan.gpu_memory) return {};
-  const auto has = static_cast<double>(f.plan.gpu_memory->value);
+  if (!f.gpu_memory) return {};
+  const auto has = static_cast<double>(f.gpu_memory->value);
   const double missing = f.missing_bytes();
   if (missing == 0)
     return "fits " + amount(has) + ", " + amount(has - f.step.memory_bytes) + " are left";
   const sim::ForecastPart& most = largest(f);
-  return "does not fit " + amount(has) + ": " + amount(missing) + " too much on stage " +
-         std::to_string(f.step.memory.stage) + "; the most are " + most.what + ", " +
-         amount(most.value);
+  if (!f.surely_too_large())
+    return fmt::format(
+        "may not fit {}: {} too much on stage {}, which is within the {:.0f} % by which measured "
+        "peaks differ from predictions",
+        amount(has), amount(missing), f.step.memory.stage, 100 * sim::kMemorySpread);
+  return fmt::format("does not fit {}: {} too much on stage {}; the most are {}, {}", amount(has),
+                     amount(missing), f.step.memory.stage, most.what, amount(most.value));
 }
 
 std::string plan_text(const sim::PlanForecast& f) {
@@ -245,19 +272,29 @@ std::string plan_json(const sim::PlanForecast& f) {
   out["model"] = model_json(f.plan);
   out["layout"] = layout_json(f);
   out["step_time_s"] = f.step.seconds;
+  out["step_time_interval_s"] = {f.least_seconds, f.most_seconds};
   out["tokens_per_s"] = f.tokens_per_second;
   out["tokens_per_s_per_gpu"] = f.tokens_per_second / f.gpus();
   out["samples_per_s"] = f.samples_per_second;
   out["mfu"] = f.mfu;
   out["hfu"] = f.hfu;
   out["bubble_share"] = f.bubble_share;
+  if (f.goodput)
+    out["goodput"] = {{"share", f.goodput->share},
+                      {"tokens_per_s", f.goodput->share * f.tokens_per_second},
+                      {"mtbf_s", f.goodput->mtbf},
+                      {"interval_s", f.goodput->interval},
+                      {"best_interval_s", f.goodput->best},
+                      {"young_interval_s", f.goodput->young},
+                      {"daly_interval_s", f.goodput->daly}};
   out["time"] = parts_json(f.time, "seconds", f.step.seconds);
   Json& memory = out["memory"];
   memory["stage"] = f.step.memory.stage;
   memory["bytes"] = f.step.memory_bytes;
-  if (f.plan.gpu_memory) {
-    memory["gpu_bytes"] = f.plan.gpu_memory->value;
+  if (f.gpu_memory) {
+    memory["gpu_bytes"] = f.gpu_memory->value;
     memory["fits"] = f.missing_bytes() == 0;
+    memory["surely_too_large"] = f.surely_too_large();
     memory["missing_bytes"] = f.missing_bytes();
   }
   memory["largest"] = largest(f).key;
@@ -285,7 +322,7 @@ std::string plan_csv(const sim::PlanForecast& f) {
   line("memory", f.step.memory_bytes, "B", "");
   for (const sim::ForecastPart& part : f.memory)
     line("memory." + part.key, part.value, "B", part.rests_on);
-  if (f.plan.gpu_memory) line("memory_missing", f.missing_bytes(), "B", "");
+  if (f.gpu_memory) line("memory_missing", f.missing_bytes(), "B", "");
   return out;
 }
 

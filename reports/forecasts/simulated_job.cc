@@ -43,6 +43,12 @@ verify::Report judge_program(trace::Run& run) {
   return shows_a_cycle(looked_at) ? looked_at : report;
 }
 
+// False for a program of calls alone, as most recordings hold: its time is not the job's.
+bool computes(const sim::SimulatedProgram& simulated) {
+  return std::any_of(simulated.result.classes.begin(), simulated.result.classes.end(),
+                     [](const sim::RankOutcome& rank) { return rank.compute.value > 0; });
+}
+
 SimulatedFailure failure_of(const sim::SimulatedProgram& simulated, trace::Run run,
                             nlohmann::ordered_json json, std::string what) {
   verify::Report report = judge_hang(simulated, run);
@@ -56,6 +62,7 @@ nlohmann::ordered_json simulated_json(const sim::SimulatedProgram& simulated) {
   nlohmann::ordered_json out;
   out["time_ps"] = simulated.result.end.value;
   out["stuck"] = simulated.result.stuck;
+  out["computes"] = computes(simulated);
   out["classes"] = simulated.result.classes.size();
   for (std::size_t r = 0; r < simulated.folding.class_of.size(); ++r) {
     const sim::RankOutcome& outcome = simulated.result.classes[simulated.folding.class_of[r]];
@@ -76,11 +83,18 @@ std::string simulated_text(const sim::SimulatedProgram& simulated) {
   constexpr std::size_t kShown = 16;
   for (std::size_t c = 0; c < std::min(simulated.result.classes.size(), kShown); ++c) {
     const sim::RankOutcome& outcome = simulated.result.classes[c];
-    out << "  rank " << simulated.folding.representatives[c] << ": computes "
-        << lockstep::to_string(outcome.compute) << ", waits "
-        << lockstep::to_string(outcome.waiting) << ", ends at " << lockstep::to_string(outcome.end)
-        << "\n";
+    out << "  rank " << simulated.folding.representatives[c] << ": "
+        << (computes(simulated) ? "computes " + lockstep::to_string(outcome.compute) + ", " : "")
+        << "waits " << lockstep::to_string(outcome.waiting) << ", ends at "
+        << lockstep::to_string(outcome.end) << "\n";
   }
+  if (!computes(simulated))
+    out << "\n"
+        << wrap(
+               "The traces hold no computing: this is the time of the calls alone, and not of the "
+               "job. Add `span` lines (docs/trace-format.md), or simulate the job's scenario.",
+               80)
+        << "\n";
   return out.str();
 }
 

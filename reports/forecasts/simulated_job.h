@@ -14,9 +14,10 @@
 
 namespace lockstep::reports {
 
-// {"time_ps": …, "stuck": …, "classes": …, "ranks": [{"rank": 0, "time_ps": …, …}]}.
+// {"time_ps": …, "stuck": …, "computes": …, "classes": …, "ranks": [{"rank": 0, "time_ps": …, …}]}.
 nlohmann::ordered_json simulated_json(const sim::SimulatedProgram& simulated);
-// One line for each of the first classes of ranks.
+// One line for each of the first classes of ranks; a warning where nothing is computed, since the
+// time is then not the job's.
 std::string simulated_text(const sim::SimulatedProgram& simulated);
 
 // The run on the simulated clock as a timeline. `run`: from sim::as_simulated(); it is judged, but

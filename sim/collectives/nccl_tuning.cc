@@ -93,7 +93,7 @@ std::int64_t floor_log2(std::int64_t n) {
 // NCCL's estimates for one operation over one group.
 class Model {
  public:
-  Model(trace::Op op, const NcclGroup& group, Bytes bytes, const NcclTuning& tuning)
+  Model(trace::Op op, const NcclGroup& group, Bytes bytes, const NcclTuning& tuning, double speed)
       : op_(op == trace::Op::barrier || op == trace::Op::finalize ? trace::Op::all_reduce
                                                                   : plain_op(op)),
         bytes_(static_cast<double>(
@@ -101,6 +101,7 @@ class Model {
         group_(group),
         tuning_(tuning),
         level_(group.nodes > 1 ? *tuning.between : tuning.inside),
+        speed_(level_.speed * speed),
         per_node_(group.ranks / group.nodes),
         // Columns of the tables: 1, 2, and 3 or more nodes.
         nodes_column_(static_cast<std::size_t>(std::min<std::int64_t>(group.nodes, 3) - 1)) {}
@@ -135,7 +136,7 @@ class Model {
     const double transfer = bytes_ / (algorithm_bandwidth(a, p) * kGiga);
     // The header's formula. The estimate stays NCCL's own, so that the choice does, too.
     const double l = level_.latency * latency;
-    const double t = transfer / level_.speed;
+    const double t = transfer / speed_;
     const double fill = p == NcclProtocol::simple ? level_.fill * std::sqrt(l * t) : 0;
     return {a, p, latency + transfer, l + t + fill};
   }
@@ -256,6 +257,7 @@ class Model {
   const NcclGroup& group_;
   const NcclTuning& tuning_;
   const NcclLevel& level_;
+  double speed_;
   std::int64_t per_node_;
   std::size_t nodes_column_;
 };
@@ -304,11 +306,11 @@ bool nccl_tunes(trace::Op op) {
 }
 
 std::vector<NcclCost> nccl_costs(trace::Op op, const NcclGroup& group, Bytes bytes,
-                                 const NcclTuning& tuning) {
+                                 const NcclTuning& tuning, double speed) {
   LOCKSTEP_CHECK(nccl_tunes(op) && group.ranks >= 2 && group.nodes >= 1 &&
                      group.ranks % group.nodes == 0 && (group.nodes == 1 || tuning.between),
                  "a group that NCCL's model has no answer for");
-  return Model(op, group, bytes, tuning).costs();
+  return Model(op, group, bytes, tuning, speed).costs();
 }
 
 NcclCost nccl_choice(const std::vector<NcclCost>& costs) {

@@ -85,8 +85,9 @@ bool nccl_tunes(trace::Op op);
 
 // The costs of every pair that NCCL could take, in NCCL's order. Requires nccl_tunes(op), ranks >=
 // 2, ranks a multiple of nodes, and `between` for more than one node. `bytes` as in Collective.
+// `speed` multiplies the level's; it does not change NCCL's choice.
 std::vector<NcclCost> nccl_costs(trace::Op op, const NcclGroup& group, Bytes bytes,
-                                 const NcclTuning& tuning);
+                                 const NcclTuning& tuning, double speed = 1);
 
 // The cost with the lowest estimate; of equal ones the first, as in NCCL.
 NcclCost nccl_choice(const std::vector<NcclCost>& costs);

@@ -130,7 +130,7 @@ Result<TimedScenario> time_scenario(const runtime::Scenario& scenario, DerivedRa
   std::vector<CarriedCalls> carried;
   const PriceOfCall price = [&](std::uint32_t group, const ProgramCall& call) {
     // Prices::of() asks once for each different call, which is what the report lists.
-    if (const auto nccl = nccl_call(call, layouts[group], machine))
+    if (const auto nccl = nccl_call({call.op, call.bytes}, layouts[group], machine))
       count_carried(call, *nccl, carried);
     return call_cost(call, layouts[group], machine);
   };

@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "base/check.h"
@@ -124,7 +125,8 @@ double preparation_seconds(const trace::RankCosts& costs, std::int64_t samples,
 }  // namespace
 
 std::vector<trace::Nanos> work_nanos(const trace::RankCosts& costs, std::int64_t samples,
-                                     const Machine& machine, std::int64_t world_size) {
+                                     const Machine& machine, std::int64_t world_size,
+                                     double slowness) {
   // If a core is left over, the process that prepares samples has it to itself, and no rank waits
   // for it. If ranks take all cores, preparing delays the first work of each step.
   const bool prepares =
@@ -133,7 +135,7 @@ std::vector<trace::Nanos> work_nanos(const trace::RankCosts& costs, std::int64_t
   std::vector<trace::Nanos> out;
   std::int64_t step = -1;
   for (const trace::WorkCost& work : costs.work) {
-    double seconds = work_seconds(work, machine);
+    double seconds = slowness * work_seconds(work, machine);
     // The first segment of a new step.
     if (work.step > step) {
       step = work.step;
@@ -149,11 +151,14 @@ Result<trace::Run> timed_run(trace::Run run, const std::vector<const trace::Rank
   LOCKSTEP_CHECK(costs.size() == run.ranks.size() && samples.size() == costs.size(),
                  "costs and samples of every rank");
   const SpanNames names(run.tables);
-  std::map<std::pair<const trace::RankCosts*, std::int64_t>, std::vector<trace::Nanos>> known;
+  std::map<std::tuple<const trace::RankCosts*, std::int64_t, double>, std::vector<trace::Nanos>>
+      known;
   for (std::size_t r = 0; r < run.ranks.size(); ++r) {
-    // Ranks that share costs and samples are timed once.
-    const auto [found, is_new] = known.try_emplace({costs[r], samples[r]});
-    if (is_new) found->second = work_nanos(*costs[r], samples[r], machine, run.world_size);
+    const double slowness = slowness_of(machine, run.ranks[r].rank.value);
+    // Ranks that share costs, samples and a speed are timed once.
+    const auto [found, is_new] = known.try_emplace({costs[r], samples[r], slowness});
+    if (is_new)
+      found->second = work_nanos(*costs[r], samples[r], machine, run.world_size, slowness);
     Timer timer(run.ranks[r], names, *costs[r], found->second);
     if (const Status ok = timer.put(); !ok) return ok.error();
   }

@@ -95,17 +95,24 @@ class DifferentRanks {
       : job_(program.job), world_size_(run.world_size) {
     // Ranks whose work takes equally long here may differ on another machine, so costs and samples
     // are part of the key.
-    std::map<std::tuple<std::uint32_t, const trace::RankCosts*, std::int64_t>, std::uint32_t> known;
+    std::map<std::tuple<std::uint32_t, const trace::RankCosts*, std::int64_t, double>,
+             std::uint32_t>
+        known;
     job_.programs.clear();
     for (std::size_t r = 0; r < job_.ranks.size(); ++r) {
       const std::uint32_t p = program.job.ranks[r].program;
+      const double slowness = slowness_of(machine, run.ranks[r].rank.value);
       const auto [found, is_new] = known.try_emplace(
-          {p, costs[r], samples[r]}, static_cast<std::uint32_t>(job_.programs.size()));
+          {p, costs[r], samples[r], slowness}, static_cast<std::uint32_t>(job_.programs.size()));
       job_.ranks[r].program = found->second;
       if (is_new) {
         job_.programs.push_back(program.job.programs[p]);
-        kinds_.push_back(
-            {costs[r], samples[r], step_marks(run.tables, run.ranks[r], program.events[p]), {}, 0});
+        kinds_.push_back({costs[r],
+                          samples[r],
+                          slowness,
+                          step_marks(run.tables, run.ranks[r], program.events[p]),
+                          {},
+                          0});
         find_segments(job_.programs.back(), kinds_.back(), machine);
       }
       ++kinds_[found->second].ranks;
@@ -119,7 +126,7 @@ class DifferentRanks {
     for (std::size_t p = 0; p < kinds_.size(); ++p) {
       const Kind& kind = kinds_[p];
       const std::vector<trace::Nanos> nanos =
-          work_nanos(*kind.costs, kind.samples, machine, world_size_);
+          work_nanos(*kind.costs, kind.samples, machine, world_size_, kind.slowness);
       for (const auto& [step, segment] : kind.segments)
         job_.programs[p].steps[step].duration = Picos{nanos[segment]} * 1000;
     }
@@ -161,6 +168,7 @@ class DifferentRanks {
   struct Kind {
     const trace::RankCosts* costs = nullptr;
     std::int64_t samples = 0;
+    double slowness = 1;
     StepMarks marks;
     std::vector<std::pair<std::uint32_t, std::size_t>> segments;  // (step of work, its segment)
     std::int64_t ranks = 0;
@@ -170,7 +178,7 @@ class DifferentRanks {
   // training, have become steps.
   void find_segments(const Program& program, Kind& kind, const Machine& machine) const {
     const std::vector<trace::Nanos> nanos =
-        work_nanos(*kind.costs, kind.samples, machine, world_size_);
+        work_nanos(*kind.costs, kind.samples, machine, world_size_, kind.slowness);
     std::size_t segment = 0;
     for (std::uint32_t s = 0; s < program.steps.size(); ++s) {
       if (program.steps[s].kind != StepKind::compute) continue;

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "base/documents/schema_check.h"
@@ -77,6 +78,15 @@ class MachineReader {
       out.links.push_back(cost);
     }
     read_nccl(out);
+    read_measured(out);
+    read_slow(out);
+    const Json transformer = root.value("transformer", Json::object());
+    for (const auto& [key, value] : transformer.items()) {
+      if (key == "fitted_to")
+        out.transformer_fitted_to = value.get<std::vector<std::string>>();
+      else
+        out.transformer[key] = value.get<double>();
+    }
     if (problem_) return *problem_;
     return out;
   }
@@ -119,6 +129,51 @@ class MachineReader {
       tuning.between = level(1);
     }
     out.nccl = std::move(tuning);
+  }
+
+  void read_slow(Machine& out) {
+    if (!has("/slow")) return;
+    const Json& all = document_.value["slow"];
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      Machine::Slow slow{all[i]["first"], all[i]["first"], all[i]["work"]};
+      slow.last = all[i].value("last", slow.first);
+      if (slow.last < slow.first)
+        refuse(fmt::format("/slow/{}/last", i),
+               fmt::format("the last rank {} is before the first one, {}", slow.last, slow.first),
+               "put them in order");
+      out.slow.push_back(slow);
+    }
+  }
+
+  void read_measured(Machine& out) {
+    if (!has("/measured")) return;
+    const Json& all = document_.value["measured"];
+    std::vector<MeasuredCalls> measured;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const std::string pointer = fmt::format("/measured/{}", i);
+      MeasuredCalls calls{all[i]["from"], all[i]["ranks"], {}};
+      for (std::size_t k = 0; k < all[i]["points"].size(); ++k) {
+        const std::string point = fmt::format("{}/points/{}", pointer, k);
+        const MeasuredCalls::Point read{quantity(point + "/0", parse_bytes),
+                                        quantity(point + "/1", parse_duration)};
+        // Both must grow strictly: equal neighbours would divide by zero.
+        const bool grows = calls.points.empty()
+                               ? read.bytes.value > 0 && read.time.value > 0
+                               : read.bytes.value > calls.points.back().bytes.value &&
+                                     read.time.value > calls.points.back().time.value;
+        if (!grows)
+          refuse(point, "the points grow in bytes and in time, and begin above 0",
+                 "put them in order");
+        calls.points.push_back(read);
+      }
+      for (const MeasuredCalls& other : measured)
+        if (other.ranks == calls.ranks)
+          refuse(pointer + "/ranks", fmt::format("{} ranks are measured twice", calls.ranks),
+                 "keep one of the two");
+      measured.push_back(std::move(calls));
+    }
+    // Only now, when the links have been read.
+    set_measured(out, std::move(measured));
   }
 
   // The link's kind, by default the first possible one; another kind is a problem.
@@ -182,26 +237,57 @@ std::string number(double value) {
 // Double-quoted YAML that parses to the same text.
 std::string quoted(const std::string& text) { return Json(to_utf8(text)).dump(); }
 
-std::string bits(Bandwidth bandwidth) { return std::to_string(bandwidth.bits_per_second) + "b/s"; }
+std::string bits(Bandwidth bandwidth) { return fmt::format("{}b/s", bandwidth.bits_per_second); }
+
+std::string picos(Picos time) { return fmt::format("{}ps", time.value); }
 
 std::string channels_text(const NcclChannels& channels) {
-  return std::to_string(channels.count) + "x" + bits(channels.each);
+  return fmt::format("{}x{}", channels.count, bits(channels.each));
 }
 
 std::string level_text(const NcclLevel& level, const char* kind) {
-  std::string out = std::string(", kind: ") + kind + ", ring: " + channels_text(level.ring);
+  std::string out = fmt::format(", kind: {}, ring: {}", kind, channels_text(level.ring));
   if (level.tree) out += ", tree: " + channels_text(*level.tree);
   if (level.nvls) out += ", nvls: " + channels_text(*level.nvls);
-  return out + ", latency: " + number(level.latency) + ", speed: " + number(level.speed) +
-         ", fill: " + number(level.fill);
+  return out + fmt::format(", latency: {}, speed: {}, fill: {}", number(level.latency),
+                           number(level.speed), number(level.fill));
+}
+
+// ["a", "b"]
+std::string list_text(const std::vector<std::string>& items) {
+  std::vector<std::string> out;
+  for (const std::string& item : items) out.push_back(quoted(item));
+  return fmt::format("[{}]", fmt::join(out, ", "));
 }
 
 std::string nccl_text(const NcclTuning& nccl) {
-  std::string out = std::string("nccl: {gpu: ") + kGpus[static_cast<std::size_t>(nccl.gpu)] +
-                    ", cpu: " + (nccl.amd ? "amd" : "intel");
-  for (std::size_t i = 0; i < nccl.fitted_to.size(); ++i)
-    out += (i == 0 ? ", fitted_to: [" : ", ") + quoted(nccl.fitted_to[i]);
-  return out + (nccl.fitted_to.empty() ? "}\n" : "]}\n");
+  return fmt::format("nccl: {{gpu: {}, cpu: {}{}}}\n", kGpus[static_cast<std::size_t>(nccl.gpu)],
+                     nccl.amd ? "amd" : "intel",
+                     nccl.fitted_to.empty() ? "" : ", fitted_to: " + list_text(nccl.fitted_to));
+}
+
+std::string measured_text(const std::vector<MeasuredCalls>& measured) {
+  if (measured.empty()) return "";
+  std::string out = "measured:\n";
+  for (const MeasuredCalls& calls : measured) {
+    std::vector<std::string> points;
+    for (const MeasuredCalls::Point& point : calls.points)
+      points.push_back(fmt::format("[{}B, {}]", point.bytes.value, picos(point.time)));
+    out += fmt::format("  - {{from: {}, ranks: {}, points: [{}]}}\n", quoted(calls.from),
+                       calls.ranks, fmt::join(points, ", "));
+  }
+  return out;
+}
+
+std::string transformer_text(const Machine& machine) {
+  if (machine.transformer.empty()) return "";
+  std::string out = "transformer:\n";
+  for (const auto& [key, value] : machine.transformer)
+    out += fmt::format("  {}: {}\n", key, number(value));
+  if (!machine.transformer_fitted_to.empty()) out += "  fitted_to:\n";
+  for (const std::string& row : machine.transformer_fitted_to)
+    out += fmt::format("    - {}\n", quoted(row));
+  return out;
 }
 
 }  // namespace
@@ -216,43 +302,60 @@ Result<Machine> parse_machine(const std::string& text, const std::string& file) 
   return MachineReader(*document).read();
 }
 
+double slowness_of(const Machine& machine, std::int64_t rank) {
+  double out = 1;
+  for (const Machine::Slow& slow : machine.slow)
+    if (rank >= slow.first && rank <= slow.last) out = slow.work;
+  return out;
+}
+
 Result<Machine> load_machine(const std::string& file) {
   const Result<std::string> text = read_file(file, kMostMachineBytes);
-  if (!text) return text.error();
-  return parse_machine(*text, file);
+  if (text) return parse_machine(*text, file);
+  if (const auto shipped = shipped_machine_text(file))
+    return parse_machine(std::string(*shipped), file);
+  return text.error();
+}
+
+std::string_view machine_name_of(const EmbeddedFile& shipped) {
+  constexpr std::string_view kSuffix = ".yaml";
+  const std::string_view name = shipped.path.substr(shipped.path.rfind('/') + 1);
+  return name.substr(0, name.size() - kSuffix.size());
+}
+
+std::optional<std::string_view> shipped_machine_text(std::string_view name) {
+  for (const EmbeddedFile& shipped : shipped_machines())
+    if (machine_name_of(shipped) == name) return shipped.text;
+  return std::nullopt;
 }
 
 std::string machine_text(const Machine& machine, const std::string& comment) {
-  std::string out = comment + "machine: 1\nname: " + quoted(machine.name) +
-                    "\nranks_per_node: " + std::to_string(machine.ranks_per_node) + "\n";
-  if (machine.cores) out += "cores: " + std::to_string(*machine.cores) + "\n";
+  std::string out = fmt::format("{}machine: 1\nname: {}\nranks_per_node: {}\n", comment,
+                                quoted(machine.name), machine.ranks_per_node);
+  if (machine.cores) out += fmt::format("cores: {}\n", *machine.cores);
   // 1 is the default.
-  if (machine.contention != 1) out += "contention: " + number(machine.contention) + "\n";
+  if (machine.contention != 1) out += fmt::format("contention: {}\n", number(machine.contention));
   if (machine.cores)
-    out += "threads: {wake: " + std::to_string(machine.wake.value) +
-           "ps, start: " + std::to_string(machine.start.value) +
-           "ps, slice: " + std::to_string(machine.slice.value) +
-           "ps, refill: " + std::to_string(machine.refill.value) + "ps}\n";
+    out += fmt::format("threads: {{wake: {}, start: {}, slice: {}, refill: {}}}\n",
+                       picos(machine.wake), picos(machine.start), picos(machine.slice),
+                       picos(machine.refill));
   out += "compute:\n";
-  for (const auto& [dtype, rates] : machine.compute) {
-    out += "  " + dtype + ": {peak: " + std::to_string(rates.peak.per_second) +
-           "FLOP/s, matmul: " + number(rates.matmul) +
-           ", convolution: " + number(rates.convolution) + "}\n";
-  }
-  out += "memory: {bandwidth: " + bits(machine.memory_bandwidth) +
-         ", efficiency: " + number(machine.memory_efficiency);
-  if (machine.per_device) out += ", per_device: " + std::to_string(machine.per_device->value) + "B";
-  if (machine.reserved.value > 0)
-    out += ", reserved: " + std::to_string(machine.reserved.value) + "B";
-  if (machine.fragmentation != 1) out += ", fragmentation: " + number(machine.fragmentation);
-  out += "}\nkernels: {launch: " + std::to_string(machine.launch.value) +
-         "ps, dispatch: " + std::to_string(machine.dispatch.value) +
-         "ps, hidden: " + (machine.launches_hidden ? "true" : "false") + "}\n" +
-         (machine.nccl ? nccl_text(*machine.nccl) : "") +
-         "host: {sample: " + std::to_string(machine.sample.value) + "ps}\nlinks:\n";
+  for (const auto& [dtype, rates] : machine.compute)
+    out += fmt::format("  {}: {{peak: {}FLOP/s, matmul: {}, convolution: {}}}\n", dtype,
+                       rates.peak.per_second, number(rates.matmul), number(rates.convolution));
+  out += fmt::format("memory: {{bandwidth: {}, efficiency: {}", bits(machine.memory_bandwidth),
+                     number(machine.memory_efficiency));
+  if (machine.per_device) out += fmt::format(", per_device: {}B", machine.per_device->value);
+  if (machine.reserved.value > 0) out += fmt::format(", reserved: {}B", machine.reserved.value);
+  if (machine.fragmentation != 1)
+    out += fmt::format(", fragmentation: {}", number(machine.fragmentation));
+  out += fmt::format("}}\nkernels: {{launch: {}, dispatch: {}, hidden: {}}}\n",
+                     picos(machine.launch), picos(machine.dispatch), machine.launches_hidden);
+  if (machine.nccl) out += nccl_text(*machine.nccl);
+  out += fmt::format("host: {{sample: {}}}\nlinks:\n", picos(machine.sample));
   for (std::size_t i = 0; i < machine.links.size(); ++i) {
     const LinkCost& link = machine.links[i];
-    out += "  - {alpha: " + std::to_string(link.alpha.value) + "ps, beta: " + bits(link.beta);
+    out += fmt::format("  - {{alpha: {}, beta: {}", picos(link.alpha), bits(link.beta));
     if (link.gamma) out += ", gamma: " + bits(*link.gamma);
     if (machine.nccl && i == 0)
       out += level_text(machine.nccl->inside, machine.nccl->nvlink ? "nvlink" : "pci");
@@ -260,7 +363,11 @@ std::string machine_text(const Machine& machine, const std::string& comment) {
       out += level_text(*machine.nccl->between, "network");
     out += "}\n";
   }
-  return out;
+  if (!machine.slow.empty()) out += "slow:\n";
+  for (const Machine::Slow& slow : machine.slow)
+    out += fmt::format("  - {{first: {}, last: {}, work: {}}}\n", slow.first, slow.last,
+                       number(slow.work));
+  return out + measured_text(machine.measured) + transformer_text(machine);
 }
 
 }  // namespace lockstep::sim

@@ -5,18 +5,20 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
+#include "base/embedded_file.h"
 #include "base/quantities.h"
 #include "base/result.h"
-#include "sim/collectives/collective.h"
-#include "sim/collectives/nccl_tuning.h"
+#include "sim/collectives/price.h"
 
 namespace lockstep::sim {
 
-struct Machine {
+struct Machine : Interconnect {
   std::string name;
-  std::int64_t ranks_per_node = 1;
 
   // The speed of matrix products and convolutions: the peak, and the share of it that each kind of
   // kernel reaches.
@@ -52,21 +54,40 @@ struct Machine {
   // How long a thread runs before a waiting one gets its core; above 0.
   Picos slice = Picos{4'000'000'000};
 
-  Links links;  // one level, or two: inside a node, between nodes
+  // Ranks whose work takes longer than on this machine: a GPU that throttles, or an older one. The
+  // last entry that names a rank counts.
+  struct Slow {
+    std::int64_t first = 0, last = 0;  // ranks, both inclusive
+    double work = 1;                   // how many times as long; above 0
+  };
+  std::vector<Slow> slow;
 
-  // If NCCL carries the calls: what it found on those links. Empty: calls go as in Gloo's code.
-  std::optional<NcclTuning> nccl;
+  // How fast a transformer's training step is on this machine: numbers by name, which
+  // sim/transformer/calibration.h explains, and the rows of tables that they were fitted to. Empty:
+  // plans cannot be priced on it.
+  std::map<std::string, double> transformer;
+  std::vector<std::string> transformer_fitted_to;
 };
 
 inline constexpr std::int64_t kMostRanksPerNode = 4096;
+
+// How many times as long a rank's work takes as the machine's rates say: 1, unless it is listed
+// under `slow`.
+double slowness_of(const Machine& machine, std::int64_t rank);
 
 // Parses a machine file. Errors, with file, line and reason: not YAML; a key that is unknown,
 // missing or of another type; a quantity without a unit, or zero where it must not be; a share out
 // of range; `nccl` without channels on a link, or channels without `nccl`.
 Result<Machine> parse_machine(const std::string& text, const std::string& file);
 
+// The machine of a file, or a shipped one by its name ("dgx-h100"), where no file has that name.
 // Errors: parse_machine's, and those of reading; larger than 1 MiB.
 Result<Machine> load_machine(const std::string& file);
+
+// The machines that come with the program: sim/machines/*.yaml, embedded at build time.
+std::span<const EmbeddedFile> shipped_machines();
+std::string_view machine_name_of(const EmbeddedFile& shipped);  // "dgx-h100"
+std::optional<std::string_view> shipped_machine_text(std::string_view name);
 
 // The text of a machine file, from which parse_machine() makes the same machine. `comment`: lines
 // for its head, each beginning with "#".

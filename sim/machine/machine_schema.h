@@ -202,6 +202,114 @@ inline constexpr std::string_view kMachineSchema = R"({
         }
       }
     },
+    "slow": {
+      "type": "array",
+      "maxItems": 4096,
+      "description": "ranks whose work takes longer: a GPU that throttles, or an older one",
+      "items": {
+        "type": "object",
+        "description": "some ranks",
+        "additionalProperties": false,
+        "required": ["first", "work"],
+        "properties": {
+          "first": {"type": "integer", "minimum": 0, "maximum": 1048575,
+                    "description": "the first of these ranks"},
+          "last": {"type": "integer", "minimum": 0, "maximum": 1048575,
+                   "description": "the last one; left out: the same"},
+          "work": {"type": "number", "minimum": 0.01, "maximum": 1000,
+                   "description": "how many times as long their work takes"}
+        }
+      }
+    },
+    "measured": {
+      "type": "array",
+      "maxItems": 64,
+      "description": "all-reduces as measured",
+      "items": {
+        "type": "object",
+        "description": "one number of ranks, on as few nodes as hold them",
+        "additionalProperties": false,
+        "required": ["from", "ranks", "points"],
+        "properties": {
+          "from": {"type": "string", "minLength": 1, "maxLength": 200,
+                   "description": "the machine's name in the table, as h100_32_ib"},
+          "ranks": {"type": "integer", "minimum": 2, "maximum": 1048576,
+                    "description": "ranks that take part"},
+          "points": {
+            "type": "array",
+            "minItems": 2,
+            "maxItems": 64,
+            "description": "sizes of the buffer and times, in ascending order",
+            "items": {
+              "type": "array",
+              "minItems": 2,
+              "maxItems": 2,
+              "description": "a size and its time, as [64KiB, 50.8us]",
+              "items": {"type": "string", "minLength": 1, "maxLength": 60,
+                        "description": "a size or a time"}
+            }
+          }
+        }
+      }
+    },
+    "transformer": {
+      "type": "object",
+      "description": "how fast a transformer's training step is: what plans are priced by",
+      "additionalProperties": false,
+      "properties": {
+        "processors": {"type": "number", "minimum": 1, "maximum": 1e5,
+          "description": "streaming multiprocessors"},
+        "gemm_efficiency": {"type": "number", "minimum": 0.01, "maximum": 1,
+          "description": "share of the peak, for full waves and a deep product"},
+        "gemm_half_depth": {"type": "number", "minimum": 1, "maximum": 1e4,
+          "description": "inner dimension at which half of it is reached"},
+        "memory_bandwidth": {"type": "number", "minimum": 1e9, "maximum": 1e14,
+          "description": "bytes/s that element-wise kernels reach"},
+        "attention_efficiency": {"type": "number", "minimum": 0.01, "maximum": 1,
+          "description": "share of the peak of fused attention's products"},
+        "attention_traffic": {"type": "number", "minimum": 0.01, "maximum": 100,
+          "description": "scale of the bytes of softmax and dropout on the scores"},
+        "logit_traffic": {"type": "number", "minimum": 0.1, "maximum": 1e4,
+          "description": "bytes per logit: loss, its gradient, float32 copies"},
+        "launch_forward": {"type": "number", "minimum": 1e-7, "maximum": 1,
+          "description": "s per layer and micro-batch, forward"},
+        "launch_backward": {"type": "number", "minimum": 1e-7, "maximum": 1,
+          "description": "s per layer and micro-batch, backward"},
+        "launch_unfused": {"type": "number", "minimum": 1e-7, "maximum": 1,
+          "description": "s added where the fused softmax cannot be used"},
+        "launch_micro_batch": {"type": "number", "minimum": 1e-7, "maximum": 1,
+          "description": "s per micro-batch and stage"},
+        "step_overhead": {"type": "number", "minimum": 1e-7, "maximum": 10,
+          "description": "s per step"},
+        "optimizer_traffic": {"type": "number", "minimum": 0.1, "maximum": 1e4,
+          "description": "bytes per parameter of clipping, update and copy"},
+        "call_overhead": {"type": "number", "minimum": 1e-9, "maximum": 1e-2,
+          "description": "s per collective and doubling of its ranks: launching, and ranks that come late"},
+        "node_speed": {"type": "number", "minimum": 0.01, "maximum": 100,
+          "description": "speed of calls inside a node over that of the same call alone"},
+        "network_speed": {"type": "number", "minimum": 0.01, "maximum": 100,
+          "description": "speed of calls between nodes, likewise"},
+        "stage_handover": {"type": "number", "minimum": 1e-7, "maximum": 1,
+          "description": "s for which a send and a receive occupy a pipeline stage"},
+        "compiled_traffic": {"type": "number", "minimum": 0.01, "maximum": 1,
+          "description": "share of element-wise bytes left after a compiler's fusion"},
+        "fp8_gain": {"type": "number", "minimum": 0.5, "maximum": 2,
+          "description": "speed of linear layers in 8 bits over 16 bits"},
+        "overlap_slowdown": {"type": "number", "minimum": 0.001, "maximum": 1,
+          "description": "share of hidden communication that slows computing down"},
+        "reserved_memory": {"type": "number", "minimum": 1, "maximum": 1e11,
+          "description": "bytes of context, libraries and fragmentation"},
+        "spread": {"type": "number", "minimum": 0.001, "maximum": 1,
+          "description": "four of five rows that were not fitted to are within this share"},
+        "fitted_to": {
+          "type": "array",
+          "maxItems": 1000,
+          "description": "measured rows that the numbers were fitted to",
+          "items": {"type": "string", "description": "a row, as calibrate check names it",
+                    "minLength": 1, "maxLength": 200}
+        }
+      }
+    },
     "links": {
       "type": "array",
       "minItems": 1,

@@ -3,14 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
 #include <map>
-#include <numeric>
 #include <string_view>
 #include <utility>
 
 #include "base/check.h"
-#include "sim/collectives/closed_form.h"
 #include "sim/collectives/collective.h"
 
 namespace lockstep::sim {
@@ -98,39 +95,7 @@ std::vector<std::uint32_t> kinds_of(const std::vector<GroupLayout>& layouts) {
   return out;
 }
 
-bool goes_in_rings(trace::Op op, const GroupLayout& layout) {
-  const trace::Op plain = plain_op(op);
-  return layout.nodes > 1 && layout.per_node > 0 &&
-         (plain == trace::Op::all_reduce || plain == trace::Op::all_gather ||
-          plain == trace::Op::reduce_scatter);
-}
-
 namespace {
-
-Error too_long() { return {"a call takes longer than 106 days", {}, "check the machine's links"}; }
-
-// A ring over all ranks of a group with the same number on each node. Every hop between nodes uses
-// the links of all ranks of a node; the latency is that of a ring inside and of a tree between
-// nodes.
-Result<Picos> time_over_nodes(trace::Op op, const GroupLayout& layout, Bytes bytes,
-                              const Links& links) {
-  const std::int64_t rounds = op == trace::Op::all_reduce ? 2 : 1;
-  // Clamped, so that the product with per_node does not overflow.
-  const std::int64_t most = std::numeric_limits<std::int64_t>::max() / layout.per_node;
-  LinkCost across = links.back();
-  across.beta.bits_per_second =
-      std::min(links.front().beta.bits_per_second,
-               std::min(across.beta.bits_per_second, most) * layout.per_node);
-  const Rational part = Rational(bytes.value) * Rational(layout.ranks - 1, layout.ranks);
-  const Rational sent = part * Rational(rounds);
-  const Rational reduced = op == trace::Op::all_gather ? Rational(0) : part;
-  const Path path = {
-      {0, Rational(rounds) * Rational(layout.per_node - 1), Rational(0), Rational(0)},
-      {1, Rational(rounds) * Rational(log2_ceil(layout.nodes)), sent, reduced}};
-  const auto time = exact_time(path, {links.front(), across}).rounded();
-  if (!time) return too_long();
-  return Picos{*time};
-}
 
 // c10d's ProcessGroupGloo carries out a reduce-scatter as an all-reduce of the whole buffer, from
 // which each rank copies its part (reduce_scatter_tensor_coalesced, torch 2.11 and 2.15).
@@ -141,29 +106,13 @@ ProgramCall as_gloo_does(ProgramCall call) {
 
 }  // namespace
 
-std::optional<NcclCost> nccl_call(const ProgramCall& call, const GroupLayout& layout,
-                                  const Machine& machine) {
-  const bool answers = machine.nccl && nccl_tunes(call.op) && layout.ranks >= 2 &&
-                       layout.per_node > 0 && (layout.nodes == 1 || machine.nccl->between);
-  if (!answers) return std::nullopt;
-  const NcclGroup group{layout.ranks, layout.nodes, machine.ranks_per_node};
-  return nccl_choice(nccl_costs(call.op, group, call.bytes, *machine.nccl));
-}
-
 Result<Picos> call_time(const ProgramCall& asked, const GroupLayout& layout,
                         const Machine& machine) {
-  if (const auto nccl = nccl_call(asked, layout, machine)) {
-    const double picos = nccl->seconds * 1e12;
-    if (picos < static_cast<double>(Picos::forever().value)) return Picos{std::llround(picos)};
-    return too_long();
-  }
   // Cores are shared where Gloo carries the calls.
   const ProgramCall call = machine.cores ? as_gloo_does(asked) : asked;
-  if (layout.nodes <= 1)
-    return default_time(call.op, layout.ranks, call.bytes, machine.links.front());
-  if (machine.links.size() == 2 && goes_in_rings(call.op, layout))
-    return time_over_nodes(plain_op(call.op), layout, call.bytes, machine.links);
-  return default_time(call.op, layout.ranks, call.bytes, machine.links.back());
+  const Result<Price> priced = price({call.op, call.bytes}, layout, machine);
+  if (!priced) return priced.error();
+  return priced->time;
 }
 
 Result<CallCost> call_cost(const ProgramCall& call, const GroupLayout& layout,
@@ -174,6 +123,7 @@ Result<CallCost> call_cost(const ProgramCall& call, const GroupLayout& layout,
   // Counts the hops: with no bytes and a latency of 1 ps per hop, the call's time in picoseconds is
   // the number of hops.
   Machine counting = machine;
+  counting.measured.clear();
   for (LinkCost& link : counting.links) {
     link.alpha = Picos{1};
     link.gamma.reset();
@@ -190,17 +140,12 @@ Result<PricedCalls> price_calls(trace::Op op, std::int64_t ranks, const std::vec
   PricedCalls out;
   out.machine = machine;
   out.op = op;
-  std::vector<std::int32_t> members(static_cast<std::size_t>(ranks));
-  std::iota(members.begin(), members.end(), 0);
-  out.layout = layout_of(members, machine.ranks_per_node);
+  out.layout = packed(ranks, machine.ranks_per_node);
   for (const Bytes bytes : sizes) {
-    ProgramCall call;
-    call.op = op;
-    call.bytes = bytes;
-    const Result<Picos> time = call_time(call, out.layout, machine);
-    if (!time) return time.error();
+    const Result<Price> one = price({op, bytes}, out.layout, machine);
+    if (!one) return one.error();
     const bool barrier = plain_op(op) == trace::Op::barrier;  // it has no buffer
-    PricedCall priced{barrier ? Bytes{} : bytes, *time, nccl_call(call, out.layout, machine), {}};
+    PricedCall priced{barrier ? Bytes{} : bytes, one->time, one->source, one->chosen, {}};
     if (priced.chosen)
       priced.pairs = nccl_costs(op, {out.layout.ranks, out.layout.nodes, machine.ranks_per_node},
                                 bytes, *machine.nccl);

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "sim/collectives/nccl_tuning.h"
+#include "sim/collectives/price.h"
 #include "sim/engine/executor.h"
 #include "sim/engine/program.h"
 #include "sim/machine/machine.h"
@@ -38,23 +38,8 @@ double work_seconds(const trace::WorkCost& work, const Machine& machine);
 // stay as they are. O(segments).
 void correct_by_times(trace::RankCosts& costs, const Machine& machine);
 
-// Where the members of a group are, as far as the cost of its calls depends on it.
-struct GroupLayout {
-  std::int64_t ranks = 1;
-  std::int64_t nodes = 1;
-  // Ranks on each of its nodes; 0 if the nodes have different numbers.
-  std::int64_t per_node = 1;
-
-  friend auto operator<=>(const GroupLayout&, const GroupLayout&) = default;
-};
 // Rank r is on node r / ranks_per_node. O(members · log).
 GroupLayout layout_of(const std::vector<std::int32_t>& members, std::int64_t ranks_per_node);
-
-// How NCCL carries the call, and its cost (sim/collectives/nccl_tuning.h). Empty where the machine
-// has no NCCL or NCCL's model does not apply: operations that it does not tune, one rank alone,
-// nodes with different numbers of ranks, several nodes on a machine with one level of links.
-std::optional<NcclCost> nccl_call(const ProgramCall& call, const GroupLayout& layout,
-                                  const Machine& machine);
 
 // The places of all groups of a job.
 std::vector<GroupLayout> layouts_of(const ProgramJob& job, std::int64_t ranks_per_node);
@@ -62,23 +47,9 @@ std::vector<GroupLayout> layouts_of(const ProgramJob& job, std::int64_t ranks_pe
 // apart.
 std::vector<std::uint32_t> kinds_of(const std::vector<GroupLayout>& layouts);
 
-// True if a call is priced as rings over several nodes, see call_time().
-bool goes_in_rings(trace::Op op, const GroupLayout& layout);
-
-// The time of a call from its last member's arrival: nccl_call()'s where that applies. Where ranks
-// share cores it is how long each member works for the call, as c10d's Gloo carries it out (a
-// reduce-scatter as an all-reduce). All-reduce, all-gather and reduce-scatter of n ranks on N nodes
-// with k each go in rings over the nodes:
-//
-//   r(k-1)·a' + r⌈log2 N⌉·a + r(n-1)/n·B/min(beta', k·beta) + reducing
-//
-// with r = 2 for all-reduce, else 1; primes mark the links inside a node. These rings leave a node
-// over the links of all its ranks, as NCCL's channels do, but with the latency of a tree, which
-// NCCL uses where latency matters; tests/sim/machine compares this with measured tables. All other
-// calls cost what sim/collectives/closed_form.h says, with the links between nodes if the group
-// leaves its node.
-//
-// Errors: an operation that is not modelled, a time beyond the range of the clock.
+// The time of a call from its last member's arrival: price() of sim/collectives/price.h. Where
+// ranks share cores it is how long each member works for the call, as c10d's Gloo carries it out (a
+// reduce-scatter as an all-reduce). Errors: price()'s.
 Result<Picos> call_time(const ProgramCall& call, const GroupLayout& layout, const Machine& machine);
 
 // call_time(), and, where ranks share cores, how many hops its algorithm makes one after the other
@@ -90,6 +61,7 @@ Result<CallCost> call_cost(const ProgramCall& call, const GroupLayout& layout,
 struct PricedCall {
   Bytes bytes;  // 0: it has no buffer
   Picos time;
+  PriceSource source = PriceSource::formula;
   std::optional<NcclCost> chosen;
   std::vector<NcclCost> pairs;
 };
@@ -103,7 +75,7 @@ struct PricedCalls {
 };
 
 // Prices a call of each size among ranks 0 … ranks - 1, at least two, on as few nodes as hold them.
-// Errors: call_time()'s.
+// Errors: price()'s.
 Result<PricedCalls> price_calls(trace::Op op, std::int64_t ranks, const std::vector<Bytes>& sizes,
                                 const Machine& machine);
 

@@ -64,8 +64,11 @@ Result<Plan> Plan::make(const SourceFile& scenario, const std::vector<SourceFile
   if (!parsed) return parsed.error();
   Result<Variation::Document> job = scenario_document(scenario);
   if (!job) return job.error();
-  Variation::Subject subject{
-      parsed->name, std::move(*job), {}, {.prefix = "machine.", .root = ""}, without_effect};
+  Variation::Subject subject{parsed->name,
+                             std::move(*job),
+                             {},
+                             {.prefix = "machine.", .section = "", .in_section = {}},
+                             without_effect};
   for (const SourceFile& machine : machines) {
     Result<Variation::Document> document = machine_document(machine);
     if (!document) return document.error();

@@ -21,11 +21,17 @@ std::optional<Error> refuses(const std::string& key) {
   if (key == "calibration")
     return Error{"the calibration of a plan is what it runs on, and no key to be varied",
                  {},
-                 "name each with --calibration; calibration.network_bandwidth and the like are its "
+                 "name each with --calibration; calibration.network_speed and the like are its "
                  "parameters"};
   if (key == "plan" || key == "name")
     return Error{"\"" + key + "\" makes no difference to a plan", {}, "vary what does"};
   return std::nullopt;
+}
+
+std::vector<std::string> parameter_names() {
+  std::vector<std::string> out;
+  for (const CostParameter& parameter : cost_parameters()) out.emplace_back(parameter.name);
+  return out;
 }
 
 std::optional<Error> error_of(const Result<Calibration>& calibration) {
@@ -70,7 +76,7 @@ Result<TrainingPlans> TrainingPlans::make(const SourceFile& plan,
   Variation::Subject subject{name,
                              {plan.file, document->value, check},
                              {},
-                             {.prefix = "calibration.", .root = "parameters."},
+                             {"calibration.", "transformer", parameter_names()},
                              refuses};
   for (const SourceFile& calibration : calibrations) {
     Result<Variation::Document> own = calibration_document(calibration);
@@ -165,8 +171,7 @@ Row TrainingPlans::row(PointId point) const {
   out.samples_per_second = forecast->samples_per_second;
   out.memory_bytes = forecast->step.memory_bytes;
   out.memory_counted = true;
-  if (forecast->plan.gpu_memory)
-    out.device_bytes = static_cast<double>(forecast->plan.gpu_memory->value);
+  if (forecast->gpu_memory) out.device_bytes = static_cast<double>(forecast->gpu_memory->value);
   out.transformer = TransformerFigures{forecast->tokens_per_second / forecast->gpus(),
                                        forecast->mfu, forecast->bubble_share};
   return out;

@@ -18,9 +18,9 @@ namespace lockstep::sim {
 class TrainingPlans {
  public:
   // A calibration's file may be the name of a shipped one. Axes are keys of the plan ("tensor",
-  // "pipeline.stages", "encoders.0.on") and parameters of the calibration
-  // ("calibration.network_bandwidth"). `manifest`: the text of the plan's. Errors: a plan or
-  // calibration that is itself wrong, and Variation::make()'s.
+  // "pipeline.stages", "encoders.0.on") and of the machine file ("calibration.network_speed",
+  // "calibration.links.1.beta"). `manifest`: the text of the plan's. Errors: a plan or calibration
+  // that is itself wrong, and Variation::make()'s.
   static Result<TrainingPlans> make(const SourceFile& plan,
                                     const std::vector<SourceFile>& calibrations,
                                     const std::vector<Axis>& axes,

@@ -57,8 +57,11 @@ std::vector<Axis> outer_first(const std::vector<Axis>& axes) {
 
 // The axis's key in the document that it changes.
 std::string own_key(const Axis& axis, const MachineKeys* of_machine) {
-  return of_machine == nullptr ? axis.key
-                               : of_machine->root + axis.key.substr(of_machine->prefix.size());
+  if (of_machine == nullptr) return axis.key;
+  std::string key = axis.key.substr(of_machine->prefix.size());
+  const auto& inner = of_machine->in_section;
+  const bool short_name = std::find(inner.begin(), inner.end(), key) != inner.end();
+  return short_name ? of_machine->section + "." + key : key;
 }
 
 Status check_values(const Variation::Document& whole, const std::vector<Axis>& axes,
@@ -183,8 +186,16 @@ Result<Json> Variation::job_document(PointId point) const {
 Result<Json> Variation::machine_document(PointId point) const {
   const Digits digits = grid_.digits(point);
   const std::size_t machine = job_axes_.size();
-  return with_values(subject_.machines[digits[machine]].value, machine_axes_, digits, machine + 1,
-                     &subject_.machine_keys);
+  Result<Json> out = with_values(subject_.machines[digits[machine]].value, machine_axes_, digits,
+                                 machine + 1, &subject_.machine_keys);
+  // Measurements of calls hold for the links that were measured, not for others.
+  const auto of_links = [&](const Axis& axis) {
+    const std::string key = own_key(axis, &subject_.machine_keys);
+    return key.starts_with("links") || key.starts_with("nccl");
+  };
+  if (out && std::any_of(machine_axes_.begin(), machine_axes_.end(), of_links))
+    out->erase("measured");
+  return out;
 }
 
 namespace {

@@ -37,7 +37,9 @@ struct SourceFile {
 // "links".
 struct MachineKeys {
   std::string prefix;  // "machine."
-  std::string root;    // "" or "parameters."
+  // Short names of keys inside the section: "network_speed" for "transformer.network_speed".
+  std::string section;
+  std::vector<std::string> in_section;
 };
 
 class Variation {

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/files/read_file.h"
-#include "sim/collectives/nccl_curves.h"
-#include "sim/machine/work_time.h"
+#include <fmt/format.h>
+
+#include "base/text.h"
 
 namespace lockstep::sim {
 namespace {
@@ -14,13 +14,52 @@ bool is_listed(const std::vector<std::string>& list, const std::string& what) {
   return std::find(list.begin(), list.end(), what) != list.end();
 }
 
-// Whether a measurement is itself a point of a curve, and so predicted by itself.
-bool is_point(const std::vector<NcclCurve>& curves, const MeasuredCollective& measured) {
-  for (const NcclCurve& curve : curves)
-    if (curve.machine == measured.machine && curve.ranks == measured.ranks)
-      for (const NcclCurve::Point& point : curve.points)
-        if (point.bytes == static_cast<double>(measured.bytes)) return true;
-  return false;
+// The point of a machine at which a measurement was made, which it predicts by itself.
+const MeasuredCalls::Point* point_of(const Machine& machine, const MeasuredCollective& measured) {
+  for (const MeasuredCalls& calls : machine.measured)
+    if (calls.from == measured.machine && calls.ranks == measured.ranks)
+      for (const MeasuredCalls::Point& point : calls.points)
+        if (point.bytes.value == measured.bytes) return &point;
+  return nullptr;
+}
+
+Result<ComparedRow> compare_call(const MeasuredTable& table, std::size_t row,
+                                 const MeasuredCollective& measured, const Machine& machine) {
+  // The machine's model needs the same number of ranks on each node.
+  if (measured.ranks % measured.nodes != 0)
+    return Error{fmt::format("{}, row {}: {} nodes do not hold equally many of {} ranks",
+                             table.file, row, measured.nodes, measured.ranks),
+                 {},
+                 "correct \"gpus\" or \"nodes\""};
+  const GroupLayout layout{measured.ranks, measured.nodes, measured.ranks / measured.nodes};
+  const Result<Price> priced =
+      price({trace::Op::all_reduce, Bytes{measured.bytes}}, layout, machine);
+  if (!priced) return priced.error();
+  // Measurements replace the model, and with it the rows that it was fitted to.
+  const bool fitted = priced->source == PriceSource::measured
+                          ? point_of(machine, measured) != nullptr
+                          : machine.nccl && is_listed(machine.nccl->fitted_to, measured.label);
+  return ComparedRow{measured.label,
+                     {Comparison::Kind::seconds, row, priced->time.seconds(), measured.seconds},
+                     fitted};
+}
+
+// The shipped machines, and which of them a table's machine is.
+Result<std::vector<Machine>> machines_with_measurements() {
+  std::vector<Machine> out;
+  for (const EmbeddedFile& shipped : shipped_machines()) {
+    Result<Machine> machine = parse_machine(std::string(shipped.text), std::string(shipped.path));
+    if (!machine) return machine.error();
+    if (!machine->measured.empty()) out.push_back(std::move(*machine));
+  }
+  return out;
+}
+
+const Machine* machine_of(const std::vector<Machine>& machines, const std::string& name) {
+  for (const Machine& machine : machines)
+    for (const MeasuredCalls& calls : machine.measured)
+      if (calls.from == name) return &machine;
+  return nullptr;
 }
 
 }  // namespace
@@ -99,26 +138,38 @@ Result<TableAnswer> predict_steps(const MeasuredTable& table, const Calibration&
   return answer;
 }
 
-Result<TableAnswer> predict_collectives(const MeasuredTable& table,
-                                        const std::string& curves_file) {
-  // The shipped curves are embedded; the file's name is for messages.
-  const std::string file = curves_file.empty() ? "sim/machines/calibration-nccl.yaml" : curves_file;
-  Result<std::string> text = curves_file.empty()
-                                 ? Result<std::string>(std::string(shipped_nccl_curves()))
-                                 : read_input(curves_file);
-  if (!text) return text.error();
-  const auto curves = parse_nccl_curves(*text, file);
-  if (!curves) return curves.error();
-  TableAnswer answer{table.file, file, {}};
-  std::size_t row = 0;
-  for (const MeasuredCollective& measured : table.collectives) {
-    ++row;
-    const auto seconds = nccl_seconds(*curves, measured.machine, measured.ranks,
-                                      static_cast<double>(measured.bytes));
-    if (!seconds) return seconds.error();
-    answer.rows.push_back({measured.label,
-                           {Comparison::Kind::seconds, row, *seconds, measured.seconds},
-                           is_point(*curves, measured)});
+std::optional<double> spread_of(const TableAnswer& answer) {
+  std::vector<double> factors;
+  for (const ComparedRow& row : answer.rows)
+    if (!row.fitted && row.figure.kind != Comparison::Kind::memory)
+      factors.push_back(std::exp(std::abs(std::log(row.figure.predicted / row.figure.measured))));
+  constexpr std::size_t kLeast = 5;
+  if (factors.size() < kLeast) return std::nullopt;
+  std::sort(factors.begin(), factors.end());
+  // The smallest that four of five do not exceed.
+  return factors[(factors.size() * 4 + 4) / 5 - 1] - 1;
+}
+
+Result<TableAnswer> predict_collectives(const MeasuredTable& table) {
+  const Result<std::vector<Machine>> machines = machines_with_measurements();
+  if (!machines) return machines.error();
+  TableAnswer answer{table.file, "sim/machines", {}};
+  for (std::size_t i = 0; i < table.collectives.size(); ++i) {
+    const Machine* machine = machine_of(*machines, table.collectives[i].machine);
+    if (machine == nullptr) {
+      std::vector<std::string> known;
+      for (const Machine& one : *machines)
+        for (const MeasuredCalls& calls : one.measured)
+          if (known.empty() || known.back() != calls.from) known.push_back(calls.from);
+      return Error{
+          fmt::format("no shipped machine has measurements of \"{}\"",
+                      printable(table.collectives[i].machine)),
+          {table.file},
+          fmt::format("there are {}; name a machine file with --machine", join_and(known, 6))};
+    }
+    Result<ComparedRow> row = compare_call(table, i + 1, table.collectives[i], *machine);
+    if (!row) return row.error();
+    answer.rows.push_back(std::move(*row));
   }
   return answer;
 }
@@ -126,26 +177,10 @@ Result<TableAnswer> predict_collectives(const MeasuredTable& table,
 Result<TableAnswer> predict_on_machine(const MeasuredTable& table, const Machine& machine,
                                        const std::string& machine_file) {
   TableAnswer answer{table.file, machine_file, {}};
-  std::size_t row = 0;
-  for (const MeasuredCollective& measured : table.collectives) {
-    ++row;
-    ProgramCall call;
-    call.op = trace::Op::all_reduce;
-    call.bytes = Bytes{measured.bytes};
-    // The machine's model needs the same number of ranks on each node.
-    if (measured.ranks % measured.nodes != 0)
-      return Error{table.file + ", row " + std::to_string(row) + ": " +
-                       std::to_string(measured.nodes) + " nodes do not hold equally many of " +
-                       std::to_string(measured.ranks) + " ranks",
-                   {},
-                   "correct \"gpus\" or \"nodes\""};
-    const GroupLayout layout{measured.ranks, measured.nodes, measured.ranks / measured.nodes};
-    const Result<Picos> time = call_time(call, layout, machine);
-    if (!time) return time.error();
-    const bool fitted = machine.nccl && is_listed(machine.nccl->fitted_to, measured.label);
-    answer.rows.push_back({measured.label,
-                           {Comparison::Kind::seconds, row, time->seconds(), measured.seconds},
-                           fitted});
+  for (std::size_t i = 0; i < table.collectives.size(); ++i) {
+    Result<ComparedRow> row = compare_call(table, i + 1, table.collectives[i], machine);
+    if (!row) return row.error();
+    answer.rows.push_back(std::move(*row));
   }
   return answer;
 }

@@ -57,14 +57,17 @@ struct TableAnswer {
 // Predicts every row of a table of steps. Errors: compare_row()'s, with the row.
 Result<TableAnswer> predict_steps(const MeasuredTable& table, const Calibration& calibration);
 
-// Predicts a table of collectives by measured curves: those of the YAML file `curves_file`, or the
-// shipped ones if it is empty. Errors: a file that cannot be read or parsed; a call that no curve
-// covers.
-Result<TableAnswer> predict_collectives(const MeasuredTable& table, const std::string& curves_file);
+// The share of their prediction within which four of five times of a table are that the calibration
+// was not fitted to: CostParameters::spread. Empty where there are fewer than five.
+std::optional<double> spread_of(const TableAnswer& answer);
+
+// Predicts a table of collectives by the shipped machines that have measurements of its machines.
+// Errors: a machine of which none has; price()'s.
+Result<TableAnswer> predict_collectives(const MeasuredTable& table);
 
 // Predicts a table of collectives by a machine's model, as `simulate collective --machine` and
 // scenarios do. `machine_file`: where the machine is from. Errors: ranks that the nodes do not
-// divide; call_time()'s.
+// divide; price()'s.
 Result<TableAnswer> predict_on_machine(const MeasuredTable& table, const Machine& machine,
                                        const std::string& machine_file);
 

@@ -1,10 +1,11 @@
 // Tables of published measurements, in a form in which each row can be predicted.
 //
-// Four forms of JSON, recognised by their keys (docs/simulate-workloads.md shows each):
+// Five forms of JSON, recognised by their keys (docs/simulate-workloads.md shows each):
 //
 //   vTrain       "columns" with "iteration time (ms)": Megatron-DeepSpeed steps (arXiv 2312.12391)
 //   Megatron     "columns" with "iteration_s_derived": arXiv 2104.04473, table 1
 //   torchtitan   "rows" of objects with "tps_gpu", or "vanilla" and "async_": Llama 3 with FSDP
+//   NeMo         "framework": "NeMo" and "rows" of objects with "step_s": NVIDIA's published steps
 //   nccl-tests   "machines" with rows of bytes and times: all-reduces
 #pragma once
 
@@ -40,7 +41,7 @@ struct MeasuredCollective {
 
 struct MeasuredTable {
   std::string file;
-  std::string machine_type;  // names the calibration: "a100-node", "a100-cluster", "a100-selene",
+  std::string machine_type;  // names the calibration: "a100-node", "a100-cluster", "dgx-a100",
                              // "h100-cluster", …
   std::vector<MeasuredStep> steps;
   std::vector<MeasuredCollective> collectives;

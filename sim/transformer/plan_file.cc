@@ -51,6 +51,7 @@ class PlanReader {
       check_nodes();
     }
     read_memory();
+    read_failures();
     // Values that were refused may be 0: do not combine them.
     if (!refused_) check_together();
     if (refused_)
@@ -130,6 +131,10 @@ class PlanReader {
                                                 : Recompute::none;
     plan.sequence_parallel = root_.value("sequence_parallel", false);
     plan.overlapped_tensor = root_.value("async_tensor", false);
+    const Json overlap = root_.value("overlap", Json::object());
+    plan.overlapped_gradients = overlap.value("gradients", false);
+    plan.overlapped_context = overlap.value("context", false);
+    plan.overlapped_pipeline = overlap.value("pipeline", false);
     plan.fp8 = root_.value("dtype", "bfloat16") == "float8";
     plan.compiled = root_.value("compile", false);
     plan.short_gradients = root_.value("gradient_dtype", "float32") == "bfloat16";
@@ -174,6 +179,29 @@ class PlanReader {
     if (memory->value == 0)
       return refuse("/gpu_memory", "a GPU without memory holds nothing", "gpu_memory: 80GB");
     out_.gpu_memory = *memory;
+  }
+
+  Picos duration(const std::string& pointer) {
+    const Result<Picos> read =
+        parse_duration(root_.at(Json::json_pointer(pointer)).get<std::string>());
+    if (read) return *read;
+    refuse(pointer, read.error().message, read.error().fix);
+    return {};
+  }
+
+  void read_failures() {
+    if (!root_.contains("failures")) return;
+    PlanFile::Failures out;
+    out.gpu_mtbf_hours = root_["failures"]["gpu_mtbf_hours"];
+    out.checkpoint = duration("/failures/checkpoint");
+    out.restart = duration("/failures/restart");
+    if (root_["failures"].contains("every")) {
+      out.every = duration("/failures/every");
+      if (out.every->value == 0)
+        refuse("/failures/every", "a job that only saves checkpoints makes no progress",
+               "every: 30min");
+    }
+    out_.failures = out;
   }
 
   void check_together() {
@@ -261,9 +289,9 @@ bool is_plan(const std::string& text) {
 
 Result<CostParameters> plan_cost(const PlanFile& plan, const CostParameters& calibration) {
   CostParameters out = calibration;
-  if (plan.gpus_per_node) out.ranks_per_node = static_cast<double>(*plan.gpus_per_node);
+  if (plan.gpus_per_node) out.ranks_per_node = *plan.gpus_per_node;
   const std::int64_t gpus = plan.plan.ranks();
-  const auto each = static_cast<std::int64_t>(out.ranks_per_node);
+  const std::int64_t each = out.ranks_per_node;
   if (gpus > each && gpus % each != 0)
     return Error{whole_number(gpus) + " GPUs do not fill the nodes of " + whole_number(each) +
                      " that the calibration has",

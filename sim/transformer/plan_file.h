@@ -35,7 +35,14 @@ struct PlanFile {
   Transformer model;
   TrainingPlan plan;
   std::optional<std::int64_t> gpus_per_node;
-  std::optional<Bytes> gpu_memory;
+  std::optional<Bytes> gpu_memory;  // empty: the machine's
+  // How often GPUs fail and what that costs; empty: they do not.
+  struct Failures {
+    double gpu_mtbf_hours = 0;
+    Picos checkpoint, restart;
+    std::optional<Picos> every;  // work between two checkpoints; empty: the best
+  };
+  std::optional<Failures> failures;
 };
 
 // Errors, with the location: what the schema does not allow; an unknown model, or one with a
@@ -117,6 +124,19 @@ inline constexpr std::string_view kPlanSchema = R"({
                           "description": "norms and dropouts are cut over the tensor ranks"},
     "async_tensor": {"type": "boolean", "default": false,
                      "description": "its collectives run beside the matrix products"},
+    "overlap": {
+      "type": "object",
+      "description": "what else runs beside computing, and only slows it down",
+      "additionalProperties": false,
+      "properties": {
+        "gradients": {"type": "boolean", "default": false,
+                      "description": "the gradients' exchange, beside the last backward pass"},
+        "context": {"type": "boolean", "default": false,
+                    "description": "context-parallel collectives, as in ring attention"},
+        "pipeline": {"type": "boolean", "default": false,
+                     "description": "sends between pipeline stages"}
+      }
+    },
     "context": {"type": "integer", "minimum": 1, "maximum": 32768, "default": 1,
                 "description": "GPUs that a sequence is cut over: context parallelism"},
     "pipeline": {
@@ -139,6 +159,22 @@ inline constexpr std::string_view kPlanSchema = R"({
                     "description": "sequences that a GPU computes at once"},
     "global_batch": {"type": "integer", "minimum": 1, "maximum": 1048576,
                      "description": "sequences of a step, on all GPUs"},
+    "failures": {
+      "type": "object",
+      "description": "how often GPUs fail; left out: never",
+      "additionalProperties": false,
+      "required": ["gpu_mtbf_hours", "checkpoint", "restart"],
+      "properties": {
+        "gpu_mtbf_hours": {"type": "number", "minimum": 0.001, "maximum": 1e9,
+                           "description": "mean time between failures of one GPU and its share of the node"},
+        "checkpoint": {"type": "string", "minLength": 1, "maxLength": 60,
+                       "description": "for how long saving one stops the job, as 30s"},
+        "restart": {"type": "string", "minLength": 1, "maxLength": 60,
+                    "description": "from a failure to the next step, as 10min"},
+        "every": {"type": "string", "minLength": 1, "maxLength": 60,
+                  "description": "work between two checkpoints; left out: the best"}
+      }
+    },
     "recompute": {"type": "string", "enum": ["none", "selective", "full"], "default": "none",
                   "description": "what the backward pass computes again"},
     "dtype": {"type": "string", "enum": ["bfloat16", "float8"], "default": "bfloat16",

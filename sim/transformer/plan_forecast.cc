@@ -2,7 +2,10 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "base/text.h"
+#include "sim/forecast/goodput.h"
 
 namespace lockstep::sim {
 namespace {
@@ -20,6 +23,8 @@ std::string tensor_basis(const TrainingPlan& plan) {
 }
 
 std::string data_basis(const TrainingPlan& plan) {
+  if (plan.overlapped_gradients)
+    return "beside the last micro-batch's passes, which slow down by a share of it";
   if (plan.sharding != Sharding::zero3)
     return std::string("gradients in ") + (plan.short_gradients ? "bfloat16" : "float32") +
            ", all-reduced after the last backward pass; nothing hides them";
@@ -58,10 +63,14 @@ std::vector<ForecastPart> time_parts(const PlanForecast& f) {
        "the host issues each layer's kernels at the calibrated pace"},
       {"tensor_parallel", "tensor-parallel collectives", parts.tensor, tensor_basis(plan)},
       {"context_parallel", "context-parallel collectives", parts.context,
-       "keys and values gathered in each layer, each way; nothing hides them"},
+       plan.overlapped_context
+           ? "keys and values gathered in each layer, each way, beside the attention"
+           : "keys and values gathered in each layer, each way; nothing hides them"},
       {"data_parallel", "data-parallel, exposed", parts.data, data_basis(plan)},
       {"pipeline_transfer", "transfers between stages", parts.handover,
-       "each send occupies both stages, as Megatron's blocking sends do"},
+       plan.overlapped_pipeline
+           ? "sends run beside computing"
+           : "each send occupies both stages, as Megatron's blocking sends do"},
       {"pipeline_bubble", "pipeline bubble", parts.bubble,
        "the schedule is run task by task; the mean over the stages of what each one idles"},
       {"optimizer", "optimizer", parts.optimizer, optimizer_basis(cost)},
@@ -126,8 +135,12 @@ std::string calibration_basis(const Calibration& calibration) {
 }  // namespace
 
 double PlanForecast::missing_bytes() const {
-  if (!plan.gpu_memory) return 0;
-  return std::max(0.0, step.memory_bytes - static_cast<double>(plan.gpu_memory->value));
+  if (!gpu_memory) return 0;
+  return std::max(0.0, step.memory_bytes - static_cast<double>(gpu_memory->value));
+}
+
+bool PlanForecast::surely_too_large() const {
+  return missing_bytes() > kMemorySpread * step.memory_bytes;
 }
 
 std::vector<std::string> PlanForecast::basis() const {
@@ -135,6 +148,9 @@ std::vector<std::string> PlanForecast::basis() const {
   const TrainingPlan& p = plan.plan;
   std::vector<std::string> out = {
       calibration_basis(calibration),
+      fmt::format("the interval: four of five measured rows that the calibration was not fitted to "
+                  "were within {:.0f} % of their prediction",
+                  100 * calibration.cost.spread),
       "all GPUs are alike and compute alike; nobody else uses the network; no stragglers",
       std::string("MFU: 3 x the forward's matrix products") +
           (model.causal ? ", attention counted as far as the mask leaves it" : "") + ", of " +
@@ -155,12 +171,33 @@ std::vector<std::string> PlanForecast::basis() const {
     out.emplace_back(
         "no measured step at hand ran a zero-bubble schedule: its order is exact, its "
         "times were not compared");
+  if (goodput)
+    out.emplace_back(
+        "goodput: GPUs fail independently at a constant rate; a failure loses the work since the "
+        "last checkpoint (Daly 2006)");
   if (p.sharding == Sharding::zero1 || p.sharding == Sharding::zero2)
     out.emplace_back(
         "no measured step at hand ran ZeRO-1 or ZeRO-2: they count in memory and in "
         "the optimizer's time, and exchange as much as without");
   return out;
 }
+
+namespace {
+
+PlanForecast::Goodput goodput_of(const PlanFile::Failures& failures, double gpus) {
+  const FailureModel model{failures.gpu_mtbf_hours * 3600 / gpus, failures.checkpoint.seconds(),
+                           failures.restart.seconds()};
+  PlanForecast::Goodput out;
+  out.mtbf = model.mtbf;
+  out.best = best_interval(model);
+  out.young = young_interval(model);
+  out.daly = daly_interval(model);
+  out.interval = failures.every ? failures.every->seconds() : out.best;
+  out.share = goodput(model, out.interval);
+  return out;
+}
+
+}  // namespace
 
 Result<PlanForecast> forecast_plan(const PlanFile& plan, const Calibration& calibration) {
   const Result<CostParameters> cost = plan_cost(plan, calibration.cost);
@@ -173,6 +210,10 @@ Result<PlanForecast> forecast_plan(const PlanFile& plan, const Calibration& cali
   // With the plan's gpus_per_node, which overrides the calibration's.
   out.calibration.cost = *cost;
   out.step = *step;
+  out.least_seconds = step->seconds / (1 + cost->spread);
+  out.most_seconds = step->seconds * (1 + cost->spread);
+  out.gpu_memory = plan.gpu_memory ? plan.gpu_memory : calibration.machine.per_device;
+  if (plan.failures) out.goodput = goodput_of(*plan.failures, out.gpus());
   out.samples_per_second = static_cast<double>(plan.plan.global_batch) / step->seconds;
   out.tokens_per_second = out.samples_per_second * static_cast<double>(plan.plan.sequence);
   // The FLOPs that all GPUs could do in the step at their 16-bit peak.

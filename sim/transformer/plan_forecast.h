@@ -11,6 +11,10 @@
 
 namespace lockstep::sim {
 
+// Four of five measured peaks of memory (torchtitan's seven, none of which anything was fitted to)
+// are within this share of the prediction.
+inline constexpr double kMemorySpread = 0.09;
+
 // A part of a whole, in its unit.
 struct ForecastPart {
   std::string key;       // in JSON and CSV: "tensor_parallel"
@@ -33,9 +37,25 @@ struct PlanForecast {
   std::vector<ForecastPart>
       memory;  // bytes on a GPU of the fullest stage, summing up to memory_bytes
 
+  // Four of five measured steps like this one take between these; from the spread of the
+  // calibration.
+  double least_seconds = 0, most_seconds = 0;
+  // The GPU's memory: the plan's, else the machine's.
+  std::optional<Bytes> gpu_memory;
+  // If the plan says how often GPUs fail (sim/forecast/goodput.h), in seconds.
+  struct Goodput {
+    double mtbf = 0;      // of the whole job
+    double interval = 0;  // work between two checkpoints
+    double best = 0, young = 0, daly = 0;
+    double share = 0;  // of the time that is progress
+  };
+  std::optional<Goodput> goodput;
+
   double gpus() const { return static_cast<double>(plan.plan.ranks()); }
   // By how many bytes memory is exceeded; 0: it fits, or the GPU's memory is not known.
   double missing_bytes() const;
+  // True if so much is missing that the error of the memory model does not explain it.
+  bool surely_too_large() const;
   // What all figures assume, in sentences.
   std::vector<std::string> basis() const;
 };

@@ -10,6 +10,8 @@
 namespace lockstep::sim {
 namespace {
 
+constexpr double kMostBytes = 1e18;  // of a call: far beyond any, and within 64 bits
+
 // Host and GPU run in parallel: a step takes as long as the slower one, and a little longer where
 // they are about equal. The 4-norm is a smooth maximum: 19 % more for equal times, 1.5 % more where
 // one is half of the other.
@@ -115,10 +117,10 @@ double handover_seconds(const Transformer& model, const TrainingPlan& plan,
   // Activations go between stages in pieces, one per tensor rank (arXiv 2104.04473, section 4.1).
   const double bytes =
       2 * static_cast<double>(plan.tokens()) * static_cast<double>(model.hidden) / plan.tensor;
-  // Inside a node a send gets half of the bus bandwidth.
-  const bool one_node = static_cast<double>(plan.ranks()) <= cost.ranks_per_node;
-  return cost.stage_handover +
-         bytes / (one_node ? cost.node_bandwidth / 2 : cost.network_bandwidth);
+  const bool one_node = plan.ranks() <= cost.ranks_per_node;
+  const double seconds = cost.stage_handover + collective_seconds(cost, trace::Op::send, bytes,
+                                                                  {2, one_node ? 2 : 1});
+  return plan.overlapped_pipeline ? cost.overlap_slowdown * seconds : seconds;
 }
 
 namespace {
@@ -191,6 +193,19 @@ double exchange_seconds(const TrainingPlan& plan, const CostParameters& cost, do
   return collective_seconds(cost, trace::Op::all_reduce, plan.gradient_bytes() * count, group);
 }
 
+namespace {
+
+// The part of an `exchange` of gradients, in seconds, that nothing hides. Overlapped, as Megatron's and
+// DDP's, it runs beside the last micro-batch's backward pass (and, where shards are gathered, the
+// first one's forward pass), which lasts `beside` seconds.
+double exposed_exchange_seconds(const TrainingPlan& plan, const CostParameters& cost,
+                                double exchange, double beside) {
+  if (!plan.overlapped_gradients) return exchange;
+  return std::max(exchange - beside, 0.0) + cost.overlap_slowdown * std::min(exchange, beside);
+}
+
+}  // namespace
+
 Result<StepPrediction> predict_step(const Transformer& model, const TrainingPlan& plan,
                                     const CostParameters& cost) {
   if (const Status checked = check_workload(model, plan); !checked) return checked.error();
@@ -211,7 +226,10 @@ Result<StepPrediction> predict_step(const Transformer& model, const TrainingPlan
   for (const Picos idle : run->idle) out.bubble += idle.seconds();
   // The mean over the stages.
   out.bubble /= run->period.seconds() * plan.pipeline;
-  out.exchange_seconds = exchange_seconds(plan, cost, parameters_per_rank(model, plan));
+  // A stage computes all its pieces once for a micro-batch.
+  const double one_micro_batch = run->busy.front().seconds() / static_cast<double>(micro_batches);
+  out.exchange_seconds = exposed_exchange_seconds(
+      plan, cost, exchange_seconds(plan, cost, parameters_per_rank(model, plan)), one_micro_batch);
   // From zero1 on, each rank updates its own shard only.
   const double shards = plan.sharding == Sharding::none ? 1.0 : plan.data * plan.context;
   const double optimizer =
@@ -301,10 +319,9 @@ Attention attention(const Transformer& model, const TrainingPlan& plan,
   const Gemm values{rows, width, columns, batch};
   if (model.fused_attention) {
     // FlashAttention keeps its tiles on chip: 2 products forward, 5 backward (arXiv 2307.08691,
-    // section 3.1), at the efficiency of a product as deep as its tiles.
+    // section 3.1).
     const double share = model.causal ? 0.5 : 1;
-    const Gemm tile{rows, columns, 128, batch * width / 128};
-    const double one = share * gemm_seconds(cost, tile);
+    const double one = share * scores.flops() / (cost.peak_flops * cost.attention_efficiency);
     return {2 * one, 5 * one};
   }
   const double count = rows * columns * batch;
@@ -331,8 +348,9 @@ double tensor_seconds(const TrainingPlan& plan, const CostParameters& cost, cons
 double context_seconds(const TrainingPlan& plan, const CostParameters& cost, const Sizes& s) {
   if (plan.context == 1) return 0;
   const double bytes = 2 * 2 * s.tokens * plan.context * s.kv / s.tensor;
-  return collective_seconds(cost, trace::Op::all_gather, bytes,
-                            group_of(cost, plan.context, plan.tensor));
+  const double seconds = collective_seconds(cost, trace::Op::all_gather, bytes,
+                                            group_of(cost, plan.context, plan.tensor));
+  return plan.overlapped_context ? seconds * cost.overlap_slowdown : seconds;
 }
 
 }  // namespace
@@ -377,12 +395,15 @@ LayerTimes layer_times(const Transformer& model, const TrainingPlan& plan,
   times.forward.attention = attends.forward;
   times.backward.attention = attends.backward;
   if (plan.recompute == Recompute::full) times.again = times.forward;
+  // What selective recompute computes again: torchtitan, of gated layers, every second product and
+  // what is between them; Megatron the attention (arXiv 2205.05198, section 5). Both keep a fused
+  // attention.
   if (plan.recompute == Recompute::selective && model.gated) {
     times.again.kernels = every_second_product(cost, s, gemms, speed) + element_wise(kForward);
     // With sequence parallelism an all-gather is half of an all-reduce.
     times.again.tensor = plan.sequence_parallel ? times.forward.tensor / 2 : 0;
     times.again.launches = times.forward.launches / 2;
-  } else if (plan.recompute == Recompute::selective) {
+  } else if (plan.recompute == Recompute::selective && !model.fused_attention) {
     times.again.kernels = times.again.attention = attends.forward;
   }
   return times;
@@ -410,20 +431,25 @@ double traffic_seconds(const CostParameters& cost, double bytes) {
 
 Group group_of(const CostParameters& cost, int ranks, int stride) {
   // Ranks `stride` apart: with 8 ranks per node and stride 4, two of them are on one node.
-  const double places = std::max(1.0, std::floor(cost.ranks_per_node / stride));
-  return {ranks, std::min(ranks, static_cast<int>(places))};
+  const auto places = static_cast<int>(std::max<std::int64_t>(1, cost.ranks_per_node / stride));
+  return {ranks, std::min(ranks, places)};
 }
 
 double collective_seconds(const CostParameters& cost, trace::Op op, double bytes, Group group) {
   if (group.ranks <= 1) return 0;
-  const double volume = bytes * bus_factor(op, group.ranks);
-  // Inside a node: a latency that is 1 at 8 ranks and grows linearly with them.
-  if (group.per_node == group.ranks)
-    return cost.node_latency * (0.5 + group.ranks / 16.0) + volume / cost.node_bandwidth;
-  // Between nodes: the latency of a tree up and down; the members of a node add up their network
-  // cards, at most to the bandwidth inside the node.
-  return 2 * cost.network_latency * std::log2(group.ranks) +
-         volume / std::min(cost.network_bandwidth * group.per_node, cost.node_bandwidth);
+  // NCCL's model needs as many members on each node: 5 ranks that could be two on a node are priced
+  // as one on each.
+  int per_node = group.per_node;
+  while (group.ranks % per_node != 0) --per_node;
+  const GroupLayout place{group.ranks, group.ranks / per_node, per_node};
+  const Call call{op, Bytes{static_cast<std::int64_t>(std::llround(std::min(bytes, kMostBytes)))}};
+  const Result<Price> priced =
+      price(call, place, cost, place.nodes == 1 ? cost.node_speed : cost.network_speed);
+  // Beyond the clock's range: predict_step() refuses a piece that takes this long.
+  if (!priced) return 10 * kLongestPiece;
+  // Launching the call, and waiting for the last member: the more there are, the later it comes, as
+  // the largest of n random delays grows with log n.
+  return priced->time.seconds() + cost.call_overhead * std::log2(group.ranks);
 }
 
 }  // namespace lockstep::sim

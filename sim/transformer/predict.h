@@ -42,7 +42,7 @@ LayerTimes layer_times(const Transformer& model, const TrainingPlan& plan,
 // Where a step's time goes, in seconds: means over the GPUs, which sum up to the step.
 struct StepParts {
   double layers = 0;     // kernels of the layers, forward and backward
-  double recompute = 0;  // … of the part of the forward pass that recomputation repeats
+  double recompute = 0;  // … of the parts of the forward pass that are computed again
   double logits = 0;     // embedding lookup, logits and loss
   double host = 0;       // the GPU waits for kernels that the host has not issued yet
   double tensor = 0;     // collectives of tensor parallelism
@@ -127,8 +127,8 @@ struct Group {
 // `ranks` ranks that are `stride` apart.
 Group group_of(const CostParameters& cost, int ranks, int stride);
 
-// Time of a ring; `bytes` as nccl-tests counts them: bus_factor(op) x bytes over the slowest link.
-// Each member of a node contributes one network card.
+// Time of a call inside a training step: price() at the calibration's speed of its level, plus
+// call_overhead x log2(ranks). `bytes` as nccl-tests counts them.
 double collective_seconds(const CostParameters& cost, trace::Op op, double bytes, Group group);
 
 }  // namespace lockstep::sim

@@ -157,9 +157,12 @@ double model_flops(const Transformer& model, const TrainingPlan& plan) {
 double hardware_flops(const Transformer& model, const TrainingPlan& plan) {
   double again = 0;
   if (plan.recompute == Recompute::full) again = layers_forward(model, plan);
+  // As LayerTimes::again.
   if (plan.recompute == Recompute::selective)
-    again = static_cast<double>(model.layers) *
-            (model.gated ? every_second_flops(model) : attention_flops(model, plan.sequence));
+    again = static_cast<double>(model.layers) * (model.gated ? every_second_flops(model)
+                                                 : model.fused_attention
+                                                     ? 0
+                                                     : attention_flops(model, plan.sequence));
   return model_flops(model, plan) + tokens_of(plan) * again;
 }
 

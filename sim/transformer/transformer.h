@@ -61,9 +61,13 @@ struct TrainingPlan {
   bool sequence_parallel =
       false;  // arXiv 2205.05198: norms and dropouts split over the tensor ranks
   bool overlapped_tensor = false;  // its collectives overlap the matrix products (async TP)
-  bool fp8 = false;                // linear layers multiply in 8 bits
-  bool compiled = false;           // element-wise operations are fused by a compiler
-  bool short_gradients = false;    // kept and summed in 16 bits instead of float32
+  // These run beside computing, and only slow it down (CostParameters::overlap_slowdown):
+  bool overlapped_gradients = false;  // the gradients' exchange
+  bool overlapped_context = false;    // context-parallel collectives, as in ring attention
+  bool overlapped_pipeline = false;   // sends between pipeline stages
+  bool fp8 = false;                   // linear layers multiply in 8 bits
+  bool compiled = false;              // element-wise operations are fused by a compiler
+  bool short_gradients = false;       // kept and summed in 16 bits instead of float32
 
   // Bytes of a gradient, in memory (zero3 keeps float32 in any case) and on the wire.
   double gradient_bytes() const { return short_gradients ? 2 : 4; }

@@ -1,11 +1,11 @@
-// Any bytes as a calibration, and as curves of NCCL's all-reduces: errors with their place, or
-// numbers within their bounds.
+// Any bytes as a calibration: errors with their place, or numbers within their bounds and calls
+// that cost something.
 #include <cmath>
 #include <string>
 
 #include "base/check.h"
-#include "sim/collectives/nccl_curves.h"
 #include "sim/transformer/calibration.h"
+#include "sim/transformer/predict.h"
 #include "tests/fuzz/targets.h"
 
 namespace lockstep {
@@ -29,19 +29,17 @@ void fuzz_calibration(std::string_view bytes) {
       const double value = calibration->cost.*(parameter.value);
       LOCKSTEP_CHECK(value >= parameter.low && value <= parameter.high, "the bounds hold");
     }
+    for (const int ranks : {2, 8, 16})
+      for (const double size : {1.0, 1e6, 1e15}) {
+        const double seconds =
+            sim::collective_seconds(calibration->cost, trace::Op::all_reduce, size,
+                                    sim::group_of(calibration->cost, ranks, 1));
+        LOCKSTEP_CHECK(std::isfinite(seconds) && seconds > 0, "a call takes time");
+      }
     const auto again = sim::parse_calibration(sim::calibration_yaml(*calibration), "again.yaml");
     LOCKSTEP_CHECK(again, "what was written can be read");
     LOCKSTEP_CHECK(again->name == calibration->name && again->fitted_on == calibration->fitted_on,
                    "and is the same");
-  }
-  const auto curves = sim::parse_nccl_curves(text, "fuzz.yaml");
-  if (refused(curves)) return;
-  for (const sim::NcclCurve& curve : *curves) {
-    for (const double size : {1.0, 1e6, 1e15}) {
-      const Result<double> seconds = sim::nccl_seconds(*curves, curve.machine, curve.ranks, size);
-      LOCKSTEP_CHECK(seconds && std::isfinite(*seconds) && *seconds > 0,
-                     "its own ranks have times");
-    }
   }
 }
 

@@ -336,5 +336,13 @@ TEST(SimulateTrace, RefusesWhatItCannotSimulate) {
             std::string::npos);
 }
 
+// A recording of calls alone is not the job: its time must not be taken for the job's.
+TEST(SimulateTrace, SaysWhereNothingIsComputed) {
+  const Simulated calls = simulate(but_rank_3(kUsual, kUsual));
+  EXPECT_EQ(calls.json["computes"], false);
+  EXPECT_NE(calls.text.find("hold no computing"), std::string::npos) << calls.text;
+  EXPECT_EQ(calls.text.find("computes 0"), std::string::npos) << calls.text;
+}
+
 }  // namespace
 }  // namespace lockstep::sim

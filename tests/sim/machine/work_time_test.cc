@@ -101,6 +101,13 @@ TEST(WorkTime, SamplesArePreparedAsTheyWereTimed) {
       << "a core is left over";
 }
 
+TEST(WorkTime, OfASlowRankIsLonger) {
+  trace::RankCosts costs;
+  costs.work = {work(3e9, 0, 0, 0, 0)};
+  const std::vector<trace::Nanos> usual = work_nanos(costs, 0, plain(), 2);
+  EXPECT_EQ(work_nanos(costs, 0, plain(), 2, 1.5)[0], usual[0] * 3 / 2);
+}
+
 TEST(WorkTime, GroupsArePlacedByTheirNodes) {
   EXPECT_EQ(layout_of({0, 1, 2, 3}, 4), (GroupLayout{4, 1, 4}));
   EXPECT_EQ(layout_of({0, 1, 4, 5}, 4), (GroupLayout{4, 2, 2}));
@@ -155,7 +162,7 @@ Machine with_nccl() {
 
 TEST(CallTime, NcclCarriesWhatItTunes) {
   const Machine machine = with_nccl();
-  const auto chosen = nccl_call(all_reduce(8), {8, 1, 8}, machine);
+  const auto chosen = nccl_call({trace::Op::all_reduce, Bytes{8}}, {8, 1, 8}, machine);
   ASSERT_TRUE(chosen);
   EXPECT_EQ(chosen->protocol, NcclProtocol::ll);
   EXPECT_EQ(call_time(all_reduce(8), {8, 1, 8}, machine)->value,
@@ -173,7 +180,7 @@ TEST(CallTime, WhatNcclsModelDoesNotKnowTakesItsFormula) {
        {std::pair{to_all, GroupLayout{8, 1, 8}}, std::pair{all_reduce(8), GroupLayout{1, 1, 1}},
         std::pair{all_reduce(8), GroupLayout{9, 2, 0}},
         std::pair{all_reduce(8), GroupLayout{16, 2, 8}}}) {
-    EXPECT_FALSE(nccl_call(call, layout, machine));
+    EXPECT_FALSE(nccl_call({call.op, call.bytes}, layout, machine));
     EXPECT_EQ(*call_time(call, layout, machine), *call_time(call, layout, without));
   }
 }

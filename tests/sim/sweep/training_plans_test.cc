@@ -40,17 +40,17 @@ std::string why_no_plan(const std::vector<std::string>& varied) {
 }
 
 TEST(TrainingPlans, APointIsAPlanOnACalibration) {
-  const Result<TrainingPlans> made = plans(
-      {"tensor=1,2", "calibration.network_bandwidth=1e10,1e11"}, {"a100-cluster", "h100-cluster"});
+  const Result<TrainingPlans> made =
+      plans({"tensor=1,2", "calibration.network_speed=1,2"}, {"a100-cluster", "h100-cluster"});
   ASSERT_TRUE(made) << made.error().str();
   EXPECT_EQ(made->variation().grid().size(), 8U);
-  EXPECT_THAT(made->variation().keys(), ElementsAre("tensor", "calibration.network_bandwidth"));
+  EXPECT_THAT(made->variation().keys(), ElementsAre("tensor", "calibration.network_speed"));
   EXPECT_EQ(made->variation().machine_file(5), "a100-cluster");
   EXPECT_EQ(made->variation().machine_file(6), "h100-cluster");
   const Result<PlanForecast> last = made->forecast(7);
   ASSERT_TRUE(last) << last.error().str();
   EXPECT_EQ(last->plan.plan.tensor, 2);
-  EXPECT_EQ(last->calibration.cost.network_bandwidth, 1e11);
+  EXPECT_EQ(last->calibration.cost.network_speed, 2);
   EXPECT_EQ(last->calibration.name, "h100-cluster");
 }
 
@@ -71,9 +71,9 @@ TEST(TrainingPlans, WhatCannotBeVariedIsRefused) {
   EXPECT_THAT(why_no_plan({"pipeline.stage=2"}), HasSubstr("did you mean \"stages\"?"));
   EXPECT_THAT(why_no_plan({"calibration=h100-cluster"}), HasSubstr("--calibration"));
   EXPECT_THAT(why_no_plan({"name=x"}), HasSubstr("makes no difference"));
-  EXPECT_THAT(why_no_plan({"calibration.network=2"}), HasSubstr("no parameter \"network\""));
-  EXPECT_THAT(why_no_plan({"calibration.peak_flops=fast"}), HasSubstr("not a number"));
-  EXPECT_THAT(why_no_plan({"calibration.peak_flops.x=1"}), HasSubstr("not a number"));
+  EXPECT_THAT(why_no_plan({"calibration.network=2"}), HasSubstr("unknown key \"network\""));
+  EXPECT_THAT(why_no_plan({"calibration.gemm_efficiency=fast"}), HasSubstr("should be a number"));
+  EXPECT_THAT(why_no_plan({"calibration.gemm_efficiency.x=1"}), HasSubstr("unknown key"));
 }
 
 TEST(TrainingPlans, AnImpossiblePointIsARowThatSaysWhy) {

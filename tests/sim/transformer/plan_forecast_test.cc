@@ -38,7 +38,9 @@ std::string plan_text(const Transformer& m, const TrainingPlan& p, const std::st
          "\ntensor: " + std::to_string(p.tensor) +
          "\nsequence_parallel: " + word(p.sequence_parallel) +
          "\nasync_tensor: " + word(p.overlapped_tensor) +
-         "\ncontext: " + std::to_string(p.context) +
+         "\noverlap: {gradients: " + word(p.overlapped_gradients) +
+         ", context: " + word(p.overlapped_context) + ", pipeline: " + word(p.overlapped_pipeline) +
+         "}" + "\ncontext: " + std::to_string(p.context) +
          "\npipeline: {stages: " + std::to_string(p.pipeline) +
          ", schedule: " + std::string(pipeline_schedule_name(p.schedule)) +
          ", chunks: " + std::to_string(p.chunks) +
@@ -323,14 +325,20 @@ constexpr const char* kSmallMegatron = R"json({"seq":2048,"vocab":51200,
 "columns":["heads","hidden","layers","tp","pp","gpus","batch","iteration_s_derived"],
 "rows":[[24,2304,24,1,1,32,512,1],[80,10240,60,8,4,1024,1792,1]]})json";
 
+constexpr const char* kSmallNemo = R"json({"framework":"NeMo","rows":[
+{"model":"llama3-405b","layers":42,"gpus":192,"tp":8,"pp":3,"cp":2,"vp":7,"gbs":252,"seq":8192,
+ "step_s":1},
+{"model":"gpt3-175b","gpus":128,"tp":4,"pp":8,"vp":12,"gbs":256,"seq":2048,"dtype":"fp8",
+ "step_s":1}]})json";
+
 TEST(PlanForecast, OfATablesRowIsTheRowsPrediction) {
   std::size_t rows = 0;
-  for (const char* text : {kSmallTable, kSmallLlama, kSmallMegatron}) {
+  for (const char* text : {kSmallTable, kSmallLlama, kSmallMegatron, kSmallNemo}) {
     const Result<MeasuredTable> table = parse_measured_table(text, "small.json");
     ASSERT_TRUE(table) << table.error().str();
     rows += expect_same(*table);
   }
-  EXPECT_EQ(rows, 9U);
+  EXPECT_EQ(rows, 11U);
 }
 
 // LOCKSTEP_TABLES: the folder of the published tables, where it is not beside the sources.

@@ -45,11 +45,15 @@ TEST(Groups, AreWithinANodeOrBringANetworkCardEach) {
   EXPECT_EQ(group_of(cost, 32, 2).per_node, 4);
   EXPECT_EQ(group_of(cost, 32, 8).per_node, 1);
   const double bytes = 1e9;
-  // 2 (n-1)/n of the bytes, over the node's links or one network card's share.
+  // A ring inside a node: 2 (n-1) hops, 2 (n-1)/n of the bytes over its links.
   EXPECT_NEAR(collective_seconds(cost, trace::Op::all_reduce, bytes, {8, 8}),
-              30e-6 + 1.75 * bytes / 230e9, 1e-9);
+              3 * cost.call_overhead + 14 * 2e-6 + 1.75 * bytes / 230e9, 1e-9);
+  // Over nodes the latency of a tree up and down, and one network card's share.
   EXPECT_NEAR(collective_seconds(cost, trace::Op::all_reduce, bytes, {32, 1}),
-              2 * 40e-6 * 5 + 2 * 31.0 / 32 * bytes / 12e9, 1e-9);
+              5 * cost.call_overhead + 2 * 5 * 4e-6 + 2 * 31.0 / 32 * bytes / 12e9, 1e-9);
+  // Five ranks, of which two could share a node, are priced as one on each.
+  EXPECT_EQ(collective_seconds(cost, trace::Op::all_reduce, bytes, {5, 2}),
+            collective_seconds(cost, trace::Op::all_reduce, bytes, {5, 1}));
   EXPECT_EQ(collective_seconds(cost, trace::Op::all_reduce, bytes, {1, 1}), 0);
 }
 
@@ -159,10 +163,10 @@ TEST(Step, FasterPartsNeverMakeItSlower) {
   for (const CostParameter& parameter : cost_parameters()) {
     const std::string name(parameter.name);
     // More of a rate, less of a time; not what changes the layout.
-    const bool rate = name == "peak_flops" || name == "memory_bandwidth" ||
-                      name == "node_bandwidth" || name == "network_bandwidth" ||
-                      name == "gemm_efficiency";
-    if (name == "processors" || name == "ranks_per_node") continue;
+    const bool rate = name == "memory_bandwidth" || name == "node_speed" ||
+                      name == "network_speed" || name == "gemm_efficiency" ||
+                      name == "attention_efficiency" || name == "fp8_gain";
+    if (name == "processors") continue;
     CostParameters cost;
     cost.*(parameter.value) *= rate ? 1.1 : 0.5;
     EXPECT_LE(seconds(of, cost), before * (1 + 1e-9)) << name;

@@ -60,7 +60,7 @@ def section(lockstep, folder):
         seen = kinds.setdefault(kind, [0, 0])
         seen[0] += len(fitted)
         seen[1] += len(rows)
-        calibrated.append(f"| {name} | {answer['calibration'].split(' ')[0]} | {len(rows)} | "
+        calibrated.append(f"| {name} | {answer['calibration'].split(' (')[0]} | {len(rows)} | "
                           f"{len(fitted)} | {ranges(fitted) or 'none'} |")
     shares = [f"{kind}: {a} of {b} ({percent(a / b)})" for kind, (a, b) in kinds.items()]
     over = [kind for kind, (a, b) in kinds.items() if 100 * a > MOST_CALIBRATED * b]

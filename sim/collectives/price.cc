@@ -1,0 +1,188 @@
+#include "sim/collectives/price.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "base/rational.h"
+#include "sim/collectives/closed_form.h"
+
+namespace lockstep::sim {
+namespace {
+
+Error too_long() { return {"a call takes longer than 106 days", {}, "check the machine's links"}; }
+
+// A ring over all ranks of a group with the same number on each node. Every hop between nodes uses
+// the links of all ranks of a node; the latency is that of a ring inside and of a tree between
+// nodes.
+Result<Picos> time_over_nodes(trace::Op op, const GroupLayout& place, Bytes bytes,
+                              const Links& links) {
+  const std::int64_t rounds = op == trace::Op::all_reduce ? 2 : 1;
+  // Clamped, so that the product with per_node does not overflow.
+  const std::int64_t most = std::numeric_limits<std::int64_t>::max() / place.per_node;
+  LinkCost across = links.back();
+  across.beta.bits_per_second =
+      std::min(links.front().beta.bits_per_second,
+               std::min(across.beta.bits_per_second, most) * place.per_node);
+  const Rational part = Rational(bytes.value) * Rational(place.ranks - 1, place.ranks);
+  const Rational sent = part * Rational(rounds);
+  const Rational reduced = op == trace::Op::all_gather ? Rational(0) : part;
+  const Path path = {{0, Rational(rounds) * Rational(place.per_node - 1), Rational(0), Rational(0)},
+                     {1, Rational(rounds) * Rational(log2_ceil(place.nodes)), sent, reduced}};
+  const auto time = exact_time(path, {links.front(), across}).rounded();
+  if (!time) return too_long();
+  return Picos{*time};
+}
+
+Result<Picos> formula_time(const Call& call, const GroupLayout& place, const Links& links) {
+  if (place.nodes <= 1) return default_time(call.op, place.ranks, call.bytes, links.front());
+  if (links.size() == 2 && goes_in_rings(call.op, place))
+    return time_over_nodes(plain_op(call.op), place, call.bytes, links);
+  return default_time(call.op, place.ranks, call.bytes, links.back());
+}
+
+Links at_speed(Links links, double speed) {
+  for (LinkCost& link : links) {
+    // At least 1 bit/s, and representable.
+    const double bits = static_cast<double>(link.beta.bits_per_second) * speed;
+    link.beta.bits_per_second = static_cast<std::int64_t>(std::clamp(bits, 1.0, 9e18));
+  }
+  return links;
+}
+
+// Seconds by one group's measurements: see the three cases in the header.
+double on_curve(const MeasuredCalls& calls, double bytes) {
+  struct Point {
+    double bytes, seconds;
+  };
+  const auto at = [&](std::size_t i) {
+    return Point{static_cast<double>(calls.points[i].bytes.value), calls.points[i].time.seconds()};
+  };
+  const std::size_t count = calls.points.size();
+  // The segment that holds `bytes`, or the nearest one.
+  std::size_t next = 1;
+  while (next + 1 < count && at(next).bytes < bytes) ++next;
+  const Point a = at(next - 1);
+  const Point b = at(next);
+  // At small sizes the line may fall to 0 or below; a tenth of the first point is the floor.
+  if (count == 2)
+    return std::max(a.seconds / 10,
+                    a.seconds + (b.seconds - a.seconds) * (bytes - a.bytes) / (b.bytes - a.bytes));
+  // Before the first point latency dominates: the time stays. After the last one bandwidth does: it
+  // grows in proportion.
+  if (bytes <= at(0).bytes) return at(0).seconds;
+  if (bytes >= b.bytes) return b.seconds * bytes / b.bytes;
+  // A straight line in the logarithms of size and time.
+  const double share = std::log(bytes / a.bytes) / std::log(b.bytes / a.bytes);
+  return a.seconds * std::pow(b.seconds / a.seconds, share);
+}
+
+// Seconds of an all-reduce by measurements of this number of ranks, or of the nearest ones below
+// and above on the same level of links. Empty: nothing was measured.
+std::optional<double> measured_seconds(const Call& call, const GroupLayout& place,
+                                       const Interconnect& machine) {
+  if (plain_op(call.op) != trace::Op::all_reduce ||
+      place != packed(place.ranks, machine.ranks_per_node))
+    return std::nullopt;
+  // Nodes of another size (a plan's gpus_per_node) put the same ranks elsewhere.
+  if (machine.as_measured == nullptr ||
+      machine.as_measured->ranks_per_node != machine.ranks_per_node)
+    return std::nullopt;
+  const MeasuredCalls* below = nullptr;
+  const MeasuredCalls* above = nullptr;
+  for (const MeasuredCalls& calls : machine.measured) {
+    const bool same_level = (calls.ranks > machine.ranks_per_node) == (place.nodes > 1);
+    if (!same_level) continue;
+    if (calls.ranks <= place.ranks && (below == nullptr || calls.ranks > below->ranks))
+      below = &calls;
+    if (calls.ranks >= place.ranks && (above == nullptr || calls.ranks < above->ranks))
+      above = &calls;
+  }
+  if (below == nullptr || above == nullptr) return std::nullopt;
+  const auto bytes = static_cast<double>(call.bytes.value);
+  if (below == above) return on_curve(*below, bytes);
+  const double share = static_cast<double>(place.ranks - below->ranks) /
+                       static_cast<double>(above->ranks - below->ranks);
+  // An all-reduce of n ranks moves 2(n-1)/n of its buffer over each link.
+  const auto at_volume = [&](const MeasuredCalls& calls) {
+    return on_curve(calls,
+                    bytes * bus_factor(call.op, place.ranks) / bus_factor(call.op, calls.ranks));
+  };
+  return (1 - share) * at_volume(*below) + share * at_volume(*above);
+}
+
+Result<Picos> picos_of(double seconds) {
+  const double picos = seconds * 1e12;
+  if (!(picos < static_cast<double>(Picos::forever().value))) return too_long();
+  return Picos{std::llround(picos)};
+}
+
+// By NCCL's tuning where it applies, else by formula.
+Result<Price> modelled(const Call& call, const GroupLayout& place, const Interconnect& machine,
+                       double speed) {
+  const auto nccl = nccl_call(call, place, machine, speed);
+  const Result<Picos> time = nccl ? picos_of(nccl->seconds)
+                             : speed == 1
+                                 ? formula_time(call, place, machine.links)
+                                 : formula_time(call, place, at_speed(machine.links, speed));
+  if (!time) return time.error();
+  return Price{*time, nccl ? PriceSource::tuning : PriceSource::formula, nccl};
+}
+
+}  // namespace
+
+GroupLayout packed(std::int64_t ranks, std::int64_t ranks_per_node) {
+  const std::int64_t nodes = (ranks + ranks_per_node - 1) / ranks_per_node;
+  return {ranks, nodes,
+          nodes == 1                                              ? ranks
+          : ranks % nodes == 0 && ranks / nodes == ranks_per_node ? ranks_per_node
+                                                                  : 0};
+}
+
+std::string_view source_name(PriceSource source) {
+  static constexpr std::array<std::string_view, 3> kNames = {"its algorithm's formula",
+                                                             "NCCL's tuning", "measurements"};
+  return kNames[static_cast<std::size_t>(source)];
+}
+
+bool goes_in_rings(trace::Op op, const GroupLayout& place) {
+  const trace::Op plain = plain_op(op);
+  return place.nodes > 1 && place.per_node > 0 &&
+         (plain == trace::Op::all_reduce || plain == trace::Op::all_gather ||
+          plain == trace::Op::reduce_scatter);
+}
+
+std::optional<NcclCost> nccl_call(const Call& call, const GroupLayout& place,
+                                  const Interconnect& machine, double speed) {
+  const bool answers = machine.nccl && nccl_tunes(call.op) && place.ranks >= 2 &&
+                       place.per_node > 0 && (place.nodes == 1 || machine.nccl->between);
+  if (!answers) return std::nullopt;
+  const NcclGroup group{place.ranks, place.nodes, machine.ranks_per_node};
+  return nccl_choice(nccl_costs(call.op, group, call.bytes, *machine.nccl, speed));
+}
+
+Result<Price> price(const Call& call, const GroupLayout& place, const Interconnect& machine,
+                    double speed) {
+  if (place.ranks <= 1) return Price{};
+  const Result<Price> model = modelled(call, place, machine, speed);
+  if (!model) return model;
+  const std::optional<double> measured = measured_seconds(call, place, machine);
+  if (!measured) return model;
+  // 1 for the machine that was measured.
+  const Result<Price> then = modelled(call, place, *machine.as_measured, 1);
+  if (!then) return then;
+  const double changed = then->time.value == 0 ? 1 : model->time.seconds() / then->time.seconds();
+  const Result<Picos> time = picos_of(*measured * changed);
+  if (!time) return time.error();
+  return Price{*time, PriceSource::measured, model->chosen};
+}
+
+void set_measured(Interconnect& machine, std::vector<MeasuredCalls> measured) {
+  machine.measured.clear();
+  machine.as_measured = std::make_shared<const Interconnect>(machine);
+  machine.measured = std::move(measured);
+}
+
+}  // namespace lockstep::sim

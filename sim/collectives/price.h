@@ -1,0 +1,114 @@
+// price(): what one call costs on a machine. Every command that prices calls asks this function:
+// `simulate collective`, scenarios, traces with a machine, plans and sweeps.
+//
+// It has three sources, the best one that the machine has:
+//
+//   formula   the closed form of the algorithm that Gloo takes (closed_form.h), or rings over nodes
+//   tuning    what NCCL would choose, by NCCL's own estimates (nccl_tuning.h)
+//   measured  a few points of size and time, and the interpolation between them
+//
+// NCCL changes algorithm and protocol with the size, so between two of three or more points the
+// time is a straight line in the logarithms; after the last one it grows in proportion to the
+// bytes. Two points are latency plus bytes over bandwidth. Between two measured numbers of ranks on
+// one level of links, times are interpolated linearly in the ranks, at the sizes that put as many
+// bytes on each link.
+//
+// Measurements are of the machine as its file describes it. Where it was changed since (a what-if,
+// links twice as fast), they change as one of the other two sources says.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/quantities.h"
+#include "base/result.h"
+#include "sim/collectives/collective.h"
+#include "sim/collectives/nccl_tuning.h"
+#include "trace/signature.h"
+
+namespace lockstep::sim {
+
+// Where the members of a group are, as far as the cost of its calls depends on it.
+struct GroupLayout {
+  std::int64_t ranks = 1;
+  std::int64_t nodes = 1;
+  // Ranks on each of its nodes; 0 if the nodes have different numbers.
+  std::int64_t per_node = 1;
+
+  friend auto operator<=>(const GroupLayout&, const GroupLayout&) = default;
+};
+
+// Ranks 0 … ranks - 1, on as few nodes as hold them.
+GroupLayout packed(std::int64_t ranks, std::int64_t ranks_per_node);
+
+// All-reduces of one group size as measured, for example by nccl-tests.
+struct MeasuredCalls {
+  std::string from;        // the table's name for the machine: "h100_32_ib"
+  std::int64_t ranks = 2;  // on as few nodes as hold them
+  struct Point {
+    Bytes bytes;
+    Picos time;
+  };
+  std::vector<Point> points;  // ascending in bytes, at least two
+};
+
+// What calls go over.
+struct Interconnect {
+  std::int64_t ranks_per_node = 1;
+  Links links;  // one level, or two: inside a node, between nodes
+  // If NCCL carries the calls: what it found on those links. Empty: calls go as in Gloo's code.
+  std::optional<NcclTuning> nccl;
+  std::vector<MeasuredCalls> measured;
+  // The machine that was measured, without `measured`: set_measured() remembers it.
+  std::shared_ptr<const Interconnect> as_measured;
+};
+
+struct Call {
+  trace::Op op = trace::Op::all_reduce;
+  Bytes bytes;  // as in Collective
+};
+
+enum class PriceSource : std::uint8_t { formula, tuning, measured };
+std::string_view source_name(PriceSource source);  // "NCCL's tuning"
+
+struct Price {
+  Picos time;  // exact where the source is a formula
+  PriceSource source = PriceSource::formula;
+  std::optional<NcclCost> chosen;  // if NCCL carries the call: what it takes
+};
+
+// True if a call that NCCL does not carry is priced as rings over several nodes.
+bool goes_in_rings(trace::Op op, const GroupLayout& place);
+
+// The time of a call from its last member's arrival to its end, when nothing else uses its links.
+// `speed`: bytes move this many times as fast as the machine says; latencies stay. One rank alone
+// takes no time.
+//
+// By formula, all-reduce, all-gather and reduce-scatter of n ranks on N nodes with k each go in
+// rings over the nodes:
+//
+//   r(k-1)·a' + r⌈log2 N⌉·a + r(n-1)/n·B/min(beta', k·beta) + reducing
+//
+// with r = 2 for all-reduce, else 1; primes mark the links inside a node. These rings leave a node
+// over the links of all its ranks, as NCCL's channels do, but with the latency of a tree, which
+// NCCL uses where latency matters. All other calls cost what closed_form.h says, with the links
+// between nodes if the group leaves its node.
+//
+// Errors: an operation that is not modelled, a time beyond the range of the clock (106 days).
+Result<Price> price(const Call& call, const GroupLayout& place, const Interconnect& machine,
+                    double speed = 1);
+
+// How NCCL carries the call. Empty where the machine has no NCCL or NCCL's model does not apply:
+// operations that it does not tune, one rank alone, nodes with different numbers of ranks, several
+// nodes on a machine with one level of links.
+std::optional<NcclCost> nccl_call(const Call& call, const GroupLayout& place,
+                                  const Interconnect& machine, double speed = 1);
+
+// Adds measurements of the machine as it is now.
+void set_measured(Interconnect& machine, std::vector<MeasuredCalls> measured);
+
+}  // namespace lockstep::sim

@@ -1,0 +1,152 @@
+// One price for a call: its sources agree where they must, and every user of it says the same.
+#include "sim/collectives/price.h"
+
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+#include "sim/collectives/closed_form.h"
+#include "sim/machine/machine.h"
+#include "sim/machine/work_time.h"
+#include "sim/transformer/calibration.h"
+#include "sim/transformer/predict.h"
+
+namespace lockstep::sim {
+namespace {
+
+constexpr std::int64_t kKibi = 1024, kMebi = 1024 * kKibi, kGibi = 1024 * kMebi;
+
+Machine shipped(const char* name) {
+  const Result<Machine> machine = load_machine(name);
+  EXPECT_TRUE(machine) << machine.error().str();
+  return *machine;
+}
+
+double micros(const Interconnect& machine, trace::Op op, std::int64_t ranks, std::int64_t bytes) {
+  const Result<Price> priced =
+      price({op, Bytes{bytes}}, packed(ranks, machine.ranks_per_node), machine);
+  EXPECT_TRUE(priced) << priced.error().str();
+  return priced->time.seconds() * 1e6;
+}
+
+// 64 KiB on 32 H100 were 50 us for one command and 400 us for another.
+TEST(Price, IsTheSameForCollectivesScenariosAndPlans) {
+  for (const char* name : {"dgx-h100", "dgx-a100"}) {
+    const Calibration calibration = *shipped_calibration(name);
+    const Machine& machine = calibration.machine;
+    CostParameters cost = calibration.cost;
+    cost.node_speed = cost.network_speed = 1;  // the call alone,
+    cost.call_overhead = 0;                    // and nothing around it
+    for (const trace::Op op :
+         {trace::Op::all_reduce, trace::Op::all_gather, trace::Op::reduce_scatter})
+      for (const int ranks : {2, 8, 16, 32, 512})
+        for (const std::int64_t bytes : {8 * kKibi, 64 * kKibi, 16 * kMebi, kGibi}) {
+          const GroupLayout place = packed(ranks, machine.ranks_per_node);
+          const Picos command = price_calls(op, ranks, {Bytes{bytes}}, machine)->calls[0].time;
+          ProgramCall call;
+          call.op = op;
+          call.bytes = Bytes{bytes};
+          EXPECT_EQ(*call_time(call, place, machine), command);
+          EXPECT_DOUBLE_EQ(
+              collective_seconds(cost, op, static_cast<double>(bytes), group_of(cost, ranks, 1)),
+              command.seconds())
+              << name << " " << trace::op_name(op) << " " << ranks << " " << bytes;
+        }
+  }
+}
+
+TEST(Price, IsWhatWasMeasuredWhereItWasMeasured) {
+  const Machine machine = shipped("dgx-h100");
+  EXPECT_NEAR(micros(machine, trace::Op::all_reduce, 32, 64 * kKibi), 50.83, 1e-3);
+  EXPECT_NEAR(micros(machine, trace::Op::all_reduce, 8, 128 * kMebi), 586.4, 1e-3);
+  EXPECT_EQ(price({trace::Op::all_reduce, Bytes{64 * kKibi}}, packed(32, 8), machine)->source,
+            PriceSource::measured);
+  // Nothing was measured of other operations, or on two nodes.
+  EXPECT_EQ(price({trace::Op::all_gather, Bytes{64 * kKibi}}, packed(32, 8), machine)->source,
+            PriceSource::tuning);
+  EXPECT_EQ(price({trace::Op::all_reduce, Bytes{64 * kKibi}}, packed(16, 8), machine)->source,
+            PriceSource::tuning);
+}
+
+// The three sources are models of one machine. They agree at large sizes, where only bandwidth
+// counts, and measurements and NCCL's tuning at all sizes but the cold first row of a table.
+TEST(Price, SourcesAgreeWhereTheyMust) {
+  for (const char* name : {"dgx-h100", "dgx-a100"}) {
+    const Machine measured = shipped(name);
+    Machine tuned = measured;
+    tuned.measured.clear();
+    Machine plain = tuned;
+    plain.nccl.reset();
+    for (const MeasuredCalls& calls : measured.measured)
+      for (const MeasuredCalls::Point& point : calls.points) {
+        if (point.bytes.value < 64 * kKibi) continue;
+        const double by_tuning =
+            micros(tuned, trace::Op::all_reduce, calls.ranks, point.bytes.value);
+        EXPECT_NEAR(by_tuning / (point.time.seconds() * 1e6), 1, 0.35)
+            << name << " " << calls.ranks << " " << point.bytes.value;
+        if (point.bytes.value < kGibi) continue;
+        const double by_formula =
+            micros(plain, trace::Op::all_reduce, calls.ranks, point.bytes.value);
+        EXPECT_NEAR(by_formula / (point.time.seconds() * 1e6), 1, 0.35)
+            << name << " " << calls.ranks << " " << point.bytes.value;
+      }
+  }
+}
+
+// The interpolation between points, by hand: ranks 2 and 4 with two points, 8 with three.
+TEST(Price, IsStraightBetweenItsPoints) {
+  Interconnect machine;
+  machine.ranks_per_node = 8;
+  machine.links = {{Picos{1'000}, Bandwidth{8'000'000'000}, std::nullopt}};
+  const auto point = [](std::int64_t bytes, std::int64_t us) {
+    return MeasuredCalls::Point{Bytes{bytes}, Picos{us * 1'000'000}};
+  };
+  set_measured(machine, {{"m", 2, {point(1'000'000, 10), point(2'000'000, 15)}},
+                         {"m", 4, {point(1'500'000, 20), point(3'000'000, 30)}},
+                         {"m", 8, {point(100, 10), point(10'000, 100), point(1'000'000, 1'000)}}});
+  const auto all_reduce = [&](std::int64_t ranks, std::int64_t bytes) {
+    return micros(machine, trace::Op::all_reduce, ranks, bytes);
+  };
+  EXPECT_NEAR(all_reduce(2, 1'000'000), 10, 1e-6);
+  EXPECT_NEAR(all_reduce(2, 1'500'000), 12.5, 1e-6);
+  EXPECT_NEAR(all_reduce(2, 4'000'000), 25, 1e-6);  // goes on as it was
+  EXPECT_NEAR(all_reduce(8, 1'000), std::sqrt(1000), 1e-5);
+  EXPECT_NEAR(all_reduce(8, 1), 10, 1e-6);                 // no less than the smallest size takes
+  EXPECT_NEAR(all_reduce(8, 100'000'000), 100'000, 1e-3);  // 100 times the last point's bytes
+  // Three ranks move 4/3 of the bytes: as 4/3 on two ranks and 8/9 on four.
+  EXPECT_NEAR(all_reduce(3, 1'500'000), (15 + 20 - (1.5 - 4.0 / 3) / 1.5 * 10) / 2, 1e-3);
+}
+
+TEST(Price, OfAChangedMachineChangesAsTheModelSays) {
+  Machine machine = shipped("dgx-h100");
+  const Call call{trace::Op::all_reduce, Bytes{kGibi}};
+  const auto seconds = [&](double speed) {
+    return price(call, packed(32, 8), machine, speed)->time.seconds();
+  };
+  const double once = seconds(1);
+  EXPECT_LT(seconds(2), 0.6 * once);
+  EXPECT_GT(seconds(2), 0.5 * once);
+  machine.nccl->between->speed *= 2;  // as a what-if does
+  EXPECT_NEAR(seconds(1), price(call, packed(32, 8), shipped("dgx-h100"), 2)->time.seconds(), 1e-9);
+}
+
+TEST(Price, OfNodesOfAnotherSizeWasNotMeasured) {
+  Machine machine = shipped("dgx-h100");
+  machine.ranks_per_node = 16;
+  EXPECT_EQ(price({trace::Op::all_reduce, Bytes{kGibi}}, packed(32, 16), machine)->source,
+            PriceSource::tuning);
+}
+
+TEST(Price, ByFormulaIsExact) {
+  Interconnect machine;
+  machine.ranks_per_node = 8;
+  machine.links = {{Picos{500'000}, Bandwidth{400'000'000'000}, std::nullopt}};
+  const Result<Price> priced = price({trace::Op::all_reduce, Bytes{kMebi}}, packed(8, 8), machine);
+  EXPECT_EQ(priced->time, Picos{43'700'160});
+  EXPECT_EQ(priced->source, PriceSource::formula);
+  // One rank alone calls nobody.
+  EXPECT_EQ(price({trace::Op::all_reduce, Bytes{kMebi}}, packed(1, 8), machine)->time, Picos{});
+}
+
+}  // namespace
+}  // namespace lockstep::sim

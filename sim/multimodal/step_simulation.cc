@@ -286,7 +286,7 @@ class Simulation {
         2 * tokens / static_cast<double>(tower.merge) * static_cast<double>(model_.hidden);
     if (tokens <= 0) return 0;
     if (tower.place == EncoderPlace::own_gpus)
-      return bytes / (cost_.network_bandwidth * tower.layout.tensor);
+      return collective_seconds(cost_, trace::Op::send, bytes / tower.layout.tensor, {2, 1});
     if (tower.layout.data == 1) return 0;
     const int ranks = static_cast<int>(std::int64_t{tower.layout.data} * tower.layout.tensor);
     return collective_seconds(cost_, trace::Op::all_gather, bytes, group_of(cost_, ranks, 1));

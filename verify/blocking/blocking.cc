@@ -248,9 +248,13 @@ Cause explain_finished(const Context& context, const WaitCause& wait) {
   const WaitPoint& point = first_point(context, wait);
   const CallRef call = waiting_call(context, point.waiting[0]);
   const std::int32_t step = context.call(call).step;
-  const bool one_too_many = point.group != WaitPoint::kPointToPoint &&
-                            point.waiting.size() == point.missing.size() &&
-                            is_one_too_many(context, missing_at(context, point, point.missing));
+  // Where as many finished as wait, programs and pasts decide.
+  std::optional<Deviation> missing;
+  if (point.group != WaitPoint::kPointToPoint && point.waiting.size() == point.missing.size()) {
+    missing = missing_at(context, point, point.missing);
+    decide_fault(context, *missing);
+  }
+  const bool one_too_many = missing && missing->kind == Deviation::Kind::extra;
   const std::optional<bool> fewer = fewer_wait_than_finished(context, point);
   const bool few_go_on = one_too_many || fewer.value_or(false);
   std::int32_t last_step = trace::kNone;
@@ -287,8 +291,7 @@ Cause explain_finished(const Context& context, const WaitCause& wait) {
   const bool blame_waiting = few_go_on && cause.finding.rule != RuleId::p2p_unmatched;
   cause.deviants = blame_waiting ? point.waiting : wait.roots;
   // Within a step nothing tells whether the one ended too early or the other made a call too many.
-  const bool tied = !one_too_many && !fewer && !(steps_known && further_step) &&
-                    point.group != WaitPoint::kPointToPoint;
+  const bool tied = missing && !missing->singled_out && !fewer && !(steps_known && further_step);
   if (tied) {
     cause.finding.why =
         "Equally many ranks finished and wait, in one step as far as is known: either the ones "

@@ -155,9 +155,13 @@ std::string may_be_running(const Context& context, const WaitPoint& point,
       context.describe_call(call), context.describe_location(call, seq_at(context, point)));
   if (const auto others = completed_by(context, point); !others.empty()) {
     // Those who completed it wait in another group for those who did not: as where they wait in a
-    // later call of this group (find_device_stall).
+    // later call of this group (find_device_stall). A call that some member saw completed holds up
+    // nobody: the dumps were taken at different moments.
     const bool held_up = std::any_of(others.begin(), others.end(), [&](std::uint32_t r) {
-      return std::binary_search(victims.begin(), victims.end(), r);
+      const std::size_t waits = context.where.point_of[r];
+      if (waits == SIZE_MAX || !std::binary_search(victims.begin(), victims.end(), r)) return false;
+      const WaitPoint& there = context.where.wait_points[waits];
+      return !is_message(there) && completed_by(context, there).empty();
     });
     if (snapshot && held_up &&
         !may_be_dumped_earlier(context, point.group, point.waiting, others, seq_at(context, point)))

@@ -51,7 +51,7 @@ bool goes_on_as_usual(const Context& context, CallRef added) {
 // another call is usual there and this one is new, it is one too many. Where the past does not tell
 // what is usual, a call that the rank made before was left out by the others; about a new one
 // nothing is known.
-Fault fault_at(const Context& context, CallRef waiting) {
+Fault fault_at(const Context& context, CallRef waiting, bool others_finished) {
   if (!knows_its_past(context, waiting.rank)) return Fault::unknown;
   const Usual usual = is_usual(context.run, context.agreement, waiting);
   const trace::RankTrace& trace = context.run.ranks[waiting.rank];
@@ -71,7 +71,9 @@ Fault fault_at(const Context& context, CallRef waiting) {
   if (usual == Usual::yes)
     return repeats && run == Usual::unknown ? Fault::unknown : Fault::missing;
   if (usual == Usual::no) {
-    return made_before || !goes_on_as_usual(context, waiting) ? Fault::unknown : Fault::extra;
+    // Whose program finished had no new part to come to.
+    const bool new_part = !others_finished && !goes_on_as_usual(context, waiting);
+    return made_before || new_part ? Fault::unknown : Fault::extra;
   }
   if (repeats) return Fault::unknown;
   return made_before ? Fault::missing : Fault::unknown;
@@ -111,7 +113,9 @@ Fault fault_of(const Context& context, const Deviation& missing) {
       if (!waits && one_less && !one_more) return Fault::missing;
     }
   }
-  return fault_at(context, missing.expected);
+  const bool others_finished =
+      context.where.positions[missing.deviants[0]].state == Position::State::finished;
+  return fault_at(context, missing.expected, others_finished);
 }
 
 // Turns a missing call into an extra one: the waiting ranks deviate from those who went on.
@@ -212,10 +216,6 @@ Deviation missing_at(const Context& context, const WaitPoint& point,
   d.got = {deviants[0], newest_call(context, deviants[0])};
   d.deviants = std::move(deviants);
   return d;
-}
-
-bool is_one_too_many(const Context& context, const Deviation& missing) {
-  return fault_of(context, missing) == Fault::extra;
 }
 
 void decide_fault(const Context& context, Deviation& missing) {

@@ -22,14 +22,11 @@ namespace lockstep::verify {
 Deviation missing_at(const Context& context, const WaitPoint& point,
                      std::vector<std::uint32_t> deviants);
 
-// Whether a call that seems left out is one too many of the ranks that wait in it: most of the
-// group went on without them; or as many did, and in the past of those who wait, another call came
-// there and this one nowhere. False where the batches of those who went on lacked the call's
-// modality.
-bool is_one_too_many(const Context& context, const Deviation& missing);
-
-// Decides by the same evidence whether the deviation stays a missing call, becomes an extra one of
-// those who wait, or, where nothing tells, singles out nobody.
+// Decides whether a call that seems left out stays so or is one too many of the ranks that wait in
+// it, which then deviate from those who went on: where most of the group went on without them; or
+// as many did, and in the past of those who wait, another call came there and this one nowhere. It
+// stays so where the batches of those who went on lacked the call's modality. Where nothing tells,
+// nobody is singled out.
 void decide_fault(const Context& context, Deviation& missing);
 
 // Whether a message without a partner is the first of its kind in the rank's trace.

@@ -24,7 +24,9 @@ std::pair<Usual, Break> usual_of_late(const Context& context, std::uint32_t rank
     return is_same_of_program(context.agreement, calls[c], calls[newest]);
   };
   std::uint32_t first = newest;
-  while (first > 0 && newest - first < kLate && like_newest(first - 1)) --first;
+  // A dump's ring is too short for that: what looks unusual may have come before it.
+  if (!context.run.ranks[rank].snapshot)
+    while (first > 0 && newest - first < kLate && like_newest(first - 1)) --first;
   while (first > 0 && newest - first < kLate && !like_newest(first - 1)) --first;
   Usual out = Usual::yes;
   for (std::uint32_t c = first; c <= newest; ++c) {
@@ -189,6 +191,8 @@ std::vector<std::uint32_t> part_from_sisters(const Context& context,
   }
   std::sort(concerned.begin(), concerned.end());
   concerned.erase(std::unique(concerned.begin(), concerned.end()), concerned.end());
+  constexpr std::size_t kMostConcerned = 64;  // bounds the cost; larger cycles are rare
+  if (concerned.size() > kMostConcerned) return {};
   std::vector<std::uint32_t> deviating;
   for (const auto& [rank, group] : concerned) {
     // Messages are compared from the first one on, so the recorder must have kept it.

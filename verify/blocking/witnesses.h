@@ -36,9 +36,10 @@ std::vector<Break> breaks_with_the_past(const Context& context,
 // program. O(calls).
 bool is_made_in_sister_groups(const Context& context, CallRef call);
 
-// Of the ranks on both sides of messages in which ranks wait: those whose messages differ from
-// their sisters', while all others did as theirs. Empty where a rank has no sister, where its
-// sisters disagree, or where its first messages were not recorded. O(calls).
+// Of the ranks on both sides of messages in which ranks wait: those whose messages, or the calls
+// between them, differ from their sisters', while all others did as theirs. Empty where a rank has
+// no sister, where its sisters disagree, where its first messages were not recorded, and for more
+// than 64 ranks. O(64 · 8 · calls).
 std::vector<std::uint32_t> part_from_sisters(const Context& context,
                                              const std::vector<const WaitPoint*>& points);
 

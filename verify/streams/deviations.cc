@@ -363,18 +363,17 @@ class Walker {
   // Whether the rank uses the operation, reduction and type of the cursor's next call elsewhere, in
   // any group. In a first step there is no past, and only this tells which of two forms is unusual:
   // a rank that reduces everything in bfloat16 is more likely to be wrong about one float32 call.
-  // One other call is not enough: most programs begin with a single broadcast.
+  // The program's first call does not count: most begin with a single broadcast.
   bool is_of_common_form(std::size_t cursor) {
     constexpr std::size_t kMostCalls = 4096;  // a few steps of a large model
-    std::size_t others = 0;
     const Stream& mine = stream_of(cursor);
     const std::vector<trace::Call>& calls = run_.ranks[mine.rank_index].calls;
     const std::uint32_t self = mine.calls[cursors_[cursor].next];
     const trace::Signature& form = run_.tables.signatures[calls[self].signature];
-    for (std::size_t c = 0; c < calls.size() && c < kMostCalls; ++c) {
+    for (std::size_t c = 1; c < calls.size() && c < kMostCalls; ++c) {
       const trace::Signature& other = run_.tables.signatures[calls[c].signature];
       if (c != self && other.op == form.op && other.redop == form.redop &&
-          other.dtypes == form.dtypes && ++others == 2) {
+          other.dtypes == form.dtypes) {
         return true;
       }
     }

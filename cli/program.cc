@@ -101,7 +101,7 @@ struct CommandGroup {
 
 void add_commands(CLI::App& app, reports::ExitStatus& status) {
   const CommandGroup groups[] = {
-      {"Train and watch", {add_run, add_watch}},
+      {"Train and watch", {add_run, add_record, add_watch}},
       {"Find what is wrong", {add_verify, add_compare, add_explain}},
       {"Prove for every mix of batches", {add_derive, add_check_certificate}},
       {"Predict", {add_simulate, add_sweep, add_calibrate}},

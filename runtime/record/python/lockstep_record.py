@@ -579,7 +579,7 @@ class Recorder:
     # What calls carry
 
     def _hide_sizes(self, call: Call, line: dict[str, Any]) -> None:
-        """Leaves out the sizes of an uneven all-to-all, and of pickled objects that are gathered: they
+        """Leaves out the sizes of an all-to-all with splits, and of pickled objects that are gathered: they
         follow from what ranks told each other.
 
         What the others told is not known here, so that these sizes are not the real job's, and
@@ -587,8 +587,8 @@ class Recorder:
         """
         if self.world is None or not self.world.sizes_told:
             return
-        uneven = call.op == "all_to_all_single" and (
-            len(set(call.splits_in)) > 1 or len(set(call.splits_out)) > 1)
+        # Also where they happen to be even on this rank.
+        uneven = call.op == "all_to_all_single" and bool(call.splits_in or call.splits_out)
         objects = call.op in ("gather", "all_gather") and any(
             t.dtype == torch.uint8 for t in flat(call.ins))
         if not uneven and not objects:

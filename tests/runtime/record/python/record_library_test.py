@@ -34,6 +34,13 @@ def free_port() -> str:
         return str(probe.getsockname()[1])
 
 
+def end(rank: "subprocess.Popen[str]") -> None:
+    rank.kill()
+    rank.wait()
+    if rank.stdout is not None:
+        rank.stdout.close()
+
+
 class Preloaded(unittest.TestCase):
     def setUp(self) -> None:
         folder = tempfile.TemporaryDirectory()
@@ -51,8 +58,7 @@ class Preloaded(unittest.TestCase):
                      "LOCAL_RANK": rank, "WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1",
                      "MASTER_PORT": port, "LD_PRELOAD": LIBRARY, "PYTHONPATH": str(TOOLS),
                      "LOCKSTEP_RECORD_DIR": str(self.traces)}))
-            self.addCleanup(started[-1].communicate)
-            self.addCleanup(started[-1].kill)
+            self.addCleanup(end, started[-1])
         return started
 
     def verify(self) -> Report:

@@ -83,7 +83,7 @@ struct CommandGroup {
 void add_commands(CLI::App& app, reports::ExitStatus& status) {
   const CommandGroup groups[] = {
       {"Find what is wrong", {add_demo, add_verify, add_watch, add_explain, add_compare}},
-      {"Train", {add_run}},
+      {"Train and record", {add_run, add_record}},
       {"Prove for every mix of batches", {add_derive, add_check_certificate}},
       {"Predict", {add_simulate, add_sweep, add_calibrate}},
       {"Files", {add_scenario, add_convert, add_completion}},

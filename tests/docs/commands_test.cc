@@ -51,6 +51,8 @@ const std::map<std::string, std::string> kNotRun = {
     {"lockstep watch /tmp/job --output json=/tmp/why.json --exec 'curl -s -d @/tmp/why.json "
      "https://hooks.example.org/hangs'",
      "posts to a service that is not there"},
+    {"lockstep record -- torchrun --nproc-per-node 8 train.py",
+     "needs a Python with torch; record_library_command runs one"},
     {"lockstep-worker train job.yaml --rank 0 --world-size 2 --store /tmp/store --trace out",
      "one rank of a job of two, which waits for the other"},
     {"lockstep-worker train job.yaml --trace out", "one rank of a job on two machines"},

@@ -312,6 +312,17 @@ bool harmless(const Divergence& d) {
                         d.course == Course::one_look);
 }
 
+// Whether they differ before the first update: the optimizer gets its first gradients later.
+bool before_first_update(const ValueTable& table, const Divergence& d) {
+  bool later = false;
+  for (const Series& series : table.series()) {
+    if (series.phase != Phase::synced_grad) continue;
+    if (series.rows.front()->n <= d.n) return false;
+    later = true;
+  }
+  return later;
+}
+
 struct Judgement {
   RuleId rule{};
   Ranks culprits;
@@ -324,6 +335,10 @@ Judgement judge_parameters(const Context& context, const ValueTable& table, cons
                            const Divergence& d) {
   Judgement out{RuleId::param_divergence, d.culprits, ""};
   if (harmless(d)) return out;
+  if (before_first_update(table, d)) {
+    out.why = "they differ before the first update, and nothing made them equal";
+    return out;
+  }
   const Ranks still = standing_still(table, d);
   if (!still.empty()) {
     out.why = context.describe_ranks(still) +

@@ -153,9 +153,7 @@ void JobRecord::open(const c10d::ProcessGroup& first) {
     python->on_uncaught([this](const std::string& what) { recorder_->raised(what); });
 }
 
-bool JobRecord::is_open() const {
-  return recording_job.load(std::memory_order_acquire) == this;
-}
+bool JobRecord::is_open() const { return recording_job.load(std::memory_order_acquire) == this; }
 
 CallOrigin JobRecord::origin() {
   const PythonProgram* const python = PythonProgram::of_process();

@@ -579,19 +579,23 @@ class Recorder:
     # What calls carry
 
     def _hide_sizes(self, call: Call, line: dict[str, Any]) -> None:
-        """Leaves out the sizes of an uneven all-to-all that follow from what ranks told each other.
+        """Leaves out the sizes of an all-to-all with splits, and of pickled objects that are gathered: they
+        follow from what ranks told each other.
 
         What the others told is not known here, so that these sizes are not the real job's, and
         nothing follows from whether they fit those of other ranks.
         """
-        if self.world is None or not self.world.sizes_told or call.op != "all_to_all_single":
+        if self.world is None or not self.world.sizes_told:
             return
-        if len(set(call.splits_in)) < 2 and len(set(call.splits_out)) < 2:
+        # Also where they happen to be even on this rank.
+        uneven = call.op == "all_to_all_single" and bool(call.splits_in or call.splits_out)
+        objects = call.op in ("gather", "all_gather") and any(
+            t.dtype == torch.uint8 for t in flat(call.ins))
+        if not uneven and not objects:
             return
         for key in ("in", "out", "splits_in", "splits_out"):
             line.pop(key, None)
-        self.world.assumed.add("the sizes of an all-to-all that ranks have told each other before "
-                               "fit together")
+        self.world.assumed.add("sizes that ranks have told each other before fit together")
 
     @contextlib.contextmanager
     def scope(self, what: Optional[list[str]], tag: str = "",

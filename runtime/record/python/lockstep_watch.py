@@ -6,7 +6,7 @@
 In a job that `lockstep record` runs (or that has liblockstep_record.so preloaded), this writes into
 each rank's ring file, in the first steps and then in every `every`-th:
 
-- before the first step, and after each: the parameters;
+- the parameters, before the first step (as step 0) and after each;
 - what the optimizer gets: the gradients, and the learning rate;
 - the optimizer's own tensors (momentum, moments);
 - which samples the rank reads (of a `loader` with a batch sampler);
@@ -89,13 +89,13 @@ class _Watch:
                  every: int) -> None:
         self._tensors = _Tensors(model)
         self._every = every
-        self._step = 0
+        self._step = 1
         self._began = False
         optimizer.register_step_pre_hook(self._before)
         optimizer.register_step_post_hook(self._after)
 
     def _on(self) -> bool:
-        return self._step < _FIRST_STEPS or self._step % self._every == 0
+        return self._step <= _FIRST_STEPS or self._step % self._every == 0
 
     def _record(self, step: int, name: str, value: torch.Tensor, parameter: torch.Tensor,
                 kind: str) -> None:
@@ -107,9 +107,9 @@ class _Watch:
         if self._began or not torch.ops.lockstep.is_recording():
             return
         self._began = True
-        torch.ops.lockstep.record_step(self._step - 1)
         for name, parameter in self._tensors.parameters.items():
-            self._record(self._step, "start/" + name, parameter, parameter, "param")
+            self._record(self._step - 1, name, parameter, parameter, "param")
+        torch.ops.lockstep.record_step(self._step - 1)
 
     def _before(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         self.begin()

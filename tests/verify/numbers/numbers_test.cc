@@ -221,6 +221,25 @@ TEST(UnsynchronisedStep, GradientsThatStayedTheRanksOwn) {
   EXPECT_THAT(report.findings[0].what, ElementsAre("p0", "p1", "p2", "p3"));
 }
 
+TEST(ParamDivergence, BeforeTheFirstUpdateNoCallWasLeftOut) {
+  const auto rank = [](int r) {
+    const std::string n = std::to_string(r);
+    const std::string param = R"(,"name":"w","kind":"param","hash":"0)" + n + "\"}\n";
+    const std::string grad = R"(,"name":"w","kind":"grad","when":"synced","hash":"7"})";
+    std::string text = R"({"header":1,"rank":)" + n + R"(,"world_size":2})" + "\n";
+    text += R"({"ev":"state","n":0)" + param;
+    for (const char* const step : {"1", "2"}) {
+      text += std::string(R"({"ev":"state","n":)") + step + grad + "\n";
+      text += std::string(R"({"ev":"state","n":)") + step + param;
+    }
+    return text + R"({"end":"clean"})";
+  };
+  const Report report = verify(run_from_text({rank(1), rank(0)}));
+  ASSERT_FALSE(report.findings.empty());
+  EXPECT_EQ(report.findings[0].rule, RuleId::param_divergence) << summary(report);
+  EXPECT_EQ(report.findings[0].step, 0);
+}
+
 TEST(UnsynchronisedStep, SeenInTheCallsWhereOnlyParametersWereRecorded) {
   TinyTraining t = training();
   t.calls = true;

@@ -268,7 +268,7 @@ class Calls(RecordTest):
         self.record(PROGRAMS / "experts.py", world_size=3)
         status, said = self.judge()
         self.assertEqual(status, 0, said)
-        self.assertIn("that ranks have told each other before fit together", said)
+        self.assertIn("sizes that ranks have told each other before fit", said)
         self.derived = self.folder / "skip"
         self.record(PROGRAMS / "experts.py", world_size=3, own="--skip")
         status, said = self.judge()

@@ -33,8 +33,8 @@ constexpr const char* kPlanFooter = R"(Examples:
   A vision encoder before the model, its images drawn from a distribution:
     lockstep simulate plan sim/plans/vlm-75b.yaml
 
-A plan of several towers says which ranks wait for which, what other arrangements
-would give, and whether ranks without images hang the job (exit status 1).
+A plan of several towers says who waits for whom, what other arrangements give,
+and whether ranks without images hang the job (exit status 1).
 
 All keys: docs/reference/plan.md. What is computed, from which sources, and how
 accurate it is: docs/simulate-workloads.md, docs/simulate-multimodal.md.)";

@@ -263,7 +263,7 @@ std::string alternatives_text(const MultimodalResult& result) {
   if (result.alternatives.empty()) return {};
   std::string out =
       "the same job, with one change each, best first\n"
-      "                                           tokens/s   step     MFU    lost  memory\n";
+      "                                           tokens/s   step     MFU    lost  mem\n";
   for (const sim::Alternative& row : result.alternatives) {
     out += "  " + pad_right(shorten_middle(row.change, 40), 40);
     if (!row.refused.empty()) {

@@ -107,8 +107,7 @@ reports::ExitStatus simulate_plan(const PlanCommand& command) {
 void add_simulate_plan(CLI::App& simulate, reports::ExitStatus& status) {
   auto command = std::make_shared<PlanCommand>();
   command->output.forms = {"result", {"text", "json", "csv", "html"}};
-  CLI::App* sub = simulate.add_subcommand(
-      "plan", "A model on a cluster, from hyper-parameters: time\nand memory");
+  CLI::App* sub = simulate.add_subcommand("plan", "A model on a cluster: time and memory");
   sub->footer(kPlanFooter);
   sub->add_option("FILE", command->file, "The plan, as YAML: sim/plans/*.yaml are examples")
       ->required();

@@ -507,7 +507,7 @@ std::string tower_card(std::string_view title, const std::string& content) {
 // The tasks of each place as boxes, those of one kind that touch joined; drawn at most this many to
 // a place, as neighbours merge where they are narrower than a pixel.
 std::string picture_svg(const MultimodalForecast& f) {
-  constexpr double kWidth = 900, kLeft = 190, kRow = 22;
+  constexpr double kWidth = 680, kLeft = 190, kRow = 22;
   const std::size_t places = std::min(f.places.size(), std::size_t{64});
   const double scale = f.drawn_seconds > 0 ? kWidth / f.drawn_seconds : 0;
   std::string content;

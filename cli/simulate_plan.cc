@@ -35,8 +35,8 @@ constexpr const char* kPlanFooter = R"(Examples:
   A vision encoder before the model, its images drawn from a distribution:
     lockstep simulate plan sim/plans/vlm-75b.yaml
 
-A plan of several towers says which ranks wait for which, what other arrangements
-would give, and whether ranks without images hang the job (exit status 1).
+A plan of several towers says who waits for whom, what other arrangements give,
+and whether ranks without images hang the job (exit status 1).
 
 All keys: docs/reference/plan.md. What is computed, from which sources, and how
 accurate it is: docs/simulate-workloads.md, docs/simulate-multimodal.md.)";
@@ -114,8 +114,7 @@ reports::ExitStatus simulate_plan(PlanCommand command) {
 void add_simulate_plan(CLI::App& simulate, reports::ExitStatus& status) {
   auto command = std::make_shared<PlanCommand>();
   command->output.forms = {"result", {"text", "json", "csv", "html"}};
-  CLI::App* sub = simulate.add_subcommand(
-      "plan", "A model on a cluster, from hyper-parameters: time\nand memory");
+  CLI::App* sub = simulate.add_subcommand("plan", "A model on a cluster: time and memory");
   sub->footer(kPlanFooter);
   sub->add_option("FILE", command->file, "The plan, as YAML; or a name of sim/plans:\nllama3-70b")
       ->required();

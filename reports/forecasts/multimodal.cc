@@ -126,7 +126,7 @@ std::string fit_text(const MultimodalForecast& f) {
                      printable(f.memory[f.fullest].name));
 }
 
-std::vector<Line> headlines(const MultimodalForecast& f) {
+std::vector<Line> tower_headlines(const MultimodalForecast& f) {
   std::vector<Line> out = {
       {"step time", f.longest > f.shortest
                         ? fmt::format("{} ({} to {})", seconds_text(f.seconds),
@@ -161,7 +161,7 @@ std::string lines_text(const std::vector<Line>& lines) {
 
 // --- The picture: a row per place, time to the right.
 
-char letter(DrawnTask::Kind kind) {
+char task_letter(DrawnTask::Kind kind) {
   return kind == DrawnTask::Kind::encoder ? 'E' : kind == DrawnTask::Kind::forward ? 'f' : 'b';
 }
 
@@ -200,7 +200,7 @@ std::vector<std::string> picture_rows(const MultimodalForecast& f, std::size_t c
       const auto& share = shares[place][c];
       const auto most = std::max_element(share.begin(), share.end());
       if (share[0] + share[1] + share[2] < width / 2) continue;
-      rows[place][c] = letter(static_cast<DrawnTask::Kind>(most - share.begin()));
+      rows[place][c] = task_letter(static_cast<DrawnTask::Kind>(most - share.begin()));
     }
   return rows;
 }
@@ -237,7 +237,7 @@ std::string places_text(const MultimodalForecast& f) {
   return out;
 }
 
-std::string memory_text(const MultimodalForecast& f) {
+std::string tower_memory_text(const MultimodalForecast& f) {
   const sim::PlaceMemory& place = f.memory[f.fullest];
   std::string out = fmt::format("memory of a GPU of {}, the fullest\n", printable(place.name));
   const auto line = [&](const std::string& what, double bytes) {
@@ -263,7 +263,7 @@ std::string alternatives_text(const MultimodalResult& result) {
   if (result.alternatives.empty()) return {};
   std::string out =
       "the same job, with one change each, best first\n"
-      "                                           tokens/s   step     MFU    lost  memory\n";
+      "                                           tokens/s   step     MFU    lost  mem\n";
   for (const sim::Alternative& row : result.alternatives) {
     out += "  " + pad_right(shorten_middle(row.change, 40), 40);
     if (!row.refused.empty()) {
@@ -309,7 +309,7 @@ std::string hang_text(const MultimodalResult& result) {
   return out;
 }
 
-Json memory_json(const sim::PlaceMemory& place) {
+Json place_memory_json(const sim::PlaceMemory& place) {
   Json out = {{"place", printable(place.name)}, {"bytes", place.total()}};
   for (const sim::TowerMemory& tower : place.towers)
     out["towers"].push_back({{"tower", printable(tower.tower)},
@@ -367,7 +367,7 @@ Result<MultimodalResult> multimodal_result(sim::MultimodalForecast forecast) {
 std::string multimodal_text(const MultimodalResult& result) {
   const MultimodalForecast& f = result.forecast;
   std::string out = wrap(printable(f.plan.llm.name), kReportColumns) + "\n\n" +
-                    lines_text(description(f)) + "\n" + lines_text(headlines(f));
+                    lines_text(description(f)) + "\n" + lines_text(tower_headlines(f));
   if (const std::string fit = fit_text(f); !fit.empty())
     out += std::string(kNames + 1, ' ') + beside(fit, kNames);
   out += pad_right("reason", kNames) + " " + beside(f.reason(), kNames);
@@ -382,7 +382,7 @@ std::string multimodal_text(const MultimodalResult& result) {
     out += "  " + pad_right(shorten_middle(printable(part.what), kPartNames), kPartNames) +
            pad_left(seconds_text(part.value), 12) +
            pad_left(percent(part.value / f.drawn_seconds), 10) + "\n";
-  out += "\n" + places_text(f) + "\n" + memory_text(f);
+  out += "\n" + places_text(f) + "\n" + tower_memory_text(f);
   if (!result.alternatives.empty()) out += "\n" + alternatives_text(result);
   out += hang_text(result);
   out += "\nwhat this rests on (docs/simulate-multimodal.md)\n";
@@ -443,7 +443,8 @@ std::string multimodal_json(const MultimodalResult& result) {
     memory["fits"] = f.missing_bytes() == 0;
     memory["missing_bytes"] = f.missing_bytes();
   }
-  for (const sim::PlaceMemory& place : f.memory) memory["places"].push_back(memory_json(place));
+  for (const sim::PlaceMemory& place : f.memory)
+    memory["places"].push_back(place_memory_json(place));
   out["alternatives"] = Json::array();
   for (const sim::Alternative& row : result.alternatives) {
     Json one = {{"change", row.change}};
@@ -506,7 +507,7 @@ std::string tower_card(std::string_view title, const std::string& content) {
 // The tasks of each place as boxes, those of one kind that touch joined; drawn at most this many to
 // a place, as neighbours merge where they are narrower than a pixel.
 std::string picture_svg(const MultimodalForecast& f) {
-  constexpr double kWidth = 900, kLeft = 190, kRow = 22;
+  constexpr double kWidth = 680, kLeft = 190, kRow = 22;
   const std::size_t places = std::min(f.places.size(), std::size_t{64});
   const double scale = f.drawn_seconds > 0 ? kWidth / f.drawn_seconds : 0;
   std::string content;
@@ -629,7 +630,7 @@ std::string multimodal_html(const MultimodalResult& result) {
   std::string about, basis, figures;
   for (const Line& line : description(f))
     about += html::element("li", "", html::text(line.what + ": " + line.value)) + "\n";
-  for (const Line& line : headlines(f))
+  for (const Line& line : tower_headlines(f))
     figures += "<div>" + html::element("dt", "", html::text(line.what)) +
                html::element("dd", "", html::text(line.value)) + "</div>";
   for (const std::string& sentence : f.basis())

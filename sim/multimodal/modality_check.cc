@@ -58,14 +58,14 @@ bool diverges(const std::vector<std::vector<bool>>& ranks) {
   });
 }
 
-struct Count {
+struct HangCount {
   std::int64_t hang = 0;
   std::size_t encoder = 0;
   std::uint64_t first = 0;
 };
 
-Result<Count> count_hangs(const MultimodalPlan& plan, std::int64_t steps) {
-  Count out;
+Result<HangCount> count_hangs(const MultimodalPlan& plan, std::int64_t steps) {
+  HangCount out;
   const bool any = std::any_of(plan.encoders.begin(), plan.encoders.end(), calls_follow_items);
   for (std::int64_t step = 0; any && step < steps; ++step) {
     const Result<DealtStep> dealt = deal_step(plan, static_cast<std::uint64_t>(step));
@@ -85,7 +85,7 @@ Result<Count> count_hangs(const MultimodalPlan& plan, std::int64_t steps) {
 }
 
 Result<ModalityRemedy> remedy_of(std::string what, const MultimodalPlan& plan, std::int64_t steps) {
-  const Result<Count> count = count_hangs(plan, steps);
+  const Result<HangCount> count = count_hangs(plan, steps);
   if (!count) return count.error();
   return ModalityRemedy{std::move(what),
                         static_cast<double>(count->hang) / static_cast<double>(steps)};
@@ -95,7 +95,7 @@ Result<ModalityRemedy> remedy_of(std::string what, const MultimodalPlan& plan, s
 
 Result<std::optional<ModalityDivergence>> check_modalities(const MultimodalPlan& plan,
                                                            std::int64_t steps) {
-  const Result<Count> count = count_hangs(plan, steps);
+  const Result<HangCount> count = count_hangs(plan, steps);
   if (!count) return count.error();
   if (count->hang == 0) return std::optional<ModalityDivergence>();
   ModalityDivergence out;

@@ -22,7 +22,7 @@ constexpr std::int64_t kStepsChecked = 200, kSequencesChecked = 1'000'000;
 
 std::string size_words(double value) { return fixed(value, value < 10 ? 1 : 0); }
 
-ForecastPart part(std::string key, std::string what, double value, std::string rests_on) {
+ForecastPart timed_part(std::string key, std::string what, double value, std::string rests_on) {
   return {std::move(key), std::move(what), value, std::move(rests_on)};
 }
 
@@ -30,42 +30,44 @@ ForecastPart part(std::string key, std::string what, double value, std::string r
 std::vector<ForecastPart> time_parts_of(const MultimodalForecast& f, const WorkShares& shares) {
   std::vector<ForecastPart> out;
   const double s = f.seconds;
-  out.push_back(part("llm", "LLM: layers, embedding, logits", s * shares.llm,
-                     "as in a transformer's plan: each kernel by its FLOPs, or by its bytes"));
+  out.push_back(
+      timed_part("llm", "LLM: layers, embedding, logits", s * shares.llm,
+                 "as in a transformer's plan: each kernel by its FLOPs, or by its bytes"));
   for (std::size_t i = 0; i < f.plan.encoders.size(); ++i)
-    out.push_back(part("encoder." + f.plan.encoders[i].name,
-                       printable(f.plan.encoders[i].name) + " and its projector",
-                       s * shares.encoders[i],
-                       "products by all tokens of its items, attention by their squares"));
-  out.push_back(part("recompute", "recomputed forward of the LLM", s * shares.recompute,
-                     "what the plan's recompute repeats"));
-  out.push_back(part("host", "GPU waits for the host", s * shares.host,
-                     "the host issues each layer's kernels at the calibrated pace"));
-  out.push_back(part("collectives", "tensor and context parallel", s * shares.collectives,
-                     "of the LLM; nothing hides them unless async_tensor"));
-  out.push_back(part("handover", "transfers between stages", s * shares.handover,
-                     "activations between stages, embeddings to the LLM"));
-  out.push_back(part("offload", "activations to and from the host", s * shares.offload,
-                     "what the computing of the same direction does not hide"));
-  out.push_back(part("bubble", "pipeline bubble", s * f.lost.bubble,
-                     "the schedule with equal stages and equal micro-batches, task by task"));
-  out.push_back(part("unequal_stages", "waiting: unequal stages", s * f.lost.unequal_stages,
-                     "more idle time with the stages' mean times than with equal ones"));
-  out.push_back(part("unequal_batches", "waiting: unequal micro-batches",
-                     s * f.lost.unequal_batches,
-                     "more idle time with the drawn micro-batches than with their mean"));
-  out.push_back(part("within_group", "waiting: uneven items in a group", s * f.lost.within_group,
-                     "ranks of an encoder wait for the one that has the most to encode"));
-  out.push_back(part("stragglers", "waiting: slower replicas", s * f.lost.stragglers,
-                     "all pipelines wait for the slowest, where gradients are summed"));
-  out.push_back(part("exchange", "gradients, exposed", s * shares.exchange,
-                     f.plan.overlapped_gradients
-                         ? "beside the last backward pass, which they slow down"
-                         : "after the last backward pass; nothing hides them"));
-  out.push_back(part("optimizer", "optimizer, once a step", s * shares.update,
-                     f.plan.offload.optimizer
-                         ? "gradients to the host, its update, parameters back"
-                         : "Adam and clipping by memory traffic, and a constant"));
+    out.push_back(timed_part("encoder." + f.plan.encoders[i].name,
+                             printable(f.plan.encoders[i].name) + " and its projector",
+                             s * shares.encoders[i],
+                             "products by all tokens of its items, attention by their squares"));
+  out.push_back(timed_part("recompute", "recomputed forward of the LLM", s * shares.recompute,
+                           "what the plan's recompute repeats"));
+  out.push_back(timed_part("host", "GPU waits for the host", s * shares.host,
+                           "the host issues each layer's kernels at the calibrated pace"));
+  out.push_back(timed_part("collectives", "tensor and context parallel", s * shares.collectives,
+                           "of the LLM; nothing hides them unless async_tensor"));
+  out.push_back(timed_part("handover", "transfers between stages", s * shares.handover,
+                           "activations between stages, embeddings to the LLM"));
+  out.push_back(timed_part("offload", "activations to and from the host", s * shares.offload,
+                           "what the computing of the same direction does not hide"));
+  out.push_back(timed_part("bubble", "pipeline bubble", s * f.lost.bubble,
+                           "the schedule with equal stages and equal micro-batches, task by task"));
+  out.push_back(timed_part("unequal_stages", "waiting: unequal stages", s * f.lost.unequal_stages,
+                           "more idle time with the stages' mean times than with equal ones"));
+  out.push_back(timed_part("unequal_batches", "waiting: unequal micro-batches",
+                           s * f.lost.unequal_batches,
+                           "more idle time with the drawn micro-batches than with their mean"));
+  out.push_back(timed_part("within_group", "waiting: uneven items in a group",
+                           s * f.lost.within_group,
+                           "ranks of an encoder wait for the one that has the most to encode"));
+  out.push_back(timed_part("stragglers", "waiting: slower replicas", s * f.lost.stragglers,
+                           "all pipelines wait for the slowest, where gradients are summed"));
+  out.push_back(timed_part("exchange", "gradients, exposed", s * shares.exchange,
+                           f.plan.overlapped_gradients
+                               ? "beside the last backward pass, which they slow down"
+                               : "after the last backward pass; nothing hides them"));
+  out.push_back(timed_part("optimizer", "optimizer, once a step", s * shares.update,
+                           f.plan.offload.optimizer
+                               ? "gradients to the host, its update, parameters back"
+                               : "Adam and clipping by memory traffic, and a constant"));
   std::erase_if(out, [&](const ForecastPart& p) { return p.value <= 1e-12 * s; });
   return out;
 }
@@ -190,14 +192,14 @@ Result<MultimodalForecast> forecast_towers(const MultimodalPlan& plan,
 
 namespace {
 
-struct Change {
+struct PlanChange {
   std::string what;
   MultimodalPlan plan;
   std::string refused;
 };
 
-void add_change(std::vector<Change>& out, std::string what, MultimodalPlan plan) {
-  Change change{std::move(what), std::move(plan), {}};
+void add_change(std::vector<PlanChange>& out, std::string what, MultimodalPlan plan) {
+  PlanChange change{std::move(what), std::move(plan), {}};
   if (const auto problem = place_encoders(change.plan)) change.refused = problem->error.message;
   out.push_back(std::move(change));
 }
@@ -237,9 +239,9 @@ std::optional<MultimodalPlan> disaggregated(const MultimodalForecast& f) {
   return best;
 }
 
-std::vector<Change> changes_of(const MultimodalForecast& f) {
+std::vector<PlanChange> changes_of(const MultimodalForecast& f) {
   const MultimodalPlan& plan = f.plan;
-  std::vector<Change> out;
+  std::vector<PlanChange> out;
   add_change(out, "as planned", plan);
   for (const Arrangement to : {Arrangement::reordered, Arrangement::balanced}) {
     if (to == plan.data.arrangement || plan.data.arrangement == Arrangement::balanced) continue;
@@ -310,7 +312,7 @@ std::vector<Change> changes_of(const MultimodalForecast& f) {
 
 std::vector<Alternative> alternatives(const MultimodalForecast& forecast) {
   std::vector<Alternative> out;
-  for (const Change& change : changes_of(forecast)) {
+  for (const PlanChange& change : changes_of(forecast)) {
     Alternative row;
     row.change = change.what;
     row.refused = change.refused;

@@ -32,7 +32,7 @@ std::int64_t poisson(double mean, RandomStream& random) {
   return count;
 }
 
-std::int64_t tokens_of(const DataSample& sample, const SequenceShape& shape) {
+std::int64_t sample_tokens(const DataSample& sample, const SequenceShape& shape) {
   std::int64_t out = sample.text;
   for (std::size_t kind = 0; kind < kItemKindCount; ++kind)
     for (const std::int32_t size : sample.items[kind])
@@ -165,7 +165,7 @@ Result<std::vector<TrainingSequence>> draw_sequences(const TrainingData& data,
   TrainingSequence open;
   while (static_cast<std::int64_t>(out.size()) < count) {
     const DataSample sample = draw_sample(data, random);
-    const std::int64_t tokens = tokens_of(sample, shape);
+    const std::int64_t tokens = sample_tokens(sample, shape);
     drawn += 1 + items_of(sample);
     empty += tokens == 0 ? 1 : 0;
     if (drawn > kMostItems || empty > 100'000)
@@ -204,7 +204,7 @@ std::vector<TrainingSequence> repack(const std::vector<TrainingSequence>& sequen
   std::vector<Placed> samples;
   for (const TrainingSequence& sequence : sequences)
     for (const DataSample& sample : sequence.parts) {
-      const std::int64_t tokens = tokens_of(sample, shape);
+      const std::int64_t tokens = sample_tokens(sample, shape);
       samples.push_back({&sample, tokens, std::min(tokens, shape.length), load(sample)});
     }
   std::stable_sort(samples.begin(), samples.end(),

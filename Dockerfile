@@ -23,7 +23,7 @@ RUN apt-get update \
 FROM debian:bookworm-slim
 RUN apt-get update \
  && apt-get install -y --no-install-recommends libarchive13 libyaml-cpp0.7 libsimdjson14 \
-      libprotobuf-lite32 libfmt9 libnettle8 libpng16-16 libjpeg62-turbo libgomp1 python3-minimal \
+      libprotobuf-lite32 libfmt9 libnettle8 libpng16-16 libturbojpeg0 libutf8proc2 libgomp1 python3-minimal \
  && rm -rf /var/lib/apt/lists/*
 COPY --from=build /opt/lockstep /opt/lockstep
 ENV PATH=/opt/lockstep/bin:$PATH LOCKSTEP_WORKER=/opt/lockstep/bin/lockstep-worker

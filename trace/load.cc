@@ -7,6 +7,7 @@
 #include <regex>
 #include <set>
 #include <string_view>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -137,7 +138,7 @@ void read_evidence(const Content& content, const Plan& plan, Piece& piece) {
 Piece read_content(const Content& content, bool named, const Plan& plan, Tables& tables) {
   Piece piece;
   piece.name = content.name;
-  piece.named = named;
+  piece.named = named && !content.member;
   piece.format = recognise(content.bytes);
   piece.rank = plan.rank_of(content.name);
   read_evidence(content, plan, piece);
@@ -268,6 +269,38 @@ void drop_second_forms(std::vector<Piece>& pieces) {
     }
     return false;
   });
+}
+
+// The folder in one of `paths` that holds the file: "job/node0" of job/node0/rank_3. Empty: none.
+std::string folder_below(const std::string& name, const std::vector<std::string>& paths) {
+  for (const std::string& path : paths) {
+    const fs::path inner = fs::path(name).lexically_relative(path);
+    if (inner.empty() || *inner.begin() == ".." || std::next(inner.begin()) == inner.end())
+      continue;
+    return (fs::path(path) / *inner.begin()).string();
+  }
+  return {};
+}
+
+// The error for folders in a folder that hold a trace of the same rank: the files of two runs, or
+// of two attempts, would make one run that never was.
+std::optional<Error> several_runs(const std::vector<Piece>& pieces,
+                                  const std::vector<std::string>& paths) {
+  std::map<Rank, std::string> holder;
+  for (const Piece& piece : pieces) {
+    const std::string folder = folder_below(piece.name, paths);
+    for (const RankTrace& trace : piece.traces) {
+      const auto [first, is_new] = holder.try_emplace(trace.rank, folder);
+      if (is_new || first->second == folder) continue;
+      return Error{printable(first->second) + " and " + printable(folder) +
+                       " both hold a trace of rank " + std::to_string(trace.rank.value) +
+                       ": they are two runs, or their files are numbered anew on each node",
+                   {paths.front()},
+                   "name the folder of one run; for files of several nodes, rename them by global "
+                   "rank"};
+    }
+  }
+  return std::nullopt;
 }
 
 // Drops digests that are in a folder with traces: they were made from these.
@@ -504,17 +537,33 @@ Result<LoadedTraces> load_traces(const std::vector<std::string>& paths,
     return Error{"no traces were named", {}, "name files, or folders that hold them"};
   const Result<Plan> plan = make_plan(options);
   if (!plan) return plan.error();
-  const Result<std::vector<FoundFile>> files = find_files(paths, options.evidence);
-  if (!files) return files.error();
-  // Read everything, then drop what is a second form of something else, in this order: a text form
-  // beside its ring file must be gone before traces are counted.
   LoadedTraces out;
-  std::vector<Piece> pieces = read_all(*files, *plan, options.threads, out.tables);
-  drop_second_forms(pieces);
-  drop_digests_of_others(pieces);
-  drop_strangers(pieces);
+  std::vector<Piece> pieces;
+  // Folders in a folder are searched only where nothing else holds a trace, because they may be
+  // anything: earlier runs, checkpoints.
+  for (const int levels : {0, 2}) {
+    const Result<std::vector<FoundFile>> files =
+        find_files(paths, {.with_logs = options.evidence, .levels = levels});
+    if (!files) return files.error();
+    out.tables = Tables();
+    pieces = read_all(*files, *plan, options.threads, out.tables);
+    // Drop what is a second form of something else, in this order: a text form beside its ring file
+    // must be gone before traces are counted.
+    drop_second_forms(pieces);
+    drop_digests_of_others(pieces);
+    drop_strangers(pieces);
+    if (levels > 0) {
+      if (const std::optional<Error> several = several_runs(pieces, paths)) return *several;
+    }
+    const bool found = std::any_of(pieces.begin(), pieces.end(), [](const Piece& piece) {
+      return !piece.traces.empty() || piece.named;
+    });
+    if (found) break;
+  }
   if (pieces.empty()) {
-    return Error{"no traces in this folder",
+    std::error_code unknown;
+    return Error{fs::is_directory(paths.front(), unknown) ? "no traces in this folder"
+                                                          : "no traces in this archive",
                  {paths.front()},
                  "`lockstep verify --help` lists what can be read"};
   }

@@ -24,8 +24,10 @@ struct LoadOptions {
   std::int32_t expect_ranks = 0;  // the job's size as the user gives it; 0: as recorded
 };
 
-// Reads every trace among `paths`: files, or folders whose files are read, not recursively; plain,
-// gzipped or in a tar archive. A file's format is recognised by its content (trace/formats). All
+// Reads every trace among `paths`: files, "-" (standard input), or folders whose files are read;
+// plain, packed or in an archive (trace_files.h). Where a folder itself holds no trace, the folders
+// in it are searched, two levels deep (node0/, node1/): unless two of them hold the same rank,
+// which makes them two runs. A file's format is recognised by its content (trace/formats). All
 // files must have one format: lockstep's own two forms count as one, and a digest as the format
 // that it was made from. The order of paths never changes the result.
 //
@@ -35,9 +37,9 @@ struct LoadOptions {
 // rank's ring file and its text form, the ring file is read; if it holds traces, digests beside
 // them are skipped.
 //
-// Errors: a path that does not exist, a folder without any trace (or evidence), files of several
-// formats, an unknown format, a bad pattern, nothing readable at all.
-// Memory follows the number of events (about 32 bytes each), not the size of the text.
+// Errors: a path that does not exist, a folder without any trace (or evidence), folders of several
+// runs in a folder, files of several formats, an unknown format, a bad pattern, nothing readable at
+// all. Memory follows the number of events (about 32 bytes each), not the size of the text.
 Result<Run> load_run(const std::vector<std::string>& paths, const LoadOptions& options = {});
 
 // The traces as read from the files, before they are linked and made one run.

@@ -19,6 +19,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr std::string_view kStandardInput = "-";
+
 Result<std::vector<std::string>> list_folder(const std::string& folder) {
   std::error_code failed;
   std::vector<std::string> files;
@@ -48,10 +50,25 @@ std::vector<fs::path> folders_in(const fs::path& folder) {
   return out;
 }
 
+constexpr std::string_view kAttempt = "attempt_";  // torchrun's folder of one attempt
+
+// Adds the files of the folders below, `levels` deep. Links to folders are not followed, and
+// folders that cannot be read are passed over, as are torchrun's, of which only the last attempt
+// counts.
+void add_files_below(const fs::path& folder, int levels, std::vector<std::string>& out) {
+  if (levels == 0) return;
+  for (const fs::path& inner : folders_in(folder)) {
+    std::error_code unknown;
+    if (fs::is_symlink(inner, unknown) || inner.filename().string().starts_with(kAttempt)) continue;
+    if (const Result<std::vector<std::string>> listed = list_folder(inner.string()))
+      out.insert(out.end(), listed->begin(), listed->end());
+    add_files_below(inner, levels - 1, out);
+  }
+}
+
 // Adds torchrun's logs below a folder: 3/stdout.log, attempt_1/3/stdout.log (the last attempt), or
 // <run id>/attempt_1/3/stdout.log.
 void add_torchrun_logs(const fs::path& folder, bool may_hold_runs, std::vector<std::string>& out) {
-  constexpr std::string_view kAttempt = "attempt_";
   std::optional<std::pair<int, fs::path>> last;
   for (const fs::path& inner : folders_in(folder)) {
     const std::string name = inner.filename().string();
@@ -73,16 +90,47 @@ void add_torchrun_logs(const fs::path& folder, bool may_hold_runs, std::vector<s
   if (last) add_torchrun_logs(last->second, false, out);
 }
 
-Status unpack(std::string_view bytes, const std::string& name, bool truncated,
-              const ContentReader& reader) {
-  if (looks_like_tar(bytes)) {
-    return for_each_member(bytes, name, truncated, [&](const ArchiveMember& member) {
-      reader.use({member.bytes, name + ":" + member.name, member.truncated});
-    });
+// Unpacks what may be packed in several layers: a zip archive from a CI service that holds a
+// .tar.zst of .gz files. All layers and members together unpack to at most `left` bytes, so that a
+// small file takes neither much memory nor much time.
+class Unpacker {
+ public:
+  Unpacker(const ContentReader& reader, std::size_t left) : reader_(reader), left_(left) {}
+
+  Status unpack(std::string_view bytes, const std::string& name, bool truncated, int layers,
+                bool member = false) {
+    if (layers > 0 && looks_like_packed(bytes)) {
+      const Result<Inflated> inflated = unpack_stream(bytes, name, left_);
+      if (!inflated) return inflated.error();
+      left_ -= inflated->text.size();
+      return unpack(inflated->text, name, truncated || inflated->truncated, layers - 1, member);
+    }
+    if (layers > 0 && looks_like_archive(bytes))
+      return unpack_archive(bytes, name, truncated, layers);
+    reader_.use({bytes, name, truncated, member});
+    return Status::ok();
   }
-  reader.use({bytes, name, truncated});
-  return Status::ok();
-}
+
+ private:
+  // A member that cannot be unpacked does not keep the others from being read; the first failure is
+  // reported.
+  Status unpack_archive(std::string_view bytes, const std::string& name, bool truncated,
+                        int layers) {
+    Status failed = Status::ok();
+    const Status read =
+        for_each_member(bytes, name, truncated, left_, [&](const ArchiveMember& member) {
+          left_ -= std::min(left_, member.bytes.size());
+          const Status used =
+              unpack(member.bytes, name + ":" + member.name, member.truncated, layers - 1,
+                     /*member=*/true);
+          if (failed && !used) failed = used;
+        });
+    return read ? failed : read;
+  }
+
+  const ContentReader& reader_;
+  std::size_t left_;
+};
 
 Status use_mapped(const std::string& path, const ContentReader& reader) {
   const Result<MappedFile> file = MappedFile::open(path);
@@ -93,9 +141,14 @@ Status use_mapped(const std::string& path, const ContentReader& reader) {
 
 }  // namespace
 
-Result<std::vector<FoundFile>> find_files(const std::vector<std::string>& paths, bool with_logs) {
+Result<std::vector<FoundFile>> find_files(const std::vector<std::string>& paths,
+                                          const FindOptions& options) {
   std::map<fs::path, FoundFile> files;  // by canonical path: a link and its file are one
   for (const std::string& path : paths) {
+    if (path == kStandardInput) {
+      files.try_emplace(path, FoundFile{path, true});
+      continue;
+    }
     std::error_code failed;
     const fs::file_status status = fs::status(path, failed);
     if (failed && status.type() != fs::file_type::not_found) {
@@ -109,7 +162,8 @@ Result<std::vector<FoundFile>> find_files(const std::vector<std::string>& paths,
       Result<std::vector<std::string>> listed = list_folder(path);
       if (!listed) return listed.error();
       found = std::move(*listed);
-      if (with_logs) add_torchrun_logs(path, true, found);
+      if (options.with_logs) add_torchrun_logs(path, true, found);
+      add_files_below(path, options.levels, found);
     }
     for (std::string& file : found) {
       fs::path canonical = fs::canonical(file, failed);
@@ -127,17 +181,19 @@ Result<std::vector<FoundFile>> find_files(const std::vector<std::string>& paths,
 }
 
 Status for_each_content(const std::string& path, FileBuffer& buffer, const ContentReader& reader) {
+  // Standard input cannot be mapped, nor read a second time.
+  const bool input = path == kStandardInput;
   const Result<std::string_view> bytes =
       buffer.read(path, kLargestFile, [&](std::string_view head) {
+        if (input) return true;
         if (looks_like_ring_file(head)) return false;
-        return looks_like_gzip(head) || looks_like_tar(head) || reader.wants(head);
+        return looks_like_packed(head) || looks_like_archive(head) || reader.wants(head);
       });
   if (!bytes) return bytes.error();
-  if (looks_like_ring_file(*bytes)) return use_mapped(path, reader);
-  if (!looks_like_gzip(*bytes)) return unpack(*bytes, path, false, reader);
-  const Result<Inflated> inflated = gunzip(*bytes, path, inflation_limit(bytes->size()));
-  if (!inflated) return inflated.error();
-  return unpack(inflated->text, path, inflated->truncated, reader);
+  if (!input && looks_like_ring_file(*bytes)) return use_mapped(path, reader);
+  constexpr int kMostLayers = 4;
+  return Unpacker(reader, inflation_limit(bytes->size()))
+      .unpack(*bytes, input ? "standard input" : path, false, kMostLayers);
 }
 
 }  // namespace lockstep::trace

@@ -25,6 +25,12 @@ constexpr std::size_t kAtOnce = std::size_t{1} << 30U;     // read(2) takes no m
 class OpenFile {
  public:
   static Result<OpenFile> open(const std::string& path) {
+    // Standard input: a pipe, a terminal or a file. A file is read from where it stands.
+    if (path == "-") {
+      OpenFile input(::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0));
+      if (input.fd_ < 0) return system_error("cannot read standard input", errno, path);
+      return input;
+    }
     // O_NONBLOCK: opening a FIFO without a writer would wait for ever.
     OpenFile file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     if (file.fd_ < 0) return system_error("cannot open the file", errno, path);

@@ -33,7 +33,8 @@ class FileBuffer {
   using Wanted = std::function<bool(std::string_view head)>;
 
   // Reads the whole file at `path`, to its end at the time of reading, or only its head if `wanted`
-  // refuses the rest. Also reads files of /proc, whose size is 0. The view is aligned for any type
+  // refuses the rest. Also reads files of /proc, whose size is 0, and "-", standard input, whatever
+  // it is. The view is aligned for any type
   // and valid until the next call or the end of this object. Errors: the file cannot be opened or
   // read, is not a regular file, has more than `limit` bytes (or than kLargestFile), or memory is
   // short.

@@ -132,6 +132,33 @@ TEST_F(LoadTest, NothingToReadIsAnError) {
             "not a trace of a known form (nor can 1 other file be read)");
 }
 
+// What was copied from the nodes of a job, a folder each.
+TEST_F(LoadTest, FoldersOfNodesAreOneRun) {
+  for (const char* folder : {"job/node0", "job/node1/dumps", "job/checkpoints"})
+    std::filesystem::create_directories(dir_.file(folder));
+  dir_.write("job/node0/rank_0.trace.jsonl", trace_of(0));
+  dir_.write("job/node1/dumps/rank_1.trace.jsonl", trace_of(1));
+  dir_.write("job/checkpoints/step_1", "weights");
+  EXPECT_THAT(load({dir_.file("job")}).ranks, SizeIs(2));
+}
+
+TEST_F(LoadTest, FoldersBesideTracesAreNotSearched) {
+  std::filesystem::create_directories(dir_.file("old"));
+  dir_.write("rank_0.trace.jsonl", trace_of(0));
+  dir_.write("old/rank_1.trace.jsonl", trace_of(1));
+  EXPECT_THAT(load({dir_.path()}).ranks, SizeIs(1));
+}
+
+TEST_F(LoadTest, FoldersWithOneRankInTwoAreTwoRuns) {
+  for (const std::string folder : {"monday", "tuesday"}) {
+    std::filesystem::create_directories(dir_.file(folder));
+    for (int rank = 0; rank < 2; ++rank)
+      dir_.write(folder + "/rank_" + std::to_string(rank) + ".trace.jsonl", trace_of(rank));
+  }
+  EXPECT_THAT(error({dir_.path()}), HasSubstr("both hold a trace of rank 0: they are two runs"));
+  EXPECT_THAT(load({dir_.file("monday")}).ranks, SizeIs(2));
+}
+
 TEST(AssembleTest, DifferentSemanticsAreAContradiction) {
   const trace::Run run =
       run_from_text({R"({"header":1,"rank":1,"world_size":2})",

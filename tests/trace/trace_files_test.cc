@@ -1,7 +1,12 @@
 // What is in the files that a user names, unpacked, and how much memory that may take.
 #include "trace/trace_files.h"
 
+#include <archive.h>
+#include <archive_entry.h>
+
 #include <filesystem>
+#include <utility>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -20,6 +25,39 @@ using testing::StartsWith;
 namespace fs = std::filesystem;
 
 constexpr std::size_t kHead = FileBuffer::kHead;
+
+using Members = std::vector<std::pair<std::string, std::string>>;  // names and contents
+
+// An archive of these, made by libarchive. `filter`: ARCHIVE_FILTER_ZSTD, …
+std::string archive_of(const Members& members, int format, int filter = ARCHIVE_FILTER_NONE) {
+  archive* writer = archive_write_new();
+  archive_write_set_format(writer, format);
+  archive_write_add_filter(writer, filter);
+  std::string out(std::size_t{1} << 20U, '\0');
+  std::size_t used = 0;
+  archive_write_set_bytes_in_last_block(writer, 1);
+  EXPECT_EQ(archive_write_open_memory(writer, out.data(), out.size(), &used), ARCHIVE_OK);
+  for (const auto& [name, text] : members) {
+    archive_entry* entry = archive_entry_new();
+    archive_entry_set_pathname(entry, name.c_str());
+    archive_entry_set_filetype(entry, AE_IFREG);
+    archive_entry_set_perm(entry, 0644);
+    archive_entry_set_size(entry, static_cast<la_int64_t>(text.size()));
+    EXPECT_EQ(archive_write_header(writer, entry), ARCHIVE_OK);
+    archive_write_data(writer, text.data(), text.size());
+    archive_entry_free(entry);
+  }
+  EXPECT_EQ(archive_write_close(writer), ARCHIVE_OK) << archive_error_string(writer);
+  archive_write_free(writer);
+  out.resize(used);
+  return out;
+}
+
+std::string zip_of(const Members& members) { return archive_of(members, ARCHIVE_FORMAT_ZIP); }
+
+std::string tar_of(const Members& members, int filter) {
+  return archive_of(members, ARCHIVE_FORMAT_TAR_USTAR, filter);
+}
 
 class TraceFilesTest : public testing::Test {
  protected:
@@ -105,6 +143,80 @@ TEST_F(TraceFilesTest, ASmallFileMayUnpackTo256MiB) {
   EXPECT_THAT(
       contents(dir_.write("a.gz", members + gzip(" "))),
       ElementsAre("unpacks to more than 256 MiB", StartsWith("unpack it yourself if that is")));
+}
+
+TEST_F(TraceFilesTest, ArchivesOfEveryKindGiveTheirMembers) {
+  const Members members = {{"node0/rank_0", "a"}, {"node1/rank_1", "b"}};
+  EXPECT_THAT(contents(dir_.write("a.zip", zip_of(members))), ElementsAre("a", "b"));
+  for (const int filter :
+       {ARCHIVE_FILTER_NONE, ARCHIVE_FILTER_GZIP, ARCHIVE_FILTER_XZ, ARCHIVE_FILTER_ZSTD})
+    EXPECT_THAT(contents(dir_.write("a.tar", tar_of(members, filter))), ElementsAre("a", "b"))
+        << filter;
+}
+
+// What a CI service offers for download: a zip file of what the job packed.
+TEST_F(TraceFilesTest, PackedFilesInArchivesAreUnpacked) {
+  const std::string inner =
+      tar_of({{"rank_0.gz", gzip("a")}, {"rank_1", "b"}}, ARCHIVE_FILTER_ZSTD);
+  EXPECT_THAT(contents(dir_.write("a.zip", zip_of({{"dumps.tar.zst", inner}}))),
+              ElementsAre("a", "b"));
+}
+
+TEST_F(TraceFilesTest, ACheckpointIsNoArchive) {
+  const std::string checkpoint = zip_of({{"model/data.pkl", "weights"}, {"model/data/0", "w"}});
+  EXPECT_THAT(contents(dir_.write("model.pt", checkpoint)), ElementsAre(checkpoint));
+}
+
+// 64 files of 8 MiB in a few KiB: each fits the limit of 256 MiB, and all together do not.
+TEST_F(TraceFilesTest, AllMembersTogetherUnpackToNoMoreThanOneFileMay) {
+  std::string member;
+  for (int i = 0; i < 8; ++i) member += gzip(std::string(std::size_t{1} << 20U, ' '));
+  Members members;
+  for (int i = 0; i < 64; ++i) members.emplace_back("rank_" + std::to_string(i) + ".gz", member);
+  const std::string path = dir_.write("a.zip", zip_of(members));
+  std::size_t total = 0;
+  const Status opened = for_each_content(
+      path, buffer_,
+      {.wants = wants_, .use = [&](const Content& content) { total += content.bytes.size(); }});
+  ASSERT_FALSE(opened);
+  EXPECT_THAT(opened.error().message, StartsWith("unpacks to more than "));
+  EXPECT_LE(total, std::size_t{256} << 20U);
+}
+
+TEST_F(TraceFilesTest, DamagedArchivesGiveWhatCameBefore) {
+  const Members members = {{"rank_0", std::string(5000, 'a')}, {"rank_1", std::string(5000, 'b')}};
+  for (const std::string& whole : {zip_of(members), tar_of(members, ARCHIVE_FILTER_XZ),
+                                   tar_of(members, ARCHIVE_FILTER_ZSTD)}) {
+    for (std::size_t cut = 0; cut < whole.size(); cut += 1 + whole.size() / 64)
+      contents(dir_.write("cut", whole.substr(0, cut)));
+    for (std::size_t at = 0; at < whole.size(); at += 1 + whole.size() / 64) {
+      std::string damaged = whole;
+      damaged[at] = static_cast<char>(~damaged[at]);
+      for (const std::string& content : contents(dir_.write("damaged", damaged)))
+        EXPECT_LE(content.size(), 10000U + 4096U);
+    }
+  }
+  // The central directory is missing: the file was copied while it was written.
+  const std::string zip = zip_of({{"rank_0", "a"}, {"rank_1", "b"}});
+  EXPECT_EQ(contents(dir_.write("cut.zip", zip.substr(0, zip.find("PK\x01\x02")))).at(0), "a");
+}
+
+TEST(FindFiles, SearchesFoldersAsDeepAsAsked) {
+  const TempDir dir;
+  fs::create_directories(dir.file("node0/dumps/deep"));
+  fs::create_directories(dir.file("attempt_0/node0"));
+  fs::create_directory_symlink(dir.path(), dir.file("loop"));
+  for (const char* name : {"a", "node0/b", "node0/dumps/c", "node0/dumps/deep/d", "attempt_0/e"})
+    dir.write(name, "");
+  const auto found = [&](int levels) {
+    std::vector<std::string> out;
+    const auto files = find_files({dir.path()}, {.levels = levels});
+    for (const FoundFile& file : *files) out.push_back(fs::path(file.path).filename().string());
+    return out;
+  };
+  EXPECT_THAT(found(0), ElementsAre("a"));
+  EXPECT_THAT(found(1), ElementsAre("a", "b"));
+  EXPECT_THAT(found(2), ElementsAre("a", "b", "c"));
 }
 
 }  // namespace

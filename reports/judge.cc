@@ -59,13 +59,15 @@ ExitStatus judge_traces(const TracesToJudge& traces, const ReportOptions& report
   const verify::Report judged = judge_recorded(*run, outputs.semantics);
   // The certificate below is about all findings, not only about those that the filter leaves.
   const FilteredReport left = filtered(judged, *run, *filter, today_utc());
+  ExitStatus status = exit_status(left.report, report.fail_on);
+  // Files come before what is printed: the reader of a pipe may close it.
+  if (!traces.certificate.empty())
+    status = write_certificate_of(*run, judged,
+                                  outputs.semantics.value_or(verify::recorded_semantics(*run)),
+                                  traces.certificate, status);
   if (const Status written = write_reports(left, *run, outputs); !written)
     return fail(written.error(), ExitStatus::own_failure);
-  const ExitStatus status = exit_status(left.report, report.fail_on);
-  if (traces.certificate.empty()) return status;
-  return write_certificate_of(*run, judged,
-                              outputs.semantics.value_or(verify::recorded_semantics(*run)),
-                              traces.certificate, status);
+  return status;
 }
 
 namespace {
@@ -75,9 +77,24 @@ Result<trace::Derivation> load_program(const std::string& folder) {
   return trace::load_derivation(folder);
 }
 
-}  // namespace
-
 constexpr std::size_t kLargestProduct = std::size_t{16} << 20U;
+
+// Returns the verdict's status; but 3 for a safe program that has no certificate: it was asked for.
+ExitStatus write_product_certificate(const std::string& folder, const verify::ProductModel& model,
+                                     const verify::ProductDecision& decision,
+                                     const std::string& file) {
+  const ExitStatus status = status_of(decision.verdict);
+  const Result<std::string> product = read_file(folder + "/product.json", kLargestProduct);
+  if (!product) return fail(product.error());
+  const Result<std::string> text = verify::write_certificate(model, decision, *product);
+  if (!text)
+    return fail(text.error(), status == ExitStatus::clean ? ExitStatus::inconclusive : status);
+  if (const Status written = write_file(file, *text); !written)
+    return fail(written.error(), ExitStatus::own_failure);
+  return ExitStatus::clean;
+}
+
+}  // namespace
 
 ExitStatus judge_product(const std::string& folder, const std::string& certificate,
                          const ReportOptions& options) {
@@ -87,24 +104,18 @@ ExitStatus judge_product(const std::string& folder, const std::string& certifica
   if (!derivation) return fail(derivation.error());
   const verify::ProductModel model(*derivation);
   const verify::ProductDecision decision = verify::decide(model);
+  // Files come before what is printed: the reader of a pipe may close it.
+  if (const Status written = write_product_reports(model, decision, options, *filter); !written)
+    return fail(written.error(), ExitStatus::own_failure);
+  const ExitStatus status = certificate.empty()
+                                ? status_of(decision.verdict)
+                                : write_product_certificate(folder, model, decision, certificate);
   if (!options.quiet && !takes_stdout(options)) {
     ProductTextOptions text;
     text.color = stdout_wants_color();
-    std::cout << product_text_report(model, decision, text);
+    std::cout << product_text_report(model, decision, text) << std::flush;
   }
-  if (const Status written = write_product_reports(model, decision, options, *filter); !written)
-    return fail(written.error(), ExitStatus::own_failure);
-  if (certificate.empty()) return status_of(decision.verdict);
-  const Result<std::string> product = read_file(folder + "/product.json", kLargestProduct);
-  if (!product) return fail(product.error());
-  const Result<std::string> text = verify::write_certificate(model, decision, *product);
-  if (!text) {
-    const ExitStatus status = status_of(decision.verdict);
-    return fail(text.error(), status == ExitStatus::clean ? ExitStatus::inconclusive : status);
-  }
-  if (const Status written = write_file(certificate, *text); !written)
-    return fail(written.error(), ExitStatus::own_failure);
-  return ExitStatus::clean;
+  return status;
 }
 
 }  // namespace lockstep::reports

@@ -3,6 +3,10 @@
 #include <algorithm>
 #include <iostream>
 #include <optional>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
 
 #include "base/files/write_file.h"
 #include "base/text.h"
@@ -30,21 +34,69 @@ Status write_stdout(const std::string& text) {
 
 }  // namespace
 
+namespace {
+
+// What the endings of names mean. Of two for one form the longer comes first.
+constexpr std::pair<std::string_view, std::string_view> kEndings[] = {
+    {".timeline.json", "timeline"},
+    {".perfetto.json", "timeline"},
+    {".codequality.json", "gitlab"},
+    {".json", "json"},
+    {".html", "html"},
+    {".htm", "html"},
+    {".md", "markdown"},
+    {".csv", "csv"},
+    {".dot", "dot"},
+    {".gv", "dot"},
+    {".sarif", "sarif"},
+    {".xml", "junit"},
+    {".txt", "text"},
+};
+
+// The form that a path without KIND stands for: "-" is text for people. Empty: none.
+std::string kind_by_ending(std::string_view path, const OutputForms& forms) {
+  if (path == "-") return "text";
+  for (const auto& [ending, kind] : kEndings) {
+    if (path.ends_with(ending) &&
+        std::find(forms.kinds.begin(), forms.kinds.end(), kind) != forms.kinds.end())
+      return std::string(kind);
+  }
+  return {};
+}
+
+// True for "html=report.html", also with a kind that does not exist; false for a path that happens
+// to have "=" in it ("runs/lr=0.1/report.html").
+bool names_a_kind(std::string_view before_equals) {
+  return before_equals.find_first_of("/.") == std::string_view::npos;
+}
+
+}  // namespace
+
 Result<OutputTarget> parse_output_target(const std::string& text, const OutputForms& forms) {
   constexpr std::size_t kLongestKind = 100;  // longer ones are not worth a guess
   const std::size_t equals = text.find('=');
   const std::string kind = text.substr(0, equals);
   const std::string shown = printable(text);
-  if (equals == std::string::npos || equals + 1 == text.size()) {
+  if (equals == std::string::npos || !names_a_kind(kind)) {
+    if (std::string form = kind_by_ending(text, forms); !form.empty())
+      return OutputTarget{std::move(form), text};
     return Error{
-        "--output " + shown + ": expected KIND=PATH", {}, "write json=" + forms.noun + ".json"};
+        fmt::format("--output {}: this ending belongs to no kind of {}", shown, forms.noun),
+        {},
+        wrapped_fix(fmt::format("write KIND=PATH, such as {}={}; kinds: {}", forms.kinds.front(),
+                                shown, join_and(forms.kinds)))};
   }
+  if (equals + 1 == text.size())
+    return Error{fmt::format("--output {}: the path is missing", shown),
+                 {},
+                 fmt::format("write {}={}.{}", kind, forms.noun, kind)};
   if (std::find(forms.kinds.begin(), forms.kinds.end(), kind) == forms.kinds.end()) {
     const std::string near = kind.size() < kLongestKind ? nearest(kind, forms.kinds) : "";
-    return Error{"--output " + shown + ": no such kind of " + forms.noun,
+    return Error{fmt::format("--output {}: no such kind of {}", shown, forms.noun),
                  {},
-                 wrapped_fix((near.empty() ? "" : "did you mean " + near + "? ") +
-                             "kinds: " + join_and(forms.kinds))};
+                 wrapped_fix(fmt::format("{}kinds: {}",
+                                         near.empty() ? "" : fmt::format("did you mean {}? ", near),
+                                         join_and(forms.kinds)))};
   }
   return OutputTarget{kind, text.substr(equals + 1)};
 }
@@ -65,17 +117,16 @@ Result<std::vector<OutputTarget>> parse_output_targets(const std::vector<std::st
 
 Status write_targets(const std::vector<OutputTarget>& targets, bool quiet,
                      const OutputContent& content) {
-  const bool taken = std::any_of(targets.begin(), targets.end(),
-                                 [](const OutputTarget& target) { return target.to_stdout(); });
-  if (!taken && !quiet) {
-    if (Status printed = write_stdout(content("text", true)); !printed) return printed;
-  }
+  std::string printed = quiet ? "" : "text";
   for (const OutputTarget& target : targets) {
-    const std::string text = content(target.kind, target.to_stdout());
-    if (Status s = target.to_stdout() ? write_stdout(text) : write_file(target.path, text); !s)
-      return s;
+    if (target.to_stdout()) {
+      printed = target.kind;
+      continue;
+    }
+    if (Status written = write_file(target.path, content(target.kind, false)); !written)
+      return written;
   }
-  return Status::ok();
+  return printed.empty() ? Status::ok() : write_stdout(content(printed, true));
 }
 
 }  // namespace lockstep::reports

@@ -1,4 +1,5 @@
-// --output KIND=PATH, as all commands have it: which forms to write, and where to.
+// -o PATH or -o KIND=PATH, as all commands have it: which forms to write, and where to. Without a
+// KIND the ending of the name chooses: report.html, findings.json.
 //
 //   Result<std::vector<OutputTarget>> targets = parse_output_targets(given, {"report", kinds});
 //   Status written = write_targets(*targets, quiet, [&](const std::string& kind, bool to_stdout) {
@@ -27,7 +28,7 @@ struct OutputForms {
   std::vector<std::string> kinds;  // includes "text", the form for people
 };
 
-// Errors: no "=", a kind that is not among `forms`, an empty path.
+// Errors: a kind that is not among `forms`, an ending that belongs to none of them, an empty path.
 Result<OutputTarget> parse_output_target(const std::string& text, const OutputForms& forms);
 
 // Parses several. Errors: as above; two targets on standard output.
@@ -37,9 +38,10 @@ Result<std::vector<OutputTarget>> parse_output_targets(const std::vector<std::st
 // The content of a form, ending in a line break. Called once per target.
 using OutputContent = std::function<std::string(const std::string& kind, bool to_stdout)>;
 
-// Prints "text" on standard output unless `quiet` is set or a target uses standard output; then
-// writes every target. A file is written under another name and renamed, so it is complete or not
-// there. Errors: what cannot be written.
+// Writes every target that is a file, each under another name first and renamed, so that it is
+// complete or not there. Then prints the one on standard output; else "text", unless `quiet`. In
+// this order, so that a reader who closes the pipe (`| head -1`) loses no file. Errors: what cannot
+// be written.
 Status write_targets(const std::vector<OutputTarget>& targets, bool quiet,
                      const OutputContent& content);
 

@@ -3,8 +3,13 @@
 #include <algorithm>
 #include <array>
 
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
 #include "base/tables.h"
 #include "base/text.h"
+#include "reports/html/markup.h"
+#include "reports/html/page.h"
 
 namespace lockstep::reports {
 
@@ -85,6 +90,74 @@ std::string comparison_text(const verify::Comparison& c, std::size_t lines) {
     out += comparison_row(std::to_string(s.n), loss(s.loss_a), loss(s.loss_b),
                           difference_cell(s.gradient), difference_cell(s.parameter),
                           s.gradient ? printable(s.gradient->name) : "");
+  }
+  return out;
+}
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json json_of(const std::optional<verify::TensorDifference>& d) {
+  if (!d) return nullptr;
+  return {{"step", d->n},
+          {"phase", d->phase == verify::Phase::param ? "parameter" : "gradient"},
+          {"tensor", to_utf8(d->name)},
+          {"relative_error", d->error},
+          {"lower_bound", d->lower_bound},
+          {"tolerance", d->tolerance},
+          {"norm_ratio", d->ratio},
+          {"cosine", d->cosine ? Json(*d->cosine) : Json()}};
+}
+
+std::string comparison_page(const verify::Comparison& comparison) {
+  const std::string text = html::text(comparison_text(comparison, SIZE_MAX));
+  return html::page(
+      "Two runs compared",
+      html::element("main", "",
+                    html::element("h1", "", "Two runs compared") +
+                        html::scroller("comparison", html::element("pre", "", text))));
+}
+
+}  // namespace
+
+std::string comparison_json(const verify::Comparison& c) {
+  const auto number = [](const std::optional<double>& x) { return x ? Json(*x) : Json(); };
+  Json out = {{"compared", c.compared},
+              {"only_in_one", c.only_in_one},
+              {"same", c.compared > 0 && !c.first_difference},
+              {"drifted", c.drifted},
+              {"max_loss_difference", number(c.max_loss_difference)},
+              {"first_difference", json_of(c.first_difference)},
+              {"steps", Json::array()}};
+  for (const verify::StepDifference& s : c.steps)
+    out["steps"].push_back({{"step", s.n},
+                            {"loss_1", number(s.loss_a)},
+                            {"loss_2", number(s.loss_b)},
+                            {"gradient", json_of(s.gradient)},
+                            {"parameter", json_of(s.parameter)}});
+  return out.dump(2) + "\n";
+}
+
+OutputForms comparison_forms() { return {"comparison", {"text", "json", "html", "markdown"}}; }
+
+std::string comparison_in(const std::string& kind, const verify::Comparison& comparison) {
+  if (kind == "json") return comparison_json(comparison);
+  if (kind == "html") return comparison_page(comparison);
+  if (kind == "markdown")
+    return fmt::format("```text\n{}```\n", comparison_text(comparison, SIZE_MAX));
+  return comparison_text(comparison);
+}
+
+Supplement reference_supplement(const std::string& none, const verify::Comparison& comparison) {
+  Supplement out{
+      .title = "Against one process with all batches", .text = {}, .key = "reference", .json = {}};
+  if (none.empty()) {
+    out.text = comparison_text(comparison);
+    out.json = comparison_json(comparison);
+  } else {
+    out.text = wrap(none, kReportColumns) + "\n";
+    out.json = Json{{"none", none}}.dump();
   }
   return out;
 }

@@ -5,12 +5,24 @@
 #include <string>
 #include <vector>
 
+#include "reports/findings/forms.h"
+#include "reports/output_targets.h"
 #include "verify/compare_runs.h"
 
 namespace lockstep::reports {
 
 // What diverged and where, then a line per step (at most `lines`, the first and the last ones).
 std::string comparison_text(const verify::Comparison& comparison, std::size_t lines = 24);
+
+// The same for programs: what was compared, the first difference (null: none), a row per step.
+std::string comparison_json(const verify::Comparison& comparison);
+
+// The forms in which `lockstep compare` writes it, for write_targets().
+OutputForms comparison_forms();
+std::string comparison_in(const std::string& kind, const verify::Comparison& comparison);
+
+// For the report of a job that was compared with its reference. `none`: why there is no reference.
+Supplement reference_supplement(const std::string& none, const verify::Comparison& comparison);
 
 // A table of jobs and their one-process references: `lockstep run --reference`.
 

@@ -5,6 +5,10 @@
 #include <filesystem>
 #include <string_view>
 #include <system_error>
+#include <utility>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "base/check.h"
 #include "base/terminal.h"
@@ -16,6 +20,8 @@
 #include "reports/findings/markdown_report.h"
 #include "reports/findings/text_report.h"
 #include "reports/findings/timeline_report.h"
+#include "reports/html/markup.h"
+#include "reports/html/page.h"
 
 namespace lockstep::reports {
 namespace {
@@ -65,6 +71,35 @@ std::string rendered(std::string_view kind, const Judged& judged) {
 
 }  // namespace
 
+namespace {
+
+// The report with its supplement, in the forms that have room for it.
+std::string supplemented(std::string_view kind, std::string report, const Supplement& more) {
+  if (kind == "text")
+    return more.alone ? more.text : fmt::format("{}\n{}:\n{}", report, more.title, more.text);
+  if (kind == "markdown") {
+    const std::string block = fmt::format("## {}\n\n```text\n{}```\n", more.title, more.text);
+    return more.alone ? block : fmt::format("{}\n{}", report, block);
+  }
+  if (kind == "json") {
+    nlohmann::ordered_json whole = nlohmann::ordered_json::parse(report);
+    whole[more.key] = nlohmann::ordered_json::parse(more.json);
+    return whole.dump(2) + "\n";
+  }
+  if (kind != "html") return report;
+  const std::string section = html::element(
+      "section", "",
+      html::element("h2", "", html::text(more.title)) +
+          html::scroller(more.title, html::element("pre", "", html::text(more.text))));
+  if (more.alone) return html::page(more.title, html::element("main", "", section));
+  constexpr std::string_view kEnd = "</main>";
+  const std::size_t end = report.rfind(kEnd);
+  LOCKSTEP_CHECK(end != std::string::npos, "a page has a main part");
+  return report.insert(end, section);
+}
+
+}  // namespace
+
 OutputForms report_forms() {
   OutputForms forms{"report", {}};
   for (const ReportForm& form : kForms) forms.kinds.emplace_back(form.kind);
@@ -88,10 +123,14 @@ Status write_reports(const FilteredReport& report, const trace::Run& run,
   const auto targets = parse_output_targets(options.outputs, report_forms());
   if (!targets) return targets.error();
   const auto content = [&](const std::string& kind, bool to_stdout) {
-    return rendered(kind, {report, run, options.semantics, to_stdout && stdout_wants_color()});
+    std::string text =
+        rendered(kind, {report, run, options.semantics, to_stdout && stdout_wants_color()});
+    return options.supplement ? supplemented(kind, std::move(text), *options.supplement)
+                              : std::move(text);
   };
-  if (Status written = write_targets(*targets, options.quiet, content); !written) return written;
-  return write_baseline(report, options.filter);
+  // Files come before what is printed: the reader of a pipe may close it.
+  if (Status written = write_baseline(report, options.filter); !written) return written;
+  return write_targets(*targets, options.quiet, content);
 }
 
 }  // namespace lockstep::reports

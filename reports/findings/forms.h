@@ -1,7 +1,8 @@
 // Every form of a report, by name, and the options for where a report goes, what it counts and
 // which exit status it gives:
 //
-//   --output KIND=PATH   (report_forms(); PATH "-": standard output; may be given several times)
+//   --output KIND=PATH   (report_forms(); PATH "-": standard output; may be given several times;
+//                         without KIND, by the ending of PATH)
 //   --fail-on error|warning|note|never
 //   --quiet
 //   and the filter (reports/filter/filter_options.h)
@@ -20,19 +21,31 @@
 
 namespace lockstep::reports {
 
+// What a command found besides findings: the comparison with a reference, the proof of a
+// derivation. Part of the forms text, json, html and markdown.
+struct Supplement {
+  std::string title;
+  std::string text;  // lines of at most 80 columns
+  std::string key;   // of the JSON report, with this value, a JSON text
+  std::string json;
+  // True: it takes the place of the report, except in JSON. For a verdict that is not about a run.
+  bool alone = false;
+};
+
 struct ReportOptions {
-  std::vector<std::string> outputs;  // as given: KIND=PATH
+  std::vector<std::string> outputs;  // as given: KIND=PATH, or PATH
   std::string fail_on = "error";     // as given, one of the above: exit_status()
   bool quiet = false;
   FilterOptions filter = {};
   // The semantics by which verify() judged, if not the traces' own.
   std::optional<verify::CallSemantics> semantics = std::nullopt;
+  std::optional<Supplement> supplement = std::nullopt;
 };
 
 // The forms of a report.
 OutputForms report_forms();
 
-// Prints the text report and writes every --output, as write_targets() does, and the baseline.
+// Writes the baseline and every --output, and prints the text report, as write_targets() does.
 // Errors: a bad --output (check_outputs() reports it before any work), a file that cannot be
 // written.
 Status write_reports(const FilteredReport& report, const trace::Run& run,

@@ -5,6 +5,8 @@
 #include <optional>
 #include <set>
 
+#include <nlohmann/json.hpp>
+
 #include "base/tables.h"
 #include "base/text.h"
 #include "reports/findings/text_report.h"
@@ -200,12 +202,53 @@ std::string product_text_report(const verify::ProductModel& model,
   return out;
 }
 
+namespace {
+
+// The verdict about all mixes, which the report of one run does not hold.
+Supplement verdict_of_all(const verify::ProductModel& model,
+                          const verify::ProductDecision& decision, const ProductTextOptions& text) {
+  const trace::ProductSpec& spec = model.spec();
+  nlohmann::ordered_json out;
+  out["verdict"] = std::string(verify::to_string(decision.verdict));
+  out["program"] = to_utf8(spec.program);
+  out["ranks"] = spec.world_size;
+  out["steps"] =
+      spec.only_steps ? nlohmann::ordered_json(*spec.only_steps) : nlohmann::ordered_json();
+  for (const auto& condition : spec.conditions)
+    out["conditions"].push_back(to_utf8(condition.name));
+  out["examined"] = {{"situations", decision.situations},
+                     {"sequences", decision.sequences},
+                     {"collectives", decision.instances}};
+  out["assumptions"] = nlohmann::ordered_json::array();
+  for (const std::string& assumption : spec.assumptions)
+    out["assumptions"].push_back(to_utf8(assumption));
+  out["why"] = nlohmann::ordered_json::array();
+  for (const std::string& reason : decision.why) out["why"].push_back(to_utf8(reason));
+  if (decision.counterexample) {
+    const verify::Assignment& mix = decision.counterexample->assignment;
+    for (std::size_t s = 0; s < mix.steps.size(); ++s) {
+      nlohmann::ordered_json step = {{"step", mix.steps[s]}};
+      for (const verify::ProductOption& option : mix.options[s])
+        step["conditions_by_rank"].push_back(to_utf8(spec.conditions[option.condition].name));
+      out["counterexample"].push_back(std::move(step));
+    }
+  }
+  return {.title = "Every mix of batches",
+          .text = product_text_report(model, decision, text),
+          .key = "all_mixes",
+          .json = out.dump(),
+          .alone = !decision.counterexample};
+}
+
+}  // namespace
+
 Status write_product_reports(const verify::ProductModel& model,
                              const verify::ProductDecision& decision, const ReportOptions& options,
                              const Filter& filter) {
   if (options.outputs.empty()) return Status::ok();
   ReportOptions files = options;
   files.quiet = true;
+  files.supplement = verdict_of_all(model, decision, {});
   if (const auto& example = decision.counterexample)
     return write_reports(filtered(example->report, example->run, filter, today_utc()), example->run,
                          files);

@@ -25,9 +25,10 @@ std::string product_text_report(const verify::ProductModel& model,
 
 // The other forms of reports.
 
-// Writes every --output of `options`: the report of the counterexample's run, after `filter`.
-// Without a counterexample it is a report without findings, of the first steps under the conditions
-// that most ranks have. Errors: what cannot be written.
+// Writes every --output of `options`: the report of the counterexample's run, after `filter`, and
+// the verdict about all mixes with what it assumes. Without a counterexample there is that verdict
+// alone; forms that are about a run (timeline, csv, …) then hold the first steps under the
+// conditions that most ranks have, without findings. Errors: what cannot be written.
 Status write_product_reports(const verify::ProductModel& model,
                              const verify::ProductDecision& decision, const ReportOptions& options,
                              const Filter& filter = {});

@@ -232,8 +232,7 @@ Result<reports::ExitStatus> derive(const Scenario& scenario, const DeriveJob& op
   const Decided& worst = worst_of(*decided);
   const verify::ProductVerdict verdict = worst.decision.verdict;
   const reports::ReportOptions files{.outputs = options.outputs};
-  if (!options.quiet && !reports::takes_stdout(files))
-    said << reports::product_text_report(worst.model, worst.decision) << std::flush;
+  // Files come before what is printed: the reader of a pipe may close it.
   if (const Status written = reports::write_product_reports(worst.model, worst.decision, files);
       !written)
     return reports::fail(written.error(), reports::ExitStatus::own_failure);
@@ -242,6 +241,8 @@ Result<reports::ExitStatus> derive(const Scenario& scenario, const DeriveJob& op
         write_counterexample(scenario, *plan, worst.decision, options.write_scenario);
     if (!written) return written.error();
   }
+  if (!options.quiet && !reports::takes_stdout(files))
+    said << reports::product_text_report(worst.model, worst.decision) << std::flush;
   if (!options.certificate.empty() && verdict == verify::ProductVerdict::safe) {
     const Status written = write_certificates(*decided, options.certificate, said);
     if (!written) return written.error();

@@ -39,10 +39,7 @@ class Runner {
   explicit Runner(const RunOptions& options)
       : options_(options),
         // A report on standard output ("json=-") must not be mixed with other text.
-        said_(std::any_of(options.report.outputs.begin(), options.report.outputs.end(),
-                          [](const std::string& o) { return o.ends_with("=-"); })
-                  ? std::cerr
-                  : std::cout) {}
+        said_(reports::takes_stdout(options.report) ? std::cerr : std::cout) {}
 
   reports::ExitStatus run() {
     if (const Status ready = prepare(); !ready) return reports::fail(ready.error());
@@ -153,24 +150,33 @@ class Runner {
         reports::filtered(std::move(outcome->report), outcome->run, filter_, reports::today_utc());
     if (const Status status = print_result(*folder, *outcome, report); !status)
       return status.error();
-    outcome->report = std::move(report.report);
+    outcome->report = report.report;
     reports::ExitStatus status = judge(scenario, *outcome);
     if (options_.reference && outcome->end != JobEnd::interrupted) {
       const Result<reports::ExitStatus> compared =
-          compare_with_reference(scenario, *outcome, options, interrupts);
+          compare_with_reference(scenario, *outcome, report, options, interrupts);
       if (!compared) return compared.error();
       status = worse(status, *compared);
     }
     return FinishedRun{std::move(*outcome), status};
   }
 
-  // Trains the reference and adds its row to the table.
+  // Trains the reference, adds its row to the table, and writes the reports once more, with the
+  // comparison.
   Result<reports::ExitStatus> compare_with_reference(const Scenario& scenario,
                                                      const JobOutcome& outcome,
+                                                     const reports::FilteredReport& report,
                                                      const JobOptions& options,
                                                      Interrupts& interrupts) {
     Result<ReferenceRun> made = run_reference(scenario, outcome, options, interrupts);
     if (!made) return made.error();
+    if (!options_.report.outputs.empty()) {
+      reports::ReportOptions with = options_.report;
+      with.quiet = true;
+      with.supplement = reports::reference_supplement(made->none, made->comparison);
+      if (const Status written = reports::write_reports(report, outcome.run, with); !written)
+        return written.error();
+    }
     if (made->none.empty() && !options_.report.quiet) {
       said_ << "\nagainst one process with all batches (in " << printable(made->folder) << "):\n"
             << reports::comparison_text(made->comparison) << std::flush;
@@ -196,7 +202,14 @@ class Runner {
     const Status kept = write_file(folder + "/report.json", reports::json_report(report));
     if (!kept) return kept;
     if (!options_.report.quiet) said_ << "\n" << std::flush;
-    const Status written = reports::write_reports(report, outcome.run, options_.report);
+    reports::ReportOptions now = options_.report;
+    // What goes to standard output is written once: with --reference, when that has been trained.
+    if (options_.reference && outcome.end != JobEnd::interrupted && reports::takes_stdout(now)) {
+      now.quiet = true;
+      std::erase_if(now.outputs,
+                    [](const std::string& o) { return o == "-" || o.ends_with("=-"); });
+    }
+    const Status written = reports::write_reports(report, outcome.run, now);
     if (!written) return written;
     if (!options_.report.quiet) said_ << "\n" << run_summary(outcome) << std::flush;
     return Status::ok();

@@ -12,6 +12,7 @@
 #include "base/files/write_file.h"
 #include "base/interrupts.h"
 #include "base/text.h"
+#include "reports/output_targets.h"
 #include "reports/studies/study_table.h"
 #include "runtime/job/scenario_variants.h"
 #include "runtime/launch/job_runner.h"
@@ -201,7 +202,11 @@ class StudyRunner {
 
 }  // namespace
 
-reports::ExitStatus run_study(const Study& study, const std::string& folder, bool quiet) {
+reports::ExitStatus run_study(const Study& study, const std::string& folder, bool quiet,
+                              const std::vector<std::string>& outputs) {
+  const auto targets =
+      reports::parse_output_targets(outputs, {"study", {"text", "json", "markdown"}});
+  if (!targets) return reports::fail(targets.error());
   const Result<std::string> worker = find_worker(worker_search_of_this_process());
   if (!worker) return reports::fail(worker.error());
   if (const Status made = make_folder(folder); !made) return reports::fail(made.error());
@@ -213,12 +218,18 @@ reports::ExitStatus run_study(const Study& study, const std::string& folder, boo
   const StudyOptions options{*worker, folder, quiet};
   StudyRunner runner(study, options, interrupts);
   const Status ran = runner.run();
-  if (!quiet) std::cout << "\n" << reports::study_text(runner.combinations()) << std::flush;
   const Status json =
       write_file(folder + "/study.json", reports::study_json(runner.combinations()));
   const Status table =
       write_file(folder + "/study.md", reports::study_markdown(runner.combinations()));
-  for (const Status& done : {ran, json, table})
+  if (!quiet) std::cout << "\n" << std::flush;
+  const Status written =
+      reports::write_targets(*targets, quiet, [&](const std::string& kind, bool) {
+        if (kind == "json") return reports::study_json(runner.combinations());
+        return kind == "text" ? reports::study_text(runner.combinations())
+                              : reports::study_markdown(runner.combinations());
+      });
+  for (const Status& done : {ran, json, table, written})
     if (!done) return reports::fail(done.error(), reports::ExitStatus::own_failure);
   const int signal = interrupts.poll();
   return signal != 0 ? reports::interrupted_by(signal) : reports::ExitStatus::clean;

@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include "tests/cli/run_lockstep.h"
 #include "tests/support/temp_dir.h"
@@ -49,6 +50,19 @@ TEST_F(Compare, TheyPart) {
   EXPECT_EQ(
       run_lockstep({"compare", dir_.path() + "/a", dir_.path() + "/b", "--tolerance", "2"}).status,
       0);
+}
+
+TEST_F(Compare, WritesWhatItFound) {
+  const std::string json = dir_.file("c.json"), page = dir_.file("c.html");
+  const Outcome ran = run_lockstep({"compare", run("a", "1", 4, 0.5), run("b", "2", 2, 0.25), "-o",
+                                    json, "-o", page, "--quiet"});
+  EXPECT_EQ(ran.status, 1);
+  EXPECT_EQ(ran.out, "");
+  const nlohmann::json written = nlohmann::json::parse(TempDir::read(json));
+  EXPECT_EQ(written["first_difference"]["tensor"], "w");
+  EXPECT_EQ(written["steps"][0]["loss_1"], 0.5);
+  EXPECT_FALSE(written["same"]);
+  EXPECT_THAT(TempDir::read(page), HasSubstr("FIRST DIFFERENCE in step 0"));
 }
 
 TEST_F(Compare, NothingInCommonIsInconclusive) {

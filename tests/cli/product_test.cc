@@ -57,6 +57,24 @@ TEST(Product, ACertificateOfAnotherProgramIsRefused) {
   EXPECT_THAT(checked.err, HasSubstr("it says sequences "));
 }
 
+// The verdict is about every mix, and no run ever was.
+TEST(Product, ReportsHoldTheVerdictAboutEveryMix) {
+  for (const bool safe : {true, false}) {
+    const TwoConditions program(safe);
+    const std::string json = program.folder.file("r.json"), page = program.folder.file("r.html");
+    const Outcome ran =
+        run_lockstep({"verify", program.folder.path(), "-o", json, "-o", page, "--quiet"});
+    EXPECT_EQ(ran.status, safe ? 0 : 1) << ran.err;
+    const nlohmann::json all = nlohmann::json::parse(TempDir::read(json))["all_mixes"];
+    EXPECT_EQ(all["verdict"], safe ? "safe" : "diverges");
+    EXPECT_EQ(all["assumptions"].size(), 1U);
+    EXPECT_EQ(all.contains("counterexample"), !safe);
+    const std::string html = TempDir::read(page);
+    EXPECT_THAT(html, HasSubstr(safe ? "SAFE: two towers" : "DIVERGES: two towers"));
+    EXPECT_EQ(html.find("nothing wrong"), std::string::npos);
+  }
+}
+
 TEST(Product, ADivergentProgramGetsNoCertificate) {
   const TwoConditions program(false);
   const std::string file = program.folder.file("safe.txt");
@@ -88,7 +106,7 @@ TEST(Product, OfASafeProgramEveryOutputSaysSo) {
   EXPECT_EQ(report["verdict"], "clean");
   EXPECT_EQ(report["ranks"]["expected"], 2);
   EXPECT_EQ(report["ranks"]["read"], 2);
-  EXPECT_THAT(TempDir::read(page), HasSubstr("Nothing is wrong"));
+  EXPECT_THAT(TempDir::read(page), HasSubstr("SAFE: two towers"));
   const auto events = nlohmann::json::parse(TempDir::read(timeline))["traceEvents"];
   EXPECT_EQ(std::count_if(events.begin(), events.end(),
                           [](const auto& event) { return event["ph"] == "X"; }),

@@ -1,5 +1,7 @@
 #include "reports/output_targets.h"
 
+#include <filesystem>
+
 #include <gtest/gtest.h>
 
 #include "tests/support/temp_dir.h"
@@ -28,6 +30,26 @@ TEST(ParseOutputTarget, TakesKindAndPath) {
   const Result<OutputTarget> text = parse_output_target("text=-", kForms);
   ASSERT_TRUE(text);
   EXPECT_TRUE(text->to_stdout());
+}
+
+TEST(ParseOutputTarget, TheEndingChoosesTheKind) {
+  const OutputForms forms{"report", {"text", "json", "html", "sarif", "junit", "timeline"}};
+  const auto kind = [&](const std::string& path) {
+    const Result<OutputTarget> target = parse_output_target(path, forms);
+    return target && target->path == path ? target->kind : "none";
+  };
+  EXPECT_EQ(kind("report.html"), "html");
+  EXPECT_EQ(kind("out/r.json"), "json");
+  EXPECT_EQ(kind("r.sarif"), "sarif");
+  EXPECT_EQ(kind("r.xml"), "junit");
+  EXPECT_EQ(kind("r.txt"), "text");
+  EXPECT_EQ(kind("r.timeline.json"), "timeline");
+  EXPECT_EQ(kind("runs/lr=0.1/r.html"), "html");
+  EXPECT_EQ(kind("-"), "text");
+  EXPECT_EQ(kind("r.csv"), "none") << "no form of this command";
+  const Error unknown = parse_output_target("report.pdf", forms).error();
+  EXPECT_EQ(unknown.message, "--output report.pdf: this ending belongs to no kind of report");
+  EXPECT_EQ(unknown.fix.substr(0, 41), "write KIND=PATH, such as text=report.pdf;");
 }
 
 TEST(ParseOutputTarget, RefusesWhatHasNoKindOrPath) {
@@ -73,6 +95,22 @@ TEST(WriteTargets, WritesFilesBesideThePrintedText) {
             "text on stdout\n");
   EXPECT_EQ(TempDir::read(folder.file("a")), "json in a file\n");
   EXPECT_EQ(TempDir::read(folder.file("b")), "text in a file\n");
+}
+
+// The reader of a pipe may close it at the first line.
+TEST(WriteTargets, WritesFilesBeforeItPrints) {
+  const TempDir folder;
+  const std::string file = folder.file("a.json");
+  bool was_there = false;
+  testing::internal::CaptureStdout();
+  const Status written =
+      write_targets({{"text", "-"}, {"json", file}}, false, [&](const std::string&, bool printed) {
+        if (printed) was_there = std::filesystem::exists(file);
+        return std::string("x\n");
+      });
+  EXPECT_EQ(testing::internal::GetCapturedStdout(), "x\n");
+  EXPECT_TRUE(written);
+  EXPECT_TRUE(was_there);
 }
 
 TEST(WriteTargets, SaysWhatCannotBeWritten) {

@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <map>
 #include <tuple>
+#include <utility>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "base/tables.h"
 #include "base/text.h"
@@ -21,6 +24,7 @@ constexpr trace::Nanos kShownDelay = 1'000'000;  // shorter delays are normal
 constexpr std::size_t kStepWidth = 7;
 constexpr std::size_t kDoingWidth = 7;
 constexpr std::size_t kBehindWidth = 9;
+constexpr std::size_t kWaitingWidth = 12;  // "59 min 59 s"
 constexpr std::size_t kFindingsShown = 3;
 
 // Ranks in the same situation.
@@ -30,7 +34,34 @@ struct RanksRow {
   bool waited_for = false;
 };
 
-std::vector<RanksRow> rows_of(const WatchState& state) {
+std::int64_t slowest_step(const RanksRow& row) { return row.one->steps; }
+
+void sort_rows(std::vector<RanksRow>& rows, WatchView::Sort sort) {
+  const auto by = [&](auto key) {
+    std::stable_sort(rows.begin(), rows.end(), [&](const RanksRow& a, const RanksRow& b) {
+      return std::tuple(key(a), a.ranks.front()) < std::tuple(key(b), b.ranks.front());
+    });
+  };
+  switch (sort) {
+    case WatchView::Sort::attention:
+      // A short screen cuts from the end.
+      by([](const RanksRow& row) {
+        return std::pair(!row.waited_for, row.one->doing == Doing::ended);
+      });
+      break;
+    case WatchView::Sort::rank:
+      by([](const RanksRow&) { return 0; });
+      break;
+    case WatchView::Sort::behind:
+      by([](const RanksRow& row) { return -row.one->behind; });
+      break;
+    case WatchView::Sort::step:
+      by(slowest_step);
+      break;
+  }
+}
+
+std::vector<RanksRow> rows_of(const WatchState& state, WatchView::Sort order) {
   std::vector<trace::Rank> waited_for;
   for (const WatchedRank& r : state.ranks)
     waited_for.insert(waited_for.end(), r.waits_for.begin(), r.waits_for.end());
@@ -50,13 +81,21 @@ std::vector<RanksRow> rows_of(const WatchState& state) {
     if (r->behind > row.one->behind) row.one = r;
     row.waited_for |= std::binary_search(waited_for.begin(), waited_for.end(), r->rank);
   }
-  // Rows that others wait for first, ended ones last: a short screen cuts from the end.
-  std::stable_sort(rows.begin(), rows.end(), [](const RanksRow& a, const RanksRow& b) {
-    const auto calm = [](const RanksRow& row) { return row.one->doing == Doing::ended; };
-    return std::tuple(!a.waited_for, calm(a), a.ranks.front()) <
-           std::tuple(!b.waited_for, calm(b), b.ranks.front());
-  });
+  sort_rows(rows, order);
   return rows;
+}
+
+// The row that holds the rank; rows.size(): none.
+std::size_t row_holding(const std::vector<RanksRow>& rows, std::optional<trace::Rank> rank) {
+  if (!rank) return rows.size();
+  const auto held = std::find_if(rows.begin(), rows.end(), [&](const RanksRow& row) {
+    return std::find(row.ranks.begin(), row.ranks.end(), *rank) != row.ranks.end();
+  });
+  return static_cast<std::size_t>(held - rows.begin());
+}
+
+std::string seconds_text(trace::Nanos time) {
+  return duration_text(static_cast<double>(time) / kNanosPerSecond);
 }
 
 std::string painted(const Paint& paint, Doing doing, const std::string& text) {
@@ -76,6 +115,11 @@ std::string painted(const Paint& paint, Doing doing, const std::string& text) {
   return text;
 }
 
+// The selected row: inverse on a terminal, marked where there are no colours.
+std::string inverted(const Paint& paint, const std::string& line) {
+  return paint.on ? fmt::format("\x1b[7m{}\x1b[0m", line) : line;
+}
+
 std::string cell(const std::string& text, std::size_t width) {
   return pad_right(shorten_middle(text, width - 1), width);
 }
@@ -88,10 +132,13 @@ std::string without_trailing_blanks(std::string line) {
 // The columns whose width depends on the screen: a quarter for ranks, a sixth for "for", the rest
 // for the call.
 struct Widths {
-  std::size_t ranks, call, waits_for;
+  std::size_t ranks, call, waits_for, waiting;
 
   explicit Widths(std::size_t width) {
-    const std::size_t left = width - kStepWidth - kDoingWidth - kBehindWidth;
+    // How long a row has waited is shown where there is room.
+    constexpr std::size_t kWithTimes = 96;
+    waiting = width >= kWithTimes ? kWaitingWidth : 0;
+    const std::size_t left = width - kStepWidth - kDoingWidth - kBehindWidth - waiting;
     ranks = std::clamp<std::size_t>(left / 4, 10, 24);
     waits_for = std::clamp<std::size_t>(left / 6, 4, 20);
     call = left - ranks - waits_for;
@@ -111,25 +158,37 @@ std::string row_line(const RanksRow& row, const Widths& widths, const Paint& pai
   line += cell(call, widths.call);
   line += cell(r.waits_for.empty() ? "" : rank_label(r.waits_for, widths.waits_for - 1),
                widths.waits_for);
-  if (r.behind >= kShownDelay)
-    line += duration_text(static_cast<double>(r.behind) / kNanosPerSecond);
+  if (widths.waiting > 0)
+    line += pad_right(r.waiting == trace::kNoTime ? "" : seconds_text(r.waiting), widths.waiting);
+  if (r.behind >= kShownDelay) line += seconds_text(r.behind);
   return without_trailing_blanks(std::move(line));
 }
 
-std::vector<std::string> ranks_table(const WatchState& state, const Widths& widths,
-                                     std::size_t most, const Paint& paint) {
-  const std::vector<RanksRow> rows = rows_of(state);
+std::vector<std::string> ranks_table(const WatchState& state, const WatchView& view,
+                                     const Widths& widths, std::size_t most, const Paint& paint) {
+  const std::vector<RanksRow> rows = rows_of(state, view.sort);
+  const std::size_t chosen = row_holding(rows, view.selected);
   std::vector<std::string> out;
   if (rows.empty() || most < 2) return out;
-  out.push_back(paint.dim(
-      without_trailing_blanks(pad_right("rank", widths.ranks) + pad_right("step", kStepWidth) +
-                              pad_right("doing", kDoingWidth) + pad_right("call", widths.call) +
-                              pad_right("for", widths.waits_for) + "behind")));
+  out.push_back(paint.dim(without_trailing_blanks(
+      pad_right("rank", widths.ranks) + pad_right("step", kStepWidth) +
+      pad_right("doing", kDoingWidth) + pad_right("call", widths.call) +
+      pad_right("for", widths.waits_for) +
+      (widths.waiting > 0 ? pad_right("waiting", widths.waiting) : "") + "behind")));
   const bool cut = rows.size() + 1 > most;
   // Two lines are needed for the head and for "and 3 rows more".
   const std::size_t shown = cut ? most - 2 : rows.size();
-  for (std::size_t i = 0; i < shown; ++i) out.push_back(row_line(rows[i], widths, paint));
-  if (cut) out.push_back("  and " + plural(rows.size() - shown, "row") + " more");
+  // The selected row stays on the screen.
+  const std::size_t first = chosen < rows.size() && chosen >= shown
+                                ? std::min(chosen - shown + 1, rows.size() - shown)
+                                : 0;
+  for (std::size_t i = first; i < first + shown; ++i) {
+    const std::string line = row_line(rows[i], widths, i == chosen ? Paint{} : paint);
+    out.push_back(i == chosen ? inverted(paint, line) : line);
+  }
+  if (cut)
+    out.push_back(fmt::format("  and {} more{}", plural(rows.size() - shown, "row"),
+                              first > 0 ? fmt::format(", {} of them above", first) : ""));
   return out;
 }
 
@@ -155,7 +214,7 @@ std::vector<std::string> findings(const WatchState& state, std::size_t width, co
   for (std::size_t i = 0; i < shown; ++i) {
     const verify::Finding& f = state.findings[i];
     const std::string head =
-        std::string(verify::to_string(f.certainty)) + " " + std::string(verify::rule(f.rule).name);
+        fmt::format("{} {}", verify::to_string(f.certainty), verify::rule(f.rule).name);
     out.push_back(f.severity == verify::Severity::error ? paint.red(head) : paint.yellow(head));
     add_indented(out, f.message, width, 2);
     if (!f.fix.empty()) add_indented(out, "fix: " + f.fix, width, 7);
@@ -171,41 +230,173 @@ std::vector<std::string> latest(const WatchState& state, std::size_t width) {
       state.ranks.begin(), state.ranks.end(),
       [](const WatchedRank& a, const WatchedRank& b) { return a.behind < b.behind; });
   if (late == state.ranks.end() || late->behind < kShownDelay) return {};
-  return lines_of(wrap("latest: rank " + std::to_string(late->rank.value) + ", " +
-                           duration_text(static_cast<double>(late->behind) / kNanosPerSecond) +
-                           " behind the median in " + late->behind_in,
+  return lines_of(wrap(fmt::format("latest: rank {}, {} behind the median in {}", late->rank.value,
+                                   seconds_text(late->behind), late->behind_in),
                        width, 2));
 }
 
+// What is known about one rank, a line each, and the command that says more.
+std::vector<std::string> rank_detail(const WatchState& state, const WatchedRank& r,
+                                     std::size_t width, const Paint& paint) {
+  std::vector<trace::Rank> waiting;
+  for (const WatchedRank& other : state.ranks)
+    if (std::find(other.waits_for.begin(), other.waits_for.end(), r.rank) != other.waits_for.end())
+      waiting.push_back(other.rank);
+  std::vector<std::string> out = {paint.bold(fmt::format("rank {}", r.rank.value))};
+  const std::size_t room = width - 17;
+  const auto add = [&](std::string_view what, const std::string& value) {
+    if (value.empty()) return;
+    std::string name = "  " + pad_right(what, 15);
+    for (const std::string& each : lines_of(wrap(value, room))) {
+      out.push_back(name + each);
+      name.assign(name.size(), ' ');
+    }
+  };
+  add("doing", std::string(to_string(r.doing)) +
+                   (r.waiting == trace::kNoTime ? "" : ", for " + seconds_text(r.waiting)));
+  add("steps", std::to_string(r.steps) +
+                   (r.loss ? fmt::format(", the last loss {}", fixed(*r.loss, 3)) : ""));
+  add(r.doing == Doing::waits || r.doing == Doing::stuck ? "waits in" : "last call",
+      r.call.empty() ? "none yet" : fmt::format("{}, group {}, seq {}", r.call, r.group, r.seq));
+  add("at", r.at);
+  add("waits for", r.waits_for.empty() ? "" : rank_label(r.waits_for, room));
+  add("waited for by", waiting.empty() ? "" : rank_label(waiting, room));
+  if (r.behind >= kShownDelay)
+    add("behind", fmt::format("{}, in {}", seconds_text(r.behind), r.behind_in));
+  if (r.quiet != trace::kNoTime) add("last event", seconds_text(r.quiet) + " ago");
+  add("process",
+      r.pid > 0 ? fmt::format("{}{}", r.pid, r.host.empty() ? "" : " on " + r.host) : "");
+  if (r.pid > 0) add("its stack", fmt::format("py-spy dump --pid {}", r.pid));
+  return out;
+}
+
+std::vector<std::string> key_help(const Paint& paint) {
+  return {paint.bold("Keys"),
+          "  up, down      choose a row; page up, page down, home and end, too",
+          "  Enter, right  everything known about the row's first rank; up and down go on",
+          "  Esc, left     back",
+          "  s             sort: by rank, what needs attention, the latest, the slowest",
+          "  q, Ctrl-C     end; the job goes on",
+          "  ?             these lines",
+          "",
+          paint.bold("Columns"),
+          "  doing         works: outside of any call that holds it; waits: in a call",
+          "                in which others are missing; stuck: proven to wait for ever",
+          "  for           whom it waits for",
+          "  waiting       since it came to that call (on wide screens)",
+          "  behind        how much later than the group's median it came, at least"};
+}
+
+// The last line of an interactive screen.
+std::string key_line(const WatchView& view, std::size_t width, const Paint& paint) {
+  const std::string keys =
+      view.help     ? "any key: back"
+      : view.detail ? "Esc back  up/down other ranks  q quit  ? help"
+                    : fmt::format("up/down choose  Enter detail  s sort ({})  q quit  ? help",
+                                  to_string(view.sort));
+  return paint.dim(shorten_end(keys, width));
+}
+
 }  // namespace
+
+std::string_view to_string(WatchView::Sort sort) {
+  switch (sort) {
+    case WatchView::Sort::attention:
+      return "attention";
+    case WatchView::Sort::rank:
+      return "rank";
+    case WatchView::Sort::behind:
+      return "latest";
+    case WatchView::Sort::step:
+      return "slowest";
+  }
+  return "";
+}
+
+WatchView::Sort sort_after(WatchView::Sort sort) {
+  switch (sort) {
+    case WatchView::Sort::rank:
+      return WatchView::Sort::attention;
+    case WatchView::Sort::attention:
+      return WatchView::Sort::behind;
+    case WatchView::Sort::behind:
+      return WatchView::Sort::step;
+    case WatchView::Sort::step:
+      break;
+  }
+  return WatchView::Sort::rank;
+}
+
+std::optional<trace::Rank> row_from(const WatchState& state, const WatchView& view,
+                                    std::ptrdiff_t rows) {
+  const std::vector<RanksRow> all = rows_of(state, view.sort);
+  if (all.empty()) return std::nullopt;
+  const std::size_t chosen = row_holding(all, view.selected);
+  if (chosen == all.size()) return all.front().ranks.front();
+  const auto last = static_cast<std::ptrdiff_t>(all.size()) - 1;
+  const std::ptrdiff_t to =
+      std::clamp<std::ptrdiff_t>(static_cast<std::ptrdiff_t>(chosen) + rows, 0, last);
+  return all[static_cast<std::size_t>(to)].ranks.front();
+}
 
 std::string duration_text(double seconds) {
   if (seconds < 0.1) return fixed(seconds * 1000, 0) + " ms";
   if (seconds < 10) return fixed(seconds, 1) + " s";
   if (seconds < 60) return fixed(seconds, 0) + " s";
   const auto whole = static_cast<std::int64_t>(seconds);
-  if (whole < 3600) return std::to_string(whole / 60) + " min " + std::to_string(whole % 60) + " s";
-  return std::to_string(whole / 3600) + " h " + std::to_string(whole / 60 % 60) + " min";
+  if (whole < 3600) return fmt::format("{} min {} s", whole / 60, whole % 60);
+  return fmt::format("{} h {} min", whole / 3600, whole / 60 % 60);
 }
 
 std::string progress_text(const WatchState& state) {
   if (state.ranks.empty())
     return state.problem.empty() ? "no rank has begun to record" : state.problem;
-  std::string out = std::to_string(state.ranks.size()) + " of " +
-                    plural(state.ranks.size() + state.absent.size(), "rank") + ", step " +
-                    std::to_string(state.steps());
+  std::string out =
+      fmt::format("{} of {}, step {}", state.ranks.size(),
+                  plural(state.ranks.size() + state.absent.size(), "rank"), state.steps());
+  if (state.steps_per_s) {
+    // Two digits: 0.024, 3.1, 250.
+    const double rate = *state.steps_per_s;
+    out += fmt::format(", {} steps/s", fixed(rate, rate < 0.1 ? 3 : rate < 10 ? 1 : 0));
+  }
+  if (const std::optional<double> loss = state.loss()) out += ", loss " + fixed(*loss, 3);
   trace::Nanos quiet = trace::kNoTime;
   for (const WatchedRank& r : state.ranks) {
     if (r.quiet != trace::kNoTime && (quiet == trace::kNoTime || r.quiet < quiet)) quiet = r.quiet;
   }
   constexpr trace::Nanos kQuiet = 1'000'000'000;
-  if (quiet >= kQuiet)
-    out += ", quiet for " + duration_text(static_cast<double>(quiet) / kNanosPerSecond);
+  if (quiet >= kQuiet) out += ", quiet for " + seconds_text(quiet);
   return out;
 }
 
-std::string watch_screen(const WatchState& state, const ScreenSize& size, const Paint& paint) {
+namespace {
+
+// `lines` in at most `height` lines (0: no bound), and the line of keys at the bottom.
+std::string with_keys(std::vector<std::string> lines, const ScreenSize& size, const WatchView& view,
+                      std::size_t width, const Paint& paint) {
+  if (view.interactive && size.height > 0) {
+    lines.resize(std::max<std::size_t>(size.height, 4) - 1);
+    lines.push_back(key_line(view, width, paint));
+  } else if (size.height > 0) {
+    lines.resize(std::min(lines.size(), std::max<std::size_t>(size.height, 4)));
+  }
+  std::string out;
+  for (const std::string& line : lines) out += line + "\n";
+  return out;
+}
+
+}  // namespace
+
+std::string watch_screen(const WatchState& state, const ScreenSize& size, const Paint& paint,
+                         const WatchView& view) {
   const std::size_t width = std::max(size.width, kLeastWidth);
+  if (view.help) return with_keys(key_help(paint), size, view, width, paint);
+  if (view.detail && view.selected) {
+    const auto rank = std::find_if(state.ranks.begin(), state.ranks.end(),
+                                   [&](const WatchedRank& r) { return r.rank == *view.selected; });
+    if (rank != state.ranks.end())
+      return with_keys(rank_detail(state, *rank, width, paint), size, view, width, paint);
+  }
   std::vector<std::string> top = {
       paint.bold(shorten_middle(printable(state.folder), width / 2)),
       shorten_end("  " + progress_text(state) + ", watched for " + duration_text(state.watched_s),
@@ -221,16 +412,16 @@ std::string watch_screen(const WatchState& state, const ScreenSize& size, const 
   // The table gets the lines that are left between headline and findings.
   std::size_t room = SIZE_MAX;
   if (size.height > 0) {
-    const std::size_t height = std::max<std::size_t>(size.height, 4);
+    const std::size_t height = std::max<std::size_t>(size.height, 4) - (view.interactive ? 1 : 0);
     top.resize(std::min(top.size(), height));
     below.resize(std::min(below.size(), height - top.size()));
     room = height - top.size() - below.size();
   }
-  std::string out;
-  for (const std::string& line : top) out += line + "\n";
-  for (const std::string& line : ranks_table(state, Widths(width), room, paint)) out += line + "\n";
-  for (const std::string& line : below) out += line + "\n";
-  return out;
+  std::vector<std::string> lines = std::move(top);
+  const std::vector<std::string> table = ranks_table(state, view, Widths(width), room, paint);
+  lines.insert(lines.end(), table.begin(), table.end());
+  lines.insert(lines.end(), below.begin(), below.end());
+  return with_keys(std::move(lines), size, view, width, paint);
 }
 
 namespace {

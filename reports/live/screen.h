@@ -11,7 +11,10 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/terminal.h"
@@ -22,15 +25,40 @@ namespace lockstep::reports {
 // On a narrower screen, lines are wider than the screen.
 inline constexpr std::size_t kLeastWidth = 50;
 
+// What the user chose by keys. The default is a picture that nobody controls.
+struct WatchView {
+  enum class Sort : std::uint8_t {
+    attention,  // ranks that others wait for first, ended ones last
+    rank,       // by rank: rows keep their places while the job runs
+    behind,     // the latest first
+    step,       // the slowest first
+  };
+  Sort sort = Sort::attention;
+  bool interactive = false;  // a line of keys is at the end
+  std::optional<trace::Rank> selected =
+      std::nullopt;     // the row that holds this rank; always on the screen
+  bool detail = false;  // of the selected rank, instead of the table
+  bool help = false;    // the keys, instead of everything
+};
+std::string_view to_string(WatchView::Sort sort);
+// The order that the key `s` chooses next.
+WatchView::Sort sort_after(WatchView::Sort sort);
+
 // Lines, each ending in a line break, at most `size.width` wide without colours, and at most as
 // many as the height, if given. The most important ones stay: findings first, then the rows of
 // ranks that others wait for.
-std::string watch_screen(const WatchState& state, const ScreenSize& size, const Paint& paint);
+std::string watch_screen(const WatchState& state, const ScreenSize& size, const Paint& paint,
+                         const WatchView& view = {});
+
+// The first rank of the row that is `rows` below the selected one (above, if negative), within the
+// table; without a selection that of the first row. Nothing for a job without ranks.
+std::optional<trace::Rank> row_from(const WatchState& state, const WatchView& view,
+                                    std::ptrdiff_t rows);
 
 // "2.1 s", "3 min 20 s", "1 h 5 min".
 std::string duration_text(double seconds);
 
-// "4 of 4 ranks, step 12, quiet for 3.4 s".
+// "4 of 4 ranks, step 12, 3.1 steps/s, loss 2.31, quiet for 3.4 s".
 std::string progress_text(const WatchState& state);
 
 // What changed between two looks at a running job, as lines: `lockstep watch` without a terminal.

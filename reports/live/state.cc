@@ -86,6 +86,8 @@ class Delays {
     }
   }
 
+  trace::Nanos issued(std::uint32_t r, std::uint32_t call) const { return issued_[r][call]; }
+
  private:
   std::string words(std::uint32_t r, std::uint32_t c) const {
     const trace::Call& call = run_.ranks[r].calls[c];
@@ -122,7 +124,12 @@ WatchedRank standing(const trace::Run& run, const verify::ReplayResult& where, s
   WatchedRank out;
   out.rank = trace.rank;
   out.doing = doing_of(position, trace.end, where.stuck[r]);
-  if (!trace.steps.empty()) out.steps = trace.steps.back().n + 1;
+  if (!trace.steps.empty()) {
+    out.steps = trace.steps.back().n + 1;
+    out.loss = trace.steps.back().loss;
+  }
+  out.host = printable(trace.host);
+  out.pid = trace.pid;
   std::uint32_t c = position.waiting_in();
   if (c == verify::kNoCall && !trace.calls.empty())
     c = static_cast<std::uint32_t>(trace.calls.size() - 1);
@@ -169,6 +176,17 @@ std::int64_t WatchState::steps() const {
       ->steps;
 }
 
+std::optional<double> WatchState::loss() const {
+  double sum = 0;
+  std::size_t known = 0;
+  for (const WatchedRank& rank : ranks) {
+    if (!rank.loss) continue;
+    sum += *rank.loss;
+    ++known;
+  }
+  return known == 0 ? std::nullopt : std::optional(sum / static_cast<double>(known));
+}
+
 WatchState watch_state(const trace::Run& run, const verify::Report& report, trace::Nanos now,
                        bool live) {
   WatchState out;
@@ -186,6 +204,13 @@ WatchState watch_state(const trace::Run& run, const verify::Report& report, trac
   delays.measure_last_collectives();
   if (now == trace::kNoTime) return out;
   delays.measure_waits(now);
+  for (std::uint32_t r = 0; r < run.ranks.size(); ++r) {
+    const std::uint32_t call = where.positions[r].waiting_in();
+    const bool waits = out.ranks[r].doing == Doing::waits || out.ranks[r].doing == Doing::stuck;
+    const trace::Nanos came =
+        waits && call != verify::kNoCall ? delays.issued(r, call) : trace::kNoTime;
+    if (came != trace::kNoTime) out.ranks[r].waiting = std::max<trace::Nanos>(now - came, 0);
+  }
   for (std::size_t r = 0; r < run.ranks.size(); ++r) {
     const std::vector<trace::Event>& events = run.ranks[r].events;
     if (!events.empty() && events.back().time != trace::kNoTime)

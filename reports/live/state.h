@@ -36,7 +36,11 @@ struct WatchedRank {
   // How much later than the group's median it reached the last call that all members reached. If
   // others wait for it now: how much later it will be at least. 0: not late, or not known.
   trace::Nanos behind = 0;
-  std::string behind_in;  // that call: "all_reduce(head.weight), train.py:33"
+  std::string behind_in;                  // that call: "all_reduce(head.weight), train.py:33"
+  trace::Nanos waiting = trace::kNoTime;  // since it came to the call that it waits in
+  std::optional<double> loss;             // of its last step, if recorded
+  std::string host;                       // where it runs; may be empty
+  std::int64_t pid = 0;                   // 0: not known
 
   friend bool operator==(const WatchedRank&, const WatchedRank&) = default;
 };
@@ -49,9 +53,12 @@ struct WatchState {
   std::vector<trace::Rank> absent;        // without a trace so far, sorted
   std::vector<verify::Finding> findings;  // worst first
   std::string problem;                    // why the last look failed; empty: it did not
+  std::optional<double> steps_per_s;      // of the whole job, between the last looks
 
   // Steps that every rank has finished; 0 if a rank is absent.
   std::int64_t steps() const;
+  // The mean of the ranks' last losses; nothing where none was recorded.
+  std::optional<double> loss() const;
 };
 
 // Where the ranks are. `now`: the time of the look on the traces' clock; kNoTime: unknown, then

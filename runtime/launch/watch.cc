@@ -19,6 +19,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/keyboard.h"
 #include "base/result.h"
 #include "base/terminal.h"
 #include "base/text.h"
@@ -172,8 +173,7 @@ class Watcher {
  public:
   explicit Watcher(const WatchOptions& options)
       : options_(options),
-        taken_(std::any_of(options.report.outputs.begin(), options.report.outputs.end(),
-                           [](const std::string& o) { return o.ends_with("=-"); })),
+        taken_(reports::takes_stdout(options.report)),
         // A report on standard output ("json=-") must not be mixed with other text.
         said_(taken_ ? std::cerr : std::cout),
         source_({options.folder, !options.ignore_processes}) {}
@@ -249,10 +249,16 @@ class Watcher {
     const char* const term = std::getenv("TERM");
     const bool on_terminal = ::isatty(STDOUT_FILENO) == 1 && term != nullptr &&
                              std::string_view(term) != "dumb" && !taken_ && !options_.report.quiet;
-    if (on_terminal) screen_.emplace(std::cout);
+    if (on_terminal) {
+      screen_.emplace(std::cout);
+      keyboard_.emplace();
+      // Rows keep their places while somebody looks at them.
+      view_ = {.sort = reports::WatchView::Sort::rank, .interactive = true};
+    }
     while (true) {
       const reports::WatchState before = state_;
       const Status looked = look();
+      measure_speed(before);
       show(before);
       if (const Status status = act_on_findings(interrupts); !status) {
         screen_.reset();
@@ -263,19 +269,97 @@ class Watcher {
       const trace::Nanos interval = static_cast<trace::Nanos>(options_.interval_s * kSecond);
       if (const int signal = pause(std::max(interval, kLookCostFactor * cost_), interrupts);
           signal != 0) {
-        screen_.reset();
+        leave_screen();
         return reports::interrupted_by(signal);
       }
+      if (quit_) {
+        leave_screen();
+        return look_ ? conclude(false) : reports::ExitStatus::inconclusive;
+      }
     }
-    screen_.reset();
+    leave_screen();
     return conclude(true);
   }
+
+  void leave_screen() {
+    keyboard_.reset();
+    screen_.reset();
+  }
+
+  // Steps per second since the count last changed: a look is too short to measure a step by.
+  void measure_speed(const reports::WatchState& before) {
+    const trace::Nanos now = monotonic_nanos();
+    if (state_.ranks.empty()) return;
+    if (speed_since_ == 0) {
+      speed_since_ = now;
+      speed_from_ = state_.steps();
+    }
+    constexpr trace::Nanos kWindow = 5 * kSecond;
+    state_.steps_per_s = before.steps_per_s;
+    if (now - speed_since_ < kWindow) return;
+    state_.steps_per_s = static_cast<double>(state_.steps() - speed_from_) * kSecond /
+                         static_cast<double>(now - speed_since_);
+    speed_since_ = now;
+    speed_from_ = state_.steps();
+  }
+
+  // Takes the keys that were pressed. True: the screen must be drawn again.
+  bool take_keys() {
+    if (!keyboard_) return false;
+    bool changed = false;
+    while (const std::optional<KeyPress> pressed = keyboard_->next()) {
+      changed = true;
+      if (view_.help && pressed->character != 'q')
+        view_.help = false;
+      else
+        act_on(*pressed);
+    }
+    return changed;
+  }
+
+  void act_on(const KeyPress& pressed) {
+    const auto page = static_cast<std::ptrdiff_t>(std::max<std::size_t>(shown_size_.height, 8) / 2);
+    constexpr std::ptrdiff_t kAll = 1 << 30U;
+    switch (pressed.key) {
+      case Key::up:
+        return select(-1);
+      case Key::down:
+        return select(1);
+      case Key::page_up:
+        return select(-page);
+      case Key::page_down:
+        return select(page);
+      case Key::home:
+        return select(-kAll);
+      case Key::end:
+        return select(kAll);
+      case Key::enter:
+      case Key::right:
+        if (!view_.selected) select(0);
+        view_.detail = view_.selected.has_value();
+        return;
+      case Key::escape:
+      case Key::left:
+        if (!view_.detail) view_.selected.reset();
+        view_.detail = false;
+        return;
+      case Key::character:
+        break;
+    }
+    if (pressed.character == 'q') quit_ = true;
+    if (pressed.character == '?' || pressed.character == 'h') view_.help = true;
+    if (pressed.character == 's') view_.sort = reports::sort_after(view_.sort);
+    if (pressed.character == 'k') select(-1);
+    if (pressed.character == 'j') select(1);
+  }
+
+  void select(std::ptrdiff_t rows) { view_.selected = reports::row_from(state_, view_, rows); }
 
   std::size_t width() const { return terminal_size(STDOUT_FILENO).width; }
 
   void draw() {
     shown_size_ = terminal_size(STDOUT_FILENO);
-    screen_->draw(reports::watch_screen(state_, shown_size_, {.on = stdout_wants_color()}));
+    screen_->draw(reports::watch_screen(state_, shown_size_, {.on = stdout_wants_color()}, view_));
   }
 
   void show(const reports::WatchState& before) {
@@ -322,7 +406,7 @@ class Watcher {
   reports::ReportOptions files_only() const {
     reports::ReportOptions out = options_.report;
     out.quiet = true;
-    std::erase_if(out.outputs, [](const std::string& o) { return o.ends_with("=-"); });
+    std::erase_if(out.outputs, [](const std::string& o) { return o == "-" || o.ends_with("=-"); });
     return out;
   }
 
@@ -347,8 +431,8 @@ class Watcher {
                        [](const trace::RankTrace& t) { return t.end != trace::End::clean; });
   }
 
-  // Sleeps for `time`. Returns the signal that interrupted it, or 0. Redraws when the terminal's
-  // size changes.
+  // Sleeps for `time`, or until the user quits. Returns the signal that interrupted it, or 0.
+  // Redraws when a key was pressed and when the terminal's size changes.
   int pause(trace::Nanos time, Interrupts& interrupts) {
     const trace::Nanos end = monotonic_nanos() + time;
     while (true) {
@@ -358,8 +442,10 @@ class Watcher {
       std::this_thread::sleep_for(
           std::min<std::chrono::nanoseconds>(kSlice, std::chrono::nanoseconds(left)));
       if (!screen_) continue;
+      const bool pressed = take_keys();
+      if (quit_) return 0;
       const ScreenSize size = terminal_size(STDOUT_FILENO);
-      if (size.width != shown_size_.width || size.height != shown_size_.height) draw();
+      if (pressed || size.width != shown_size_.width || size.height != shown_size_.height) draw();
     }
   }
 
@@ -373,6 +459,11 @@ class Watcher {
   bool stuck_ = false;
   reports::WatchState state_;
   std::optional<TerminalScreen> screen_;
+  std::optional<Keyboard> keyboard_;  // where the screen is
+  reports::WatchView view_;
+  bool quit_ = false;             // the user pressed q
+  trace::Nanos speed_since_ = 0;  // what the speed is measured from: when, and the steps then
+  std::int64_t speed_from_ = 0;
   ScreenSize shown_size_;
   std::set<std::string> acted_on_;  // fingerprints
   std::string last_progress_;       // the last progress line, and when it was printed

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <set>
 
 #include <gtest/gtest.h>
 
@@ -88,6 +89,88 @@ TEST(WatchScreen, WhereTheRowsDoNotFitThoseOthersWaitForStay) {
   const std::string screen = reports::watch_screen(state, {.width = 80, .height = 9}, {});
   EXPECT_NE(screen.find("\nrank 1 "), std::string::npos) << screen;
   EXPECT_NE(screen.find("rows more"), std::string::npos) << screen;
+}
+
+reports::WatchView by_rank() {
+  return {.sort = reports::WatchView::Sort::rank, .interactive = true};
+}
+
+// Nobody can read rows that move while they are looked at.
+TEST(WatchScreen, RowsKeepTheirPlacesWhileSomebodyLooks) {
+  reports::WatchState state = one_late(4);
+  const auto first_row = [&] {
+    const std::string screen = reports::watch_screen(state, {100, 24}, {}, by_rank());
+    const std::size_t head = screen.find("behind\n") + 7;
+    return screen.substr(head, screen.find(' ', head + 6) - head);
+  };
+  EXPECT_EQ(first_row(), "ranks 0,2,3");
+  state.ranks[1].doing = Doing::ended;
+  EXPECT_EQ(first_row(), "ranks 0,2,3");
+}
+
+TEST(WatchScreen, ShowsSpeedLossAndHowLongARankWaits) {
+  reports::WatchState state = one_late(3);
+  state.steps_per_s = 3.14;
+  state.ranks[0].loss = 2;
+  state.ranks[2].loss = 3;
+  state.ranks[0].waiting = state.ranks[2].waiting = 200'000'000'000;
+  const std::string screen = reports::watch_screen(state, {.width = 120}, {});
+  EXPECT_NE(screen.find("3 of 3 ranks, step 12, 3.1 steps/s, loss 2.500"), std::string::npos)
+      << screen;
+  EXPECT_NE(screen.find("3 min 20 s"), std::string::npos) << screen;
+}
+
+TEST(WatchScreen, TheSelectedRowIsOnTheScreenAndMarked) {
+  reports::WatchState state = one_late(40);
+  for (std::size_t r = 0; r < state.ranks.size(); ++r) state.ranks[r].steps = static_cast<int>(r);
+  reports::WatchView view = by_rank();
+  view.selected = reports::row_from(state, view, 0);
+  EXPECT_EQ(view.selected, trace::Rank(0));
+  view.selected = reports::row_from(state, view, 25);
+  EXPECT_EQ(view.selected, trace::Rank(25));
+  const std::string screen = reports::watch_screen(state, {80, 12}, {.on = true}, view);
+  EXPECT_NE(screen.find("\x1b[7mrank 25 "), std::string::npos) << screen;
+  EXPECT_EQ(reports::row_from(state, view, 1000), trace::Rank(39));
+  EXPECT_EQ(reports::row_from(state, view, -1000), trace::Rank(0));
+  EXPECT_EQ(reports::row_from({}, view, 1), std::nullopt);
+}
+
+TEST(WatchScreen, ARanksDetailSaysWhoWaitsForItAndWhatToTypeNext) {
+  reports::WatchState state = one_late(4);
+  state.ranks[1].pid = 4711;
+  state.ranks[1].host = "node4";
+  state.ranks[1].at = "train.py:12";
+  reports::WatchView view = by_rank();
+  view.selected = trace::Rank(1);
+  view.detail = true;
+  const std::string screen = reports::watch_screen(state, {80, 24}, {}, view);
+  for (const char* said : {"rank 1\n", "waited for by  ranks 0,2,3", "4711 on node4",
+                           "py-spy dump --pid 4711", "train.py:12", "2.1 s, in all_reduce"})
+    EXPECT_NE(screen.find(said), std::string::npos) << said << "\n" << screen;
+}
+
+TEST(WatchScreen, InteractiveScreensFillTheHeightAndEndWithTheKeys) {
+  for (const bool help : {false, true}) {
+    for (std::size_t height = 4; height < 40; height += 5) {
+      reports::WatchView view = by_rank();
+      view.help = help;
+      for (std::size_t width = reports::kLeastWidth; width <= 200; width += 30) {
+        const std::string screen = reports::watch_screen(one_late(30), {width, height}, {}, view);
+        EXPECT_EQ(std::count(screen.begin(), screen.end(), '\n'), static_cast<long>(height));
+        if (width >= 80) {
+          EXPECT_LE(reports::widest_line(screen), width);
+        }
+      }
+    }
+  }
+}
+
+TEST(WatchScreen, TheKeyForSortingGoesThroughAllOrders) {
+  std::set<reports::WatchView::Sort> seen;
+  reports::WatchView::Sort sort = reports::WatchView::Sort::rank;
+  for (int i = 0; i < 4; ++i) seen.insert(sort = reports::sort_after(sort));
+  EXPECT_EQ(seen.size(), 4U);
+  EXPECT_EQ(sort, reports::WatchView::Sort::rank);
 }
 
 TEST(WatchScreen, ShowsAProofAndWhatToDo) {

@@ -2,14 +2,20 @@
 #include "runtime/launch/watch.h"
 
 #include <fcntl.h>
+#include <poll.h>
+#include <pty.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <cstdlib>
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -307,6 +313,105 @@ TEST_F(WatchTest, AbsentRanksAreWaitedForAWhile) {
     ASSERT_TRUE(seen && *seen);
     EXPECT_EQ((*seen)->over, look == runtime::WatchSource::kLooksForAbsent) << look;
   }
+}
+
+// A terminal of 100 x 24 in which the program watches a job.
+class Terminal {
+ public:
+  explicit Terminal(const std::string& folder) {
+    winsize size{};
+    size.ws_row = 24;
+    size.ws_col = 100;
+    pid_ = forkpty(&descriptor_, nullptr, nullptr, &size);
+    if (pid_ != 0) return;
+    setenv("TERM", "xterm", 1);
+    unsetenv("NO_COLOR");
+    execl(LOCKSTEP_BINARY_DIR "/lockstep", "lockstep", "watch", folder.c_str(), "--interval",
+          "0.05", nullptr);
+    _exit(127);
+  }
+  ~Terminal() {
+    if (pid_ > 0) {
+      kill(pid_, SIGKILL);
+      waitpid(pid_, nullptr, 0);
+    }
+    close(descriptor_);
+  }
+  Terminal(const Terminal&) = delete;
+  Terminal& operator=(const Terminal&) = delete;
+
+  void press(const std::string& keys) {
+    EXPECT_EQ(write(descriptor_, keys.data(), keys.size()), static_cast<ssize_t>(keys.size()));
+  }
+  // Reads until that is shown. False: half a minute passed, or the program ended.
+  bool shows(const std::string& text) {
+    shown_.clear();
+    for (int tries = 0; tries < 600 && shown_.find(text) == std::string::npos; ++tries)
+      if (!read_more(50)) return false;
+    return shown_.find(text) != std::string::npos;
+  }
+  // Reads to the end. Returns the exit status.
+  int ends() {
+    while (read_more(30'000)) {
+    }
+    int status = 0;
+    waitpid(std::exchange(pid_, 0), &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  }
+  const std::string& shown() const { return shown_; }
+
+ private:
+  bool read_more(int milliseconds) {
+    pollfd waiting{descriptor_, POLLIN, 0};
+    if (poll(&waiting, 1, milliseconds) == 0) return milliseconds < 1000;
+    std::array<char, 4096> room{};
+    const ssize_t got = read(descriptor_, room.data(), room.size());
+    if (got > 0) shown_.append(room.data(), static_cast<std::size_t>(got));
+    return got > 0;
+  }
+
+  int descriptor_ = -1;
+  pid_t pid_ = 0;
+  std::string shown_;
+};
+
+TEST_F(WatchTest, OnATerminalKeysShowMoreAndNothingStaysBehind) {
+  start(0, 2, wait_for_ever);
+  start(1, 2, [](Recorder& r) { r.step(0); });
+  Terminal terminal(dir_.path());
+  EXPECT_TRUE(terminal.shows("? help")) << terminal.shown();
+  terminal.press("?");
+  EXPECT_TRUE(terminal.shows("Keys")) << terminal.shown();
+  terminal.press("x");
+  EXPECT_TRUE(terminal.shows("s sort (rank)")) << terminal.shown();
+  terminal.press("s");
+  EXPECT_TRUE(terminal.shows("s sort (attention)")) << terminal.shown();
+  terminal.press("s");
+  terminal.press("s");
+  terminal.press("s");
+  EXPECT_TRUE(terminal.shows("s sort (rank)")) << terminal.shown();
+  terminal.press("\x1b[B");
+  EXPECT_TRUE(terminal.shows("\x1b[7mrank 0 ")) << terminal.shown();
+  terminal.press("\x1b[B");
+  EXPECT_TRUE(terminal.shows("\x1b[7mrank 1 ")) << terminal.shown();
+  terminal.press("\r");
+  EXPECT_TRUE(terminal.shows("py-spy dump --pid")) << terminal.shown();
+  EXPECT_TRUE(terminal.shows("waited for by")) << terminal.shown();
+  terminal.press("\x1b[D");
+  EXPECT_TRUE(terminal.shows("Enter detail")) << terminal.shown();
+  terminal.press("q");
+  EXPECT_EQ(terminal.ends(), 0);
+  EXPECT_TRUE(terminal.shown().ends_with("\x1b[?25h\x1b[?1049l")) << terminal.shown();
+}
+
+TEST_F(WatchTest, CtrlCGivesTheTerminalBack) {
+  start(0, 2, wait_for_ever);
+  start(1, 2, [](Recorder& r) { r.step(0); });
+  Terminal terminal(dir_.path());
+  EXPECT_TRUE(terminal.shows("? help")) << terminal.shown();
+  terminal.press("\x03");
+  EXPECT_EQ(terminal.ends(), 130);
+  EXPECT_NE(terminal.shown().find("\x1b[?1049l"), std::string::npos) << terminal.shown();
 }
 
 TEST(HasEnded, KnowsZombiesAndTheLiving) {

@@ -136,6 +136,13 @@ reports::ExitStatus convert_to_scenario(const ConvertCommand& command) {
       {command.paths, command.load, command.output, command.program, command.force}, std::cout);
 }
 
+// -o job.yaml and -o run.digest say what to write.
+std::string form_by_ending(const std::string& output) {
+  const std::string ending = fs::path(output).extension().string();
+  if (ending == ".yaml" || ending == ".yml") return "scenario";
+  return ending == ".digest" ? "digest" : "text";
+}
+
 reports::ExitStatus run_convert(const ConvertCommand& command) {
   if (command.to == "digest") return convert_to_digest(command);
   if (command.to == "scenario") return convert_to_scenario(command);
@@ -164,10 +171,13 @@ void add_convert(CLI::App& app, reports::ExitStatus& status) {
   command->add_option("-o,--output", options->output, "The folder or file to write")
       ->type_name("OUT")
       ->required();
-  command->add_option("--to", options->to, "What to write: see below")
-      ->type_name("text|digest|scenario")
-      ->check(CLI::IsMember({"text", "digest", "scenario"}).description(""))
-      ->capture_default_str();
+  const CLI::Option* to =
+      command
+          ->add_option("--to", options->to,
+                       "What to write: see below; default: by OUT's\nending, .digest or .yaml; "
+                       "else text")
+          ->type_name("text|digest|scenario")
+          ->check(CLI::IsMember({"text", "digest", "scenario"}).description(""));
   const CLI::Option* gzip = command->add_flag("--gzip", options->gzip, "Compress text files");
   const CLI::Option* force = command->add_flag("--force", options->force, "Replace existing files");
   const CLI::Option* last =
@@ -193,6 +203,7 @@ void add_convert(CLI::App& app, reports::ExitStatus& status) {
   command->add_flag("-q,--quiet", options->quiet, "Print nothing but errors");
   command->footer(kConvertFooter);
   command->callback([=, &status] {
+    if (to->count() == 0) options->to = form_by_ending(options->output);
     for (const Status& fits : {belongs_to(*gzip, options->to, {"text"}),
                                belongs_to(*force, options->to, {"text", "scenario"}),
                                belongs_to(*last, options->to, {"scenario"}),

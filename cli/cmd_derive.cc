@@ -4,6 +4,7 @@
 
 #include "cli/commands.h"
 #include "cli/report_options.h"
+#include "cli/standard_input.h"
 #include "runtime/derive/derive.h"
 
 namespace lockstep::cli {
@@ -72,7 +73,11 @@ void add_derive(CLI::App& app, reports::ExitStatus& status) {
       ->excludes(meta);
   command->add_flag("-q,--quiet", options->quiet, "Print nothing but errors");
   command->footer(kDeriveFooter);
-  command->callback([options, &status] { status = runtime::derive_scenario(*options); });
+  command->callback([options, &status] {
+    StandardInput input;
+    const Status taken = input.take(options->path);
+    status = taken ? runtime::derive_scenario(*options) : reports::fail(taken.error());
+  });
 }
 
 }  // namespace lockstep::cli

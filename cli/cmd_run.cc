@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/report_options.h"
+#include "cli/standard_input.h"
 #include "runtime/job/study.h"
 #include "runtime/launch/run_folder.h"
 #include "runtime/launch/run_scenarios.h"
@@ -32,7 +33,10 @@ Traces, logs, results and report.json of a run stay in its folder; judge them
 again with `lockstep verify FOLDER`. docs/scenarios.md describes scenarios.)";
 
 // Studies are run by `sweep`; until the next release `run` still accepts a single one.
-reports::ExitStatus run(const runtime::RunOptions& options) {
+reports::ExitStatus run(runtime::RunOptions options) {
+  StandardInput input;
+  for (std::string& path : options.paths)
+    if (const Status taken = input.take(path); !taken) return reports::fail(taken.error());
   if (options.paths.size() == 1 && !std::filesystem::is_directory(options.paths.front())) {
     const Result<std::optional<runtime::Study>> study = runtime::load_study(options.paths.front());
     if (study && *study) {
@@ -44,7 +48,7 @@ reports::ExitStatus run(const runtime::RunOptions& options) {
       std::cerr << "lockstep: note: a study is run by `lockstep sweep "
                 << printable(options.paths.front()) << " -o DIR`; the old form goes with the next "
                 << "release\n";
-      return runtime::run_study(**study, folder, options.report.quiet);
+      return runtime::run_study(**study, folder, options.report.quiet, options.report.outputs);
     }
   }
   return runtime::run_scenarios(options);

@@ -10,6 +10,7 @@
 #include "base/tables.h"
 #include "base/text.h"
 #include "cli/commands.h"
+#include "cli/standard_input.h"
 #include "reports/exit_status.h"
 #include "runtime/job/scenario_example.h"
 #include "runtime/launch/run_summary.h"
@@ -94,6 +95,9 @@ reports::ExitStatus run_scenario(const ScenarioCommand& command) {
     return reports::ExitStatus::clean;
   }
   std::vector<std::string> paths = command.paths;
+  StandardInput input;
+  for (std::string& path : paths)
+    if (const Status taken = input.take(path); !taken) return reports::fail(taken.error());
   if (command.list && paths.empty()) paths = {"scenarios"};
   const Result<std::vector<std::string>> files = runtime::scenario_files(paths);
   if (!files) return reports::fail(files.error());

@@ -34,10 +34,10 @@ void add_simulation_output(CLI::App& command, SimulationOutput& output) {
   std::string kinds;
   for (const std::string& kind : output.forms.kinds)
     kinds += (kinds.empty() ? "" : kind == output.forms.kinds.back() ? " or " : ", ") + kind;
-  const std::string help =
-      "Write the result as " + kinds + ",\ne.g. json=r.json; the path \"-\" is standard output";
+  const std::string help = "Write the result as " + kinds +
+                           ",\nby the ending (r.json) or as json=PATH; \"-\" is\nstandard output";
   command.add_option("-o,--output", output.outputs, help)
-      ->type_name("KIND=PATH")
+      ->type_name("[KIND=]PATH")
       ->allow_extra_args(false);
   command.add_flag("-q,--quiet", output.quiet, "Do not print the text");
 }

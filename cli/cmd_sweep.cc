@@ -25,6 +25,8 @@
 #include "cli/cmd_simulate.h"
 #include "cli/commands.h"
 #include "cli/report_options.h"
+#include "cli/shipped.h"
+#include "cli/standard_input.h"
 #include "reports/output_targets.h"
 #include "reports/sweeps/report.h"
 #include "runtime/forecast/sweep.h"
@@ -207,7 +209,6 @@ Result<reports::ExitStatus> run_study_of(const runtime::Study& study, const Swee
       {"--jobs", command.workers > 0},
       {"--meta", command.meta},
       {"--no-meta", command.no_meta},
-      {"--output", !command.outputs.empty()},
       {"--memory-limit", !command.memory_limit.empty()}};
   for (const auto& [option, given] : simulated)
     if (given)
@@ -215,14 +216,14 @@ Result<reports::ExitStatus> run_study_of(const runtime::Study& study, const Swee
                        printable(command.job) + " is a study, which runs on real processes",
                    {},
                    "leave it out: the file says what is varied"};
-  return runtime::run_study(study, command.folder, command.quiet);
+  return runtime::run_study(study, command.folder, command.quiet, command.outputs);
 }
 
 Result<reports::ExitStatus> run_sweep_command(const SweepCommand& asked) {
-  if (const auto targets = reports::parse_output_targets(asked.outputs, forms()); !targets)
-    return targets.error();
   const Result<std::optional<runtime::Study>> study = runtime::load_study(asked.job);
   if (study && *study) return run_study_of(**study, asked);
+  if (const auto targets = reports::parse_output_targets(asked.outputs, forms()); !targets)
+    return targets.error();
   const Result<SweepCommand> with_its_file = with_sweep_file(asked);
   if (!with_its_file) return with_its_file.error();
   const SweepCommand& command = *with_its_file;
@@ -272,7 +273,36 @@ Result<reports::ExitStatus> run_sweep_command(const SweepCommand& asked) {
   return signal != 0 ? reports::interrupted_by(signal) : status_of(summary.rows);
 }
 
-reports::ExitStatus run_sweep(const SweepCommand& command) {
+// -o has one meaning in all commands, what to write: a report where it names a form or ends like
+// one, else the folder of the results.
+Status sort_outputs(SweepCommand& command) {
+  std::vector<std::string> reports_given;
+  for (std::string& given : command.outputs) {
+    if (given.find('=') == std::string::npos && !reports::parse_output_target(given, forms())) {
+      if (!command.folder.empty() && command.folder != given)
+        return Error{
+            "two folders are given: " + printable(command.folder) + " and " + printable(given),
+            {},
+            "name one with -o; a report has an ending: -o sweep.html"};
+      command.folder = std::move(given);
+    } else {
+      reports_given.push_back(std::move(given));
+    }
+  }
+  command.outputs = std::move(reports_given);
+  if (!command.folder.empty()) return Status::ok();
+  return Error{"no folder for the results is named", {}, "add -o DIR"};
+}
+
+reports::ExitStatus run_sweep(SweepCommand command) {
+  StandardInput input;
+  if (const Status taken = input.take(command.job); !taken) return reports::fail(taken.error());
+  if (const Status sorted = sort_outputs(command); !sorted) return reports::fail(sorted.error());
+  for (std::string& machine : command.machines) {
+    Result<std::string> file = shipped_or_own("machines", machine);
+    if (!file) return reports::fail(with_option("--machine", file.error()));
+    machine = std::move(*file);
+  }
   const Result<reports::ExitStatus> status = run_sweep_command(command);
   return status ? *status : reports::fail(status.error());
 }
@@ -290,10 +320,12 @@ void add_outputs(CLI::App& command, SweepCommand& options) {
           "Memory limit of a rank, e.g. 80GB; the limit in the\nmachine file applies as well")
       ->type_name("SIZE");
   command
-      .add_option("--output", options.outputs,
-                  "Write the result as text, json, csv or html,\n"
-                  "e.g. html=plans.html; the path \"-\" is standard output")
-      ->type_name("KIND=PATH")
+      .add_option("-o,--output", options.outputs,
+                  "The folder for each result, written at once: the\n"
+                  "same command continues with what is there. And\n"
+                  "the report: text, json, csv or html, by the ending\n"
+                  "(plans.html) or as html=PATH; \"-\" is standard output")
+      ->type_name("DIR|[KIND=]PATH")
       ->allow_extra_args(false);
   command.add_flag("-q,--quiet", options.quiet, "Do not print the text");
 }
@@ -311,9 +343,10 @@ void add_sweep(CLI::App& app, reports::ExitStatus& status) {
       ->type_name("")
       ->required();
   command
-      ->add_option("--machine", options->machines,
-                   "The machine: sim/machines/*.yaml; several are\ncompared, too")
-      ->type_name("FILE")
+      ->add_option(
+          "--machine", options->machines,
+          "The machine: a file, or a name of sim/machines:\ndgx-h100; several are compared, too")
+      ->type_name("NAME|FILE")
       ->allow_extra_args(false);
   command
       ->add_option(
@@ -326,12 +359,7 @@ void add_sweep(CLI::App& app, reports::ExitStatus& status) {
                    "A key and its values: ranks=2..16*2; several keys:\nall combinations")
       ->type_name("KEY=VALUES")
       ->allow_extra_args(false);
-  command
-      ->add_option("-o,--output-dir", options->folder,
-                   "Write each result here at once; the same command\n"
-                   "continues with what is there")
-      ->type_name("DIR")
-      ->required();
+  command->add_option("--output-dir", options->folder, "The folder, as -o DIR")->type_name("DIR");
   command
       ->add_option("--trials", options->trials,
                    "Try at most N points: if the grid has more, search\ninstead of trying all")

@@ -3,12 +3,16 @@
 #include <algorithm>
 #include <cstddef>
 #include <filesystem>
+#include <iostream>
 #include <memory>
 #include <string>
 #include <system_error>
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
+#include "base/text.h"
 #include "cli/commands.h"
 #include "cli/report_options.h"
 #include "reports/ci/ci_service.h"
@@ -45,6 +49,8 @@ constexpr const char* kVerifyFooter = R"(Examples:
   that `lockstep derive` or your own program wrote, with a proof:
     lockstep verify job.yaml
     lockstep verify derived/ --certificate safe.txt
+  Dumps on another machine:
+    ssh node4 tar cz dumps | lockstep verify -
   Flight Recorder dumps of a hung PyTorch job, with unusual file names:
     lockstep verify dumps.tar.gz --rank-pattern 'node\d+-(\d+)\.bin'
 
@@ -57,7 +63,9 @@ docs/ci/README.md has complete files for GitHub Actions, GitLab CI and Jenkins.
 Exit status: 0 clean; 1 findings at or above --fail-on, or a mix of batches that
 can go wrong; 2 bad usage or input; 3 inconclusive; 4 the tool failed.
 
-Reads these formats, plain, gzipped or in a tar archive, recognised by content:
+Folders are searched two levels deep (node0/, node1/), "-" is standard input.
+Reads these formats, plain, packed (gzip, xz, zstd) or in a tar or zip archive,
+recognised by content:
 )";
 
 std::string footer() {
@@ -126,6 +134,11 @@ reports::ExitStatus run_verify(VerifyCommand command, const reports::CiEnvironme
   derived.certificate = command.traces.certificate;
   derived.outputs = report.outputs;
   derived.quiet = report.quiet;
+  if (!report.quiet)
+    std::cerr << fmt::format(
+        "lockstep: note: {0} is a scenario, so every mix of batches is judged, as by\n"
+        "  `lockstep derive`. To train it and judge that run: lockstep run {0}\n",
+        printable(*whole));
   return runtime::derive_scenario(derived);
 }
 

@@ -22,6 +22,7 @@ void add_calibrate(CLI::App& app, reports::ExitStatus& status);
 void add_calibrate_check(CLI::App& calibrate, reports::ExitStatus& status);
 void add_calibrate_fit(CLI::App& calibrate, reports::ExitStatus& status);
 void add_watch(CLI::App& app, reports::ExitStatus& status);
+void add_demo(CLI::App& app, reports::ExitStatus& status);
 void add_explain(CLI::App& app, reports::ExitStatus& status);
 
 }  // namespace lockstep::cli

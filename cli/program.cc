@@ -1,20 +1,26 @@
 #include "cli/program.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <exception>
+#include <filesystem>
 #include <iostream>
-#include <memory>
 #include <new>
-#include <set>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include <CLI/CLI.hpp>
+#include <fmt/format.h>
 
+#include "base/terminal.h"
 #include "base/text.h"
 #include "base/tool_version.h"
+#include "cli/cmd_completion.h"
 #include "cli/commands.h"
+#include "cli/help.h"
 #include "cli/renamed.h"
 #include "reports/exit_status.h"
 
@@ -25,45 +31,18 @@ constexpr const char* kDescription =
     "Finds why a distributed training job hangs, dies or computes the wrong thing.";
 
 constexpr const char* kProgramFooter = R"(Examples:
+  See it explain a hang, in a second:
+    lockstep demo
+  Find out why your job hung, from what its ranks left:
+    lockstep verify /tmp/job-4711/
   Run a job on real processes, prove a hang and explain it:
     lockstep run scenarios/modality/manual_hang_bad.yaml
-  Find out why a job hung, from the traces of its ranks:
-    lockstep verify /tmp/job-4711/
   Fail a CI job on what a recorded run shows:
     lockstep verify --ci traces/
 
 Exit status: 0 clean, 1 findings, 2 bad usage or scenario, 3 inconclusive,
 4 the tool failed.
 `lockstep COMMAND --help` shows the options and examples of a command.)";
-
-// CLI11 lists what an option needs and excludes in the order of addresses, which differs from run
-// to run. Sort the names, so that help texts are stable.
-class SteadyHelp : public CLI::Formatter {
- public:
-  std::string make_option_opts(const CLI::Option* option) const override {
-    std::string out = CLI::Formatter::make_option_opts(option);
-    out.erase(std::min({out.size(), out.find(" Needs:"), out.find(" Excludes:")}));
-    return out + names(" Needs:", option->get_needs()) +
-           names(" Excludes:", option->get_excludes());
-  }
-
-  // Hides a flag's optional value, which CLI11 shows as "--ci{auto}".
-  std::string make_option_name(const CLI::Option* option, bool is_positional) const override {
-    std::string out = CLI::Formatter::make_option_name(option, is_positional);
-    out.erase(std::min(out.size(), out.find('{')));
-    return out;
-  }
-
- private:
-  static std::string names(const char* label, const std::set<CLI::Option*>& options) {
-    std::vector<std::string> sorted;
-    for (const CLI::Option* option : options) sorted.push_back(option->get_name());
-    std::sort(sorted.begin(), sorted.end());
-    std::string out = sorted.empty() ? "" : label;
-    for (const std::string& name : sorted) out += " " + name;
-    return out;
-  }
-};
 
 // The command that an unknown first word probably means; empty if none is similar.
 std::string suggestion(const CLI::App& app, std::string_view word) {
@@ -74,21 +53,23 @@ std::string suggestion(const CLI::App& app, std::string_view word) {
   return nearest(word, names);
 }
 
-int usage_error(const CLI::App& app, const CLI::ParseError& error, int argc,
-                const char* const* argv) {
-  const std::string_view word = argc > 1 ? std::string_view(argv[1]) : std::string_view();
+int usage_error(const CLI::App& app, const CLI::ParseError& error,
+                const std::vector<std::string>& arguments) {
+  const std::string word = arguments.empty() ? "" : arguments.front();
   const bool is_command = !word.empty() && word.front() != '-';
-  std::cerr << "lockstep: error: ";
   if (is_command && app.get_subcommands().empty()) {
-    std::cerr << "no command \"" << printable(word) << "\"\n";
-    if (const std::string meant = suggestion(app, word); !meant.empty())
-      std::cerr << "  fix: did you mean `lockstep " << meant << "`?\n";
-    else
-      std::cerr << "  fix: `lockstep --help` lists the commands\n";
+    const std::string meant = suggestion(app, word);
+    std::error_code unknown;
+    std::string fix = "`lockstep --help` lists the commands";
+    if (!meant.empty())
+      fix = fmt::format("did you mean `lockstep {}`?", meant);
+    else if (std::filesystem::exists(word, unknown))  // `lockstep dumps/`
+      fix = fmt::format("to find out what is wrong with it: lockstep verify {}", printable(word));
+    std::cerr << fmt::format("lockstep: error: no command \"{}\"\n  fix: {}\n", printable(word),
+                             fix);
   } else {
-    std::cerr << printable(error.what()) << "\n  fix: see `lockstep ";
-    for (const CLI::App* command : app.get_subcommands()) std::cerr << command->get_name() << " ";
-    std::cerr << "--help`\n";
+    std::cerr << fmt::format("lockstep: error: {}\n  fix: {}\n", printable(error.what()),
+                             usage_fix(app, error, arguments));
   }
   return static_cast<int>(reports::ExitStatus::bad_usage);
 }
@@ -101,8 +82,8 @@ struct CommandGroup {
 
 void add_commands(CLI::App& app, reports::ExitStatus& status) {
   const CommandGroup groups[] = {
-      {"Train and watch", {add_run, add_watch}},
-      {"Find what is wrong", {add_verify, add_compare, add_explain}},
+      {"Find what is wrong", {add_demo, add_verify, add_watch, add_explain, add_compare}},
+      {"Train", {add_run}},
       {"Prove for every mix of batches", {add_derive, add_check_certificate}},
       {"Predict", {add_simulate, add_sweep, add_calibrate}},
       {"Files", {add_scenario, add_convert, add_completion}},
@@ -115,27 +96,46 @@ void add_commands(CLI::App& app, reports::ExitStatus& status) {
   }
 }
 
+// The columns of help texts: the terminal's, from 60 to 100; 80 where there is none. Longer lines
+// are harder to read.
+std::size_t help_columns() {
+  if (::isatty(STDOUT_FILENO) != 1) return 80;
+  return std::clamp<std::size_t>(terminal_size(STDOUT_FILENO).width, 60, 100);
+}
+
 int run(int argc, const char* const* argv) {
   reports::ExitStatus status = reports::ExitStatus::clean;
   CLI::App app(kDescription, "lockstep");
-  app.set_version_flag("--version", std::string(tool_version()));
+  app.set_version_flag("--version", std::string(tool_version()), "Print the version");
+  app.set_help_flag("-h,--help", "Print this help");
   app.footer(kProgramFooter);
   app.require_subcommand(0, 1);
-  const auto help = std::make_shared<SteadyHelp>();
-  help->column_width(26);
-  app.formatter(help);
+  use_help_layout(app, help_columns());
   add_commands(app, status);
-  Renamed renamed = with_new_names({argv + std::min(argc, 1), argv + argc});
+  std::vector<std::string> given(argv + std::min(argc, 1), argv + argc);
+  // What the shells' completion scripts ask, with words that may be anything.
+  if (given.size() >= 2 && given[0] == "completion" && given[1] == "--for") {
+    std::cout << completions(app, {given.begin() + 2, given.end()});
+    return static_cast<int>(status);
+  }
+  if (!given.empty() && given.front() == "help") {
+    given.erase(given.begin());
+    given.emplace_back("--help");
+  }
+  Renamed renamed = with_new_names(given);
   if (!renamed.note.empty())
-    std::cerr << "lockstep: note: " << renamed.note
-              << "; the next release will not accept the old form\n";
+    std::cerr << fmt::format("lockstep: note: {}; the next release will not accept the old form\n",
+                             renamed.note);
   try {
     // CLI11 takes a vector in reverse.
     std::reverse(renamed.arguments.begin(), renamed.arguments.end());
     app.parse(std::move(renamed.arguments));
+  } catch (const CLI::CallForHelp&) {
+    std::cout << painted_help(app.help(), {stdout_wants_color()});
+    return static_cast<int>(status);
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
-    return usage_error(app, error, argc, argv);
+    if (error.get_exit_code() == 0) return app.exit(error);  // --version
+    return usage_error(app, error, given);
   }
   if (app.get_subcommands().empty()) {
     std::cerr << app.help();
@@ -153,8 +153,10 @@ int run_program(int argc, const char* const* argv) {
     std::cerr << "lockstep: error: out of memory\n"
                  "  fix: use a machine that has more, or give fewer files at once\n";
   } catch (const std::exception& error) {
-    std::cerr << "lockstep: error: " << printable(error.what())
-              << "\n  fix: this should not happen: please report it, with the files that show it\n";
+    std::cerr << fmt::format(
+        "lockstep: error: {}\n"
+        "  fix: this should not happen: please report it, with the files that show it\n",
+        printable(error.what()));
   }
   return static_cast<int>(reports::ExitStatus::own_failure);
 }

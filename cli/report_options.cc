@@ -33,11 +33,11 @@ void add_filter_options(CLI::App& command, reports::FilterOptions& options) {
 void add_output_option(CLI::App& command, std::vector<std::string>& outputs) {
   command
       .add_option("-o,--output", outputs,
-                  "Write the report as text, json, html,\n"
-                  "markdown, csv, timeline, dot, sarif, junit,\n"
-                  "github or gitlab, e.g. html=r.html; the path\n"
-                  "\"-\" is standard output")
-      ->type_name("KIND=PATH")
+                  "Write the report: r.html, r.json, r.md, r.csv, r.sarif\n"
+                  "or r.xml (JUnit), by its ending; or KIND=PATH: text,\n"
+                  "json, html, markdown, csv, timeline, dot, sarif,\n"
+                  "junit, github, gitlab. \"-\" is standard output")
+      ->type_name("[KIND=]PATH")
       ->allow_extra_args(false);
 }
 

@@ -6,6 +6,8 @@
 #include "base/text.h"
 #include "cli/cmd_simulate.h"
 #include "cli/report_options.h"
+#include "cli/shipped.h"
+#include "cli/standard_input.h"
 #include "reports/forecasts/plan.h"
 #include "sim/sweep/training_plans.h"
 
@@ -61,7 +63,12 @@ Result<sim::PlanForecast> forecast(const PlanCommand& command) {
   return plans->forecast(0);
 }
 
-reports::ExitStatus simulate_plan(const PlanCommand& command) {
+reports::ExitStatus simulate_plan(PlanCommand command) {
+  StandardInput input;
+  if (const Status taken = input.take(command.file); !taken) return reports::fail(taken.error());
+  Result<std::string> file = shipped_or_own("plans", command.file);
+  if (!file) return reports::fail(file.error());
+  command.file = std::move(*file);
   if (const Status output = check_simulation_output(command.output); !output)
     return reports::fail(output.error());
   const Result<sim::PlanForecast> result = forecast(command);
@@ -83,7 +90,7 @@ void add_simulate_plan(CLI::App& simulate, reports::ExitStatus& status) {
   command->output.forms = {"result", {"text", "json", "csv", "html"}};
   CLI::App* sub = simulate.add_subcommand("plan", "A transformer on a cluster: time and memory");
   sub->footer(kPlanFooter);
-  sub->add_option("FILE", command->file, "The plan, as YAML: sim/plans/*.yaml are examples")
+  sub->add_option("FILE", command->file, "The plan, as YAML; or a name of sim/plans:\nllama3-70b")
       ->required();
   sub->add_option("--calibration", command->calibration,
                   "The calibration to use instead of the plan's: a file,\nor the name of a "

@@ -1,10 +1,14 @@
 // lockstep simulate SCENARIO: how long the steps of a job would take on a machine that a file
 // describes. The calls are derived, not modelled: docs/simulate-scenarios.md.
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "base/files/read_file.h"
 #include "base/files/write_file.h"
@@ -12,7 +16,9 @@
 #include "base/text.h"
 #include "cli/cmd_simulate.h"
 #include "cli/report_options.h"
+#include "cli/shipped.h"
 #include "cli/simulate_trials.h"
+#include "cli/standard_input.h"
 #include "reports/forecasts/memory.h"
 #include "reports/forecasts/scenario.h"
 #include "reports/forecasts/simulated_job.h"
@@ -122,12 +128,21 @@ Result<reports::ExitStatus> simulate(const SimulateScenarioCommand& command,
   return write_forecast(std::move(*timed), command.output);
 }
 
-reports::ExitStatus simulate_scenario(const SimulateScenarioCommand& command) {
+reports::ExitStatus simulate_scenario(SimulateScenarioCommand command) {
+  StandardInput input;
+  if (const Status taken = input.take(command.path); !taken) return reports::fail(taken.error());
   if (const Status outputs = check_simulation_output(command.output); !outputs)
     return reports::fail(outputs.error());
   if (command.path.empty())
     return reports::fail(
         {"nothing to simulate is named", {}, "`lockstep simulate --help` shows how"});
+  std::error_code unknown;
+  const std::vector<std::string> commands = {"collective", "trace", "pipeline", "plan"};
+  if (const std::string meant = nearest(command.path, commands);
+      !meant.empty() && !std::filesystem::exists(command.path, unknown))
+    return reports::fail({fmt::format("no file or command \"{}\"", printable(command.path)),
+                          {},
+                          fmt::format("did you mean `lockstep simulate {}`?", meant)});
   if (const Result<std::string> text = read_input(command.path); text && sim::is_plan(*text))
     return reports::fail({printable(command.path) + " is a plan of a transformer, not a scenario",
                           {},
@@ -135,6 +150,9 @@ reports::ExitStatus simulate_scenario(const SimulateScenarioCommand& command) {
   if (command.machine.empty())
     return reports::fail(
         {"no machine is named", {}, "add --machine sim/machines/dgx-h100.yaml, or your own"});
+  const Result<std::string> machine_file = shipped_or_own("machines", command.machine);
+  if (!machine_file) return reports::fail(with_option("--machine", machine_file.error()));
+  command.machine = *machine_file;
   const Result<sim::TrialOptions> trials = trial_options(command.trials);
   if (!trials) return reports::fail(trials.error());
   const Result<sim::Machine> machine = sim::load_machine(command.machine);
@@ -161,8 +179,10 @@ void add_simulate_scenario(CLI::App& simulate, reports::ExitStatus& status) {
   const auto options = std::make_shared<SimulateScenarioCommand>();
   simulate.add_option("SCENARIO", options->path, "Scenario file whose steps are predicted")
       ->type_name("");
-  simulate.add_option("--machine", options->machine, "The machine: sim/machines/*.yaml")
-      ->type_name("FILE");
+  simulate
+      .add_option("--machine", options->machine,
+                  "The machine: a file, or a name of sim/machines:\ndgx-h100")
+      ->type_name("NAME|FILE");
   simulate.add_option("--ranks", options->ranks, "Number of ranks; default: the scenario's")
       ->type_name("N")
       ->check(CLI::Range(1, 65536));

@@ -250,6 +250,39 @@ TEST(Program, SuggestsTheNearestCommand) {
             "  fix: did you mean `lockstep verify`?\n");
 }
 
+TEST(Program, SuggestsWhatWasMeant) {
+  const auto fix = [](const std::vector<std::string>& arguments) {
+    const Outcome outcome = run_lockstep(arguments);
+    EXPECT_EQ(outcome.status, 2) << outcome.out;
+    const std::size_t begin = outcome.err.find("  fix: ");
+    return begin == std::string::npos ? "none: " + outcome.err : outcome.err.substr(begin + 7);
+  };
+  EXPECT_THAT(fix({"verify", "x", "--fail-onn", "error"}), StartsWith("did you mean --fail-on?"));
+  EXPECT_THAT(fix({"verify", "x", "--out=r.html"}), StartsWith("did you mean --output?"));
+  EXPECT_THAT(fix({"verify", "x", "--fail-on", "eror"}), StartsWith("did you mean error?"));
+  EXPECT_THAT(fix({"scenario", "--new", "--strategy", "fspd"}), HasSubstr("fsdp"));
+  EXPECT_THAT(fix({"simulate", "colective"}), HasSubstr("collective"));
+  EXPECT_THAT(fix({"explain", "host-stal"}), HasSubstr("host-stall"));
+  EXPECT_THAT(fix({"verify", "x", "-o", "jsno=x"}), StartsWith("did you mean json?"));
+  const TempDir folder;
+  EXPECT_EQ(fix({folder.path()}),
+            "to find out what is wrong with it: lockstep verify " + folder.path() + "\n");
+}
+
+TEST(Program, HelpHasNoResidueOfTheParser) {
+  for (const std::string command :
+       {"run", "verify", "watch", "derive", "compare", "convert", "scenario", "explain", "simulate",
+        "sweep", "calibrate", "demo", "completion", "check-certificate"}) {
+    const std::string help = run_lockstep({command, "--help"}).out;
+    EXPECT_EQ(help, run_lockstep({"help", command}).out);
+    for (const char* residue :
+         {"TEXT", "INT", "FLOAT", "REQUIRED", "Excludes:", "Needs:", " ...", ":{", "Positionals"})
+      EXPECT_EQ(help.find(residue), std::string::npos) << command << ": " << residue << "\n"
+                                                       << help;
+    EXPECT_EQ(help.find('\x1b'), std::string::npos) << "not a terminal";
+  }
+}
+
 TEST(Program, BadUsageExitsWithTwo) {
   EXPECT_EQ(run_lockstep({}).status, 2);
   EXPECT_EQ(run_lockstep({"verify"}).status, 2);

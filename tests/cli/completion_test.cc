@@ -1,5 +1,8 @@
 // Completion, asked of the real shells: what they offer behind the words typed so far.
+#include <stdlib.h>
+
 #include <cstdio>
+#include <cstdlib>
 #include <sstream>
 
 #include <gmock/gmock.h>
@@ -19,6 +22,12 @@ using ::testing::UnorderedElementsAre;
 
 class Completion : public ::testing::Test {
  protected:
+  // The scripts ask the program that was called.
+  Completion() {
+    const char* const path = std::getenv("PATH");
+    ::setenv("PATH", (LOCKSTEP_BINARY_DIR ":" + std::string(path == nullptr ? "" : path)).c_str(),
+             1);
+  }
   // The script of `shell`, in a file.
   std::string script(const std::string& shell) {
     const Outcome ran = run_lockstep({"completion", shell});
@@ -67,6 +76,22 @@ TEST_F(Completion, BashOffersTheValuesThatAnOptionLists) {
   EXPECT_THAT(bash_offers("lockstep verify traces --fail-on \"\""),
               ElementsAre("error", "warning", "note", "never"));
   EXPECT_THAT(bash_offers("lockstep verify --semantics n"), ElementsAre("nccl"));
+}
+
+TEST_F(Completion, BashOffersWhatTheProgramKnows) {
+  EXPECT_THAT(bash_offers("lockstep explain host"), ElementsAre("host-stall"));
+  EXPECT_THAT(bash_offers("lockstep verify --only modality-d"), ElementsAre("modality-divergence"));
+  EXPECT_THAT(bash_offers("lockstep verify --only = modality-d"),
+              ElementsAre("modality-divergence"));
+  EXPECT_THAT(bash_offers("lockstep verify --format flight"), ElementsAre("flight-recorder"));
+  EXPECT_THAT(bash_offers("lockstep verify -o \"\""), AllOf(Contains("html="), Contains("sarif=")));
+  EXPECT_THAT(bash_offers("lockstep simulate job.yaml --machine dgx-h"), Contains("dgx-h100"));
+  EXPECT_THAT(bash_offers("lockstep completion \"\""), ElementsAre("bash", "zsh", "fish"));
+}
+
+TEST_F(Completion, HostileWordsAreWordsOnly) {
+  EXPECT_THAT(bash_offers("lockstep \"--\\$(echo x)=\" \"\\`\" \"\""), Contains("verify"));
+  EXPECT_THAT(bash_offers("lockstep nonsense --nonsense \"\""), Contains("verify"));
 }
 
 // Nothing is offered, so that bash falls back to files.

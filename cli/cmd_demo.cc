@@ -1,0 +1,74 @@
+// lockstep demo: explains a hang that comes with the program.
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <system_error>
+
+#include <fmt/format.h>
+
+#include "base/terminal.h"
+#include "base/text.h"
+#include "cli/commands.h"
+#include "cli/report_options.h"
+#include "cli/shipped.h"
+#include "reports/judge.h"
+
+namespace lockstep::cli {
+namespace {
+
+constexpr const char* kDemoFooter = R"(Examples:
+  lockstep demo
+  See the page that you would send to a colleague:
+    lockstep demo -o report.html
+
+The job had 8 ranks, and each left the dump of PyTorch's Flight Recorder. The
+program that hung lies beside the dumps. Exit status: 0 if the hang was
+explained, 4 otherwise.)";
+
+constexpr const char* kExample = "hung-job";
+
+reports::ExitStatus run_demo(const reports::ReportOptions& report) {
+  const std::optional<std::string> examples = shipped_folder("examples");
+  std::error_code unknown;
+  if (!examples || !std::filesystem::is_directory(*examples + "/" + kExample, unknown))
+    return reports::fail({"the example's files are not beside this program",
+                          {},
+                          "install the package or the wheel, or run it from its build folder"},
+                         reports::ExitStatus::own_failure);
+  const std::string folder = *examples + "/" + kExample;
+  const bool said = !report.quiet && !reports::takes_stdout(report);
+  const Paint paint{stdout_wants_color()};
+  if (said)
+    std::cout << paint.dim(
+                     "# A training job of 8 ranks hung. Each left a Flight Recorder dump, and "
+                     "this\n# is what Lockstep makes of them:")
+              << "\n"
+              << paint.bold(fmt::format("$ lockstep verify {}", printable(folder))) << "\n\n"
+              << std::flush;
+  reports::TracesToJudge traces{.paths = {folder}};
+  const reports::ExitStatus judged = reports::judge_traces(traces, report);
+  if (judged != reports::ExitStatus::findings)
+    return judged == reports::ExitStatus::clean ? reports::ExitStatus::own_failure : judged;
+  if (said)
+    std::cout << "\n"
+              << paint.dim("# Your own job: give the folder with its dumps, logs and stacks.")
+              << "\n"
+              << paint.bold("$ lockstep verify PATH") << "\n"
+              << std::flush;
+  return reports::ExitStatus::clean;
+}
+
+}  // namespace
+
+void add_demo(CLI::App& app, reports::ExitStatus& status) {
+  CLI::App* command = app.add_subcommand("demo", "Explain a hang that comes with the program");
+  const auto options = std::make_shared<reports::ReportOptions>();
+  add_output_option(*command, options->outputs);
+  command->add_flag("-q,--quiet", options->quiet, "Do not print the text report");
+  command->footer(kDemoFooter);
+  command->callback([options, &status] { status = run_demo(*options); });
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,205 @@
+#include "cli/help.h"
+
+#include <algorithm>
+#include <memory>
+#include <set>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "base/text.h"
+
+namespace lockstep::cli {
+namespace {
+
+constexpr std::size_t kNameColumn = 26;  // where descriptions begin
+
+// What stands for a value: ours ("FILE", "error|warning"), or of CLI11's own only what a person can
+// use: "INT:INT in [1 - 100]" is N, "TEXT:{gloo,nccl}" is gloo|nccl, TEXT is VALUE.
+std::string value_name(const std::string& type) {
+  const std::size_t colon = type.find(':');
+  const std::string name = type.substr(0, colon);
+  if (colon != std::string::npos && type.compare(colon, 2, ":{") == 0 && type.back() == '}') {
+    std::string out = type.substr(colon + 2, type.size() - colon - 3);
+    std::replace(out.begin(), out.end(), ',', '|');
+    return out;
+  }
+  if (name == "INT" || name == "UINT" || name == "FLOAT") return "N";
+  return name == "TEXT" ? "VALUE" : name;
+}
+
+class HelpLayout : public CLI::Formatter {
+ public:
+  explicit HelpLayout(std::size_t columns) : columns_(columns) {
+    column_width(kNameColumn);
+    label("Positionals", "Arguments");
+    label("SUBCOMMAND", "COMMAND");
+  }
+
+  // "-o, --output"; CLI11 shows a flag's optional value as "--ci{auto}".
+  std::string make_option_name(const CLI::Option* option, bool is_positional) const override {
+    if (is_positional) return option->get_name(true, false);
+    std::string out;
+    for (const std::string& name : option->get_snames()) out += (out.empty() ? "-" : ", -") + name;
+    if (out.empty() && !option->get_lnames().empty()) out = "    ";
+    for (const std::string& name : option->get_lnames()) {
+      if (!out.ends_with(' ')) out += ", ";
+      out += "--" + name;
+    }
+    return out;
+  }
+
+  std::string make_option_opts(const CLI::Option* option) const override {
+    std::string out;
+    const bool takes_value = option->get_type_size() != 0;
+    if (takes_value && !option->get_type_name().empty() && !option->get_positional())
+      out += " " + value_name(option->get_type_name());
+    if (option->get_positional() && option->get_expected_max() > 1) out += "...";
+    return out;
+  }
+
+  std::string make_option_desc(const CLI::Option* option) const override {
+    std::string text = option->get_description();
+    std::replace(text.begin(), text.end(), '\n', ' ');
+    if (!option->get_default_str().empty())
+      text += fmt::format("; default: {}", option->get_default_str());
+    text += names("; needs ", option->get_needs());
+    text += names("; not with ", option->get_excludes());
+    return wrap(text, columns_ - kNameColumn);
+  }
+
+ private:
+  // CLI11 keeps them in the order of addresses, which differs from run to run.
+  static std::string names(const char* label, const std::set<CLI::Option*>& options) {
+    std::vector<std::string> sorted;
+    for (const CLI::Option* option : options) sorted.push_back(option->get_name());
+    std::sort(sorted.begin(), sorted.end());
+    return sorted.empty() ? "" : label + join_and(sorted);
+  }
+
+  std::size_t columns_;
+};
+
+// The command that the arguments chose.
+const CLI::App& chosen(const CLI::App& app) {
+  const CLI::App* out = &app;
+  while (!out->get_subcommands().empty()) out = out->get_subcommands().front();
+  return *out;
+}
+
+std::string called(const CLI::App& app) {
+  std::string out = "lockstep";
+  for (const CLI::App* at = &app; !at->get_subcommands().empty();) {
+    at = at->get_subcommands().front();
+    out += " " + at->get_name();
+  }
+  return out;
+}
+
+void add_option_names(const CLI::App& app, std::vector<std::string>& out) {
+  for (const CLI::Option* option : app.get_options())
+    for (const std::string& name : option->get_lnames()) out.push_back("--" + name);
+  for (const CLI::App* group :
+       app.get_subcommands([](const CLI::App* sub) { return sub->get_name().empty(); }))
+    add_option_names(*group, out);
+}
+
+std::vector<std::string> command_names(const CLI::App& app) {
+  std::vector<std::string> out;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+    if (!command->get_name().empty()) out.push_back(command->get_name());
+  return out;
+}
+
+// The option that an unknown one probably means. Empty: all are known, or none is similar.
+std::string option_meant(const CLI::App& command, const std::vector<std::string>& arguments) {
+  std::vector<std::string> known;
+  add_option_names(command, known);
+  for (const std::string& argument : arguments) {
+    const std::string name = argument.substr(0, argument.find('='));
+    if (!name.starts_with("--") || std::find(known.begin(), known.end(), name) != known.end())
+      continue;
+    // "--out" is the beginning of "--output", and not near enough to it by its letters.
+    const auto begun = std::find_if(known.begin(), known.end(), [&](const std::string& option) {
+      return name.size() > 3 && option.starts_with(name);
+    });
+    const std::string meant = begun != known.end() ? *begun : nearest(name, known);
+    if (!meant.empty()) return meant;
+  }
+  return {};
+}
+
+// The value that a refused one probably means, from CLI11's message "--fail-on: eror not in
+// {error,warning}". Empty: another message, or none is similar.
+std::string value_meant(const std::string& message) {
+  constexpr std::string_view kNotIn = " not in {";
+  const std::size_t list = message.find(kNotIn);
+  if (list == std::string::npos || message.back() != '}') return {};
+  const std::size_t before = message.rfind(' ', list - 1);
+  const std::size_t begin = before == std::string::npos ? 0 : before + 1;
+  const std::string word = message.substr(begin, list - begin);
+  std::vector<std::string> values(1);
+  for (const char c : message.substr(list + kNotIn.size())) {
+    if (c == ',')
+      values.emplace_back();
+    else if (c != '}')
+      values.back() += c;
+  }
+  return nearest(word, values);
+}
+
+}  // namespace
+
+void use_help_layout(CLI::App& app, std::size_t columns) {
+  app.formatter(std::make_shared<HelpLayout>(columns));
+}
+
+std::string painted_help(const std::string& text, const Paint& paint) {
+  if (!paint.on) return text;
+  std::string out;
+  bool listed = false;  // below a heading that lists names, rather than examples
+  std::size_t begin = 0;
+  while (begin < text.size()) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    const std::string line = text.substr(begin, end - begin);
+    begin = end + 1;
+    const bool heading = !line.empty() && line.front() != ' ' && line.ends_with(':');
+    if (heading) listed = line != "Examples:";
+    const bool name = listed && line.starts_with("  ") && line.size() > 2 &&
+                      (line[2] != ' ' || line.find_first_not_of(' ') == 6);
+    if (heading) {
+      out += paint.bold(line);
+    } else if (name && line.find_first_not_of(' ') < kNameColumn) {
+      // The name ends at two blanks, or fills the line.
+      const std::size_t first = line.find_first_not_of(' ');
+      const std::size_t stop = std::min(line.find("  ", first), line.size());
+      out +=
+          line.substr(0, first) + paint.bold(line.substr(first, stop - first)) + line.substr(stop);
+    } else {
+      out += line;
+    }
+    out += '\n';
+  }
+  return out;
+}
+
+std::string usage_fix(const CLI::App& app, const CLI::ParseError& error,
+                      const std::vector<std::string>& arguments) {
+  const CLI::App& command = chosen(app);
+  if (const std::string value = value_meant(error.what()); !value.empty())
+    return fmt::format("did you mean {}?", value);
+  if (const std::string option = option_meant(command, arguments); !option.empty())
+    return fmt::format("did you mean {}? `{} --help` lists the options", option, called(app));
+  // `lockstep simulate colective`: what is left over may be a command.
+  const std::vector<std::string> commands = command_names(command);
+  if (!commands.empty() && !arguments.empty()) {
+    const auto word = std::find_if(arguments.begin(), arguments.end(), [&](const std::string& a) {
+      return !a.starts_with("-") && called(app).find(" " + a) == std::string::npos;
+    });
+    const std::string meant = word == arguments.end() ? "" : nearest(*word, commands);
+    if (!meant.empty()) return fmt::format("did you mean `{} {}`?", called(app), meant);
+  }
+  return fmt::format("see `{} --help`", called(app));
+}
+
+}  // namespace lockstep::cli

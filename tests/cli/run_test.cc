@@ -88,6 +88,17 @@ TEST_F(RunCommand, of_references_a_table_comes_last) {
   EXPECT_TRUE(std::filesystem::exists(folder_.file("out/finish/reference/rank_0.ring")));
 }
 
+TEST_F(RunCommand, a_comparison_with_a_reference_is_in_the_reports) {
+  const std::string file = scenario("finish");
+  const std::string json = folder_.file("r.json"), page = folder_.file("r.html");
+  const Outcome run = run_lockstep({"run", "--reference", "--quiet", file, "--output-dir",
+                                    folder_.file("out"), "-o", json, "-o", page});
+  EXPECT_EQ(run.status, 0) << run.out << run.err;
+  const nlohmann::json report = nlohmann::json::parse(TempDir::read(json));
+  EXPECT_TRUE(report.contains("reference")) << report.dump(1);
+  EXPECT_THAT(TempDir::read(page), HasSubstr("Against one process with all batches"));
+}
+
 TEST_F(RunCommand, another_final_loss_than_the_references_exits_with_1) {
   const std::string file = scenario("finish, alone with another loss");
   const Outcome run =

@@ -40,9 +40,9 @@ TEST(RemedyChoices, RulesGiveWayWhereTheRemedySaysWhoHasWhat) {
   ASSERT_TRUE(choices);
   for (const RemedyChoice& choice : *choices) {
     const Scenario s = parse_scenario(choice.text, "changed.yaml").value();
-    EXPECT_EQ(s.data.modality.empty(),
-              choice.name == "alternating" || choice.name == "balanced sampler" ||
-                  choice.name == "dealt groups")
+    EXPECT_EQ(s.data.modality.empty(), choice.name == "alternating" ||
+                                           choice.name == "balanced sampler" ||
+                                           choice.name == "dealt groups")
         << choice.name;
   }
 }

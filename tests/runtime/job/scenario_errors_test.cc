@@ -72,7 +72,8 @@ TEST(ScenarioErrors, yes_is_text_not_true) {
 TEST(ScenarioErrors, a_wrong_choice_names_the_choices) {
   EXPECT_EQ(error_with("remedy: dumy-image\n"),
             "job.yaml:3:9: error: \"remedy\" should be one of none, dummy-image, "
-            "alternating, presence-vote and gradient-mask, but it is the text \"dumy-image\"\n"
+            "alternating, presence-vote, gradient-mask and empty-image, but it is the text "
+            "\"dumy-image\"\n"
             "  fix: did you mean \"dummy-image\"?");
   EXPECT_EQ(error_with("backend: mpi\n"),
             "job.yaml:3:10: error: \"backend\" should be one of gloo and nccl, but it is the text "
@@ -124,10 +125,10 @@ TEST(ScenarioErrors, videos) {
             "job.yaml:5:20: error: a batch of images alone has no loss here\n"
             "  fix: write [image, text] or [text]");
   EXPECT_EQ(error_with("data: {modality: {rank 1: [text, video]}, broadcast: true}\n"),
-            "job.yaml:3:18: error: videos are neither sent to other ranks nor distributed by cost\n"
+            "job.yaml:3:19: error: videos are neither sent to other ranks nor distributed by cost\n"
             "  fix: write [image, text], or remove the pipeline, \"broadcast\" or \"balance\"");
   EXPECT_EQ(error_with("remedy: gradient-mask\ndata: {modality: {rank 1: [text, video]}}\n"),
-            "job.yaml:4:18: error: a mask drops the gradients of a whole batch, not those of one "
+            "job.yaml:4:19: error: a mask drops the gradients of a whole batch, not those of one "
             "run\n  fix: write \"remedy: dummy-image\"");
 }
 

@@ -22,7 +22,7 @@ const std::vector<Modality> kBoth = {Modality::image, Modality::text};
 const std::vector<Modality> kText = {Modality::text};
 
 bool holds_image(const std::vector<Modality>& has) {
-  return std::find(has.begin(), has.end(), Modality::image) != has.end();
+  return std::any_of(has.begin(), has.end(), [](Modality m) { return m != Modality::text; });
 }
 
 bool scales_losses(const Scenario& s) {
@@ -36,8 +36,10 @@ class Planner {
   DerivationPlan plan() {
     const bool alternates =
         s_.remedy.kind == Remedy::alternating && s_.fault != Fault::alternating_per_rank;
+    using Sampler = Scenario::Data::Sampler;
     const bool balanced =
-        s_.data.sampler == Scenario::Data::Sampler::balanced && s_.data.modality.empty();
+        (s_.data.sampler == Sampler::balanced || s_.data.sampler == Sampler::dealt) &&
+        s_.data.modality.empty();
     if (const int replica = s_.ranks_of_replica(); replica > 1) {
       out_.together = teams(s_);
       out_.agreed = s_.ranks == replica;
@@ -46,6 +48,9 @@ class Planner {
     out_.agreed = out_.agreed || alternates || balanced || s_.data.broadcast;
     if (may_have_images()) add(kBoth);
     if (may_be_text()) add(kText);
+    for (const Scenario::Data::Rule& rule : s_.data.modality) {
+      if (rule.shows(Modality::video) && indices(rule.has).empty()) add(rule.has);
+    }
     if (scales_losses(s_)) add_overflow();
     allow();
     find_text_ranks();
@@ -63,6 +68,12 @@ class Planner {
                        [](const auto& rule) { return !holds_image(rule.has); });
   }
 
+  // The sampler draws none.
+  bool may_have_videos() const {
+    return std::any_of(s_.data.modality.begin(), s_.data.modality.end(),
+                       [](const auto& rule) { return rule.shows(Modality::video); });
+  }
+
   // Whether a rule covers every rank and step, so the sampler decides nothing.
   bool all_ruled() const {
     return std::any_of(s_.data.modality.begin(), s_.data.modality.end(),
@@ -76,7 +87,8 @@ class Planner {
 
   // With a vote, the other ranks' batches are part of the condition: the result of the vote.
   void add(const std::vector<Modality>& has) {
-    const std::string name = holds_image(has) ? "image+text" : "text";
+    std::string name;
+    for (const Modality modality : has) name += (name.empty() ? "" : "+") + to_string(modality);
     if (s_.remedy.kind != Remedy::presence_vote) {
       out_.conditions.push_back({name, "", has});
       return;
@@ -111,11 +123,10 @@ class Planner {
     }
   }
 
-  std::vector<std::size_t> indices(bool with_image, bool without) const {
+  std::vector<std::size_t> indices(const std::vector<Modality>& has) const {
     std::vector<std::size_t> out;
     for (std::size_t i = 0; i < out_.conditions.size(); ++i) {
-      const bool has = holds_image(out_.conditions[i].has);
-      if (has ? with_image : without) out.push_back(i);
+      if (out_.conditions[i].has == has) out.push_back(i);
     }
     return out;
   }
@@ -125,13 +136,18 @@ class Planner {
       return;
     }
     for (const Scenario::Data::Rule& rule : s_.data.modality) {
-      const bool image = holds_image(rule.has);
-      out_.allowed.push_back({whole_replicas(rule.ranks), rule.steps, indices(image, !image)});
+      out_.allowed.push_back({whole_replicas(rule.ranks), rule.steps, indices(rule.has)});
     }
     // If no rule decides, the sampler draws. Without text-only items it draws images only.
     const bool draws_text = s_.data.source == "manifest" || s_.data.text_only > 0;
-    if (!draws_text && !all_ruled() && may_be_text())
-      out_.allowed.push_back({{}, {}, indices(true, false)});
+    const bool only_images = !draws_text && (may_be_text() || may_have_videos());
+    if (!all_ruled() && (only_images || may_have_videos())) {
+      std::vector<std::size_t> drawn = indices(kBoth);
+      if (draws_text) {
+        for (const std::size_t i : indices(kText)) drawn.push_back(i);
+      }
+      out_.allowed.push_back({{}, {}, std::move(drawn)});
+    }
   }
 
   // Rules name a replica's first rank, which stands for all its ranks.

@@ -113,11 +113,24 @@ class Contradictions {
                    ranks_fix());
       each(item + "/ranks", rank);
       each(item + "/steps", step);
+      if (rules[i].shows(Modality::video)) check_video(mapping ? entry : item + "/has");
       // The losses are defined on text, and on text with images.
-      if (rules[i].has == std::vector{Modality::image})
+      if (!rules[i].shows(Modality::text))
         refuse_key(mapping ? entry : item + "/has", "a batch of images alone has no loss here",
                    "write [image, text] or [text]");
     }
+  }
+
+  void check_video(const std::string& pointer) {
+    const Scenario::Data& data = scenario_.data;
+    if (scenario_.strategy.kind == Scenario::Strategy::Kind::pipeline || data.broadcast ||
+        data.balance != Scenario::Data::Balance::none)
+      refuse_key(pointer, "videos are neither sent to other ranks nor distributed by cost",
+                 "write [image, text], or remove the pipeline, \"broadcast\" or \"balance\"");
+    using Remedy = Scenario::Remedy::Kind;
+    if (scenario_.remedy.kind == Remedy::gradient_mask)
+      refuse_key(pointer, "a mask drops the gradients of a whole batch, not those of one run",
+                 "write \"remedy: dummy-image\"");
   }
 
   void check_data() {
@@ -151,7 +164,7 @@ class Contradictions {
           "gradient_as_bucket_view", "no_sync", "static_graph", "skip_all_reduce_unused_params",
           "compression"}},
         {"pipeline", {"stages", "micro_batches", "schedule"}},
-        {"fsdp", {"shard_ranks", "prefetch"}}};
+        {"fsdp", {"shard_ranks", "prefetch", "units", "reduce_scatter_unused_params"}}};
     const Json& strategy = document_.value.value("strategy", Json());
     const std::string kind = strategy.is_object() ? strategy["kind"].get<std::string>() : "";
     for (const auto& [owner, keys] : kOptions) {
@@ -368,6 +381,11 @@ class Contradictions {
             "write \"precision: bfloat16\", which needs no scale");
       case Fault::clip_local_norm:
         require_clip();
+        return require_strategy(Strategy::Kind::fsdp, "fsdp");
+      case Fault::stalled_network:
+        require_for_fault(train.steps > 1, "it begins in step 1", "make \"steps\" 2 or more");
+        require_for_fault(scenario_.strategy.shard_ranks == 0, "it shards over all ranks",
+                          "remove \"shard_ranks\"");
         return require_strategy(Strategy::Kind::fsdp, "fsdp");
       case Fault::local_overflow:
         return require_for_fault(float16, "only float16 scales its loss, and looks for overflows",

@@ -9,7 +9,7 @@ namespace lockstep::runtime {
 namespace {
 
 // In the order of the enumeration.
-constexpr std::array<std::string_view, 17> kNames = {
+constexpr std::array<std::string_view, 18> kNames = {
     "none",
     "detached-negatives",
     "unsharded-data",
@@ -27,6 +27,7 @@ constexpr std::array<std::string_view, 17> kNames = {
     "local-overflow",
     "barrier-on-rank-0",
     "zero-grad-forgotten",
+    "stalled-network",
 };
 
 }  // namespace

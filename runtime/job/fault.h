@@ -28,6 +28,7 @@ enum class Fault : std::uint8_t {
   local_overflow,         // float16: each rank decides by itself whether a step overflowed
   barrier_on_rank_0,      // only rank 0 calls the barrier after a checkpoint
   zero_grad_forgotten,    // gradients of all steps add up
+  stalled_network,        // fsdp: from step 1 on no reduce-scatter completes
 };
 
 // The name in scenarios: "zero-grad-forgotten"; "none".

@@ -35,7 +35,19 @@ bool fits(const Rule& rule, int rank, std::int64_t step) {
 
 }  // namespace
 
-std::string to_string(Modality m) { return m == Modality::image ? "image" : "text"; }
+std::string to_string(Modality m) {
+  switch (m) {
+    case Modality::image:
+      return "image";
+    case Modality::text:
+      return "text";
+    case Modality::video:
+      return "video";
+  }
+  return "";
+}
+
+bool Scenario::Data::Rule::shows(Modality modality) const { return contains(has, modality); }
 
 const Scenario::Data::Rule* Scenario::rule_for(int rank, std::int64_t step) const {
   if (remedy.kind == Remedy::Kind::alternating) {
@@ -72,7 +84,7 @@ bool ever_has_images(const Scenario& scenario, int rank) {
   std::set<std::int64_t> decided;
   for (const Scenario::Data::Rule& rule : scenario.data.modality) {
     if (!rule.ranks.empty() && !contains(rule.ranks, rank)) continue;
-    const bool has = contains(rule.has, Modality::image);
+    const bool has = rule.shows_pictures();
     if (rule.steps.empty()) return has;
     for (const std::int64_t step : rule.steps) {
       if (step < scenario.train.steps && decided.insert(step).second && has) return true;
@@ -89,6 +101,13 @@ std::vector<std::int32_t> Scenario::ranks_with_images(int all) const {
     if (ever_has_images(*this, rank)) out.push_back(rank);
   }
   return out;
+}
+
+int Scenario::tower_runs() const {
+  const auto both = [](const Data::Rule& rule) {
+    return rule.shows(Modality::image) && rule.shows(Modality::video);
+  };
+  return std::any_of(data.modality.begin(), data.modality.end(), both) ? 2 : 1;
 }
 
 int Scenario::micro_batches(int rank) const {

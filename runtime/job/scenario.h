@@ -17,7 +17,7 @@
 
 namespace lockstep::runtime {
 
-enum class Modality : std::uint8_t { image, text };
+enum class Modality : std::uint8_t { image, text, video };
 std::string to_string(Modality m);
 
 struct Scenario {
@@ -78,6 +78,9 @@ struct Scenario {
       std::vector<std::int64_t> steps;  // empty: every step
       std::vector<Modality> has;        // sorted, never empty
 
+      bool shows(Modality modality) const;
+      bool shows_pictures() const { return shows(Modality::image) || shows(Modality::video); }
+
       friend bool operator==(const Rule&, const Rule&) = default;
     };
     std::vector<Rule> modality;
@@ -85,6 +88,7 @@ struct Scenario {
       random,    // DistributedSampler's order: a batch may mix items with and without images
       balanced,  // the same share of items with images in every rank's batch of a step
       grouped,   // each batch is all image+text or all text-only; ranks may differ
+      dealt,     // the same, and in a step all ranks have the same kind
     } sampler = Sampler::random;
     enum class Balance {
       none,  // each rank trains on the batch that its sampler drew
@@ -125,6 +129,11 @@ struct Scenario {
     enum class Schedule { gpipe, one_f_one_b } schedule = Schedule::gpipe;  // pipeline
     int shard_ranks = 0;   // fsdp: ranks per copy of the parameters; 0: all
     bool prefetch = true;  // fsdp: gather the next block while one computes
+    enum class Units {
+      blocks,         // each block is gathered for itself, and freed after it
+      image_encoder,  // the image encoder is one unit, whole from its forward to backward's end
+    } units = Units::blocks;                    // fsdp
+    bool reduce_scatter_unused_params = false;  // fsdp: zeros for units that ran without a gradient
 
     friend bool operator==(const Strategy&, const Strategy&) = default;
   } strategy;
@@ -136,6 +145,7 @@ struct Scenario {
       alternating,    // all ranks train the image path in one step, the text path in the next
       presence_vote,  // if one rank has no image, no rank uses images in this step
       gradient_mask,  // gradients of dummies are dropped; gradients that no rank has are not used
+      empty_image,    // no picture at all through the encoder, added to the loss with weight 0
     } kind = Kind::none;
     enum class Average {
       world,         // over all ranks, dummies included
@@ -237,6 +247,9 @@ struct Scenario {
   const Data::Rule* rule_for(int rank, std::int64_t step) const;
   // The factor of this rank's pixels in this step; 1 without an outlier.
   double outlier_factor(int rank, std::int64_t step) const;
+  // How often the image encoder runs for a batch that holds all that the rules name: twice where a
+  // rule has images and videos.
+  int tower_runs() const;
   // The ranks of 0 … ranks - 1 that ever have images by the modality rules, ascending.
   std::vector<std::int32_t> ranks_with_images(int ranks) const;
   // The number of ranks that hold one copy of the model together and train on one batch: the number

@@ -24,7 +24,7 @@ Enum choice(const Json& value, std::initializer_list<std::string_view> names) {
 
 std::vector<Modality> decode_modalities(const Json& list) {
   std::vector<Modality> out;
-  for (const Json& name : list) out.push_back(choice<Modality>(name, {"image", "text"}));
+  for (const Json& name : list) out.push_back(choice<Modality>(name, {"image", "text", "video"}));
   std::sort(out.begin(), out.end());
   out.erase(std::unique(out.begin(), out.end()), out.end());
   return out;
@@ -72,13 +72,15 @@ Scenario::Strategy decode_strategy(const Json& strategy) {
   out.schedule = choice<Strategy::Schedule>(strategy["schedule"], {"gpipe", "1f1b"});
   out.shard_ranks = strategy["shard_ranks"];
   out.prefetch = strategy["prefetch"];
+  out.units = choice<Strategy::Units>(strategy["units"], {"blocks", "image-encoder"});
+  out.reduce_scatter_unused_params = strategy["reduce_scatter_unused_params"];
   return out;
 }
 
 Scenario::Remedy decode_remedy(const Json& remedy) {
   using Remedy = Scenario::Remedy;
   return {choice<Remedy::Kind>(remedy["kind"], {"none", "dummy-image", "alternating",
-                                                "presence-vote", "gradient-mask"}),
+                                                "presence-vote", "gradient-mask", "empty-image"}),
           choice<Remedy::Average>(remedy["average"], {"world", "contributors"})};
 }
 
@@ -108,7 +110,8 @@ Scenario::Data decode_data(const Json& data) {
   out.items = data["items"];
   out.text_only = data["text_only"];
   out.modality = decode_rules(data["modality"]);
-  out.sampler = choice<Scenario::Data::Sampler>(data["sampler"], {"random", "balanced", "grouped"});
+  out.sampler =
+      choice<Scenario::Data::Sampler>(data["sampler"], {"random", "balanced", "grouped", "dealt"});
   out.balance = choice<Scenario::Data::Balance>(data["balance"], {"none", "cost"});
   out.balance_every = data["balance_every"];
   out.broadcast = data["broadcast"];

@@ -65,6 +65,7 @@ struct Known {
 
 constexpr Known kKnown[] = {
     {"dummy images", "remedy: dummy-image", R"({"remedy": {"kind": "dummy-image"}})"},
+    {"empty images", "remedy: empty-image", R"({"remedy": {"kind": "empty-image"}})"},
     {"gradient mask", "remedy: gradient-mask", R"({"remedy": {"kind": "gradient-mask"}})"},
     {"find unused", "strategy: {find_unused_parameters: true}",
      R"({"strategy": {"find_unused_parameters": true}})"},
@@ -73,6 +74,8 @@ constexpr Known kKnown[] = {
      R"({"remedy": {"kind": "alternating"}, "data": {"modality": null}})"},
     {"balanced sampler", "data: {sampler: balanced} (without modality)",
      R"({"data": {"sampler": "balanced", "modality": null}})"},
+    {"dealt groups", "data: {sampler: dealt} (without modality)",
+     R"({"data": {"sampler": "dealt", "modality": null}})"},
 };
 
 }  // namespace

@@ -225,6 +225,8 @@ std::string remedy_in_words(const Scenario::Remedy& remedy) {
       return "a vote on who has images";
     case Kind::gradient_mask:
       return "masked gradients";
+    case Kind::empty_image:
+      return "empty images";
   }
   return "";
 }

@@ -20,6 +20,7 @@ struct Batch {
   std::vector<std::int64_t> indices;  // of the items: those with a text in order, then the others
   at::Tensor tokens;                  // int64 [texts, tokens], padded
   at::Tensor images;                  // float [images, 3, side, side]; undefined when there is none
+  std::int64_t videos = 0;            // the last of `images` are frames of videos
   // int64 [pairs]: the row of `tokens` that belongs to each of the first images. Later images have
   // no text.
   at::Tensor image_rows;
@@ -27,9 +28,12 @@ struct Batch {
   LossWeights weights;
 
   bool has_image() const { return images.defined(); }
+  // How often the image encoder runs: apart for pictures and for frames.
+  int tower_runs() const;
   void drop_images() {
     images.reset();
     image_rows.reset();
+    videos = 0;
   }
   // The union over the items, as the trace names them.
   std::vector<std::string> modalities() const;

@@ -139,7 +139,14 @@ at::Tensor ContrastiveModelImpl::matching_loss(const at::Tensor& features, const
 
 Losses ContrastiveModelImpl::losses(const Batch& batch, FeatureGather* gather) {
   return losses_with(
-      batch, [&] { return image_.encode(batch.images); }, gather);
+      batch, [&] { return encode_pictures(batch); }, gather);
+}
+
+at::Tensor ContrastiveModelImpl::encode_pictures(const Batch& batch) {
+  if (batch.tower_runs() < 2) return image_.encode(batch.images);
+  const std::int64_t stills = batch.images.size(0) - batch.videos;
+  const at::Tensor of_stills = image_.encode(batch.images.slice(0, 0, stills));
+  return at::cat({of_stills, image_.encode(batch.images.slice(0, stills))});
 }
 
 Losses ContrastiveModelImpl::losses_with(const Batch& batch, const ImageFeatures& image_features,

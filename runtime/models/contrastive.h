@@ -116,6 +116,7 @@ class ContrastiveModelImpl : public torch::nn::Module {
   TextTower& text_tower() { return text_; }
 
  private:
+  at::Tensor encode_pictures(const Batch& batch);
   at::Tensor sentence_of(const at::Tensor& projected, const at::Tensor& tokens) const;
   at::Tensor text_loss(const at::Tensor& projected, const at::Tensor& seen,
                        const at::Tensor& tokens);

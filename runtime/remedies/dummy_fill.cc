@@ -35,13 +35,17 @@ void DummyFill::before_step(std::vector<Batch>& batches) {
 }
 
 at::Tensor DummyFill::loss(const Batch& batch) {
-  const at::Tensor loss = Remedy::loss(batch);
+  at::Tensor loss = Remedy::loss(batch);
   in_dummy_pass_ = !batch.has_image();
-  if (!in_dummy_pass_) return loss;
-  const trace::Nanos began = monotonic_nanos();
-  const at::Tensor dummy = dummy_image_term(parts().model, batch_norm());
-  parts().recorder.span("remedy.dummy_image", began);
-  return joined(loss, dummy);
+  const bool empty = options_.kind == Scenario::Remedy::Kind::empty_image;
+  // One for each run of the encoder that another rank's batch may have and this one lacks.
+  for (int runs = batch.tower_runs(); runs < parts().tower_runs; ++runs) {
+    const trace::Nanos began = monotonic_nanos();
+    const at::Tensor dummy = dummy_image_term(parts().model, batch_norm(), empty ? 0 : 1);
+    parts().recorder.span("remedy.dummy_image", began);
+    loss = joined(loss, dummy);
+  }
+  return loss;
 }
 
 void DummyFill::after_sync() {
@@ -73,14 +77,15 @@ void DummyFill::after_sync() {
   }
 }
 
-at::Tensor dummy_image_term(ContrastiveModel& model, DummyBatchNorm batch_norm) {
+at::Tensor dummy_image_term(ContrastiveModel& model, DummyBatchNorm batch_norm,
+                            std::int64_t images) {
   const auto encoder = model->image_tower().module;
   const bool training = encoder->is_training();
   const bool learns = batch_norm == DummyBatchNorm::learns;
   if (!learns) encoder->eval();
   const std::int64_t side = learns ? model->input().side : 1;
   const auto where = model->parameters().front().device();
-  const at::Tensor path = model->image_path(at::zeros({1, kImageChannels, side, side}, where));
+  const at::Tensor path = model->image_path(at::zeros({images, kImageChannels, side, side}, where));
   encoder->train(training);
   // 0 times infinity is NaN: replace what is not finite before multiplying.
   return 0 * at::nan_to_num(path, 0.0, 0.0, 0.0);

@@ -6,6 +6,7 @@
 //  gradient-mask  A dummy's gradient is replaced by exact zeros before it is reduced (it may be NaN
 //                 where weights are infinite). If no rank had an image, the gradients are removed,
 //                 so that neither weight decay nor momentum moves the image path.
+//  empty-image    As dummy-image, with a tensor of no images: cheaper, where all layers take one.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -59,7 +60,9 @@ class DummyFill : public Remedy {
 //
 // The picture is one pixel: the encoders average over the picture at the end, so they take any
 // size. In training mode it is full-sized, because BatchNorm needs more than one value. The value
-// is 0 even if a feature is not finite. The encoder's mode is restored.
-at::Tensor dummy_image_term(ContrastiveModel& model, DummyBatchNorm batch_norm);
+// is 0 even if a feature is not finite. The encoder's mode is restored. `images` 0: a tensor
+// without pictures, which the layers still pass on and differentiate.
+at::Tensor dummy_image_term(ContrastiveModel& model, DummyBatchNorm batch_norm,
+                            std::int64_t images = 1);
 
 }  // namespace lockstep::runtime

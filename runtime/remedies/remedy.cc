@@ -18,6 +18,7 @@ std::unique_ptr<Remedy> make_remedy(const Scenario::Remedy& options, RemedyParts
       return std::make_unique<Remedy>(std::move(parts));
     case Kind::dummy_image:
     case Kind::gradient_mask:
+    case Kind::empty_image:
       return make_dummy_fill(options, std::move(parts));
     case Kind::presence_vote:
       return std::make_unique<PresenceVote>(std::move(parts));

@@ -20,6 +20,7 @@ struct RemedyParts {
   FeatureGather* gather = nullptr;  // of the loss; null: local negatives
   NamedTensors optimised = {};      // those whose gradients after_sync sees; empty: the model's own
   Fault fault = Fault::none;        // deliberate mistake, if it concerns the remedy
+  int tower_runs = 1;               // Scenario::tower_runs
 };
 
 // Called by the train loop in each step: before_step, then loss for each micro-batch, then

@@ -7,6 +7,7 @@
 #include <ATen/ATen.h>
 
 #include "base/check.h"
+#include "runtime/faults/stalled_network.h"
 #include "runtime/groups/collectives.h"
 #include "runtime/models/parameters.h"
 #include "runtime/strategies/strategy.h"
@@ -14,8 +15,14 @@
 namespace lockstep::runtime {
 namespace {
 
-ShardGroups make_groups(int shard_ranks, ProcessGroups& groups) {
+ShardGroups make_groups(int shard_ranks, ProcessGroups& groups, Fault fault, Recorder& recorder) {
   const auto [rank, world_size] = groups.who();
+  if (fault == Fault::stalled_network) {
+    return {groups.make("shard", "all shards", every_nth_rank(1, 0, world_size),
+                        transport_of(fault, groups, recorder)),
+            {},
+            world_size};
+  }
   if (shard_ranks == 0 || shard_ranks == world_size) return {groups.world(), {}, world_size};
   LOCKSTEP_CHECK(world_size % shard_ranks == 0, "every copy has the same number of ranks");
   const int copy = rank / shard_ranks;
@@ -46,7 +53,7 @@ const char* root_name(Branch branch) {
 Fsdp::Fsdp(const Scenario::Strategy& options, StrategyParts parts)
     : options_(options),
       parts_(std::move(parts)),
-      groups_(make_groups(options.shard_ranks, parts_.groups)) {
+      groups_(make_groups(options.shard_ranks, parts_.groups, parts_.fault, parts_.recorder)) {
   add_units();
 }
 
@@ -54,12 +61,20 @@ Fsdp::~Fsdp() {
   for (const Unit& unit : units_) {
     if (unit.block != nullptr) unit.block->observe(nullptr);
   }
+  if (encode_) parts_.model->image_tower().encode = encode_;
 }
 
 void Fsdp::add_units() {
   // Split the parameters: those of each block form a unit, the rest form the roots.
   NamedTensors outside = trained_parameters(*parts_.model);
-  NamedTensors inside;
+  if (options_.units == Scenario::Strategy::Units::image_encoder) {
+    const auto first = std::stable_partition(outside.begin(), outside.end(), [](const auto& it) {
+      return !it.first.starts_with("image.");
+    });
+    const NamedTensors own(first, outside.end());
+    outside.erase(first, outside.end());
+    if (!own.empty()) add_image_encoder(own);
+  }
   const auto modules = parts_.model->named_modules({}, false);
   for (const auto& entry : modules) {
     auto* const block = dynamic_cast<ModelBlock*>(entry.value().get());
@@ -77,8 +92,24 @@ void Fsdp::add_units() {
     for (const auto& it : outside) {
       if (branch_of(it.first) == branch) own.push_back(it);
     }
-    if (!own.empty()) add_unit(root_name(branch), own, nullptr);
+    if (own.empty()) continue;
+    add_unit(root_name(branch), own, nullptr);
+    units_.back().is_root = true;
   }
+}
+
+void Fsdp::add_image_encoder(const NamedTensors& parameters) {
+  const std::size_t index = units_.size();
+  add_unit("image.encoder", parameters, nullptr);
+  auto& encode = parts_.model->image_tower().encode;
+  encode_ = std::exchange(encode, [this, index](const at::Tensor& images) {
+    Unit& unit = units_[index];
+    if (!stays_whole_) {
+      unit.flat->gather();
+      unit.ran = true;
+    }
+    return encode_(images);
+  });
 }
 
 void Fsdp::add_unit(const std::string& name, const NamedTensors& parameters, ModelBlock* block) {
@@ -152,13 +183,17 @@ void Fsdp::before_forward(Pass) {
     for (Unit& unit : units_) unit.flat->release();
   }
   for (Unit& unit : units_) {
-    if (unit.block == nullptr) unit.flat->gather();
+    unit.ran = unit.is_root;
+    if (unit.ran) unit.flat->gather();
   }
   prefetch(forwards_.restart());
 }
 
 void Fsdp::before_block(ModelBlock& block) {
-  if (!stays_whole_) need(unit_of_.at(&block), forwards_);
+  if (stays_whole_) return;
+  const std::size_t unit = unit_of_.at(&block);
+  units_[unit].ran = true;
+  need(unit, forwards_);
 }
 
 void Fsdp::after_block(ModelBlock& block, const at::Tensor& output) {
@@ -196,7 +231,9 @@ void Fsdp::got_gradient(std::size_t unit) {
 }
 
 void Fsdp::finish(Unit& unit) {
-  if (unit.flat->has_gradients()) unit.flat->reduce();
+  const bool zeros = options_.reduce_scatter_unused_params && unit.ran;
+  if (unit.flat->has_gradients() || zeros) unit.flat->reduce();
+  unit.ran = false;  // reduced: the end of backward must not do it again
   unit.flat->release();
 }
 

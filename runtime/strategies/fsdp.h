@@ -15,6 +15,15 @@
 // With prefetch, before a block computes, the all-gather of the unit that came next in the previous
 // pass is issued. While gradients accumulate, every backward reduces: the sum is kept in shards.
 //
+// With `units: image-encoder` all of the image encoder's parameters are one unit, "image.encoder".
+// It is gathered when the encoder runs, stays whole, and is reduced at the end of backward: as
+// FSDP2 does for a module whose inputs need no gradient, with reshard_after_forward=False.
+//
+// With `reduce_scatter_unused_params` a unit that ran in the forward and got no gradient reduces
+// zeros at the end of backward (FSDP2: set_reduce_scatter_unused_params). A unit that did not run
+// is left out all the same. Within a unit, parameters without a gradient are always zeros, as in
+// FSDP1's flat parameters; FSDP2 leaves these out unless it is told otherwise.
+//
 // Hybrid sharding (shard_ranks): groups of `shard_ranks` consecutive ranks hold a copy each
 // ("shard0", ...). After the reduce-scatter, the ranks that hold the same shard all-reduce
 // ("replicate0", ...).
@@ -22,6 +31,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <unordered_map>
@@ -96,12 +106,15 @@ class Fsdp : public Strategy, private BlockObserver {
   using Accumulator = decltype(torch::autograd::impl::grad_accumulator(at::Tensor()));
   struct Unit {
     std::unique_ptr<FlatUnit> flat;
-    ModelBlock* block = nullptr;            // null: a root
+    ModelBlock* block = nullptr;  // null: a root, or the image encoder
+    bool is_root = false;
     std::vector<Accumulator> accumulators;  // of the parameters' gradients; kept for their hooks
     std::size_t missing = 0;                // gradients that this backward has not produced yet
+    bool ran = false;                       // in this pass's forward
   };
   void add_unit(const std::string& name, const NamedTensors& parameters, ModelBlock* block);
   void add_units();
+  void add_image_encoder(const NamedTensors& parameters);
   const FlatUnit& unit(const std::string& name) const;
   void before_block(ModelBlock& block) override;
   void after_block(ModelBlock& block, const at::Tensor& output) override;
@@ -116,7 +129,8 @@ class Fsdp : public Strategy, private BlockObserver {
   std::vector<Unit> units_;
   std::unordered_map<const ModelBlock*, std::size_t> unit_of_;
   UseOrder forwards_, backwards_;
-  bool stays_whole_ = false;  // after gather_everything
+  std::function<at::Tensor(const at::Tensor&)> encode_;  // the image tower's own, while it is ours
+  bool stays_whole_ = false;                             // after gather_everything
 };
 
 }  // namespace lockstep::runtime

@@ -30,6 +30,12 @@ std::string cache_folder() {
   return variable("HOME") + "/.cache/lockstep";
 }
 
+// How many of a batch's pictures are frames of videos.
+std::int64_t videos_of(const Scenario::Data::Rule* rule, std::int64_t pictures) {
+  if (rule == nullptr || !rule->shows(Modality::video)) return 0;
+  return rule->shows(Modality::image) ? pictures / 2 : pictures;
+}
+
 bool balances(const Scenario& scenario) {
   return scenario.data.balance == Scenario::Data::Balance::cost;
 }
@@ -188,8 +194,7 @@ bool BatchSource::shows_image(const Scenario::Data::Rule* rule, std::int64_t ite
   const bool known = item < items() && has_image_[static_cast<std::size_t>(item)];
   if (rule == nullptr) return known;
   // Every item of "shapes" has a picture that a rule can show.
-  return (known || scenario_.data.source == "shapes") &&
-         std::find(rule->has.begin(), rule->has.end(), Modality::image) != rule->has.end();
+  return (known || scenario_.data.source == "shapes") && rule->shows_pictures();
 }
 
 std::vector<Batch> BatchSource::step(std::int64_t step) {
@@ -275,6 +280,7 @@ Batch BatchSource::batch_of(LoadedBatch loaded, const Scenario::Data::Rule* rule
   batch.images = at::from_blob(loaded.pixels.data(), {all, 3, input_.side, input_.side}, at::kFloat)
                      .index_select(0, at::tensor(images, at::kLong));
   batch.image_rows = at::tensor(image_rows, at::kLong);
+  batch.videos = videos_of(rule, batch.images.size(0));
   // A scenario's outlier scales the pixels, which makes this rank's gradients large.
   if (outlier != 1) batch.images.mul_(outlier);
   return batch;
@@ -290,8 +296,7 @@ Result<ShapeBatches> ShapeBatches::open(const Scenario& scenario, int rank) {
 
 std::vector<Batch> ShapeBatches::step(std::int64_t step) const {
   const Scenario::Data::Rule* rule = scenario_.rule_for(rank_, step);
-  const bool images = rule == nullptr || std::find(rule->has.begin(), rule->has.end(),
-                                                   Modality::image) != rule->has.end();
+  const bool images = rule == nullptr || rule->shows_pictures();
   const std::int64_t items = scenario_.train.batch_size;
   const auto numbers = at::TensorOptions().device(at::kMeta).dtype(at::kLong);
   const auto one = [&] {
@@ -300,6 +305,7 @@ std::vector<Batch> ShapeBatches::step(std::int64_t step) const {
     if (images) {
       batch.images = at::empty({items, 3, input_.side, input_.side}, at::device(at::kMeta));
       batch.image_rows = at::empty({items}, numbers);
+      batch.videos = videos_of(rule, items);
     }
     return batch;
   };

@@ -59,6 +59,9 @@ void Sampler::plan_epoch(std::int64_t epoch) {
     case Scenario::Data::Sampler::grouped:
       batches_ = grouped_batches(seed);
       break;
+    case Scenario::Data::Sampler::dealt:
+      batches_ = dealt_batches(seed);
+      break;
   }
   epoch_ = epoch;
 }
@@ -120,6 +123,28 @@ std::vector<Sampler::Indices> Sampler::grouped_batches(std::uint64_t seed) const
   for (const std::int64_t batch : dealt(order, static_cast<std::size_t>(shard_.rank), world,
                                         (order.size() + world - 1) / world)) {
     mine.push_back(pool[static_cast<std::size_t>(batch)]);
+  }
+  return mine;
+}
+
+std::vector<Sampler::Indices> Sampler::dealt_batches(std::uint64_t seed) const {
+  const ByModality parts = split(has_image_, random_permutation(size(), seed));
+  const auto world = static_cast<std::size_t>(shard_.world_size);
+  // This rank's batches of each modality. Padded to the ranks' number, so that every rank has as
+  // many: batches 0, 1, 2 of a modality on two ranks are 0, 2 and 1, 0.
+  std::vector<Indices> pool;
+  for (const Indices* part : {&parts.with_image, &parts.text_only}) {
+    if (part->empty()) continue;
+    const std::size_t length = std::max(part->size(), batch_size_);
+    const auto batches = batches_of(dealt(*part, 0, 1, length), batch_size_, true);
+    for (std::size_t b = 0; b < batches.size(); b += world) {
+      pool.push_back(batches[(b + static_cast<std::size_t>(shard_.rank)) % batches.size()]);
+    }
+  }
+  // One order of all steps, which is the same on every rank.
+  std::vector<Indices> mine;
+  for (const std::int64_t i : random_permutation(static_cast<std::int64_t>(pool.size()), seed)) {
+    mine.push_back(std::move(pool[static_cast<std::size_t>(i)]));
   }
   return mine;
 }

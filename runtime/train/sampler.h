@@ -1,5 +1,5 @@
 // Sampler: decides which items a rank's batch of a step holds. DistributedSampler's sharding, and
-// two samplers that look at modalities.
+// three samplers that look at modalities.
 //
 // Every rank computes the same plan from the seed and takes its own part; nothing is communicated.
 // Steps run through epochs, and each epoch has its own order (seed + epoch, as with set_epoch). A
@@ -34,6 +34,7 @@ class Sampler {
   std::vector<Indices> random_batches(std::uint64_t seed) const;
   std::vector<Indices> balanced_batches(std::uint64_t seed) const;
   std::vector<Indices> grouped_batches(std::uint64_t seed) const;
+  std::vector<Indices> dealt_batches(std::uint64_t seed) const;
   Indices shard_of(const Indices& order) const;
 
   std::int64_t size() const { return static_cast<std::int64_t>(has_image_.size()); }

@@ -1,6 +1,7 @@
 #include "runtime/train/train_loop.h"
 
 #include <cstdio>
+#include <set>
 #include <stdexcept>
 
 #include <ATen/ATen.h>
@@ -129,9 +130,9 @@ TrainLoop::TrainLoop(const Scenario& scenario, ProcessGroups& groups, Recorder& 
                            scenario_.ranks_with_images(groups_.who().world_size), scenario_.fault});
   optimised_ = strategy_->optimised(model_);
   mark_memory(optimised_, trace::MemoryCategory::parameters);
-  remedy_ = make_remedy(
-      scenario_.remedy,
-      {model_, groups_, recorder_, gather_ ? &*gather_ : nullptr, optimised_, scenario_.fault});
+  remedy_ =
+      make_remedy(scenario_.remedy, {model_, groups_, recorder_, gather_ ? &*gather_ : nullptr,
+                                     optimised_, scenario_.fault, scenario_.tower_runs()});
   optimizer_ = make_optimizer(scenario_.train, optimised_);
   scaler_.emplace(scenario_.train, groups_.world(), recorder_, groups_.device().torch_device());
   if (scenario_.data.balance == Scenario::Data::Balance::cost) {
@@ -299,14 +300,15 @@ StepMetrics TrainLoop::one_step(std::int64_t step) {
   const trace::Nanos waited_before = recorder_.waited_nanos();
   // Record what the step's micro-batches held together: indices and modalities.
   Batch all;  // union of the micro-batches
+  std::set<std::string> held;
   for (const Batch& batch : batches) {
     for (const at::Tensor* part : {&batch.tokens, &batch.images, &batch.image_rows})
       mark_memory(*part, trace::MemoryCategory::inputs);
     all.indices.insert(all.indices.end(), batch.indices.begin(), batch.indices.end());
-    if (batch.has_image()) all.images = batch.images;
+    for (const std::string& modality : batch.modalities()) held.insert(modality);
   }
   if (!all.indices.empty()) recorder_.data(step, all.indices);
-  recorder_.modality(step, all.modalities());
+  recorder_.modality(step, {held.begin(), held.end()});
 
   // The step itself. Gradients that are still there after clear_gradients() are leftovers, a defect
   // that `watch_` records.

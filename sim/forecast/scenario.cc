@@ -45,6 +45,7 @@ bool has_dummies(const runtime::Scenario& scenario) {
     case Kind::dummy_image:
     case Kind::gradient_mask:
       return true;
+    case Kind::empty_image:
     case Kind::none:
     case Kind::alternating:
     case Kind::presence_vote:

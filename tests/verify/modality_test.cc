@@ -59,6 +59,26 @@ TEST(Modality, WithoutModalityLinesItIsACollectiveLeftOut) {
       HasSubstr("missing-collective error observed culprits=1 group=world seq=0 step=0"));
 }
 
+// A tower that runs once for images and once for videos.
+TEST(Modality, APartThatRunsTwiceIsSaidToRunMoreOrLessOften) {
+  const std::string first = "all_gather_into_tensor n=8 what=visual.w step=0; ";
+  const std::string with_video = "modality 0 image,text,video; " + first +
+                                 "all_gather_into_tensor n=8 what=visual.w step=0 open; hung";
+  const std::string without = "modality 0 image,text; " + first +
+                              "all_gather_into_tensor n=2 what=text.w step=0 open; hung";
+  const Report less = verify(program({with_video, without, with_video}));
+  EXPECT_THAT(summary(less), HasSubstr("modality-divergence error proven culprits=1 "));
+  EXPECT_EQ(
+      less.findings[0].message,
+      "rank 1's batch of step 0 held image and text, those of ranks 0, 2 held image, text and "
+      "video; all_gather_into_tensor(visual.w) was called less often there: a part of the "
+      "model ran less often");
+  const Report more = verify(program({without, with_video, without}));
+  EXPECT_THAT(summary(more), HasSubstr("modality-divergence error proven culprits=1 "));
+  EXPECT_THAT(more.findings[0].message,
+              HasSubstr("all_gather_into_tensor(visual.w) was called once more there"));
+}
+
 TEST(Modality, OfTwoRanksTheOneThatLacksTheModalityDeviates) {
   EXPECT_THAT(summary(verify(program(
                   {"modality 0 text; all_reduce n=2 what=text.w step=0 open; cut",

@@ -114,6 +114,22 @@ std::vector<std::string> names_carried(const Context& context, const Deviation& 
   return names;
 }
 
+// How often `rank` made the call in the step, before its call number `end`: a part of the model
+// that runs once for images and once for videos makes it twice.
+std::size_t times_made(const Context& context, std::uint32_t rank, const trace::Call& like,
+                       std::uint32_t end) {
+  if (like.what.value == 0) return 0;
+  const auto& signatures = context.run.tables.signatures;
+  const std::vector<trace::Call>& calls = context.run.ranks[rank].calls;
+  std::size_t times = 0;
+  for (std::size_t i = 0; i < calls.size() && i < end; ++i) {
+    const bool alike = calls[i].step == like.step && calls[i].what == like.what &&
+                       signatures[calls[i].signature].op == signatures[like.signature].op;
+    times += alike ? 1 : 0;
+  }
+  return times;
+}
+
 std::string again_words(const Deviation& d) {
   return d.repeats == 0 ? "" : fmt::format(" The same happens {}.", plural(d.repeats, "more time"));
 }
@@ -224,7 +240,25 @@ bool explain_modality(const Context& context, const Deviation& d, Finding& findi
   const std::string names =
       finding.what.empty() ? "a branch's parameters" : quoted_names(finding.what);
   const bool several = finding.what.size() != 1;
-  if (lacks) {
+  const bool less_often = lacks && !dead && d.expected.call != kNoCall &&
+                          times_made(context, deviant, context.call(d.expected), kNoCall) > 0;
+  const bool once_more = !lacks && d.got.call != kNoCall &&
+                         times_made(context, d.got.rank, context.call(d.got), d.got.call) > 0;
+  if (less_often) {
+    finding.message = fmt::format(
+        "{}, those of {} held {}; {} was called less often there: a part of the model ran less "
+        "often",
+        batch, context.describe_ranks(d.reference),
+        describe_modality(context.modalities.held(other, d.step)),
+        context.describe_call(d.expected));
+  } else if (once_more) {
+    finding.message = fmt::format(
+        "{}, those of {} held {}; {} was called once more there ({}): a part of the model ran "
+        "again",
+        batch, context.describe_ranks(d.reference),
+        describe_modality(context.modalities.held(other, d.step)), context.describe_call(d.got),
+        context.describe_location(d.got, d.seq));
+  } else if (lacks) {
     finding.message = fmt::format(
         "{}; {} got no gradient there, and {} {} was never called", batch, names,
         several ? "their" : "its",
@@ -238,7 +272,9 @@ bool explain_modality(const Context& context, const Deviation& d, Finding& findi
                                   describe_modality(context.modalities.held(other, d.step)),
                                   context.describe_location(call, d.seq));
   }
-  finding.why = fmt::format("{}.{}", form_message(context, d), again_words(d));
+  // Of a rank that runs a part once more the trace may end before the calls that it has left.
+  finding.why =
+      once_more ? again_words(d) : fmt::format("{}.{}", form_message(context, d), again_words(d));
   return true;
 }
 

@@ -1,29 +1,18 @@
 #include "runtime/replay/torch/transport.h"
 
-#include <chrono>
 #include <cstring>
-#include <thread>
 #include <utility>
 
 #include <ATen/ATen.h>
 
 #include "base/check.h"
+#include "runtime/groups/endless_work.h"
 
 // Torch 2.15 has new names for the operations on whole tensors; 2.11 has only these.
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
 namespace lockstep::runtime {
 namespace {
-
-// A call that cannot be carried. The watchdog ends a rank that waits for it.
-class EndlessWork : public c10d::Work {
- public:
-  bool isCompleted() override { return false; }
-  bool isSuccess() const override { return false; }
-  bool wait(std::chrono::milliseconds) override {
-    for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
-  }
-};
 
 bool is_on_gpu(const at::Tensor& tensor) { return !tensor.is_cpu(); }
 

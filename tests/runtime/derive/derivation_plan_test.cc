@@ -52,7 +52,17 @@ TEST(DerivationPlan, RulesWithoutImagesLeaveNoneToLookAt) {
   EXPECT_THAT(one.allowed[1].conditions, ElementsAre(0));
 }
 
+TEST(DerivationPlan, ImagesAndVideosAreAConditionOfTheirOwn) {
+  const DerivationPlan plan = plan_of(
+      "data: {text_only: 0.5, modality: [{ranks: [1], steps: [2], has: [image, text, video]}]}");
+  EXPECT_THAT(names_of_plan(plan), ElementsAre("image+text", "text", "image+text+video"));
+  ASSERT_EQ(plan.allowed.size(), 2U);
+  EXPECT_THAT(plan.allowed[0].conditions, ElementsAre(2));
+  EXPECT_THAT(plan.allowed[1].conditions, ElementsAre(0, 1));  // the sampler draws no videos
+}
+
 TEST(DerivationPlan, SamplersLeaveTheChoiceFreeOrAgree) {
+  EXPECT_TRUE(plan_of("data: {text_only: 0.5, sampler: dealt}").agreed);
   EXPECT_FALSE(plan_of("data: {text_only: 0.5, sampler: grouped}").agreed);
   EXPECT_TRUE(plan_of("data: {text_only: 0.5, sampler: balanced}").agreed);
   EXPECT_TRUE(plan_of("remedy: alternating").agreed);

@@ -51,7 +51,8 @@ TEST(HostileYaml, binary) {
 TEST(HostileYaml, control_characters_never_reach_the_terminal) {
   EXPECT_EQ(error_of_text("lockstep: 1\nname: x\nremedy: \"\\e[31mred\"\n"),
             "bad.yaml:3:9: error: \"remedy\" should be one of none, dummy-image, "
-            "alternating, presence-vote and gradient-mask, but it is the text \"\\x1b[31mred\"");
+            "alternating, presence-vote, gradient-mask and empty-image, but it is the text "
+            "\"\\x1b[31mred\"");
 }
 
 TEST(HostileYaml, deep_nesting) {

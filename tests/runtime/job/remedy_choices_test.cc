@@ -23,7 +23,7 @@ TEST(RemedyChoices, AreThoseThatTheStrategyTakes) {
   EXPECT_THAT(names_of_choices("strategy: ddp"), Contains("find unused"));
   EXPECT_THAT(names_of_choices("strategy: manual"), Not(Contains("find unused")));
   EXPECT_THAT(names_of_choices("strategy: pipeline"),
-              testing::ElementsAre("alternating", "balanced sampler"));
+              testing::ElementsAre("alternating", "balanced sampler", "dealt groups"));
   EXPECT_THAT(names_of_choices(""), Contains("find unused"));
 }
 
@@ -40,8 +40,9 @@ TEST(RemedyChoices, RulesGiveWayWhereTheRemedySaysWhoHasWhat) {
   ASSERT_TRUE(choices);
   for (const RemedyChoice& choice : *choices) {
     const Scenario s = parse_scenario(choice.text, "changed.yaml").value();
-    EXPECT_EQ(s.data.modality.empty(),
-              choice.name == "alternating" || choice.name == "balanced sampler")
+    EXPECT_EQ(s.data.modality.empty(), choice.name == "alternating" ||
+                                           choice.name == "balanced sampler" ||
+                                           choice.name == "dealt groups")
         << choice.name;
   }
 }

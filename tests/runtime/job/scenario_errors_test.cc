@@ -72,7 +72,8 @@ TEST(ScenarioErrors, yes_is_text_not_true) {
 TEST(ScenarioErrors, a_wrong_choice_names_the_choices) {
   EXPECT_EQ(error_with("remedy: dumy-image\n"),
             "job.yaml:3:9: error: \"remedy\" should be one of none, dummy-image, "
-            "alternating, presence-vote and gradient-mask, but it is the text \"dumy-image\"\n"
+            "alternating, presence-vote, gradient-mask and empty-image, but it is the text "
+            "\"dumy-image\"\n"
             "  fix: did you mean \"dummy-image\"?");
   EXPECT_EQ(error_with("backend: mpi\n"),
             "job.yaml:3:10: error: \"backend\" should be one of gloo and nccl, but it is the text "
@@ -109,14 +110,36 @@ TEST(ScenarioErrors, modality_rules) {
             "job.yaml:4:14: error: unknown key \"rnk 1\"\n"
             "  fix: write \"rank 0\", \"rank 1\" and so on");
   EXPECT_EQ(error_with("data:\n  modality:\n    - {ranks: [0], has: [txt]}\n"),
-            "job.yaml:5:26: error: \"data.modality[0].has[0]\" should be one of image and text, "
-            "but it is the text \"txt\"\n  fix: did you mean \"text\"?");
+            "job.yaml:5:26: error: \"data.modality[0].has[0]\" should be one of image, text and "
+            "video, but it is the text \"txt\"\n  fix: did you mean \"text\"?");
   EXPECT_EQ(error_with("data:\n  modality:\n    - {ranks: [0], has: []}\n"),
             "job.yaml:5:25: error: \"data.modality[0].has\" should have at least 1 item, but it "
             "has 0");
   EXPECT_EQ(error_with("data:\n  modality:\n    - {ranks: [0], has: [image]}\n"),
             "job.yaml:5:20: error: a batch of images alone has no loss here\n"
             "  fix: write [image, text] or [text]");
+}
+
+TEST(ScenarioErrors, videos) {
+  EXPECT_EQ(error_with("data:\n  modality:\n    - {ranks: [0], has: [image, video]}\n"),
+            "job.yaml:5:20: error: a batch of images alone has no loss here\n"
+            "  fix: write [image, text] or [text]");
+  EXPECT_EQ(error_with("data: {modality: {rank 1: [text, video]}, broadcast: true}\n"),
+            "job.yaml:3:19: error: videos are neither sent to other ranks nor distributed by cost\n"
+            "  fix: write [image, text], or remove the pipeline, \"broadcast\" or \"balance\"");
+  EXPECT_EQ(error_with("remedy: gradient-mask\ndata: {modality: {rank 1: [text, video]}}\n"),
+            "job.yaml:4:19: error: a mask drops the gradients of a whole batch, not those of one "
+            "run\n  fix: write \"remedy: dummy-image\"");
+}
+
+TEST(ScenarioErrors, a_network_that_stalls) {
+  EXPECT_EQ(error_with("fault: stalled-network\n"),
+            "job.yaml:3:1: error: this mistake can be made only under the strategy fsdp\n"
+            "  fix: write \"strategy: fsdp\", or remove \"fault\"");
+  EXPECT_EQ(
+      error_with("ranks: 4\nstrategy: {kind: fsdp, shard_ranks: 2}\nfault: stalled-network\n"),
+      "job.yaml:5:1: error: it shards over all ranks\n"
+      "  fix: remove \"shard_ranks\", or remove \"fault\"");
 }
 
 TEST(ScenarioErrors, the_first_problem_of_the_file_comes_first) {

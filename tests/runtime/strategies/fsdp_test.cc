@@ -2,6 +2,7 @@
 // which order, and what memory it leaves behind.
 #include "runtime/strategies/fsdp.h"
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -178,11 +179,19 @@ TEST_P(SameAsDdp, InLossesAndParametersWithClippingAndAccumulation) {
   EXPECT_THAT(run_ranks(GetParam().ranks, folder, body), Each(0));
 }
 
+Scenario::Strategy encoder_unit(bool zeros = false) {
+  Scenario::Strategy options = fsdp(/*prefetch=*/false);
+  options.units = Scenario::Strategy::Units::image_encoder;
+  options.reduce_scatter_unused_params = zeros;
+  return options;
+}
+
 INSTANTIATE_TEST_SUITE_P(Fsdp, SameAsDdp,
                          testing::Values(Setting{"prefetch", 2, fsdp(true)},
                                          Setting{"no_prefetch", 2, fsdp(false)},
                                          Setting{"padded", 3, fsdp(true)},
-                                         Setting{"hybrid", 4, fsdp(true, 2)}),
+                                         Setting{"hybrid", 4, fsdp(true, 2)},
+                                         Setting{"encoder_unit", 2, encoder_unit()}),
                          [](const auto& setting) { return std::string(setting.param.name); });
 
 TEST(Fsdp, ShardsTheStateOfAdamW) {
@@ -218,6 +227,22 @@ TEST(Fsdp, ClippedByTheNormOfOwnShardsParametersDiffer) {
     job.clip.image = job.clip.text = 0.5;
     job.clips_locally = true;
     return from_ddp(job, groups, recorder).parameters > 1e-4 ? 0 : 1;
+  };
+  EXPECT_THAT(run_ranks(2, folder, body), Each(0));
+}
+
+// A tensor without images gives zeros, as a blank image does.
+TEST(Fsdp, AnEmptyImageTrainsAsADummyDoes) {
+  const TempDir folder;
+  const auto body = [](ProcessGroups& groups, Recorder& recorder) {
+    FsdpJob job;
+    job.strategy = encoder_unit();
+    job.text_only_rank = 1;
+    job.remedy.kind = Scenario::Remedy::Kind::dummy_image;
+    const TrainedByFsdp dummy = train(job, groups, recorder);
+    job.remedy.kind = Scenario::Remedy::Kind::empty_image;
+    const TrainedByFsdp empty = train(job, groups, recorder);
+    return dummy.losses == empty.losses ? 0 : 1;
   };
   EXPECT_THAT(run_ranks(2, folder, body), Each(0));
 }
@@ -366,6 +391,47 @@ TEST(FsdpCalls, WithoutImagesTheImageBlocksAreLeftOut) {
   const Recorded run = trained_blocks(fsdp(/*prefetch=*/false), 2, /*with_images=*/false);
   EXPECT_THAT(in_short(run, 1), ElementsAre("gather text.block1", "gather text.block1",
                                             "reduce_scatter text.block1"));
+}
+
+TEST(FsdpCalls, AnEncoderThatIsAUnitIsGatheredOnceAndReducedLast) {
+  const Recorded run = trained_blocks(encoder_unit());
+  EXPECT_THAT(in_short(run, 1),
+              ElementsAre("gather text.block1", "gather image.block1", "gather text.block1",
+                          "reduce_scatter text.block1", "reduce_scatter image.block1"));
+}
+
+// Zeros are for what ran. Without images the encoder does not run, and is left out all the same.
+TEST(FsdpCalls, ZerosForUnusedParametersNeedAUnitThatRan) {
+  const Recorded run = trained_blocks(encoder_unit(/*zeros=*/true), 2, /*with_images=*/false);
+  EXPECT_THAT(in_short(run, 1), ElementsAre("gather text.block1", "gather text.block1",
+                                            "reduce_scatter text.block1"));
+}
+
+// The encoder runs and its output is not used: the ranks' reductions are equal with zeros alone.
+TEST(FsdpCalls, ZerosAreReducedForAUnitThatRanWithoutAGradient) {
+  for (const bool zeros : {false, true}) {
+    const TempDir folder;
+    const auto body = [&](ProcessGroups& groups, Recorder& recorder) {
+      const ContrastiveModel model = small_model();
+      const auto strategy = make_strategy(encoder_unit(zeros), {model, groups, recorder});
+      strategy->start();
+      recorder.context().step = 0;
+      strategy->before_forward(Pass::last);
+      const Batch batch = batch_from(0, /*with_images=*/false);
+      ContrastiveModel used = model;
+      used->image_tower().encode(batch_from(0, true).images);
+      strategy->backward(used->losses(batch).total, Pass::last);
+      bool has_gradient = false;
+      for (const auto& [name, shard] : strategy->optimised(model)) {
+        if (name == "image.encoder") has_gradient = shard.grad().defined();
+      }
+      recorder.context().step = trace::kNone;
+      return has_gradient == zeros ? 0 : 1;
+    };
+    EXPECT_THAT(run_ranks(2, folder, body), Each(0)) << zeros;
+    const std::vector<std::string> calls = in_short(recorded(folder.path(), 0), 0);
+    EXPECT_EQ(std::count(calls.begin(), calls.end(), "reduce_scatter image.stem"), zeros ? 1 : 0);
+  }
 }
 
 }  // namespace

@@ -83,5 +83,33 @@ TEST(GroupedSampler, ABatchIsOfOneKindAndRanksMayDiffer) {
   EXPECT_THAT(kinds_of_step, testing::Contains(testing::SizeIs(2)));
 }
 
+TEST(DealtSampler, InAStepAllRanksHaveOneKindAndAllItemsAreSeen) {
+  const ShapesDataset data(72, 0.4, 1);
+  // Batches of 4, padded to a multiple of 4 ranks: every rank has as many of each kind.
+  std::vector<std::set<int>> kinds_of_step(6);
+  std::set<std::int64_t> seen;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    Sampler s = sampler(data, SamplerKind::dealt, rank);
+    for (std::size_t step = 0; step < kinds_of_step.size(); ++step) {
+      const auto& batch = s.batch(static_cast<std::int64_t>(step));
+      kinds_of_step[step].insert(images_in(data, batch));
+      seen.insert(batch.begin(), batch.end());
+    }
+  }
+  EXPECT_THAT(kinds_of_step, testing::Each(testing::SizeIs(1)));
+  EXPECT_THAT(kinds_of_step, testing::Contains(std::set<int>{0}));
+  EXPECT_THAT(kinds_of_step, testing::Contains(std::set<int>{4}));
+  // What does not fill a batch of its kind is dropped, as at the end of an epoch.
+  EXPECT_GE(seen.size(), 72U - 2 * 3);
+}
+
+TEST(DealtSampler, AKindWithFewerBatchesThanRanksIsRepeated) {
+  const ShapesDataset data(16, 0.25, 1);
+  for (int rank = 0; rank < kRanks; ++rank) {
+    Sampler s = sampler(data, SamplerKind::dealt, rank);
+    for (std::int64_t step = 0; step < 2; ++step) EXPECT_EQ(s.batch(step).size(), 4U);
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::runtime

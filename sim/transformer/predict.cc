@@ -118,8 +118,8 @@ double handover_seconds(const Transformer& model, const TrainingPlan& plan,
   const double bytes =
       2 * static_cast<double>(plan.tokens()) * static_cast<double>(model.hidden) / plan.tensor;
   const bool one_node = plan.ranks() <= cost.ranks_per_node;
-  const double seconds = cost.stage_handover + collective_seconds(cost, trace::Op::send, bytes,
-                                                                  {2, one_node ? 2 : 1});
+  const double seconds =
+      cost.stage_handover + collective_seconds(cost, trace::Op::send, bytes, {2, one_node ? 2 : 1});
   return plan.overlapped_pipeline ? cost.overlap_slowdown * seconds : seconds;
 }
 
@@ -195,9 +195,9 @@ double exchange_seconds(const TrainingPlan& plan, const CostParameters& cost, do
 
 namespace {
 
-// The part of an `exchange` of gradients, in seconds, that nothing hides. Overlapped, as Megatron's and
-// DDP's, it runs beside the last micro-batch's backward pass (and, where shards are gathered, the
-// first one's forward pass), which lasts `beside` seconds.
+// The part of an `exchange` of gradients, in seconds, that nothing hides. Overlapped, as Megatron's
+// and DDP's, it runs beside the last micro-batch's backward pass (and, where shards are gathered,
+// the first one's forward pass), which lasts `beside` seconds.
 double exposed_exchange_seconds(const TrainingPlan& plan, const CostParameters& cost,
                                 double exchange, double beside) {
   if (!plan.overlapped_gradients) return exchange;

@@ -27,9 +27,9 @@ TEST(Blocking, ThoseWhoseFilesEndBesideACycleAreNotItsCause) {
 
 TEST(Blocking, RanksThatStandBesideACycleComeBehindIt) {
   const std::string groups = "group a 0,1; group b 0,1; group c 2,3; barrier; ";
-  const Report report = verify(
-      program({groups + "all_reduce g=a n=4 open; hung", groups + "all_reduce g=b n=4 open; hung",
-               "group c 2,3; barrier; all_reduce g=c n=4 open; hung", "group c 2,3; barrier; hung"}));
+  const Report report = verify(program(
+      {groups + "all_reduce g=a n=4 open; hung", groups + "all_reduce g=b n=4 open; hung",
+       "group c 2,3; barrier; all_reduce g=c n=4 open; hung", "group c 2,3; barrier; hung"}));
   ASSERT_FALSE(report.findings.empty());
   EXPECT_EQ(report.findings[0].rule, RuleId::cross_group_deadlock) << summary(report);
 }

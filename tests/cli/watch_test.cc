@@ -157,7 +157,7 @@ TEST_F(WatchTest, ARankWhoseProcessIsGoneCountsAsKilled) {
   start(0, 2, wait_for_ever);
   const pid_t gone = start(1, 2, [](Recorder& r) { r.step(0); });
   kill(gone, SIGKILL);
-  ASSERT_TRUE(runtime::testing::eventually([&] { return runtime::has_ended(gone); }));
+  ASSERT_TRUE(runtime::launch_testing::eventually([&] { return runtime::has_ended(gone); }));
   const Outcome outcome = watch();
   EXPECT_EQ(outcome.status, 1) << outcome.out << outcome.err;
   EXPECT_NE(outcome.out.find("rank 1 gone: killed"), std::string::npos) << outcome.out;
@@ -170,7 +170,7 @@ TEST_F(WatchTest, AJobOfWhichAllWereKilledIsNotClean) {
   for (int r = 0; r < 2; ++r) {
     const pid_t gone = start(r, 2, [](Recorder& recorder) { recorder.step(0); });
     kill(gone, SIGKILL);
-    ASSERT_TRUE(runtime::testing::eventually([&] { return runtime::has_ended(gone); }));
+    ASSERT_TRUE(runtime::launch_testing::eventually([&] { return runtime::has_ended(gone); }));
   }
   const Outcome outcome = watch();
   EXPECT_EQ(outcome.status, 3) << outcome.out << outcome.err;
@@ -418,7 +418,8 @@ TEST(HasEnded, KnowsZombiesAndTheLiving) {
   EXPECT_FALSE(runtime::has_ended(getpid()));
   const pid_t pid = fork();
   if (pid == 0) _exit(0);
-  EXPECT_TRUE(runtime::testing::eventually([&] { return runtime::has_ended(pid); })) << "a zombie";
+  EXPECT_TRUE(runtime::launch_testing::eventually([&] { return runtime::has_ended(pid); }))
+      << "a zombie";
   waitpid(pid, nullptr, 0);
   EXPECT_FALSE(runtime::has_ended(0));
   EXPECT_FALSE(runtime::has_ended(-1));

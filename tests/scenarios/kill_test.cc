@@ -13,8 +13,8 @@
 namespace lockstep {
 namespace {
 
-using runtime::testing::eventually;
-using runtime::testing::is_alive;
+using runtime::launch_testing::eventually;
+using runtime::launch_testing::is_alive;
 using ::testing::Contains;
 
 // A job that would go on for hours.
@@ -38,8 +38,9 @@ class Kill : public ::testing::Test {
         {LOCKSTEP_PROGRAM, "run", folder_.file("long.yaml"), "--output-dir", runs()},
         folder_.file("launcher.log"));
     EXPECT_TRUE(launcher);
-    EXPECT_TRUE(runtime::testing::eventually([&] { return workers().size() == 3 && steps() >= 2; }))
-        << TempDir::read(folder_.file("launcher.log"));
+    EXPECT_TRUE(runtime::launch_testing::eventually([&] {
+      return workers().size() == 3 && steps() >= 2;
+    })) << TempDir::read(folder_.file("launcher.log"));
     return std::move(*launcher);
   }
 
@@ -66,7 +67,7 @@ class Kill : public ::testing::Test {
 
   static bool any_alive(const std::map<int, pid_t>& workers) {
     return std::any_of(workers.begin(), workers.end(), [](const auto& worker) {
-      return runtime::testing::is_alive(worker.second);
+      return runtime::launch_testing::is_alive(worker.second);
     });
   }
 
@@ -86,7 +87,7 @@ TEST_P(KilledWorker, ends_the_job_is_named_and_leaves_readable_traces) {
   const Death death = GetParam();
   runtime::Process launcher = start_launcher();
   kill(workers().at(death.rank), death.signal);
-  ASSERT_TRUE(runtime::testing::eventually([&] { return !launcher.running(); }));
+  ASSERT_TRUE(runtime::launch_testing::eventually([&] { return !launcher.running(); }));
   EXPECT_EQ(launcher.poll()->exit_status, 1);
   EXPECT_THAT(TempDir::read(folder_.file("launcher.log")), ::testing::HasSubstr(death.words));
 
@@ -108,7 +109,7 @@ TEST_F(Kill, ctrl_c_leaves_no_worker_and_keeps_the_traces) {
   runtime::Process launcher = start_launcher();
   const std::map<int, pid_t> pids = workers();
   kill(launcher.pid(), SIGINT);
-  ASSERT_TRUE(runtime::testing::eventually([&] { return !launcher.running(); }));
+  ASSERT_TRUE(runtime::launch_testing::eventually([&] { return !launcher.running(); }));
   EXPECT_EQ(launcher.poll()->exit_status, 130);
   EXPECT_FALSE(any_alive(pids));
   const Result<trace::Run> run = trace::load_run({runs()});
@@ -128,8 +129,8 @@ TEST_F(Kill, a_killed_launcher_leaves_no_worker) {
   runtime::Process launcher = start_launcher();
   const std::map<int, pid_t> pids = workers();
   kill(launcher.pid(), SIGKILL);
-  ASSERT_TRUE(runtime::testing::eventually([&] { return !launcher.running(); }));
-  EXPECT_TRUE(runtime::testing::eventually([&] { return !any_alive(pids); }));
+  ASSERT_TRUE(runtime::launch_testing::eventually([&] { return !launcher.running(); }));
+  EXPECT_TRUE(runtime::launch_testing::eventually([&] { return !any_alive(pids); }));
 }
 
 }  // namespace

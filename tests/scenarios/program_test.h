@@ -22,7 +22,8 @@ class ProgramTest : public ::testing::Test {
     std::filesystem::remove(folder_.file("log"));
     Result<runtime::Process> program = runtime::Process::spawn(arguments, folder_.file("log"));
     if (!program) return -1;
-    runtime::testing::eventually([&] { return !program->running(); }, std::chrono::minutes(10));
+    runtime::launch_testing::eventually([&] { return !program->running(); },
+                                        std::chrono::minutes(10));
     return program->poll() ? program->poll()->exit_status : -1;
   }
   std::string log() const { return TempDir::read(folder_.file("log")); }

@@ -34,8 +34,8 @@ TEST(StudyRun, MeasuresWhatRunsAndSaysWhatHangs) {
       {LOCKSTEP_PROGRAM, "sweep", folder.file("study.yaml"), "-o", folder.file("study")},
       folder.file("log"));
   ASSERT_TRUE(program);
-  ASSERT_TRUE(
-      runtime::testing::eventually([&] { return !program->running(); }, std::chrono::minutes(10)));
+  ASSERT_TRUE(runtime::launch_testing::eventually([&] { return !program->running(); },
+                                                  std::chrono::minutes(10)));
   const std::string log = TempDir::read(folder.file("log"));
   EXPECT_TRUE(program->poll()->success()) << log;
   EXPECT_THAT(log, ::testing::HasSubstr("dummy images"));

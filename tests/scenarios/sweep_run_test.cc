@@ -174,11 +174,11 @@ TEST_F(Sweep, AnInterruptKeepsWhatIsDoneAndEndsTheWorkers) {
   Result<runtime::Process> program = runtime::Process::spawn(arguments, folder_.file("log"));
   ASSERT_TRUE(program);
   const std::string results = folder_.file("out/results.jsonl");
-  runtime::testing::eventually(
+  runtime::launch_testing::eventually(
       [&] { return std::filesystem::exists(results) && std::filesystem::file_size(results) > 0; },
       std::chrono::minutes(5));
   program->signal(SIGINT);
-  runtime::testing::eventually([&] { return !program->running(); }, std::chrono::minutes(5));
+  runtime::launch_testing::eventually([&] { return !program->running(); }, std::chrono::minutes(5));
   ASSERT_TRUE(program->poll());
   EXPECT_EQ(program->poll()->exit_status, 130);
   EXPECT_THAT(log(), HasSubstr("interrupted"));

@@ -15,9 +15,9 @@
 namespace lockstep::runtime {
 namespace {
 
+using launch_testing::is_alive;
 using ::testing::Contains;
 using ::testing::HasSubstr;
-using testing::is_alive;
 
 class JobRunner : public ::testing::Test {
  protected:
@@ -41,7 +41,7 @@ class JobRunner : public ::testing::Test {
 bool any_alive(const trace::Run& run) {
   bool any = false;
   for (const trace::RankTrace& trace : run.ranks)
-    any = any || testing::is_alive(static_cast<pid_t>(trace.pid));
+    any = any || launch_testing::is_alive(static_cast<pid_t>(trace.pid));
   return any;
 }
 
@@ -196,7 +196,7 @@ TEST_F(JobRunner, what_a_rank_has_started_ends_with_it) {
   EXPECT_EQ(outcome->end, JobEnd::completed);
   for (const trace::RankTrace& trace : outcome->run.ranks) {
     const auto group = static_cast<pid_t>(trace.pid);
-    EXPECT_TRUE(testing::eventually([&] { return kill(-group, 0) != 0; }));
+    EXPECT_TRUE(launch_testing::eventually([&] { return kill(-group, 0) != 0; }));
   }
 }
 

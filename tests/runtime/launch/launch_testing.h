@@ -12,7 +12,7 @@
 
 #include "tests/support/temp_dir.h"
 
-namespace lockstep::runtime::testing {
+namespace lockstep::runtime::launch_testing {
 
 // Whether the process runs; a zombie that nobody has reaped does not.
 inline bool is_alive(pid_t pid) {
@@ -33,4 +33,4 @@ inline bool eventually(const std::function<bool()>& condition,
   return condition();
 }
 
-}  // namespace lockstep::runtime::testing
+}  // namespace lockstep::runtime::launch_testing

@@ -8,8 +8,8 @@
 namespace lockstep::runtime {
 namespace {
 
-using testing::eventually;
-using testing::is_alive;
+using launch_testing::eventually;
+using launch_testing::is_alive;
 
 Process shell(const std::string& script, const std::string& output = "/dev/null") {
   Result<Process> process = Process::spawn({"/bin/sh", "-c", script}, output);
@@ -18,7 +18,7 @@ Process shell(const std::string& script, const std::string& output = "/dev/null"
 }
 
 ProcessEnd end_of(Process& process) {
-  EXPECT_TRUE(testing::eventually([&] { return !process.running(); }));
+  EXPECT_TRUE(launch_testing::eventually([&] { return !process.running(); }));
   return *process.poll();
 }
 
@@ -57,13 +57,14 @@ TEST(Process, is_killed_and_reaped_with_its_children_when_its_object_goes) {
   {
     Process process = shell("sleep 1000 & echo $!; wait", folder.file("log"));
     pid = process.pid();
-    ASSERT_TRUE(testing::eventually([&] { return !TempDir::read(folder.file("log")).empty(); }));
+    ASSERT_TRUE(
+        launch_testing::eventually([&] { return !TempDir::read(folder.file("log")).empty(); }));
     helper = std::stoi(TempDir::read(folder.file("log")));
-    EXPECT_TRUE(testing::is_alive(pid));
-    EXPECT_TRUE(testing::is_alive(helper));
+    EXPECT_TRUE(launch_testing::is_alive(pid));
+    EXPECT_TRUE(launch_testing::is_alive(helper));
   }
-  EXPECT_FALSE(testing::is_alive(pid));
-  EXPECT_TRUE(testing::eventually([&] { return !testing::is_alive(helper); }));
+  EXPECT_FALSE(launch_testing::is_alive(pid));
+  EXPECT_TRUE(launch_testing::eventually([&] { return !launch_testing::is_alive(helper); }));
 }
 
 TEST(Process, does_not_outlive_a_parent_that_is_killed) {
@@ -74,12 +75,13 @@ TEST(Process, does_not_outlive_a_parent_that_is_killed) {
         Process::spawn({"/bin/sh", "-c", "echo $$; exec sleep 1000"}, folder.file("log"));
     while (true) pause();
   }
-  ASSERT_TRUE(testing::eventually([&] { return !TempDir::read(folder.file("log")).empty(); }));
+  ASSERT_TRUE(
+      launch_testing::eventually([&] { return !TempDir::read(folder.file("log")).empty(); }));
   const pid_t child = std::stoi(TempDir::read(folder.file("log")));
-  EXPECT_TRUE(testing::is_alive(child));
+  EXPECT_TRUE(launch_testing::is_alive(child));
   kill(parent, SIGKILL);
   waitpid(parent, nullptr, 0);
-  EXPECT_TRUE(testing::eventually([&] { return !testing::is_alive(child); }));
+  EXPECT_TRUE(launch_testing::eventually([&] { return !launch_testing::is_alive(child); }));
 }
 
 TEST(Process, the_polite_leave_on_sigterm_and_the_deaf_are_killed) {
@@ -89,7 +91,7 @@ TEST(Process, the_polite_leave_on_sigterm_and_the_deaf_are_killed) {
       shell("trap 'exit 9' TERM; echo; while :; do sleep 0.01; done", folder.file("polite")));
   processes.push_back(
       shell("trap '' TERM; echo; while :; do sleep 0.01; done", folder.file("deaf")));
-  ASSERT_TRUE(testing::eventually([&] {
+  ASSERT_TRUE(launch_testing::eventually([&] {
     return !TempDir::read(folder.file("polite")).empty() &&
            !TempDir::read(folder.file("deaf")).empty();
   }));
@@ -106,7 +108,7 @@ TEST(Process, what_it_left_behind_ends_with_it_where_asked_for) {
   ASSERT_TRUE(process);
   EXPECT_TRUE(end_of(*process).success());
   const pid_t helper = std::stoi(TempDir::read(folder.file("log")));
-  EXPECT_TRUE(testing::eventually([&] { return !testing::is_alive(helper); }));
+  EXPECT_TRUE(launch_testing::eventually([&] { return !launch_testing::is_alive(helper); }));
 }
 
 TEST(Process, its_environment_is_ours_but_for_what_is_given) {
@@ -127,7 +129,7 @@ TEST(Process, stands_still_when_it_is_stopped_and_can_be_killed_so) {
   std::vector<Process> processes;
   processes.push_back(shell("while :; do echo; sleep 0.01; done", folder.file("log")));
   processes.push_back(shell("exit 0"));
-  ASSERT_TRUE(testing::eventually(
+  ASSERT_TRUE(launch_testing::eventually(
       [&] { return !TempDir::read(folder.file("log")).empty() && !processes[1].running(); }));
   stop_all(processes, std::chrono::seconds(20));
   EXPECT_TRUE(processes[0].running());

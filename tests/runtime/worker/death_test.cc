@@ -103,7 +103,7 @@ TEST_F(UnwatchedRanks, other_commands_end_at_a_signal_as_any_program_does) {
                                            "--steps", "1000", "--limit-mb", "100000"},
                                           folder_.file("search.log"));
   ASSERT_TRUE(search);
-  ASSERT_TRUE(testing::eventually([&] { return has_a_child(search->pid()); }));
+  ASSERT_TRUE(launch_testing::eventually([&] { return has_a_child(search->pid()); }));
   search->signal(SIGTERM);
   EXPECT_EQ(to_string(end_of(*search)), "was killed by SIGTERM");
 }

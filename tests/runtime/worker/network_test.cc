@@ -13,7 +13,7 @@
 namespace lockstep::runtime {
 namespace {
 
-using testing::eventually;
+using launch_testing::eventually;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
@@ -89,7 +89,7 @@ class TwoMachines : public RealRanks {
     Result<Process> machine =
         Process::spawn({unshare_, "--net", "--uts", "sleep", "1000"}, folder_.file("network.log"));
     EXPECT_TRUE(machine);
-    EXPECT_TRUE(testing::eventually([&] {
+    EXPECT_TRUE(launch_testing::eventually([&] {
       std::error_code gone;
       const auto theirs = std::filesystem::read_symlink(
           "/proc/" + std::to_string(machine->pid()) + "/ns/net", gone);

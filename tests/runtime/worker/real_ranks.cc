@@ -99,13 +99,13 @@ Process RealRanks::start_as_torchrun(int rank, const std::string& host, int port
 }
 
 ProcessEnd RealRanks::end_of(Process& process) {
-  const bool ended = testing::eventually([&] { return !process.running(); });
+  const bool ended = launch_testing::eventually([&] { return !process.running(); });
   EXPECT_TRUE(ended) << "it still runs";
   return ended ? *process.poll() : ProcessEnd{};
 }
 
 bool RealRanks::both_train(std::int64_t steps) const {
-  return testing::eventually([&] {
+  return launch_testing::eventually([&] {
     for (int rank = 0; rank < kRanks; ++rank) {
       Result<trace::RingTail> tail = trace::RingTail::open(ring_file(traces(), rank));
       if (!tail || tail->poll().steps < steps) return false;

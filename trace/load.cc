@@ -256,7 +256,7 @@ std::string shape_of(const std::string& name) {
 
 // Drops text forms beside the ring file of the same rank (rank_3.ring, rank_3.trace.jsonl): the
 // text was made from it, and both would be two traces of one rank.
-void drop_second_forms(std::vector<Piece>& pieces) {
+void drop_second_forms(std::vector<Piece>& pieces, bool evidence) {
   constexpr std::string_view kRing = ".ring";
   std::set<std::string> rings;
   for (const Piece& piece : pieces) {
@@ -270,6 +270,11 @@ void drop_second_forms(std::vector<Piece>& pieces) {
       if (!piece.name.ends_with(ending)) continue;
       if (rings.contains(piece.name.substr(0, piece.name.size() - ending.size()))) return true;
     }
+    // PyTorch's messages in a rank's own log (DETAIL mode, the watchdog) name calls as well. Beside
+    // the rank's ring file they are evidence, and nothing else.
+    constexpr std::string_view kLog = ".log";
+    if (!evidence && piece.name.ends_with(kLog))
+      return rings.contains(piece.name.substr(0, piece.name.size() - kLog.size()));
     return false;
   });
 }
@@ -570,7 +575,7 @@ Result<LoadedTraces> load_traces(const std::vector<std::string>& paths,
     pieces = read_all(*files, *plan, options.threads, out.tables);
     // Drop what is a second form of something else, in this order: a text form beside its ring file
     // must be gone before traces are counted.
-    drop_second_forms(pieces);
+    drop_second_forms(pieces, options.evidence);
     out.earlier_runs = drop_earlier_runs(pieces);
     drop_digests_of_others(pieces);
     drop_strangers(pieces);

@@ -86,9 +86,11 @@ TEST(WatchState, ClocksOfDifferentHostsAreNotCompared) {
 }
 
 TEST(WatchState, WhoWaitsForOneThatEndedIsStuck) {
-  const std::string waits = whole(0, 10) + issue(1, 50) + at("wait", 1, 51);
+  const std::string waits = whole(0, 10) + step(0, 20) +
+                            reports::all_reduce(1, "w", 8, R"(,"t":50,"async":true,"step":1)") +
+                            at("wait", 1, 51);
   const reports::WatchState state =
-      state_of(reports::inline_run({waits, whole(0, 10) + kClean}), 1000);
+      state_of(reports::inline_run({waits, whole(0, 10) + step(0, 20) + kClean}), 1000);
   EXPECT_EQ(state.ranks[0].doing, Doing::stuck);
   EXPECT_EQ(state.ranks[1].doing, Doing::ended);
   EXPECT_EQ(state.ranks[1].behind, 0) << "it will not come: it is not late";

@@ -55,6 +55,7 @@ class Recorder {
     issue.what = weight_;
     issue.seq = calls_++;
     issue.is_async = true;
+    issue.step = step_;
     const std::uint32_t call = ring_->issue(issue);
     ring_->wait(call);
     return call;
@@ -64,6 +65,7 @@ class Recorder {
     ring_->complete(call);
     ring_->waited(call);
     ring_->step(n, 1.5, 8);
+    step_ = static_cast<std::int32_t>(n) + 1;
   }
   trace::RingWriter& ring() { return *ring_; }
 
@@ -73,6 +75,7 @@ class Recorder {
   trace::RingWriter::SignatureRef signature_;
   trace::RingWriter::NamesRef weight_;
   std::uint32_t calls_ = 0;
+  std::int32_t step_ = 0;
 };
 
 [[noreturn]] void stay() {

@@ -80,6 +80,10 @@ const std::map<std::string, int> kStatus = {
     {"lockstep verify /shared/4711/", 1},
     {"lockstep verify /shared/logs/", 1},
     {"lockstep verify job.log", 1},
+    {"lockstep simulate plan sim/plans/vlm-75b.yaml --set encoders.0.on=first_stage "
+     "--set encoders.0.zero=3 --set 'data.image.per_sample={poisson: 0.2}' "
+     "--set data.arrange=drawn",
+     1},
 };
 
 // Whether lockstep-worker, or what it leaves, is needed.

@@ -27,7 +27,7 @@ const std::string kDocs = LOCKSTEP_SOURCE_DIR "/docs/";
 TEST(Reference, ThePagesAreWhatTheProgramSays) {
   const auto pages = reference_pages(
       [](const std::vector<std::string>& arguments) { return cli::run_lockstep(arguments).out; });
-  EXPECT_EQ(pages.size(), 5U);
+  EXPECT_EQ(pages.size(), 6U);
   for (const auto& [name, text] : pages)
     EXPECT_TRUE(TempDir::read(kDocs + "reference/" + name) == text)
         << "docs/reference/" << name << " is not what the program says now; renew it:\n"

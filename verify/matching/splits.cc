@@ -43,6 +43,18 @@ std::vector<SplitConflict> conflicts(const trace::Tables& tables,
   return out;
 }
 
+bool to_itself(const SplitConflict& c) { return c.sender == c.receiver; }
+
+// The rank indices, sorted, of members that send themselves another count than they expect.
+std::vector<std::uint32_t> unfit_for_themselves(const std::vector<SplitConflict>& found,
+                                                const std::vector<CallRef>& refs) {
+  std::vector<std::uint32_t> out;
+  for (const SplitConflict& c : found)
+    if (to_itself(c)) out.push_back(refs[c.sender].rank);
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
 // The only member that is part of every conflict: the likely culprit. Nothing for a single
 // conflict, where both sides are.
 std::optional<std::size_t> in_all(const std::vector<SplitConflict>& found) {
@@ -54,9 +66,7 @@ std::optional<std::size_t> in_all(const std::vector<SplitConflict>& found) {
     };
     const bool all = std::all_of(found.begin(), found.end(),
                                  [&](const SplitConflict& c) { return with(c, member); });
-    // What a rank sends to itself concerns nobody else.
-    const bool other_too =
-        other != member && std::all_of(found.begin(), found.end(),
+    const bool other_too = std::all_of(found.begin(), found.end(),
                                        [&](const SplitConflict& c) { return with(c, other); });
     if (all && !other_too) return member;
   }
@@ -86,7 +96,6 @@ Cause splits_cause(const Context& context, std::size_t g, std::uint64_t instance
   cause.deviants = {std::min(sender.rank, receiver.rank), std::max(sender.rank, receiver.rank)};
   if (from == to) cause.deviants.pop_back();
   f.ranks = context.ranks(cause.deviants);
-  if (from == to) f.culprits = f.ranks;  // it contradicts itself, whatever the others do
   f.evidence = {context.evidence(sender, fmt::format("sends {}", c.sent)),
                 context.evidence(receiver, fmt::format("expects {}", c.expected))};
   set_fingerprint(f, "all_to_all");
@@ -246,6 +255,16 @@ std::vector<Cause> check_splits(const Context& context) {
       judged = std::move(signatures);
       const std::vector<SplitConflict> found = conflicts(tables, here.calls);
       if (found.empty()) continue;
+      // A rank whose call does not fit itself is wrong by itself, whatever the others do: no call
+      // that was left out or issued too often explains it.
+      const std::vector<std::uint32_t> own = unfit_for_themselves(found, here.refs);
+      if (!own.empty()) {
+        const auto first_own = std::find_if(found.begin(), found.end(), to_itself);
+        out.push_back(splits_cause(context, g, m, here.refs, *first_own));
+        out.back().deviants = own;
+        out.back().finding.culprits = context.ranks(own);
+        break;
+      }
       const std::optional<std::size_t> odd = in_all(found);
       std::optional<Deviation> shifted =
           odd ? shifted_exchange(context, g, members, m, *odd) : std::nullopt;

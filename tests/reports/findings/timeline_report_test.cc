@@ -154,9 +154,9 @@ TEST(Timeline, SlicesOfOneTrackNeverOverlap) {
 
 TEST(Timeline, WhatNeverFinishedLastsUntilTheEndAndTheCulpritIsMarked) {
   const std::string done = all_reduce(0, "w", 8, time_at(0)) + event("complete", 0, 100);
-  const trace::Run run =
-      inline_run({done + all_reduce(1, "b", 8, time_at(200)) + "{\"end\":\"hung\"}\n",
-                  done + R"({"ev":"step","n":0,"t":5000})" + "\n" + kClean});
+  const trace::Run run = inline_run(
+      {done + all_reduce(1, "b", 8, time_at(200) + ",\"step\":1") + "{\"end\":\"hung\"}\n",
+       done + R"({"ev":"step","n":0,"t":5000})" + "\n" + kClean});
   const Json file = timeline(run);
   expect_well_formed(file);
   EXPECT_EQ(file["otherData"]["verdict"], "findings");

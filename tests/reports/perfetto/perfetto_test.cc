@@ -39,7 +39,7 @@ class PerfettoReads : public testing::Test {
 TEST_F(PerfettoReads, AHungRunWithMessagesSpansAndWaits) {
   const std::string file = timeline(verify::program(
       {"span load; all_reduce n=8 what=a async; all_reduce n=8 what=b async; wait 0; wait "
-       "1; send n=4 peer=1 ptag=0; step 0; all_reduce n=2 what=c open; hung",
+       "1; send n=4 peer=1 ptag=0; step 0; all_reduce n=2 what=c step=1 open; hung",
        "all_reduce n=8 what=a async; all_reduce n=8 what=b async; wait 0; wait 1; recv n=4 "
        "peer=0 ptag=0; step 0; clean"}));
   expect_perfetto_reads(file);

@@ -111,13 +111,15 @@ TEST(Towers, EqualWorkHasNoStragglers) {
 }
 
 TEST(Towers, UnequalWorkHas) {
+  // Of about as much work as the LLM's stages have: behind a much slower encoder all else waits
+  // anyway.
   const MultimodalForecast f =
-      forecast(top() + encoder("tensor: 4") + images("{poisson: 6}", "{lognormal: [700, 1]}"));
+      forecast(top() + encoder("tensor: 4") + images("{poisson: 2}", "{lognormal: [200, 1]}"));
   EXPECT_GT(f.lost.stragglers, 0.005);
   EXPECT_GT(f.lost.unequal_batches, 0);
   const MultimodalForecast balanced = forecast(
       top() + encoder("tensor: 4") +
-      images("{poisson: 6}", "{lognormal: [700, 1]}", "sequences: padded, arrange: balanced"));
+      images("{poisson: 2}", "{lognormal: [200, 1]}", "sequences: padded, arrange: balanced"));
   EXPECT_LT(balanced.lost.stragglers, f.lost.stragglers);
   EXPECT_LT(balanced.seconds, f.seconds);
 }

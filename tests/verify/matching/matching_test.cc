@@ -191,7 +191,7 @@ TEST(Matching, WithoutParametersTheSameIsCleanAndTheLimitIsListed) {
 TEST(Matching, SplitsThatDoNotFitThoughTotalsDo) {
   EXPECT_THAT(judge({"all_to_all_single n=4 in_splits=1,3 out_splits=2,2; clean",
                      "all_to_all_single n=4 in_splits=1,3 out_splits=3,1; clean"}),
-              HasSubstr("splits-mismatch error observed group=world seq=0"));
+              HasSubstr("splits-mismatch error observed culprits=0,1 group=world seq=0"));
 }
 
 TEST(Matching, SplitsThatDoNotFitWithinOneRankNameItOnce) {

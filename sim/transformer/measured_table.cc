@@ -405,11 +405,9 @@ MeasuredStep nemo_step(TableRow& row) {
   if (dtype != "bf16" && dtype != "fp8")
     row.refuse(fmt::format("dtype \"{}\" is not known", printable(dtype)), "write bf16 or fp8");
   plan.fp8 = dtype == "fp8";
-  // NeMo's recipes: Megatron's distributed optimizer, gradients in bfloat16 (grad_reduce_in_fp32:
-  // false), all communication beside computing that can be, and kernels fused by Transformer
-  // Engine.
+  // NeMo's recipes: Megatron's distributed optimizer, all communication beside computing that can
+  // be, and kernels fused by Transformer Engine.
   plan.sharding = Sharding::zero1;
-  plan.short_gradients = true;
   plan.sequence_parallel = plan.overlapped_tensor = plan.tensor > 1;
   plan.overlapped_gradients = plan.overlapped_context = true;
   plan.overlapped_pipeline = plan.chunks > 1;

@@ -122,7 +122,11 @@ TEST(PublishedSteps, NoLayoutOfNemoIsRefusedForMemory) {
   const Calibration machine = *shipped_calibration("dgx-h100");
   const MeasuredTable table = *parse_measured_table(nemo_table(), "nemo.json");
   for (const MeasuredStep& step : table.steps) {
-    const Result<StepPrediction> prediction = predict_step(step.model, step.plan, machine.cost);
+    // NeMo's recipes keep gradients in bfloat16 (grad_reduce_in_fp32: false). The times above were
+    // fitted with float32 on the wire, which overlap hides nearly all of.
+    TrainingPlan plan = step.plan;
+    plan.short_gradients = true;
+    const Result<StepPrediction> prediction = predict_step(step.model, plan, machine.cost);
     ASSERT_TRUE(prediction) << prediction.error().str();
     EXPECT_LE(prediction->memory_bytes, static_cast<double>(machine.machine.per_device->value))
         << step.label;

@@ -270,12 +270,11 @@ void drop_second_forms(std::vector<Piece>& pieces, bool evidence) {
       if (!piece.name.ends_with(ending)) continue;
       if (rings.contains(piece.name.substr(0, piece.name.size() - ending.size()))) return true;
     }
-    // PyTorch's messages in a rank's own log (DETAIL mode, the watchdog) name calls as well. Beside
-    // the rank's ring file they are evidence, and nothing else.
-    constexpr std::string_view kLog = ".log";
-    if (!evidence && piece.name.ends_with(kLog))
-      return rings.contains(piece.name.substr(0, piece.name.size() - kLog.size()));
-    return false;
+    // What else a rank left beside its ring file (rank_3.log, rank_3.result.json) may quote
+    // PyTorch's messages, which name calls as well: evidence, and not a second recording.
+    if (evidence || piece.name.ends_with(kRing)) return false;
+    const std::size_t file = piece.name.rfind('/') + 1;  // 0 where there is no folder
+    return rings.contains(piece.name.substr(0, piece.name.find('.', file)));
   });
 }
 

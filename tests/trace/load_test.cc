@@ -53,6 +53,20 @@ class LoadTest : public testing::Test {
   TempDir dir_;
 };
 
+TEST_F(LoadTest, WhatARankSaidBesideItsRingFileIsNoSecondRecording) {
+  write_ring("rank_0.ring", 0, 1);
+  const std::string said =
+      "Detected mismatch between collectives on ranks. Rank 0 is running collective: "
+      "CollectiveFingerPrint(SequenceNumber=13, OpType=_ALLGATHER_BASE, TensorShape=[2048], "
+      "TensorDtypes=Float), but Rank 1 is running collective: CollectiveFingerPrint("
+      "SequenceNumber=13, OpType=_ALLGATHER_BASE, TensorShape=[256], TensorDtypes=Float).\n";
+  dir_.write("rank_0.log", said);
+  dir_.write("rank_0.result.json", "{\"error\": \"" + said.substr(0, said.size() - 1) + "\"}\n");
+  const trace::Run run = load({dir_.path()});
+  ASSERT_THAT(run.ranks, SizeIs(1));
+  EXPECT_TRUE(run.ranks[0].source.ends_with("rank_0.ring"));
+}
+
 TEST_F(LoadTest, OfSeveralRunsInOneFolderTheNewestIsRead) {
   const auto write = [&](int rank, int world_size, const std::string& job) {
     RingWriter::Options options;

@@ -51,7 +51,8 @@ class Interner {
   Interner& operator=(Interner&&) = default;  // NOLINT: moving libstdc++'s deques allocates
 
   Id intern(const T& value) {
-    // A small direct-mapped cache before the hash map: traces repeat a few values at a time.
+    // A direct-mapped cache before the hash map: a trace repeats the values of one step, some
+    // hundreds at most.
     std::uint32_t& recent = recent_[Hash{}(value) % recent_.size()];
     if (recent < values_.size() && values_[recent] == value) return Id(recent);
     if (auto found = index_.find(value); found != index_.end()) return Id(recent = found->second);
@@ -81,8 +82,8 @@ class Interner {
       return a.get() == b.get();
     }
   };
-  std::deque<T> values_;                    // a deque: growing moves no element
-  std::array<std::uint32_t, 64> recent_{};  // the last id for each hash, modulo 64
+  std::deque<T> values_;                      // a deque: growing moves no element
+  std::array<std::uint32_t, 1024> recent_{};  // the last id for each hash, modulo 1024
   std::unordered_map<std::reference_wrapper<const T>, std::uint32_t, RefHash, RefEqual> index_;
 };
 

@@ -189,6 +189,17 @@ struct RankTrace {
   Semantics semantics = Semantics::c10d;
   End end = End::cut;
 
+  // What may occur in `events` and `calls`: an analysis of what occurs nowhere need not look
+  // through millions of them. TraceBuilder keeps it exact; a trace that was made otherwise may hold
+  // all.
+  struct Occurs {
+    bool waits = true;       // wait and waited events
+    bool accesses = true;    // use and write events
+    bool messages = true;    // point-to-point calls
+    bool parameters = true;  // calls with Call::what
+  };
+  Occurs occurs;
+
   std::vector<Event> events;  // program order
   std::vector<Call> calls;    // in the order of their issue events
   std::vector<CallValues> values;

@@ -75,7 +75,8 @@ TraceBuilder::Problem TraceBuilder::add_issue(const Call& call, bool point_to_po
     expected = call.seq;
     recorded_ = true;
   }
-  any_point_to_point_ = any_point_to_point_ || point_to_point;
+  trace_.occurs.messages |= point_to_point;
+  trace_.occurs.parameters |= call.what.value != 0;
   trace_.events.push_back(
       {time, static_cast<std::uint32_t>(trace_.calls.size()), EventKind::issue});
   trace_.calls.push_back(call);
@@ -110,7 +111,10 @@ TraceBuilder::Problem TraceBuilder::add_call_event(EventKind kind, std::int64_t 
     if (trace_.dropped > 0 && issued_before_the_rest) return {};
     return "no call with that id was issued before";
   }
-  call->flags = static_cast<std::uint8_t>(call->flags | flag_of(kind));
+  const std::uint8_t flag = flag_of(kind);
+  call->flags = static_cast<std::uint8_t>(call->flags | flag);
+  trace_.occurs.waits |= (flag & (kWaitBegan | kWaitEnded)) != 0;
+  trace_.occurs.accesses |= kind == EventKind::use || kind == EventKind::write;
   trace_.events.push_back({time, index_of(*call), kind});
   return {};
 }
@@ -123,7 +127,7 @@ void TraceBuilder::finish() {
 // group and nothing else, a call's id is its place in that group.
 void TraceBuilder::number_by_ids() {
   std::vector<Call>& calls = trace_.calls;
-  if (calls.empty() || next_.size() != 1 || any_point_to_point_) return;
+  if (calls.empty() || next_.size() != 1 || trace_.occurs.messages) return;
   const std::int64_t first = calls.front().id;
   const std::int64_t last = calls.back().id;
   const bool dense = last - first == static_cast<std::int64_t>(calls.size()) - 1;

@@ -27,7 +27,9 @@ class TraceBuilder {
  public:
   // Fills `trace`, whose header fields (rank, world_size, dropped, …) must be set. It must outlive
   // the builder.
-  explicit TraceBuilder(RankTrace& trace) : trace_(trace) {}
+  explicit TraceBuilder(RankTrace& trace) : trace_(trace) {
+    trace.occurs = {false, false, false, false};
+  }
 
   // Why a record cannot be used; empty where it was added.
   using Problem = std::string_view;
@@ -78,7 +80,6 @@ class TraceBuilder {
   std::unordered_map<GroupId, Next> next_;
   GroupId last_group_;
   Next* last_next_ = nullptr;  // next_[last_group_]: most calls follow one of the same group
-  bool any_point_to_point_ = false;
   bool recorded_ = false;
 };
 

@@ -92,6 +92,10 @@ struct Unwaited {
 };
 
 Unwaited unwaited_in(const Context& context, const GroupStreams& group) {
+  if (std::none_of(group.streams.begin(), group.streams.end(),
+                   [&](const Stream& s) { return context.run.ranks[s.rank_index].occurs.waits; })) {
+    return {};
+  }
   const Waits waits_of_all = waits_in(context.run, group);
   Unwaited out;
   if (!waits_of_all.any_waited || !waits_of_all.any_left) return out;
@@ -217,6 +221,7 @@ using Site = std::tuple<trace::GroupId, trace::SignatureId, trace::StringId, tra
 
 void collect_races(const Context& context, std::uint32_t rank, std::map<Site, Race>& races) {
   const trace::RankTrace& trace = context.run.ranks[rank];
+  if (!trace.occurs.accesses) return;
   std::vector<bool> over(trace.calls.size());
   for (const trace::Event& event : trace.events) {
     switch (event.kind) {

@@ -355,7 +355,8 @@ void list_unknowns(const Context& context, const Outlook& outlook, Report& repor
   bool any_identity = false;
   for (const trace::RankTrace& trace : context.run.ranks) {
     any_call |= !trace.calls.empty();
-    any_identity |= std::any_of(trace.calls.begin(), trace.calls.end(),
+    any_identity |= trace.occurs.parameters &&
+                    std::any_of(trace.calls.begin(), trace.calls.end(),
                                 [](const trace::Call& c) { return c.what.value != 0; });
   }
   if (any_call && !any_identity) {

@@ -217,7 +217,7 @@ std::vector<std::vector<bool>> find_lost_messages(const trace::Run& run) {
   std::vector<std::vector<bool>> lost;
   const bool any =
       std::any_of(run.ranks.begin(), run.ranks.end(), [&](const trace::RankTrace& trace) {
-        return trace.dropped > 0 &&
+        return trace.dropped > 0 && trace.occurs.messages &&
                std::any_of(trace.calls.begin(), trace.calls.end(), [&](const trace::Call& call) {
                  return trace::is_point_to_point(run.tables.signatures[call.signature].op);
                });

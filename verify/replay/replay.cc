@@ -81,16 +81,15 @@ class Replayer {
       const trace::RankTrace& trace = run_.ranks[r];
       instance_of_[r].assign(trace.calls.size(), UINT32_MAX);
       matched_[r].assign(trace.calls.size(), false);
-      RankState& state = states_[r];
-      for (std::size_t e = 0; e < trace.events.size(); ++e) {
-        const trace::Event& event = trace.events[e];
-        // Starts and completions are the device's. An exception is no progress either: it ends the
-        // call that the rank was in.
-        const bool passive = event.kind == trace::EventKind::complete ||
-                             event.kind == trace::EventKind::start ||
-                             event.kind == trace::EventKind::exception;
-        if (!passive) state.last_host = e + 1;
-      }
+      // Starts and completions are the device's. An exception is no progress either: it ends the
+      // call that the rank was in.
+      const auto last =
+          std::find_if(trace.events.rbegin(), trace.events.rend(), [](const trace::Event& event) {
+            return event.kind != trace::EventKind::complete &&
+                   event.kind != trace::EventKind::start &&
+                   event.kind != trace::EventKind::exception;
+          });
+      states_[r].last_host = static_cast<std::size_t>(trace.events.rend() - last);
     }
     // Messages whose other side a bounded recorder dropped count as matched from the start.
     if (std::vector<std::vector<bool>> lost = find_lost_messages(run_); !lost.empty()) {

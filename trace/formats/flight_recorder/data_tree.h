@@ -1,7 +1,7 @@
 // DataTree: a dump's content as plain data, from a pickle or from JSON: nothing, booleans, numbers,
 // strings, lists and dictionaries.
 //
-// Values take 16 bytes each in one array; strings are views into the file. A string that the file
+// Values take 8 bytes each in one array; strings are views into the file. A string that the file
 // contains once and refers to again has one number (Value::number), so readers can look a key up
 // once per file and not once per entry.
 #pragma once
@@ -21,51 +21,48 @@ class DataTree {
  public:
   enum class Kind : std::uint8_t { none, boolean, integer, real, string, list, dict };
 
+  // Eight bytes, for speed: the values of a dump are many times its size, and with twice as much
+  // they would no longer fit the processor's cache. An integer has its lowest bit set and the value
+  // in the other 63; anything else has its kind above a lowest bit of 0, and its number in the
+  // upper half.
   class Value {
    public:
     Value() = default;  // indeterminate, so that arrays of values are copied as bytes
-    bool is(Kind kind) const { return kind_ == kind; }
-    bool boolean() const { return kind_ == Kind::boolean && integer_ != 0; }
+    bool is(Kind kind) const {
+      return kind == Kind::integer ? (bits_ & 1) != 0 : (bits_ & kTag) == tag_of(kind);
+    }
+    bool boolean() const { return is(Kind::boolean) && number() != 0; }
     // The integer; `otherwise` where the value is none.
     std::int64_t integer(std::int64_t otherwise) const {
-      return kind_ == Kind::integer ? integer_ : otherwise;
+      return is(Kind::integer) ? static_cast<std::int64_t>(bits_) >> 1 : otherwise;
     }
     // The string's number in the tree, or the number of the list or dict.
-    std::uint32_t number() const { return number_; }
+    std::uint32_t number() const { return static_cast<std::uint32_t>(bits_ >> 32); }
 
    private:
     friend class DataTree;
-    explicit Value(Kind kind) : kind_(kind), number_(0), integer_(0) {}
-    Kind kind_;
-    std::uint32_t number_;
-    union {
-      std::int64_t integer_;
-      double real_;
-    };
+    Value(Kind kind, std::uint64_t number) : bits_(number << 32 | tag_of(kind)) {}
+    static constexpr std::uint64_t tag_of(Kind kind) {
+      return static_cast<std::uint64_t>(kind) << 1;
+    }
+    static constexpr std::uint64_t kTag = 0xf;
+    std::uint64_t bits_;
   };
-  static_assert(sizeof(Value) == 16 && std::is_trivial_v<Value>);
+  static_assert(sizeof(Value) == 8 && std::is_trivial_v<Value>);
 
-  static Value none() { return Value(Kind::none); }
-  static Value boolean(bool b) {
-    Value v(Kind::boolean);
-    v.integer_ = b ? 1 : 0;
-    return v;
-  }
+  static Value none() { return {Kind::none, 0}; }
+  static Value boolean(bool b) { return {Kind::boolean, b ? 1U : 0U}; }
+  // None where the number needs 64 bits: no recorder writes such a one.
   static Value integer(std::int64_t i) {
-    Value v(Kind::integer);
-    v.integer_ = i;
-    return v;
+    Value v;
+    v.bits_ = static_cast<std::uint64_t>(i) << 1 | 1;
+    return static_cast<std::int64_t>(v.bits_) >> 1 == i ? v : none();
   }
-  static Value real(double d) {
-    Value v(Kind::real);
-    v.real_ = d;
-    return v;
-  }
+  // A number with a fraction. Nothing reads its value.
+  static Value real() { return {Kind::real, 0}; }
   Value string(std::string_view s) {  // `s` must outlive the tree
-    Value v(Kind::string);
-    v.number_ = static_cast<std::uint32_t>(strings_.size());
     strings_.push_back(s);
-    return v;
+    return {Kind::string, strings_.size() - 1};
   }
   Value copied_string(std::string s);
   Value list() { return container(Kind::list); }
@@ -79,7 +76,7 @@ class DataTree {
 
   // Adds to a list, or to a dict as key, value, key, value, …. Amortised O(items).
   void append(const Value& container, std::span<const Value> items) {
-    Container& c = containers_[container.number_];
+    Container& c = containers_[container.number()];
     if (c.size != 0) return grow(c, items);
     c.begin = values_.size();
     c.size = c.capacity = static_cast<std::uint32_t>(items.size());
@@ -95,7 +92,7 @@ class DataTree {
   // Key, value, key, value, …; empty where the value is no dict. Of a repeated key the last counts.
   std::span<const Value> pairs(const Value& dict) const { return contents(dict, Kind::dict); }
   std::string_view text(const Value& string) const {  // "" where the value is no string
-    return string.kind_ == Kind::string ? strings_[string.number_] : std::string_view{};
+    return string.is(Kind::string) ? strings_[string.number()] : std::string_view{};
   }
   // The value of a key; null where there is none. O(pairs).
   const Value* find(const Value& dict, std::string_view key) const;
@@ -110,15 +107,13 @@ class DataTree {
     std::uint32_t size = 0, capacity = 0;
   };
   Value container(Kind kind) {
-    Value v(kind);
-    v.number_ = static_cast<std::uint32_t>(containers_.size());
     containers_.push_back({});
-    return v;
+    return {kind, containers_.size() - 1};
   }
   void grow(Container& c, std::span<const Value> items);
   std::span<const Value> contents(const Value& v, Kind kind) const {
-    if (v.kind_ != kind) return {};
-    const Container& c = containers_[v.number_];
+    if (!v.is(kind)) return {};
+    const Container& c = containers_[v.number()];
     return {values_.data() + c.begin, c.size};
   }
 

@@ -228,7 +228,7 @@ class DumpReader {
     GroupState& state = groups_[group];
     const Operation& operation = names_.operation(entry[DumpKey::profiling_name]);
     // "gloo:all_reduce" alone: a job on CPUs. A job on GPUs may use Gloo in addition.
-    if (!tree_.text(entry[DumpKey::profiling_name]).starts_with("gloo:")) only_gloo_ = false;
+    only_gloo_ &= operation.gloo;
     const bool p2p = entry[DumpKey::is_p2p].boolean();
     state.point_to_point |= p2p;
     std::int64_t seq = entry[p2p ? DumpKey::p2p_seq_id : DumpKey::collective_seq_id].integer(0);
@@ -289,14 +289,14 @@ class DumpReader {
 
   // Adds the call's events by `state`, `retired` and the times.
   void add_progress(const DumpEntry& entry, std::int64_t id) {
-    const std::string_view state = tree_.text(entry[DumpKey::state]);
-    const bool completed = state == "completed" || entry[DumpKey::retired].boolean();
+    const DumpState state = names_.state(entry[DumpKey::state]);
+    const bool completed = state == DumpState::completed || entry[DumpKey::retired].boolean();
     // A time that was not recorded is 0 in JSON and None in a pickle.
     const auto time = [&](DumpKey k) {
       const std::int64_t t = entry[k].integer(kNoTime);
       return t > 0 ? t : kNoTime;
     };
-    if (completed || state == "started") {
+    if (completed || state == DumpState::started) {
       builder_.add_call_event(EventKind::start, id, time(DumpKey::started));
     }
     if (completed) builder_.add_call_event(EventKind::complete, id, time(DumpKey::completed));
@@ -313,13 +313,14 @@ class DumpReader {
 
   // Gives the closing entry's state to the calls of the open batch.
   void close_batch(GroupState& state, const DumpEntry& entry) {
-    const std::string_view word = tree_.text(entry[DumpKey::state]);
-    const bool completed = word == "completed" || entry[DumpKey::retired].boolean();
+    const DumpState state_of_batch = names_.state(entry[DumpKey::state]);
+    const bool completed =
+        state_of_batch == DumpState::completed || entry[DumpKey::retired].boolean();
     for (const std::uint32_t c : state.batch_calls) {
       Call& call = trace_.calls[c];
       if (completed && !call.has(kCompleted)) {
         builder_.add_call_event(EventKind::complete, call.id, kNoTime);
-      } else if (word == "started" && !call.has(kStarted)) {
+      } else if (state_of_batch == DumpState::started && !call.has(kStarted)) {
         builder_.add_call_event(EventKind::start, call.id, kNoTime);
       }
     }
@@ -586,6 +587,7 @@ void link_dumps(std::span<RankTrace> traces, Tables& tables) {
     for (const Call& call : trace.calls) {
       if (call.group != last || used.empty()) used.insert(call.group);
       last = call.group;
+      if (!trace.occurs.messages) continue;
       world = std::max(world, call.peer.value + 1);
       if (is_point_to_point(tables.signatures[call.signature].op))
         point_to_point.insert(call.group);

@@ -47,7 +47,7 @@ class Converter {
       case simdjson::dom::element_type::INT64:
         return DataTree::integer(std::int64_t(element));
       case simdjson::dom::element_type::DOUBLE:
-        return DataTree::real(double(element));
+        return DataTree::real();
       case simdjson::dom::element_type::STRING:
         return text(std::string_view(element));
       case simdjson::dom::element_type::BOOL:

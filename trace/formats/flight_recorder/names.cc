@@ -34,10 +34,11 @@ DumpKey dump_key(std::string_view name) {
 }
 
 DumpOperation parse_dump_operation(std::string_view name) {
+  DumpOperation out;
+  out.gloo = name.starts_with("gloo:");
   if (const std::size_t colon = name.find(':'); colon != std::string_view::npos) {
     name.remove_prefix(colon + 1);
   }
-  DumpOperation out;
   // "nccl:coalesced", "nccl:ALLGATHER_coalesced".
   out.closes_batch = name == "coalesced" || name.ends_with("_coalesced");
   const std::size_t space = name.find(' ');

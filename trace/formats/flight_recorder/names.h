@@ -45,8 +45,12 @@ struct DumpOperation {
   Op op = Op::other;
   std::string_view name;  // without the backend
   bool closes_batch = false;
+  bool gloo = false;          // "gloo:all_reduce"
   std::int32_t peer = kNone;  // group rank
 };
+
+// An entry's `state`. unresolved: not looked up yet; other: scheduled, or no word that is known.
+enum class DumpState : std::uint8_t { unresolved, other, started, completed };
 
 // Parses an entry's profiling_name. The result's name is a view into it. Unknown operations are
 // Op::other.
@@ -59,8 +63,8 @@ std::optional<Rank> rank_in_dump(const DataTree& tree);
 // Whether a frame is of PyTorch or Python rather than of the user's program. `file`: its path.
 bool is_library_frame(std::string_view file);
 
-// Caches what the strings of one dump mean: keys, types and operations are looked up once per
-// string and not once per entry. Keeps references to both arguments.
+// Caches what the strings of one dump mean: keys, types, states and operations are looked up once
+// per string and not once per entry. Keeps references to both arguments.
 class DumpNames {
  public:
   DumpNames(const DataTree& tree, Tables& tables) : tree_(tree), tables_(tables) {
@@ -68,6 +72,7 @@ class DumpNames {
     strings_.resize(tree.string_count());
     dtypes_.resize(tree.string_count());
     operations_.resize(tree.string_count());
+    states_.resize(tree.string_count());
   }
 
   DumpKey key(const DataTree::Value& v) {
@@ -93,6 +98,17 @@ class DumpNames {
     if (!o) o = parse_dump_operation(tree_.text(v));
     return *o;
   }
+  DumpState state(const DataTree::Value& v) {
+    if (!v.is(DataTree::Kind::string)) return DumpState::other;
+    DumpState& s = states_[v.number()];
+    if (s == DumpState::unresolved) {
+      const std::string_view word = tree_.text(v);
+      s = word == "completed" ? DumpState::completed
+          : word == "started" ? DumpState::started
+                              : DumpState::other;
+    }
+    return s;
+  }
 
  private:
   const DataTree& tree_;
@@ -100,6 +116,7 @@ class DumpNames {
   std::vector<DumpKey> keys_;
   std::vector<StringId> strings_, dtypes_;
   std::vector<std::optional<DumpOperation>> operations_;
+  std::vector<DumpState> states_;
 };
 
 // The values of an entry by their keys; missing ones are kNothing.

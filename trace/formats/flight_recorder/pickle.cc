@@ -1,6 +1,5 @@
 #include "trace/formats/flight_recorder/pickle.h"
 
-#include <bit>
 #include <cstdint>
 #include <cstring>
 #include <optional>
@@ -263,10 +262,9 @@ class Machine {
     }
   }
 
-  // BINFLOAT alone is big-endian.
   void push_binary_float() {
-    std::uint64_t bits = 0;
-    if (take(bits)) push(DataTree::real(std::bit_cast<double>(__builtin_bswap64(bits))));
+    double unused{};
+    if (take(unused)) push(DataTree::real());
   }
 
   // The fast path: executes the few opcodes that make up nearly all of a dump, as long as they

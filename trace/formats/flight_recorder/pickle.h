@@ -25,7 +25,7 @@ struct Pickle {
 };
 
 // Reads a pickle. `bytes` must outlive the result, whose strings point into it. Tuples and sets
-// become lists; integers beyond 64 bits and bytes objects become nothing. O(bytes) time; at most 96
+// become lists; integers beyond 63 bits and bytes objects become nothing. O(bytes) time; at most 96
 // bytes of memory per byte, plus a constant. No recursion, so nesting may be arbitrarily deep.
 // Errors: not a pickle, or one that would construct or call something (with the byte offset). A
 // pickle that is cut off or damaged is no error: see Pickle::damage.

@@ -19,7 +19,7 @@
 
 #include "tests/verify/injection/faults.h"
 #include "tests/verify/injection/judging.h"
-#include "tests/verify/injection/mesh_tally.h"
+#include "tests/verify/injection/meshes/mesh_tally.h"
 #include "tests/verify/injection/recorded_programs.h"
 #include "tests/verify/injection/trial.h"
 #include "verify/report.h"

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/verify/injection/mesh_trial.h"
+#include "tests/verify/injection/meshes/mesh_trial.h"
 #include "tests/verify/injection/program_writer.h"
 
 namespace lockstep::verify::injection {

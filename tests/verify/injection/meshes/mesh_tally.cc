@@ -1,4 +1,4 @@
-#include "tests/verify/injection/mesh_tally.h"
+#include "tests/verify/injection/meshes/mesh_tally.h"
 
 #include <algorithm>
 #include <array>

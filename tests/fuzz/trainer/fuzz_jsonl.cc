@@ -1,6 +1,6 @@
 // Any bytes as a JSONL manifest.
-#include "tests/fuzz/fuzz_manifest.h"
 #include "tests/fuzz/targets.h"
+#include "tests/fuzz/trainer/fuzz_manifest.h"
 
 namespace lockstep {
 

@@ -16,7 +16,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/sanitized.h"
-#include "tests/verify/injection/mesh_tally.h"
+#include "tests/verify/injection/meshes/mesh_tally.h"
 
 namespace lockstep::verify::injection {
 namespace {

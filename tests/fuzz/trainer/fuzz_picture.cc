@@ -1,4 +1,4 @@
-#include "tests/fuzz/fuzz_picture.h"
+#include "tests/fuzz/trainer/fuzz_picture.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,8 +1,8 @@
 // Any bytes as a PNG file.
 #include <string>
 
-#include "tests/fuzz/fuzz_picture.h"
 #include "tests/fuzz/targets.h"
+#include "tests/fuzz/trainer/fuzz_picture.h"
 
 namespace lockstep {
 

@@ -1,10 +1,10 @@
-#include "tests/verify/injection/mesh_faults.h"
+#include "tests/verify/injection/meshes/mesh_faults.h"
 
 #include <algorithm>
 #include <array>
 #include <functional>
 
-#include "tests/verify/injection/mesh_jobs.h"
+#include "tests/verify/injection/meshes/mesh_jobs.h"
 
 namespace lockstep::verify::injection {
 

@@ -9,7 +9,7 @@
 
 #include "tests/verify/injection/faults.h"
 #include "tests/verify/injection/files.h"
-#include "tests/verify/injection/mesh_faults.h"
+#include "tests/verify/injection/meshes/mesh_faults.h"
 
 namespace lockstep::verify::injection {
 

@@ -1,4 +1,4 @@
-#include "tests/fuzz/fuzz_manifest.h"
+#include "tests/fuzz/trainer/fuzz_manifest.h"
 
 #include <algorithm>
 #include <cstdint>

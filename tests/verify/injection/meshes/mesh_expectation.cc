@@ -1,4 +1,4 @@
-#include "tests/verify/injection/mesh_expectation.h"
+#include "tests/verify/injection/meshes/mesh_expectation.h"
 
 #include <algorithm>
 #include <map>

@@ -8,7 +8,7 @@
 #include "tests/verify/injection/devices.h"
 #include "tests/verify/injection/executor.h"
 #include "tests/verify/injection/faults.h"
-#include "tests/verify/injection/mesh_faults.h"
+#include "tests/verify/injection/meshes/mesh_faults.h"
 
 namespace lockstep::verify::injection {
 

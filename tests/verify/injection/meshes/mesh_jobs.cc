@@ -1,4 +1,4 @@
-#include "tests/verify/injection/mesh_jobs.h"
+#include "tests/verify/injection/meshes/mesh_jobs.h"
 
 #include <algorithm>
 

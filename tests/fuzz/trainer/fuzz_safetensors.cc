@@ -4,8 +4,8 @@
 
 #include "base/check.h"
 #include "runtime/models/safetensors.h"
-#include "tests/fuzz/fuzz_manifest.h"
 #include "tests/fuzz/targets.h"
+#include "tests/fuzz/trainer/fuzz_manifest.h"
 
 namespace lockstep {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/verify/injection/mesh_trial.h"
+#include "tests/verify/injection/meshes/mesh_trial.h"
 #include "verify/report.h"
 
 // How a report stands beside what the data of its view can tell.

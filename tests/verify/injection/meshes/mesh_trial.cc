@@ -1,4 +1,4 @@
-#include "tests/verify/injection/mesh_trial.h"
+#include "tests/verify/injection/meshes/mesh_trial.h"
 
 #include <array>
 #include <stdexcept>
@@ -6,8 +6,8 @@
 
 #include "tests/verify/injection/device_traces.h"
 #include "tests/verify/injection/dumps.h"
-#include "tests/verify/injection/mesh_expectation.h"
-#include "tests/verify/injection/mesh_jobs.h"
+#include "tests/verify/injection/meshes/mesh_expectation.h"
+#include "tests/verify/injection/meshes/mesh_jobs.h"
 
 namespace lockstep::verify::injection {
 

@@ -90,6 +90,12 @@ const trace::RankTrace::Membership* membership(const trace::RankTrace& trace,
   return found == trace.groups.end() ? nullptr : &*found;
 }
 
+// Whether the groups are equally large and of other ranks. Two groups of the same ranks are the same
+// ranks for two purposes, and no example to each other.
+bool are_sisters(const trace::RankTrace::Membership& a, const trace::RankTrace::Membership& b) {
+  return a.ranks.size() == b.ranks.size() && a.ranks != b.ranks;
+}
+
 // The group rank of a rank; the group's size where it is no member.
 std::ptrdiff_t index_in(const trace::RankTrace::Membership& group, trace::Rank rank) {
   return std::find(group.ranks.begin(), group.ranks.end(), rank) - group.ranks.begin();
@@ -140,7 +146,7 @@ std::optional<bool> does_as_sisters(const Context& context, std::uint32_t rank,
   for (std::uint32_t r = 0; r < context.run.ranks.size(); ++r) {
     if (alike + others == kSistersAsked) break;
     for (const trace::RankTrace::Membership& theirs : context.run.ranks[r].groups) {
-      if (r == rank || theirs.group == group || theirs.ranks.size() != mine->ranks.size() ||
+      if (r == rank || !are_sisters(theirs, *mine) ||
           index_in(theirs, context.run.ranks[r].rank) != position) {
         continue;
       }
@@ -165,12 +171,12 @@ bool is_made_in_sister_groups(const Context& context, CallRef call) {
   return std::any_of(
       context.run.ranks.begin(), context.run.ranks.end(), [&](const trace::RankTrace& trace) {
         return std::any_of(trace.calls.begin(), trace.calls.end(), [&](const trace::Call& c) {
-          if (c.group == mine.group || c.what != mine.what ||
+          if (c.what != mine.what ||
               !context.agreement.agree(c.signature, mine.signature)) {
             return false;
           }
           const trace::RankTrace::Membership* theirs = membership(trace, c.group);
-          return theirs != nullptr && theirs->ranks.size() == group->ranks.size();
+          return theirs != nullptr && are_sisters(*theirs, *group);
         });
       });
 }

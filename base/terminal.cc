@@ -3,6 +3,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <iostream>
@@ -29,6 +30,12 @@ ScreenSize terminal_size(int descriptor) {
   winsize size{};
   if (ioctl(descriptor, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return {};
   return {size.ws_col, size.ws_row};
+}
+
+std::size_t stdout_columns() {
+  constexpr std::size_t kFewest = 60;
+  constexpr std::size_t kMost = 200;
+  return std::clamp(terminal_size(STDOUT_FILENO).width, kFewest, kMost);
 }
 
 std::string drawn_over(const std::string& text) {

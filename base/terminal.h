@@ -47,6 +47,11 @@ struct ScreenSize {
 // or does not say.
 ScreenSize terminal_size(int descriptor);
 
+// The columns that text on standard output may take: those of the terminal, from 60 to 200 (longer
+// lines are hard to read); 80 where it is no terminal, so that files and logs are the same
+// anywhere.
+std::size_t stdout_columns();
+
 // The bytes that make a terminal show exactly `text`: from the first line on, erasing the rest of
 // each line and everything below.
 std::string drawn_over(const std::string& text);

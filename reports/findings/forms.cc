@@ -30,7 +30,7 @@ struct Judged {
   const FilteredReport& report;
   const trace::Run& run;
   const ReportOptions& options;
-  bool color = false;
+  bool to_stdout = false;
 
   Locator locator() const {
     return Locator(repository_of_this_process(options.path_maps), &run, scenario_line());
@@ -59,8 +59,12 @@ struct ReportForm {
 constexpr std::array kForms = {
     ReportForm{"text",
                [](const Judged& j) {
-                 return text_report(j.report, j.run,
-                                    {.color = j.color, .stacks = j.options.stacks});
+                 TextOptions text{.stacks = j.options.stacks};
+                 if (j.to_stdout) {
+                   text.width = stdout_columns();
+                   text.color = stdout_wants_color();
+                 }
+                 return text_report(j.report, j.run, text);
                }},
     ReportForm{"json", [](const Judged& j) { return json_report(j.report, &j.run); }},
     ReportForm{"html",
@@ -140,7 +144,7 @@ Status write_reports(const FilteredReport& report, const trace::Run& run,
   const auto targets = parse_output_targets(options.outputs, report_forms());
   if (!targets) return targets.error();
   const auto content = [&](const std::string& kind, bool to_stdout) {
-    std::string text = rendered(kind, {report, run, options, to_stdout && stdout_wants_color()});
+    std::string text = rendered(kind, {report, run, options, to_stdout});
     return options.supplement ? supplemented(kind, std::move(text), *options.supplement)
                               : std::move(text);
   };

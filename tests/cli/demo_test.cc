@@ -1,13 +1,16 @@
 // lockstep demo, and the files that come with the program.
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <tuple>
 
 #include <gmock/gmock.h>
 
 #include "cli/shipped.h"
 #include "tests/cli/run_lockstep.h"
+#include "tests/cli/terminal.h"
 #include "tests/support/temp_dir.h"
 
 namespace lockstep::cli {
@@ -35,6 +38,38 @@ TEST(Demo, ExplainsAHang) {
   EXPECT_THAT(said, HasSubstr("rank 5"));
   EXPECT_THAT(said, HasSubstr("train.py"));
   EXPECT_EQ(said.find('\x1b'), std::string::npos);
+}
+
+// The widest line of what a terminal shows, without colours and line ends.
+std::size_t widest_line(const std::string& shown) {
+  std::size_t widest = 0;
+  std::string line;
+  bool in_color = false;
+  for (const char c : shown) {
+    if (c == '\n') {
+      widest = std::max(widest, columns_of(line));
+      line.clear();
+    } else if (c == '\x1b') {
+      in_color = true;
+    } else if (in_color) {
+      in_color = c != 'm';
+    } else if (c != '\r') {
+      line += c;
+    }
+  }
+  return widest;
+}
+
+TEST(Demo, FillsTheTerminal) {
+  const std::vector<std::string> verify = {"verify", LOCKSTEP_SOURCE_DIR "/examples/hung-job"};
+  for (const auto& [columns, least, most] :
+       {std::tuple(40, 50U, 60U), {60, 50U, 60U}, {120, 100U, 120U}, {200, 130U, 200U}}) {
+    Terminal terminal(verify, static_cast<unsigned short>(columns));
+    EXPECT_EQ(terminal.ends(), 1);
+    EXPECT_GE(widest_line(terminal.shown()), least) << columns;
+    EXPECT_LE(widest_line(terminal.shown()), most) << columns << terminal.shown();
+  }
+  expect_fits_a_terminal(run_lockstep(verify).out);  // no terminal: 80, wherever it runs
 }
 
 TEST(Demo, WritesAPage) {

@@ -2,15 +2,11 @@
 #include "runtime/launch/watch.h"
 
 #include <fcntl.h>
-#include <poll.h>
-#include <pty.h>
 #include <signal.h>
-#include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
@@ -21,6 +17,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/cli/run_lockstep.h"
+#include "tests/cli/terminal.h"
 #include "tests/runtime/launch/launch_testing.h"
 #include "tests/support/temp_dir.h"
 #include "trace/formats/ring/writer.h"
@@ -318,70 +315,10 @@ TEST_F(WatchTest, AbsentRanksAreWaitedForAWhile) {
   }
 }
 
-// A terminal of 100 x 24 in which the program watches a job.
-class Terminal {
- public:
-  explicit Terminal(const std::string& folder) {
-    winsize size{};
-    size.ws_row = 24;
-    size.ws_col = 100;
-    pid_ = forkpty(&descriptor_, nullptr, nullptr, &size);
-    if (pid_ != 0) return;
-    setenv("TERM", "xterm", 1);
-    unsetenv("NO_COLOR");
-    execl(LOCKSTEP_BINARY_DIR "/lockstep", "lockstep", "watch", folder.c_str(), "--interval",
-          "0.05", nullptr);
-    _exit(127);
-  }
-  ~Terminal() {
-    if (pid_ > 0) {
-      kill(pid_, SIGKILL);
-      waitpid(pid_, nullptr, 0);
-    }
-    close(descriptor_);
-  }
-  Terminal(const Terminal&) = delete;
-  Terminal& operator=(const Terminal&) = delete;
-
-  void press(const std::string& keys) {
-    EXPECT_EQ(write(descriptor_, keys.data(), keys.size()), static_cast<ssize_t>(keys.size()));
-  }
-  // Reads until that is shown. False: half a minute passed, or the program ended.
-  bool shows(const std::string& text) {
-    shown_.clear();
-    for (int tries = 0; tries < 600 && shown_.find(text) == std::string::npos; ++tries)
-      if (!read_more(50)) return false;
-    return shown_.find(text) != std::string::npos;
-  }
-  // Reads to the end. Returns the exit status.
-  int ends() {
-    while (read_more(30'000)) {
-    }
-    int status = 0;
-    waitpid(std::exchange(pid_, 0), &status, 0);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  }
-  const std::string& shown() const { return shown_; }
-
- private:
-  bool read_more(int milliseconds) {
-    pollfd waiting{descriptor_, POLLIN, 0};
-    if (poll(&waiting, 1, milliseconds) == 0) return milliseconds < 1000;
-    std::array<char, 4096> room{};
-    const ssize_t got = read(descriptor_, room.data(), room.size());
-    if (got > 0) shown_.append(room.data(), static_cast<std::size_t>(got));
-    return got > 0;
-  }
-
-  int descriptor_ = -1;
-  pid_t pid_ = 0;
-  std::string shown_;
-};
-
 TEST_F(WatchTest, OnATerminalKeysShowMoreAndNothingStaysBehind) {
   start(0, 2, wait_for_ever);
   start(1, 2, [](Recorder& r) { r.step(0); });
-  Terminal terminal(dir_.path());
+  Terminal terminal({"watch", dir_.path(), "--interval", "0.05"});
   EXPECT_TRUE(terminal.shows("? help")) << terminal.shown();
   terminal.press("?");
   EXPECT_TRUE(terminal.shows("Keys")) << terminal.shown();
@@ -410,7 +347,7 @@ TEST_F(WatchTest, OnATerminalKeysShowMoreAndNothingStaysBehind) {
 TEST_F(WatchTest, CtrlCGivesTheTerminalBack) {
   start(0, 2, wait_for_ever);
   start(1, 2, [](Recorder& r) { r.step(0); });
-  Terminal terminal(dir_.path());
+  Terminal terminal({"watch", dir_.path(), "--interval", "0.05"});
   EXPECT_TRUE(terminal.shows("? help")) << terminal.shown();
   terminal.press("\x03");
   EXPECT_EQ(terminal.ends(), 130);

@@ -90,8 +90,8 @@ const trace::RankTrace::Membership* membership(const trace::RankTrace& trace,
   return found == trace.groups.end() ? nullptr : &*found;
 }
 
-// Whether the groups are equally large and of other ranks. Two groups of the same ranks are the same
-// ranks for two purposes, and no example to each other.
+// Whether the groups are equally large and of other ranks. Two groups of the same ranks are the
+// same ranks for two purposes, and no example to each other.
 bool are_sisters(const trace::RankTrace::Membership& a, const trace::RankTrace::Membership& b) {
   return a.ranks.size() == b.ranks.size() && a.ranks != b.ranks;
 }
@@ -171,8 +171,7 @@ bool is_made_in_sister_groups(const Context& context, CallRef call) {
   return std::any_of(
       context.run.ranks.begin(), context.run.ranks.end(), [&](const trace::RankTrace& trace) {
         return std::any_of(trace.calls.begin(), trace.calls.end(), [&](const trace::Call& c) {
-          if (c.what != mine.what ||
-              !context.agreement.agree(c.signature, mine.signature)) {
+          if (c.what != mine.what || !context.agreement.agree(c.signature, mine.signature)) {
             return false;
           }
           const trace::RankTrace::Membership* theirs = membership(trace, c.group);

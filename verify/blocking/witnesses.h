@@ -29,8 +29,9 @@ struct Break {
 std::vector<Break> breaks_with_the_past(const Context& context,
                                         const std::vector<std::uint32_t>& ranks);
 
-// Sisters: ranks with the same group rank in another group of equal size, with other members. The pipelines of a mesh,
-// for example, exchange the same messages side by side, so one shows what another should do.
+// Sisters: ranks with the same group rank in another group of equal size, with other members. The
+// pipelines of a mesh, for example, exchange the same messages side by side, so one shows what
+// another should do.
 
 // Whether ranks of other groups of equal size make calls like this one, so that it belongs to the
 // program. O(calls).

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <vector>
 
 #include <fmt/format.h>
@@ -27,6 +28,24 @@ constexpr std::size_t kSetAsideShown = 8;
 constexpr std::size_t kIndent = 2;
 constexpr std::size_t kKey = 7;  // width of "where  "
 
+// The folder that all source locations of the findings are in, with a '/' at its end: "/srv/alice/
+// llm/src/". Empty where naming it once would save nothing: below kWorthNaming bytes.
+std::string common_folder(const verify::Report& report) {
+  constexpr std::size_t kWorthNaming = 24;
+  std::optional<std::string> common;
+  for (const verify::Finding& finding : report.findings) {
+    for (const verify::Evidence& evidence : finding.evidence) {
+      const std::string at = printable(evidence.at);
+      if (at.empty()) continue;
+      if (!common) common = at;
+      const auto parting = std::mismatch(common->begin(), common->end(), at.begin(), at.end());
+      common->erase(parting.first, common->end());
+      common->erase(common->rfind('/') + 1);  // all of it where there is none
+    }
+  }
+  return common && common->starts_with('/') && common->size() >= kWorthNaming ? *common : "";
+}
+
 class TextReportWriter {
  public:
   TextReportWriter(const FilteredReport& filtered, const trace::Run& run,
@@ -35,7 +54,8 @@ class TextReportWriter {
         report_(filtered.report),
         run_(run),
         options_(options),
-        paint_{options.color} {}
+        paint_{options.color},
+        folder_(common_folder(report_)) {}
 
   std::string str() {
     headline();
@@ -99,6 +119,7 @@ class TextReportWriter {
     if (!report_.ranks_damaged.empty())
       paragraph(fmt::format("damaged trace of {}", rank_label(report_.ranks_damaged, 40)));
     if (!report_.sources.empty()) paragraph(report_.sources);
+    if (!folder_.empty()) out_ += fmt::format("  source files are in {}\n", folder_);
   }
 
   std::string title(const verify::Finding& finding) const {
@@ -141,10 +162,18 @@ class TextReportWriter {
     keyed("do", printable(finding.fix));
   }
 
+  // Without the folder of the source files, which is named once.
+  std::string without_folder(std::string text) const {
+    if (folder_.empty()) return text;
+    for (std::size_t at = 0; (at = text.find(folder_, at)) != kNpos;)
+      text.erase(at, folder_.size());
+    return text;
+  }
+
   // `text`, wrapped; each line after the first starts with `indent` blanks.
   std::string block(const std::string& text, std::size_t indent) const {
     std::string out;
-    for (const char c : wrap(text, options_.width - indent)) {
+    for (const char c : wrap(without_folder(text), options_.width - indent)) {
       out += c;
       if (c == '\n') out.append(indent, ' ');
     }
@@ -249,8 +278,9 @@ class TextReportWriter {
       // A consequence of a thousand ranks must not push the cause off the screen.
       const std::size_t room = kConsequenceLines * (options_.width - kIndent - kKey);
       const std::string rule_name = fmt::format(" ({})", verify::rule(one.rule).name);
-      keyed(i == 0 ? "so" : "",
-            shorten_end(printable(one.message), room - rule_name.size()) + rule_name);
+      keyed(
+          i == 0 ? "so" : "",
+          shorten_end(without_folder(printable(one.message)), room - rule_name.size()) + rule_name);
     }
   }
 
@@ -286,6 +316,7 @@ class TextReportWriter {
   const trace::Run& run_;
   TextOptions options_;
   Paint paint_;
+  std::string folder_;  // common_folder()
   std::string out_;
 };
 

@@ -151,6 +151,27 @@ TEST(TextReport, ConsequencesAreBrief) {
   EXPECT_LE(std::count(text.begin(), text.end(), '\n'), 20);
 }
 
+TEST(TextReport, NamesALongFolderOnce) {
+  const std::string folder = "/mnt/shared/alice/projects/llm/src/";
+  verify::Report report = report_of_ranks(3);
+  report.findings = {text_only_rank()};
+  report.findings[0].evidence[0].at = folder + "tensor_parallel/mappings.py:226";
+  report.findings[0].evidence[1].at = folder + "tensor_parallel/mappings.py:226";
+  report.findings[0].evidence[2].at = folder + "trainer.py:41";
+  report.findings[0].message += " (" + folder + "trainer.py:41)";
+  report.findings[0].consequences[0].message += " at " + folder + "trainer.py:41";
+  const std::string text = text_report(report, {});
+  EXPECT_NE(text.find("\n  source files are in " + folder + "\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("tensor_parallel/mappings.py:226 and"), std::string::npos) << text;
+  EXPECT_EQ(text.find(folder), text.rfind(folder)) << text;
+
+  // Nothing is saved where they share little, and nothing is to share with a relative path.
+  report.findings[0].evidence[2].at = "/mnt/other/trainer.py:41";
+  EXPECT_EQ(text_report(report, {}).find("source files"), std::string::npos);
+  report.findings[0].evidence[2].at = "trainer.py:41";
+  EXPECT_EQ(text_report(report, {}).find("source files"), std::string::npos);
+}
+
 TEST(TextReport, StaysWithinTheWidthWithLongNamesAndManyRanks) {
   verify::Report report = report_of_ranks(4000);
   report.verdict = verify::Verdict::findings;

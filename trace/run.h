@@ -170,6 +170,7 @@ enum class End : std::uint8_t {
   hung,  // a watchdog ended it
   exception,
   killed,
+  interrupted,  // its user, or a limit that its user set, ended the whole job while it worked
 };
 enum class Semantics : std::uint8_t { c10d, mpi };
 

@@ -151,8 +151,9 @@ void add_wait_causes(const Context& context, Outlook& outlook, Causes& causes) {
     }
     // A cycle stays a finding even if somebody killed the job: it is proven by the calls alone.
     if (!wait.cycle && causes.empty() && ended_together(context, wait)) {
+      if (interruption(context)) continue;  // which is told, and is all there is to tell
       outlook.undecided.push_back(wait_consequence(context, wait).message +
-                                  ": all ranks were killed, and nothing shows whether it was late "
+                                  ": all ranks were ended, and nothing shows whether it was late "
                                   "or would never have come");
       continue;
     }
@@ -499,6 +500,7 @@ Report verify(const trace::Run& run, const VerifyOptions& options) {
   if (!options.live &&
       std::none_of(report.findings.begin(), report.findings.end(), says_how_it_ended)) {
     if (auto killed = note_killed(context)) report.findings.push_back(std::move(*killed));
+    if (auto why = interruption(context)) outlook.undecided.push_back(std::move(*why));
   }
   for (Finding& note : input.findings) {
     if (note.rule == RuleId::missing_rank) {

@@ -112,7 +112,7 @@ class Delays {
 Doing doing_of(const verify::Position& position, trace::End end, bool stuck) {
   if (end == trace::End::clean) return Doing::ended;
   if (end == trace::End::exception) return Doing::raised;
-  if (end == trace::End::killed) return Doing::killed;
+  if (end == trace::End::killed || end == trace::End::interrupted) return Doing::killed;
   if (end == trace::End::hung) return Doing::hung;
   if (position.waiting_in() == verify::kNoCall) return Doing::works;
   return stuck ? Doing::stuck : Doing::waits;

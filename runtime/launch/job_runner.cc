@@ -149,7 +149,7 @@ class Job {
     const bool refused = end.signal == 0 && end.exit_status == kWorkerRefusal;
     if (!end.success() && !never_began_ && (refused || !std::filesystem::exists(ring, unknown)))
       never_began_ = rank;
-    (void)mark_killed(ring);
+    (void)mark_ended(ring, trace::End::killed);
   }
 
   // The reason to end the job now; nothing if it may continue.
@@ -204,7 +204,7 @@ class Job {
       return;
     }
     for (int rank = 0; rank < scenario_.ranks; ++rank)
-      (void)mark_killed(ring_file(options_.folder, rank));
+      (void)mark_ended(ring_file(options_.folder, rank), trace::End::interrupted);
     kill_all(workers_);
   }
 

@@ -148,7 +148,7 @@ bool read_header(int file, char (&magic)[sizeof trace::ring::kMagic], std::uint3
 
 }  // namespace
 
-Status mark_killed(const std::string& ring_file) {
+Status mark_ended(const std::string& ring_file, trace::End end) {
   const int file = open(ring_file.c_str(), O_RDWR | O_CLOEXEC);
   if (file < 0) return system_error("cannot write", errno, ring_file);
   char magic[sizeof trace::ring::kMagic];
@@ -159,7 +159,7 @@ Status mark_killed(const std::string& ring_file) {
   bool written = readable;
   // Keep a mark that the process wrote itself.
   if (readable && mark == static_cast<std::uint32_t>(trace::ring::EndMark::none)) {
-    mark = static_cast<std::uint32_t>(trace::ring::EndMark::killed);
+    mark = static_cast<std::uint32_t>(end);  // the same numbers: formats/ring/reader.cc
     written = pwrite(file, &mark, sizeof mark, kEndMarkOffset) == static_cast<ssize_t>(sizeof mark);
   }
   close(file);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "trace/run.h"
 
 namespace lockstep::runtime {
 
@@ -50,8 +51,9 @@ std::string hanging_location(const std::string& stack_file);
 
 // Completes the trace of a process that could not do so itself.
 
-// Writes the end mark `killed` into a ring file that has none; an existing mark is kept. The
-// process that wrote the file must have ended. Errors: not a ring file, or it cannot be written.
-Status mark_killed(const std::string& ring_file);
+// Writes the end mark (killed, or interrupted) into a ring file that has none; an existing mark is
+// kept. The process that wrote the file must have ended, or be stopped for good. Errors: not a ring
+// file, or it cannot be written.
+Status mark_ended(const std::string& ring_file, trace::End end);
 
 }  // namespace lockstep::runtime

@@ -116,10 +116,13 @@ TEST_F(Kill, ctrl_c_leaves_no_worker_and_keeps_the_traces) {
   ASSERT_TRUE(run);
   EXPECT_EQ(run->ranks.size(), 3U);
   for (const trace::RankTrace& trace : run->ranks) {
-    EXPECT_EQ(trace.end, trace::End::killed);
+    EXPECT_EQ(trace.end, trace::End::interrupted);
     EXPECT_TRUE(trace.exceptions.empty());
   }
-  EXPECT_EQ(verify::verify(*run).verdict, verify::Verdict::inconclusive);
+  const verify::Report report = verify::verify(*run);
+  EXPECT_EQ(report.verdict, verify::Verdict::inconclusive);
+  EXPECT_TRUE(report.findings.empty()) << report.findings[0].message;
+  EXPECT_THAT(report.unknown, Contains(::testing::HasSubstr("the job was interrupted in step")));
   const std::string said = TempDir::read(folder_.file("launcher.log"));
   EXPECT_THAT(said, ::testing::ContainsRegex("interrupted at step [0-9]+ of 100000, after "));
   EXPECT_THAT(said, ::testing::HasSubstr("nothing was found wrong until then"));

@@ -157,6 +157,29 @@ TEST(Input, ARankThatLeftNothingAtAllIsNotClean) {
             "verdict clean");
 }
 
+TEST(Interrupted, AHealthyJobHasNoFindingAndIsNotClean) {
+  const Report report = verify(program(
+      {"all_reduce n=4 step=6; step 7; interrupted", "all_reduce n=4 step=6; interrupted"}));
+  EXPECT_EQ(summary(report), "verdict inconclusive");
+  EXPECT_TRUE(report.findings.empty());
+  ASSERT_FALSE(report.unknown.empty());
+  EXPECT_EQ(report.unknown[0],
+            "the job was interrupted in steps 6 to 7: what would have come later is not known");
+}
+
+TEST(Interrupted, ARankThatWaitsForOneThatWorkedIsNoHang) {
+  const Report report = verify(program({"all_reduce n=4 step=6; interrupted", "interrupted"}));
+  EXPECT_EQ(summary(report), "verdict inconclusive");
+  ASSERT_FALSE(report.unknown.empty());
+  EXPECT_THAT(report.unknown[0], HasSubstr("the job was interrupted in step 6"));
+}
+
+TEST(Interrupted, AProvenErrorStaysOne) {
+  const Report report = verify(program({"all_reduce n=4; interrupted", "barrier; interrupted"}));
+  EXPECT_TRUE(says_rule(report, RuleId::op_mismatch)) << summary(report);
+  EXPECT_EQ(report.verdict, Verdict::findings);
+}
+
 TEST(Killed, AJobThatWasKilledOutsideOfItsCallsIsNotClean) {
   const Report report =
       verify(program({"all_reduce n=4 step=6; step 7; killed", "all_reduce n=4 step=6; killed",

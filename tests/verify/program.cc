@@ -54,7 +54,8 @@ class ProgramTextWriter {
   }
 
   void item(const std::vector<std::string>& w) {
-    static const std::vector<std::string> kEnds = {"clean", "hung", "killed", "exception"};
+    static const std::vector<std::string> kEnds = {"clean", "hung", "killed", "exception",
+                                                   "interrupted"};
     if (w[0] == "cut" || w[0] == "mpi" || w[0] == "backend") return;
     if (std::find(kEnds.begin(), kEnds.end(), w[0]) != kEnds.end()) {
       line({{"end", w[0]}});

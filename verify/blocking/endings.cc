@@ -355,28 +355,57 @@ std::optional<Cause> explain_deaths(const Context& context) {
   return cause;
 }
 
+namespace {
+
+// The steps in which ranks were.
+struct Steps {
+  std::int32_t earliest = trace::kNone;
+  std::int32_t latest = trace::kNone;
+
+  // " in step 7", " in steps 7 to 9"; empty where no step is known.
+  std::string words() const {
+    if (earliest == trace::kNone) return "";
+    return earliest == latest ? fmt::format(" in step {}", latest)
+                              : fmt::format(" in steps {} to {}", earliest, latest);
+  }
+};
+
+Steps steps_of(const Context& context, const std::vector<std::uint32_t>& ranks) {
+  Steps out;
+  for (const std::uint32_t r : ranks) {
+    const std::int32_t step = context.where.positions[r].step;
+    if (step == trace::kNone) continue;
+    out.earliest = out.earliest == trace::kNone ? step : std::min(out.earliest, step);
+    out.latest = std::max(out.latest, step);
+  }
+  return out;
+}
+
+}  // namespace
+
+std::optional<std::string> interruption(const Context& context) {
+  std::vector<std::uint32_t> interrupted;
+  for (std::uint32_t r = 0; r < context.run.ranks.size(); ++r)
+    if (context.run.ranks[r].end == trace::End::interrupted) interrupted.push_back(r);
+  if (interrupted.empty()) return std::nullopt;
+  return fmt::format("the job was interrupted{}: what would have come later is not known",
+                     steps_of(context, interrupted).words());
+}
+
 std::optional<Finding> note_killed(const Context& context) {
   constexpr std::size_t kShown = 4;
   std::vector<std::uint32_t> killed;
-  std::int32_t earliest = trace::kNone;
-  std::int32_t latest = trace::kNone;
   for (std::uint32_t r = 0; r < context.run.ranks.size(); ++r) {
     const Position& p = context.where.positions[r];
-    if (p.state != State::killed) continue;
-    killed.push_back(r);
-    if (p.step == trace::kNone) continue;
-    earliest = earliest == trace::kNone ? p.step : std::min(earliest, p.step);
-    latest = std::max(latest, p.step);
+    if (p.state == State::killed && context.run.ranks[r].end == trace::End::killed)
+      killed.push_back(r);
   }
   if (killed.empty()) return std::nullopt;
   Finding f = make_finding(RuleId::rank_killed);
-  f.message =
-      context.describe_ranks(killed) + (killed.size() == 1 ? " was killed" : " were killed");
-  if (earliest != trace::kNone) {
-    f.message += earliest == latest ? fmt::format(" in step {}", latest)
-                                    : fmt::format(" in steps {} to {}", earliest, latest);
-    f.step = earliest;
-  }
+  const Steps steps = steps_of(context, killed);
+  f.message = fmt::format("{} {} killed{}", context.describe_ranks(killed),
+                          killed.size() == 1 ? "was" : "were", steps.words());
+  if (steps.earliest != trace::kNone) f.step = steps.earliest;
   const std::string them = killed.size() == 1 ? "it" : "them";
   const bool waited_for = std::any_of(
       context.where.wait_points.begin(), context.where.wait_points.end(), [&](const WaitPoint& p) {

@@ -45,6 +45,10 @@ Cause explain_stall(const Context& context, const WaitPoint& point);
 // where nobody died or no other rank was affected. O(ranks).
 std::optional<Cause> explain_deaths(const Context& context);
 
+// Where the job's user interrupted it, how far it was, in words; nothing where nobody did.
+// O(ranks).
+std::optional<std::string> interruption(const Context& context);
+
 // A note for ranks that were killed, for reports without an error that explains it. Nothing where
 // none was killed. O(ranks).
 std::optional<Finding> note_killed(const Context& context);

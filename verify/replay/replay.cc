@@ -371,6 +371,7 @@ class Replayer {
         out.state = Position::State::raised;
         break;
       case trace::End::killed:
+      case trace::End::interrupted:
         out.state = Position::State::killed;
         break;
       case trace::End::cut:

@@ -177,6 +177,8 @@ class Overview {
         return "raised an exception";
       case trace::End::killed:
         return "killed";
+      case trace::End::interrupted:
+        return "interrupted";
       case trace::End::cut:
         break;
     }

@@ -198,6 +198,8 @@ std::string_view describe_end(trace::End end) {
       return "an exception ends it";
     case trace::End::killed:
       return "killed";
+    case trace::End::interrupted:
+      return "interrupted";
   }
   return "";
 }

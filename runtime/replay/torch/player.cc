@@ -264,7 +264,7 @@ class Player {
     wait_for_queue();
     if (trace_.end == trace::End::clean || trace_.end == trace::End::hung) return trace_.end;
     groups_.wait_until_announced("issued", everybody_, kPatienceWithOthers);
-    if (trace_.end == trace::End::killed) raise(SIGKILL);
+    if (trace_.end == trace::End::killed || trace_.end == trace::End::interrupted) raise(SIGKILL);
     LOCKSTEP_CHECK(!trace_.exceptions.empty(), "a program that raised says what");
     throw std::runtime_error(trace_.exceptions.back().what);
   }

@@ -11,12 +11,21 @@ trace::End end_after_mark(const TempDir& folder, trace::End before) {
   options.path = folder.file("rank_0.ring");
   auto ring = trace::RingWriter::create(options);
   if (before != trace::End::cut) (*ring)->finish(before);
-  EXPECT_TRUE(mark_killed(options.path));
+  EXPECT_TRUE(mark_ended(options.path, trace::End::killed));
   return trace::RingTail::open(options.path)->end();
 }
 
 TEST(EndMark, is_written_where_there_is_none) {
   EXPECT_EQ(end_after_mark(TempDir(), trace::End::cut), trace::End::killed);
+}
+
+TEST(EndMark, tells_an_interruption_from_a_kill) {
+  const TempDir folder;
+  trace::RingWriter::Options options;
+  options.path = folder.file("rank_0.ring");
+  (void)trace::RingWriter::create(options);
+  EXPECT_TRUE(mark_ended(options.path, trace::End::interrupted));
+  EXPECT_EQ(trace::RingTail::open(options.path)->end(), trace::End::interrupted);
 }
 
 TEST(EndMark, that_the_worker_wrote_itself_stays) {
@@ -26,13 +35,13 @@ TEST(EndMark, that_the_worker_wrote_itself_stays) {
 
 TEST(EndMark, is_not_written_into_other_files) {
   const TempDir folder;
-  EXPECT_FALSE(mark_killed(folder.file("none")));
+  EXPECT_FALSE(mark_ended(folder.file("none"), trace::End::killed));
   const std::string text(8192, 'x');
   std::ofstream(folder.file("text")) << text;
-  EXPECT_FALSE(mark_killed(folder.file("text")));
+  EXPECT_FALSE(mark_ended(folder.file("text"), trace::End::killed));
   EXPECT_EQ(TempDir::read(folder.file("text")), text);
   std::ofstream(folder.file("short")) << "LKSRING1";
-  EXPECT_FALSE(mark_killed(folder.file("short")));
+  EXPECT_FALSE(mark_ended(folder.file("short"), trace::End::killed));
 }
 
 }  // namespace

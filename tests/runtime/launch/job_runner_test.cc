@@ -45,9 +45,9 @@ bool any_alive(const trace::Run& run) {
   return any;
 }
 
-void expect_killed_on_its_way(const trace::Run& run) {
+void expect_interrupted_on_its_way(const trace::Run& run) {
   for (const trace::RankTrace& trace : run.ranks) {
-    EXPECT_EQ(trace.end, trace::End::killed);
+    EXPECT_EQ(trace.end, trace::End::interrupted);
     EXPECT_TRUE(trace.exceptions.empty());
   }
 }
@@ -126,7 +126,7 @@ TEST_F(JobRunner, a_healthy_job_that_a_signal_ends_shows_nothing_that_ending_it_
   EXPECT_EQ(outcome->end, JobEnd::interrupted);
   EXPECT_FALSE(outcome->proof_s);
   EXPECT_GE(outcome->steps, 20);
-  expect_killed_on_its_way(outcome->run);
+  expect_interrupted_on_its_way(outcome->run);
   EXPECT_FALSE(any_alive(outcome->run));
 }
 
@@ -134,7 +134,7 @@ TEST_F(JobRunner, a_healthy_job_that_the_time_limit_ends_shows_nothing_that_endi
   const auto outcome = run("trains for ever", /*total_s=*/4);
   ASSERT_TRUE(outcome) << outcome.error().str();
   EXPECT_EQ(outcome->end, JobEnd::timed_out);
-  expect_killed_on_its_way(outcome->run);
+  expect_interrupted_on_its_way(outcome->run);
 }
 
 // What a proof would have said a moment later is said all the same.

@@ -36,7 +36,7 @@ class FormReader {
 
   void read_header() {
     trace_.semantics = static_cast<Semantics>(in_.below(2));
-    trace_.end = static_cast<End>(in_.below(static_cast<std::uint64_t>(End::killed) + 1));
+    trace_.end = static_cast<End>(in_.below(static_cast<std::uint64_t>(End::interrupted) + 1));
     const std::uint64_t flags = in_.below(16);
     trace_.snapshot = (flags & 1U) != 0;
     trace_.open_ended = (flags & 2U) != 0;

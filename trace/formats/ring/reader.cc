@@ -87,9 +87,9 @@ void RingReader::read_header(const std::string& file) {
   trace_.program = text_of(header.program);
   trace_.pid = header.pid;
   trace_.semantics = header.semantics == 1 ? Semantics::mpi : Semantics::c10d;
-  static_assert(static_cast<int>(End::killed) == static_cast<int>(ring::EndMark::killed));
+  static_assert(static_cast<int>(End::interrupted) == static_cast<int>(ring::EndMark::interrupted));
   const std::uint32_t mark = header.end_mark.load(std::memory_order_acquire);
-  if (mark <= static_cast<std::uint32_t>(End::killed)) {
+  if (mark <= static_cast<std::uint32_t>(End::interrupted)) {
     trace_.end = static_cast<End>(mark);
   } else {
     trace_.add_damage("an end mark that is not known");
@@ -368,7 +368,7 @@ std::uint64_t RingTail::written() const { return impl_->layout.written(); }
 
 End RingTail::end() const {
   const std::uint32_t mark = impl_->layout.header->end_mark.load(std::memory_order_acquire);
-  return mark <= static_cast<std::uint32_t>(End::killed) ? static_cast<End>(mark) : End::cut;
+  return mark <= static_cast<std::uint32_t>(End::interrupted) ? static_cast<End>(mark) : End::cut;
 }
 
 std::int64_t RingTail::pid() const { return impl_->layout.header->pid; }

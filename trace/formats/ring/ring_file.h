@@ -34,7 +34,14 @@ enum class RecordKind : std::uint16_t {
   span = 11,
 };
 
-enum class EndMark : std::uint32_t { none = 0, clean = 1, hung = 2, exception = 3, killed = 4 };
+enum class EndMark : std::uint32_t {
+  none = 0,
+  clean = 1,
+  hung = 2,
+  exception = 3,
+  killed = 4,
+  interrupted = 5
+};
 
 struct Header {
   char magic[8];

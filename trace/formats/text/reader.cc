@@ -145,6 +145,8 @@ TextReader::Problem TextReader::read_end() {
     trace_.end = End::exception;
   } else if (mark == "killed") {
     trace_.end = End::killed;
+  } else if (mark == "interrupted") {
+    trace_.end = End::interrupted;
   } else {
     return "an end mark that is not known";
   }

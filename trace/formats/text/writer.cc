@@ -152,6 +152,8 @@ std::string_view end_name(End end) {
       return "exception";
     case End::killed:
       return "killed";
+    case End::interrupted:
+      return "interrupted";
   }
   return "";
 }

@@ -1,7 +1,9 @@
 #include "base/quantities.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
+#include <cstdio>
 #include <span>
 #include <utility>
 
@@ -182,24 +184,13 @@ Result<std::vector<Value>> parse_list(std::string_view text,
   }
 }
 
-// value / factor with all its decimals; factor is a power of ten.
-std::string exact(std::int64_t value, std::int64_t factor) {
-  std::string out = std::to_string(value / factor);
-  std::int64_t rest = value % factor;
-  if (rest == 0) return out;
-  out += '.';
-  while (rest != 0) {
-    factor /= 10;
-    out += static_cast<char>('0' + rest / factor);
-    rest %= factor;
-  }
-  return out;
+// `value` in the largest of the units, each `factor` times the one before, in which it is not below
+// 1 as it will be rounded: 1023.9 KiB are 1 MiB.
+std::string scaled(double value, double factor, std::span<const std::string_view> units) {
+  std::size_t unit = 0;
+  for (; unit + 1 < units.size() && value >= factor - 0.5; ++unit) value /= factor;
+  return number_text(value).append(" ").append(units[unit]);
 }
-
-struct Scale {
-  std::string_view name;
-  std::int64_t factor;
-};
 
 }  // namespace
 
@@ -237,40 +228,56 @@ Result<std::vector<Bytes>> parse_sizes(std::string_view comma_separated) {
   return parse_list<Bytes>(comma_separated, parse_bytes);
 }
 
-std::string to_string(Picos duration) {
-  static constexpr std::array kScales = {
-      Scale{"s", 1'000'000'000'000},
-      Scale{"ms", 1'000'000'000},
-      Scale{"us", 1'000'000},
-      Scale{"ns", 1'000},
-      Scale{"ps", 1},
-  };
-  if (duration.is_forever()) return "forever";
-  for (const Scale& scale : kScales) {
-    if (duration.value >= scale.factor)
-      return exact(duration.value, scale.factor) + " " + std::string(scale.name);
+std::string number_text(double value) {
+  if (value < 0) {
+    const std::string size = number_text(-value);
+    return size == "0" ? size : "-" + size;
   }
-  return "0 ps";
+  if (value >= 999.5) return grouped(static_cast<std::uint64_t>(std::min(value, 1e18) + 0.5));
+  // The first number that rounds to one digit more before the point has one decimal less.
+  std::string out = fixed(value, value < 9.995 ? 2 : value < 99.95 ? 1 : 0);
+  if (out.find('.') == kNpos) return out;
+  out.erase(out.find_last_not_of('0') + 1);
+  if (out.back() == '.') out.pop_back();
+  return out;
 }
 
-std::string to_string(Bandwidth bandwidth) {
-  // An eighth has three decimals: bits · 125 are thousandths of a byte.
-  static constexpr std::array kScales = {
-      Scale{"TB/s", 1'000'000'000'000'000},
-      Scale{"GB/s", 1'000'000'000'000},
-      Scale{"MB/s", 1'000'000'000},
-      Scale{"kB/s", 1'000'000},
-      Scale{"B/s", 1'000},
+std::string bytes_text(double bytes) {
+  static constexpr std::array<std::string_view, 6> kUnits = {"B",   "KiB", "MiB",
+                                                             "GiB", "TiB", "PiB"};
+  return scaled(bytes, 1024, kUnits);
+}
+
+std::string duration_text(double seconds) {
+  static constexpr std::array<std::string_view, 5> kUnits = {"ps", "ns", "us", "ms", "s"};
+  if (seconds == 0) return "0 s";
+  if (seconds < 59.95) return scaled(seconds * 1e12, 1000, kUnits);
+  const auto whole = static_cast<std::uint64_t>(std::min(seconds, 1e18) + 0.5);
+  const auto both = [](std::uint64_t large, const char* unit, std::uint64_t small,
+                       const char* small_unit) {
+    const std::string out = grouped(large) + unit;
+    return small == 0 ? out : out + " " + std::to_string(small) + small_unit;
   };
-  // The product below would overflow.
-  if (bandwidth.bits_per_second > kMost / 125)
-    return std::to_string(bandwidth.bits_per_second) + " b/s";
-  const std::int64_t thousandths = bandwidth.bits_per_second * 125;
-  for (const Scale& scale : kScales) {
-    if (thousandths >= scale.factor)
-      return exact(thousandths, scale.factor) + " " + std::string(scale.name);
-  }
-  return std::to_string(bandwidth.bits_per_second) + " b/s";
+  if (whole < 3600) return both(whole / 60, " min", whole % 60, " s");
+  return both(whole / 3600, " h", whole / 60 % 60, " min");
+}
+
+std::string duration_text(Picos duration) {
+  return duration.is_forever() ? "forever" : duration_text(duration.seconds());
+}
+
+std::string percent(double share) { return number_text(100 * share) + " %"; }
+
+std::string scientific(double x) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.1e", x);
+  return text.data();
+}
+
+std::string grouped(std::uint64_t n) {
+  std::string out = std::to_string(n);
+  for (std::size_t i = out.size(); i > 3; i -= 3) out.insert(i - 3, ",");
+  return out;
 }
 
 }  // namespace lockstep

@@ -8,9 +8,16 @@
 // A unit is always required. Decimal and binary prefixes differ (kB = 1000, KiB = 1024), and so do
 // bytes (B) and bits (b). A number may have decimals; the result is exact, or the text is refused.
 // Errors name the text, what is wrong with it, and what to write instead.
+//
+// And as every report shows them, so that a figure reads the same wherever it stands: three
+// significant digits without trailing zeros, in the unit that fits.
+//
+//   duration_text(25.1646)      "25.2 s"
+//   bytes_text(80e9)            "74.5 GiB"
 #pragma once
 
 #include <compare>
+#include <concepts>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -78,9 +85,18 @@ Result<FlopRate> parse_flop_rate(std::string_view text);   // FLOP/s, GFLOP/s, T
 Result<std::vector<Picos>> parse_durations(std::string_view comma_separated);
 Result<std::vector<Bytes>> parse_sizes(std::string_view comma_separated);
 
-// Exact, in the largest unit below the value, without trailing zeros: "104.28768 us", "0 ps".
-std::string to_string(Picos duration);
-// Decimal bytes per second: "50 GB/s".
-std::string to_string(Bandwidth bandwidth);
+// "1,235", "98.2", "1.5": at most two decimals, so that what is below 0.005 is "0".
+std::string number_text(double value);
+std::string percent(double share);          // "45.3 %" of 0.453
+std::string duration_text(double seconds);  // "104 us", "25.2 s", "2 min 5 s", "3 h 20 min"
+std::string duration_text(Picos duration);  // "forever", too
+std::string bytes_text(double bytes);       // "300 B", "1.5 KiB", "74.5 GiB"; not negative
+template <std::integral T>
+std::string bytes_text(T bytes) {
+  return bytes_text(static_cast<double>(bytes));
+}
+inline std::string bytes_text(Bytes bytes) { return bytes_text(bytes.value); }
+std::string scientific(double x);      // "1.2e-03"
+std::string grouped(std::uint64_t n);  // "1,234,567"
 
 }  // namespace lockstep

@@ -1,10 +1,7 @@
 #include "base/tables.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <string_view>
-
-#include "base/text.h"
 
 namespace lockstep {
 namespace {
@@ -25,11 +22,6 @@ std::size_t byte_of_column(std::string_view text, std::size_t column) {
 }
 
 }  // namespace
-
-std::size_t columns_of(std::string_view utf8) {
-  return utf8.size() -
-         static_cast<std::size_t>(std::count_if(utf8.begin(), utf8.end(), continues_sequence));
-}
 
 std::string shorten_middle(std::string_view text, std::size_t width) {
   const std::size_t wide = columns_of(text);
@@ -56,30 +48,6 @@ std::string pad_right(std::string_view text, std::size_t width) {
   std::string out(text);
   out.append(width - std::min(width, columns_of(text)), ' ');
   return out;
-}
-
-std::string grouped(std::uint64_t n) {
-  std::string out = std::to_string(n);
-  for (std::size_t i = out.size(); i > 3; i -= 3) out.insert(i - 3, ",");
-  return out;
-}
-
-std::string amount(double bytes) {
-  constexpr std::string_view kPrefixes = " kMGTPE";
-  std::size_t power = 0;
-  for (; bytes >= 999.5 && power + 1 < kPrefixes.size(); ++power) bytes /= 1000;
-  return fixed(bytes, power == 0 ? 0 : 2) + " " +
-         (power == 0 ? "" : std::string(1, kPrefixes[power])) + "B";
-}
-
-std::string percent(double share) { return fixed(100 * share, 1) + " %"; }
-
-std::string milliseconds(double seconds) { return fixed(seconds * 1e3, 3) + " ms"; }
-
-std::string scientific(double x) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1e", x);
-  return text;
 }
 
 }  // namespace lockstep

@@ -77,19 +77,6 @@ std::string plural(std::uint64_t n, std::string_view singular, std::string_view 
   return many.empty() ? out.append(singular) + "s" : out.append(many);
 }
 
-std::string bytes_in_words(std::uint64_t bytes) {
-  constexpr std::array<std::string_view, 4> kUnits = {" KiB", " MiB", " GiB", " TiB"};
-  if (bytes < 1024) return plural(bytes, "byte");
-  // The largest unit below the size; the fraction is cut, not rounded, so that the text never
-  // exceeds the size.
-  std::size_t unit = 0;
-  while (unit + 1 < kUnits.size() && bytes >> (10 * (unit + 2)) != 0) ++unit;
-  const std::uint64_t one = std::uint64_t{1} << (10 * (unit + 1));
-  const std::uint64_t tenths = bytes % one * 10 / one;
-  return std::to_string(bytes / one) + (tenths == 0 ? "" : "." + std::to_string(tenths)) +
-         std::string(kUnits[unit]);
-}
-
 std::string hex(std::uint64_t value) {
   constexpr std::string_view kDigits = "0123456789abcdef";
   std::string text;
@@ -178,25 +165,21 @@ std::string printable(std::string_view bytes) {
   return out;
 }
 
-namespace {
-
-std::size_t columns(std::string_view text) {
-  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {
+std::size_t columns_of(std::string_view utf8) {
+  return static_cast<std::size_t>(std::count_if(utf8.begin(), utf8.end(), [](char c) {
     return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U;
   }));
 }
 
-}  // namespace
-
-std::string wrap(std::string_view text, std::size_t width, std::size_t indent) {
+std::string wrap(std::string_view text, std::size_t width, std::size_t indent, std::size_t begin) {
   std::string out;
-  std::size_t column = 0;
+  std::size_t column = begin;
   while (!text.empty()) {
     const std::size_t blank = std::min(text.find(' '), text.size());
     const std::string_view word = text.substr(0, blank);
     text.remove_prefix(std::min(blank + 1, text.size()));
     if (word.empty()) continue;
-    const std::size_t wide = columns(word);
+    const std::size_t wide = columns_of(word);
     if (column > indent && column + 1 + wide > width) {
       out += "\n" + std::string(indent, ' ');
       column = indent;

@@ -35,9 +35,6 @@ std::string ranges(std::span<const std::int32_t> sorted);
 // "1 rank", "3 ranks".
 std::string plural(std::uint64_t n, std::string_view singular, std::string_view many = {});
 
-// A size as people write it, rounded down to a tenth: "300 bytes", "64 KiB", "1.5 GiB".
-std::string bytes_in_words(std::uint64_t bytes);
-
 // 16 lower-case hexadecimal digits.
 std::string hex(std::uint64_t value);
 
@@ -51,8 +48,14 @@ std::string printable(std::string_view bytes);
 // `bytes` as valid UTF-8: each invalid byte becomes U+FFFD.
 std::string to_utf8(std::string_view bytes);
 
-// Breaks `text` at blanks so that no line is wider than `width` columns (code points). Every line
-// after the first starts with `indent` blanks. A word that is too wide is not broken.
-std::string wrap(std::string_view text, std::size_t width, std::size_t indent = 0);
+// How many columns of a terminal `utf8` takes: a column is a code point. Wide and combining
+// characters, rare in names of parameters, only disturb the alignment.
+std::size_t columns_of(std::string_view utf8);
+
+// Breaks `text` at blanks so that no line is wider than `width` columns. Every line after the first
+// starts with `indent` blanks; the first one continues a line of `begin` columns. A word that is
+// too wide is not broken.
+std::string wrap(std::string_view text, std::size_t width, std::size_t indent = 0,
+                 std::size_t begin = 0);
 
 }  // namespace lockstep

@@ -6,7 +6,10 @@
 #include <string>
 #include <vector>
 
+#include <fmt/core.h>
+
 #include "base/files/write_file.h"
+#include "base/quantities.h"
 #include "base/result.h"
 #include "base/text.h"
 #include "cli/cmd_simulate.h"
@@ -71,7 +74,7 @@ reports::ExitStatus check_table(const TableCommand& command) {
   if (!answer) return reports::fail(answer.error());
   keep_only(*answer, command.only);
   if (answer->rows.empty())
-    return reports::fail({"no row starts with \"" + printable(command.only) + "\"",
+    return reports::fail({fmt::format("no row starts with \"{}\"", printable(command.only)),
                           {command.file},
                           "give --only the beginning of a label that the whole table shows"});
   const Status written = write_simulation(reports::table_answer_text(*answer),
@@ -126,9 +129,9 @@ Result<std::vector<sim::MeasuredStep>> chosen_rows(const FitCommand& command,
   std::vector<sim::MeasuredStep> rows;
   for (const std::size_t row : command.rows) {
     if (row < 1 || row > table.steps.size())
-      return Error{"--rows: there is no row " + std::to_string(row),
+      return Error{fmt::format("--rows: there is no row {}", row),
                    {},
-                   "the table has rows 1 to " + std::to_string(table.steps.size())};
+                   fmt::format("the table has rows 1 to {}", table.steps.size())};
     rows.push_back(table.steps[row - 1]);
   }
   return rows;
@@ -156,11 +159,10 @@ reports::ExitStatus fit_rows(const FitCommand& command) {
   if (const Status written = write_file(command.result, sim::calibration_yaml(calibration));
       !written)
     return reports::fail(written.error(), reports::ExitStatus::own_failure);
-  std::cout << "fitted " << plural(command.options.parameters.size(), "parameter") << " to "
-            << plural(rows->size(), "row") << " of " << table->steps.size() << ": mean error "
-            << fixed(100 * fit->before, 2) << " % before, " << fixed(100 * fit->after, 2)
-            << " % after\n"
-            << "written to " << printable(command.result) << "\n";
+  std::cout << fmt::format("fitted {} to {} of {}: mean error {} before, {} after\nwritten to {}\n",
+                           plural(command.options.parameters.size(), "parameter"),
+                           plural(rows->size(), "row"), table->steps.size(), percent(fit->before),
+                           percent(fit->after), printable(command.result));
   return reports::ExitStatus::clean;
 }
 

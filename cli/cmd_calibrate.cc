@@ -5,12 +5,15 @@
 #include <string>
 #include <thread>
 
+#include <fmt/core.h>
+
 #include "base/files/write_file.h"
-#include "base/tables.h"
+#include "base/quantities.h"
 #include "base/text.h"
 #include "base/tool_version.h"
 #include "cli/commands.h"
 #include "cli/report_options.h"
+#include "reports/table.h"
 #include "runtime/forecast/calibrate.h"
 #include "runtime/launch/this_machine.h"
 
@@ -39,49 +42,43 @@ struct CalibrateCommand {
   bool quiet = false;
 };
 
-std::string error_of(const runtime::Calibration& c) {
-  return fixed(100 * c.work.median_error, 1) + " %";
-}
-
 std::string comment_for(const runtime::Calibration& c, const CalibrateCommand& command) {
   const auto ranks = static_cast<std::uint64_t>(command.ranks);
-  return "# Measured by `lockstep calibrate --ranks " + std::to_string(command.ranks) + "`, " +
-         std::string(tool_version()) + ".\n# compute, memory, kernels: fitted to " +
-         plural(c.steps, "step") + " of the shipped small models, each alone on a core;\n" +
-         "#   median error " + error_of(c) +
-         ". \"peak\" is what their products reach.\n# links: fitted to " +
-         plural(c.calls, "all-reduce") + " by Gloo over up to " + plural(ranks, "rank") +
-         "\n#   of this machine: \"alpha\" and \"beta\" are what a core works for a hop, \"wake\" "
-         "is the\n"
-         "#   rest of it. \"slice\" is not measured: it is what Linux takes.\n"
-         "# contention, refill: fitted to how long the steps of small jobs take.\n"
-         "# What the keys mean: docs/simulate-scenarios.md.\n";
+  return fmt::format(
+      R"(# Measured by `lockstep calibrate --ranks {}`, {}.
+# compute, memory, kernels: fitted to {} of the shipped small models, each alone on a core;
+#   median error {}. "peak" is what their products reach.
+# links: fitted to {} by Gloo over up to {}
+#   of this machine: "alpha" and "beta" are what a core works for a hop, "wake" is the
+#   rest of it. "slice" is not measured: it is what Linux takes.
+# contention, refill: fitted to how long the steps of small jobs take.
+# What the keys mean: docs/simulate-scenarios.md.
+)",
+      command.ranks, tool_version(), plural(c.steps, "step"), percent(c.work.median_error),
+      plural(c.calls, "all-reduce"), plural(ranks, "rank"));
 }
 
 std::string summary(const runtime::Calibration& c, const std::string& file) {
   const sim::Machine& m = c.machine;
   const sim::LinkCost& link = m.links.front();
-  const auto line = [](const char* what, const std::string& value) {
-    return pad_right(what, 17) + value + "\n";
-  };
-  std::string products;
+  reports::Table table(reports::columns({"", ""}, {}));
   for (const auto& [type, compute] : m.compute)
-    products +=
-        line(products.empty() ? "products" : "",
-             fixed(static_cast<double>(compute.peak.per_second) * 1e-9, 1) + " GFLOP/s in " + type);
-  return products +
-         line("memory", fixed(m.memory_bandwidth.bytes_per_second() * 1e-9, 2) + " GB/s") +
-         line("dispatch", fixed(m.dispatch.seconds() * 1e6, 2) + " us an operation") +
-         line("sample", fixed(m.sample.seconds() * 1e6, 1) + " us to prepare one") +
-         line("all-reduce", fixed(link.alpha.seconds() * 1e6, 1) + " us a hop, " +
-                                fixed(link.beta.bytes_per_second() * 1e-9, 3) + " GB/s, " +
-                                fixed(m.wake.seconds() * 1e6, 1) + " us to wake, " +
-                                fixed(m.start.seconds() * 1e6, 0) + " us to start") +
-         line("cores", std::to_string(*m.cores) + ", all busy " + fixed(m.contention, 2) +
-                           " times slower; +" + fixed(m.refill.seconds() * 1e6, 0) +
-                           " us after a wait") +
-         line("median error", error_of(c) + " of a step's work") +
-         line("written to", printable(file));
+    table.add(
+        {table.empty() ? "products" : "",
+         fmt::format("{} GFLOP/s in {}",
+                     number_text(static_cast<double>(compute.peak.per_second) * 1e-9), type)});
+  table.add({"memory", number_text(m.memory_bandwidth.bytes_per_second() * 1e-9) + " GB/s"});
+  table.add({"dispatch", duration_text(m.dispatch) + " an operation"});
+  table.add({"sample", duration_text(m.sample) + " to prepare one"});
+  table.add({"all-reduce",
+             fmt::format("{} a hop, {} GB/s, {} to wake, {} to start", duration_text(link.alpha),
+                         number_text(link.beta.bytes_per_second() * 1e-9), duration_text(m.wake),
+                         duration_text(m.start))});
+  table.add({"cores", fmt::format("{}, all busy {} times slower; +{} after a wait", *m.cores,
+                                  number_text(m.contention), duration_text(m.refill))});
+  table.add({"median error", percent(c.work.median_error) + " of a step's work"});
+  table.add({"written to", file});
+  return table.text();
 }
 
 reports::ExitStatus calibrate_command(const CalibrateCommand& command) {

@@ -10,8 +10,11 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/core.h>
+
 #include "base/files/gzip.h"
 #include "base/files/write_file.h"
+#include "base/quantities.h"
 #include "base/tables.h"
 #include "base/terminal.h"
 #include "base/text.h"
@@ -79,8 +82,9 @@ reports::ExitStatus status_for(const std::vector<trace::Run::Unreadable>& unread
 Result<std::vector<std::string>> text_files(const trace::Run& run, const ConvertCommand& command) {
   std::vector<std::string> out;
   for (const trace::RankTrace& trace : run.ranks) {
-    const fs::path path = fs::path(command.output) / ("rank_" + std::to_string(trace.rank.value) +
-                                                      ".trace.jsonl" + (command.gzip ? ".gz" : ""));
+    const fs::path path =
+        fs::path(command.output) /
+        (fmt::format("rank_{}.trace.jsonl{}", trace.rank.value, command.gzip ? ".gz" : ""));
     std::error_code ignored;
     if (!command.force && fs::exists(path, ignored))
       return Error{"file exists already",
@@ -126,7 +130,7 @@ reports::ExitStatus convert_to_digest(const ConvertCommand& command) {
   warn_of(loaded->unreadable);
   if (!command.quiet)
     std::cout << "wrote " << plural(loaded->traces.size(), "rank") << " in "
-              << plural(digest.forms, "class", "classes") << ", " << bytes_in_words(packed.size())
+              << plural(digest.forms, "class", "classes") << ", " << bytes_text(packed.size())
               << ", to " << printable(command.output) << "\n";
   return status_for(loaded->unreadable);
 }
@@ -154,7 +158,7 @@ Status belongs_to(const CLI::Option& option, const std::string& to,
                   const std::vector<std::string>& forms) {
   if (option.count() == 0 || std::find(forms.begin(), forms.end(), to) != forms.end())
     return Status::ok();
-  return Error{option.get_name() + " means nothing with --to " + to,
+  return Error{fmt::format("{} means nothing with --to {}", option.get_name(), to),
                {},
                "leave it out, or write --to " + forms.front()};
 }

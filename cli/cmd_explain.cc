@@ -7,9 +7,9 @@
 #include <string_view>
 #include <vector>
 
+#include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
-#include "base/tables.h"
 #include "base/terminal.h"
 #include "base/text.h"
 #include "cli/commands.h"
@@ -43,16 +43,6 @@ std::string_view meaning(verify::Certainty certainty) {
   return "";
 }
 
-// `text` wrapped into lines that start with `indent` blanks.
-std::string block(std::string_view text, std::size_t indent) {
-  std::string out(indent, ' ');
-  for (const char c : wrap(text, kWidth - indent)) {
-    out += c;
-    if (c == '\n') out.append(indent, ' ');
-  }
-  return out + "\n";
-}
-
 reports::ExitStatus print_rules() {
   const Paint paint{stdout_wants_color()};
   std::string_view family;
@@ -61,8 +51,8 @@ reports::ExitStatus print_rules() {
       std::cout << (family.empty() ? "" : "\n") << paint.bold(rule.family) << "\n";
       family = rule.family;
     }
-    std::cout << "  " << pad_right(rule.name, 21) << pad_right(verify::to_string(rule.severity), 9)
-              << block(verify::rule_page(rule.id).summary, 32).substr(32);
+    std::cout << fmt::format("  {:<21}{:<9}{}\n", rule.name, verify::to_string(rule.severity),
+                             wrap(verify::rule_page(rule.id).summary, kWidth, 32, 32));
   }
   std::cout << "\n`lockstep explain RULE` says what a rule means and what to do.\n";
   return reports::ExitStatus::clean;
@@ -95,7 +85,7 @@ std::string certainty_lines(const verify::Rule& rule) {
   for (const verify::Certainty c :
        {verify::Certainty::proven, verify::Certainty::observed, verify::Certainty::possible})
     if (rule.certainties.has(c))
-      out += "  " + pad_right(verify::to_string(c), 10) + block(meaning(c), 12).substr(12);
+      out += fmt::format("  {:<10}{}\n", verify::to_string(c), wrap(meaning(c), kWidth, 12, 12));
   return out;
 }
 
@@ -110,7 +100,7 @@ std::string section(std::string_view text) {
     else if (fenced || line.empty())
       out += line + "\n";
     else
-      out += "  " + wrap(line, kWidth - 2, line.starts_with("- ") ? 4 : 2) + "\n";
+      out += fmt::format("  {}\n", wrap(line, kWidth - 2, line.starts_with("- ") ? 4 : 2));
   }
   return out;
 }
@@ -120,7 +110,7 @@ reports::ExitStatus explain(const verify::Rule& rule) {
   const Paint paint{stdout_wants_color()};
   std::cout << paint.bold(rule.name) << " (" << rule.family << ", usually "
             << verify::to_string(rule.severity) << ")\n"
-            << block(page.summary, 2) << "\n"
+            << "  " << wrap(page.summary, kWidth, 2, 2) << "\n\n"
             << paint.bold("What it means") << "\n"
             << section(page.meaning) << "\n"
             << paint.bold("How certain a finding is") << "\n"

@@ -15,6 +15,8 @@
 #include <variant>
 #include <vector>
 
+#include <fmt/core.h>
+
 #include "base/files/read_file.h"
 #include "base/quantities.h"
 #include "base/result.h"
@@ -212,10 +214,12 @@ Result<reports::ExitStatus> run_study_of(const runtime::Study& study, const Swee
       {"--memory-limit", !command.memory_limit.empty()}};
   for (const auto& [option, given] : simulated)
     if (given)
-      return Error{std::string(option) + " is of simulated variants, and " +
-                       printable(command.job) + " is a study, which runs on real processes",
-                   {},
-                   "leave it out: the file says what is varied"};
+      return Error{
+          fmt::format(
+              "{} is of simulated variants, and {} is a study, which runs on real processes",
+              option, printable(command.job)),
+          {},
+          "leave it out: the file says what is varied"};
   return runtime::run_study(study, command.folder, command.quiet, command.outputs);
 }
 
@@ -234,7 +238,7 @@ Result<reports::ExitStatus> run_sweep_command(const SweepCommand& asked) {
   const sim::Variation& variation = inputs->variation();
   const sim::Grid& grid = variation.grid();
   if (command.trials == 0 && grid.size() > kMostSweepTrials)
-    return Error{"this grid has " + grouped(grid.size()) + " points, too many to try all",
+    return Error{fmt::format("this grid has {} points, too many to try all", grouped(grid.size())),
                  {},
                  "search it: --trials 200"};
   const bool of_plan = inputs->plans() != nullptr;
@@ -248,6 +252,7 @@ Result<reports::ExitStatus> run_sweep_command(const SweepCommand& asked) {
   const PointId trials = command.trials == 0 ? grid.size() : command.trials;
   sim::Search search(grid, trials, seed);
   Interrupts interrupts;
+  // Made last: it is a line on the terminal as soon as it exists, which the book then counts on.
   std::optional<SweepProgress> progress;
   sim::SweepBook book(variation, *goal, *folder, interrupts, [&] { progress->advance(); });
   progress.emplace(command.quiet, std::min(trials, grid.size()));
@@ -255,7 +260,7 @@ Result<reports::ExitStatus> run_sweep_command(const SweepCommand& asked) {
       inputs->subject, {*worker, command.workers_or_all(), command.on_meta()}, book);
   const Status tried = runtime::try_points(compute, book, search, *goal,
                                            [&](std::size_t rows) { progress->known(rows); });
-  progress.reset();
+  progress.reset();  // the line goes before anything else is printed
   if (!tried) return reports::fail(tried.error(), reports::ExitStatus::own_failure);
   const reports::Summary summary{variation.name(),
                                  of_plan,
@@ -280,10 +285,10 @@ Status sort_outputs(SweepCommand& command) {
   for (std::string& given : command.outputs) {
     if (given.find('=') == std::string::npos && !reports::parse_output_target(given, forms())) {
       if (!command.folder.empty() && command.folder != given)
-        return Error{
-            "two folders are given: " + printable(command.folder) + " and " + printable(given),
-            {},
-            "name one with -o; a report has an ending: -o sweep.html"};
+        return Error{fmt::format("two folders are given: {} and {}", printable(command.folder),
+                                 printable(given)),
+                     {},
+                     "name one with -o; a report has an ending: -o sweep.html"};
       command.folder = std::move(given);
     } else {
       reports_given.push_back(std::move(given));
@@ -405,9 +410,10 @@ Result<std::vector<sim::Axis>> axes_of(const SweepCommand& command) {
 Result<SweepInputs> load_scenarios(const SweepCommand& command,
                                    const std::vector<sim::Axis>& axes) {
   if (!command.calibrations.empty())
-    return Error{"--calibration is for plans, but " + printable(command.job) + " is a scenario",
-                 {},
-                 "name what it runs on with --machine"};
+    return Error{
+        fmt::format("--calibration is for plans, but {} is a scenario", printable(command.job)),
+        {},
+        "name what it runs on with --machine"};
   if (command.machines.empty())
     return Error{
         "no machine is named", {}, "add --machine sim/machines/dgx-h100.yaml, or your own"};
@@ -424,7 +430,7 @@ Result<SweepInputs> load_scenarios(const SweepCommand& command,
     if (!text) return text.error();
     const std::string name = to_utf8(file);  // it is kept as JSON
     if (!identity.machines.emplace(name, sha256(*text)).second)
-      return Error{"--machine " + printable(file) + " is given twice", {}, "name it once"};
+      return Error{fmt::format("--machine {} is given twice", printable(file)), {}, "name it once"};
     machines.push_back({name, std::move(*text)});
   }
   Result<sim::Plan> plan =
@@ -436,7 +442,7 @@ Result<SweepInputs> load_scenarios(const SweepCommand& command,
 Result<SweepInputs> load_plans(const SweepCommand& command, const std::vector<sim::Axis>& axes) {
   const auto of_scenarios = [&](const char* option, const char* fix) {
     return Error{
-        std::string(option) + " is for scenarios, but " + printable(command.job) + " is a plan",
+        fmt::format("{} is for scenarios, but {} is a plan", option, printable(command.job)),
         {},
         fix};
   };

@@ -17,7 +17,7 @@ namespace lockstep::reports {
 namespace {
 
 constexpr std::string_view kBetween = "  ";
-constexpr std::size_t kShortest = 8;  // columns that a shortened cell keeps
+constexpr std::size_t kShortest = 4;  // columns that a shortened cell keeps
 
 void end_text_line(std::string& out) {
   out.erase(out.find_last_not_of(' ') + 1);
@@ -29,6 +29,16 @@ std::string attribute_if(std::string_view name, std::string_view value) {
 }
 
 }  // namespace
+
+std::vector<Column> columns(const std::vector<std::string>& words,
+                            const std::vector<std::string>& numbers,
+                            const std::vector<std::string>& last) {
+  std::vector<Column> out;
+  for (const std::string& name : words) out.push_back({name});
+  for (const std::string& name : numbers) out.push_back({name, Column::number});
+  for (const std::string& name : last) out.push_back({name});
+  return out;
+}
 
 void Table::add(std::vector<std::string> cells, RowLook look) {
   LOCKSTEP_CHECK(cells.size() == columns_.size(), "a row has a cell for each column");
@@ -42,15 +52,17 @@ std::string Table::text(std::size_t width, std::size_t indent) const {
     for (const Row& row : rows_)
       widths[c] = std::max(widths[c], columns_of(printable(row.cells[c])));
   }
-  const std::size_t all = std::accumulate(widths.begin(), widths.end(), indent) +
-                          kBetween.size() * (columns_.size() - 1);
-  // Numbers are never cut: a figure without its end is another one.
-  const auto first = std::find_if(columns_.begin(), columns_.end(), [](const Column& column) {
-    return column.kind != Column::number;
-  });
-  if (all > width && first != columns_.end()) {
-    std::size_t& name = widths[static_cast<std::size_t>(first - columns_.begin())];
-    name = std::max(std::min(name, kShortest), name - std::min(name, all - width));
+  std::size_t all = std::accumulate(widths.begin(), widths.end(), indent) +
+                    kBetween.size() * (columns_.size() - 1);
+  // The widest column of words loses a letter as long as the lines are too wide. Numbers are never
+  // cut: a figure without its end is another one.
+  for (; all > width; --all) {
+    std::size_t* widest = nullptr;
+    for (std::size_t c = 0; c < columns_.size(); ++c)
+      if (columns_[c].kind != Column::number && (widest == nullptr || widths[c] > *widest))
+        widest = &widths[c];
+    if (widest == nullptr || *widest <= kShortest) break;
+    --*widest;
   }
   std::string out;
   const auto line = [&](const auto& cell) {
@@ -64,7 +76,9 @@ std::string Table::text(std::size_t width, std::size_t indent) const {
     }
     end_text_line(out);
   };
-  line([&](std::size_t c) { return columns_[c].name; });
+  if (std::any_of(columns_.begin(), columns_.end(),
+                  [](const Column& c) { return !c.name.empty(); }))
+    line([&](std::size_t c) { return columns_[c].name; });
   for (const Row& row : rows_) line([&](std::size_t c) { return printable(row.cells[c]); });
   return out;
 }

@@ -27,6 +27,11 @@ struct Column {
   bool pick = false;  // in HTML the script offers its values to choose from (html/explore.js)
 };
 
+// Columns of words, then columns of numbers, then such of words again.
+std::vector<Column> columns(const std::vector<std::string>& words,
+                            const std::vector<std::string>& numbers,
+                            const std::vector<std::string>& last = {});
+
 // What a row of an HTML table has beside its cells.
 struct RowLook {
   std::string id;     // for links; unique in the page
@@ -41,8 +46,9 @@ class Table {
   void add(std::vector<std::string> cells, RowLook look = {});
   bool empty() const { return rows_.empty(); }
 
-  // Lines, columns two blanks apart, each line preceded by `indent` blanks. Where they are wider
-  // than `width`, the first column of words or code is shortened in the middle.
+  // Lines, columns two blanks apart, each line preceded by `indent` blanks; the first one has the
+  // columns' names, if any has one. Where they are wider
+  // than `width`, the widest columns of words or code are shortened in the middle.
   std::string text(std::size_t width = 80, std::size_t indent = 0) const;
 
   // GitHub's: a header, a line of dashes, a line per row.

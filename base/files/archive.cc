@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "base/check.h"
+#include "base/quantities.h"
 #include "base/text.h"
 
 namespace lockstep {
@@ -51,7 +52,7 @@ bool looks_like_zip(std::string_view bytes) {
 }
 
 Error unpacks_to_more(std::size_t limit, const std::string& file) {
-  return {"unpacks to more than " + bytes_in_words(limit),
+  return {"unpacks to more than " + bytes_text(limit),
           {file},
           "unpack it yourself if that is what you want, and give the plain file"};
 }

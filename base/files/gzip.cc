@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/files/read_file.h"
+#include "base/quantities.h"
 #include "base/text.h"
 
 namespace lockstep {
@@ -67,7 +68,7 @@ Result<Inflated> gunzip(std::string_view bytes, const std::string& file, std::si
     bytes.remove_prefix(fed - stream.avail_in);
     if (out.text.size() + produced > limit) {
       inflateEnd(&stream);
-      return Error{"unpacks to more than " + bytes_in_words(limit),
+      return Error{"unpacks to more than " + bytes_text(limit),
                    {file},
                    "unpack it yourself if that is what you want, and give the plain file"};
     }

@@ -11,6 +11,7 @@
 #include <new>
 #include <utility>
 
+#include "base/quantities.h"
 #include "base/result.h"
 #include "base/text.h"
 
@@ -93,7 +94,7 @@ Result<std::string_view> FileBuffer::read(const std::string& path, std::size_t l
                                           const Wanted& wanted) {
   limit = std::min(limit, kLargestFile);
   const auto too_large = [&] {
-    return Error{"the file is larger than " + bytes_in_words(limit),
+    return Error{"the file is larger than " + bytes_text(limit),
                  {path},
                  "is it the file that you mean? no more is read into memory"};
   };
@@ -205,7 +206,7 @@ Result<std::optional<std::string>> LineReader::next() {
     }
     const std::size_t end = std::min(rest_.find('\n'), rest_.size());
     if (line.size() + end > kLongestLine) {
-      return Error{"a line of more than " + bytes_in_words(kLongestLine),
+      return Error{"a line of more than " + bytes_text(kLongestLine),
                    {name_, line_},
                    "one JSON object a line"};
     }

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "base/quantities.h"
 #include "base/tables.h"
 #include "base/text.h"
 #include "reports/html/markup.h"

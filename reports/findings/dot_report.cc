@@ -5,6 +5,7 @@
 
 #include <fmt/core.h>
 
+#include "base/quantities.h"
 #include "base/tables.h"
 #include "base/text.h"
 #include "reports/findings/figures/wait_picture.h"

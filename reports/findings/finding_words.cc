@@ -13,6 +13,7 @@
 
 #include "base/check.h"
 #include "base/folded_ranges.h"
+#include "base/quantities.h"
 #include "base/tables.h"
 #include "base/text.h"
 

@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/quantities.h"
 #include "base/tables.h"
 #include "base/text.h"
 #include "base/tool_version.h"
@@ -127,6 +128,7 @@ std::string modality_table(const trace::Run& run, std::optional<std::int64_t> st
 namespace lockstep::reports {
 namespace {
 
+using html::card;
 using html::code;
 using html::element;
 using html::text;
@@ -137,11 +139,6 @@ constexpr std::size_t kFull = 12;  // findings in full
 constexpr std::size_t kBriefly = 500;
 constexpr std::size_t kListedOnPage = 200;
 constexpr std::size_t kCharts = 6;
-
-std::string card(std::string_view title, const std::string& content) {
-  if (content.empty()) return {};
-  return fmt::format("<section class=\"card\"><h2>{}</h2>{}</section>\n", title, content);
-}
 
 std::string ranks_in_words(std::size_t count) {
   return fmt::format("{} {}", grouped(count), count == 1 ? "rank" : "ranks");
@@ -222,11 +219,6 @@ class HtmlWriter {
                        below);
   }
 
-  static std::string number(std::string_view key, const std::string& value) {
-    return value.empty() ? ""
-                         : fmt::format("<div><dt>{}</dt><dd>{}</dd></div>", key, html::text(value));
-  }
-
   std::string numbers() const {
     std::set<std::int64_t> steps;
     std::set<std::string> backends, programs, hosts;
@@ -240,21 +232,20 @@ class HtmlWriter {
       return join_and(std::vector<std::string>(names.begin(), names.end()), 3);
     };
     const auto expected = static_cast<std::size_t>(std::max(0, report_.ranks_expected));
-    std::string out = number(
-        "Ranks read",
-        report_.ranks_read.size() == expected
-            ? grouped(expected)
-            : fmt::format("{} of {}", grouped(report_.ranks_read.size()), grouped(expected)));
+    const std::size_t read = report_.ranks_read.size();
+    std::vector<html::NamedFigure> out = {
+        {"Ranks read", read == expected ? grouped(expected)
+                                        : fmt::format("{} of {}", grouped(read), grouped(expected))}};
     if (!report_.ranks_missing.empty())
-      out += number("Without a trace", rank_label(report_.ranks_missing, 40));
+      out.push_back({"Without a trace", rank_label(report_.ranks_missing, 40)});
     if (!report_.ranks_damaged.empty())
-      out += number("Damaged trace", rank_label(report_.ranks_damaged, 40));
-    out += number("Events", grouped(report_.events));
-    out += number("Steps finished", steps.empty() ? "" : grouped(steps.size()));
-    out += number("Backend", list(backends));
-    out += number("Program", list(programs));
-    if (hosts.size() > 1) out += number("Hosts", list(hosts));
-    return html::element("dl", "numbers", out);
+      out.push_back({"Damaged trace", rank_label(report_.ranks_damaged, 40)});
+    out.push_back({"Events", grouped(report_.events)});
+    if (!steps.empty()) out.push_back({"Steps finished", grouped(steps.size())});
+    if (!backends.empty()) out.push_back({"Backend", list(backends)});
+    if (!programs.empty()) out.push_back({"Program", list(programs)});
+    if (hosts.size() > 1) out.push_back({"Hosts", list(hosts)});
+    return html::figures(out);
   }
 
   std::string contents() const {

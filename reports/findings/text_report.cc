@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "base/quantities.h"
 #include "base/tables.h"
 #include "base/terminal.h"
 #include "base/text.h"

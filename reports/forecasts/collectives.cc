@@ -3,14 +3,15 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <sstream>
 #include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "base/quantities.h"
 #include "base/tables.h"
 #include "base/text.h"
+#include "reports/table.h"
 #include "sim/collectives/closed_form.h"
 
 namespace lockstep::reports {
@@ -28,11 +29,6 @@ double call_bandwidth(const sim::PricedCall& call) {
   return call.time.value == 0 ? 0 : static_cast<double>(call.bytes.value) / call.time.seconds();
 }
 
-std::string call_duration(double seconds) {
-  if (seconds < 1e-3) return fixed(seconds * 1e6, 2) + " us";
-  return seconds < 1 ? fixed(seconds * 1e3, 2) + " ms" : fixed(seconds, 2) + " s";
-}
-
 std::string formula_name(trace::Op op) {
   return std::string(
       sim::algorithm_name(sim::default_algorithm(op).value_or(sim::Algorithm::ring)));
@@ -42,27 +38,25 @@ std::string formula_name(trace::Op op) {
 std::string estimates(const sim::PricedCall& call) {
   static constexpr std::array kProtocols = {sim::NcclProtocol::ll, sim::NcclProtocol::ll128,
                                             sim::NcclProtocol::simple};
-  std::string out =
-      "\nWhat NCCL's tuning model estimates; it takes the least:\n\n" + pad_right("", 12);
-  for (const auto protocol : kProtocols)
-    out += pad_left(std::string(sim::protocol_name(protocol)), 12);
-  out += "\n";
+  std::vector<std::string> names;
+  for (const auto protocol : kProtocols) names.emplace_back(sim::protocol_name(protocol));
+  Table table(columns({""}, names));
   std::vector<sim::NcclAlgorithm> shown;
   for (const sim::NcclCost& pair : call.pairs)
     if (std::find(shown.begin(), shown.end(), pair.algorithm) == shown.end())
       shown.push_back(pair.algorithm);
   for (const sim::NcclAlgorithm algorithm : shown) {
-    out += "  " + pad_right(std::string(sim::algorithm_name(algorithm)), 10);
+    std::vector<std::string> cells = {std::string(sim::algorithm_name(algorithm))};
     for (const auto protocol : kProtocols) {
-      std::string cell = "-";
+      cells.emplace_back("-");
       for (const sim::NcclCost& pair : call.pairs)
         if (pair.algorithm == algorithm && pair.protocol == protocol)
-          cell = call_duration(pair.estimate);
-      out += pad_left(cell, 12);
+          cells.back() = duration_text(pair.estimate);
     }
-    out += "\n";
+    table.add(std::move(cells));
   }
-  return out;
+  return "\nWhat NCCL's tuning model estimates; it takes the least:\n\n" +
+         table.text(kReportColumns, 2);
 }
 
 // "by measurements (64KiB), by NCCL's tuning (1MiB to 16MiB)".
@@ -81,27 +75,24 @@ std::string collectives_text(const std::vector<sim::Collective>& collectives,
                              const CollectiveTimes& times) {
   const sim::Collective& first = collectives.front();
   const sim::Formula& formula = *sim::find_formula(first.op, first.algorithm);
-  std::ostringstream out;
+  std::string out;
   for (std::size_t i = 0; i < collectives.size(); ++i) {
     const sim::Collective& collective = collectives[i];
     const Picos time = times.ends[i];
-    out << trace::op_name(collective.op) << " by " << sim::algorithm_name(collective.algorithm)
-        << ", " << collective.ranks << " ranks, "
-        << bytes_in_words(static_cast<std::uint64_t>(collective.bytes.value)) << "\n"
-        << "  time     " << lockstep::to_string(time) << "\n";
-    if (collective.bytes.value > 0 && time.value > 0) {
-      out << "  algbw    " << fixed(algorithm_bandwidth(collective, time) / 1e9, 2) << " GB/s\n"
-          << "  busbw    " << fixed(bus_bandwidth(collective, time) / 1e9, 2) << " GB/s\n";
-    }
+    out += fmt::format("{} by {}, {} ranks, {}\n  time     {}\n", trace::op_name(collective.op),
+                       sim::algorithm_name(collective.algorithm), collective.ranks,
+                       bytes_text(collective.bytes), duration_text(time));
+    if (collective.bytes.value > 0 && time.value > 0)
+      out += fmt::format("  algbw    {} GB/s\n  busbw    {} GB/s\n",
+                         number_text(algorithm_bandwidth(collective, time) / 1e9),
+                         number_text(bus_bandwidth(collective, time) / 1e9));
   }
-  if (times.messages) {
-    out << "  level    " << plural(times.messages->messages, "message") << ", "
-        << times.messages->shared << " of them on links that they shared\n";
-  } else {
-    out << "  formula  " << wrap(formula.text, 69, 11) << "\n"
-        << "  source   " << wrap(formula.source, 69, 11) << "\n";
-  }
-  return out.str();
+  if (times.messages)
+    return out + fmt::format("  level    {}, {} of them on links that they shared\n",
+                             plural(times.messages->messages, "message"), times.messages->shared);
+  return out + fmt::format("  formula  {}\n  source   {}\n",
+                           wrap(formula.text, kReportColumns, 11, 11),
+                           wrap(formula.source, kReportColumns, 11, 11));
 }
 
 std::string collectives_json(const std::vector<sim::Collective>& collectives,
@@ -132,22 +123,21 @@ std::string collectives_json(const std::vector<sim::Collective>& collectives,
 }
 
 std::string priced_calls_text(const sim::PricedCalls& answer) {
-  std::string out = std::string(trace::op_name(answer.op)) + " on " +
-                    printable(answer.machine.name) + ", " +
-                    plural(static_cast<std::uint64_t>(answer.layout.ranks), "rank") + " on " +
-                    plural(static_cast<std::uint64_t>(answer.layout.nodes), "node") + "\n\n";
-  out += "  bytes       algorithm   protocol          time   algbw GB/s   busbw GB/s\n";
+  std::string out = fmt::format("{} on {}, {} on {}\n\n", trace::op_name(answer.op),
+                                printable(answer.machine.name),
+                                plural(static_cast<std::uint64_t>(answer.layout.ranks), "rank"),
+                                plural(static_cast<std::uint64_t>(answer.layout.nodes), "node"));
+  Table table(columns({"bytes", "algorithm", "protocol"}, {"time", "algbw GB/s", "busbw GB/s"}));
   for (const sim::PricedCall& call : answer.calls) {
     const double algbw = call_bandwidth(call) / 1e9;
-    out += "  " + pad_right(bytes_in_words(static_cast<std::uint64_t>(call.bytes.value)), 12);
-    if (call.chosen)
-      out += pad_right(std::string(sim::algorithm_name(call.chosen->algorithm)), 12) +
-             pad_right(std::string(sim::protocol_name(call.chosen->protocol)), 8);
-    else
-      out += pad_right(formula_name(answer.op), 20);
-    out += pad_left(call_duration(call.time.seconds()), 14) + pad_left(fixed(algbw, 2), 13) +
-           pad_left(fixed(algbw * sim::bus_factor(answer.op, answer.layout.ranks), 2), 13) + "\n";
+    table.add({bytes_text(call.bytes),
+               call.chosen ? std::string(sim::algorithm_name(call.chosen->algorithm))
+                           : formula_name(answer.op),
+               call.chosen ? std::string(sim::protocol_name(call.chosen->protocol)) : "",
+               duration_text(call.time), number_text(algbw),
+               number_text(algbw * sim::bus_factor(answer.op, answer.layout.ranks))});
   }
+  out += table.text(kReportColumns, 2);
   out += fmt::format("\n  times: {}\n", sources_of(answer));
   if (answer.calls.size() == 1 && answer.calls[0].chosen) out += estimates(answer.calls[0]);
   return out;

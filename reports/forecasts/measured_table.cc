@@ -3,10 +3,13 @@
 #include <string_view>
 #include <vector>
 
+#include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
+#include "base/quantities.h"
 #include "base/tables.h"
 #include "base/text.h"
+#include "reports/table.h"
 
 namespace lockstep::reports {
 namespace {
@@ -26,11 +29,9 @@ std::string_view kind_name(sim::Comparison::Kind kind) {
 }
 
 std::string figure_text(sim::Comparison::Kind kind, double value) {
-  if (kind == sim::Comparison::Kind::memory)
-    return fixed(value / (1024.0 * 1024 * 1024), 1) + " GiB";
-  if (kind == sim::Comparison::Kind::tokens) return fixed(value, value < 1000 ? 1 : 0) + " tok/s";
-  if (value < 1e-3) return fixed(value * 1e6, 2) + " us";
-  return value < 1 ? fixed(value * 1e3, 2) + " ms" : fixed(value, 2) + " s";
+  return kind == sim::Comparison::Kind::memory   ? bytes_text(value)
+         : kind == sim::Comparison::Kind::tokens ? number_text(value) + " tok/s"
+                                                 : duration_text(value);
 }
 
 std::vector<sim::Comparison> figures_of(const sim::TableAnswer& answer, sim::Comparison::Kind kind,
@@ -39,12 +40,6 @@ std::vector<sim::Comparison> figures_of(const sim::TableAnswer& answer, sim::Com
   for (const sim::ComparedRow& row : answer.rows)
     if (row.figure.kind == kind && (!held_out || !row.fitted)) out.push_back(row.figure);
   return out;
-}
-
-std::string summary_line(const std::string& name, const sim::ErrorSummary& summary) {
-  return pad_right(name, 26) + plural(summary.count, "figure") + ": mean " +
-         fixed(100 * summary.mean, 2) + " %, median " + fixed(100 * summary.median, 2) +
-         " %, largest " + fixed(100 * summary.largest, 1) + " %\n";
 }
 
 nlohmann::ordered_json summary_json(const sim::ErrorSummary& summary) {
@@ -57,20 +52,23 @@ nlohmann::ordered_json summary_json(const sim::ErrorSummary& summary) {
 }  // namespace
 
 std::string table_answer_text(const sim::TableAnswer& answer) {
-  std::string out = "calibration: " + printable(answer.calibration) + "\n\n";
-  out += "  row    measured   predicted    error  \n";
-  for (const sim::ComparedRow& row : answer.rows) {
-    const std::string error =
-        (row.figure.error() < 0 ? "" : "+") + fixed(100 * row.figure.error(), 1) + " %";
-    const auto right = [](const std::string& text, std::size_t width) {
-      return std::string(width > text.size() ? width - text.size() : 0, ' ') + text;
-    };
-    out += right(std::to_string(row.figure.row), 5) + (row.fitted ? "*" : " ") +
-           right(figure_text(row.figure.kind, row.figure.measured), 11) +
-           right(figure_text(row.figure.kind, row.figure.predicted), 12) + right(error, 9) + "  " +
-           shorten_middle(printable(row.label), 39) + "\n";
-  }
-  out += "\n";
+  Table rows({{"row", Column::number},
+              {""},
+              {"measured", Column::number},
+              {"predicted", Column::number},
+              {"error", Column::number},
+              {"label"}});
+  for (const sim::ComparedRow& row : answer.rows)
+    rows.add({std::to_string(row.figure.row), row.fitted ? "*" : "",
+              figure_text(row.figure.kind, row.figure.measured),
+              figure_text(row.figure.kind, row.figure.predicted),
+              (row.figure.error() < 0 ? "" : "+") + percent(row.figure.error()), row.label});
+  Table errors(columns({"error of"}, {"figures", "mean", "median", "largest"}));
+  const auto add = [&](const std::string& name, const std::vector<sim::Comparison>& figures) {
+    const sim::ErrorSummary summary = sim::summarize(figures);
+    errors.add({name, std::to_string(summary.count), percent(summary.mean), percent(summary.median),
+                percent(summary.largest)});
+  };
   bool marked = false;
   for (const sim::Comparison::Kind kind :
        {sim::Comparison::Kind::seconds, sim::Comparison::Kind::tokens,
@@ -78,14 +76,14 @@ std::string table_answer_text(const sim::TableAnswer& answer) {
     const auto all = figures_of(answer, kind, false);
     const auto held_out = figures_of(answer, kind, true);
     if (all.empty()) continue;
-    out += summary_line("error of " + std::string(kind_name(kind)), sim::summarize(all));
+    add(std::string(kind_name(kind)), all);
     if (held_out.size() == all.size()) continue;
     marked = true;
-    if (!held_out.empty())
-      out += summary_line("  without rows fitted to", sim::summarize(held_out));
+    if (!held_out.empty()) add("  without rows fitted to", held_out);
   }
-  if (marked) out += "* the calibration was fitted to this row\n";
-  return out;
+  return fmt::format("calibration: {}\n\n{}\n{}{}", printable(answer.calibration),
+                     rows.text(kReportColumns, 2), errors.text(),
+                     marked ? "* the calibration was fitted to this row\n" : "");
 }
 
 std::string table_answer_json(const sim::TableAnswer& answer) {

@@ -5,11 +5,15 @@
 #include <string>
 #include <utility>
 
+#include <fmt/format.h>
+
+#include "base/quantities.h"
 #include "base/tables.h"
 #include "base/text.h"
 #include "reports/findings/finding_words.h"
 #include "reports/html/markup.h"
 #include "reports/html/stacked_charts.h"
+#include "reports/table.h"
 
 namespace lockstep::reports {
 namespace {
@@ -18,9 +22,10 @@ using sim::MemorySegment;
 using sim::MemoryTimeline;
 
 constexpr std::size_t kShownKinds = 8;  // in addition to the one shown in full
+constexpr std::size_t kCharts = 4;
 
 // "optimizer state".
-std::string category_name(std::size_t category) {
+std::string name_of(std::size_t category) {
   std::string out(trace::kMemoryCategoryNames[category]);
   std::replace(out.begin(), out.end(), '_', ' ');
   return out;
@@ -64,33 +69,28 @@ std::vector<std::size_t> by_bytes(const trace::MemoryUse& use) {
   return out;
 }
 
-std::string memory_line(const std::string& what, double bytes, const std::string& suffix = {}) {
-  return "    " + pad_right(what, 18) + pad_left(amount(bytes), 12) + suffix + "\n";
-}
-
-// "activations are 61 % of it".
+// "activations are 61 %".
 std::string largest_share(const trace::MemoryUse& use) {
   const std::vector<std::size_t> categories = by_bytes(use);
   if (categories.empty()) return "all of it is reserved";
   const std::size_t most = categories.front();
   const double share = static_cast<double>(use.bytes[most]) / static_cast<double>(use.total());
-  const std::string name = category_name(most);
-  return name + (name.ends_with('s') ? " are " : " is ") + fixed(100 * share, 0) + " %";
+  const std::string name = name_of(most);
+  return fmt::format("{} {} {}", name, name.ends_with('s') ? "are" : "is", percent(share));
 }
 
 std::string composition(const sim::MemoryTimeline& timeline, const sim::Machine& machine) {
   const trace::MemoryUse& use = timeline.peak_use();
   const auto total = static_cast<double>(use.total());
-  std::string out;
+  Table table(columns({""}, {"", ""}));
   for (const std::size_t c : by_bytes(use)) {
     const auto bytes = static_cast<double>(use.bytes[c]);
-    out += memory_line(category_name(c), bytes, pad_left(fixed(100 * bytes / total, 1) + " %", 10));
+    table.add({name_of(c), bytes_text(bytes), percent(bytes / total)});
   }
   if (machine.fragmentation > 1)
-    out += memory_line("fragmentation", total * (machine.fragmentation - 1));
-  if (machine.reserved.value > 0)
-    out += memory_line("reserved", static_cast<double>(machine.reserved.value));
-  return out;
+    table.add({"fragmentation", bytes_text(total * (machine.fragmentation - 1)), ""});
+  if (machine.reserved.value > 0) table.add({"reserved", bytes_text(machine.reserved), ""});
+  return table.text(kReportColumns, 4);
 }
 
 std::string misfit(const sim::MemoryForecast& memory, const Kind& kind,
@@ -99,28 +99,29 @@ std::string misfit(const sim::MemoryForecast& memory, const Kind& kind,
   if (sim::fits(timeline, machine)) return {};
   const auto there = static_cast<double>(machine.per_device->value);
   const double need = needed(timeline, machine);
-  return "  " +
-         wrap("does not fit: " + rank_label(kind.ranks, 40) +
-                  (kind.ranks.size() == 1 ? " needs " : " need ") + amount(need) + " of " +
-                  amount(there) + ", " + amount(need - there) + " too much; " +
-                  largest_share(timeline.peak_use()),
-              kReportColumns - 2, 4) +
-         "\n";
+  return fmt::format(
+      "  {}\n",
+      wrap(fmt::format("does not fit: {} {} {} of {}, {} too much; {}", rank_label(kind.ranks, 40),
+                       kind.ranks.size() == 1 ? "needs" : "need", bytes_text(need),
+                       bytes_text(there), bytes_text(need - there),
+                       largest_share(timeline.peak_use())),
+           kReportColumns - 2, 4));
 }
 
 // The lines of the other kinds of ranks.
 std::string others(const sim::MemoryForecast& memory, const std::vector<Kind>& kinds,
                    const sim::Machine& machine) {
-  std::string out;
+  Table table(columns({""}, {""}, {""}));
   for (std::size_t i = 1; i < kinds.size() && i <= kShownKinds; ++i) {
     const sim::MemoryTimeline& timeline = memory.classes[kinds[i].shown];
-    out += memory_line(rank_label(kinds[i].ranks, 18), needed(timeline, machine),
-                       "  " + largest_share(timeline.peak_use()) +
-                           (sim::fits(timeline, machine) ? "" : "; does not fit"));
+    table.add({rank_label(kinds[i].ranks, 18), bytes_text(needed(timeline, machine)),
+               largest_share(timeline.peak_use()) +
+                   (sim::fits(timeline, machine) ? "" : "; does not fit")});
   }
+  std::string out = table.text(kReportColumns, 4);
   if (kinds.size() > kShownKinds + 1)
-    out += "    and " + std::to_string(kinds.size() - kShownKinds - 1) +
-           " other kinds of ranks: --output json=FILE has them\n";
+    out += fmt::format("    and {} other kinds of ranks: --output json=FILE has them\n",
+                       kinds.size() - kShownKinds - 1);
   return out;
 }
 
@@ -193,13 +194,12 @@ std::string memory_text(const sim::MemoryForecast& memory, const sim::Machine& m
   const sim::MemoryTimeline& most = memory.classes[first.shown];
   const sim::MemorySegment& peak = most.segments[most.peak];
   const std::string step =
-      peak.step < 0 ? "before the first step" : "step " + std::to_string(peak.step);
-  std::string out = "  " +
-                    wrap("memory at its peak: " + rank_label(first.ranks, 30) + ", " + step +
-                             ", at " + milliseconds(peak.end.seconds()) + ", before " +
-                             shorten_middle(printable(memory.peaks_before[first.shown]), 60),
-                         kReportColumns - 2, 4) +
-                    "\n";
+      peak.step < 0 ? "before the first step" : fmt::format("step {}", peak.step);
+  std::string out = fmt::format(
+      "  {}\n", wrap(fmt::format("memory at its peak: {}, {}, at {}, before {}",
+                                 rank_label(first.ranks, 30), step, duration_text(peak.end),
+                                 shorten_middle(printable(memory.peaks_before[first.shown]), 60)),
+                     kReportColumns - 2, 4));
   out += composition(most, machine);
   if (kinds.size() > 1) out += "  other ranks need\n" + others(memory, kinds, machine);
   return out + misfit(memory, first, machine);
@@ -207,9 +207,8 @@ std::string memory_text(const sim::MemoryForecast& memory, const sim::Machine& m
 
 std::string memory_headline(const sim::MemoryForecast& memory, const sim::Machine& machine) {
   if (memory.classes.empty()) return {};
-  std::string out = amount(most_needed(memory, machine));
-  if (machine.per_device) out += " of " + amount(static_cast<double>(machine.per_device->value));
-  return out;
+  const std::string out = bytes_text(most_needed(memory, machine));
+  return machine.per_device ? fmt::format("{} of {}", out, bytes_text(*machine.per_device)) : out;
 }
 
 std::string memory_assumption(const sim::Machine& machine) {
@@ -219,25 +218,16 @@ std::string memory_assumption(const sim::Machine& machine) {
       "tensors have no values";
   std::vector<std::string> given;
   if (machine.fragmentation > 1)
-    given.push_back("the allocator to take " + fixed(machine.fragmentation, 2) +
-                    " times what it gives out");
+    given.push_back(fmt::format("the allocator to take {} times what it gives out",
+                                number_text(machine.fragmentation)));
   if (machine.reserved.value > 0)
-    given.push_back(amount(static_cast<double>(machine.reserved.value)) +
-                    " to be the framework's and the transport's");
+    given.push_back(bytes_text(machine.reserved) + " to be the framework's and the transport's");
   if (given.empty())
     return out + "; what the allocator, the framework and the transport take on top is left out";
-  return out + "; the machine file gives " + join_and(given);
+  return fmt::format("{}; the machine file gives {}", out, join_and(given));
 }
 
 namespace {
-
-constexpr std::size_t kCharts = 4;
-
-std::string name_of(std::size_t category) {
-  std::string out(trace::kMemoryCategoryNames[category]);
-  std::replace(out.begin(), out.end(), '_', ' ');
-  return out;
-}
 
 std::vector<html::Series> categories() {
   constexpr std::array<std::size_t, trace::kMemoryCategories> kLooks = {0, 3, 5, 1, 4, 2, 6, 7};
@@ -260,27 +250,26 @@ std::string chart(const sim::MemoryTimeline& timeline, const sim::Machine& machi
   const double limit = machine.per_device ? static_cast<double>(machine.per_device->value) : 0;
   const auto peak = static_cast<double>(timeline.peak_use().total());
   // A limit far above the peak would flatten the areas.
-  return "<h3>ranks " + html::text(who) + "</h3>" +
-         html::stacked_areas("memory of ranks " + who + " over time, by what it is for",
-                             categories(), points, timeline.segments.back().end.seconds(),
-                             limit <= 4 * peak ? limit : 0, amount, milliseconds);
+  return html::element("h3", "", html::text("ranks " + who)) +
+         html::stacked_areas(
+             fmt::format("memory of ranks {} over time, by what it is for", who), categories(),
+             points, timeline.segments.back().end.seconds(), limit <= 4 * peak ? limit : 0,
+             [](double bytes) { return bytes_text(bytes); },
+             [](double seconds) { return duration_text(seconds); });
 }
 
 std::string peaks_table(const std::vector<const sim::MemoryTimeline*>& timelines) {
-  std::string head = "<th>at the peak of ranks</th><th class=\"n\">all</th>";
-  for (std::size_t c = 0; c < trace::kMemoryCategories; ++c)
-    head += "<th class=\"n\">" + name_of(c) + "</th>";
-  std::string rows;
+  std::vector<std::string> figures = {"all"};
+  for (std::size_t c = 0; c < trace::kMemoryCategories; ++c) figures.push_back(name_of(c));
+  Table table(columns({"at the peak of ranks"}, figures));
   for (const sim::MemoryTimeline* timeline : timelines) {
     const trace::MemoryUse& use = timeline->peak_use();
-    rows += "<tr><td>" + html::text(shorten_end(ranges(timeline->ranks), 40)) +
-            "</td><td class=\"n\">" + amount(static_cast<double>(use.total())) + "</td>";
-    for (const std::int64_t bytes : use.bytes)
-      rows += "<td class=\"n\">" + amount(static_cast<double>(bytes)) + "</td>";
-    rows += "</tr>\n";
+    std::vector<std::string> cells = {shorten_end(ranges(timeline->ranks), 40),
+                                      bytes_text(use.total())};
+    for (const std::int64_t bytes : use.bytes) cells.push_back(bytes_text(bytes));
+    table.add(std::move(cells));
   }
-  return html::scroller(
-      "peaks", "<table><thead><tr>" + head + "</tr></thead><tbody>" + rows + "</tbody></table>");
+  return table.html("peaks");
 }
 
 }  // namespace
@@ -299,8 +288,8 @@ std::string memory_charts(const std::vector<sim::MemoryTimeline>& timelines,
   if (most.size() > kCharts)
     out += html::element(
         "p", "caption",
-        "and " + plural(most.size() - kCharts, "other kind of ranks", "other kinds of ranks") +
-            " that need less");
+        fmt::format("and {} that need less",
+                    plural(most.size() - kCharts, "other kind of ranks", "other kinds of ranks")));
   return out;
 }
 
@@ -317,12 +306,6 @@ std::vector<std::size_t> held_categories(const sim::MemoryTimeline& timeline) {
         });
     if (held) out.push_back(c);
   }
-  return out;
-}
-
-std::string category_name(std::string_view category) {
-  std::string out(category);
-  std::replace(out.begin(), out.end(), '_', ' ');
   return out;
 }
 
@@ -343,14 +326,13 @@ std::vector<TimelineCounter> memory_counters(const sim::MemoryForecast& memory) 
   std::vector<TimelineCounter> out;
   for (const sim::MemoryTimeline& timeline : memory.classes) {
     const auto rank = static_cast<std::size_t>(timeline.ranks.front());
-    const std::string name = std::string("memory (bytes), ") +
-                             (timeline.ranks.size() == 1 ? "rank " : "ranks ") +
-                             shorten_end(ranges(timeline.ranks), kNamed);
+    const std::string name =
+        fmt::format("memory (bytes), {} {}", timeline.ranks.size() == 1 ? "rank" : "ranks",
+                    shorten_end(ranges(timeline.ranks), kNamed));
     TimelineCounter all{rank, name + ", in all:", {"total"}, {}};
     TimelineCounter parts{rank, name + ":", {}, {}};
     const std::vector<std::size_t> held = held_categories(timeline);
-    for (const std::size_t c : held)
-      parts.series.push_back(category_name(trace::kMemoryCategoryNames[c]));
+    for (const std::size_t c : held) parts.series.push_back(name_of(c));
     for_each_change(timeline, [&](trace::Nanos time, const trace::MemoryUse& use) {
       all.points.push_back({time, {use.total()}});
       parts.points.push_back({time, {}});

@@ -1,81 +1,80 @@
 #include "reports/forecasts/path.h"
 
 #include <algorithm>
-#include <cmath>
 
+#include <fmt/core.h>
+
+#include "base/quantities.h"
 #include "base/tables.h"
 #include "base/text.h"
+#include "reports/table.h"
 
 namespace lockstep::reports {
 namespace {
 
-constexpr std::size_t kShownSums = 6, kShownItems = 8, kShownRanks = 24;
+constexpr std::size_t kShownSums = 6, kShownItems = 8, kShownRanks = 30;
 constexpr double kShownShare = 0.005;
 
-// "ranks 0-3,7", in at most `width` columns.
 std::string who(const std::string& ranks) {
-  const bool one = ranks.find_first_of(",-") == std::string::npos;
-  return (one ? "rank " : "ranks ") +
-         (ranks.size() > kShownRanks ? ranks.substr(0, kShownRanks) + ".." : ranks);
+  const std::string all = named_ranks(ranks);
+  return all.size() > kShownRanks ? all.substr(0, kShownRanks) + ".." : all;
 }
 
 std::string where(bool between_nodes) { return between_nodes ? "between nodes" : "inside a node"; }
-
-std::string share_line(double share, const std::string& words) {
-  return "  " + pad_left(fixed(100 * share, 1), 7) + " %  " +
-         shorten_middle(printable(words), kReportColumns - 13) + "\n";
-}
 
 // The first lines of a list, the longest, and the sum of the others.
 template <class T>
 std::string shares_list(const sim::ForecastPath& path, const std::vector<T>& parts,
                         std::size_t most, const std::vector<std::string>& ranks,
                         const std::string& noun) {
-  std::string out;
+  Table table(columns({}, {""}, {""}));
   double left = 1;
   std::size_t i = 0;
   for (; i < std::min(most, parts.size()); ++i) {
     const double share = path.share(parts[i].time);
     if (i > 0 && share < kShownShare) break;
-    out += share_line(share, words_of(parts[i], ranks));
+    table.add({percent(share), words_of(parts[i], ranks)});
     left -= share;
   }
   if (i < parts.size())
-    out += share_line(std::max(left, 0.0), "in " + plural(parts.size() - i, "other " + noun));
-  return out;
+    table.add({percent(std::max(left, 0.0)), "in " + plural(parts.size() - i, "other " + noun)});
+  return table.text(kReportColumns, 4);
 }
 
 }  // namespace
 
+std::string named_ranks(const std::string& ranks) {
+  const bool one = ranks.find_first_of(",-") == std::string::npos;
+  return fmt::format("{} {}", one ? "rank" : "ranks", ranks);
+}
+
 std::string words_of(const sim::ForecastPath::Sum& sum, const std::vector<std::string>& ranks) {
   if (sum.rank_class) return "work of " + who(ranks[*sum.rank_class]);
-  return "calls in group " + sum.group + ", " + where(sum.between_nodes);
+  return fmt::format("calls in group {}, {}", sum.group, where(sum.between_nodes));
 }
 
 std::string words_of(const sim::ForecastPath::Item& item, const std::vector<std::string>& ranks) {
-  if (item.is_call) return item.call + ", " + where(item.between_nodes);
-  return "work of " + who(ranks[item.rank_class]) +
-         (item.call.empty() ? " at the end of a step" : " before " + item.call);
+  if (item.is_call) return fmt::format("{}, {}", item.call, where(item.between_nodes));
+  return fmt::format("work of {}{}", who(ranks[item.rank_class]),
+                     item.call.empty() ? " at the end of a step" : " before " + item.call);
 }
 
 std::string path_text(const sim::ForecastPath& path, const std::vector<std::string>& ranks) {
-  std::string out = "  critical path of " + path.of_what() + ", " +
-                    fixed((path.end - path.begin).seconds() * 1e3, 3) + " ms\n";
-  out += shares_list(path, path.sums, kShownSums, ranks, "kind");
-  return out + "  most of it in\n" + shares_list(path, path.items, kShownItems, ranks, "place");
+  return fmt::format("  critical path of {}, {}\n{}  most of it in\n{}", path.of_what(),
+                     duration_text(path.end - path.begin),
+                     shares_list(path, path.sums, kShownSums, ranks, "kind"),
+                     shares_list(path, path.items, kShownItems, ranks, "place"));
 }
 
 std::string change_in_words(const sim::WhatIf& one) {
-  const double percent = -100 * one.gain;
-  if (std::abs(percent) < 0.05) return "0.0 %";
-  return (percent > 0 ? "+" : "") + fixed(percent, 1) + " %";
+  const std::string change = percent(-one.gain);
+  return one.gain < 0 && change != "0 %" ? "+" + change : change;
 }
 
 std::string what_if_text(const std::vector<sim::WhatIf>& what_ifs) {
-  std::string out = "  what if                                               step time\n";
-  for (const sim::WhatIf& one : what_ifs)
-    out += "    " + pad_right(one.change, 46) + pad_left(change_in_words(one), 13) + "\n";
-  return out;
+  Table table(columns({"what if"}, {"step time"}));
+  for (const sim::WhatIf& one : what_ifs) table.add({one.change, change_in_words(one)});
+  return table.text(kReportColumns, 2);
 }
 
 nlohmann::ordered_json path_json(const sim::ForecastPath& path,

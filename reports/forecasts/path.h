@@ -11,6 +11,9 @@
 
 namespace lockstep::reports {
 
+// "rank 3" of "3", "ranks 0-3,5" of "0-3,5".
+std::string named_ranks(const std::string& ranks);
+
 // `ranks`: by class, "0-3,5". Names are as in the job.
 std::string words_of(const sim::ForecastPath::Sum& sum, const std::vector<std::string>& ranks);
 std::string words_of(const sim::ForecastPath::Item& item, const std::vector<std::string>& ranks);

@@ -4,11 +4,12 @@
 #include <numeric>
 #include <vector>
 
+#include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
 #include "base/quantities.h"
-#include "base/tables.h"
 #include "base/text.h"
+#include "reports/table.h"
 
 namespace lockstep::reports {
 namespace {
@@ -23,38 +24,25 @@ double run_bubble(const sim::PipelineRun& run) {
   return all > 0 ? idle / all : 0;
 }
 
-std::string aligned_table(const std::vector<std::vector<std::string>>& rows) {
-  std::vector<std::size_t> widths(rows.front().size(), 0);
-  for (const std::vector<std::string>& row : rows)
-    for (std::size_t i = 0; i < row.size(); ++i)
-      widths[i] = std::max(widths[i], columns_of(row[i]));
-  std::string out;
-  for (const std::vector<std::string>& row : rows) {
-    for (std::size_t i = 0; i < row.size(); ++i)
-      out += (i == 0 ? "" : "  ") + std::string(widths[i] - columns_of(row[i]), ' ') + row[i];
-    out += "\n";
-  }
-  return out;
-}
-
 std::string stage_table(const PipelineAnswer& answer) {
   const sim::PipelineRun& run = answer.run;
-  std::vector<std::vector<std::string>> rows = {
-      {"stage", "busy", "idle", "idle share", "in flight"}};
-  if (answer.sized) rows[0].emplace_back("activations");
+  std::vector<std::string> names = {"stage", "busy", "idle", "idle share", "in flight"};
+  if (answer.sized) names.emplace_back("activations");
+  Table table(columns({}, names));
   const std::size_t shown = std::min(run.busy.size(), kMostRows);
   for (std::size_t stage = 0; stage < shown; ++stage) {
     const double share =
         run.period.value > 0 ? run.idle[stage].seconds() / run.period.seconds() : 0;
-    rows.push_back({std::to_string(stage), to_string(run.busy[stage]), to_string(run.idle[stage]),
-                    percent(share), std::to_string(run.peak_in_flight[stage])});
-    if (answer.sized)
-      rows.back().push_back(
-          bytes_in_words(static_cast<std::uint64_t>(run.peak_bytes[stage].value)));
+    std::vector<std::string> cells = {std::to_string(stage), duration_text(run.busy[stage]),
+                                      duration_text(run.idle[stage]), percent(share),
+                                      std::to_string(run.peak_in_flight[stage])};
+    if (answer.sized) cells.push_back(bytes_text(run.peak_bytes[stage]));
+    table.add(std::move(cells));
   }
-  std::string out = aligned_table(rows);
+  std::string out = table.text();
   if (shown < run.busy.size())
-    out += "and " + plural(run.busy.size() - shown, "stage") + " more (--output json has all)\n";
+    out += fmt::format("and {} more (--output json has all)\n",
+                       plural(run.busy.size() - shown, "stage"));
   return out;
 }
 
@@ -69,17 +57,17 @@ nlohmann::json values(const std::vector<Picos>& times) {
 std::string pipeline_text(const PipelineAnswer& answer) {
   const sim::PipelineRun& run = answer.run;
   const sim::PipelineShape& shape = answer.program.shape;
-  std::string out =
-      std::string(sim::pipeline_schedule_name(answer.program.schedule)) + ", " +
-      plural(static_cast<std::uint64_t>(shape.stages), "stage") +
-      (shape.chunks == 1 ? "" : " of " + std::to_string(shape.chunks) + " chunks") + ", " +
-      plural(static_cast<std::uint64_t>(shape.micro_batches), "micro-batch", "micro-batches") +
-      ": " + to_string(run.time) + "\n";
+  std::string out = fmt::format(
+      "{}, {}{}, {}: {}\n", sim::pipeline_schedule_name(answer.program.schedule),
+      plural(static_cast<std::uint64_t>(shape.stages), "stage"),
+      shape.chunks == 1 ? "" : fmt::format(" of {} chunks", shape.chunks),
+      plural(static_cast<std::uint64_t>(shape.micro_batches), "micro-batch", "micro-batches"),
+      duration_text(run.time));
   if (run.period != run.time)
-    out += "each stage is at work for " + to_string(run.period) +
-           " at most: steps without a barrier follow so\n";
-  out += "bubble: " + percent(run_bubble(run)) + " of the stages' time\n\n";
-  return out + stage_table(answer) + "\n" + pipeline_timeline(answer.program, run);
+    out += fmt::format("each stage is at work for {} at most: steps without a barrier follow so\n",
+                       duration_text(run.period));
+  out += fmt::format("bubble: {} of the stages' time\n\n", percent(run_bubble(run)));
+  return fmt::format("{}{}\n{}", out, stage_table(answer), pipeline_timeline(answer.program, run));
 }
 
 std::string pipeline_json(const PipelineAnswer& answer) {
@@ -103,9 +91,6 @@ std::string pipeline_json(const PipelineAnswer& answer) {
   return out.dump(2) + "\n";
 }
 
-}  // namespace lockstep::reports
-
-namespace lockstep::reports {
 namespace {
 
 // Only ten characters per kind: micro-batch 10 is shown as 0 again.
@@ -162,17 +147,16 @@ std::string pipeline_timeline(const sim::PipelineProgram& program, const sim::Pi
                                   : static_cast<double>(run.time.value) / static_cast<double>(room);
   std::string out;
   for (std::size_t stage = 0; stage < stages; ++stage) {
-    const std::string number = std::to_string(stage);
-    out += "stage " + std::string(label - number.size(), ' ') + number + " " +
-           lane(program.tasks[stage], run.spans[stage], columns, per_column) + "\n";
+    out += fmt::format("stage {:>{}} {}\n", stage, label,
+                       lane(program.tasks[stage], run.spans[stage], columns, per_column));
   }
   if (stages < run.spans.size())
-    out += "and " + plural(run.spans.size() - stages, "stage") + " more\n";
-  out += wrap(std::string("One column is ") + (exact ? "" : "about ") +
-                  to_string(Picos{static_cast<std::int64_t>(per_column)}) +
-                  ". 0-9: forward of micro-batch 0, 1, ..; a-j: its backward" +
-                  (program.split ? "; A-J: its weight part" : "") + "; dots: idle." +
-                  (program.shape.micro_batches > 10 ? " Micro-batch 10 is 0 again." : ""),
+    out += fmt::format("and {} more\n", plural(run.spans.size() - stages, "stage"));
+  out += wrap(fmt::format("One column is {}{}. 0-9: forward of micro-batch 0, 1, ..; a-j: its "
+                          "backward{}; dots: idle.{}",
+                          exact ? "" : "about ", duration_text(per_column * 1e-12),
+                          program.split ? "; A-J: its weight part" : "",
+                          program.shape.micro_batches > 10 ? " Micro-batch 10 is 0 again." : ""),
               width) +
          "\n";
   return out;

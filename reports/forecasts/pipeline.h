@@ -22,12 +22,8 @@ std::string pipeline_text(const PipelineAnswer& answer);
 // "bubble" is the idle share of the period. Ends with a line break.
 std::string pipeline_json(const PipelineAnswer& answer);
 
-}  // namespace lockstep::reports
-
 // A pipeline's run, drawn with characters: a line per stage, time to the right.
-
-namespace lockstep::reports {
-
+//
 // Lines of at most `width` columns (at least 24), each ending in a line break; the last one
 // explains the characters. If every start and end is a multiple of a unit and the run fits into the
 // width, one column is one unit; else a column shows what runs in its middle. Of more than

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <string_view>
 
+#include <fmt/core.h>
+
+#include "base/quantities.h"
 #include "base/tables.h"
 #include "base/text.h"
-#include "reports/csv_field.h"
 #include "reports/forecasts/memory.h"
 #include "reports/forecasts/path.h"
 #include "sim/machine/work_time.h"
@@ -64,27 +66,25 @@ std::string carrier_of_calls(const sim::ScenarioForecast& f) {
   std::string out = "what NCCL's tuning model chooses";
   for (std::size_t i = 0; i < f.carried.size(); ++i) {
     const sim::CarriedCalls& c = f.carried[i];
-    const auto words = [](Bytes bytes) {
-      return bytes_in_words(static_cast<std::uint64_t>(bytes.value));
-    };
-    out += (i == 0 ? " (" : ", ") + std::string(trace::op_name(c.op)) + " of " + words(c.least) +
-           (c.least == c.most ? "" : " to " + words(c.most)) + ": " +
-           std::string(sim::algorithm_name(c.algorithm)) + "/" +
-           std::string(sim::protocol_name(c.protocol));
+    out += fmt::format("{}{} of {}{}: {}/{}", i == 0 ? " (" : ", ", trace::op_name(c.op),
+                       bytes_text(c.least), c.least == c.most ? "" : " to " + bytes_text(c.most),
+                       sim::algorithm_name(c.algorithm), sim::protocol_name(c.protocol));
   }
   return out + (f.carried.empty() ? "" : ")");
 }
 
 std::string links_assumption(const sim::ScenarioForecast& f) {
   if (f.machine.cores)
-    return "a call is work of its ranks' processors, by its algorithm's formula, from the last "
-           "rank's arrival on, and later where its threads have rested; all threads that can run "
-           "share a node's " +
-           plural(static_cast<std::uint64_t>(*f.machine.cores), "core") +
-           " equally, and work after a wait finds cold caches";
-  return "a call takes " + carrier_of_calls(f) +
-         " from the last rank's arrival; links and devices carry nothing else meanwhile, and calls "
-         "do not slow down the work that runs beside them";
+    return fmt::format(
+        "a call is work of its ranks' processors, by its algorithm's formula, from the "
+        "last rank's arrival on, and later where its threads have rested; all threads "
+        "that can run share a node's {} equally, and work after a wait finds cold "
+        "caches",
+        plural(static_cast<std::uint64_t>(*f.machine.cores), "core"));
+  return fmt::format(
+      "a call takes {} from the last rank's arrival; links and devices carry nothing "
+      "else meanwhile, and calls do not slow down the work that runs beside them",
+      carrier_of_calls(f));
 }
 
 // The share of time in which the stages of a pipeline wait for each other.
@@ -101,11 +101,12 @@ double forecast_bubble(const sim::ScenarioForecast& f) {
 }
 
 std::string flops_assumption(const sim::ScenarioForecast& f) {
-  return "hardware FLOP utilisation as of PaLM's appendix B: what products and convolutions carry "
-         "out, over step time and the peak of their types" +
-         std::string(f.dummies ? "; dummy images count, so that the model's own (MFU) is less"
-                               : "; nothing is computed twice, so that it is the model's own (MFU) "
-                                 "as well");
+  return fmt::format(
+      "hardware FLOP utilisation as of PaLM's appendix B: what products and "
+      "convolutions carry out, over step time and the peak of their types{}",
+      f.dummies ? "; dummy images count, so that the model's own (MFU) is less"
+                : "; nothing is computed twice, so that it is the model's own (MFU) "
+                  "as well");
 }
 
 std::vector<Assumption> all_assumptions(const sim::ScenarioForecast& f) {
@@ -130,28 +131,19 @@ std::vector<Assumption> all_assumptions(const sim::ScenarioForecast& f) {
 
 std::string rank_table(const sim::ScenarioForecast& f) {
   const std::vector<std::string> ranks = ranks_by_class(f);
-  std::string out = "\n  share of the time    busy   exposed      idle   hidden communication\n";
+  Table table(columns({"share of the time"}, {"busy", "exposed", "idle", "hidden communication"}));
   for (std::size_t c = 0; c < std::min(ranks.size(), kShownClasses); ++c) {
     const sim::RankUse& use = f.figures.classes[c];
     const double all = std::max(use.busy + use.exposed + use.idle, 1e-30);
-    std::string name =
-        (ranks[c].find_first_of(",-") == std::string::npos ? "rank " : "ranks ") + ranks[c];
-    if (name.size() > 15) name = name.substr(0, 12) + "...";
-    out += "  " + pad_right(name, 15) + pad_left(percent(use.busy / all), 10) +
-           pad_left(percent(use.exposed / all), 10) + pad_left(percent(use.idle / all), 10) +
-           pad_left(percent(use.hidden / all), 10) + "\n";
+    const bool one = ranks[c].find_first_of(",-") == std::string::npos;
+    table.add({fmt::format("{} {}", one ? "rank" : "ranks", ranks[c]), percent(use.busy / all),
+               percent(use.exposed / all), percent(use.idle / all), percent(use.hidden / all)});
   }
+  std::string out = "\n" + table.text(kReportColumns, 2);
   if (ranks.size() > kShownClasses)
-    out += "  and " + std::to_string(ranks.size() - kShownClasses) +
-           " other kinds of ranks: --output json=FILE has them\n";
+    out += fmt::format("  and {} other kinds of ranks: --output json=FILE has them\n",
+                       ranks.size() - kShownClasses);
   return out;
-}
-
-std::string in_thousandths(Picos time) { return pad_left(fixed(time.seconds() * 1e3, 3), 13); }
-
-std::string quantiles_row(const std::string& name, const sim::TrialsForecast::Quantiles& q) {
-  return "  " + pad_right(name, 22) + in_thousandths(q.p5) + in_thousandths(q.p50) +
-         in_thousandths(q.p95) + in_thousandths(q.mean) + "\n";
 }
 
 nlohmann::ordered_json quantiles_json(const sim::TrialsForecast::Quantiles& q) {
@@ -177,28 +169,27 @@ std::vector<Assumption> assumptions(const sim::ScenarioForecast& f) {
 
 std::vector<Headline> headlines(const sim::ScenarioForecast& f) {
   std::vector<Headline> out = {
-      {"step time", milliseconds(f.figures.step_time.seconds()), "calls, work, links, steps"},
-      {"throughput", fixed(samples_per_second(f), 1) + " samples/s", "as step time"}};
+      {"step time", duration_text(f.figures.step_time), "calls, work, links, steps"},
+      {"throughput", number_text(samples_per_second(f)) + " samples/s", "as step time"}};
   if (f.checkpoints > 0)
-    out.push_back({"checkpoints",
-                   std::to_string(f.checkpoints) + ", " +
-                       (f.checkpoint_time.value > 0
-                            ? milliseconds(f.checkpoint_time.seconds()) + " on average"
-                            : "not priced"),
-                   "checkpoints"});
+    out.push_back(
+        {"checkpoints",
+         fmt::format("{}, {}", f.checkpoints,
+                     f.checkpoint_time.value > 0 ? duration_text(f.checkpoint_time) + " on average"
+                                                 : "not priced"),
+         "checkpoints"});
   if (const auto evaluation = f.figures.times.evaluation())
     out.push_back({"evaluation",
-                   milliseconds(evaluation->seconds()) +
+                   duration_text(*evaluation) +
                        (f.on_meta ? " of calls, work uncounted" : " after the last step"),
                    "evaluation"});
-  out.push_back(
-      {"sent",
-       amount(f.figures.bytes) + " a rank and step, " + fixed(f.figures.calls, 1) + " calls",
-       "calls, bytes"});
+  out.push_back({"sent",
+                 fmt::format("{} a rank and step, {} calls", bytes_text(f.figures.bytes),
+                             number_text(f.figures.calls)),
+                 "calls, bytes"});
   if (f.figures.bytes_between > 0)
-    out.push_back({"between nodes", amount(f.figures.bytes_between) + " of it", "bytes"});
-  const double peak = 100 * f.flops_share;
-  out.push_back({f.dummies ? "HFU" : "MFU", fixed(peak, peak < 1 ? 3 : 1) + " % of the peak FLOP/s",
+    out.push_back({"between nodes", bytes_text(f.figures.bytes_between) + " of it", "bytes"});
+  out.push_back({f.dummies ? "HFU" : "MFU", percent(f.flops_share) + " of the peak FLOP/s",
                  "flops, step time"});
   if (f.pipeline)
     out.push_back(
@@ -269,21 +260,21 @@ nlohmann::ordered_json forecast_json(const sim::ScenarioForecast& f) {
 }
 
 std::string forecast_text(const sim::ScenarioForecast& f) {
-  std::string out = wrap("\"" + printable(f.scenario) + "\": " + plural(f.class_of.size(), "rank") +
-                             " on " + printable(f.machine.name) + ", " +
-                             plural(static_cast<std::uint64_t>(f.steps), "step"),
+  std::string out = wrap(fmt::format("\"{}\": {} on {}, {}", printable(f.scenario),
+                                     plural(f.class_of.size(), "rank"), printable(f.machine.name),
+                                     plural(static_cast<std::uint64_t>(f.steps), "step")),
                          kReportColumns) +
                     "\n\n";
   for (const Headline& one : headlines(f))
-    out += "  " + pad_right(one.what, 16) + pad_right(one.value + " ", 35) + "[" + one.rests_on +
-           "]\n";
+    out += fmt::format("  {}{}[{}]\n", pad_right(one.what, 16), pad_right(one.value + " ", 35),
+                       one.rests_on);
   out += rank_table(f) + "  [calls, work, links]\n\n";
   if (!f.memory.classes.empty()) out += memory_text(f.memory, f.machine) + "  [memory]\n\n";
   out += path_text(f.path, ranks_by_class(f)) + "  [path]\n\n";
   if (!f.what_ifs.empty()) out += what_if_text(f.what_ifs) + "  [what if]\n\n";
   if (f.trials) out += trials_text(*f.trials) + "  [trials]\n\n";
   for (const Assumption& a : assumptions(f))
-    out += wrap("[" + a.key + "] " + printable(a.text), kReportColumns, 2) + "\n";
+    out += wrap(fmt::format("[{}] {}", a.key, printable(a.text)), kReportColumns, 2) + "\n";
   return out;
 }
 
@@ -292,25 +283,35 @@ std::string forecast_csv(const sim::ScenarioForecast& f) {
   const std::vector<std::string> ranks = ranks_by_class(f);
   std::vector<std::size_t> count(ranks.size(), 0);
   for (const std::uint32_t c : f.class_of) ++count[c];
-  std::string out = "step,ranks,count,begin_s,end_s,busy_s,exposed_s,idle_s,hidden_s\r\n";
+  Table table(columns({"step", "ranks"},
+                      {"count", "begin_s", "end_s", "busy_s", "exposed_s", "idle_s", "hidden_s"}));
   for (std::size_t s = 0; s < f.figures.times.size(); ++s) {
     for (std::size_t c = 0; c < ranks.size(); ++c) {
       const sim::StepUse& step = f.figures.steps[c][s];
-      out += std::to_string(s) + "," + csv_field(ranks[c]) + "," + std::to_string(count[c]);
+      std::vector<std::string> cells = {std::to_string(s), ranks[c], std::to_string(count[c])};
       for (const double seconds : {step.begin.seconds(), step.end.seconds(), step.use.busy,
                                    step.use.exposed, step.use.idle, step.use.hidden})
-        out += "," + fixed(seconds, kPicos);
-      out += "\r\n";
+        cells.push_back(fixed(seconds, kPicos));
+      table.add(std::move(cells));
     }
   }
-  return out;
+  return table.csv();
+}
+
+Table quantiles_table(const sim::TrialsForecast& t) {
+  Table table(columns({""}, {"5 %", "50 %", "95 %", "mean"}));
+  const auto add = [&](const char* name, const sim::TrialsForecast::Quantiles& q) {
+    table.add({name, duration_text(q.p5), duration_text(q.p50), duration_text(q.p95),
+               duration_text(q.mean)});
+  };
+  add("single steps", t.steps);
+  add("mean step of a trial", t.trials);
+  return table;
 }
 
 std::string trials_text(const sim::TrialsForecast& t) {
-  const std::string out = "  " + plural(t.options.trials, "trial") + ", seed " +
-                          std::to_string(t.options.seed) + ", ms";
-  return pad_right(out, 24) + "           5 %         50 %         95 %         mean\n" +
-         quantiles_row("single steps", t.steps) + quantiles_row("mean step of a trial", t.trials);
+  return fmt::format("  {}, seed {}\n{}", plural(t.options.trials, "trial"), t.options.seed,
+                     quantiles_table(t).text(kReportColumns, 2));
 }
 
 nlohmann::ordered_json trials_json(const sim::TrialsForecast& t) {
@@ -326,17 +327,16 @@ nlohmann::ordered_json trials_json(const sim::TrialsForecast& t) {
 std::string trials_assumption(const sim::TrialsForecast& t) {
   std::string varied;
   for (const auto& [name, share] : sim::kJitterNames) {
-    const double percent = 100 * (t.options.jitter.*share);
-    if (percent == 0) continue;
-    varied += (varied.empty() ? "" : ", ") + std::string(name) + " by " +
-              fixed(percent, percent < 1 ? 2 : 1) + " %";
+    if (t.options.jitter.*share > 0)
+      varied += fmt::format("{}{} by {}", varied.empty() ? "" : ", ", name,
+                            percent(t.options.jitter.*share));
   }
   std::string out;
   if (!varied.empty())
-    out =
-        "log-normal factors with the mean 1, independent for each rank and step (communication: "
-        "for each call), vary " +
-        varied + "; ";
+    out = fmt::format(
+        "log-normal factors with the mean 1, independent for each rank and step "
+        "(communication: for each call), vary {}; ",
+        varied);
   return out + (t.options.redraw_batches
                     ? "what a rank works in a step is drawn from what ranks that make the same "
                       "calls worked in the steps that are measured"

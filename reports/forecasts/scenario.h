@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "reports/table.h"
 #include "sim/forecast/scenario.h"
 #include "sim/forecast/trials.h"
 
@@ -15,7 +16,7 @@ namespace lockstep::reports {
 nlohmann::ordered_json forecast_json(const sim::ScenarioForecast& forecast);
 
 struct Headline {
-  std::string what, value;  // "step time", "4.765 ms"
+  std::string what, value;  // "step time", "4.77 ms"
   std::string rests_on;     // keys of assumptions
 };
 // The figures of the whole job.
@@ -45,7 +46,9 @@ std::string forecast_text(const sim::ScenarioForecast& forecast);
 // RFC 4180: a header, rows that end in CR LF.
 std::string forecast_csv(const sim::ScenarioForecast& forecast);
 
-// The quantiles of trials, at most 80 columns wide.
+// The quantiles of trials: a row for single steps, one for the means of trials.
+Table quantiles_table(const sim::TrialsForecast& trials);
+// The same as text, at most 80 columns wide.
 std::string trials_text(const sim::TrialsForecast& trials);
 // {"trials", "seed", "steps": {"p5_ps", …}, "trial_means": {…}}
 nlohmann::ordered_json trials_json(const sim::TrialsForecast& trials);

@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <sstream>
 #include <utility>
+
+#include <fmt/core.h>
 
 #include "base/quantities.h"
 #include "base/tables.h"
@@ -76,26 +77,25 @@ nlohmann::ordered_json simulated_json(const sim::SimulatedProgram& simulated) {
 }
 
 std::string simulated_text(const sim::SimulatedProgram& simulated) {
-  std::ostringstream out;
-  out << plural(simulated.folding.class_of.size(), "rank") << ", "
-      << simulated.result.classes.size() << " of them different\n"
-      << "  time     " << lockstep::to_string(simulated.result.end) << "\n";
+  const sim::ExecutionResult& result = simulated.result;
+  std::string out = fmt::format("{}, {} of them different\n  time     {}\n",
+                                plural(simulated.folding.class_of.size(), "rank"),
+                                result.classes.size(), duration_text(result.end));
   constexpr std::size_t kShown = 16;
-  for (std::size_t c = 0; c < std::min(simulated.result.classes.size(), kShown); ++c) {
-    const sim::RankOutcome& outcome = simulated.result.classes[c];
-    out << "  rank " << simulated.folding.representatives[c] << ": "
-        << (computes(simulated) ? "computes " + lockstep::to_string(outcome.compute) + ", " : "")
-        << "waits " << lockstep::to_string(outcome.waiting) << ", ends at "
-        << lockstep::to_string(outcome.end) << "\n";
+  for (std::size_t c = 0; c < std::min(result.classes.size(), kShown); ++c) {
+    const sim::RankOutcome& outcome = result.classes[c];
+    out += fmt::format(
+        "  rank {}: {}waits {}, ends at {}\n", simulated.folding.representatives[c],
+        computes(simulated) ? fmt::format("computes {}, ", duration_text(outcome.compute)) : "",
+        duration_text(outcome.waiting), duration_text(outcome.end));
   }
   if (!computes(simulated))
-    out << "\n"
-        << wrap(
-               "The traces hold no computing: this is the time of the calls alone, and not of the "
-               "job. Add `span` lines (docs/trace-format.md), or simulate the job's scenario.",
-               80)
-        << "\n";
-  return out.str();
+    out += fmt::format(
+        "\n{}\n",
+        wrap("The traces hold no computing: this is the time of the calls alone, and not of the "
+             "job. Add `span` lines (docs/trace-format.md), or simulate the job's scenario.",
+             kReportColumns));
+  return out;
 }
 
 std::string simulated_timeline(trace::Run& run, std::vector<TimelineCounter> counters) {
@@ -109,8 +109,9 @@ verify::Report judge_hang(const sim::SimulatedProgram& simulated, trace::Run& ru
 
 SimulatedFailure simulated_hang(const sim::SimulatedProgram& simulated, trace::Run run,
                                 nlohmann::ordered_json json) {
-  std::string what = "The simulated job hangs at " + lockstep::to_string(simulated.result.end) +
-                     ": " + rank_label(sim::stuck_ranks(simulated)) + " can never continue.";
+  std::string what =
+      fmt::format("The simulated job hangs at {}: {} can never continue.",
+                  duration_text(simulated.result.end), rank_label(sim::stuck_ranks(simulated)));
   return failure_of(simulated, std::move(run), std::move(json), std::move(what));
 }
 
@@ -140,8 +141,8 @@ std::string failure_content(const SimulatedFailure& failure, const std::string& 
   if (kind == "html") return html_report(failure.report, failure.run);
   if (kind == "csv") return csv_report(failure.report);
   if (kind == "json") return failure.json.dump(2) + "\n";
-  return wrap(failure.what, 80) + "\n\n" +
-         text_report(failure.report, failure.run, {.color = false});
+  return fmt::format("{}\n\n{}", wrap(failure.what, kReportColumns),
+                     text_report(failure.report, failure.run, {.color = false}));
 }
 
 }  // namespace lockstep::reports

@@ -22,6 +22,24 @@ std::string element(std::string_view tag, std::string_view classes, std::string_
                          : fmt::format("<{0} class=\"{2}\">{1}</{0}>", tag, inner, classes);
 }
 
+std::string card(std::string_view title, std::string_view content) {
+  if (content.empty()) return {};
+  return fmt::format("<section class=\"card\"><h2>{}</h2>{}</section>\n", text(title), content);
+}
+
+std::string figures(const std::vector<NamedFigure>& all) {
+  std::string out;
+  for (const NamedFigure& one : all)
+    out += fmt::format("<div><dt>{}</dt><dd>{}</dd></div>", text(one.what), text(one.value));
+  return element("dl", "numbers", out);
+}
+
+std::string sentences(const std::vector<std::string>& texts) {
+  std::string out;
+  for (const std::string& one : texts) out += fmt::format("<li>{}.</li>\n", sentence(one));
+  return element("ul", "plain", out);
+}
+
 std::string details(std::string_view summary, std::string_view inner) {
   return fmt::format("<details><summary>{}</summary>{}</details>\n", summary, inner);
 }

@@ -4,6 +4,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace lockstep::reports::html {
 
@@ -20,6 +21,19 @@ std::string code(std::string_view bytes);
 
 // `<tag class="…">inner</tag>`; `inner` is markup. An empty class is left out.
 std::string element(std::string_view tag, std::string_view classes, std::string_view inner);
+
+// A section of the page with a heading; empty without content. `title` is text.
+std::string card(std::string_view title, std::string_view content);
+
+// A figure with its name, both text: {"step time", "25.2 s"}.
+struct NamedFigure {
+  std::string what, value;
+};
+// The figures of a page's header, as a list.
+std::string figures(const std::vector<NamedFigure>& all);
+
+// A list with an item for each text, which gets a capital and a full stop.
+std::string sentences(const std::vector<std::string>& texts);
 
 // A <details> element, which opens by click, key, or a link to its content.
 std::string details(std::string_view summary, std::string_view inner);

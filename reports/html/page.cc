@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "base/sha256.h"
+#include "base/tool_version.h"
 #include "reports/html/markup.h"
 
 namespace lockstep::reports::html {
@@ -62,6 +63,15 @@ std::string page(std::string_view title, std::string_view body, Scripts scripts)
 )",
                      content_security_policy(html_style(), script), text(title), html_style(), body,
                      script.empty() ? "" : fmt::format("<script>{}</script>\n", script));
+}
+
+std::string result_page(std::string_view kind, std::string_view name, std::string_view header,
+                        std::string_view sections) {
+  return page(fmt::format("Lockstep {}: {}", kind, name),
+              fmt::format("<p class=\"brand\">Lockstep {}</p>\n<main>\n"
+                          "<header class=\"verdict\"><h1>{}</h1>{}</header>\n{}</main>\n"
+                          "<footer><p>{}</p></footer>\n",
+                          text(kind), text(name), header, sections, text(tool_version())));
 }
 
 }  // namespace lockstep::reports::html

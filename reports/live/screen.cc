@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "base/quantities.h"
 #include "base/tables.h"
 #include "base/text.h"
 #include "reports/findings/finding_words.h"
@@ -149,7 +150,7 @@ std::string row_line(const RanksRow& row, const Widths& widths, const Paint& pai
   const WatchedRank& r = *row.one;
   std::string call = r.call;
   // Group and sequence number are appended if there is room.
-  const std::string suffix = " " + r.group + " " + std::to_string(r.seq);
+  const std::string suffix = fmt::format(" {} {}", r.group, r.seq);
   if (!call.empty() && columns_of(call + suffix) < widths.call) call += suffix;
   std::string line = cell(rank_label(row.ranks, widths.ranks - 1), widths.ranks) +
                      pad_right(std::to_string(r.steps), kStepWidth);
@@ -171,10 +172,10 @@ std::vector<std::string> ranks_table(const WatchState& state, const WatchView& v
   std::vector<std::string> out;
   if (rows.empty() || most < 2) return out;
   out.push_back(paint.dim(without_trailing_blanks(
-      pad_right("rank", widths.ranks) + pad_right("step", kStepWidth) +
-      pad_right("doing", kDoingWidth) + pad_right("call", widths.call) +
-      pad_right("for", widths.waits_for) +
-      (widths.waiting > 0 ? pad_right("waiting", widths.waiting) : "") + "behind")));
+      fmt::format("{}{}{}{}{}{}behind", pad_right("rank", widths.ranks),
+                  pad_right("step", kStepWidth), pad_right("doing", kDoingWidth),
+                  pad_right("call", widths.call), pad_right("for", widths.waits_for),
+                  widths.waiting > 0 ? pad_right("waiting", widths.waiting) : ""))));
   const bool cut = rows.size() + 1 > most;
   // Two lines are needed for the head and for "and 3 rows more".
   const std::size_t shown = cut ? most - 2 : rows.size();
@@ -220,7 +221,7 @@ std::vector<std::string> findings(const WatchState& state, std::size_t width, co
     if (!f.fix.empty()) add_indented(out, "fix: " + f.fix, width, 7);
   }
   if (state.findings.size() > shown)
-    out.push_back("  and " + plural(state.findings.size() - shown, "finding") + " more");
+    out.push_back(fmt::format("  and {} more", plural(state.findings.size() - shown, "finding")));
   return out;
 }
 
@@ -339,15 +340,6 @@ std::optional<trace::Rank> row_from(const WatchState& state, const WatchView& vi
   return all[static_cast<std::size_t>(to)].ranks.front();
 }
 
-std::string duration_text(double seconds) {
-  if (seconds < 0.1) return fixed(seconds * 1000, 0) + " ms";
-  if (seconds < 10) return fixed(seconds, 1) + " s";
-  if (seconds < 60) return fixed(seconds, 0) + " s";
-  const auto whole = static_cast<std::int64_t>(seconds);
-  if (whole < 3600) return fmt::format("{} min {} s", whole / 60, whole % 60);
-  return fmt::format("{} h {} min", whole / 3600, whole / 60 % 60);
-}
-
 std::string progress_text(const WatchState& state) {
   if (state.ranks.empty())
     return state.problem.empty() ? "no rank has begun to record" : state.problem;
@@ -399,8 +391,9 @@ std::string watch_screen(const WatchState& state, const ScreenSize& size, const 
   }
   std::vector<std::string> top = {
       paint.bold(shorten_middle(printable(state.folder), width / 2)),
-      shorten_end("  " + progress_text(state) + ", watched for " + duration_text(state.watched_s),
-                  width),
+      shorten_end(
+          fmt::format("  {}, watched for {}", progress_text(state), duration_text(state.watched_s)),
+          width),
       ""};
   std::vector<std::string> below = latest(state, width);
   std::vector<std::string> found = findings(state, width, paint);
@@ -437,7 +430,8 @@ bool is_over(Doing doing) {
 using RanksByState = std::map<std::string, std::vector<trace::Rank>>;
 
 void add_lines(const RanksByState& what, std::vector<std::string>& lines) {
-  for (const auto& [words, ranks] : what) lines.push_back(rank_label(ranks, 40) + " " + words);
+  for (const auto& [words, ranks] : what)
+    lines.push_back(fmt::format("{} {}", rank_label(ranks, 40), words));
 }
 
 }  // namespace
@@ -460,9 +454,9 @@ std::vector<std::string> watch_news(const WatchState& before, const WatchState& 
     // Reported once per call, not at every look.
     const bool was_late = !is_new && old->behind >= late && old->behind_in == r.behind_in;
     if (r.behind >= late && !was_late) {
-      delays.push_back("rank " + std::to_string(r.rank.value) + " is " +
-                       duration_text(static_cast<double>(r.behind) / 1e9) +
-                       " behind the median in " + r.behind_in);
+      delays.push_back(fmt::format("rank {} is {} behind the median in {}", r.rank.value,
+                                   duration_text(static_cast<double>(r.behind) / 1e9),
+                                   r.behind_in));
     }
   }
   add_lines(happened, lines);
@@ -472,8 +466,8 @@ std::vector<std::string> watch_news(const WatchState& before, const WatchState& 
         std::any_of(before.findings.begin(), before.findings.end(),
                     [&](const verify::Finding& b) { return b.fingerprint == f.fingerprint; });
     if (known) continue;
-    lines.push_back(std::string(verify::to_string(f.certainty)) + " " +
-                    std::string(verify::rule(f.rule).name) + ": " + f.message);
+    lines.push_back(fmt::format("{} {}: {}", verify::to_string(f.certainty),
+                                verify::rule(f.rule).name, f.message));
   }
   if (!now.problem.empty() && now.problem != before.problem) lines.push_back(now.problem);
   return lines;

@@ -55,9 +55,6 @@ std::string watch_screen(const WatchState& state, const ScreenSize& size, const 
 std::optional<trace::Rank> row_from(const WatchState& state, const WatchView& view,
                                     std::ptrdiff_t rows);
 
-// "2.1 s", "3 min 20 s", "1 h 5 min".
-std::string duration_text(double seconds);
-
 // "4 of 4 ranks, step 12, 3.1 steps/s, loss 2.31, quiet for 3.4 s".
 std::string progress_text(const WatchState& state);
 

@@ -1,13 +1,14 @@
 #include "reports/studies/study_table.h"
 
 #include <algorithm>
-#include <cstdio>
-#include <numeric>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "base/quantities.h"
 #include "base/tables.h"
 #include "base/text.h"
+#include "reports/table.h"
 
 namespace lockstep::reports {
 
@@ -21,36 +22,26 @@ std::string remedy_name(const Combination& c) {
   return c.remedy.empty() ? "(no image missing)" : printable(c.remedy);
 }
 
-std::string scientific(std::optional<double> value) {
-  if (!value) return kNothing;
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1e", *value);
-  return text;
-}
-
-std::string percent(std::optional<double> value) {
-  if (!value) return kNothing;
-  const double p = 100 * *value;
-  // Two digits in either case; 9.95 would round to "10.0".
-  return fixed(p, p < 9.95 ? 1 : 0) + " %";
+std::string or_nothing(std::optional<double> value, std::string (*text)(double)) {
+  return value ? text(*value) : kNothing;
 }
 
 // "41 ±3": half of the range.
-std::string with_range(const std::optional<Spread>& s, double scale, int decimals) {
+std::string with_range(const std::optional<Spread>& s, double scale) {
   if (!s) return kNothing;
-  std::string out = fixed(s->median * scale, decimals);
-  if (s->low < s->high) out += " ±" + fixed((s->high - s->low) / 2 * scale, decimals);
-  return out;
+  const std::string out = number_text(s->median * scale);
+  return s->low < s->high ? fmt::format("{} ±{}", out, number_text((s->high - s->low) / 2 * scale))
+                          : out;
 }
 
 // "812 (+14)": and how much more than without missing images.
 std::string with_extra(const std::optional<Spread>& s, const std::optional<Spread>& base,
-                       double scale, int decimals) {
+                       double scale) {
   if (!s) return kNothing;
-  std::string out = fixed(s->median * scale, decimals);
+  const std::string out = number_text(s->median * scale);
   if (!base) return out;
-  const std::string extra = fixed((s->median - base->median) * scale, decimals);
-  return out + (extra.starts_with("-") ? " (" : " (+") + extra + ")";
+  const double extra = (s->median - base->median) * scale;
+  return fmt::format("{} ({}{})", out, extra < 0 ? "" : "+", number_text(extra));
 }
 
 // The run of the same strategy in which no image is missing; null if there is none.
@@ -67,57 +58,44 @@ std::string how_it_ends(const Combination& c) {
 }
 
 StudyCells rightness(const Combination& c) {
-  const Accuracy none;
-  const Accuracy& a = c.accuracy ? *c.accuracy : none;
-  return {scientific(a.gradient_error) + (a.first_difference ? " !" : ""), percent(a.image_drift),
-          percent(a.feature_drift), percent(a.batch_norm_drift), percent(a.text_drift)};
+  const Accuracy a = c.accuracy.value_or(Accuracy());
+  return {or_nothing(a.gradient_error, scientific) + (a.first_difference ? " !" : ""),
+          or_nothing(a.image_drift, percent), or_nothing(a.feature_drift, percent),
+          or_nothing(a.batch_norm_drift, percent), or_nothing(a.text_drift, percent)};
 }
 
 StudyCells costs(const Combination& c, const std::vector<Combination>& all) {
+  constexpr double kKibi = 1.0 / 1024, kMebi = kKibi / 1024;
   const Combination* base = base_of(c, all);
   const bool is_base = c.remedy.empty() || base == nullptr;
   const std::optional<Spread> nothing;
-  return {with_range(c.step_ms, 1, 0),
-          with_extra(c.bytes_per_step, is_base ? nothing : base->bytes_per_step, 1e-3, 0),
-          with_extra(c.peak_bytes, is_base ? nothing : base->peak_bytes, 1e-6, 0),
-          with_range(c.loss, 1, 2), with_range(c.recall_at_1, 100, 0)};
+  return {with_range(c.step_ms, 1),
+          with_extra(c.bytes_per_step, is_base ? nothing : base->bytes_per_step, kKibi),
+          with_extra(c.peak_bytes, is_base ? nothing : base->peak_bytes, kMebi),
+          with_range(c.loss, 1), with_range(c.recall_at_1, 100)};
 }
 
 const StudyCells kRightness = {"gradient", "image path", "embeddings", "BatchNorm", "text path"};
-const StudyCells kCosts = {"ms a step", "KB a step", "peak MB", "loss", "recall@1 %"};
+const StudyCells kCosts = {"ms a step", "KiB a step", "peak MiB", "loss", "recall@1 %"};
 
-// `cells_of`: cells of a combination that completed; the others show how they ended.
+// A line for each strategy, and below it one for each of its combinations that completed.
+// `cells_of`: the figures of a combination.
 template <class CellsOf>
-std::string section(const std::vector<Combination>& all, const StudyCells& head, CellsOf cells_of) {
-  constexpr std::size_t kRemedyColumns = 22;
-  constexpr std::size_t kColumns = 78;
-  std::vector<std::size_t> widths;
-  for (const std::string& name : head) widths.push_back(columns_of(name));
+std::string section(const std::vector<Combination>& all, const StudyCells& names,
+                    CellsOf cells_of) {
+  Table table(columns({"strategy"}, names));
+  const Combination* above = nullptr;
   for (const Combination& c : all) {
     if (!c.completed) continue;
-    const StudyCells cells = cells_of(c);
-    for (std::size_t i = 0; i < cells.size(); ++i)
-      widths[i] = std::max(widths[i], columns_of(cells[i]));
+    StudyCells cells = {printable(c.strategy)};
+    cells.resize(names.size() + 1);
+    if (above == nullptr || above->strategy != c.strategy) table.add(std::move(cells));
+    above = &c;
+    cells = cells_of(c);
+    cells.insert(cells.begin(), "  " + remedy_name(c));
+    table.add(std::move(cells));
   }
-  const auto line = [&](const std::string& name, const StudyCells& cells) {
-    std::string out = "  " + pad_right(shorten_end(name, kRemedyColumns), kRemedyColumns);
-    for (std::size_t i = 0; i < cells.size(); ++i)
-      out += " " + std::string(widths[i] - columns_of(cells[i]), ' ') + cells[i];
-    return out + "\n";
-  };
-  std::string out;
-  std::string strategy;
-  for (const Combination& c : all) {
-    if (c.strategy != strategy || out.empty()) {
-      strategy = c.strategy;
-      out += line(printable(strategy), head).substr(2);
-    }
-    out += c.completed
-               ? line(remedy_name(c), cells_of(c))
-               : "  " + pad_right(shorten_end(remedy_name(c), kRemedyColumns), kRemedyColumns) +
-                     " " + shorten_end(how_it_ends(c), kColumns - kRemedyColumns - 3) + "\n";
-  }
-  return out;
+  return table.text();
 }
 
 nlohmann::ordered_json json_of(const std::optional<Spread>& s) {
@@ -131,53 +109,38 @@ nlohmann::ordered_json json_of(const std::optional<double>& value) {
 
 }  // namespace
 
-// One row per combination; several tables, since 80 columns do not hold all figures.
+// Two tables, since 80 columns do not hold all figures.
 std::string study_text(const std::vector<Combination>& combinations) {
-  const std::size_t repeats = std::accumulate(
-      combinations.begin(), combinations.end(), std::size_t{0},
-      [](std::size_t most, const Combination& c) { return std::max(most, c.repeats); });
-  std::string out =
+  std::size_t repeats = 0;
+  std::string ends;
+  for (const Combination& c : combinations) {
+    repeats = std::max(repeats, c.repeats);
+    if (!c.completed)
+      ends += fmt::format("  {}\n", wrap(fmt::format("{}, {}: {}", printable(c.strategy),
+                                                     remedy_name(c), printable(how_it_ends(c))),
+                                         kReportColumns - 2, 4));
+  }
+  return fmt::format(
       "Right? gradient: error against one process that does the same (! it differs);\n"
-      "others: apart, at the end, from one process that needs no remedy\n\n";
-  out += section(combinations, kRightness, rightness);
-  out += "\nCost and result: median of " + plural(repeats, "run") +
-         " (±: half of their range; +: more than\nwhere no image is missing)\n\n";
-  out +=
-      section(combinations, kCosts, [&](const Combination& c) { return costs(c, combinations); });
-  return out;
+      "others: apart, at the end, from one process that needs no remedy\n\n{}\n"
+      "Cost and result: median of {} (±: half of their range; +: more than\n"
+      "where no image is missing)\n\n{}{}{}",
+      section(combinations, kRightness, rightness), plural(repeats, "run"),
+      section(combinations, kCosts, [&](const Combination& c) { return costs(c, combinations); }),
+      ends.empty() ? "" : "\nDo not complete:\n", ends);
 }
-
-namespace {
-
-// A "|" would end the cell of the table.
-std::string cell_text(const std::string& text) {
-  std::string out;
-  for (const char c : text) out += c == '|' ? std::string("\\|") : std::string(1, c);
-  return out;
-}
-
-}  // namespace
 
 std::string study_markdown(const std::vector<Combination>& combinations) {
-  std::string out = "| strategy | remedy | ends |";
-  std::string rule = "|---|---|---|";
-  for (const StudyCells* head : {&kRightness, &kCosts}) {
-    for (const std::string& name : *head) {
-      out += " " + name + " |";
-      rule += "--:|";
-    }
-  }
-  out += "\n" + rule + "\n";
+  StudyCells figures = kRightness;
+  figures.insert(figures.end(), kCosts.begin(), kCosts.end());
+  Table table(columns({"strategy", "remedy", "ends"}, figures));
   for (const Combination& c : combinations) {
-    out += "| " + cell_text(printable(c.strategy)) + " | " + cell_text(remedy_name(c)) + " | " +
-           cell_text(how_it_ends(c)) + " |";
-    StudyCells cells = rightness(c);
-    const StudyCells more = costs(c, combinations);
-    cells.insert(cells.end(), more.begin(), more.end());
-    for (const std::string& cell : cells) out += " " + cell + " |";
-    out += "\n";
+    StudyCells cells = {c.strategy, remedy_name(c), how_it_ends(c)};
+    for (const StudyCells& more : {rightness(c), costs(c, combinations)})
+      cells.insert(cells.end(), more.begin(), more.end());
+    table.add(std::move(cells));
   }
-  return out;
+  return table.markdown();
 }
 
 std::string study_json(const std::vector<Combination>& combinations) {

@@ -7,12 +7,15 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
+
+#include "base/quantities.h"
 #include "base/tables.h"
 #include "base/text.h"
-#include "base/tool_version.h"
 #include "reports/html/markup.h"
 #include "reports/html/svg.h"
 #include "reports/sweeps/report.h"
+#include "reports/table.h"
 
 namespace lockstep::reports::html {
 namespace {
@@ -145,9 +148,10 @@ class ParetoDrawing {
     for (const ParetoDot& dot : chart_.dots) {
       if (dot.kind != kind) continue;
       const Point where = at(dot);
-      out += "<circle class=\"" + classes_of(kind) + "\" cx=\"" + px(where.x) + "\" cy=\"" +
-             px(where.y) + "\" r=\"" + (kind == ParetoDot::Kind::front ? "6" : "4") + "\"><title>" +
-             text(dot.words) + "</title></circle>";
+      out += fmt::format(
+          "<circle class=\"{}\" cx=\"{}\" cy=\"{}\" r=\"{}\"><title>{}</title></circle>",
+          classes_of(kind), px(where.x), px(where.y), kind == ParetoDot::Kind::front ? 6 : 4,
+          text(dot.words));
     }
     return out;
   }
@@ -181,24 +185,10 @@ std::string pareto_chart(const ParetoChart& chart) {
 namespace lockstep::reports {
 namespace {
 
-using html::code;
-using html::element;
-using html::text;
-
 // Bounds, so that a browser opens the page quickly.
 constexpr std::size_t kMostDots = 2000;
 constexpr std::size_t kMostPlans = 1000;
 constexpr std::size_t kMostReasons = 100;
-
-std::string card(std::string_view title, const std::string& content) {
-  if (content.empty()) return {};
-  return "<section class=\"card\"><h2>" + html::text(title) + "</h2>" + content + "</section>\n";
-}
-
-std::string named_number(std::string_view name, std::string_view value) {
-  return "<div>" + html::element("dt", "", html::text(name)) +
-         html::element("dd", "", html::text(value)) + "</div>";
-}
 
 class SweepPage {
  public:
@@ -206,36 +196,32 @@ class SweepPage {
       : summary_(summary), ranking_(sim::rank(summary.rows, summary.goal)) {}
 
   std::string str() const {
-    const std::string body =
-        "<p class=\"brand\">Lockstep sweep</p>\n<main>\n" + head() + card("Pareto front", chart()) +
-        card("Plans", table()) + card("Hang", reasons(ranking_.hanging)) +
-        card("Refused", reasons(ranking_.refused)) + card("Failed", reasons(ranking_.failed)) +
-        "</main>\n<footer><p>" + html::text("lockstep " + std::string(tool_version())) +
-        "</p></footer>\n";
-    return html::page("Lockstep sweep: " + summary_.scenario, body);
+    return html::result_page(
+        "sweep", summary_.scenario,
+        html::element("p", "", html::sentence(tried_text(summary_)) + ".") + figures(),
+        html::card("Pareto front", chart()) + html::card("Plans", table()) +
+            html::card("Hang", reasons(ranking_.hanging)) +
+            html::card("Refused", reasons(ranking_.refused)) +
+            html::card("Failed", reasons(ranking_.failed)));
   }
 
  private:
-  std::string head() const {
-    std::string out = "<header class=\"verdict\">" +
-                      html::element("h1", "", html::text(summary_.scenario)) +
-                      html::element("p", "", html::sentence(tried_text(summary_)) + ".") +
-                      "<dl class=\"numbers\">";
-    out += named_number("sorted by", objective_text(summary_.goal.objective));
+  std::string figures() const {
+    std::vector<html::NamedFigure> out = {{"sorted by", objective_text(summary_.goal.objective)}};
     if (summary_.goal.memory_limit)
-      out += named_number("memory of a rank at most", amount(*summary_.goal.memory_limit));
-    out += named_number("fit", grouped(ranking_.fitting.size()));
-    out += named_number("do not fit", grouped(ranking_.too_large.size()));
-    out += named_number("hang", grouped(ranking_.hanging.size()));
-    out += named_number("refused", grouped(ranking_.refused.size()));
-    if (!ranking_.failed.empty()) out += named_number("failed", grouped(ranking_.failed.size()));
-    return out + "</dl></header>\n";
+      out.push_back({"memory of a rank at most", bytes_text(*summary_.goal.memory_limit)});
+    out.push_back({"fit", grouped(ranking_.fitting.size())});
+    out.push_back({"do not fit", grouped(ranking_.too_large.size())});
+    out.push_back({"hang", grouped(ranking_.hanging.size())});
+    out.push_back({"refused", grouped(ranking_.refused.size())});
+    if (!ranking_.failed.empty()) out.push_back({"failed", grouped(ranking_.failed.size())});
+    return html::figures(out);
   }
 
   double value(const sim::Row& row) const {
     switch (summary_.goal.objective) {
       case sim::Objective::step_time:
-        return row.step_seconds * 1e3;
+        return row.step_seconds;
       case sim::Objective::samples_per_second:
         return row.samples_per_second;
       case sim::Objective::samples_per_second_per_rank:
@@ -243,10 +229,9 @@ class SweepPage {
     }
     return 0;
   }
-  std::string unit() const {
-    return summary_.goal.objective == sim::Objective::step_time
-               ? "ms a step"
-               : objective_text(summary_.goal.objective);
+  std::string value_text(double value) const {
+    return summary_.goal.objective == sim::Objective::step_time ? duration_text(value)
+                                                                : number_text(value);
   }
 
   html::ParetoDot dot(std::size_t row, const std::string& mark) const {
@@ -256,18 +241,20 @@ class SweepPage {
                       : sim::fits(one, summary_.goal) ? Kind::beaten
                                                       : Kind::too_large;
     return {one.memory_bytes, value(one), kind,
-            point_text(summary_, one) + ": " + fixed(value(one), 2) + " " + unit() + ", " +
-                amount(one.memory_bytes) + ", " +
-                plural(static_cast<std::uint64_t>(one.ranks), "rank"),
+            fmt::format("{}: {} {}, {}, {}", point_text(summary_, one),
+                        objective_text(summary_.goal.objective), value_text(value(one)),
+                        bytes_text(one.memory_bytes),
+                        plural(static_cast<std::uint64_t>(one.ranks), "rank")),
             kind == Kind::front ? mark : ""};
   }
 
   std::string chart() const {
-    html::ParetoChart out{"Plans by memory of a rank and " + unit(),
+    const std::string objective = objective_text(summary_.goal.objective);
+    html::ParetoChart out{"Plans by memory of a rank and " + objective,
                           "memory of a rank",
-                          unit(),
-                          amount,
-                          [](double y) { return y > 0 && y < 10 ? fixed(y, 2) : fixed(y, 0); },
+                          objective,
+                          [](double bytes) { return bytes_text(bytes); },
+                          [this](double value) { return value_text(value); },
                           {}};
     std::size_t drawn = 0;
     for (const auto* rows : {&ranking_.fitting, &ranking_.too_large}) {
@@ -281,69 +268,63 @@ class SweepPage {
     if (out.dots.empty()) return {};
     return html::element(
                "p", "caption",
-               html::text("Filled: no plan that fits is as good in " +
-                          objective_text(summary_.goal.objective) +
-                          ", memory of a rank and number of ranks, and better in one of them; the "
-                          "number is its line below. Ringed: beaten. Dashed: does not fit.")) +
+               html::text(fmt::format(
+                   "Filled: no plan that fits is as good in {}, memory of a rank and number of "
+                   "ranks, and better in one of them; the number is its line below. Ringed: "
+                   "beaten. Dashed: does not fit.",
+                   objective))) +
            html::pareto_chart(out) +
            html::element("p", "caption", html::text(memory_text(summary_) + "."));
   }
 
-  std::string line(const std::string& label, std::size_t row) const {
+  std::vector<std::string> cells(const std::string& label, std::size_t row) const {
     const sim::Row& one = summary_.rows[row];
-    std::string out = html::element("td", "n", html::text(label));
-    for (const std::string& cell : value_cells(summary_, one))
-      out += html::element("td", "", html::code(cell));
-    out += html::element("td", "n", html::text(std::to_string(one.ranks)));
-    out += html::element("td", "n", html::text(in_milliseconds(one.step_seconds)));
-    out += html::element("td", "n", html::text(fixed(one.samples_per_second, 1)));
-    out += html::element("td", "n", html::text(amount(one.memory_bytes)));
-    out += html::element(
-        "td", "n",
-        html::text(one.transformer ? percent(one.transformer->mfu) : amount(one.sent_bytes)));
-    const bool fit = sim::fits(one, summary_.goal);
-    out += html::element("td", "", ranking_.on_front[row] ? "front" : fit ? "" : "does not fit");
-    return html::element("tr", "", out) + "\n";
+    std::vector<std::string> out = {label};
+    for (std::string& value : value_cells(summary_, one)) out.push_back(std::move(value));
+    out.insert(out.end(),
+               {std::to_string(one.ranks), duration_text(one.step_seconds),
+                number_text(one.samples_per_second), bytes_text(one.memory_bytes),
+                one.transformer ? percent(one.transformer->mfu) : bytes_text(one.sent_bytes)});
+    out.emplace_back(ranking_.on_front[row]          ? "front"
+                     : sim::fits(one, summary_.goal) ? ""
+                                                     : "does not fit");
+    return out;
   }
 
   std::string table() const {
     if (ranking_.fitting.empty() && ranking_.too_large.empty()) return {};
-    std::string heads = html::element("th", "n", "");
-    for (const std::string& head : value_heads(summary_))
-      heads += html::element("th", "", html::text(head));
-    const char* last = summary_.transformers ? "MFU" : "sent";
-    for (const char* head : {"world", "ms/step", "samples/s", "memory", last})
-      heads += html::element("th", "n", head);
-    std::string lines;
+    std::vector<Column> all = {{"", Column::number}};
+    for (const std::string& head : value_heads(summary_)) all.push_back({head, Column::code});
+    for (const char* head : {"world", "step", "samples/s", "memory"})
+      all.push_back({head, Column::number});
+    all.push_back({summary_.transformers ? "MFU" : "sent", Column::number});
+    all.push_back({""});
+    Table plans(std::move(all));
     std::size_t shown = 0;
     for (std::size_t i = 0; i < ranking_.fitting.size(); ++i) {
       if (shown >= kMostPlans && !ranking_.on_front[ranking_.fitting[i]]) continue;
       ++shown;
-      lines += line(std::to_string(i + 1), ranking_.fitting[i]);
+      plans.add(cells(std::to_string(i + 1), ranking_.fitting[i]));
     }
     for (std::size_t i = 0; i < ranking_.too_large.size() && shown < kMostPlans; ++i, ++shown)
-      lines += line("", ranking_.too_large[i]);
-    const std::size_t all = ranking_.fitting.size() + ranking_.too_large.size();
+      plans.add(cells("", ranking_.too_large[i]));
+    const std::size_t rows = ranking_.fitting.size() + ranking_.too_large.size();
     const std::string more =
-        all > shown
-            ? html::element("p", "caption", html::text(grouped(all - shown) + " more are left out"))
-            : "";
-    return html::scroller("plans", "<table><thead><tr>" + heads +
-                                       "<th></th></tr></thead><tbody>\n" + lines +
-                                       "</tbody></table>") +
-           more;
+        rows > shown ? html::element("p", "caption",
+                                     fmt::format("{} more are left out", grouped(rows - shown)))
+                     : "";
+    return plans.html("plans") + more;
   }
 
   std::string reasons(const std::vector<std::size_t>& rows) const {
     std::string out;
     const std::vector<Reason> all = by_reason(summary_, rows);
     for (std::size_t i = 0; i < std::min(all.size(), kMostReasons); ++i)
-      out += html::element("li", "",
-                           html::text(grouped(all[i].rows.size()) + " × " + all[i].text) + "<br>" +
-                               html::element("span", "soft small",
-                                             html::code(point_text(
-                                                 summary_, summary_.rows[all[i].rows.front()])))) +
-             "\n";
+      out += fmt::format(
+          "<li>{}<br>{}</li>\n",
+          html::text(fmt::format("{} × {}", grouped(all[i].rows.size()), all[i].text)),
+          html::element("span", "soft small",
+                        html::code(point_text(summary_, summary_.rows[all[i].rows.front()]))));
     return out.empty() ? out : html::element("ul", "plain", out);
   }
 

@@ -3,16 +3,16 @@
 #include "reports/sweeps/report.h"
 
 #include <algorithm>
-#include <array>
-#include <charconv>
 #include <map>
 #include <string_view>
 
+#include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
+#include "base/quantities.h"
 #include "base/tables.h"
 #include "base/text.h"
-#include "reports/csv_field.h"
+#include "reports/table.h"
 #include "sim/sweep/variation.h"
 
 namespace lockstep::reports {
@@ -23,88 +23,34 @@ using OrderedJson = nlohmann::ordered_json;
 constexpr std::size_t kShown = 40;  // the best rows; the rest of the front in addition
 constexpr std::size_t kShownOfFront = 100;
 constexpr std::size_t kShownReasons = 12;
-constexpr std::size_t kNarrowest = 4;  // of a column of values
-constexpr std::size_t kWidest = 24;
-
-// A table whose first `values` columns are left-aligned and shrink if it is too wide; the others
-// are figures, right-aligned.
-class TextTable {
- public:
-  TextTable(std::size_t values, std::vector<std::string> heads) : values_(values) {
-    add(std::move(heads));
-  }
-  void add(std::vector<std::string> cells) { lines_.push_back(std::move(cells)); }
-
-  std::string str() const {
-    const std::vector<std::size_t> widths = column_widths();
-    std::string out;
-    for (const std::vector<std::string>& line : lines_) {
-      std::string text;
-      for (std::size_t c = 0; c < line.size(); ++c) {
-        const std::string cell = shorten_middle(line[c], widths[c]);
-        const std::string blanks(widths[c] - columns_of(cell), ' ');
-        text += "  " + (c < values_ ? cell + blanks : blanks + cell);
-      }
-      text.erase(text.find_last_not_of(' ') + 1);
-      out += text + "\n";
-    }
-    return out;
-  }
-
- private:
-  std::vector<std::size_t> column_widths() const {
-    std::vector<std::size_t> out(lines_.front().size(), 1);
-    for (const auto& line : lines_)
-      for (std::size_t c = 0; c < line.size(); ++c) out[c] = std::max(out[c], columns_of(line[c]));
-    for (std::size_t c = 0; c < values_; ++c) out[c] = std::min(out[c], kWidest);
-    const auto all = [&] {
-      std::size_t sum = 0;
-      for (const std::size_t width : out) sum += width + 2;
-      return sum;
-    };
-    const auto end = out.begin() + static_cast<std::ptrdiff_t>(values_);
-    // Shrink the widest value column, one character at a time; figures are never cut.
-    while (all() > kReportColumns) {
-      const auto widest = std::max_element(out.begin(), end);
-      if (widest == end || *widest <= kNarrowest) break;
-      --*widest;
-    }
-    return out;
-  }
-
-  std::size_t values_;
-  std::vector<std::vector<std::string>> lines_;
-};
 
 // This many value columns fit next to the figures; more are joined into one, "ranks=4
 // strategy=ddp".
 constexpr std::size_t kMostValueColumns = 6;
 
-std::vector<std::string> heads(const Summary& summary) {
-  std::vector<std::string> out = value_heads(summary);
-  if (out.size() > kMostValueColumns) out = {"point"};
-  out.insert(out.end(), {"ms/step", "samples/s", "memory"});
-  if (summary.transformers) out.emplace_back("MFU");
-  out.emplace_back();
-  if (summary.keys.empty() && !summary.several_machines) out.insert(out.begin(), "point");
-  return out;
+// The rows' columns: what identifies the point, its figures, and a mark.
+Table plans_table(const Summary& summary) {
+  std::vector<std::string> values = value_heads(summary);
+  if (values.empty() || values.size() > kMostValueColumns) values = {"point"};
+  std::vector<std::string> figures = {"step", "samples/s", "memory"};
+  if (summary.transformers) figures.emplace_back("MFU");
+  return Table(columns(values, figures, {""}));
 }
 
 std::vector<std::string> cells(const Summary& summary, const sim::Row& row,
                                const std::string& mark) {
   std::vector<std::string> out = value_cells(summary, row);
   if (out.empty() || out.size() > kMostValueColumns) out = {point_text(summary, row)};
-  out.insert(out.end(), {in_milliseconds(row.step_seconds), fixed(row.samples_per_second, 1),
-                         amount(row.memory_bytes)});
-  if (row.transformer) out.push_back(percent(row.transformer->mfu));
+  out.insert(out.end(), {duration_text(row.step_seconds), number_text(row.samples_per_second),
+                         bytes_text(row.memory_bytes)});
+  if (summary.transformers) out.push_back(row.transformer ? percent(row.transformer->mfu) : "");
   out.push_back(mark);
   return out;
 }
 
 std::string table_text(const Summary& summary, const sim::Ranking& ranking) {
   if (ranking.fitting.empty() && ranking.too_large.empty()) return {};
-  const std::vector<std::string> head = heads(summary);
-  TextTable table(head.size() - (summary.transformers ? 5 : 4), head);
+  Table table = plans_table(summary);
   std::size_t shown = 0, of_front = 0;
   for (std::size_t i = 0; i < ranking.fitting.size(); ++i) {
     const bool front = ranking.on_front[ranking.fitting[i]];
@@ -116,54 +62,48 @@ std::string table_text(const Summary& summary, const sim::Ranking& ranking) {
   }
   for (std::size_t i = 0; i < ranking.too_large.size() && shown < kShown; ++i, ++shown)
     table.add(cells(summary, summary.rows[ranking.too_large[i]], "!"));
-  std::string out = table.str();
+  std::string out = table.text(kReportColumns, 2);
   const std::size_t all = ranking.fitting.size() + ranking.too_large.size();
   if (all > shown)
-    out += "  and " + grouped(all - shown) + " more: --output csv=FILE has them all\n";
+    out += fmt::format("  and {} more: --output csv=FILE has them all\n", grouped(all - shown));
   out += "\n";
   out += wrap(memory_text(summary), kReportColumns, 2) + "\n";
   if (!ranking.fitting.empty())
-    out += wrap("* Pareto front: none that fits is as good in " +
-                    objective_text(summary.goal.objective) +
-                    ", memory of a rank and number of ranks, and better in one of them",
+    out += wrap(fmt::format(
+                    "* Pareto front: none that fits is as good in {}, memory of a rank and number "
+                    "of ranks, and better in one of them",
+                    objective_text(summary.goal.objective)),
                 kReportColumns, 2) +
            "\n";
   if (!ranking.too_large.empty())
-    out += wrap("! does not fit: " + plural(ranking.too_large.size(), "plan") +
-                    (summary.goal.memory_limit ? ", with " + amount(*summary.goal.memory_limit) +
-                                                     " a rank, or less "
-                                                     "where the machine has less"
-                                               : ", with what the machine has"),
-                kReportColumns, 2) +
-           "\n";
+    out +=
+        wrap(fmt::format("! does not fit: {}{}", plural(ranking.too_large.size(), "plan"),
+                         summary.goal.memory_limit
+                             ? fmt::format(", with {} a rank, or less where the machine has less",
+                                           bytes_text(*summary.goal.memory_limit))
+                             : ", with what the machine has"),
+             kReportColumns, 2) +
+        "\n";
   return out;
 }
 
 std::string reasons_text(const Summary& summary, const std::string& title,
                          const std::vector<std::size_t>& rows) {
   if (rows.empty()) return {};
-  std::string out = "\n" + grouped(rows.size()) + " " + title + ":\n";
+  std::string out = fmt::format("\n{} {}:\n", grouped(rows.size()), title);
   const std::vector<Reason> reasons = by_reason(summary, rows);
   for (std::size_t i = 0; i < std::min(reasons.size(), kShownReasons); ++i) {
     const Reason& reason = reasons[i];
-    out +=
-        "  " +
-        wrap(grouped(reason.rows.size()) + " × " + printable(reason.text), kReportColumns - 2, 6) +
-        "\n";
+    out += fmt::format(
+        "  {}\n", wrap(fmt::format("{} × {}", grouped(reason.rows.size()), printable(reason.text)),
+                       kReportColumns - 2, 6));
     const std::string first = point_text(summary, summary.rows[reason.rows.front()]);
-    out += "      " +
-           shorten_end((reason.rows.size() > 1 ? "first: " : "") + first, kReportColumns - 6) +
-           "\n";
+    out += fmt::format("      {}\n", shorten_end((reason.rows.size() > 1 ? "first: " : "") + first,
+                                                 kReportColumns - 6));
   }
   if (reasons.size() > kShownReasons)
-    out += "  and " + grouped(reasons.size() - kShownReasons) + " other reasons\n";
+    out += fmt::format("  and {} other reasons\n", grouped(reasons.size() - kShownReasons));
   return out;
-}
-
-std::string shortest_number(double value) {
-  std::array<char, 40> buffer{};
-  const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value).ptr;
-  return {buffer.data(), end};
 }
 
 std::string verdict_of(const sim::Row& row, const sim::Goal& goal) {
@@ -184,10 +124,12 @@ std::vector<std::size_t> sorted(const sim::Ranking& ranking) {
 std::string sweep_text(const Summary& summary) {
   const sim::Ranking ranking = sim::rank(summary.rows, summary.goal);
   std::string out =
-      wrap("\"" + printable(summary.scenario) + "\": " + tried_text(summary), kReportColumns) +
+      wrap(fmt::format("\"{}\": {}", printable(summary.scenario), tried_text(summary)),
+           kReportColumns) +
       "\n";
   out += "best by " + objective_text(summary.goal.objective);
-  if (summary.goal.memory_limit) out += " within " + amount(*summary.goal.memory_limit) + " a rank";
+  if (summary.goal.memory_limit)
+    out += fmt::format(" within {} a rank", bytes_text(*summary.goal.memory_limit));
   out += "\n";
   if (const std::string table = table_text(summary, ranking); !table.empty()) out += "\n" + table;
   out += reasons_text(summary, ranking.hanging.size() == 1 ? "hangs" : "hang", ranking.hanging);
@@ -198,21 +140,16 @@ std::string sweep_text(const Summary& summary) {
 
 std::string sweep_csv(const Summary& summary) {
   const sim::Ranking ranking = sim::rank(summary.rows, summary.goal);
-  const auto line = [](const std::vector<std::string>& fields) {
-    std::string out;
-    for (const std::string& field : fields) out += (out.empty() ? "" : ",") + csv_field(field);
-    return out + "\r\n";
-  };
-  std::vector<std::string> head = {"machine"};
-  head.insert(head.end(), summary.keys.begin(), summary.keys.end());
-  head.insert(head.end(), {"verdict", "pareto", "world_size", "step_time_s", "samples_per_s",
-                           "samples_per_s_per_rank", "memory_bytes"});
+  std::vector<std::string> names = {"machine"};
+  names.insert(names.end(), summary.keys.begin(), summary.keys.end());
+  names.insert(names.end(), {"verdict", "pareto"});
+  std::vector<std::string> figures = {"world_size", "step_time_s", "samples_per_s",
+                                      "samples_per_s_per_rank", "memory_bytes"};
   if (summary.transformers)
-    head.insert(head.end(), {"tokens_per_s_per_rank", "mfu", "bubble"});
+    figures.insert(figures.end(), {"tokens_per_s_per_rank", "mfu", "bubble"});
   else
-    head.emplace_back("bytes_sent_per_step");
-  head.emplace_back("reason");
-  std::string out = line(head);
+    figures.emplace_back("bytes_sent_per_step");
+  Table table(columns(names, figures, {"reason"}));
   for (const std::size_t i : sorted(ranking)) {
     const sim::Row& row = summary.rows[i];
     std::vector<std::string> fields = {row.machine};
@@ -223,19 +160,19 @@ std::string sweep_csv(const Summary& summary) {
     fields.push_back(row.ranks > 0 ? std::to_string(row.ranks) : "");
     // Rows that do not train have empty figures, not zeros.
     const bool trains = row.outcome == sim::Outcome::trains;
-    std::vector<double> figures = {row.step_seconds, row.samples_per_second,
-                                   trains ? row.samples_per_second_per_rank() : 0.0,
-                                   row.memory_bytes};
+    std::vector<double> values = {row.step_seconds, row.samples_per_second,
+                                  trains ? row.samples_per_second_per_rank() : 0.0,
+                                  row.memory_bytes};
     const sim::TransformerFigures own = row.transformer.value_or(sim::TransformerFigures{});
     if (summary.transformers)
-      figures.insert(figures.end(), {own.tokens_per_second_per_rank, own.mfu, own.bubble});
+      values.insert(values.end(), {own.tokens_per_second_per_rank, own.mfu, own.bubble});
     else
-      figures.push_back(row.sent_bytes);
-    for (const double value : figures) fields.push_back(trains ? shortest_number(value) : "");
+      values.push_back(row.sent_bytes);
+    for (const double value : values) fields.push_back(trains ? fmt::format("{}", value) : "");
     fields.push_back(row.reason);
-    out += line(fields);
+    table.add(std::move(fields));
   }
-  return out;
+  return table.csv();
 }
 
 std::string sweep_json(const Summary& summary) {
@@ -316,19 +253,20 @@ std::string point_text(const Summary& summary, const sim::Row& row) {
   const std::vector<std::string> cells = value_cells(summary, row);
   std::string out;
   for (std::size_t i = 0; i < heads.size(); ++i)
-    out += (out.empty() ? "" : " ") + heads[i] + "=" + cells[i];
+    out += fmt::format("{}{}={}", out.empty() ? "" : " ", heads[i], cells[i]);
   return out.empty() ? summary.transformers ? "the plan as it stands" : "the job as it stands"
                      : out;
 }
 
-std::string in_milliseconds(double seconds) { return fixed(seconds * 1e3, 3); }
-
 std::string tried_text(const Summary& summary) {
-  std::string out = grouped(summary.rows.size()) + " of " + grouped(summary.grid_points) +
-                    (summary.grid_points == 1 ? " point" : " points");
+  std::string out =
+      fmt::format("{} of {}{}", grouped(summary.rows.size()), grouped(summary.grid_points),
+                  summary.grid_points == 1 ? " point" : " points");
   if (!summary.exhaustive)
-    out += "; a search with seed " + std::to_string(summary.seed) +
-           ", which is not exhaustive: a better plan may be among the others";
+    out += fmt::format(
+        "; a search with seed {}, which is not exhaustive: a better plan may be among "
+        "the others",
+        summary.seed);
   if (summary.interrupted) out += "; if interrupted, the same command continues";
   return out;
 }

@@ -43,8 +43,6 @@ std::vector<std::string> value_cells(const Summary& summary, const sim::Row& row
 // "ranks=4 strategy=ddp": the same in one text.
 std::string point_text(const Summary& summary, const sim::Row& row);
 
-std::string in_milliseconds(double seconds);  // "12.345"
-
 // "48 of 48 points", "40 of 1,200 points; a search with seed 7, which is not exhaustive".
 std::string tried_text(const Summary& summary);
 std::string objective_text(sim::Objective objective);  // "samples/s"

@@ -6,6 +6,7 @@
 #include <fmt/core.h>
 
 #include "base/check.h"
+#include "base/quantities.h"
 #include "base/text.h"
 #include "runtime/data/distributed_sampler.h"
 #include "runtime/data/loader.h"
@@ -31,9 +32,9 @@ void count_item(const ManifestItem& item, const WordPiece* tokenizer, DataCheck&
 }
 
 std::string share(std::int64_t part, std::int64_t whole) {
-  const double percent =
-      whole == 0 ? 0.0 : 100.0 * static_cast<double>(part) / static_cast<double>(whole);
-  return fmt::format("{} ({} %)", part, fixed(percent, 1));
+  return fmt::format(
+      "{} ({})", part,
+      percent(whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole)));
 }
 
 std::string histogram(const DataCheck& check) {

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/files/read_file.h"
+#include "base/quantities.h"
 #include "base/text.h"
 #include "runtime/data/manifest_readers.h"
 
@@ -42,7 +43,7 @@ ManifestItem item_of_line(std::string_view line, Location location, ImageFolder&
   ManifestItem item;
   item.location = std::move(location);
   if (line.size() > kLongestLine) {  // parsed JSON takes a multiple of its bytes
-    item.problem = "the line is longer than " + bytes_in_words(kLongestLine);
+    item.problem = "the line is longer than " + bytes_text(kLongestLine);
     return item;
   }
   // Invalid UTF-8 becomes U+FFFD, which the tokenizer drops.

@@ -13,6 +13,7 @@
 
 #include "base/check.h"
 #include "base/files/read_file.h"
+#include "base/quantities.h"
 #include "base/result.h"
 #include "base/text.h"
 #include "runtime/data/manifest_readers.h"
@@ -122,7 +123,7 @@ Result<Manifest> Manifest::open(const std::vector<std::string>& sources) {
   }
   for (ManifestItem& item : out.items_) {
     if (item.text && item.text->size() > kLongestText && item.problem.empty()) {
-      item.problem = "the text is longer than " + bytes_in_words(kLongestText);
+      item.problem = "the text is longer than " + bytes_text(kLongestText);
     }
     out.map_.add(image_key(item), text_key(item));
   }
@@ -145,7 +146,7 @@ Result<std::string> Manifest::read_image(std::int64_t index) const {
   if (image->size < 0) return read_file(image->file, kLargestImageFile);
   if (static_cast<std::size_t>(image->size) > kLargestImageFile) {
     return Error{fmt::format("the member \"{}\" is larger than {}", printable(image->name),
-                             bytes_in_words(kLargestImageFile)),
+                             bytes_text(kLargestImageFile)),
                  {image->file},
                  "leave it out"};
   }

@@ -14,6 +14,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
+#include "base/quantities.h"
 #include "base/text.h"
 #include "runtime/data/manifest_readers.h"
 
@@ -119,7 +120,7 @@ class ShardIndexer {
   void take_text(archive* reader, archive_entry* entry, bool is_json, ManifestItem& item) {
     const la_int64_t size = archive_entry_size(entry);
     if (size < 0 || static_cast<std::size_t>(size) > kLongestText) {
-      return complain(item, "the text is longer than " + bytes_in_words(kLongestText));
+      return complain(item, "the text is longer than " + bytes_text(kLongestText));
     }
     std::string bytes(static_cast<std::size_t>(size), '\0');
     if (archive_read_data(reader, bytes.data(), bytes.size()) != size) {

@@ -13,9 +13,12 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/core.h>
+
 #include "base/files/read_file.h"
 #include "base/files/write_file.h"
 #include "base/interrupts.h"
+#include "base/quantities.h"
 #include "base/result.h"
 #include "base/tables.h"
 #include "base/text.h"
@@ -145,7 +148,7 @@ Status write_certificates(const AllDecided& all, const std::string& file, std::o
   for (std::size_t i = 0; i < all.size(); ++i) {
     const Result<std::string> text = verify::write_certificate(all[i]->model, all[i]->decision);
     if (!text) return text.error();
-    const std::string own = i == 0 ? file : file + "." + std::to_string(i);
+    const std::string own = i == 0 ? file : fmt::format("{}.{}", file, i);
     if (const Status ok = write_file(own, *text); !ok) return ok;
     said << "check it with: lockstep check-certificate " << printable(own) << " "
          << printable(all[i]->derivation.folder) << "\n";
@@ -168,7 +171,8 @@ StepCost step_cost(const trace::Derivation& derivation) {
       if (call.step != trace::kNone) by_step[call.step] += trace::call_bytes(run, call);
     }
     for (const auto& [step, bytes] : by_step) most.bytes = std::max(most.bytes, bytes);
-    const std::string folder = derivation.folder + "/" + derivation.spec.histories[h].folder;
+    const std::string folder =
+        fmt::format("{}/{}", derivation.folder, derivation.spec.histories[h].folder);
     const auto numbers = read_worker_numbers(result_file(folder, 0));
     if (!numbers) continue;
     for (const double flops : numbers->step_flops) most.flops = std::max(most.flops, flops);
@@ -176,19 +180,18 @@ StepCost step_cost(const trace::Derivation& derivation) {
   return most;
 }
 
-// "1.25 G", in powers of 1000.
-std::string with_prefix(double value) {
+// "264 MFLOP", with three significant digits.
+std::string flop_text(double flops) {
   std::size_t power = 0;
   constexpr std::string_view kPrefixes = " kMGTPE";
-  // 999.5 rounds to 1000, so it gets the next prefix: "1.00 k". Three significant digits.
-  for (; value >= 999.5 && power + 1 < kPrefixes.size(); ++power) value /= 1000;
-  const int decimals = power == 0 || value >= 99.5 ? 0 : value >= 9.95 ? 1 : 2;
-  return fixed(value, decimals) + " " + (power == 0 ? "" : std::string(1, kPrefixes[power]));
+  // 999.5 rounds to 1000, so it gets the next prefix: "1 k".
+  for (; flops >= 999.5 && power + 1 < kPrefixes.size(); ++power) flops /= 1000;
+  return fmt::format("{} {}FLOP", number_text(flops), power == 0 ? "" : kPrefixes.substr(power, 1));
 }
 
-// "1.25 MB sent, 264 MFLOP computed"
+// "1.19 MiB sent, 264 MFLOP computed"
 std::string to_string(const StepCost& cost) {
-  return with_prefix(cost.bytes) + "B sent, " + with_prefix(cost.flops) + "FLOP computed";
+  return fmt::format("{} sent, {} computed", bytes_text(cost.bytes), flop_text(cost.flops));
 }
 
 // Derives the job with each remedy, and prints verdicts and costs.
@@ -202,7 +205,7 @@ Status print_remedies(const Scenario& scenario, const StepCost& now, const Deriv
   for (std::size_t i = 0; i < choices->size(); ++i) {
     const RemedyChoice& choice = (*choices)[i];
     DeriveJob own = options;
-    own.folder += "/remedy-" + std::to_string(i);
+    own.folder += fmt::format("/remedy-{}", i);
     if (const Status ok = make_folder(own.folder); !ok) return ok;
     const std::string file = own.folder + "/scenario.yaml";
     if (const Status ok = write_file(file, choice.text); !ok) return ok;
@@ -217,7 +220,7 @@ Status print_remedies(const Scenario& scenario, const StepCost& now, const Deriv
     said << "  " << pad_right(choice.name, 18)
          << pad_right(verify::to_string(worst.decision.verdict), 14)
          << (safe ? to_string(step_cost(worst.derivation)) : "") << "\n"
-         << (safe ? "    " + choice.change + "\n" : "") << std::flush;
+         << (safe ? fmt::format("    {}\n", choice.change) : "") << std::flush;
   }
   return Status::ok();
 }
@@ -292,8 +295,8 @@ Result<reports::ExitStatus> derive_against(const Scenario& scenario, const std::
   const Result<trace::Run> derived = trace::load_run({options.folder});
   if (!derived) return derived.error();
   if (derived->ranks.size() != run->ranks.size()) {
-    return Error{"the run has " + plural(run->ranks.size(), "rank") + ", and the scenario " +
-                     std::to_string(derived->ranks.size()),
+    return Error{fmt::format("the run has {}, and the scenario {}",
+                             plural(run->ranks.size(), "rank"), derived->ranks.size()),
                  {recorded},
                  "compare with a run of this scenario"};
   }

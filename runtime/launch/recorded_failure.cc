@@ -7,7 +7,10 @@
 #include <system_error>
 #include <utility>
 
+#include <fmt/core.h>
+
 #include "base/files/write_file.h"
+#include "base/quantities.h"
 #include "base/result.h"
 #include "base/tables.h"
 #include "base/terminal.h"
@@ -42,8 +45,8 @@ std::string in_words(const Scenario::Expect& expect) {
   const std::vector<int>& culprits = *expect.culprits;
   return expect.rules.front() +
          (culprits.empty() ? std::string()
-                           : " of " + std::string(culprits.size() == 1 ? "rank " : "ranks ") +
-                                 ranges({culprits.begin(), culprits.end()}));
+                           : fmt::format(" of {}{}", culprits.size() == 1 ? "rank " : "ranks ",
+                                         ranges({culprits.begin(), culprits.end()})));
 }
 
 // Reasons against a replay that the report alone shows.
@@ -58,9 +61,9 @@ std::optional<Error> find_obstacle(const verify::Report& report, const std::stri
   if (report.verdict == verify::Verdict::clean) return std::nullopt;
   const verify::Rule& leading = verify::rule(report.findings.front().rule);
   if (leading.family == "numbers" || leading.family == "data" || leading.family == "input") {
-    return Error{"the verdict is " + std::string(leading.name) + ", and a replay makes calls: " +
-                     (leading.family == "input" ? "it has no damaged files"
-                                                : "it computes nothing and reads no data"),
+    return Error{fmt::format("the verdict is {}, and a replay makes calls: {}", leading.name,
+                             leading.family == "input" ? "it has no damaged files"
+                                                       : "it computes nothing and reads no data"),
                  {path},
                  leading.family == "input"
                      ? "bring whole traces of all ranks"
@@ -74,8 +77,8 @@ std::optional<Error> find_difference(const Scenario::Expect& found, const Scenar
                                      const RecordedFailure& failure) {
   if (found.verdict == shown.verdict && found.culprits == shown.culprits) return std::nullopt;
   const bool cut = failure.program.last > 0;
-  return Error{"the traces show " + in_words(found) + ", and their calls alone would show " +
-                   in_words(shown),
+  return Error{fmt::format("the traces show {}, and their calls alone would show {}",
+                           in_words(found), in_words(shown)),
                {failure.paths.front()},
                cut ? "keep more of the calls: a larger --last, or none"
                    : "`lockstep verify` judges the traces themselves"};
@@ -86,7 +89,7 @@ Status write_calls(const trace::Run& program, const fs::path& folder) {
   for (const trace::RankTrace& trace : program.ranks) {
     std::ostringstream text;
     trace::write_text_trace(text, trace, program.tables);
-    const std::string name = "rank_" + std::to_string(trace.rank.value) + ".trace.jsonl";
+    const std::string name = fmt::format("rank_{}.trace.jsonl", trace.rank.value);
     if (const Status written = write_file((folder / name).string(), std::move(text).str());
         !written) {
       return written;
@@ -157,8 +160,8 @@ std::string calls_in_words(const trace::Run& program) {
     most = std::max(most, trace.calls.size());
     all += trace.calls.size();
   }
-  return plural(program.ranks.size(), "rank") + ", " + grouped(all) +
-         (all == 1 ? " call" : " calls") + ", at most " + grouped(most) + " of one rank";
+  return fmt::format("{}, {}{}, at most {} of one rank", plural(program.ranks.size(), "rank"),
+                     grouped(all), all == 1 ? " call" : " calls", grouped(most));
 }
 
 }  // namespace

@@ -5,10 +5,13 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
-#include <numeric>
 
+#include <fmt/core.h>
+
+#include "base/quantities.h"
 #include "base/tables.h"
 #include "base/text.h"
+#include "reports/table.h"
 #include "runtime/launch/expectation.h"
 #include "runtime/launch/run_folder.h"
 #include "verify/rules/rules.h"
@@ -18,15 +21,14 @@ namespace lockstep::runtime {
 namespace {
 
 // Widths and lengths, so that lines fit a terminal of 80 columns.
-constexpr std::size_t kTableColumns = 80;
 constexpr std::size_t kRanksColumns = 9;
 constexpr std::size_t kLogLines = 3;
 constexpr std::size_t kLogColumns = 300;
 
 // "at step 7 of 200": the steps that every rank had finished.
 std::string how_far(const JobOutcome& outcome) {
-  std::string out = "at step " + std::to_string(outcome.steps);
-  if (outcome.planned_steps > 0) out += " of " + std::to_string(outcome.planned_steps);
+  std::string out = fmt::format("at step {}", outcome.steps);
+  if (outcome.planned_steps > 0) out += fmt::format(" of {}", outcome.planned_steps);
   return out;
 }
 
@@ -35,27 +37,28 @@ std::string until_then(const JobOutcome& outcome) {
   constexpr double kLongQuietS = 2;
   std::string out;
   if (outcome.quiet_s > kLongQuietS)
-    out += "nothing had moved for " + fixed(outcome.quiet_s, 0) + " s\n";
+    out += fmt::format("nothing had moved for {}\n", duration_text(outcome.quiet_s));
   if (outcome.report.verdict != verify::Verdict::findings)
     out += "nothing was found wrong until then\n";
   return out;
 }
 
 std::string how_it_ended(const JobOutcome& outcome) {
-  const std::string wall = fixed(outcome.wall_s, 1) + " s";
+  const std::string wall = duration_text(outcome.wall_s);
   switch (outcome.end) {
     case JobEnd::completed:
-      return "all " + plural(outcome.workers.size(), "rank") + " finished in " + wall + "\n";
+      return fmt::format("all {} finished in {}\n", plural(outcome.workers.size(), "rank"), wall);
     case JobEnd::stopped:
-      return "hang proven " + fixed(outcome.proof_s.value_or(0), 2) +
-             " s after the last movement; the job was ended after " + wall + "\n";
+      return fmt::format("hang proven {} after the last movement; the job was ended after {}\n",
+                         duration_text(outcome.proof_s.value_or(0)), wall);
     case JobEnd::failed:
-      return "the job failed after " + wall + "\n";
+      return fmt::format("the job failed after {}\n", wall);
     case JobEnd::timed_out:
-      return "ended " + how_far(outcome) + ", after " + wall +
-             ", the limit of the scenario (limits.total_s)\n" + until_then(outcome);
+      return fmt::format("ended {}, after {}, the limit of the scenario (limits.total_s)\n{}",
+                         how_far(outcome), wall, until_then(outcome));
     case JobEnd::interrupted:
-      return "interrupted " + how_far(outcome) + ", after " + wall + "\n" + until_then(outcome);
+      return fmt::format("interrupted {}, after {}\n{}", how_far(outcome), wall,
+                         until_then(outcome));
   }
   return "";
 }
@@ -83,18 +86,18 @@ std::string deaths(const JobOutcome& outcome) {
       exited[how].push_back(worker.rank);
       continue;
     }
-    out += "rank " + std::to_string(worker.rank) + " " + how;
+    out += fmt::format("rank {} {}", worker.rank, how);
     out += lines.empty() ? "\n" : "; its log ends with:\n";
     for (const std::string& line : lines)
-      out += "  " + wrap(line.substr(0, kLogColumns), 76, 2) + "\n";
+      out += fmt::format("  {}\n", wrap(line.substr(0, kLogColumns), 76, 2));
   }
   for (const auto& [how, ranks] : exited) {
-    out += (ranks.size() == 1 ? "rank " : "ranks ") + ranges(ranks) + " " + how + "; see rank_" +
-           std::to_string(ranks.front()) + ".log\n";
+    out += fmt::format("{}{} {}; see rank_{}.log\n", ranks.size() == 1 ? "rank " : "ranks ",
+                       ranges(ranks), how, ranks.front());
     const WorkerOutcome& first = outcome.workers[static_cast<std::size_t>(ranks.front())];
     if (const auto error = last_error(first.log)) {
-      out += "  " + wrap(error->message, 76, 2) + "\n";
-      if (!error->fix.empty()) out += "  fix: " + wrap(error->fix, 76, 7) + "\n";
+      out += fmt::format("  {}\n", wrap(error->message, 76, 2));
+      if (!error->fix.empty()) out += fmt::format("  fix: {}\n", wrap(error->fix, 76, 7));
     }
   }
   return out;
@@ -108,24 +111,24 @@ std::string hanging_locations(const JobOutcome& outcome) {
   }
   std::string out;
   for (const auto& [location, of] : ranks) {
-    out += (of.size() == 1 ? "rank " : "ranks ") + ranges(of) + " hung in\n  " +
-           wrap(location.substr(0, kLogColumns), 76, 2) + "\n";
+    out += fmt::format("{}{} hung in\n  {}\n", of.size() == 1 ? "rank " : "ranks ", ranges(of),
+                       wrap(location.substr(0, kLogColumns), 76, 2));
   }
   return out;
 }
 
 std::string balance_in_words(const WorkerNumbers::Balance& balance) {
   const auto phase = [](double idle, std::int64_t steps, const char* how) {
-    return fixed(100 * idle, 0) + " % in " + plural(static_cast<std::uint64_t>(steps), "step") +
-           how;
+    return fmt::format("{} in {}{}", percent(idle),
+                       plural(static_cast<std::uint64_t>(steps), "step"), how);
   };
   std::string out = "idle while the slowest rank computes: ";
   out += phase(balance.fixed_idle_share, balance.fixed_steps, " as dealt");
   if (balance.balanced_steps > 0) {
-    out += ",\n  " +
-           phase(balance.balanced_idle_share, balance.balanced_steps, " distributed by cost") +
-           " (an image " + fixed(balance.image_ms, 2) + " ms, a text " + fixed(balance.text_ms, 2) +
-           " ms)";
+    out += fmt::format(
+        ",\n  {} (an image {}, a text {})",
+        phase(balance.balanced_idle_share, balance.balanced_steps, " distributed by cost"),
+        duration_text(balance.image_ms * 1e-3), duration_text(balance.text_ms * 1e-3));
   }
   return out + "\n";
 }
@@ -137,26 +140,27 @@ std::string numbers_text(const JobOutcome& outcome) {
   const WorkerNumbers& n = *first->numbers;
   std::string out;
   if (n.first_loss && n.last_loss && n.steps > 0)
-    out += "loss " + fixed(*n.first_loss, 3) + " -> " + fixed(*n.last_loss, 3) + " over " +
-           plural(static_cast<std::uint64_t>(n.steps), "step") + " (rank " +
-           std::to_string(first->rank) + ")" +
-           (outcome.times_mean_nothing ? "" : ", " + fixed(n.step_ms_median, 0) + " ms a step") +
-           "\n";
+    out += fmt::format("loss {} -> {} over {} (rank {}){}\n", fixed(*n.first_loss, 3),
+                       fixed(*n.last_loss, 3), plural(static_cast<std::uint64_t>(n.steps), "step"),
+                       first->rank,
+                       outcome.times_mean_nothing
+                           ? ""
+                           : fmt::format(", {} a step", duration_text(n.step_ms_median * 1e-3)));
   if (outcome.times_mean_nothing) out += "the ranks shared GPUs: times mean nothing\n";
   if (n.retrieval && n.retrieval->items > 0)
-    out += "retrieval: " + fixed(100 * n.retrieval->recall_at_1, 0) + " % of " +
-           std::to_string(n.retrieval->items) +
-           " held-out images find their caption first,\n           " +
-           fixed(100 * n.retrieval->recall_at_5, 0) + " % among 5, " +
-           fixed(100 * n.retrieval->recall_at_10, 0) + " % among 10 (chance " +
-           fixed(100 * n.retrieval->chance, 1) + " %)\n";
+    out += fmt::format(
+        "retrieval: {} of {} held-out images find their caption first,\n"
+        "           {} among 5, {} among 10 (chance {})\n",
+        percent(n.retrieval->recall_at_1), n.retrieval->items, percent(n.retrieval->recall_at_5),
+        percent(n.retrieval->recall_at_10), percent(n.retrieval->chance));
   std::string idle;
   for (const WorkerOutcome& worker : outcome.workers) {
     if (!worker.numbers || !worker.numbers->idle_share) continue;
-    idle += (idle.empty() ? "" : ", ") + std::to_string(worker.rank) + ": " +
-            fixed(100 * *worker.numbers->idle_share, 0) + " %";
+    idle += fmt::format("{}{}: {}", idle.empty() ? "" : ", ", worker.rank,
+                        percent(*worker.numbers->idle_share));
   }
-  if (!idle.empty()) out += "waiting for the other stage, by rank: " + idle + " of a step\n";
+  if (!idle.empty())
+    out += fmt::format("waiting for the other stage, by rank: {} of a step\n", idle);
   if (n.balance) out += balance_in_words(*n.balance);
   double recording = 0;
   double watch = 0;
@@ -174,9 +178,9 @@ std::string numbers_text(const JobOutcome& outcome) {
            " could not be read, and were left out (lockstep-worker data check)\n";
   }
   if (n.steps > 0 && !outcome.times_mean_nothing) {
-    out += "waiting for data took " + fixed(100 * data, 1) + " % of a step, recording " +
-           fixed(100 * recording, 2) + " %";
-    if (watch > 0) out += ", fingerprints " + fixed(100 * watch, 1) + " %";
+    out += fmt::format("waiting for data took {} of a step, recording {}", percent(data),
+                       percent(recording));
+    if (watch > 0) out += fmt::format(", fingerprints {}", percent(watch));
     out += "\n";
   }
   return out;
@@ -192,9 +196,9 @@ std::string strategy_in_words(const Scenario& scenario) {
   if (scenario.strategy.kind == Scenario::Strategy::Kind::pipeline) {
     const bool gpipe = scenario.strategy.schedule == Scenario::Strategy::Schedule::gpipe;
     const auto count = static_cast<std::uint64_t>(scenario.strategy.micro_batches);
-    const std::string stages = scenario.strategy.stages == 2 ? "" : "of four stages ";
-    return "a pipeline " + stages + "(" + (gpipe ? "GPipe" : "1F1B") + ", " +
-           plural(count, "micro-batch", "micro-batches") + ")";
+    const char* const stages = scenario.strategy.stages == 2 ? "" : "of four stages ";
+    return fmt::format("a pipeline {}({}, {})", stages, gpipe ? "GPipe" : "1F1B",
+                       plural(count, "micro-batch", "micro-batches"));
   }
   if (scenario.strategy.kind == Scenario::Strategy::Kind::ddp) {
     if (scenario.strategy.static_graph) return "DDP with a static graph";
@@ -231,29 +235,21 @@ std::string remedy_in_words(const Scenario::Remedy& remedy) {
   return "";
 }
 
-std::string padded_row(const std::vector<std::string>& cells,
-                       const std::vector<std::size_t>& widths) {
-  std::string out;
-  for (std::size_t i = 0; i < cells.size(); ++i)
-    out += i + 1 == cells.size() ? cells[i] : pad_right(cells[i], widths[i]) + "  ";
-  return out + "\n";
-}
-
 }  // namespace
 
 std::string job_in_words(const Scenario& scenario) {
   if (scenario.replays()) {
-    return plural(static_cast<std::uint64_t>(scenario.ranks), "rank") + " on gloo, the calls of " +
-           printable(scenario.replay);
+    return fmt::format("{} on gloo, the calls of {}",
+                       plural(static_cast<std::uint64_t>(scenario.ranks), "rank"),
+                       printable(scenario.replay));
   }
-  return plural(static_cast<std::uint64_t>(scenario.ranks), "rank") +
-         (scenario.backend == Scenario::Backend::nccl ? " on nccl" : " on gloo") +
-         (scenario.share_gpus ? " (sharing GPUs: times mean nothing), " : ", ") +
-         strategy_in_words(scenario) + ", " + remedy_in_words(scenario.remedy) +
-         (scenario.fault == Fault::none
-              ? ", "
-              : ", fault " + std::string(to_string(scenario.fault)) + ", ") +
-         plural(static_cast<std::uint64_t>(scenario.train.steps), "step");
+  return fmt::format(
+      "{} on {}{}, {}, {}, {}{}", plural(static_cast<std::uint64_t>(scenario.ranks), "rank"),
+      scenario.backend == Scenario::Backend::nccl ? "nccl" : "gloo",
+      scenario.share_gpus ? " (sharing GPUs: times mean nothing)" : "", strategy_in_words(scenario),
+      remedy_in_words(scenario.remedy),
+      scenario.fault == Fault::none ? "" : fmt::format("fault {}, ", to_string(scenario.fault)),
+      plural(static_cast<std::uint64_t>(scenario.train.steps), "step"));
 }
 
 std::string run_summary(const JobOutcome& outcome) {
@@ -278,25 +274,12 @@ TableRow table_row(const Scenario& scenario, const JobOutcome& outcome) {
 }
 
 std::string table(const std::vector<TableRow>& rows) {
-  std::vector<std::vector<std::string>> cells = {
-      {"scenario", "verdict", "rule", "ranks", "expected", "time"}};
+  reports::Table out(
+      reports::columns({"scenario", "verdict", "rule", "ranks", "expected", "time"}, {}));
   for (const TableRow& row : rows)
-    cells.push_back({printable(row.scenario), row.verdict, row.rule,
-                     shorten_middle(row.culprits, kRanksColumns), row.expected,
-                     fixed(row.wall_s, 1) + " s"});
-  std::vector<std::size_t> widths(cells[0].size());
-  for (const auto& line : cells) {
-    for (std::size_t i = 0; i < line.size(); ++i)
-      widths[i] = std::max(widths[i], columns_of(line[i]));
-  }
-  // Shorten the names so that the other columns and two spaces between columns fit.
-  const std::size_t others =
-      std::accumulate(widths.begin() + 1, widths.end(), 2 * (widths.size() - 1));
-  widths[0] = std::min(widths[0], kTableColumns - others);
-  for (auto& line : cells) line[0] = shorten_middle(line[0], widths[0]);
-  std::string out;
-  for (const auto& line : cells) out += padded_row(line, widths);
-  return out;
+    out.add({row.scenario, row.verdict, row.rule, shorten_middle(row.culprits, kRanksColumns),
+             row.expected, duration_text(row.wall_s)});
+  return out.text();
 }
 
 namespace {
@@ -308,15 +291,15 @@ constexpr double kPlainIntervalS = 5;
 std::string RunProgress::line(const JobProgress& progress, double elapsed_s) {
   const std::string ranks = plural(static_cast<std::uint64_t>(options_.ranks), "rank");
   if (progress.started < options_.ranks)
-    return "starting  " + std::to_string(progress.started) + " of " + ranks;
-  std::string out = "step " + std::to_string(progress.steps);
-  if (options_.steps > 0) out += "/" + std::to_string(options_.steps);
+    return fmt::format("starting  {} of {}", progress.started, ranks);
+  std::string out = fmt::format("step {}", progress.steps);
+  if (options_.steps > 0) out += fmt::format("/{}", options_.steps);
   if (progress.loss) out += "  loss " + fixed(*progress.loss, 3);
   out += "  " + ranks;
   if (progress.steps > first_steps_ && first_steps_ > 0)
-    out += "  " +
-           fixed(static_cast<double>(progress.steps - first_steps_) / (elapsed_s - first_s_), 1) +
-           " steps/s";
+    out += fmt::format(
+        "  {} steps/s",
+        number_text(static_cast<double>(progress.steps - first_steps_) / (elapsed_s - first_s_)));
   return out;
 }
 
@@ -334,7 +317,7 @@ void RunProgress::update(const JobProgress& progress, double elapsed_s) {
   if (options_.terminal)
     out_ << "\r" << now << "\x1b[K" << std::flush;
   else
-    out_ << now << "  (" << fixed(elapsed_s, 0) << " s)\n" << std::flush;
+    out_ << now << "  (" << duration_text(elapsed_s) << ")\n" << std::flush;
 }
 
 void RunProgress::finish() {

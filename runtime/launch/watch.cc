@@ -18,8 +18,11 @@
 #include <thread>
 #include <utility>
 
+#include <fmt/core.h>
+
 #include "base/clock.h"
 #include "base/keyboard.h"
+#include "base/quantities.h"
 #include "base/result.h"
 #include "base/terminal.h"
 #include "base/text.h"
@@ -58,7 +61,7 @@ std::uint64_t events_of(const trace::RankTrace& trace) {
 bool has_ended(std::int64_t pid) {
   if (pid <= 0) return false;
   if (kill(static_cast<pid_t>(pid), 0) != 0) return errno == ESRCH;
-  std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
+  std::ifstream stat(fmt::format("/proc/{}/stat", pid));
   const std::string line{std::istreambuf_iterator<char>(stat), {}};
   // "4711 (name) Z 1 …": the name may contain anything, also ")".
   const std::size_t name_end = line.rfind(')');
@@ -366,7 +369,7 @@ class Watcher {
     if (options_.report.quiet) return;
     // Without a screen: print what is new since the last look, and the progress now and then.
     if (screen_) return draw();
-    const std::string at = reports::duration_text(state_.watched_s) + "  ";
+    const std::string at = duration_text(state_.watched_s) + "  ";
     const trace::Nanos late = static_cast<trace::Nanos>(options_.late_s * kSecond);
     for (const std::string& line : reports::watch_news(before, state_, late))
       said_ << at << line << "\n";

@@ -7,6 +7,7 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
+#include "base/quantities.h"
 #include "base/text.h"
 #include "runtime/replay/program.h"
 #include "runtime/replay/refusals.h"
@@ -37,7 +38,7 @@ Result<trace::Run> load_replay_program(const Scenario& scenario) {
                  "\"trace\" is a folder, as seen from the folder of the scenario"};
   }
   if (bytes > kMaxReplayFolderBytes) {
-    return Error{"the calls to be replayed take more than " + bytes_in_words(kMaxReplayFolderBytes),
+    return Error{"the calls to be replayed take more than " + bytes_text(kMaxReplayFolderBytes),
                  {folder},
                  "keep the last ones: `lockstep convert --to scenario --last 1000`"};
   }

@@ -5,6 +5,7 @@
 
 #include <fmt/core.h>
 
+#include "base/quantities.h"
 #include "base/text.h"
 #include "runtime/replay/program.h"
 #include "runtime/replay/refusals.h"
@@ -124,7 +125,7 @@ class Tensors {
       together += *peak;
       if (together > kMaxReplayBytes) {
         return Error{fmt::format("the ranks' tensors would take more than {} at a time",
-                                 bytes_in_words(static_cast<std::uint64_t>(kMaxReplayBytes))),
+                                 bytes_text(kMaxReplayBytes)),
                      {trace.source},
                      "make them smaller: `lockstep convert --to scenario --max-elements 4096`"};
       }

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
+#include "base/quantities.h"
 #include "base/text.h"
 #include "sim/multimodal/step_simulation.h"
 
@@ -19,8 +20,6 @@ namespace {
 // Steps that are drawn to see how often ranks part; their data alone, which is quick: at most a
 // million sequences.
 constexpr std::int64_t kStepsChecked = 200, kSequencesChecked = 1'000'000;
-
-std::string size_words(double value) { return fixed(value, value < 10 ? 1 : 0); }
 
 ForecastPart timed_part(std::string key, std::string what, double value, std::string rests_on) {
   return {std::move(key), std::move(what), value, std::move(rests_on)};
@@ -90,12 +89,13 @@ std::vector<std::string> MultimodalForecast::basis() const {
       fmt::format("times: {}, {}", printable(calibration.name),
                   calibration.fitted_on.empty()
                       ? std::string("which is fitted to no measurement of its own")
-                      : "fitted to " + plural(calibration.fitted_on.size(), "measured row") +
-                            " of language models: no encoder was measured"),
+                      : fmt::format("fitted to {} of language models: no encoder was measured",
+                                    plural(calibration.fitted_on.size(), "measured row"))),
       fmt::format("data: {}, seed {}; {} drawn",
-                  plan.data.manifest.empty() ? std::string("the distributions of the plan")
-                                             : plural(plan.data.manifest.size(), "sample") +
-                                                   " of " + printable(plan.data.manifest_file),
+                  plan.data.manifest.empty()
+                      ? std::string("the distributions of the plan")
+                      : fmt::format("{} of {}", plural(plan.data.manifest.size(), "sample"),
+                                    printable(plan.data.manifest_file)),
                   plan.data.seed, plural(static_cast<std::uint64_t>(plan.steps), "step")),
       "all GPUs are alike; nobody else uses the network; loading data keeps up",
       "MFU: what the towers need for what is no padding (a frozen tower: forward, and the input's "
@@ -145,8 +145,8 @@ std::string MultimodalForecast::reason() const {
   const auto most = std::max_element(
       losses.begin(), losses.end(), [](const Loss& a, const Loss& b) { return a.share < b.share; });
   if (most->share < 0.01) return "nothing but computing takes more than a hundredth of the time";
-  return fmt::format("most is lost to {} ({} % of the GPUs' time)", most->words,
-                     size_words(100 * most->share));
+  return fmt::format("most is lost to {} ({} of the GPUs' time)", most->words,
+                     percent(most->share));
 }
 
 Result<MultimodalForecast> forecast_towers(const MultimodalPlan& plan,

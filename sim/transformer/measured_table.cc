@@ -15,6 +15,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/files/read_file.h"
+#include "base/quantities.h"
 #include "base/result.h"
 #include "base/text.h"
 #include "sim/transformer/transformer.h"
@@ -70,9 +71,8 @@ constexpr double kMostCount = 1 << 30U;
 TableRow::TableRow(const json& row, const json& columns, std::string location)
     : row_(row), columns_(&columns), location_(std::move(location)) {
   if (!row.is_array() || row.size() != columns.size())
-    refuse(
-        "the row has not one value for each of the " + std::to_string(columns.size()) + " columns",
-        "give a list as long as \"columns\"");
+    refuse(fmt::format("the row has not one value for each of the {} columns", columns.size()),
+           "give a list as long as \"columns\"");
 }
 
 TableRow::TableRow(const json& row, std::string location)
@@ -82,7 +82,8 @@ TableRow::TableRow(const json& row, std::string location)
 
 // The first problem is the cause; later ones may follow from it.
 void TableRow::refuse(std::string message, std::string fix) {
-  if (!wrong_) wrong_ = Error{location_ + ": " + std::move(message), {}, std::move(fix)};
+  if (!wrong_)
+    wrong_ = Error{fmt::format("{}: {}", location_, std::move(message)), {}, std::move(fix)};
 }
 
 const json* TableRow::find(std::string_view name) const {
@@ -104,19 +105,19 @@ std::int64_t TableRow::count(std::string_view name, std::optional<std::int64_t> 
   if (value == nullptr && otherwise) return *otherwise;
   const double x = number(name);
   if (x >= 1 && x <= kMostCount && x == std::floor(x)) return static_cast<std::int64_t>(x);
-  refuse("\"" + std::string(name) + "\" is not a whole number from 1 to 2^30", "correct the value");
+  refuse(fmt::format("\"{}\" is not a whole number from 1 to 2^30", name), "correct the value");
   return 1;
 }
 
 double TableRow::number(std::string_view name) {
   const json* value = find(name);
   if (value == nullptr) {
-    refuse("\"" + std::string(name) + "\" is missing", "add it");
+    refuse(fmt::format("\"{}\" is missing", name), "add it");
     return 1;
   }
   const double x = value->is_number() ? value->get<double>() : 0;
   if (x > 0 && x < 1e30) return x;
-  refuse("\"" + std::string(name) + "\" is not a number above 0", "correct the value");
+  refuse(fmt::format("\"{}\" is not a number above 0", name), "correct the value");
   return 1;
 }
 
@@ -152,9 +153,8 @@ Result<MeasuredTable> parse_measured_table(const std::string& text, const std::s
   if (root.contains("machines") && root["machines"].is_object()) return read_nccl_tests(root, file);
   if (!root.contains("rows") || !root["rows"].is_array()) return unknown();
   if (root["rows"].size() > kMostTableRows)
-    return Error{"the table has more than " + std::to_string(kMostTableRows) + " rows",
-                 {file},
-                 "give it in parts"};
+    return Error{
+        fmt::format("the table has more than {} rows", kMostTableRows), {file}, "give it in parts"};
   if (root.contains("columns") && root["columns"].is_array()) return read_step_columns(root, file);
   if (root.value("framework", "") == "NeMo") return read_nemo(root, file);
   return read_torchtitan(root, file);
@@ -179,11 +179,9 @@ void set_gpt(MeasuredStep& step, std::int64_t layers, std::int64_t hidden, std::
 
 void set_label(MeasuredStep& step) {
   const TrainingPlan& p = step.plan;
-  step.label = std::to_string(p.ranks()) + " GPUs, B " + std::to_string(p.global_batch) +
-               (step.micro_batch_unknown ? "" : ", b " + std::to_string(p.micro_batch)) + ", h " +
-               std::to_string(step.model.hidden) + ", L " + std::to_string(step.model.layers) +
-               ", t " + std::to_string(p.tensor) + " d " + std::to_string(p.data) + " p " +
-               std::to_string(p.pipeline);
+  step.label = fmt::format("{} GPUs, B {}{}, h {}, L {}, t {} d {} p {}", p.ranks(), p.global_batch,
+                           step.micro_batch_unknown ? "" : fmt::format(", b {}", p.micro_batch),
+                           step.model.hidden, step.model.layers, p.tensor, p.data, p.pipeline);
 }
 
 // vTrain's models have GPT-2's vocabulary, as its configuration files say.
@@ -218,7 +216,7 @@ MeasuredStep megatron_step(TableRow& row, const json& root) {
   // Data parallelism is not a column: it is what remains of the GPUs.
   const std::int64_t model_ranks = std::int64_t{step.plan.tensor} * step.plan.pipeline;
   if (gpus % model_ranks != 0)
-    row.refuse(std::to_string(gpus) + " GPUs do not divide by tp x pp", "correct the row");
+    row.refuse(fmt::format("{} GPUs do not divide by tp x pp", gpus), "correct the row");
   else
     step.plan.data = static_cast<std::int32_t>(gpus / model_ranks);
   step.micro_batch_unknown = true;
@@ -247,11 +245,12 @@ Result<MeasuredTable> read_step_columns(const json& root, const std::string& fil
   bool one_node = true;
   std::size_t number = 0;
   for (const json& values : root["rows"]) {
-    TableRow row(values, columns, file + ", row " + std::to_string(++number));
+    TableRow row(values, columns, fmt::format("{}, row {}", file, ++number));
     MeasuredStep step = vtrain ? vtrain_step(row) : megatron_step(row, root);
     if (const Status read = row.status(); !read) return read.error();
     if (const Status can_be = check_workload(step.model, step.plan); !can_be)
-      return Error{row.location() + ": " + can_be.error().message, {}, can_be.error().fix};
+      return Error{
+          fmt::format("{}: {}", row.location(), can_be.error().message), {}, can_be.error().fix};
     set_label(step);
     // A table whose plans all fit 8 GPUs was measured on one node, and has its own calibration.
     one_node = one_node && step.plan.ranks() <= 8;
@@ -283,7 +282,7 @@ void set_parallelism(MeasuredStep& step, TableRow& row) {
   const std::int64_t rest = std::int64_t{plan.tensor} * plan.context * plan.pipeline;
   const std::int64_t gpus = row.count("gpus");
   if (gpus % rest != 0)
-    row.refuse(std::to_string(gpus) + " GPUs do not divide by tp x cp x pp", "correct the row");
+    row.refuse(fmt::format("{} GPUs do not divide by tp x cp x pp", gpus), "correct the row");
   plan.data = static_cast<std::int32_t>(std::max<std::int64_t>(1, gpus / rest));
   const std::int64_t local = row.count("local_batch");
   plan.global_batch = local * plan.data;
@@ -302,11 +301,12 @@ Result<MeasuredStep> read_step(TableRow& row) {
   const std::string name = row.text("model");
   // "8B" gives "llama3-8b".
   const bool billions = name.ends_with('B');
-  const auto known = published_model("llama3-" + name.substr(0, name.find('B')) + "b");
+  const auto known = published_model(fmt::format("llama3-{}b", name.substr(0, name.find('B'))));
   if (billions && known)
     step.model = *known;
   else
-    row.refuse("model \"" + printable(name) + "\" is not known", "known are 8B, 70B and 405B");
+    row.refuse(fmt::format("model \"{}\" is not known", printable(name)),
+               "known are 8B, 70B and 405B");
   set_parallelism(step, row);
   TrainingPlan& plan = step.plan;
   plan.sharding = Sharding::zero3;
@@ -316,21 +316,21 @@ Result<MeasuredStep> read_step(TableRow& row) {
                    : kept == "selective" ? Recompute::selective
                                          : Recompute::none;
   // For example tech "FSDP + compile + fp8", quant "float8".
-  const std::string how = row.text("tech") + " " + row.text("quant");
+  const std::string how = fmt::format("{} {}", row.text("tech"), row.text("quant"));
   plan.compiled = how.find("compile") != std::string::npos || row.has("vanilla");
   plan.fp8 = how.find("fp8") != std::string::npos || how.find("float8") != std::string::npos;
   plan.overlapped_tensor = how.find("asyncTP") != std::string::npos;
   if (const auto gib = row.number_if_there("mem_gib")) step.memory_bytes = *gib * kGiB;
   step.as_tokens = true;
-  step.label = row.text("model") + ", " + std::to_string(row.count("gpus")) + " GPUs, seq " +
-               std::to_string(plan.sequence) + ", b " + std::to_string(row.count("local_batch")) +
-               ", t " + std::to_string(plan.tensor) + " c " + std::to_string(plan.context) + " d " +
-               std::to_string(plan.data) + " p " + std::to_string(plan.pipeline) +
-               (plan.chunks > 1 ? " x 2" : "") + (plan.compiled ? ", compiled" : "") +
-               (plan.fp8 ? ", fp8" : "") + (plan.overlapped_tensor ? ", async" : "");
+  step.label = fmt::format(
+      "{}, {} GPUs, seq {}, b {}, t {} c {} d {} p {}{}{}{}{}", row.text("model"),
+      row.count("gpus"), plan.sequence, row.count("local_batch"), plan.tensor, plan.context,
+      plan.data, plan.pipeline, plan.chunks > 1 ? " x 2" : "", plan.compiled ? ", compiled" : "",
+      plan.fp8 ? ", fp8" : "", plan.overlapped_tensor ? ", async" : "");
   if (const Status read = row.status(); !read) return read.error();
   if (const Status can_be = check_workload(step.model, plan); !can_be)
-    return Error{row.location() + ": " + can_be.error().message, {}, can_be.error().fix};
+    return Error{
+        fmt::format("{}: {}", row.location(), can_be.error().message), {}, can_be.error().fix};
   return step;
 }
 
@@ -350,7 +350,7 @@ Result<MeasuredTable> read_torchtitan(const json& root, const std::string& file)
   table.machine_type = hardware.find("H200") != std::string::npos ? "h200-cluster" : "h100-cluster";
   std::size_t number = 0;
   for (const json& values : root["rows"]) {
-    TableRow row(values, file + ", row " + std::to_string(++number));
+    TableRow row(values, fmt::format("{}, row {}", file, ++number));
     // A row with both columns has two measurements: without and with async tensor parallelism.
     const bool both = row.has("vanilla") && row.has("async_");
     const double first = row.number(both ? "vanilla" : "tps_gpu");
@@ -431,7 +431,8 @@ Result<MeasuredTable> read_nemo(const json& root, const std::string& file) {
     MeasuredStep step = nemo_step(row);
     if (const Status read = row.status(); !read) return read.error();
     if (const Status can_be = check_workload(step.model, step.plan); !can_be)
-      return Error{row.location() + ": " + can_be.error().message, {}, can_be.error().fix};
+      return Error{
+          fmt::format("{}: {}", row.location(), can_be.error().message), {}, can_be.error().fix};
     table.steps.push_back(std::move(step));
   }
   return table;
@@ -460,7 +461,7 @@ Status add_rows(MeasuredTable& table, const json& rows, const json& columns,
   std::size_t number = 0;
   for (const json& values : rows) {
     TableRow row(values, columns,
-                 table.file + ", " + printable(machine.name) + ", row " + std::to_string(++number));
+                 fmt::format("{}, {}, row {}", table.file, printable(machine.name), ++number));
     MeasuredCollective measured;
     measured.machine = machine.name;
     measured.ranks = machine.ranks;
@@ -470,10 +471,10 @@ Status add_rows(MeasuredTable& table, const json& rows, const json& columns,
     if (bytes > 1e15) row.refuse("\"bytes\" is above 10^15", "correct the value");
     if (const Status read = row.status(); !read) return read;
     measured.bytes = static_cast<std::int64_t>(bytes);
-    measured.label = machine.name + ", " + std::to_string(machine.ranks) + " GPUs, " +
-                     bytes_in_words(static_cast<std::uint64_t>(measured.bytes));
+    measured.label =
+        fmt::format("{}, {} GPUs, {}", machine.name, machine.ranks, bytes_text(measured.bytes));
     if (table.collectives.size() == kMostTableRows)
-      return Error{"the table has more than " + std::to_string(kMostTableRows) + " rows",
+      return Error{fmt::format("the table has more than {} rows", kMostTableRows),
                    {table.file},
                    "give it in parts"};
     table.collectives.push_back(std::move(measured));
@@ -490,16 +491,18 @@ Result<MeasuredTable> read_nccl_tests(const json& root, const std::string& file)
   table.file = file;
   table.machine_type = "nccl";
   for (const auto& [name, machine] : root["machines"].items()) {
-    const std::string location = file + ", " + printable(name);
+    const std::string location = fmt::format("{}, {}", file, printable(name));
     if (!machine.is_object())
-      return Error{
-          location + ": the machine is not an object", {}, "give it \"gpus\" and \"rows\""};
+      return Error{fmt::format("{}: the machine is not an object", location),
+                   {},
+                   "give it \"gpus\" and \"rows\""};
     if (machine.contains("rows")) {
       TableRow about(machine, location);
       const MeasuredMachine one{name, about.count("gpus"), about.count("nodes", 1)};
       if (const Status read = about.status(); !read) return read.error();
       if (!is_list_of_lists(machine["rows"]))
-        return Error{location + ": \"rows\" is not a list of lists", {}, "correct it"};
+        return Error{
+            fmt::format("{}: \"rows\" is not a list of lists", location), {}, "correct it"};
       if (const Status s = add_rows(table, machine["rows"], root["columns"], one); !s)
         return s.error();
       continue;
@@ -507,10 +510,10 @@ Result<MeasuredTable> read_nccl_tests(const json& root, const std::string& file)
     for (const auto& [gpus, rows] : machine.items()) {
       const long ranks = std::strtol(gpus.c_str(), nullptr, 10);
       if (ranks < 2 || ranks > 1 << 20 || !is_list_of_lists(rows))
-        return Error{
-            location + ": \"" + printable(gpus) + "\" is not a number of GPUs with its rows",
-            {},
-            "write \"8\": [[bytes, time, …], …]"};
+        return Error{fmt::format("{}: \"{}\" is not a number of GPUs with its rows", location,
+                                 printable(gpus)),
+                     {},
+                     "write \"8\": [[bytes, time, …], …]"};
       if (const Status s = add_rows(table, rows, root["columns"], {name, ranks, 1}); !s)
         return s.error();
     }

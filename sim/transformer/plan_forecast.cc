@@ -4,30 +4,27 @@
 
 #include <fmt/format.h>
 
+#include "base/quantities.h"
 #include "base/text.h"
 #include "sim/forecast/goodput.h"
 
 namespace lockstep::sim {
 namespace {
 
-std::string about_three_digits(double value) {
-  return fixed(value, value < 10 ? 2 : value < 100 ? 1 : 0);
-}
-
 std::string tensor_basis(const TrainingPlan& plan) {
-  return std::string(
-             "two all-reduces each way and layer, or as many bytes as all-gathers and "
-             "reduce-scatters; ") +
-         (plan.overlapped_tensor ? "beside the matrix products, which slow down by a share of them"
-                                 : "nothing hides them");
+  return fmt::format(
+      "two all-reduces each way and layer, or as many bytes as all-gathers and reduce-scatters; {}",
+      plan.overlapped_tensor ? "beside the matrix products, which slow down by a share of them"
+                             : "nothing hides them");
 }
 
 std::string data_basis(const TrainingPlan& plan) {
   if (plan.overlapped_gradients)
     return "beside the last micro-batch's passes, which slow down by a share of it";
   if (plan.sharding != Sharding::zero3)
-    return std::string("gradients in ") + (plan.short_gradients ? "bfloat16" : "float32") +
-           ", all-reduced after the last backward pass; nothing hides them";
+    return fmt::format(
+        "gradients in {}, all-reduced after the last backward pass; nothing hides them",
+        plan.short_gradients ? "bfloat16" : "float32");
   if (plan.pipeline > 1)
     return "parameters gathered and gradients scattered once a step; nothing hides them";
   return "parameters gathered and gradients scattered layer by layer beside the computing, which "
@@ -42,8 +39,9 @@ std::string recompute_basis(const TrainingPlan& plan, const Transformer& model) 
 }
 
 std::string optimizer_basis(const CostParameters& cost) {
-  return "Adam and clipping: " + about_three_digits(cost.optimizer_traffic) +
-         " bytes of memory traffic a parameter that the GPU updates";
+  return fmt::format(
+      "Adam and clipping: {} bytes of memory traffic a parameter that the GPU updates",
+      number_text(cost.optimizer_traffic));
 }
 
 // The parts of a step's time, each with the sentence that says what it is based on. The keys are
@@ -57,8 +55,8 @@ std::vector<ForecastPart> time_parts(const PlanForecast& f) {
        "each kernel by its FLOPs at the calibrated efficiency, or by its bytes"},
       {"recompute", "recomputed forward", parts.recompute, recompute_basis(plan, f.plan.model)},
       {"logits", "embedding, logits and loss", parts.logits,
-       "the product by its FLOPs, the loss by " + about_three_digits(cost.logit_traffic) +
-           " bytes a logit"},
+       fmt::format("the product by its FLOPs, the loss by {} bytes a logit",
+                   number_text(cost.logit_traffic))},
       {"host", "GPU waits for the host", parts.host,
        "the host issues each layer's kernels at the calibrated pace"},
       {"tensor_parallel", "tensor-parallel collectives", parts.tensor, tensor_basis(plan)},
@@ -82,7 +80,7 @@ std::vector<ForecastPart> time_parts(const PlanForecast& f) {
 
 // The sentence that says over how many ranks a state is divided.
 std::string divided(bool is, const TrainingPlan& plan) {
-  return is ? ", divided by " + std::to_string(std::int64_t{plan.data} * plan.context) + " ranks"
+  return is ? fmt::format(", divided by {} ranks", std::int64_t{plan.data} * plan.context)
             : ", whole on every data-parallel rank";
 }
 
@@ -90,9 +88,9 @@ std::string activations_basis(const Transformer& model, const TrainingPlan& plan
   const char* kept = plan.recompute == Recompute::full        ? "only each layer's input"
                      : plan.recompute == Recompute::selective ? "what selective recompute leaves"
                                                               : "all that the backward pass needs";
-  return std::string(kept) + " of each micro-batch in flight (" +
-         (model.gated ? "gated layers: what each operation keeps" : "arXiv 2205.05198, table 2") +
-         ")";
+  return fmt::format(
+      "{} of each micro-batch in flight ({})", kept,
+      model.gated ? "gated layers: what each operation keeps" : "arXiv 2205.05198, table 2");
 }
 
 // The parts of the fullest stage's memory, in the same form.
@@ -127,9 +125,9 @@ std::vector<ForecastPart> memory_parts(const PlanForecast& f) {
 
 std::string calibration_basis(const Calibration& calibration) {
   const std::size_t rows = calibration.fitted_on.size();
-  return "times: " + printable(calibration.name) + ", " +
-         (rows == 0 ? "which is fitted to no measurement of its own"
-                    : "fitted to " + plural(rows, "measured row"));
+  return fmt::format("times: {}, {}", printable(calibration.name),
+                     rows == 0 ? "which is fitted to no measurement of its own"
+                               : fmt::format("fitted to {}", plural(rows, "measured row")));
 }
 
 }  // namespace
@@ -149,20 +147,18 @@ std::vector<std::string> PlanForecast::basis() const {
   std::vector<std::string> out = {
       calibration_basis(calibration),
       fmt::format("the interval: four of five measured rows that the calibration was not fitted to "
-                  "were within {:.0f} % of their prediction",
-                  100 * calibration.cost.spread),
+                  "were within {} of their prediction",
+                  percent(calibration.cost.spread)),
       "all GPUs are alike and compute alike; nobody else uses the network; no stragglers",
-      std::string("MFU: 3 x the forward's matrix products") +
-          (model.causal ? ", attention counted as far as the mask leaves it" : "") + ", of " +
-          about_three_digits(calibration.cost.peak_flops * 1e-12) + " TFLOP/s (16 bits)"};
+      fmt::format("MFU: 3 x the forward's matrix products{}, of {} TFLOP/s (16 bits)",
+                  model.causal ? ", attention counted as far as the mask leaves it" : "",
+                  number_text(calibration.cost.peak_flops * 1e-12))};
   const std::int64_t pieces = std::int64_t{p.pipeline} * p.chunks;
   // Each sentence below appears only if it affects this plan.
   if (model.layers % pieces != 0)
-    out.push_back(
-        std::to_string(model.layers) + " layers do not divide by " + std::to_string(pieces) +
-        " pieces: each counts as " +
-        about_three_digits(static_cast<double>(model.layers) / static_cast<double>(pieces)) +
-        " layers");
+    out.push_back(fmt::format(
+        "{} layers do not divide by {} pieces: each counts as {} layers", model.layers, pieces,
+        number_text(static_cast<double>(model.layers) / static_cast<double>(pieces))));
   if (p.pipeline > 1)
     out.emplace_back(
         "every stage's memory is counted with an embedding table, as the first and "

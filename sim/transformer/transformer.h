@@ -5,6 +5,7 @@
 // micro_batch and global_batch are in sequences.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -37,6 +38,7 @@ enum class Recompute : std::uint8_t {
   selective,  // arXiv 2205.05198, section 5: only the attention; gated layers: every second product
   full,       // each layer, from its input
 };
+inline constexpr std::array<std::string_view, 3> kRecomputeNames = {"none", "selective", "full"};
 
 // What is distributed over the data-parallel ranks: ZeRO, arXiv 1910.02054, section 5.
 enum class Sharding : std::uint8_t {

@@ -80,18 +80,6 @@ TEST(PluralTest, OneAndMany) {
   EXPECT_EQ(plural(2, "entry", "entries"), "2 entries");
 }
 
-TEST(BytesInWordsTest, NeverMoreThanThereAre) {
-  EXPECT_EQ(bytes_in_words(0), "0 bytes");
-  EXPECT_EQ(bytes_in_words(1), "1 byte");
-  EXPECT_EQ(bytes_in_words(1023), "1023 bytes");
-  EXPECT_EQ(bytes_in_words(1024), "1 KiB");
-  EXPECT_EQ(bytes_in_words(1024 + 512), "1.5 KiB");
-  EXPECT_EQ(bytes_in_words((1U << 20U) - 1), "1023.9 KiB");
-  EXPECT_EQ(bytes_in_words(256U << 20U), "256 MiB");
-  EXPECT_EQ(bytes_in_words(std::uint64_t{16} << 30U), "16 GiB");
-  EXPECT_EQ(bytes_in_words(UINT64_MAX), "16777215.9 TiB");
-}
-
 TEST(HexTest, SixteenDigits) { EXPECT_EQ(hex(255), "00000000000000ff"); }
 
 TEST(PrintableTest, KeepsTextAndDisarmsTheRest) {

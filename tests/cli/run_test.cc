@@ -268,7 +268,7 @@ TEST(RunProgress, on_a_terminal_one_line_is_written_over) {
   EXPECT_EQ(out.str(),
             "\rstarting  3 of 4 ranks\x1b[K"
             "\rstep 2/40  loss 2.500  4 ranks\x1b[K"
-            "\rstep 12/40  loss 2.310  4 ranks  10.0 steps/s\x1b[K"
+            "\rstep 12/40  loss 2.310  4 ranks  10 steps/s\x1b[K"
             "\r\x1b[K");
 }
 
@@ -276,7 +276,7 @@ TEST(RunProgress, elsewhere_a_plain_line_every_few_seconds) {
   std::ostringstream out;
   runtime::RunProgress progress(out, {.terminal = false, .ranks = 1, .steps = 40});
   for (int i = 0; i < 100; ++i) progress.update({.steps = i, .loss = 1.0, .started = 1}, 0.1 * i);
-  EXPECT_EQ(out.str(), "step 50/40  loss 1.000  1 rank  10.0 steps/s  (5 s)\n");
+  EXPECT_EQ(out.str(), "step 50/40  loss 1.000  1 rank  10 steps/s  (5 s)\n");
 }
 
 TEST(RunTable, fits_a_terminal) {

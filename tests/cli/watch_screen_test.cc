@@ -226,13 +226,5 @@ TEST(WatchNews, SmallDelaysAreNoNews) {
   EXPECT_TRUE(reports::watch_news(before, one_late(3), 3'000'000'000).empty());
 }
 
-TEST(DurationText, AreShort) {
-  EXPECT_EQ(reports::duration_text(0.0123), "12 ms");
-  EXPECT_EQ(reports::duration_text(2.14), "2.1 s");
-  EXPECT_EQ(reports::duration_text(31.4), "31 s");
-  EXPECT_EQ(reports::duration_text(200), "3 min 20 s");
-  EXPECT_EQ(reports::duration_text(3900), "1 h 5 min");
-}
-
 }  // namespace
 }  // namespace lockstep::cli

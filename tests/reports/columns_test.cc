@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "base/quantities.h"
 #include "base/tables.h"
 #include "reports/findings/finding_words.h"
 #include "tests/reports/inline_run.h"

@@ -40,9 +40,9 @@ TEST(SimulateCollective, ShowsTheFormulaItsSourceAndTheBusBandwidth) {
   const cli::Outcome outcome = collective({"--ranks", "8", "--bytes", "1MiB"});
   EXPECT_EQ(outcome.out,
             "all_reduce by ring, 8 ranks, 1 MiB\n"
-            "  time     43.70016 us\n"
-            "  algbw    23.99 GB/s\n"
-            "  busbw    41.99 GB/s\n"
+            "  time     43.7 us\n"
+            "  algbw    24 GB/s\n"
+            "  busbw    42 GB/s\n"
             "  formula  2(n-1)a + 2(n-1)/n B b + (n-1)/n B g\n"
             "  source   Patarasuk and Yuan, J. Parallel Distrib. Comput. 69(2), 2009, section\n"
             "           3\n");

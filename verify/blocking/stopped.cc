@@ -9,6 +9,7 @@
 
 #include <fmt/core.h>
 
+#include "base/quantities.h"
 #include "base/text.h"
 #include "trace/groups.h"
 
@@ -124,15 +125,6 @@ std::optional<trace::Nanos> timed_out_after(const trace::Run& run) {
   return out;
 }
 
-// "90 s", "90 min", "2 h 5 min": up to two hours one unit is exact enough to find the moment in a
-// log.
-std::string duration_text(trace::Nanos time) {
-  const std::int64_t seconds = time / kSecond;
-  if (seconds < 120) return fmt::format("{} s", seconds);
-  if (seconds < 120 * 60) return fmt::format("{} min", seconds / 60);
-  return fmt::format("{} h {} min", seconds / 3600, seconds / 60 % 60);
-}
-
 // " 10 min ago", seen from the newest record; otherwise " at 14:28:39 UTC on 2026-11-21"; empty
 // where no time is known, or the clocks of two machines would have to be compared.
 std::string time_words(const Context& context, const std::vector<trace::Rank>& ranks,
@@ -155,7 +147,7 @@ std::string time_words(const Context& context, const std::vector<trace::Rank>& r
   trace::Nanos ago = comparable ? newest - last : 0;
   // The watchdog's text may tell of a longer wait than the records do.
   ago = std::max(ago, timed_out_after(context.run).value_or(0));
-  if (ago >= kSecond) return fmt::format(" {} ago", duration_text(ago));
+  if (ago >= kSecond) return fmt::format(" {} ago", duration_text(static_cast<double>(ago) / kSecond));
   if (last < kWallClock) return "";
   const std::time_t seconds = last / kSecond;
   std::tm utc{};

@@ -11,6 +11,7 @@
 
 #include <fmt/core.h>
 
+#include "base/quantities.h"
 #include "base/text.h"
 #include "verify/context.h"
 #include "verify/samples/sharding.h"
@@ -20,11 +21,6 @@ namespace lockstep::verify {
 namespace {
 
 using Ranks = std::vector<std::uint32_t>;
-
-std::string percent(std::uint64_t part, std::uint64_t whole) {
-  const auto of = static_cast<double>(std::max<std::uint64_t>(whole, 1));
-  return fixed(100.0 * static_cast<double>(part) / of, 0) + " %";
-}
 
 Cause sample_cause(const Context& context, RuleId rule, std::int64_t n, const Ranks& ranks) {
   Cause out = value_cause(context, rule, n, {}, {});
@@ -56,7 +52,8 @@ bool batches_are_broadcast(const Context& context, const SampleLog& log, std::ui
 
 Cause explain_shared(const Context& context, const SampleLog& log, const SharedSamples& shared) {
   const std::string ranks = context.describe_ranks(shared.ranks);
-  const std::string share = percent(shared.consumed - shared.distinct, shared.consumed);
+  const std::string share = percent(static_cast<double>(shared.consumed - shared.distinct) /
+                                    static_cast<double>(std::max<std::uint64_t>(shared.consumed, 1)));
   const std::string effective =
       fmt::format("of {} consumed, {} are different: {} of the work is repeated",
                   plural(shared.consumed, "sample"), shared.distinct, share);

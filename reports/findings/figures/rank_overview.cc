@@ -11,6 +11,7 @@
 
 #include <fmt/core.h>
 
+#include "base/quantities.h"
 #include "base/tables.h"
 #include "base/text.h"
 #include "reports/findings/finding_words.h"

@@ -57,7 +57,7 @@ TEST_F(ReadFileTest, GivesTheBytesOfFilesOneAfterTheOther) {
 
 TEST_F(ReadFileTest, ReadsFilesWithoutASize) {
   EXPECT_NE(read("/proc/self/status").find("VmPeak"), std::string::npos);
-  EXPECT_EQ(read("/proc/self/status", 10), "error: the file is larger than 10 bytes");
+  EXPECT_EQ(read("/proc/self/status", 10), "error: the file is larger than 10 B");
 }
 
 TEST_F(ReadFileTest, OfWhatIsNotWantedOnlyTheHeadIsRead) {
@@ -79,7 +79,7 @@ TEST_F(ReadFileTest, OfWhatIsNotWantedOnlyTheHeadIsRead) {
 TEST_F(ReadFileTest, WhatIsTooLargeIsAnError) {
   const std::string path = dir_.write("f", "12345");
   EXPECT_EQ(read(path, 5), "12345");
-  EXPECT_EQ(read(path, 4), "error: the file is larger than 4 bytes");
+  EXPECT_EQ(read(path, 4), "error: the file is larger than 4 B");
   fs::resize_file(path, std::uintmax_t{1} << 40U);
   EXPECT_EQ(read(path), "error: the file is larger than 16 GiB");
   EXPECT_EQ(read(path, SIZE_MAX), "error: the file is larger than 16 GiB");

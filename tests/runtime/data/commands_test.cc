@@ -56,7 +56,7 @@ TEST(DataCheckCommand, ExitsByWhatItFound) {
   ASSERT_EQ(run({"shapes", shapes, "--items", "5", "--side", "8"}).status, 0);
   const Ran fine = run({"check", shapes, "--vocab", shapes + "/vocab.txt"});
   EXPECT_EQ(fine.status, 0);
-  EXPECT_THAT(fine.out, HasSubstr("items           5\nimage and text  5 (100.0 %)"));
+  EXPECT_THAT(fine.out, HasSubstr("items           5\nimage and text  5 (100 %)"));
   fs::resize_file(shapes + "/images/000003.png", 20);
   const Ran found = run({"check", shapes});
   EXPECT_EQ(found.status, 1);

@@ -1,5 +1,6 @@
 // The shipped machines against measured tables: how far off they are, with NCCL's choice and
 // without, and that their fitted numbers are what a fit to the rows that they name gives.
+#include "base/quantities.h"
 #include "tests/sim/collectives/measured_nccl.h"
 
 #include <algorithm>
@@ -34,7 +35,7 @@ double predicted(const MeasuredNccl& table, std::int64_t bytes, const Machine& m
 // As `calibrate check` labels it.
 std::string label(const MeasuredNccl& table, std::int64_t bytes) {
   return table.machine + ", " + std::to_string(table.ranks) + " GPUs, " +
-         bytes_in_words(static_cast<std::uint64_t>(bytes));
+         bytes_text(bytes);
 }
 
 bool fitted_to(const Machine& machine, const MeasuredNccl& table, std::int64_t bytes) {

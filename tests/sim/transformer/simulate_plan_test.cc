@@ -60,7 +60,7 @@ TEST_F(SimulatePlan, SaysTimeMemoryAndWhatTheyRestOn) {
                     HasSubstr("together"), HasSubstr("the fullest"), HasSubstr("fitted to 3"),
                     HasSubstr("in four cases of five")));
   // Without gpu_memory the machine says what a GPU has.
-  EXPECT_THAT(outcome.out, HasSubstr("fits 85.90 GB"));
+  EXPECT_THAT(outcome.out, HasSubstr("fits 80 GiB"));
   cli::expect_fits_a_terminal(outcome.out);
 }
 
@@ -83,7 +83,7 @@ TEST_F(SimulatePlan, SaysWhatDoesNotFit) {
   const cli::Outcome outcome = simulate(small);
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_THAT(outcome.out,
-              AllOf(HasSubstr("does not fit 4.00 GB: "), HasSubstr("too much on stage 3"),
+              AllOf(HasSubstr("does not fit 3.73 GiB: "), HasSubstr("too much on stage 3"),
                     HasSubstr("logits and their gradient")));
   cli::expect_fits_a_terminal(outcome.out);
   const Json all = json(small);

@@ -7,6 +7,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/quantities.h"
 #include "base/sha256.h"
 #include "base/text.h"
 #include "trace/formats/digest/form.h"
@@ -92,7 +93,7 @@ class DigestFileReader {
  private:
   Error damaged() const {
     if (room_.exceeded) {
-      return {"the traces of this digest take more than " + bytes_in_words(room_.most),
+      return {"the traces of this digest take more than " + bytes_text(room_.most),
               {file_},
               "record fewer steps (smaller rings), or verify some of the ranks at a time"};
     }

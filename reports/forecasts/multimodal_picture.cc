@@ -1,0 +1,134 @@
+#include "reports/forecasts/multimodal_picture.h"
+
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+
+#include "base/quantities.h"
+#include "base/tables.h"
+#include "base/text.h"
+#include "reports/html/markup.h"
+#include "reports/html/stacked_charts.h"
+#include "reports/html/svg.h"
+
+namespace lockstep::reports {
+namespace {
+
+using sim::DrawnTask;
+using sim::MultimodalForecast;
+
+constexpr std::size_t kPictureNames = 24;  // columns of the places' names
+
+char task_letter(DrawnTask::Kind kind) {
+  return kind == DrawnTask::Kind::encoder ? 'E' : kind == DrawnTask::Kind::forward ? 'f' : 'b';
+}
+
+// How much of the step is drawn in `columns`: from its beginning, as long as a column is at most
+// half of a forward task, so that tasks can be told apart; at least a tenth.
+double drawn_window(const MultimodalForecast& f, std::size_t columns) {
+  double sum = 0, count = 0;
+  for (const DrawnTask& task : f.drawn) {
+    if (task.kind != DrawnTask::Kind::forward) continue;
+    sum += task.end - task.begin;
+    ++count;
+  }
+  if (count == 0) return f.drawn_seconds;
+  const double fits = static_cast<double>(columns) * sum / count / 2;
+  return std::min(f.drawn_seconds, std::max(fits, f.drawn_seconds / 10));
+}
+
+// What takes most of each column; '.': the place waits.
+std::vector<std::string> picture_rows(const MultimodalForecast& f, std::size_t columns) {
+  std::vector<std::string> rows(f.places.size(), std::string(columns, '.'));
+  std::vector<std::vector<std::array<double, 3>>> shares(
+      f.places.size(), std::vector<std::array<double, 3>>(columns, {0, 0, 0}));
+  const double width = drawn_window(f, columns) / static_cast<double>(columns);
+  if (width <= 0) return rows;
+  for (const DrawnTask& task : f.drawn) {
+    const auto place = static_cast<std::size_t>(task.place);
+    const auto from = static_cast<std::size_t>(task.begin / width);
+    for (std::size_t c = from; c < columns && static_cast<double>(c) * width < task.end; ++c) {
+      const double begin = std::max(task.begin, static_cast<double>(c) * width);
+      const double end = std::min(task.end, static_cast<double>(c + 1) * width);
+      shares[place][c][static_cast<std::size_t>(task.kind)] += std::max(0.0, end - begin);
+    }
+  }
+  for (std::size_t place = 0; place < rows.size(); ++place)
+    for (std::size_t c = 0; c < columns; ++c) {
+      const auto& share = shares[place][c];
+      const auto most = std::max_element(share.begin(), share.end());
+      if (share[0] + share[1] + share[2] < width / 2) continue;
+      rows[place][c] = task_letter(static_cast<DrawnTask::Kind>(most - share.begin()));
+    }
+  return rows;
+}
+
+}  // namespace
+
+std::string multimodal_picture_text(const MultimodalForecast& f) {
+  constexpr std::size_t kColumns = kReportColumns - kPictureNames - 3;
+  std::string out = "the slowest pipeline of the first step";
+  if (const double window = drawn_window(f, kColumns); window < f.drawn_seconds)
+    out +=
+        fmt::format(", its first {} of {}", duration_text(window), duration_text(f.drawn_seconds));
+  out += "\n(E encodes, f forward, b backward, . waits)\n";
+  const std::vector<std::string> rows = picture_rows(f, kColumns);
+  for (std::size_t p = 0; p < std::min(rows.size(), kMostPlacesShown); ++p)
+    out += fmt::format(
+        "  {} {}\n",
+        pad_right(shorten_middle(printable(f.places[p].name), kPictureNames), kPictureNames),
+        rows[p]);
+  if (rows.size() > kMostPlacesShown)
+    out += fmt::format("  and {} more\n", rows.size() - kMostPlacesShown);
+  return out;
+}
+
+// The tasks of each place as boxes, those of one kind that touch joined; drawn at most this many to
+// a place, as neighbours merge where they are narrower than a pixel.
+std::string multimodal_picture_html(const MultimodalForecast& f) {
+  constexpr double kWidth = 680, kLeft = 190, kRow = 22;
+  const std::size_t places = std::min(f.places.size(), std::size_t{64});
+  const double scale = f.drawn_seconds > 0 ? kWidth / f.drawn_seconds : 0;
+  std::string content;
+  for (std::size_t p = 0; p < places; ++p)
+    content += html::svg_text("note", {0, kRow * static_cast<double>(p) + 15},
+                              shorten_middle(printable(f.places[p].name), 28));
+  struct Open {
+    double begin = 0, end = -1;
+    DrawnTask::Kind kind = DrawnTask::Kind::encoder;
+  };
+  std::vector<Open> open(places);
+  const auto look = [](DrawnTask::Kind kind) {
+    return kind == DrawnTask::Kind::encoder ? "f1" : kind == DrawnTask::Kind::forward ? "f0" : "f3";
+  };
+  const auto close = [&](std::size_t p) {
+    const Open& box = open[p];
+    if (box.end <= box.begin) return;
+    content += html::svg_rect(look(box.kind),
+                              {kLeft + box.begin * scale, kRow * static_cast<double>(p) + 2,
+                               std::max(0.5, (box.end - box.begin) * scale - 0.3), kRow - 4},
+                              0);
+  };
+  for (const DrawnTask& task : f.drawn) {
+    const auto p = static_cast<std::size_t>(task.place);
+    if (p >= places) continue;
+    Open& box = open[p];
+    const bool narrow = (task.end - task.begin) * scale < 0.5;
+    if (box.end >= 0 && (task.begin - box.end) * scale < 0.5 && (box.kind == task.kind || narrow)) {
+      box.end = std::max(box.end, task.end);
+      continue;
+    }
+    close(p);
+    box = {task.begin, task.end, task.kind};
+  }
+  for (std::size_t p = 0; p < places; ++p) close(p);
+  const double height = kRow * static_cast<double>(places) + 4;
+  return html::series_legend({{"encodes", 1}, {"LLM forward", 0}, {"LLM backward", 3}}) +
+         html::scroller("the slowest pipeline",
+                        html::svg_picture(
+                            "When each place computes what, over " + duration_text(f.drawn_seconds),
+                            kLeft + kWidth, height, content));
+}
+
+}  // namespace lockstep::reports

@@ -1,0 +1,79 @@
+#include "reports/forecasts/parts.h"
+
+#include <fmt/format.h>
+
+#include "base/quantities.h"
+#include "base/tables.h"
+#include "reports/table.h"
+
+namespace lockstep::reports {
+namespace {
+
+constexpr std::size_t kNames = 12;  // columns of the figures' names
+
+double share(const PartsOfWhole& parts, double value) {
+  return parts.whole > 0 ? value / parts.whole : 0;
+}
+
+}  // namespace
+
+std::string figures_text(const std::vector<NamedFigure>& figures) {
+  std::string out;
+  for (const NamedFigure& one : figures)
+    out += fmt::format("{} {}\n", pad_right(shorten_middle(one.what, kNames), kNames),
+                       wrap(one.value, kReportColumns, kNames + 1, kNames + 1));
+  return out;
+}
+
+std::string description_html(const std::vector<NamedFigure>& figures) {
+  std::string out;
+  for (const NamedFigure& one : figures)
+    out += html::element("li", "", html::text(fmt::format("{}: {}", one.what, one.value))) + "\n";
+  return html::element("ul", "plain", out);
+}
+
+std::string parts_text(const PartsOfWhole& parts) {
+  Table table(columns({""}, {"", ""}));
+  const auto add = [&](const std::string& what, double value) {
+    table.add({what, parts.text(value), percent(share(parts, value))});
+  };
+  for (const sim::ForecastPart& part : parts.parts) add(part.what, part.value);
+  add("together", parts.whole);
+  return table.text(kReportColumns, 2);
+}
+
+std::string parts_html(const std::string& label, const PartsOfWhole& parts) {
+  Table table(columns({""}, {"", "share"}, {"rests on"}));
+  const auto add = [&](const std::string& what, double value, const std::string& rests_on) {
+    table.add({what, parts.text(value), percent(share(parts, value)), rests_on});
+  };
+  for (const sim::ForecastPart& part : parts.parts) add(part.what, part.value, part.rests_on);
+  add("together", parts.whole, "");
+  return table.html(label);
+}
+
+nlohmann::ordered_json parts_json(const PartsOfWhole& parts, const char* unit) {
+  nlohmann::ordered_json out = nlohmann::ordered_json::array();
+  for (const sim::ForecastPart& part : parts.parts)
+    out.push_back({{"part", printable(part.key)},
+                   {"what", printable(part.what)},
+                   {unit, part.value},
+                   {"share", share(parts, part.value)},
+                   {"rests_on", part.rests_on}});
+  return out;
+}
+
+std::string basis_text(const std::vector<std::string>& sentences,
+                       const std::vector<const std::vector<sim::ForecastPart>*>& parts) {
+  std::string out;
+  const auto line = [&](const std::string& text) {
+    out += fmt::format("  {}\n", wrap(text, kReportColumns - 2, 4));
+  };
+  for (const std::string& sentence : sentences) line(sentence);
+  for (const auto* list : parts)
+    for (const sim::ForecastPart& part : *list)
+      line(fmt::format("{}: {}", part.what, part.rests_on));
+  return out;
+}
+
+}  // namespace lockstep::reports

@@ -1,0 +1,42 @@
+// What the forms of a plan's forecast share: named figures, the parts of a step's time or of a
+// GPU's memory, and what each figure rests on.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "reports/html/markup.h"
+#include "sim/transformer/plan_forecast.h"
+
+namespace lockstep::reports {
+
+using html::NamedFigure;
+
+// A line for each, the value wrapped to the right of the names; at most 80 columns. A figure
+// without a name continues the one above it.
+std::string figures_text(const std::vector<NamedFigure>& figures);
+
+// "what: value" for each, as the items of an HTML list.
+std::string description_html(const std::vector<NamedFigure>& figures);
+
+// Parts that add up to `whole`.
+struct PartsOfWhole {
+  const std::vector<sim::ForecastPart>& parts;
+  double whole = 0;
+  std::string (*text)(double) = nullptr;  // of a value: duration_text or bytes_text
+};
+
+// A table: each part, its value, its share, and their sum; in HTML also what it rests on.
+std::string parts_text(const PartsOfWhole& parts);
+std::string parts_html(const std::string& label, const PartsOfWhole& parts);
+
+// [{"part", "what", unit: value, "share", "rests_on"}]
+nlohmann::ordered_json parts_json(const PartsOfWhole& parts, const char* unit);
+
+// What the forecast rests on: `sentences`, then what each of the parts does.
+std::string basis_text(const std::vector<std::string>& sentences,
+                       const std::vector<const std::vector<sim::ForecastPart>*>& parts);
+
+}  // namespace lockstep::reports

@@ -1,9 +1,9 @@
 #include "base/launcher.h"
 
 #include <array>
-#include <charconv>
 #include <string>
 
+#include "base/numbers.h"
 #include "base/text.h"
 
 namespace lockstep {
@@ -27,10 +27,8 @@ const Launcher* find_launcher(const Environment& get) {
 }
 
 std::optional<int> launcher_number(std::string_view text) {
-  int value = 0;
-  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (problem != std::errc() || end != text.data() + text.size() || value < 0) return std::nullopt;
-  return value;
+  const std::optional<int> value = parse_number<int>(text);
+  return value && *value >= 0 ? value : std::nullopt;
 }
 
 Result<std::optional<LaunchedRank>> launched_rank(const Environment& get) {

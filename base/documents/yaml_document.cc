@@ -1,6 +1,5 @@
 #include "base/documents/yaml_document.h"
 
-#include <charconv>
 #include <cmath>
 #include <optional>
 #include <sstream>
@@ -11,6 +10,7 @@
 #include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
+#include "base/numbers.h"
 #include "base/text.h"
 
 namespace lockstep {
@@ -27,14 +27,6 @@ Location location_of(const std::string& file, const YAML::Mark& mark) {
   return {file, mark.line + 1, mark.column + 1};
 }
 
-template <class Number>
-std::optional<Number> parse_whole(std::string_view text) {
-  Number value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
 // A plain scalar, typed as in YAML 1.2's core schema, without octal, hexadecimal, infinities and
 // NaN, which no scenario needs. 12 is an integer, 1e3 a number, "1.2.3" and "yes" are text.
 nlohmann::json plain_scalar(const std::string& text) {
@@ -46,8 +38,8 @@ nlohmann::json plain_scalar(const std::string& text) {
   if (number.front() == '+') number.remove_prefix(1);
   if (number.empty() || number.find_first_not_of("0123456789.eE+-") != std::string_view::npos)
     return text;
-  if (const auto whole = parse_whole<std::int64_t>(number)) return *whole;
-  if (const auto real = parse_whole<double>(number); real && std::isfinite(*real)) return *real;
+  if (const auto whole = parse_number<std::int64_t>(number)) return *whole;
+  if (const auto real = parse_number<double>(number); real && std::isfinite(*real)) return *real;
   return text;
 }
 

@@ -13,6 +13,7 @@
 
 #include "base/check.h"
 #include "base/documents/yaml_document.h"
+#include "base/numbers.h"
 #include "base/tables.h"
 #include "base/text.h"
 
@@ -29,7 +30,8 @@ bool is_in(std::string_view key, std::string_view whole) {
 Error of_axis(const Axis& axis, const Json& value, Error error) {
   constexpr std::size_t kShown = 120;
   error.message = fmt::format(
-      "{}: {}", shorten_end(printable(axis.key + "=" + value_text(value)), kShown), error.message);
+      "{}: {}", shorten_end(printable(fmt::format("{}={}", axis.key, value_text(value))), kShown),
+      error.message);
   error.location = axis.location;
   return error;
 }
@@ -61,7 +63,7 @@ std::string own_key(const Axis& axis, const MachineKeys* of_machine) {
   std::string key = axis.key.substr(of_machine->prefix.size());
   const auto& inner = of_machine->in_section;
   const bool short_name = std::find(inner.begin(), inner.end(), key) != inner.end();
-  return short_name ? of_machine->section + "." + key : key;
+  return short_name ? fmt::format("{}.{}", of_machine->section, key) : key;
 }
 
 Status check_values(const Variation::Document& whole, const std::vector<Axis>& axes,
@@ -198,17 +200,6 @@ Result<Json> Variation::machine_document(PointId point) const {
   return out;
 }
 
-namespace {
-
-std::optional<std::size_t> parse_number(const std::string& text) {
-  std::size_t out = 0;
-  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), out);
-  if (failed != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return out;
-}
-
-}  // namespace
-
 std::vector<std::string> key_parts(const std::string& key) {
   std::vector<std::string> out(1);
   for (const char c : key) {
@@ -225,7 +216,7 @@ Result<Json> with_value(Json document, const std::string& key, const Json& value
   std::string walked;
   for (const std::string& part : key_parts(key)) {
     if (at->is_array()) {
-      const auto index = parse_number(part);
+      const auto index = parse_number<std::size_t>(part);
       if (!index || *index >= at->size())
         return Error{fmt::format("\"{}\" is a list of {}, which has no \"{}\"", printable(walked),
                                  plural(at->size(), "element"), printable(part)),
@@ -427,7 +418,7 @@ Result<std::vector<Json>> expand_values(const Json& list) {
 
 Result<std::vector<Json>> parse_values(const std::string& text) {
   // As the list in YAML brackets, values may be anything that YAML has.
-  const Result<YamlDocument> document = parse_yaml("[" + text + "]", "");
+  const Result<YamlDocument> document = parse_yaml(fmt::format("[{}]", text), "");
   if (!document || !document->value.is_array()) {
     const std::string why = document ? "" : ": " + document.error().message;
     return Error{

@@ -17,7 +17,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <map>
 #include <optional>
 #include <string>
@@ -25,6 +24,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/numbers.h"
 #include "base/text.h"
 #include "trace/formats/format.h"
 #include "trace/formats/log_lines.h"
@@ -43,25 +43,13 @@ constexpr std::array<std::string_view, 5> kUnknownInClog = {
     "training steps, parameters and tags: not recorded in a clog",
 };
 
-std::optional<std::int64_t> whole_number(std::string_view text) {
-  std::int64_t out = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return out;
-}
-
 // "+1.234", in seconds, as nanoseconds; nothing where it is no time.
 std::optional<Nanos> time_in(std::string_view field) {
   if (!field.starts_with('+')) return std::nullopt;
-  double seconds = 0;
-  const std::string_view text = field.substr(1);
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
+  const std::optional<double> seconds = parse_number<double>(field.substr(1));
   constexpr double kLatest = 4e9;  // seconds; a later one would overflow Nanos
-  if (error != std::errc() || end != text.data() + text.size() || !(seconds >= 0) ||
-      seconds > kLatest) {
-    return std::nullopt;
-  }
-  return static_cast<Nanos>(seconds * 1e9);
+  if (!seconds || !(*seconds >= 0) || *seconds > kLatest) return std::nullopt;
+  return static_cast<Nanos>(*seconds * 1e9);
 }
 
 std::string_view dtype_name(std::string_view name) {
@@ -196,8 +184,8 @@ class ClogReader {
       if (line->starts_with("new_comm|")) {
         const Fields fields = split(*line, '|', kMostFields);
         Communicator& comm = comms_[name_of(value_of(fields, "comm"))];
-        comm.rank = whole_number(value_of(fields, "rank")).value_or(kNone);
-        comm.size = whole_number(value_of(fields, "world_size")).value_or(kNone);
+        comm.rank = parse_number<std::int64_t>(value_of(fields, "rank")).value_or(kNone);
+        comm.size = parse_number<std::int64_t>(value_of(fields, "world_size")).value_or(kNone);
       } else if (line->starts_with("split|")) {
         const Fields fields = split(*line, '|', kMostFields);
         const auto numbers = integers_in(value_of(fields, "ranks"));
@@ -266,7 +254,7 @@ class ClogReader {
 
   void take_call(std::string_view line) {
     const Fields head = split(line, '|', 3);
-    const auto correlation = whole_number(head[0].substr(1));
+    const auto correlation = parse_number<std::int64_t>(head[0].substr(1));
     if (!correlation || head.size() < 3) return damage("a line that is cut off");
     if (head[1] == "sig") return define(*correlation, head[2]);
     const auto found = kinds_.find(*correlation);
@@ -328,7 +316,7 @@ class ClogReader {
     kind.batch = own == "batch_op_issue";
     const std::optional<Op> op = op_named(own);
     kind.message = op && is_point_to_point(*op);
-    kind.peer = whole_number(value_of(fields, "peer")).value_or(kNone);
+    kind.peer = parse_number<std::int64_t>(value_of(fields, "peer")).value_or(kNone);
     Signature s;
     set_op(s, op, own, tables_);
     if (op != Op::barrier) {
@@ -347,7 +335,8 @@ class ClogReader {
       s.redop =
           tables_.strings.intern(redop == "prod" ? "product" : std::string(redop.substr(0, 64)));
     }
-    if (const auto root = whole_number(value_of(fields, "root"))) s.root = global(kind.comm, *root);
+    if (const auto root = parse_number<std::int64_t>(value_of(fields, "root")))
+      s.root = global(kind.comm, *root);
     kind.signature = tables_.make_signature(s);
     kinds_.insert_or_assign(correlation, std::move(kind));
   }
@@ -362,7 +351,8 @@ class ClogReader {
 
   // Sizes as flat tensors: one count ("in_count=1024") or a list of counts ("in_counts=4,8").
   IntListId sizes(const Fields& fields, std::string_view one, std::string_view many) {
-    if (const auto count = whole_number(value_of(fields, one))) return flat_tensor(*count, tables_);
+    if (const auto count = parse_number<std::int64_t>(value_of(fields, one)))
+      return flat_tensor(*count, tables_);
     const auto counts = integers_in(value_of(fields, many));
     if (!counts || counts->empty()) return {};
     std::vector<std::vector<std::int64_t>> shapes;

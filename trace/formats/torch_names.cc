@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstddef>
 #include <utility>
 
+#include "base/numbers.h"
 #include "trace/trace_builder.h"
 
 namespace lockstep::trace {
@@ -127,10 +127,9 @@ std::optional<std::vector<std::int64_t>> integers_in(std::string_view list) {
     const bool last = comma == list.size();
     list.remove_prefix(last ? comma : comma + 1);
     trim(item);
-    std::int64_t value = 0;
-    const auto [end, error] = std::from_chars(item.data(), item.data() + item.size(), value);
-    if (error != std::errc() || end != item.data() + item.size()) return std::nullopt;
-    out.push_back(value);
+    const auto value = parse_number<std::int64_t>(item);
+    if (!value) return std::nullopt;
+    out.push_back(*value);
     if (!last && list.empty()) return std::nullopt;  // "[0, 1,"
   }
   return out;

@@ -1,9 +1,9 @@
 #include <array>
-#include <charconv>
 #include <optional>
 #include <string>
 #include <utility>
 
+#include "base/numbers.h"
 #include "base/text.h"
 #include "trace/formats/chakra/nodes.h"
 #include "trace/formats/json_scan.h"
@@ -21,9 +21,7 @@ std::optional<std::int64_t> chakra_integer(const dom::element& element) {
   if (element.get(out) == simdjson::SUCCESS) return out;
   std::string_view text;
   if (element.get(text) != simdjson::SUCCESS) return std::nullopt;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return out;
+  return parse_number<std::int64_t>(text);
 }
 
 std::optional<std::int64_t> chakra_integer_at(const dom::object& object, std::string_view key) {

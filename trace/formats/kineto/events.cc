@@ -8,6 +8,7 @@
 #include <cmath>
 #include <utility>
 
+#include "base/numbers.h"
 #include "base/text.h"
 #include "trace/formats/json_scan.h"
 #include "trace/formats/torch_names.h"
@@ -41,9 +42,7 @@ std::optional<std::int64_t> integer_of(const dom::object& object, std::string_vi
   if (element.get(out) == simdjson::SUCCESS) return out;
   std::string_view text;
   if (element.get(text) != simdjson::SUCCESS) return std::nullopt;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return out;
+  return parse_number<std::int64_t>(text);
 }
 
 // A time in microseconds (7125 or 7125.5), as nanoseconds.

@@ -3,6 +3,7 @@
 #include <charconv>
 #include <string>
 
+#include "base/numbers.h"
 #include "base/text.h"
 #include "trace/formats/log_lines.h"
 #include "trace/formats/torch_names.h"
@@ -16,8 +17,8 @@ namespace {
 constexpr std::string_view kInfo = " NCCL INFO ";
 
 bool parses_as(std::string_view text, std::int64_t& out) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
-  return error == std::errc() && end == text.data() + text.size() && out >= 0;
+  out = parse_number<std::int64_t>(text).value_or(-1);
+  return out >= 0;
 }
 
 std::optional<std::uint64_t> pointer_after(std::string_view text, std::string_view key) {

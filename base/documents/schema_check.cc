@@ -267,13 +267,16 @@ std::optional<std::string> refused_by_valijson(const Json& value, const Json& sc
 }  // namespace
 
 std::optional<Error> check_against_schema(const YamlDocument& document,
-                                          const nlohmann::json& schema) {
+                                          const nlohmann::json& schema, std::string_view example) {
   const auto refused = refused_by_valijson(document.value, schema);
   if (!refused) return std::nullopt;
   Explainer explainer(document, schema);
   explainer.visit(document.value, schema, "");
   // If the walk finds nothing although valijson does, valijson's words are better than none.
-  if (auto error = explainer.first()) return error;
+  if (auto error = explainer.first()) {
+    if (error->fix.empty()) error->fix = example;
+    return error;
+  }
   return Error{"not a valid scenario: " + printable(*refused), document.value_location(""),
                "docs/scenarios.md lists the keys and what they take"};
 }

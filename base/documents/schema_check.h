@@ -7,6 +7,7 @@
 #pragma once
 
 #include <optional>
+#include <string_view>
 
 #include <nlohmann/json.hpp>
 
@@ -16,9 +17,11 @@
 namespace lockstep {
 
 // The first problem, in the order of the file; empty if the document is valid. The schema itself
-// must be valid (CHECK).
+// must be valid (CHECK). `example`: the fix where the problem has none of its own, as
+// "docs/sweep.md shows a whole file".
 std::optional<Error> check_against_schema(const YamlDocument& document,
-                                          const nlohmann::json& schema);
+                                          const nlohmann::json& schema,
+                                          std::string_view example = {});
 
 // `value` with the schema's default for every absent key, at every depth. `value` must be valid.
 nlohmann::json with_defaults(const nlohmann::json& value, const nlohmann::json& schema);

@@ -109,6 +109,9 @@ bool glob_matches(std::string_view pattern, std::string_view text);
 Result<std::vector<Suppression>> parse_suppressions(const std::string& text,
                                                     const std::string& file);
 
+// The JSON Schema of suppressions files, suppressions.schema.json.
+std::string_view suppressions_schema();
+
 // The baseline: the findings that existed before, so that a CI gate fails only on new ones.
 //
 //   {"lockstep_baseline":1,"tool":"lockstep 0.1.0","findings":[

@@ -2,6 +2,7 @@
 #include <cstddef>
 #include <optional>
 
+#include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
 #include "base/documents/schema_check.h"
@@ -14,35 +15,6 @@ namespace lockstep::reports {
 namespace {
 
 constexpr std::size_t kMaxBytes = 1 << 20;
-
-constexpr const char* kSuppressionsSchema = R"({
-  "type": "array",
-  "items": {
-    "type": "object",
-    "additionalProperties": false,
-    "required": ["rule", "reason", "expires"],
-    "properties": {
-      "rule": {"type": "string", "minLength": 1,
-               "description": "the id of the rule, as reports name it"},
-      "group": {"type": "string", "description": "the process group"},
-      "what": {"oneOf": [{"type": "string", "minLength": 1},
-                         {"type": "array", "minItems": 1,
-                          "items": {"type": "string", "minLength": 1}}],
-               "description": "globs for the parameters"},
-      "at": {"oneOf": [{"type": "string", "minLength": 1},
-                       {"type": "array", "minItems": 1,
-                        "items": {"type": "string", "minLength": 1}}],
-             "description": "globs for the source location"},
-      "ranks": {"type": "array", "minItems": 1,
-                "items": {"type": "integer", "minimum": 0, "maximum": 2147483647},
-                "description": "the culprits"},
-      "reason": {"type": "string", "minLength": 1,
-                 "description": "why this is accepted, for readers of the report"},
-      "expires": {"type": "string", "minLength": 1,
-                  "description": "the last day that it holds, as 2026-12-31, or never"}
-    }
-  }
-})";
 
 // True for a file of blank lines, comments and "---": valid, but to YAML an empty document, which
 // the parser refuses.
@@ -92,9 +64,10 @@ Result<Suppression> suppression(const nlohmann::json& entry, const YamlDocument&
   if (expires != "never") {
     out.last_day = parse_date(expires);
     if (!out.last_day)
-      return Error{"\"expires\" is not a date: \"" + printable(expires.substr(0, 60)) + "\"",
-                   document.value_location(pointer + "/expires"),
-                   "write a day that exists as 2026-12-31, or never"};
+      return Error{
+          fmt::format("\"expires\" is not a date: \"{}\"", printable(expires.substr(0, 60))),
+          document.value_location(pointer + "/expires"),
+          "write a day that exists as 2026-12-31, or never"};
   }
   out.location = document.value_location(pointer);
   return out;
@@ -115,14 +88,12 @@ Result<std::vector<Suppression>> parse_suppressions(const std::string& text,
     error.fix = fix;  // the parser's own fixes are about scenarios
     return error;
   }
-  if (std::optional<Error> wrong =
-          check_against_schema(*document, nlohmann::json::parse(kSuppressionsSchema))) {
-    if (wrong->fix.empty()) wrong->fix = fix;
+  if (auto wrong =
+          check_against_schema(*document, nlohmann::json::parse(suppressions_schema()), fix))
     return *wrong;
-  }
   std::vector<Suppression> out;
   for (std::size_t i = 0; i < document->value.size(); ++i) {
-    Result<Suppression> one = suppression(document->value[i], *document, "/" + std::to_string(i));
+    Result<Suppression> one = suppression(document->value[i], *document, fmt::format("/{}", i));
     if (!one) return one.error();
     out.push_back(std::move(*one));
   }

@@ -1,11 +1,11 @@
 #include "runtime/job/scenario_decode.h"
 
 #include <algorithm>
-#include <initializer_list>
 #include <string_view>
 #include <utility>
 
 #include "base/check.h"
+#include "base/documents/document_reader.h"
 
 namespace lockstep::runtime {
 
@@ -13,18 +13,9 @@ namespace {
 
 using Json = nlohmann::json;
 
-// The enumerator of a name. `names` must have the order of the enumeration; the schema ensures that
-// the value is one of them.
-template <class Enum>
-Enum choice(const Json& value, std::initializer_list<std::string_view> names) {
-  const auto found = std::find(names.begin(), names.end(), value.get_ref<const std::string&>());
-  LOCKSTEP_CHECK(found != names.end(), "the schema allows a name that the decoder does not know");
-  return static_cast<Enum>(found - names.begin());
-}
-
 std::vector<Modality> decode_modalities(const Json& list) {
   std::vector<Modality> out;
-  for (const Json& name : list) out.push_back(choice<Modality>(name, {"image", "text", "video"}));
+  for (const Json& name : list) out.push_back(choice<Modality>(name, "image", "text", "video"));
   std::sort(out.begin(), out.end());
   out.erase(std::unique(out.begin(), out.end()), out.end());
   return out;
@@ -54,7 +45,7 @@ std::vector<Scenario::Data::Rule> decode_rules(const Json& modality) {
 Scenario::Strategy decode_strategy(const Json& strategy) {
   using Strategy = Scenario::Strategy;
   Strategy out;
-  out.kind = choice<Strategy::Kind>(strategy["kind"], {"manual", "ddp", "pipeline", "fsdp"});
+  out.kind = choice<Strategy::Kind>(strategy["kind"], "manual", "ddp", "pipeline", "fsdp");
   out.find_unused_parameters = strategy["find_unused_parameters"];
   out.bucket_cap_mb = strategy["bucket_cap_mb"];
   out.first_bucket_mb = strategy["first_bucket_mb"];
@@ -64,24 +55,24 @@ Scenario::Strategy decode_strategy(const Json& strategy) {
   out.static_graph = strategy["static_graph"];
   out.skip_all_reduce_unused_params = strategy["skip_all_reduce_unused_params"];
   out.compression =
-      choice<Strategy::Compression>(strategy["compression"], {"none", "float16", "bfloat16"});
+      choice<Strategy::Compression>(strategy["compression"], "none", "float16", "bfloat16");
   out.process_groups =
-      choice<Strategy::Groups>(strategy["process_groups"], {"one", "per-modality", "image-ranks"});
+      choice<Strategy::Groups>(strategy["process_groups"], "one", "per-modality", "image-ranks");
   out.stages = strategy["stages"];
   out.micro_batches = strategy["micro_batches"];
-  out.schedule = choice<Strategy::Schedule>(strategy["schedule"], {"gpipe", "1f1b"});
+  out.schedule = choice<Strategy::Schedule>(strategy["schedule"], "gpipe", "1f1b");
   out.shard_ranks = strategy["shard_ranks"];
   out.prefetch = strategy["prefetch"];
-  out.units = choice<Strategy::Units>(strategy["units"], {"blocks", "image-encoder"});
+  out.units = choice<Strategy::Units>(strategy["units"], "blocks", "image-encoder");
   out.reduce_scatter_unused_params = strategy["reduce_scatter_unused_params"];
   return out;
 }
 
 Scenario::Remedy decode_remedy(const Json& remedy) {
   using Remedy = Scenario::Remedy;
-  return {choice<Remedy::Kind>(remedy["kind"], {"none", "dummy-image", "alternating",
-                                                "presence-vote", "gradient-mask", "empty-image"}),
-          choice<Remedy::Average>(remedy["average"], {"world", "contributors"})};
+  return {choice<Remedy::Kind>(remedy["kind"], "none", "dummy-image", "alternating",
+                               "presence-vote", "gradient-mask", "empty-image"),
+          choice<Remedy::Average>(remedy["average"], "world", "contributors")};
 }
 
 std::vector<Scenario::Data::Outlier> decode_outliers(const Json& outliers) {
@@ -111,8 +102,8 @@ Scenario::Data decode_data(const Json& data) {
   out.text_only = data["text_only"];
   out.modality = decode_rules(data["modality"]);
   out.sampler =
-      choice<Scenario::Data::Sampler>(data["sampler"], {"random", "balanced", "grouped", "dealt"});
-  out.balance = choice<Scenario::Data::Balance>(data["balance"], {"none", "cost"});
+      choice<Scenario::Data::Sampler>(data["sampler"], "random", "balanced", "grouped", "dealt");
+  out.balance = choice<Scenario::Data::Balance>(data["balance"], "none", "cost");
   out.balance_every = data["balance_every"];
   out.broadcast = data["broadcast"];
   out.outliers = decode_outliers(data["outliers"]);
@@ -129,7 +120,7 @@ Scenario::Expect decode_expect(const Json& expect) {
   }
   if (expect.contains("step")) out.step = expect["step"].get<std::int64_t>();
   if (expect.contains("ends"))
-    out.ends = choice<Scenario::Expect::Ends>(expect["ends"], {"completed", "stopped", "failed"});
+    out.ends = choice<Scenario::Expect::Ends>(expect["ends"], "completed", "stopped", "failed");
   return out;
 }
 
@@ -165,10 +156,10 @@ Scenario::Train decode_train(const Json& train) {
   out.accumulation = decode_accumulation(train["accumulation"]);
   const Json& schedule = train["schedule"];
   out.schedule = {schedule["warmup_steps"], choice<Scenario::Train::Schedule::Decay>(
-                                                schedule["decay"], {"constant", "cosine"})};
+                                                schedule["decay"], "constant", "cosine")};
   out.clip = decode_clip(train["clip"]);
   out.precision =
-      choice<Scenario::Train::Precision>(train["precision"], {"float32", "bfloat16", "float16"});
+      choice<Scenario::Train::Precision>(train["precision"], "float32", "bfloat16", "float16");
   const Json& checkpoint = train["checkpoint"];
   out.checkpoint = {checkpoint["folder"], checkpoint["every"], checkpoint["layout"] == "gathered",
                     checkpoint["resume"], checkpoint["barrier"] == "all"};
@@ -176,7 +167,7 @@ Scenario::Train decode_train(const Json& train) {
   out.loss_scale = {scale["initial"], scale["growth_interval"]};
   out.steps = train["steps"];
   out.batch_size = train["batch_size"];
-  out.optimizer = choice<Scenario::Train::Optimizer>(train["optimizer"], {"sgd", "adamw"});
+  out.optimizer = choice<Scenario::Train::Optimizer>(train["optimizer"], "sgd", "adamw");
   out.lr = train["lr"];
   out.weight_decay = train["weight_decay"];
   out.seed = train["seed"];
@@ -191,7 +182,7 @@ Scenario::Model decode_model(const Json& model) {
   out.head = model["head"];
   out.embed_dim = model["embed_dim"];
   out.freeze = model["freeze"].get<std::vector<std::string>>();
-  out.negatives = choice<Scenario::Model::Negatives>(model["negatives"], {"local", "global"});
+  out.negatives = choice<Scenario::Model::Negatives>(model["negatives"], "local", "global");
   const Json& fusion = model["fusion"];
   out.fusion = {fusion["width"], fusion["layers"], {}};
   if (fusion.contains("image_width")) out.fusion.image_width = fusion["image_width"].get<int>();
@@ -239,7 +230,7 @@ Scenario decode_scenario(const Json& root, const std::string& file) {
   out.name = root["name"];
   out.description = root["description"];
   out.ranks = root["ranks"];
-  out.backend = choice<Scenario::Backend>(root["backend"], {"gloo", "nccl"});
+  out.backend = choice<Scenario::Backend>(root["backend"], "gloo", "nccl");
   out.share_gpus = root["gpus"] == "shared";
   out.model = decode_model(root["model"]);
   out.data = decode_data(root["data"]);

@@ -4,18 +4,16 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "base/documents/document_reader.h"
 #include "base/documents/schema_check.h"
-#include "base/documents/yaml_document.h"
 #include "base/files/read_file.h"
 #include "base/text.h"
-#include "sim/machine/machine_schema.h"
 
 namespace lockstep::sim {
 namespace {
@@ -29,97 +27,91 @@ constexpr std::size_t kMostMachineBytes = std::size_t{1} << 20U;
 constexpr Picos kLeastSlice{100'000'000};
 
 // In the order of GpuGeneration.
-constexpr std::array<const char*, 4> kGpus = {"volta", "ampere", "hopper", "blackwell"};
+constexpr std::array<std::string_view, 4> kGpus = {"volta", "ampere", "hopper", "blackwell"};
 
-// Reads the quantities of a document that the schema allows; keeps the first problem.
 class MachineReader {
  public:
-  explicit MachineReader(const YamlDocument& document) : document_(document) {}
+  explicit MachineReader(const YamlDocument& document) : read_(document), root_(read_.root()) {}
 
   Result<Machine> read() {
-    const Json& root = document_.value;
     Machine out;
-    out.name = root["name"];
-    out.ranks_per_node = root.value("ranks_per_node", std::int64_t{1});
-    if (root.contains("cores")) out.cores = root["cores"].get<std::int64_t>();
-    out.contention = root.value("contention", 1.0);
-    if (root.contains("threads") && !out.cores)
-      return Error{"\"threads\" is how ranks share cores, and there are none",
-                   document_.value_location("/threads"), "add cores: 2, or leave it out"};
-    if (has("/threads/wake")) out.wake = quantity("/threads/wake", parse_duration);
-    if (has("/threads/refill")) out.refill = quantity("/threads/refill", parse_duration);
-    if (has("/threads/start")) out.start = quantity("/threads/start", parse_duration);
-    if (has("/threads/slice")) out.slice = quantity("/threads/slice", parse_duration);
+    out.name = root_["name"];
+    out.ranks_per_node = root_.value("ranks_per_node", std::int64_t{1});
+    out.cores = read_.value_if_there<std::int64_t>("/cores");
+    out.contention = root_.value("contention", 1.0);
+    if (read_.has("/threads") && !out.cores)
+      read_.refuse("/threads", "\"threads\" is how ranks share cores, and there are none",
+                   "add cores: 2, or leave it out");
+    duration("/threads/wake", out.wake);
+    duration("/threads/refill", out.refill);
+    duration("/threads/start", out.start);
+    duration("/threads/slice", out.slice);
     if (out.slice < kLeastSlice)
-      return Error{"a slice is at least 100us", document_.value_location("/threads/slice"),
-                   "slice: 4ms"};
-    for (const auto& [dtype, rates] : root["compute"].items()) {
-      out.compute[dtype] = {quantity("/compute/" + dtype + "/peak", parse_flop_rate),
+      read_.refuse("/threads/slice", "a slice is at least 100us", "slice: 4ms");
+    for (const auto& [dtype, rates] : root_["compute"].items()) {
+      out.compute[dtype] = {read_.quantity(fmt::format("/compute/{}/peak", dtype), parse_flop_rate),
                             rates.value("matmul", 1.0), rates.value("convolution", 1.0)};
     }
-    if (out.compute.empty()) {
-      return Error{"\"compute\" names no type", document_.value_location("/compute"),
-                   "add a line: float32: {peak: 19.5TFLOP/s, matmul: 0.7}"};
-    }
-    out.memory_bandwidth = quantity("/memory/bandwidth", parse_bandwidth);
-    out.memory_efficiency = root["memory"].value("efficiency", 1.0);
-    if (has("/memory/per_device")) out.per_device = quantity("/memory/per_device", parse_bytes);
-    if (has("/memory/reserved")) out.reserved = quantity("/memory/reserved", parse_bytes);
-    out.fragmentation = root["memory"].value("fragmentation", 1.0);
-    if (has("/kernels/launch")) out.launch = quantity("/kernels/launch", parse_duration);
-    if (has("/kernels/dispatch")) out.dispatch = quantity("/kernels/dispatch", parse_duration);
-    if (has("/kernels/hidden")) out.launches_hidden = root["kernels"]["hidden"];
-    if (has("/host/sample")) out.sample = quantity("/host/sample", parse_duration);
-    for (std::size_t i = 0; i < root["links"].size(); ++i) {
-      const std::string link = "/links/" + std::to_string(i);
-      LinkCost cost{quantity(link + "/alpha", parse_duration),
-                    quantity(link + "/beta", parse_bandwidth), std::nullopt};
-      if (has(link + "/gamma")) cost.gamma = quantity(link + "/gamma", parse_bandwidth);
+    if (out.compute.empty())
+      read_.refuse("/compute", "\"compute\" names no type",
+                   "add a line: float32: {peak: 19.5TFLOP/s, matmul: 0.7}");
+    out.memory_bandwidth = read_.quantity("/memory/bandwidth", parse_bandwidth);
+    out.memory_efficiency = root_["memory"].value("efficiency", 1.0);
+    if (read_.has("/memory/per_device"))
+      out.per_device = read_.quantity("/memory/per_device", parse_bytes);
+    out.reserved = read_.quantity_or("/memory/reserved", parse_bytes, out.reserved);
+    out.fragmentation = root_["memory"].value("fragmentation", 1.0);
+    duration("/kernels/launch", out.launch);
+    duration("/kernels/dispatch", out.dispatch);
+    out.launches_hidden = read_.value_or("/kernels/hidden", out.launches_hidden);
+    duration("/host/sample", out.sample);
+    for (std::size_t i = 0; i < root_["links"].size(); ++i) {
+      const std::string link = fmt::format("/links/{}", i);
+      LinkCost cost{read_.quantity(link + "/alpha", parse_duration),
+                    read_.quantity(link + "/beta", parse_bandwidth), std::nullopt};
+      if (read_.has(link + "/gamma")) cost.gamma = read_.quantity(link + "/gamma", parse_bandwidth);
       out.links.push_back(cost);
     }
     read_nccl(out);
     read_measured(out);
     read_slow(out);
-    const Json transformer = root.value("transformer", Json::object());
+    const Json transformer = root_.value("transformer", Json::object());
     for (const auto& [key, value] : transformer.items()) {
       if (key == "fitted_to")
         out.transformer_fitted_to = value.get<std::vector<std::string>>();
       else
         out.transformer[key] = value.get<double>();
     }
-    if (problem_) return *problem_;
+    if (read_.problem()) return *read_.problem();
     return out;
   }
 
  private:
-  bool has(const std::string& pointer) const {
-    return document_.value.contains(Json::json_pointer(pointer));
-  }
-
-  void refuse(const std::string& pointer, std::string message, std::string fix) {
-    if (!problem_)
-      problem_ = Error{std::move(message), document_.value_location(pointer), std::move(fix)};
+  // Into `out`, which keeps its default where the file says nothing.
+  void duration(const std::string& pointer, Picos& out) {
+    out = read_.quantity_or(pointer, parse_duration, out);
   }
 
   void read_nccl(Machine& out) {
     static constexpr std::array<const char*, 7> kKeys = {"kind",    "ring",  "tree", "nvls",
                                                          "latency", "speed", "fill"};
     // Without NCCL its keys on a link would silently do nothing.
-    if (!has("/nccl")) {
+    if (!read_.has("/nccl")) {
       for (std::size_t i = 0; i < out.links.size(); ++i)
         for (const char* key : kKeys)
-          if (const std::string link = "/links/" + std::to_string(i) + "/"; has(link + key))
-            refuse(link + key, std::string("\"") + key + "\" is NCCL's, which the file leaves out",
-                   "add a line: nccl: {gpu: hopper}");
+          if (const std::string link = fmt::format("/links/{}/", i); read_.has(link + key))
+            read_.refuse(link + key,
+                         fmt::format("\"{}\" is NCCL's, which the file leaves out", key),
+                         "add a line: nccl: {gpu: hopper}");
       return;
     }
     if (out.cores)
-      refuse("/nccl", "NCCL carries calls between devices, and ranks that share cores have none",
-             "leave \"cores\" or \"nccl\" out");
-    const Json& nccl = document_.value["nccl"];
+      read_.refuse("/nccl",
+                   "NCCL carries calls between devices, and ranks that share cores have none",
+                   "leave \"cores\" or \"nccl\" out");
+    const Json& nccl = root_["nccl"];
     NcclTuning tuning;
-    const auto* gpu = std::find(kGpus.begin(), kGpus.end(), nccl["gpu"].get<std::string>());
-    tuning.gpu = static_cast<GpuGeneration>(gpu - kGpus.begin());
+    tuning.gpu = choice<GpuGeneration>(nccl["gpu"], kGpus);
     tuning.amd = nccl.value("cpu", "intel") == "amd";
     tuning.fitted_to = nccl.value("fitted_to", std::vector<std::string>{});
     tuning.nvlink = kind(0, {"nvlink", "pci"}) != "pci";
@@ -132,44 +124,45 @@ class MachineReader {
   }
 
   void read_slow(Machine& out) {
-    if (!has("/slow")) return;
-    const Json& all = document_.value["slow"];
+    if (!read_.has("/slow")) return;
+    const Json& all = root_["slow"];
     for (std::size_t i = 0; i < all.size(); ++i) {
       Machine::Slow slow{all[i]["first"], all[i]["first"], all[i]["work"]};
       slow.last = all[i].value("last", slow.first);
       if (slow.last < slow.first)
-        refuse(fmt::format("/slow/{}/last", i),
-               fmt::format("the last rank {} is before the first one, {}", slow.last, slow.first),
-               "put them in order");
+        read_.refuse(
+            fmt::format("/slow/{}/last", i),
+            fmt::format("the last rank {} is before the first one, {}", slow.last, slow.first),
+            "put them in order");
       out.slow.push_back(slow);
     }
   }
 
   void read_measured(Machine& out) {
-    if (!has("/measured")) return;
-    const Json& all = document_.value["measured"];
+    if (!read_.has("/measured")) return;
+    const Json& all = root_["measured"];
     std::vector<MeasuredCalls> measured;
     for (std::size_t i = 0; i < all.size(); ++i) {
       const std::string pointer = fmt::format("/measured/{}", i);
       MeasuredCalls calls{all[i]["from"], all[i]["ranks"], {}};
       for (std::size_t k = 0; k < all[i]["points"].size(); ++k) {
         const std::string point = fmt::format("{}/points/{}", pointer, k);
-        const MeasuredCalls::Point read{quantity(point + "/0", parse_bytes),
-                                        quantity(point + "/1", parse_duration)};
+        const MeasuredCalls::Point read{read_.quantity(point + "/0", parse_bytes),
+                                        read_.quantity(point + "/1", parse_duration)};
         // Both must grow strictly: equal neighbours would divide by zero.
         const bool grows = calls.points.empty()
                                ? read.bytes.value > 0 && read.time.value > 0
                                : read.bytes.value > calls.points.back().bytes.value &&
                                      read.time.value > calls.points.back().time.value;
         if (!grows)
-          refuse(point, "the points grow in bytes and in time, and begin above 0",
-                 "put them in order");
+          read_.refuse(point, "the points grow in bytes and in time, and begin above 0",
+                       "put them in order");
         calls.points.push_back(read);
       }
       for (const MeasuredCalls& other : measured)
         if (other.ranks == calls.ranks)
-          refuse(pointer + "/ranks", fmt::format("{} ranks are measured twice", calls.ranks),
-                 "keep one of the two");
+          read_.refuse(pointer + "/ranks", fmt::format("{} ranks are measured twice", calls.ranks),
+                       "keep one of the two");
       measured.push_back(std::move(calls));
     }
     // Only now, when the links have been read.
@@ -178,32 +171,32 @@ class MachineReader {
 
   // The link's kind, by default the first possible one; another kind is a problem.
   std::string kind(std::size_t i, const std::vector<std::string>& possible) {
-    const std::string pointer = "/links/" + std::to_string(i) + "/kind";
-    if (!has(pointer)) return possible.front();
-    auto given = document_.value[Json::json_pointer(pointer)].get<std::string>();
+    const std::string pointer = fmt::format("/links/{}/kind", i);
+    if (!read_.has(pointer)) return possible.front();
+    auto given = read_.at(pointer).get<std::string>();
     if (std::find(possible.begin(), possible.end(), given) == possible.end())
-      refuse(pointer,
-             std::string("the links ") + (i == 0 ? "inside a node" : "between nodes") +
-                 " cannot be \"" + given + "\" to NCCL",
-             "write " + (possible.size() == 1 ? possible[0] : possible[0] + " or " + possible[1]));
+      read_.refuse(pointer,
+                   fmt::format("the links {} cannot be \"{}\" to NCCL",
+                               i == 0 ? "inside a node" : "between nodes", given),
+                   fmt::format("write {}", fmt::join(possible, " or ")));
     return given;
   }
 
   NcclLevel level(std::size_t i) {
-    const std::string link = "/links/" + std::to_string(i);
-    const Json& given = document_.value["links"][i];
+    const std::string link = fmt::format("/links/{}", i);
+    const Json& given = root_["links"][i];
     NcclLevel out;
-    if (has(link + "/ring"))
-      out.ring = quantity(link + "/ring", parse_nccl_channels);
+    if (read_.has(link + "/ring"))
+      out.ring = read_.quantity(link + "/ring", parse_nccl_channels);
     else
-      refuse(link, "NCCL's channels are missing: \"ring\"",
-             "add ring: 12x30GB/s, as NCCL prints "
-             "with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=GRAPH");
-    if (has(link + "/tree")) out.tree = quantity(link + "/tree", parse_nccl_channels);
-    if (has(link + "/nvls")) {
-      out.nvls = quantity(link + "/nvls", parse_nccl_channels);
+      read_.refuse(link, "NCCL's channels are missing: \"ring\"",
+                   "add ring: 12x30GB/s, as NCCL prints "
+                   "with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=GRAPH");
+    if (read_.has(link + "/tree")) out.tree = read_.quantity(link + "/tree", parse_nccl_channels);
+    if (read_.has(link + "/nvls")) {
+      out.nvls = read_.quantity(link + "/nvls", parse_nccl_channels);
       if (i > 0)
-        refuse(link + "/nvls", "switches reduce inside a node", "move it to the first link");
+        read_.refuse(link + "/nvls", "switches reduce inside a node", "move it to the first link");
     }
     out.latency = given.value("latency", 1.0);
     out.speed = given.value("speed", 1.0);
@@ -211,28 +204,9 @@ class MachineReader {
     return out;
   }
 
-  template <class T>
-  T quantity(const std::string& pointer, Result<T> (*parse)(std::string_view)) {
-    const auto text = document_.value[Json::json_pointer(pointer)].get<std::string>();
-    const Result<T> parsed = parse(text);
-    if (parsed) return *parsed;
-    if (!problem_) {
-      problem_ = parsed.error();
-      problem_->location = document_.value_location(pointer);
-    }
-    return T{};
-  }
-
-  const YamlDocument& document_;
-  std::optional<Error> problem_;
+  DocumentReader read_;
+  const Json& root_;
 };
-
-// The shortest text that parses to the same number.
-std::string number(double value) {
-  std::array<char, 32> text{};
-  const auto end = std::to_chars(text.data(), text.data() + text.size(), value).ptr;
-  return {text.data(), end};
-}
 
 // Double-quoted YAML that parses to the same text.
 std::string quoted(const std::string& text) { return Json(to_utf8(text)).dump(); }
@@ -249,8 +223,8 @@ std::string level_text(const NcclLevel& level, const char* kind) {
   std::string out = fmt::format(", kind: {}, ring: {}", kind, channels_text(level.ring));
   if (level.tree) out += ", tree: " + channels_text(*level.tree);
   if (level.nvls) out += ", nvls: " + channels_text(*level.nvls);
-  return out + fmt::format(", latency: {}, speed: {}, fill: {}", number(level.latency),
-                           number(level.speed), number(level.fill));
+  return out +
+         fmt::format(", latency: {}, speed: {}, fill: {}", level.latency, level.speed, level.fill);
 }
 
 // ["a", "b"]
@@ -282,8 +256,7 @@ std::string measured_text(const std::vector<MeasuredCalls>& measured) {
 std::string transformer_text(const Machine& machine) {
   if (machine.transformer.empty()) return "";
   std::string out = "transformer:\n";
-  for (const auto& [key, value] : machine.transformer)
-    out += fmt::format("  {}: {}\n", key, number(value));
+  for (const auto& [key, value] : machine.transformer) out += fmt::format("  {}: {}\n", key, value);
   if (!machine.transformer_fitted_to.empty()) out += "  fitted_to:\n";
   for (const std::string& row : machine.transformer_fitted_to)
     out += fmt::format("    - {}\n", quoted(row));
@@ -295,10 +268,9 @@ std::string transformer_text(const Machine& machine) {
 Result<Machine> parse_machine(const std::string& text, const std::string& file) {
   const Result<YamlDocument> document = parse_yaml(text, file);
   if (!document) return document.error();
-  if (auto problem = check_against_schema(*document, Json::parse(kMachineSchema))) {
-    if (problem->fix.empty()) problem->fix = "docs/simulate-scenarios.md shows a whole file";
+  if (auto problem = check_against_schema(*document, Json::parse(machine_schema()),
+                                          "docs/simulate-scenarios.md shows a whole file"))
     return *problem;
-  }
   return MachineReader(*document).read();
 }
 
@@ -334,7 +306,7 @@ std::string machine_text(const Machine& machine, const std::string& comment) {
                                 quoted(machine.name), machine.ranks_per_node);
   if (machine.cores) out += fmt::format("cores: {}\n", *machine.cores);
   // 1 is the default.
-  if (machine.contention != 1) out += fmt::format("contention: {}\n", number(machine.contention));
+  if (machine.contention != 1) out += fmt::format("contention: {}\n", machine.contention);
   if (machine.cores)
     out += fmt::format("threads: {{wake: {}, start: {}, slice: {}, refill: {}}}\n",
                        picos(machine.wake), picos(machine.start), picos(machine.slice),
@@ -342,13 +314,12 @@ std::string machine_text(const Machine& machine, const std::string& comment) {
   out += "compute:\n";
   for (const auto& [dtype, rates] : machine.compute)
     out += fmt::format("  {}: {{peak: {}FLOP/s, matmul: {}, convolution: {}}}\n", dtype,
-                       rates.peak.per_second, number(rates.matmul), number(rates.convolution));
+                       rates.peak.per_second, rates.matmul, rates.convolution);
   out += fmt::format("memory: {{bandwidth: {}, efficiency: {}", bits(machine.memory_bandwidth),
-                     number(machine.memory_efficiency));
+                     machine.memory_efficiency);
   if (machine.per_device) out += fmt::format(", per_device: {}B", machine.per_device->value);
   if (machine.reserved.value > 0) out += fmt::format(", reserved: {}B", machine.reserved.value);
-  if (machine.fragmentation != 1)
-    out += fmt::format(", fragmentation: {}", number(machine.fragmentation));
+  if (machine.fragmentation != 1) out += fmt::format(", fragmentation: {}", machine.fragmentation);
   out += fmt::format("}}\nkernels: {{launch: {}, dispatch: {}, hidden: {}}}\n",
                      picos(machine.launch), picos(machine.dispatch), machine.launches_hidden);
   if (machine.nccl) out += nccl_text(*machine.nccl);
@@ -365,8 +336,7 @@ std::string machine_text(const Machine& machine, const std::string& comment) {
   }
   if (!machine.slow.empty()) out += "slow:\n";
   for (const Machine::Slow& slow : machine.slow)
-    out += fmt::format("  - {{first: {}, last: {}, work: {}}}\n", slow.first, slow.last,
-                       number(slow.work));
+    out += fmt::format("  - {{first: {}, last: {}, work: {}}}\n", slow.first, slow.last, slow.work);
   return out + measured_text(machine.measured) + transformer_text(machine);
 }
 

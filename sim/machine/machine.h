@@ -75,6 +75,9 @@ inline constexpr std::int64_t kMostRanksPerNode = 4096;
 // under `slow`.
 double slowness_of(const Machine& machine, std::int64_t rank);
 
+// The JSON Schema of machine files, machine.schema.json.
+std::string_view machine_schema();
+
 // Parses a machine file. Errors, with file, line and reason: not YAML; a key that is unknown,
 // missing or of another type; a quantity without a unit, or zero where it must not be; a share out
 // of range; `nccl` without channels on a link, or channels without `nccl`.

@@ -86,8 +86,10 @@ struct MultimodalPlan {
 // A plan of several towers has the key "llm".
 bool is_multimodal(const nlohmann::json& document);
 
-// The JSON Schema. multimodal_plan.cc checks how the values fit together.
+// The JSON Schema: multimodal_plan.schema.json (towers_schema()), with the keys that it shares with
+// a transformer's plan. multimodal_plan.cc checks how the values fit together.
 const nlohmann::json& multimodal_plan_schema();
+std::string_view towers_schema();
 
 // The manifest that the plan names; empty: none, or no such document.
 std::string manifest_of(const nlohmann::json& document);

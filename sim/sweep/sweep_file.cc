@@ -5,8 +5,10 @@
 #include <tuple>
 #include <utility>
 
+#include <fmt/core.h>
+
+#include "base/documents/document_reader.h"
 #include "base/documents/schema_check.h"
-#include "base/documents/yaml_document.h"
 #include "base/text.h"
 #include "sim/sweep/variation.h"
 
@@ -14,47 +16,6 @@ namespace lockstep::sim {
 namespace {
 
 using Json = nlohmann::json;
-
-constexpr std::string_view kSchema = R"({
-  "$schema": "http://json-schema.org/draft-07/schema#",
-  "type": "object",
-  "additionalProperties": false,
-  "required": ["sweep"],
-  "properties": {
-    "sweep": {"type": "integer", "enum": [1], "description": "version of the format: 1"},
-    "scenario": {"type": "string", "minLength": 1, "maxLength": 4096,
-                 "description": "the file of the job that is varied"},
-    "machines": {
-      "type": "array", "minItems": 1, "maxItems": 1000,
-      "description": "the files of what it would run on",
-      "items": {"type": "string", "minLength": 1, "maxLength": 4096, "description": "a file"}
-    },
-    "plan": {"type": "string", "minLength": 1, "maxLength": 4096,
-             "description": "the file of the plan that is varied"},
-    "calibrations": {
-      "type": "array", "minItems": 1, "maxItems": 1000,
-      "description": "what the plan would run on",
-      "items": {"type": "string", "minLength": 1, "maxLength": 4096,
-                "description": "a name or a file"}
-    },
-    "vary": {
-      "type": "object",
-      "description": "values by key",
-      "additionalProperties": false,
-      "patternProperties": {"^.{1,200}$": {"type": "string", "description": "values"}}
-    },
-    "best": {"type": "string",
-             "enum": ["step_time", "samples_per_second", "samples_per_second_per_rank"],
-             "description": "what is sought"},
-    "memory_limit": {"type": "string", "minLength": 1, "maxLength": 60,
-                     "description": "of a rank, as 80GB"},
-    "trials": {"type": "integer", "minimum": 1, "maximum": 100000,
-               "description": "points to try"},
-    "seed": {"type": "integer", "minimum": 0, "description": "of the search"},
-    "steps": {"type": "integer", "minimum": 1, "maximum": 100000,
-              "description": "this many, instead of the scenario's"}
-  }
-})";
 
 // Replaces every value under "vary" that is a list, a number or a boolean by a text, since a schema
 // cannot say briefly "whatever a scenario allows".
@@ -71,7 +32,7 @@ Result<Axis> axis_of(const std::string& key, const Json& value, const Location& 
                                          : expand_values(value.is_array() ? value : Json{value});
   if (values) return Axis{key, std::move(*values), location};
   Error error = values.error();
-  error.message = printable(key) + ": " + error.message;
+  error.message = fmt::format("{}: {}", printable(key), error.message);
   error.location = location;
   return error;
 }
@@ -94,16 +55,11 @@ Status check_subject(const YamlDocument& document) {
                                                   : std::vector<const char*>{"calibrations"};
   for (const char* key : others)
     if (root.contains(key))
-      return Error{"\"" + std::string(key) + "\" is nothing that a " +
-                       (of_plan ? "plan" : "scenario") + " has",
-                   document.key_location("/" + std::string(key)),
-                   of_plan ? "a plan runs on \"calibrations\"" : "a scenario runs on \"machines\""};
+      return Error{
+          fmt::format("\"{}\" is nothing that a {} has", key, of_plan ? "plan" : "scenario"),
+          document.key_location(fmt::format("/{}", key)),
+          of_plan ? "a plan runs on \"calibrations\"" : "a scenario runs on \"machines\""};
   return Status::ok();
-}
-
-template <class T>
-std::optional<T> value_of(const Json& root, const char* key) {
-  return root.contains(key) ? std::optional(root[key].get<T>()) : std::nullopt;
 }
 
 }  // namespace
@@ -113,22 +69,22 @@ Result<std::optional<SweepFile>> parse_sweep_file(const std::string& text,
   const Result<YamlDocument> document = parse_yaml(text, file);
   if (!document || !document->value.is_object() || !document->value.contains("sweep"))
     return std::optional<SweepFile>();
-  if (auto problem = check_against_schema(with_plain_values(*document), Json::parse(kSchema))) {
-    if (problem->fix.empty()) problem->fix = "docs/sweep.md shows a whole file";
+  if (auto problem = check_against_schema(with_plain_values(*document), Json::parse(sweep_schema()),
+                                          "docs/sweep.md shows a whole file"))
     return *problem;
-  }
   const Json& root = document->value;
   if (const Status ok = check_subject(*document); !ok) return ok.error();
+  const DocumentReader read(*document);
   SweepFile out;
   out.scenario = root.value("scenario", "");
   out.plan = root.value("plan", "");
   out.machines = root.value("machines", std::vector<std::string>{});
   out.calibrations = root.value("calibrations", std::vector<std::string>{});
-  out.best = value_of<std::string>(root, "best");
-  out.memory_limit = value_of<std::string>(root, "memory_limit");
-  out.trials = value_of<std::int64_t>(root, "trials");
-  out.seed = value_of<std::int64_t>(root, "seed");
-  out.steps = value_of<std::int64_t>(root, "steps");
+  out.best = read.value_if_there<std::string>("/best");
+  out.memory_limit = read.value_if_there<std::string>("/memory_limit");
+  out.trials = read.value_if_there<std::int64_t>("/trials");
+  out.seed = read.value_if_there<std::int64_t>("/seed");
+  out.steps = read.value_if_there<std::int64_t>("/steps");
   if (!root.contains("vary")) return std::optional(std::move(out));
   for (const auto& [key, value] : root["vary"].items()) {
     Result<Axis> axis = axis_of(key, value, document->key_location("/vary/" + pointer_part(key)));

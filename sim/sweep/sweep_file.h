@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -31,6 +32,9 @@ struct SweepFile {
   std::optional<std::string> best, memory_limit;
   std::optional<std::int64_t> trials, seed, steps;
 };
+
+// The JSON Schema of sweep files, sweep.schema.json.
+std::string_view sweep_schema();
 
 // Empty if the text is not a sweep: it has no key "sweep". Errors: what is wrong with a sweep, with
 // its location. Keys and values are not checked against the scenario (Plan::make(),

@@ -8,6 +8,7 @@
 
 #include "base/documents/schema_check.h"
 #include "base/files/read_file.h"
+#include "base/quantities.h"
 #include "base/text.h"
 #include "sim/transformer/calibration.h"
 #include "sim/transformer/plan_file.h"
@@ -24,7 +25,7 @@ std::optional<Error> refuses(const std::string& key) {
                  "name each with --calibration; calibration.network_speed and the like are its "
                  "parameters"};
   if (key == "plan" || key == "name")
-    return Error{"\"" + key + "\" makes no difference to a plan", {}, "vary what does"};
+    return Error{fmt::format("\"{}\" makes no difference to a plan", key), {}, "vary what does"};
   return std::nullopt;
 }
 
@@ -70,7 +71,7 @@ Result<TrainingPlans> TrainingPlans::make(const SourceFile& plan,
   }
   const auto check = [spots = document->spots,
                       schema = towers ? multimodal_plan_schema()
-                                      : Json::parse(kPlanSchema)](const Json& changed) {
+                                      : Json::parse(plan_schema())](const Json& changed) {
     return check_against_schema({changed, spots}, schema);
   };
   Variation::Subject subject{name,
@@ -136,9 +137,9 @@ void TrainingPlans::fill_towers(Row& out, PointId point) const {
   if (forecast->divergence) {
     out.outcome = Outcome::hangs;
     out.reason = fmt::format(
-        "modality-divergence: ranks of {} without items make no calls, in {} % of the steps",
+        "modality-divergence: ranks of {} without items make no calls, in {} of the steps",
         printable(forecast->plan.encoders[forecast->divergence->encoder].name),
-        fixed(100 * forecast->divergence->probability, 1));
+        percent(forecast->divergence->probability));
     return;
   }
   out.outcome = Outcome::trains;
@@ -229,7 +230,8 @@ Result<PlanInputs> load_plan(const std::string& file,
   for (std::size_t i = 0; i < names.size(); ++i) {
     if (std::find(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(i), names[i]) !=
         names.begin() + static_cast<std::ptrdiff_t>(i))
-      return Error{"--calibration " + printable(names[i]) + " is given twice", {}, "name it once"};
+      return Error{
+          fmt::format("--calibration {} is given twice", printable(names[i])), {}, "name it once"};
     Result<SourceFile> source = source_of(names[i]);
     if (!source) return source.error();
     out.calibrations.push_back(std::move(*source));

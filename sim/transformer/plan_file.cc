@@ -3,7 +3,10 @@
 #include <array>
 #include <utility>
 
+#include <fmt/core.h>
+
 #include "base/check.h"
+#include "base/documents/document_reader.h"
 #include "base/documents/schema_check.h"
 #include "base/text.h"
 #include "sim/transformer/transformer.h"
@@ -17,53 +20,37 @@ using Json = nlohmann::json;
 // error message a line of the file.
 std::string pointer_of(std::string_view field) {
   for (const std::string_view key : {"layers", "hidden", "heads", "kv_heads", "ffn", "vocabulary"})
-    if (field == key) return "/model/" + std::string(key);
+    if (field == key) return fmt::format("/model/{}", key);
   if (field == "pipeline") return "/pipeline/stages";
   if (field == "chunks") return "/pipeline/chunks";
   if (field == "data") return "/gpus";
-  return "/" + std::string(field);
+  return fmt::format("/{}", field);
 }
-
-std::string whole_number(std::int64_t value) { return std::to_string(value); }
 
 std::string times(std::int64_t a, std::int64_t b, std::int64_t c) {
-  return whole_number(a) + " x " + whole_number(b) + " x " + whole_number(c) + " = " +
-         whole_number(a * b * c);
+  return fmt::format("{} x {} x {} = {}", a, b, c, a * b * c);
 }
 
-// What is wrong: the location as a JSON pointer, and why.
-struct Refusal {
-  std::string pointer, message, fix;
-};
-
-// Reads a document that the schema allows; keeps the first problem that it finds.
 class PlanReader {
  public:
-  explicit PlanReader(const YamlDocument& document) : document_(document), root_(document.value) {}
+  explicit PlanReader(const YamlDocument& document) : read_(document), root_(read_.root()) {}
 
   Result<PlanFile> read() {
     out_.name = root_["name"];
     out_.calibration = root_["calibration"];
     read_model();
     read_layout();
-    if (root_.contains("gpus_per_node")) {
-      out_.gpus_per_node = root_["gpus_per_node"].get<std::int64_t>();
-      check_nodes();
-    }
+    out_.gpus_per_node = read_.value_if_there<std::int64_t>("/gpus_per_node");
+    check_nodes();
     read_memory();
     read_failures();
     // Values that were refused may be 0: do not combine them.
-    if (!refused_) check_together();
-    if (refused_)
-      return Error{refused_->message, document_.value_location(refused_->pointer), refused_->fix};
+    if (!read_.problem()) check_together();
+    if (read_.problem()) return *read_.problem();
     return std::move(out_);
   }
 
  private:
-  void refuse(std::string pointer, std::string message, std::string fix) {
-    if (!refused_) refused_ = {std::move(pointer), std::move(message), std::move(fix)};
-  }
-
   void read_model() {
     const Json& given = root_["model"];
     // Defaults of a model without a published name.
@@ -75,8 +62,8 @@ class PlanReader {
     // A key of the file, else the published model's value; 0 means there is none.
     const auto count = [&](const char* key, std::int64_t otherwise) {
       if (!given.contains(key) && otherwise == 0)
-        refuse("/model", "the model has no \"" + std::string(key) + "\"",
-               "add \"" + std::string(key) + ": …\", or name a published model");
+        read_.refuse("/model", fmt::format("the model has no \"{}\"", key),
+                     fmt::format("add \"{}: …\", or name a published model", key));
       return given.value(key, otherwise);
     };
     m.layers = count("layers", m.layers);
@@ -99,12 +86,14 @@ class PlanReader {
     const std::optional<Transformer> model = published_model(name);
     if (!model) {
       const std::string near = nearest(name, names);
-      return refuse(pointer,
-                    "no published model is known as \"" + printable(name) + "\"" +
-                        (near.empty() ? "" : "; did you mean \"" + near + "\"?"),
-                    "known are " + join_and(names) +
-                        "; any other one goes by its hyper-parameters: "
-                        "model: {layers: …, hidden: …, heads: …, vocabulary: …}");
+      return read_.refuse(
+          pointer,
+          fmt::format("no published model is known as \"{}\"{}", printable(name),
+                      near.empty() ? "" : fmt::format("; did you mean \"{}\"?", near)),
+          fmt::format(
+              "known are {}; any other one goes by its hyper-parameters: model: {{layers: …, "
+              "hidden: …, heads: …, vocabulary: …}}",
+              join_and(names)));
     }
     out_.model = *model;
     out_.model_name = name;
@@ -125,10 +114,7 @@ class PlanReader {
     plan.schedule = *schedule;
     plan.chunks = pipeline.value("chunks", in_chunks() ? 2 : 1);
     plan.sharding = static_cast<Sharding>(root_.value("zero", 0));
-    const std::string recompute = root_.value("recompute", "none");
-    plan.recompute = recompute == "full"        ? Recompute::full
-                     : recompute == "selective" ? Recompute::selective
-                                                : Recompute::none;
+    plan.recompute = choice<Recompute>(root_.value("recompute", "none"), kRecomputeNames);
     plan.sequence_parallel = root_.value("sequence_parallel", false);
     plan.overlapped_tensor = root_.value("async_tensor", false);
     const Json overlap = root_.value("overlap", Json::object());
@@ -141,19 +127,19 @@ class PlanReader {
     const std::int64_t gpus = root_["gpus"];
     const std::int64_t of_model = std::int64_t{plan.tensor} * plan.context * plan.pipeline;
     if (gpus % of_model != 0)
-      return refuse(
+      return read_.refuse(
           "/gpus",
-          whole_number(gpus) + " GPUs do not divide by tensor x context x pipeline.stages = " +
-              times(plan.tensor, plan.context, plan.pipeline),
+          fmt::format("{} GPUs do not divide by tensor x context x pipeline.stages = {}", gpus,
+                      times(plan.tensor, plan.context, plan.pipeline)),
           gpus < of_model
-              ? "use at least " + whole_number(of_model) + " GPUs, or cut less"
-              : "use " + whole_number(gpus / of_model * of_model) + " or " +
-                    whole_number((gpus / of_model + 1) * of_model) + " GPUs, or cut otherwise");
+              ? fmt::format("use at least {} GPUs, or cut less", of_model)
+              : fmt::format("use {} or {} GPUs, or cut otherwise", gpus / of_model * of_model,
+                            (gpus / of_model + 1) * of_model));
     if (gpus / of_model > kMostData)
-      return refuse("/gpus",
-                    whole_number(gpus / of_model) + " data-parallel ranks are more than " +
-                        whole_number(kMostData),
-                    "use fewer GPUs, or cut the model over more of them");
+      return read_.refuse(
+          "/gpus",
+          fmt::format("{} data-parallel ranks are more than {}", gpus / of_model, kMostData),
+          "use fewer GPUs, or cut the model over more of them");
     plan.data = static_cast<std::int32_t>(gpus / of_model);
   }
 
@@ -164,49 +150,37 @@ class PlanReader {
 
   void check_nodes() {
     const std::int64_t gpus = root_["gpus"];
-    const std::int64_t each = *out_.gpus_per_node;
+    const std::int64_t each = out_.gpus_per_node.value_or(1);
     if (gpus > each && gpus % each != 0)
-      refuse("/gpus", whole_number(gpus) + " GPUs do not fill nodes of " + whole_number(each),
-             "use " + whole_number(gpus / each * each) + " or " +
-                 whole_number((gpus / each + 1) * each));
+      read_.refuse("/gpus", fmt::format("{} GPUs do not fill nodes of {}", gpus, each),
+                   fmt::format("use {} or {}", gpus / each * each, (gpus / each + 1) * each));
   }
 
   void read_memory() {
-    if (!root_.contains("gpu_memory")) return;
-    const Result<Bytes> memory = parse_bytes(root_["gpu_memory"].get<std::string>());
-    if (!memory)
-      return refuse("/gpu_memory", "\"gpu_memory\": " + memory.error().message, memory.error().fix);
-    if (memory->value == 0)
-      return refuse("/gpu_memory", "a GPU without memory holds nothing", "gpu_memory: 80GB");
-    out_.gpu_memory = *memory;
-  }
-
-  Picos duration(const std::string& pointer) {
-    const Result<Picos> read =
-        parse_duration(root_.at(Json::json_pointer(pointer)).get<std::string>());
-    if (read) return *read;
-    refuse(pointer, read.error().message, read.error().fix);
-    return {};
+    if (!read_.has("/gpu_memory")) return;
+    out_.gpu_memory = read_.quantity("/gpu_memory", parse_bytes);
+    if (out_.gpu_memory->value == 0)
+      read_.refuse("/gpu_memory", "a GPU without memory holds nothing", "gpu_memory: 80GB");
   }
 
   void read_failures() {
-    if (!root_.contains("failures")) return;
+    if (!read_.has("/failures")) return;
     PlanFile::Failures out;
     out.gpu_mtbf_hours = root_["failures"]["gpu_mtbf_hours"];
-    out.checkpoint = duration("/failures/checkpoint");
-    out.restart = duration("/failures/restart");
-    if (root_["failures"].contains("every")) {
-      out.every = duration("/failures/every");
+    out.checkpoint = read_.quantity("/failures/checkpoint", parse_duration);
+    out.restart = read_.quantity("/failures/restart", parse_duration);
+    if (read_.has("/failures/every")) {
+      out.every = read_.quantity("/failures/every", parse_duration);
       if (out.every->value == 0)
-        refuse("/failures/every", "a job that only saves checkpoints makes no progress",
-               "every: 30min");
+        read_.refuse("/failures/every", "a job that only saves checkpoints makes no progress",
+                     "every: 30min");
     }
     out_.failures = out;
   }
 
   void check_together() {
     if (const auto wrong = workload_problem(out_.model, out_.plan))
-      return refuse(pointer_of(wrong->field), wrong->error.message, wrong->error.fix);
+      return read_.refuse(pointer_of(wrong->field), wrong->error.message, wrong->error.fix);
     const TrainingPlan& plan = out_.plan;
     // No formula covers tensor ranks that hold the same keys and values twice.
     whole(out_.model.kv_heads, "kv_heads", plan.tensor, "tensor", "/tensor");
@@ -220,59 +194,59 @@ class PlanReader {
   void whole(std::int64_t all, const char* what, std::int64_t ranks, const char* over,
              const char* pointer) {
     if (all % ranks != 0)
-      refuse(pointer,
-             std::string(what) + " " + whole_number(all) + " does not divide by " + over + " " +
-                 whole_number(ranks),
-             "change one of the two");
+      read_.refuse(pointer, fmt::format("{} {} does not divide by {} {}", what, all, over, ranks),
+                   "change one of the two");
   }
 
   void check_schedule() {
     const TrainingPlan& plan = out_.plan;
     const std::string name(pipeline_schedule_name(plan.schedule));
     if (plan.schedule == PipelineSchedule::zbv && plan.chunks != 2)
-      refuse("/pipeline/chunks",
-             "zbv lays the model over the stages and back, in 2 chunks, not " +
-                 whole_number(plan.chunks),
-             "leave chunks out");
+      read_.refuse("/pipeline/chunks",
+                   fmt::format("zbv lays the model over the stages and back, in 2 chunks, not {}",
+                               plan.chunks),
+                   "leave chunks out");
     if (!in_chunks() && plan.chunks != 1)
-      refuse("/pipeline/chunks",
-             name + " has one piece of the model on each stage, not " + whole_number(plan.chunks),
-             "leave chunks out, or use schedule: interleaved");
+      read_.refuse(
+          "/pipeline/chunks",
+          fmt::format("{} has one piece of the model on each stage, not {}", name, plan.chunks),
+          "leave chunks out, or use schedule: interleaved");
     const std::int64_t each = plan.micro_batches();
     if (plan.schedule == PipelineSchedule::interleaved && each % plan.pipeline != 0)
-      refuse("/global_batch",
-             "interleaved takes micro-batches in groups of one per stage, and " +
-                 whole_number(each) + " of each data-parallel rank are not a multiple of " +
-                 whole_number(plan.pipeline),
-             "change global_batch, micro_batch or pipeline.stages, or use schedule: 1f1b");
+      read_.refuse(
+          "/global_batch",
+          fmt::format("interleaved takes micro-batches in groups of one per stage, and {} of each "
+                      "data-parallel rank are not a multiple of {}",
+                      each, plan.pipeline),
+          "change global_batch, micro_batch or pipeline.stages, or use schedule: 1f1b");
     // Tasks of the pipeline's simulation: micro-batches x passes x pieces, compared without
     // overflow.
     const std::int64_t passes = splits_backward(plan.schedule) ? 3 : 2;
     const std::int64_t pieces = std::int64_t{plan.pipeline} * plan.chunks;
     if (each > kMostPipelineTasks / passes / pieces)
-      refuse("/global_batch",
-             "a step of " + whole_number(each) + " micro-batches on " + whole_number(pieces) +
-                 " pieces of the model is too long to be simulated",
-             "use a smaller global_batch or larger micro-batches: a pipeline's middle only "
-             "repeats itself");
+      read_.refuse(
+          "/global_batch",
+          fmt::format("a step of {} micro-batches on {} pieces of the model is too long to be "
+                      "simulated",
+                      each, pieces),
+          "use a smaller global_batch or larger micro-batches: a pipeline's middle only "
+          "repeats itself");
   }
 
   static constexpr std::int64_t kMostData = std::int64_t{1} << 15U;  // as workload_problem()
 
-  const YamlDocument& document_;
+  DocumentReader read_;
   const Json& root_;
   PlanFile out_;
-  std::optional<Refusal> refused_;
 };
 
 }  // namespace
 
 Result<PlanFile> read_plan(const YamlDocument& document) {
-  static const Json schema = Json::parse(kPlanSchema);
-  if (auto problem = check_against_schema(document, schema)) {
-    if (problem->fix.empty()) problem->fix = "docs/simulate-workloads.md shows a whole file";
+  static const Json schema = Json::parse(plan_schema());
+  if (auto problem =
+          check_against_schema(document, schema, "docs/simulate-workloads.md shows a whole file"))
     return *problem;
-  }
   return PlanReader(document).read();
 }
 
@@ -293,11 +267,11 @@ Result<CostParameters> plan_cost(const PlanFile& plan, const CostParameters& cal
   const std::int64_t gpus = plan.plan.ranks();
   const std::int64_t each = out.ranks_per_node;
   if (gpus > each && gpus % each != 0)
-    return Error{whole_number(gpus) + " GPUs do not fill the nodes of " + whole_number(each) +
-                     " that the calibration has",
-                 {},
-                 "use " + whole_number(gpus / each * each) + " or " +
-                     whole_number((gpus / each + 1) * each) + " GPUs, or say gpus_per_node"};
+    return Error{
+        fmt::format("{} GPUs do not fill the nodes of {} that the calibration has", gpus, each),
+        {},
+        fmt::format("use {} or {} GPUs, or say gpus_per_node", gpus / each * each,
+                    (gpus / each + 1) * each)};
   return out;
 }
 

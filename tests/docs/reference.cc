@@ -4,7 +4,7 @@
 #include <sstream>
 #include <utility>
 
-#include "sim/machine/machine_schema.h"
+#include "sim/machine/machine.h"
 #include "sim/multimodal/multimodal_plan.h"
 #include "sim/transformer/plan_file.h"
 
@@ -225,12 +225,12 @@ std::map<std::string, std::string> reference_pages(const Lockstep& lockstep) {
       "Of the files that `lockstep simulate --machine` reads and `lockstep calibrate` writes. "
       "Quantities have units:\n`976ns`, `450GB/s`, `989TFLOP/s`, `80GB`. [Step "
       "times](../simulate-scenarios.md#machine-files) explains them together.\n\n" +
-      key_table(Json::parse(sim::kMachineSchema));
+      key_table(Json::parse(sim::machine_schema()));
   out["plan.md"] =
       std::string("# Keys of plan files\n\n") + kRenewed +
       "Of the files that `lockstep simulate plan` and `lockstep sweep` read. [Training steps]"
       "(../simulate-workloads.md#plans) explains them\ntogether.\n\n" +
-      key_table(Json::parse(sim::kPlanSchema));
+      key_table(Json::parse(sim::plan_schema()));
   out["multimodal-plan.md"] =
       std::string("# Keys of plan files of several towers\n\n") + kRenewed +
       "Of the plans with `llm` and `encoders` that `lockstep simulate plan` and `lockstep sweep` "

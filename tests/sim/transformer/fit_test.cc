@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "sim/machine/machine_schema.h"
+#include "sim/machine/machine.h"
 #include "sim/transformer/calibration.h"
 #include "sim/transformer/evaluation.h"
 #include "sim/transformer/predict.h"
@@ -106,7 +106,7 @@ TEST(Calibration, RefusesFilesThatAreWrong) {
 
 // The ranges of the schema and those of a fit are the same.
 TEST(Calibration, ParametersHaveTheRangesOfTheSchema) {
-  const nlohmann::json schema = nlohmann::json::parse(kMachineSchema);
+  const nlohmann::json schema = nlohmann::json::parse(machine_schema());
   const nlohmann::json& keys = schema["properties"]["transformer"]["properties"];
   EXPECT_EQ(keys.size(), cost_parameters().size() + 1);  // and fitted_to
   for (const CostParameter& parameter : cost_parameters()) {

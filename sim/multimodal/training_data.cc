@@ -227,72 +227,61 @@ std::vector<TrainingSequence> repack(const std::vector<TrainingSequence>& sequen
   return out;
 }
 
-std::vector<std::vector<std::size_t>> spread_items(const std::vector<double>& loads,
-                                                   std::size_t bins, bool largest_first) {
-  std::vector<std::vector<std::size_t>> out(bins);
-  if (!largest_first) {
-    for (std::size_t i = 0; i < loads.size(); ++i) out[i % bins].push_back(i);
-    return out;
-  }
-  std::vector<std::size_t> order(loads.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(),
+namespace {
+
+// Deals `items` into bins, the largest first, each into the bin with the least load so far that has
+// room: of equally loaded ones the first. A bin takes `most` items.
+std::vector<std::vector<std::size_t>> fill_bins(std::vector<std::size_t> items,
+                                                const std::vector<double>& loads, std::size_t bins,
+                                                std::size_t most = SIZE_MAX) {
+  std::stable_sort(items.begin(), items.end(),
                    [&](std::size_t a, std::size_t b) { return loads[a] > loads[b]; });
-  // Of equally loaded bins the first.
+  std::vector<std::vector<std::size_t>> out(bins);
   using Bin = std::pair<double, std::size_t>;
   std::priority_queue<Bin, std::vector<Bin>, std::greater<>> least;
   for (std::size_t bin = 0; bin < bins; ++bin) least.emplace(0, bin);
-  for (const std::size_t item : order) {
+  for (const std::size_t item : items) {
     const auto [load, bin] = least.top();
     least.pop();
     out[bin].push_back(item);
-    least.emplace(load + loads[item], bin);
+    if (out[bin].size() < most) least.emplace(load + loads[item], bin);
   }
   return out;
 }
 
-namespace {
+std::vector<std::size_t> indices_of(const std::vector<double>& loads) {
+  std::vector<std::size_t> out(loads.size());
+  std::iota(out.begin(), out.end(), std::size_t{0});
+  return out;
+}
 
-// The same into bins that all take `each`.
-std::vector<std::vector<std::size_t>> fill_equally(const std::vector<std::size_t>& items,
-                                                   const std::vector<double>& loads,
-                                                   std::size_t bins) {
-  const std::size_t each = items.size() / bins;
-  std::vector<std::size_t> order = items;
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return loads[a] > loads[b]; });
+std::vector<std::vector<std::size_t>> in_turn(std::size_t items, std::size_t bins) {
   std::vector<std::vector<std::size_t>> out(bins);
-  using Bin = std::pair<double, std::size_t>;
-  std::priority_queue<Bin, std::vector<Bin>, std::greater<>> least;
-  for (std::size_t bin = 0; bin < bins; ++bin) least.emplace(0, bin);
-  for (const std::size_t item : order) {
-    const auto [load, bin] = least.top();
-    least.pop();
-    out[bin].push_back(item);
-    if (out[bin].size() < each) least.emplace(load + loads[item], bin);
-  }
+  for (std::size_t i = 0; i < items; ++i) out[i % bins].push_back(i);
   return out;
 }
 
 }  // namespace
+
+std::vector<std::vector<std::size_t>> spread_items(const std::vector<double>& loads,
+                                                   std::size_t bins, bool largest_first) {
+  return largest_first ? fill_bins(indices_of(loads), loads, bins) : in_turn(loads.size(), bins);
+}
 
 std::vector<std::vector<std::vector<std::size_t>>> arrange(Arrangement arrangement,
                                                            const std::vector<double>& loads,
                                                            std::size_t ranks,
                                                            std::size_t micro_batches) {
   std::vector<std::vector<std::vector<std::size_t>>> out(ranks);
-  std::vector<std::vector<std::size_t>> of_rank(ranks);
-  std::vector<std::size_t> all(loads.size());
-  std::iota(all.begin(), all.end(), std::size_t{0});
-  if (arrangement == Arrangement::balanced) {
-    of_rank = fill_equally(all, loads, ranks);
-  } else {
-    for (const std::size_t i : all) of_rank[i % ranks].push_back(i);
-  }
+  const std::vector<std::vector<std::size_t>> of_rank =
+      arrangement == Arrangement::balanced
+          ? fill_bins(indices_of(loads), loads, ranks, loads.size() / ranks)
+          : in_turn(loads.size(), ranks);
   const std::size_t each = loads.size() / ranks / micro_batches;
   for (std::size_t rank = 0; rank < ranks; ++rank) {
     if (arrangement != Arrangement::drawn) {
-      out[rank] = fill_equally(of_rank[rank], loads, micro_batches);
+      out[rank] =
+          fill_bins(of_rank[rank], loads, micro_batches, of_rank[rank].size() / micro_batches);
       continue;
     }
     for (std::size_t m = 0; m < micro_batches; ++m) {

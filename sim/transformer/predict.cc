@@ -4,6 +4,8 @@
 #include <cmath>
 #include <vector>
 
+#include <fmt/core.h>
+
 #include "sim/collectives/collective.h"
 #include "sim/pipeline/run_pipeline.h"
 
@@ -211,7 +213,7 @@ Result<StepPrediction> predict_step(const Transformer& model, const TrainingPlan
   if (const Status checked = check_workload(model, plan); !checked) return checked.error();
   const std::int64_t micro_batches = plan.micro_batches();
   if (micro_batches > kMostPipelineTasks)
-    return Error{"a step of " + std::to_string(micro_batches) + " micro-batches is too long",
+    return Error{fmt::format("a step of {} micro-batches is too long", micro_batches),
                  {},
                  "use larger micro-batches"};
   const Result<PipelineProgram> program = make_pipeline(
@@ -352,10 +354,6 @@ double context_seconds(const TrainingPlan& plan, const CostParameters& cost, con
                                             group_of(cost, plan.context, plan.tensor));
   return plan.overlapped_context ? seconds * cost.overlap_slowdown : seconds;
 }
-
-}  // namespace
-
-namespace {
 
 // torchtitan's policy for gated layers, train_spec's selective operator checkpointing: of the
 // products wq, wk, wv, wo, w1, w3, w2 every second one is computed again. Ours are joined: queries,

@@ -3,6 +3,8 @@
 #include <array>
 #include <string>
 
+#include <fmt/core.h>
+
 #include "base/text.h"
 #include "sim/collectives/collective.h"
 
@@ -226,7 +228,7 @@ std::optional<Algorithm> default_algorithm(trace::Op op) {
 Result<Picos> default_time(trace::Op op, std::int64_t ranks, Bytes bytes, const LinkCost& link) {
   const std::optional<Algorithm> algorithm = default_algorithm(op);
   if (!algorithm) {
-    return Error{"the operation " + std::string(trace::op_name(op)) + " is not simulated",
+    return Error{fmt::format("the operation {} is not simulated", trace::op_name(op)),
                  {},
                  "simulate a program without it"};
   }

@@ -6,6 +6,8 @@
 #include <string>
 #include <utility>
 
+#include <fmt/core.h>
+
 #include "base/text.h"
 #include "sim/collectives/closed_form.h"
 
@@ -75,43 +77,43 @@ Status check(const Collective& collective, const Links& links) {
   const std::string ranks = std::to_string(collective.ranks);
   if (find_formula(collective.op, collective.algorithm) == nullptr) {
     const std::string known = carriers(collective.op);
-    return Error{"no " + op + " by " + algorithm,
+    return Error{fmt::format("no {} by {}", op, algorithm),
                  {},
-                 known.empty() ? "this operation is not simulated" : op + " goes by " + known};
+                 known.empty() ? "this operation is not simulated"
+                               : fmt::format("{} goes by {}", op, known)};
   }
   if (collective.ranks < 2 || collective.ranks > kMostRanks) {
     return Error{
         plural(static_cast<std::uint64_t>(std::max<std::int64_t>(collective.ranks, 0)), "rank") +
             " cannot do a collective",
         {},
-        "give 2 to " + std::to_string(kMostRanks) + " ranks"};
+        fmt::format("give 2 to {} ranks", kMostRanks)};
   }
   if (collective.op == trace::Op::send && collective.ranks != 2)
     return Error{"a send has 2 ranks, not " + ranks, {}, "give 2 ranks"};
   if (needs_power_of_two(collective) &&
       !std::has_single_bit(static_cast<std::uint64_t>(collective.ranks))) {
-    return Error{algorithm + " needs a power of two, and " + ranks + " ranks are none",
+    return Error{fmt::format("{} needs a power of two, and {} ranks are none", algorithm, ranks),
                  {},
-                 "take ring, or " +
-                     std::to_string(std::bit_floor(static_cast<std::uint64_t>(collective.ranks))) +
-                     " ranks"};
+                 fmt::format("take ring, or {} ranks",
+                             std::bit_floor(static_cast<std::uint64_t>(collective.ranks)))};
   }
   if (collective.segments < 1 || collective.segments > kMostSegments) {
-    return Error{std::to_string(collective.segments) + " segments cannot be sent",
+    return Error{fmt::format("{} segments cannot be sent", collective.segments),
                  {},
-                 "give 1 to " + std::to_string(kMostSegments) + " segments"};
+                 fmt::format("give 1 to {} segments", kMostSegments)};
   }
   if (collective.algorithm == Algorithm::hierarchical &&
       (collective.ranks_per_node < 1 || collective.ranks % collective.ranks_per_node != 0)) {
-    return Error{ranks + " ranks are not divisible into nodes of " +
-                     std::to_string(collective.ranks_per_node),
+    return Error{fmt::format("{} ranks are not divisible into nodes of {}", ranks,
+                             collective.ranks_per_node),
                  {},
                  "give ranks that are a multiple of the ranks per node"};
   }
   const std::size_t levels = collective.algorithm == Algorithm::hierarchical ? 2 : 1;
   if (links.size() != levels) {
-    return Error{algorithm + " uses " + plural(levels, "level") + " of links, and the costs of " +
-                     std::to_string(links.size()) + " are given",
+    return Error{fmt::format("{} uses {} of links, and the costs of {} are given", algorithm,
+                             plural(levels, "level"), links.size()),
                  {},
                  levels == 2 ? "give those inside a node first, then those between nodes"
                              : "give the costs of one level"};

@@ -17,6 +17,8 @@
 #include <cmath>
 #include <system_error>
 
+#include <fmt/core.h>
+
 #include "base/check.h"
 #include "base/text.h"
 #include "sim/collectives/collective.h"
@@ -280,10 +282,10 @@ Result<NcclChannels> parse_nccl_channels(std::string_view text) {
   const auto [end, problem] = std::from_chars(text.data(), text.data() + times, count);
   const bool whole = problem == std::errc() && end == text.data() + times;
   if (times == text.size() || !whole || count < 1 || count > kMostNcclChannels) {
-    return Error{"\"" + printable(text) + "\" names no channels",
+    return Error{fmt::format("\"{}\" names no channels", printable(text)),
                  {},
-                 "write from 1 to " + std::to_string(kMostNcclChannels) +
-                     " channels and the bandwidth of each: 12x30GB/s"};
+                 fmt::format("write from 1 to {} channels and the bandwidth of each: 12x30GB/s",
+                             kMostNcclChannels)};
   }
   const Result<Bandwidth> each = parse_bandwidth(text.substr(times + 1));
   if (!each) return each.error();

@@ -9,6 +9,8 @@
 #include <string>
 #include <utility>
 
+#include <fmt/core.h>
+
 #include "base/check.h"
 #include "base/median.h"
 #include "sim/forecast/training_steps.h"
@@ -141,10 +143,10 @@ Result<WorkRates> fit_work(const std::vector<trace::WorkCost>& work) {
     for (const trace::WorkCost::Flops& flops : entry.flops)
       types.try_emplace(flops.dtype, types.size() + 2);
   if (types.size() > kMostTypes)
-    return Error{"products of " + std::to_string(types.size()) +
-                     " types were measured, more than " + std::to_string(kMostTypes),
-                 {},
-                 ""};
+    return Error{
+        fmt::format("products of {} types were measured, more than {}", types.size(), kMostTypes),
+        {},
+        ""};
   Normal normal;
   std::size_t measured_count = 0;
   for (const trace::WorkCost& entry : work) {
@@ -156,7 +158,7 @@ Result<WorkRates> fit_work(const std::vector<trace::WorkCost>& work) {
   }
   if (measured_count < kLeastMeasured)
     return Error{
-        "only " + std::to_string(measured_count) + " steps were measured, too few to fit rates to",
+        fmt::format("only {} steps were measured, too few to fit rates to", measured_count),
         {},
         "measure more steps"};
   const FitRow x = least_squares(normal);

@@ -4,6 +4,8 @@
 #include <map>
 #include <utility>
 
+#include <fmt/core.h>
+
 #include "base/check.h"
 
 namespace lockstep::sim {
@@ -86,7 +88,7 @@ std::string what_ends(const trace::Tables& tables, const trace::RankTrace& trace
                       const trace::Event& event) {
   if (event.kind == trace::EventKind::step) return "the step's end";
   if (event.kind == trace::EventKind::span)
-    return "the " + tables.str(trace.spans[event.index].name) + "'s end";
+    return fmt::format("the {}'s end", tables.str(trace.spans[event.index].name));
   return (event.kind == trace::EventKind::wait ? "the wait for " : "") +
          trace::describe(tables, trace.calls[event.index]);
 }

@@ -11,6 +11,8 @@
 #include <tuple>
 #include <utility>
 
+#include <fmt/core.h>
+
 #include "base/check.h"
 #include "sim/forecast/training_steps.h"
 #include "sim/machine/simulated_job.h"
@@ -107,11 +109,13 @@ class TrialJob {
             known.try_emplace(calls_in(p, s), static_cast<std::uint32_t>(known.size()));
         if (is_new) pools_.emplace_back();
         if (own && *own != found->second)
-          return Error{"rank " + std::to_string(r) +
-                           " makes other calls in one step than in another, so that other batches "
-                           "would have to be derived",
-                       {},
-                       "simulate without --redraw-batches, or another seed of the scenario"};
+          return Error{
+              fmt::format(
+                  "rank {} makes other calls in one step than in another, so that other batches "
+                  "would have to be derived",
+                  r),
+              {},
+              "simulate without --redraw-batches, or another seed of the scenario"};
         own = found->second;
         pools_[*own].push_back({p, static_cast<std::uint32_t>(r), static_cast<std::uint32_t>(s)});
       }
@@ -315,8 +319,8 @@ Result<Trials> run_trials(const trace::Run& run, const RunProgram& program, cons
   // The first step arranges buffers and is not measured, unless it is the only one.
   const std::size_t first = job.steps() > 1 ? 1 : 0;
   if (options.trials > kMostTrialSteps / std::max<std::size_t>(job.steps(), 1))
-    return Error{"this many trials of " + std::to_string(job.steps()) +
-                     " steps each are more than " + std::to_string(kMostTrialSteps) + " steps",
+    return Error{fmt::format("this many trials of {} steps each are more than {} steps",
+                             job.steps(), kMostTrialSteps),
                  {},
                  "take fewer (--trials), or fewer steps (--steps)"};
   if (options.redraw_batches) {

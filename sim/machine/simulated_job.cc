@@ -5,6 +5,8 @@
 #include <sstream>
 #include <utility>
 
+#include <fmt/core.h>
+
 #include "base/files/write_file.h"
 #include "trace/formats/text/text_trace.h"
 
@@ -113,7 +115,7 @@ Status write_simulated_traces(const SimulatedProgram& simulated, const trace::Ru
         simulated_rank(run, r, simulated.program, simulated.folding, simulated.result);
     std::ostringstream text;
     trace::write_text_trace(text, trace, run.tables);
-    const std::string file = folder + "/rank_" + std::to_string(trace.rank.value) + ".trace.jsonl";
+    const std::string file = fmt::format("{}/rank_{}.trace.jsonl", folder, trace.rank.value);
     if (const Status written = write_file(file, std::move(text).str()); !written) return written;
   }
   return Status::ok();

@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/core.h>
+
 #include "base/check.h"
 #include "sim/collectives/closed_form.h"
 #include "sim/messages/clock.h"
@@ -59,7 +61,7 @@ Result<MessageResult> message_level(std::span<const Collective> collectives, con
     jobs.push_back({std::move(schedule), {}, Picos{}});
   }
   if (messages > kMostMessages) {
-    return Error{std::to_string(messages) + " messages are too many to follow one by one",
+    return Error{fmt::format("{} messages are too many to follow one by one", messages),
                  {},
                  "take the closed form, fewer ranks or fewer segments"};
   }

@@ -5,6 +5,8 @@
 #include <optional>
 #include <string>
 
+#include <fmt/core.h>
+
 #include "base/check.h"
 
 namespace lockstep::sim {
@@ -34,8 +36,8 @@ Status check_costs(const PipelineProgram& program, const PipelineCosts& costs) {
   const bool right = costs.unequal.empty() ? costs.pieces.size() == at(shape.pieces())
                                            : costs.unequal.size() == each;
   if (!right)
-    return Error{"there are costs for " + std::to_string(costs.pieces.size()) +
-                     " pieces of the model, and the pipeline has " + std::to_string(shape.pieces()),
+    return Error{fmt::format("there are costs for {} pieces of the model, and the pipeline has {}",
+                             costs.pieces.size(), shape.pieces()),
                  {},
                  "give one cost for all, one per stage, or one per piece"};
   // Summed as doubles, which cannot overflow.
@@ -161,12 +163,12 @@ class Runner {
     const char* work = task.work == Work::forward    ? "forward"
                        : task.work == Work::backward ? "backward"
                                                      : "weight part";
-    return Error{"the pipeline cannot continue: stage " + std::to_string(stage) +
-                     " waits for what the " + work + " of micro-batch " +
-                     std::to_string(task.micro_batch) + " (chunk " + std::to_string(task.chunk) +
-                     ") needs, which is never computed before it",
-                 {},
-                 "put the tasks into an order in which each follows what it needs"};
+    return Error{
+        fmt::format("the pipeline cannot continue: stage {} waits for what the {} of micro-batch "
+                    "{} (chunk {}) needs, which is never computed before it",
+                    stage, work, task.micro_batch, task.chunk),
+        {},
+        "put the tasks into an order in which each follows what it needs"};
   }
 
   void finish() {
@@ -217,10 +219,6 @@ class Runner {
   std::vector<std::int64_t> forward_end_, backward_end_;
   PipelineRun run_;
 };
-
-}  // namespace
-
-namespace {
 
 // The task whose result `task` of `stage` needs, as (stage, work, micro-batch, chunk). Empty: none.
 struct Needed {

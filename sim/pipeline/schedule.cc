@@ -6,6 +6,8 @@
 #include <array>
 #include <vector>
 
+#include <fmt/core.h>
+
 #include "base/text.h"
 
 namespace lockstep::sim {
@@ -70,9 +72,8 @@ Status check_counts(const PipelineShape& shape) {
        {Count{"--stages", shape.stages}, Count{"--micro-batches", shape.micro_batches},
         Count{"--chunks", shape.chunks}})
     if (count.value < 1)
-      return refusal(std::string(count.flag) + " is " + std::to_string(count.value) +
-                         "; a pipeline has at least 1",
-                     "give " + std::string(count.flag) + " a positive number");
+      return refusal(fmt::format("{} is {}; a pipeline has at least 1", count.flag, count.value),
+                     fmt::format("give {} a positive number", count.flag));
   return Status::ok();
 }
 
@@ -81,32 +82,33 @@ Status check_size(const PipelineShape& shape, bool split) {
   const std::int64_t most = kMostPipelineTasks / passes;
   const std::int64_t per_stage = std::int64_t{shape.micro_batches} * shape.chunks;
   if (per_stage <= most && per_stage * shape.stages <= most) return Status::ok();
-  return refusal("the schedule would have more than " + std::to_string(kMostPipelineTasks) +
-                     " tasks (--stages x --micro-batches x --chunks x " + std::to_string(passes) +
-                     ")",
-                 "simulate fewer --micro-batches: a pipeline's middle only repeats itself");
+  return refusal(
+      fmt::format("the schedule would have more than {} tasks (--stages x --micro-batches x "
+                  "--chunks x {})",
+                  kMostPipelineTasks, passes),
+      "simulate fewer --micro-batches: a pipeline's middle only repeats itself");
 }
 
 Status check_chunks(PipelineSchedule schedule, const PipelineShape& shape) {
   const std::string name(pipeline_schedule_name(schedule));
   if (schedule == PipelineSchedule::zbv && shape.chunks != 2)
-    return refusal("--chunks is " + std::to_string(shape.chunks) +
-                       "; --schedule zbv lays the model over the stages and back, in 2 chunks",
-                   "leave --chunks out, or give 2");
+    return refusal(
+        fmt::format("--chunks is {}; --schedule zbv lays the model over the stages and back, in 2 "
+                    "chunks",
+                    shape.chunks),
+        "leave --chunks out, or give 2");
   if (schedule != PipelineSchedule::zbv && schedule != PipelineSchedule::interleaved &&
       shape.chunks != 1)
-    return refusal("--chunks is " + std::to_string(shape.chunks) + "; --schedule " + name +
-                       " has one piece of the model per stage",
+    return refusal(fmt::format("--chunks is {}; --schedule {} has one piece of the model per stage",
+                               shape.chunks, name),
                    "leave --chunks out, or use --schedule interleaved");
   if (schedule == PipelineSchedule::interleaved && shape.micro_batches % shape.stages != 0)
     return refusal(
-        "--micro-batches " + std::to_string(shape.micro_batches) +
-            " is not a multiple of --stages " + std::to_string(shape.stages) +
-            ": --schedule interleaved sends micro-batches through each chunk in groups "
-            "of one per stage",
-        "use --micro-batches " +
-            std::to_string((std::int64_t{shape.micro_batches} / shape.stages + 1) * shape.stages) +
-            ", or --schedule 1f1b");
+        fmt::format("--micro-batches {} is not a multiple of --stages {}: --schedule interleaved "
+                    "sends micro-batches through each chunk in groups of one per stage",
+                    shape.micro_batches, shape.stages),
+        fmt::format("use --micro-batches {}, or --schedule 1f1b",
+                    (std::int64_t{shape.micro_batches} / shape.stages + 1) * shape.stages));
   return Status::ok();
 }
 
@@ -156,9 +158,9 @@ Result<PipelineSchedule> parse_pipeline_schedule(std::string_view name) {
   for (const Named& named : kSchedules)
     if (named.name == name) return named.schedule;
   const std::string meant = nearest(name, pipeline_schedule_names());
-  return refusal("--schedule \"" + printable(name) + "\" is not known",
+  return refusal(fmt::format("--schedule \"{}\" is not known", printable(name)),
                  meant.empty() ? "use one of " + join_and(pipeline_schedule_names())
-                               : "did you mean --schedule " + meant + "?");
+                               : fmt::format("did you mean --schedule {}?", meant));
 }
 
 bool splits_backward(PipelineSchedule schedule) { return row(schedule).split; }

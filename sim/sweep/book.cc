@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
 #include "base/files/read_file.h"
@@ -61,7 +62,7 @@ Result<OrderedJson> joined_identity(const OrderedJson& there, const OrderedJson&
     if (!out["machines"].contains(machine))
       out["machines"][machine] = hash;
     else if (out["machines"][machine] != hash)
-      return other_sweep(file, "machine: " + printable(machine) + " was changed since");
+      return other_sweep(file, fmt::format("machine: {} was changed since", printable(machine)));
   }
   return out;
 }

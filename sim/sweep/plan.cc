@@ -5,6 +5,8 @@
 #include <string_view>
 #include <utility>
 
+#include <fmt/core.h>
+
 #include "base/documents/schema_check.h"
 #include "base/documents/yaml_document.h"
 #include "base/text.h"
@@ -24,10 +26,9 @@ constexpr std::array<std::string_view, 9> kWithoutEffect = {
 std::optional<Error> without_effect(const std::string& key) {
   for (const std::string_view idle : kWithoutEffect)
     if (key == idle || (key.starts_with(idle) && key[idle.size()] == '.'))
-      return Error{
-          "\"" + std::string(idle) + "\" makes no difference to the steps of a simulated job",
-          {},
-          "vary what does: `lockstep scenario --schema` has all keys"};
+      return Error{fmt::format("\"{}\" makes no difference to the steps of a simulated job", idle),
+                   {},
+                   "vary what does: `lockstep scenario --schema` has all keys"};
   return std::nullopt;
 }
 

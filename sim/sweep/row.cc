@@ -5,6 +5,8 @@
 #include <map>
 #include <utility>
 
+#include <fmt/core.h>
+
 #include "base/check.h"
 #include "base/text.h"
 
@@ -139,7 +141,7 @@ Result<Row> parse_row(std::string_view line) {
   out.values = reader.mapping("values");
   const std::string verdict = reader.text("verdict");
   const std::optional<Outcome> outcome = outcome_named(verdict);
-  if (!outcome) return no_row("no such verdict: \"" + printable(verdict) + "\"");
+  if (!outcome) return no_row(fmt::format("no such verdict: \"{}\"", printable(verdict)));
   out.outcome = *outcome;
   if (out.outcome == Outcome::trains || object.contains("ranks")) {
     out.ranks = reader.whole("ranks");
@@ -162,7 +164,7 @@ Result<Row> parse_row(std::string_view line) {
     out.reason = reader.text("reason");
   }
   if (!reader.problem().empty())
-    return no_row("\"" + reader.problem() + "\" is missing, or not what it should be");
+    return no_row(fmt::format("\"{}\" is missing, or not what it should be", reader.problem()));
   return out;
 }
 

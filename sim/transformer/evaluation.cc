@@ -123,12 +123,12 @@ Result<std::vector<Comparison>> compare_row(const MeasuredStep& step, std::size_
 }
 
 Result<TableAnswer> predict_steps(const MeasuredTable& table, const Calibration& calibration) {
-  TableAnswer answer{table.file, calibration.name + " (" + calibration.origin + ")", {}};
+  TableAnswer answer{table.file, fmt::format("{} ({})", calibration.name, calibration.origin), {}};
   for (std::size_t i = 0; i < table.steps.size(); ++i) {
     const MeasuredStep& step = table.steps[i];
     const auto figures = compare_row(step, i + 1, calibration.cost);
     if (!figures)
-      return Error{table.file + ", row " + std::to_string(i + 1) + ": " + figures.error().message,
+      return Error{fmt::format("{}, row {}: {}", table.file, i + 1, figures.error().message),
                    {},
                    figures.error().fix};
     // Rows that the calibration was fitted to are no test of it: the report separates them.

@@ -5,6 +5,8 @@
 #include <optional>
 #include <utility>
 
+#include <fmt/core.h>
+
 #include "base/text.h"
 #include "sim/transformer/evaluation.h"
 
@@ -174,10 +176,10 @@ Result<Fit> fit_parameters(const std::vector<MeasuredStep>& rows, const CostPara
     const auto found = std::find(names.begin(), names.end(), name);
     if (found == names.end()) {
       const std::string meant = nearest(name, names);
-      return Error{
-          "no parameter \"" + printable(name) + "\" is known",
-          {},
-          meant.empty() ? "docs/simulate-workloads.md lists them" : "did you mean " + meant + "?"};
+      return Error{fmt::format("no parameter \"{}\" is known", printable(name)),
+                   {},
+                   meant.empty() ? "docs/simulate-workloads.md lists them"
+                                 : fmt::format("did you mean {}?", meant)};
     }
     chosen.push_back(&cost_parameters()[static_cast<std::size_t>(found - names.begin())]);
   }

@@ -4,6 +4,8 @@
 #include <string>
 #include <string_view>
 
+#include <fmt/core.h>
+
 namespace lockstep::sim {
 namespace {
 
@@ -30,11 +32,10 @@ std::int64_t most_of(std::string_view name) {
 // A problem of `field` unless `part` divides `whole`.
 std::optional<WorkloadProblem> indivisible(std::string_view field, Count part, Count whole) {
   if (whole.value % part.value == 0) return std::nullopt;
-  return problem(field,
-                 std::string(whole.name) + " " + std::to_string(whole.value) +
-                     " does not divide by " + std::string(part.name) + " " +
-                     std::to_string(part.value),
-                 "change one of the two");
+  return problem(
+      field,
+      fmt::format("{} {} does not divide by {} {}", whole.name, whole.value, part.name, part.value),
+      "change one of the two");
 }
 
 // Floating-point operations per token of a layer's linear parts, forward: queries and output h·h
@@ -81,22 +82,24 @@ std::optional<WorkloadProblem> workload_problem(const Transformer& model,
         Count{"tensor", plan.tensor}, Count{"context", plan.context},
         Count{"pipeline", plan.pipeline}, Count{"data", plan.data}, Count{"chunks", plan.chunks}})
     if (count.value < 1 || count.value > most_of(count.name))
-      return problem(count.name, std::string(count.name) + " is " + std::to_string(count.value),
-                     "give a number from 1 to " + std::to_string(most_of(count.name)));
+      return problem(count.name, fmt::format("{} is {}", count.name, count.value),
+                     fmt::format("give a number from 1 to {}", most_of(count.name)));
   // The order of the checks matters: those below divide by counts that are known to be positive,
   // and multiply some that are known to be small.
   if (std::int64_t{plan.pipeline} * plan.chunks > model.layers)
-    return problem("pipeline",
-                   "the pipeline has " + std::to_string(plan.pipeline) + " stages of " +
-                       std::to_string(plan.chunks) + " chunks for " + std::to_string(model.layers) +
-                       " layers: a piece would have no layer",
-                   "use fewer stages or chunks");
+    return problem(
+        "pipeline",
+        fmt::format("the pipeline has {} stages of {} chunks for {} layers: a piece would have no "
+                    "layer",
+                    plan.pipeline, plan.chunks, model.layers),
+        "use fewer stages or chunks");
   if (plan.global_batch / plan.micro_batch < plan.data)
-    return problem("global_batch",
-                   "the global batch of " + std::to_string(plan.global_batch) +
-                       " is less than one micro-batch of " + std::to_string(plan.micro_batch) +
-                       " on each of " + std::to_string(plan.data) + " data-parallel ranks",
-                   "use a larger batch or fewer ranks");
+    return problem(
+        "global_batch",
+        fmt::format("the global batch of {} is less than one micro-batch of {} on each of {} "
+                    "data-parallel ranks",
+                    plan.global_batch, plan.micro_batch, plan.data),
+        "use a larger batch or fewer ranks");
   struct Share {
     std::string_view field;
     Count part, whole;

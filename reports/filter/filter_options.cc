@@ -4,6 +4,8 @@
 #include <set>
 #include <utility>
 
+#include <fmt/core.h>
+
 #include "base/files/read_file.h"
 #include "base/files/write_file.h"
 #include "base/text.h"
@@ -20,7 +22,8 @@ Result<std::set<verify::RuleId>> rules_named(const std::vector<std::string>& nam
   std::set<verify::RuleId> out;
   for (const std::string& name : names) {
     const Result<verify::RuleId> rule = verify::rule_named(name);
-    if (!rule) return Error{option + ": " + rule.error().message, {}, rule.error().fix};
+    if (!rule)
+      return Error{fmt::format("{}: {}", option, rule.error().message), {}, rule.error().fix};
     out.insert(*rule);
   }
   return out;
@@ -44,10 +47,9 @@ Result<Filter> load_filter(const FilterOptions& options) {
   out.disable = std::move(*disable);
   for (const verify::RuleId id : out.only)
     if (out.disable.contains(id))
-      return Error{
-          "the rule " + std::string(verify::rule(id).name) + " is in --only and in --disable",
-          {},
-          "leave it out of one of them"};
+      return Error{fmt::format("the rule {} is in --only and in --disable", verify::rule(id).name),
+                   {},
+                   "leave it out of one of them"};
   if (!options.suppressions.empty()) {
     const Result<std::string> text =
         read_text(options.suppressions, 1 << 20,

@@ -90,10 +90,6 @@ std::string rendered(std::string_view kind, const Judged& judged) {
   return form->render(judged);
 }
 
-}  // namespace
-
-namespace {
-
 // The report with its supplement, in the forms that have room for it.
 std::string supplemented(std::string_view kind, std::string report, const Supplement& more) {
   if (kind == "text")

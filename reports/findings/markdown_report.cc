@@ -152,10 +152,6 @@ class MarkdownWriter {
   std::string out_;
 };
 
-}  // namespace
-
-namespace {
-
 bool is_word(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
          static_cast<unsigned char>(c) >= 0x80;

@@ -269,13 +269,14 @@ class WaitFigure {
     out += svg_rect(node.culprit ? "box bad" : waits ? "box waits" : "box", box, 6);
     out += svg_text(node.culprit ? "name bad-ink" : "name", {box.x + 12, box.y + 20},
                     rank_label(node.ranks, kNodeLetters));
-    if (!waits) return out + svg_text("note", {box.x + 12, box.y + 39}, node.state) + "</g>";
+    if (!waits)
+      return fmt::format("{}{}</g>", out, svg_text("note", {box.x + 12, box.y + 39}, node.state));
     out += svg_text("", {box.x + 12, box.y + 38},
                     shorten_middle(printable(node.call), kNodeLetters - 1));
-    return out +
-           svg_text("note", {box.x + 12, box.y + 54},
-                    shorten_middle("waits, " + printable(node.location), kNodeLetters)) +
-           "</g>";
+    return fmt::format(
+        "{}{}</g>", out,
+        svg_text("note", {box.x + 12, box.y + 54},
+                 shorten_middle("waits, " + printable(node.location), kNodeLetters)));
   }
 
   Drawn drawn_;

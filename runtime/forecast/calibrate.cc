@@ -6,6 +6,8 @@
 #include <string_view>
 #include <utility>
 
+#include <fmt/core.h>
+
 #include "base/median.h"
 #include "runtime/forecast/calibration_jobs.h"
 #include "runtime/forecast/derived_ranks.h"
@@ -45,17 +47,21 @@ constexpr int kMostLooks = 8;  // where all-reduces do not fit
 constexpr std::array<std::string_view, 3> kTogetherStrategies = {"manual", "ddp", "fsdp"};
 
 std::string together_job(std::string_view strategy) {
-  return "data: {modality: [{has: [image, text]}]}\nstrategy: " + std::string(strategy) +
-         "\nmodel: {embed_dim: 256}\ntrain: {steps: 20, batch_size: 8}\n"
-         "limits: {hang_after_s: 60}\n";
+  return fmt::format(
+      "data: {{modality: [{{has: [image, text]}}]}}\n"
+      "strategy: {}\n"
+      "model: {{embed_dim: 256}}\n"
+      "train: {{steps: 20, batch_size: 8}}\n"
+      "limits: {{hang_after_s: 60}}\n",
+      strategy);
 }
 
 std::string work_scenario(const WorkJob& job) {
-  return "data: {modality: [{has: [" + std::string(job.has) +
-         "]}]}\nstrategy: " + std::string(job.strategy) +
-         "\ntrain: {steps: " + std::to_string(kWorkSteps) +
-         ", batch_size: " + std::to_string(job.batch_size) +
-         ", precision: " + std::string(job.precision) + "}\n";
+  return fmt::format(
+      "data: {{modality: [{{has: [{}]}}]}}\n"
+      "strategy: {}\n"
+      "train: {{steps: {}, batch_size: {}, precision: {}}}\n",
+      job.has, job.strategy, kWorkSteps, job.batch_size, job.precision);
 }
 
 // What is measured of all jobs.
@@ -74,7 +80,7 @@ void add_to(WorkMeasured& out, const trace::RankCosts& rank, int batch_size) {
 Result<WorkMeasured> measure_work(const CalibrateOptions& options, Interrupts& interrupts) {
   std::vector<CalibrationJob> jobs;
   for (std::size_t i = 0; i < kWorkJobs.size(); ++i) {
-    jobs.emplace_back(work_scenario(kWorkJobs[i]), 2, options.folder + "/work-" + std::to_string(i),
+    jobs.emplace_back(work_scenario(kWorkJobs[i]), 2, fmt::format("{}/work-{}", options.folder, i),
                       options, interrupts);
     if (const Status ok = jobs.back().count(); !ok) return ok.error();
   }
@@ -158,8 +164,8 @@ Status measure_together(const CalibrateOptions& options, Calibration& out, Inter
   for (const int ranks : few < options.ranks ? std::vector{few, options.ranks} : std::vector{few}) {
     for (const std::string_view strategy : kTogetherStrategies)
       jobs.emplace_back(together_job(strategy), ranks,
-                        options.folder + "/" + std::string(strategy) + "-" + std::to_string(ranks),
-                        options, interrupts);
+                        fmt::format("{}/{}-{}", options.folder, strategy, ranks), options,
+                        interrupts);
   }
   for (TogetherMeasure& job : jobs)
     if (const Status ok = job.count(); !ok) return ok;

@@ -4,6 +4,8 @@
 #include <map>
 #include <utility>
 
+#include <fmt/core.h>
+
 #include "base/files/write_file.h"
 #include "base/median.h"
 #include "runtime/forecast/derived_ranks.h"
@@ -27,8 +29,7 @@ DeriveRanksOptions look_in(const std::string& folder, const CalibrateOptions& op
 
 CalibrationJob::CalibrationJob(std::string_view job, int ranks, std::string folder,
                                const CalibrateOptions& options, Interrupts& interrupts)
-    : text_("lockstep: 1\nname: calibration\nranks: " + std::to_string(ranks) + "\n" +
-            std::string(job)),
+    : text_(fmt::format("lockstep: 1\nname: calibration\nranks: {}\n{}", ranks, job)),
       folder_(std::move(folder)),
       options_(&options),
       interrupts_(&interrupts) {}
@@ -49,7 +50,7 @@ Status CalibrationJob::count() {
 }
 
 Status CalibrationJob::time(int look) {
-  return time_work(scenario_, look_in(folder_ + "/times-" + std::to_string(look), *options_),
+  return time_work(scenario_, look_in(fmt::format("{}/times-{}", folder_, look), *options_),
                    derived_.costs, *interrupts_);
 }
 
@@ -67,7 +68,7 @@ TogetherMeasure::TogetherMeasure(std::string_view job, int ranks, const std::str
 
 Status TogetherMeasure::look(int number) {
   if (const Status ok = job_.time(number); !ok) return ok;
-  const std::string folder = job_.folder() + "/run-" + std::to_string(number);
+  const std::string folder = fmt::format("{}/run-{}", job_.folder(), number);
   if (const Status ok = make_folder(folder); !ok) return ok;
   const Result<JobOutcome> outcome = run_job(job_.scenario(), {options_->worker, folder, {}},
                                              *interrupts_, [](const JobProgress&, double) {});

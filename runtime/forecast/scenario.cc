@@ -3,6 +3,8 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/core.h>
+
 #include "base/files/read_file.h"
 #include "base/files/write_file.h"
 #include "runtime/derive/derivation_plan.h"
@@ -19,7 +21,7 @@ Status time_and_correct(const Scenario& scenario, DeriveRanksOptions options,
                         Interrupts& interrupts) {
   const std::string folder = options.folder;
   for (int look = 1; look <= kWorkLooks; ++look) {
-    options.folder = folder + "/times-" + std::to_string(look);
+    options.folder = fmt::format("{}/times-{}", folder, look);
     if (const Status ok = time_work(scenario, options, costs, interrupts); !ok) return ok;
   }
   for (trace::RankCosts& rank : costs) sim::correct_by_times(rank, machine);

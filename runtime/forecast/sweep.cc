@@ -6,6 +6,8 @@
 #include <thread>
 #include <utility>
 
+#include <fmt/core.h>
+
 #include "base/files/write_file.h"
 #include "reports/forecasts/simulated_job.h"
 #include "verify/rules/rules.h"
@@ -20,7 +22,7 @@ constexpr std::size_t kMostKept = 4;
 std::string reason_of(const verify::Report& report) {
   if (report.findings.empty()) return "ranks wait for each other";
   const verify::Finding& first = report.findings.front();
-  return std::string(verify::rule(first.rule).name) + ": " + first.message;
+  return fmt::format("{}: {}", verify::rule(first.rule).name, first.message);
 }
 
 // In one line: a table has room for no more.

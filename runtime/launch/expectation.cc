@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <fmt/core.h>
+
 #include "base/text.h"
 #include "verify/rules/rules.h"
 
@@ -43,7 +45,8 @@ std::string ends(Scenario::Expect::Ends end) {
 
 void compare(std::vector<std::string>& out, const std::string& what, const std::string& expected,
              const std::string& found) {
-  if (expected != found) out.push_back("expected " + what + " " + expected + ", found " + found);
+  if (expected != found)
+    out.push_back(fmt::format("expected {} {}, found {}", what, expected, found));
 }
 
 // Whether a rank failed by itself, and we ended the others when their hang was proven. With Gloo a
@@ -60,7 +63,7 @@ void compare_finding(std::vector<std::string>& out, const Scenario::Expect& expe
   const std::string name(verify::rule(leading.rule).name);
   const auto& rules = expected.rules;
   if (!rules.empty() && std::find(rules.begin(), rules.end(), name) == rules.end())
-    out.push_back("expected rule " + join_and(rules) + ", found " + name);
+    out.push_back(fmt::format("expected rule {}, found {}", join_and(rules), name));
   if (expected.culprits) {
     std::vector<int> culprits;
     for (const trace::Rank rank : leading.culprits) culprits.push_back(rank.value);
@@ -84,7 +87,7 @@ std::vector<std::string> differences(const Scenario::Expect& expected, const Job
   if (!report.findings.empty())
     compare_finding(out, expected, report.findings.front());
   else if (!expected.rules.empty())
-    out.push_back("expected rule " + join_and(expected.rules) + ", found none");
+    out.push_back(fmt::format("expected rule {}, found none", join_and(expected.rules)));
   return out;
 }
 

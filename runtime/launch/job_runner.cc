@@ -9,6 +9,8 @@
 #include <thread>
 #include <utility>
 
+#include <fmt/core.h>
+
 #include "base/clock.h"
 #include "base/files/write_file.h"
 #include "base/text.h"
@@ -211,14 +213,14 @@ class Job {
   // The error in the log of a worker that failed, or the log's last lines.
   Error words_of(std::size_t rank) const {
     const WorkerOutcome& worker = outcome_.workers[rank];
-    const std::string who = "rank " + std::to_string(rank);
+    const std::string who = fmt::format("rank {}", rank);
     if (auto error = last_error(worker.log)) {
-      error->message = who + ": " + error->message;
+      error->message = fmt::format("{}: {}", who, error->message);
       return *error;
     }
     std::string said;
     for (const std::string& line : last_lines(worker.log, 3)) said += "\n    " + line;
-    return {who + " " + to_string(worker.end) + " before it began" + said,
+    return {fmt::format("{} {} before it began{}", who, to_string(worker.end), said),
             {worker.log},
             "fix what the worker reports; the log has all of it"};
   }
@@ -251,11 +253,12 @@ class Job {
 Status check_startable(const Scenario& scenario, std::optional<int> gpus) {
   const std::string ranks = plural(static_cast<std::uint64_t>(scenario.ranks), "rank");
   if (scenario.ranks > kRanksOnOneMachine) {
-    return Error{plural(static_cast<std::uint64_t>(scenario.ranks), "process", "processes") +
-                     " are more than one machine is asked to run (" +
-                     std::to_string(kRanksOnOneMachine) + ")",
-                 {scenario.file},
-                 "`lockstep derive` says whether the job can hang, without running it"};
+    return Error{
+        fmt::format("{} are more than one machine is asked to run ({})",
+                    plural(static_cast<std::uint64_t>(scenario.ranks), "process", "processes"),
+                    kRanksOnOneMachine),
+        {scenario.file},
+        "`lockstep derive` says whether the job can hang, without running it"};
   }
   if (scenario.backend != Scenario::Backend::nccl || !gpus) return Status::ok();
   if (*gpus == 0) {
@@ -266,8 +269,8 @@ Status check_startable(const Scenario& scenario, std::optional<int> gpus) {
         "write \"backend: gloo\", or run it where there is one"};
   }
   if (scenario.ranks > *gpus && !scenario.share_gpus) {
-    return Error{ranks + " of NCCL need a GPU each, and this machine has " +
-                     plural(static_cast<std::uint64_t>(*gpus), "GPU"),
+    return Error{fmt::format("{} of NCCL need a GPU each, and this machine has {}", ranks,
+                             plural(static_cast<std::uint64_t>(*gpus), "GPU")),
                  {scenario.file},
                  "for testing let them share: --share-gpus, or \"gpus: shared\""};
   }

@@ -13,6 +13,8 @@
 #include <thread>
 #include <utility>
 
+#include <fmt/core.h>
+
 #include "base/check.h"
 #include "base/result.h"
 #include "base/text.h"
@@ -68,7 +70,7 @@ std::vector<std::string> environment_with(
     if (std::none_of(more.begin(), more.end(), [&](const auto& own) { return own.first == name; }))
       out.emplace_back(text);
   }
-  for (const auto& [name, value] : more) out.push_back(name + "=" + value);
+  for (const auto& [name, value] : more) out.push_back(fmt::format("{}={}", name, value));
   return out;
 }
 
@@ -85,14 +87,14 @@ bool any_runs(std::vector<Process>& processes) {
 
 std::string signal_name(int number) {
   const char* name = sigabbrev_np(number);
-  return name == nullptr ? "signal " + std::to_string(number) : "SIG" + std::string(name);
+  return name == nullptr ? fmt::format("signal {}", number) : fmt::format("SIG{}", name);
 }
 
 }  // namespace
 
 std::string to_string(const ProcessEnd& end) {
   if (end.immortal) return "was killed, but the kernel does not let it go";
-  if (end.signal == 0) return "exited with status " + std::to_string(end.exit_status);
+  if (end.signal == 0) return fmt::format("exited with status {}", end.exit_status);
   if (end.signal == SIGABRT) return "aborted (SIGABRT)";
   return "was killed by " + signal_name(end.signal);
 }

@@ -6,6 +6,8 @@
 #include <string_view>
 #include <system_error>
 
+#include <fmt/core.h>
+
 #include "base/files/read_file.h"
 #include "base/files/write_file.h"
 #include "base/text.h"
@@ -17,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 
 std::string rank_file(const std::string& folder, int rank, const char* ending) {
-  return folder + "/rank_" + std::to_string(rank) + ending;
+  return fmt::format("{}/rank_{}{}", folder, rank, ending);
 }
 
 bool holds_traces(const fs::path& folder) {
@@ -33,7 +35,7 @@ fs::path unused_name(const fs::path& folder) {
   std::error_code unknown;
   fs::path name = folder;
   for (int i = 2; fs::exists(name, unknown); ++i)
-    name = fs::path(folder.string() + "-" + std::to_string(i));
+    name = fs::path(fmt::format("{}-{}", folder.string(), i));
   return name;
 }
 
@@ -44,7 +46,7 @@ std::string run_folder_name(const std::string& scenario_file, std::time_t now) {
   gmtime_r(&now, &utc);
   std::array<char, 32> time{};
   std::strftime(time.data(), time.size(), "%Y%m%dT%H%M%SZ", &utc);
-  return fs::path(scenario_file).stem().string() + "-" + time.data();
+  return fmt::format("{}-{}", fs::path(scenario_file).stem().string(), time.data());
 }
 
 Result<std::string> make_run_folder(const std::string& folder, const Scenario& scenario,

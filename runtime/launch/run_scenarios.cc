@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/core.h>
+
 #include "base/files/write_file.h"
 #include "base/text.h"
 #include "reports/filter/filter.h"
@@ -101,7 +103,7 @@ class Runner {
     if (!studies.empty() && scenarios_.empty())
       return Error{"this is a study of many runs",
                    {studies.front()},
-                   "run it with `lockstep sweep " + studies.front() + " -o DIR`"};
+                   fmt::format("run it with `lockstep sweep {} -o DIR`", studies.front())};
     for (const std::string& file : studies)
       said_ << printable(file) << " is a study and left out: `lockstep sweep` runs it\n";
     const bool to_files =

@@ -4,6 +4,8 @@
 #include <filesystem>
 #include <system_error>
 
+#include <fmt/core.h>
+
 #include "base/result.h"
 #include "base/text.h"
 #include "runtime/replay/replay_scenario.h"
@@ -62,10 +64,10 @@ std::optional<Error> unknown_rule(const Scenario& scenario) {
   for (const std::string& name : scenario.expect->rules) {
     if (verify::rule_from_name(name)) continue;
     const std::string meant = nearest(name, known);
-    return Error{
-        "\"expect.rules\" names no rule: \"" + printable(name) + "\"",
-        {scenario.file},
-        meant.empty() ? "`lockstep explain` lists them" : "did you mean \"" + meant + "\"?"};
+    return Error{fmt::format("\"expect.rules\" names no rule: \"{}\"", printable(name)),
+                 {scenario.file},
+                 meant.empty() ? "`lockstep explain` lists them"
+                               : fmt::format("did you mean \"{}\"?", meant)};
   }
   return std::nullopt;
 }

@@ -10,6 +10,8 @@
 #include <system_error>
 #include <utility>
 
+#include <fmt/core.h>
+
 #include "base/files/read_file.h"
 
 namespace lockstep::runtime {
@@ -34,7 +36,7 @@ bool is_of_a_rank(std::string_view name) {
 //   /proc/PID/maps: "7f12…-7f13… rw-s 00000000 00:19 42  /dev/shm/nccl-AbCdEf"
 std::set<std::string> held_by(pid_t process, const std::string& folder) {
   std::set<std::string> out;
-  const std::string proc = "/proc/" + std::to_string(process);
+  const std::string proc = fmt::format("/proc/{}", process);
   const std::string prefix = folder + "/";
   const auto maps = read_file(proc + "/maps", kMostMaps);
   const std::string_view text = maps ? std::string_view(*maps) : std::string_view();
@@ -101,7 +103,7 @@ std::vector<std::string> SharedSegments::remove() {
     if (known == known_.end() || !known->second.ours || known->second.inode != segment.inode ||
         known->second.device != segment.device)
       continue;
-    if (unlink((folder_ + "/" + name).c_str()) == 0) out.push_back(name);
+    if (unlink(fmt::format("{}/{}", folder_, name).c_str()) == 0) out.push_back(name);
   }
   return out;
 }

@@ -5,6 +5,8 @@
 #include <functional>
 #include <numeric>
 
+#include <fmt/core.h>
+
 #include "base/text.h"
 #include "trace/run.h"
 #include "verify/compare_runs.h"
@@ -21,7 +23,7 @@ std::string end_of(const JobOutcome& outcome) {
   }
   const verify::Finding& leading = outcome.report.findings.front();
   std::string out = std::string(verify::rule(leading.rule).name);
-  if (leading.step) out += " at step " + std::to_string(*leading.step);
+  if (leading.step) out += fmt::format(" at step {}", *leading.step);
   return out;
 }
 

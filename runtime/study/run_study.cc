@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/core.h>
+
 #include "base/files/write_file.h"
 #include "base/interrupts.h"
 #include "base/text.h"
@@ -120,7 +122,7 @@ class StudyRunner {
     run.watched = false;
     for (run.repeat = 0; run.repeat < study_.repeats; ++run.repeat) {
       const Result<Prepared> prepared =
-          prepare(run, folder + "/run-" + std::to_string(run.repeat + 1));
+          prepare(run, fmt::format("{}/run-{}", folder, run.repeat + 1));
       if (!prepared) return prepared.error();
       if (!prepared->scenario) {
         to.impossible = prepared->impossible;
@@ -140,7 +142,8 @@ class StudyRunner {
     reports::Combination row;
     row.strategy = strategy.name;
     StudyRun run{.strategy = strategy.name, .remedy = {}, .complete = true};
-    if (const Status ok = repeat(run, result_folder(strategy.name) + "/" + kCompleteFolder, row);
+    if (const Status ok =
+            repeat(run, fmt::format("{}/{}", result_folder(strategy.name), kCompleteFolder), row);
         !ok)
       return ok;
     combinations_.push_back(std::move(row));
@@ -148,11 +151,12 @@ class StudyRunner {
   }
 
   Status combine(const Variation& strategy, const Variation& remedy) {
-    progress(strategy.name + ", " + remedy.name);
+    progress(fmt::format("{}, {}", strategy.name, remedy.name));
     reports::Combination row;
     row.strategy = strategy.name;
     row.remedy = remedy.name;
-    const std::string folder = result_folder(strategy.name) + "/" + result_folder(remedy.name);
+    const std::string folder =
+        fmt::format("{}/{}", result_folder(strategy.name), result_folder(remedy.name));
     StudyRun run{.strategy = strategy.name, .remedy = remedy.name, .watched = true};
     const Result<Prepared> prepared = prepare(run, folder + "/watched");
     if (!prepared) return prepared.error();

@@ -13,6 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/core.h>
+
 #include "base/files/read_file.h"
 #include "base/files/write_file.h"
 #include "cli/commands.h"
@@ -68,7 +70,7 @@ Status write_as_text(const trace::Run& run, const std::string& folder) {
   for (const trace::RankTrace& trace : run.ranks) {
     std::ostringstream text;
     trace::write_text_trace(text, trace, run.tables);
-    const std::string name = "rank_" + std::to_string(trace.rank.value) + ".trace.jsonl";
+    const std::string name = fmt::format("rank_{}.trace.jsonl", trace.rank.value);
     if (const Status ok = write_file((fs::path(folder) / name).string(), text.str()); !ok)
       return ok;
   }

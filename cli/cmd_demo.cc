@@ -32,12 +32,13 @@ constexpr const char* kExample = "hung-job";
 reports::ExitStatus run_demo(const reports::ReportOptions& report) {
   const std::optional<std::string> examples = shipped_folder("examples");
   std::error_code unknown;
-  if (!examples || !std::filesystem::is_directory(*examples + "/" + kExample, unknown))
+  if (!examples ||
+      !std::filesystem::is_directory(fmt::format("{}/{}", *examples, kExample), unknown))
     return reports::fail({"the example's files are not beside this program",
                           {},
                           "install the package or the wheel, or run it from its build folder"},
                          reports::ExitStatus::own_failure);
-  const std::string folder = *examples + "/" + kExample;
+  const std::string folder = fmt::format("{}/{}", *examples, kExample);
   const bool said = !report.quiet && !reports::takes_stdout(report);
   const Paint paint{stdout_wants_color()};
   if (said)

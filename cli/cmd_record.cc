@@ -183,6 +183,7 @@ std::vector<fs::path> recorder_folders(const std::string& version) {
   const fs::path here = fs::read_symlink("/proc/self/exe", none).parent_path();
   std::vector<fs::path> out = {here, here / "../recorder", here / "../lib", here / "../lib64",
                                here / "../lib/x86_64-linux-gnu"};
+  // Whoever has several torches has a folder for each, in those of libraries.
   for (const std::size_t i : {2U, 3U, 4U}) out.push_back(out[i] / ("torch-" + version));
   return out;
 }
@@ -293,6 +294,7 @@ class Job {
       if (const auto pid = trace::ring_file_writer(it->path().string()))
         ::kill(static_cast<pid_t>(*pid), SIGKILL);
     }
+    // Ten seconds: a launcher collects the ends of its ranks, and may write their errors.
     const auto wait = [this] {
       for (int i = 0; i < 100 && running(); ++i)
         std::this_thread::sleep_for(std::chrono::milliseconds(100));
@@ -325,6 +327,7 @@ void set_variables(const RecordCommand& command, const std::string& library,
 bool watch_until_end(Job& job, const std::string& folder, Interrupts& interrupts) {
   using Clock = std::chrono::steady_clock;
   runtime::WatchSource source({folder, true});
+  // Before that the ranks are starting, and there is nothing to judge.
   Clock::time_point next = Clock::now() + std::chrono::seconds(2);
   while (job.running()) {
     if (const int signal = interrupts.poll(); signal != 0) job.signal(signal);
@@ -375,6 +378,7 @@ reports::ExitStatus record(const RecordCommand& command) {
       }
     }
   }
+  // The recorder makes a rank's file with its first call.
   std::error_code none;
   if (fs::is_empty(*folder, none)) {
     std::cerr << "lockstep: no rank made a collective call, so nothing was recorded\n";

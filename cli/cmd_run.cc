@@ -6,6 +6,8 @@
 #include <optional>
 #include <string>
 
+#include <fmt/core.h>
+
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/report_options.h"
@@ -74,10 +76,10 @@ void add_run(CLI::App& app, reports::ExitStatus& status) {
                     "ranks share GPUs, for testing. Times are meaningless\n"
                     "then");
   command
-      ->add_option("--output-dir", options->output_dir,
-                   "The run's folder; for several runs, their parent;\n"
-                   "default: a new one in " +
-                       std::string(runtime::kRunsFolder))
+      ->add_option(
+          "--output-dir", options->output_dir,
+          fmt::format("The run's folder; for several runs, their parent;\ndefault: a new one in {}",
+                      runtime::kRunsFolder))
       ->type_name("DIR");
   add_report_options(*command, options->report);
   command->footer(kRunFooter);

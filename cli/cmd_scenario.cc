@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include <fmt/core.h>
+
 #include "base/documents/yaml_document.h"
 #include "base/files/read_file.h"
 #include "base/tables.h"
@@ -127,8 +129,8 @@ void add_scenario(CLI::App& app, reports::ExitStatus& status) {
   command->footer(kScenarioFooter);
   command->callback([options, command, &status] {
     if ((options->check || options->json) && options->paths.empty())
-      throw CLI::RequiredError(command->get_name() + (options->check ? " --check" : " --json") +
-                               ": PATH");
+      throw CLI::RequiredError(
+          fmt::format("{}{}: PATH", command->get_name(), options->check ? " --check" : " --json"));
     status = run_scenario(*options);
   });
 }

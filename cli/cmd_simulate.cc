@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include <fmt/core.h>
+
 #include "cli/commands.h"
 #include "cli/report_options.h"
 
@@ -34,8 +36,9 @@ void add_simulation_output(CLI::App& command, SimulationOutput& output) {
   std::string kinds;
   for (const std::string& kind : output.forms.kinds)
     kinds += (kinds.empty() ? "" : kind == output.forms.kinds.back() ? " or " : ", ") + kind;
-  const std::string help = "Write the result as " + kinds +
-                           ",\nby the ending (r.json) or as json=PATH; \"-\" is\nstandard output";
+  const std::string help = fmt::format(
+      "Write the result as {},\nby the ending (r.json) or as json=PATH; \"-\" is\nstandard output",
+      kinds);
   command.add_option("-o,--output", output.outputs, help)
       ->type_name("[KIND=]PATH")
       ->allow_extra_args(false);
@@ -71,7 +74,7 @@ reports::ExitStatus write_failure(const reports::SimulatedFailure& failure,
 }
 
 Error with_option(const std::string& option, Error error) {
-  error.message = option + ": " + error.message;
+  error.message = fmt::format("{}: {}", option, error.message);
   return error;
 }
 

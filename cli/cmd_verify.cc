@@ -70,17 +70,12 @@ recognised by content:
 
 std::string footer() {
   std::string text = kVerifyFooter;
-  for (const trace::Format& format : trace::all_formats()) {
-    std::string name = "  " + std::string(format.name);
-    name.resize(std::max<std::size_t>(name.size() + 1, 19), ' ');
-    text += name + std::string(format.summary) + "\n";
-  }
+  const auto add = [&](const auto& one) {
+    text += fmt::format("  {:<16} {}\n", one.name, one.summary);
+  };
+  for (const trace::Format& format : trace::all_formats()) add(format);
   text += "Also reads, as evidence:\n";
-  for (const trace::EvidenceSource& source : trace::evidence_sources()) {
-    std::string name = "  " + std::string(source.name);
-    name.resize(std::max<std::size_t>(name.size() + 1, 19), ' ');
-    text += name + std::string(source.summary) + "\n";
-  }
+  for (const trace::EvidenceSource& source : trace::evidence_sources()) add(source);
   return text;
 }
 

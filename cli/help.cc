@@ -41,6 +41,7 @@ class HelpLayout : public CLI::Formatter {
     if (is_positional) return option->get_name(true, false);
     std::string out;
     for (const std::string& name : option->get_snames()) out += (out.empty() ? "-" : ", -") + name;
+    // Long names stand below each other, with a short one or without.
     if (out.empty() && !option->get_lnames().empty()) out = "    ";
     for (const std::string& name : option->get_lnames()) {
       if (!out.ends_with(' ')) out += ", ";
@@ -165,6 +166,8 @@ std::string painted_help(const std::string& text, const Paint& paint) {
     begin = end + 1;
     const bool heading = !line.empty() && line.front() != ' ' && line.ends_with(':');
     if (heading) listed = line != "Examples:";
+    // Names begin in column 2, long ones without a short one in column 6; other lines continue a
+    // text.
     const bool name = listed && line.starts_with("  ") && line.size() > 2 &&
                       (line[2] != ' ' || line.find_first_not_of(' ') == 6);
     if (heading) {

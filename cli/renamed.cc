@@ -4,6 +4,8 @@
 #include <initializer_list>
 #include <utility>
 
+#include <fmt/core.h>
+
 namespace lockstep::cli {
 namespace {
 
@@ -17,7 +19,7 @@ bool begins_with(const Words& arguments, std::initializer_list<const char*> word
 bool has_any(const Words& arguments, std::initializer_list<const char*> options) {
   return std::any_of(arguments.begin(), arguments.end(), [&](const std::string& argument) {
     return std::any_of(options.begin(), options.end(), [&](const char* option) {
-      return argument == option || argument.starts_with(std::string(option) + "=");
+      return argument == option || argument.starts_with(fmt::format("{}=", option));
     });
   });
 }
@@ -28,7 +30,7 @@ void replace_front(Words& arguments, std::size_t count, const Words& with) {
 }
 
 std::string renamed_to(const std::string& before, const std::string& now) {
-  return "`lockstep " + before + "` is now `lockstep " + now + "`";
+  return fmt::format("`lockstep {}` is now `lockstep {}`", before, now);
 }
 
 // `gate --service github` is `verify --ci=github`.

@@ -55,7 +55,7 @@ Result<std::string> shipped_or_own(const std::string& kind, const std::string& g
   if (given.empty() || a_path || fs::exists(given, unknown)) return given;
   const std::vector<std::string> names = shipped_names(kind);
   if (std::find(names.begin(), names.end(), given) != names.end())
-    return *shipped_folder(kind) + "/" + given + ".yaml";
+    return fmt::format("{}/{}.yaml", *shipped_folder(kind), given);
   const std::string meant = nearest(given, names);
   return Error{
       fmt::format("no file or shipped one of the {} is called \"{}\"", kind, printable(given)),

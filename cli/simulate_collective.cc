@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include <fmt/core.h>
+
 #include "base/quantities.h"
 #include "base/text.h"
 #include "cli/cmd_simulate.h"
@@ -100,20 +102,22 @@ std::string algorithm_names() {
 Result<std::vector<sim::Collective>> parse_collectives(const CollectiveCommand& command) {
   const std::optional<trace::Op> op = trace::op_from_name(command.op);
   if (!op)
-    return Error{"--op: no operation \"" + printable(command.op) + "\"", {}, "try all_reduce"};
+    return Error{
+        fmt::format("--op: no operation \"{}\"", printable(command.op)), {}, "try all_reduce"};
   const std::optional<sim::Algorithm> algorithm = sim::algorithm_named(command.algorithm);
   if (!algorithm) {
-    return Error{"--algorithm: no algorithm \"" + printable(command.algorithm) + "\"",
+    return Error{fmt::format("--algorithm: no algorithm \"{}\"", printable(command.algorithm)),
                  {},
                  "algorithms: " + algorithm_names()};
   }
   const Result<std::vector<Bytes>> sizes = parse_sizes(command.bytes);
   if (!sizes) return with_option("--bytes", sizes.error());
   if (sizes->size() > 1 && command.level != "message") {
-    return Error{"--bytes: " + std::to_string(sizes->size()) +
-                     " collectives at once share their links, which no formula knows",
-                 {},
-                 "add --level message"};
+    return Error{
+        fmt::format("--bytes: {} collectives at once share their links, which no formula knows",
+                    sizes->size()),
+        {},
+        "add --level message"};
   }
   std::vector<sim::Collective> collectives;
   for (const Bytes bytes : *sizes) {
@@ -142,7 +146,7 @@ reports::ExitStatus simulate_collective(const CollectiveCommand& command) {
     return reports::fail(outputs.error());
   if (command.alpha.empty() || command.beta.empty())
     return reports::fail(
-        {std::string(command.alpha.empty() ? "--alpha" : "--beta") + " is missing",
+        {fmt::format("{} is missing", command.alpha.empty() ? "--alpha" : "--beta"),
          {},
          "add --alpha 500ns --beta 50GB/s, or --machine sim/machines/dgx-h100.yaml"});
   const Result<sim::Links> links = parse_links(command);
@@ -162,11 +166,12 @@ reports::ExitStatus simulate_collective(const CollectiveCommand& command) {
 Result<sim::PricedCalls> price_on_machine(const CollectiveCommand& command) {
   const std::optional<trace::Op> op = trace::op_from_name(command.op);
   if (!op)
-    return Error{"--op: no operation \"" + printable(command.op) + "\"", {}, "try all_reduce"};
+    return Error{
+        fmt::format("--op: no operation \"{}\"", printable(command.op)), {}, "try all_reduce"};
   if (command.ranks < 2 || command.ranks > sim::kMostRanks)
-    return Error{"--ranks: " + std::to_string(command.ranks) + " ranks",
+    return Error{fmt::format("--ranks: {} ranks", command.ranks),
                  {},
-                 "give from 2 to " + std::to_string(sim::kMostRanks)};
+                 fmt::format("give from 2 to {}", sim::kMostRanks)};
   const Result<std::vector<Bytes>> sizes = parse_sizes(command.bytes);
   if (!sizes) return with_option("--bytes", sizes.error());
   const Result<sim::Machine> machine = sim::load_machine(command.machine);
@@ -179,7 +184,7 @@ reports::ExitStatus simulate_for_machine(const CLI::App& parsed, const Collectiv
   for (const char* option : {"--algorithm", "--alpha", "--beta", "--gamma", "--ranks-per-node",
                              "--segments", "--level", "--wiring"})
     if (parsed.get_option(option)->count() > 0)
-      return reports::fail({std::string(option) + " excludes --machine, which says it",
+      return reports::fail({fmt::format("{} excludes --machine, which says it", option),
                             {},
                             "leave one of the two out"});
   if (const Status outputs = check_simulation_output(command.output); !outputs)

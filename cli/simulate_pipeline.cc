@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include <fmt/core.h>
+
 #include "base/quantities.h"
 #include "cli/cmd_simulate.h"
 #include "cli/report_options.h"
@@ -60,12 +62,11 @@ Result<std::vector<T>> over_pieces(const std::string& option, const std::vector<
           values[static_cast<std::size_t>(program.stage_of(static_cast<std::int32_t>(piece)))]);
     else
       return Error{
-          option + " has " + std::to_string(values.size()) + " values for " +
-              std::to_string(stages) + " stages" +
-              (pieces == stages ? "" : " of " + std::to_string(program.shape.chunks) + " chunks"),
+          fmt::format("{} has {} values for {} stages{}", option, values.size(), stages,
+                      pieces == stages ? "" : fmt::format(" of {} chunks", program.shape.chunks)),
           {},
-          "give one value, or " + std::to_string(stages) +
-              (pieces == stages ? "" : ", or " + std::to_string(pieces))};
+          fmt::format("give one value, or {}{}", stages,
+                      pieces == stages ? "" : fmt::format(", or {}", pieces))};
   }
   return out;
 }
@@ -125,11 +126,11 @@ Status set_activations(const PipelineCommand& command, const sim::PipelineProgra
   if (!kept) return kept.error();
   for (std::size_t i = 0; i < pieces.size(); ++i) {
     if ((*kept)[i] > (*activation)[i])
-      return Error{"--activation-weight " + std::to_string((*kept)[i].value) +
-                       " B is more than --activation " + std::to_string((*activation)[i].value) +
-                       " B, which includes it",
-                   {},
-                   "give at most the activation"};
+      return Error{
+          fmt::format("--activation-weight {} B is more than --activation {} B, which includes it",
+                      (*kept)[i].value, (*activation)[i].value),
+          {},
+          "give at most the activation"};
     pieces[i].activation = (*activation)[i];
     pieces[i].kept_for_weight = (*kept)[i];
   }
@@ -155,18 +156,20 @@ Status check_layers(const PipelineCommand& command, const sim::PipelineShape& sh
   if (!command.layers) return Status::ok();
   const std::int64_t pieces = shape.pieces();
   const std::string cut =
-      std::to_string(shape.stages) + " stages" +
-      (shape.chunks == 1 ? std::string() : " of " + std::to_string(shape.chunks) + " chunks");
+      fmt::format("{} stages{}", shape.stages,
+                  shape.chunks == 1 ? std::string() : fmt::format(" of {} chunks", shape.chunks));
   if (*command.layers < pieces)
-    return Error{"--layers " + std::to_string(*command.layers) + " cannot be laid over " + cut +
-                     ": a piece would have no layer",
+    return Error{fmt::format("--layers {} cannot be laid over {}: a piece would have no layer",
+                             *command.layers, cut),
                  {},
-                 "use at most " + std::to_string(*command.layers) + " --stages (times --chunks)"};
+                 fmt::format("use at most {} --stages (times --chunks)", *command.layers)};
   if (*command.layers % pieces != 0 && command.forward.find(',') == std::string::npos)
-    return Error{"--layers " + std::to_string(*command.layers) + " do not divide evenly over " +
-                     cut + ", so the stages cannot all take --forward " + command.forward,
-                 {},
-                 "give --forward and --backward as lists, one value per stage"};
+    return Error{
+        fmt::format("--layers {} do not divide evenly over {}, so the stages cannot all take "
+                    "--forward {}",
+                    *command.layers, cut, command.forward),
+        {},
+        "give --forward and --backward as lists, one value per stage"};
   return Status::ok();
 }
 

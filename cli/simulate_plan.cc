@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include <fmt/core.h>
+
 #include "base/text.h"
 #include "cli/cmd_simulate.h"
 #include "cli/report_options.h"
@@ -47,11 +49,11 @@ Result<std::vector<sim::Axis>> settings_of(const PlanCommand& command) {
     Result<sim::Axis> axis = sim::parse_axis(text);
     if (!axis) return with_option("--set", axis.error());
     if (axis->values.size() > 1)
-      return Error{"--set " + printable(axis->key) + " has " +
-                       plural(axis->values.size(), "value") + ", and a plan takes one",
+      return Error{fmt::format("--set {} has {}, and a plan takes one", printable(axis->key),
+                               plural(axis->values.size(), "value")),
                    {},
-                   "try all of them: lockstep sweep " + printable(command.file) + " --vary " +
-                       printable(text)};
+                   fmt::format("try all of them: lockstep sweep {} --vary {}",
+                               printable(command.file), printable(text))};
     out.push_back(std::move(*axis));
   }
   return out;

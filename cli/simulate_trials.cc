@@ -4,6 +4,8 @@
 #include <charconv>
 #include <thread>
 
+#include <fmt/core.h>
+
 #include "base/text.h"
 #include "cli/cmd_simulate.h"
 
@@ -11,7 +13,7 @@ namespace lockstep::cli {
 namespace {
 
 Error bad(const std::string& item, const std::string& why) {
-  return {"--jitter: \"" + printable(item) + "\" " + why,
+  return {fmt::format("--jitter: \"{}\" {}", printable(item), why),
           {},
           "write compute=5%,image=20%: any of compute, communication, image and text"};
 }
@@ -31,7 +33,7 @@ Status read_item(const std::string& item, sim::Jitter& out) {
   if (read.ec != std::errc() || read.ptr != end || !(percent > 0))
     return bad(item, "is not a percentage above 0");
   if (percent > 100 * sim::kMostJitter)
-    return bad(item, "is above " + fixed(100 * sim::kMostJitter, 0) + "%");
+    return bad(item, fmt::format("is above {}%", 100 * sim::kMostJitter));
   if (out.*name->second != 0) return bad(item, "is given twice");
   out.*name->second = percent / 100;
   return Status::ok();

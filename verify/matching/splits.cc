@@ -102,10 +102,6 @@ Cause splits_cause(const Context& context, std::size_t g, std::uint64_t instance
   return cause;
 }
 
-}  // namespace
-
-namespace {
-
 // The calls of one all-to-all, by group rank, with the call of member `shifted` taken `by` calls
 // later. Missing calls are null.
 struct ShiftedExchange {

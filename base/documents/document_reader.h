@@ -64,6 +64,11 @@ class DocumentReader {
   void refuse(const std::string& pointer, std::string message, std::string fix) {
     if (!problem_) problem_ = error_at(pointer, std::move(message), std::move(fix));
   }
+  // The same of a key: that it is there at all.
+  void refuse_key(const std::string& pointer, std::string message, std::string fix) {
+    if (!problem_)
+      problem_ = Error{std::move(message), document_.key_location(pointer), std::move(fix)};
+  }
   const std::optional<Error>& problem() const { return problem_; }
 
  private:

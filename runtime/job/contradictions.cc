@@ -8,6 +8,7 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
+#include "base/documents/document_reader.h"
 #include "base/text.h"
 
 namespace lockstep::runtime {
@@ -19,7 +20,7 @@ using Json = nlohmann::json;
 class Contradictions {
  public:
   Contradictions(const YamlDocument& document, const Scenario& scenario)
-      : document_(document), scenario_(scenario) {}
+      : read_(document), scenario_(scenario) {}
 
   // The order of the checks is the order of importance: the first contradiction is reported.
   std::optional<Error> find() {
@@ -36,27 +37,25 @@ class Contradictions {
     check_fault();
     check_train();
     check_expect();
-    return error_;
+    return read_.problem();
   }
 
  private:
-  void refuse_key(const std::string& pointer, std::string message, std::string fix) {
-    if (!error_)
-      error_ = Error{std::move(message), document_.key_location(pointer), std::move(fix)};
-  }
-
   void require_rank(std::int64_t rank, const std::string& pointer) {
-    if (error_ || rank < scenario_.ranks) return;
-    error_ = Error{fmt::format("there is no rank {}: the job has {}", rank,
-                               plural(static_cast<std::uint64_t>(scenario_.ranks), "rank")),
-                   document_.value_location(pointer), ranks_fix()};
+    if (rank >= scenario_.ranks) read_.refuse(pointer, no_rank(rank), ranks_fix());
   }
 
   void require_step(std::int64_t step, const std::string& pointer) {
-    if (error_ || step < scenario_.train.steps) return;
-    error_ = Error{fmt::format("there is no step {}: the job has {}", step,
-                               plural(static_cast<std::uint64_t>(scenario_.train.steps), "step")),
-                   document_.value_location(pointer), "steps count from 0"};
+    if (step >= scenario_.train.steps)
+      read_.refuse(pointer,
+                   fmt::format("there is no step {}: the job has {}", step,
+                               plural(scenario_.train.steps, "step")),
+                   "steps count from 0");
+  }
+
+  std::string no_rank(std::int64_t rank) const {
+    return fmt::format("there is no rank {}: the job has {}", rank,
+                       plural(scenario_.ranks, "rank"));
   }
 
   std::string ranks_fix() const {
@@ -68,9 +67,8 @@ class Contradictions {
   // Calls `require` with every number of the list at `pointer`, if there is one.
   template <class Require>
   void each(const std::string& pointer, Require require) {
-    const Json::json_pointer where(pointer);
-    if (!document_.value.contains(where)) return;
-    const Json& list = document_.value[where];
+    if (!read_.has(pointer)) return;
+    const Json& list = read_.at(pointer);
     for (std::size_t i = 0; i < list.size(); ++i)
       require(list[i].get<std::int64_t>(), fmt::format("{}/{}", pointer, i));
   }
@@ -80,8 +78,8 @@ class Contradictions {
     if (!scenario_.replays()) return;
     for (const std::string key :
          {"model", "data", "strategy", "remedy", "fault", "train", "watch", "study"}) {
-      if (document_.spots.contains("/" + key))
-        refuse_key(
+      if (read_.has("/" + key))
+        read_.refuse_key(
             "/" + key,
             fmt::format("a replay only makes the calls of a recorded run: it has no \"{}\"", key),
             "remove it, or remove \"replay\"");
@@ -90,8 +88,9 @@ class Contradictions {
 
   void check_gpus() {
     if (scenario_.share_gpus && scenario_.backend != Scenario::Backend::nccl)
-      refuse_key("/gpus", "\"gpus: shared\" is for nccl: ranks on gloo may share a GPU anyway",
-                 "remove it, or write \"backend: nccl\"");
+      read_.refuse_key("/gpus",
+                       "\"gpus: shared\" is for nccl: ranks on gloo may share a GPU anyway",
+                       "remove it, or write \"backend: nccl\"");
   }
 
   void check_modality() {
@@ -100,24 +99,21 @@ class Contradictions {
     const auto step = [&](std::int64_t s, const std::string& at) { require_step(s, at); };
     const std::vector<Scenario::Data::Rule>& rules = scenario_.data.modality;
     // Two forms: {rank 1: [text]}, decoded to one rule per rank, or a list of rules.
-    const bool mapping = document_.value.contains(Json::json_pointer(pointer)) &&
-                         document_.value[Json::json_pointer(pointer)].is_object();
+    const bool mapping = read_.has(pointer) && read_.at(pointer).is_object();
     for (std::size_t i = 0; i < rules.size(); ++i) {
       const std::string item = fmt::format("{}/{}", pointer, i);
       const std::string entry =
           mapping ? fmt::format("{}/rank {}", pointer, rules[i].ranks[0]) : item;
       if (mapping && rules[i].ranks[0] >= scenario_.ranks)
-        refuse_key(entry,
-                   fmt::format("there is no rank {}: the job has {}", rules[i].ranks[0],
-                               plural(static_cast<std::uint64_t>(scenario_.ranks), "rank")),
-                   ranks_fix());
+        read_.refuse_key(entry, no_rank(rules[i].ranks[0]), ranks_fix());
       each(item + "/ranks", rank);
       each(item + "/steps", step);
       if (rules[i].shows(Modality::video)) check_video(mapping ? entry : item + "/has");
       // The losses are defined on text, and on text with images.
       if (!rules[i].shows(Modality::text))
-        refuse_key(mapping ? entry : item + "/has", "a batch of images alone has no loss here",
-                   "write [image, text] or [text]");
+        read_.refuse_key(mapping ? entry : item + "/has",
+                         "a batch of images alone has no loss here",
+                         "write [image, text] or [text]");
     }
   }
 
@@ -125,35 +121,38 @@ class Contradictions {
     const Scenario::Data& data = scenario_.data;
     if (scenario_.strategy.kind == Scenario::Strategy::Kind::pipeline || data.broadcast ||
         data.balance != Scenario::Data::Balance::none)
-      refuse_key(pointer, "videos are neither sent to other ranks nor distributed by cost",
-                 "write [image, text], or remove the pipeline, \"broadcast\" or \"balance\"");
+      read_.refuse_key(pointer, "videos are neither sent to other ranks nor distributed by cost",
+                       "write [image, text], or remove the pipeline, \"broadcast\" or \"balance\"");
     using Remedy = Scenario::Remedy::Kind;
     if (scenario_.remedy.kind == Remedy::gradient_mask)
-      refuse_key(pointer, "a mask drops the gradients of a whole batch, not those of one run",
-                 "write \"remedy: dummy-image\"");
+      read_.refuse_key(pointer, "a mask drops the gradients of a whole batch, not those of one run",
+                       "write \"remedy: dummy-image\"");
   }
 
   void check_data() {
     const bool manifest = scenario_.data.source == "manifest";
     if (manifest && scenario_.data.manifest.empty())
-      refuse_key("/data/source", "the source is a manifest, but \"manifest\" names none",
-                 "write \"manifest: FILE or FOLDER\" beside it");
+      read_.refuse_key("/data/source", "the source is a manifest, but \"manifest\" names none",
+                       "write \"manifest: FILE or FOLDER\" beside it");
     if (manifest && scenario_.data.vocab.empty())
-      refuse_key("/data/source", "a manifest's texts need a vocabulary, but \"vocab\" names none",
-                 "write \"vocab: vocab.txt\"; `scripts/fetch-minilm` fetches one");
+      read_.refuse_key("/data/source",
+                       "a manifest's texts need a vocabulary, but \"vocab\" names none",
+                       "write \"vocab: vocab.txt\"; `scripts/fetch-minilm` fetches one");
     for (const std::string key : {"manifest", "vocab"}) {
-      if (!manifest && document_.spots.contains("/data/" + key))
-        refuse_key("/data/" + key, fmt::format("\"{}\" belongs to the source \"manifest\"", key),
-                   "write \"source: manifest\" beside it");
+      if (!manifest && read_.has("/data/" + key))
+        read_.refuse_key("/data/" + key,
+                         fmt::format("\"{}\" belongs to the source \"manifest\"", key),
+                         "write \"source: manifest\" beside it");
     }
     for (const std::string key : {"items", "text_only"}) {
-      if (manifest && document_.spots.contains("/data/" + key))
-        refuse_key("/data/" + key, fmt::format("\"{}\" belongs to the source \"shapes\"", key),
-                   "remove it: a manifest says what it holds");
+      if (manifest && read_.has("/data/" + key))
+        read_.refuse_key("/data/" + key,
+                         fmt::format("\"{}\" belongs to the source \"shapes\"", key),
+                         "remove it: a manifest says what it holds");
     }
-    if (scenario_.model.head != "fusion" && document_.spots.contains("/model/fusion"))
-      refuse_key("/model/fusion", "\"fusion\" belongs to the head \"fusion\"",
-                 "write \"head: fusion\" beside it");
+    if (scenario_.model.head != "fusion" && read_.has("/model/fusion"))
+      read_.refuse_key("/model/fusion", "\"fusion\" belongs to the head \"fusion\"",
+                       "write \"head: fusion\" beside it");
   }
 
   void check_strategy() {
@@ -165,12 +164,12 @@ class Contradictions {
           "compression"}},
         {"pipeline", {"stages", "micro_batches", "schedule"}},
         {"fsdp", {"shard_ranks", "prefetch", "units", "reduce_scatter_unused_params"}}};
-    const Json& strategy = document_.value.value("strategy", Json());
+    const Json& strategy = read_.root().value("strategy", Json());
     const std::string kind = strategy.is_object() ? strategy["kind"].get<std::string>() : "";
     for (const auto& [owner, keys] : kOptions) {
       for (const std::string& key : keys) {
-        if (owner == kind || !document_.spots.contains("/strategy/" + key)) continue;
-        refuse_key(
+        if (owner == kind || !read_.has("/strategy/" + key)) continue;
+        read_.refuse_key(
             "/strategy/" + key,
             fmt::format("\"{}\" is an option of {}, but the strategy is {}", key, owner, kind),
             fmt::format("remove it, or write \"kind: {}\"", owner));
@@ -181,25 +180,25 @@ class Contradictions {
   void check_ddp_and_groups() {
     const Scenario::Strategy& strategy = scenario_.strategy;
     if (strategy.skip_all_reduce_unused_params && !strategy.find_unused_parameters)
-      refuse_key("/strategy/skip_all_reduce_unused_params",
-                 "what is unused is known only where it is looked for",
-                 "write \"find_unused_parameters: true\" beside it");
+      read_.refuse_key("/strategy/skip_all_reduce_unused_params",
+                       "what is unused is known only where it is looked for",
+                       "write \"find_unused_parameters: true\" beside it");
     if (strategy.static_graph && strategy.find_unused_parameters)
-      refuse_key("/strategy/static_graph",
-                 "a static graph's unused parameters are those of the first step",
-                 "remove \"find_unused_parameters\"");
+      read_.refuse_key("/strategy/static_graph",
+                       "a static graph's unused parameters are those of the first step",
+                       "remove \"find_unused_parameters\"");
     const bool image_ranks = strategy.process_groups == Scenario::Strategy::Groups::image_ranks;
     if (image_ranks && scenario_.ranks_with_images(scenario_.ranks).empty())
-      refuse_key("/strategy/process_groups", "no rank ever has images",
-                 "write \"process_groups: one\", or let a rank have images");
+      read_.refuse_key("/strategy/process_groups", "no rank ever has images",
+                       "write \"process_groups: one\", or let a rank have images");
     if (image_ranks && scenario_.data.balance != Scenario::Data::Balance::none)
-      refuse_key("/strategy/process_groups", "distributing by cost gives every rank images",
-                 "write \"process_groups: one\"");
+      read_.refuse_key("/strategy/process_groups", "distributing by cost gives every rank images",
+                       "write \"process_groups: one\"");
     if (!scenario_.train.checkpoint.gathered) return;
     if (strategy.kind == Scenario::Strategy::Kind::pipeline || image_ranks)
-      refuse_key("/train/checkpoint/layout",
-                 "no rank has all parameters as they are trained, and none gathers them",
-                 "write \"layout: per-rank\"");
+      read_.refuse_key("/train/checkpoint/layout",
+                       "no rank has all parameters as they are trained, and none gathers them",
+                       "write \"layout: per-rank\"");
   }
 
   void check_fsdp() {
@@ -207,10 +206,10 @@ class Contradictions {
     const int given = scenario_.strategy.shard_ranks;
     const int shard = given == 0 ? scenario_.ranks : given;
     if (fsdp && scenario_.ranks % shard != 0)
-      refuse_key("/strategy/shard_ranks",
-                 fmt::format("{} cannot be cut into groups of {}",
-                             plural(static_cast<std::uint64_t>(scenario_.ranks), "rank"), shard),
-                 "choose a divisor of \"ranks\", or leave it out to shard over all of them");
+      read_.refuse_key(
+          "/strategy/shard_ranks",
+          fmt::format("{} cannot be cut into groups of {}", plural(scenario_.ranks, "rank"), shard),
+          "choose a divisor of \"ranks\", or leave it out to shard over all of them");
   }
 
   // Options that the pipeline does not support are refused rather than ignored.
@@ -218,31 +217,33 @@ class Contradictions {
     if (scenario_.strategy.kind != Scenario::Strategy::Kind::pipeline) return;
     const int stages = scenario_.ranks_of_replica();
     if (scenario_.ranks % stages != 0)
-      refuse_key(
+      read_.refuse_key(
           "/ranks",
           fmt::format("a pipeline has {} stages, one to a rank, but {} cannot be distributed among "
                       "them",
-                      stages, plural(static_cast<std::uint64_t>(scenario_.ranks), "rank")),
+                      stages, plural(scenario_.ranks, "rank")),
           fmt::format("make \"ranks\" a multiple of {}", stages));
     using Remedy = Scenario::Remedy::Kind;
     const Remedy remedy = scenario_.remedy.kind;
     if (remedy != Remedy::none && remedy != Remedy::alternating)
-      refuse_key("/remedy",
-                 "a micro-batch without images needs no remedy in a pipeline: nothing is sent for "
-                 "it",
-                 "remove \"remedy\"");
+      read_.refuse_key(
+          "/remedy",
+          "a micro-batch without images needs no remedy in a pipeline: nothing is sent for "
+          "it",
+          "remove \"remedy\"");
     if (scenario_.model.negatives != Scenario::Model::Negatives::local)
-      refuse_key("/model/negatives", "a pipeline's loss is computed for each micro-batch",
-                 "write \"negatives: local\"");
+      read_.refuse_key("/model/negatives", "a pipeline's loss is computed for each micro-batch",
+                       "write \"negatives: local\"");
     const Scenario::Train& train = scenario_.train;
     if (train.accumulation != Scenario::Train::Accumulation())
-      refuse_key("/train/accumulation", "a pipeline accumulates over its micro-batches",
-                 "remove it, and set \"micro_batches\" of the strategy");
+      read_.refuse_key("/train/accumulation", "a pipeline accumulates over its micro-batches",
+                       "remove it, and set \"micro_batches\" of the strategy");
     if (train.precision != Scenario::Train::Precision::float32)
-      refuse_key("/train/precision", "the stages exchange float32", "write \"precision: float32\"");
+      read_.refuse_key("/train/precision", "the stages exchange float32",
+                       "write \"precision: float32\"");
     if (scenario_.data.broadcast)
-      refuse_key("/data/broadcast", "the ranks of a pipeline read their replica's batch",
-                 "remove it, or choose another strategy");
+      read_.refuse_key("/data/broadcast", "the ranks of a pipeline read their replica's batch",
+                       "remove it, or choose another strategy");
     check_replica_rules(stages);
   }
 
@@ -253,9 +254,9 @@ class Contradictions {
         for (const int rank : rule.ranks) {
           if (rank % stages == 0) continue;
           const std::string first = std::to_string(rank - rank % stages);
-          refuse_key(pointer,
-                     fmt::format("rank {} reads the batch of its replica's rank {}", rank, first),
-                     fmt::format("name rank {} instead", first));
+          read_.refuse_key(
+              pointer, fmt::format("rank {} reads the batch of its replica's rank {}", rank, first),
+              fmt::format("name rank {} instead", first));
         }
       }
     };
@@ -268,13 +269,13 @@ class Contradictions {
   void check_balance() {
     const Scenario::Data& data = scenario_.data;
     if (data.balance == Scenario::Data::Balance::none) {
-      if (document_.spots.contains("/data/balance_every"))
-        refuse_key("/data/balance_every", "\"balance_every\" belongs to \"balance: cost\"",
-                   "write \"balance: cost\" beside it");
+      if (read_.has("/data/balance_every"))
+        read_.refuse_key("/data/balance_every", "\"balance_every\" belongs to \"balance: cost\"",
+                         "write \"balance: cost\" beside it");
       return;
     }
     const auto refuse = [&](const std::string& because, const std::string& fix) {
-      refuse_key("/data/balance", because, fix);
+      read_.refuse_key("/data/balance", because, fix);
     };
     if (scenario_.strategy.kind == Scenario::Strategy::Kind::pipeline)
       refuse("the stages of a pipeline train on one batch",
@@ -301,17 +302,17 @@ class Contradictions {
     using Kind = Scenario::Remedy::Kind;
     const Kind kind = scenario_.remedy.kind;
     const bool averages = kind == Kind::dummy_image || kind == Kind::gradient_mask;
-    if (!averages && document_.spots.contains("/remedy/average"))
-      refuse_key("/remedy/average",
-                 "\"average\" is an option of dummy-image and gradient-mask alone",
-                 "remove it, or choose one of these");
+    if (!averages && read_.has("/remedy/average"))
+      read_.refuse_key("/remedy/average",
+                       "\"average\" is an option of dummy-image and gradient-mask alone",
+                       "remove it, or choose one of these");
     if (kind == Kind::alternating && !scenario_.data.modality.empty())
-      refuse_key("/data/modality", "the alternating remedy says which batch holds what",
-                 "remove \"modality\", or choose another remedy");
+      read_.refuse_key("/data/modality", "the alternating remedy says which batch holds what",
+                       "remove \"modality\", or choose another remedy");
   }
 
   void require_for_fault(bool holds, const std::string& because, const std::string& fix) {
-    if (!holds) refuse_key("/fault", because, fix + ", or remove \"fault\"");
+    if (!holds) read_.refuse_key("/fault", because, fix + ", or remove \"fault\"");
   }
 
   void require_remedy(Scenario::Remedy::Kind kind, const std::string& name) {
@@ -400,8 +401,8 @@ class Contradictions {
   void check_train() {
     const Scenario::Train::Checkpoint& checkpoint = scenario_.train.checkpoint;
     if ((checkpoint.every > 0 || checkpoint.resume) && checkpoint.folder.empty())
-      refuse_key("/train/checkpoint", "\"folder\" does not say where the checkpoints are",
-                 "write \"folder: checkpoints\" beside it");
+      read_.refuse_key("/train/checkpoint", "\"folder\" does not say where the checkpoints are",
+                       "write \"folder: checkpoints\" beside it");
     const std::string pointer = "/train/accumulation";
     for (const auto& [rank, steps] : scenario_.train.accumulation.by_rank)
       require_rank(rank, fmt::format("{}/rank {}", pointer, rank));
@@ -421,16 +422,15 @@ class Contradictions {
       require_step(*scenario_.expect->step, "/expect/step");
     const bool clean = scenario_.expect->verdict == "clean";
     for (const std::string key : {"rules", "culprits", "step"}) {
-      if (clean && document_.spots.contains("/expect/" + key))
-        refuse_key("/expect/" + key,
-                   fmt::format("a clean run has no leading finding, so no \"{}\"", key),
-                   "remove it, or write \"verdict: findings\"");
+      if (clean && read_.has("/expect/" + key))
+        read_.refuse_key("/expect/" + key,
+                         fmt::format("a clean run has no leading finding, so no \"{}\"", key),
+                         "remove it, or write \"verdict: findings\"");
     }
   }
 
-  const YamlDocument& document_;
+  DocumentReader read_;
   const Scenario& scenario_;
-  std::optional<Error> error_;
 };
 
 }  // namespace

@@ -51,14 +51,16 @@ Status check_simulation_output(const SimulationOutput& output) {
   return Status::ok();
 }
 
-Status write_simulation(const reports::OutputContent& content, const SimulationOutput& output) {
+reports::ExitStatus write_simulation(const reports::OutputContent& content,
+                                     const SimulationOutput& output, reports::ExitStatus status) {
   const auto targets = reports::parse_output_targets(output.outputs, output.forms);
-  if (!targets) return targets.error();
-  return reports::write_targets(*targets, output.quiet, content);
+  const Status written =
+      targets ? reports::write_targets(*targets, output.quiet, content) : Status(targets.error());
+  return written ? status : reports::fail(written.error(), reports::ExitStatus::own_failure);
 }
 
-Status write_simulation(const std::string& text, const std::string& json,
-                        const SimulationOutput& output) {
+reports::ExitStatus write_simulation(const std::string& text, const std::string& json,
+                                     const SimulationOutput& output) {
   const auto content = [&](const std::string& kind, bool) { return kind == "json" ? json : text; };
   return write_simulation(content, output);
 }
@@ -68,9 +70,7 @@ reports::ExitStatus write_failure(const reports::SimulatedFailure& failure,
   const auto content = [&](const std::string& kind, bool) {
     return reports::failure_content(failure, kind);
   };
-  const Status written = write_simulation(content, output);
-  return written ? reports::ExitStatus::findings
-                 : reports::fail(written.error(), reports::ExitStatus::own_failure);
+  return write_simulation(content, output, reports::ExitStatus::findings);
 }
 
 Error with_option(const std::string& option, Error error) {

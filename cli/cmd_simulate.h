@@ -33,13 +33,15 @@ void add_simulation_output(CLI::App& command, SimulationOutput& output);
 // output.
 Status check_simulation_output(const SimulationOutput& output);
 
-// Prints the text and writes every --output, as write_targets() does. Errors: those of
-// check_simulation_output, a file that cannot be written.
-Status write_simulation(const reports::OutputContent& content, const SimulationOutput& output);
+// Prints the text and writes every --output, as write_targets() does. Returns `status`, or that of
+// an error in writing, which it reports.
+reports::ExitStatus write_simulation(const reports::OutputContent& content,
+                                     const SimulationOutput& output,
+                                     reports::ExitStatus status = reports::ExitStatus::clean);
 
 // The same for a result given as `text` and `json`, which end with a line break.
-Status write_simulation(const std::string& text, const std::string& json,
-                        const SimulationOutput& output);
+reports::ExitStatus write_simulation(const std::string& text, const std::string& json,
+                                     const SimulationOutput& output);
 
 // Reports that a simulated job does not end well, and why. Returns `findings`, or the status of an
 // error in writing.

@@ -98,12 +98,17 @@ std::string algorithm_names() {
   return join_and(names);
 }
 
+Result<trace::Op> op_of(const CollectiveCommand& command) {
+  const std::optional<trace::Op> op = trace::op_from_name(command.op);
+  if (op) return *op;
+  return Error{
+      fmt::format("--op: no operation \"{}\"", printable(command.op)), {}, "try all_reduce"};
+}
+
 // One collective for each of the sizes, all at once.
 Result<std::vector<sim::Collective>> parse_collectives(const CollectiveCommand& command) {
-  const std::optional<trace::Op> op = trace::op_from_name(command.op);
-  if (!op)
-    return Error{
-        fmt::format("--op: no operation \"{}\"", printable(command.op)), {}, "try all_reduce"};
+  const Result<trace::Op> op = op_of(command);
+  if (!op) return op.error();
   const std::optional<sim::Algorithm> algorithm = sim::algorithm_named(command.algorithm);
   if (!algorithm) {
     return Error{fmt::format("--algorithm: no algorithm \"{}\"", printable(command.algorithm)),
@@ -155,19 +160,14 @@ reports::ExitStatus simulate_collective(const CollectiveCommand& command) {
   if (!collectives) return reports::fail(collectives.error());
   const Result<reports::CollectiveTimes> times = times_of(command, *collectives, *links);
   if (!times) return reports::fail(times.error());
-  const Status written =
-      write_simulation(reports::collectives_text(*collectives, *times),
-                       reports::collectives_json(*collectives, *times), command.output);
-  return written ? reports::ExitStatus::clean
-                 : reports::fail(written.error(), reports::ExitStatus::own_failure);
+  return write_simulation(reports::collectives_text(*collectives, *times),
+                          reports::collectives_json(*collectives, *times), command.output);
 }
 
 // What `--machine` is asked for.
 Result<sim::PricedCalls> price_on_machine(const CollectiveCommand& command) {
-  const std::optional<trace::Op> op = trace::op_from_name(command.op);
-  if (!op)
-    return Error{
-        fmt::format("--op: no operation \"{}\"", printable(command.op)), {}, "try all_reduce"};
+  const Result<trace::Op> op = op_of(command);
+  if (!op) return op.error();
   if (command.ranks < 2 || command.ranks > sim::kMostRanks)
     return Error{fmt::format("--ranks: {} ranks", command.ranks),
                  {},
@@ -191,10 +191,8 @@ reports::ExitStatus simulate_for_machine(const CLI::App& parsed, const Collectiv
     return reports::fail(outputs.error());
   const Result<sim::PricedCalls> answer = price_on_machine(command);
   if (!answer) return reports::fail(answer.error());
-  const Status written = write_simulation(reports::priced_calls_text(*answer),
-                                          reports::priced_calls_json(*answer), command.output);
-  return written ? reports::ExitStatus::clean
-                 : reports::fail(written.error(), reports::ExitStatus::own_failure);
+  return write_simulation(reports::priced_calls_text(*answer), reports::priced_calls_json(*answer),
+                          command.output);
 }
 
 }  // namespace

@@ -194,10 +194,8 @@ reports::ExitStatus simulate_pipeline(const PipelineCommand& command) {
     return reports::fail(output.error());
   const Result<reports::PipelineAnswer> result = answer(command);
   if (!result) return reports::fail(result.error());
-  const Status written = write_simulation(reports::pipeline_text(*result),
-                                          reports::pipeline_json(*result), command.output);
-  return written ? reports::ExitStatus::clean
-                 : reports::fail(written.error(), reports::ExitStatus::own_failure);
+  return write_simulation(reports::pipeline_text(*result), reports::pipeline_json(*result),
+                          command.output);
 }
 
 }  // namespace

@@ -72,9 +72,8 @@ Result<sim::TrainingPlans> plans_of(const PlanCommand& command) {
 
 reports::ExitStatus write_plan(const PlanCommand& command, const reports::OutputContent& content,
                                bool hangs) {
-  const Status written = write_simulation(content, command.output);
-  if (!written) return reports::fail(written.error(), reports::ExitStatus::own_failure);
-  return hangs ? reports::ExitStatus::findings : reports::ExitStatus::clean;
+  return write_simulation(content, command.output,
+                          hangs ? reports::ExitStatus::findings : reports::ExitStatus::clean);
 }
 
 reports::ExitStatus simulate_towers(const PlanCommand& command, const sim::TrainingPlans& plans) {

@@ -62,9 +62,7 @@ reports::ExitStatus write_forecast(sim::TimedScenario timed, const SimulationOut
     }
     return timeline;
   };
-  const Status written = write_simulation(content, output);
-  return written ? reports::ExitStatus::clean
-                 : reports::fail(written.error(), reports::ExitStatus::own_failure);
+  return write_simulation(content, output);
 }
 
 Status keep_traces(const SimulateScenarioCommand& command, const sim::SimulatedProgram& simulated,

@@ -98,5 +98,9 @@ std::string bytes_text(T bytes) {
 inline std::string bytes_text(Bytes bytes) { return bytes_text(bytes.value); }
 std::string scientific(double x);      // "1.2e-03"
 std::string grouped(std::uint64_t n);  // "1,234,567"
+template <std::integral Count>
+std::string grouped(Count n) {
+  return grouped(static_cast<std::uint64_t>(n));
+}
 
 }  // namespace lockstep

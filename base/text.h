@@ -1,6 +1,7 @@
 // Small functions on text that several layers need.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -32,8 +33,12 @@ std::string join_and(std::span<const std::string> items, std::size_t limit = 0);
 // Sorted integers as ranges: "0-3,7".
 std::string ranges(std::span<const std::int32_t> sorted);
 
-// "1 rank", "3 ranks".
+// "1 rank", "3 ranks"; `many`: where it is not `singular` with an "s". `n` >= 0.
 std::string plural(std::uint64_t n, std::string_view singular, std::string_view many = {});
+template <std::integral Count>
+std::string plural(Count n, std::string_view singular, std::string_view many = {}) {
+  return plural(static_cast<std::uint64_t>(n), singular, many);
+}
 
 // 16 lower-case hexadecimal digits.
 std::string hex(std::uint64_t value);

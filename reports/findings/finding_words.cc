@@ -121,7 +121,7 @@ std::string counts_in_words(const verify::Report& report) {
        {verify::Severity::error, verify::Severity::warning, verify::Severity::note}) {
     const auto n = std::count_if(report.findings.begin(), report.findings.end(),
                                  [&](const verify::Finding& f) { return f.severity == severity; });
-    if (n > 0) parts.push_back(plural(static_cast<std::uint64_t>(n), verify::to_string(severity)));
+    if (n > 0) parts.push_back(plural(n, verify::to_string(severity)));
   }
   return join_and(parts);
 }

@@ -33,11 +33,9 @@ std::string product_headline(const verify::ProductModel& model,
   for (char& c : verdict) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
   const std::string program =
       spec.program.empty() ? "" : fmt::format("{}, ", shorten_middle(printable(spec.program), 40));
-  return fmt::format("{}: {}{}, {}, {}", verdict, program,
-                     plural(static_cast<std::uint64_t>(spec.world_size), "rank"),
+  return fmt::format("{}: {}{}, {}, {}", verdict, program, plural(spec.world_size, "rank"),
                      plural(spec.conditions.size(), "condition"),
-                     spec.only_steps ? plural(static_cast<std::uint64_t>(*spec.only_steps), "step")
-                                     : "any number of steps");
+                     spec.only_steps ? plural(*spec.only_steps, "step") : "any number of steps");
 }
 
 // A table of the conditions, a row per rank and a column per step. The last steps are shown, since

@@ -124,9 +124,8 @@ std::string collectives_json(const std::vector<sim::Collective>& collectives,
 
 std::string priced_calls_text(const sim::PricedCalls& answer) {
   std::string out = fmt::format("{} on {}, {} on {}\n\n", trace::op_name(answer.op),
-                                printable(answer.machine.name),
-                                plural(static_cast<std::uint64_t>(answer.layout.ranks), "rank"),
-                                plural(static_cast<std::uint64_t>(answer.layout.nodes), "node"));
+                                printable(answer.machine.name), plural(answer.layout.ranks, "rank"),
+                                plural(answer.layout.nodes, "node"));
   Table table(columns({"bytes", "algorithm", "protocol"}, {"time", "algbw GB/s", "busbw GB/s"}));
   for (const sim::PricedCall& call : answer.calls) {
     const double algbw = call_bandwidth(call) / 1e9;

@@ -11,6 +11,7 @@
 #include "base/tables.h"
 #include "base/text.h"
 #include "reports/findings/finding_words.h"
+#include "reports/forecasts/path.h"
 #include "reports/html/markup.h"
 #include "reports/html/stacked_charts.h"
 #include "reports/table.h"
@@ -327,8 +328,7 @@ std::vector<TimelineCounter> memory_counters(const sim::MemoryForecast& memory) 
   for (const sim::MemoryTimeline& timeline : memory.classes) {
     const auto rank = static_cast<std::size_t>(timeline.ranks.front());
     const std::string name =
-        fmt::format("memory (bytes), {} {}", timeline.ranks.size() == 1 ? "rank" : "ranks",
-                    shorten_end(ranges(timeline.ranks), kNamed));
+        fmt::format("memory (bytes), {}", named_ranks(shorten_end(ranges(timeline.ranks), kNamed)));
     TimelineCounter all{rank, name + ", in all:", {"total"}, {}};
     TimelineCounter parts{rank, name + ":", {}, {}};
     const std::vector<std::size_t> held = held_categories(timeline);

@@ -82,8 +82,7 @@ std::string data_text(const MultimodalForecast& f) {
     out += fmt::format("; {} {} of {} tokens on average, at most {}", number_text(item.per_step),
                        item.kind == "audio" ? "audio clips" : item.kind + "s",
                        number_text(item.mean_size), number_text(item.largest));
-  out += fmt::format("; seed {}, {}", f.plan.data.seed,
-                     plural(static_cast<std::uint64_t>(f.plan.steps), "step"));
+  out += fmt::format("; seed {}, {}", f.plan.data.seed, plural(f.plan.steps, "step"));
   return out;
 }
 

@@ -59,10 +59,9 @@ std::string pipeline_text(const PipelineAnswer& answer) {
   const sim::PipelineShape& shape = answer.program.shape;
   std::string out = fmt::format(
       "{}, {}{}, {}: {}\n", sim::pipeline_schedule_name(answer.program.schedule),
-      plural(static_cast<std::uint64_t>(shape.stages), "stage"),
+      plural(shape.stages, "stage"),
       shape.chunks == 1 ? "" : fmt::format(" of {} chunks", shape.chunks),
-      plural(static_cast<std::uint64_t>(shape.micro_batches), "micro-batch", "micro-batches"),
-      duration_text(run.time));
+      plural(shape.micro_batches, "micro-batch", "micro-batches"), duration_text(run.time));
   if (run.period != run.time)
     out += fmt::format("each stage is at work for {} at most: steps without a barrier follow so\n",
                        duration_text(run.period));

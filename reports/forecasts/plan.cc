@@ -24,18 +24,17 @@ using Json = nlohmann::ordered_json;
 std::string model_text(const sim::PlanForecast& f) {
   const sim::Transformer& m = f.plan.model;
   std::string out = f.plan.model_name.empty() ? "" : printable(f.plan.model_name) + ": ";
-  out += fmt::format("{}, hidden {}, {}", plural(static_cast<std::uint64_t>(m.layers), "layer"),
-                     m.hidden, plural(static_cast<std::uint64_t>(m.heads), "head"));
+  out += fmt::format("{}, hidden {}, {}", plural(m.layers, "layer"), m.hidden,
+                     plural(m.heads, "head"));
   if (m.kv_heads != m.heads) out += fmt::format(" ({} of keys and values)", m.kv_heads);
   return out + fmt::format(", {}ffn {}, {} words; {} billion parameters", m.gated ? "gated " : "",
-                           m.ffn, grouped(static_cast<std::uint64_t>(m.vocabulary)),
+                           m.ffn, grouped(m.vocabulary),
                            number_text(static_cast<double>(sim::parameters(m)) * 1e-9));
 }
 
 std::string layout_text(const sim::PlanForecast& f) {
   const sim::TrainingPlan& p = f.plan.plan;
-  std::string out = fmt::format("{} in nodes of {}: tensor {}",
-                                plural(static_cast<std::uint64_t>(p.ranks()), "GPU"),
+  std::string out = fmt::format("{} in nodes of {}: tensor {}", plural(p.ranks(), "GPU"),
                                 f.calibration.cost.ranks_per_node, p.tensor);
   if (p.sequence_parallel) out += " with sequence parallelism";
   if (p.overlapped_tensor) out += ", async";
@@ -55,11 +54,9 @@ std::string batch_text(const sim::PlanForecast& f) {
   const sim::TrainingPlan& p = f.plan.plan;
   return fmt::format(
       "{} sequences of {} tokens; {} of {} on each data-parallel rank; recompute {}, {}{}",
-      grouped(static_cast<std::uint64_t>(p.global_batch)),
-      grouped(static_cast<std::uint64_t>(p.sequence)),
-      plural(static_cast<std::uint64_t>(p.micro_batches()), "micro-batch", "micro-batches"),
-      p.micro_batch, recompute_name(p.recompute), p.fp8 ? "float8" : "bfloat16",
-      p.compiled ? ", compiled" : "");
+      grouped(p.global_batch), grouped(p.sequence),
+      plural(p.micro_batches(), "micro-batch", "micro-batches"), p.micro_batch,
+      recompute_name(p.recompute), p.fp8 ? "float8" : "bfloat16", p.compiled ? ", compiled" : "");
 }
 
 // The largest part that a plan can change; what the libraries reserve is not one.

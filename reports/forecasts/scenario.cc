@@ -80,7 +80,7 @@ std::string links_assumption(const sim::ScenarioForecast& f) {
         "last rank's arrival on, and later where its threads have rested; all threads "
         "that can run share a node's {} equally, and work after a wait finds cold "
         "caches",
-        plural(static_cast<std::uint64_t>(*f.machine.cores), "core"));
+        plural(*f.machine.cores, "core"));
   return fmt::format(
       "a call takes {} from the last rank's arrival; links and devices carry nothing "
       "else meanwhile, and calls do not slow down the work that runs beside them",
@@ -135,9 +135,8 @@ std::string rank_table(const sim::ScenarioForecast& f) {
   for (std::size_t c = 0; c < std::min(ranks.size(), kShownClasses); ++c) {
     const sim::RankUse& use = f.figures.classes[c];
     const double all = std::max(use.busy + use.exposed + use.idle, 1e-30);
-    const bool one = ranks[c].find_first_of(",-") == std::string::npos;
-    table.add({fmt::format("{} {}", one ? "rank" : "ranks", ranks[c]), percent(use.busy / all),
-               percent(use.exposed / all), percent(use.idle / all), percent(use.hidden / all)});
+    table.add({named_ranks(ranks[c]), percent(use.busy / all), percent(use.exposed / all),
+               percent(use.idle / all), percent(use.hidden / all)});
   }
   std::string out = "\n" + table.text(kReportColumns, 2);
   if (ranks.size() > kShownClasses)
@@ -262,7 +261,7 @@ nlohmann::ordered_json forecast_json(const sim::ScenarioForecast& f) {
 std::string forecast_text(const sim::ScenarioForecast& f) {
   std::string out = wrap(fmt::format("\"{}\": {} on {}, {}", printable(f.scenario),
                                      plural(f.class_of.size(), "rank"), printable(f.machine.name),
-                                     plural(static_cast<std::uint64_t>(f.steps), "step")),
+                                     plural(f.steps, "step")),
                          kReportColumns) +
                     "\n\n";
   for (const Headline& one : headlines(f))

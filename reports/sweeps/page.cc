@@ -243,8 +243,7 @@ class SweepPage {
     return {one.memory_bytes, value(one), kind,
             fmt::format("{}: {} {}, {}, {}", point_text(summary_, one),
                         objective_text(summary_.goal.objective), value_text(value(one)),
-                        bytes_text(one.memory_bytes),
-                        plural(static_cast<std::uint64_t>(one.ranks), "rank")),
+                        bytes_text(one.memory_bytes), plural(one.ranks, "rank")),
             kind == Kind::front ? mark : ""};
   }
 

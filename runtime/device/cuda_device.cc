@@ -309,9 +309,8 @@ Result<std::unique_ptr<Device>> open_cuda_device(const DeviceChoice& choice) {
   }
   if (choice.transport == Transport::nccl && !choice.share_gpus && choice.local_rank >= devices) {
     return Error{
-        "rank " + std::to_string(choice.local_rank) +
-            " of this machine has no GPU of its own: " + "there " +
-            (devices == 1 ? "is " : "are ") + plural(static_cast<std::uint64_t>(devices), "GPU") +
+        "rank " + std::to_string(choice.local_rank) + " of this machine has no GPU of its own: " +
+            "there " + (devices == 1 ? "is " : "are ") + plural(devices, "GPU") +
             ", and NCCL takes one rank on each",
         {},
         "start fewer ranks on this machine; or, to test, let ranks share GPUs: lockstep run "

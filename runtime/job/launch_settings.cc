@@ -122,11 +122,10 @@ Result<LaunchSettings> find_launch_settings(const LaunchOptions& options, const 
   if (const Status ok = find_own(get, out); !ok) return ok.error();
   if (const Status ok = find_ranks(options, get, out); !ok) return ok.error();
   if (out.rank >= out.world_size) {
-    return Error{
-        fmt::format("rank {} is not one of {} (from {})", out.rank,
-                    plural(static_cast<std::uint64_t>(out.world_size), "rank"), out.launcher),
-        {},
-        "ranks count from 0; give both --rank and --world-size"};
+    return Error{fmt::format("rank {} is not one of {} (from {})", out.rank,
+                             plural(out.world_size, "rank"), out.launcher),
+                 {},
+                 "ranks count from 0; give both --rank and --world-size"};
   }
   if (!options.store.empty() && !options.master.empty()) {
     return Error{

@@ -251,14 +251,12 @@ class Job {
 }  // namespace
 
 Status check_startable(const Scenario& scenario, std::optional<int> gpus) {
-  const std::string ranks = plural(static_cast<std::uint64_t>(scenario.ranks), "rank");
+  const std::string ranks = plural(scenario.ranks, "rank");
   if (scenario.ranks > kRanksOnOneMachine) {
-    return Error{
-        fmt::format("{} are more than one machine is asked to run ({})",
-                    plural(static_cast<std::uint64_t>(scenario.ranks), "process", "processes"),
-                    kRanksOnOneMachine),
-        {scenario.file},
-        "`lockstep derive` says whether the job can hang, without running it"};
+    return Error{fmt::format("{} are more than one machine is asked to run ({})",
+                             plural(scenario.ranks, "process", "processes"), kRanksOnOneMachine),
+                 {scenario.file},
+                 "`lockstep derive` says whether the job can hang, without running it"};
   }
   if (scenario.backend != Scenario::Backend::nccl || !gpus) return Status::ok();
   if (*gpus == 0) {
@@ -270,7 +268,7 @@ Status check_startable(const Scenario& scenario, std::optional<int> gpus) {
   }
   if (scenario.ranks > *gpus && !scenario.share_gpus) {
     return Error{fmt::format("{} of NCCL need a GPU each, and this machine has {}", ranks,
-                             plural(static_cast<std::uint64_t>(*gpus), "GPU")),
+                             plural(*gpus, "GPU")),
                  {scenario.file},
                  "for testing let them share: --share-gpus, or \"gpus: shared\""};
   }

@@ -119,8 +119,7 @@ std::string hanging_locations(const JobOutcome& outcome) {
 
 std::string balance_in_words(const WorkerNumbers::Balance& balance) {
   const auto phase = [](double idle, std::int64_t steps, const char* how) {
-    return fmt::format("{} in {}{}", percent(idle),
-                       plural(static_cast<std::uint64_t>(steps), "step"), how);
+    return fmt::format("{} in {}{}", percent(idle), plural(steps, "step"), how);
   };
   std::string out = "idle while the slowest rank computes: ";
   out += phase(balance.fixed_idle_share, balance.fixed_steps, " as dealt");
@@ -141,8 +140,7 @@ std::string numbers_text(const JobOutcome& outcome) {
   std::string out;
   if (n.first_loss && n.last_loss && n.steps > 0)
     out += fmt::format("loss {} -> {} over {} (rank {}){}\n", fixed(*n.first_loss, 3),
-                       fixed(*n.last_loss, 3), plural(static_cast<std::uint64_t>(n.steps), "step"),
-                       first->rank,
+                       fixed(*n.last_loss, 3), plural(n.steps, "step"), first->rank,
                        outcome.times_mean_nothing
                            ? ""
                            : fmt::format(", {} a step", duration_text(n.step_ms_median * 1e-3)));
@@ -174,7 +172,7 @@ std::string numbers_text(const JobOutcome& outcome) {
     skipped += worker.numbers->skipped_items;
   }
   if (skipped > 0) {
-    out += plural(static_cast<std::uint64_t>(skipped), "item") +
+    out += plural(skipped, "item") +
            " could not be read, and were left out (lockstep-worker data check)\n";
   }
   if (n.steps > 0 && !outcome.times_mean_nothing) {
@@ -189,9 +187,8 @@ std::string numbers_text(const JobOutcome& outcome) {
 std::string strategy_in_words(const Scenario& scenario) {
   if (scenario.strategy.kind == Scenario::Strategy::Kind::fsdp) {
     const int shard = scenario.strategy.shard_ranks;
-    return shard == 0 || shard == scenario.ranks
-               ? "FSDP"
-               : "hybrid FSDP over " + plural(static_cast<std::uint64_t>(shard), "rank");
+    return shard == 0 || shard == scenario.ranks ? "FSDP"
+                                                 : "hybrid FSDP over " + plural(shard, "rank");
   }
   if (scenario.strategy.kind == Scenario::Strategy::Kind::pipeline) {
     const bool gpipe = scenario.strategy.schedule == Scenario::Strategy::Schedule::gpipe;
@@ -239,17 +236,16 @@ std::string remedy_in_words(const Scenario::Remedy& remedy) {
 
 std::string job_in_words(const Scenario& scenario) {
   if (scenario.replays()) {
-    return fmt::format("{} on gloo, the calls of {}",
-                       plural(static_cast<std::uint64_t>(scenario.ranks), "rank"),
+    return fmt::format("{} on gloo, the calls of {}", plural(scenario.ranks, "rank"),
                        printable(scenario.replay));
   }
   return fmt::format(
-      "{} on {}{}, {}, {}, {}{}", plural(static_cast<std::uint64_t>(scenario.ranks), "rank"),
+      "{} on {}{}, {}, {}, {}{}", plural(scenario.ranks, "rank"),
       scenario.backend == Scenario::Backend::nccl ? "nccl" : "gloo",
       scenario.share_gpus ? " (sharing GPUs: times mean nothing)" : "", strategy_in_words(scenario),
       remedy_in_words(scenario.remedy),
       scenario.fault == Fault::none ? "" : fmt::format("fault {}, ", to_string(scenario.fault)),
-      plural(static_cast<std::uint64_t>(scenario.train.steps), "step"));
+      plural(scenario.train.steps, "step"));
 }
 
 std::string run_summary(const JobOutcome& outcome) {
@@ -289,7 +285,7 @@ constexpr double kPlainIntervalS = 5;
 }  // namespace
 
 std::string RunProgress::line(const JobProgress& progress, double elapsed_s) {
-  const std::string ranks = plural(static_cast<std::uint64_t>(options_.ranks), "rank");
+  const std::string ranks = plural(options_.ranks, "rank");
   if (progress.started < options_.ranks)
     return fmt::format("starting  {} of {}", progress.started, ranks);
   std::string out = fmt::format("step {}", progress.steps);

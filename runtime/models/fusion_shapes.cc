@@ -91,8 +91,8 @@ Status check_fusion_shapes(const FusionOptions& options, Shape image, Shape text
   }
   if (text[0] != items) {
     const std::string what = "the image features " + words(image) + " are of " +
-                             plural(static_cast<std::uint64_t>(items), "item") + ", the text " +
-                             words(text) + " of " + std::to_string(text[0]);
+                             plural(items, "item") + ", the text " + words(text) + " of " +
+                             std::to_string(text[0]);
     if (text[1] == items || (image.size() == 3 && image[1] == text[0])) return swapped(what);
     return Error{what, {}, "give an image for each text"};
   }

@@ -48,7 +48,7 @@ Result<trace::Run> load_replay_program(const Scenario& scenario) {
   Result<trace::Run> program = replay_program(std::move(*run));
   if (!program) return program;
   if (program->world_size != scenario.ranks) {
-    const auto ranks = [](int n) { return plural(static_cast<std::uint64_t>(n), "rank"); };
+    const auto ranks = [](int n) { return plural(n, "rank"); };
     return Error{
         fmt::format("the scenario says \"ranks: {}\", and the calls to be replayed are those of {}",
                     scenario.ranks, ranks(program->world_size)),

@@ -238,9 +238,7 @@ constexpr int kParts = 5;
 // Dimensions of the largest result: images have [rows, channels, h, w].
 constexpr std::int64_t kMostSizes = 4;
 
-std::string items(std::int64_t count) {
-  return plural(static_cast<std::uint64_t>(std::max<std::int64_t>(count, 0)), "item");
-}
+std::string items(std::int64_t count) { return plural(std::max<std::int64_t>(count, 0), "item"); }
 
 [[noreturn]] void refuse(int m, std::int64_t theirs, std::int64_t own) {
   throw std::runtime_error("micro-batch " + std::to_string(m) + ": the other stage has " +

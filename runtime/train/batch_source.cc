@@ -81,7 +81,7 @@ Result<std::vector<bool>> images_of(const Scenario& scenario, const Manifest& ma
   const std::int64_t held_out = scenario.train.evaluate ? data.held_out : 0;
   const std::int64_t items = manifest.size() - held_out;
   if (items < 1) {
-    return Error{"the manifest has " + plural(static_cast<std::uint64_t>(manifest.size()), "item") +
+    return Error{"the manifest has " + plural(manifest.size(), "item") +
                      ", and the evaluation holds out " + std::to_string(held_out),
                  {data.manifest.front()},
                  "lower \"held_out\", or turn \"evaluate\" off"};

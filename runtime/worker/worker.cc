@@ -54,7 +54,7 @@ void wait_for_device(const Recorder& recorder) {
 // Modality rules, remedies, shards and what is expected were checked against the scenario's ranks,
 // and mean something else with another number of them.
 Error refuse_world_size(const Scenario& scenario, const WorkerOptions& options, int expected) {
-  const auto ranks = [](int n) { return plural(static_cast<std::uint64_t>(n), "rank"); };
+  const auto ranks = [](int n) { return plural(n, "rank"); };
   if (options.reference) {
     return {
         "the reference is one process alone, and " + ranks(options.world_size) + " were started",
@@ -130,7 +130,7 @@ Status check_runnable(const Scenario& scenario, const WorkerOptions& options) {
   };
   if (options.world_size < 1 || options.rank < 0 || options.rank >= options.world_size) {
     return Error{"rank " + std::to_string(options.rank) + " is not one of " +
-                     plural(static_cast<std::uint64_t>(std::max(0, options.world_size)), "rank"),
+                     plural(std::max(0, options.world_size), "rank"),
                  {},
                  "give --rank and --world-size, or set RANK and WORLD_SIZE"};
   }

@@ -84,8 +84,7 @@ Status check(const Collective& collective, const Links& links) {
   }
   if (collective.ranks < 2 || collective.ranks > kMostRanks) {
     return Error{
-        plural(static_cast<std::uint64_t>(std::max<std::int64_t>(collective.ranks, 0)), "rank") +
-            " cannot do a collective",
+        plural(std::max<std::int64_t>(collective.ranks, 0), "rank") + " cannot do a collective",
         {},
         fmt::format("give 2 to {} ranks", kMostRanks)};
   }

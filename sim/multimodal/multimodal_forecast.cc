@@ -96,7 +96,7 @@ std::vector<std::string> MultimodalForecast::basis() const {
                       ? std::string("the distributions of the plan")
                       : fmt::format("{} of {}", plural(plan.data.manifest.size(), "sample"),
                                     printable(plan.data.manifest_file)),
-                  plan.data.seed, plural(static_cast<std::uint64_t>(plan.steps), "step")),
+                  plan.data.seed, plural(plan.steps, "step")),
       "all GPUs are alike; nobody else uses the network; loading data keeps up",
       "MFU: what the towers need for what is no padding (a frozen tower: forward, and the input's "
       "gradient where something before it is trained), of the 16-bit peak",

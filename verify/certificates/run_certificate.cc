@@ -53,7 +53,7 @@ std::optional<Error> incomplete(const trace::Run& run) {
   }
   if (run.ranks.size() != static_cast<std::size_t>(run.world_size) || run.ranks.empty()) {
     return refusal(fmt::format("traces of {} of {} were given", run.ranks.size(),
-                               plural(static_cast<std::uint64_t>(run.world_size), "rank")),
+                               plural(run.world_size, "rank")),
                    "", kOnlyCompleteRuns);
   }
   for (const trace::RankTrace& trace : run.ranks) {

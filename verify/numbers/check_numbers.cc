@@ -126,7 +126,7 @@ std::vector<Cause> check_numbers(const Context& context, std::vector<std::string
   const auto vague = std::count_if(table.series().begin(), table.series().end(),
                                    [](const Series& s) { return s.phase == Phase::other_grad; });
   if (vague > 0) {
-    unknown.push_back(plural(static_cast<std::uint64_t>(vague), "gradient") +
+    unknown.push_back(plural(vague, "gradient") +
                       ": recorded without saying whether before or after the synchronisation, "
                       "so not compared");
   }

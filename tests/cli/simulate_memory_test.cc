@@ -59,7 +59,7 @@ TEST(SimulateMemory, WhatDoesNotFitSaysByHowMuchOnWhichRankAndWhatFor) {
                           HasSubstr("all_reduce(image_proj.weight of rank 3)"),
                           HasSubstr("does not fit: rank 3 needs 83.8 GiB of 74.5 GiB, 9.31 GiB too "
                                     "much"),
-                          HasSubstr("activations are 78 %"), HasSubstr("ranks 0-2")));
+                          HasSubstr("activations are 77.8 %"), HasSubstr("ranks 0-2")));
   EXPECT_FALSE(sim::fits(memory, machine(80 * kGiga)));
   EXPECT_TRUE(sim::fits(memory, machine(90 * kGiga)));
   EXPECT_THAT(reports::memory_text(memory, machine(90 * kGiga)), Not(HasSubstr("fit")));

@@ -95,7 +95,7 @@ TEST(SimulateCollective, OnAMachineItSaysWhatNcclChooses) {
   const cli::Outcome several =
       collective({"--machine", kDgx, "--ranks", "32", "--bytes", "64KiB,1MiB,64MiB"}, false);
   EXPECT_EQ(several.status, 0) << several.err;
-  for (const char* chosen : {"tree        ll ", "tree        ll128", "nvls_tree   simple"})
+  for (const char* chosen : {"tree       ll ", "tree       ll128", "nvls_tree  simple"})
     EXPECT_NE(several.out.find(chosen), std::string::npos) << several.out;
   cli::expect_fits_a_terminal(several.out);
   const Json json = json_of({"--machine", kDgx, "--ranks", "8", "--bytes", "16MiB"}, false);

@@ -58,7 +58,7 @@ TEST_F(SimulateTable, PredictsEveryRow) {
   EXPECT_EQ(json["summary"]["time"]["count"], 2);
   const cli::Outcome text = cli::run_lockstep({"calibrate", "check", path});
   EXPECT_THAT(text.out, HasSubstr("calibration: a100-node"));
-  EXPECT_THAT(text.out, HasSubstr("error of time"));
+  EXPECT_THAT(text.out, HasSubstr("error of  figures"));
   cli::expect_fits_a_terminal(text.out);
 }
 

@@ -82,6 +82,29 @@ bool Causes::add_above(ExchangedNames& names) {
   return true;
 }
 
+namespace {
+
+// The line of the program that a finding is about; empty where none was recorded.
+std::string_view line_of(const Finding& finding) {
+  for (const Evidence& e : finding.evidence)
+    if (!e.at.empty()) return e.at;
+  return {};
+}
+
+// Whether two cycles of messages are one mistake, made by other ranks: the stages of each replica
+// of a pipeline wait for each other in the same step and in the same calls.
+bool is_same_cycle_elsewhere(const Cause& a, const Cause& b) {
+  const auto same_line = [&] {
+    return !line_of(a.finding).empty() && line_of(a.finding) == line_of(b.finding);
+  };
+  return a.finding.rule == RuleId::p2p_cycle && b.finding.rule == RuleId::p2p_cycle &&
+         a.group == b.group && a.finding.group != b.finding.group && a.step == b.step &&
+         a.seq == b.seq && a.finding.what == b.finding.what &&
+         a.finding.culprits.empty() == b.finding.culprits.empty() && same_line();
+}
+
+}  // namespace
+
 void Causes::add_wait(const WaitCause& wait) {
   explained_.insert(explained_.end(), wait.victims.begin(), wait.victims.end());
   explained_.insert(explained_.end(), wait.roots.begin(), wait.roots.end());
@@ -92,23 +115,25 @@ void Causes::add_wait(const WaitCause& wait) {
     if (wait.stuck) cause.finding.certainty = Certainty::proven;
     return;
   }
-  causes_.push_back(explain_wait(context_, wait));
+  Cause cause = explain_wait(context_, wait);
+  // At once: a large job has thousands of such cycles, and each wait is held against all causes.
+  const auto same = std::find_if(causes_.begin(), causes_.end(), [&](const Cause& known) {
+    return is_same_cycle_elsewhere(known, cause);
+  });
+  if (same == causes_.end()) {
+    causes_.push_back(std::move(cause));
+  } else {
+    merge_sister(context_, *same, std::move(cause));
+  }
 }
 
 namespace {
-
-// The line of the program that a finding is about; empty where none was recorded.
-std::string_view line_of(const Finding& finding) {
-  for (const Evidence& e : finding.evidence)
-    if (!e.at.empty()) return e.at;
-  return {};
-}
 
 // "; the same in 7 more groups: ranks 25-31".
 std::string same_elsewhere(const Finding& finding) {
   std::vector<trace::Rank> ranks;
   for (const Elsewhere& other : finding.also)
-    ranks = united(ranks, other.culprits.empty() ? other.ranks : other.culprits);
+    unite(ranks, other.culprits.empty() ? other.ranks : other.culprits);
   const std::size_t groups = finding.also.size();
   std::string out = "; the same in ";
   if (groups == 1 || finding.also[0].group_label == finding.group_label) {

@@ -110,6 +110,7 @@ bool is_same_in_sister_group(const Context& context, const Cause& a, const Cause
 void merge_sister(const Context& context, Cause& into, Cause&& same) {
   constexpr std::size_t kMostEvidence = 8;  // what a reader looks at
   const auto label = [&](const Cause& cause) {
+    if (cause.group == SIZE_MAX) return "group " + cause.finding.group;
     return context.group_words(cause.deviants.empty() ? 0 : cause.deviants[0],
                                context.groups[cause.group].group);
   };
@@ -118,9 +119,9 @@ void merge_sister(const Context& context, Cause& into, Cause&& same) {
   f.also.push_back({same.finding.group, label(same), same.finding.seq, same.finding.culprits,
                     same.finding.ranks});
   for (Elsewhere& other : same.finding.also) f.also.push_back(std::move(other));
-  into.deviants = united(into.deviants, same.deviants);
-  f.culprits = united(f.culprits, same.finding.culprits);
-  f.ranks = united(f.ranks, same.finding.ranks);
+  unite(into.deviants, same.deviants);
+  unite(f.culprits, same.finding.culprits);
+  unite(f.ranks, same.finding.ranks);
   f.evidence.insert(f.evidence.end(), same.finding.evidence.begin(), same.finding.evidence.end());
   f.evidence.resize(std::min(f.evidence.size(), kMostEvidence));
   for (Finding& below : same.finding.consequences) f.consequences.push_back(std::move(below));

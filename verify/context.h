@@ -73,7 +73,7 @@ void set_fingerprint(Finding& finding, const std::string& operation);
 bool is_same_in_sister_group(const Context& context, const Cause& a, const Cause& b);
 
 // Joins two such causes to one, which names the ranks of both and lists the group of the second in
-// Finding::also.
+// Finding::also. Causes of messages, which are in no group's sequence, may be joined, too.
 void merge_sister(const Context& context, Cause& into, Cause&& same);
 
 // A set of ranks as indices into Run::ranks, ascending.
@@ -85,6 +85,16 @@ std::vector<T> united(const std::vector<T>& a, const std::vector<T>& b) {
   std::vector<T> out;
   std::set_union(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(out));
   return out;
+}
+
+// The same in place. O(size of `more`) where it lies behind `into`.
+template <class T>
+void unite(std::vector<T>& into, const std::vector<T>& more) {
+  if (into.empty() || more.empty() || into.back() < more.front()) {
+    into.insert(into.end(), more.begin(), more.end());
+  } else {
+    into = united(into, more);
+  }
 }
 
 // Phrases about ranks that wait, and about the ranks for which they wait.

@@ -141,6 +141,7 @@ std::optional<bool> does_as_sisters(const Context& context, std::uint32_t rank,
   if (mine == nullptr) return std::nullopt;
   const std::ptrdiff_t position = index_in(*mine, trace.rank);
   const std::vector<SisterMessage> own = messages_in(context, rank, *mine);
+  if (own.empty()) return std::nullopt;  // nothing to hold against anyone
   std::size_t alike = 0;
   std::size_t others = 0;
   for (std::uint32_t r = 0; r < context.run.ranks.size(); ++r) {

@@ -88,8 +88,11 @@ bool may_be_modality(const Context& context, const Deviation& d) {
       return !context.modalities.lacking(d.reference[0], d.deviants[0], d.step).empty() ||
              carries_something_else(context, d);
     case Deviation::Kind::swapped:
-    case Deviation::Kind::identity:
       return false;
+    case Deviation::Kind::identity:
+      // Beside the branch that the deviants skipped, others of equal sizes: shards of large worlds
+      // often are.
+      return true;
     case Deviation::Kind::replaced:
       break;
   }

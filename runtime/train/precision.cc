@@ -14,13 +14,17 @@ using Precision = Scenario::Train::Precision;
 Autocast::Autocast(Precision precision, c10::DeviceType device)
     : on_(precision != Precision::float32), device_(device) {
   if (!on_) return;
-  at::autocast::set_autocast_dtype(device_,
-                                   precision == Precision::bfloat16 ? at::kBFloat16 : at::kHalf);
+  const at::ScalarType lower = precision == Precision::bfloat16 ? at::kBFloat16 : at::kHalf;
+  if (device_ == c10::DeviceType::Meta) {
+    of_meta_.emplace(lower);
+    return;
+  }
+  at::autocast::set_autocast_dtype(device_, lower);
   at::autocast::set_autocast_enabled(device_, true);
 }
 
 Autocast::~Autocast() {
-  if (!on_) return;
+  if (!on_ || of_meta_) return;
   at::autocast::set_autocast_enabled(device_, false);
   at::autocast::clear_cache();
 }

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include <ATen/core/Tensor.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
+#include "runtime/derive/torch/meta_tensors.h"
 #include "runtime/job/scenario.h"
 #include "runtime/models/contrastive.h"
 #include "runtime/record/recorder.h"
@@ -25,6 +27,7 @@ class Autocast {
  private:
   bool on_;
   c10::DeviceType device_;
+  std::optional<MetaAutocast> of_meta_;  // which LibTorch's does not know
 };
 
 // Scales the loss so that float16 gradients do not underflow, as torch.amp.GradScaler does. After

@@ -253,6 +253,93 @@ void register_meta_kernels() {
   (void)every_namespace, (void)mode, (void)meta;
 }
 
+// Autocast.
+
+namespace {
+
+// Another key that programs do not use, above those of autograd, as autocast's own are.
+constexpr auto kCast = c10::DispatchKey::TESTING_ONLY_GenericWrapper;
+
+thread_local at::ScalarType lower_type = at::kBFloat16;
+
+bool is_cast(const at::Tensor& tensor) {
+  return tensor.defined() && tensor.is_meta() && at::isFloatingType(tensor.scalar_type()) &&
+         tensor.scalar_type() != at::kDouble;
+}
+
+at::Tensor cast(const at::Tensor& tensor, at::ScalarType type) {
+  return is_cast(tensor) && tensor.scalar_type() != type ? tensor.to(type) : tensor;
+}
+
+// Runs the operator with its last arguments on the stack, converted.
+void run_in(at::ScalarType type, const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  const c10::impl::ExcludeDispatchKeyGuard off(kCast);
+  for (auto argument = stack->end() - static_cast<std::ptrdiff_t>(op.schema().arguments().size());
+       argument != stack->end(); ++argument) {
+    if (argument->isTensor()) {
+      *argument = cast(argument->toTensor(), type);
+    } else if (argument->isTensorList()) {
+      std::vector<at::Tensor> list = argument->toTensorVector();
+      for (at::Tensor& tensor : list) tensor = cast(tensor, type);
+      *argument = list;
+    }
+  }
+  op.callBoxed(stack);
+}
+
+void run_lower(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  run_in(lower_type, op, stack);
+}
+void run_in_float32(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  run_in(at::kFloat, op, stack);
+}
+// In the widest type of the tensors.
+void run_promoted(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  at::ScalarType type = lower_type;
+  const auto look = [&](const at::Tensor& tensor) {
+    if (is_cast(tensor)) type = at::promote_types(type, tensor.scalar_type());
+  };
+  for (auto argument = stack->end() - static_cast<std::ptrdiff_t>(op.schema().arguments().size());
+       argument != stack->end(); ++argument) {
+    if (argument->isTensor()) look(argument->toTensor());
+    if (argument->isTensorList())
+      for (const at::Tensor& tensor : argument->toTensorVector()) look(tensor);
+  }
+  run_in(type, op, stack);
+}
+
+// Those operators of autocast's lists for the CPU that models may use.
+void register_autocast() {
+  static const torch::Library every_namespace = [] {
+    torch::Library library(torch::Library::IMPL, "_", kCast, __FILE__, __LINE__);
+    library.fallback(torch::CppFunction::makeFallthrough());
+    return library;
+  }();
+  static const torch::Library cast = [] {
+    torch::Library library(torch::Library::IMPL, "aten", kCast, __FILE__, __LINE__);
+    for (const char* op : {"conv1d", "conv1d.padding", "conv2d", "conv2d.padding", "conv3d",
+                           "conv3d.padding", "bmm", "mm", "baddbmm", "addmm", "addbmm", "linear",
+                           "matmul", "prelu", "scaled_dot_product_attention"})
+      library.impl(op, torch::CppFunction::makeFromBoxedFunction<&run_lower>());
+    for (const char* op :
+         {"binary_cross_entropy", "binary_cross_entropy_with_logits", "cross_entropy_loss",
+          "nll_loss", "nll_loss_nd", "mse_loss", "l1_loss", "smooth_l1_loss", "kl_div",
+          "cosine_embedding_loss", "cdist", "prod", "trace"})
+      library.impl(op, torch::CppFunction::makeFromBoxedFunction<&run_in_float32>());
+    for (const char* op : {"stack", "cat", "index_copy"})
+      library.impl(op, torch::CppFunction::makeFromBoxedFunction<&run_promoted>());
+    return library;
+  }();
+  (void)every_namespace, (void)cast;
+}
+
+}  // namespace
+
+MetaAutocast::MetaAutocast(at::ScalarType lower) : on_(c10::DispatchKeySet(kCast)) {
+  register_autocast();
+  lower_type = lower;
+}
+
 }  // namespace lockstep::runtime
 
 // Torch 2.15 renames the two whole-tensor operations; 2.11 has only these names.

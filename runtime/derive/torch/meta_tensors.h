@@ -36,6 +36,17 @@ std::unique_ptr<Device> meta_device();
 // tensors.
 void register_meta_kernels();
 
+// torch.autocast for meta tensors, which LibTorch's does not know: while it lives, this thread's
+// operations convert them as autocast converts tensors of the CPU (ATen/autocast_mode.cpp), to
+// `lower` or to float32. Conversions of parameters are not cached.
+class MetaAutocast {
+ public:
+  explicit MetaAutocast(at::ScalarType lower);
+
+ private:
+  c10::impl::IncludeDispatchKeyGuard on_;
+};
+
 // A process group that passes meta tensors directly to its backend, because c10d's dispatcher has
 // no kernels for them. Other tensors take the usual path.
 

@@ -76,11 +76,17 @@ Status keep_traces(const SimulateScenarioCommand& command, const sim::SimulatedP
 std::optional<sim::RaisedJob> raised_job(const std::string& folder) {
   const Result<runtime::Scenario> scenario = runtime::load_scenario(folder + "/scenario.yaml");
   if (!scenario) return std::nullopt;
-  const Result<std::vector<std::int32_t>> traced = runtime::ranks_that_stand_for(*scenario);
+  std::optional<runtime::DrawnAlike> drawn;
+  if (runtime::needs_draws(*scenario)) {
+    Result<runtime::DrawnAlike> known = runtime::known_to_draw_alike(*scenario, folder);
+    if (!known) return std::nullopt;
+    drawn = std::move(*known);
+  }
+  const Result<std::vector<std::int32_t>> traced = runtime::ranks_that_stand_for(*scenario, drawn);
   if (!traced) return std::nullopt;
   Result<trace::Run> run = trace::load_run({folder});
   if (!run) return std::nullopt;
-  Result<trace::Run> all = trace::spread(std::move(*run), *traced, scenario->strategy.shard_ranks);
+  Result<trace::Run> all = trace::spread(std::move(*run), *traced, scenario->ranks_of_copy());
   if (!all) return std::nullopt;
   return sim::raised_job(std::move(*all));
 }

@@ -21,8 +21,8 @@ namespace fs = std::filesystem;
 constexpr std::size_t kLargestProduct = std::size_t{16} << 20U;
 
 // One rank's trace stands for those of the others only where all of them are in its groups, and no
-// call names a rank.
-Status check_class(const Run& run, const ProductSpec::RankClass& one) {
+// call names a rank; but for what is within the rank's own copy of the model.
+Status check_class(const Run& run, const ProductSpec::RankClass& one, std::int32_t copy_ranks) {
   const RankTrace& trace = *run.find(Rank(one.rank));
   const auto refuse = [&](const std::string& why) {
     return Error{"rank " + std::to_string(one.rank) + " cannot stand for ranks " +
@@ -31,7 +31,11 @@ Status check_class(const Run& run, const ProductSpec::RankClass& one) {
                  "give each of them a trace"};
   };
   if (one.ranks.size() < 2) return Status::ok();
+  const auto is_in_copy = [&](Rank rank) {
+    return copy_ranks > 0 && rank.value / copy_ranks == one.rank / copy_ranks;
+  };
   for (const RankTrace::Membership& membership : trace.groups) {
+    if (is_in_copy(membership.ranks.lowest()) && is_in_copy(membership.ranks.highest())) continue;
     for (const std::int32_t rank : one.ranks) {
       if (!membership.ranks.contains(Rank(rank))) {
         return refuse("group " + printable(run.tables.str(membership.group)) +
@@ -40,7 +44,7 @@ Status check_class(const Run& run, const ProductSpec::RankClass& one) {
     }
   }
   for (const Call& call : trace.calls) {
-    if (is_point_to_point(run.tables.signatures[call.signature].op)) {
+    if (is_point_to_point(run.tables.signatures[call.signature].op) && !is_in_copy(call.peer)) {
       return refuse("it sends or receives messages");
     }
   }
@@ -74,7 +78,7 @@ Status check_whole(const Run& run, const ProductSpec& spec, const std::string& f
           trace->source);
   }
   for (const ProductSpec::RankClass& one : spec.classes) {
-    if (const Status stands = check_class(run, one); !stands) return stands;
+    if (const Status stands = check_class(run, one, spec.copy_ranks); !stands) return stands;
   }
   return Status::ok();
 }

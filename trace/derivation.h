@@ -35,7 +35,8 @@ struct ProductSpec {
     std::string folder;  // relative to the one of product.json
   };
   // Ranks that make the same calls, but for what they may meet: the trace of `rank`, the first of
-  // them, stands for all.
+  // them, stands for all. Where the job is made of copies (`copy_ranks`), they are at one place of
+  // several copies.
   struct RankClass {
     std::int32_t rank = 0;
     std::vector<std::int32_t> ranks;  // ascending
@@ -52,6 +53,9 @@ struct ProductSpec {
   Choice choice = Choice::free;
   std::vector<Allowed> allowed;    // the first that fits (rank, step) counts; none fits: all
   std::vector<RankClass> classes;  // each rank in one; empty: every rank has a trace of its own
+  // That many consecutive ranks are a copy of the model, with groups and messages of their own
+  // (trace/spread.h): a pipeline's stages, HSDP's shards. 0: there are none.
+  std::int32_t copy_ranks = 0;
   // Ranks that share a batch: in every step all of a list meet the same condition. A rank is in one
   // list or in none; ascending, two or more each. Means nothing under `agreed`.
   std::vector<std::vector<std::int32_t>> together;

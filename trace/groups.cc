@@ -164,7 +164,7 @@ class Linker {
     std::map<GroupId, std::uint64_t> first_seq;
     for (const auto& [group, seq] : trace.first_seq) first_seq.emplace(final_group(group), seq);
     trace.first_seq = std::move(first_seq);
-    for (Call& call : trace.calls) {
+    for (Call& call : trace.calls.own()) {
       const GroupId own = call.group;
       if (!comms_.contains(own)) continue;
       if (call.peer.value >= 0) call.peer = Rank(rank_at(own, call.peer.value));
@@ -295,7 +295,7 @@ void rename(RankTrace& trace, const std::map<GroupId, GroupId>& names) {
   };
   for (RankTrace::Membership& m : trace.groups) m.group = renamed(m.group);
   for (RankTrace::Progress& p : trace.progress) p.group = renamed(p.group);
-  for (Call& call : trace.calls) call.group = renamed(call.group);
+  for (Call& call : trace.calls.own()) call.group = renamed(call.group);
   std::map<GroupId, std::uint64_t> first_seq;
   for (const auto& [group, seq] : trace.first_seq) first_seq.emplace(renamed(group), seq);
   trace.first_seq = std::move(first_seq);

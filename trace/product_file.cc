@@ -126,6 +126,7 @@ class SpecReader {
     header(root);
     if (!read_.problem) conditions(root);
     if (!read_.problem) allowed(root);
+    if (!read_.problem) copies(root);
     if (!read_.problem) classes(root);
     if (!read_.problem) together(root);
     if (!read_.problem) histories(root);
@@ -203,6 +204,15 @@ class SpecReader {
     }
   }
 
+  void copies(dom::object root) {
+    const auto ranks = read_.find(root, "copy_ranks", false);
+    if (!ranks) return;
+    spec_.copy_ranks =
+        static_cast<std::int32_t>(read_.as_integer(*ranks, "copy_ranks", 1, spec_.world_size));
+    if (!read_.problem && spec_.world_size % spec_.copy_ranks != 0)
+      read_.complain("\"copy_ranks\" does not divide \"world_size\"");
+  }
+
   // {"rank": 1, "ranks": [[1, 7], [9, 15]]}: from, to.
   void classes(dom::object root) {
     const auto bound = static_cast<std::size_t>(spec_.world_size);
@@ -232,6 +242,11 @@ class SpecReader {
       std::sort(one.ranks.begin(), one.ranks.end());
       if (one.ranks.empty() || one.ranks.front() != one.rank)
         return read_.complain("\"rank\" is not the first of its class");
+      const auto is_elsewhere = [&](std::int32_t rank) {
+        return rank % spec_.copy_ranks != one.rank % spec_.copy_ranks;
+      };
+      if (spec_.copy_ranks > 0 && std::ranges::any_of(one.ranks, is_elsewhere))
+        return read_.complain("the ranks of a class are at different places of their copies");
       placed += one.ranks.size();
       spec_.classes.push_back(std::move(one));
     }
@@ -261,10 +276,10 @@ class SpecReader {
       std::sort(team.begin(), team.end());
       spec_.together.push_back(std::move(team));
     }
-    if (!spec_.together.empty() && !spec_.classes.empty())
+    if (!spec_.together.empty() && !spec_.classes.empty() && spec_.copy_ranks == 0)
       read_.complain(
-          "\"together\" and \"classes\" cannot both be given: ranks that share a batch "
-          "send each other messages, and none stands for another");
+          "\"together\" and \"classes\" cannot both be given without \"copy_ranks\": ranks that "
+          "share a batch send each other messages, and none stands for another");
   }
 
   void histories(dom::object root) {
@@ -368,6 +383,7 @@ std::string product_text(const ProductSpec& spec) {
     out += "\"conditions\": " + listed(rule.conditions, name) + "}";
   }
   out += std::string(spec.allowed.empty() ? "" : "\n ") + "],\n";
+  if (spec.copy_ranks > 0) out += " \"copy_ranks\": " + std::to_string(spec.copy_ranks) + ",\n";
   if (!spec.classes.empty()) out += " \"classes\": " + listed(spec.classes, class_text) + ",\n";
   if (!spec.together.empty()) {
     out += " \"together\": " +

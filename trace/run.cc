@@ -4,6 +4,7 @@
 #include <array>
 #include <map>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -108,7 +109,7 @@ class Mover {
         groups_(from.groups.size()) {}
 
   void move(RankTrace& trace) {
-    for (Call& call : trace.calls) {
+    move(trace.calls, calls_, [this](Call& call) {
       set(call.signature);
       set(call.group);
       set(call.what);
@@ -116,7 +117,7 @@ class Mover {
       set(call.tag);
       set(call.stream);
       set(call.stack);
-    }
+    });
     for (StateMark& mark : trace.states) {
       set(mark.name);
       set(mark.shape);
@@ -124,10 +125,10 @@ class Mover {
     }
     for (DataMark& mark : trace.data) set(mark.modality);
     for (ModalityMark& mark : trace.modalities) set(mark.has);
-    for (SpanMark& mark : trace.spans) {
+    move(trace.spans, spans_, [this](SpanMark& mark) {
       set(mark.name);
       set(mark.stream);
-    }
+    });
     for (RankTrace::Membership& membership : trace.groups) {
       set(membership.group);
       set(membership.desc);
@@ -143,6 +144,21 @@ class Mover {
   }
 
  private:
+  // What a list became, by its identity; the list is kept, so that no other gets its address.
+  template <class T>
+  using Moved = std::unordered_map<const void*, std::pair<Column<T>, Column<T>>>;
+
+  // A list that traces share is moved once, and shared again.
+  template <class T, class Move>
+  static void move(Column<T>& list, Moved<T>& known, const Move& move) {
+    if (list.empty()) return;
+    const auto [found, is_new] = known.try_emplace(list.identity(), list, list);
+    Column<T>& moved = found->second.second;
+    if (is_new)
+      for (T& element : moved.own()) move(element);
+    list = moved;
+  }
+
   void set(StringId& id) {
     id = strings_.get(id, [&](StringId s) { return into_.strings.intern(from_.str(s)); });
   }
@@ -182,6 +198,8 @@ class Mover {
   IdMap<NameListId> name_lists_;
   IdMap<SignatureId> signatures_;
   IdMap<GroupId> groups_;
+  Moved<Call> calls_;
+  Moved<SpanMark> spans_;
 };
 
 }  // namespace

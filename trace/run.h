@@ -4,7 +4,7 @@
 // Data is in columns, not objects: per rank one vector of 16-byte events in program order, one
 // vector of calls (one per collective or point-to-point operation that the rank issued) to which
 // the events refer, and small side tables for what is rare. Names, shapes, parameter lists and
-// signatures are interned once per run, in Tables.
+// signatures are interned once per run, in Tables. Ranks that do the same share their columns.
 #pragma once
 
 #include <cstddef>
@@ -18,6 +18,7 @@
 
 #include "base/ids.h"
 #include "base/result.h"
+#include "trace/column.h"
 #include "trace/ids.h"
 #include "trace/rank_list.h"
 #include "trace/signature.h"
@@ -201,14 +202,14 @@ struct RankTrace {
   };
   Occurs occurs;
 
-  std::vector<Event> events;  // program order
-  std::vector<Call> calls;    // in the order of their issue events
+  Column<Event> events;  // program order
+  Column<Call> calls;    // in the order of their issue events
   std::vector<CallValues> values;
   std::vector<StepMark> steps;
   std::vector<StateMark> states;
   std::vector<DataMark> data;
   std::vector<ModalityMark> modalities;
-  std::vector<SpanMark> spans;
+  Column<SpanMark> spans;
   std::vector<ExceptionMark> exceptions;
 
   // The groups that this rank knows, with their members as it sees them (global ranks, in group

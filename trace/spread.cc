@@ -1,8 +1,11 @@
 #include "trace/spread.h"
 
 #include <algorithm>
+#include <map>
 #include <string>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "base/text.h"
 
@@ -12,73 +15,158 @@ namespace {
 // What a rank calls is the same for those that it stands for; which samples it read is not. Nothing
 // is known of theirs, and equal ones would read as shards that overlap.
 void forget_samples(RankTrace& trace) {
-  std::erase_if(trace.events, [](const Event& event) { return event.kind == EventKind::data; });
+  std::erase_if(trace.events.own(),
+                [](const Event& event) { return event.kind == EventKind::data; });
   trace.data.clear();
 }
 
-// Puts the shard group of `rank` in the place of the one that its trace was derived in.
-void move_to_own_shard(Tables& tables, RankTrace& trace, std::int32_t from, std::int32_t rank,
-                       std::int32_t shard_ranks) {
-  const auto group_of = [&](std::int32_t member) {
-    return tables.groups.intern("shard" + std::to_string(member / shard_ranks));
-  };
-  const GroupId derived = group_of(from), own = group_of(rank);
-  if (derived == own) return;
-  std::vector<Rank> members;
-  for (std::int32_t i = 0; i < shard_ranks; ++i)
-    members.emplace_back(rank / shard_ranks * shard_ranks + i);
-  for (RankTrace::Membership& group : trace.groups) {
-    if (group.group != derived) continue;
-    group.group = own;
-    group.ranks = tables.rank_lists.intern(members);
-  }
-  for (Call& call : trace.calls)
-    if (call.group == derived) call.group = own;
+Error cannot_stand_for(const RankTrace& trace, Rank rank, const std::string& why) {
+  return {fmt::format("rank {} cannot stand for rank {}: {}", trace.rank.value, rank.value, why),
+          {trace.source},
+          "take fewer ranks, so that each is derived"};
 }
+
+// The name with the number `from` replaced by `to`: "replica3.back" is "replica17.back" in copy 17.
+std::string renumbered(const std::string& name, std::int32_t from, std::int32_t to) {
+  const auto digit = [](char c) { return c >= '0' && c <= '9'; };
+  for (auto first = std::find_if(name.begin(), name.end(), digit); first != name.end();) {
+    const auto last = std::find_if_not(first, name.end(), digit);
+    if (std::string(first, last) == std::to_string(from))
+      return std::string(name.begin(), first) + std::to_string(to) + std::string(last, name.end());
+    first = std::find_if(last, name.end(), digit);
+  }
+  return name;
+}
+
+// From one copy to another, which is `distance` ranks behind it.
+class CopyMove {
+ public:
+  CopyMove(Tables& tables, const RankTrace& trace, Rank rank, std::int32_t copy_ranks)
+      : tables_(tables),
+        to_(rank),
+        first_(trace.rank.value / copy_ranks * copy_ranks),
+        copy_ranks_(copy_ranks),
+        distance_(rank.value - trace.rank.value) {}
+
+  Status move(RankTrace& trace) {
+    for (RankTrace::Membership& group : trace.groups) {
+      if (!is_of_copy(group.ranks)) continue;
+      const GroupId own = tables_.groups.intern(renumbered(
+          tables_.str(group.group), first_ / copy_ranks_, (first_ + distance_) / copy_ranks_));
+      std::vector<Rank> members;
+      for (const Rank member : group.ranks) members.emplace_back(member.value + distance_);
+      groups_.emplace(group.group, own);
+      group.group = own;
+      group.ranks = tables_.rank_lists.intern(members);
+    }
+    for (Call& call : trace.calls.own()) {
+      if (is_point_to_point(tables_.signatures[call.signature].op)) {
+        if (!is_in_copy(call.peer))
+          return cannot_stand_for(trace, to_, "it sends messages to another copy of the model");
+        call.peer = Rank(call.peer.value + distance_);
+      }
+      const auto own = groups_.find(call.group);
+      if (own == groups_.end()) continue;
+      call.group = own->second;
+      call.signature = moved(call.signature);
+    }
+    return Status::ok();
+  }
+
+ private:
+  bool is_in_copy(Rank rank) const {
+    return rank.value >= first_ && rank.value < first_ + copy_ranks_;
+  }
+  bool is_of_copy(const RankList& ranks) const {
+    return is_in_copy(ranks.lowest()) && is_in_copy(ranks.highest());
+  }
+
+  // A call in a group of the copy has its root there.
+  SignatureId moved(SignatureId id) {
+    const auto [known, is_new] = signatures_.try_emplace(id, id);
+    if (!is_new) return known->second;
+    Signature signature = tables_.signatures[id];
+    if (signature.root == kNone) return id;
+    signature.root += distance_;
+    known->second = tables_.make_signature(signature);
+    return known->second;
+  }
+
+  Tables& tables_;
+  const Rank to_;
+  const std::int32_t first_;  // rank of the copy that it comes from
+  const std::int32_t copy_ranks_, distance_;
+  std::map<GroupId, GroupId> groups_;
+  std::map<SignatureId, SignatureId> signatures_;
+};
 
 // Checks that a trace can represent another rank: no messages, which name single ranks, and only
 // groups that the other rank is in, too.
-Status stands_for(const Run& run, const RankTrace& trace, std::int32_t from, std::int32_t rank) {
-  const auto refuse = [&](const std::string& why) {
-    return Error{"rank " + std::to_string(from) + " cannot stand for rank " + std::to_string(rank) +
-                     ": " + why,
-                 {trace.source},
-                 "take fewer ranks, so that each is derived"};
-  };
+Status stands_for(const Run& run, const RankTrace& trace, Rank rank, std::int32_t copy_ranks) {
+  const bool has_copies = copy_ranks > 0;
+  if (has_copies && trace.rank.value % copy_ranks != rank.value % copy_ranks)
+    return cannot_stand_for(trace, rank, "it is at another place of its copy of the model");
+  if (has_copies) return Status::ok();  // messages are held against the copy when they are moved
   for (const Call& call : trace.calls)
     if (is_point_to_point(run.tables.signatures[call.signature].op))
-      return refuse("it sends messages to single ranks");
+      return cannot_stand_for(trace, rank, "it sends messages to single ranks");
+  return Status::ok();
+}
+
+Status is_in_its_groups(const Tables& tables, const RankTrace& trace, Rank rank) {
   for (const RankTrace::Membership& group : trace.groups)
-    if (std::find(group.ranks.begin(), group.ranks.end(), Rank(rank)) == group.ranks.end())
-      return refuse("its group \"" + printable(run.tables.str(group.group)) +
-                    "\" does not include it");
+    if (!group.ranks.contains(rank))
+      return cannot_stand_for(
+          trace, rank,
+          fmt::format("its group \"{}\" does not include it", printable(tables.str(group.group))));
   return Status::ok();
 }
 
 }  // namespace
 
-Result<Run> spread(Run run, const std::vector<std::int32_t>& traced, std::int32_t shard_ranks) {
+Status move_to_copy(Tables& tables, RankTrace& trace, Rank rank, std::int32_t copy_ranks) {
+  if (copy_ranks > 0 && trace.rank.value / copy_ranks != rank.value / copy_ranks) {
+    if (const Status ok = CopyMove(tables, trace, rank, copy_ranks).move(trace); !ok) return ok;
+  }
+  if (const Status ok = is_in_its_groups(tables, trace, rank); !ok) return ok;
+  trace.rank = rank;
+  return Status::ok();
+}
+
+Result<Run> spread(Run run, const std::vector<std::int32_t>& traced, std::int32_t copy_ranks) {
+  // A job of which one copy is the world has no other.
+  if (static_cast<std::size_t>(copy_ranks) >= traced.size()) copy_ranks = 0;
   std::vector<RankTrace> ranks;
-  std::uint64_t events = 0;
+  std::map<std::int32_t, RankTrace> stand_ins;  // by traced rank: its trace for others
+  std::uint64_t own_calls = 0;
   for (std::size_t r = 0; r < traced.size(); ++r) {
     const RankTrace* trace = run.find(Rank(traced[r]));
-    const auto rank = static_cast<std::int32_t>(r);
+    const Rank rank(static_cast<std::int32_t>(r));
     if (trace == nullptr)
-      return Error{"rank " + std::to_string(traced[r]) + " left no trace", {}, "derive it again"};
-    events += trace->events.size();
-    if (events > kMostSpreadEvents)
-      return Error{"this many ranks make more than " + std::to_string(kMostSpreadEvents) +
-                       " events, which take gigabytes",
+      return Error{fmt::format("rank {} left no trace", traced[r]), {}, "derive it again"};
+    if (trace->rank == rank) {
+      ranks.push_back(*trace);
+      continue;
+    }
+    const auto [known, is_new] = stand_ins.try_emplace(traced[r]);
+    RankTrace& stand_in = known->second;
+    if (is_new) {
+      stand_in = *trace;
+      forget_samples(stand_in);
+    }
+    if (is_new || copy_ranks > 0)
+      if (const Status ok = stands_for(run, stand_in, rank, copy_ranks); !ok) return ok.error();
+    ranks.push_back(stand_in);
+    if (const Status ok = move_to_copy(run.tables, ranks.back(), rank, copy_ranks); !ok)
+      return ok.error();
+    if (ranks.back().calls.identity() != stand_in.calls.identity())
+      own_calls += stand_in.calls.size();
+    if (own_calls > kMostSpreadCalls)
+      return Error{fmt::format("this many copies of the model make more than {} calls, which take "
+                               "gigabytes",
+                               kMostSpreadCalls),
                    {},
                    "take fewer steps, or fewer ranks"};
-    ranks.push_back(*trace);
-    ranks.back().rank = Rank(rank);
-    if (traced[r] == rank) continue;
-    forget_samples(ranks.back());
-    // A job of which one copy is the world has no such groups.
-    if (shard_ranks > 0 && static_cast<std::size_t>(shard_ranks) < traced.size())
-      move_to_own_shard(run.tables, ranks.back(), traced[r], rank, shard_ranks);
-    if (const Status ok = stands_for(run, ranks.back(), traced[r], rank); !ok) return ok.error();
   }
   run.ranks = std::move(ranks);
   run.world_size = static_cast<std::int32_t>(traced.size());

@@ -10,11 +10,23 @@
 namespace lockstep::trace {
 
 // The run of all ranks of a job, in which rank r does what rank traced[r] did, on samples that are
-// not known. `shard_ranks`: where that many consecutive ranks form the groups "shard0", "shard1", …
-// (HSDP), rank r calls in its own instead of traced[r]'s; 0: there are none. Errors: a traced rank
-// without a trace, that sends messages, or that calls in another group without the ranks that it
-// represents; more than kMostSpreadEvents events.
-inline constexpr std::uint64_t kMostSpreadEvents = 20'000'000;
-Result<Run> spread(Run run, const std::vector<std::int32_t>& traced, std::int32_t shard_ranks = 0);
+// not known. Ranks that do the same share their events and calls, so that a run of 65,536 ranks
+// takes a few MB.
+//
+// `copy_ranks`: where the job is made of copies of that many consecutive ranks, which have groups
+// of their own (the stages of a pipeline, the shards of HSDP), a rank calls in the groups of its
+// own copy, sends its messages within it, and finds its roots there; traced[r] is at the same place
+// of another copy. Groups of a copy have its number in their names ("shard17"). Such ranks have
+// calls of their own. 0: there are no copies.
+//
+// Errors: a traced rank without a trace, that sends messages out of its copy, or that calls in
+// another group without the ranks that it stands for; more than kMostSpreadCalls calls that are not
+// shared. O(ranks · groups + events that are not shared).
+inline constexpr std::uint64_t kMostSpreadCalls = 20'000'000;
+Result<Run> spread(Run run, const std::vector<std::int32_t>& traced, std::int32_t copy_ranks = 0);
+
+// Moves a trace from one copy to another: `rank` is its rank from now on. Nothing changes where
+// both are in one copy. Errors: those of spread() about groups and messages.
+Status move_to_copy(Tables& tables, RankTrace& trace, Rank rank, std::int32_t copy_ranks);
 
 }  // namespace lockstep::trace

@@ -79,14 +79,15 @@ TraceBuilder::Problem TraceBuilder::add_issue(const Call& call, bool point_to_po
   trace_.occurs.parameters |= call.what.value != 0;
   trace_.events.push_back(
       {time, static_cast<std::uint32_t>(trace_.calls.size()), EventKind::issue});
-  trace_.calls.push_back(call);
-  trace_.calls.back().seq = static_cast<std::uint32_t>(expected);
+  std::vector<Call>& calls = trace_.calls.own();
+  calls.push_back(call);
+  calls.back().seq = static_cast<std::uint32_t>(expected);
   ++expected;
   return {};
 }
 
 Call* TraceBuilder::find_call(std::int64_t id) {
-  std::vector<Call>& calls = trace_.calls;
+  std::vector<Call>& calls = trace_.calls.own();
   if (calls.empty() || id < calls.front().id || id > calls.back().id) return nullptr;
   // Ids without gaps are an index.
   const auto guess = static_cast<std::size_t>(id - calls.front().id);
@@ -126,7 +127,7 @@ void TraceBuilder::finish() {
 // A source that does not record sequence numbers, but counts all calls from 0 in `id`: with one
 // group and nothing else, a call's id is its place in that group.
 void TraceBuilder::number_by_ids() {
-  std::vector<Call>& calls = trace_.calls;
+  std::vector<Call>& calls = trace_.calls.own();
   if (calls.empty() || next_.size() != 1 || trace_.occurs.messages) return;
   const std::int64_t first = calls.front().id;
   const std::int64_t last = calls.back().id;

@@ -55,8 +55,10 @@ class TraceBuilder {
   Call* find_call(std::int64_t id);
   std::uint32_t index_of(const Call& call) const;
 
-  template <class Mark>
-  void add_mark(EventKind kind, std::vector<Mark>& side_table, Mark mark, Nanos time) {
+  // Adds an event with its data. `side_table`: of `trace`, a std::vector or a Column.
+  template <class SideTable>
+  void add_mark(EventKind kind, SideTable& side_table, typename SideTable::value_type mark,
+                Nanos time) {
     trace_.events.push_back({time, static_cast<std::uint32_t>(side_table.size()), kind});
     side_table.push_back(std::move(mark));
   }

@@ -4,7 +4,10 @@
 
 #include <filesystem>
 #include <iostream>
+#include <map>
 #include <optional>
+
+#include <fmt/format.h>
 
 #include "base/files/read_file.h"
 #include "base/files/write_file.h"
@@ -26,6 +29,13 @@ constexpr std::size_t kBroadcastBytes = std::size_t{1} << 30U;
 
 // "first-0": the folder of the history whose first step is in condition 0.
 std::string history_folder(std::size_t first) { return "first-" + std::to_string(first); }
+
+// The ranks of a class may be every second one, which takes a line for each.
+std::string shortened(const std::string& ranks) {
+  constexpr std::size_t kMost = 40;
+  if (ranks.size() <= kMost) return ranks;
+  return ranks.substr(0, ranks.rfind(',', kMost)) + ", …";
+}
 
 std::vector<std::uint32_t> indices(const std::vector<std::size_t>& conditions) {
   return {conditions.begin(), conditions.end()};
@@ -76,7 +86,7 @@ class Deriver {
 
   // Returns the folders with a product.json (see derive_all).
   Result<std::vector<std::string>> derive() {
-    if (const Status ok = find_classes(); !ok) return ok.error();
+    find_classes();
     if (const Status ok = write_scenarios(); !ok) return ok.error();
     if (const Status ok = look_at_all(); !ok) return ok.error();
     const Result<bool> alike = broadcasts_alike();
@@ -88,6 +98,7 @@ class Deriver {
       const fs::path folder = root_folder(root);
       trace::ProductSpec spec = spec_of(scenario_, plan_, root_first, origin_);
       spec.classes = classes_;
+      if (!classes_.empty()) spec.copy_ranks = scenario_.ranks_of_copy();
       if (const Status ok =
               write_file((folder / "product.json").string(), trace::product_text(spec));
           !ok) {
@@ -109,23 +120,43 @@ class Deriver {
     return (fs::path(options_.folder) / ("scenario-" + std::to_string(first) + ".yaml")).string();
   }
 
-  Status find_classes() {
-    if (scenario_.ranks <= kRanksLookedAt) {
-      others_ = teams(scenario_);
-      team_0_ = others_.front();
-      others_.erase(others_.begin());
-      return Status::ok();
+  void find_classes() {
+    others_ = teams(scenario_);
+    if (scenario_.ranks > kRanksLookedAt) {
+      // Ranks of copies stand for each other only where they may meet the same: what they do within
+      // their copy is looked at once.
+      const std::vector<std::int32_t> traced = scenario_.ranks_of_copy() > 0
+                                                   ? representatives(scenario_, allowed_by_rank())
+                                                   : representatives(scenario_);
+      std::erase_if(others_, [&](const std::vector<int>& team) {
+        return traced[static_cast<std::size_t>(team.front())] != team.front();
+      });
+      std::map<std::int32_t, std::vector<std::int32_t>> classes;
+      for (std::int32_t rank = 0; rank < scenario_.ranks; ++rank)
+        classes[traced[static_cast<std::size_t>(rank)]].push_back(rank);
+      for (const auto& [rank, ranks] : classes) {
+        classes_.push_back({rank, ranks});
+        if (ranks.size() == 1) continue;
+        origin_.push_back(fmt::format("ranks {} call what rank {} calls, which was derived",
+                                      shortened(ranges(ranks)), rank));
+      }
     }
-    const Result<std::vector<std::vector<int>>> classes = rank_classes(scenario_);
-    if (!classes) return classes.error();
-    for (const std::vector<int>& ranks : *classes) {
-      if (ranks.front() != 0) others_.push_back({ranks.front()});
-      classes_.push_back({ranks.front(), {ranks.begin(), ranks.end()}});
-      if (ranks.size() == 1) continue;
-      origin_.push_back("ranks " + ranges(classes_.back().ranks) + " call what rank " +
-                        std::to_string(ranks.front()) + " calls, which was derived");
-    }
-    return Status::ok();
+    team_0_ = others_.front();
+    others_.erase(others_.begin());
+  }
+
+  // By rank: a number of the entries of `allowed` that name it, and so of what it may meet.
+  std::vector<std::uint32_t> allowed_by_rank() const {
+    std::vector<std::vector<std::uint32_t>> named(static_cast<std::size_t>(scenario_.ranks));
+    for (std::uint32_t i = 0; i < plan_.allowed.size(); ++i)
+      for (const int rank : plan_.allowed[i].ranks)
+        named[static_cast<std::size_t>(rank)].push_back(i);
+    std::map<std::vector<std::uint32_t>, std::uint32_t> numbers;
+    std::vector<std::uint32_t> out;
+    for (const std::vector<std::uint32_t>& entries : named)
+      out.push_back(
+          numbers.emplace(entries, static_cast<std::uint32_t>(numbers.size())).first->second);
+    return out;
   }
 
   Status write_scenarios() {

@@ -161,7 +161,7 @@ class Planner {
   void find_text_ranks() {
     const std::vector<std::int32_t> images = s_.ranks_with_images(s_.ranks);
     for (int rank = 0; rank < s_.ranks; rank += s_.ranks_of_replica()) {
-      const bool has = std::find(images.begin(), images.end(), rank) != images.end();
+      const bool has = std::binary_search(images.begin(), images.end(), rank);
       if (!has) out_.text_ranks.push_back(rank);
     }
   }
@@ -234,8 +234,7 @@ std::optional<std::string> needs_values(const Scenario& s) {
     return holds ? std::optional<std::string>(what) : std::nullopt;
   };
   for (const auto& obstacle :
-       {when(s.train.precision != Scenario::Train::Precision::float32,
-             "autocast does not know that device"),
+       {when(scales_losses(s), "whether a float16 gradient overflows is a value"),
         when(s.data.broadcast, "the size of a batch that is broadcast is a value"),
         when(s.strategy.static_graph || s.strategy.skip_all_reduce_unused_params,
              "what DDP does with this option depends on values"),
@@ -283,12 +282,22 @@ Result<Json> bare_scenario(const std::string& text, const std::string& file) {
 // How many ranks a rule may name (scenarios/scenario.schema.json).
 constexpr std::size_t kMostNamed = 256;
 
-std::vector<std::vector<std::size_t>> in_parts(const std::vector<std::size_t>& all,
-                                               std::size_t size) {
-  std::vector<std::vector<std::size_t>> out;
+template <class Number>
+std::vector<std::vector<Number>> in_parts(const std::vector<Number>& all, std::size_t size) {
+  std::vector<std::vector<Number>> out;
   for (std::size_t i = 0; i < all.size(); i += size)
     out.emplace_back(all.begin() + static_cast<std::ptrdiff_t>(i),
                      all.begin() + static_cast<std::ptrdiff_t>(std::min(i + size, all.size())));
+  return out;
+}
+
+// The ranks that are not among the plan's text ranks; empty where that has none.
+std::vector<int> other_ranks(const DerivationPlan& plan, int ranks) {
+  std::vector<int> out;
+  if (plan.text_ranks.empty()) return out;
+  for (int rank = 0; rank < ranks; ++rank)
+    if (!std::binary_search(plan.text_ranks.begin(), plan.text_ranks.end(), rank))
+      out.push_back(rank);
   return out;
 }
 
@@ -305,9 +314,14 @@ Result<std::string> history_scenario(const std::string& text, const std::string&
   Result<Json> scenario = bare_scenario(text, file);
   if (!scenario) return scenario.error();
   Json& data = (*scenario)["data"];
-  // Process groups may depend on which ranks ever have images, so keep these rules, first.
-  if (!plan.text_ranks.empty()) {
-    data["modality"].push_back({{"ranks", plan.text_ranks}, {"has", {"text"}}});
+  // What a program does may depend on which ranks ever have images: its groups, or a graph that it
+  // takes to be always the same. Rules name the fewer ones: those without, first; or in each step
+  // those with images, and the others last.
+  const std::vector<int> image_ranks = other_ranks(plan, (*scenario).value("ranks", 2));
+  const bool most_have_none = plan.text_ranks.size() > image_ranks.size();
+  if (!most_have_none) {
+    for (const std::vector<int>& some : in_parts(plan.text_ranks, kMostNamed))
+      data["modality"].push_back({{"ranks", some}, {"has", {"text"}}});
   }
   const std::vector<std::size_t> steps = steps_of(plan, first);
   Json& train = (*scenario)["train"];
@@ -317,9 +331,15 @@ Result<std::string> history_scenario(const std::string& text, const std::string&
   }
   for (std::size_t step = 0; step < steps.size(); ++step) {
     const Condition& c = plan.conditions[steps[step]];
-    data["modality"].push_back({{"steps", {step}}, {"has", modalities(c)}});
+    Json rule = {{"steps", {step}}, {"has", modalities(c)}};
+    if (!most_have_none) data["modality"].push_back(rule);
+    for (const std::vector<int>& some : in_parts(image_ranks, kMostNamed)) {
+      rule["ranks"] = some;
+      if (most_have_none) data["modality"].push_back(rule);
+    }
     if (c.overflow) data["outliers"].push_back({{"steps", {step}}, {"factor", kOverflow}});
   }
+  if (most_have_none) data["modality"].push_back({{"has", {"text"}}});
   return checked_text(*scenario, file);
 }
 
@@ -384,47 +404,27 @@ std::vector<std::int64_t> dissent_steps(const Scenario& scenario, int rank) {
   return out;
 }
 
-namespace {
-
-// Of HSDP: how many ranks hold a copy of the parameters.
-std::optional<int> copy_ranks(const Scenario& scenario) {
-  const int shard_ranks = scenario.strategy.shard_ranks;
-  if (shard_ranks == 0 || shard_ranks == scenario.ranks) return std::nullopt;
-  return shard_ranks;
-}
-
-Error no_classes(const Scenario& scenario, const char* fix) {
-  return {"every rank of this job is in other groups than the next: none can stand for another",
-          {scenario.file},
-          fix};
-}
-
-}  // namespace
-
-Result<std::vector<std::vector<int>>> rank_classes(const Scenario& scenario) {
-  if (scenario.ranks_of_replica() == 1 && copy_ranks(scenario))
-    return no_classes(scenario, "derive it with fewer ranks, or with \"shard_ranks: 0\"");
-  return rank_classes_in_copies(scenario);
-}
-
-Result<std::vector<std::vector<int>>> rank_classes_in_copies(const Scenario& scenario) {
-  if (scenario.ranks_of_replica() > 1) return no_classes(scenario, "derive it with fewer ranks");
-  const std::optional<int> copy = copy_ranks(scenario);
+std::vector<std::int32_t> representatives(const Scenario& scenario,
+                                          const std::vector<std::uint32_t>& differs) {
   const bool groups_by_image =
       scenario.strategy.process_groups == Scenario::Strategy::Groups::image_ranks;
-  const std::vector<std::int32_t> with_images = scenario.ranks_with_images(scenario.ranks);
-  std::map<std::tuple<bool, bool, int, bool, int>, std::vector<int>> classes;
-  for (int rank = 0; rank < scenario.ranks; ++rank) {
-    const bool image =
-        groups_by_image && std::binary_search(with_images.begin(), with_images.end(), rank);
-    // Of a job with copies: the shard, and whether it is of the first copy.
-    const int shard = copy ? rank % *copy : 0;
-    const bool later_copy = copy && rank >= *copy;
-    classes[{rank != 0, image, scenario.micro_batches(rank), later_copy, shard}].push_back(rank);
+  const std::vector<std::int32_t> with_images =
+      groups_by_image ? scenario.ranks_with_images(scenario.ranks) : std::vector<std::int32_t>();
+  const auto kind_of = [&](int rank) {
+    const bool image = std::binary_search(with_images.begin(), with_images.end(), rank);
+    return std::tuple(rank != 0, image, scenario.micro_batches(rank),
+                      differs.empty() ? 0U : differs[static_cast<std::size_t>(rank)]);
+  };
+  // A job without copies is made of copies of one rank.
+  const int size = std::max(scenario.ranks_of_copy(), 1);
+  std::map<std::vector<decltype(kind_of(0))>, int> first_like;
+  std::vector<std::int32_t> out;
+  for (int first = 0; first < scenario.ranks; first += size) {
+    std::vector<decltype(kind_of(0))> kinds;
+    for (int place = 0; place < size; ++place) kinds.push_back(kind_of(first + place));
+    const int like = first_like.emplace(std::move(kinds), first).first->second;
+    for (int place = 0; place < size; ++place) out.push_back(like + place);
   }
-  std::vector<std::vector<int>> out;
-  for (auto& [key, ranks] : classes) out.push_back(std::move(ranks));
-  std::sort(out.begin(), out.end());
   return out;
 }
 

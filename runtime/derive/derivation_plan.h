@@ -83,16 +83,13 @@ std::vector<std::int64_t> dissent_steps(const Scenario& scenario, int rank);
 // Classes of ranks that a job does not distinguish: one rank of each class is recorded for all
 // (docs/derive.md).
 
-// The classes, sorted by their first rank, each with its ranks in ascending order. Every rank is in
-// one class. A rank's number only decides whether it is a root (rank 0), whether it is among the
-// ranks with images if these have their own group, and how many micro-batches it takes. The
-// conditions of a rank do not matter here. Errors: jobs whose groups differ from rank to rank
-// (HSDP, pipelines).
-Result<std::vector<std::vector<int>>> rank_classes(const Scenario& scenario);
-
-// The same where also HSDP has classes: ranks that hold the same shard are alike but for the group
-// of their copy, those of the first copy apart. A trace then stands for another rank once that
-// group is replaced (trace::spread()). Errors: pipelines.
-Result<std::vector<std::vector<int>>> rank_classes_in_copies(const Scenario& scenario);
+// By rank: the first rank that the job treats like it, and whose trace stands for its own once it
+// is moved to the rank's copy (trace/spread.h). A rank's number only decides whether it is a root
+// (rank 0), whether it is among the ranks with images if these have their own group, how many
+// micro-batches it takes, and its place in its copy; ranks of copies stand for each other where all
+// ranks of their copies do. `differs`: by rank, a number of what else tells ranks apart; empty:
+// nothing does. O(ranks · log).
+std::vector<std::int32_t> representatives(const Scenario& scenario,
+                                          const std::vector<std::uint32_t>& differs = {});
 
 }  // namespace lockstep::runtime

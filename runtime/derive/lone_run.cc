@@ -72,6 +72,25 @@ std::optional<Result<std::string>> LoneRun::poll() {
   return said->substr(0, said->find('\n'));
 }
 
+namespace {
+
+std::string draws_file(const std::string& folder) { return folder + "/draws.json"; }
+
+}  // namespace
+
+Result<DrawnAlike> ask_who_draws_alike(const Scenario& scenario, const LoneOptions& options) {
+  const std::string said = draws_file(options.folder);
+  Result<Process> process = Process::spawn({options.worker, "draws", scenario.file}, said);
+  if (!process) return process.error();
+  while (process->running()) std::this_thread::sleep_for(kPoll);
+  if (const Status ok = outcome_of(*process->poll(), said); !ok) return ok.error();
+  return known_to_draw_alike(scenario, options.folder);
+}
+
+Result<DrawnAlike> known_to_draw_alike(const Scenario& scenario, const std::string& folder) {
+  return read_drawn_alike(draws_file(folder), scenario.ranks);
+}
+
 Result<std::string> run_alone(const std::vector<LoneRanks>& ranks, const LoneOptions& options,
                               Interrupts& interrupts,
                               const std::function<void(std::size_t)>& on_finished) {

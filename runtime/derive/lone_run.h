@@ -11,7 +11,9 @@
 
 #include "base/interrupts.h"
 #include "base/result.h"
+#include "runtime/job/drawn_alike.h"
 #include "runtime/job/lone_ranks.h"
+#include "runtime/job/scenario.h"
 #include "runtime/launch/process.h"
 
 namespace lockstep::runtime {
@@ -46,7 +48,15 @@ class LoneRun {
   bool refused_ = false;
 };
 
-// The same, until it ends. Errors: those of start() and poll(); the user's signal.
+// Asks a worker which ranks of a job draw alike batches, and keeps its answer as
+// options.folder/draws.json. Errors: a worker that cannot be started, refuses, or fails; files that
+// cannot be read or written.
+Result<DrawnAlike> ask_who_draws_alike(const Scenario& scenario, const LoneOptions& options);
+
+// What it answered into that folder before. Errors: it did not.
+Result<DrawnAlike> known_to_draw_alike(const Scenario& scenario, const std::string& folder);
+
+// The same as LoneRun, until it ends. Errors: those of start() and poll(); the user's signal.
 Result<std::string> run_alone(const std::vector<LoneRanks>& ranks, const LoneOptions& options,
                               Interrupts& interrupts,
                               const std::function<void(std::size_t)>& on_finished);

@@ -72,24 +72,21 @@ using Conditions = std::vector<std::vector<std::size_t>>;  // by step, then by r
 
 // By rank: the rank that is run for it. Beyond kRanksLookedAt, ranks that the job treats alike and
 // that are in the same conditions are run once.
-Result<std::vector<int>> traced_ranks(const Scenario& scenario, const Conditions& conditions) {
+std::vector<int> traced_ranks(const Scenario& scenario, const Conditions& conditions) {
   std::vector<int> out(static_cast<std::size_t>(scenario.ranks));
   if (scenario.ranks <= kRanksLookedAt) {
     for (int rank = 0; rank < scenario.ranks; ++rank) out[static_cast<std::size_t>(rank)] = rank;
     return out;
   }
-  const Result<std::vector<std::vector<int>>> classes = rank_classes(scenario);
-  if (!classes) return classes.error();
-  for (const std::vector<int>& ranks : *classes) {
-    std::map<std::vector<std::size_t>, int> first;
-    for (const int rank : ranks) {
-      const auto index = static_cast<std::size_t>(rank);
-      std::vector<std::size_t> own;
-      for (const std::vector<std::size_t>& step : conditions) own.push_back(step[index]);
-      out[index] = first.emplace(std::move(own), rank).first->second;
-    }
+  std::map<std::vector<std::size_t>, std::uint32_t> numbers;
+  std::vector<std::uint32_t> met;
+  for (std::size_t rank = 0; rank < out.size(); ++rank) {
+    std::vector<std::size_t> own;
+    for (const std::vector<std::size_t>& step : conditions) own.push_back(step[rank]);
+    met.push_back(
+        numbers.emplace(std::move(own), static_cast<std::uint32_t>(numbers.size())).first->second);
   }
-  return out;
+  return representatives(scenario, met);
 }
 
 // Runs the ranks under the assignment, and returns their traces as one run.
@@ -104,12 +101,10 @@ Result<trace::Run> look_at(const DerivationPlan& plan, const std::string& scenar
   if (const Status ok = write_file(file, *text); !ok) return ok.error();
   const Result<Scenario> scenario = load_scenario(file);
   if (!scenario) return scenario.error();
-  const Result<std::vector<int>> traced = traced_ranks(*scenario, conditions);
-  if (!traced) return traced.error();
+  const std::vector<int> traced = traced_ranks(*scenario, conditions);
   std::vector<LoneRanks> all;
   for (const std::vector<int>& ranks : teams(*scenario)) {
-    // Of large worlds, in which each team is one rank.
-    if ((*traced)[static_cast<std::size_t>(ranks.front())] != ranks.front()) continue;
+    if (traced[static_cast<std::size_t>(ranks.front())] != ranks.front()) continue;
     all.push_back(
         {file, ranks, folder, folder + "/broadcasts", dissent_steps(*scenario, ranks.front()), {}});
   }
@@ -118,7 +113,8 @@ Result<trace::Run> look_at(const DerivationPlan& plan, const std::string& scenar
   if (!ran) return ran.error();
   Result<trace::Run> run = trace::load_run({folder});
   if (!run) return run.error();
-  const Result<trace::Run> whole = trace::spread(std::move(*run), *traced);
+  const Result<trace::Run> whole =
+      trace::spread(std::move(*run), traced, scenario->ranks_of_copy());
   if (!whole) return whole.error();
   return verify::as_program(*whole);
 }

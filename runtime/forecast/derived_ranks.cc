@@ -4,8 +4,11 @@
 #include <chrono>
 #include <cstdint>
 #include <map>
+#include <numeric>
 #include <thread>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "base/files/write_file.h"
 #include "runtime/derive/all_ranks.h"
@@ -31,14 +34,6 @@ LookedAt met_by(const Scenario& scenario, int rank) {
                      scenario.outlier_factor(rank, step));
   }
   return out;
-}
-
-Error drawn_batches(const Scenario& scenario) {
-  return {"what the batches of " + std::to_string(scenario.ranks) +
-              " ranks hold is drawn from the data, and more than " +
-              std::to_string(kRanksLookedAt) + " are not derived one by one",
-          {scenario.file},
-          "write rules instead: data: {modality: [{has: [image, text]}]}"};
 }
 
 Result<std::vector<trace::RankCosts>> read_costs(const trace::Run& run, const std::string& folder) {
@@ -70,46 +65,83 @@ Status none_raised(const trace::Run& run) {
 
 }  // namespace
 
-Result<std::vector<std::int32_t>> ranks_that_stand_for(const Scenario& scenario) {
-  std::vector<std::int32_t> out;
+bool needs_draws(const Scenario& scenario) {
+  return scenario.ranks > kRanksLookedAt && !rules_say_all(scenario);
+}
+
+namespace {
+
+// By rank: a number of what it meets, by rules, and by what it draws.
+std::vector<std::uint32_t> numbers_of_met(const Scenario& scenario,
+                                          const std::vector<std::int32_t>& drawn) {
+  std::map<std::pair<LookedAt, std::int32_t>, std::uint32_t> numbers;
+  std::vector<std::uint32_t> out;
+  for (int rank = 0; rank < scenario.ranks; ++rank) {
+    const std::int32_t alike = drawn.empty() ? 0 : drawn[static_cast<std::size_t>(rank)];
+    out.push_back(numbers
+                      .emplace(std::pair(met_by(scenario, rank), alike),
+                               static_cast<std::uint32_t>(numbers.size()))
+                      .first->second);
+  }
+  return out;
+}
+
+std::size_t count_traced(const std::vector<std::int32_t>& traced) {
+  std::size_t out = 0;
+  for (std::size_t rank = 0; rank < traced.size(); ++rank)
+    out += traced[rank] == static_cast<std::int32_t>(rank) ? 1U : 0U;
+  return out;
+}
+
+}  // namespace
+
+Result<std::vector<std::int32_t>> ranks_that_stand_for(const Scenario& scenario,
+                                                       const std::optional<DrawnAlike>& drawn) {
   if (scenario.ranks <= kRanksLookedAt) {
-    for (int rank = 0; rank < scenario.ranks; ++rank) out.push_back(rank);
+    std::vector<std::int32_t> out(static_cast<std::size_t>(scenario.ranks));
+    std::iota(out.begin(), out.end(), 0);
     return out;
   }
-  if (!rules_say_all(scenario)) return drawn_batches(scenario);
-  const Result<std::vector<std::vector<int>>> classes = rank_classes_in_copies(scenario);
-  if (!classes) return classes.error();
-  out.resize(static_cast<std::size_t>(scenario.ranks));
-  std::size_t looked_at = 0;
-  for (const std::vector<int>& ranks : *classes) {
-    std::map<LookedAt, int> first;
-    for (const int rank : ranks)
-      out[static_cast<std::size_t>(rank)] =
-          first.emplace(met_by(scenario, rank), rank).first->second;
-    looked_at += first.size();
+  std::vector<const std::vector<std::int32_t>*> ways;  // the finest first
+  const std::vector<std::int32_t> none;
+  if (!drawn) {
+    ways = {&none};
+  } else {
+    ways = {&drawn->by_images, &drawn->by_micro_batches};
+    if (scenario.ranks_of_replica() > 1) ways.push_back(&drawn->by_steps);
   }
-  if (looked_at <= kMostLookedAt) return out;
-  return Error{std::to_string(looked_at) +
-                   " ranks of this job have different conditions, and at most " +
-                   std::to_string(kMostLookedAt) + " are derived",
+  std::size_t looked_at = 0;
+  for (const std::vector<std::int32_t>* const way : ways) {
+    std::vector<std::int32_t> out = representatives(scenario, numbers_of_met(scenario, *way));
+    looked_at = count_traced(out);
+    if (looked_at <= kMostLookedAt) return out;
+  }
+  return Error{fmt::format("{} ranks of this job have different conditions, and at most {} are "
+                           "derived",
+                           looked_at, kMostLookedAt),
                {scenario.file},
-               "simulate fewer steps (--steps), or give more ranks the same batches"};
+               "simulate fewer steps (--steps), or give more ranks the same batches; `lockstep "
+               "derive` decides for all mixes"};
 }
 
 Result<RanksToDerive> ranks_to_derive(const Scenario& scenario, const DeriveRanksOptions& options) {
   // What cannot be derived is refused here as well.
   if (const Result<DerivationPlan> plan = derivation_plan(scenario); !plan) return plan.error();
   RanksToDerive out;
-  Result<std::vector<std::int32_t>> traced = ranks_that_stand_for(scenario);
+  std::optional<DrawnAlike> drawn;
+  if (needs_draws(scenario)) {
+    Result<DrawnAlike> answer =
+        ask_who_draws_alike(scenario, {options.worker, options.folder, false});
+    if (!answer) return answer.error();
+    drawn = std::move(*answer);
+  }
+  Result<std::vector<std::int32_t>> traced = ranks_that_stand_for(scenario, drawn);
   if (!traced) return traced.error();
   out.traced = std::move(*traced);
-  const std::string drawn = "what a batch holds is drawn from its data";
-  const Result<bool> meta = derive_on_meta(
-      scenario, options.on_meta, rules_say_all(scenario) ? std::nullopt : std::optional(drawn));
+  const Result<bool> meta = derive_on_meta(scenario, options.on_meta);
   if (!meta) return meta.error();
   out.on_meta = *meta;
   for (const std::vector<int>& team : teams(scenario)) {
-    // Of large worlds, in which each team is one rank.
     if (out.traced[static_cast<std::size_t>(team.front())] != team.front()) continue;
     out.ranks.push_back({scenario.file, team, options.folder, options.folder + "/broadcasts",
                          dissent_steps(scenario, team.front()), std::string(), options.costs});

@@ -79,9 +79,15 @@ Result<sim::DerivedRanks> read_derived_ranks(const std::string& folder,
 Result<sim::DerivedRanks> derive_ranks(const Scenario& scenario, const DeriveRanksOptions& options,
                                        Interrupts& interrupts);
 
-// By rank: the rank whose calls stand for its own, if at most kRanksLookedAt are run. Errors: those
-// of derive_ranks. O(ranks · steps · rules).
-Result<std::vector<std::int32_t>> ranks_that_stand_for(const Scenario& scenario);
+// By rank: the rank whose calls stand for its own. Up to kRanksLookedAt, itself; above, one with
+// the same batches. `drawn`: which ranks draw alike, where rules do not say what batches hold;
+// where these are more than kMostLookedAt, coarser: with images in the same micro-batches, and of
+// pipelines, whose micro-batches no other replica sees, in the same steps. Errors: more than that.
+// O(ranks · steps · rules).
+Result<std::vector<std::int32_t>> ranks_that_stand_for(const Scenario& scenario,
+                                                       const std::optional<DrawnAlike>& drawn);
+// Whether the batches of so many ranks are drawn that it must be known which draw alike.
+bool needs_draws(const Scenario& scenario);
 
 // Measured times of the ranks' work on this machine, in addition to the counts.
 

@@ -110,6 +110,13 @@ int Scenario::tower_runs() const {
   return std::any_of(data.modality.begin(), data.modality.end(), both) ? 2 : 1;
 }
 
+int Scenario::ranks_of_copy() const {
+  const int copy = strategy.kind == Strategy::Kind::pipeline ? strategy.stages
+                   : strategy.kind == Strategy::Kind::fsdp   ? strategy.shard_ranks
+                                                             : 0;
+  return copy == ranks ? 0 : copy;
+}
+
 int Scenario::micro_batches(int rank) const {
   return strategy.kind == Strategy::Kind::pipeline ? strategy.micro_batches
                                                    : train.accumulation.of(rank);

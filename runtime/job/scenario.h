@@ -255,6 +255,9 @@ struct Scenario {
   // The number of ranks that hold one copy of the model together and train on one batch: the number
   // of stages of a pipeline, else 1.
   int ranks_of_replica() const;
+  // How many consecutive ranks are a copy of the model that has groups of its own: the stages of a
+  // pipeline, the shards of HSDP. 0: none are, or all together.
+  int ranks_of_copy() const;
   // This rank's micro-batches per optimizer step: the pipeline's, or those of accumulation.
   int micro_batches(int rank) const;
   // Whether it replays the calls of a recorded run: then there is no model, no data and no

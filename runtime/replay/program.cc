@@ -179,7 +179,7 @@ class RankProgram {
     out.steps = std::move(trace_.steps);
     // A replay computes no loss.
     for (trace::StepMark& step : out.steps) step.loss = std::nullopt;
-    for (trace::SpanMark& span : out.spans) span.duration = 0;
+    for (trace::SpanMark& span : out.spans.own()) span.duration = 0;
     out.exceptions = std::move(exceptions);
     trace_ = std::move(out);
   }
@@ -209,7 +209,7 @@ class UnknownFields {
       for (const trace::Call& call : trace.calls) note(call);
     }
     for (trace::RankTrace& trace : program_.ranks) {
-      for (trace::Call& call : trace.calls) {
+      for (trace::Call& call : trace.calls.own()) {
         if (auto error = fill(trace, call)) return error;
       }
     }

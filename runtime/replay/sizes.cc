@@ -56,7 +56,7 @@ class Shrinker {
     for (trace::RankTrace& trace : program_.ranks) {
       std::map<trace::GroupId, std::size_t> members;
       for (const auto& group : trace.groups) members[group.group] = group.ranks.size();
-      for (trace::Call& call : trace.calls) visit(call, members[call.group]);
+      for (trace::Call& call : trace.calls.own()) visit(call, members[call.group]);
     }
   }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <map>
 #include <stdexcept>
 
 #include <ATen/ATen.h>
@@ -73,11 +74,14 @@ Result<Files> files_of(const Scenario& scenario) {
 
 // For each item to train on: whether it has an image. All pictures of "shapes" exist as files, so
 // that a rule can show any of them; which items are text only is drawn from the seed.
+std::vector<bool> images_of_shapes(const Scenario& scenario) {
+  const Scenario::Data& data = scenario.data;
+  return ShapesDataset(data.items, data.text_only, scenario.train.seed).has_images();
+}
+
 Result<std::vector<bool>> images_of(const Scenario& scenario, const Manifest& manifest) {
   const Scenario::Data& data = scenario.data;
-  if (data.source == "shapes") {
-    return ShapesDataset(data.items, data.text_only, scenario.train.seed).has_images();
-  }
+  if (data.source == "shapes") return images_of_shapes(scenario);
   const std::int64_t held_out = scenario.train.evaluate ? data.held_out : 0;
   const std::int64_t items = manifest.size() - held_out;
   if (items < 1) {
@@ -89,6 +93,31 @@ Result<std::vector<bool>> images_of(const Scenario& scenario, const Manifest& ma
   std::vector<bool> has_image;
   for (std::int64_t i = 0; i < items; ++i) has_image.push_back(manifest.item(i).image.has_value());
   return has_image;
+}
+
+Sampler sampler_of(const Scenario& scenario, const std::vector<bool>& has_image,
+                   Sampler::Shard shard) {
+  return {has_image,
+          scenario.data.sampler,
+          scenario.train.batch_size,
+          scenario.train.seed,
+          shard,
+          scenario.fault != Fault::no_reshuffle};
+}
+
+// Data is sharded over replicas: with 2 stages and 8 ranks, ranks 4 and 5 both read shard 2 of 4.
+// Under the fault "unsharded data" every rank samples as if it were alone.
+Sampler::Shard shard_of(const Scenario& scenario, int rank, int world_size) {
+  const int ranks = scenario.ranks_of_replica();
+  return scenario.fault == Fault::unsharded_data ? Sampler::Shard{}
+                                                 : Sampler::Shard{rank / ranks, world_size / ranks};
+}
+
+// Batches are numbered by the number of micro-batches that ranks have in common. If a fault gives a
+// rank more of them, its extra batches overlap with those of its next step.
+std::int64_t first_batch(const Scenario& scenario, int rank, std::int64_t step) {
+  const bool pipeline = scenario.strategy.kind == Scenario::Strategy::Kind::pipeline;
+  return step * (pipeline ? scenario.micro_batches(rank) : scenario.train.accumulation.steps);
 }
 
 }  // namespace
@@ -109,21 +138,13 @@ Result<std::unique_ptr<BatchSource>> BatchSource::open(const Scenario& scenario,
   if (!vocabulary) return vocabulary.error();
   const Result<std::vector<bool>> has_image = images_of(scenario, *manifest);
   if (!has_image) return has_image.error();
-  // Data is sharded over replicas: with 2 stages and 8 ranks, ranks 4 and 5 both read shard 2 of 4.
-  // Under the fault "unsharded data" every rank samples as if it were alone.
-  const int ranks = scenario.ranks_of_replica();
-  const auto sampler_of = [&](Sampler::Shard shard) {
-    return Sampler(*has_image, scenario.data.sampler, scenario.train.batch_size,
-                   scenario.train.seed, shard, scenario.fault != Fault::no_reshuffle);
-  };
   // Balancing deals out the batches of all ranks, so each rank needs all ranks' samplers.
   std::vector<Sampler> samplers;
   if (balances(scenario)) {
-    for (int r = 0; r < world_size; ++r) samplers.push_back(sampler_of({r, world_size}));
+    for (int r = 0; r < world_size; ++r)
+      samplers.push_back(sampler_of(scenario, *has_image, {r, world_size}));
   } else {
-    samplers.push_back(sampler_of(scenario.fault == Fault::unsharded_data
-                                      ? Sampler::Shard{}
-                                      : Sampler::Shard{rank / ranks, world_size / ranks}));
+    samplers.push_back(sampler_of(scenario, *has_image, shard_of(scenario, rank, world_size)));
   }
   return std::unique_ptr<BatchSource>(
       new BatchSource(scenario, rank, std::move(samplers), std::move(*manifest),
@@ -145,19 +166,15 @@ BatchSource::BatchSource(const Scenario& scenario, int rank, std::vector<Sampler
   recipe_.max_length = static_cast<std::size_t>(input_.max_tokens);
 }
 
-// Plans the loader's reads for the next steps. Batches are numbered by the number of micro-batches
-// that ranks have in common. If a fault gives a rank more of them, its extra batches overlap with
-// those of its next step.
+// Plans the loader's reads for the next steps.
 void BatchSource::plan_from(std::int64_t step) {
   const std::int64_t length = balances(scenario_) ? scenario_.data.balance_every : kStepsAPlan;
   planned_to_ = std::min<std::int64_t>(step + length, scenario_.train.steps);
   planned_by_costs_ = costs_.has_value();
-  const bool pipeline = scenario_.strategy.kind == Scenario::Strategy::Kind::pipeline;
   const int own = scenario_.micro_batches(rank_);
-  const int common = pipeline ? own : scenario_.train.accumulation.steps;
   Loader::Plan plan;
   for (std::int64_t s = step; s < planned_to_; ++s) {
-    for (int i = 0; i < own; ++i) plan.push_back(items_of(s, s * common + i));
+    for (int i = 0; i < own; ++i) plan.push_back(items_of(s, first_batch(scenario_, rank_, s) + i));
   }
   LoaderOptions options;
   options.workers = scenario_.data.loader.workers;
@@ -291,27 +308,108 @@ Result<ShapeBatches> ShapeBatches::open(const Scenario& scenario, int rank) {
                                             ? Vocabulary::parse(shapes_pieces(), "shapes")
                                             : Vocabulary::open(scenario.data.vocab);
   if (!vocabulary) return vocabulary.error();
-  return ShapeBatches(scenario, rank, input_of(scenario, *vocabulary));
+  // What every rule decides, and a data set that has images only, need no sampler.
+  bool draws = false;
+  for (std::int64_t step = 0; step < scenario.train.steps; ++step)
+    draws = draws || scenario.rule_for(rank, step) == nullptr;
+  std::optional<Draws> drawn;
+  if (draws && (scenario.data.source != "shapes" || scenario.data.text_only > 0)) {
+    Result<Draws> opened = Draws::open(scenario);
+    if (!opened) return opened.error();
+    drawn = std::move(*opened);
+  }
+  return ShapeBatches(scenario, rank, input_of(scenario, *vocabulary), std::move(drawn));
 }
 
-std::vector<Batch> ShapeBatches::step(std::int64_t step) const {
+std::vector<Batch> ShapeBatches::step(std::int64_t step) {
   const Scenario::Data::Rule* rule = scenario_.rule_for(rank_, step);
-  const bool images = rule == nullptr || rule->shows_pictures();
   const std::int64_t items = scenario_.train.batch_size;
+  const auto count = static_cast<std::size_t>(scenario_.micro_batches(rank_));
+  const bool shows = rule == nullptr || rule->shows_pictures();
+  const std::vector<std::int64_t> pictures =
+      rule == nullptr && draws_ ? draws_->images(rank_, step)
+                                : std::vector<std::int64_t>(count, shows ? items : 0);
   const auto numbers = at::TensorOptions().device(at::kMeta).dtype(at::kLong);
-  const auto one = [&] {
+  const auto one = [&](std::int64_t images) {
     Batch batch;
     batch.tokens = at::empty({items, input_.max_tokens}, numbers);
-    if (images) {
-      batch.images = at::empty({items, 3, input_.side, input_.side}, at::device(at::kMeta));
-      batch.image_rows = at::empty({items}, numbers);
-      batch.videos = videos_of(rule, items);
+    if (images > 0) {
+      batch.images = at::empty({images, 3, input_.side, input_.side}, at::device(at::kMeta));
+      batch.image_rows = at::empty({images}, numbers);
+      batch.videos = videos_of(rule, images);
     }
     return batch;
   };
   // Separate tensors for each micro-batch, because memory is counted by storage.
   std::vector<Batch> out;
-  for (int i = 0; i < scenario_.micro_batches(rank_); ++i) out.push_back(one());
+  for (const std::int64_t images : pictures) out.push_back(one(images));
+  return out;
+}
+
+Result<Draws> Draws::open(const Scenario& scenario) {
+  if (scenario.data.source == "shapes") return Draws(scenario, images_of_shapes(scenario));
+  const Result<Manifest> manifest = Manifest::open(scenario.data.manifest);
+  if (!manifest) return manifest.error();
+  Result<std::vector<bool>> has_image = images_of(scenario, *manifest);
+  if (!has_image) return has_image.error();
+  return Draws(scenario, std::move(*has_image));
+}
+
+std::vector<std::int64_t> Draws::images(int rank, std::int64_t step) {
+  if (rank_ != rank) {
+    rank_ = rank;
+    sampler_ = sampler_of(*scenario_, has_image_, shard_of(*scenario_, rank, scenario_->ranks));
+  }
+  std::vector<std::int64_t> out;
+  for (int i = 0; i < scenario_->micro_batches(rank); ++i) {
+    const auto& batch = sampler_->batch(first_batch(*scenario_, rank, step) + i);
+    out.push_back(std::count_if(batch.begin(), batch.end(), [&](std::int64_t item) {
+      return has_image_[static_cast<std::size_t>(item)];
+    }));
+  }
+  return out;
+}
+
+Result<DrawnAlike> ranks_that_draw_alike(const Scenario& scenario) {
+  Result<Draws> draws = Draws::open(scenario);
+  if (!draws) return draws.error();
+  // Every epoch of every rank has an order of all items.
+  constexpr double kMostDrawn = 4e9;
+  const double drawn = static_cast<double>(scenario.ranks) * static_cast<double>(draws->items()) *
+                       static_cast<double>(scenario.train.steps);
+  if (drawn > kMostDrawn)
+    return Error{"to draw the batches of so many ranks, from so many items, takes minutes",
+                 {scenario.file},
+                 "take fewer steps or ranks, or write rules: data: {modality: [{has: [text]}]}"};
+  using Numbers = std::vector<std::int64_t>;
+  struct Like {
+    std::map<Numbers, std::int32_t> first;
+    std::int32_t of(const Numbers& numbers, int rank) {
+      return first.emplace(numbers, rank).first->second;
+    }
+  };
+  Like images, micro_batches, steps;
+  DrawnAlike out;
+  const int replica = scenario.ranks_of_replica();
+  for (int rank = 0; rank < scenario.ranks; ++rank) {
+    if (rank % replica != 0) {  // as the replica's first rank
+      for (auto* const list : {&out.by_images, &out.by_micro_batches, &out.by_steps})
+        list->push_back(list->back());
+      continue;
+    }
+    Numbers counts, present, by_step;
+    for (std::int64_t step = 0; step < scenario.train.steps; ++step) {
+      const Scenario::Data::Rule* rule = scenario.rule_for(rank, step);
+      Numbers held = rule == nullptr ? draws->images(rank, step) : Numbers{};
+      if (rule != nullptr) held.assign(1, 0);  // nothing is drawn
+      counts.insert(counts.end(), held.begin(), held.end());
+      for (const std::int64_t n : held) present.push_back(std::min<std::int64_t>(n, 1));
+      by_step.push_back(std::min<std::int64_t>(*std::max_element(held.begin(), held.end()), 1));
+    }
+    out.by_images.push_back(images.of(counts, rank));
+    out.by_micro_batches.push_back(micro_batches.of(present, rank));
+    out.by_steps.push_back(steps.of(by_step, rank));
+  }
   return out;
 }
 

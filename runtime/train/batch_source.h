@@ -10,12 +10,14 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
 #include "runtime/data/loader.h"
 #include "runtime/data/manifest.h"
 #include "runtime/data/wordpiece.h"
+#include "runtime/job/drawn_alike.h"
 #include "runtime/job/scenario.h"
 #include "runtime/models/batch.h"
 #include "runtime/train/cost_model.h"
@@ -83,28 +85,57 @@ class BatchSource {
   std::int64_t wait_ns_ = 0;
 };
 
+// Draws: how many of the items that the sampler draws for a rank have images.
+
+class Draws {
+ public:
+  // Reads the manifest, if there is one. Keeps a reference to `scenario`. Errors: those of the
+  // manifest.
+  static Result<Draws> open(const Scenario& scenario);
+
+  // The images in each micro-batch of the rank's step, where no modality rule decides. Ask for one
+  // rank after the other.
+  std::vector<std::int64_t> images(int rank, std::int64_t step);
+  std::int64_t items() const { return static_cast<std::int64_t>(has_image_.size()); }
+
+ private:
+  Draws(const Scenario& scenario, std::vector<bool> has_image)
+      : scenario_(&scenario), has_image_(std::move(has_image)) {}
+
+  const Scenario* scenario_;
+  std::vector<bool> has_image_;
+  int rank_ = -1;  // whose sampler it is
+  std::optional<Sampler> sampler_;
+};
+
 // ShapeBatches: a rank's batches as meta tensors, with the shapes that the scenario's data set
 // would give, without reading it.
 
 class ShapeBatches {
  public:
   // Reads the manifest's vocabulary for its size. Keeps a reference to `scenario`, whose modality
-  // rules decide what the rank's batch holds in each step; if no rule applies, it has images.
-  // Errors: those of the vocabulary.
+  // rules decide what the rank's batch holds in each step; if no rule applies, it has as many
+  // images as the sampler draws for it. Errors: those of the vocabulary and, where something is
+  // drawn, of the manifest.
   static Result<ShapeBatches> open(const Scenario& scenario, int rank);
 
   const InputSpec& input() const { return input_; }
 
   // The micro-batches of a step. They have no indices, because no items are behind them.
-  std::vector<Batch> step(std::int64_t step) const;
+  std::vector<Batch> step(std::int64_t step);
 
  private:
-  ShapeBatches(const Scenario& scenario, int rank, InputSpec input)
-      : scenario_(scenario), rank_(rank), input_(input) {}
+  ShapeBatches(const Scenario& scenario, int rank, InputSpec input, std::optional<Draws> draws)
+      : scenario_(scenario), rank_(rank), input_(input), draws_(std::move(draws)) {}
 
   const Scenario& scenario_;
   int rank_;
   InputSpec input_;
+  std::optional<Draws> draws_;  // nothing: a batch that no rule decides has images only
 };
+
+// Which ranks draw alike where no modality rule decides; ranks of one replica read one batch.
+// Errors: those of Draws::open(); more to draw than takes some seconds.
+Result<DrawnAlike> ranks_that_draw_alike(const Scenario& scenario);
 
 }  // namespace lockstep::runtime

@@ -10,6 +10,7 @@
 #include "runtime/job/launch_settings.h"
 #include "runtime/job/scenario.h"
 #include "runtime/record/watchdog.h"
+#include "runtime/train/batch_source.h"
 #include "runtime/worker/batch_size_command.h"
 #include "runtime/worker/data_commands.h"
 #include "runtime/worker/model_commands.h"
@@ -104,6 +105,19 @@ int look_at_lone_ranks(const std::string& list, bool on_meta) {
   return failure->refused ? lockstep::runtime::kExitUsage : lockstep::runtime::kExitFailed;
 }
 
+int say_who_draws_alike(const std::string& scenario_file) {
+  const auto scenario = lockstep::runtime::load_scenario(scenario_file);
+  const auto drawn = scenario ? lockstep::runtime::ranks_that_draw_alike(*scenario)
+                              : lockstep::Result<lockstep::runtime::DrawnAlike>(scenario.error());
+  if (!drawn) {
+    std::fprintf(stderr, "%s\n", drawn.error().str().c_str());
+    return lockstep::runtime::kExitUsage;
+  }
+  std::printf("%s\n", lockstep::runtime::drawn_alike_text(*drawn).c_str());
+  return std::fflush(stdout) == 0 ? lockstep::runtime::kExitFinished
+                                  : lockstep::runtime::kExitFailed;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -148,6 +162,9 @@ int main(int argc, char** argv) {
   alone_command->add_flag("--meta", on_meta,
                           "on the meta device: shapes without values, so that models of\n"
                           "any size take no memory and no time");
+  CLI::App* draws_command =
+      app.add_subcommand("draws", "which ranks draw alike batches, as JSON: by rank, the first");
+  draws_command->add_option("SCENARIO", scenario, "scenario file (YAML)")->required();
   const lockstep::runtime::DataCommands data(app);
   const lockstep::runtime::ModelCommands model(app);
   const lockstep::runtime::BatchSizeCommand batch_size(app);
@@ -159,6 +176,7 @@ int main(int argc, char** argv) {
   if (data.chosen()) return data.run();
   if (model.chosen()) return model.run();
   if (batch_size.chosen()) return batch_size.run();
+  if (draws_command->parsed()) return say_who_draws_alike(scenario);
   if (alone_command->parsed()) return look_at_lone_ranks(lone_runs, on_meta);
   return train(scenario, launch, options);
 }

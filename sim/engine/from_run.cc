@@ -75,7 +75,7 @@ std::uint64_t hash_of(const Program& program, const std::vector<std::uint32_t>& 
 }
 
 // Linear in the run: what ranks have in common (groups, calls, programs) is looked up, not rebuilt
-// or compared for each of them.
+// or compared for each of them. Ranks that share columns cost nothing but their groups.
 class Compiler {
  public:
   explicit Compiler(const trace::Run& run) : run_(run) {}
@@ -112,7 +112,34 @@ class Compiler {
             std::move(fix)};
   }
 
+  // What came of a trace without messages; whoever shares its columns and groups runs the same.
+  struct Compiled {
+    const trace::RankTrace* trace;
+    std::uint32_t index;  // of the rank, in ProgramJob::ranks
+  };
+
+  static bool does_the_same(const trace::RankTrace& a, const trace::RankTrace& b) {
+    return a.calls.identity() == b.calls.identity() && a.spans.identity() == b.spans.identity() &&
+           std::ranges::equal(a.groups, b.groups, [](const auto& x, const auto& y) {
+             return x.group == y.group && x.ranks.identity() == y.ranks.identity();
+           });
+  }
+
   Status compile(const trace::RankTrace& trace) {
+    std::vector<Compiled>& known = compiled_[trace.events.identity()];
+    for (const Compiled& one : known) {
+      if (!does_the_same(*one.trace, trace)) continue;
+      out_.job.ranks.push_back(out_.job.ranks[one.index]);
+      return Status::ok();
+    }
+    messages_ = false;
+    if (const Status ok = compile_alone(trace); !ok) return ok;
+    if (!messages_)
+      known.push_back({&trace, static_cast<std::uint32_t>(out_.job.ranks.size() - 1)});
+    return Status::ok();
+  }
+
+  Status compile_alone(const trace::RankTrace& trace) {
     RankState rank;
     rank.step_of_call.resize(trace.calls.size());
     Program program;
@@ -166,6 +193,7 @@ class Compiler {
                                    RankState& rank) {
     const trace::Signature& signature = run_.tables.signatures[call.signature];
     const bool message = trace::is_point_to_point(signature.op);
+    messages_ = messages_ || message;
     Result<std::uint32_t> group =
         message ? channel_of(trace, call, signature) : group_of(trace, call.group, rank);
     if (!group) return group.error();
@@ -323,6 +351,8 @@ class Compiler {
   std::map<std::pair<trace::SignatureId, std::size_t>, std::uint32_t> call_indices_;
   std::unordered_multimap<std::uint64_t, std::uint32_t> programs_;  // by hash_of()
   std::map<Channel, std::uint32_t> channels_;
+  std::unordered_map<const void*, std::vector<Compiled>> compiled_;  // by identity of the events
+  bool messages_ = false;  // the trace at hand has some, and they name single ranks
 };
 
 trace::Nanos whole_nanos(Picos time) { return time.value / 1000; }
@@ -418,8 +448,34 @@ trace::RankTrace simulated_rank(const trace::Run& run, std::size_t rank_index,
 
 trace::Run as_simulated(trace::Run run, const RunProgram& program, const Folding& folding,
                         const ExecutionResult& result) {
-  for (std::size_t r = 0; r < run.ranks.size(); ++r)
-    run.ranks[r] = simulated_rank(run, r, program, folding, result);
+  // Ranks that share columns and are of one class do the same, and share it again.
+  struct Simulated {
+    trace::RankTrace before;  // kept, so that no other column gets the address of one of its own
+    trace::RankTrace after;
+  };
+  std::map<std::tuple<const void*, const void*, std::uint32_t>, Simulated> known;
+  for (std::size_t r = 0; r < run.ranks.size(); ++r) {
+    trace::RankTrace& trace = run.ranks[r];
+    const bool shares = trace.events.is_shared() && trace.calls.is_shared();
+    const auto found =
+        known.find({trace.events.identity(), trace.calls.identity(), folding.class_of[r]});
+    if (shares && found != known.end()) {
+      const trace::RankTrace& same = found->second.after;
+      trace.events = same.events;
+      trace.calls = same.calls;
+      trace.occurs = same.occurs;
+      trace.exceptions = same.exceptions;
+      trace.end = same.end;
+      trace.first_seq = same.first_seq;
+      continue;
+    }
+    trace::RankTrace simulated = simulated_rank(run, r, program, folding, result);
+    if (shares)
+      known.emplace(
+          std::tuple(trace.events.identity(), trace.calls.identity(), folding.class_of[r]),
+          Simulated{trace, simulated});
+    trace = std::move(simulated);
+  }
   return run;
 }
 

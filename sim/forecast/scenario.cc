@@ -121,7 +121,7 @@ Result<TimedScenario> time_scenario(const runtime::Scenario& scenario, DerivedRa
   // How many ranks share a node's cores depends on all ranks, so the job is spread first and timed
   // then.
   Result<trace::Run> run =
-      trace::spread(std::move(derived.run), derived.traced, scenario.strategy.shard_ranks);
+      trace::spread(std::move(derived.run), derived.traced, scenario.ranks_of_copy());
   if (!run) return run.error();
   run = timed_run(std::move(*run), costs.pointers(), costs.samples, machine);
   if (!run) return run.error();

@@ -59,7 +59,6 @@ class Timer {
       : trace_(trace), names_(names), costs_(costs), nanos_(nanos) {}
 
   Status put() {
-    trace_.spans.clear();
     for (const trace::Event& event : trace_.events) {
       if (event.kind == trace::EventKind::span) continue;
       // Costs and events are in the same order: the next segment must be the one before this event.
@@ -76,6 +75,7 @@ class Timer {
     put_parts_without_event();
     if (next_ != costs_.work.size()) return mismatch();
     trace_.events = std::move(events_);
+    trace_.spans = std::move(spans_);
     return Status::ok();
   }
 
@@ -91,9 +91,9 @@ class Timer {
     const trace::WorkCost::Before before = costs_.work[next_].before;
     // No span of length 0, except at the end of a part of the training, which forecast() looks for.
     if (nanos_[next_] > 0 || trace::ends_part(before)) {
-      events_.push_back({trace::kNoTime, static_cast<std::uint32_t>(trace_.spans.size()),
-                         trace::EventKind::span});
-      trace_.spans.push_back({names_.of(before), trace::StringId(), nanos_[next_]});
+      events_.push_back(
+          {trace::kNoTime, static_cast<std::uint32_t>(spans_.size()), trace::EventKind::span});
+      spans_.push_back({names_.of(before), trace::StringId(), nanos_[next_]});
     }
     ++next_;
   }
@@ -109,6 +109,7 @@ class Timer {
   const trace::RankCosts& costs_;
   const std::vector<trace::Nanos>& nanos_;
   std::vector<trace::Event> events_;
+  std::vector<trace::SpanMark> spans_;
   std::size_t next_ = 0;  // the next segment
 };
 
@@ -151,16 +152,29 @@ Result<trace::Run> timed_run(trace::Run run, const std::vector<const trace::Rank
   LOCKSTEP_CHECK(costs.size() == run.ranks.size() && samples.size() == costs.size(),
                  "costs and samples of every rank");
   const SpanNames names(run.tables);
-  std::map<std::tuple<const trace::RankCosts*, std::int64_t, double>, std::vector<trace::Nanos>>
-      known;
+  // Ranks that share events, costs, samples and a speed are timed once, and share what comes of it.
+  struct Timed {
+    trace::Column<trace::Event> untimed;  // kept, so that no other list gets its address
+    trace::Column<trace::Event> events;
+    trace::Column<trace::SpanMark> spans;
+  };
+  std::map<std::tuple<const void*, const trace::RankCosts*, std::int64_t, double>, Timed> known;
   for (std::size_t r = 0; r < run.ranks.size(); ++r) {
-    const double slowness = slowness_of(machine, run.ranks[r].rank.value);
-    // Ranks that share costs, samples and a speed are timed once.
-    const auto [found, is_new] = known.try_emplace({costs[r], samples[r], slowness});
-    if (is_new)
-      found->second = work_nanos(*costs[r], samples[r], machine, run.world_size, slowness);
-    Timer timer(run.ranks[r], names, *costs[r], found->second);
-    if (const Status ok = timer.put(); !ok) return ok.error();
+    trace::RankTrace& trace = run.ranks[r];
+    const double slowness = slowness_of(machine, trace.rank.value);
+    const auto [found, is_new] =
+        known.try_emplace({trace.events.identity(), costs[r], samples[r], slowness});
+    Timed& timed = found->second;
+    if (is_new) {
+      timed.untimed = trace.events;
+      const std::vector<trace::Nanos> nanos =
+          work_nanos(*costs[r], samples[r], machine, run.world_size, slowness);
+      if (const Status ok = Timer(trace, names, *costs[r], nanos).put(); !ok) return ok.error();
+      timed.events = trace.events;
+      timed.spans = trace.spans;
+    }
+    trace.events = timed.events;
+    trace.spans = timed.spans;
   }
   return run;
 }

@@ -99,7 +99,7 @@ runtime::Scenario scenario_of(const std::string& more) {
 }
 
 TEST(RanksThatStandForOthers, FewRanksAreAllLookedAt) {
-  const auto traced = runtime::ranks_that_stand_for(scenario_of("ranks: 3\nstrategy: ddp\n"));
+  const auto traced = runtime::ranks_that_stand_for(scenario_of("ranks: 3\nstrategy: ddp\n"), {});
   ASSERT_TRUE(traced);
   EXPECT_EQ(*traced, (std::vector<std::int32_t>{0, 1, 2}));
 }
@@ -108,16 +108,47 @@ TEST(RanksThatStandForOthers, OfManyOneOfThoseThatMeetTheSame) {
   const auto traced = runtime::ranks_that_stand_for(
       scenario_of("ranks: 1000\nstrategy: ddp\n"
                   "data: {modality: [{ranks: [7, 9], steps: [1], has: [text]}, {has: [image, "
-                  "text]}]}\n"));
+                  "text]}]}\n"),
+      {});
   ASSERT_TRUE(traced);
   EXPECT_EQ((*traced)[0], 0);
   EXPECT_EQ((*traced)[999], 1);
   EXPECT_EQ((*traced)[9], 7);
 }
 
-TEST(RanksThatStandForOthers, WhatIsDrawnIsNotGuessed) {
-  EXPECT_FALSE(runtime::ranks_that_stand_for(
-      scenario_of("ranks: 1000\nstrategy: ddp\ndata: {text_only: 0.5}\n")));
+// By rank, of a job of 1000: the first rank of `period` that draws the same.
+std::vector<std::int32_t> drawn_every(std::int32_t period) {
+  std::vector<std::int32_t> out;
+  for (std::int32_t rank = 0; rank < 1000; ++rank) out.push_back(rank % period);
+  return out;
+}
+
+TEST(RanksThatStandForOthers, OfDrawnBatchesOneOfThoseThatDrewTheSame) {
+  const runtime::Scenario job = scenario_of("ranks: 1000\nstrategy: ddp\ndata: {text_only: 0.5}\n");
+  EXPECT_TRUE(runtime::needs_draws(job));
+  EXPECT_FALSE(runtime::needs_draws(scenario_of("ranks: 64\ndata: {text_only: 0.5}\n")));
+  EXPECT_FALSE(runtime::needs_draws(scenario_of("ranks: 1000\n")));
+  const auto traced = runtime::ranks_that_stand_for(
+      job, runtime::DrawnAlike{drawn_every(7), drawn_every(2), drawn_every(1)});
+  ASSERT_TRUE(traced);
+  EXPECT_EQ((*traced)[999], 5);  // 999 = 142 · 7 + 5
+  EXPECT_EQ((*traced)[7], 7);    // the first but rank 0, which is a root, to draw what rank 0 does
+}
+
+TEST(RanksThatStandForOthers, WhereTooManyDifferTheyAreLookedAtLessClosely) {
+  const runtime::DrawnAlike drawn{drawn_every(500), drawn_every(400), drawn_every(3)};
+  const auto one_batch = runtime::ranks_that_stand_for(
+      scenario_of("ranks: 1000\nstrategy: ddp\ndata: {text_only: 0.5}\n"), drawn);
+  ASSERT_FALSE(one_batch);
+  EXPECT_EQ(one_batch.error().message,
+            "401 ranks of this job have different conditions, and at most 256 are derived");
+  // What a micro-batch holds is seen within a replica only.
+  const auto stages = runtime::ranks_that_stand_for(
+      scenario_of("ranks: 1000\nstrategy: {kind: pipeline, schedule: gpipe}\n"
+                  "data: {text_only: 0.5}\n"),
+      drawn);
+  ASSERT_TRUE(stages) << stages.error().str();
+  EXPECT_EQ((*stages)[999], (*stages)[998] + 1);
 }
 
 class SimulateScenario : public testing::Test {

@@ -31,7 +31,7 @@ class Preload : public ::testing::Test {
   trace::Run calls_in(const std::string& folder) const {
     trace::Run run = std::move(trace::load_run({folder_.file(folder)}).value());
     for (trace::RankTrace& trace : run.ranks) {
-      for (trace::Call& call : trace.calls) {
+      for (trace::Call& call : trace.calls.own()) {
         call.step = trace::kNone;
         call.what = {};
       }

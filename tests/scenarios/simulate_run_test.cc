@@ -2,6 +2,8 @@
 // hang, and of worlds that nobody has; and `lockstep calibrate`.
 #include <algorithm>
 #include <filesystem>
+#include <map>
+#include <string>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -233,15 +235,48 @@ TEST_F(Simulate, WorldsThatNobodyHasFoldIntoTheirKindsOfRanks) {
   EXPECT_GT(many, json()["bytes_sent_per_step"].get<double>());
 }
 
-TEST_F(Simulate, LargeWorldsOfHsdpCallWhatEachOfTheirRanksCalls) {
-  const std::string job = write(
+// What is simulated for a few kinds of ranks is held against all ranks, derived one by one.
+TEST_F(Simulate, LargeWorldsCallWhatEachOfTheirRanksCalls) {
+  const std::vector<std::string> jobs = {
       "ranks: 72\nstrategy: {kind: fsdp, shard_ranks: 4}\n"
-      "data: {modality: [{has: [image, text]}]}\ntrain: {steps: 2}\n");
-  ASSERT_EQ(simulate(job, {"--traces", folder_.file("simulated")}), 0) << log();
-  // All 72 are derived here, one by one.
-  EXPECT_EQ(lockstep({"derive", job, "--against", folder_.file("simulated"), "--meta"}), 0)
-      << log();
-  EXPECT_THAT(log(), HasSubstr("recorded as derived"));
+      "data: {modality: [{has: [image, text]}]}\ntrain: {steps: 2}\n",
+      "ranks: 72\nstrategy: {kind: pipeline, schedule: 1f1b, micro_batches: 2}\n"
+      "data: {modality: [{ranks: [4], steps: [1], has: [text]}, {has: [image, text]}]}\n"
+      "train: {steps: 2, batch_size: 4}\n",
+      "ranks: 66\nstrategy: {kind: ddp, find_unused_parameters: true}\n"
+      "data: {items: 64, text_only: 0.4, sampler: grouped}\ntrain: {steps: 3, batch_size: 4}\n"};
+  for (std::size_t i = 0; i < jobs.size(); ++i) {
+    const std::string job = write(jobs[i]), traces = folder_.file("simulated" + std::to_string(i));
+    ASSERT_EQ(simulate(job, {"--traces", traces}), 0) << log();
+    EXPECT_EQ(lockstep({"derive", job, "--against", traces}), 0) << log();
+    EXPECT_THAT(log(), HasSubstr("recorded as derived"));
+  }
+}
+
+TEST_F(Simulate, CyclesOfAThousandReplicasAreOneFinding) {
+  EXPECT_EQ(simulate(shipped("pipeline/crossed_bad"), {"--ranks", "2000"}), 1) << log();
+  const Json findings = json()["report"]["findings"];
+  ASSERT_EQ(findings.size(), 1U);
+  EXPECT_EQ(findings[0]["rule"], "p2p-cycle");
+  EXPECT_EQ(findings[0]["step"], 0);
+  EXPECT_EQ(findings[0]["ranks"].size(), 2000U);
+}
+
+TEST_F(Simulate, Bfloat16OnTheMetaDeviceComputesWhatItComputesWithValues) {
+  const std::string job = shipped("training/bfloat16_ok");
+  const auto flops = [&](const std::string& device) {
+    const std::string folder = folder_.file(device);
+    EXPECT_EQ(simulate(job, {"--" + device, "--output-dir", folder}), 0) << log();
+    std::map<std::string, double> out;
+    for (const trace::WorkCost& work :
+         trace::read_work_costs(trace::costs_file(folder, 1)).value().work)
+      for (const trace::WorkCost::Flops& some : work.flops)
+        out[some.dtype] += some.matmul + some.convolution;
+    return out;
+  };
+  const auto with_values = flops("no-meta");
+  EXPECT_EQ(flops("meta"), with_values);
+  EXPECT_GT(with_values.at("bfloat16"), with_values.at("float32"));
 }
 
 TEST_F(Simulate, WhatRanksHoldIsToldByCategoryAndWhatDoesNotFitBySize) {

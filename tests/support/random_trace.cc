@@ -89,7 +89,8 @@ class Generator {
     const auto kind = static_cast<trace::EventKind>(1 + below(12));
     if (kind <= trace::EventKind::write) {
       trace::Call& call =
-          trace_.calls[static_cast<std::size_t>(below(static_cast<int>(trace_.calls.size())))];
+          trace_.calls
+              .own()[static_cast<std::size_t>(below(static_cast<int>(trace_.calls.size())))];
       builder.add_call_event(kind, call.id, time());
       if (kind == trace::EventKind::complete && call.values == 0 && sometimes()) {
         trace_.values.push_back({std::nullopt, {}, below(trace_.world_size), below(100)});
@@ -142,7 +143,7 @@ class Generator {
       trace::ExceptionMark mark{text(), std::nullopt};
       if (sometimes()) {
         mark.call = static_cast<std::uint32_t>(below(static_cast<int>(trace_.calls.size())));
-        trace_.calls[*mark.call].flags |= trace::kFailed;
+        trace_.calls.own()[*mark.call].flags |= trace::kFailed;
       }
       builder.add_mark(kind, trace_.exceptions, mark, time());
     } else if (kind == trace::EventKind::step) {

@@ -59,20 +59,20 @@ class Dumper {
         return names(" has", mark.has);
       }
       case trace::EventKind::span: {
-        const trace::SpanMark& mark = trace_.spans.at(event.index);
+        const trace::SpanMark& mark = trace_.spans[event.index];
         out_ << "span " << tables_.str(mark.name) << " stream=" << tables_.str(mark.stream)
              << " dur=" << mark.duration;
         return;
       }
       default:
         out_ << "event " << static_cast<int>(event.kind) << " of call "
-             << trace_.calls.at(event.index).id;
+             << trace_.calls[event.index].id;
     }
   }
 
   void write(const trace::ExceptionMark& mark) {
     out_ << "exception " << mark.what;
-    if (mark.call) out_ << " of call " << trace_.calls.at(*mark.call).id;
+    if (mark.call) out_ << " of call " << trace_.calls[*mark.call].id;
   }
   void write(const trace::StepMark& mark) {
     out_ << "step " << mark.n;

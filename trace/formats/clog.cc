@@ -138,7 +138,7 @@ class ClogReader {
     trace_.snapshot = lifecycle_;
     trace_.end = lifecycle_ ? End::hung : End::cut;
     if (!lifecycle_) {
-      for (Event& event : trace_.events) event.time = kNoTime;
+      for (Event& event : trace_.events.own()) event.time = kNoTime;
     }
     if (replays_) {
       trace_.inconclusive =

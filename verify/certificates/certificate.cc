@@ -95,6 +95,13 @@ Result<std::string> write_certificate(const ProductModel& model, const ProductDe
                  {model.derivation().folder},
                  "fix the program first; the report says how it goes wrong"};
   }
+  if (model.spec().copy_ranks > 0) {
+    return Error{
+        "the program is safe, but the ranks of one copy of the model stand for those of others, "
+        "which no line of a certificate can say yet",
+        {model.derivation().folder},
+        "the verdict stands without one; a job of at most 64 ranks has one"};
+  }
   if (decision.varying) {
     return Error{
         "the program is safe, but what ranks that share a batch send each other depends on "

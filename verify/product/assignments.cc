@@ -7,8 +7,10 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/check.h"
 #include "trace/load.h"
 #include "trace/run.h"
+#include "trace/spread.h"
 
 namespace lockstep::verify {
 
@@ -38,9 +40,9 @@ trace::RankTrace bare(const trace::RankTrace& trace) {
 
 class RankComposer {
  public:
-  RankComposer(trace::Rank rank, const trace::RankTrace& first, trace::Tables& tables)
+  // A trace of the rank that `first` is of.
+  RankComposer(const trace::RankTrace& first, trace::Tables& tables)
       : tables_(tables), out_(declared(first)) {
-    out_.rank = rank;
     out_.end = trace::End::clean;
   }
 
@@ -78,7 +80,7 @@ class RankComposer {
       } else if (event.kind == trace::EventKind::wait) {
         const auto call = moved.find(event.index);
         if (call == moved.end()) continue;
-        out_.calls[call->second].flags |= trace::kWaitBegan;
+        out_.calls.own()[call->second].flags |= trace::kWaitBegan;
         add_event(trace::EventKind::wait, call->second);
       }
     }
@@ -149,11 +151,25 @@ trace::Run compose(const ProductModel& model, const Assignment& assignment) {
     histories.emplace_back(model.derivation(), run, tables);
   }
   const ProductSequences& sequences = model.sequences();
+  const std::int32_t copy_ranks = model.spec().copy_ranks;
+  const std::vector<std::int32_t> traced = trace::traced_ranks(model.spec());
+  // By the rank that was traced, and its options: what it does. Of a large job most do the same.
+  std::map<std::pair<std::int32_t, std::vector<ProductOption>>, std::size_t> known;
   std::vector<trace::RankTrace> ranks;
   for (std::int32_t r = 0; r < model.ranks(); ++r) {
     const auto i = static_cast<std::size_t>(r);
+    std::vector<ProductOption> options;
+    for (const auto& of_step : assignment.options) options.push_back(of_step[i]);
+    const auto [same, is_new] = known.try_emplace({traced[i], std::move(options)}, ranks.size());
+    if (!is_new) {
+      trace::RankTrace other = ranks[same->second];
+      LOCKSTEP_CHECK(trace::move_to_copy(tables, other, trace::Rank(r), copy_ranks),
+                     "make_derivation() checks that a rank can stand for another");
+      ranks.push_back(std::move(other));
+      continue;
+    }
     const std::uint32_t first = assignment.options.front()[i].history;
-    RankComposer composer(trace::Rank(r), histories[first].of(r), tables);
+    RankComposer composer(histories[first].of(r), tables);
     const auto add = [&](std::uint32_t history, const RecordedPart& recorded, std::int64_t step) {
       if (recorded.sequence == kNothing) return false;
       composer.add_part(histories[history].of(r), recorded.begin, recorded.end, step);
@@ -181,6 +197,8 @@ trace::Run compose(const ProductModel& model, const Assignment& assignment) {
     }
     if (alive) add(history, sequences.part(history, r, ProductSequences::kEnd), trace::kNone);
     ranks.push_back(composer.take());
+    LOCKSTEP_CHECK(trace::move_to_copy(tables, ranks.back(), trace::Rank(r), copy_ranks),
+                   "make_derivation() checks that a rank can stand for another");
   }
   return trace::assemble_run(std::move(tables), std::move(ranks));
 }
@@ -196,10 +214,24 @@ trace::Run as_program(const trace::Run& run) {
   }
   trace::move_to_tables(tables, run.tables, traces);
   std::vector<trace::RankTrace> ranks;
+  std::map<std::pair<const void*, const void*>, std::size_t> known;  // by columns, which live on
   for (const trace::RankTrace& trace : traces) {
-    RankComposer composer(trace.rank, trace, tables);
-    composer.add_all(trace);
-    ranks.push_back(composer.take());
+    const std::pair columns(trace.events.identity(), trace.calls.identity());
+    const auto [same, is_new] = known.try_emplace(columns, ranks.size());
+    if (is_new) {
+      RankComposer composer(trace, tables);
+      composer.add_all(trace);
+      ranks.push_back(composer.take());
+      continue;
+    }
+    const trace::RankTrace& done = ranks[same->second];
+    ranks.push_back(declared(trace));
+    ranks.back().events = done.events;
+    ranks.back().calls = done.calls;
+    ranks.back().occurs = done.occurs;
+    ranks.back().modalities = done.modalities;
+    ranks.back().exceptions = done.exceptions;
+    ranks.back().end = done.end;
   }
   return trace::assemble_run(std::move(tables), std::move(ranks));
 }

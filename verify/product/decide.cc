@@ -66,7 +66,10 @@ class Decider {
     note_single_recordings();
     if (out_.why.empty()) {
       out_.verdict = ProductVerdict::safe;
-      if (out_.varying) {
+      if (model_.spec().copy_ranks > 0) {
+        out_.why.emplace_back(
+            "ranks of one copy of the model stand for those of others: there is no certificate");
+      } else if (out_.varying) {
         out_.why.emplace_back(
             "what ranks that share a batch send each other depends on the batch: there is no "
             "certificate");

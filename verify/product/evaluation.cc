@@ -62,7 +62,8 @@ void compare_choices(const SequenceTable& table, Evaluation& evaluation) {
   for (std::size_t r = 0; r < evaluation.choices.size(); ++r) {
     for (const std::uint32_t s : evaluation.choices[r]) {
       for (const Projection& p : table.sequences[s].projections) {
-        if (table.channels[p.channel].lonely()) continue;
+        const ProductChannel& channel = table.channels[p.channel];
+        if (channel.lonely() || !channel.counts(static_cast<std::int32_t>(r))) continue;
         Bucket& bucket = buckets[p.channel];
         if (bucket.entries++ == 0) {
           bucket.shared = p.shared;

@@ -26,7 +26,7 @@ namespace lockstep::verify {
 struct ProductOption {
   std::uint32_t history = 0;
   std::uint32_t condition = 0;
-  friend bool operator==(const ProductOption&, const ProductOption&) = default;
+  friend auto operator<=>(const ProductOption&, const ProductOption&) = default;
 };
 
 struct Situation {

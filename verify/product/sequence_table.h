@@ -24,6 +24,12 @@ struct ProductChannel {
   bool message = false;     // members are the sender and the receiver; `tag` counts
   trace::RankList members;  // in group order
   std::int32_t tag = trace::kNoPeerTag;
+  // Within one copy of the model (ProductSpec::copy_ranks). Ranks of other copies that do as its
+  // members do it do it on a channel of their own, which is not looked at: it is like this one.
+  bool of_copy = false;
+
+  // Whether what the rank does here counts.
+  bool counts(std::int32_t rank) const { return !of_copy || members.contains(trace::Rank(rank)); }
 
   // Nobody else can keep a rank waiting there.
   bool lonely() const { return !message && members.size() < 2; }

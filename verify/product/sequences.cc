@@ -34,6 +34,7 @@ class SequenceCutter {
       for (const trace::RankTrace& trace : d_.runs[h].ranks) cut_trace(trace);
     }
     share_within_classes();
+    mark_channels_of_copies();
     if (out_.inconclusive.empty()) compare_histories();
     return std::move(out_);
   }
@@ -53,6 +54,16 @@ class SequenceCutter {
         std::copy_n(row(traced), out_.width_, row(r));
         out_.raises_[h * out_.ranks_ + r] = out_.raises_[h * out_.ranks_ + traced];
       }
+    }
+  }
+
+  void mark_channels_of_copies() {
+    const std::int32_t size = d_.spec.copy_ranks;
+    if (size == 0 || size == d_.spec.world_size) return;
+    for (ProductChannel& channel : out_.channels) {
+      if (channel.members.empty()) continue;
+      channel.of_copy =
+          channel.members.lowest().value / size == channel.members.highest().value / size;
     }
   }
 

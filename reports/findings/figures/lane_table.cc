@@ -62,9 +62,10 @@ bool blocks(const trace::Call& call, const trace::RankTrace& trace) {
 }
 
 const trace::Call* blocking_call(const trace::RankTrace& trace) {
-  const auto found = std::find_if(trace.calls.rbegin(), trace.calls.rend(),
+  const std::vector<trace::Call>& calls = trace.calls;
+  const auto found = std::find_if(calls.rbegin(), calls.rend(),
                                   [&](const trace::Call& call) { return blocks(call, trace); });
-  return found == trace.calls.rend() ? nullptr : &*found;
+  return found == calls.rend() ? nullptr : &*found;
 }
 
 bool records_completion(const trace::RankTrace& trace) {

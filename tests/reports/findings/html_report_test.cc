@@ -143,7 +143,8 @@ TEST(HtmlReport, ShowsWholeStacksOnDemand) {
   trace::Run run =
       inline_run({all_reduce(0, "w", 8) + kHung, kHung, all_reduce(0, "w", 8) + kHung});
   for (const std::size_t r : {std::size_t{0}, std::size_t{2}})
-    run.ranks[r].calls[0].stack = run.tables.strings.intern("a.py:2 reduce\nmlp.py:140 forward");
+    run.ranks[r].calls.own()[0].stack =
+        run.tables.strings.intern("a.py:2 reduce\nmlp.py:140 forward");
   const Page page = page_of(run);
   EXPECT_THAT(page.errors, IsEmpty());
   EXPECT_THAT(page.texts("summary"), Contains("Stack of rank 0"));

@@ -7,48 +7,38 @@ namespace lockstep::runtime {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 Scenario parsed_for_classes(const std::string& rest) {
   return parse_scenario("lockstep: 1\nname: x\nranks: 6\n" + rest, "job.yaml").value();
 }
 
-TEST(RankClasses, Rank0IsTheRootAndTheOthersAreAlike) {
-  EXPECT_THAT(rank_classes(parsed_for_classes("strategy: ddp")).value(),
-              ElementsAre(ElementsAre(0), ElementsAre(1, 2, 3, 4, 5)));
+TEST(Representatives, Rank0IsTheRootAndTheOthersAreAlike) {
+  EXPECT_THAT(representatives(parsed_for_classes("strategy: ddp")), ElementsAre(0, 1, 1, 1, 1, 1));
+  EXPECT_THAT(representatives(parsed_for_classes("strategy: fsdp")), ElementsAre(0, 1, 1, 1, 1, 1));
 }
 
-TEST(RankClasses, WhatARankMayMeetDoesNotTellItApart) {
-  EXPECT_THAT(
-      rank_classes(parsed_for_classes("data: {modality: [{ranks: [2], has: [text]}]}")).value(),
-      ElementsAre(ElementsAre(0), ElementsAre(1, 2, 3, 4, 5)));
+TEST(Representatives, WhatARankMayMeetTellsItApartOnlyWhereAsked) {
+  const Scenario job = parsed_for_classes("data: {modality: [{ranks: [2], has: [text]}]}");
+  EXPECT_THAT(representatives(job), ElementsAre(0, 1, 1, 1, 1, 1));
+  EXPECT_THAT(representatives(job, {0, 0, 1, 0, 0, 1}), ElementsAre(0, 1, 2, 1, 1, 2));
 }
 
-TEST(RankClasses, AGroupOfTheRanksWithImagesDoes) {
-  EXPECT_THAT(
-      rank_classes(parsed_for_classes(
-                       "strategy: {kind: manual, process_groups: image-ranks}\n"
-                       "data: {modality: [{ranks: [2, 4], has: [text]}, {has: [image, text]}]}"))
-          .value(),
-      ElementsAre(ElementsAre(0), ElementsAre(1, 3, 5), ElementsAre(2, 4)));
+TEST(Representatives, AGroupOfTheRanksWithImagesDoes) {
+  EXPECT_THAT(representatives(parsed_for_classes(
+                  "strategy: {kind: manual, process_groups: image-ranks}\n"
+                  "data: {modality: [{ranks: [2, 4], has: [text]}, {has: [image, text]}]}")),
+              ElementsAre(0, 1, 2, 1, 2, 1));
 }
 
-TEST(RankClasses, GroupsThatDifferFromRankToRankHaveNone) {
-  const auto classes = rank_classes(parsed_for_classes("strategy: {kind: fsdp, shard_ranks: 2}"));
-  ASSERT_FALSE(classes);
-  EXPECT_THAT(classes.error().message, HasSubstr("in other groups"));
-}
-
-TEST(RankClassesInCopies, RanksOfOneShardAreAlikeBesideTheFirstCopys) {
-  EXPECT_THAT(
-      rank_classes_in_copies(parsed_for_classes("strategy: {kind: fsdp, shard_ranks: 2}")).value(),
-      ElementsAre(ElementsAre(0), ElementsAre(1), ElementsAre(2, 4), ElementsAre(3, 5)));
-  EXPECT_THAT(rank_classes_in_copies(parsed_for_classes("strategy: fsdp")).value(),
-              ElementsAre(ElementsAre(0), ElementsAre(1, 2, 3, 4, 5)));
-  const auto stages =
-      rank_classes_in_copies(parsed_for_classes("strategy: {kind: pipeline, schedule: gpipe}"));
-  ASSERT_FALSE(stages);
-  EXPECT_THAT(stages.error().message, HasSubstr("in other groups"));
+TEST(Representatives, CopiesOfTheModelStandForEachOtherPlaceByPlace) {
+  for (const char* strategy :
+       {"strategy: {kind: fsdp, shard_ranks: 2}", "strategy: {kind: pipeline, schedule: gpipe}"}) {
+    EXPECT_THAT(representatives(parsed_for_classes(strategy)), ElementsAre(0, 1, 2, 3, 2, 3));
+  }
+  // Rank 5 differs, and its copy with it.
+  EXPECT_THAT(representatives(parsed_for_classes("strategy: {kind: fsdp, shard_ranks: 2}"),
+                              {0, 0, 0, 0, 0, 1}),
+              ElementsAre(0, 1, 2, 3, 4, 5));
 }
 
 }  // namespace

@@ -40,7 +40,7 @@ std::vector<trace::EventKind> events_of(const Recorded& run, std::uint32_t call)
 // Where in the trace the event of that call is.
 std::size_t event_index(const Recorded& run, trace::EventKind kind, std::uint32_t call) {
   std::size_t i = 0;
-  while (run.trace.events.at(i).kind != kind || run.trace.events[i].index != call) ++i;
+  while (run.trace.events[i].kind != kind || run.trace.events[i].index != call) ++i;
   return i;
 }
 
@@ -118,8 +118,8 @@ TEST(QueuedCalls, ABarrierBlocksTheHost) {
       QueuedCalls::per_group);
   EXPECT_THAT(statuses, Each(0));
   const Recorded run = recorded(folder.path(), 0);
-  EXPECT_FALSE(run.trace.calls.at(0).has(trace::kAsync));
-  EXPECT_TRUE(run.trace.calls.at(1).has(trace::kAsync));
+  EXPECT_FALSE(run.trace.calls[0].has(trace::kAsync));
+  EXPECT_TRUE(run.trace.calls[1].has(trace::kAsync));
 }
 
 TEST(QueuedCalls, ABatchIsOneCallOfWhichAllPartsAreRecorded) {
@@ -190,8 +190,8 @@ TEST(QueuedCalls, UnlessKernelsKeepEachOtherFromRunning) {
   EXPECT_THAT(run_crossed(folder, QueuedCalls::one_at_a_time), Each(42));
   for (const int rank : {0, 1}) {
     const Recorded run = recorded(folder.path(), rank);
-    EXPECT_FALSE(run.trace.calls.at(0).has(trace::kCompleted));
-    EXPECT_FALSE(run.trace.calls.at(1).has(trace::kStarted));
+    EXPECT_FALSE(run.trace.calls[0].has(trace::kCompleted));
+    EXPECT_FALSE(run.trace.calls[1].has(trace::kStarted));
   }
 }
 

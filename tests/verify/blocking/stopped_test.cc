@@ -125,7 +125,7 @@ TEST(Stopped, ClocksOfTwoMachinesAreNotCompared) {
   trace::Run run = job.run();
   // Since each machine's start: no time of day, and no common zero.
   for (trace::RankTrace& trace : run.ranks)
-    for (trace::Event& event : trace.events)
+    for (trace::Event& event : trace.events.own())
       if (event.time != trace::kNoTime) event.time = event.time % 1'000'000'000'000'000;
   EXPECT_THAT(verify(run).findings.at(0).headline,
               HasSubstr("rank 3 (node1) stopped before call 2 of TENSOR_MODEL_PARALLEL "));

@@ -122,9 +122,10 @@ class Expander {
       signature.root = root->value;
       placed.push_back({tables_.make_signature(signature), groups_[kind.slot], *peer});
     }
-    for (std::size_t c = 0; c < trace_.calls.size(); ++c) {
+    std::vector<Call>& calls = trace_.calls.own();
+    for (std::size_t c = 0; c < calls.size(); ++c) {
       const Placed& p = placed[form_.kind_of[c]];
-      Call& call = trace_.calls[c];
+      Call& call = calls[c];
       call.signature = p.signature;
       call.group = p.group;
       call.peer = p.peer;
@@ -134,17 +135,18 @@ class Expander {
 
   bool read_ids() {
     DigestReader in = column(DigestColumn::ids);
+    std::vector<Call>& calls = trace_.calls.own();
     std::size_t next = 0;
     std::int64_t last = -1;
-    while (next < trace_.calls.size() && in.ok()) {
+    while (next < calls.size() && in.ok()) {
       const std::int64_t distance = in.integer();
-      const std::uint64_t times = in.below(trace_.calls.size() - next + 1);
+      const std::uint64_t times = in.below(calls.size() - next + 1);
       if (times == 0 || (next > 0 && distance < 1)) return false;
       for (std::uint64_t i = 0; i < times; ++i) {
         if (distance > 0 && last > INT64_MAX - distance) return false;
         if (i > 0 && distance < 1) return false;  // ids grow
         last = wrapping_sum(last, distance);
-        trace_.calls[next++].id = last;
+        calls[next++].id = last;
       }
     }
     return in.done();
@@ -188,10 +190,11 @@ class Expander {
 
   bool read_values() {
     DigestReader in = column(DigestColumn::values);
-    for (std::size_t c = 0; c < trace_.calls.size() && in.ok(); ++c) {
+    std::vector<Call>& calls = trace_.calls.own();
+    for (std::size_t c = 0; c < calls.size() && in.ok(); ++c) {
       if (!form_.has_values[c]) continue;
       CallValues& v = trace_.values.emplace_back();
-      trace_.calls[c].values = static_cast<std::uint32_t>(trace_.values.size());
+      calls[c].values = static_cast<std::uint32_t>(trace_.values.size());
       if (in.below(2) == 1) v.hash = in.word();
       v.sketch = read_sketch(in);
       v.from = in.small();
@@ -202,14 +205,15 @@ class Expander {
 
   bool read_times() {
     DigestReader in = column(DigestColumn::times);
+    std::vector<Event>& events = trace_.events.own();
     std::uint64_t next = 0;
     Nanos last = 0;
     while (!in.done() && in.ok()) {
-      const std::uint64_t gap = in.below(trace_.events.size() + 1);
+      const std::uint64_t gap = in.below(events.size() + 1);
       const std::uint64_t event = next + gap;
       last = wrapping_sum(last, in.integer());
-      if (!in.ok() || event >= trace_.events.size() || last < 0) return false;
-      trace_.events[event].time = last;
+      if (!in.ok() || event >= events.size() || last < 0) return false;
+      events[event].time = last;
       next = event + 1;
     }
     return in.done();

@@ -180,7 +180,7 @@ class FormReader {
       mark.has = tables_.name_lists[in_.below(tables_.name_lists.size())];
     }
     for (std::uint64_t n = in_.count(); n > 0 && in_.ok(); --n) {
-      SpanMark& mark = trace_.spans.emplace_back();
+      SpanMark& mark = trace_.spans.own().emplace_back();
       mark.name = read_string(in_);
       mark.stream = read_string(in_);
     }

@@ -317,7 +317,7 @@ class DumpReader {
     const bool completed =
         state_of_batch == DumpState::completed || entry[DumpKey::retired].boolean();
     for (const std::uint32_t c : state.batch_calls) {
-      Call& call = trace_.calls[c];
+      const Call& call = trace_.calls[c];
       if (completed && !call.has(kCompleted)) {
         builder_.add_call_event(EventKind::complete, call.id, kNoTime);
       } else if (state_of_batch == DumpState::started && !call.has(kStarted)) {

@@ -215,7 +215,8 @@ TextReader::Problem TextReader::read_issue(Nanos time) {
   const std::string_view refused =
       builder_.add_issue(call, is_point_to_point(op), time, TraceBuilder::Numbering::count);
   if (!refused.empty()) return Problem(refused);
-  if (values.hash || !values.sketch.empty()) values_of(trace_.calls.back()) = std::move(values);
+  if (values.hash || !values.sketch.empty())
+    values_of(trace_.calls.own().back()) = std::move(values);
   return {};
 }
 

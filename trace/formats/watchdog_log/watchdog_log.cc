@@ -136,7 +136,7 @@ void build(RankTrace& trace, std::vector<PlannedCall> planned) {
   }
   // The job hangs: the rank waits for what timed out.
   for (const std::int64_t id : waited) builder.add_call_event(EventKind::wait, id, kNoTime);
-  trace.events.insert(trace.events.end(), others.begin(), others.end());
+  for (const Event& event : others) trace.events.push_back(event);
   builder.finish();
 }
 

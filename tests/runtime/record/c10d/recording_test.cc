@@ -210,7 +210,7 @@ TEST(WorkWatch, AFailureIsNoCompletion) {
     return 0;
   });
   const Recorded run = recorded(folder.path(), 0);
-  EXPECT_FALSE(run.trace.calls.at(0).has(trace::kCompleted));
+  EXPECT_FALSE(run.trace.calls[0].has(trace::kCompleted));
   EXPECT_EQ(run.trace.exceptions.at(0).call, 0U);  // the failed call is known
 }
 
@@ -289,7 +289,7 @@ TEST(WorkWatch, ADeviceThatAnswersNoMoreFailsTheCallAndNotTheProcess) {
   });
   EXPECT_THAT(statuses, ElementsAre(0));
   const Recorded run = recorded(folder.path(), 0);
-  EXPECT_FALSE(run.trace.calls.at(0).has(trace::kCompleted));
+  EXPECT_FALSE(run.trace.calls[0].has(trace::kCompleted));
   EXPECT_EQ(run.trace.exceptions.at(0).call, 0U);
 }
 

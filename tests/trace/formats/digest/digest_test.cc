@@ -54,9 +54,9 @@ std::string body_of(const std::string& digest) { return digest.substr(8 + 64); }
 // What a digest keeps of a trace.
 RankTrace kept(RankTrace trace, const Tables& tables) {
   const auto times = kept_times(trace, tables);
-  for (Event& event : trace.events) event.time = kNoTime;
-  for (const auto& [event, time] : times) trace.events[event].time = time;
-  for (SpanMark& mark : trace.spans) mark.duration = 0;
+  for (Event& event : trace.events.own()) event.time = kNoTime;
+  for (const auto& [event, time] : times) trace.events.own()[event].time = time;
+  for (SpanMark& mark : trace.spans.own()) mark.duration = 0;
   return trace;
 }
 
@@ -83,7 +83,7 @@ TEST(Digest, KeepsWhatForeignFormatsTellBesides) {
   trace.created_in_order = 0;
   trace.add_damage("half a record", 4);
   ASSERT_FALSE(trace.calls.empty()) << "the seed's trace has calls";
-  trace.calls[0].stack = tables.strings.intern("f\ng");
+  trace.calls.own()[0].stack = tables.strings.intern("f\ng");
   Tables others;
   const auto read = read_digest(digest_of({trace}, tables), "d", others);
   ASSERT_TRUE(read) << read.error().str();

@@ -165,11 +165,11 @@ TEST_F(TextReaderTest, TheOtherEvents) {
   EXPECT_THAT(state.sketch, ElementsAre(1.5));
   EXPECT_THAT(trace.data.at(0).indices, ElementsAre(5, -1, 7));
   EXPECT_THAT(tables_.names(trace.modalities.at(0).has), ElementsAre("image", "text"));
-  EXPECT_EQ(trace.spans.at(0).duration, 20);
-  EXPECT_EQ(tables_.str(trace.spans.at(0).stream), "0");
+  EXPECT_EQ(trace.spans[0].duration, 20);
+  EXPECT_EQ(tables_.str(trace.spans[0].stream), "0");
   EXPECT_EQ(trace.exceptions.at(0).what, "boom");
   EXPECT_EQ(trace.exceptions.at(0).call, 0U);
-  EXPECT_TRUE(trace.calls.at(0).has(kFailed));
+  EXPECT_TRUE(trace.calls[0].has(kFailed));
   EXPECT_EQ(trace.exceptions.at(1).call, std::nullopt);
 }
 
@@ -310,7 +310,7 @@ TEST_F(TextReaderTest, AShapeOfAMillionDimensionsAndSizesThatOverflow) {
   const RankTrace trace = read_events("{\"ev\":\"issue\",\"id\":0,\"g\":\"w\",\"op\":\"barrier\"," +
                                       ("\"in\":[[" + shape + "9]]}\n"));
   EXPECT_EQ(trace.damaged_count, 0U);
-  EXPECT_EQ(signature(trace.calls.at(0)).in_elements, INT64_MAX);
+  EXPECT_EQ(signature(trace.calls[0]).in_elements, INT64_MAX);
 }
 
 TEST_F(TextReaderTest, AGroupOfAMillionRanks) {
@@ -326,13 +326,13 @@ TEST_F(TextReaderTest, ATypeListOfEqualNamesIsOneName) {
   const RankTrace trace = read_events(
       R"({"ev":"issue","id":0,"g":"w","op":"barrier","dtype":"float32"}
 {"ev":"issue","id":1,"g":"w","op":"barrier","dtype":["float32","float32"]})");
-  EXPECT_EQ(trace.calls.at(0).signature, trace.calls.at(1).signature);
+  EXPECT_EQ(trace.calls[0].signature, trace.calls[1].signature);
 }
 
 TEST_F(TextReaderTest, AnOperationThatTheFormatDoesNotList) {
   const RankTrace trace = read_events(R"({"ev":"issue","id":0,"g":"w","op":"my_op"})");
-  EXPECT_EQ(signature(trace.calls.at(0)).op, Op::other);
-  EXPECT_EQ(tables_.str(signature(trace.calls.at(0)).other_op), "my_op");
+  EXPECT_EQ(signature(trace.calls[0]).op, Op::other);
+  EXPECT_EQ(tables_.str(signature(trace.calls[0]).other_op), "my_op");
 }
 
 }  // namespace

@@ -1,0 +1,226 @@
+// Copies of a model: the ranks of one stand for those of others, place by place. Random jobs, each
+// decided from the traces of all ranks and from those of two copies alone.
+#include <random>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+
+#include "tests/support/sanitized.h"
+#include "tests/support/trace_text.h"
+#include "tests/verify/program.h"
+#include "trace/derivation.h"
+#include "verify/certificates/certificate.h"
+#include "verify/product/decide.h"
+
+namespace lockstep::verify {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr std::int32_t kCopies = 5, kPlaces = 2, kWorld = kCopies * kPlaces;
+
+// What a rank calls under a condition, by letters: P: in the group of its place in all copies, W:
+// of all ranks, K: of its copy; S, R: a message to, from the other rank of its copy; small letters:
+// it does not block.
+struct CopiedJob {
+  // By whether it is the first copy, by place, by condition.
+  std::vector<std::vector<std::vector<std::string>>> words;
+  bool together = false;
+  std::vector<std::int32_t> fixed;  // ranks of the last copy, if that is always in condition 0
+
+  const std::string& of(std::int32_t rank, std::uint32_t condition) const {
+    return words[rank < kPlaces ? 0 : 1][static_cast<std::size_t>(rank % kPlaces)][condition];
+  }
+};
+
+std::string numbers_of(std::int32_t first, std::int32_t stride) {
+  std::string out;
+  for (std::int32_t r = first; r < kWorld; r += stride)
+    out += (out.empty() ? "" : ",") + std::to_string(r);
+  return out;
+}
+
+std::string steps_of(const CopiedJob& job, std::int32_t rank,
+                     const std::vector<std::uint32_t>& conditions) {
+  const std::int32_t place = rank % kPlaces, copy = rank / kPlaces, first = rank - place;
+  const std::string own = "copy" + std::to_string(copy), across = "place" + std::to_string(place);
+  std::string out = "backend gloo; group " + own + " " + std::to_string(first) + "," +
+                    std::to_string(first + 1) + "; group " + across + " " +
+                    numbers_of(place, kPlaces);
+  for (std::size_t step = 0; step < conditions.size(); ++step) {
+    for (const char letter : job.of(rank, conditions[step])) {
+      const char kind = static_cast<char>(letter & ~0x20);
+      const std::string other = std::to_string(first + 1 - place);
+      out += kind == 'S'   ? "; send g=world peer=" + other
+             : kind == 'R' ? "; recv g=world peer=" + other
+                           : "; all_reduce redop=sum g=" + (kind == 'P'   ? across
+                                                            : kind == 'K' ? own
+                                                                          : "world");
+      out += " n=4 what=w step=" + std::to_string(step) + (letter == kind ? "" : " async");
+    }
+  }
+  return out + "; clean";
+}
+
+trace::ProductSpec spec_of(const CopiedJob& job, std::size_t conditions) {
+  trace::ProductSpec out;
+  out.program = "copies";
+  out.world_size = kWorld;
+  for (std::uint32_t c = 0; c < conditions; ++c) {
+    out.conditions.push_back({"c" + std::to_string(c), "", {}});
+    out.histories.push_back({c, "first-" + std::to_string(c)});
+  }
+  for (int round = 0; round < 2; ++round)
+    for (std::uint32_t c = 0; c < conditions; ++c) out.steps.push_back(c);
+  if (!job.fixed.empty()) out.allowed.push_back({job.fixed, {}, {0}});
+  for (std::int32_t first = 0; job.together && first < kWorld; first += kPlaces)
+    out.together.push_back({first, first + 1});
+  return out;
+}
+
+// `alike`: with the traces of the copies that stand for others.
+trace::Derivation derivation_of(const CopiedJob& job, std::size_t conditions, bool alike) {
+  trace::ProductSpec spec = spec_of(job, conditions);
+  const std::int32_t own_copies = job.fixed.empty() ? 0 : 1;
+  if (alike) {
+    spec.copy_ranks = kPlaces;
+    for (std::int32_t r = 0; r < 2 * kPlaces; ++r) {
+      spec.classes.push_back({r, {r}});
+      for (std::int32_t other = r + kPlaces; r >= kPlaces && other < kWorld - own_copies * kPlaces;
+           other += kPlaces)
+        spec.classes.back().ranks.push_back(other);
+    }
+    for (const std::int32_t r : job.fixed) spec.classes.push_back({r, {r}});
+  }
+  std::vector<trace::Run> runs;
+  const std::vector<std::int32_t> traced = trace::traced_ranks(spec);
+  for (const trace::ProductSpec::History& history : spec.histories) {
+    std::vector<std::uint32_t> met = {history.first};
+    met.insert(met.end(), spec.steps.begin(), spec.steps.end());
+    std::vector<std::string> texts;
+    for (std::int32_t r = 0; r < kWorld; ++r)
+      if (traced[static_cast<std::size_t>(r)] == r)
+        texts.push_back(program_text(r, kWorld, steps_of(job, r, met), false));
+    runs.push_back(run_from_text(texts));
+  }
+  Result<trace::Derivation> out = trace::make_derivation(std::move(spec), std::move(runs), "d");
+  EXPECT_TRUE(out) << out.error().str();
+  return std::move(*out);
+}
+
+// Verdict, step, and the leading finding of the counterexample.
+std::string answer_of(const trace::Derivation& derivation) {
+  const ProductModel model(derivation);
+  const ProductDecision decision = decide(model);
+  std::string out(to_string(decision.verdict));
+  if (!decision.counterexample) return out;
+  const Counterexample& example = *decision.counterexample;
+  out += ", step " + std::to_string(example.step) + ", ranks";
+  for (const trace::Rank r : example.differing) out += " " + std::to_string(r.value);
+  for (const Finding& finding : example.report.findings) {
+    out += "; " + std::string(rule(finding.rule).id) + " in " + finding.group + ":";
+    for (const trace::Rank r : finding.culprits) out += " " + std::to_string(r.value);
+  }
+  return out;
+}
+
+class JobGenerator {
+ public:
+  explicit JobGenerator(std::uint32_t seed) : random_(seed) {}
+
+  // Half of the jobs send and reduce what fits under every condition; a third of the others differ
+  // by one word.
+  CopiedJob job(std::size_t conditions) {
+    CopiedJob out;
+    const std::string fitting = word(1 + below(4), "PWKMpwkm");
+    const bool fits = below(2) == 0;
+    const bool first_differs = below(4) == 0;
+    std::vector<std::vector<std::string>> places(kPlaces);
+    for (std::size_t c = 0; c < conditions; ++c) {
+      std::string words = fits ? fitting : word(1 + below(3), "PWKMpwkm");
+      if (below(6) == 0) std::swap(words.front(), words.back());
+      const bool turned = below(8) == 0;
+      for (std::size_t place = 0; place < kPlaces; ++place) {
+        std::string own;
+        // M: a message from place 0 to place 1; both send first where it is turned.
+        for (const char letter : words)
+          own += (letter & ~0x20) != 'M' ? std::string(1, letter)
+                 : place == 0            ? (turned ? "RS" : "SR")
+                                         : "RS";
+        places[place].push_back(own);
+      }
+    }
+    out.words = {places, places};
+    if (first_differs) out.words[0][0].back() += "P";
+    out.together = below(2) == 0;
+    if (below(3) == 0) out.fixed = {kWorld - 2, kWorld - 1};
+    return out;
+  }
+
+ private:
+  std::size_t below(std::size_t n) { return random_() % n; }
+  std::string word(std::size_t length, const std::string& letters) {
+    std::string out;
+    for (std::size_t i = 0; i < length; ++i) out += letters[below(letters.size())];
+    return out;
+  }
+  std::mt19937 random_;
+};
+
+TEST(Copies, StandForEachOtherAsIfEachHadBeenTraced) {
+  std::size_t safe = 0, wrong = 0;
+  const std::uint32_t seeds = kSanitized ? 30 : 200;
+  for (std::uint32_t seed = 1; seed <= seeds; ++seed) {
+    JobGenerator generator(seed);
+    const std::size_t conditions = 1 + seed % 2;
+    const CopiedJob job = generator.job(conditions);
+    const std::string all = answer_of(derivation_of(job, conditions, false));
+    ASSERT_EQ(answer_of(derivation_of(job, conditions, true)), all)
+        << "seed " << seed << ": " << job.words[1][0][0] << " | " << job.words[1][1][0];
+    (all == "safe" ? safe : wrong) += 1;
+  }
+  EXPECT_GT(safe, seeds / 10);
+  EXPECT_GT(wrong, seeds / 10);
+}
+
+TEST(Copies, HaveNoCertificate) {
+  const CopiedJob job{{{{"KP"}, {"KP"}}, {{"KP"}, {"KP"}}}, false, {}};
+  const trace::Derivation derivation = derivation_of(job, 1, true);
+  const ProductModel model(derivation);
+  const ProductDecision decision = decide(model);
+  ASSERT_EQ(decision.verdict, ProductVerdict::safe);
+  const auto none = write_certificate(model, decision);
+  ASSERT_FALSE(none);
+  EXPECT_THAT(none.error().message, HasSubstr("copy of the model"));
+}
+
+TEST(Copies, AreReadAndWritten) {
+  const auto read = [](const std::string& keys) {
+    return trace::parse_product(
+        R"({"product": 1, "world_size": 6, "conditions": [{"name": "c"}],
+            "histories": [{"first": "c", "folder": "f"}], "steps": ["c", "c"], )" +
+            keys + "}",
+        "product.json");
+  };
+  const Result<trace::ProductSpec> spec = read(
+      R"("copy_ranks": 2, "together": [[0, 1], [2, 3], [4, 5]], "classes": [
+         {"rank": 0, "ranks": [[0, 0]]}, {"rank": 1, "ranks": [[1, 1]]},
+         {"rank": 2, "ranks": [[2, 2], [4, 4]]}, {"rank": 3, "ranks": [[3, 3], [5, 5]]}])");
+  ASSERT_TRUE(spec) << spec.error().str();
+  EXPECT_EQ(spec->copy_ranks, 2);
+  const auto again = trace::parse_product(trace::product_text(*spec), "product.json");
+  ASSERT_TRUE(again) << again.error().str();
+  EXPECT_EQ(again->copy_ranks, 2);
+  const auto refused = [&](const std::string& keys) {
+    const Result<trace::ProductSpec> none = read(keys);
+    return none ? std::string("accepted") : none.error().message;
+  };
+  EXPECT_THAT(refused(R"("copy_ranks": 4)"), HasSubstr("does not divide"));
+  EXPECT_THAT(refused(R"("copy_ranks": 0)"), HasSubstr("1 to 6"));
+  EXPECT_THAT(refused(R"("copy_ranks": 2, "classes": [{"rank": 0, "ranks": [[0, 5]]}])"),
+              HasSubstr("different places"));
+}
+
+}  // namespace
+}  // namespace lockstep::verify

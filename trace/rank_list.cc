@@ -81,6 +81,41 @@ RankList RankLists::intern(std::span<const Rank> ranks) {
   return *lists_.emplace(std::vector<Rank>(ranks.begin(), ranks.end())).first;
 }
 
+std::optional<RankList> RankLists::intern(const std::vector<RankRange>& ranges) {
+  const auto [known, is_new] = of_ranges_.try_emplace(ranges);
+  if (!is_new) return known->second;
+  std::size_t size = 0;
+  for (const RankRange& range : ranges) size += range.size();
+  if (size > kMostExpanded - expanded_) {
+    of_ranges_.erase(known);
+    return std::nullopt;
+  }
+  expanded_ += size;
+  std::vector<Rank> ranks;
+  ranks.reserve(size);
+  for (const RankRange& range : ranges)
+    for (std::size_t i = 0; i < range.size(); ++i)
+      ranks.emplace_back(range.first + static_cast<std::int32_t>(i) * range.step);
+  known->second = intern(std::span<const Rank>(ranks));
+  return known->second;
+}
+
+std::vector<RankRange> as_ranges(const RankList& list) {
+  std::vector<RankRange> out;
+  const std::vector<Rank>& ranks = list.ranks();
+  for (std::size_t i = 0; i < ranks.size();) {
+    RankRange range{ranks[i].value, ranks[i].value, 1};
+    std::size_t next = i + 1;
+    if (next < ranks.size() && ranks[next] > ranks[i]) range.step = ranks[next].value - range.first;
+    while (next < ranks.size() && ranks[next].value == range.last + range.step)
+      range.last = ranks[next++].value;
+    if (range.first == range.last) range.step = 1;
+    out.push_back(range);
+    i = next;
+  }
+  return out;
+}
+
 RankList RankLists::share(const RankList& list) {
   return list.empty() ? list : *lists_.insert(list).first;
 }

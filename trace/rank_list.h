@@ -9,7 +9,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <unordered_set>
 #include <vector>
@@ -67,12 +69,29 @@ class RankList {
   std::shared_ptr<const List> list_;
 };
 
+// Ranks at one distance from each other: 0, 2, 4 are {0, 4, 2}.
+struct RankRange {
+  std::int32_t first = 0, last = 0;  // first <= last
+  std::int32_t step = 1;             // above 0, and divides last - first
+
+  std::size_t size() const { return static_cast<std::size_t>((last - first) / step) + 1; }
+  friend auto operator<=>(const RankRange&, const RankRange&) = default;
+};
+
+// The list as few ranges, in its order: 0, 2, 4, 9, 10, 11 are {0, 4, 2}, {9, 11, 1}. O(size).
+std::vector<RankRange> as_ranges(const RankList& list);
+
 // Gives equal lists as one object. Lists stay valid without it. Not for several threads at once;
 // the lists that it gave are.
 class RankLists {
  public:
   // O(size), and no allocation where the list is known.
   RankList intern(std::span<const Rank> ranks);
+  // The list of these ranges, one after the other. Expanded once, however often it is asked for.
+  // Nothing where the ranges asked for so far have more than kMostExpanded ranks: a line of a file
+  // can name a million.
+  std::optional<RankList> intern(const std::vector<RankRange>& ranges);
+  static constexpr std::size_t kMostExpanded = std::size_t{1} << 24U;
   // The same list, or the one that was there before it. O(1) where it is one of these, or new.
   RankList share(const RankList& list);
 
@@ -91,6 +110,8 @@ class RankLists {
     bool operator()(const RankList& a, std::span<const Rank> b) const { return (*this)(b, a); }
   };
   std::unordered_set<RankList, Hash, Equal> lists_;  // none is empty
+  std::map<std::vector<RankRange>, RankList> of_ranges_;
+  std::size_t expanded_ = 0;  // ranks of these
 };
 
 }  // namespace lockstep::trace

@@ -99,5 +99,33 @@ TEST(RankLists, ARunHoldsEachListOnce) {
   }
 }
 
+TEST(RankRanges, AreFewWhereRanksHaveOneDistance) {
+  const auto ranges_of = [](std::initializer_list<std::int32_t> values) {
+    return as_ranges(RankList(ranks(values)));
+  };
+  EXPECT_THAT(ranges_of({}), IsEmpty());
+  EXPECT_THAT(ranges_of({7}), ElementsAre(RankRange{7, 7, 1}));
+  EXPECT_THAT(ranges_of({0, 1, 2, 3}), ElementsAre(RankRange{0, 3, 1}));
+  EXPECT_THAT(ranges_of({1, 4, 7, 8, 9}), ElementsAre(RankRange{1, 7, 3}, RankRange{8, 9, 1}));
+  EXPECT_THAT(ranges_of({5, 1}), ElementsAre(RankRange{5, 5, 1}, RankRange{1, 1, 1}));
+}
+
+TEST(RankRanges, GiveTheirListBack) {
+  RankLists lists;
+  for (const auto& values : {ranks({0, 2, 4, 9, 10, 11, 3}), ranks({8, 8, 1}), ranks({6})}) {
+    const RankList list = lists.intern(values);
+    EXPECT_EQ(lists.intern(as_ranges(list)).value().identity(), list.identity());
+  }
+}
+
+TEST(RankRanges, DoNotNameMoreThanFitsIntoMemory) {
+  RankLists lists;
+  const auto most = static_cast<std::int32_t>(RankLists::kMostExpanded);
+  ASSERT_TRUE(lists.intern(std::vector<RankRange>{{0, most - 2, 1}}));
+  ASSERT_TRUE(lists.intern(std::vector<RankRange>{{0, most - 2, 1}}));  // known
+  EXPECT_FALSE(lists.intern(std::vector<RankRange>{{0, 1, 1}}));
+  EXPECT_TRUE(lists.intern(std::vector<RankRange>{{3, 3, 1}}));
+}
+
 }  // namespace
 }  // namespace lockstep::trace

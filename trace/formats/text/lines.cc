@@ -255,6 +255,43 @@ std::vector<std::int64_t> TextFields::integers(Key key, std::int64_t low, std::i
   return out;
 }
 
+std::optional<std::vector<RankRange>> TextFields::rank_ranges(Key key, std::int32_t high) {
+  const auto array = list(key);
+  if (!array) return std::nullopt;
+  std::vector<RankRange> out;
+  for (const element item : *array) {
+    constexpr std::size_t kMostNumbers = 3;
+    std::vector<std::int64_t> numbers;
+    simdjson::dom::array range;
+    const bool is_range = item.get(range) == simdjson::SUCCESS;
+    if (!is_range) range = simdjson::dom::array();
+    const auto take = [&](const element& number) {
+      const std::optional<std::int64_t> rank = as_integer(number);
+      if (rank && *rank >= 0 && *rank <= high) numbers.push_back(*rank);
+      return rank && *rank >= 0 && *rank <= high && numbers.size() <= kMostNumbers;
+    };
+    bool usable = true;
+    if (is_range) {
+      for (const element number : range) usable = usable && take(number);
+      usable = usable && numbers.size() >= 2;
+    } else {
+      usable = take(item);
+      numbers.push_back(usable ? numbers.front() : 0);
+    }
+    if (numbers.size() < kMostNumbers) numbers.push_back(1);
+    const std::int64_t step = numbers.back();
+    usable =
+        usable && step > 0 && numbers[0] <= numbers[1] && (numbers[1] - numbers[0]) % step == 0;
+    if (!usable) {
+      complain(key, "holds what is neither a rank nor a range of ranks");
+      return std::nullopt;
+    }
+    out.push_back({static_cast<std::int32_t>(numbers[0]), static_cast<std::int32_t>(numbers[1]),
+                   static_cast<std::int32_t>(step)});
+  }
+  return out;
+}
+
 std::vector<double> TextFields::numbers(Key key) {
   std::vector<double> out;
   const auto array = list(key);

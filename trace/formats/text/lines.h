@@ -146,6 +146,9 @@ class TextFields {
   std::optional<std::string_view> text(Key key);
   std::optional<std::uint64_t> hex64(Key key);
   std::vector<std::int64_t> integers(Key key, std::int64_t low, std::int64_t high = INT64_MAX);
+  // A list of ranks, in which a list [first, last] or [first, last, step] is a range of them.
+  // Nothing where it is none, which is a problem then. `high`: the highest rank.
+  std::optional<std::vector<RankRange>> rank_ranges(Key key, std::int32_t high);
   std::vector<double> numbers(Key key);
 
   // Interned; 0 where absent.

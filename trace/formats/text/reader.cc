@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -10,7 +11,8 @@ namespace lockstep::trace {
 
 namespace {
 
-constexpr std::int64_t kTextVersion = 1;
+// 2: the members of groups may be given as ranges.
+constexpr std::int64_t kTextVersion = 2;
 
 class TextReader {
  public:
@@ -39,6 +41,9 @@ class TextReader {
   Status read_header();
   Problem read_line(simdjson::dom::object object);
   Problem read_group();
+  RankList read_ranks();
+  // Nothing: too many (RankLists::kMostExpanded).
+  std::optional<RankList> read_ranges();
   Problem read_end();
   Problem read_event();
   Problem read_issue(Nanos time);
@@ -61,6 +66,7 @@ class TextReader {
   RankTrace trace_;
   TraceBuilder builder_{trace_};
   bool ended_ = false;
+  bool has_ranges_ = false;  // version 2
 };
 
 Status TextReader::read_header() {
@@ -76,10 +82,11 @@ Status TextReader::read_header() {
   if (fields_.line_kind() != Key::header)
     return header_error("the first line is not a header", fix);
   const std::optional<std::int64_t> version = fields_.integer(Key::header);
-  if (version && *version != kTextVersion) {
+  if (version && (*version < 1 || *version > kTextVersion)) {
     return header_error("trace format " + std::to_string(*version) + " is not known",
-                        "this lockstep reads version 1");
+                        "this lockstep reads versions 1 and 2");
   }
+  has_ranges_ = version == kTextVersion;
   fields_.require(Key::rank);
   fields_.require(Key::world_size);
   trace_.world_size = fields_.int32(Key::world_size, kNone, 1, kMaxWorldSize);
@@ -122,17 +129,28 @@ TextReader::Problem TextReader::read_group() {
   fields_.require(Key::ranks);
   const GroupId group = fields_.group_name(Key::group);
   const StringId desc = fields_.name(Key::desc);
-  std::vector<Rank> ranks;
-  for (const std::int64_t rank : fields_.integers(Key::ranks, INT32_MIN, INT32_MAX)) {
-    ranks.emplace_back(static_cast<std::int32_t>(rank));
-  }
+  const std::optional<RankList> ranks = has_ranges_ ? read_ranges() : read_ranks();
   if (!fields_.problem().empty()) return fields_.problem();
-  const Problem refused(builder_.add_group(group, tables_.rank_lists.intern(ranks), desc));
+  if (!ranks) return "the groups of the traces have too many members";
+  const Problem refused(builder_.add_group(group, *ranks, desc));
   // Later ones may have been written at their first use.
   if (trace_.calls.empty()) {
     trace_.created_in_order = static_cast<std::uint32_t>(trace_.groups.size());
   }
   return refused;
+}
+
+RankList TextReader::read_ranks() {
+  std::vector<Rank> ranks;
+  for (const std::int64_t rank : fields_.integers(Key::ranks, INT32_MIN, INT32_MAX)) {
+    ranks.emplace_back(static_cast<std::int32_t>(rank));
+  }
+  return tables_.rank_lists.intern(ranks);
+}
+
+std::optional<RankList> TextReader::read_ranges() {
+  const auto ranges = fields_.rank_ranges(Key::ranks, trace_.world_size - 1);
+  return ranges ? tables_.rank_lists.intern(*ranges) : RankList();
 }
 
 TextReader::Problem TextReader::read_end() {

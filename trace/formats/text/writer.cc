@@ -172,10 +172,24 @@ std::string_view kind_name(StateMark::Kind kind) {
   return "";
 }
 
+// The ranges as which a group is written; empty: its ranks one by one. Readers of version 1 refuse
+// ranges, so that they are used only where a line would be long.
+std::vector<RankRange> ranges_of(const RankList& ranks) {
+  constexpr std::size_t kFewRanks = 1024;
+  if (ranks.size() <= kFewRanks) return {};
+  std::vector<RankRange> out = as_ranges(ranks);
+  return 4 * out.size() < ranks.size() ? out : std::vector<RankRange>();
+}
+
 class TextWriter {
  public:
   TextWriter(std::ostream& out, const RankTrace& trace, const Tables& tables)
-      : line_(out), trace_(trace), tables_(tables) {}
+      : line_(out), trace_(trace), tables_(tables) {
+    for (const RankTrace::Membership& group : trace.groups) {
+      ranges_.push_back(ranges_of(group.ranks));
+      has_ranges_ = has_ranges_ || !ranges_.back().empty();
+    }
+  }
 
   void write() {
     write_header();
@@ -245,11 +259,13 @@ class TextWriter {
   LineWriter line_;
   const RankTrace& trace_;
   const Tables& tables_;
-  std::vector<bool> written_;  // by group of the trace
+  std::vector<bool> written_;                   // by group of the trace
+  std::vector<std::vector<RankRange>> ranges_;  // by group: ranges_of()
+  bool has_ranges_ = false;                     // some group is written as ranges: version 2
 };
 
 void TextWriter::write_header() {
-  line_.open().key("header").number(1);
+  line_.open().key("header").number(has_ranges_ ? 2 : 1);
   line_.key("rank").number(trace_.rank.value);
   line_.key("world_size").number(trace_.world_size);
   optional_text("backend", trace_.backend);
@@ -267,7 +283,16 @@ void TextWriter::write_group(std::size_t index) {
   written_[index] = true;
   const RankTrace::Membership& group = trace_.groups[index];
   line_.open().key("group").string(tables_.str(group.group));
-  line_.key("ranks").list(group.ranks, [&](Rank rank) { line_.number(rank.value); });
+  line_.key("ranks");
+  if (!ranges_[index].empty()) {
+    line_.list(ranges_[index], [&](const RankRange& range) {
+      line_.raw("[").number(range.first).raw(",").number(range.last);
+      if (range.step > 1) line_.raw(",").number(range.step);
+      line_.raw("]");
+    });
+  } else {
+    line_.list(group.ranks, [&](Rank rank) { line_.number(rank.value); });
+  }
   optional_name("desc", group.desc);
   line_.close();
 }

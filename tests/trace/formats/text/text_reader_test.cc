@@ -207,11 +207,40 @@ TEST_F(TextReaderTest, BlankLinesCarriageReturnsAndAByteOrderMark) {
   EXPECT_EQ(trace.end, End::clean);
 }
 
+TEST_F(TextReaderTest, InVersion2MembersMayBeRanges) {
+  const std::string header = "{\"header\":2,\"rank\":1,\"world_size\":9}\n";
+  const RankTrace trace = read(header + R"({"group":"a","ranks":[[0,3],8]}
+{"group":"b","ranks":[[1,7,3],[0,0]]}
+{"group":"c","ranks":[5,1]})");
+  EXPECT_EQ(trace.damaged_count, 0U);
+  ASSERT_THAT(trace.groups, SizeIs(3));
+  EXPECT_THAT(trace.groups[0].ranks, ElementsAre(Rank(0), Rank(1), Rank(2), Rank(3), Rank(8)));
+  EXPECT_THAT(trace.groups[1].ranks, ElementsAre(Rank(1), Rank(4), Rank(7), Rank(0)));
+  EXPECT_THAT(trace.groups[2].ranks, ElementsAre(Rank(5), Rank(1)));
+}
+
+TEST_F(TextReaderTest, RangesOfNoRanksAreDamage) {
+  const std::string header = "{\"header\":2,\"rank\":1,\"world_size\":9}\n";
+  for (const char* ranks : {"[[3,0]]", "[[0,9]]", "[[0,4,3]]", "[[0,4,0]]", "[[0,4,-1]]", "[[0]]",
+                            "[[]]", "[[0,1,1,1]]", "[[0,\"1\"]]", "[[[0,1]]]", "[-1]", "[9]"}) {
+    const RankTrace trace = read(header + "{\"group\":\"a\",\"ranks\":" + ranks + "}");
+    EXPECT_EQ(trace.damaged_count, 1U) << ranks;
+    EXPECT_EQ(trace.damaged[0].message,
+              "\"ranks\" holds what is neither a rank nor a range of ranks")
+        << ranks;
+  }
+  const RankTrace twice = read(header + R"({"group":"a","ranks":[[0,3],2]})");
+  EXPECT_EQ(twice.damaged[0].message, "a rank is in the group twice");
+  // Readers of version 1 do not know them.
+  const RankTrace old = read(kHeader + R"({"group":"a","ranks":[[0,1]]})");
+  EXPECT_EQ(old.damaged[0].message, "\"ranks\" holds what is not an integer");
+}
+
 TEST_F(TextReaderTest, AnUnusableHeaderIsAnErrorWithItsLocation) {
   EXPECT_EQ(error(""), "t: the trace is empty");
   EXPECT_EQ(error("\n\n{\"ev\":\"step\",\"n\":1}\n"), "t:3: the first line is not a header");
   EXPECT_EQ(error("garbage\n" + kHeader), "t:1: no header: the line is not valid JSON");
-  EXPECT_EQ(error(R"({"header":2,"rank":0,"world_size":1})"), "t:1: trace format 2 is not known");
+  EXPECT_EQ(error(R"({"header":3,"rank":0,"world_size":1})"), "t:1: trace format 3 is not known");
   EXPECT_EQ(error(R"({"header":1,"world_size":1})"), "t:1: bad header: \"rank\" is missing");
   EXPECT_EQ(error(R"({"header":1,"rank":"0","world_size":1})"),
             "t:1: bad header: \"rank\" is not an integer");

@@ -234,8 +234,9 @@ class HtmlWriter {
     const auto expected = static_cast<std::size_t>(std::max(0, report_.ranks_expected));
     const std::size_t read = report_.ranks_read.size();
     std::vector<html::NamedFigure> out = {
-        {"Ranks read", read == expected ? grouped(expected)
-                                        : fmt::format("{} of {}", grouped(read), grouped(expected))}};
+        {"Ranks read", read == expected
+                           ? grouped(expected)
+                           : fmt::format("{} of {}", grouped(read), grouped(expected))}};
     if (!report_.ranks_missing.empty())
       out.push_back({"Without a trace", rank_label(report_.ranks_missing, 40)});
     if (!report_.ranks_damaged.empty())

@@ -147,7 +147,8 @@ std::string time_words(const Context& context, const std::vector<trace::Rank>& r
   trace::Nanos ago = comparable ? newest - last : 0;
   // The watchdog's text may tell of a longer wait than the records do.
   ago = std::max(ago, timed_out_after(context.run).value_or(0));
-  if (ago >= kSecond) return fmt::format(" {} ago", duration_text(static_cast<double>(ago) / kSecond));
+  if (ago >= kSecond)
+    return fmt::format(" {} ago", duration_text(static_cast<double>(ago) / kSecond));
   if (last < kWallClock) return "";
   const std::time_t seconds = last / kSecond;
   std::tm utc{};

@@ -83,13 +83,12 @@ class Replayer {
       matched_[r].assign(trace.calls.size(), false);
       // Starts and completions are the device's. An exception is no progress either: it ends the
       // call that the rank was in.
-      const auto last =
-          std::find_if(trace.events.rbegin(), trace.events.rend(), [](const trace::Event& event) {
-            return event.kind != trace::EventKind::complete &&
-                   event.kind != trace::EventKind::start &&
-                   event.kind != trace::EventKind::exception;
-          });
-      states_[r].last_host = static_cast<std::size_t>(trace.events.rend() - last);
+      const std::vector<trace::Event>& events = trace.events;
+      const auto last = std::find_if(events.rbegin(), events.rend(), [](const trace::Event& event) {
+        return event.kind != trace::EventKind::complete && event.kind != trace::EventKind::start &&
+               event.kind != trace::EventKind::exception;
+      });
+      states_[r].last_host = static_cast<std::size_t>(events.rend() - last);
     }
     // Messages whose other side a bounded recorder dropped count as matched from the start.
     if (std::vector<std::vector<bool>> lost = find_lost_messages(run_); !lost.empty()) {

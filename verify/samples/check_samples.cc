@@ -52,8 +52,9 @@ bool batches_are_broadcast(const Context& context, const SampleLog& log, std::ui
 
 Cause explain_shared(const Context& context, const SampleLog& log, const SharedSamples& shared) {
   const std::string ranks = context.describe_ranks(shared.ranks);
-  const std::string share = percent(static_cast<double>(shared.consumed - shared.distinct) /
-                                    static_cast<double>(std::max<std::uint64_t>(shared.consumed, 1)));
+  const std::string share =
+      percent(static_cast<double>(shared.consumed - shared.distinct) /
+              static_cast<double>(std::max<std::uint64_t>(shared.consumed, 1)));
   const std::string effective =
       fmt::format("of {} consumed, {} are different: {} of the work is repeated",
                   plural(shared.consumed, "sample"), shared.distinct, share);

@@ -1,6 +1,5 @@
 // The shipped machines against measured tables: how far off they are, with NCCL's choice and
 // without, and that their fitted numbers are what a fit to the rows that they name gives.
-#include "base/quantities.h"
 #include "tests/sim/collectives/measured_nccl.h"
 
 #include <algorithm>
@@ -9,6 +8,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/quantities.h"
 #include "base/text.h"
 #include "sim/machine/work_time.h"
 
@@ -34,8 +34,7 @@ double predicted(const MeasuredNccl& table, std::int64_t bytes, const Machine& m
 
 // As `calibrate check` labels it.
 std::string label(const MeasuredNccl& table, std::int64_t bytes) {
-  return table.machine + ", " + std::to_string(table.ranks) + " GPUs, " +
-         bytes_text(bytes);
+  return table.machine + ", " + std::to_string(table.ranks) + " GPUs, " + bytes_text(bytes);
 }
 
 bool fitted_to(const Machine& machine, const MeasuredNccl& table, std::int64_t bytes) {

@@ -178,7 +178,12 @@ std::string describe_wait(const Context& context, const WaitPoint& point) {
 
 std::string describe_awaited(const Context& context, const WaitPoint& point) {
   std::string out = describe_wait(context, point);
-  if (!point.missing.empty()) {
+  const bool unlisted = point.any_source && point.group != WaitPoint::kPointToPoint;
+  if (unlisted) {
+    out += fmt::format(" for another member of the group, which the dumps do not list: {}{}",
+                       point.missing.size() == 1 ? "" : "one of ",
+                       context.describe_ranks(point.missing));
+  } else if (!point.missing.empty()) {
     out += " for " + context.describe_ranks(point.missing);
   } else if (!point.behind.empty()) {
     out += fmt::format(" for {}, whose {} not come to it", context.describe_ranks(point.behind),

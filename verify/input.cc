@@ -81,10 +81,12 @@ InputState check_input(const trace::Run& run, bool live) {
   InputState state;
   // Ranks are sorted, so one pass over the world suffices.
   std::size_t next = 0;
-  // Without times, a trace is a program, which ends at its last call, or a log without an end mark.
+  // A snapshot of a running process has no end. Without times, a trace is a program, which ends at
+  // its last call, or a log without an end mark.
   const bool recorded = was_recorded(run);
   const auto ended_unseen = [&](const trace::RankTrace& trace) {
-    return trace.end == trace::End::cut && !live && (recorded || trace.events.empty());
+    return trace.end == trace::End::cut && !live && !trace.snapshot &&
+           (recorded || trace.events.empty());
   };
   for (std::int32_t r = 0; r < run.world_size; ++r) {
     if (next < run.ranks.size() && run.ranks[next].rank.value == r) {

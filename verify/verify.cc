@@ -123,6 +123,28 @@ bool lost_a_rank(const Context& context, const WaitCause& wait) {
   });
 }
 
+// Notes a wait that may still have ended when the traces did. Those of dumps were taken of running
+// processes, so that a call that all members issued may be on its way.
+void note_unended_wait(const Context& context, const WaitCause& wait, bool snapshot,
+                       Outlook& outlook) {
+  std::string why = wait_consequence(context, wait).message;
+  if (!snapshot) {
+    if (wait.stalled != SIZE_MAX) return;
+    why += ": all traces just end, and nothing shows whether it was late or would never have come";
+  } else if (wait.stalled != SIZE_MAX) {
+    const std::string running =
+        may_be_running(context, context.where.wait_points[wait.stalled], wait.victims);
+    if (!running.empty()) why = running;
+  } else {
+    const bool one = wait.roots.size() == 1;
+    why += fmt::format(
+        ": the dumps do not show whether {} {}, {} in a message (Gloo's dumps hold none), or will "
+        "never come; take them again a minute later",
+        one ? "it" : "they", one ? "computes" : "compute", one ? "waits" : "wait");
+  }
+  outlook.undecided.push_back(std::move(why));
+}
+
 // Adds each part of the wait-for graph below the cause that led to it, or as a cause of its own.
 // What may just have been a moment of a running job becomes `undecided` instead.
 void add_wait_causes(const Context& context, Outlook& outlook, Causes& causes) {
@@ -132,11 +154,7 @@ void add_wait_causes(const Context& context, Outlook& outlook, Causes& causes) {
     // While the job runs, a wait that may still end is no finding. Where all traces just end, it is
     // told: whoever killed the job may know how long it stood.
     if (context.live && !wait.stuck) {
-      if (outlook.all_cut && !snapshot && wait.stalled == SIZE_MAX) {
-        outlook.undecided.push_back(wait_consequence(context, wait).message +
-                                    ": all traces just end, and nothing shows whether it was late "
-                                    "or would never have come");
-      }
+      if (outlook.all_cut) note_unended_wait(context, wait, snapshot, outlook);
       continue;
     }
     // All members issued the call and it does not complete: a stall, unless it had just begun.
@@ -253,8 +271,9 @@ void find_causes(const Context& context, Outlook& outlook, Causes& causes) {
   causes.fold_deviations();
   std::vector<ExchangedNames> exchanged = check_names(context);
   std::erase_if(exchanged, [&](ExchangedNames& names) { return causes.add_above(names); });
-  if (is_snapshot(context.run) && causes.empty() && add_device_stall(context, outlook, causes))
-    return;
+  // Gloo's calls run on the hosts, not on devices.
+  const bool devices = is_snapshot(context.run) && context.semantics != CallSemantics::gloo;
+  if (devices && causes.empty() && add_device_stall(context, outlook, causes)) return;
   add_wait_causes(context, outlook, causes);
   causes.add_deaths();
   causes.add_exceptions();
@@ -303,6 +322,16 @@ bool says_how_it_ended(const Finding& f) {
 // have been issued a moment before, or hang. Not for Gloo, where hosts block in their calls and the
 // replay decides what can complete.
 void note_open_calls(const Context& context, Outlook& outlook) {
+  const auto tells_nothing = [](const trace::RankTrace& trace) {
+    return trace.snapshot && trace.calls.empty() && trace.progress.empty();
+  };
+  const std::vector<trace::RankTrace>& ranks = context.run.ranks;
+  if (!ranks.empty() && std::all_of(ranks.begin(), ranks.end(), tells_nothing)) {
+    outlook.undecided.emplace_back(
+        "no dump holds a call: the recorder was off (TORCH_FR_BUFFER_SIZE is 0), or nothing had "
+        "been called");
+    return;
+  }
   if (context.semantics != CallSemantics::nccl && !is_snapshot(context.run)) return;
   std::vector<std::uint32_t> open;
   for (std::uint32_t r = 0; r < context.where.positions.size(); ++r) {

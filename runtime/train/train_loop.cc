@@ -298,7 +298,8 @@ StepMetrics TrainLoop::one_step(std::int64_t step) {
   if (by_device) groups_.device_time().begin();
   const trace::Nanos computing_since = monotonic_nanos();
   const trace::Nanos waited_before = recorder_.waited_nanos();
-  // Record what the step's micro-batches held together: indices and modalities.
+  // Record what the step holds: indices of all micro-batches, and modalities. Micro-batches have
+  // marks of their own, each before its calls (accumulate()), except where a strategy orders them.
   Batch all;  // union of the micro-batches
   std::set<std::string> held;
   for (const Batch& batch : batches) {
@@ -308,14 +309,15 @@ StepMetrics TrainLoop::one_step(std::int64_t step) {
     for (const std::string& modality : batch.modalities()) held.insert(modality);
   }
   if (!all.indices.empty()) recorder_.data(step, all.indices);
-  recorder_.modality(step, {held.begin(), held.end()});
+  const bool pipeline = scenario_.strategy.kind == Scenario::Strategy::Kind::pipeline;
+  if (batches.size() == 1 || pipeline) recorder_.modality(step, {held.begin(), held.end()});
 
   // The step itself. Gradients that are still there after clear_gradients() are leftovers, a defect
   // that `watch_` records.
   watch_.begin_step(step, batches.size());
   clear_gradients();
   watch_.leftovers(optimised_);
-  metrics.loss = accumulate(batches);
+  metrics.loss = accumulate(step, batches);
   update();
   if (balancer_) {
     const trace::Nanos waited = recorder_.waited_nanos() - waited_before;
@@ -358,7 +360,7 @@ std::vector<Batch> TrainLoop::micro_batches(std::int64_t step) {
   return batches;
 }
 
-double TrainLoop::accumulate(const std::vector<Batch>& batches) {
+double TrainLoop::accumulate(std::int64_t step, const std::vector<Batch>& batches) {
   // A pipeline orders forwards and backwards itself.
   if (const auto own = strategy_->run_step(batches)) {
     mark_gradients(optimised_);
@@ -370,6 +372,7 @@ double TrainLoop::accumulate(const std::vector<Batch>& batches) {
   for (std::size_t i = 0; i < batches.size(); ++i) {
     // Only the last backward of the step communicates (DDP's no_sync for the others).
     const Pass pass = i + 1 == batches.size() ? Pass::last : Pass::accumulate;
+    if (batches.size() > 1) recorder_.modality(step, batches[i].modalities());
     strategy_->before_forward(pass);
     at::Tensor loss;
     {

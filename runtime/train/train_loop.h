@@ -80,7 +80,7 @@ class TrainLoop {
   StepMetrics one_step(std::int64_t step);
   std::vector<Batch> micro_batches(std::int64_t step);
   // Forward and backward of all micro-batches. Returns the mean of their losses.
-  double accumulate(const std::vector<Batch>& batches);
+  double accumulate(std::int64_t step, const std::vector<Batch>& batches);
   // Records the values after the update; `stepped`: whether the optimizer was called.
   void watch_update(bool stepped);
   TensorPart part_of(const std::string& name);

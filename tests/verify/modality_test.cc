@@ -110,6 +110,39 @@ TEST(Modality, TheSameRanksAreNamedHoweverSoonEachWasEnded) {
   }
 }
 
+// Over the whole step both ranks hold images, but not in the same micro-batch.
+TEST(Modality, TheRankWhoseMicroBatchLacksTheModalityIsNamed) {
+  const std::string image = "all_gather_into_tensor n=8 what=image.w step=0";
+  const std::string text = "all_gather_into_tensor n=2 what=text.w step=0";
+  const std::string first = "modality 0 image,text; " + image + "; " + text + "; ";
+  const Report second =
+      verify(program({first + "modality 0 text; " + text + " open; hung",
+                      first + "modality 0 image,text; " + image + " open; hung"}));
+  EXPECT_EQ(
+      summary(second),
+      "modality-divergence error proven culprits=0 group=world seq=2 step=0\nverdict findings");
+  EXPECT_THAT(second.findings[0].message,
+              HasSubstr("rank 0's micro-batch 1 of step 0 held text only"));
+  // Rank 0 goes on to its second micro-batch, which has images, while rank 1 is in its first.
+  const Report late = verify(
+      program({"modality 0 text; " + text + "; modality 0 image,text; " + image + " open; hung",
+               "modality 0 image,text; " + image + "; " + text + " open; hung"}));
+  EXPECT_THAT(summary(late), HasSubstr("culprits=0 group=world seq=0 step=0"));
+  EXPECT_THAT(late.findings[0].message,
+              HasSubstr("rank 0's micro-batch 0 of step 0 held text only"));
+}
+
+TEST(Modality, MicroBatchesThatDifferedBeforeWithoutHarmAreNotTheCause) {
+  const std::string call = "all_reduce n=8 step=0; ";
+  const std::string image =
+      "modality 0 image,text; " + call + "modality 0 image,text; all_reduce n=8 step=0 open; hung";
+  EXPECT_THAT(
+      summary(verify(program(
+          {image, "modality 0 text; " + call + "modality 0 text; all_reduce n=9 step=0 open; hung",
+           image}))),
+      HasSubstr("size-mismatch error proven culprits=1 group=world seq=1 step=0"));
+}
+
 TEST(Modality, AnotherKindOfMismatchIsNotBlamedOnTheBatch) {
   EXPECT_THAT(
       summary(verify(program({"modality 0 image,text; all_reduce n=8 redop=sum step=0; clean",

@@ -157,7 +157,10 @@ bool passed_by(const Context& context, const WaitCause& wait, std::uint32_t rank
   };
   // Without steps, only the rounds are left to judge by.
   if (step == trace::kNone || position.step == trace::kNone) return round_lacks_it();
-  const bool lacks = !context.modalities.lacking(rank, waited.rank, step).empty();
+  const bool lacks =
+      !context.modalities
+           .lacking(rank, waited.rank, context.modalities.batch_of(waited.rank, waited.call))
+           .empty();
   if (const std::uint32_t own = newest_call(context, rank); own != kNoCall) {
     const trace::Call& call = context.call({rank, own});
     // Within a step only a collective of another group shows that the rank went past. A message may
@@ -477,6 +480,44 @@ std::vector<std::uint32_t> out_of_their_order(const Context& context,
   return broke;
 }
 
+// Of a cycle over two calls: ranks that wait in the one for a rank that waits in the other, where a
+// sister group of theirs went to the other call without theirs. So they issued it alone.
+//
+//   ranks 0, 1   rank 0 waits in all_gather of [0, 1] for rank 1, which waits in the barrier
+//   ranks 2, 3   wait in the barrier, and neither issued an all_gather of [2, 3]: rank 0 is odd
+std::vector<std::uint32_t> beside_sister_groups(const Context& context,
+                                                const std::vector<std::size_t>& points) {
+  if (points.size() != 2) return {};
+  std::vector<std::uint32_t> out;
+  for (const std::size_t p : points) {
+    const WaitPoint& own = context.where.wait_points[p];
+    const WaitPoint& usual = context.where.wait_points[p == points[0] ? points[1] : points[0]];
+    if (own.group == WaitPoint::kPointToPoint || usual.group == WaitPoint::kPointToPoint) return {};
+    const GroupStreams& group = context.groups[own.group];
+    const bool went_past =
+        std::any_of(context.groups.begin(), context.groups.end(), [&](const GroupStreams& sister) {
+          return &sister != &group && sister.members.size() == group.members.size() &&
+                 sister.first_seq == group.first_seq && !sister.streams.empty() &&
+                 std::all_of(sister.streams.begin(), sister.streams.end(), [&](const Stream& s) {
+                   return s.calls.size() == own.instance &&
+                          std::binary_search(usual.waiting.begin(), usual.waiting.end(),
+                                             s.rank_index);
+                 });
+        });
+    if (went_past) out.insert(out.end(), own.waiting.begin(), own.waiting.end());
+  }
+  return out;
+}
+
+// Whether a call of the cycle lacks a member of a group that nobody lists: one of several ranks,
+// and nothing tells which.
+bool lacks_unlisted_member(const Context& context, const std::vector<std::size_t>& points) {
+  return std::any_of(points.begin(), points.end(), [&](std::size_t p) {
+    const WaitPoint& point = context.where.wait_points[p];
+    return point.any_source && point.group != WaitPoint::kPointToPoint;
+  });
+}
+
 // The cycle as a finding. Its culprits are looked for from strong evidence to weak; the first
 // criterion that names anyone decides:
 //
@@ -485,7 +526,8 @@ std::vector<std::uint32_t> out_of_their_order(const Context& context,
 //   3. with two groups, ranks that used the less common order
 //   4. ranks that changed the order of two calls since the last time
 //   5. ranks that were early in one call and late in another
-//   6. ranks that broke with their past
+//   6. ranks that wait in a call which sister groups did not issue
+//   7. ranks that broke with their past
 Cause cycle_cause(const Context& context, const WaitCause& wait,
                   const std::vector<std::size_t>& points, const std::vector<Break>& breaks,
                   const std::optional<Overtaking>& overtaking,
@@ -522,6 +564,11 @@ Cause cycle_cause(const Context& context, const WaitCause& wait,
                   wait.stuck ? ", in whichever order things happen" : "");
   cause.deviants = wait.roots;
   locate_cause(context, first_point(context, wait), cause);
+  if (lacks_unlisted_member(context, points)) {
+    cause.finding.why +=
+        " The dumps do not list the members of the group, and so not who left its call out.";
+    return cause;
+  }
   if (overtaking) {
     cause.finding.culprits = context.ranks(overtaking->deviants);
   } else if (id == RuleId::cross_group_deadlock && points.size() == 2) {
@@ -534,6 +581,9 @@ Cause cycle_cause(const Context& context, const WaitCause& wait,
   }
   if (cause.finding.culprits.empty()) {
     cause.finding.culprits = context.ranks(ahead_of_most(context, points));
+  }
+  if (cause.finding.culprits.empty()) {
+    cause.finding.culprits = context.ranks(beside_sister_groups(context, points));
   }
   if (cause.finding.culprits.empty()) {
     std::vector<std::uint32_t> broke;
@@ -558,7 +608,9 @@ Cause explain_cycle(const Context& context, const WaitCause& wait) {
   std::optional<Cause> left_out;
   std::vector<Break> breaks;
   std::optional<Parting> parting;
-  if (overtaking && overtaking->left_out) {
+  if (lacks_unlisted_member(context, points)) {
+    // The past of any rank would only accuse it.
+  } else if (overtaking && overtaking->left_out) {
     left_out = explain_left_out(context, *overtaking);
   } else {
     breaks = breaks_with_the_past(context, wait.roots);

@@ -271,6 +271,9 @@ Cause explain_stall(const Context& context, const WaitPoint& point) {
     f.message =
         fmt::format("all members issued {}, and it completed on none of them", describe_call);
   }
+  if (context.semantics == CallSemantics::gloo) {
+    f.fix = "check the network between the hosts of these ranks, and where their processes stand";
+  }
   f.ranks = context.ranks(point.waiting);
   locate_cause(context, point, cause);
   set_fingerprint(f, "");

@@ -88,7 +88,8 @@ Fault fault_of(const Context& context, const Deviation& missing) {
   const std::size_t gone = missing.deviants.size();
   const std::size_t waiting = missing.reference.size();
   const bool lacks =
-      !context.modalities.lacking(missing.deviants[0], missing.reference[0], missing.step).empty();
+      !context.modalities.lacking(missing.deviants[0], missing.reference[0], missing.batch())
+           .empty();
   if (lacks || gone < waiting) return Fault::missing;
   if (gone > waiting) return Fault::extra;
   if (const auto parting =
@@ -211,7 +212,9 @@ Deviation missing_at(const Context& context, const WaitPoint& point,
   d.group = point.group;
   d.seq = context.seq_of(point);
   d.expected = waiting_call(context, point.waiting[0]);
-  d.step = context.call(d.expected).step;
+  const BatchNumber batch = context.modalities.batch_of(d.expected.rank, d.expected.call);
+  d.step = batch.step;
+  d.micro_batch = batch.micro;
   d.reference = point.waiting;
   d.got = {deviants[0], newest_call(context, deviants[0])};
   d.deviants = std::move(deviants);
@@ -415,7 +418,8 @@ std::optional<Parting> parting_in_cycle(const Context& context,
                                         const std::vector<std::size_t>& points) {
   for (const std::size_t p : points) {
     const WaitPoint& point = context.where.wait_points[p];
-    if (point.group == WaitPoint::kPointToPoint || point.missing.empty()) continue;
+    if (point.group == WaitPoint::kPointToPoint || point.missing.empty() || point.any_source)
+      continue;
     auto found = find_parting(context.run, context.agreement, point.waiting[0], point.missing[0]);
     if (found) return found;
   }

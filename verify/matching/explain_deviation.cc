@@ -49,21 +49,18 @@ RuleId rule_of_deviation(const Deviation& d) {
   return RuleId::op_mismatch;
 }
 
-// Whether the two ranks' batches differed in the same way in an earlier step, although their calls
+// Whether the two ranks' batches differed in the same way in an earlier one, although their calls
 // agreed there. Then a remedy handles such batches, and they are not the reason now.
 bool agreed_before(const Context& context, const Deviation& d) {
   const std::uint32_t deviant = d.deviants[0];
   const std::uint32_t other = d.reference[0];
-  const auto mine = context.modalities.held(deviant, d.step);
-  const auto theirs = context.modalities.held(other, d.step);
-  for (const trace::ModalityMark& mark : context.run.ranks[deviant].modalities) {
-    const auto step = static_cast<std::int32_t>(mark.n);
-    if (step < d.step && context.modalities.held(deviant, step) == mine &&
-        context.modalities.held(other, step) == theirs) {
-      return true;
-    }
-  }
-  return false;
+  const auto mine = context.modalities.held(deviant, d.batch());
+  const auto theirs = context.modalities.held(other, d.batch());
+  const std::vector<BatchNumber> earlier = context.modalities.before(deviant, d.batch());
+  return std::any_of(earlier.begin(), earlier.end(), [&](const BatchNumber& batch) {
+    return context.modalities.held(deviant, batch) == mine &&
+           context.modalities.held(other, batch) == theirs;
+  });
 }
 
 // Whether the two calls carry different parameters, as far as both are known.
@@ -85,7 +82,7 @@ bool may_be_modality(const Context& context, const Deviation& d) {
     case Deviation::Kind::extra:
       // Only the deviants' batches reach the branch. Or calls are prefetched (FSDP), and the call
       // of the next layer comes instead of one that the deviants skipped.
-      return !context.modalities.lacking(d.reference[0], d.deviants[0], d.step).empty() ||
+      return !context.modalities.lacking(d.reference[0], d.deviants[0], d.batch()).empty() ||
              carries_something_else(context, d);
     case Deviation::Kind::swapped:
       return false;
@@ -102,13 +99,13 @@ bool may_be_modality(const Context& context, const Deviation& d) {
   return (d.differences & (kDifferentOp | kDifferentSize)) != 0;
 }
 
-// The parameters of the deviation: for missing calls, all that the deviant left out in this step.
+// The parameters of the deviation: for missing calls, all that the deviant left out in this batch.
 std::vector<std::string> names_carried(const Context& context, const Deviation& d) {
   const CallRef ref = d.expected.call != kNoCall ? d.expected : d.got;
   std::vector<std::string> names = context.run.tables.names(context.call(ref).what);
   if (d.kind == Deviation::Kind::missing) {
     const auto skipped =
-        left_out(context.run, context.modalities, d.got.rank, d.expected.rank, d.step);
+        left_out(context.run, context.modalities, d.got.rank, d.expected.rank, d.batch());
     if (!skipped.empty()) names = skipped;
   }
   // Several calls may carry the same parameter: name it once.
@@ -219,25 +216,34 @@ std::string form_message(const Context& context, const Deviation& d) {
                      words(d.expected, has_expected), location);
 }
 
+// "rank 1's batch of step 0", "the micro-batches 2 of ranks 1, 3 in step 0".
+std::string batch_words(const Deviation& d, const std::string& who) {
+  const bool one = d.deviants.size() == 1;
+  if (d.micro_batch == trace::kNone) {
+    return one ? fmt::format("{}'s batch of step {}", who, d.step)
+               : fmt::format("the batches of {} in step {}", who, d.step);
+  }
+  return one ? fmt::format("{}'s micro-batch {} of step {}", who, d.micro_batch, d.step)
+             : fmt::format("the micro-batches {} of {} in step {}", d.micro_batch, who, d.step);
+}
+
 // Fills in the finding where the batches explain the deviation: "rank 1's batch of step 0 held text
 // only; …". False: they do not.
 bool explain_modality(const Context& context, const Deviation& d, Finding& finding) {
   if (!may_be_modality(context, d)) return false;
   const std::uint32_t deviant = d.deviants[0];
   const std::uint32_t other = d.reference[0];
-  const bool lacks = !context.modalities.lacking(deviant, other, d.step).empty();
-  const bool exceeds = !context.modalities.lacking(other, deviant, d.step).empty();
+  const bool lacks = !context.modalities.lacking(deviant, other, d.batch()).empty();
+  const bool exceeds = !context.modalities.lacking(other, deviant, d.batch()).empty();
   if (!lacks && !exceeds) return false;
   const std::string who = context.describe_ranks(d.deviants);
   const std::string batch =
-      fmt::format("{} held {}",
-                  d.deviants.size() == 1 ? fmt::format("{}'s batch of step {}", who, d.step)
-                                         : fmt::format("the batches of {} in step {}", who, d.step),
-                  describe_modality(context.modalities.held(deviant, d.step)));
+      fmt::format("{} held {}", batch_words(d, who),
+                  describe_modality(context.modalities.held(deviant, d.batch())));
   const CallRef call = d.expected.call != kNoCall ? d.expected : d.got;
   // A remedy computed a stand-in, but its gradient never arrived: a remedy without effect.
-  const bool dead =
-      lacks && d.kind == Deviation::Kind::missing && context.modalities.stood_in(deviant, d.step);
+  const bool dead = lacks && d.kind == Deviation::Kind::missing &&
+                    context.modalities.stood_in(deviant, d.batch());
   finding = make_finding(dead ? RuleId::dead_remedy : RuleId::modality_divergence);
   finding.what = names_carried(context, d);
   const std::string names =
@@ -252,14 +258,14 @@ bool explain_modality(const Context& context, const Deviation& d, Finding& findi
         "{}, those of {} held {}; {} was called less often there: a part of the model ran less "
         "often",
         batch, context.describe_ranks(d.reference),
-        describe_modality(context.modalities.held(other, d.step)),
+        describe_modality(context.modalities.held(other, d.batch())),
         context.describe_call(d.expected));
   } else if (once_more) {
     finding.message = fmt::format(
         "{}, those of {} held {}; {} was called once more there ({}): a part of the model ran "
         "again",
         batch, context.describe_ranks(d.reference),
-        describe_modality(context.modalities.held(other, d.step)), context.describe_call(d.got),
+        describe_modality(context.modalities.held(other, d.batch())), context.describe_call(d.got),
         context.describe_location(d.got, d.seq));
   } else if (lacks) {
     finding.message = fmt::format(
@@ -272,7 +278,7 @@ bool explain_modality(const Context& context, const Deviation& d, Finding& findi
   } else {
     finding.message = fmt::format("{}, those of {} held {}; the calls differ from {}", batch,
                                   context.describe_ranks(d.reference),
-                                  describe_modality(context.modalities.held(other, d.step)),
+                                  describe_modality(context.modalities.held(other, d.batch())),
                                   context.describe_location(call, d.seq));
   }
   // Of a rank that runs a part once more the trace may end before the calls that it has left.

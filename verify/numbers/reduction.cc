@@ -89,7 +89,7 @@ class Diagnosis {
     const auto with = std::find_if(r_.terms.begin(), r_.terms.end(),
                                    [](const Term& t) { return t.contributes(); });
     return std::all_of(r_.terms.begin(), r_.terms.end(), [&](const Term& t) {
-      return t.contributes() || !context_.modalities.lacking(t.rank, with->rank, step).empty();
+      return t.contributes() || !context_.modalities.lacking(t.rank, with->rank, {step}).empty();
     });
   }
 

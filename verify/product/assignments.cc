@@ -82,6 +82,9 @@ class RankComposer {
         if (call == moved.end()) continue;
         out_.calls.own()[call->second].flags |= trace::kWaitBegan;
         add_event(trace::EventKind::wait, call->second);
+      } else if (event.kind == trace::EventKind::modality && !step) {
+        add_event(trace::EventKind::modality, out_.modalities.size());
+        out_.modalities.push_back(trace.modalities[event.index]);
       }
     }
   }
@@ -94,12 +97,6 @@ class RankComposer {
 
   // All events of `trace`, in their steps.
   void add_all(const trace::RankTrace& trace) {
-    for (const trace::Event& event : trace.events) {
-      if (event.kind == trace::EventKind::modality) {
-        add_event(trace::EventKind::modality, out_.modalities.size());
-        out_.modalities.push_back(trace.modalities[event.index]);
-      }
-    }
     const auto events = static_cast<std::uint32_t>(trace.events.size());
     add_part(trace, 0, events, std::nullopt);
     if (trace.end == trace::End::exception) {

@@ -35,6 +35,7 @@ class Replayer {
         queued_(recorded_ && (options.semantics == CallSemantics::nccl ||
                               std::any_of(run.ranks.begin(), run.ranks.end(),
                                           [](const trace::RankTrace& t) { return t.snapshot; }))),
+        dumped_hosts_(queued_ && options.semantics != CallSemantics::nccl),
         records_completion_(recorded_ && records_completion(run, options.semantics)) {
     prepare();
   }
@@ -412,7 +413,7 @@ class Replayer {
     if (open == kNoCall) return;
     if (out.interrupted != kNoCall) {
       out.interrupted = open;
-    } else if (host_waits(r)) {
+    } else if (host_waits(r) || dumped_hosts_) {
       out.blocked = open;
     } else if (out.state != Position::State::running) {
       out.pending = open;
@@ -565,7 +566,8 @@ class Replayer {
            !run_.ranks[r].snapshot && !is_any_source(run_.tables, call(r, c), options_.semantics);
   }
 
-  // Fills in who is missing or queued at an instance of a collective.
+  // Fills in who is missing or queued at an instance of a collective. In dumps that do not list the
+  // members of a group, a call that all known ones issued and that is still open may lack another.
   void describe_instance(std::uint32_t g, std::uint64_t m, WaitPoint& point) const {
     point.group = g;
     point.instance = m;
@@ -586,6 +588,19 @@ class Replayer {
         point.missing.push_back(stream.rank_index);
       }
     }
+    const bool may_lack = dumped_hosts_ && !groups_[g].declared && !instances_[g].completed[m];
+    if (may_lack && point.missing.empty() && !point.unknown_member) add_other_ranks(g, point);
+  }
+
+  // One of the ranks that did not use the group may be a member.
+  void add_other_ranks(std::uint32_t g, WaitPoint& point) const {
+    const std::vector<Stream>& streams = groups_[g].streams;
+    for (std::uint32_t r = 0; r < run_.ranks.size(); ++r) {
+      const bool used = std::any_of(streams.begin(), streams.end(),
+                                    [&](const Stream& s) { return s.rank_index == r; });
+      if (!used) point.missing.push_back(r);
+    }
+    point.any_source = !point.missing.empty();
   }
 
   // Whether the rank's device has an older open call than this one, and nothing shows that this one
@@ -686,8 +701,11 @@ class Replayer {
   Agreement& agreement_;
   const ReplayOptions options_;
   const bool was_recorded_;
-  const bool recorded_;            // the traces are of a run, and the record is followed
-  const bool queued_;              // over NCCL: hosts went on, calls are queued on devices
+  const bool recorded_;  // the traces are of a run, and the record is followed
+  const bool queued_;    // over NCCL: hosts went on, calls are queued on devices
+  // Snapshots of hosts that carry their calls out themselves (Gloo): a host with an open call is
+  // taken to wait for it, as it does unless the call is asynchronous and it still computes.
+  const bool dumped_hosts_;
   const bool records_completion_;  // some rank's trace tells when calls complete
   std::vector<RankState> states_;
   // Index in the group's streams, by rank index and call; UINT32_MAX: point-to-point, or before

@@ -78,7 +78,8 @@ struct WaitPoint {
   std::vector<std::uint32_t> behind;
   bool unknown_member = false;  // a member may have issued it unseen: no trace, or its file ends
   bool mismatched = false;      // the calls that were issued do not agree
-  bool any_source = false;      // one of the missing ranks is enough
+  bool any_source = false;      // one of the missing ranks is enough; of a collective, too, where
+                                // the dumps do not list its group's members
 };
 
 // The sender of the message that each receive from any source takes, by rank index and call.

@@ -400,8 +400,21 @@ class Walker {
     return a == trace::kNone || b == trace::kNone ? std::max(a, b) : std::min(a, b);
   }
 
+  // The batch of a deviation, as its step: the earlier of the two calls' batches.
+  BatchNumber batch_of(std::size_t reference, std::size_t deviant) const {
+    const std::int32_t step = step_of(reference, deviant);
+    const BatchNumber a = batch_of_next(reference);
+    const BatchNumber b = batch_of_next(deviant);
+    if (a.step != b.step) return a.step == step ? a : b.step == step ? b : BatchNumber{step};
+    return std::min(a, b);
+  }
+
+  BatchNumber batch_of_next(std::size_t cursor) const {
+    return modalities_.batch_of(rank_of(cursor), stream_of(cursor).calls[cursors_[cursor].next]);
+  }
+
   bool lacks_modality(std::size_t deviant, std::size_t reference) const {
-    return !modalities_.lacking(rank_of(deviant), rank_of(reference), step_of(reference, deviant))
+    return !modalities_.lacking(rank_of(deviant), rank_of(reference), batch_of(reference, deviant))
                 .empty();
   }
 
@@ -461,7 +474,9 @@ class Walker {
     d.count = static_cast<std::uint32_t>(edit.count);
     d.group = group_index_;
     d.seq = group_.first_seq + ref.next;
-    d.step = step_of(reference, deviant);
+    const BatchNumber batch = batch_of(reference, deviant);
+    d.step = batch.step;
+    d.micro_batch = batch.micro;
     d.singled_out = singled_out;
     d.reference = reference_ranks;
     d.deviants = ranks_of({deviant});

@@ -35,14 +35,17 @@ struct Deviation {
   std::size_t group = 0;  // index into the groups
   std::uint64_t seq = 0;  // sequence number of the reference's call
   std::int32_t step = trace::kNone;
-  std::vector<std::uint32_t> deviants;   // rank indices, ascending
-  std::vector<std::uint32_t> reference;  // rank indices of the reference party, ascending
-  bool singled_out = true;               // false: neither party can be called the deviant one
+  std::int32_t micro_batch = trace::kNone;  // of the step, where its micro-batches have lines
+  std::vector<std::uint32_t> deviants;      // rank indices, ascending
+  std::vector<std::uint32_t> reference;     // rank indices of the reference party, ascending
+  bool singled_out = true;                  // false: neither party can be called the deviant one
   CallRef expected;           // a reference rank's call at `seq`; for an extra call: the call that
                               // should have been issued instead
   CallRef got;                // a deviant's call at that index; kNoCall: its stream ends
   std::uint32_t count = 1;    // calls that are missing or extra
   std::uint64_t repeats = 0;  // how often the same deviation occurs again later
+
+  BatchNumber batch() const { return {step, micro_batch}; }
 };
 
 // The deviations of one group (index `group` into `groups`), in the order of the walk; at most 64

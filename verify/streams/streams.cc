@@ -202,6 +202,7 @@ std::vector<GroupStreams> group_streams(const trace::Run& run) {
       if (group.name == "world") {
         for (std::int32_t r = 0; r < run.world_size; ++r) group.members.emplace_back(r);
       } else {
+        group.declared = false;
         for (const Stream& s : group.streams) group.members.push_back(run.ranks[s.rank_index].rank);
       }
     }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <ATen/core/Tensor.h>
+#include <torch/csrc/distributed/c10d/GroupRegistry.hpp>
 #include <torch/library.h>
 
 #include "runtime/device/tensor_fingerprint.h"
@@ -15,9 +16,16 @@
 namespace lockstep::runtime {
 namespace {
 
+// Makes the rank's file before its first collective, so that values before that are in it. `group`:
+// the name of one that PyTorch knows, whose ranks are all of the job. Makes no collective.
+void open_record(const std::string& group) {
+  JobRecord::of_process().group(c10d::resolve_process_group(group));
+}
+
 bool is_recording() { return JobRecord::of_process().is_open(); }
 
-// `kind`: param, grad or optim. `shared`: all ranks that record a tensor of this name hold the same
+// `kind`: param, grad (what the optimizer gets), local (a gradient before its reduction) or optim.
+// `shared`: all ranks that record a tensor of this name hold the same
 // values; else they are parts of something, and not compared.
 void record_value(std::int64_t step, const std::string& name, const at::Tensor& value,
                   const std::string& kind, bool shared) {
@@ -35,10 +43,12 @@ void record_value(std::int64_t step, const std::string& name, const at::Tensor& 
   // Values that are not finite have no norm and no sketch to compare.
   state.norm = finite ? print.norm : std::numeric_limits<double>::quiet_NaN();
   if (finite) state.sketch = print.sketch;
-  state.kind = kind == "grad"    ? trace::StateMark::Kind::grad
-               : kind == "optim" ? trace::StateMark::Kind::optim
-                                 : trace::StateMark::Kind::param;
+  const bool local = kind == "local";
+  state.kind = kind == "grad" || local ? trace::StateMark::Kind::grad
+               : kind == "optim"       ? trace::StateMark::Kind::optim
+                                       : trace::StateMark::Kind::param;
   if (kind == "grad") state.when = trace::StateMark::When::synced;
+  if (local) state.when = trace::StateMark::When::local;
   state.sharded = !shared;
   recorder.ring().state(state);
 }
@@ -60,6 +70,7 @@ void record_samples(std::int64_t step, std::vector<std::int64_t> indices) {
 }  // namespace lockstep::runtime
 
 TORCH_LIBRARY(lockstep, library) {
+  library.def("open_record(str group) -> ()", &lockstep::runtime::open_record);
   library.def("is_recording() -> bool", &lockstep::runtime::is_recording);
   library.def("record_value(int step, str name, Tensor value, str kind, bool shared) -> ()",
               &lockstep::runtime::record_value);

@@ -124,6 +124,7 @@ def carries(*names: str) -> Iterator[None]:
 
 _HERE = os.path.abspath(__file__)
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
+_JOIN = os.path.join("torch", "distributed", "algorithms", "join.py")
 _STDLIB = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
 
 
@@ -147,6 +148,16 @@ def call_place(root: str) -> Optional[str]:
             outside = f"{os.path.basename(file)}:{frame.f_lineno}"
         frame = frame.f_back
     return outside
+
+
+def made_by_join() -> bool:
+    """Whether PyTorch's Join makes this call: to learn who has batches left, and who is the last."""
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_filename.endswith(_JOIN):
+            return True
+        frame = frame.f_back
+    return False
 
 
 class Trace:
@@ -314,11 +325,29 @@ class World:
         self.sent: dict[BroadcastKey, Any] = {}  # by this rank, as root
         self.assumed: set[str] = set()  # assumptions made on the way
         self.sizes_told = False  # ranks have told each other whole numbers, such as counts
+        self.numbers_received = False  # in messages: what they were is not known
+        self.lengths_told = False  # a message of whole numbers was sent or received
+        self.in_join = False  # a call was made for torch.distributed.algorithms.Join
         self._root_sent = sent_by_root
         self._counts: collections.Counter[str] = collections.Counter()
 
+    def refuse(self, raised: bool = False) -> None:
+        """Raises a RecordError where what was recorded depends on what other ranks would have said."""
+        if self.in_join:
+            raise RecordError(
+                "the program uses Join, under which a rank's calls depend on how many batches the "
+                "others have; one rank alone does not tell. Record the job instead: lockstep "
+                "record, or --live")
+        if raised and self.numbers_received:
+            raise RecordError(
+                "the program raised after it had received whole numbers in a message, such as the "
+                "shape of the next one; what the other rank sends is not known, and zeros stood for "
+                "it. Record the job instead: lockstep record, or --live")
+
     def answer(self, call: Call) -> None:
         """Fills the call's outputs in place, invisible to autograd and its version counters."""
+        if call.op in ("send", "recv", "recv_any"):
+            self.lengths_told |= any(_is_whole(t) for t in flat(call.ins) + flat(call.outs))
         if call.op in _TELLING and any(_is_whole(t) for t in flat(call.ins)):
             self.sizes_told = True
         with torch.no_grad():
@@ -447,6 +476,7 @@ class World:
 
     def _recv(self, call: Call) -> None:
         for tensor in flat(call.outs):
+            self.numbers_received |= _is_whole(tensor)
             tensor.data.zero_()
 
     _recv_any = _recv
@@ -579,19 +609,23 @@ class Recorder:
     # What calls carry
 
     def _hide_sizes(self, call: Call, line: dict[str, Any]) -> None:
-        """Leaves out the sizes of an all-to-all with splits, and of pickled objects that are gathered: they
-        follow from what ranks told each other.
+        """Leaves out the sizes of an all-to-all with splits, of pickled objects that are gathered, and
+        of messages after one of whole numbers: they follow from what ranks told each other.
 
         What the others told is not known here, so that these sizes are not the real job's, and
         nothing follows from whether they fit those of other ranks.
         """
-        if self.world is None or not self.world.sizes_told:
+        if self.world is None:
+            return
+        message = (self.world.lengths_told and call.op in ("send", "recv", "recv_any") and
+                   not any(_is_whole(t) for t in flat(call.ins) + flat(call.outs)))
+        if not self.world.sizes_told and not message:
             return
         # Also where they happen to be even on this rank.
         uneven = call.op == "all_to_all_single" and bool(call.splits_in or call.splits_out)
         objects = call.op in ("gather", "all_gather") and any(
             t.dtype == torch.uint8 for t in flat(call.ins))
-        if not uneven and not objects:
+        if not uneven and not objects and not message:
             return
         for key in ("in", "out", "splits_in", "splits_out"):
             line.pop(key, None)
@@ -668,6 +702,8 @@ class Recorder:
             what, tag = self._scopes[-1] if self._scopes else (None, "")
             if self._coming:
                 what = self._coming.popleft()
+            if self.world is not None:
+                self.world.in_join |= made_by_join()
             # No scope names the tensors: look them up by their memory.
             if what is None and not self._scopes:
                 what = self.names.of_tensors(flat(call.ins if call.ins is not None else call.outs))
@@ -1210,9 +1246,13 @@ def _run_steps(recorder: Recorder, plan: Plan, names: Sequence[str]) -> None:
             recorder.end_step()
         if program.finish is not None:
             program.finish()
+        if recorder.world is not None:
+            recorder.world.refuse()
     except RecordError:
         raise
     except Exception as error:
+        if recorder.world is not None:
+            recorder.world.refuse(raised=True)
         traceback.print_exc()
         raise StepRaised() from error
 
@@ -1318,6 +1358,8 @@ class Children:
             with open(result, "wb") as out:
                 pickle.dump(value, out)
             code = 0
+        except RecordError as error:
+            print(error, file=sys.stderr)
         except BaseException:
             traceback.print_exc()
         finally:

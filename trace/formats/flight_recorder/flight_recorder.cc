@@ -14,7 +14,11 @@
 //   entries. record_id counts across groups and aligns nothing.
 // - pg_status is keyed by pg_id, which differs between ranks; entries connect it to a group's name.
 //   For groups with point-to-point calls its numbers mix both counters, so they are ignored.
-// - Gloo's entries stay "scheduled": `retired` tells that they completed.
+// - Gloo's entries stay "scheduled": `retired` tells that they completed. Its dumps hold neither
+//   messages nor the members of groups (pg_config has one entry without a name, whose ranks are
+//   those within the group that was made last), and threads complete calls out of order, so that
+//   pg_status is behind. No watchdog writes them: they say nothing about whether a rank hangs
+//   (link_gloo_dumps).
 // - The calls of a coalesced batch stay "scheduled" too; only the closing `coalesced` entry has the
 //   batch's state.
 // - Frames come innermost first; `at` is the first one outside PyTorch and Python's own library.
@@ -30,6 +34,8 @@
 #include <set>
 #include <unordered_map>
 #include <utility>
+
+#include <fmt/core.h>
 
 #include "base/text.h"
 #include "trace/formats/flight_recorder/data_tree.h"
@@ -79,7 +85,12 @@ class DumpReader {
     // world size follows from all dumps (link_dumps): until then every rank is possible.
     if (entries != nullptr) read_entries(*entries);
     if (status != nullptr) read_status(*status);
-    if (only_gloo_ && !trace_.calls.empty()) trace_.backend = "gloo";
+    // Without entries the other ranks' dumps tell (link_dumps); over NCCL, its version does.
+    const Value* const version = tree_.find(tree_.root, "comm_lib_version");
+    const bool no_nccl = version != nullptr && tree_.text(*version).empty();
+    if (only_gloo_ && (!trace_.calls.empty() || no_nccl)) {
+      trace_.backend = trace_.calls.empty() ? "" : "gloo";
+    }
     builder_.finish();
     return std::move(trace_);
   }
@@ -296,7 +307,8 @@ class DumpReader {
       const std::int64_t t = entry[k].integer(kNoTime);
       return t > 0 ? t : kNoTime;
     };
-    if (completed || state == DumpState::started) {
+    const bool gloo = names_.operation(entry[DumpKey::profiling_name]).gloo;  // no times of starts
+    if (state == DumpState::started || (completed && !gloo)) {
       builder_.add_call_event(EventKind::start, id, time(DumpKey::started));
     }
     if (completed) builder_.add_call_event(EventKind::complete, id, time(DumpKey::completed));
@@ -569,6 +581,73 @@ Result<std::vector<RankTrace>> read_dump(const TraceFile& given, Tables& tables)
   return out;
 }
 
+// Completes dumps of a job that uses nothing but Gloo. They were taken at some moment of a process
+// that may go on. Of the groups only the default one's members are known, which are all ranks. A
+// rank that had not issued a call that completed elsewhere was dumped before: its dump does not
+// show what it did since. O(calls).
+void link_gloo_dumps(std::span<RankTrace> traces, const Tables& tables, std::int32_t world) {
+  constexpr std::string_view kDefaultGroup = "0";  // PyTorch counts the groups of a process
+  constexpr std::size_t kNamed = 8;
+  std::map<GroupId, std::uint64_t> completed;  // by group: how many calls some rank saw completed
+  for (const RankTrace& trace : traces) {
+    for (const Call& call : trace.calls) {
+      // Only calls that end nowhere before all members have come.
+      switch (tables.signatures[call.signature].op) {
+        case Op::all_reduce:
+        case Op::all_gather:
+        case Op::all_gather_into_tensor:
+        case Op::reduce_scatter:
+        case Op::reduce_scatter_tensor:
+        case Op::barrier:
+          break;
+        default:
+          continue;
+      }
+      std::uint64_t& count = completed[call.group];
+      if (call.has(kCompleted)) count = std::max<std::uint64_t>(count, call.seq + std::uint64_t{1});
+    }
+  }
+  std::vector<Rank> all;
+  for (std::int32_t r = 0; r < world; ++r) all.emplace_back(r);
+  std::set<Rank> early;
+  std::string example;
+  for (RankTrace& trace : traces) {
+    trace.backend = "gloo";
+    trace.progress.clear();
+    trace.end = End::cut;
+    std::map<GroupId, std::uint64_t> issued;
+    for (const auto& [group, count] : completed) {
+      if (tables.str(group) != kDefaultGroup) continue;
+      issued[group] = 0;  // a member, whether or not it issued anything
+      trace.groups.push_back({group, all, {}});
+    }
+    for (const Call& call : trace.calls) issued[call.group] = call.seq + std::uint64_t{1};
+    for (const auto& [group, count] : issued) {
+      const auto ahead = completed.find(group);
+      if (ahead == completed.end() || ahead->second <= count) continue;
+      if (example.empty()) {
+        example = fmt::format(
+            "call {} of group {} had completed elsewhere when rank {} had not "
+            "issued it",
+            ahead->second, tables.str(group), trace.rank.value);
+      }
+      trace.open_ended = true;
+    }
+    if (trace.open_ended) early.insert(trace.rank);
+  }
+  if (early.empty()) return;
+  std::vector<std::string> names;
+  for (const Rank rank : early) names.push_back(std::to_string(rank.value));
+  const std::string why = fmt::format(
+      "the dumps were not taken at one moment: {}; what {} {} did after {} is not in {}. Take them "
+      "again, all at once",
+      example, early.size() == 1 ? "rank" : "ranks", join_and(names, kNamed),
+      early.size() == 1 ? "its dump" : "their dumps", early.size() == 1 ? "it" : "them");
+  for (RankTrace& trace : traces) {
+    if (trace.open_ended) trace.inconclusive = why;
+  }
+}
+
 // Completes dumps by each other. The world size is the largest rank in any group, file name or
 // peer, plus one. A group that no pg_config lists has the ranks that used it as members.
 void link_dumps(std::span<RankTrace> traces, Tables& tables) {
@@ -594,8 +673,15 @@ void link_dumps(std::span<RankTrace> traces, Tables& tables) {
     }
     for (const GroupId group : used) users[group].push_back(trace.rank);
   }
+  const auto gloo_or_empty = [](const RankTrace& trace) { return trace.backend != "nccl"; };
+  const bool any_gloo = std::any_of(traces.begin(), traces.end(),
+                                    [](const RankTrace& t) { return t.backend == "gloo"; });
+  const bool gloo = any_gloo && std::all_of(traces.begin(), traces.end(), gloo_or_empty);
+  if (gloo) link_gloo_dumps(traces, tables, world);
   for (RankTrace& trace : traces) {
     trace.world_size = world;
+    if (gloo) continue;
+    if (trace.backend.empty()) trace.backend = "nccl";
     // For these groups, pg_status counts messages and collectives together. Another rank's dump may
     // be the one that shows the messages.
     std::erase_if(trace.progress, [&](const RankTrace::Progress& progress) {

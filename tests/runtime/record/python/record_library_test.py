@@ -162,7 +162,12 @@ class Jobs(Preloaded):
         self.assert_found("tensor_data", "clip", "missing-collective", ranks=4, culprits=(0,))
 
     def test_a_save_that_only_rank_0_makes(self) -> None:
-        self.assert_found("save", "rank0-only", "cross-group-deadlock", ranks=4)
+        self.assert_found("save", "rank0-only", "cross-group-deadlock", ranks=4, culprits=(0,))
+
+    def test_a_block_that_a_rank_drops_under_fsdp2(self) -> None:
+        self.assert_clean("fsdp2")
+        self.assert_found("fsdp2", "dropped-layer", "missing-collective", "op-mismatch",
+                          culprits=(1,))
 
     def test_functional_collectives(self) -> None:
         self.assert_clean("functional")
@@ -219,6 +224,53 @@ class Values(Preloaded):
 
     def test_ranks_that_read_the_same_samples(self) -> None:
         self.assertEqual(self.found("samples")["rule"], "no-sharding")
+
+
+class Faults(Preloaded):
+    """programs/silent_faults.py: first wrong step and tensor, and nothing where the job is right."""
+
+    def assert_found(self, job: str, rules: str, step: int, what: "list[str]",
+                     ranks: int = 2) -> None:
+        report = self.run_to_its_end("silent_faults.py", job, "wrong", ranks=ranks)
+        self.assertEqual(report["verdict"], "findings", report)
+        finding = report["findings"][0]
+        self.assertIn(finding["rule"], rules.split(), report)
+        self.assertEqual(finding["step"], step, report)
+        self.assertEqual(finding["what"], what, report)
+        right = self.run_to_its_end("silent_faults.py", job, ranks=ranks)
+        self.assertEqual((right["verdict"], right["findings"]), ("clean", []), right)
+
+    def test_gradients_clipped_before_they_are_reduced(self) -> None:
+        self.assert_found("clip", "grad-divergence", 1, [
+            "0.weight", "0.bias", "1.weight", "1.bias", "3.weight", "3.bias"])
+
+    def test_a_norm_whose_gradients_are_not_reduced_in_its_tensor_group(self) -> None:
+        self.assert_found("tensor_parallel", "grad-divergence", 1, ["norm.weight"])
+
+    def test_a_rank_that_goes_on_from_an_older_checkpoint(self) -> None:
+        self.assert_found("stale", "param-divergence", 0, [
+            "0.weight", "0.bias", "1.weight", "3.weight", "3.bias"])
+
+    def test_a_sharded_optimizer_that_hands_one_shard_out_to_nobody(self) -> None:
+        self.assert_found("shard", "rank-local-decision", 1, ["3.bias"])
+
+    def test_a_loader_that_gives_all_ranks_the_same(self) -> None:
+        self.assert_found("loader", "no-sharding", 0, [])
+
+    def test_an_overflow_that_one_rank_sees_alone(self) -> None:
+        self.assert_found("mixed_precision", "grad-divergence", 2, ["0.weight"])
+
+    def test_a_head_that_is_tied_without_its_gradients(self) -> None:
+        self.assert_found("tied", "grad-divergence", 1, ["embedding"])
+
+    def test_random_numbers_that_differ_in_a_tensor_group(self) -> None:
+        self.assert_found("dropout", "rank-local-decision", 1, ["random"])
+
+    def test_a_learning_rate_that_differs(self) -> None:
+        self.assert_found("rate", "rank-local-decision", 1, ["lr"])
+
+    def test_experts_whose_gradients_are_divided_by_the_wrong_world(self) -> None:
+        self.assert_found("experts", "reduction-wrong", 1, ["expert.weight@0,2"], ranks=4)
 
 
 class Command(Preloaded):

@@ -275,6 +275,17 @@ class Calls(RecordTest):
         self.assertEqual(status, 1, said)
         self.assertTrue(said.startswith("DIVERGES"), said)
 
+    def test_what_depends_on_the_other_ranks_is_not_derived(self) -> None:
+        said = self.record(PROGRAMS / "joins.py", status=1)
+        self.assertIn("the program uses Join", said)
+        self.assertNotIn("Traceback", said)
+        said = self.record(PROGRAMS / "lengths.py", own="--raises", status=1)
+        self.assertIn("after it had received whole numbers in a message", said)
+        self.record(PROGRAMS / "lengths.py")
+        status, said = self.judge()
+        self.assertEqual(status, 0, said)
+        self.assertIn("sizes that ranks have told each other before fit", said)
+
     def test_without_torch_it_says_so(self) -> None:
         for arguments, status in ((["--help"], 0), (["train.py"], 2)):
             done = subprocess.run([sys.executable, "-I", "-S", "-B", TOOL, *arguments],

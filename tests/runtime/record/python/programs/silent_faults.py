@@ -1,0 +1,224 @@
+"""Ten silent faults of the kinds that TrainCheck and TTrace describe, watched by lockstep_watch.
+
+usage: silent_faults.py JOB [wrong]     a process for each rank, started as torchrun does
+
+Without `wrong` the job is right. Each function says what is wrong, and where it first shows.
+"""
+
+import os
+import sys
+
+import torch
+import torch.distributed as dist
+import torch.nn as nn
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+from lockstep_watch import watch
+
+RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+WRONG = "wrong" in sys.argv
+STEPS = 4
+
+
+def data(step):
+    generator = torch.Generator().manual_seed(1000 * step + RANK)
+    return torch.randn(8, 8, generator=generator)
+
+
+def model():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(8, 16), nn.LayerNorm(16), nn.ReLU(), nn.Linear(16, 4))
+
+
+def average_gradients(parameters, group=None, divisor=None):
+    for p in parameters:
+        dist.all_reduce(p.grad, group=group)
+        p.grad /= divisor or dist.get_world_size(group)
+
+
+def clip():
+    """Gradients are clipped before they are reduced: the norm differs between ranks in step 1."""
+    net = model()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    watch(net, optimizer, replicas=dist.group.WORLD)
+    for step in range(STEPS):
+        net(data(step)).square().mean().backward()
+        if WRONG:
+            nn.utils.clip_grad_norm_(net.parameters(), 0.01)
+        average_gradients(net.parameters())
+        if not WRONG:
+            nn.utils.clip_grad_norm_(net.parameters(), 0.01)
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+class Block(nn.Module):
+    """Tensor parallelism with its norm on a part of the sequence (sequence parallelism)."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.up, self.down = nn.LayerNorm(8), nn.Linear(8, 16), nn.Linear(16, 8)
+
+    def forward(self, x):
+        return self.down(torch.relu(self.up(self.norm(x)[:1].expand_as(x))))
+
+
+def tensor_parallel():
+    """The norm's gradients are not reduced over the tensor group: norm.weight parts in step 1."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor.parallel import (
+        ColwiseParallel, RowwiseParallel, parallelize_module)
+    mesh = init_device_mesh("cpu", (WORLD,), mesh_dim_names=("tp",))
+    torch.manual_seed(0)
+    net = Block()
+    parallelize_module(net, mesh, {"up": ColwiseParallel(), "down": RowwiseParallel()})
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    watch(net, optimizer)
+    for step in range(STEPS):
+        torch.manual_seed(step)
+        net(torch.randn(4, 8) + (RANK if WRONG else 0)).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def stale():
+    """Rank 1 goes on from the checkpoint of a step before: its parameters differ in step 0."""
+    net = model()
+    if WRONG and RANK == 1:
+        with torch.no_grad():
+            for p in net.parameters():
+                p.mul_(1.01)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    watch(net, optimizer, replicas=dist.group.WORLD)
+    for step in range(STEPS):
+        net(data(step)).square().mean().backward()
+        average_gradients(net.parameters())
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def shard():
+    """A hand-made sharded optimizer forgets to broadcast the last rank's shard: 3.bias in step 1."""
+    net = model()
+    parameters = list(net.parameters())
+    owner = [i * WORLD // len(parameters) for i in range(len(parameters))]
+    optimizer = torch.optim.SGD([p for p, o in zip(parameters, owner) if o == RANK], lr=0.1)
+    watch(net, optimizer, replicas=dist.group.WORLD)
+    for step in range(STEPS):
+        net(data(step)).square().mean().backward()
+        average_gradients(parameters)
+        optimizer.step()
+        for p, o in zip(parameters, owner):
+            if not (WRONG and p is parameters[-1]):
+                dist.broadcast(p.data, o)
+        net.zero_grad()
+
+
+def loader():
+    """The loader gives all ranks the same samples: step 0."""
+    samples = TensorDataset(torch.randn(48, 8))
+    sampler = None if WRONG else DistributedSampler(samples)
+    batches = DataLoader(samples, batch_size=4, sampler=sampler, shuffle=False)
+    net = DDP(model())
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    watch(net, optimizer, batches)
+    for (batch,) in batches:
+        net(batch).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def mixed_precision():
+    """Rank 1 alone meets an overflow in step 2 and skips its update: 0.weight in step 2."""
+    net = model()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
+    watch(net, optimizer, replicas=dist.group.WORLD)
+    for step in range(STEPS):
+        loss = net(data(step)).square().mean()
+        scaler.scale(loss).backward()
+        average_gradients(net.parameters())
+        if step == 1 and RANK == 1 and WRONG:
+            next(net.parameters()).grad[0, 0] = float("inf")
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad()
+
+
+def tied():
+    """The head is tied to the embedding of the first stage, whose gradient it never gets: step 1."""
+    torch.manual_seed(0)
+    table = torch.randn(16, 8)
+    net = nn.Module()
+    ends = dist.new_group([0, WORLD - 1])
+    name = "embedding" if RANK == 0 else "head" if RANK == WORLD - 1 else "middle"
+    net.register_parameter(name, nn.Parameter(table.clone()))
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    watch(net, optimizer, tied={"embedding": ends, "head": ("embedding", ends)})
+    for step in range(STEPS):
+        (data(step) @ getattr(net, name).T).square().mean().backward()
+        if not WRONG and RANK in (0, WORLD - 1):
+            average_gradients(net.parameters(), ends)
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def dropout():
+    """In a tensor group, whose ranks need one mask for a replicated activation, seeds differ: step 1."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor.parallel import (
+        ColwiseParallel, RowwiseParallel, parallelize_module)
+    mesh = init_device_mesh("cpu", (WORLD,), mesh_dim_names=("tp",))
+    torch.manual_seed(0)
+    net = nn.ModuleDict({"up": nn.Linear(8, 16), "down": nn.Linear(16, 8), "norm": nn.LayerNorm(8)})
+    parallelize_module(net, mesh, {"up": ColwiseParallel(), "down": RowwiseParallel()})
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    watch(net, optimizer, same_random=mesh.get_group())
+    for step in range(STEPS):
+        torch.manual_seed(step)
+        x = torch.randn(4, 8)
+        if WRONG:
+            torch.manual_seed(100 * step + RANK)
+        hidden = net["norm"](net["down"](torch.relu(net["up"](x))))
+        nn.functional.dropout(hidden, 0.5).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def rate():
+    """Rank 1's schedule is a step ahead: lr in step 1."""
+    net = DDP(model())
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
+    watch(net, optimizer)
+    for step in range(STEPS):
+        net(data(step)).square().mean().backward()
+        if WRONG and RANK == 1 and step == 0:
+            schedule.step()
+        optimizer.step()
+        optimizer.zero_grad()
+        schedule.step()
+
+
+def experts():
+    """Experts' gradients are divided by the world instead of their two replicas: expert.weight in step 1."""
+    net = model()
+    expert = nn.Linear(4, 4)
+    with torch.no_grad():
+        expert.weight.fill_(0.1 + RANK % 2)
+    net.add_module("expert", expert)
+    mine = [dist.new_group([e, e + 2]) for e in (0, 1)][RANK % 2]
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    watch(net, optimizer, replicas={"expert": mine, "": dist.group.WORLD}, mean=True)
+    for step in range(STEPS):
+        net(data(step)).square().mean().backward()
+        average_gradients(expert.parameters(), mine, WORLD if WRONG else None)
+        average_gradients([p for n, p in net.named_parameters() if "expert" not in n])
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+dist.init_process_group("gloo")
+globals()[sys.argv[1]]()
+dist.destroy_process_group()

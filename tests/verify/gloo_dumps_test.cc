@@ -1,0 +1,113 @@
+// Flight Recorder dumps of real jobs over Gloo, made by gloo_dumps/make_dumps.py with PyTorch 2.15:
+// each as a pickle and as JSON.
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/verify/program.h"
+#include "trace/load.h"
+#include "verify/verify.h"
+
+namespace lockstep::verify {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+enum class Form { pickle, json };
+
+Report verify_dumps(const std::string& job, Form form) {
+  std::vector<std::string> files;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(LOCKSTEP_SOURCE_DIR "/tests/verify/gloo_dumps/" + job)) {
+    const bool json = entry.path().extension() == ".json";
+    if (json == (form == Form::json)) files.push_back(entry.path().string());
+  }
+  std::sort(files.begin(), files.end());
+  const auto run = trace::load_run(files);
+  if (!run) {
+    ADD_FAILURE() << job << ": " << run.error().str();
+    return {};
+  }
+  return verify(*run);
+}
+
+// What the report says of a job, in both forms. `undecided`: what it says it does not know.
+struct Expected {
+  std::string job;
+  std::string summary;
+  std::vector<std::string> undecided;
+};
+
+std::string all_text(const Report& report) {
+  std::string out;
+  for (const std::string& line : report.unknown) out += line + "\n";
+  for (const Finding& f : report.findings) out += f.message + "\n" + f.why + "\n" + f.fix + "\n";
+  return out;
+}
+
+void expect(const Expected& expected) {
+  for (const Form form : {Form::pickle, Form::json}) {
+    const Report report = verify_dumps(expected.job, form);
+    const std::string text = all_text(report);
+    EXPECT_EQ(summary(report), expected.summary) << expected.job;
+    for (const std::string& part : expected.undecided) {
+      EXPECT_THAT(text, HasSubstr(part)) << expected.job;
+    }
+    EXPECT_THAT(text, Not(HasSubstr("Xid"))) << expected.job;
+    EXPECT_THAT(text, Not(HasSubstr("device"))) << expected.job;
+  }
+}
+
+TEST(GlooDumps, HungJobsAreExplainedByTheirCalls) {
+  expect({"skip",
+          "missing-collective error proven culprits=1 group=0 seq=7\nverdict findings",
+          {"rank 1 never issued all_gather"}});
+  expect({"order",
+          "cross-group-deadlock error proven culprits=0 group=1 seq=2\nverdict findings",
+          {}});
+  expect({"subgroup",
+          "cross-group-deadlock error proven culprits=2 group=0 seq=9\nverdict findings",
+          {"rank 1 waits in all_reduce of 5 float32"}});
+}
+
+// Dumps name no members: that rank 1 waits in a cycle is certain, whoever the other member is.
+TEST(GlooDumps, AGroupThatOneRankUsesLacksAMemberThatIsNotNamed) {
+  expect({"subgroup_first",
+          "cross-group-deadlock error proven culprits= group=0 seq=3\nverdict findings",
+          {"for another member of the group, which the dumps do not list: one of ranks 0, 2",
+           "and so not who left its call out"}});
+}
+
+TEST(GlooDumps, WhoIsWaitedForIsSaidWhereNothingShowsThatItNeverComes) {
+  expect({"skip_alike",
+          "verdict inconclusive",
+          {"ranks 0, 2 wait in all_reduce of 4 float32", "for rank 1"}});
+  expect({"asleep",
+          "verdict inconclusive",
+          {"ranks 0, 1 wait in all_reduce of 12 float32", "for rank 2", "a minute later"}});
+  expect({"asleep_at_once", "verdict inconclusive", {"ranks 0, 2 wait", "for rank 1"}});
+  expect({"send",
+          "verdict inconclusive",
+          {"ranks 1, 2 wait", "for rank 0", "in a message (Gloo's dumps hold none)"}});
+}
+
+TEST(GlooDumps, HealthyJobsAreNotAccused) {
+  expect({"ended", "verdict clean", {}});
+  expect({"running", "verdict inconclusive", {}});
+  expect({"running_ddp", "verdict inconclusive", {}});
+  expect({"nothing_called", "verdict inconclusive", {"no dump holds a call"}});
+}
+
+TEST(GlooDumps, ARankThatWasDumpedBeforeTheOthersIsNotMissed) {
+  const Report report = verify_dumps("running", Form::pickle);
+  EXPECT_THAT(all_text(report), HasSubstr("the dumps were not taken at one moment"));
+}
+
+}  // namespace
+}  // namespace lockstep::verify

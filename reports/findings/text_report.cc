@@ -35,6 +35,7 @@ std::string common_folder(const verify::Report& report) {
   constexpr std::size_t kWorthNaming = 24;
   std::optional<std::string> common;
   for (const verify::Finding& finding : report.findings) {
+    if (finding.severity == verify::Severity::note) continue;  // shown without evidence
     for (const verify::Evidence& evidence : finding.evidence) {
       const std::string at = printable(evidence.at);
       if (at.empty()) continue;

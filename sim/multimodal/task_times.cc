@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "sim/multimodal/mixed_lengths.h"
+#include "sim/multimodal/multimodal_forecast.h"
 
 namespace lockstep::sim {
 

@@ -79,7 +79,7 @@ TEST(GlooDumps, HungJobsAreExplainedByTheirCalls) {
 // Dumps name no members: that rank 1 waits in a cycle is certain, whoever the other member is.
 TEST(GlooDumps, AGroupThatOneRankUsesLacksAMemberThatIsNotNamed) {
   expect({"subgroup_first",
-          "cross-group-deadlock error proven culprits= group=0 seq=3\nverdict findings",
+          "cross-group-deadlock error proven group=0 seq=3\nverdict findings",
           {"for another member of the group, which the dumps do not list: one of ranks 0, 2",
            "and so not who left its call out"}});
 }

@@ -55,6 +55,11 @@ def call(line):
             line["root"] if line.get("root", -1) >= 0 else None if op in ROOTED else -1,
             [] if op in MESSAGES else what or ([] if op == "barrier" else None)], splits
 
+def members(ranks):
+    """In version 2 an item may be a range: [first, last] or [first, last, step], both ends in it."""
+    return [r for item in ranks for r in (
+        range(item[0], item[1] + 1, *item[2:]) if isinstance(item, list) else [item])]
+
 class Trace:
     """A rank's groups, calls and waits. A proof needs all of them: nothing may be lost."""
     def __init__(self, path):
@@ -65,7 +70,8 @@ class Trace:
             header = next(lines)
             self.rank, self.world = header["rank"], header["world_size"]
             self.nccl = "nccl" in header.get("backend", "")
-            require(header["header"] == 1 and not header.get("dropped"), f"{path}: lost records")
+            require(header["header"] in (1, 2), f"{path}: of a version that this does not read")
+            require(not header.get("dropped"), f"{path}: lost records")
             require(header.get("semantics", "c10d") == "c10d", f"{path}: MPI says not what blocks")
             for line in lines:
                 kind = next((k for k in line if k in ("header", "group", "ev", "end")), None)
@@ -74,6 +80,7 @@ class Trace:
                 require(event != "exception", f"{path}: the rank raised an exception")
                 if kind == "end": end = line["end"]
                 if kind == "group":
+                    line["ranks"] = members(line["ranks"])
                     if self.groups.setdefault(line["group"], line["ranks"]) != line["ranks"]:
                         raise ValueError("a group is declared twice")
                 if event == "issue":

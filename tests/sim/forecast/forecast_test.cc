@@ -294,7 +294,7 @@ TEST(Spread, EachRankOfHsdpCallsInTheGroupOfItsOwnCopy) {
   EXPECT_EQ(verify::verify(*all).verdict, verify::Verdict::clean);
   const Result<trace::Run> other = trace::spread(derived(), {0, 1, 2, 3, 3, 2}, 2);
   ASSERT_FALSE(other) << "rank 3 holds another shard than rank 4";
-  EXPECT_THAT(other.error().message, HasSubstr("replicate1"));
+  EXPECT_THAT(other.error().message, HasSubstr("at another place of its copy"));
 }
 
 TEST(Spread, NobodyStandsForARankOfAnotherGroup) {

@@ -86,7 +86,7 @@ TEST(Stopped, TheHeadlineSaysWhoWhereAndBeforeWhichCall) {
   const Finding& f = report.findings[0];
   EXPECT_EQ(f.rule, RuleId::host_stall);
   EXPECT_EQ(f.headline,
-            "rank 3 (node1) stopped 10 min ago before call 2 of TENSOR_MODEL_PARALLEL "
+            "rank 3 (node1) stopped 10 min 1 s ago before call 2 of TENSOR_MODEL_PARALLEL "
             "(mappings.py:226); 3 ranks wait for it");
   EXPECT_EQ(f.message, f.headline);
   EXPECT_EQ(f.next, "ssh node1 py-spy dump --pid 4711");

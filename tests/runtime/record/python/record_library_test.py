@@ -230,13 +230,16 @@ class Faults(Preloaded):
     """programs/silent_faults.py: first wrong step and tensor, and nothing where the job is right."""
 
     def assert_found(self, job: str, rules: str, step: int, what: "list[str]",
-                     ranks: int = 2) -> None:
+                     ranks: int = 2, also: str = "") -> None:
+        """`also`: what a consequence of the finding names."""
         report = self.run_to_its_end("silent_faults.py", job, "wrong", ranks=ranks)
         self.assertEqual(report["verdict"], "findings", report)
         finding = report["findings"][0]
         self.assertIn(finding["rule"], rules.split(), report)
         self.assertEqual(finding["step"], step, report)
         self.assertEqual(finding["what"], what, report)
+        if also:
+            self.assertIn([also], [one["what"] for one in finding["consequences"]], report)
         right = self.run_to_its_end("silent_faults.py", job, ranks=ranks)
         self.assertEqual((right["verdict"], right["findings"]), ("clean", []), right)
 
@@ -264,13 +267,15 @@ class Faults(Preloaded):
         self.assert_found("tied", "grad-divergence", 1, ["embedding"])
 
     def test_random_numbers_that_differ_in_a_tensor_group(self) -> None:
-        self.assert_found("dropout", "rank-local-decision", 1, ["random"])
+        self.assert_found("dropout", "grad-divergence", 1,
+                          ["down.bias", "norm.weight", "norm.bias"], also="random")
 
     def test_a_learning_rate_that_differs(self) -> None:
         self.assert_found("rate", "rank-local-decision", 1, ["lr"])
 
     def test_experts_whose_gradients_are_divided_by_the_wrong_world(self) -> None:
-        self.assert_found("experts", "reduction-wrong", 1, ["expert.weight@0,2"], ranks=4)
+        self.assert_found("experts", "reduction-wrong", 1, [
+            "expert.weight@0,2", "expert.bias@0,2", "expert.weight@1,3", "expert.bias@1,3"], ranks=4)
 
 
 class Command(Preloaded):

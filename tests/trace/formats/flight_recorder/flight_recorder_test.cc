@@ -229,16 +229,23 @@ TEST_F(FlightRecorder, TheJsonTwinSaysTheSame) {
       R"("process_group":["0","default_pg"],"profiling_name":"gloo:all_reduce","record_id":0,)"
       R"("retired":true,"state":"scheduled","time_created_ns":5,)"
       R"("time_discovered_completed_ns":0,"time_discovered_started_ns":0})";
-  dir_.write("rank_0.json", R"({"entries":[)" + entry +
-                                R"(],"pg_config":{},"pg_status":{"0":)"
-                                R"({"last_completed_collective":"1"}},"version":"2.10"})");
+  const auto dump = [](const std::string& of) {
+    return R"({"entries":[)" + of +
+           R"(],"pg_config":{},"pg_status":{"0":{"last_completed_collective":"1"}},)"
+           R"("version":"2.10"})";
+  };
+  dir_.write("rank_0.json", dump(entry));
   const trace::Run run = load();
   ASSERT_THAT(run.ranks, SizeIs(1));
   ASSERT_THAT(run.ranks[0].calls, SizeIs(1));
   EXPECT_TRUE(run.ranks[0].calls[0].has(kCompleted));  // gloo: `retired` tells
   EXPECT_EQ(run.ranks[0].backend, "gloo");
-  ASSERT_THAT(run.ranks[0].progress, SizeIs(1));
-  EXPECT_EQ(run.ranks[0].progress[0].completed, 1U);
+  std::string of_nccl = entry;
+  of_nccl.replace(of_nccl.find("gloo:"), 5, "nccl:");
+  dir_.write("rank_0.json", dump(of_nccl));
+  const trace::Run counted = load();
+  ASSERT_THAT(counted.ranks[0].progress, SizeIs(1));
+  EXPECT_EQ(counted.ranks[0].progress[0].completed, 1U);
 }
 
 std::string json_dump(const std::string& more) {

@@ -222,13 +222,14 @@ trace::Run as_program(const trace::Run& run) {
       continue;
     }
     const trace::RankTrace& done = ranks[same->second];
-    ranks.push_back(declared(trace));
-    ranks.back().events = done.events;
-    ranks.back().calls = done.calls;
-    ranks.back().occurs = done.occurs;
-    ranks.back().modalities = done.modalities;
-    ranks.back().exceptions = done.exceptions;
-    ranks.back().end = done.end;
+    trace::RankTrace alike = declared(trace);
+    alike.events = done.events;
+    alike.calls = done.calls;
+    alike.occurs = done.occurs;
+    alike.modalities = done.modalities;
+    alike.exceptions = done.exceptions;
+    alike.end = done.end;
+    ranks.push_back(std::move(alike));
   }
   return trace::assemble_run(std::move(tables), std::move(ranks));
 }

@@ -24,6 +24,7 @@
 
 #include "runtime/record/c10d/recorded_group.h"
 #include "runtime/record/c10d/work_watch.h"
+#include "runtime/record/preload/last_tensors.h"
 #include "runtime/record/recorder.h"
 #include "trace/formats/ring/hang_watch.h"
 
@@ -49,6 +50,7 @@ class JobRecord {
   bool is_open() const;
   // Of group()'s owner, once that was not null.
   Recorder& recorder() { return *recorder_; }
+  LastTensors& tensors() { return tensors_; }
   // What sees when the works of a call complete: those of a device, or of a backend that says so by
   // itself. Null: their futures tell. `group`: one that group() knows.
   WorkWatch* watch(const c10d::ProcessGroup& group, bool on_device);
@@ -70,6 +72,7 @@ class JobRecord {
   std::unique_ptr<trace::RingWriter> ring_;
   std::unique_ptr<Recorder> recorder_;
   std::unique_ptr<WorkWatch> watch_;
+  LastTensors tensors_;
   const pid_t own_pid_ = ::getpid();
   std::mutex end_mutex_;  // guards the end mark, and what follows
   std::optional<trace::HangWatch> hang_;

@@ -118,6 +118,11 @@ class Files(Preloaded):
         report = self.run_until(stall, "ddp_alone.py", "skip")
         self.assertEqual(report["findings"][0]["certainty"], "proven", report)
 
+    def test_a_program_ends_well_however_late_the_transport_is(self) -> None:
+        for _ in range(3):
+            report = self.run_to_its_end("ends_at_once.py")
+            self.assertEqual(report["verdict"], "clean", report)
+
     def test_files_of_an_earlier_run_are_left_out(self) -> None:
         self.run_to_its_end("jobs.py", "raises", ranks=3)
         report = self.run_to_its_end("jobs.py", "raises", ranks=2)

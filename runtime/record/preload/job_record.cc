@@ -20,6 +20,7 @@
 #include "base/launcher.h"
 #include "runtime/record/c10d/work_watch.h"
 #include "runtime/record/preload/python_program.h"
+#include "runtime/record/preload/transport_threads.h"
 #include "trace/formats/ring/ring_file.h"
 
 namespace lockstep::runtime {
@@ -149,8 +150,17 @@ void JobRecord::open(const c10d::ProcessGroup& first) {
   ::on_exit(&JobRecord::at_exit, this);
   recording_job.store(this, std::memory_order_release);
   start_hang_watch();
-  if (PythonProgram* const python = PythonProgram::of_process(); python != nullptr)
+  if (PythonProgram* const python = PythonProgram::of_process(); python != nullptr) {
     python->on_uncaught([this](const std::string& what) { recorder_->raised(what); });
+    python->at_end([this] { let_go_of_calls(); });
+  }
+}
+
+void JobRecord::let_go_of_calls() {
+  constexpr std::chrono::milliseconds kMost(1000);
+  const std::lock_guard lock(mutex_);
+  if (watch_) watch_->look_now(kMost);
+  wait_for_transport_threads(kMost);
 }
 
 bool JobRecord::is_open() const { return recording_job.load(std::memory_order_acquire) == this; }

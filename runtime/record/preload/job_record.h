@@ -24,7 +24,6 @@
 
 #include "runtime/record/c10d/recorded_group.h"
 #include "runtime/record/c10d/work_watch.h"
-#include "runtime/record/preload/last_tensors.h"
 #include "runtime/record/recorder.h"
 #include "trace/formats/ring/hang_watch.h"
 
@@ -50,7 +49,6 @@ class JobRecord {
   bool is_open() const;
   // Of group()'s owner, once that was not null.
   Recorder& recorder() { return *recorder_; }
-  LastTensors& tensors() { return tensors_; }
   // What sees when the works of a call complete: those of a device, or of a backend that says so by
   // itself. Null: their futures tell. `group`: one that group() knows.
   WorkWatch* watch(const c10d::ProcessGroup& group, bool on_device);
@@ -63,6 +61,8 @@ class JobRecord {
   WorkWatch& open_watch();
   void start_hang_watch();
   void look_for_hang(std::int64_t now);
+  // What other threads hold of calls that are over, before Python ends.
+  void let_go_of_calls();
   std::vector<std::int32_t> ranks_of(const c10d::ProcessGroup& group) const;
   static void at_exit(int status, void* job);
 
@@ -72,7 +72,6 @@ class JobRecord {
   std::unique_ptr<trace::RingWriter> ring_;
   std::unique_ptr<Recorder> recorder_;
   std::unique_ptr<WorkWatch> watch_;
-  LastTensors tensors_;
   const pid_t own_pid_ = ::getpid();
   std::mutex end_mutex_;  // guards the end mark, and what follows
   std::optional<trace::HangWatch> hang_;

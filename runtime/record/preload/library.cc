@@ -71,9 +71,6 @@ void record(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit:
   if (group == nullptr) return pass_on(op, keys, stack);
   Recorder& recorder = job.recorder();
   const std::uint32_t id = group->issue(call->recorded(), job.origin());
-  const bool on_device = call->cuda_device().has_value();
-  // Not those of a device, whose memory is short.
-  if (!on_device) job.tensors().keep(call->in, call->out);
   const bool blocks = schema.returns().empty();
   if (blocks) recorder.wait(id);
   try {
@@ -88,7 +85,10 @@ void record(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit:
     }
     throw;
   }
-  if (!blocks) return wrap_work(*stack, *call, recorder, id, job.watch(*call->group, on_device));
+  if (!blocks) {
+    const bool on_device = call->cuda_device().has_value();
+    return wrap_work(*stack, *call, recorder, id, job.watch(*call->group, on_device));
+  }
   recorder.complete(id);
   recorder.waited(id);
 }

@@ -33,6 +33,10 @@ struct PythonApi {
   int (*set_in_sys)(const char*, void*) = nullptr;
   void* (*make_function)(void*, void*, void*) = nullptr;
   void* (*call)(void*, void*, void*) = nullptr;
+  void* (*module)(const char*) = nullptr;
+  void* (*pack)(long, ...) = nullptr;  // a tuple of objects, which it keeps
+  void* (*release)() = nullptr;        // Python's lock, for a while
+  void (*take_again)(void*) = nullptr;
   void* (*item)(void*, long) = nullptr;  // of a tuple; borrowed
   void* none = nullptr;
 };
@@ -70,6 +74,8 @@ bool find_all(PythonApi& api) {
          find(api.give_back, "Py_DecRef") && find(api.clear_error, "PyErr_Clear") &&
          find(api.of_sys, "PySys_GetObject") && find(api.set_in_sys, "PySys_SetObject") &&
          find(api.make_function, "PyCFunction_NewEx") && find(api.call, "PyObject_Call") &&
+         find(api.module, "PyImport_ImportModule") && find(api.pack, "PyTuple_Pack") &&
+         find(api.release, "PyEval_SaveThread") && find(api.take_again, "PyEval_RestoreThread") &&
          find(api.item, "PyTuple_GetItem") && find(api.none, "_Py_NoneStruct");
 }
 
@@ -256,6 +262,30 @@ void PythonProgram::on_uncaught(std::function<void(const std::string&)> tell) {
   hook_before_ = before;
   tell_ = std::move(tell);
   if (api_.set_in_sys("excepthook", hook.get()) != 0) api_.clear_error();
+}
+
+void* PythonProgram::ends(void* /*self*/, void* /*arguments*/) {
+  const PythonProgram& program = *of_process();
+  void* const thread = program.api_.release();
+  program.act_at_end_();
+  program.api_.take_again(thread);
+  program.api_.keep(program.api_.none);
+  return program.api_.none;
+}
+
+void PythonProgram::at_end(std::function<void()> act) {
+  if (act_at_end_ || api_.is_finalizing() != 0 || api_.this_thread() == nullptr) return;
+  const PythonLock lock(api_);
+  static MethodDefinition definition = {"at_end", &PythonProgram::ends, kPositionalArguments,
+                                        "Lets Lockstep's recorder wait for the transport."};
+  const Owned hook(api_, api_.make_function(&definition, nullptr, nullptr));
+  const Owned module(api_, api_.module("atexit"));
+  if (hook.get() == nullptr || module.get() == nullptr) return;
+  const Owned add(api_, api_.attribute(module.get(), "register"));
+  const Owned arguments(api_, api_.pack(1, hook.get()));
+  if (add.get() == nullptr || arguments.get() == nullptr) return;
+  act_at_end_ = std::move(act);
+  const Owned added(api_, api_.call(add.get(), arguments.get(), nullptr));
 }
 
 }  // namespace lockstep::runtime

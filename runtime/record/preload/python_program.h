@@ -32,6 +32,10 @@ class PythonProgram {
   // image in the batch (train.py:33)". Only the first call has an effect.
   void on_uncaught(std::function<void(const std::string&)> tell);
 
+  // Calls `act` when the program is over and Python about to end, without Python's lock. Only the
+  // first call has an effect.
+  void at_end(std::function<void()> act);
+
  private:
   explicit PythonProgram(const PythonApi& api);
   // The more of the program's own a file is, the higher.
@@ -40,11 +44,13 @@ class PythonProgram {
   std::string place(const std::string& file, long line) const;
   std::string line_of_traceback(void* traceback) const;
   static void* uncaught(void* self, void* arguments);
+  static void* ends(void* self, void* arguments);
 
   const PythonApi& api_;
   std::string folder_, torch_folder_;  // with a slash at the end
   std::function<void(const std::string&)> tell_;
   void* hook_before_ = nullptr;  // sys.excepthook
+  std::function<void()> act_at_end_;
 };
 
 }  // namespace lockstep::runtime

@@ -1,7 +1,7 @@
 // Every command of README.md and docs is run in a folder with what it names, or stands in a table
 // here that says why it is not. Its options are held to the help texts either way.
 //
-// commands_test runs what needs no lockstep-worker; docs_run_test runs the others as well.
+// With LOCKSTEP_WITH_WORKER also those that need lockstep-worker.
 #include "tests/docs/commands.h"
 
 #include <algorithm>
@@ -15,6 +15,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/docs/sandbox.h"
+#include "tests/support/sanitized.h"
 
 namespace lockstep::docs {
 namespace {
@@ -145,6 +146,7 @@ TEST(DocCommands, UseOptionsThatThereAre) {
 }
 
 TEST(DocCommands, DoWhatTheySay) {
+  if (kSanitized) GTEST_SKIP() << "minutes; the commands' own tests run them";
   std::optional<Sandbox> sandbox;  // of a page, whose commands follow one another
   std::string page;
   std::size_t ran = 0;

@@ -11,6 +11,7 @@
 
 #include "base/sha256.h"
 #include "tests/support/random_trace.h"
+#include "tests/support/sanitized.h"
 #include "tests/support/trace_dump.h"
 #include "tests/support/trace_text.h"
 #include "trace/formats/digest/form.h"
@@ -19,7 +20,7 @@
 namespace lockstep::trace {
 namespace {
 
-constexpr std::uint32_t kSeeds = 300;
+constexpr std::uint32_t kSeeds = kSanitized ? 60 : 300;
 
 std::string digest_of(const std::vector<RankTrace>& traces, const Tables& tables) {
   return write_digest(traces, tables, {"text", {}}).bytes;

@@ -248,15 +248,11 @@ FeatureGather::Gathered FeatureGather::gather(const at::Tensor& features, const 
     all = all_gather(*group_, padded.detach().contiguous());
     all.slice(0, group_->getRank() * most, (group_->getRank() + 1) * most).copy_(padded);
   }
-  std::vector<at::Tensor> parts;
-  Gathered out{{}, 0};
-  for (std::int64_t rank = 0; rank < rows.size(0); ++rank) {
-    const auto own = rows[rank].item<std::int64_t>();
-    if (rank < group_->getRank()) out.offset += own;
-    parts.push_back(all.slice(0, rank * most, rank * most + own));
-  }
-  out.all = at::cat(parts);
-  return out;
+  // Without what ranks with fewer rows were filled up with. One operation for all ranks: one for
+  // each is most of a step where they are thousands.
+  const at::Tensor is_row = at::arange(most).unsqueeze(0) < rows.unsqueeze(1);
+  return {all.index_select(0, is_row.flatten().nonzero().squeeze(1).to(all.device())),
+          rows.slice(0, 0, group_->getRank()).sum().item<std::int64_t>()};
 }
 
 }  // namespace lockstep::runtime

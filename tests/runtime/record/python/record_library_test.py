@@ -14,9 +14,11 @@ import tempfile
 import time
 import unittest
 from pathlib import Path
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Optional, Union
 
 import torch
+
+from forks import Fork, Forks
 
 HERE = Path(__file__).resolve().parent
 PROGRAMS = HERE / "programs"
@@ -24,8 +26,11 @@ TOOLS = HERE.parents[3] / "runtime" / "record" / "python"
 LOCKSTEP = os.environ["LOCKSTEP_PROGRAM"]
 LIBRARY = os.environ["LOCKSTEP_RECORD_LIBRARY"]
 LIMIT_S = 600  # only against hanging for ever
+RECORDED = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "LD_PRELOAD": LIBRARY,
+            "PYTHONPATH": str(TOOLS)}
 
 Report = dict[str, Any]
+Rank = Union["subprocess.Popen[str]", Fork]
 
 
 def free_port() -> str:
@@ -34,30 +39,35 @@ def free_port() -> str:
         return str(probe.getsockname()[1])
 
 
-def end(rank: "subprocess.Popen[str]") -> None:
+def end(rank: "Rank") -> None:
     rank.kill()
     rank.wait()
-    if rank.stdout is not None:
+    if isinstance(rank, subprocess.Popen) and rank.stdout is not None:
         rank.stdout.close()
 
 
 class Preloaded(unittest.TestCase):
+    """A process for each rank, started as torchrun does. With `forks` from one that has torch."""
+
+    forks: "Optional[Forks]" = None
+
     def setUp(self) -> None:
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.traces = Path(folder.name) / "traces"
 
-    def start(self, program: str, *arguments: str, ranks: int = 2) -> "list[subprocess.Popen[str]]":
+    def start(self, program: str, *arguments: str, ranks: int = 2) -> "list[Rank]":
         port = free_port()
         started = []
+        command = [str(PROGRAMS / program), *filter(None, arguments)]
         for rank in map(str, range(ranks)):
-            started.append(subprocess.Popen(
-                [sys.executable, "-B", str(PROGRAMS / program), *filter(None, arguments)],
-                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                env={**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "RANK": rank,
-                     "LOCAL_RANK": rank, "WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1",
-                     "MASTER_PORT": port, "LD_PRELOAD": LIBRARY, "PYTHONPATH": str(TOOLS),
-                     "LOCKSTEP_RECORD_DIR": str(self.traces)}))
+            own = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1",
+                   "MASTER_PORT": port, "LOCKSTEP_RECORD_DIR": str(self.traces)}
+            started.append(
+                self.forks.start(command, own) if self.forks else
+                subprocess.Popen([sys.executable, "-B", *command], stdout=subprocess.PIPE,
+                                 stderr=subprocess.STDOUT, text=True,
+                                 env={**os.environ, **RECORDED, **own}))
             self.addCleanup(end, started[-1])
         return started
 
@@ -131,7 +141,18 @@ class Files(Preloaded):
         self.assertIn("earlier runs of the job", " ".join(report["unknown"]))
 
 
-class Jobs(Preloaded):
+class Forked(Preloaded):
+    """Of the jobs, not of how processes begin and end."""
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.forks = Forks(["torch", "torch.nn.parallel", "torch.utils.data", "torch.distributed.fsdp",
+                           "torch.distributed.pipelining", "torch.distributed.checkpoint",
+                           "torch.distributed.tensor.parallel"], RECORDED)
+        cls.addClassCleanup(cls.forks.close)
+
+
+class Jobs(Forked):
     """programs/jobs.py: what people write, right and wrong."""
 
     def assert_clean(self, job: str, variant: str = "", ranks: int = 2) -> None:
@@ -205,7 +226,7 @@ class Jobs(Preloaded):
         self.assertIn("rank 2 is still running", told(report) or "")
 
 
-class Values(Preloaded):
+class Values(Forked):
     """lockstep_watch.py."""
 
     def found(self, variant: str) -> Report:
@@ -231,7 +252,7 @@ class Values(Preloaded):
         self.assertEqual(self.found("samples")["rule"], "no-sharding")
 
 
-class Faults(Preloaded):
+class Faults(Forked):
     """programs/silent_faults.py: first wrong step and tensor, and nothing where the job is right."""
 
     def assert_found(self, job: str, rules: str, step: int, what: "list[str]",

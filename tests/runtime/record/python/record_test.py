@@ -16,6 +16,8 @@ from typing import Any, Optional
 
 import torch
 
+from forks import Fork, Forks
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[3]
 TOOL = str(ROOT / "runtime" / "record" / "python" / "lockstep_record.py")
@@ -25,14 +27,21 @@ LOCKSTEP = os.environ["LOCKSTEP_PROGRAM"]
 LIMIT_S = 900  # only against hanging for ever: this may be a busy machine
 
 
-def python(*arguments: str, **environment: str) -> "subprocess.Popen[str]":
-    return subprocess.Popen(
-        [sys.executable, "-B", *arguments],
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", **environment})
+FORKS: "Optional[Forks]" = None
 
 
-def finished(process: "subprocess.Popen[str]") -> tuple[int, str]:
+def setUpModule() -> None:
+    global FORKS
+    FORKS = Forks(["torch", "torch.nn.parallel"], {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"})
+    unittest.addModuleCleanup(FORKS.close)
+
+
+def python(*arguments: str, **environment: str) -> Fork:
+    assert FORKS
+    return FORKS.start(list(arguments), environment)
+
+
+def finished(process: Fork) -> tuple[int, str]:
     try:
         said = process.communicate(timeout=LIMIT_S)[0]
     finally:

@@ -1,6 +1,7 @@
 #include "sim/forecast/forecast.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <limits>
 #include <map>
 #include <utility>
@@ -11,33 +12,53 @@
 namespace lockstep::sim {
 namespace {
 
-struct Interval {
-  Picos begin, end;
-};
-
-// How long `span` and a sorted list of disjoint intervals overlap, in seconds.
-double overlap(const std::vector<Interval>& sorted, const Interval& span) {
-  auto at = std::lower_bound(sorted.begin(), sorted.end(), span.begin,
-                             [](const Interval& i, Picos t) { return i.end <= t; });
-  double out = 0;
-  for (; at != sorted.end() && at->begin < span.end; ++at)
-    out += (std::min(at->end, span.end) - std::max(at->begin, span.begin)).seconds();
+// What of a sorted list of disjoint stretches is in [begin, end).
+std::vector<Stretch> within(const std::vector<Stretch>& sorted, Picos begin, Picos end) {
+  auto at = std::lower_bound(sorted.begin(), sorted.end(), begin,
+                             [](const Stretch& s, Picos t) { return s.end <= t; });
+  std::vector<Stretch> out;
+  for (; at != sorted.end() && at->begin < end; ++at)
+    out.push_back({std::max(at->begin, begin), std::min(at->end, end), at->kind});
   return out;
 }
 
-// The union of intervals, sorted and disjoint.
-std::vector<Interval> disjoint(std::vector<Interval> intervals) {
-  std::sort(intervals.begin(), intervals.end(),
-            [](const Interval& a, const Interval& b) { return a.begin < b.begin; });
-  std::vector<Interval> out;
-  for (const Interval& i : intervals) {
-    if (!out.empty() && i.begin <= out.back().end) {
-      out.back().end = std::max(out.back().end, i.end);
-    } else if (i.begin < i.end) {
-      out.push_back(i);
+// The union of stretches of one kind, sorted and disjoint.
+std::vector<Stretch> disjoint(std::vector<Stretch> stretches) {
+  std::sort(stretches.begin(), stretches.end(),
+            [](const Stretch& a, const Stretch& b) { return a.begin < b.begin; });
+  std::vector<Stretch> out;
+  for (const Stretch& s : stretches) {
+    if (!out.empty() && s.begin <= out.back().end) {
+      out.back().end = std::max(out.back().end, s.end);
+    } else if (s.begin < s.end) {
+      out.push_back(s);
     }
   }
   return out;
+}
+
+// Adds a stretch; one that continues the last is joined to it.
+void append(std::vector<Stretch>& all, const Stretch& next) {
+  if (next.begin >= next.end) return;
+  if (!all.empty() && all.back().kind == next.kind && all.back().end == next.begin)
+    all.back().end = next.end;
+  else
+    all.push_back(next);
+}
+
+// The sum of what a rank does; `calls`: when its calls are carried out.
+RankUse use_of(const std::vector<Stretch>& host, const std::vector<Stretch>& calls) {
+  RankUse use;
+  for (const Stretch& s : host) {
+    const double seconds = (s.end - s.begin).seconds();
+    if (s.kind == Stretch::Kind::exposed) use.exposed += seconds;
+    if (s.kind == Stretch::Kind::idle) use.idle += seconds;
+    if (s.kind != Stretch::Kind::computes) continue;
+    use.busy += seconds;
+    for (const Stretch& call : within(calls, s.begin, s.end))
+      use.hidden += (call.end - call.begin).seconds();
+  }
+  return use;
 }
 
 // What a rank sends for a call, on its busiest link, and how much of that leaves its node. For a
@@ -65,6 +86,7 @@ class Forecaster {
     out_.times = step_times(run_, program_, folding_, result_);
     out_.step_time = sim::step_time(out_.times);
     measured_ = measured_steps(out_.times);
+    out_.timeline.step = typical_step();
     weigh();
     for (std::uint32_t c = 0; c < folding_.representatives.size(); ++c) add(c);
     return std::move(out_);
@@ -76,6 +98,17 @@ class Forecaster {
   }
   const std::vector<ProgramStep>& steps_of(std::uint32_t c) const {
     return program_.job.programs[member(c).program].steps;
+  }
+
+  // The measured step whose duration is nearest to the median; of several the first.
+  std::size_t typical_step() const {
+    std::size_t out = measured_.first;
+    const auto off = [&](std::size_t s) {
+      return std::abs(out_.times.of(s).value - out_.step_time.value);
+    };
+    for (std::size_t s = out; s < out_.times.size(); ++s)
+      if (off(s) < off(out)) out = s;
+    return out;
   }
 
   // Counts the ranks of each class, and for each slot those that are the first member of its group:
@@ -99,13 +132,16 @@ class Forecaster {
   void add(std::uint32_t c) {
     const StepMarks marks = step_marks(run_, program_, folding_, c);
     const std::vector<Picos>& ended = result_.classes[c].ended;
-    const std::vector<Interval> active = calls_of(c, marks);
+    const std::vector<Stretch> active = calls_of(c, marks);
     std::vector<StepUse> uses;
     RankUse sum;
     Picos begin;
     for (std::size_t s = 0; s < out_.times.size(); ++s) {
-      uses.push_back(
-          {begin, ended[marks.ends[s]], use_of(c, marks.begin(s), marks.ends[s] + 1, active)});
+      const Picos end = ended[marks.ends[s]];
+      std::vector<Stretch> host = host_of(c, marks.begin(s), marks.ends[s] + 1, active);
+      uses.push_back({begin, end, use_of(host, active)});
+      if (s == out_.timeline.step)
+        out_.timeline.classes.push_back({std::move(host), within(active, begin, end)});
       begin = ended[marks.over[s]];
       if (s >= measured_.first) sum += uses.back().use;
     }
@@ -114,8 +150,8 @@ class Forecaster {
   }
 
   // When calls of the class are carried out; counts those of the measured steps.
-  std::vector<Interval> calls_of(std::uint32_t c, const StepMarks& marks) {
-    std::vector<Interval> active;
+  std::vector<Stretch> calls_of(std::uint32_t c, const StepMarks& marks) {
+    std::vector<Stretch> active;
     const std::size_t steps = out_.times.size();
     const std::uint32_t end = steps == 0 ? 0 : marks.ends[steps - 1] + 1;
     std::size_t training = 0;  // step in which, or after which, `s` is
@@ -128,7 +164,8 @@ class Forecaster {
       if (step.kind != StepKind::call) continue;
       const ProgramCall& call = program_.job.calls[step.index];
       const std::uint32_t group = member(c).groups[step.slot];
-      active.push_back({result_.classes[c].began[s], result_.classes[c].ended[s]});
+      active.push_back(
+          {result_.classes[c].began[s], result_.classes[c].ended[s], Stretch::Kind::call});
       // Neither in a measured step nor in what comes after one: it counts as active, but not in the
       // sums.
       if (training < measured_.first || s > marks.ends[training]) continue;
@@ -143,26 +180,27 @@ class Forecaster {
     return disjoint(std::move(active));
   }
 
-  // How a class spends the time of program steps [first, last). Waiting is exposed while one of the
-  // class's calls is carried out, else idle.
-  RankUse use_of(std::uint32_t c, std::uint32_t first, std::uint32_t last,
-                 const std::vector<Interval>& active) const {
+  // What a class does in program steps [first, last). Waiting is exposed while one of the class's
+  // calls is carried out, else idle.
+  std::vector<Stretch> host_of(std::uint32_t c, std::uint32_t first, std::uint32_t last,
+                               const std::vector<Stretch>& active) const {
     const RankOutcome& outcome = result_.classes[c];
-    RankUse use;
+    std::vector<Stretch> out;
     for (std::uint32_t s = first; s < last; ++s) {
       const ProgramStep& step = steps_of(c)[s];
-      const Interval whole{outcome.issued[s], outcome.ended[s]};
       if (step.kind == StepKind::compute) {
-        const Interval worked{outcome.began[s], outcome.ended[s]};
-        use.busy += (worked.end - worked.begin).seconds();
-        use.hidden += overlap(active, worked);
+        append(out, {outcome.began[s], outcome.ended[s], Stretch::Kind::computes});
       } else if (step.kind == StepKind::wait || step.blocks) {
-        const double exposed = overlap(active, whole);
-        use.exposed += exposed;
-        use.idle += (whole.end - whole.begin).seconds() - exposed;
+        Picos at = outcome.issued[s];
+        for (const Stretch& call : within(active, at, outcome.ended[s])) {
+          append(out, {at, call.begin, Stretch::Kind::idle});
+          append(out, {call.begin, call.end, Stretch::Kind::exposed});
+          at = call.end;
+        }
+        append(out, {at, outcome.ended[s], Stretch::Kind::idle});
       }
     }
-    return use;
+    return out;
   }
 
   const trace::Run& run_;

@@ -31,6 +31,24 @@ struct StepUse {
   RankUse use;
 };
 
+// A stretch of a rank's time, and what it does in it.
+struct Stretch {
+  enum class Kind : std::uint8_t { computes, exposed, idle, call };
+  Picos begin, end;
+  Kind kind = Kind::computes;
+  friend bool operator==(const Stretch&, const Stretch&) = default;
+};
+
+// One step in full: the stretches that StepUse sums up.
+struct StepTimeline {
+  std::size_t step = 0;  // the measured one whose duration is nearest to the median
+  struct Lane {
+    std::vector<Stretch> host;   // as issued: computes, exposed or idle; between them are launches
+    std::vector<Stretch> calls;  // while at least one call of the rank is carried out; disjoint
+  };
+  std::vector<Lane> classes;  // by class of the folding; empty: no rank ended a step
+};
+
 struct Forecast {
   StepTimes times;
   Picos step_time;  // the median of the measured steps
@@ -38,6 +56,7 @@ struct Forecast {
   // several.
   std::vector<RankUse> classes;
   std::vector<std::vector<StepUse>> steps;  // by class and step: every step of `times`
+  StepTimeline timeline;
   // What a rank sends in a measured step on its busiest link, and how much of it goes between
   // nodes: means over ranks and steps.
   double bytes = 0, bytes_between = 0;

@@ -360,6 +360,22 @@ Picos quantile(std::vector<Picos> values, double share) {
          Picos{std::llround(static_cast<double>((values[above] - values[below]).value) * part)};
 }
 
+Histogram histogram(const std::vector<Picos>& durations) {
+  LOCKSTEP_CHECK(!durations.empty(), "a histogram of nothing");
+  const auto [least, greatest] = std::minmax_element(durations.begin(), durations.end());
+  Histogram out{*least, *greatest, {}};
+  const auto range = static_cast<double>((out.end - out.begin).value);
+  const auto parts =
+      static_cast<std::size_t>(std::llround(2 * std::cbrt(static_cast<double>(durations.size()))));
+  out.counts.resize(range > 0 ? std::min(parts, Histogram::kMostParts) : 1);
+  for (const Picos duration : durations) {
+    const double place = range > 0 ? static_cast<double>((duration - out.begin).value) / range : 0;
+    const auto part = static_cast<std::size_t>(place * static_cast<double>(out.counts.size()));
+    ++out.counts[std::min(part, out.counts.size() - 1)];
+  }
+  return out;
+}
+
 TrialsForecast trials_forecast(const Trials& trials, const TrialOptions& options) {
   std::vector<Picos> steps, means;
   for (const std::vector<Picos>& one : trials.steps) {
@@ -369,7 +385,7 @@ TrialsForecast trials_forecast(const Trials& trials, const TrialOptions& options
     means.push_back(Picos{static_cast<std::int64_t>(sum / static_cast<double>(one.size()))});
     steps.insert(steps.end(), one.begin(), one.end());
   }
-  return {options, quantiles(steps), quantiles(means)};
+  return {options, quantiles(steps), quantiles(means), histogram(steps), histogram(means)};
 }
 
 }  // namespace lockstep::sim

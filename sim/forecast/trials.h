@@ -67,14 +67,25 @@ Result<Trials> run_trials(const trace::Run& run, const RunProgram& program, cons
 // and Fan's type 7, the default of R and NumPy). `share` from 0 to 1.
 Picos quantile(std::vector<Picos> values, double share);
 
+// How many of some durations lie in each of equally long parts of their range. Their number is
+// twice the cube root of the number of durations (Rice's rule), at most kMostParts.
+struct Histogram {
+  static constexpr std::size_t kMostParts = 60;
+  Picos begin, end;                 // the least and the greatest; a part includes its begin
+  std::vector<std::size_t> counts;  // by part; the last includes its end, too
+};
+// Of at least one. Equal durations are one part.
+Histogram histogram(const std::vector<Picos>& durations);
+
 // The results of the trials.
 struct TrialsForecast {
   TrialOptions options;
   struct Quantiles {
     Picos p5, p50, p95, mean;
   };
-  Quantiles steps;   // of all measured steps of all trials
-  Quantiles trials;  // of the mean steps of the trials
+  Quantiles steps;                            // of all measured steps of all trials
+  Quantiles trials;                           // of the mean steps of the trials
+  Histogram step_histogram, trial_histogram;  // of the same
 };
 
 // Summarises at least one trial with at least one step.

@@ -139,6 +139,29 @@ TEST(Forecast, SaysWhatARankDoesInEachStep) {
 
 // Rank 0 writes for 4 ms after step 0, and both for 1 ms after step 1. Steps take 3 ms of work and
 // 2 ms of the call, in which rank 1 waits for rank 0 once.
+// The stretches of the drawn step are those that its sums add up.
+TEST(Forecast, DrawsTheTypicalStepStretchByStretch) {
+  using enum Stretch::Kind;
+  // Steps of 9, 7 and 6 ms after the first: the second of them is the median. Rank 0 works 2 ms
+  // less than rank 1 before the call of 2 ms, and 1 ms beside it.
+  const KernelJob job({{{1, 0, ""}, {5, 1, ""}, {3, 1, ""}, {2, 1, ""}},
+                       {{1, 0, ""}, {7, 0, ""}, {5, 0, ""}, {4, 0, ""}}});
+  const Forecast f = job.forecast();
+  ASSERT_EQ(f.step_time, ms(7));
+  EXPECT_EQ(f.timeline.step, 2U);
+  const Picos begin = f.times.begin(2);
+  ASSERT_EQ(f.timeline.classes.size(), 2U);
+  EXPECT_THAT(f.timeline.classes[0].host,
+              testing::ElementsAre(Stretch{begin, begin + ms(4), computes},
+                                   Stretch{begin + ms(4), begin + ms(5), idle},
+                                   Stretch{begin + ms(5), begin + ms(7), exposed}));
+  EXPECT_THAT(f.timeline.classes[1].host,
+              testing::ElementsAre(Stretch{begin, begin + ms(5), computes},
+                                   Stretch{begin + ms(5), begin + ms(7), exposed}));
+  for (const StepTimeline::Lane& lane : f.timeline.classes)
+    EXPECT_THAT(lane.calls, testing::ElementsAre(Stretch{begin + ms(5), begin + ms(7), call}));
+}
+
 TEST(Forecast, ACheckpointBelongsToNoStep) {
   const KernelJob job(
       {{{3, 0, "", 4}, {3, 0, "", 1}, {3, 0, ""}}, {{3, 0, "", 0}, {3, 0, "", 1}, {3, 0, ""}}});

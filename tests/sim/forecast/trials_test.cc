@@ -186,5 +186,27 @@ TEST(Trials, QuantilesLieBetweenTheNearestValues) {
   EXPECT_EQ(quantile({Picos{7}}, .95).value, 7);
 }
 
+TEST(Histogram, CountsEveryDurationOnce) {
+  std::vector<Picos> durations;
+  for (int i = 0; i < 27; ++i) durations.push_back(ms(10 + i));
+  const Histogram all = histogram(durations);
+  EXPECT_EQ(all.begin, ms(10));
+  EXPECT_EQ(all.end, ms(36));
+  // Six parts of 26/6 ms: the first from 10 to 14.3 ms.
+  EXPECT_THAT(all.counts, testing::ElementsAre(5, 4, 4, 5, 4, 5));
+}
+
+TEST(Histogram, EqualDurationsAreOnePart) {
+  const Histogram one = histogram({ms(3), ms(3)});
+  EXPECT_THAT(one.counts, testing::ElementsAre(2));
+  EXPECT_EQ(one.begin, one.end);
+}
+
+TEST(Histogram, HasABoundedNumberOfParts) {
+  std::vector<Picos> durations;
+  for (int i = 0; i < 100'000; ++i) durations.push_back(Picos{i});
+  EXPECT_EQ(histogram(durations).counts.size(), Histogram::kMostParts);
+}
+
 }  // namespace
 }  // namespace lockstep::sim

@@ -8,9 +8,8 @@
 #include "base/quantities.h"
 #include "base/tables.h"
 #include "base/text.h"
+#include "reports/html/gantt.h"
 #include "reports/html/markup.h"
-#include "reports/html/stacked_charts.h"
-#include "reports/html/svg.h"
 
 namespace lockstep::reports {
 namespace {
@@ -84,51 +83,23 @@ std::string multimodal_picture_text(const MultimodalForecast& f) {
   return out;
 }
 
-// The tasks of each place as boxes, those of one kind that touch joined; drawn at most this many to
-// a place, as neighbours merge where they are narrower than a pixel.
 std::string multimodal_picture_html(const MultimodalForecast& f) {
-  constexpr double kWidth = 680, kLeft = 190, kRow = 22;
-  const std::size_t places = std::min(f.places.size(), std::size_t{64});
-  const double scale = f.drawn_seconds > 0 ? kWidth / f.drawn_seconds : 0;
-  std::string content;
-  for (std::size_t p = 0; p < places; ++p)
-    content += html::svg_text("note", {0, kRow * static_cast<double>(p) + 15},
-                              shorten_middle(printable(f.places[p].name), 28));
-  struct Open {
-    double begin = 0, end = -1;
-    DrawnTask::Kind kind = DrawnTask::Kind::encoder;
-  };
-  std::vector<Open> open(places);
-  const auto look = [](DrawnTask::Kind kind) {
-    return kind == DrawnTask::Kind::encoder ? "f1" : kind == DrawnTask::Kind::forward ? "f0" : "f3";
-  };
-  const auto close = [&](std::size_t p) {
-    const Open& box = open[p];
-    if (box.end <= box.begin) return;
-    content += html::svg_rect(look(box.kind),
-                              {kLeft + box.begin * scale, kRow * static_cast<double>(p) + 2,
-                               std::max(0.5, (box.end - box.begin) * scale - 0.3), kRow - 4},
-                              0);
-  };
-  for (const DrawnTask& task : f.drawn) {
-    const auto p = static_cast<std::size_t>(task.place);
-    if (p >= places) continue;
-    Open& box = open[p];
-    const bool narrow = (task.end - task.begin) * scale < 0.5;
-    if (box.end >= 0 && (task.begin - box.end) * scale < 0.5 && (box.kind == task.kind || narrow)) {
-      box.end = std::max(box.end, task.end);
-      continue;
-    }
-    close(p);
-    box = {task.begin, task.end, task.kind};
-  }
-  for (std::size_t p = 0; p < places; ++p) close(p);
-  const double height = kRow * static_cast<double>(places) + 4;
-  return html::series_legend({{"encodes", 1}, {"LLM forward", 0}, {"LLM backward", 3}}) +
-         html::scroller("the slowest pipeline",
-                        html::svg_picture(
-                            "When each place computes what, over " + duration_text(f.drawn_seconds),
-                            kLeft + kWidth, height, content));
+  constexpr std::size_t kMostLanes = 64;
+  std::vector<html::GanttLane> lanes;
+  for (std::size_t p = 0; p < std::min(f.places.size(), kMostLanes); ++p)
+    lanes.push_back({printable(f.places[p].name), {}, {}});
+  for (const DrawnTask& task : f.drawn)
+    if (static_cast<std::size_t>(task.place) < lanes.size())
+      lanes[static_cast<std::size_t>(task.place)].boxes.push_back(
+          {task.begin, task.end, static_cast<std::size_t>(task.kind)});
+  const std::string more =
+      f.places.size() > lanes.size()
+          ? html::element("p", "caption", fmt::format("and {} more", f.places.size() - kMostLanes))
+          : "";
+  return html::gantt("When each place computes what, over " + duration_text(f.drawn_seconds),
+                     {{"encodes", 1}, {"LLM forward", 0}, {"LLM backward", 3}}, lanes,
+                     f.drawn_seconds, [](double seconds) { return duration_text(seconds); }) +
+         more;
 }
 
 }  // namespace lockstep::reports

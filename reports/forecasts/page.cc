@@ -13,6 +13,7 @@
 #include "reports/forecasts/memory.h"
 #include "reports/forecasts/path.h"
 #include "reports/forecasts/scenario.h"
+#include "reports/html/gantt.h"
 #include "reports/html/markup.h"
 #include "reports/html/stacked_charts.h"
 #include "reports/table.h"
@@ -31,6 +32,32 @@ const std::vector<html::Series>& uses() {
 }
 std::vector<double> shares_of_time(const sim::RankUse& use) {
   return {use.busy, use.exposed, use.idle};
+}
+
+// The series of a Gantt chart: first uses().
+std::size_t series_of(sim::Stretch::Kind kind) {
+  switch (kind) {
+    case sim::Stretch::Kind::computes:
+      return 0;
+    case sim::Stretch::Kind::exposed:
+      return 1;
+    case sim::Stretch::Kind::idle:
+      return 2;
+    case sim::Stretch::Kind::call:
+      return 3;
+  }
+  return 0;
+}
+
+// How often durations were seen, as columns.
+std::string histogram_chart(const std::string& what, const sim::Histogram& histogram) {
+  std::vector<std::vector<double>> columns;
+  for (const std::size_t count : histogram.counts) columns.push_back({static_cast<double>(count)});
+  return html::element("h3", "", html::text(what)) +
+         html::stacked_columns(
+             what, {{"how many took this long", 0}}, columns,
+             [](double count) { return grouped(static_cast<std::uint64_t>(count)); },
+             duration_text(histogram.begin), duration_text(histogram.end));
 }
 
 // What a table of the first `shown` leaves out.
@@ -52,7 +79,8 @@ class Page {
         fmt::format("{}: {} on {}", f_.scenario, plural(f_.class_of.size(), "rank"),
                     f_.machine.name),
         html::figures(figures),
-        html::card("What the ranks do", use()) + html::card("Step by step", steps()) +
+        html::card("What the ranks do", use()) + html::card("One step", one_step()) +
+            html::card("Step by step", steps()) +
             html::card("Memory", memory_charts(f_.memory.classes, f_.machine)) +
             html::card("Critical path", path()) + html::card("What if", what_if()) +
             html::card("Trials", trials()) + html::card("What this rests on", basis()));
@@ -76,6 +104,49 @@ class Page {
     return html::stacked_bars("time that each kind of ranks computes and waits", uses(), bars,
                               most) +
            table.html("use of time") +
+           more(ranks_.size(), kClasses, "other kind of ranks", "other kinds of ranks");
+  }
+
+  // A lane for each class: what its ranks do, and thin below it when their calls are carried out.
+  std::string one_step() const {
+    const sim::StepTimeline& timeline = f_.figures.timeline;
+    if (timeline.classes.empty()) return {};
+    const std::size_t shown = std::min(kClasses, ranks_.size());
+    const std::vector<std::vector<sim::StepUse>>& steps = f_.figures.steps;
+    Picos begin = Picos::forever(), end;
+    for (std::size_t c = 0; c < ranks_.size(); ++c) {
+      begin = std::min(begin, steps[c][timeline.step].begin);
+      end = std::max(end, steps[c][timeline.step].end);
+    }
+    const auto boxes = [&](const std::vector<sim::Stretch>& stretches) {
+      std::vector<html::GanttBox> out;
+      for (const sim::Stretch& s : stretches)
+        out.push_back({(s.begin - begin).seconds(), (s.end - begin).seconds(), series_of(s.kind)});
+      return out;
+    };
+    std::vector<html::GanttLane> lanes;
+    Table table(columns({"ranks"},
+                        {"begins", "ends", "computes", "exposed", "idle", "hidden communication"}));
+    for (std::size_t c = 0; c < shown; ++c) {
+      const sim::StepUse& step = steps[c][timeline.step];
+      lanes.push_back({named_ranks(ranks_[c]), boxes(timeline.classes[c].host),
+                       boxes(timeline.classes[c].calls)});
+      table.add({shorten_end(named_ranks(ranks_[c]), 60), duration_text(step.begin - begin),
+                 duration_text(step.end - begin), duration_text(step.use.busy),
+                 duration_text(step.use.exposed), duration_text(step.use.idle),
+                 duration_text(step.use.hidden)});
+    }
+    std::vector<html::Series> series = uses();
+    series.push_back({"thin, below: a call is carried out", 3});
+    return html::element("p", "",
+                         html::text(fmt::format(
+                             "Step {}, {}: of the measured steps the one nearest to their median. "
+                             "A call below work is hidden, a call below waiting is exposed.",
+                             timeline.step, duration_text(f_.figures.times.of(timeline.step))))) +
+           html::gantt("what each kind of ranks does during one step", series, lanes,
+                       (end - begin).seconds(),
+                       [](double seconds) { return duration_text(seconds); }) +
+           table.html("one step") +
            more(ranks_.size(), kClasses, "other kind of ranks", "other kinds of ranks");
   }
 
@@ -138,7 +209,14 @@ class Page {
   }
 
   std::string trials() const {
-    return f_.trials ? quantiles_table(*f_.trials).html("quantiles") : "";
+    if (!f_.trials) return {};
+    const sim::TrialsForecast& all = *f_.trials;
+    return html::element("p", "",
+                         html::text(fmt::format("{}, seed {}", plural(all.options.trials, "trial"),
+                                                all.options.seed))) +
+           html::element("div", "", histogram_chart("single steps", all.step_histogram)) +
+           html::element("div", "", histogram_chart("mean step of a trial", all.trial_histogram)) +
+           quantiles_table(all).html("quantiles");
   }
 
   std::string basis() const {

@@ -145,11 +145,16 @@ std::string rank_table(const sim::ScenarioForecast& f) {
   return out;
 }
 
-nlohmann::ordered_json quantiles_json(const sim::TrialsForecast::Quantiles& q) {
+nlohmann::ordered_json spread_json(const sim::TrialsForecast::Quantiles& q,
+                                   const sim::Histogram& histogram) {
   return {{"p5_ps", q.p5.value},
           {"p50_ps", q.p50.value},
           {"p95_ps", q.p95.value},
-          {"mean_ps", q.mean.value}};
+          {"mean_ps", q.mean.value},
+          {"histogram",
+           {{"begin_ps", histogram.begin.value},
+            {"end_ps", histogram.end.value},
+            {"counts", histogram.counts}}}};
 }
 
 }  // namespace
@@ -318,8 +323,8 @@ nlohmann::ordered_json trials_json(const sim::TrialsForecast& t) {
   for (const auto& [name, share] : sim::kJitterNames)
     out["jitter"][std::string(name)] = t.options.jitter.*share;
   out["redraw_batches"] = t.options.redraw_batches;
-  out["steps"] = quantiles_json(t.steps);
-  out["trial_means"] = quantiles_json(t.trials);
+  out["steps"] = spread_json(t.steps, t.step_histogram);
+  out["trial_means"] = spread_json(t.trials, t.trial_histogram);
   return out;
 }
 

@@ -50,7 +50,7 @@ std::string forecast_csv(const sim::ScenarioForecast& forecast);
 Table quantiles_table(const sim::TrialsForecast& trials);
 // The same as text, at most 80 columns wide.
 std::string trials_text(const sim::TrialsForecast& trials);
-// {"trials", "seed", "steps": {"p5_ps", …}, "trial_means": {…}}
+// {"trials", "seed", "steps": {"p5_ps", …, "histogram": {…}}, "trial_means": {…}}
 nlohmann::ordered_json trials_json(const sim::TrialsForecast& trials);
 std::string trials_assumption(const sim::TrialsForecast& trials);
 

@@ -34,6 +34,14 @@ std::string svg_rect(std::string_view classes, const Box& box, double radius) {
                      px(box.x), px(box.y), px(box.width), px(box.height), px(radius));
 }
 
+std::string svg_boxes(std::string_view classes, const std::vector<Box>& boxes) {
+  std::string data;
+  for (const Box& box : boxes)
+    data += fmt::format("M{}h{}v{}h{}z", at({box.x, box.y}), px(box.width), px(box.height),
+                        px(-box.width));
+  return path(classes, data);
+}
+
 std::string svg_line(std::string_view classes, Point from, Point to) {
   return fmt::format(R"(<line class="{}" x1="{}" y1="{}" x2="{}" y2="{}"/>)", classes, px(from.x),
                      px(from.y), px(to.x), px(to.y));

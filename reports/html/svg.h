@@ -4,6 +4,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace lockstep::reports::html {
 
@@ -23,6 +24,8 @@ struct Box {
 std::string px(double value);
 
 std::string svg_rect(std::string_view classes, const Box& box, double radius = 4);
+// Many boxes of one style, with sharp corners, as one element.
+std::string svg_boxes(std::string_view classes, const std::vector<Box>& boxes);
 std::string svg_line(std::string_view classes, Point from, Point to);
 // `anchor`: start, middle or end.
 std::string svg_text(std::string_view classes, Point at, std::string_view words,

@@ -14,10 +14,8 @@
 #include "reports/forecasts/memory.h"
 #include "reports/forecasts/scenario.h"
 #include "reports/forecasts/simulated_job.h"
-#include "runtime/job/scenario.h"
-#include "sim/forecast/scenario.h"
 #include "tests/cli/run_lockstep.h"
-#include "tests/sim/machine/kernel_job.h"
+#include "tests/sim/small_forecast.h"
 
 namespace lockstep::sim {
 namespace {
@@ -26,57 +24,8 @@ using OrderedJson = nlohmann::ordered_json;
 using testing::HasSubstr;
 using testing::Not;
 
-// Three ranks, of which the last works longest; three steps.
-TimedScenario timed(const std::string& name = "a job", const std::string& parameter = "w") {
-  const std::vector<std::vector<KernelStep>> work = {
-      {{2, 0, "text"}, {2, 1, "text"}, {2, 1, "text"}},
-      {{2, 0, "text"}, {2, 1, "text"}, {2, 1, "text"}},
-      {{9, 0, "text"}, {4, 0, "text"}, {5, 0, "text"}}};
-  DerivedRanks derived;
-  std::vector<std::string> programs;
-  for (std::size_t r = 0; r < work.size(); ++r) {
-    std::string text = program_of_steps(work[r]);
-    for (std::size_t at = 0; (at = text.find("what=w", at)) != std::string::npos; ++at)
-      text.replace(at, 6, "what=" + parameter);
-    programs.push_back(text);
-    derived.costs.push_back(costs_of_steps(static_cast<std::int32_t>(r), work[r]));
-    derived.costs.back().work[4].flops.push_back({"float32", 2e9, 1e9});
-    for (trace::WorkCost& segment : derived.costs.back().work) {
-      trace::SegmentMemory memory;
-      memory.end[trace::MemoryCategory::parameters] = 3'000'000;
-      memory.peak = memory.end;
-      memory.peak[trace::MemoryCategory::activations] = 4'000'000;
-      segment.memory = memory;
-    }
-    derived.traced.push_back(static_cast<std::int32_t>(r));
-  }
-  derived.run = verify::program(programs, false);
-  derived.origin = "by hand";
-  const Result<runtime::Scenario> scenario = runtime::parse_scenario(
-      "lockstep: 1\nname: \"" + name + "\"\nranks: 3\ntrain: {steps: 3}\n", "job.yaml");
-  EXPECT_TRUE(scenario) << scenario.error().str();
-  const Machine machine = millisecond_kernels();
-  Result<TimedScenario> out = time_scenario(*scenario, std::move(derived), machine);
-  EXPECT_TRUE(out) << out.error().str();
-  EXPECT_TRUE(out->forecast);
-  out->forecast->what_ifs = *what_ifs(*out, machine);
-  return std::move(*out);
-}
-
-TimedScenario with_trials() {
-  TimedScenario out = timed();
-  Interrupts interrupts;
-  TrialOptions options;
-  options.trials = 20;
-  options.jitter.work = .1;
-  Result<TrialsForecast> trials = run_trials(out, millisecond_kernels(), options, interrupts);
-  EXPECT_TRUE(trials);
-  out.forecast->trials = std::move(*trials);
-  return out;
-}
-
 TEST(ForecastText, FitsATerminalAndEveryFigureNamesWhatItRestsOn) {
-  const TimedScenario job = with_trials();
+  const TimedScenario job = small_forecast_with_trials();
   const std::string text = reports::forecast_text(*job.forecast);
   cli::expect_fits_a_terminal(text);
   EXPECT_THAT(text, HasSubstr("critical path of 2 steps, 17 ms"));
@@ -100,7 +49,7 @@ TEST(ForecastText, FitsATerminalAndEveryFigureNamesWhatItRestsOn) {
 }
 
 TEST(ForecastJson, SharesOfTheCriticalPathAddUp) {
-  const TimedScenario job = with_trials();
+  const TimedScenario job = small_forecast_with_trials();
   const OrderedJson json = reports::forecast_json(*job.forecast);
   const OrderedJson& path = json["critical_path"];
   for (const char* list : {"sums", "items"}) {
@@ -124,7 +73,7 @@ TEST(ForecastJson, SharesOfTheCriticalPathAddUp) {
 }
 
 TEST(ForecastCsv, HasARowForEachClassAndStep) {
-  const std::string csv = reports::forecast_csv(*timed().forecast);
+  const std::string csv = reports::forecast_csv(*small_forecast().forecast);
   std::vector<std::string> rows;
   for (std::size_t begin = 0; begin < csv.size();) {
     const std::size_t end = csv.find("\r\n", begin);
@@ -141,17 +90,54 @@ TEST(ForecastCsv, HasARowForEachClassAndStep) {
 }
 
 TEST(ForecastPage, ShowsTheFiguresAndTheirBasis) {
-  const TimedScenario job = with_trials();
+  const TimedScenario job = small_forecast_with_trials();
   const std::string page = reports::forecast_page(*job.forecast);
   for (const char* part :
        {"What the ranks do", "Step by step", "Critical path", "What if", "Trials",
         "What this rests on", "Content-Security-Policy", "all_reduce(w)", "8.5 ms"})
     EXPECT_THAT(page, HasSubstr(part));
-  EXPECT_THAT(reports::forecast_page(*timed().forecast), Not(HasSubstr("<h2>Trials")));
+  EXPECT_THAT(reports::forecast_page(*small_forecast().forecast), Not(HasSubstr("<h2>Trials")));
+}
+
+// What the picture and the table say of step 1: rank 2 comes to the call after 4 ms, which then
+// takes 4 ms. The ranks have 4 and 3 ms of work beside it.
+TEST(ForecastPage, DrawsOneStep) {
+  const std::string page = reports::forecast_page(*small_forecast().forecast);
+  const std::size_t at = page.find("<h2>One step</h2>");
+  ASSERT_NE(at, std::string::npos);
+  const std::string card = page.substr(at, page.find("<h2>", at + 4) - at);
+  // Of the steps of 8 and 9 ms, equally near to the median, the first.
+  EXPECT_THAT(card, HasSubstr("Step 1, 8 ms"));
+  // 530 pixels are 8 ms. Rank 2 computes 7 ms and waits 1 ms for the call, which is below.
+  EXPECT_THAT(card, HasSubstr("<path class=\"f0\" d=\"M190 31h464v16h-464z\"/>"));
+  EXPECT_THAT(card, HasSubstr("<path class=\"f1\" d=\"M654 31h66v16h-66z\"/>"));
+  EXPECT_THAT(card, HasSubstr("<path class=\"f3\" d=\"M455 48h265v6h-265z\"/>"));
+  EXPECT_THAT(card, Not(HasSubstr("<path class=\"f2\""))) << "nobody waits for other ranks";
+  EXPECT_THAT(card, HasSubstr("<td>ranks 0,1</td><td class=\"n\">0 s</td>"
+                              "<td class=\"n\">8 ms</td><td class=\"n\">6 ms</td>"
+                              "<td class=\"n\">2 ms</td><td class=\"n\">0 s</td>"
+                              "<td class=\"n\">2 ms</td>"));
+}
+
+TEST(ForecastPage, DrawsHowTrialsAreSpread) {
+  const TimedScenario job = small_forecast_with_trials();
+  const std::string page = reports::forecast_page(*job.forecast);
+  EXPECT_THAT(page, HasSubstr("20 trials, seed 1"));
+  EXPECT_THAT(page, HasSubstr("<h3>single steps</h3>"));
+  EXPECT_THAT(page, HasSubstr("<h3>mean step of a trial</h3>"));
+  // What is drawn adds up to all trials, and is in the JSON.
+  const OrderedJson json = reports::forecast_json(*job.forecast);
+  const auto sum = [](const OrderedJson& spread) {
+    std::size_t out = 0;
+    for (const OrderedJson& count : spread["histogram"]["counts"]) out += count.get<std::size_t>();
+    return out;
+  };
+  EXPECT_EQ(sum(json["trials"]["trial_means"]), 20U);
+  EXPECT_EQ(sum(json["trials"]["steps"]), 2 * 20U);
 }
 
 TEST(ForecastPage, DrawsTheMemoryOfEachKindOfRanks) {
-  const std::string page = reports::forecast_page(*timed().forecast);
+  const std::string page = reports::forecast_page(*small_forecast().forecast);
   EXPECT_THAT(page, HasSubstr("<h2>Memory</h2>"));
   EXPECT_THAT(page, HasSubstr("optimizer state"));
   EXPECT_THAT(page, HasSubstr("6.68 MiB"));  // the peak
@@ -160,7 +146,7 @@ TEST(ForecastPage, DrawsTheMemoryOfEachKindOfRanks) {
 }
 
 TEST(ForecastPage, EscapesNames) {
-  const TimedScenario job = timed("</title><script>x</script>", "<img/src=x>");
+  const TimedScenario job = small_forecast("</title><script>x</script>", "<img/src=x>");
   const std::string page = reports::forecast_page(*job.forecast);
   EXPECT_THAT(page, Not(HasSubstr("<script")));
   EXPECT_THAT(page, Not(HasSubstr("<img")));
@@ -169,7 +155,7 @@ TEST(ForecastPage, EscapesNames) {
 }
 
 TEST(ForecastTimeline, ShowsWorkAndCallsAtSimulatedTimes) {
-  TimedScenario job = timed();
+  TimedScenario job = small_forecast();
   trace::Run played = as_simulated(std::move(job.run), job.simulated.program, job.simulated.folding,
                                    job.simulated.result);
   const OrderedJson timeline = OrderedJson::parse(reports::simulated_timeline(played));
@@ -190,7 +176,7 @@ TEST(ForecastTimeline, ShowsWorkAndCallsAtSimulatedTimes) {
 }
 
 TEST(ForecastTimeline, CountsWhatEachKindOfRanksHolds) {
-  TimedScenario job = timed();
+  TimedScenario job = small_forecast();
   const std::vector<reports::TimelineCounter> counters =
       reports::memory_counters(job.forecast->memory);
   ASSERT_EQ(counters.size(), 4U) << "ranks 0 and 1, and rank 2: in all, and by category";

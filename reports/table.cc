@@ -130,8 +130,11 @@ std::string Table::html(std::string_view label, std::string_view classes) const 
                         attribute_if("class", row.look.marks));
     for (std::size_t c = 0; c < columns_.size(); ++c) {
       const std::string& cell = row.cells[c];
+      const std::optional<double> value =
+          c < row.look.values.size() ? row.look.values[c] : std::nullopt;
       body += fmt::format(
-          "<td{}>{}</td>", attribute_if("class", look(columns_[c])),
+          "<td{}{}>{}</td>", attribute_if("class", look(columns_[c])),
+          attribute_if("data-value", value ? fmt::format("{}", *value) : ""),
           columns_[c].kind == Column::code && !cell.empty() ? html::code(cell) : html::text(cell));
     }
     body += "</tr>\n";

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -36,6 +37,9 @@ std::vector<Column> columns(const std::vector<std::string>& words,
 struct RowLook {
   std::string id;     // for links; unique in the page
   std::string marks;  // classes
+  // By cell: what the script sorts it by, where that is not its text: 0.98 of "980 ms". May be
+  // shorter than the row.
+  std::vector<std::optional<double>> values;
 };
 
 class Table {

@@ -1,6 +1,7 @@
 // Filters and sorts tables of class "explore". What it adds to the page is made here, so that
 // without scripts nothing is shown that does not work.
 'use strict';
+const collator = new Intl.Collator('en', {numeric: true});
 for (const table of document.querySelectorAll('table.explore')) {
   const body = table.tBodies[0];
   const heads = [...table.tHead.rows[0].cells];
@@ -11,7 +12,7 @@ for (const table of document.querySelectorAll('table.explore')) {
   bar.className = 'bar';
   const search = document.createElement('input');
   search.type = 'search';
-  search.placeholder = 'filter: 37, 32-39, or text';
+  search.placeholder = 'filter: ' + heads[0].textContent + ' 3, 1-10, or text';
   search.setAttribute('aria-label', 'filter the rows');
   const count = document.createElement('span');
   count.className = 'soft small';
@@ -34,12 +35,12 @@ for (const table of document.querySelectorAll('table.explore')) {
   bar.append(search, ...selects.map((one) => one.select), count);
   table.closest('.scroll').before(bar);
 
-  // "37" and "32-39" are ranks, the first column; anything else is looked for in all columns.
+  // "3" and "1-10" are looked for in the first column, anything else in all columns.
   const matches = (row, query) => {
     const range = /^(\d+)(?:-(\d+))?$/.exec(query);
     if (!range) return row.textContent.toLowerCase().includes(query);
-    const rank = Number(words(row, 0));
-    return rank >= Number(range[1]) && rank <= Number(range[2] || range[1]);
+    const number = parseInt(words(row, 0), 10);
+    return number >= Number(range[1]) && number <= Number(range[2] || range[1]);
   };
   const filter = () => {
     const query = search.value.trim().toLowerCase();
@@ -63,9 +64,15 @@ for (const table of document.querySelectorAll('table.explore')) {
       const up = head.getAttribute('aria-sort') !== 'ascending';
       for (const other of heads) other.removeAttribute('aria-sort');
       head.setAttribute('aria-sort', up ? 'ascending' : 'descending');
-      const compare = new Intl.Collator('en', {numeric: true}).compare;
       const column = head.cellIndex;
-      rows.sort((a, b) => (up ? 1 : -1) * compare(words(a, column), words(b, column)));
+      const value = (row) => row.cells[column] ? row.cells[column].dataset.value : undefined;
+      // What has no text comes last, up or down.
+      rows.sort((a, b) => {
+        const [x, y] = [words(a, column), words(b, column)];
+        if (x === '' || y === '') return (x === '') - (y === '');
+        const numbers = value(a) !== undefined && value(b) !== undefined;
+        return (up ? 1 : -1) * (numbers ? value(a) - value(b) : collator.compare(x, y));
+      });
       body.append(...rows);
     });
   }

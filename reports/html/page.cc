@@ -66,12 +66,13 @@ std::string page(std::string_view title, std::string_view body, Scripts scripts)
 }
 
 std::string result_page(std::string_view kind, std::string_view name, std::string_view header,
-                        std::string_view sections) {
+                        std::string_view sections, Scripts scripts) {
   return page(fmt::format("Lockstep {}: {}", kind, name),
               fmt::format("<p class=\"brand\">Lockstep {}</p>\n<main>\n"
                           "<header class=\"verdict\"><h1>{}</h1>{}</header>\n{}</main>\n"
                           "<footer><p>{}</p></footer>\n",
-                          text(kind), text(name), header, sections, text(tool_version())));
+                          text(kind), text(name), header, sections, text(tool_version())),
+              scripts);
 }
 
 }  // namespace lockstep::reports::html

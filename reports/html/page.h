@@ -21,7 +21,7 @@ std::string page(std::string_view title, std::string_view body, Scripts scripts 
 // The page of a result of the simulator: "Lockstep forecast: name". `kind` and `name` are text;
 // `header`: markup below the name, `sections`: markup of the cards.
 std::string result_page(std::string_view kind, std::string_view name, std::string_view header,
-                        std::string_view sections);
+                        std::string_view sections, Scripts scripts = Scripts::none);
 
 // The policy for a style sheet and a script; an empty script: none may run.
 std::string content_security_policy(std::string_view style, std::string_view script = {});

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -24,7 +26,7 @@ namespace {
 // Inline SVG without script; a dot's text is its tooltip.
 
 struct ParetoDot {
-  double x = 0, y = 0;  // finite, not negative
+  double x = 0, y = 0;  // finite, not negative; x in bytes
   enum class Kind { beaten, front, too_large } kind = Kind::beaten;
   std::string words;  // identifies it among the others
   std::string mark;   // next to a dot of the front: for example its number in a table
@@ -43,11 +45,20 @@ constexpr double kFarApart = 50;  // ratio of largest to smallest from which an 
 constexpr std::size_t kMostMarks = 24;  // more are not readable
 constexpr double kTicks = 5;
 
+// The largest power of 1024 that is at most this: what bytes_text() shows it in.
+double unit_of_bytes(double size) {
+  double unit = 1;
+  while (size >= unit * 1024) unit *= 1024;
+  return unit;
+}
+
 // Maps numbers to positions from 0 to 1. A linear axis begins at 0, a logarithmic one at a power of
-// ten.
+// ten. Ticks are round numbers, of
+// bytes in the unit that they are shown in.
 class Axis {
  public:
-  explicit Axis(const std::vector<double>& values) {
+  enum class Of : unsigned char { numbers, bytes };
+  Axis(const std::vector<double>& values, Of what) {
     double low = INFINITY;
     for (const double value : values) {
       low = std::min(low, value);
@@ -55,8 +66,9 @@ class Axis {
     }
     logarithmic_ = low > 0 && high_ / low > kFarApart;
     if (high_ <= 0) high_ = 1;
+    if (what == Of::bytes) unit_ = unit_of_bytes(logarithmic_ ? low : high_);
     if (logarithmic_) {
-      low_ = std::pow(10, std::floor(std::log10(low)));
+      low_ = unit_ * std::pow(10, std::floor(std::log10(low / unit_)));
       high_ *= 1.1;
     } else {
       high_ *= 1.06;
@@ -75,7 +87,7 @@ class Axis {
     }
     // Ticks at multiples of 1, 2 or 5 times a power of ten, about kTicks of them.
     const double rough = high_ / kTicks;
-    const double power = std::pow(10, std::floor(std::log10(rough)));
+    const double power = unit_ * std::pow(10, std::floor(std::log10(rough / unit_)));
     double step = 10 * power;
     for (const double factor : {5.0, 2.0, 1.0})
       if (factor * power >= rough * 0.8) step = factor * power;
@@ -84,6 +96,7 @@ class Axis {
   }
 
  private:
+  double unit_ = 1;
   double low_ = 0, high_ = 0;
   bool logarithmic_ = false;
 };
@@ -103,7 +116,9 @@ std::string classes_of(ParetoDot::Kind kind) {
 class ParetoDrawing {
  public:
   explicit ParetoDrawing(const ParetoChart& chart)
-      : chart_(chart), x_(numbers(&ParetoDot::x)), y_(numbers(&ParetoDot::y)) {}
+      : chart_(chart),
+        x_(numbers(&ParetoDot::x), Axis::Of::bytes),
+        y_(numbers(&ParetoDot::y), Axis::Of::numbers) {}
 
   std::string str() const {
     // Drawn in this order, the front is on top.
@@ -188,6 +203,8 @@ namespace {
 // Bounds, so that a browser opens the page quickly.
 constexpr std::size_t kMostDots = 2000;
 constexpr std::size_t kMostPlans = 1000;
+constexpr std::size_t kBest = 10;         // shown first, with the front
+constexpr std::size_t kMostChoices = 12;  // values that a column offers to choose from
 constexpr std::size_t kMostReasons = 100;
 
 class SweepPage {
@@ -199,10 +216,11 @@ class SweepPage {
     return html::result_page(
         "sweep", summary_.scenario,
         html::element("p", "", html::sentence(tried_text(summary_)) + ".") + figures(),
-        html::card("Pareto front", chart()) + html::card("Plans", table()) +
-            html::card("Hang", reasons(ranking_.hanging)) +
+        html::card("The Pareto front and the ten best", best()) + html::card("Hang", hanging()) +
+            html::card("Every plan", every_plan()) +
             html::card("Refused", reasons(ranking_.refused)) +
-            html::card("Failed", reasons(ranking_.failed)));
+            html::card("Failed", reasons(ranking_.failed)),
+        html::Scripts::explore);
   }
 
  private:
@@ -269,50 +287,119 @@ class SweepPage {
                "p", "caption",
                html::text(fmt::format(
                    "Filled: no plan that fits is as good in {}, memory of a rank and number of "
-                   "ranks, and better in one of them; the number is its line below. Ringed: "
+                   "ranks, and better in one of them; the number is its place. Ringed: "
                    "beaten. Dashed: does not fit.",
                    objective))) +
            html::pareto_chart(out) +
            html::element("p", "caption", html::text(memory_text(summary_) + "."));
   }
 
-  std::vector<std::string> cells(const std::string& label, std::size_t row) const {
+  std::string verdict(std::size_t row) const {
     const sim::Row& one = summary_.rows[row];
-    std::vector<std::string> out = {label};
-    for (std::string& value : value_cells(summary_, one)) out.push_back(std::move(value));
-    out.insert(out.end(),
-               {std::to_string(one.ranks), duration_text(one.step_seconds),
-                number_text(one.samples_per_second), bytes_text(one.memory_bytes),
-                one.transformer ? percent(one.transformer->mfu) : bytes_text(one.sent_bytes)});
-    out.emplace_back(ranking_.on_front[row]          ? "front"
-                     : sim::fits(one, summary_.goal) ? ""
-                                                     : "does not fit");
-    return out;
+    if (one.outcome != sim::Outcome::trains) return std::string(sim::to_string(one.outcome));
+    return ranking_.on_front[row] ? "front" : sim::fits(one, summary_.goal) ? "" : "does not fit";
   }
 
-  std::string table() const {
-    if (ranking_.fitting.empty() && ranking_.too_large.empty()) return {};
-    std::vector<Column> all = {{"", Column::number}};
-    for (const std::string& head : value_heads(summary_)) all.push_back({head, Column::code});
+  // Adds a row; `place`: among those that fit, from 1; 0: none.
+  void add(Table& table, std::size_t place, std::size_t row) const {
+    const sim::Row& one = summary_.rows[row];
+    const bool trains = one.outcome == sim::Outcome::trains;
+    std::vector<std::string> cells = {place > 0 ? std::to_string(place) : ""};
+    RowLook look{{}, one.outcome == sim::Outcome::hangs ? "error" : "", {std::nullopt}};
+    for (std::string& value : value_cells(summary_, one)) cells.push_back(std::move(value));
+    for (const std::string& key : summary_.keys) {
+      const auto found = one.values.find(key);
+      look.values.push_back(found != one.values.end() && found->is_number()
+                                ? std::optional<double>(found->get<double>())
+                                : std::nullopt);
+    }
+    look.values.resize(cells.size());
+    // What does not train has no figures, not zeros.
+    const auto figure = [&](bool known, double number, std::string words) {
+      cells.push_back(known ? std::move(words) : "");
+      look.values.push_back(known ? std::optional<double>(number) : std::nullopt);
+    };
+    figure(one.ranks > 0, static_cast<double>(one.ranks), std::to_string(one.ranks));
+    figure(trains, one.step_seconds, duration_text(one.step_seconds));
+    figure(trains, one.samples_per_second, number_text(one.samples_per_second));
+    figure(trains, one.memory_bytes, bytes_text(one.memory_bytes));
+    if (one.transformer)
+      figure(trains, one.transformer->mfu, percent(one.transformer->mfu));
+    else
+      figure(trains, one.sent_bytes, bytes_text(one.sent_bytes));
+    cells.push_back(verdict(row));
+    table.add(std::move(cells), std::move(look));
+  }
+
+  Table empty_table() const {
+    std::vector<Column> all = {{"place", Column::number}};
+    const std::vector<std::string> heads = value_heads(summary_);
+    std::vector<std::set<std::string>> values(heads.size());
+    for (const sim::Row& row : summary_.rows) {
+      const std::vector<std::string> cells = value_cells(summary_, row);
+      for (std::size_t k = 0; k < cells.size(); ++k)
+        if (values[k].size() <= kMostChoices) values[k].insert(cells[k]);
+    }
+    for (std::size_t k = 0; k < heads.size(); ++k)
+      all.push_back({heads[k], Column::code, values[k].size() <= kMostChoices});
     for (const char* head : {"world", "step", "samples/s", "memory"})
       all.push_back({head, Column::number});
     all.push_back({summary_.transformers ? "MFU" : "sent", Column::number});
-    all.push_back({""});
-    Table plans(std::move(all));
+    all.push_back({"verdict", Column::mark, true});
+    return Table(std::move(all));
+  }
+
+  // `where`: the others are.
+  static std::string more(std::size_t count, const char* where) {
+    return count == 0
+               ? ""
+               : html::element("p", "caption", fmt::format("{} more: {}", grouped(count), where));
+  }
+
+  std::string best() const {
+    if (ranking_.fitting.empty()) return chart();
+    Table table = empty_table();
+    std::size_t of_front = 0, left_out = 0;
+    for (std::size_t i = 0; i < ranking_.fitting.size(); ++i) {
+      const std::size_t row = ranking_.fitting[i];
+      if (i >= kBest && !ranking_.on_front[row]) continue;
+      if (i >= kBest && ++of_front > html::kMostMarks) {
+        ++left_out;
+        continue;
+      }
+      add(table, i + 1, row);
+    }
+    return chart() + table.html("the front and the ten best") +
+           more(left_out, "in the list of every plan");
+  }
+
+  std::string hanging() const {
+    const std::string all = reasons(ranking_.hanging);
+    if (all.empty()) return all;
+    return html::element(
+               "p", "",
+               html::text(fmt::format(
+                   "{} no step: whatever the timing, ranks wait for each other or for a "
+                   "call that never comes.",
+                   plural(ranking_.hanging.size(), "of these plans ends", "of these plans end")))) +
+           all;
+  }
+
+  std::string every_plan() const {
+    Table table = empty_table();
     std::size_t shown = 0;
     for (std::size_t i = 0; i < ranking_.fitting.size(); ++i) {
       if (shown >= kMostPlans && !ranking_.on_front[ranking_.fitting[i]]) continue;
       ++shown;
-      plans.add(cells(std::to_string(i + 1), ranking_.fitting[i]));
+      add(table, i + 1, ranking_.fitting[i]);
     }
-    for (std::size_t i = 0; i < ranking_.too_large.size() && shown < kMostPlans; ++i, ++shown)
-      plans.add(cells("", ranking_.too_large[i]));
-    const std::size_t rows = ranking_.fitting.size() + ranking_.too_large.size();
-    const std::string more =
-        rows > shown ? html::element("p", "caption",
-                                     fmt::format("{} more are left out", grouped(rows - shown)))
-                     : "";
-    return plans.html("plans") + more;
+    for (const auto* rows :
+         {&ranking_.too_large, &ranking_.hanging, &ranking_.refused, &ranking_.failed})
+      for (std::size_t i = 0; i < rows->size() && shown < kMostPlans; ++i, ++shown)
+        add(table, 0, (*rows)[i]);
+    return table.empty() ? ""
+                         : table.html("every plan", "explore") +
+                               more(summary_.rows.size() - shown, "--output csv=FILE has them all");
   }
 
   std::string reasons(const std::vector<std::size_t>& rows) const {

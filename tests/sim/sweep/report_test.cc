@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/tables.h"
+#include "tests/sim/sweep/small_sweep.h"
 
 namespace lockstep::sim {
 namespace {
@@ -17,47 +18,6 @@ using ::testing::HasSubstr;
 using ::testing::Le;
 using ::testing::Not;
 
-Row plan_row(std::int64_t ranks, const std::string& strategy, double step_ms, double samples,
-             double gigabytes) {
-  Row out;
-  out.machine = "machines/h100.yaml";
-  out.values = {{"ranks", ranks}, {"strategy", strategy}};
-  out.outcome = Outcome::trains;
-  out.ranks = ranks;
-  out.step_seconds = step_ms / 1e3;
-  out.samples_per_second = samples;
-  out.memory_bytes = gigabytes * 1e9;
-  out.memory_counted = true;
-  out.device_bytes = 80e9;
-  return out;
-}
-
-Row broken(Outcome outcome, const std::string& reason) {
-  Row out;
-  out.machine = "machines/h100.yaml";
-  out.values = {{"ranks", 3}, {"strategy", "pipeline"}};
-  out.outcome = outcome;
-  out.reason = reason;
-  return out;
-}
-
-reports::Summary summary() {
-  reports::Summary out;
-  out.scenario = "a job";
-  out.keys = {"ranks", "strategy"};
-  out.grid_points = 9;
-  out.rows = {plan_row(2, "ddp", 10, 200, 40),
-              plan_row(4, "ddp", 11, 380, 40),
-              plan_row(4, "fsdp", 12, 350, 20),
-              plan_row(4, "manual", 13, 340, 30),  // beaten by fsdp
-              plan_row(8, "ddp", 12, 700, 90),     // more than the machine has
-              broken(Outcome::hangs, "modality-divergence: rank 1 never came"),
-              broken(Outcome::refused, "ranks should be even\x1b[31m"),
-              broken(Outcome::refused, "ranks should be even\x1b[31m"),
-              broken(Outcome::failed, "the worker was killed by SIGKILL")};
-  return out;
-}
-
 std::vector<std::size_t> widths(const std::string& text) {
   std::vector<std::size_t> out;
   std::istringstream lines(text);
@@ -66,7 +26,7 @@ std::vector<std::size_t> widths(const std::string& text) {
 }
 
 TEST(Ranking, SortsByTheObjectiveAndMarksTheFront) {
-  const reports::Summary s = summary();
+  const reports::Summary s = small_sweep();
   const Ranking by_samples = rank(s.rows, s.goal);
   EXPECT_THAT(by_samples.fitting, ElementsAre(1, 2, 3, 0));
   EXPECT_THAT(by_samples.too_large, ElementsAre(4));
@@ -81,21 +41,21 @@ TEST(Ranking, SortsByTheObjectiveAndMarksTheFront) {
 }
 
 TEST(Ranking, TheLimitHoldsBesideTheMachines) {
-  const reports::Summary s = summary();
+  const reports::Summary s = small_sweep();
   EXPECT_THAT(rank(s.rows, {Objective::samples_per_second, 30e9}).fitting, ElementsAre(2, 3));
   EXPECT_THAT(rank(s.rows, {Objective::samples_per_second, 30e9}).too_large, ElementsAre(0, 1, 4));
   EXPECT_THAT(rank(s.rows, {Objective::samples_per_second, 1e12}).too_large, ElementsAre(4));
 }
 
 TEST(Ranking, WhatFitsScoresBetterThanWhatDoesNotAndThatThanTheRest) {
-  const reports::Summary s = summary();
+  const reports::Summary s = small_sweep();
   EXPECT_LT(score(s.rows[1], s.goal), score(s.rows[2], s.goal));
   EXPECT_LT(score(s.rows[3], s.goal), score(s.rows[4], s.goal));
   EXPECT_LT(score(s.rows[4], s.goal), score(s.rows[5], s.goal));
 }
 
 TEST(SweepText, HasTheTableAndTheReasons) {
-  const std::string text = reports::sweep_text(summary());
+  const std::string text = reports::sweep_text(small_sweep());
   EXPECT_THAT(widths(text), Each(Le(80U))) << text;
   EXPECT_THAT(text, AllOf(HasSubstr("9 of 9 points"), HasSubstr("2 × ranks should be even"),
                           HasSubstr("1 hangs"), HasSubstr("modality-divergence"),
@@ -105,7 +65,7 @@ TEST(SweepText, HasTheTableAndTheReasons) {
 }
 
 TEST(SweepText, SaysWhatMemoryCounts) {
-  reports::Summary s = summary();
+  reports::Summary s = small_sweep();
   EXPECT_THAT(reports::sweep_text(s), HasSubstr("at its peak"));
   s.rows[0].memory_counted = false;
   EXPECT_THAT(reports::sweep_text(s),
@@ -113,7 +73,7 @@ TEST(SweepText, SaysWhatMemoryCounts) {
 }
 
 TEST(SweepText, SaysThatASearchIsNotExhaustive) {
-  reports::Summary s = summary();
+  reports::Summary s = small_sweep();
   s.exhaustive = false;
   s.seed = 7;
   s.grid_points = 12'000;
@@ -123,7 +83,7 @@ TEST(SweepText, SaysThatASearchIsNotExhaustive) {
 
 TEST(SweepText, StaysWithin80ColumnsWhateverIsVaried) {
   for (const std::size_t keys : {0U, 1U, 5U, 6U, 7U, 20U}) {
-    reports::Summary s = summary();
+    reports::Summary s = small_sweep();
     s.several_machines = true;
     s.keys.clear();
     for (std::size_t i = 0; i < keys; ++i) {
@@ -136,7 +96,7 @@ TEST(SweepText, StaysWithin80ColumnsWhateverIsVaried) {
 }
 
 TEST(SweepText, OfManyPlansShowsTheBestAndTheFront) {
-  reports::Summary s = summary();
+  reports::Summary s = small_sweep();
   s.rows.clear();
   for (int i = 0; i < 500; ++i)
     s.rows.push_back(plan_row(4, "s" + std::to_string(i), 10, 900 - i, 40));
@@ -147,7 +107,7 @@ TEST(SweepText, OfManyPlansShowsTheBestAndTheFront) {
 }
 
 TEST(SweepCsv, HasALineForEachRow) {
-  const std::string csv = reports::sweep_csv(summary());
+  const std::string csv = reports::sweep_csv(small_sweep());
   EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 10);
   EXPECT_THAT(csv, AllOf(HasSubstr("machine,ranks,strategy,verdict,pareto,"),
                          HasSubstr("machines/h100.yaml,4,ddp,ok,yes,4,0.011,380,95,"),
@@ -155,7 +115,7 @@ TEST(SweepCsv, HasALineForEachRow) {
 }
 
 TEST(SweepJson, HasEverything) {
-  const auto json = nlohmann::json::parse(reports::sweep_json(summary()));
+  const auto json = nlohmann::json::parse(reports::sweep_json(small_sweep()));
   EXPECT_EQ(json["counts"]["ok"], 4);
   EXPECT_EQ(json["counts"]["does-not-fit"], 1);
   EXPECT_EQ(json["rows"].size(), 9U);
@@ -165,25 +125,69 @@ TEST(SweepJson, HasEverything) {
   EXPECT_EQ(json["exhaustive"], true);
 }
 
-TEST(SweepHtml, HasTheChartAndNoScript) {
-  reports::Summary s = summary();
+TEST(SweepHtml, HasTheChartAndNoScriptButItsOwn) {
+  reports::Summary s = small_sweep();
   s.scenario = "<script>alert(1)</script>";
   s.rows[0].values["strategy"] = "<img src=x onerror=y>";
   const std::string page = reports::sweep_html(s);
   EXPECT_THAT(page, AllOf(HasSubstr("<svg"), HasSubstr("dot front"), HasSubstr("dot off"),
-                          HasSubstr("Content-Security-Policy"), Not(HasSubstr("<script")),
+                          HasSubstr("Content-Security-Policy"), Not(HasSubstr("<script>alert")),
                           Not(HasSubstr("<img"))));
   const auto count = [&](const std::string& what) {
     std::size_t out = 0;
     for (auto at = page.find(what); at != std::string::npos; at = page.find(what, at + 1)) ++out;
     return out;
   };
+  EXPECT_EQ(count("<script"), 1U);
   EXPECT_EQ(count("<circle"), 5U);
   EXPECT_EQ(count("<circle class=\"dot front\""), 3U);
 }
 
+TEST(SweepHtml, TheFrontAndTheTenBestComeBeforeTheFullList) {
+  reports::Summary s = small_sweep();
+  for (int i = 0; i < 50; ++i)
+    s.rows.push_back(plan_row(4, "s" + std::to_string(i), 20'300 + i, 100 - i, 60));
+  s.rows.push_back(plan_row(4, "frugal", 30'000, 1, 1.25));
+  const std::string page = reports::sweep_html(s);
+  const std::size_t best = page.find("<h2>The Pareto front and the ten best</h2>");
+  const std::size_t hang = page.find("<h2>Hang</h2>"), all = page.find("<h2>Every plan</h2>");
+  ASSERT_LT(best, hang);
+  ASSERT_LT(hang, all);
+  ASSERT_NE(all, std::string::npos);
+  const std::string first = page.substr(best, hang - best);
+  // Four of small_sweep() and six more are the ten best; the frugal one is on the front.
+  EXPECT_THAT(first, AllOf(HasSubstr("<code>s5</code>"), Not(HasSubstr("<code>s6</code>")),
+                           HasSubstr("<code>frugal</code>")));
+  // Units that people read, and the number behind them to sort by.
+  EXPECT_THAT(first, HasSubstr("<td class=\"n\" data-value=\"20.3\">20.3 s</td>"));
+  EXPECT_THAT(first, HasSubstr("<td class=\"n\" data-value=\"1250000000\">1.16 GiB</td>"));
+  EXPECT_THAT(page.substr(all),
+              AllOf(HasSubstr("<table class=\"explore\">"), HasSubstr("<code>s49</code>")));
+}
+
+TEST(SweepHtml, WhatHangsSaysSo) {
+  const std::string page = reports::sweep_html(small_sweep());
+  EXPECT_THAT(page, HasSubstr("1 of these plans ends no step"));
+  EXPECT_THAT(page, HasSubstr("modality-divergence: rank 1 never came"));
+  // In the list, too, without figures that it does not have.
+  EXPECT_THAT(page, HasSubstr("<tr class=\"error\"><td class=\"n\"></td>"
+                              "<td data-value=\"3\"><code>3</code></td>"
+                              "<td><code>pipeline</code></td><td class=\"n\"></td>"
+                              "<td class=\"n\"></td><td class=\"n\"></td><td class=\"n\"></td>"
+                              "<td class=\"n\"></td><td class=\"place\">hangs</td></tr>"));
+}
+
+TEST(SweepHtml, OfManyPlansIsBounded) {
+  reports::Summary s = small_sweep();
+  for (int i = 0; i < 5000; ++i)
+    s.rows.push_back(plan_row(4, "s" + std::to_string(i), 20, 100 - i / 100.0, 60));
+  const std::string page = reports::sweep_html(s);
+  EXPECT_LT(page.size(), 1'000'000U);
+  EXPECT_THAT(page, HasSubstr("4,009 more: --output csv=FILE has them all"));
+}
+
 TEST(SweepHtml, OfNothingThatTrainsHasNoChart) {
-  reports::Summary s = summary();
+  reports::Summary s = small_sweep();
   s.rows = {s.rows[5]};
   EXPECT_THAT(reports::sweep_html(s),
               AllOf(Not(HasSubstr("<circle")), HasSubstr("modality-divergence")));

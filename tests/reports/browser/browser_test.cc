@@ -1,7 +1,6 @@
-// Opens report pages in Chromium, as a reader's browser would: the page's policy must let its style
-// sheet through and refuse nothing, nothing is logged, and what the parser makes of hostile names
-// is text. Without Chromium these tests say that they were skipped.
-#include <cstdlib>
+// The pages of findings in Chromium: the page's policy must let its style sheet through and refuse
+// nothing, nothing is logged, and what the parser makes of hostile names is text.
+#include "tests/reports/browser/browser.h"
 
 #include <gmock/gmock.h>
 
@@ -9,7 +8,6 @@
 #include "reports/html/page.h"
 #include "reports/html/stacked_charts.h"
 #include "tests/reports/samples.h"
-#include "tests/support/temp_dir.h"
 #include "verify/verify.h"
 
 namespace lockstep::reports {
@@ -17,47 +15,6 @@ namespace {
 
 using testing::HasSubstr;
 using testing::Not;
-
-struct Browsed {
-  std::string dom;      // the document after parsing, as markup
-  std::string console;  // what the page made the browser log
-};
-
-class Browser : public testing::Test {
- protected:
-  void SetUp() override {
-    if (std::system("chromium --version >/dev/null 2>&1") != 0)
-      GTEST_SKIP() << "NOT TESTED: there is no chromium (scripts/setup core browser)";
-  }
-
-  Browsed open(const std::string& page) const {
-    const std::string file = folder_.write("page.html", page);
-    // Without its sandbox, which containers rarely allow; what is opened is our own page.
-    const std::string command =
-        "timeout 120 chromium --headless --no-sandbox --disable-gpu --no-first-run "
-        "--disable-dev-shm-usage --enable-logging=stderr "
-        "--user-data-dir=" +
-        folder_.file("profile") + " --dump-dom file://" + file + " >" + folder_.file("dom") +
-        " 2>" + folder_.file("log");
-    EXPECT_EQ(std::system(command.c_str()), 0) << TempDir::read(folder_.file("log"));
-    return {TempDir::read(folder_.file("dom")), console(TempDir::read(folder_.file("log")))};
-  }
-
-  // The lines that come from the page; the browser has much to say about itself.
-  static std::string console(const std::string& log) {
-    std::string out;
-    for (std::size_t begin = 0; begin < log.size();) {
-      const std::size_t end = std::min(log.find('\n', begin), log.size());
-      const std::string line = log.substr(begin, end - begin);
-      if (line.find("CONSOLE") != std::string::npos) out += line + "\n";
-      begin = end + 1;
-    }
-    return out;
-  }
-
- private:
-  TempDir folder_;
-};
 
 TEST_F(Browser, ThePolicyRefusesNothingOfThePage) {
   const std::string waits = all_reduce(0, "w", 8) + "{\"end\":\"hung\"}\n";

@@ -1,5 +1,5 @@
-// A Gantt chart: what is done when. Lanes from the top, time to the right; a box has the style of
-// its series (stacked_charts.h).
+// A Gantt chart: what is done when. Lanes from the top, time to the right over the whole width,
+// however narrow; a box has the style of its series (stacked_charts.h).
 #pragma once
 
 #include <cstddef>
@@ -21,9 +21,10 @@ struct GanttLane {
   std::vector<GanttBox> below;  // a thin second row
 };
 
-// Time begins at 0 and ends at `end`; boxes are inside. A pixel shows the series that takes most of
-// it, or nothing where less than half of it is taken. So the size is bounded by the lanes, not by
-// their boxes. `label`: for screen readers; `words` formats a time. O(boxes + pixels of the boxes).
+// Time begins at 0 and ends at `end`; boxes are inside. A thousandth shows the series that takes
+// most of it, or nothing where less than half of it is taken. So the size is bounded by the lanes,
+// not by their boxes. `label`: for screen readers; `words` formats a time. O(boxes + thousandths of
+// the boxes).
 std::string gantt(const std::string& label, const std::vector<Series>& series,
                   const std::vector<GanttLane>& lanes, double end, const NumberWords& words);
 

@@ -37,6 +37,7 @@ struct ParetoChart {
   std::string x_title, y_title;
   std::function<std::string(double)> x_text, y_text;  // formats a number at an axis
   std::vector<ParetoDot> dots;
+  bool less_is_better = false;  // of y; of x it always is
 };
 
 constexpr double kParetoWidth = 760, kParetoHeight = 420;
@@ -177,7 +178,9 @@ class ParetoDrawing {
     for (const ParetoDot& dot : chart_.dots) {
       if (dot.mark.empty() || ++marked > kMostMarks) continue;
       const Point where = at(dot);
-      out += svg_text("state", {where.x + 8, where.y - 7}, dot.mark);
+      // Where better choices would be, there are no dots.
+      out += svg_text("state", {where.x - 7, where.y + (chart_.less_is_better ? 15 : -7)}, dot.mark,
+                      "end");
     }
     return out;
   }
@@ -272,7 +275,8 @@ class SweepPage {
                           objective,
                           [](double bytes) { return bytes_text(bytes); },
                           [this](double value) { return value_text(value); },
-                          {}};
+                          {},
+                          summary_.goal.objective == sim::Objective::step_time};
     std::size_t drawn = 0;
     for (const auto* rows : {&ranking_.fitting, &ranking_.too_large}) {
       for (std::size_t i = 0; i < rows->size(); ++i) {

@@ -108,10 +108,10 @@ TEST(ForecastPage, DrawsOneStep) {
   const std::string card = page.substr(at, page.find("<h2>", at + 4) - at);
   // Of the steps of 8 and 9 ms, equally near to the median, the first.
   EXPECT_THAT(card, HasSubstr("Step 1, 8 ms"));
-  // 530 pixels are 8 ms. Rank 2 computes 7 ms and waits 1 ms for the call, which is below.
-  EXPECT_THAT(card, HasSubstr("<path class=\"f0\" d=\"M190 31h464v16h-464z\"/>"));
-  EXPECT_THAT(card, HasSubstr("<path class=\"f1\" d=\"M654 31h66v16h-66z\"/>"));
-  EXPECT_THAT(card, HasSubstr("<path class=\"f3\" d=\"M455 48h265v6h-265z\"/>"));
+  // The width of 1,000 is 8 ms. Rank 2 computes 7 ms and waits 1 ms for the call, which is below.
+  EXPECT_THAT(card, HasSubstr("<path class=\"f0\" d=\"M0 0h875v16h-875z\"/>"));
+  EXPECT_THAT(card, HasSubstr("<path class=\"f1\" d=\"M875 0h125v16h-125z\"/>"));
+  EXPECT_THAT(card, HasSubstr("<path class=\"f3\" d=\"M500 17h500v6h-500z\"/>"));
   EXPECT_THAT(card, Not(HasSubstr("<path class=\"f2\""))) << "nobody waits for other ranks";
   EXPECT_THAT(card, HasSubstr("<td>ranks 0,1</td><td class=\"n\">0 s</td>"
                               "<td class=\"n\">8 ms</td><td class=\"n\">6 ms</td>"

@@ -39,7 +39,7 @@ struct RowLook {
   std::string marks;  // classes
   // By cell: what the script sorts it by, where that is not its text: 0.98 of "980 ms". May be
   // shorter than the row.
-  std::vector<std::optional<double>> values;
+  std::vector<std::optional<double>> values = {};
 };
 
 class Table {

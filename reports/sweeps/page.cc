@@ -178,7 +178,7 @@ class ParetoDrawing {
     for (const ParetoDot& dot : chart_.dots) {
       if (dot.mark.empty() || ++marked > kMostMarks) continue;
       const Point where = at(dot);
-      // Where better choices would be, there are no dots.
+      // Towards better choices, where few dots are.
       out += svg_text("state", {where.x - 7, where.y + (chart_.less_is_better ? 15 : -7)}, dot.mark,
                       "end");
     }
@@ -414,7 +414,8 @@ class SweepPage {
           "<li>{}<br>{}</li>\n",
           html::text(fmt::format("{} × {}", grouped(all[i].rows.size()), all[i].text)),
           html::element("span", "soft small",
-                        html::code(point_text(summary_, summary_.rows[all[i].rows.front()]))));
+                        (all[i].rows.size() > 1 ? "first: " : "") +
+                            html::code(point_text(summary_, summary_.rows[all[i].rows.front()]))));
     return out.empty() ? out : html::element("ul", "plain", out);
   }
 

@@ -43,7 +43,6 @@ std::vector<std::vector<Box>> drawn(const std::vector<GanttBox>& row, std::size_
   return out;
 }
 
-// A lane as a picture that is stretched to the width that there is.
 std::string lane_picture(const GanttLane& lane, const std::vector<Series>& series, double end) {
   std::string content;
   const auto draw = [&](const std::vector<GanttBox>& row, double y, double height) {
@@ -53,10 +52,7 @@ std::string lane_picture(const GanttLane& lane, const std::vector<Series>& serie
   };
   draw(lane.boxes, 0, kLane);
   draw(lane.below, kLane + kGap, kThin);
-  return fmt::format(
-      R"(<svg width="100%" height="{0}" viewBox="0 0 {1} {0}" preserveAspectRatio="none">{2}</svg>)"
-      "\n",
-      px(lane.below.empty() ? kLane : kLane + kGap + kThin), kColumns, content);
+  return svg_strip(lane.name, lane.below.empty() ? kLane : kLane + kGap + kThin, content);
 }
 
 }  // namespace
@@ -64,14 +60,10 @@ std::string lane_picture(const GanttLane& lane, const std::vector<Series>& serie
 std::string gantt(const std::string& label, const std::vector<Series>& series,
                   const std::vector<GanttLane>& lanes, double end, const NumberWords& words) {
   std::string content;
-  for (const GanttLane& lane : lanes)
-    content += element("p", "", text(lane.name)) + lane_picture(lane, series, end);
+  for (const GanttLane& lane : lanes) content += lane_picture(lane, series, end);
   const auto time = [&](double at) { return element("span", "", text(words(at))); };
   content += element("div", "times", time(0) + time(end / 2) + time(end));
-  return element("figure", "wide",
-                 fmt::format(R"(<div class="gantt" role="img" aria-label="{}">{}</div>)",
-                             text(label), content) +
-                     series_legend(series));
+  return element("figure", "wide", strips(label, content) + series_legend(series));
 }
 
 }  // namespace lockstep::reports::html

@@ -15,9 +15,7 @@ namespace lockstep::reports::html {
 namespace {
 
 constexpr double kStackWidth = 720;
-constexpr double kRow = 26, kBar = 16;     // heights
-constexpr double kLabels = 170;            // room for what a bar is called
-constexpr std::size_t kLabelColumns = 24;  // that fit there
+constexpr double kRow = 26, kBar = 16;  // heights
 constexpr double kStackLeft = 76, kStackTop = 10, kStackPlot = 180;
 constexpr std::size_t kMostColumns = 120, kMostStackPoints = 360;
 
@@ -91,20 +89,19 @@ std::string series_legend(const std::vector<Series>& series) {
 
 std::string stacked_bars(const std::string& label, const std::vector<Series>& series,
                          const std::vector<StackedBar>& bars, double whole) {
-  std::string content;
-  double y = 0;
+  std::string rows;
   for (const StackedBar& bar : bars) {
-    content += svg_text("note", {0, y + kBar - 3}, shorten_middle(bar.label, kLabelColumns));
-    double x = kLabels;
+    std::string content;
+    double x = 0;
     for (std::size_t s = 0; s < bar.parts.size(); ++s) {
-      const double width = whole > 0 ? (kStackWidth - kLabels) * bar.parts[s] / whole : 0;
+      const double width = whole > 0 ? kStripWidth * bar.parts[s] / whole : 0;
       // Thinner than a twentieth of a pixel: invisible.
-      if (width >= .05) content += svg_rect(look(series[s]), {x, y, width, kBar}, 0);
+      if (width >= .05) content += svg_rect(look(series[s]), {x, 0, width, kBar}, 0);
       x += width;
     }
-    y += kRow;
+    rows += svg_strip(bar.label, kBar, content);
   }
-  return figure(svg_picture(label, kStackWidth, std::max(y, kRow), content), series);
+  return element("figure", "wide", strips(label, rows) + series_legend(series));
 }
 
 std::string stacked_columns(const std::string& label, const std::vector<Series>& series,

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "base/tables.h"
 #include "base/text.h"
 #include "reports/html/markup.h"
 
@@ -74,6 +75,20 @@ std::string svg_tip(std::string_view classes, Point from, Point to) {
   return path(classes, fmt::format("M{}L{}L{}Z", at(to),
                                    at({base.x - along.y * kHalf, base.y + along.x * kHalf}),
                                    at({base.x + along.y * kHalf, base.y - along.x * kHalf})));
+}
+
+std::string svg_strip(std::string_view name, double height, std::string_view content) {
+  constexpr std::size_t kNameColumns = 60;
+  return element("p", "", text(shorten_middle(std::string(name), kNameColumns))) +
+         fmt::format(
+             R"(<svg width="100%" height="{0}" viewBox="0 0 {1} {0}" preserveAspectRatio="none">{2}</svg>)"
+             "\n",
+             px(height), kStripWidth, content);
+}
+
+std::string strips(std::string_view label, std::string_view rows) {
+  return fmt::format(R"(<div class="strips" role="img" aria-label="{}">{}</div>)", text(label),
+                     rows);
 }
 
 std::string svg_picture(std::string_view label, double width, double height,

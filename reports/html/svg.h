@@ -37,6 +37,12 @@ std::string svg_level_curve(std::string_view classes, Point from, Point to);
 // A triangle that points from `from` to its corner `to`.
 std::string svg_tip(std::string_view classes, Point from, Point to);
 
+// A row of a chart, below its name (text): a picture kStripWidth wide, stretched to the width that
+// there is. Rows stand in strips(), whose `label` is for screen readers.
+inline constexpr int kStripWidth = 1000;
+std::string svg_strip(std::string_view name, double height, std::string_view content);
+std::string strips(std::string_view label, std::string_view rows);
+
 // The picture. `label` is for screen readers: instead of the content, or with `has_links` before
 // it.
 std::string svg_picture(std::string_view label, double width, double height,

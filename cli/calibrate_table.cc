@@ -38,7 +38,7 @@ constexpr const char* kTableFooter = R"(Examples:
     lockstep calibrate check mine.json --calibration mine.yaml
   What a machine file predicts for all-reduces that were measured on H100:
     lockstep calibrate check nccl_allreduce_h100_a100.json --only h100 \
-      --machine sim/machines/dgx-h100.yaml
+      --machine dgx-h100
 
 docs/simulate-workloads.md explains the tables, the model and its sources.)";
 
@@ -95,8 +95,9 @@ void add_calibrate_check(CLI::App& calibrate, reports::ExitStatus& status) {
       ->type_name("NAME|FILE");
   sub->add_option(
          "--machine", command->machine,
-         "For tables of nccl-tests: a machine file;\ndefault: the shipped one that was measured")
-      ->type_name("FILE");
+         "For tables of nccl-tests: a machine file, or the name\nof a shipped one; default: "
+         "the one that was measured")
+      ->type_name("NAME|FILE");
   sub->add_option("--only", command->only, "Only rows whose label starts with this")
       ->type_name("TEXT");
   add_simulation_output(*sub, command->output);

@@ -1,8 +1,10 @@
 // lockstep scenario: lists, checks and describes scenario files.
 #include <algorithm>
+#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include <fmt/core.h>
@@ -12,6 +14,7 @@
 #include "base/tables.h"
 #include "base/text.h"
 #include "cli/commands.h"
+#include "cli/shipped.h"
 #include "cli/standard_input.h"
 #include "reports/exit_status.h"
 #include "runtime/job/scenario_example.h"
@@ -100,7 +103,11 @@ reports::ExitStatus run_scenario(const ScenarioCommand& command) {
   StandardInput input;
   for (std::string& path : paths)
     if (const Status taken = input.take(path); !taken) return reports::fail(taken.error());
-  if (command.list && paths.empty()) paths = {"scenarios"};
+  if (command.list && paths.empty()) {
+    std::error_code unknown;
+    const bool here = std::filesystem::is_directory("scenarios", unknown);
+    paths = {here ? "scenarios" : shipped_folder("scenarios").value_or("scenarios")};
+  }
   const Result<std::vector<std::string>> files = runtime::scenario_files(paths);
   if (!files) return reports::fail(files.error());
   if (command.json) return print_json(*files);
@@ -113,7 +120,8 @@ void add_scenario(CLI::App& app, reports::ExitStatus& status) {
   CLI::App* command = app.add_subcommand("scenario", "List, check and describe scenario files");
   const auto options = std::make_shared<ScenarioCommand>();
   CLI::Option_group* what = command->add_option_group("What");
-  what->add_flag("--list", options->list, "List the scenarios of a folder (default: scenarios/)");
+  what->add_flag("--list", options->list,
+                 "List the scenarios of a folder; default: scenarios/,\nor those that are shipped");
   what->add_flag("--check", options->check, "Check files without running them");
   what->add_flag("--json", options->json, "Print files as JSON, one line each");
   what->add_flag("--schema", options->schema, "Print the format's JSON Schema");

@@ -17,13 +17,13 @@ constexpr const char* kSimulateFooter = R"(Examples:
     lockstep simulate collective --op all_reduce --algorithm ring \
       --ranks 64 --bytes 1MiB --alpha 500ns --beta 50GB/s
   How long does a step of this job take on other machines?
-    lockstep simulate job.yaml --machine sim/machines/dgx-h100.yaml
+    lockstep simulate job.yaml --machine dgx-h100
   Where does the time go, and what would help? Also as an HTML page, and with
   random variation between ranks:
-    lockstep simulate job.yaml --machine sim/machines/dgx-h100.yaml \
+    lockstep simulate job.yaml --machine dgx-h100 \
       --output html=forecast.html --trials 200 --jitter compute=5%,image=20%
   How would this transformer train on a cluster, and does it fit?
-    lockstep simulate plan sim/plans/llama3-70b.yaml
+    lockstep simulate plan llama3-70b
   Does this program hang, and how long does it take?
     lockstep simulate trace program/ --alpha 1us --beta 1GB/s
   `lockstep simulate WHAT --help` has more.

@@ -99,20 +99,20 @@ constexpr PointId kMostSweepTrials = 100'000;
 
 constexpr const char* kSweepFooter = R"(Examples:
   Which strategy, on how many ranks, with which batch?
-    lockstep sweep job.yaml --machine sim/machines/dgx-h100.yaml -o sweep \
+    lockstep sweep job.yaml --machine dgx-h100 -o sweep \
       --vary strategy=ddp,fsdp --vary ranks=2..64*2 \
       --vary train.batch_size=8,16,32 --steps 4
   How much would a faster network help?
-    lockstep sweep job.yaml --machine sim/machines/dgx-h100.yaml -o links \
+    lockstep sweep job.yaml --machine dgx-h100 -o links \
       --vary machine.links.1.speed=1..8*2
   The best of a large grid, in 200 trials:
-    lockstep sweep job.yaml --machine sim/machines/dgx-h100.yaml -o best \
+    lockstep sweep job.yaml --machine dgx-h100 -o best \
       --vary strategy=ddp,fsdp --vary ranks=1..256 \
       --vary train.batch_size=1..64 --trials 200 --memory-limit 80GB
   Which remedy is best, measured on real processes? A study says what to vary:
     lockstep sweep scenarios/remedies/study.yaml -o study
   How should a transformer be split over a cluster (no workers, seconds)?
-    lockstep sweep sim/plans/llama3-70b.yaml -o cuts --vary tensor=1..8*2 \
+    lockstep sweep llama3-70b -o cuts --vary tensor=1..8*2 \
       --vary pipeline.stages=1..16*2 --vary zero=1,3 --memory-limit 80GB
 
 KEY is any key of a scenario (`lockstep scenario --schema`), with dots between
@@ -303,6 +303,9 @@ reports::ExitStatus run_sweep(SweepCommand command) {
   StandardInput input;
   if (const Status taken = input.take(command.job); !taken) return reports::fail(taken.error());
   if (const Status sorted = sort_outputs(command); !sorted) return reports::fail(sorted.error());
+  Result<std::string> job = shipped_or_own("plans", command.job);
+  if (!job) return reports::fail(job.error());
+  command.job = std::move(*job);
   for (std::string& machine : command.machines) {
     Result<std::string> file = shipped_or_own("machines", machine);
     if (!file) return reports::fail(with_option("--machine", file.error()));
@@ -341,16 +344,15 @@ void add_sweep(CLI::App& app, reports::ExitStatus& status) {
   CLI::App* command = app.add_subcommand("sweep", "Compare many variants of a job, best first");
   const auto options = std::make_shared<SweepCommand>();
   command
-      ->add_option(
-          "JOB", options->job,
-          "What to vary: a scenario, or the plan of a\ntransformer (sim/plans/*.yaml); or a "
-          "sweep file or a\nstudy, which hold the options, too")
+      ->add_option("JOB", options->job,
+                   "What to vary: a scenario, or the plan of a\ntransformer, also by the name of a "
+                   "shipped one;\nor a sweep file or a study, which hold the options,\ntoo")
       ->type_name("")
       ->required();
   command
       ->add_option(
           "--machine", options->machines,
-          "The machine: a file, or a name of sim/machines:\ndgx-h100; several are compared, too")
+          "The machine: a file, or the name of a\nshipped one: dgx-h100; several are compared, too")
       ->type_name("NAME|FILE")
       ->allow_extra_args(false);
   command
@@ -415,8 +417,7 @@ Result<SweepInputs> load_scenarios(const SweepCommand& command,
         {},
         "name what it runs on with --machine"};
   if (command.machines.empty())
-    return Error{
-        "no machine is named", {}, "add --machine sim/machines/dgx-h100.yaml, or your own"};
+    return Error{"no machine is named", {}, "add --machine dgx-h100, or your own"};
   // Errors of the unchanged scenario are reported as by every command.
   const Result<runtime::Scenario> own = runtime::load_checked_scenario(command.job);
   if (!own) return own.error();

@@ -34,7 +34,7 @@ constexpr const char* kCollectiveFooter = R"(Examples:
     lockstep simulate collective --ranks 8 --bytes 1MiB,2MiB --alpha 0ns \
       --beta 50GB/s --level message
   On a machine, by the algorithm and protocol that NCCL would choose:
-    lockstep simulate collective --machine sim/machines/dgx-h100.yaml --ranks 32 \
+    lockstep simulate collective --machine dgx-h100 --ranks 32 \
       --bytes 64KiB,1MiB,16MiB,1GiB
   For other programs:
     lockstep simulate collective … --output json=-
@@ -153,7 +153,7 @@ reports::ExitStatus simulate_collective(const CollectiveCommand& command) {
     return reports::fail(
         {fmt::format("{} is missing", command.alpha.empty() ? "--alpha" : "--beta"),
          {},
-         "add --alpha 500ns --beta 50GB/s, or --machine sim/machines/dgx-h100.yaml"});
+         "add --alpha 500ns --beta 50GB/s, or --machine dgx-h100"});
   const Result<sim::Links> links = parse_links(command);
   if (!links) return reports::fail(links.error());
   const Result<std::vector<sim::Collective>> collectives = parse_collectives(command);
@@ -245,9 +245,9 @@ void add_simulate_collective(CLI::App& simulate, reports::ExitStatus& status) {
       ->capture_default_str();
   command
       ->add_option("--machine", options->machine,
-                   "A machine file instead of algorithm and links;\nseveral sizes then run one "
-                   "after the other")
-      ->type_name("FILE");
+                   "A machine instead of algorithm and links: a file, or\nthe name of a shipped "
+                   "one: dgx-h100; several sizes then\nrun one after the other")
+      ->type_name("NAME|FILE");
   add_simulation_output(*command, options->output);
   command->footer(kCollectiveFooter);
   command->callback([command, options, &status] {

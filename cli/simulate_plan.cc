@@ -26,16 +26,16 @@ struct PlanCommand {
 
 constexpr const char* kPlanFooter = R"(Examples:
   How long does a step take, where does its time go, and does it fit?
-    lockstep simulate plan sim/plans/llama3-70b.yaml
+    lockstep simulate plan llama3-70b
   The same with other values, and with a network twice as fast:
-    lockstep simulate plan sim/plans/llama3-70b.yaml --set tensor=4 \
+    lockstep simulate plan llama3-70b --set tensor=4 \
       --set pipeline.stages=8 --set calibration.network_speed=2
   On other machines, as a page:
-    lockstep simulate plan sim/plans/llama3-70b.yaml --calibration dgx-a100 \
+    lockstep simulate plan llama3-70b --calibration dgx-a100 \
       --output html=plan.html
-  The best split: lockstep sweep sim/plans/llama3-70b.yaml, see its --help.
+  The best split: lockstep sweep llama3-70b, see its --help.
   A vision encoder before the model, its images drawn from a distribution:
-    lockstep simulate plan sim/plans/vlm-75b.yaml
+    lockstep simulate plan vlm-75b
 
 A plan of several towers says who waits for whom, what other arrangements give,
 and whether ranks without images hang the job (exit status 1).
@@ -117,7 +117,8 @@ void add_simulate_plan(CLI::App& simulate, reports::ExitStatus& status) {
   command->output.forms = {"result", {"text", "json", "csv", "html"}};
   CLI::App* sub = simulate.add_subcommand("plan", "A model on a cluster: time and memory");
   sub->footer(kPlanFooter);
-  sub->add_option("FILE", command->file, "The plan, as YAML; or a name of sim/plans:\nllama3-70b")
+  sub->add_option("FILE", command->file,
+                  "The plan, as YAML; or the name of a\nshipped one: llama3-70b")
       ->required();
   sub->add_option("--calibration", command->calibration,
                   "The calibration to use instead of the plan's: a file,\nor the name of a "

@@ -16,7 +16,6 @@
 #include "base/text.h"
 #include "cli/cmd_simulate.h"
 #include "cli/report_options.h"
-#include "cli/shipped.h"
 #include "cli/simulate_trials.h"
 #include "cli/standard_input.h"
 #include "reports/forecasts/memory.h"
@@ -152,11 +151,7 @@ reports::ExitStatus simulate_scenario(SimulateScenarioCommand command) {
                           {},
                           "lockstep simulate plan " + printable(command.path)});
   if (command.machine.empty())
-    return reports::fail(
-        {"no machine is named", {}, "add --machine sim/machines/dgx-h100.yaml, or your own"});
-  const Result<std::string> machine_file = shipped_or_own("machines", command.machine);
-  if (!machine_file) return reports::fail(with_option("--machine", machine_file.error()));
-  command.machine = *machine_file;
+    return reports::fail({"no machine is named", {}, "add --machine dgx-h100, or your own"});
   const Result<sim::TrialOptions> trials = trial_options(command.trials);
   if (!trials) return reports::fail(trials.error());
   const Result<sim::Machine> machine = sim::load_machine(command.machine);
@@ -185,7 +180,7 @@ void add_simulate_scenario(CLI::App& simulate, reports::ExitStatus& status) {
       ->type_name("");
   simulate
       .add_option("--machine", options->machine,
-                  "The machine: a file, or a name of sim/machines:\ndgx-h100")
+                  "The machine: a file, or the name of a\nshipped one: dgx-h100")
       ->type_name("NAME|FILE");
   simulate.add_option("--ranks", options->ranks, "Number of ranks; default: the scenario's")
       ->type_name("N")

@@ -26,8 +26,8 @@ constexpr const char* kTraceFooter = R"(Examples:
       --alpha 2us --beta 50GB/s
   A program written by hand (docs/trace-format.md): does it hang?
     lockstep simulate trace program/ --alpha 1us --beta 1GB/s
-  The same on a machine of a file, where every call costs what it does elsewhere:
-    lockstep simulate trace program/ --machine sim/machines/dgx-h100.yaml
+  The same on a machine, where every call costs what it does elsewhere:
+    lockstep simulate trace program/ --machine dgx-h100
   The simulated run as a timeline, for https://ui.perfetto.dev:
     lockstep simulate trace program/ --alpha 1us --beta 1GB/s \
       --output timeline=simulated.json
@@ -62,7 +62,7 @@ Result<sim::Machine> machine_of(const TraceCommand& command) {
   if (command.alpha.empty() || command.beta.empty())
     return Error{fmt::format("{} is missing", command.alpha.empty() ? "--alpha" : "--beta"),
                  {},
-                 "add --alpha 500ns --beta 50GB/s, or --machine sim/machines/dgx-h100.yaml"};
+                 "add --alpha 500ns --beta 50GB/s, or --machine dgx-h100"};
   const Result<Picos> alpha = parse_duration(command.alpha);
   if (!alpha) return with_option("--alpha", alpha.error());
   const Result<Bandwidth> beta = parse_bandwidth(command.beta);
@@ -135,8 +135,8 @@ void add_simulate_trace(CLI::App& simulate, reports::ExitStatus& status) {
       ->type_name("RATE");
   command
       ->add_option("--machine", options->machine,
-                   "A machine file instead of links, or the name of a\nshipped one")
-      ->type_name("FILE");
+                   "A machine instead of links: a file, or the name of a\nshipped one: dgx-h100")
+      ->type_name("NAME|FILE");
   command
       ->add_option("--launch", options->launch, "Time that the host needs to launch an operation")
       ->type_name("TIME")

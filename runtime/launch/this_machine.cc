@@ -49,10 +49,11 @@ Result<std::string> find_worker(const WorkerSearch& search) {
     if (!folder.empty() && is_program(fs::path(folder) / "lockstep-worker"))
       return (fs::path(folder) / "lockstep-worker").string();
   }
-  return Error{"lockstep-worker, which trains, is neither beside lockstep nor in PATH",
-               {},
-               "build it (scripts/setup full, then cmake --workflow or scripts/test), or set "
-               "LOCKSTEP_WORKER to its path"};
+  return Error{
+      "lockstep-worker, which trains, is neither beside lockstep nor in PATH",
+      {},
+      "build it from Lockstep's source, with LibTorch: scripts/demo; or set LOCKSTEP_WORKER "
+      "to its path"};
 }
 
 namespace {

@@ -286,7 +286,15 @@ Result<Machine> load_machine(const std::string& file) {
   if (text) return parse_machine(*text, file);
   if (const auto shipped = shipped_machine_text(file))
     return parse_machine(std::string(*shipped), file);
-  return text.error();
+  if (file.find_first_of("/.") != std::string::npos) return text.error();
+  std::vector<std::string> names;
+  for (const EmbeddedFile& shipped : shipped_machines())
+    names.emplace_back(machine_name_of(shipped));
+  const std::string meant = nearest(file, names);
+  return Error{fmt::format("no file or shipped machine is called \"{}\"", printable(file)),
+               {},
+               meant.empty() ? fmt::format("name a file, or one of {}", join_and(names))
+                             : fmt::format("did you mean \"{}\"?", meant)};
 }
 
 std::string_view machine_name_of(const EmbeddedFile& shipped) {

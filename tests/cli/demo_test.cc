@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <tuple>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "cli/shipped.h"
@@ -110,14 +111,38 @@ TEST(Shipped, FoldersLieBesideTheProgram) {
   EXPECT_FALSE(shipped_folder("examples", "/usr/lib/nowhere/lockstep"));
 }
 
-TEST(Shipped, AnUnknownMachineIsAnErrorThatNamesTheNearest) {
+// They are called in / (run_program_at), where the repository's folders are not.
+TEST(Shipped, IsFoundByNameFromAnywhere) {
+  const TempDir folder;
+  for (const std::string& command :
+       {std::string(
+            "simulate collective --op all_reduce --ranks 64 --bytes 1MiB --machine dgx-h100"),
+        std::string("simulate plan llama3-70b"),
+        fmt::format("sweep llama3-70b --vary tensor=4,8 -o '{}'", folder.file("sweep")),
+        std::string("scenario --list")}) {
+    EXPECT_EQ(run_program_at(LOCKSTEP_BINARY_DIR "/lockstep", command, folder.file("out")), 0)
+        << command << "\n"
+        << TempDir::read(folder.file("out"));
+  }
+  EXPECT_THAT(TempDir::read(folder.file("out")), HasSubstr("modality/manual_hang_bad.yaml"));
+}
+
+TEST(Shipped, AnUnknownNameIsAnErrorThatNamesTheNearest) {
   const TempDir folder;
   const std::string out = folder.file("out");
-  const std::string scenario = LOCKSTEP_SOURCE_DIR "/scenarios/modality/manual_hang_ok.yaml";
+  const std::string machine = " --machine dgx-h10";
+  for (const std::string& command :
+       {fmt::format("simulate '{}/scenarios/modality/manual_hang_ok.yaml'", LOCKSTEP_SOURCE_DIR),
+        std::string("simulate collective --op all_reduce --ranks 64 --bytes 1MiB"),
+        fmt::format("simulate trace '{}/examples/hung-job'", LOCKSTEP_SOURCE_DIR)}) {
+    EXPECT_EQ(run_program_at(LOCKSTEP_BINARY_DIR "/lockstep", command + machine, out), 2)
+        << command;
+    EXPECT_THAT(TempDir::read(out), HasSubstr("did you mean \"dgx-h100\"?")) << command;
+  }
   EXPECT_EQ(run_program_at(LOCKSTEP_BINARY_DIR "/lockstep",
-                           "simulate '" + scenario + "' --machine dgx-h10", out),
+                           "sweep llama3-70 --vary tensor=4,8 -o " + folder.file("sweep"), out),
             2);
-  EXPECT_THAT(TempDir::read(out), HasSubstr("did you mean \"dgx-h100\"?"));
+  EXPECT_THAT(TempDir::read(out), HasSubstr("did you mean \"llama3-70b\"?"));
 }
 
 }  // namespace

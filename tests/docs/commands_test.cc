@@ -81,7 +81,7 @@ const std::map<std::string, int> kStatus = {
     {"lockstep verify /shared/4711/", 1},
     {"lockstep verify /shared/logs/", 1},
     {"lockstep verify job.log", 1},
-    {"lockstep simulate plan sim/plans/vlm-75b.yaml --set encoders.0.on=first_stage "
+    {"lockstep simulate plan vlm-75b --set encoders.0.on=first_stage "
      "--set encoders.0.zero=3 --set 'data.image.per_sample={poisson: 0.2}' "
      "--set data.arrange=drawn",
      1},
@@ -93,7 +93,9 @@ bool needs_worker(const std::string& command) {
   if (words[0].ends_with("lockstep-worker")) return true;
   if (command.find("mended.certificate") != std::string::npos) return true;
   static const std::set<std::string> kCommands = {"run", "derive", "compare", "sweep"};
-  const bool of_plan = words.size() > 2 && words[2].starts_with("sim/plans/");
+  // The name of a shipped plan: "llama3-70b".
+  const bool of_plan =
+      words.size() > 2 && words[1] == "sweep" && words[2].find_first_of("./") == std::string::npos;
   if (words.size() > 1 && kCommands.contains(words[1])) return !of_plan;
   static const std::set<std::string> kDerive = {"simulate", "verify"};
   return words.size() > 2 && kDerive.contains(words[1]) && words[2].ends_with(".yaml");
@@ -101,7 +103,7 @@ bool needs_worker(const std::string& command) {
 
 std::vector<Command> documented() {
   const std::filesystem::path root = LOCKSTEP_SOURCE_DIR;
-  std::set<std::string> pages = {"README.md"};
+  std::set<std::string> pages = {"README.md", "examples/hung-job/README.md"};
   for (const auto& entry : std::filesystem::recursive_directory_iterator(root / "docs"))
     if (entry.path().extension() == ".md")
       pages.insert(std::filesystem::relative(entry.path(), root).string());

@@ -48,7 +48,7 @@ class SimulatePlan : public ::testing::Test {
 TEST_F(SimulatePlan, HelpFitsATerminal) {
   const cli::Outcome help = cli::run_lockstep({"simulate", "plan", "--help"});
   EXPECT_EQ(help.status, 0);
-  EXPECT_THAT(help.out, AllOf(HasSubstr("--set"), HasSubstr("sim/plans/llama3-70b.yaml")));
+  EXPECT_THAT(help.out, AllOf(HasSubstr("--set"), HasSubstr("lockstep simulate plan llama3-70b")));
   cli::expect_fits_a_terminal(help.out);
 }
 

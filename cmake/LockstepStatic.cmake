@@ -13,7 +13,7 @@ if(NOT EXISTS ${LOCKSTEP_SIMDJSON_SOURCE}/simdjson.cpp)
 endif()
 
 set(CMAKE_FIND_LIBRARY_SUFFIXES .a)
-set(CMAKE_EXE_LINKER_FLAGS "${CMAKE_EXE_LINKER_FLAGS} -static")
+set(CMAKE_EXE_LINKER_FLAGS "${CMAKE_EXE_LINKER_FLAGS} -static -Wl,--gc-sections")
 
 # The names that find_package() would define: it leaves alone what exists.
 add_library(lockstep_simdjson STATIC ${LOCKSTEP_SIMDJSON_SOURCE}/simdjson.cpp)

@@ -4,9 +4,9 @@
 usage: scripts/packaging/make_wheel.py PROGRAM RECORDERS VERSION FOLDER
 
 PROGRAM is linked statically (cmake --preset wheel) and so runs on any Linux: the wheel is tagged
-manylinux_2_17, which every pip since 2021 takes. What would not is refused: a program that needs a
+manylinux2014, which every pip since 2019 takes. What would not is refused: a program that needs a
 library, and a wheel of more than 8 MB. RECORDERS is the folder of liblockstep_nccl*.so, which are
-loaded into other programs and need glibc 2.34 there. Prints the wheel's path.
+loaded into other programs and need glibc 2.18 there. Prints the wheel's path.
 """
 
 import base64
@@ -21,8 +21,8 @@ import tempfile
 import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-MOST_BYTES = 8 << 20
-RECORDERS_GLIBC = (2, 34)
+MOST_BYTES = 8_000_000
+RECORDERS_GLIBC = (2, 18)
 
 START = '''"""Lockstep: verify and simulate distributed training. The command is a program of its own."""
 
@@ -61,13 +61,22 @@ SHIPPED = {
     "verify/certificates/check_certificate.py": "check_certificate.py",
 }
 
+# Python 3.6 is that of RHEL 8, 3.8 that of Ubuntu 20.04: __init__.py keeps to what 3.6 has.
 METADATA = """Metadata-Version: 2.1
 Name: lockstep
 Version: {version}
 Summary: Finds why a distributed training job hangs, dies or computes the wrong thing
 License: Apache-2.0
-Requires-Python: >=3.9
-"""
+License-File: LICENSE
+Requires-Python: >=3.6
+Description-Content-Type: text/markdown
+
+{readme}"""
+
+# The Debian packages of which the program holds code: their licences ask that they come along.
+LINKED = """libc6 libgcc-s1 libarchive-dev libboost-dev libbz2-dev libcli11-dev libfmt-dev liblzma-dev
+libprotobuf-dev libsimdjson-dev libvalijson-dev libyaml-cpp-dev libzstd-dev nettle-dev nlohmann-json3-dev
+zlib1g-dev""".split()
 
 WHEEL = """Wheel-Version: 1.0
 Generator: lockstep
@@ -76,7 +85,10 @@ Root-Is-Purelib: false
 
 
 def output_of(*command: str) -> str:
-    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+    try:
+        return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+    except (OSError, subprocess.CalledProcessError) as failed:
+        sys.exit(f"make_wheel.py: error: {failed}\n  fix: are the program there, and Debian's binutils?")
 
 
 def refuse_what_does_not_run_elsewhere(program: pathlib.Path) -> None:
@@ -99,13 +111,13 @@ def write_package(program: pathlib.Path, recorders: pathlib.Path, tree: pathlib.
                                          .replace("GLIBC", str(RECORDERS_GLIBC)))
     (package / "__main__.py").write_text("from lockstep import main\n\nmain()\n")
     shutil.copy(program, package / "bin" / "lockstep")
-    subprocess.run(["strip", package / "bin" / "lockstep"], check=True)
+    output_of("strip", str(package / "bin" / "lockstep"))
     (package / "recorders").mkdir()
     for library in sorted(recorders.glob("liblockstep_nccl*.so")):
         if newest_glibc(library) > RECORDERS_GLIBC:
             sys.exit(f"make_wheel.py: error: {library} needs a glibc newer than {RECORDERS_GLIBC}")
         shutil.copy(library, package / "recorders" / library.name)
-        subprocess.run(["strip", "--strip-unneeded", package / "recorders" / library.name], check=True)
+        output_of("strip", "--strip-unneeded", str(package / "recorders" / library.name))
     for source, name in SHIPPED.items():
         target = package / "share" / "lockstep" / name
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -117,7 +129,14 @@ def write_wheel(tree: pathlib.Path, version: str, tags: list[str], folder: pathl
     """The files of the tree, and what the format asks for: a digest of each (PEP 427)."""
     info = f"lockstep-{version}.dist-info"
     (tree / info).mkdir()
-    (tree / info / "METADATA").write_text(METADATA.format(version=version))
+    readme = (ROOT / "README.md").read_text()
+    (tree / info / "METADATA").write_text(METADATA.format(version=version, readme=readme))
+    shutil.copy(ROOT / "LICENSE", tree / info / "LICENSE")
+    (tree / info / "licenses").mkdir()
+    for name in LINKED:
+        terms = pathlib.Path("/usr/share/doc", name, "copyright")
+        if terms.exists():
+            shutil.copy(terms, tree / info / "licenses" / f"{name}.txt")
     (tree / info / "WHEEL").write_text(WHEEL + "".join(f"Tag: py3-none-{tag}\n" for tag in tags))
     (tree / info / "entry_points.txt").write_text("[console_scripts]\nlockstep = lockstep:main\n")
     folder.mkdir(parents=True, exist_ok=True)
@@ -144,8 +163,10 @@ def main() -> int:
         tree = pathlib.Path(temporary)
         write_package(program, recorders, tree)
         wheel = write_wheel(tree, version, [f"manylinux2014_{machine}", f"manylinux_2_17_{machine}"], folder)
-    if wheel.stat().st_size > MOST_BYTES:
-        sys.exit(f"make_wheel.py: error: {wheel} has {wheel.stat().st_size} bytes, more than {MOST_BYTES}")
+    size = wheel.stat().st_size
+    if size > MOST_BYTES:
+        wheel.unlink()
+        sys.exit(f"make_wheel.py: error: {wheel} would have {size} bytes, more than {MOST_BYTES}")
     print(wheel)
     return 0
 

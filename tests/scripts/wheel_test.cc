@@ -50,12 +50,13 @@ TEST_F(Wheel, IsForEveryLinuxAndHoldsWhatIsShipped) {
   EXPECT_THAT(said_, HasSubstr("lockstep-0.1.0.dev7+abc-py3-none-manylinux2014_x86_64."
                                "manylinux_2_17_x86_64.whl"));
   ASSERT_EQ(shell("python3 -m zipfile -l dist/*.whl"), 0) << said_;
-  for (const char* const held : {"lockstep/bin/lockstep", "lockstep/recorders/liblockstep_nccl.so",
-                                 "lockstep/share/lockstep/examples/hung-job/nccl_trace_rank_7",
-                                 "lockstep/share/lockstep/machines/dgx-h100.yaml",
-                                 "lockstep/share/lockstep/plans/llama3-70b.yaml",
-                                 "lockstep/share/lockstep/scenarios/modality/manual_hang_bad.yaml",
-                                 "lockstep-0.1.0.dev7+abc.dist-info/RECORD"})
+  for (const char* const held :
+       {"lockstep/bin/lockstep", "lockstep/recorders/liblockstep_nccl.so",
+        "lockstep/share/lockstep/examples/hung-job/nccl_trace_rank_7",
+        "lockstep/share/lockstep/machines/dgx-h100.yaml",
+        "lockstep/share/lockstep/plans/llama3-70b.yaml",
+        "lockstep/share/lockstep/scenarios/modality/manual_hang_bad.yaml",
+        "lockstep-0.1.0.dev7+abc.dist-info/LICENSE", "lockstep-0.1.0.dev7+abc.dist-info/RECORD"})
     EXPECT_THAT(said_, HasSubstr(held));
 }
 
@@ -84,14 +85,34 @@ TEST_F(Wheel, RefusesAProgramThatNeedsThisMachinesLibraries) {
   EXPECT_THAT(said_, HasSubstr("is not linked statically"));
 }
 
+TEST_F(Wheel, RefusesARecorderThatOnlyNewMachinesLoad) {
+  // glibc has pthread_create of this version since 2021.
+  folder_.write("recorder.c",
+                "#include <pthread.h>\n"
+                "__asm__(\".symver pthread_create,pthread_create@GLIBC_2.34\");\n"
+                "int start(pthread_t* t) { return pthread_create(t, 0, 0, 0); }\n");
+  if (shell("cc -shared -fPIC recorder.c -o recorders/liblockstep_nccl.so") != 0)
+    GTEST_SKIP() << "NOT TESTED: this machine's glibc is older than 2.34";
+  EXPECT_EQ(make("static"), 1);
+  EXPECT_THAT(said_, HasSubstr("liblockstep_nccl.so needs a glibc newer than"));
+}
+
+TEST_F(Wheel, SaysWhatIsMissing) {
+  EXPECT_EQ(make("nothing"), 1);
+  EXPECT_THAT(said_, HasSubstr("make_wheel.py: error: "));
+  EXPECT_EQ(said_.find("Traceback"), std::string::npos) << said_;
+}
+
 TEST_F(Wheel, RefusesWhatIsTooLarge) {
   // Bytes that do not compress, behind the program's last section.
-  ASSERT_EQ(shell("head -c 9000000 /dev/urandom > noise && "
+  ASSERT_EQ(shell("head -c 8000000 /dev/urandom > noise && "
                   "cc -static program.c -Wl,--format=binary noise -Wl,--format=default -o large"),
             0)
       << said_;
   EXPECT_EQ(make("large"), 1);
-  EXPECT_THAT(said_, HasSubstr("more than 8388608"));
+  EXPECT_THAT(said_, HasSubstr("more than 8000000"));
+  ASSERT_EQ(shell("ls dist"), 0);
+  EXPECT_EQ(said_, "");
 }
 
 }  // namespace

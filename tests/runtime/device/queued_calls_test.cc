@@ -148,8 +148,8 @@ TEST(QueuedCalls, ABatchIsOneCallOfWhichAllPartsAreRecorded) {
   EXPECT_TRUE(run.trace.calls[3].has(trace::kWaitEnded));
 }
 
-// Rank 0 calls in the group "a", then in "b"; rank 1 the other way round, and in "a" only when "b"
-// is complete, or (where that cannot be) has begun.
+// Rank 0 calls in the group "a", then in "b"; rank 1 the other way round, and in "a" only when rank
+// 0 has recorded "b" as complete, or (where that cannot be) both have called.
 std::vector<ExitStatus> run_crossed(const TempDir& folder, QueuedCalls queued) {
   return run_ranks(
       2, folder,
@@ -160,12 +160,16 @@ std::vector<ExitStatus> run_crossed(const TempDir& folder, QueuedCalls queued) {
         std::vector<at::Tensor> two = {at::ones({1})};
         const auto first = groups.who().rank == 0 ? a : b;
         const auto second = groups.who().rank == 0 ? b : a;
-        const auto before = first->allreduce(one);
+        first->allreduce(one);
         if (queued == QueuedCalls::per_group) {
-          if (groups.who().rank == 1) {
-            while (!before->isCompleted()) std::this_thread::yield();
-          }
+          if (groups.who().rank == 1)
+            return groups.wait_until_announced("b", {0}, kPatience) && second->allreduce(two) ? 0
+                                                                                              : 1;
           second->allreduce(two);
+          // What the device tells is recorded a little later.
+          while (!recorded(folder.path(), 0).trace.calls[1].has(trace::kCompleted))
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+          groups.announce("b");
           return 0;
         }
         second->allreduce(two);

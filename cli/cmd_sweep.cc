@@ -306,11 +306,6 @@ reports::ExitStatus run_sweep(SweepCommand command) {
   Result<std::string> job = shipped_or_own("plans", command.job);
   if (!job) return reports::fail(job.error());
   command.job = std::move(*job);
-  for (std::string& machine : command.machines) {
-    Result<std::string> file = shipped_or_own("machines", machine);
-    if (!file) return reports::fail(with_option("--machine", file.error()));
-    machine = std::move(*file);
-  }
   const Result<reports::ExitStatus> status = run_sweep_command(command);
   return status ? *status : reports::fail(status.error());
 }
@@ -427,8 +422,8 @@ Result<SweepInputs> load_scenarios(const SweepCommand& command,
       std::string(tool_version()), sha256(*scenario), {}, command.asked_steps(), command.on_meta()};
   std::vector<sim::SourceFile> machines;
   for (const std::string& file : command.machines) {
-    Result<std::string> text = read_input(file);
-    if (!text) return text.error();
+    Result<std::string> text = sim::read_machine(file);
+    if (!text) return with_option("--machine", text.error());
     const std::string name = to_utf8(file);  // it is kept as JSON
     if (!identity.machines.emplace(name, sha256(*text)).second)
       return Error{fmt::format("--machine {} is given twice", printable(file)), {}, "name it once"};

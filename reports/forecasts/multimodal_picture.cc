@@ -96,6 +96,7 @@ std::string multimodal_picture_html(const MultimodalForecast& f) {
       f.places.size() > lanes.size()
           ? html::element("p", "caption", fmt::format("and {} more", f.places.size() - kMostLanes))
           : "";
+  // The series are in the order of DrawnTask::Kind.
   return html::gantt("When each place computes what, over " + duration_text(f.drawn_seconds),
                      {{"encodes", 1}, {"LLM forward", 0}, {"LLM backward", 3}}, lanes,
                      f.drawn_seconds, [](double seconds) { return duration_text(seconds); }) +

@@ -54,8 +54,7 @@ double unit_of_bytes(double size) {
 }
 
 // Maps numbers to positions from 0 to 1. A linear axis begins at 0, a logarithmic one at a power of
-// ten. Ticks are round numbers, of
-// bytes in the unit that they are shown in.
+// ten. Ticks are round numbers, of bytes in the unit that they are shown in.
 class Axis {
  public:
   enum class Of : unsigned char { numbers, bytes };
@@ -213,7 +212,9 @@ constexpr std::size_t kMostReasons = 100;
 class SweepPage {
  public:
   explicit SweepPage(const Summary& summary)
-      : summary_(summary), ranking_(sim::rank(summary.rows, summary.goal)) {}
+      : summary_(summary),
+        ranking_(sim::rank(summary.rows, summary.goal)),
+        columns_(plan_columns()) {}
 
   std::string str() const {
     return html::result_page(
@@ -335,7 +336,8 @@ class SweepPage {
     table.add(std::move(cells), std::move(look));
   }
 
-  Table empty_table() const {
+  // Of the tables of plans.
+  std::vector<Column> plan_columns() const {
     std::vector<Column> all = {{"place", Column::number}};
     const std::vector<std::string> heads = value_heads(summary_);
     std::vector<std::set<std::string>> values(heads.size());
@@ -350,7 +352,7 @@ class SweepPage {
       all.push_back({head, Column::number});
     all.push_back({summary_.transformers ? "MFU" : "sent", Column::number});
     all.push_back({"verdict", Column::mark, true});
-    return Table(std::move(all));
+    return all;
   }
 
   // `where`: the others are.
@@ -362,7 +364,7 @@ class SweepPage {
 
   std::string best() const {
     if (ranking_.fitting.empty()) return chart();
-    Table table = empty_table();
+    Table table(columns_);
     std::size_t of_front = 0, left_out = 0;
     for (std::size_t i = 0; i < ranking_.fitting.size(); ++i) {
       const std::size_t row = ranking_.fitting[i];
@@ -390,7 +392,7 @@ class SweepPage {
   }
 
   std::string every_plan() const {
-    Table table = empty_table();
+    Table table(columns_);
     std::size_t shown = 0;
     for (std::size_t i = 0; i < ranking_.fitting.size(); ++i) {
       if (shown >= kMostPlans && !ranking_.on_front[ranking_.fitting[i]]) continue;
@@ -421,6 +423,7 @@ class SweepPage {
 
   const Summary& summary_;
   sim::Ranking ranking_;
+  std::vector<Column> columns_;
 };
 
 }  // namespace

@@ -137,6 +137,8 @@ def write_wheel(tree: pathlib.Path, version: str, tags: list[str], folder: pathl
         terms = pathlib.Path("/usr/share/doc", name, "copyright")
         if terms.exists():
             shutil.copy(terms, tree / info / "licenses" / f"{name}.txt")
+        else:
+            print(f"make_wheel.py: note: the wheel lacks the licence of {name}: no {terms}", file=sys.stderr)
     (tree / info / "WHEEL").write_text(WHEEL + "".join(f"Tag: py3-none-{tag}\n" for tag in tags))
     (tree / info / "entry_points.txt").write_text("[console_scripts]\nlockstep = lockstep:main\n")
     folder.mkdir(parents=True, exist_ok=True)

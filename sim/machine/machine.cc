@@ -282,10 +282,15 @@ double slowness_of(const Machine& machine, std::int64_t rank) {
 }
 
 Result<Machine> load_machine(const std::string& file) {
-  const Result<std::string> text = read_file(file, kMostMachineBytes);
-  if (text) return parse_machine(*text, file);
-  if (const auto shipped = shipped_machine_text(file))
-    return parse_machine(std::string(*shipped), file);
+  const Result<std::string> text = read_machine(file);
+  if (!text) return text.error();
+  return parse_machine(*text, file);
+}
+
+Result<std::string> read_machine(const std::string& file) {
+  Result<std::string> text = read_file(file, kMostMachineBytes);
+  if (text) return text;
+  if (const auto shipped = shipped_machine_text(file)) return std::string(*shipped);
   if (file.find_first_of("/.") != std::string::npos) return text.error();
   std::vector<std::string> names;
   for (const EmbeddedFile& shipped : shipped_machines())

@@ -86,6 +86,8 @@ Result<Machine> parse_machine(const std::string& text, const std::string& file);
 // The machine of a file, or a shipped one by its name ("dgx-h100"), where no file has that name.
 // Errors: parse_machine's, and those of reading; larger than 1 MiB; a name that is neither.
 Result<Machine> load_machine(const std::string& file);
+// The same, not parsed.
+Result<std::string> read_machine(const std::string& file);
 
 // The machines that come with the program: sim/machines/*.yaml, embedded at build time.
 std::span<const EmbeddedFile> shipped_machines();

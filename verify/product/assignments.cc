@@ -38,6 +38,18 @@ trace::RankTrace bare(const trace::RankTrace& trace) {
   return out;
 }
 
+// The declarations of one trace, and all that another did.
+trace::RankTrace declared_with(const trace::RankTrace& trace, const trace::RankTrace& did) {
+  trace::RankTrace out = declared(trace);
+  out.events = did.events;
+  out.calls = did.calls;
+  out.occurs = did.occurs;
+  out.modalities = did.modalities;
+  out.exceptions = did.exceptions;
+  out.end = did.end;
+  return out;
+}
+
 class RankComposer {
  public:
   // A trace of the rank that `first` is of.
@@ -203,12 +215,7 @@ trace::Run compose(const ProductModel& model, const Assignment& assignment) {
 trace::Run as_program(const trace::Run& run) {
   trace::Tables tables;
   std::vector<trace::RankTrace> traces;
-  for (const trace::RankTrace& trace : run.ranks) {
-    traces.push_back(bare(trace));
-    traces.back().modalities = trace.modalities;
-    traces.back().exceptions = trace.exceptions;
-    traces.back().end = trace.end;
-  }
+  for (const trace::RankTrace& trace : run.ranks) traces.push_back(declared_with(trace, trace));
   trace::move_to_tables(tables, run.tables, traces);
   std::vector<trace::RankTrace> ranks;
   std::map<std::pair<const void*, const void*>, std::size_t> known;  // by columns, which live on
@@ -221,15 +228,7 @@ trace::Run as_program(const trace::Run& run) {
       ranks.push_back(composer.take());
       continue;
     }
-    const trace::RankTrace& done = ranks[same->second];
-    trace::RankTrace alike = declared(trace);
-    alike.events = done.events;
-    alike.calls = done.calls;
-    alike.occurs = done.occurs;
-    alike.modalities = done.modalities;
-    alike.exceptions = done.exceptions;
-    alike.end = done.end;
-    ranks.push_back(std::move(alike));
+    ranks.push_back(declared_with(trace, ranks[same->second]));
   }
   return trace::assemble_run(std::move(tables), std::move(ranks));
 }

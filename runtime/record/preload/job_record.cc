@@ -157,6 +157,7 @@ void JobRecord::open(const c10d::ProcessGroup& first) {
 }
 
 void JobRecord::let_go_of_calls() {
+  if (::getpid() != own_pid_) return;  // fork() copied neither the threads nor who unlocks
   constexpr std::chrono::milliseconds kMost(1000);
   const std::lock_guard lock(mutex_);
   if (watch_) watch_->look_now(kMost);

@@ -44,8 +44,8 @@ struct Finding {
   std::string why;                    // the reasoning that leads to it; may be empty
   std::string fix;
   // Where ranks stopped and others wait for them: who, where, how long ago, before which call, and
-  // how many wait; the shell command to run next; and the ranks that wait for them in that call.
-  // Empty for other findings.
+  // how many wait; the shell command to run next; and the ranks that wait for them in that
+  // call, or, if it is a message, in any. Empty for other findings.
   std::string headline, next;
   std::vector<trace::Rank> waiting;  // sorted
   std::vector<Elsewhere> also;       // the same in other groups, by group

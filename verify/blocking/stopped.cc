@@ -208,19 +208,40 @@ std::string file_and_line(std::string_view at) {
   return printable(slash == kNpos ? at : at.substr(slash + 1));
 }
 
-// " before call 318 of TENSOR_MODEL_PARALLEL (mappings.py:226)".
-std::string call_words_of(const Context& context, const WaitPoint& point,
-                          const MissedCall& missed) {
-  const CallRef ref = missed.call;
-  const trace::Call& call = context.call(ref);
-  const std::string at = file_and_line(context.run.tables.str(call.at));
-  if (point.group == WaitPoint::kPointToPoint) {
-    const bool sends = context.run.tables.signatures[call.signature].op == trace::Op::send;
-    return fmt::format(" before {} rank {}{}", sends ? "receiving from" : "sending to",
-                       context.run.ranks[ref.rank].rank.value,
-                       at.empty() ? "" : fmt::format(" ({})", at));
+bool is_send(const Context& context, CallRef ref) {
+  return context.run.tables.signatures[context.call(ref).signature].op == trace::Op::send;
+}
+
+// Where the stopped rank last answered this message's like: received from the rank that waits in a
+// send, or sent to the one that waits in a receive. The waiting rank's own line where it never did.
+trace::StringId answered_at(const Context& context, trace::Rank stopped, CallRef waiting) {
+  const trace::RankTrace* const trace = context.run.find(stopped);
+  if (trace != nullptr) {
+    const trace::Rank peer = context.run.ranks[waiting.rank].rank;
+    const bool sends = is_send(context, waiting);
+    for (std::size_t c = trace->calls.size(); c-- > 0;) {
+      const trace::Call& call = trace->calls[c];
+      const trace::Op op = context.run.tables.signatures[call.signature].op;
+      const bool answers = sends ? op == trace::Op::recv : op == trace::Op::send;
+      if (answers && call.peer == peer && call.at.value != 0) return call.at;
+    }
   }
-  std::string out = " before " + context.numbered_words(ref, missed.seq);
+  return context.call(waiting).at;
+}
+
+// " before call 318 of TENSOR_MODEL_PARALLEL (mappings.py:226)".
+std::string call_words_of(const Context& context, const Stopped& stopped) {
+  const CallRef ref = stopped.missed.call;
+  const trace::Call& call = context.call(ref);
+  if (context.where.wait_points[stopped.point].group == WaitPoint::kPointToPoint) {
+    const std::string at =
+        file_and_line(context.run.tables.str(answered_at(context, stopped.ranks.front(), ref)));
+    return fmt::format(
+        " before {} rank {}{}", is_send(context, ref) ? "receiving from" : "sending to",
+        context.run.ranks[ref.rank].rank.value, at.empty() ? "" : fmt::format(" ({})", at));
+  }
+  const std::string at = file_and_line(context.run.tables.str(call.at));
+  std::string out = " before " + context.numbered_words(ref, stopped.missed.seq);
   if (call.step != trace::kNone) out += fmt::format(", step {}", call.step);
   return fmt::format("{} ({})", out, at.empty() ? context.describe_call(ref) : at);
 }
@@ -319,11 +340,25 @@ std::vector<std::uint32_t> all_waiting(const Context& context,
 
 void tell_stopped(const Context& context, const Stopped& stopped, Finding& finding) {
   const WaitPoint& point = context.where.wait_points[stopped.point];
-  finding.waiting = context.ranks(point.waiting);
+  std::vector<std::uint32_t> waiting = point.waiting;
+  if (point.group == WaitPoint::kPointToPoint) {
+    // Each side of a message waits by itself: a stage's neighbours on both sides wait for it.
+    for (const WaitPoint& other : context.where.wait_points) {
+      const bool lacks =
+          std::any_of(stopped.ranks.begin(), stopped.ranks.end(), [&](trace::Rank rank) {
+            const trace::RankTrace* const trace = context.run.find(rank);
+            if (trace == nullptr) return false;
+            const auto index = static_cast<std::uint32_t>(trace - context.run.ranks.data());
+            return meets(lacked_by(other), {index});
+          });
+      if (lacks) waiting = united(waiting, other.waiting);
+    }
+  }
+  finding.waiting = context.ranks(waiting);
   finding.headline = fmt::format(
       "{}{} {}{}{}; {} {} for {}", describe_ranks(stopped.ranks),
       host_words(context, stopped.ranks), stopped.verb, time_words(context, stopped.ranks, point),
-      call_words_of(context, point, stopped.missed), plural(stopped.waiting, "rank"),
+      call_words_of(context, stopped), plural(stopped.waiting, "rank"),
       stopped.waiting == 1 ? "waits" : "wait", stopped.ranks.size() == 1 ? "it" : "them");
   if (stopped.alive) finding.next = command_for(context, stopped.ranks[0]);
 }

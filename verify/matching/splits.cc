@@ -121,8 +121,9 @@ ShiftedExchange exchange_at(const Context& context, const std::vector<const Stre
   return out;
 }
 
-// Where one member is part of every conflict: did it leave out an all-to-all, or issue one too
-// many? It did if its calls fit those of the others one call later, or one call earlier.
+// Where one member is part of every conflict: did it leave out an all-to-all, issue one too many,
+// or issue two in the other order? It did if its calls fit those of the others one call later, one
+// call earlier, or both.
 std::optional<Deviation> shifted_exchange(const Context& context, std::size_t g,
                                           const std::vector<const Stream*>& members,
                                           std::size_t instance, std::size_t deviant) {
@@ -155,15 +156,16 @@ std::optional<Deviation> shifted_exchange(const Context& context, std::size_t g,
   ShiftedExchange next = exchange_at(context, members, instance + 1);
   next.refs[deviant] = here.refs[deviant];
   next.calls[deviant] = here.calls[deviant];
-  if (fits(next)) {
-    d.kind = Deviation::Kind::missing;
-    return d;
-  }
-  if (fits(exchange_at(context, members, instance, deviant, 1))) {
-    d.kind = Deviation::Kind::extra;
-    return d;
-  }
-  return std::nullopt;
+  const bool fits_later = fits(next);
+  const bool fits_earlier = fits(exchange_at(context, members, instance, deviant, 1));
+  if (!fits_later && !fits_earlier) return std::nullopt;
+  d.kind = fits_later ? Deviation::Kind::missing : Deviation::Kind::extra;
+  // Both: two calls changed places if what follows them fits as it is. Of exchanges that alternate
+  // (A B A B, the first left out: B A B) the two fit as well, and what follows them does not.
+  const bool goes_on =
+      conflicts(context.run.tables, exchange_at(context, members, instance + 2).calls).empty();
+  if (fits_later && fits_earlier && goes_on) d.kind = Deviation::Kind::swapped;
+  return d;
 }
 
 // Whether the rank issues calls of the group alone from its call at `instance` to call `index`.

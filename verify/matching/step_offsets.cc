@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <map>
 #include <optional>
 
 #include <fmt/core.h>
@@ -61,6 +62,16 @@ class GroupSteps {
     return out;
   }
 
+  // Whether the class issues as many calls in this step as in most of its others.
+  bool keeps_count(std::size_t c, std::int32_t step_asked) const {
+    std::map<std::int32_t, std::size_t> calls_in;
+    for (std::size_t i = 0; i < stream(c).calls.size(); ++i) ++calls_in[step(c, i)];
+    const std::size_t own = calls_in[step_asked];
+    std::size_t alike = 0;
+    for (const auto& [other, calls] : calls_in) alike += calls == own ? 1 : 0;
+    return 2 * alike > calls_in.size();
+  }
+
   CallRef call(std::size_t c, std::size_t i) const {
     return {stream(c).rank_index, stream(c).calls[i]};
   }
@@ -69,16 +80,23 @@ class GroupSteps {
  private:
   const Stream& stream(std::size_t c) const { return group_.streams[group_.classes[c].streams[0]]; }
 
-  // The first of consecutive calls that all differ in their step and span more than one step; the
-  // number of calls where there are none. Labels that are late by one call do not count:
+  // The first of consecutive calls that all differ in their step and span more than one step, or
+  // are the only ones that differ although the steps change at least twice elsewhere; the number of
+  // calls where there are none. Labels that are late by one call do not count: those are late every
+  // time.
   //
   //   class a  1 1 1 2 2 2 3 3 3        class b is late by a call in each step
   //   class b  1 1 1 1 2 2 2 3 3
   //
   //   class a  1 1 1 2 2 2 3 3 3        class b left out step 2: from index 3 on it is ahead
   //   class b  1 1 1 3 3 3 4 4 4
+  //
+  //   class a  1 1 1 2 2 2 3 3 3 4 4 4  class b left out a call of step 2 and issued one too many
+  //   in class b  1 1 1 2 2 3 3 3 3 4 4 4  step 3
   std::size_t first_offset(std::size_t a, std::size_t b) const {
     const std::size_t calls = stream(a).calls.size();
+    std::size_t short_runs = 0;  // differences within one step
+    std::size_t first_short = calls;
     for (std::size_t from = 0; from < calls; ++from) {
       if (!differ(a, b, from)) continue;
       std::size_t to = from + 1;
@@ -88,9 +106,14 @@ class GroupSteps {
         ++to;
       }
       if (spans_step(a, from, to)) return from;
+      if (short_runs++ == 0) first_short = from;
       from = to - 1;
     }
-    return calls;
+    std::size_t changes = 0;
+    for (std::size_t i = 1; i < calls; ++i)
+      if (step(a, i) != step(a, i - 1)) ++changes;
+    const bool seldom = 2 * short_runs < changes && changes - short_runs >= 2;
+    return seldom ? first_short : calls;
   }
 
   bool differ(std::size_t a, std::size_t b, std::size_t i) const {
@@ -161,9 +184,18 @@ Cause explain_offset(const Context& context, std::size_t g, const GroupSteps& st
   renamed.group = group.name;
   renamed.seq = cause.seq;
   renamed.step = cause.step;
-  // Only numbers tell who deviates: the ranks ahead left out a step, or the others repeated one.
+  // Numbers tell who deviates: the ranks ahead left out a step, or the others repeated one. Of
+  // equal parties, the one whose calls in that step are not as many as in its others.
   const std::vector<std::uint32_t> odd = steps.ranks_of(offset.classes);
-  if (odd.size() < steps.ranks_of({reference}).size()) renamed.culprits = context.ranks(odd);
+  const std::vector<std::uint32_t> usual = steps.ranks_of({reference});
+  const bool reference_keeps = steps.keeps_count(reference, d.step);
+  const bool odd_keeps = steps.keeps_count(offset.classes[0], d.step);
+  const bool tied = odd.size() == usual.size() && reference_keeps != odd_keeps;
+  if (odd.size() < usual.size() || (tied && reference_keeps)) {
+    renamed.culprits = context.ranks(odd);
+  } else if (tied) {
+    renamed.culprits = context.ranks(usual);
+  }
   renamed.ranks = finding.ranks;
   renamed.what = context.run.tables.names(context.call(d.expected).what);
   renamed.evidence = finding.evidence;

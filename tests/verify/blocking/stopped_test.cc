@@ -8,6 +8,7 @@
 
 #include "tests/support/temp_dir.h"
 #include "tests/support/trace_text.h"
+#include "tests/verify/program.h"
 #include "trace/load.h"
 #include "verify/verify.h"
 
@@ -96,6 +97,20 @@ TEST(Stopped, TheHeadlineSaysWhoWhereAndBeforeWhichCall) {
   EXPECT_EQ(f.seq, 1U);
   EXPECT_EQ(f.number, 2U);
   EXPECT_EQ(f.group_label, "TENSOR_MODEL_PARALLEL (ranks 2, 3)");
+}
+
+// Rank 1 receives in pipe.py:7 and sends in pipe.py:9. It stops after the first micro-batch.
+TEST(Stopped, AStageKeepsBothItsNeighboursWaiting) {
+  const Report report =
+      verify(program({"send peer=1 n=8 at=pipe.py:9; send peer=1 n=8 at=pipe.py:9 open; hung",
+                      "recv peer=0 n=8 at=pipe.py:7; send peer=2 n=8 at=pipe.py:9; hung",
+                      "recv peer=1 n=8 at=pipe.py:7; recv peer=1 n=8 at=pipe.py:7 open; hung"}));
+  ASSERT_THAT(report.findings, SizeIs(1));
+  const Finding& f = report.findings[0];
+  EXPECT_THAT(f.culprits, ElementsAre(trace::Rank(1)));
+  EXPECT_THAT(f.waiting, ElementsAre(trace::Rank(0), trace::Rank(2)));
+  // The line is the culprit's own: where it received the message before.
+  EXPECT_THAT(f.headline, HasSubstr("before receiving from rank 0 (pipe.py:7); 2 ranks wait"));
 }
 
 TEST(Stopped, EvidenceIsOrderedByDistanceToTheCulprit) {

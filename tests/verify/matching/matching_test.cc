@@ -204,6 +204,24 @@ TEST(Matching, SplitsThatDoNotFitWithinOneRankNameItOnce) {
   EXPECT_THAT(report.findings[0].message, HasSubstr("rank 0 sends 2 to itself, and expects 1"));
 }
 
+// Ranks 0 and 1 exchange 4, then 8; rank 2 the other way round.
+TEST(Matching, ExchangesInTheOtherOrderAreASwap) {
+  const std::string four = "all_to_all_single n=4 in_splits=2,1,1 out_splits=2,1,1; ";
+  const std::string eight = "all_to_all_single n=8 in_splits=2,3,3 out_splits=2,3,3; ";
+  const std::string four_2 = "all_to_all_single n=4 in_splits=1,1,2 out_splits=1,1,2; ";
+  const std::string eight_2 = "all_to_all_single n=8 in_splits=3,3,2 out_splits=3,3,2; ";
+  const std::string four_1 = "all_to_all_single n=4 in_splits=1,2,1 out_splits=1,2,1; ";
+  const std::string eight_1 = "all_to_all_single n=8 in_splits=3,2,3 out_splits=3,2,3; ";
+  EXPECT_THAT(judge({four + eight + four + "clean", four_1 + eight_1 + four_1 + "clean",
+                     eight_2 + four_2 + four_2 + "clean"}),
+              HasSubstr("order-swap error observed culprits=2 group=world seq=0"));
+  // The look-alike: of exchanges that alternate, rank 2 left out the first.
+  EXPECT_THAT(
+      judge({four + eight + four + eight + "clean", four_1 + eight_1 + four_1 + eight_1 + "clean",
+             eight_2 + four_2 + eight_2 + "clean"}),
+      HasSubstr("missing-collective error observed culprits=2 group=world seq=0"));
+}
+
 TEST(Matching, SplitsThatFit) {
   EXPECT_EQ(judge({"all_to_all_single n=4 in_splits=1,3 out_splits=1,2; clean",
                    "all_to_all_single n=4 in_splits=2,2 out_splits=3,2; clean"}),
@@ -264,8 +282,28 @@ TEST(Matching, AStepLeftOutByOneRank) {
       "all_reduce n=4 what=w step=3; clean";
   EXPECT_EQ(judge({usual, skips, usual}),
             "step-mismatch error observed culprits=1 group=world seq=1 step=1\nverdict findings");
+  // Of two, the one without a call in that step: it has one in its others.
   EXPECT_EQ(judge({usual, skips}),
-            "step-mismatch error observed group=world seq=1 step=1\nverdict findings");
+            "step-mismatch error observed culprits=1 group=world seq=1 step=1\nverdict findings");
+}
+
+// One call of step 1 left out, one too many issued in step 2: the calls between pair across steps.
+TEST(Matching, ACallLeftOutThatIsMadeUpForInTheNextStep) {
+  const auto calls = [](const std::vector<int>& in_step) {
+    std::string out;
+    for (std::size_t s = 0; s < in_step.size(); ++s)
+      for (int i = 0; i < in_step[s]; ++i)
+        out += "all_reduce n=4 what=w step=" + std::to_string(s) + "; ";
+    return out + "clean";
+  };
+  EXPECT_EQ(judge({calls({3, 3, 3, 3, 3}), calls({3, 2, 4, 3, 3})}),
+            "step-mismatch error observed culprits=1 group=world seq=5 step=1\nverdict findings");
+  EXPECT_EQ(judge({calls({3, 2, 4, 3, 3}), calls({3, 3, 3, 3, 3})}),
+            "step-mismatch error observed culprits=0 group=world seq=5 step=1\nverdict findings");
+  // The look-alike: a label that is late each time.
+  EXPECT_EQ(judge({calls({3, 3, 3, 3, 3}), calls({4, 3, 3, 3, 2})}), "verdict clean");
+  // Too few steps to tell the two apart.
+  EXPECT_EQ(judge({calls({3, 3, 3}), calls({3, 2, 4})}), "verdict clean");
 }
 
 // Of calls whose parameters are not recorded nobody knows what was meant.

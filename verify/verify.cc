@@ -328,8 +328,8 @@ void note_open_calls(const Context& context, Outlook& outlook) {
   const std::vector<trace::RankTrace>& ranks = context.run.ranks;
   if (!ranks.empty() && std::all_of(ranks.begin(), ranks.end(), tells_nothing)) {
     outlook.undecided.emplace_back(
-        "no dump holds a call: the recorder was off (TORCH_FR_BUFFER_SIZE is 0), or nothing had "
-        "been called");
+        "no recording holds a call: nothing was called, or the recorder was off (Flight Recorder "
+        "with TORCH_FR_BUFFER_SIZE=0)");
     return;
   }
   if (context.semantics != CallSemantics::nccl && !is_snapshot(context.run)) return;
@@ -343,6 +343,23 @@ void note_open_calls(const Context& context, Outlook& outlook) {
       "{} had unfinished calls, {} ({}) among them: the traces do not show whether these hang",
       context.describe_ranks(open), context.describe_call(first),
       context.describe_location(first, context.call(first).seq)));
+}
+
+// Notes members whose recorded numbers part from those of the others. Where the calls agree by
+// their order all the same, one recording lacks a call that the group may have been paired by.
+void note_parted_numbers(const Context& context, Outlook& outlook) {
+  for (const GroupStreams& group : context.groups) {
+    if (!group.parted) continue;
+    const std::optional<PartedNumbers>& parted = group.parted;
+    const CallRef ref{parted->deviants.front(), parted->call};
+    outlook.undecided.push_back(fmt::format(
+        "{} recorded {} as {}, {} as call {}: a call between is missing from a recording, or the "
+        "calls from there on are paired with the wrong ones",
+        context.describe_ranks(parted->deviants), context.describe_call(ref),
+        context.describe_location(ref, context.call(ref).seq),
+        context.describe_ranks(parted->others),
+        parted->others_seq + context.run.ranks[ref.rank].first_number));
+  }
 }
 
 // Fills Report::unknown: what the data could not show, and why.
@@ -540,6 +557,7 @@ Report verify(const trace::Run& run, const VerifyOptions& options) {
   if (report.findings.empty() && outlook.undecided.empty() && !options.live) {
     note_open_calls(context, outlook);
   }
+  if (report.findings.empty()) note_parted_numbers(context, outlook);
   if (report.findings.empty() && !options.live && !is_snapshot(run)) {
     if (auto hang = unexplained_hang(context, outlook)) report.findings.push_back(std::move(*hang));
   }

@@ -101,7 +101,7 @@ TEST(GlooDumps, HealthyJobsAreNotAccused) {
   expect({"ended", "verdict clean", {}});
   expect({"running", "verdict inconclusive", {}});
   expect({"running_ddp", "verdict inconclusive", {}});
-  expect({"nothing_called", "verdict inconclusive", {"no dump holds a call"}});
+  expect({"nothing_called", "verdict inconclusive", {"no recording holds a call"}});
 }
 
 TEST(GlooDumps, ARankThatWasDumpedBeforeTheOthersIsNotMissed) {

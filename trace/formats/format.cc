@@ -3,6 +3,7 @@
 #include "trace/formats/format.h"
 
 #include <array>
+#include <cctype>
 #include <charconv>
 #include <utility>
 
@@ -73,7 +74,15 @@ std::optional<Rank> rank_in_name(std::string_view file_name) {
   const std::size_t last = file_name.find_last_of(kDigits);
   if (last == std::string_view::npos) return std::nullopt;
   const std::size_t before = file_name.find_last_not_of(kDigits, last);
-  return number_at(before == std::string_view::npos ? 0 : before + 1);
+  const std::size_t first = before == std::string_view::npos ? 0 : before + 1;
+  // A digit inside a word belongs to the word: "hf_GPT2_et.json", "resnet_2gpu_et.json". At the end
+  // of the name it is a rank: "dump3", "r3.log.gz".
+  const auto is_letter = [&](std::size_t at) {
+    return at < file_name.size() && std::isalpha(static_cast<unsigned char>(file_name[at])) != 0;
+  };
+  const bool ends_name = last + 1 == file_name.size() || file_name[last + 1] == '.';
+  const bool in_word = is_letter(last + 1) || (first > 0 && is_letter(first - 1) && !ends_name);
+  return in_word ? std::nullopt : number_at(first);
 }
 
 namespace {

@@ -65,7 +65,7 @@ const Format* format_named(std::string_view name);
 
 // The rank in a file's name (without folders): the number after the last "rank"
 // ("host7_rank3_20240501.log"), otherwise the last number ("_dump_7", "r3.log.gz"). Nothing where
-// there is no number.
+// there is no number, or where that number is part of a word ("hf_GPT2_et.json").
 std::optional<Rank> rank_in_name(std::string_view file_name);
 
 // Lockstep's own two forms, as rows of the table of formats.

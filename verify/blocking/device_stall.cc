@@ -100,6 +100,8 @@ struct Lag {
 // its oldest open call was completed by another member. O(calls of the group).
 std::optional<Lag> lag_in(const Context& context, const Counters& counters,
                           const GroupStreams& group) {
+  // Which call a member completed is known by its number alone.
+  if (group.parted) return std::nullopt;
   const std::vector<Stream>& streams = group.streams;
   std::vector<Standing> standings;
   std::uint64_t furthest = 0;

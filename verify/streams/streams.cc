@@ -184,6 +184,69 @@ void add_silent_members(const trace::Run& run, GroupStreams& group) {
             [](const Stream& a, const Stream& b) { return a.rank_index < b.rank_index; });
 }
 
+// Whether the rank has messages in the group.
+bool has_messages(const trace::Run& run, const trace::RankTrace& trace, trace::GroupId group) {
+  return trace.occurs.messages &&
+         std::any_of(trace.calls.begin(), trace.calls.end(), [&](const trace::Call& c) {
+           return c.group == group &&
+                  trace::is_point_to_point(run.tables.signatures[c.signature].op);
+         });
+}
+
+// Where the members' recorded numbers part. Nothing where they agree, were counted by the reader,
+// or do not count collectives alone: PyTorch spends a number of the group on each batch of
+// messages, which not every member has. O(calls of the group), and O(members) where no number was
+// skipped.
+std::optional<PartedNumbers> parted_numbers(const trace::Run& run, const GroupStreams& group) {
+  if (!group.comparable) return std::nullopt;
+  const auto seq = [&](const Stream& s, std::size_t i) -> std::uint64_t {
+    return run.ranks[s.rank_index].calls[s.calls[i]].seq;
+  };
+  std::vector<const Stream*> streams;
+  std::size_t longest = 0, from_start = 0, recorded = 0;
+  bool skipped = false;
+  for (const Stream& s : group.streams) {
+    if (s.calls.empty()) continue;
+    streams.push_back(&s);
+    const trace::RankTrace& trace = run.ranks[s.rank_index];
+    const bool numbered = trace.first_seq.contains(group.group);
+    recorded += numbered ? 1 : 0;
+    from_start += !numbered && trace.dropped == 0 ? 1 : 0;
+    longest = std::max(longest, s.calls.size());
+    skipped |= seq(s, s.calls.size() - 1) - seq(*streams[0], 0) + 1 != s.calls.size();
+  }
+  // Numbers that a reader counted from the middle of a run are those of its own rank alone.
+  const bool alike = recorded == streams.size() || from_start == streams.size();
+  if (!skipped || !alike) return std::nullopt;
+  const bool messages = std::any_of(streams.begin(), streams.end(), [&](const Stream* s) {
+    return has_messages(run, run.ranks[s->rank_index], group.group);
+  });
+  if (messages) return std::nullopt;
+  for (std::size_t i = 0; i < longest; ++i) {
+    std::map<std::uint64_t, std::vector<const Stream*>> by_number;
+    for (const Stream* s : streams) {
+      if (i < s->calls.size()) by_number[seq(*s, i)].push_back(s);
+    }
+    if (by_number.size() < 2) continue;
+    const auto most = std::max_element(
+        by_number.begin(), by_number.end(),
+        [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
+    PartedNumbers out;
+    out.others_seq = most->first;
+    for (const auto& [number, party] : by_number) {
+      for (const Stream* s : party) {
+        (number == most->first ? out.others : out.deviants).push_back(s->rank_index);
+      }
+    }
+    std::sort(out.deviants.begin(), out.deviants.end());
+    for (const Stream* s : streams) {
+      if (s->rank_index == out.deviants.front()) out.call = s->calls[i];
+    }
+    return out;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::vector<GroupStreams> group_streams(const trace::Run& run) {
@@ -208,6 +271,7 @@ std::vector<GroupStreams> group_streams(const trace::Run& run) {
     }
     add_silent_members(run, group);
     line_up(run, group);
+    group.parted = parted_numbers(run, group);
     classify(run, group);
     out.push_back(std::move(group));
   }

@@ -100,6 +100,42 @@ TEST(ExecutionTrace, WithSeveralPointersNothingIsCompared) {
   EXPECT_EQ(judged(run), "inconclusive");
 }
 
+// The job's log calls these calls 5, 6 and 7.
+TEST(ExecutionTrace, CallsAreNumberedAsInTheLog) {
+  const auto run = run_of(
+      execution_trace_format(),
+      {execution_trace_file(0, healthy_trace("1.1.0-chakra.0.0.4", new_call, 0)),
+       execution_trace_file(1, trace("1.1.0-chakra.0.0.4", {new_call(10, 5, 1, "allreduce", 64),
+                                                            new_call(20, 6, 1, "allreduce", 31),
+                                                            new_call(30, 7, 1, "allgather", 16)})),
+       execution_trace_file(2, healthy_trace("1.1.0-chakra.0.0.4", new_call, 2))});
+  const verify::Report report = verify::verify(run);
+  ASSERT_EQ(report.findings.size(), 1U);
+  EXPECT_EQ(report.findings[0].number, 6U);
+  EXPECT_THAT(report.findings[0].message, HasSubstr("call 6 of group world"));
+}
+
+// By their order the calls agree; by its own numbers rank 1 has issued one that is not recorded.
+TEST(ExecutionTrace, ANumberThatOneRankAloneSkipsIsNotClean) {
+  const auto numbered = [](int rank, int last) {
+    return execution_trace_file(
+        rank, trace("1.1.0-chakra.0.0.4", {new_call(10, 5, rank, "allreduce", 64),
+                                           new_call(20, last, rank, "allreduce", 32)}));
+  };
+  const auto parted =
+      run_of(execution_trace_format(), {numbered(0, 6), numbered(1, 7), numbered(2, 6)});
+  const verify::Report report = verify::verify(parted);
+  EXPECT_EQ(report.verdict, verify::Verdict::inconclusive);
+  ASSERT_FALSE(report.unknown.empty());
+  EXPECT_THAT(report.unknown[0],
+              HasSubstr("rank 1 recorded all_reduce of 32 float32 as call 7 of group world, ranks "
+                        "0, 2 as call 6"));
+  // A number that nobody used: a call of all ranks that this source does not record.
+  EXPECT_EQ(
+      judged(run_of(execution_trace_format(), {numbered(0, 7), numbered(1, 7), numbered(2, 7)})),
+      "clean");
+}
+
 TEST(ExecutionTrace, ACutTraceAccusesNobody) {
   const std::string whole = healthy_trace("1.1.0-chakra.0.0.4", new_call, 1);
   for (std::size_t length = 300; length < whole.size(); length += 40) {

@@ -119,6 +119,23 @@ TEST(Recognition, NobodyTakesAStranger) {
   }
 }
 
+TEST(Recognition, TheRankInAFilesName) {
+  for (const auto& [name, rank] :
+       std::vector<std::pair<std::string, int>>{{"nccl_trace_rank_12", 12},
+                                                {"host7_rank3_20240501.log", 3},
+                                                {"_dump_7", 7},
+                                                {"dump7", 7},
+                                                {"r3.log.gz", 3},
+                                                {"chakra.0.et", 0},
+                                                {"12", 12}}) {
+    EXPECT_EQ(rank_in_name(name), Rank(rank)) << name;
+  }
+  for (const char* name : {"", "trace.json", "hf_GPT2_et.json", "resnet_2gpu_et.json",
+                           "pt2_et.json", "worker_1694128201557.json"}) {
+    EXPECT_EQ(rank_in_name(name), std::nullopt) << name;
+  }
+}
+
 // A job's output with lines of NCCL in it, but no calls: the watchdog's messages are what counts.
 TEST(Recognition, OutputWithLinesOfNcclButNoCallsIsReadForItsWatchdog) {
   const std::string text =

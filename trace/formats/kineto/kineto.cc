@@ -220,9 +220,13 @@ class Assembler {
       first.emplace(call.group, call.seq);
       numbered_[call.group] = usable && (is_new || numbered_[call.group]);
     }
+    bool all = true;
     for (const auto& [group, usable] : numbered_) {
       if (usable) trace_.dropped += static_cast<std::uint64_t>(first[group] - 1);
+      all &= usable;
     }
+    // PyTorch's numbers begin with 1; where a group's calls are counted here, with 0.
+    trace_.first_number = all && !numbered_.empty() ? 1 : 0;
   }
 
   // The training step at that time; kNone between steps.

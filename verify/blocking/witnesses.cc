@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "verify/replay/semantics.h"
@@ -90,10 +91,28 @@ const trace::RankTrace::Membership* membership(const trace::RankTrace& trace,
   return found == trace.groups.end() ? nullptr : &*found;
 }
 
-// Whether the groups are equally large and of other ranks. Two groups of the same ranks are the
-// same ranks for two purposes, and no example to each other.
-bool are_sisters(const trace::RankTrace::Membership& a, const trace::RankTrace::Membership& b) {
-  return a.ranks.size() == b.ranks.size() && a.ranks != b.ranks;
+// What the group is for: its description ("TENSOR_MODEL_PARALLEL"), otherwise its name before the
+// number that tells it from its sisters ("embedding_1"). Empty where neither says: c10d's own names
+// are numbers, and a name without one is no other group's.
+std::string_view role_of(const trace::Tables& tables, const trace::RankTrace::Membership& group) {
+  constexpr std::string_view kDigits = "0123456789";
+  constexpr std::string_view kNotGiven = "undefined";  // as PyTorch writes it
+  const std::string_view description = tables.str(group.desc);
+  const bool described = !description.empty() && description != kNotGiven;
+  const std::string_view name = described ? description : tables.str(group.group);
+  const std::size_t length = name.find_last_not_of(kDigits) + 1;
+  return described || length < name.size() ? name.substr(0, length) : std::string_view();
+}
+
+// Whether the groups are equally large, of other ranks, and for the same purpose as far as is
+// known. Two groups of the same ranks are the same ranks for two purposes, and no example to each
+// other.
+bool are_sisters(const trace::Tables& tables, const trace::RankTrace::Membership& a,
+                 const trace::RankTrace::Membership& b) {
+  if (a.ranks.size() != b.ranks.size() || a.ranks == b.ranks) return false;
+  const std::string_view role = role_of(tables, a);
+  const std::string_view other = role_of(tables, b);
+  return role.empty() || other.empty() || role == other;
 }
 
 // The group rank of a rank; the group's size where it is no member.
@@ -147,7 +166,7 @@ std::optional<bool> does_as_sisters(const Context& context, std::uint32_t rank,
   for (std::uint32_t r = 0; r < context.run.ranks.size(); ++r) {
     if (alike + others == kSistersAsked) break;
     for (const trace::RankTrace::Membership& theirs : context.run.ranks[r].groups) {
-      if (r == rank || !are_sisters(theirs, *mine) ||
+      if (r == rank || !are_sisters(context.run.tables, theirs, *mine) ||
           index_in(theirs, context.run.ranks[r].rank) != position) {
         continue;
       }
@@ -176,7 +195,7 @@ bool is_made_in_sister_groups(const Context& context, CallRef call) {
             return false;
           }
           const trace::RankTrace::Membership* theirs = membership(trace, c.group);
-          return theirs != nullptr && are_sisters(*theirs, *group);
+          return theirs != nullptr && are_sisters(context.run.tables, *theirs, *group);
         });
       });
 }

@@ -103,6 +103,28 @@ TEST(Sisters, ShowWhoOfACycleOfMessagesLeftTheProgram) {
               HasSubstr("culprits=1"));
 }
 
+// Ranks 0 and 2 are a pipeline and share the embedding, ranks 1 and 3 beside them. Messages are the
+// pipelines' business: rank 1 alone sends one to the other member of its embedding group.
+TEST(Sisters, AreForTheSamePurpose) {
+  const std::string groups[] = {"group pp_0 0,2; group embedding_0 0,2; ",
+                                "group pp_1 1,3; group embedding_1 1,3; "};
+  const auto first = [&](int pipeline, const std::string& more) {
+    const std::string n = std::to_string(pipeline);
+    return "backend nccl; " + groups[pipeline] + "send g=pp_" + n +
+           " n=4 peer=" + std::to_string(pipeline + 2) + "; " + more + "all_reduce g=embedding_" +
+           n + " n=8";
+  };
+  const auto second = [&](int pipeline) {
+    const std::string n = std::to_string(pipeline);
+    return "backend nccl; " + groups[pipeline] + "recv g=pp_" + n + " n=4 peer=" + n +
+           "; all_reduce g=embedding_" + n + " n=8";
+  };
+  EXPECT_THAT(judge({first(0, "") + "; clean",
+                     first(1, "send g=embedding_1 n=4 peer=3 open; ") + " open; hung",
+                     second(0) + "; clean", second(1) + " open; hung"}),
+              HasSubstr("p2p-unmatched error observed culprits=1"));
+}
+
 TEST(Sisters, WhereThereAreNoneNobodyIsNamed) {
   EXPECT_THAT(judge({"group p 0,1; recv g=p peer=1 n=4 open; hung",
                      "group p 0,1; recv g=p peer=0 n=4 open; hung"}),

@@ -1,8 +1,7 @@
 #include "runtime/strategies/pipeline_schedule.h"
 
-#include <algorithm>
-
 #include "base/check.h"
+#include "sim/pipeline/schedule.h"
 
 namespace lockstep::runtime {
 namespace {
@@ -10,18 +9,14 @@ namespace {
 using OpKind = PipelineOp::Kind;
 using Schedule = Scenario::Strategy::Schedule;
 
-// Forwards and backwards without messages. 1F1B with 2 stages after this one and 4 micro-batches:
-// F0 F1 F2 B0 F3 B1 B2 B3. GPipe: F0 F1 F2 F3 B0 B1 B2 B3.
+// Forwards and backwards without messages: the order in which the simulator runs them, too.
 std::vector<PipelineOp> computations(int count_stages_after, int micro_batches, Schedule schedule) {
-  const int warm_up = schedule == Schedule::gpipe ? micro_batches : count_stages_after;
-  const int ahead = std::min(warm_up, micro_batches);
+  const auto named = schedule == Schedule::gpipe ? sim::PipelineSchedule::gpipe
+                                                 : sim::PipelineSchedule::one_f_one_b;
   std::vector<PipelineOp> ops;
-  for (int m = 0; m < ahead; ++m) ops.push_back({OpKind::forward, m});
-  for (int m = ahead; m < micro_batches; ++m) {
-    ops.push_back({OpKind::forward, m});
-    ops.push_back({OpKind::backward, m - ahead});
-  }
-  for (int m = micro_batches - ahead; m < micro_batches; ++m) ops.push_back({OpKind::backward, m});
+  for (const sim::PipelineTask& task : sim::stage_order(named, count_stages_after, micro_batches))
+    ops.push_back(
+        {task.work == sim::Work::forward ? OpKind::forward : OpKind::backward, task.micro_batch});
   return ops;
 }
 

@@ -9,10 +9,9 @@
 //  four stages   image_front → image_back ↘
 //                             text_front  → text_back
 //
-// GPipe (Huang et al., 2019, arXiv:1811.06965): all forwards, then all backwards; each stage keeps
-// the activations of every micro-batch. 1F1B (Narayanan et al., 2019, PipeDream, section 3.2): a
-// stage with d stages after it does d forwards, then one forward and one backward in turn, then the
-// remaining backwards. It keeps the activations of d + 1 micro-batches.
+// The order of forwards and backwards is the simulator's (stage_order(), sim/pipeline/schedule.h);
+// here are the messages around them. Under GPipe each stage keeps the activations of every
+// micro-batch, under 1F1B a stage with d stages after it those of d + 1.
 //
 // Why it cannot deadlock: a send is only started, and the stage continues. The stage waits for the
 // send (settle) only when something has come back that the other stage did after taking the

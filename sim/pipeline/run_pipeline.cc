@@ -185,31 +185,27 @@ class Runner {
       }
       hold(stage);
     }
+    run_.peak_in_flight = peak_in_flight(program_);
     run_.time = Picos{last};
     run_.period = Picos{period};
     for (const Picos busy : run_.busy) run_.idle.push_back(Picos{period - busy.value});
   }
 
-  // Peaks of what a stage holds: they follow from the order of its tasks alone, not from times.
+  // The most that a stage holds at once: it follows from the order of its tasks, not from times.
   void hold(std::int32_t stage) {
-    std::int64_t in_flight = 0, most_in_flight = 0, bytes = 0, most_bytes = 0;
+    std::int64_t bytes = 0, most = 0;
     for (const PipelineTask& task : program_.tasks[at(stage)]) {
       const PieceCost& cost =
           costs_.of(program_.shape, program_.piece(stage, task.chunk), task.micro_batch);
-      if (task.work == Work::forward) {
-        most_in_flight = std::max(most_in_flight, ++in_flight);
-        most_bytes = std::max(most_bytes, bytes += cost.activation.value);
-      } else if (task.work == Work::backward) {
+      if (task.work == Work::forward)
+        most = std::max(most, bytes += cost.activation.value);
+      else if (task.work == Work::backward)
         // A split backward keeps part of the activations until its weight part.
-        in_flight -= program_.split ? 0 : 1;
         bytes -= cost.activation.value - (program_.split ? cost.kept_for_weight.value : 0);
-      } else {
-        --in_flight;
+      else
         bytes -= cost.kept_for_weight.value;
-      }
     }
-    run_.peak_in_flight.push_back(most_in_flight);
-    run_.peak_bytes.push_back(Bytes{most_bytes});
+    run_.peak_bytes.push_back(Bytes{most});
   }
 
   const PipelineProgram& program_;

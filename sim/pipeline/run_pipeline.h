@@ -62,8 +62,7 @@ struct PipelineRun {
   Picos period{0};
   std::vector<Picos> busy;                   // by stage: the sum of its tasks' times
   std::vector<Picos> idle;                   // period - busy
-  std::vector<std::int64_t> peak_in_flight;  // by stage: the most forwards whose (last) backward
-                                             // part has not ended; each chunk counts
+  std::vector<std::int64_t> peak_in_flight;  // by stage: peak_in_flight() of the program
   std::vector<Bytes> peak_bytes;             // by stage: the most activations held at once
   std::vector<std::vector<TaskSpan>> spans;  // by stage, as the program's tasks
 };

@@ -8,18 +8,12 @@
 
 #include <fmt/core.h>
 
+#include "base/check.h"
 #include "base/text.h"
 
 namespace lockstep::sim {
 
 using StageOrder = std::vector<PipelineTask>;
-
-// All forwards, then all backwards. GPipe, arXiv 1811.06965, fig. 2c.
-StageOrder gpipe_order(PipelineShape shape);
-
-// p - 1 - r forwards on stage r, then one forward and one backward in turn, then the remaining
-// backwards. PipeDream-Flush; Narayanan et al., SC'21, arXiv 2104.04473, fig. 4 top.
-StageOrder one_f_one_b_order(PipelineShape shape, std::int32_t stage);
 
 // 1F1B over chunks: micro-batches go in groups of p through chunk 0, 1, …, after 2(p-1-r) + (v-1)p
 // forwards. Narayanan et al., SC'21, fig. 4 bottom and section 2.2.
@@ -115,9 +109,8 @@ Status check_chunks(PipelineSchedule schedule, const PipelineShape& shape) {
 StageOrder order_of(PipelineSchedule schedule, PipelineShape shape, std::int32_t stage) {
   switch (schedule) {
     case PipelineSchedule::gpipe:
-      return gpipe_order(shape);
     case PipelineSchedule::one_f_one_b:
-      return one_f_one_b_order(shape, stage);
+      return stage_order(schedule, shape.stages - 1 - stage, shape.micro_batches);
     case PipelineSchedule::interleaved:
       return interleaved_order(shape, stage);
     case PipelineSchedule::zb_h1:
@@ -141,6 +134,20 @@ std::int32_t PipelineProgram::stage_of(std::int32_t piece) const {
 }
 
 std::int32_t PipelineProgram::chunk_of(std::int32_t piece) const { return piece / shape.stages; }
+
+std::vector<std::int64_t> peak_in_flight(const PipelineProgram& program) {
+  const Work last = program.split ? Work::weight : Work::backward;
+  std::vector<std::int64_t> out;
+  for (const std::vector<PipelineTask>& tasks : program.tasks) {
+    std::int64_t now = 0, most = 0;
+    for (const PipelineTask& task : tasks) {
+      if (task.work == Work::forward) most = std::max(most, ++now);
+      if (task.work == last) --now;
+    }
+    out.push_back(most);
+  }
+  return out;
+}
 
 std::string_view pipeline_schedule_name(PipelineSchedule schedule) { return row(schedule).name; }
 
@@ -203,17 +210,16 @@ StageOrder alternate(std::int32_t warm_up, std::int32_t total, Forward forward, 
 
 }  // namespace
 
-StageOrder gpipe_order(PipelineShape shape) {
-  StageOrder order;
-  order.reserve(2 * static_cast<std::size_t>(shape.micro_batches));
-  for (std::int32_t i = 0; i < shape.micro_batches; ++i) order.push_back({Work::forward, i, 0});
-  for (std::int32_t i = 0; i < shape.micro_batches; ++i) order.push_back({Work::backward, i, 0});
-  return order;
-}
-
-StageOrder one_f_one_b_order(PipelineShape shape, std::int32_t stage) {
+// GPipe: all forwards, then all backwards (arXiv 1811.06965, fig. 2c). 1F1B: as many forwards as
+// there are stages after this one, then one forward and one backward in turn, then the remaining
+// backwards (PipeDream-Flush; Narayanan et al., SC'21, arXiv 2104.04473, fig. 4 top).
+StageOrder stage_order(PipelineSchedule schedule, std::int32_t stages_after,
+                       std::int32_t micro_batches) {
+  const bool gpipe = schedule == PipelineSchedule::gpipe;
+  LOCKSTEP_CHECK(gpipe || schedule == PipelineSchedule::one_f_one_b,
+                 "an order that depends on more than the stages after this one");
   return alternate(
-      shape.stages - 1 - stage, shape.micro_batches,
+      gpipe ? micro_batches : stages_after, micro_batches,
       [](std::int32_t i) {
         return PipelineTask{Work::forward, i, 0};
       },

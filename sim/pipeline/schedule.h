@@ -67,6 +67,17 @@ Result<PipelineSchedule> parse_pipeline_schedule(std::string_view name);
 // True if the schedule splits the backward pass.
 bool splits_backward(PipelineSchedule schedule);
 
+// By stage: the most forwards whose (last) backward part has not ended; each chunk counts. It
+// follows from the order alone. O(tasks).
+std::vector<std::int64_t> peak_in_flight(const PipelineProgram& program);
+
+// The tasks of one stage, in order, under gpipe or one_f_one_b (a CHECK fails for the others).
+// They depend on how many stages come after this one, and on nothing else of the pipeline: so this
+// is also the order of a trainer whose stages form a tree that ends in the last one
+// (runtime/strategies/pipeline_schedule.h). O(micro_batches), which must be positive.
+std::vector<PipelineTask> stage_order(PipelineSchedule schedule, std::int32_t stages_after,
+                                      std::int32_t micro_batches);
+
 // The program of `schedule`. O(tasks). Errors, with the flag of `lockstep simulate pipeline` to
 // change: a count below 1, a program above kMostPipelineTasks, chunks that the schedule does not
 // have (1, except interleaved; zbv has exactly 2), interleaved micro-batches that are not a

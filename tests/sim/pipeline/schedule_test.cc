@@ -41,6 +41,36 @@ TEST(PipelineSchedule, OneForwardOneBackward) {
   EXPECT_EQ(order(PipelineSchedule::one_f_one_b, {3, 4, 1}, 2), "F0 B0 F1 B1 F2 B2 F3 B3");
 }
 
+// The schedules as their papers state them, decided task by task. GPipe: a backward once no forward
+// is left. 1F1B: a backward also as soon as the stage holds as many micro-batches as there are
+// stages from it on.
+std::vector<PipelineTask> stated(PipelineSchedule schedule, std::int32_t stages_after,
+                                 std::int32_t micro_batches) {
+  const std::int32_t holds = schedule == PipelineSchedule::gpipe ? micro_batches : stages_after + 1;
+  std::vector<PipelineTask> out;
+  std::int32_t forwards = 0, backwards = 0;
+  while (backwards < micro_batches) {
+    if (forwards == micro_batches || forwards - backwards == holds)
+      out.push_back({Work::backward, backwards++, 0});
+    else
+      out.push_back({Work::forward, forwards++, 0});
+  }
+  return out;
+}
+
+TEST(PipelineSchedule, IsWhatThePapersState) {
+  for (const PipelineSchedule schedule : {PipelineSchedule::gpipe, PipelineSchedule::one_f_one_b})
+    for (std::int32_t p = 1; p <= 7; ++p)
+      for (std::int32_t m = 1; m <= 17; ++m) {
+        const PipelineProgram program = *make_pipeline(schedule, {p, m, 1});
+        for (std::int32_t stage = 0; stage < p; ++stage) {
+          const std::vector<PipelineTask> tasks = stated(schedule, p - 1 - stage, m);
+          ASSERT_EQ(words(stage_order(schedule, p - 1 - stage, m)), words(tasks)) << p << " " << m;
+          ASSERT_EQ(program.tasks[static_cast<std::size_t>(stage)], tasks) << p << " " << m;
+        }
+      }
+}
+
 TEST(PipelineSchedule, InterleavedTakesChunksInTurnAndBackwardsInReverse) {
   EXPECT_EQ(order(PipelineSchedule::interleaved, {2, 2, 2}, 1), "F0 F1 F0.1 B0.1 F1.1 B1.1 B0 B1");
 }

@@ -1,8 +1,5 @@
-// The trainer's schedules are the simulator's: both order a stage's forwards and backwards alike.
-//
-// There are two generators, because the trainer's (runtime/strategies/pipeline_schedule.h) also
-// places the messages that Gloo needs, for stages that form a tree, and the simulator's has
-// schedules that the trainer does not train with. Neither may include the other's folder.
+// The trainer orders the forwards and backwards of its stages, which form a tree, as the simulator
+// orders those of a chain: by stage_order(). What the trainer adds are messages.
 #include <vector>
 
 #include <gtest/gtest.h>

@@ -1,5 +1,8 @@
 #include "reports/forecasts/parts.h"
 
+#include <algorithm>
+#include <utility>
+
 #include <fmt/format.h>
 
 #include "base/quantities.h"
@@ -43,9 +46,14 @@ std::string parts_text(const PartsOfWhole& parts) {
 }
 
 std::string parts_html(const std::string& label, const PartsOfWhole& parts) {
-  Table table(columns({""}, {"", "share"}, {"rests on"}));
+  const bool based = std::any_of(parts.parts.begin(), parts.parts.end(),
+                                 [](const auto& part) { return !part.rests_on.empty(); });
+  Table table(columns({""}, {"", "share"},
+                      based ? std::vector<std::string>{"rests on"} : std::vector<std::string>{}));
   const auto add = [&](const std::string& what, double value, const std::string& rests_on) {
-    table.add({what, parts.text(value), percent(share(parts, value)), rests_on});
+    std::vector<std::string> cells = {what, parts.text(value), percent(share(parts, value))};
+    if (based) cells.push_back(rests_on);
+    table.add(std::move(cells));
   };
   for (const sim::ForecastPart& part : parts.parts) add(part.what, part.value, part.rests_on);
   add("together", parts.whole, "");

@@ -28,7 +28,8 @@ struct PartsOfWhole {
   std::string (*text)(double) = nullptr;  // of a value: duration_text or bytes_text
 };
 
-// A table: each part, its value, its share, and their sum; in HTML also what it rests on.
+// A table: each part, its value, its share, and their sum; in HTML also what it rests on, if any
+// says so.
 std::string parts_text(const PartsOfWhole& parts);
 std::string parts_html(const std::string& label, const PartsOfWhole& parts);
 

@@ -343,10 +343,10 @@ class Simulation {
     const Place& place = places_[p];
     double all = 0;
     if (place.own == SIZE_MAX && !plan_.llm_frozen)
-      all += exchange_seconds(llm_, cost_, llm_count(towers_, place));
+      all += exchange_time(llm_, cost_, llm_count(towers_, place)).total();
     for (std::size_t i = 0; i < plan_.encoders.size(); ++i) {
       const double count = trained_encoder_count(towers_, place, i);
-      if (count > 0) all += exchange_seconds(towers_.layouts[i], cost_, count);
+      if (count > 0) all += exchange_time(towers_.layouts[i], cost_, count).total();
     }
     if (!plan_.overlapped_gradients || all == 0) return all;
     // The last bucket cannot be hidden: a layer of the place's.

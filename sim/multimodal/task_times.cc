@@ -88,7 +88,7 @@ TaskTimes::TaskTimes(const TowerTimes& towers, const std::vector<Place>& places,
       places_(places),
       own_stages_(own_stages),
       program_(program) {
-  handover_ = handover_seconds(model_, llm_, cost_);
+  handover_ = handover(model_, llm_, cost_).occupies;
   // Stages of encoders in front make a pipeline of an LLM that has none.
   if (llm_.pipeline == 1 && own_stages_ > 0) handover_ = cost_.stage_handover;
   const LayerTimes one = layer_times(model_, llm_, cost_);

@@ -9,6 +9,7 @@
 #include "base/documents/document_reader.h"
 #include "base/documents/schema_check.h"
 #include "base/text.h"
+#include "sim/transformer/step_program.h"
 #include "sim/transformer/transformer.h"
 
 namespace lockstep::sim {
@@ -223,7 +224,7 @@ class PlanReader {
     // overflow.
     const std::int64_t passes = splits_backward(plan.schedule) ? 3 : 2;
     const std::int64_t pieces = std::int64_t{plan.pipeline} * plan.chunks;
-    if (each > kMostPipelineTasks / passes / pieces)
+    if (each > kMostStepTasks / passes / pieces)
       read_.refuse(
           "/global_batch",
           fmt::format("a step of {} micro-batches on {} pieces of the model is too long to be "

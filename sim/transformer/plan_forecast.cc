@@ -19,8 +19,14 @@ std::string tensor_basis(const TrainingPlan& plan) {
 }
 
 std::string data_basis(const TrainingPlan& plan) {
-  if (plan.overlapped_gradients)
-    return "beside the last micro-batch's passes, which slow down by a share of it";
+  const bool layer_by_layer = plan.sharding == Sharding::zero3 && plan.pipeline == 1;
+  if (plan.overlapped_gradients && !layer_by_layer)
+    return plan.sharding == Sharding::none
+               ? "gradients in buckets beside the last micro-batch's backward pass, which slows "
+                 "down by a share of it; what is left over"
+               : "parameters in buckets beside the first micro-batch's forward pass, gradients "
+                 "beside the last one's backward pass, which slow down by a share of it; what is "
+                 "left over";
   if (plan.sharding != Sharding::zero3)
     return fmt::format(
         "gradients in {}, all-reduced after the last backward pass; nothing hides them",
@@ -67,10 +73,11 @@ std::vector<ForecastPart> time_parts(const PlanForecast& f) {
       {"data_parallel", "data-parallel, exposed", parts.data, data_basis(plan)},
       {"pipeline_transfer", "transfers between stages", parts.handover,
        plan.overlapped_pipeline
-           ? "sends run beside computing"
+           ? "sends run beside computing, which slows down by a share of them"
            : "each send occupies both stages, as Megatron's blocking sends do"},
       {"pipeline_bubble", "pipeline bubble", parts.bubble,
-       "the schedule is run task by task; the mean over the stages of what each one idles"},
+       "the step is run task by task and message by message; the mean over the stages of what each "
+       "one waits for others"},
       {"optimizer", "optimizer", parts.optimizer, optimizer_basis(cost)},
       {"overhead", "once a step", parts.overhead, "a constant of the calibration"},
   };
@@ -173,8 +180,10 @@ std::vector<std::string> PlanForecast::basis() const {
         "last checkpoint (Daly 2006)");
   if (p.sharding == Sharding::zero1 || p.sharding == Sharding::zero2)
     out.emplace_back(
-        "no measured step at hand ran ZeRO-1 or ZeRO-2: they count in memory and in "
-        "the optimizer's time, and exchange as much as without");
+        p.overlapped_gradients
+            ? "ZeRO-2 exchanges as ZeRO-1 does: no measured step at hand ran it"
+            : "no measured step at hand ran ZeRO-1 or ZeRO-2 without overlap: they count in memory "
+              "and in the optimizer's time, and exchange as much as without");
   return out;
 }
 

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include <fmt/core.h>
 
 #include "sim/collectives/collective.h"
 #include "sim/pipeline/run_pipeline.h"
+#include "sim/transformer/step_program.h"
 
 namespace lockstep::sim {
 namespace {
@@ -51,7 +53,7 @@ PieceTime piece_time(const Transformer& model, const TrainingPlan& plan, const C
   back.tensor += one.again.tensor;
   back.context += one.again.context;
   back.launches += one.again.launches;
-  // A pipeline stage keeps what it has gathered over all micro-batches: see exchange_seconds().
+  // A pipeline stage keeps what it has gathered over all micro-batches: see exchange_time().
   const Exchange exchange = plan.pipeline > 1 ? Exchange{} : layer_exchange(model, plan, cost);
   // The host's cost per micro-batch and stage, half of it in each direction.
   const double once = cost.launch_micro_batch / 2 / plan.chunks;
@@ -113,16 +115,18 @@ PieceTime logits_time(const Transformer& model, const TrainingPlan& plan,
   return out;
 }
 
-double handover_seconds(const Transformer& model, const TrainingPlan& plan,
-                        const CostParameters& cost) {
-  if (plan.pipeline == 1) return 0;
+Handover handover(const Transformer& model, const TrainingPlan& plan, const CostParameters& cost) {
+  if (plan.pipeline == 1) return {};
   // Activations go between stages in pieces, one per tensor rank (arXiv 2104.04473, section 4.1).
   const double bytes =
       2 * static_cast<double>(plan.tokens()) * static_cast<double>(model.hidden) / plan.tensor;
   const bool one_node = plan.ranks() <= cost.ranks_per_node;
-  const double seconds =
-      cost.stage_handover + collective_seconds(cost, trace::Op::send, bytes, {2, one_node ? 2 : 1});
-  return plan.overlapped_pipeline ? cost.overlap_slowdown * seconds : seconds;
+  const double message = collective_seconds(cost, trace::Op::send, bytes, {2, one_node ? 2 : 1});
+  const double both = cost.stage_handover + message;
+  // A send occupies both stages, as the blocking sends of Megatron's schedule do. Beside computing
+  // it slows that down.
+  return plan.overlapped_pipeline ? Handover{cost.overlap_slowdown * both, message}
+                                  : Handover{both, 0};
 }
 
 namespace {
@@ -138,17 +142,22 @@ void add_times(StepParts& sum, const StepParts& more, double times) {
     sum.*part += times * more.*part;
 }
 
-struct Pieces {
-  PipelineCosts costs;
-  StepParts parts;  // of one micro-batch, summed over all stages
-};
-
-// The costs of each piece in the schedule. A send occupies both stages, as the blocking sends of
-// Megatron's schedule do. Errors: a time beyond the range of the clock.
-Result<Pieces> pieces_of(const Transformer& model, const TrainingPlan& plan,
-                         const CostParameters& cost, const PipelineProgram& program) {
-  const std::int32_t pieces = program.shape.pieces();
-  const double handover = handover_seconds(model, plan, cost);
+// The order of the tasks, and what each takes. Errors: the schedule's; too many tasks; a time
+// beyond kLongestPiece.
+Result<SimulatedStep> priced_tasks(const Transformer& model, const TrainingPlan& plan,
+                                   const CostParameters& cost) {
+  const std::int64_t micro_batches = plan.micro_batches();
+  const double passes = splits_backward(plan.schedule) ? 3 : 2;
+  const double tasks = passes * static_cast<double>(micro_batches) * plan.pipeline * plan.chunks;
+  if (tasks > static_cast<double>(kMostStepTasks))
+    return Error{fmt::format("a step of {} micro-batches is too long", micro_batches),
+                 {},
+                 "use larger micro-batches"};
+  Result<PipelineProgram> order = make_pipeline(
+      plan.schedule, {plan.pipeline, static_cast<std::int32_t>(micro_batches), plan.chunks});
+  if (!order) return order.error();
+  const std::int32_t pieces = order->shape.pieces();
+  const Handover sent = handover(model, plan, cost);
   const double each = static_cast<double>(model.layers) / pieces;
   const LayerTimes one = layer_times(model, plan, cost);
   const PieceTime layers = piece_time(model, plan, cost, one, each);
@@ -158,10 +167,12 @@ Result<Pieces> pieces_of(const Transformer& model, const TrainingPlan& plan,
   // one for the weights'. Schedules that split it need the weights' share. With recomputation less
   // of it: with all recomputed about a third instead of a half.
   const double share = 0.5 * one.backward.on_gpu() / (one.backward.on_gpu() + one.again.on_gpu());
-  const double weight = program.split ? share * layers.backward : 0;
-  Pieces out;
+  const double weight = order->split ? share * layers.backward : 0;
+  SimulatedStep out;
+  out.order = std::move(*order);
+  out.costs.send = picos_of_seconds(sent.message);
   for (std::int32_t piece = 0; piece < pieces; ++piece) {
-    PieceTime time = {layers.forward + handover, layers.backward + handover, {}};
+    PieceTime time = {layers.forward + sent.occupies, layers.backward + sent.occupies, {}};
     if (piece == 0) time = {time.forward + first.forward, time.backward + first.backward, {}};
     if (piece + 1 == pieces)
       time = {time.forward + last.forward, time.backward + last.backward, {}};
@@ -176,77 +187,117 @@ Result<Pieces> pieces_of(const Transformer& model, const TrainingPlan& plan,
   add_times(out.parts, layers.parts, pieces);
   add_times(out.parts, first.parts, 1);
   add_times(out.parts, last.parts, 1);
-  out.parts.handover = 2 * handover * pieces;
+  out.parts.handover = 2 * sent.occupies * pieces;
   return out;
 }
 
 }  // namespace
 
-// Plain data parallelism: an all-reduce after the backward pass. A pipeline with zero3
-// gathers and scatters once per step; without a pipeline, layer by layer: piece_time().
-double exchange_seconds(const TrainingPlan& plan, const CostParameters& cost, double count) {
+ExchangeTime exchange_time(const TrainingPlan& plan, const CostParameters& cost, double count,
+                           bool overlapped) {
   const Group group = group_of(cost, plan.data * plan.context, plan.tensor);
-  if (plan.sharding == Sharding::zero3) {
-    if (plan.pipeline == 1) return 0;
-    return collective_seconds(cost, trace::Op::all_gather, 2 * count, group) +
-           collective_seconds(cost, trace::Op::reduce_scatter, plan.gradient_bytes() * count,
-                              group);
-  }
-  return collective_seconds(cost, trace::Op::all_reduce, plan.gradient_bytes() * count, group);
+  const double bytes = plan.gradient_bytes() * count;
+  const bool shards = plan.sharding == Sharding::zero3;
+  if (shards && plan.pipeline == 1) return {};
+  if (plan.sharding == Sharding::none || !(shards || overlapped))
+    return {0, collective_seconds(cost, trace::Op::all_reduce, bytes, group)};
+  // Parameters are gathered in 16 bits.
+  return {collective_seconds(cost, trace::Op::all_gather, 2 * count, group),
+          collective_seconds(cost, trace::Op::reduce_scatter, bytes, group)};
 }
 
 namespace {
 
-// The part of an `exchange` of gradients, in seconds, that nothing hides. Overlapped, as Megatron's
-// and DDP's, it runs beside the last micro-batch's backward pass (and, where shards are gathered,
-// the first one's forward pass), which lasts `beside` seconds.
-double exposed_exchange_seconds(const TrainingPlan& plan, const CostParameters& cost,
-                                double exchange, double beside) {
-  if (!plan.overlapped_gradients) return exchange;
-  return std::max(exchange - beside, 0.0) + cost.overlap_slowdown * std::min(exchange, beside);
+// Overlapped, the exchange has a bucket for each layer; where stages have several chunks, one for
+// each chunk, which is started as a whole (Megatron-LM's grad_sync_func; NeMo's documentation,
+// "Communication overlap"). More than some change nothing.
+constexpr double kMostBuckets = 128;
+
+StepExchange exchange_of(const Transformer& model, const TrainingPlan& plan,
+                         const CostParameters& cost) {
+  StepExchange out;
+  double count = parameters_per_rank(model, plan);
+  if (plan.overlapped_gradients) {
+    const double layers = static_cast<double>(model.layers) / plan.pipeline;
+    out.buckets =
+        plan.chunks > 1 ? 1 : static_cast<std::int32_t>(std::ceil(std::min(layers, kMostBuckets)));
+    out.slowdown = cost.overlap_slowdown;
+    count /= std::int64_t{out.buckets} * plan.chunks;
+  }
+  const ExchangeTime time = exchange_time(plan, cost, count, plan.overlapped_gradients);
+  out.gather = picos_of_seconds(time.gather);
+  out.reduce = picos_of_seconds(time.reduce);
+  return out;
+}
+
+double optimizer_seconds(const Transformer& model, const TrainingPlan& plan,
+                         const CostParameters& cost) {
+  // From zero1 on, each rank updates its own shard only.
+  const double shards = plan.sharding == Sharding::none ? 1.0 : plan.data * plan.context;
+  return traffic_seconds(cost, cost.optimizer_traffic * parameters_per_rank(model, plan) / shards);
 }
 
 }  // namespace
 
+Result<SimulatedStep> simulate_step(const Transformer& model, const TrainingPlan& plan,
+                                    const CostParameters& cost, bool for_path) {
+  if (const Status checked = check_workload(model, plan); !checked) return checked.error();
+  Result<SimulatedStep> step = priced_tasks(model, plan, cost);
+  if (!step) return step.error();
+  step->update = picos_of_seconds(cost.step_overhead + optimizer_seconds(model, plan, cost));
+  step->program =
+      make_step_program(step->order, step->costs, exchange_of(model, plan, cost), step->update);
+  step->result = execute_step(step->program, for_path);
+  if (step->result.end.is_forever())
+    return Error{"the step takes longer than the clock reaches (106 days)",
+                 {},
+                 "use fewer micro-batches, more ranks or a smaller model"};
+  for (std::size_t stage = 0; stage < step->result.classes.size(); ++stage)
+    step->stretches.push_back(stretches(step->program, stage, step->result.classes[stage]));
+  return step;
+}
+
 Result<StepPrediction> predict_step(const Transformer& model, const TrainingPlan& plan,
                                     const CostParameters& cost) {
-  if (const Status checked = check_workload(model, plan); !checked) return checked.error();
-  const std::int64_t micro_batches = plan.micro_batches();
-  if (micro_batches > kMostPipelineTasks)
-    return Error{fmt::format("a step of {} micro-batches is too long", micro_batches),
-                 {},
-                 "use larger micro-batches"};
-  const Result<PipelineProgram> program = make_pipeline(
-      plan.schedule, {plan.pipeline, static_cast<std::int32_t>(micro_batches), plan.chunks});
-  if (!program) return program.error();
-  const Result<Pieces> pieces = pieces_of(model, plan, cost, *program);
-  if (!pieces) return pieces.error();
-  const Result<PipelineRun> run = run_pipeline(*program, pieces->costs);
-  if (!run) return run.error();
+  const Result<SimulatedStep> step = simulate_step(model, plan, cost);
+  if (!step) return step.error();
   StepPrediction out;
-  out.pipeline_seconds = run->time.seconds();
-  for (const Picos idle : run->idle) out.bubble += idle.seconds();
-  // The mean over the stages.
-  out.bubble /= run->period.seconds() * plan.pipeline;
-  // A stage computes all its pieces once for a micro-batch.
-  const double one_micro_batch = run->busy.front().seconds() / static_cast<double>(micro_batches);
-  out.exchange_seconds = exposed_exchange_seconds(
-      plan, cost, exchange_seconds(plan, cost, parameters_per_rank(model, plan)), one_micro_batch);
-  // From zero1 on, each rank updates its own shard only.
-  const double shards = plan.sharding == Sharding::none ? 1.0 : plan.data * plan.context;
-  const double optimizer =
-      traffic_seconds(cost, cost.optimizer_traffic * parameters_per_rank(model, plan) / shards);
-  out.update_seconds = cost.step_overhead + optimizer;
-  out.seconds = out.pipeline_seconds + out.exchange_seconds + out.update_seconds;
   // Parts of one micro-batch on all stages, times micro-batches, is the total over the stages; the
   // mean per GPU divides by the stages.
-  add_times(out.parts, pieces->parts, static_cast<double>(micro_batches) / plan.pipeline);
-  for (const Picos busy : run->busy)
-    out.parts.bubble += (run->time - busy).seconds() / plan.pipeline;
-  out.parts.data += out.exchange_seconds;
-  out.parts.optimizer = optimizer;
+  const double each = 1.0 / plan.pipeline;
+  add_times(out.parts, step->parts, each * static_cast<double>(plan.micro_batches()));
+  Picos first = Picos::forever(), last;
+  for (const std::vector<StepStretch>& stage : step->stretches)
+    for (const StepStretch& one : stage) {
+      const double share = each * (one.end - one.begin).seconds();
+      switch (one.work.kind) {
+        case StepWork::Kind::forward:
+        case StepWork::Kind::backward:
+        case StepWork::Kind::weight:
+          first = std::min(first, one.begin);
+          last = std::max(last, one.end);
+          break;
+        case StepWork::Kind::message:
+        case StepWork::Kind::meeting:
+          out.parts.bubble += share;
+          break;
+        case StepWork::Kind::gather:
+        case StepWork::Kind::reduce:
+        case StepWork::Kind::slowed:
+          out.parts.data += share;
+          break;
+        case StepWork::Kind::update:
+          break;
+      }
+    }
+  out.parts.optimizer = optimizer_seconds(model, plan, cost);
   out.parts.overhead = cost.step_overhead;
-  out.memory = memory_use(model, plan, run->peak_in_flight);
+  const Picos end = step->result.end;
+  out.seconds = end.seconds();
+  out.pipeline_seconds = (last - first).seconds();
+  out.update_seconds = step->update.seconds();
+  out.exchange_seconds = (end - step->update - (last - first)).seconds();
+  out.memory = memory_use(model, plan, peak_in_flight(step->order));
   out.memory_bytes = out.memory.total() + cost.reserved_memory;
   return out;
 }

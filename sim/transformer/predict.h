@@ -1,9 +1,13 @@
-// Predicts a training step from kernels, launches, collectives and the pipeline.
+// Predicts a training step: kernels, launches and collectives become the times of its tasks, and
+// the engine runs them (sim/transformer/step_program.h).
 #pragma once
+
+#include <vector>
 
 #include "base/quantities.h"
 #include "sim/transformer/calibration.h"
 #include "sim/transformer/memory.h"
+#include "sim/transformer/step_program.h"
 #include "sim/transformer/transformer.h"
 #include "trace/signature.h"
 
@@ -73,19 +77,32 @@ PieceTime embedding_time(const Transformer& model, const TrainingPlan& plan,
 // The logits and the loss of the last piece.
 PieceTime logits_time(const Transformer& model, const TrainingPlan& plan,
                       const CostParameters& cost);
-// For how long a send and a receive of activations occupy a stage; 0 without a pipeline.
-double handover_seconds(const Transformer& model, const TrainingPlan& plan,
-                        const CostParameters& cost);
+// A result that goes from one pipeline stage to another; both 0 without a pipeline.
+struct Handover {
+  double occupies = 0;  // seconds that a send and a receive take of a stage's own time
+  double message = 0;   // seconds on its way while the stages go on; 0 if they do not
+};
+Handover handover(const Transformer& model, const TrainingPlan& plan, const CostParameters& cost);
+
 // The exchange of `count` parameters of a rank and their gradients, over the data-parallel ranks
-// and the context ranks, that takes place once a step: none of it is hidden yet.
-double exchange_seconds(const TrainingPlan& plan, const CostParameters& cost, double count);
+// and the context ranks, that takes place once a step: none of it is hidden yet. `gather`: the
+// parameters, before the step's first forward; `reduce`: the gradients, after its last backward.
+struct ExchangeTime {
+  double gather = 0, reduce = 0;
+  double total() const { return gather + reduce; }
+};
+// Plain data parallelism, and ZeRO-1 and 2: an all-reduce after the backward pass. A pipeline with
+// zero3 gathers and scatters; without a pipeline it does layer by layer: piece_time().
+// `overlapped`: with ZeRO-1 and 2 the updated parameters are gathered beside the next step's
+// forward (Megatron's distributed optimizer), and only gradients are scattered.
+ExchangeTime exchange_time(const TrainingPlan& plan, const CostParameters& cost, double count,
+                           bool overlapped = false);
 
 struct StepPrediction {
   double seconds = 0;
-  double pipeline_seconds = 0;  // forward and backward of all micro-batches
-  double exchange_seconds = 0;  // exposed exchange of gradients over the data-parallel ranks
+  double pipeline_seconds = 0;  // from the first task to the last: forward and backward
+  double exchange_seconds = 0;  // exchange over the data-parallel ranks before and after them
   double update_seconds = 0;    // optimizer, and the constant per step
-  double bubble = 0;            // idle share of PipelineRun::period
   StepParts parts;              // sums up to `seconds`, except for rounding to picoseconds
   StepMemory memory;
   double memory_bytes = 0;  // all memory, with what libraries reserve
@@ -95,9 +112,27 @@ struct StepPrediction {
   }
 };
 
-// Predicts a step. O(micro-batches x stages x chunks). Errors: check_workload()'s, those of the
-// schedule, and a micro-batch that takes a stage longer than kLongestPiece.
 inline constexpr double kLongestPiece = 1e5;  // seconds
+
+// A step that the engine ran.
+struct SimulatedStep {
+  PipelineProgram order;
+  PipelineCosts costs;
+  StepParts parts;  // of the tasks of one micro-batch, summed over all stages
+  Picos update;
+  StepProgram program;
+  ExecutionResult result;
+  std::vector<std::vector<StepStretch>> stretches;  // by stage
+};
+
+// Prices a step's tasks and calls and runs them. `for_path`: so that critical_path() can follow.
+// O(micro-batches x stages x chunks). Errors: check_workload()'s, those of the schedule, more than
+// kMostStepTasks, a micro-batch that takes a stage longer than kLongestPiece, a step beyond the
+// clock.
+Result<SimulatedStep> simulate_step(const Transformer& model, const TrainingPlan& plan,
+                                    const CostParameters& cost, bool for_path = false);
+
+// Predicts a step: runs it, and says where its time goes. Errors: simulate_step()'s.
 Result<StepPrediction> predict_step(const Transformer& model, const TrainingPlan& plan,
                                     const CostParameters& cost);
 

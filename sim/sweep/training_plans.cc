@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
@@ -17,6 +18,9 @@ namespace lockstep::sim {
 namespace {
 
 using Json = nlohmann::json;
+
+// Of the keys of a machine's file.
+constexpr std::string_view kCalibrationPrefix = "calibration.";
 
 std::optional<Error> refuses(const std::string& key) {
   if (key == "calibration")
@@ -77,7 +81,7 @@ Result<TrainingPlans> TrainingPlans::make(const SourceFile& plan,
   Variation::Subject subject{name,
                              {plan.file, document->value, check},
                              {},
-                             {"calibration.", "transformer", parameter_names()},
+                             {std::string(kCalibrationPrefix), "transformer", parameter_names()},
                              refuses};
   for (const SourceFile& calibration : calibrations) {
     Result<Variation::Document> own = calibration_document(calibration);
@@ -86,12 +90,22 @@ Result<TrainingPlans> TrainingPlans::make(const SourceFile& plan,
   }
   Result<Variation> variation = Variation::make(std::move(subject), axes);
   if (!variation) return variation.error();
-  return TrainingPlans(std::move(*variation), std::move(*document), manifest);
+  const std::vector<std::string> keys = variation->keys();
+  const bool varied = std::any_of(keys.begin(), keys.end(), [](const std::string& key) {
+    return key.starts_with(kCalibrationPrefix);
+  });
+  std::map<std::string, Calibration> parsed;
+  if (!varied)
+    for (const SourceFile& calibration : calibrations)
+      parsed.emplace(calibration.file, *parse_calibration(calibration.text, calibration.file));
+  return TrainingPlans(std::move(*variation), std::move(*document), manifest, std::move(parsed));
 }
 
 Result<TrainingPlans::Point> TrainingPlans::point_of(PointId point) const {
   Result<Json> changed = variation_.job_document(point);
   if (!changed) return changed.error();
+  const auto known = calibrations_.find(variation_.machine_file(point));
+  if (known != calibrations_.end()) return Point{{std::move(*changed), spots_}, known->second};
   const Result<Json> machine = variation_.machine_document(point);
   if (!machine) return machine.error();
   Result<Calibration> calibration =

@@ -3,6 +3,7 @@
 // point of its grid. Made from texts; reads no file.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -36,8 +37,10 @@ class TrainingPlans {
   Row row(PointId point) const;
 
  private:
-  TrainingPlans(Variation variation, YamlDocument document, std::string manifest)
+  TrainingPlans(Variation variation, YamlDocument document, std::string manifest,
+                std::map<std::string, Calibration> calibrations)
       : variation_(std::move(variation)),
+        calibrations_(std::move(calibrations)),
         spots_(std::move(document.spots)),
         manifest_(std::move(manifest)),
         multimodal_(is_multimodal(document.value)) {}
@@ -52,6 +55,8 @@ class TrainingPlans {
   void fill_towers(Row& row, PointId point) const;
 
   Variation variation_;
+  // By file, where no axis changes them: reading one takes longer than a forecast.
+  std::map<std::string, Calibration> calibrations_;
   std::map<std::string, YamlDocument::Spot> spots_;  // locations in the plan file
   std::string manifest_;
   bool multimodal_ = false;

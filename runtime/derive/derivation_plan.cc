@@ -178,6 +178,9 @@ class Planner {
     if (s_.train.evaluate || s_.watch.every > 0) {
       out_.assumptions.emplace_back("evaluation and the values that are watched are left out");
     }
+    if (s_.train.generate.every > 0) {
+      out_.assumptions.emplace_back("generating texts between steps is left out");
+    }
     if (out_.agreed) {
       out_.assumptions.emplace_back("all ranks have the same condition in a step");
     }
@@ -270,6 +273,7 @@ Result<Json> bare_scenario(const std::string& text, const std::string& file) {
     train["checkpoint"].erase("resume");
   }
   scenario["train"]["evaluate"] = false;
+  scenario["train"].erase("generate");
   // The alternating remedy only decides which batch holds what, and the rules do that now.
   const Json remedy = scenario.value("remedy", Json());
   const Json kind = remedy.is_object() ? remedy.value("kind", Json()) : remedy;
@@ -412,7 +416,11 @@ std::vector<std::int32_t> representatives(const Scenario& scenario,
       groups_by_image ? scenario.ranks_with_images(scenario.ranks) : std::vector<std::int32_t>();
   const auto kind_of = [&](int rank) {
     const bool image = std::binary_search(with_images.begin(), with_images.end(), rank);
-    return std::tuple(rank != 0, image, scenario.micro_batches(rank),
+    std::vector<int> tokens;
+    for (std::int64_t step = 0; step < scenario.train.steps && scenario.train.generate.every > 0;
+         ++step)
+      tokens.push_back(scenario.generated_tokens(rank, step));
+    return std::tuple(rank != 0, image, scenario.micro_batches(rank), tokens,
                       differs.empty() ? 0U : differs[static_cast<std::size_t>(rank)]);
   };
   // A job without copies is made of copies of one rank.

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "runtime/models/checkpointing.h"
+
 namespace lockstep::runtime {
 
 namespace {
@@ -13,6 +15,19 @@ class DummyOutsideGraph final : public DummyFill {
 
  protected:
   at::Tensor joined(const at::Tensor& loss, const at::Tensor&) const override { return loss; }
+};
+
+// As code under "if self.gradient_checkpointing and self.training" does: a dummy goes through the
+// encoder in evaluation mode.
+class DummyNotRecomputed final : public DummyFill {
+ public:
+  using DummyFill::DummyFill;
+
+ protected:
+  at::Tensor dummy() override {
+    const NoCheckpointing as_in_evaluation;
+    return DummyFill::dummy();
+  }
 };
 
 class DummyInBatchNorm final : public DummyFill {
@@ -47,6 +62,8 @@ std::unique_ptr<Remedy> make_dummy_fill(const Scenario::Remedy& options, RemedyP
   switch (parts.fault) {
     case Fault::dummy_outside_graph:
       return std::make_unique<DummyOutsideGraph>(options, std::move(parts));
+    case Fault::dummy_not_recomputed:
+      return std::make_unique<DummyNotRecomputed>(options, std::move(parts));
     case Fault::dummy_in_batchnorm:
       return std::make_unique<DummyInBatchNorm>(options, std::move(parts));
     case Fault::mask_decayed:

@@ -36,6 +36,7 @@ class Contradictions {
     check_remedy();
     check_fault();
     check_train();
+    check_generate();
     check_expect();
     return read_.problem();
   }
@@ -162,7 +163,7 @@ class Contradictions {
          {"find_unused_parameters", "bucket_cap_mb", "first_bucket_mb", "broadcast_buffers",
           "gradient_as_bucket_view", "no_sync", "static_graph", "skip_all_reduce_unused_params",
           "compression"}},
-        {"pipeline", {"stages", "micro_batches", "schedule"}},
+        {"pipeline", {"stages", "micro_batches", "schedule", "exchange_lengths"}},
         {"fsdp", {"shard_ranks", "prefetch", "units", "reduce_scatter_unused_params"}}};
     const Json& strategy = read_.root().value("strategy", Json());
     const std::string kind = strategy.is_object() ? strategy["kind"].get<std::string>() : "";
@@ -358,9 +359,24 @@ class Contradictions {
         return require_for_fault(scenario_.strategy.micro_batches >= kToCross,
                                  "with fewer than three micro-batches the orders do not cross",
                                  "make \"micro_batches\" 3 or more");
+      case Fault::lengths_sent_first:
+        require_strategy(Strategy::Kind::pipeline, "pipeline");
+        return require_for_fault(scenario_.strategy.exchange_lengths,
+                                 "the stages exchange no lengths",
+                                 "write \"exchange_lengths: true\" in \"strategy\"");
       case Fault::dummy_outside_graph:
       case Fault::dummy_in_batchnorm:
         return require_remedy(Remedy::Kind::dummy_image, "dummy-image");
+      case Fault::dummy_not_recomputed:
+        require_remedy(Remedy::Kind::dummy_image, "dummy-image");
+        require_for_fault(
+            scenario_.model.activation_checkpointing == Scenario::Model::Checkpointing::encoders,
+            "this job's encoders do not run again in backward",
+            "write \"activation_checkpointing: encoders\" in \"model\"");
+        require_for_fault(scenario_.strategy.units == Strategy::Units::blocks,
+                          "the image encoder stays whole until backward is over",
+                          "write \"units: blocks\" in \"strategy\"");
+        return require_strategy(Strategy::Kind::fsdp, "fsdp");
       case Fault::alternating_per_rank:
         require_remedy(Remedy::Kind::alternating, "alternating");
         return require_for_fault(scenario_.strategy.kind != Strategy::Kind::pipeline,
@@ -411,6 +427,29 @@ class Contradictions {
     for (std::size_t i = 0; i < scenario_.data.outliers.size(); ++i) {
       each(fmt::format("/data/outliers/{}/ranks", i), rank);
       each(fmt::format("/data/outliers/{}/steps", i), step);
+    }
+  }
+
+  void check_generate() {
+    const Scenario::Train::Generate& generate = scenario_.train.generate;
+    const std::string pointer = "/train/generate";
+    if (generate.every == 0) {
+      if (generate.synced || !generate.ends.empty())
+        read_.refuse_key(pointer, "\"every\" does not say after which steps texts are generated",
+                         "write \"every: 1\" in it");
+      return;
+    }
+    if (scenario_.strategy.kind == Scenario::Strategy::Kind::pipeline)
+      read_.refuse_key(pointer, "no stage of a pipeline has the whole text encoder",
+                       "remove it, or choose another strategy");
+    if (scenario_.model.text != "bert-small")
+      read_.refuse_key(pointer, "only a causal text encoder continues texts",
+                       "write \"text: bert-small\" in \"model\"");
+    const auto rank = [&](std::int64_t r, const std::string& at) { require_rank(r, at); };
+    const auto step = [&](std::int64_t s, const std::string& at) { require_step(s, at); };
+    for (std::size_t i = 0; i < generate.ends.size(); ++i) {
+      each(fmt::format("{}/ends/{}/ranks", pointer, i), rank);
+      each(fmt::format("{}/ends/{}/steps", pointer, i), step);
     }
   }
 

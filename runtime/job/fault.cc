@@ -9,7 +9,7 @@ namespace lockstep::runtime {
 namespace {
 
 // In the order of the enumeration.
-constexpr std::array<std::string_view, 18> kNames = {
+constexpr std::array<std::string_view, 20> kNames = {
     "none",
     "detached-negatives",
     "unsharded-data",
@@ -17,7 +17,9 @@ constexpr std::array<std::string_view, 18> kNames = {
     "gradients-summed",
     "gradients-not-reduced",
     "crossed-stages",
+    "lengths-sent-first",
     "dummy-outside-graph",
+    "dummy-not-recomputed",
     "dummy-in-batchnorm",
     "alternating-per-rank",
     "mask-decayed",
@@ -43,6 +45,7 @@ std::optional<Fault> fault_named(std::string_view name) {
 bool is_of_remedy(Fault fault) {
   switch (fault) {
     case Fault::dummy_outside_graph:
+    case Fault::dummy_not_recomputed:
     case Fault::dummy_in_batchnorm:
     case Fault::alternating_per_rank:
     case Fault::mask_decayed:

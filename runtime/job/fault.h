@@ -18,7 +18,9 @@ enum class Fault : std::uint8_t {
   gradients_summed,       // the sum over the ranks is not divided
   gradients_not_reduced,  // each rank keeps its own gradients
   crossed_stages,         // the pipeline's stages send and receive in orders that form a cycle
+  lengths_sent_first,     // all stages of the pipeline send lengths before they receive any
   dummy_outside_graph,    // the dummy image is not added to the loss, so it gives no gradients
+  dummy_not_recomputed,   // activations of the dummy image are kept, so its encoder runs only once
   dummy_in_batchnorm,     // the dummy image enters BatchNorm's running statistics
   alternating_per_rank,   // ranks alternate between the modalities in different steps
   mask_decayed,           // if no rank has an image, gradients are zeros, so weight decay applies

@@ -71,6 +71,19 @@ double Scenario::outlier_factor(int rank, std::int64_t step) const {
   return 1;
 }
 
+bool Scenario::generates_after(std::int64_t step) const {
+  const int every = train.generate.every;
+  return every > 0 && (step + 1) % every == 0;
+}
+
+int Scenario::generated_tokens(int rank, std::int64_t step) const {
+  if (!generates_after(step)) return 0;
+  for (const Train::Generate::End& end : train.generate.ends) {
+    if (fits(end, rank, step)) return end.after;
+  }
+  return train.generate.tokens;
+}
+
 int Scenario::ranks_of_replica() const {
   return strategy.kind == Strategy::Kind::pipeline ? strategy.stages : 1;
 }

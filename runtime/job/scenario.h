@@ -39,6 +39,12 @@ struct Scenario {
       local,   // the rank's own batch only
       global,  // the batches of all ranks, gathered with their gradients
     } negatives = Negatives::local;
+    // What keeps no activations, and runs again in backward.
+    enum class Checkpointing {
+      none,
+      blocks,    // each block of the encoders by itself
+      encoders,  // each encoder as a whole
+    } activation_checkpointing = Checkpointing::none;
     struct Fusion {  // for the head "fusion"
       int width = 768;
       int layers = 1;
@@ -127,8 +133,9 @@ struct Scenario {
     int stages = 2;                                                         // pipeline: ranks
     int micro_batches = 4;                                                  // pipeline
     enum class Schedule { gpipe, one_f_one_b } schedule = Schedule::gpipe;  // pipeline
-    int shard_ranks = 0;   // fsdp: ranks per copy of the parameters; 0: all
-    bool prefetch = true;  // fsdp: gather the next block while one computes
+    bool exchange_lengths = false;  // pipeline: stages compare their batches before each step
+    int shard_ranks = 0;            // fsdp: ranks per copy of the parameters; 0: all
+    bool prefetch = true;           // fsdp: gather the next block while one computes
     enum class Units {
       blocks,         // each block is gathered for itself, and freed after it
       image_encoder,  // the image encoder is one unit, whole from its forward to backward's end
@@ -203,6 +210,22 @@ struct Scenario {
       friend bool operator==(const Checkpoint&, const Checkpoint&) = default;
     } checkpoint;
     bool evaluate = false;  // after training: caption retrieval on held-out items, on rank 0
+    // Between steps every rank continues the texts of its batch until its own end.
+    struct Generate {
+      int every = 0;             // steps; 0: never
+      int tokens = 8;            // after which a rank's texts end …
+      bool synced = false;       // all ranks run the model until the last one's texts have ended
+      struct End {               // … unless one of these applies
+        std::vector<int> ranks;  // empty: every rank
+        std::vector<std::int64_t> steps;  // empty: every step
+        int after = 0;                    // tokens
+
+        friend bool operator==(const End&, const End&) = default;
+      };
+      std::vector<End> ends;
+
+      friend bool operator==(const Generate&, const Generate&) = default;
+    } generate;
 
     friend bool operator==(const Train&, const Train&) = default;
   } train;
@@ -247,6 +270,10 @@ struct Scenario {
   const Data::Rule* rule_for(int rank, std::int64_t step) const;
   // The factor of this rank's pixels in this step; 1 without an outlier.
   double outlier_factor(int rank, std::int64_t step) const;
+  // Whether texts are generated after this step; and after how many tokens this rank's end, 0
+  // where none are.
+  bool generates_after(std::int64_t step) const;
+  int generated_tokens(int rank, std::int64_t step) const;
   // How often the image encoder runs for a batch that holds all that the rules name: twice where a
   // rule has images and videos.
   int tower_runs() const;

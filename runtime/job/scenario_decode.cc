@@ -61,6 +61,7 @@ Scenario::Strategy decode_strategy(const Json& strategy) {
   out.stages = strategy["stages"];
   out.micro_batches = strategy["micro_batches"];
   out.schedule = choice<Strategy::Schedule>(strategy["schedule"], "gpipe", "1f1b");
+  out.exchange_lengths = strategy["exchange_lengths"];
   out.shard_ranks = strategy["shard_ranks"];
   out.prefetch = strategy["prefetch"];
   out.units = choice<Strategy::Units>(strategy["units"], "blocks", "image-encoder");
@@ -151,6 +152,18 @@ Scenario::Train::Clip decode_clip(const Json& clip) {
   return out;
 }
 
+Scenario::Train::Generate decode_generate(const Json& generate) {
+  Scenario::Train::Generate out;
+  out.every = generate["every"];
+  out.tokens = generate["tokens"];
+  out.synced = generate["synced"];
+  for (const Json& end : generate["ends"]) {
+    out.ends.push_back({end.value("ranks", std::vector<int>{}),
+                        end.value("steps", std::vector<std::int64_t>{}), end["after"]});
+  }
+  return out;
+}
+
 Scenario::Train decode_train(const Json& train) {
   Scenario::Train out;
   out.accumulation = decode_accumulation(train["accumulation"]);
@@ -172,6 +185,7 @@ Scenario::Train decode_train(const Json& train) {
   out.weight_decay = train["weight_decay"];
   out.seed = train["seed"];
   out.evaluate = train["evaluate"];
+  out.generate = decode_generate(train["generate"]);
   return out;
 }
 
@@ -183,6 +197,8 @@ Scenario::Model decode_model(const Json& model) {
   out.embed_dim = model["embed_dim"];
   out.freeze = model["freeze"].get<std::vector<std::string>>();
   out.negatives = choice<Scenario::Model::Negatives>(model["negatives"], "local", "global");
+  out.activation_checkpointing = choice<Scenario::Model::Checkpointing>(
+      model["activation_checkpointing"], "none", "blocks", "encoders");
   const Json& fusion = model["fusion"];
   out.fusion = {fusion["width"], fusion["layers"], {}};
   if (fusion.contains("image_width")) out.fusion.image_width = fusion["image_width"].get<int>();

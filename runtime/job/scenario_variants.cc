@@ -49,6 +49,9 @@ Result<Scenario> reference_of(const Scenario& scenario) {
   }
   out.train.accumulation.by_rank.clear();
   out.train.checkpoint = {};
+  // Neither changes what is trained.
+  out.train.generate = {};
+  out.model.activation_checkpointing = Scenario::Model::Checkpointing::none;
   out.fault = Fault::none;
   return out;
 }

@@ -2,10 +2,13 @@
 // gather its parameters just before it runs and release them afterwards.
 //
 // A model derives its building blocks (a residual block, a transformer layer) from ModelBlock and
-// runs them through run_block(). Without an observer that is a plain call.
+// runs them through run_block(). Without an observer and without checkpointing that is a plain
+// call.
 #pragma once
 
 #include <torch/csrc/api/include/torch/nn/module.h>
+
+#include "runtime/models/checkpointing.h"
 
 namespace lockstep::runtime {
 
@@ -27,17 +30,26 @@ class ModelBlock : public torch::nn::Module {
   void observe(BlockObserver* observer) { observer_ = observer; }
   BlockObserver* observer() const { return observer_; }
 
+  // Keeps no activations: the block runs again in backward (checkpointing.h), unobserved.
+  void checkpoint() { checkpointed_ = true; }
+  bool is_checkpointed() const { return checkpointed_; }
+
  private:
   BlockObserver* observer_ = nullptr;
+  bool checkpointed_ = false;
 };
 
 // `block` is a module holder (TORCH_MODULE) whose implementation derives from ModelBlock.
 template <class Holder, class... Inputs>
 at::Tensor run_block(Holder& block, const Inputs&... inputs) {
+  const auto run = [&] {
+    if (!block->is_checkpointed()) return block(inputs...);
+    return checkpointed(block.ptr(), [block, inputs...]() mutable { return block(inputs...); });
+  };
   BlockObserver* observer = block->observer();
-  if (observer == nullptr) return block(inputs...);
+  if (observer == nullptr) return run();
   observer->before_block(*block);
-  const at::Tensor output = block(inputs...);
+  const at::Tensor output = run();
   observer->after_block(*block, output);
   return output;
 }

@@ -1,5 +1,6 @@
 #include "runtime/models/contrastive.h"
 
+#include <algorithm>
 #include <cmath>
 #include <stdexcept>
 
@@ -8,6 +9,8 @@
 
 #include "runtime/groups/collectives.h"
 #include "runtime/models/bert.h"
+#include "runtime/models/block.h"
+#include "runtime/models/checkpointing.h"
 #include "runtime/models/encoders.h"
 #include "runtime/models/fusion_shapes.h"
 #include "runtime/record/c10d/host_read.h"
@@ -41,6 +44,32 @@ CrossAttentionFusion make_fusion(const Scenario::Model::Fusion& options, std::in
   return CrossAttentionFusion(fusion);
 }
 
+// Makes a function of an encoder run again in backward.
+template <class... Inputs>
+void checkpoint_function(const std::shared_ptr<torch::nn::Module>& module,
+                         std::function<at::Tensor(Inputs...)>& function) {
+  function = [module, run = std::move(function)](Inputs... inputs) {
+    return checkpointed(module, [run, inputs...] { return run(inputs...); });
+  };
+}
+
+template <class Tower>
+void checkpoint_tower(Tower& tower, Scenario::Model::Checkpointing what) {
+  switch (what) {
+    case Scenario::Model::Checkpointing::none:
+      return;
+    case Scenario::Model::Checkpointing::blocks:
+      for (const auto& module : tower.module->modules()) {
+        if (auto* const block = dynamic_cast<ModelBlock*>(module.get())) block->checkpoint();
+      }
+      return;
+    case Scenario::Model::Checkpointing::encoders:
+      for (auto* const function : {&tower.encode, &tower.front, &tower.back}) {
+        checkpoint_function(tower.module, *function);
+      }
+  }
+}
+
 // Of images that have no text, as one number.
 at::Tensor fused_without_text(CrossAttentionFusion& fusion, const at::Tensor& features,
                               std::int64_t text_width) {
@@ -68,6 +97,8 @@ ContrastiveModelImpl::ContrastiveModelImpl(const Scenario::Model& options, const
   if (options.head == "fusion") {
     fusion_ = register_module("fusion", make_fusion(options.fusion, image_.width, text_.width));
   }
+  checkpoint_tower(image_, options.activation_checkpointing);
+  checkpoint_tower(text_, options.activation_checkpointing);
 }
 
 at::Tensor ContrastiveModelImpl::embed_images(const at::Tensor& images) {
@@ -94,6 +125,14 @@ at::Tensor ContrastiveModelImpl::image_path(const at::Tensor& images) {
     sum = sum + fused_without_text(fusion_, features, text_.width);
   }
   return sum;
+}
+
+at::Tensor ContrastiveModelImpl::next_tokens(const at::Tensor& tokens) {
+  LOCKSTEP_CHECK(text_.causal, "a text encoder that can continue a text");
+  const std::int64_t from = std::max<std::int64_t>(0, tokens.size(1) - input_.max_tokens);
+  const at::Tensor seen = tokens.slice(1, from);
+  const at::Tensor hidden = text_.encode(seen, text_mask(seen));
+  return text_head_(text_proj_(hidden.slice(1, -1))).argmax(-1);
 }
 
 std::int64_t ContrastiveModelImpl::words_to_predict(const at::Tensor& tokens) const {

@@ -102,6 +102,10 @@ class ContrastiveModelImpl : public torch::nn::Module {
   // them.
   std::int64_t words_to_predict(const at::Tensor& tokens) const;
 
+  // The most likely next token of each text, [n, tokens] to [n, 1]. Texts longer than the text
+  // encoder's positions are read from their last ones. Needs a causal text encoder.
+  at::Tensor next_tokens(const at::Tensor& tokens);
+
   // Unit vectors in the shared space: [n, 3, side, side] and [n, tokens] to [n, embed_dim].
   at::Tensor embed_images(const at::Tensor& images);
   at::Tensor embed_sentences(const at::Tensor& tokens);

@@ -11,6 +11,8 @@ constexpr std::uint64_t kRecordsPerStep = 256;
 constexpr std::uint64_t kRecordsPerMicroBatch = 16;
 // … and where values are watched (three records for each of four values of some hundred tensors).
 constexpr std::uint64_t kRecordsPerLook = 2048;
+// … and for each token that it generates (an all-gather of each block, and the ranks' agreement).
+constexpr std::uint64_t kRecordsPerToken = 16;
 constexpr std::uint64_t kMinRecords = std::uint64_t{1} << 14U;  // 1 MiB; the ring is allocated
 // A replay is recorded from its first call to its last.
 constexpr std::uint64_t kMaxReplayed = std::uint64_t{1} << 21U;  // 128 MiB
@@ -27,6 +29,13 @@ std::uint64_t records_of(const Scenario& scenario, int rank) {
   const auto parts = static_cast<std::uint64_t>(scenario.micro_batches(rank));
   const std::uint64_t each = kRecordsPerStep + parts * kRecordsPerMicroBatch;
   std::uint64_t records = (steps + 1) * each;
+  const Scenario::Train::Generate& generate = scenario.train.generate;
+  if (generate.every > 0) {
+    int tokens = generate.tokens;
+    for (const auto& end : generate.ends) tokens = std::max(tokens, end.after);
+    records += steps / static_cast<std::uint64_t>(generate.every) *
+               static_cast<std::uint64_t>(tokens + 1) * kRecordsPerToken;
+  }
   if (scenario.watch.every > 0) {
     const auto every = static_cast<std::uint64_t>(scenario.watch.every);
     records += (steps + every) / every * kRecordsPerLook;

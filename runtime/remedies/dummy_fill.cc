@@ -37,15 +37,19 @@ void DummyFill::before_step(std::vector<Batch>& batches) {
 at::Tensor DummyFill::loss(const Batch& batch) {
   at::Tensor loss = Remedy::loss(batch);
   in_dummy_pass_ = !batch.has_image();
-  const bool empty = options_.kind == Scenario::Remedy::Kind::empty_image;
   // One for each run of the encoder that another rank's batch may have and this one lacks.
   for (int runs = batch.tower_runs(); runs < parts().tower_runs; ++runs) {
     const trace::Nanos began = monotonic_nanos();
-    const at::Tensor dummy = dummy_image_term(parts().model, batch_norm(), empty ? 0 : 1);
+    const at::Tensor term = dummy();
     parts().recorder.span("remedy.dummy_image", began);
-    loss = joined(loss, dummy);
+    loss = joined(loss, term);
   }
   return loss;
+}
+
+at::Tensor DummyFill::dummy() {
+  const bool empty = options_.kind == Scenario::Remedy::Kind::empty_image;
+  return dummy_image_term(parts().model, batch_norm(), empty ? 0 : 1);
 }
 
 void DummyFill::after_sync() {

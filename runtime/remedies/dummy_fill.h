@@ -31,6 +31,8 @@ class DummyFill : public Remedy {
 
  protected:
   // Overridden by runtime/faults/ to make a deliberate mistake.
+  // A term of the loss that depends on the image path.
+  virtual at::Tensor dummy();
   virtual DummyBatchNorm batch_norm() const { return DummyBatchNorm::passed_by; }
   virtual at::Tensor joined(const at::Tensor& loss, const at::Tensor& dummy) const {
     return loss + dummy;

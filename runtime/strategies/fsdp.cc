@@ -189,9 +189,22 @@ void Fsdp::before_forward(Pass) {
   prefetch(forwards_.restart());
 }
 
+void Fsdp::begin_inference() {
+  for (Unit& unit : units_) {
+    if (unit.is_root) unit.flat->gather();
+  }
+  in_inference_ = true;
+}
+
+void Fsdp::end_inference() {
+  in_inference_ = false;
+  for (Unit& unit : units_) unit.flat->release();
+}
+
 void Fsdp::before_block(ModelBlock& block) {
   if (stays_whole_) return;
   const std::size_t unit = unit_of_.at(&block);
+  if (in_inference_) return units_[unit].flat->gather();
   units_[unit].ran = true;
   need(unit, forwards_);
 }
@@ -201,9 +214,12 @@ void Fsdp::after_block(ModelBlock& block, const at::Tensor& output) {
   const std::size_t unit = unit_of_.at(&block);
   if (output.requires_grad()) {
     // The gradient of a block's output arrives just before the block's backward: gather it then.
-    output.register_hook([this, unit](const at::Tensor&) { need(unit, backwards_); });
+    output.register_hook([this, unit](const at::Tensor&) {
+      need(unit, backwards_);
+      units_[unit].in_backward = true;
+    });
   }
-  units_[unit].flat->release();
+  if (!units_[unit].in_backward) units_[unit].flat->release();
 }
 
 void Fsdp::need(std::size_t unit, UseOrder& order) {
@@ -233,6 +249,7 @@ void Fsdp::got_gradient(std::size_t unit) {
 void Fsdp::finish(Unit& unit) {
   const bool zeros = options_.reduce_scatter_unused_params && unit.ran;
   if (unit.flat->has_gradients() || zeros) unit.flat->reduce();
+  unit.in_backward = false;
   unit.ran = false;  // reduced: the end of backward must not do it again
   unit.flat->release();
 }

@@ -24,6 +24,11 @@
 // is left out all the same. Within a unit, parameters without a gradient are always zeros, as in
 // FSDP1's flat parameters; FSDP2 leaves these out unless it is told otherwise.
 //
+// A block that runs again in backward (activation checkpointing) stays whole if its own backward
+// has gathered it before (as in FSDP2); otherwise it is gathered and released as in the forward.
+//
+// In inference the roots stay whole, and each block is gathered where it runs, without prefetch.
+//
 // Hybrid sharding (shard_ranks): groups of `shard_ranks` consecutive ranks hold a copy each
 // ("shard0", ...). After the reduce-scatter, the ranks that hold the same shard all-reduce
 // ("replicate0", ...).
@@ -100,6 +105,8 @@ class Fsdp : public Strategy, private BlockObserver {
   NamedTensors whole(const std::string& name, const at::Tensor& part) override;
   at::Tensor part(const std::string& name, const at::Tensor& optimised,
                   const WholeTensor& whole) override;
+  void begin_inference() override;
+  void end_inference() override;
   void gather_everything() override;
 
  private:
@@ -111,6 +118,7 @@ class Fsdp : public Strategy, private BlockObserver {
     std::vector<Accumulator> accumulators;  // of the parameters' gradients; kept for their hooks
     std::size_t missing = 0;                // gradients that this backward has not produced yet
     bool ran = false;                       // in this pass's forward
+    bool in_backward = false;               // gathered for its backward, and not yet reduced
   };
   void add_unit(const std::string& name, const NamedTensors& parameters, ModelBlock* block);
   void add_units();
@@ -131,6 +139,7 @@ class Fsdp : public Strategy, private BlockObserver {
   UseOrder forwards_, backwards_;
   std::function<at::Tensor(const at::Tensor&)> encode_;  // the image tower's own, while it is ours
   bool stays_whole_ = false;                             // after gather_everything
+  bool in_inference_ = false;
 };
 
 }  // namespace lockstep::runtime

@@ -73,6 +73,9 @@ class Strategy {
                           const WholeTensor& whole) {
     return whole(name, optimised);
   }
+  // Between the two the model computes without gradients, on all ranks alike. Collective.
+  virtual void begin_inference() {}
+  virtual void end_inference() {}
   // Makes every rank's model whole until the next before_forward, so that one rank can use it
   // without the others. Collective.
   virtual void gather_everything() {}

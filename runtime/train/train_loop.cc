@@ -14,6 +14,7 @@
 #include "runtime/groups/collectives.h"
 #include "runtime/record/c10d/host_read.h"
 #include "runtime/train/evaluation.h"
+#include "runtime/train/generation.h"
 #include "runtime/train/optimization.h"
 
 namespace lockstep::runtime {
@@ -128,6 +129,10 @@ TrainLoop::TrainLoop(const Scenario& scenario, ProcessGroups& groups, Recorder& 
       scenario_.strategy, {model_, groups_, recorder_,
                            scenario_.watch.every > 0 ? &watch_ : nullptr, average_tag(scenario_),
                            scenario_.ranks_with_images(groups_.who().world_size), scenario_.fault});
+  if (scenario_.strategy.exchange_lengths) {
+    lengths_.emplace(scenario_.strategy.stages, groups_, recorder_,
+                     scenario_.fault == Fault::lengths_sent_first);
+  }
   optimised_ = strategy_->optimised(model_);
   mark_memory(optimised_, trace::MemoryCategory::parameters);
   remedy_ =
@@ -188,6 +193,7 @@ void TrainLoop::run() {
     metrics.wait_ms = static_cast<double>(recorder_.waited_nanos() - waited_before) * 1e-6;
     result_.step_ms.push_back(metrics.ms);
     if (log_ != nullptr) log_->write(metrics);
+    generate(step);
     const int every = scenario_.train.checkpoint.every;
     if (every == 0 || (step + 1) % every != 0) continue;
     // Checkpoints count finished steps: after step 9 the folder is step_000010.
@@ -284,6 +290,7 @@ StepMetrics TrainLoop::one_step(std::int64_t step) {
   // Data: read (or broadcast) the micro-batches, then let the remedy change them.
   const double waited_ms = result_.data_wait_ms;
   std::vector<Batch> batches = micro_batches(step);
+  prompt_ = batches.front().tokens.slice(1, 0, 1);
   metrics.data_ms = result_.data_wait_ms - waited_ms;
   remedy_->before_step(batches);
   // Balancing needs this rank's computing time. Where the device queues calls, the host's clock
@@ -317,6 +324,7 @@ StepMetrics TrainLoop::one_step(std::int64_t step) {
   watch_.begin_step(step, batches.size());
   clear_gradients();
   watch_.leftovers(optimised_);
+  if (lengths_) lengths_->exchange(batches);
   metrics.loss = accumulate(step, batches);
   update();
   if (balancer_) {
@@ -358,6 +366,16 @@ std::vector<Batch> TrainLoop::micro_batches(std::int64_t step) {
     }
   }
   return batches;
+}
+
+void TrainLoop::generate(std::int64_t step) {
+  if (!scenario_.generates_after(step)) return;
+  TokenLimits limits{scenario_.generated_tokens(groups_.who().rank, step), 0};
+  for (int rank = 0; rank < groups_.who().world_size; ++rank) {
+    limits.most = std::max(limits.most, scenario_.generated_tokens(rank, step));
+  }
+  generate_texts(model_, *strategy_, groups_, recorder_, prompt_, limits,
+                 scenario_.train.generate.synced);
 }
 
 double TrainLoop::accumulate(std::int64_t step, const std::vector<Batch>& batches) {

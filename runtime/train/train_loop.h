@@ -13,6 +13,7 @@
 #include "runtime/record/c10d/value_watch.h"
 #include "runtime/record/recorder.h"
 #include "runtime/remedies/remedy.h"
+#include "runtime/strategies/stage_lengths.h"
 #include "runtime/strategies/strategy.h"
 #include "runtime/train/balancer.h"
 #include "runtime/train/batch_source.h"
@@ -79,6 +80,7 @@ class TrainLoop {
   TrainingState state();
   StepMetrics one_step(std::int64_t step);
   std::vector<Batch> micro_batches(std::int64_t step);
+  void generate(std::int64_t step);
   // Forward and backward of all micro-batches. Returns the mean of their losses.
   double accumulate(std::int64_t step, const std::vector<Batch>& batches);
   // Records the values after the update; `stepped`: whether the optimizer was called.
@@ -101,9 +103,11 @@ class TrainLoop {
   NamedTensors optimised_;
   ValueWatch watch_;
   std::unique_ptr<Strategy> strategy_;
+  std::optional<StageLengths> lengths_;  // with exchange_lengths
   std::unique_ptr<Remedy> remedy_;
   std::unique_ptr<torch::optim::Optimizer> optimizer_;
   std::optional<LossScaler> scaler_;
+  at::Tensor prompt_;  // the first token of each text of the step's first batch
   std::optional<Checkpoints> checkpoints_;
 };
 

@@ -16,9 +16,11 @@ inline InputSpec words_of_shapes() {
 }
 
 // With fresh weights from Torch's random numbers; embeddings are 16 wide.
-inline ContrastiveModel small_model() {
+inline ContrastiveModel small_model(
+    Scenario::Model::Checkpointing checkpointing = Scenario::Model::Checkpointing::none) {
   Scenario::Model options;
   options.embed_dim = 16;
+  options.activation_checkpointing = checkpointing;
   return ContrastiveModel(options, words_of_shapes());
 }
 

@@ -236,6 +236,22 @@ TEST(MemoryOfStrategies, FullyShardedKeepsAShardAndIsWholeOnlyWhileItComputes) {
   EXPECT_LT(most, 2 * trained(whole));
 }
 
+TEST(MemoryOfStrategies, CheckpointedBlocksKeepFewerActivations) {
+  const auto most_activations = [](const trace::RankCosts& costs) {
+    std::int64_t most = 0;
+    for (const trace::WorkCost& work : costs.work)
+      most = std::max(most, work.memory->peak[Category::activations]);
+    return most;
+  };
+  for (const char* strategy : {"ddp", "fsdp"}) {
+    const trace::RankCosts plain = costs_of_job(strategy);
+    const trace::RankCosts blocks =
+        costs_of_job(std::string(strategy) + "\nmodel: {activation_checkpointing: blocks}");
+    EXPECT_LT(most_activations(blocks), most_activations(plain) * 3 / 4) << strategy;
+    EXPECT_EQ(end_of(blocks), end_of(plain)) << strategy;
+  }
+}
+
 TEST(MemoryOfStrategies, EveryStorageIsForSomethingThatIsKnown) {
   for (const char* strategy : {"manual", "ddp", "fsdp"})
     for (const trace::WorkCost& work : costs_of_job(strategy).work)

@@ -24,10 +24,11 @@ TEST(ScenarioErrors, an_unknown_key_names_the_nearest) {
 }
 
 TEST(ScenarioErrors, an_unknown_key_deep_inside) {
-  EXPECT_EQ(error_with("train:\n  steps: 3\n  batchsize: 8\n"),
-            "job.yaml:5:3: error: unknown key \"batchsize\"; did you mean \"batch_size\"?\n"
-            "  fix: allowed here: accumulation, batch_size, checkpoint, clip, evaluate, "
-            "loss_scale, lr, optimizer, precision, schedule, seed, steps and weight_decay");
+  EXPECT_EQ(
+      error_with("train:\n  steps: 3\n  batchsize: 8\n"),
+      "job.yaml:5:3: error: unknown key \"batchsize\"; did you mean \"batch_size\"?\n"
+      "  fix: allowed here: accumulation, batch_size, checkpoint, clip, evaluate, "
+      "generate, loss_scale, lr, optimizer, precision, schedule, seed, steps and weight_decay");
 }
 
 TEST(ScenarioErrors, a_key_like_no_other_has_no_suggestion) {
@@ -237,6 +238,11 @@ TEST(ScenarioErrors, a_fault_that_would_change_nothing) {
       "fault: crossed-stages\n",
       "strategy: {kind: pipeline, micro_batches: 2}\nfault: crossed-stages\n",
       "fault: dummy-in-batchnorm\n",
+      "strategy: pipeline\nfault: lengths-sent-first\n",
+      "remedy: dummy-image\nfault: dummy-not-recomputed\n",
+      "strategy: fsdp\nremedy: dummy-image\nfault: dummy-not-recomputed\n",
+      "model: {activation_checkpointing: encoders}\nremedy: dummy-image\n"
+      "strategy: {kind: fsdp, units: image-encoder}\nfault: dummy-not-recomputed\n",
       "fault: alternating-per-rank\n",
       "strategy: pipeline\nremedy: alternating\nfault: alternating-per-rank\n",
       "fault: mask-decayed\n",
@@ -253,6 +259,9 @@ TEST(ScenarioErrors, a_fault_that_would_change_nothing) {
       "fault: no-reshuffle\n",
       "fault: zero-grad-forgotten\n",
       "strategy: manual\nfault: gradients-not-reduced\n",
+      "strategy: {kind: pipeline, exchange_lengths: true}\nfault: lengths-sent-first\n",
+      "model: {activation_checkpointing: encoders}\nstrategy: fsdp\nremedy: dummy-image\n"
+      "fault: dummy-not-recomputed\n",
       "remedy: alternating\nfault: alternating-per-rank\n",
       "remedy: {kind: dummy-image, average: contributors}\nfault: diluted-average\n",
       "train: {precision: float16}\nfault: local-overflow\n",
@@ -357,6 +366,22 @@ TEST(ScenarioErrors, what_cannot_be_shared_out_by_cost) {
   EXPECT_EQ(message("data: {balance: cost}\nfault: unsharded-data\n"),
             "ranks that train on the same items have nothing to distribute\n"
             "  fix: remove it, or \"fault: unsharded-data\" and \"broadcast\"");
+}
+
+TEST(ScenarioErrors, what_cannot_generate_texts) {
+  EXPECT_EQ(error_with("train: {generate: {synced: true}}\n"),
+            "job.yaml:3:9: error: \"every\" does not say after which steps texts are generated\n"
+            "  fix: write \"every: 1\" in it");
+  EXPECT_EQ(error_with("strategy: pipeline\ntrain: {generate: {every: 1}}\n"),
+            "job.yaml:4:9: error: no stage of a pipeline has the whole text encoder\n"
+            "  fix: remove it, or choose another strategy");
+  EXPECT_EQ(error_with("model: {text: minilm}\ntrain: {generate: {every: 1}}\n"),
+            "job.yaml:4:9: error: only a causal text encoder continues texts\n"
+            "  fix: write \"text: bert-small\" in \"model\"");
+  EXPECT_THAT(error_with("train: {generate: {every: 1, ends: [{ranks: [2], after: 1}]}}\n"),
+              testing::HasSubstr("there is no rank 2: the job has 2 ranks"));
+  EXPECT_THAT(error_with("train: {generate: {every: 1, ends: [{steps: [6], after: 1}]}}\n"),
+              testing::HasSubstr("there is no step 6: the job has 6 steps"));
 }
 
 TEST(ScenarioErrors, switches_that_contradict_each_other) {

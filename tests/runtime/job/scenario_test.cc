@@ -157,7 +157,7 @@ TEST(Scenario, what_the_training_loop_takes) {
 lockstep: 1
 name: loop
 ranks: 4
-model: {negatives: global}
+model: {negatives: global, activation_checkpointing: blocks}
 data: {outliers: [{ranks: [1], steps: [2], factor: 1e6}]}
 remedy: {kind: gradient-mask, average: contributors}
 train:
@@ -166,6 +166,8 @@ train:
   clip: {image: 1, text: 0.5}
   precision: float16
   loss_scale: {initial: 1024}
+  generate:
+    {every: 2, tokens: 5, synced: true, ends: [{ranks: [1], steps: [3], after: 2}, {after: 4}]}
 fault: local-overflow
 )");
   EXPECT_EQ(s.model.negatives, Scenario::Model::Negatives::global);
@@ -184,6 +186,11 @@ fault: local-overflow
   EXPECT_EQ(s.train.precision, Scenario::Train::Precision::float16);
   EXPECT_DOUBLE_EQ(s.train.loss_scale.initial, 1024);
   EXPECT_EQ(s.fault, Fault::local_overflow);
+  EXPECT_EQ(s.model.activation_checkpointing, Scenario::Model::Checkpointing::blocks);
+  EXPECT_TRUE(s.train.generate.synced);
+  EXPECT_EQ(s.generated_tokens(1, 3), 2);
+  EXPECT_EQ(s.generated_tokens(1, 1), 4);
+  EXPECT_EQ(s.generated_tokens(1, 2), 0);  // only after every second step
 }
 
 TEST(Scenario, accumulation_may_be_one_number) {

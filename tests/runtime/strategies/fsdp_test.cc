@@ -43,6 +43,7 @@ TEST(UseOrder, ForetellsWhatCameNextThePassBefore) {
 
 struct FsdpJob {
   Scenario::Strategy strategy;
+  Scenario::Model::Checkpointing checkpointing = Scenario::Model::Checkpointing::none;
   Scenario::Train::Clip clip;
   int steps = 3;
   int micro_batches = 2;
@@ -87,7 +88,7 @@ struct TrainedByFsdp {
 TrainedByFsdp train(const FsdpJob& job, ProcessGroups& groups, Recorder& recorder) {
   at::manual_seed(
       static_cast<std::uint64_t>(1 + groups.who().rank));  // the strategy has to make them equal
-  TrainedByFsdp it{small_model(), nullptr, {}};
+  TrainedByFsdp it{small_model(job.checkpointing), nullptr, {}};
   freeze(*it.model, job.freeze);
   it.strategy = make_strategy(job.strategy, {it.model, groups, recorder});
   const NamedTensors optimised = it.strategy->optimised(it.model);
@@ -231,6 +232,26 @@ TEST(Fsdp, ClippedByTheNormOfOwnShardsParametersDiffer) {
   EXPECT_THAT(run_ranks(2, folder, body), Each(0));
 }
 
+TEST(Fsdp, CheckpointingActivationsChangesNoNumber) {
+  const TempDir folder;
+  const auto body = [](ProcessGroups& groups, Recorder& recorder) {
+    using Checkpointing = Scenario::Model::Checkpointing;
+    for (const Scenario::Strategy& strategy : {fsdp(true), fsdp(false), encoder_unit()}) {
+      FsdpJob job;
+      job.strategy = strategy;
+      job.remedy.kind = Scenario::Remedy::Kind::dummy_image;
+      job.text_only_rank = 1;
+      const TrainedByFsdp plain = train(job, groups, recorder);
+      for (const Checkpointing what : {Checkpointing::blocks, Checkpointing::encoders}) {
+        job.checkpointing = what;
+        if (train(job, groups, recorder).losses != plain.losses) return 1;
+      }
+    }
+    return 0;
+  };
+  EXPECT_THAT(run_ranks(2, folder, body), Each(0));
+}
+
 // A tensor without images gives zeros, as a blank image does.
 TEST(Fsdp, AnEmptyImageTrainsAsADummyDoes) {
   const TempDir folder;
@@ -322,11 +343,14 @@ std::vector<std::string> in_short(const Recorded& run, std::int32_t step) {
 }
 
 // Two image blocks and one text block, nothing else.
-Recorded trained_blocks(const Scenario::Strategy& options, int ranks = 2, bool with_images = true) {
+Recorded trained_blocks(
+    const Scenario::Strategy& options, int ranks = 2, bool with_images = true,
+    Scenario::Model::Checkpointing checkpointing = Scenario::Model::Checkpointing::none) {
   const TempDir folder;
   const auto body = [&](ProcessGroups& groups, Recorder& recorder) {
     FsdpJob job;
     job.strategy = options;
+    job.checkpointing = checkpointing;
     job.steps = 2;
     job.micro_batches = 1;
     job.text_only_rank = with_images ? -1 : groups.who().rank;
@@ -362,6 +386,26 @@ TEST(FsdpCalls, PrefetchIssuesTheNextGatherBeforeABlockComputes) {
     const bool gather = run.tables.str(call.tag) == "fsdp.gather";
     EXPECT_EQ(call.has(trace::kAsync), gather && call.step == 1);
   }
+}
+
+// A block that runs again is whole: its own backward has gathered it. An encoder's blocks are
+// gathered once more, before the backward of the last of them.
+TEST(FsdpCalls, AnEncoderThatRunsAgainGathersItsBlocksAgain) {
+  using Checkpointing = Scenario::Model::Checkpointing;
+  const auto calls = [](Checkpointing what) {
+    return in_short(trained_blocks(fsdp(/*prefetch=*/false), 2, true, what), 1);
+  };
+  EXPECT_EQ(calls(Checkpointing::blocks), calls(Checkpointing::none));
+  EXPECT_THAT(
+      calls(Checkpointing::encoders),
+      ElementsAre("gather text.block1", "gather image.block1", "gather image.block2",
+                  // the image encoder's output layer needs what it saw
+                  "gather image.block1", "gather image.block2",
+                  // its backward
+                  "gather image.block2", "reduce_scatter image.block2", "gather image.block1",
+                  "reduce_scatter image.block1",
+                  // the text encoder
+                  "gather text.block1", "gather text.block1", "reduce_scatter text.block1"));
 }
 
 TEST(FsdpCalls, SayWhatTheyCarry) {

@@ -132,6 +132,22 @@ TEST(Ddp, BucketsThatNobodyUsedCanBeSkipped) {
   }
 }
 
+// What runs again in backward is in the graph that the Reducer searches for unused parameters.
+TEST(Ddp, FindsUnusedParametersOfWhatKeepsNoActivations) {
+  Scenario s = scenario(Scenario::Strategy::Kind::ddp, /*find_unused=*/true);
+  s.model.freeze.clear();
+  s.data.modality = {{.ranks = {1}, .steps = {1}, .has = {Modality::text}}};
+  s.train.steps = 3;
+  std::vector<std::vector<double>> all;
+  using Checkpointing = Scenario::Model::Checkpointing;
+  for (const auto what : {Checkpointing::none, Checkpointing::blocks, Checkpointing::encoders}) {
+    s.model.activation_checkpointing = what;
+    const TempDir folder;
+    all.push_back(losses(s, folder));
+  }
+  EXPECT_THAT(all, Each(all.front()));
+}
+
 TEST(Ddp, BucketsTravelInANarrowerType) {
   using Compression = Scenario::Strategy::Compression;
   for (const auto& [how, name] : {std::pair{Compression::float16, "float16[4096]"},

@@ -168,8 +168,9 @@ class Walker {
     return out;
   }
 
-  // Chooses the reference party: the largest one. A tie (two ranks, or two halves of a group) is
-  // broken by the first of these criteria that exactly one of the largest parties meets:
+  // Chooses the reference party: one whose calls the others left out, by their batches or their
+  // past (left_out_by_most), otherwise the largest one. A tie (two ranks, or two halves of a group)
+  // is broken by the first of these criteria that exactly one of the largest parties meets:
   //
   //   1. it has not deviated before
   //   2. it issues what sister groups issued at this index
@@ -193,6 +194,7 @@ class Walker {
       else if (weight(parties[p]) == weight(parties[largest[0]]))
         largest.push_back(p);
     }
+    if (const auto p = left_out_by_most(parties)) return {*p, true};
     if (largest.size() == 1) return {largest[0], true};
     // The one of the largest parties for which `holds`; nothing where none or several do. A party's
     // first cursor stands for all of it: their next calls agree.
@@ -256,6 +258,66 @@ class Walker {
       if (const auto p = only(earliest)) return {*p, true};
     }
     return lowest(parties, largest);
+  }
+
+  // Of two parties, the smaller one where the larger one left out its call. Batches without images
+  // may be most batches, so the number of ranks says little about a call that is left out. Told by
+  //
+  //   batches   every rank of the larger party lacks a modality that those of the smaller one hold
+  //   the past  every class of the larger party issued that call in its earlier rounds, as the
+  //   smaller
+  //             one still does. Not told where the larger one issues a new call: then all may have
+  //             come to another part of the program (a checkpoint), and the few missed it.
+  //
+  // O(ranks of the parties).
+  std::optional<std::size_t> left_out_by_most(
+      const std::vector<std::vector<std::size_t>>& parties) {
+    if (parties.size() != 2 || weight(parties[0]) == weight(parties[1])) return std::nullopt;
+    const std::size_t small = weight(parties[0]) < weight(parties[1]) ? 0 : 1;
+    const std::size_t few = longest(parties[small]);
+    const std::vector<std::size_t>& most = parties[1 - small];
+    const auto may_lack_it = [&](std::size_t cursor) {
+      return skip_explains(few, cursor) && !deviated_[cursors_[cursor].class_index];
+    };
+    if (deviated_[cursors_[few].class_index] || !std::all_of(most.begin(), most.end(), may_lack_it))
+      return std::nullopt;
+    const auto left_out = [&](std::size_t cursor) {
+      return find_edit(few, cursor).kind == Deviation::Kind::missing;
+    };
+    const auto hung_at_once = [&](std::size_t cursor) {  // too little came after it to tell
+      return find_edit(few, cursor).kind == Deviation::Kind::replaced;
+    };
+    const bool skipped = std::all_of(most.begin(), most.end(), left_out);
+    // A smaller party that breaks with its own past is the odd one, whatever the batches held.
+    const auto habit = sequences_[cursors_[few].class_index].habit(cursors_[few].next);
+    if (habit && !match(*habit, next_token(few))) return std::nullopt;
+    if ((skipped || std::all_of(most.begin(), most.end(), hung_at_once)) &&
+        batches_tell(parties[small], most)) {
+      return small;
+    }
+    if (!skipped) return std::nullopt;
+    const auto did_before = [&](std::size_t cursor) {
+      const Cursor& c = cursors_[cursor];
+      Sequence& own = sequences_[c.class_index];
+      return knows_its_past(cursor) && own.always_followed_by(c.next, next_token(few)) &&
+             own.seen_before(c.next, next_token(cursor));
+    };
+    const bool usual = knows_its_past(few) && std::all_of(most.begin(), most.end(), did_before);
+    return usual ? std::optional(small) : std::nullopt;
+  }
+
+  // Whether every rank of `most` lacks a modality that `few` hold, and none of `few` lacks one.
+  bool batches_tell(const std::vector<std::size_t>& few,
+                    const std::vector<std::size_t>& most) const {
+    const BatchNumber batch = batch_of(few[0], most[0]);
+    const std::vector<std::uint32_t> full = ranks_of(few);
+    const std::vector<std::uint32_t> lacking = ranks_of(most);
+    return std::all_of(
+               lacking.begin(), lacking.end(),
+               [&](std::uint32_t r) { return !modalities_.lacking(r, full[0], batch).empty(); }) &&
+           std::all_of(full.begin(), full.end(), [&](std::uint32_t r) {
+             return modalities_.lacking(r, lacking[0], batch).empty();
+           });
   }
 
   // Whether the cursor's next call is the first of a step.

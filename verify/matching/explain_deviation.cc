@@ -273,7 +273,9 @@ bool explain_modality(const Context& context, const Deviation& d, Finding& findi
         several ? "their" : "its",
         trace::op_name(context.run.tables.signatures[context.call(d.expected).signature].op));
     if (dead) {
-      finding.message += ". A stand-in was computed there, but it is not connected to the loss";
+      finding.message +=
+          ". A stand-in was computed there, but it is not connected to the loss, or not computed "
+          "again in backward";
     }
   } else {
     finding.message = fmt::format("{}, those of {} held {}; the calls differ from {}", batch,

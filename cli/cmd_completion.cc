@@ -3,8 +3,6 @@
 // The scripts of bash, zsh and fish do no more than ask this program: `lockstep completion --for
 // WORD…` prints what may stand in place of the last word, so that all shells know the same, and
 // none can fall behind: commands, options, and values (rules, machines, forms, formats).
-#include "cli/cmd_completion.h"
-
 #include <algorithm>
 #include <iostream>
 #include <memory>
@@ -18,7 +16,8 @@
 
 #include "base/text.h"
 #include "cli/commands.h"
-#include "cli/shipped.h"
+#include "cli/input_files.h"
+#include "cli/program.h"
 #include "reports/exit_status.h"
 #include "reports/findings/forms.h"
 #include "trace/formats/format.h"

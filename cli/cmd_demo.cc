@@ -11,8 +11,8 @@
 #include "base/terminal.h"
 #include "base/text.h"
 #include "cli/commands.h"
+#include "cli/input_files.h"
 #include "cli/report_options.h"
-#include "cli/shipped.h"
 #include "reports/judge.h"
 
 namespace lockstep::cli {

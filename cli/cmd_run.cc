@@ -10,8 +10,8 @@
 
 #include "base/text.h"
 #include "cli/commands.h"
+#include "cli/input_files.h"
 #include "cli/report_options.h"
-#include "cli/standard_input.h"
 #include "runtime/job/study.h"
 #include "runtime/launch/run_folder.h"
 #include "runtime/launch/run_scenarios.h"

@@ -15,7 +15,7 @@
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/report_options.h"
-#include "reports/ci/ci_service.h"
+#include "reports/ci/ci_reports.h"
 #include "reports/judge.h"
 #include "runtime/derive/derive.h"
 #include "trace/evidence/evidence.h"

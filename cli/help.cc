@@ -1,5 +1,3 @@
-#include "cli/help.h"
-
 #include <algorithm>
 #include <memory>
 #include <set>
@@ -8,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "base/text.h"
+#include "cli/program.h"
 
 namespace lockstep::cli {
 namespace {

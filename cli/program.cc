@@ -18,10 +18,7 @@
 #include "base/terminal.h"
 #include "base/text.h"
 #include "base/tool_version.h"
-#include "cli/cmd_completion.h"
 #include "cli/commands.h"
-#include "cli/help.h"
-#include "cli/renamed.h"
 #include "reports/exit_status.h"
 
 namespace lockstep::cli {

@@ -1,10 +1,10 @@
-#include "cli/renamed.h"
-
 #include <algorithm>
 #include <initializer_list>
 #include <utility>
 
 #include <fmt/core.h>
+
+#include "cli/program.h"
 
 namespace lockstep::cli {
 namespace {

@@ -8,9 +8,8 @@
 
 #include "base/text.h"
 #include "cli/cmd_simulate.h"
+#include "cli/input_files.h"
 #include "cli/report_options.h"
-#include "cli/shipped.h"
-#include "cli/standard_input.h"
 #include "reports/forecasts/multimodal.h"
 #include "reports/forecasts/plan.h"
 #include "sim/sweep/training_plans.h"

@@ -1,5 +1,3 @@
-#include "cli/simulate_trials.h"
-
 #include <algorithm>
 #include <charconv>
 #include <thread>

@@ -1,6 +1,6 @@
-#include "reports/ci/ci_service.h"
-
 #include <cstdlib>
+
+#include "reports/ci/ci_reports.h"
 
 namespace lockstep::reports {
 namespace {

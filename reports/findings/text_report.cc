@@ -1,5 +1,3 @@
-#include "reports/findings/text_report.h"
-
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -13,6 +11,7 @@
 #include "base/text.h"
 #include "reports/findings/figures/lanes.h"
 #include "reports/findings/finding_words.h"
+#include "reports/findings/reports.h"
 
 namespace lockstep::reports {
 namespace {

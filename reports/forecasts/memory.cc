@@ -12,8 +12,8 @@
 #include "base/text.h"
 #include "reports/findings/finding_words.h"
 #include "reports/forecasts/path.h"
+#include "reports/html/charts.h"
 #include "reports/html/markup.h"
-#include "reports/html/stacked_charts.h"
 #include "reports/table.h"
 
 namespace lockstep::reports {

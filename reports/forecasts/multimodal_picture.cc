@@ -8,7 +8,7 @@
 #include "base/quantities.h"
 #include "base/tables.h"
 #include "base/text.h"
-#include "reports/html/gantt.h"
+#include "reports/html/charts.h"
 #include "reports/html/markup.h"
 
 namespace lockstep::reports {

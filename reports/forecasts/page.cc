@@ -13,9 +13,8 @@
 #include "reports/forecasts/memory.h"
 #include "reports/forecasts/path.h"
 #include "reports/forecasts/scenario.h"
-#include "reports/html/gantt.h"
+#include "reports/html/charts.h"
 #include "reports/html/markup.h"
-#include "reports/html/stacked_charts.h"
 #include "reports/table.h"
 
 namespace lockstep::reports {

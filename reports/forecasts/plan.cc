@@ -11,10 +11,9 @@
 #include "base/tables.h"
 #include "base/text.h"
 #include "reports/forecasts/parts.h"
-#include "reports/html/gantt.h"
+#include "reports/html/charts.h"
 #include "reports/html/markup.h"
 #include "reports/html/page.h"
-#include "reports/html/stacked_charts.h"
 #include "reports/table.h"
 #include "sim/transformer/step_picture.h"
 

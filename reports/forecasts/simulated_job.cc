@@ -9,11 +9,8 @@
 #include "base/quantities.h"
 #include "base/tables.h"
 #include "base/text.h"
-#include "reports/findings/csv_report.h"
 #include "reports/findings/finding_words.h"
-#include "reports/findings/html_report.h"
-#include "reports/findings/json_report.h"
-#include "reports/findings/text_report.h"
+#include "reports/findings/reports.h"
 #include "verify/verify.h"
 
 namespace lockstep::reports {

@@ -1,5 +1,3 @@
-#include "runtime/job/contradictions.h"
-
 #include <map>
 #include <string>
 #include <utility>
@@ -10,6 +8,7 @@
 
 #include "base/documents/document_reader.h"
 #include "base/text.h"
+#include "runtime/job/scenario_decode.h"
 
 namespace lockstep::runtime {
 

@@ -19,7 +19,6 @@
 #include "runtime/launch/run_folder.h"
 #include "runtime/launch/shared_segments.h"
 #include "runtime/launch/this_machine.h"
-#include "runtime/launch/worker_files.h"
 #include "trace/load.h"
 #include "verify/verify.h"
 

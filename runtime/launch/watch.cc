@@ -21,7 +21,6 @@
 #include <fmt/core.h>
 
 #include "base/clock.h"
-#include "base/keyboard.h"
 #include "base/quantities.h"
 #include "base/result.h"
 #include "base/terminal.h"

@@ -1,5 +1,3 @@
-#include "runtime/worker/batch_size_command.h"
-
 #include <cstdio>
 
 #include <CLI/CLI.hpp>
@@ -7,6 +5,7 @@
 #include "base/text.h"
 #include "runtime/train/batch_size_probe.h"
 #include "runtime/train/batch_size_search.h"
+#include "runtime/worker/commands.h"
 #include "runtime/worker/worker.h"
 
 namespace lockstep::runtime {

@@ -1,5 +1,3 @@
-#include "runtime/worker/model_commands.h"
-
 #include <sys/resource.h>
 
 #include <chrono>
@@ -15,6 +13,7 @@
 #include "runtime/models/safetensors.h"
 #include "runtime/models/weights.h"
 #include "runtime/train/batch_size_probe.h"
+#include "runtime/worker/commands.h"
 #include "runtime/worker/worker.h"
 
 namespace lockstep::runtime {

@@ -13,7 +13,7 @@
 
 #include "base/text.h"
 #include "runtime/device/device.h"
-#include "runtime/faults/faulty_train_loop.h"
+#include "runtime/faults/faults.h"
 #include "runtime/groups/process_groups.h"
 #include "runtime/job/scenario_variants.h"
 #include "runtime/record/c10d/recording_work.h"
@@ -23,6 +23,7 @@
 #include "runtime/replay/replay_scenario.h"
 #include "runtime/replay/torch/player.h"
 #include "runtime/train/result.h"
+#include "runtime/train/train_loop.h"
 #include "runtime/worker/machine.h"
 
 namespace lockstep::runtime {

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "base/ids.h"
+#include "trace/ids.h"
 
 namespace lockstep {
 namespace {

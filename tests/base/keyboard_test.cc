@@ -1,6 +1,6 @@
-#include "base/keyboard.h"
-
 #include <gtest/gtest.h>
+
+#include "base/terminal.h"
 
 namespace lockstep {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "base/check.h"
 #include "base/text.h"
-#include "reports/findings/json_report.h"
+#include "reports/findings/reports.h"
 #include "tests/support/trace_dump.h"
 #include "trace/formats/text/text_trace.h"
 #include "trace/load.h"

@@ -10,7 +10,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "cli/simulate_trials.h"
+#include "cli/cmd_simulate.h"
 #include "reports/forecasts/memory.h"
 #include "reports/forecasts/scenario.h"
 #include "reports/forecasts/simulated_job.h"

@@ -1,5 +1,3 @@
-#include "reports/findings/figures/wait_figure.h"
-
 #include <algorithm>
 #include <cstdlib>
 #include <deque>
@@ -12,6 +10,7 @@
 
 #include "base/tables.h"
 #include "base/text.h"
+#include "reports/findings/figures/figures.h"
 #include "reports/findings/finding_words.h"
 #include "reports/html/markup.h"
 #include "reports/html/svg.h"

@@ -4,9 +4,9 @@
 
 #include <gmock/gmock.h>
 
-#include "reports/findings/html_report.h"
+#include "reports/findings/reports.h"
+#include "reports/html/charts.h"
 #include "reports/html/page.h"
-#include "reports/html/stacked_charts.h"
 #include "tests/reports/samples.h"
 #include "verify/verify.h"
 

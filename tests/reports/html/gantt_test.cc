@@ -1,7 +1,6 @@
-#include "reports/html/gantt.h"
-
 #include <gmock/gmock.h>
 
+#include "reports/html/charts.h"
 #include "tests/reports/html/page_reader.h"
 
 namespace lockstep::reports::html {

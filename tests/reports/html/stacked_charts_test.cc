@@ -1,11 +1,11 @@
-#include "reports/html/stacked_charts.h"
-
 #include <regex>
 #include <string>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "reports/html/charts.h"
 
 namespace lockstep::reports::html {
 namespace {

@@ -1,8 +1,7 @@
 // Which ranks draw alike batches, as a worker says it.
-#include "runtime/job/drawn_alike.h"
-
 #include <gmock/gmock.h>
 
+#include "runtime/job/lone_ranks.h"
 #include "tests/support/temp_dir.h"
 
 namespace lockstep::runtime {

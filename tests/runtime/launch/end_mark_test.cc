@@ -1,4 +1,4 @@
-#include "runtime/launch/worker_files.h"
+#include "runtime/launch/run_folder.h"
 #include "tests/runtime/launch/launch_testing.h"
 #include "trace/formats/ring/reader.h"
 #include "trace/formats/ring/writer.h"

@@ -1,8 +1,7 @@
-#include "runtime/launch/expectation.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "runtime/launch/run_summary.h"
 #include "runtime/launch/scenario_files.h"
 
 namespace lockstep::runtime {

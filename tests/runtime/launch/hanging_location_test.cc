@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "runtime/launch/worker_files.h"
+#include "runtime/launch/run_folder.h"
 #include "tests/support/temp_dir.h"
 
 namespace lockstep::runtime {

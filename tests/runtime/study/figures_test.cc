@@ -1,7 +1,6 @@
-#include "runtime/study/figures.h"
-
 #include <gtest/gtest.h>
 
+#include "runtime/study/run_study.h"
 #include "tests/support/trace_text.h"
 #include "verify/verify.h"
 

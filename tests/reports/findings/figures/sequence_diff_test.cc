@@ -1,7 +1,6 @@
-#include "reports/findings/figures/sequence_diff.h"
-
 #include <gmock/gmock.h>
 
+#include "reports/findings/figures/figures.h"
 #include "tests/reports/inline_run.h"
 #include "verify/verify.h"
 

@@ -1,7 +1,6 @@
-#include "reports/findings/figures/value_curves.h"
-
 #include <gmock/gmock.h>
 
+#include "reports/findings/figures/figures.h"
 #include "tests/reports/inline_run.h"
 
 namespace lockstep::reports {

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "reports/findings/figures/wait_figure.h"
+#include "reports/findings/figures/figures.h"
 
 namespace lockstep::reports::html {
 namespace {

@@ -1,8 +1,10 @@
-// Charts of amounts that add up: bars, columns and areas with stacked parts. A part has the style
-// of its series (class f0, f1, … of the style sheet); the legend names the series in stacking
-// order. Put a table with the numbers next to it: colours alone say nothing.
+// Charts: amounts that add up, as bars, columns and areas with stacked parts, and what is done
+// when, as a Gantt chart. A part has the style of its series (class f0, f1, … of the style sheet);
+// the legend names the series in stacking order. Put a table with the numbers next to it: colours
+// alone say nothing.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <string>
 #include <vector>
@@ -55,5 +57,25 @@ std::string signed_bars(const std::string& label, const std::vector<SignedBar>& 
 
 // The legend: names and styles of the series.
 std::string series_legend(const std::vector<Series>& series);
+
+// A Gantt chart: what is done when. Lanes from the top, time to the right over the whole width,
+// however narrow; a box has the style of its series.
+struct GanttBox {
+  double begin = 0, end = 0;
+  std::size_t series = 0;  // index
+};
+
+struct GanttLane {
+  std::string name;  // text
+  std::vector<GanttBox> boxes;
+  std::vector<GanttBox> below;  // a thin second row
+};
+
+// Time begins at 0 and ends at `end`; boxes are inside. A thousandth shows the series that takes
+// most of it, or nothing where less than half of it is taken. So the size is bounded by the lanes,
+// not by their boxes. `label`: for screen readers; `words` formats a time. O(boxes + thousandths of
+// the boxes).
+std::string gantt(const std::string& label, const std::vector<Series>& series,
+                  const std::vector<GanttLane>& lanes, double end, const NumberWords& words);
 
 }  // namespace lockstep::reports::html

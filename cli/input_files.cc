@@ -1,4 +1,4 @@
-#include "cli/shipped.h"
+#include "cli/input_files.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "base/files/read_file.h"
 #include "base/text.h"
 
 namespace lockstep::cli {
@@ -62,6 +63,22 @@ Result<std::string> shipped_or_own(const std::string& kind, const std::string& g
       {},
       meant.empty() ? fmt::format("name a file, or one of {}", join_and(names))
                     : fmt::format("did you mean \"{}\"?", meant)};
+}
+
+Status StandardInput::take(std::string& path) {
+  if (path != "-") return Status::ok();
+  if (file_.empty()) {
+    const Result<std::string> text = read_input(path);
+    if (!text) return text.error();
+    if (text->empty())
+      return Error{"standard input is empty", {path}, "pipe a file into this command, or name one"};
+    folder_.emplace("", "lockstep-input-");
+    const std::string file = folder_->path() + "/standard-input.yaml";
+    if (const Status kept = write_file(file, *text); !kept) return kept;
+    file_ = file;
+  }
+  path = file_;
+  return Status::ok();
 }
 
 }  // namespace lockstep::cli

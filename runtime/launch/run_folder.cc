@@ -126,7 +126,7 @@ std::optional<Error> last_error(const std::string& log) {
     } else if (line.starts_with(kFix)) {
       out.fix = line.substr(kFix.size());
     } else {
-      (out.fix.empty() ? out.message : out.fix) += "\n" + line;
+      (out.fix.empty() ? out.message : out.fix) += fmt::format("\n{}", line);
     }
   }
   return found ? std::optional(std::move(out)) : std::nullopt;

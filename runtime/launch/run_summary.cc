@@ -253,8 +253,8 @@ std::string numbers_text(const JobOutcome& outcome) {
     skipped += worker.numbers->skipped_items;
   }
   if (skipped > 0) {
-    out += plural(skipped, "item") +
-           " could not be read, and were left out (lockstep-worker data check)\n";
+    out += fmt::format("{} could not be read, and were left out (lockstep-worker data check)\n",
+                       plural(skipped, "item"));
   }
   if (n.steps > 0 && !outcome.times_mean_nothing) {
     out += fmt::format("waiting for data took {} of a step, recording {}", percent(data),
@@ -268,8 +268,9 @@ std::string numbers_text(const JobOutcome& outcome) {
 std::string strategy_in_words(const Scenario& scenario) {
   if (scenario.strategy.kind == Scenario::Strategy::Kind::fsdp) {
     const int shard = scenario.strategy.shard_ranks;
-    return shard == 0 || shard == scenario.ranks ? "FSDP"
-                                                 : "hybrid FSDP over " + plural(shard, "rank");
+    return shard == 0 || shard == scenario.ranks
+               ? "FSDP"
+               : fmt::format("hybrid FSDP over {}", plural(shard, "rank"));
   }
   if (scenario.strategy.kind == Scenario::Strategy::Kind::pipeline) {
     const bool gpipe = scenario.strategy.schedule == Scenario::Strategy::Schedule::gpipe;
@@ -371,8 +372,8 @@ std::string RunProgress::line(const JobProgress& progress, double elapsed_s) {
     return fmt::format("starting  {} of {}", progress.started, ranks);
   std::string out = fmt::format("step {}", progress.steps);
   if (options_.steps > 0) out += fmt::format("/{}", options_.steps);
-  if (progress.loss) out += "  loss " + fixed(*progress.loss, 3);
-  out += "  " + ranks;
+  if (progress.loss) out += fmt::format("  loss {}", fixed(*progress.loss, 3));
+  out += fmt::format("  {}", ranks);
   if (progress.steps > first_steps_ && first_steps_ > 0)
     out += fmt::format(
         "  {} steps/s",

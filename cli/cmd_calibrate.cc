@@ -73,19 +73,21 @@ std::string summary(const runtime::Calibration& c, const std::string& file) {
   reports::Table table(reports::columns({"", ""}, {}));
   for (const auto& [type, compute] : m.compute)
     table.add(
+        // The first row of several names them all.
         {table.empty() ? "products" : "",
          fmt::format("{} GFLOP/s in {}",
                      number_text(static_cast<double>(compute.peak.per_second) * 1e-9), type)});
-  table.add({"memory", number_text(m.memory_bandwidth.bytes_per_second() * 1e-9) + " GB/s"});
-  table.add({"dispatch", duration_text(m.dispatch) + " an operation"});
-  table.add({"sample", duration_text(m.sample) + " to prepare one"});
+  table.add({"memory",
+             fmt::format("{} GB/s", number_text(m.memory_bandwidth.bytes_per_second() * 1e-9))});
+  table.add({"dispatch", fmt::format("{} an operation", duration_text(m.dispatch))});
+  table.add({"sample", fmt::format("{} to prepare one", duration_text(m.sample))});
   table.add({"all-reduce",
              fmt::format("{} a hop, {} GB/s, {} to wake, {} to start", duration_text(link.alpha),
                          number_text(link.beta.bytes_per_second() * 1e-9), duration_text(m.wake),
                          duration_text(m.start))});
   table.add({"cores", fmt::format("{}, all busy {} times slower; +{} after a wait", *m.cores,
                                   number_text(m.contention), duration_text(m.refill))});
-  table.add({"median error", percent(c.work.median_error) + " of a step's work"});
+  table.add({"median error", fmt::format("{} of a step's work", percent(c.work.median_error))});
   table.add({"written to", file});
   return table.text();
 }
@@ -93,6 +95,7 @@ std::string summary(const runtime::Calibration& c, const std::string& file) {
 reports::ExitStatus calibrate_command(const CalibrateCommand& command) {
   const Result<std::string> worker = runtime::find_worker(runtime::worker_search_of_this_process());
   if (!worker) return reports::fail(worker.error());
+  // Traces of a few dozen short jobs, which nobody reads again.
   const WorkFolder folder("", "lockstep-calibrate-");
   if (!folder.usable())
     return reports::fail(Error{"this folder cannot be made", {folder.path()}, ""});
@@ -252,7 +255,9 @@ says how near. docs/simulate-workloads.md describes them.)";
 Result<std::vector<sim::MeasuredStep>> chosen_rows(const FitCommand& command,
                                                    const sim::MeasuredTable& table) {
   if (table.steps.empty())
-    return Error{command.file + " has no training steps to fit to", {}, "give a table of steps"};
+    return Error{fmt::format("{} has no training steps to fit to", command.file),
+                 {},
+                 "give a table of steps"};
   std::vector<sim::MeasuredStep> rows;
   for (const std::size_t row : command.rows) {
     if (row < 1 || row > table.steps.size())

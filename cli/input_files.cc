@@ -52,17 +52,16 @@ std::vector<std::string> shipped_names(const std::string& kind) {
 
 Result<std::string> shipped_or_own(const std::string& kind, const std::string& given) {
   std::error_code unknown;
+  // "dgx-h100" is a name; "dgx-h100.yaml" and "machines/dgx-h100" are files that must be there.
   const bool a_path = given.find_first_of("/.") != std::string::npos;
   if (given.empty() || a_path || fs::exists(given, unknown)) return given;
   const std::vector<std::string> names = shipped_names(kind);
   if (std::find(names.begin(), names.end(), given) != names.end())
     return fmt::format("{}/{}.yaml", *shipped_folder(kind), given);
-  const std::string meant = nearest(given, names);
   return Error{
       fmt::format("no file or shipped one of the {} is called \"{}\"", kind, printable(given)),
       {},
-      meant.empty() ? fmt::format("name a file, or one of {}", join_and(names))
-                    : fmt::format("did you mean \"{}\"?", meant)};
+      did_you_mean(given, names, fmt::format("name a file, or one of {}", join_and(names)))};
 }
 
 Status StandardInput::take(std::string& path) {

@@ -88,6 +88,7 @@ void add_commands(CLI::App& app, reports::ExitStatus& status) {
   for (const CommandGroup& group : groups) {
     for (const auto add : group.add) {
       add(app, status);
+      // The one that `add` has just appended.
       app.get_subcommands({}).back()->group(group.heading);
     }
   }
@@ -115,6 +116,7 @@ int run(int argc, const char* const* argv) {
     std::cout << completions(app, {given.begin() + 2, given.end()});
     return static_cast<int>(status);
   }
+  // `lockstep help verify`, as git has it.
   if (!given.empty() && given.front() == "help") {
     given.erase(given.begin());
     given.emplace_back("--help");

@@ -47,6 +47,7 @@ Result<std::vector<sim::Axis>> settings_of(const PlanCommand& command) {
   for (const std::string& text : command.settings) {
     Result<sim::Axis> axis = sim::parse_axis(text);
     if (!axis) return with_option("--set", axis.error());
+    // "tensor=1..8*2" is of `sweep`.
     if (axis->values.size() > 1)
       return Error{fmt::format("--set {} has {}, and a plan takes one", printable(axis->key),
                                plural(axis->values.size(), "value")),

@@ -258,9 +258,9 @@ Result<Filter> load_filter(const FilterOptions& options) {
     out.suppressions = std::move(*entries);
   }
   if (!options.baseline.empty()) {
-    const Result<std::string> text =
-        read_text(options.baseline, kMaxBaseline,
-                  "write it once with --write-baseline " + printable(options.baseline));
+    const Result<std::string> text = read_text(
+        options.baseline, kMaxBaseline,
+        fmt::format("write it once with --write-baseline {}", printable(options.baseline)));
     if (!text) return text.error();
     auto known = parse_baseline(*text, options.baseline);
     if (!known) return known.error();

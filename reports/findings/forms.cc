@@ -96,7 +96,7 @@ std::string supplemented(std::string_view kind, std::string report, const Supple
   if (kind == "json") {
     nlohmann::ordered_json whole = nlohmann::ordered_json::parse(report);
     whole[more.key] = nlohmann::ordered_json::parse(more.json);
-    return whole.dump(2) + "\n";
+    return fmt::format("{}\n", whole.dump(2));
   }
   if (kind != "html") return report;
   const std::string section = html::element(

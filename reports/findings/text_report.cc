@@ -265,7 +265,8 @@ class TextReportWriter {
       if (one.id && folded[i].ranks.size() == 1) text += fmt::format(" (id {})", *one.id);
       keyed(i == 0 ? "seen" : "", fmt::format("{}: {}", text, printable(one.text)));
       if (!options_.stacks) continue;
-      for (const std::string& frame : stack_of(one, run_)) keyed("", "  " + printable(frame));
+      for (const std::string& frame : stack_of(one, run_))
+        keyed("", fmt::format("  {}", printable(frame)));
     }
   }
 

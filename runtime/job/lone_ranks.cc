@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "base/files/read_file.h"
@@ -50,7 +51,7 @@ Result<std::vector<LoneRanks>> read_lone_ranks(const std::string& file) {
         return Error{"a run without a rank", {file}, "`lockstep derive` writes such lists"};
     }
   } catch (const nlohmann::json::exception& error) {
-    return Error{std::string("this is not a list of ranks to derive: ") + error.what(),
+    return Error{fmt::format("this is not a list of ranks to derive: {}", error.what()),
                  {file},
                  "`lockstep derive` writes one"};
   }

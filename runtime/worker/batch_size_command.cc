@@ -74,6 +74,7 @@ int BatchSizeCommand::run() const {
   if (!scenario) return fail(scenario.error());
   WorkerOptions job;
   job.world_size = scenario->ranks;
+  // As rank 0 of the whole job: a try is one process, and what the job refuses is refused at once.
   if (const Status runnable = check_runnable(*scenario, job); !runnable) {
     return fail(runnable.error());
   }
@@ -99,6 +100,7 @@ int BatchSizeCommand::run() const {
       return kExitException;
     }
     const bool fits = result.outcome == ProbeResult::Outcome::fits;
+    // The search only goes up after a size that fits, so the last is the largest.
     if (fits) best = result;
     search.tell(fits);
   }

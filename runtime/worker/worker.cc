@@ -34,6 +34,7 @@ std::chrono::milliseconds milliseconds(double seconds) {
 }
 
 DeviceKind device_kind(const Scenario& scenario, const WorkerOptions& options) {
+  // NCCL has no calls for tensors of the host, and Gloo's are meant for them.
   if (options.device.empty()) {
     return scenario.backend == Scenario::Backend::nccl ? DeviceKind::cuda : DeviceKind::cpu;
   }
@@ -97,6 +98,7 @@ namespace {
   record_exception(recorder, options.rank, message);
   result.error = message;
   save(result, options);
+  // Destructors would close connections, on which other ranks wait for ever or die.
   std::_Exit(kExitException);
 }
 
@@ -162,6 +164,7 @@ Status check_runnable(const Scenario& scenario, const WorkerOptions& options) {
     if (!file.empty()) needed.push_back(file);
   }
   for (const std::string& file : needed) {
+    // "shards/train-{000..007}.tar": the data set expands it and checks each.
     const bool pattern = file.find('{') != std::string::npos;
     if (!pattern && !std::filesystem::exists(file)) {
       return refuse("the scenario names " + printable(file) + ", and there is no such file",
@@ -203,6 +206,7 @@ int run_worker(const Scenario& job, const WorkerOptions& options) {
       std::fprintf(stderr, "%s\n", loaded.error().str().c_str());
       return kExitUsage;
     }
+    // Calls that NCCL does not have cannot be queued as if it had.
     if (options.queued != QueuedCalls::no) {
       if (const auto refused = find_nccl_refusal(*loaded)) {
         std::fprintf(stderr, "%s\n", refused->str().c_str());
@@ -222,6 +226,7 @@ int run_worker(const Scenario& job, const WorkerOptions& options) {
     std::fprintf(stderr, "%s\n", ring.error().str().c_str());
     return kExitUsage;
   }
+  // Before any thread starts, which would keep the old policy.
   keep_the_processor_when_waking();
   Recorder recorder(**ring);
   Watchdog watchdog(recorder, {.rank = options.rank,
@@ -229,6 +234,7 @@ int run_worker(const Scenario& job, const WorkerOptions& options) {
                                .total_s = scenario.limits.total_s,
                                .parent = options.parent,
                                .stack_file = file_of_rank(options.trace, options.rank, ".stack")});
+  // Ranks share this machine's processors: each with a pool of threads would only take turns.
   at::set_num_threads(1);
   auto device = open_device_of(scenario, options);
   if (!device) return refuse_device(device.error(), recorder);
@@ -258,6 +264,7 @@ int run_worker(const Scenario& job, const WorkerOptions& options) {
     // Who stands still never called what some of its calls may wait for.
     if (groups->device().queues() && end != trace::End::hung) wait_for_device(recorder);
   } catch (const std::exception& error) {
+    // The store's server may be gone: while the others are told, the watchdog still looks.
     const Recorder::Blocked telling(recorder, "the store");
     if (groups) groups->announce_done();
     end_by_exception(error, recorder, result, options);

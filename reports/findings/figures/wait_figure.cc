@@ -275,7 +275,7 @@ class WaitFigure {
     return fmt::format(
         "{}{}</g>", out,
         svg_text("note", {box.x + 12, box.y + 54},
-                 shorten_middle("waits, " + printable(node.location), kNodeLetters)));
+                 shorten_middle(fmt::format("waits, {}", printable(node.location)), kNodeLetters)));
   }
 
   Drawn drawn_;

@@ -44,6 +44,12 @@ std::string nearest(std::string_view word, std::span<const std::string> candidat
   return best;
 }
 
+std::string did_you_mean(std::string_view word, std::span<const std::string> names,
+                         std::string otherwise) {
+  const std::string near = nearest(word, names);
+  return near.empty() ? std::move(otherwise) : "did you mean \"" + near + "\"?";
+}
+
 std::string join_and(std::span<const std::string> items, std::size_t limit) {
   const bool cut = limit > 0 && items.size() > limit;
   const std::size_t shown = cut ? limit : items.size();

@@ -27,6 +27,11 @@ std::size_t edit_distance(std::string_view a, std::string_view b);
 // The candidate nearest to `word`, for "did you mean"; empty if none is similar enough.
 std::string nearest(std::string_view word, std::span<const std::string> candidates);
 
+// The fix for `word`, which is none of `names`: did you mean "ddp"?; where none is similar,
+// `otherwise`.
+std::string did_you_mean(std::string_view word, std::span<const std::string> names,
+                         std::string otherwise = {});
+
 // "a, b and c"; with `limit` > 0 and more items: "a, b and 3 more".
 std::string join_and(std::span<const std::string> items, std::size_t limit = 0);
 

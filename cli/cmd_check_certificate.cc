@@ -89,6 +89,8 @@ Result<Arguments> of_program(const std::string& folder, const std::string& work)
         out.assume.push_back(unknown);
     }
   }
+  // The checker reads text traces alone, so that it stays short enough to be read; others are
+  // converted for it.
   if (text) return out;
   constexpr std::size_t kLargestProduct = std::size_t{16} << 20U;
   const Result<std::string> product =
@@ -125,8 +127,11 @@ Result<Arguments> of_run(const CheckCommand& command, const std::string& work) {
 // The checker's exit status; nothing where it could not run.
 std::optional<int> run_checker(const std::string& script, const std::string& certificate,
                                const Arguments& arguments) {
+  // -I: neither PYTHONPATH nor the current folder decide which modules check the proof.
   std::vector<std::string> words = {"python3", "-I", script};
-  for (const std::string& text : arguments.assume) words.push_back("--assume=" + text);
+  for (const std::string& text : arguments.assume)
+    words.push_back(fmt::format("--assume={}", text));
+  // A file may be called "-x".
   words.insert(words.end(), {"--", certificate});
   words.insert(words.end(), arguments.paths.begin(), arguments.paths.end());
   std::vector<char*> argv;
@@ -139,6 +144,7 @@ std::optional<int> run_checker(const std::string& script, const std::string& cer
   while (::waitpid(child, &status, 0) < 0) {
     if (errno != EINTR) return std::nullopt;
   }
+  // The checker answers 0, 1 or 2; anything else is Python's own failure.
   if (!WIFEXITED(status) || WEXITSTATUS(status) > 2) return std::nullopt;
   return WEXITSTATUS(status);
 }

@@ -57,6 +57,7 @@ reports::ExitStatus run_compare(const CompareCommand& command) {
       *targets, command.quiet,
       [&](const std::string& kind, bool) { return reports::comparison_in(kind, comparison); });
   if (!written) return reports::fail(written.error(), reports::ExitStatus::own_failure);
+  // Runs that record no values in common agree in nothing, which is not agreement.
   if (comparison.compared == 0) return reports::ExitStatus::inconclusive;
   return comparison.first_difference ? reports::ExitStatus::findings : reports::ExitStatus::clean;
 }

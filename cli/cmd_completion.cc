@@ -3,8 +3,6 @@
 // The scripts of bash, zsh and fish do no more than ask this program: `lockstep completion --for
 // WORD…` prints what may stand in place of the last word, so that all shells know the same, and
 // none can fall behind: commands, options, and values (rules, machines, forms, formats).
-#include "cli/cmd_completion.h"
-
 #include <algorithm>
 #include <iostream>
 #include <memory>
@@ -15,10 +13,12 @@
 #include <vector>
 
 #include <CLI/CLI.hpp>
+#include <fmt/format.h>
 
 #include "base/text.h"
 #include "cli/commands.h"
-#include "cli/shipped.h"
+#include "cli/input_files.h"
+#include "cli/program.h"
 #include "reports/exit_status.h"
 #include "reports/findings/forms.h"
 #include "trace/formats/format.h"
@@ -113,8 +113,8 @@ std::vector<std::string> listed_values(std::string_view type) {
   std::vector<std::string> out(1);
   for (const char c : type) {
     const bool plain = (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
-    if (c == between)
-      out.emplace_back();
+    if (c == between) out.emplace_back();
+    // "NAME|FILE" and "DIR|[KIND=]PATH" name kinds of values, and list none.
     else if (plain)
       out.back() += c;
     else
@@ -126,6 +126,7 @@ std::vector<std::string> listed_values(std::string_view type) {
 // Empty: files.
 Candidates values_of(const CLI::App& command, const CLI::Option& option) {
   const std::string name = option.get_name();
+  // What the option's type does not list: names that the program knows.
   if (name == "--only" || name == "--disable") return rule_names();
   if (name == "--format") return format_names();
   if (name == "--machine") return words(shipped_names("machines"));
@@ -160,6 +161,7 @@ void for_each_option(const CLI::App& app, const Use& use) {
 
 const CLI::Option* option_that_takes_a_value(const CLI::App& app, const std::string& name) {
   const CLI::Option* out = nullptr;
+  // A lone "-" is standard input.
   if (!name.starts_with("-") || name == "-") return out;
   for_each_option(app, [&](const CLI::Option& option) {
     if (option.check_name(name) && option.get_items_expected_max() > 0) out = &option;
@@ -178,9 +180,9 @@ Candidates option_names(const CLI::App& app) {
   Candidates out;
   for_each_option(app, [&](const CLI::Option& option) {
     for (const std::string& name : option.get_lnames())
-      out.push_back({"--" + name, first_line(option.get_description())});
+      out.push_back({fmt::format("--{}", name), first_line(option.get_description())});
     for (const std::string& name : option.get_snames())
-      out.push_back({"-" + name, first_line(option.get_description())});
+      out.push_back({fmt::format("-{}", name), first_line(option.get_description())});
   });
   return out;
 }
@@ -221,6 +223,7 @@ Candidates candidates_for(const CLI::App& app, std::vector<std::string> typed) {
   if (const std::size_t equals = current.find('='); current.starts_with("--") && equals != kNpos) {
     const CLI::Option* option = option_that_takes_a_value(*at.command, current.substr(0, equals));
     Candidates out = option == nullptr ? Candidates() : values_of(*at.command, *option);
+    // zsh and fish complete the word as it stands, "--only=" and all; bash has split it before.
     for (Candidate& value : out) value.word.insert(0, current.substr(0, equals + 1));
     return out;
   }
@@ -228,6 +231,7 @@ Candidates candidates_for(const CLI::App& app, std::vector<std::string> typed) {
   Candidates out;
   for (const CLI::App* sub : own_commands(*at.command))
     out.push_back({sub->get_name(), first_line(sub->get_description())});
+  // A command that has commands takes no argument by its place.
   return out.empty() ? positional_values(*at.command) : out;
 }
 
@@ -247,7 +251,8 @@ std::string completions(const CLI::App& app, const std::vector<std::string>& typ
   for (const Candidate& candidate : candidates_for(app, typed)) {
     if (!candidate.word.starts_with(current)) continue;
     out += candidate.word;
-    if (!candidate.description.empty()) out += "\t" + printable(candidate.description);
+    if (!candidate.description.empty())
+      out += fmt::format("\t{}", printable(candidate.description));
     out += "\n";
   }
   return out;

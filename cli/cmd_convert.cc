@@ -75,6 +75,7 @@ void warn_of(const std::vector<trace::Run::Unreadable>& files) {
 }
 
 reports::ExitStatus status_for(const std::vector<trace::Run::Unreadable>& unreadable) {
+  // What was written is right and not everything.
   return unreadable.empty() ? reports::ExitStatus::clean : reports::ExitStatus::inconclusive;
 }
 
@@ -86,6 +87,7 @@ Result<std::vector<std::string>> text_files(const trace::Run& run, const Convert
         fs::path(command.output) /
         (fmt::format("rank_{}.trace.jsonl{}", trace.rank.value, command.gzip ? ".gz" : ""));
     std::error_code ignored;
+    // All are looked at before the first is written: a refusal leaves nothing half done.
     if (!command.force && fs::exists(path, ignored))
       return Error{"file exists already",
                    {.file = path.string()},
@@ -160,7 +162,7 @@ Status belongs_to(const CLI::Option& option, const std::string& to,
     return Status::ok();
   return Error{fmt::format("{} means nothing with --to {}", option.get_name(), to),
                {},
-               "leave it out, or write --to " + forms.front()};
+               fmt::format("leave it out, or write --to {}", forms.front())};
 }
 
 }  // namespace

@@ -3,8 +3,8 @@
 #include <memory>
 
 #include "cli/commands.h"
+#include "cli/input_files.h"
 #include "cli/report_options.h"
-#include "cli/standard_input.h"
 #include "runtime/derive/derive.h"
 
 namespace lockstep::cli {

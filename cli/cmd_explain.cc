@@ -47,6 +47,7 @@ reports::ExitStatus print_rules() {
   const Paint paint{stdout_wants_color()};
   std::string_view family;
   for (const verify::Rule& rule : verify::all_rules()) {
+    // The table is sorted by family: each heading comes once.
     if (rule.family != family) {
       std::cout << (family.empty() ? "" : "\n") << paint.bold(rule.family) << "\n";
       family = rule.family;
@@ -95,6 +96,7 @@ std::string section(std::string_view text) {
   std::string out;
   bool fenced = false;
   for (std::string line; std::getline(lines, line);) {
+    // Examples are shown as they are, for traces are not to be wrapped.
     if (verify::is_fence(line))
       fenced = !fenced;
     else if (fenced || line.empty())

@@ -77,6 +77,7 @@ bool is_executable(const fs::path& path) {
 
 // The file that the shell would run.
 std::string found_in_path(const std::string& program) {
+  // As execvp(3): a name with a slash is a path, any other is looked for.
   if (program.find('/') != std::string::npos) return is_executable(program) ? program : "";
   const char* const variable = std::getenv("PATH");
   std::string_view left = variable == nullptr ? "" : variable;
@@ -92,6 +93,7 @@ std::string found_in_path(const std::string& program) {
 // The Python that runs the command: itself, or the one in the first line of a script such as
 // torchrun. Empty: neither.
 std::string python_of(const std::string& program) {
+  // "/opt/conda/bin/python3.11".
   if (fs::path(program).filename().string().starts_with("python")) return program;
   constexpr std::size_t kMost = std::size_t{1} << 24U;  // scripts are small, programs are not read
   const Result<std::string> text = read_file(program, kMost);
@@ -105,6 +107,7 @@ std::string python_of(const std::string& program) {
     words.push_back(line.substr(begin, end - begin));
     at = end;
   }
+  // "#!/usr/bin/env python3" has it in the second word, "#!/opt/conda/bin/python" in the first.
   for (const std::string& word : words)
     if (fs::path(word).filename().string().starts_with("python")) return found_in_path(word);
   return {};
@@ -129,6 +132,8 @@ std::optional<std::string> output_of(const std::vector<std::string>& command) {
   ::close(ends[1]);
   std::string out;
   std::array<char, 4096> buffer{};
+  // Until the child closes its end: waiting for it first would block both where it prints more than
+  // a pipe holds.
   for (ssize_t n = 0; failed == 0 && (n = ::read(ends[0], buffer.data(), buffer.size())) > 0;)
     out.append(buffer.data(), static_cast<std::size_t>(n));
   ::close(ends[0]);
@@ -153,6 +158,8 @@ Result<Torch> torch_of(const std::string& python) {
       "None\n"
       "print(f'{f}\\n{v.group(1)}' if v else '')\n";
   const std::optional<std::string> said = output_of({python, "-c", kAsk});
+  // Two lines, the folder and "2.15.0"; of "2.15.0+cu130" the part after the digits is left out, as
+  // the recorder is the same.
   const std::size_t end = said ? said->find('\n') : std::string::npos;
   if (end == std::string::npos) {
     return Error{"there is no torch in the Python that the command starts",
@@ -184,7 +191,7 @@ std::vector<fs::path> recorder_folders(const std::string& version) {
   std::vector<fs::path> out = {here, here / "../recorder", here / "../lib", here / "../lib64",
                                here / "../lib/x86_64-linux-gnu"};
   // Whoever has several torches has a folder for each, in those of libraries.
-  for (const std::size_t i : {2U, 3U, 4U}) out.push_back(out[i] / ("torch-" + version));
+  for (const std::size_t i : {2U, 3U, 4U}) out.push_back(out[i] / fmt::format("torch-{}", version));
   return out;
 }
 
@@ -210,6 +217,7 @@ Result<std::string> recorder_for(const RecordCommand& command, const std::string
   }
   for (const fs::path& folder : recorder_folders(torch.version)) {
     const fs::path library = folder / kLibrary;
+    // Only of exactly that version: LibTorch promises no binary interface between releases.
     if (version_of_recorder(library) == torch.version)
       return fs::weakly_canonical(library, none).string();
   }
@@ -242,6 +250,7 @@ Result<std::string> new_folder(const std::string& wanted) {
   if (const Status made = make_folder(folder); !made) return made.error();
   std::error_code failed;
   for (fs::directory_iterator it(folder, failed), end; !failed && it != end; it.increment(failed))
+    // Ranks of two jobs in one folder would be judged as one job, and differ.
     if (it->path().extension() == ".ring")
       return Error{"the folder holds the traces of an earlier job",
                    {folder},
@@ -258,6 +267,7 @@ class Job {
     ::posix_spawnattr_init(&attributes);
     sigset_t none;
     sigemptyset(&none);
+    // Ours blocks what Interrupts polls; the job must hear Ctrl-C.
     ::posix_spawnattr_setsigmask(&attributes, &none);
     // A group of its own, so that its ranks can be ended with it.
     ::posix_spawnattr_setpgroup(&attributes, 0);
@@ -279,6 +289,7 @@ class Job {
     int status = 0;
     if (::waitpid(pid_, &status, WNOHANG) != pid_) return true;
     ended_ = true;
+    // As shells say it: 137 for SIGKILL.
     exit_status_ = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     return false;
   }
@@ -317,6 +328,7 @@ void set_variables(const RecordCommand& command, const std::string& library,
                    const std::string& folder) {
   const char* const before = std::getenv("LD_PRELOAD");
   const std::string preload =
+      // Before others, so that their wrappers see the calls that ours passes on.
       before == nullptr || *before == '\0' ? library : fmt::format("{}:{}", library, before);
   ::setenv("LD_PRELOAD", preload.c_str(), 1);
   ::setenv("LOCKSTEP_RECORD_DIR", folder.c_str(), 1);

@@ -10,8 +10,8 @@
 
 #include "base/text.h"
 #include "cli/commands.h"
+#include "cli/input_files.h"
 #include "cli/report_options.h"
-#include "cli/standard_input.h"
 #include "runtime/job/study.h"
 #include "runtime/launch/run_folder.h"
 #include "runtime/launch/run_scenarios.h"
@@ -39,6 +39,7 @@ reports::ExitStatus run(runtime::RunOptions options) {
   StandardInput input;
   for (std::string& path : options.paths)
     if (const Status taken = input.take(path); !taken) return reports::fail(taken.error());
+  // A folder may hold a study beside scenarios, which are run without it.
   if (options.paths.size() == 1 && !std::filesystem::is_directory(options.paths.front())) {
     const Result<std::optional<runtime::Study>> study = runtime::load_study(options.paths.front());
     if (study && *study) {

@@ -14,8 +14,7 @@
 #include "base/tables.h"
 #include "base/text.h"
 #include "cli/commands.h"
-#include "cli/shipped.h"
-#include "cli/standard_input.h"
+#include "cli/input_files.h"
 #include "reports/exit_status.h"
 #include "runtime/job/scenario_example.h"
 #include "runtime/launch/run_summary.h"
@@ -75,6 +74,7 @@ reports::ExitStatus check(const std::vector<std::string>& files) {
 reports::ExitStatus print_json(const std::vector<std::string>& files) {
   reports::ExitStatus status = reports::ExitStatus::clean;
   for (const std::string& file : files) {
+    // Checked, but printed as it was written: readers see which keys somebody set.
     const Result<runtime::Scenario> scenario = runtime::load_checked_scenario(file);
     const Result<std::string> text = scenario ? read_input(file) : scenario.error();
     const Result<YamlDocument> document = text ? parse_yaml(*text, file) : text.error();
@@ -105,6 +105,7 @@ reports::ExitStatus run_scenario(const ScenarioCommand& command) {
     if (const Status taken = input.take(path); !taken) return reports::fail(taken.error());
   if (command.list && paths.empty()) {
     std::error_code unknown;
+    // One's own first: whoever works in a checkout edits those.
     const bool here = std::filesystem::is_directory("scenarios", unknown);
     paths = {here ? "scenarios" : shipped_folder("scenarios").value_or("scenarios")};
   }
@@ -137,6 +138,7 @@ void add_scenario(CLI::App& app, reports::ExitStatus& status) {
   command->footer(kScenarioFooter);
   command->callback([options, command, &status] {
     if ((options->check || options->json) && options->paths.empty())
+      // CLI11 knows no option that is required with one flag and not with another.
       throw CLI::RequiredError(
           fmt::format("{}{}: PATH", command->get_name(), options->check ? " --check" : " --json"));
     status = run_scenario(*options);

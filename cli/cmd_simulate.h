@@ -1,6 +1,7 @@
 // `lockstep simulate WHAT`: one file per WHAT, simulate_<what>.cc, and what they have in common.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "reports/exit_status.h"
 #include "reports/forecasts/simulated_job.h"
 #include "reports/output_targets.h"
+#include "sim/forecast/trials.h"
 
 namespace lockstep::cli {
 
@@ -50,5 +52,25 @@ reports::ExitStatus write_failure(const reports::SimulatedFailure& failure,
 
 // The error with the option's name before the message: "--alpha: "5" has no unit".
 Error with_option(const std::string& option, Error error);
+
+// `lockstep simulate SCENARIO --trials N`: its options.
+
+struct TrialsCommand {
+  int trials = 0;  // 0: none
+  std::uint64_t seed = 1;
+  std::string jitter;  // as given
+  bool redraw_batches = false;
+  int jobs = 0;  // 0: as many as there are processors
+};
+
+void add_trials(CLI::App& command, TrialsCommand& options);
+
+// Parses "compute=5%,communication=10%,image=20%,text=3%"; an empty text means no jitter. Errors:
+// an unknown name, a name twice, not a percentage, more than kMostJitter.
+Result<sim::Jitter> parse_jitter(const std::string& text);
+
+// The options of the trials. Errors: those of parse_jitter; trials without variation; options of
+// trials without --trials.
+Result<sim::TrialOptions> trial_options(const TrialsCommand& command);
 
 }  // namespace lockstep::cli

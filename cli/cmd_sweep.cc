@@ -1,5 +1,5 @@
-// lockstep sweep: its options, and the files that it reads: a scenario on machines, or a plan on
-// calibrations, given by options or by a sweep file.
+// lockstep sweep: one job in many variants, each forecast as by `lockstep simulate SCENARIO` on
+// machines, or as by `lockstep simulate plan` with calibrations. Options or a sweep file say which.
 
 #include <unistd.h>
 
@@ -26,9 +26,8 @@
 #include "base/tool_version.h"
 #include "cli/cmd_simulate.h"
 #include "cli/commands.h"
+#include "cli/input_files.h"
 #include "cli/report_options.h"
-#include "cli/shipped.h"
-#include "cli/standard_input.h"
 #include "reports/output_targets.h"
 #include "reports/sweeps/report.h"
 #include "runtime/forecast/sweep.h"
@@ -43,6 +42,7 @@
 #include "sim/sweep/training_plans.h"
 
 namespace lockstep::cli {
+namespace {
 
 struct SweepCommand {
   std::string job;  // a scenario, a plan, a study, or a sweep file
@@ -67,10 +67,6 @@ struct SweepCommand {
   }
 };
 
-// Returns `command` completed by its sweep file, if it names one; options take precedence. Errors:
-// an invalid sweep file.
-Result<SweepCommand> with_sweep_file(SweepCommand command);
-
 struct SweepInputs {
   runtime::SweepSubject subject;
   sim::SweepIdentity identity;
@@ -82,20 +78,115 @@ struct SweepInputs {
   const sim::TrainingPlans* plans() const { return std::get_if<sim::TrainingPlans>(&subject); }
 };
 
+Result<std::vector<sim::Axis>> axes_of(const SweepCommand& command) {
+  std::vector<sim::Axis> axes = command.axes;
+  for (const std::string& text : command.varied) {
+    Result<sim::Axis> axis = sim::parse_axis(text);
+    if (!axis) return with_option("--vary", axis.error());
+    axes.push_back(std::move(*axis));
+  }
+  return axes;
+}
+
+Result<SweepInputs> load_scenarios(const SweepCommand& command,
+                                   const std::vector<sim::Axis>& axes) {
+  if (!command.calibrations.empty())
+    return Error{
+        fmt::format("--calibration is for plans, but {} is a scenario", printable(command.job)),
+        {},
+        "name what it runs on with --machine"};
+  if (command.machines.empty())
+    return Error{"no machine is named", {}, "add --machine dgx-h100, or your own"};
+  // Errors of the unchanged scenario are reported as by every command.
+  const Result<runtime::Scenario> own = runtime::load_checked_scenario(command.job);
+  if (!own) return own.error();
+  const Result<std::string> scenario = read_input(own->file);
+  if (!scenario) return scenario.error();
+  sim::SweepIdentity identity{
+      std::string(tool_version()), sha256(*scenario), {}, command.asked_steps(), command.on_meta()};
+  std::vector<sim::SourceFile> machines;
+  for (const std::string& file : command.machines) {
+    Result<std::string> text = sim::read_machine(file);
+    if (!text) return with_option("--machine", text.error());
+    const std::string name = to_utf8(file);  // it is kept as JSON
+    // The name is what its rows are told apart by.
+    if (!identity.machines.emplace(name, sha256(*text)).second)
+      return Error{fmt::format("--machine {} is given twice", printable(file)), {}, "name it once"};
+    machines.push_back({name, std::move(*text)});
+  }
+  Result<sim::Plan> plan =
+      sim::Plan::make({own->file, *scenario}, machines, axes, command.asked_steps());
+  if (!plan) return plan.error();
+  return SweepInputs{std::move(*plan), std::move(identity)};
+}
+
+Result<SweepInputs> load_plans(const SweepCommand& command, const std::vector<sim::Axis>& axes) {
+  const auto of_scenarios = [&](const char* option, const char* fix) {
+    return Error{
+        fmt::format("{} is for scenarios, but {} is a plan", option, printable(command.job)),
+        {},
+        fix};
+  };
+  if (!command.machines.empty())
+    return of_scenarios("--machine", "name what it runs on with --calibration");
+  if (command.steps > 0) return of_scenarios("--steps", "a plan covers one step: leave it out");
+  if (command.on_meta()) return of_scenarios(command.meta ? "--meta" : "--no-meta", "leave it out");
+  if (command.workers > 0) return of_scenarios("--jobs", "plans need no workers: leave it out");
+  const Result<sim::PlanInputs> inputs = sim::load_plan(command.job, command.calibrations);
+  if (!inputs) return inputs.error();
+  sim::SweepIdentity identity{
+      std::string(tool_version()), sha256(inputs->plan.text + inputs->manifest.text), {}, {}, {}};
+  for (const sim::SourceFile& calibration : inputs->calibrations)
+    identity.machines.emplace(calibration.file, sha256(calibration.text));
+  Result<sim::TrainingPlans> plans =
+      sim::TrainingPlans::make(inputs->plan, inputs->calibrations, axes, inputs->manifest.text);
+  if (!plans) return plans.error();
+  return SweepInputs{std::move(*plans), std::move(identity)};
+}
+
+// Returns `command` completed by its sweep file, if it names one; options take precedence. Errors:
+// an invalid sweep file.
+Result<SweepCommand> with_sweep_file(SweepCommand command) {
+  const std::string file = command.job;
+  const Result<std::string> text = read_input(file);
+  if (!text) return command;  // the error is reported when the scenario is loaded
+  Result<std::optional<sim::SweepFile>> read = sim::parse_sweep_file(*text, file);
+  if (!read) return read.error();
+  if (!*read) return command;
+  sim::SweepFile& said = **read;
+  // Paths in a sweep file are relative to its folder.
+  const auto path = [&](const std::string& name) {
+    return (std::filesystem::path(file).parent_path() / name).lexically_normal().string();
+  };
+  command.job = path(said.plan.empty() ? said.scenario : said.plan);
+  // An option replaces what the file says; only --vary adds to it.
+  if (command.machines.empty())
+    for (const std::string& machine : said.machines) command.machines.push_back(path(machine));
+  if (command.calibrations.empty())
+    for (const std::string& name : said.calibrations)
+      command.calibrations.push_back(sim::calibration_seen_from(file, name));
+  command.axes = std::move(said.axes);
+  if (command.best.empty()) command.best = said.best.value_or("");
+  if (command.memory_limit.empty()) command.memory_limit = said.memory_limit.value_or("");
+  if (command.trials == 0) command.trials = static_cast<sim::PointId>(said.trials.value_or(0));
+  if (!command.seed && said.seed) command.seed = static_cast<std::uint64_t>(*said.seed);
+  if (command.steps == 0) command.steps = static_cast<int>(said.steps.value_or(0));
+  return command;
+}
+
 // Reads the inputs. Errors: an option that does not apply to this kind of job; files that cannot be
 // read or are invalid; those of Plan::make() and TrainingPlans::make().
-Result<SweepInputs> load_sweep(const SweepCommand& command);
+Result<SweepInputs> load_sweep(const SweepCommand& command) {
+  const Result<std::vector<sim::Axis>> axes = axes_of(command);
+  if (!axes) return axes.error();
+  const Result<std::string> text = read_input(command.job);
+  // By its content: both are YAML files of any name.
+  const bool of_plan = text && sim::is_plan(*text);
+  return of_plan ? load_plans(command, *axes) : load_scenarios(command, *axes);
+}
 
-// lockstep sweep: one job in many variants, on many machines, each forecast as by `lockstep
-// simulate SCENARIO` or `lockstep simulate plan`.
-
-namespace {
-
-using sim::Goal;
-using sim::Objective;
-using sim::PointId;
-
-constexpr PointId kMostSweepTrials = 100'000;
+// Each trial is a row that is kept in memory and written to a file; larger grids are searched.
+constexpr sim::PointId kMostSweepTrials = 100'000;
 
 constexpr const char* kSweepFooter = R"(Examples:
   Which strategy, on how many ranks, with which batch?
@@ -137,7 +228,7 @@ Result<sim::Goal> goal_of(const SweepCommand& command) {
 // "12 of 48 points", on a terminal's line, removed at the end.
 class SweepProgress {
  public:
-  SweepProgress(bool silent, PointId total)
+  SweepProgress(bool silent, sim::PointId total)
       : total_(total), silent_(silent || ::isatty(STDERR_FILENO) != 1) {
     show();
   }
@@ -160,8 +251,8 @@ class SweepProgress {
                 << std::flush;
   }
 
-  PointId total_;
-  PointId done_ = 0;
+  sim::PointId total_;
+  sim::PointId done_ = 0;
   bool silent_;
 };
 
@@ -183,6 +274,7 @@ reports::ExitStatus status_of(const std::vector<sim::Row>& rows) {
     failed += row.outcome == sim::Outcome::failed ? 1U : 0U;
   }
   if (trains > 0) return reports::ExitStatus::clean;
+  // A proof that it hangs is an answer; a failure of ours may only hide one, so it comes after.
   if (hangs > 0) return reports::ExitStatus::findings;
   return failed > 0 ? reports::ExitStatus::own_failure : reports::ExitStatus::bad_usage;
 }
@@ -224,6 +316,8 @@ Result<reports::ExitStatus> run_study_of(const runtime::Study& study, const Swee
 }
 
 Result<reports::ExitStatus> run_sweep_command(const SweepCommand& asked) {
+  // Nothing where it is no study; an error of a file that cannot be read is found again below, in
+  // the words of what it should have been.
   const Result<std::optional<runtime::Study>> study = runtime::load_study(asked.job);
   if (study && *study) return run_study_of(**study, asked);
   if (const auto targets = reports::parse_output_targets(asked.outputs, forms()); !targets)
@@ -237,11 +331,14 @@ Result<reports::ExitStatus> run_sweep_command(const SweepCommand& asked) {
   if (!inputs) return inputs.error();
   const sim::Variation& variation = inputs->variation();
   const sim::Grid& grid = variation.grid();
+  // "ranks=1..256" times "batch=1..64" times five strategies are 81,920 points; one more key is too
+  // many.
   if (command.trials == 0 && grid.size() > kMostSweepTrials)
     return Error{fmt::format("this grid has {} points, too many to try all", grouped(grid.size())),
                  {},
                  "search it: --trials 200"};
   const bool of_plan = inputs->plans() != nullptr;
+  // Plans are priced by formula in this process; scenarios are derived by workers.
   const Result<std::string> worker =
       of_plan ? std::string() : runtime::find_worker(runtime::worker_search_of_this_process());
   if (!worker) return worker.error();
@@ -249,7 +346,7 @@ Result<reports::ExitStatus> run_sweep_command(const SweepCommand& asked) {
   if (!folder) return folder.error();
   say_what_was_there(*folder, command);
   const std::uint64_t seed = command.seed.value_or(1);
-  const PointId trials = command.trials == 0 ? grid.size() : command.trials;
+  const sim::PointId trials = command.trials == 0 ? grid.size() : command.trials;
   sim::Search search(grid, trials, seed);
   Interrupts interrupts;
   // Made last: it is a line on the terminal as soon as it exists, which the book then counts on.
@@ -274,6 +371,7 @@ Result<reports::ExitStatus> run_sweep_command(const SweepCommand& asked) {
                                  book.rows()};
   if (const Status ok = write_results(summary, command); !ok)
     return reports::fail(ok.error(), reports::ExitStatus::own_failure);
+  // What was tried until Ctrl-C is written first: the same command continues from it.
   const int signal = interrupts.poll();
   return signal != 0 ? reports::interrupted_by(signal) : status_of(summary.rows);
 }
@@ -283,6 +381,7 @@ Result<reports::ExitStatus> run_sweep_command(const SweepCommand& asked) {
 Status sort_outputs(SweepCommand& command) {
   std::vector<std::string> reports_given;
   for (std::string& given : command.outputs) {
+    // "-o sweep" is a folder, "-o sweep.html" and "-o csv=-" are reports.
     if (given.find('=') == std::string::npos && !reports::parse_output_target(given, forms())) {
       if (!command.folder.empty() && command.folder != given)
         return Error{fmt::format("two folders are given: {} and {}", printable(command.folder),
@@ -366,7 +465,7 @@ void add_sweep(CLI::App& app, reports::ExitStatus& status) {
       ->add_option("--trials", options->trials,
                    "Try at most N points: if the grid has more, search\ninstead of trying all")
       ->type_name("N")
-      ->check(CLI::Range(PointId{1}, kMostSweepTrials));
+      ->check(CLI::Range(sim::PointId{1}, kMostSweepTrials));
   // CLI11 would take -1 for a large number.
   command->add_option("--seed", options->seed, "Seed of the search; default: 1")
       ->type_name("N")
@@ -390,110 +489,6 @@ void add_sweep(CLI::App& app, reports::ExitStatus& status) {
   add_outputs(*command, *options);
   command->footer(kSweepFooter);
   command->callback([options, &status] { status = run_sweep(*options); });
-}
-
-namespace {
-
-Result<std::vector<sim::Axis>> axes_of(const SweepCommand& command) {
-  std::vector<sim::Axis> axes = command.axes;
-  for (const std::string& text : command.varied) {
-    Result<sim::Axis> axis = sim::parse_axis(text);
-    if (!axis) return with_option("--vary", axis.error());
-    axes.push_back(std::move(*axis));
-  }
-  return axes;
-}
-
-Result<SweepInputs> load_scenarios(const SweepCommand& command,
-                                   const std::vector<sim::Axis>& axes) {
-  if (!command.calibrations.empty())
-    return Error{
-        fmt::format("--calibration is for plans, but {} is a scenario", printable(command.job)),
-        {},
-        "name what it runs on with --machine"};
-  if (command.machines.empty())
-    return Error{"no machine is named", {}, "add --machine dgx-h100, or your own"};
-  // Errors of the unchanged scenario are reported as by every command.
-  const Result<runtime::Scenario> own = runtime::load_checked_scenario(command.job);
-  if (!own) return own.error();
-  const Result<std::string> scenario = read_input(own->file);
-  if (!scenario) return scenario.error();
-  sim::SweepIdentity identity{
-      std::string(tool_version()), sha256(*scenario), {}, command.asked_steps(), command.on_meta()};
-  std::vector<sim::SourceFile> machines;
-  for (const std::string& file : command.machines) {
-    Result<std::string> text = sim::read_machine(file);
-    if (!text) return with_option("--machine", text.error());
-    const std::string name = to_utf8(file);  // it is kept as JSON
-    if (!identity.machines.emplace(name, sha256(*text)).second)
-      return Error{fmt::format("--machine {} is given twice", printable(file)), {}, "name it once"};
-    machines.push_back({name, std::move(*text)});
-  }
-  Result<sim::Plan> plan =
-      sim::Plan::make({own->file, *scenario}, machines, axes, command.asked_steps());
-  if (!plan) return plan.error();
-  return SweepInputs{std::move(*plan), std::move(identity)};
-}
-
-Result<SweepInputs> load_plans(const SweepCommand& command, const std::vector<sim::Axis>& axes) {
-  const auto of_scenarios = [&](const char* option, const char* fix) {
-    return Error{
-        fmt::format("{} is for scenarios, but {} is a plan", option, printable(command.job)),
-        {},
-        fix};
-  };
-  if (!command.machines.empty())
-    return of_scenarios("--machine", "name what it runs on with --calibration");
-  if (command.steps > 0) return of_scenarios("--steps", "a plan covers one step: leave it out");
-  if (command.on_meta()) return of_scenarios(command.meta ? "--meta" : "--no-meta", "leave it out");
-  if (command.workers > 0) return of_scenarios("--jobs", "plans need no workers: leave it out");
-  const Result<sim::PlanInputs> inputs = sim::load_plan(command.job, command.calibrations);
-  if (!inputs) return inputs.error();
-  sim::SweepIdentity identity{
-      std::string(tool_version()), sha256(inputs->plan.text + inputs->manifest.text), {}, {}, {}};
-  for (const sim::SourceFile& calibration : inputs->calibrations)
-    identity.machines.emplace(calibration.file, sha256(calibration.text));
-  Result<sim::TrainingPlans> plans =
-      sim::TrainingPlans::make(inputs->plan, inputs->calibrations, axes, inputs->manifest.text);
-  if (!plans) return plans.error();
-  return SweepInputs{std::move(*plans), std::move(identity)};
-}
-
-}  // namespace
-
-Result<SweepCommand> with_sweep_file(SweepCommand command) {
-  const std::string file = command.job;
-  const Result<std::string> text = read_input(file);
-  if (!text) return command;  // the error is reported when the scenario is loaded
-  Result<std::optional<sim::SweepFile>> read = sim::parse_sweep_file(*text, file);
-  if (!read) return read.error();
-  if (!*read) return command;
-  sim::SweepFile& said = **read;
-  // Paths in a sweep file are relative to its folder.
-  const auto path = [&](const std::string& name) {
-    return (std::filesystem::path(file).parent_path() / name).lexically_normal().string();
-  };
-  command.job = path(said.plan.empty() ? said.scenario : said.plan);
-  if (command.machines.empty())
-    for (const std::string& machine : said.machines) command.machines.push_back(path(machine));
-  if (command.calibrations.empty())
-    for (const std::string& name : said.calibrations)
-      command.calibrations.push_back(sim::calibration_seen_from(file, name));
-  command.axes = std::move(said.axes);
-  if (command.best.empty()) command.best = said.best.value_or("");
-  if (command.memory_limit.empty()) command.memory_limit = said.memory_limit.value_or("");
-  if (command.trials == 0) command.trials = static_cast<sim::PointId>(said.trials.value_or(0));
-  if (!command.seed && said.seed) command.seed = static_cast<std::uint64_t>(*said.seed);
-  if (command.steps == 0) command.steps = static_cast<int>(said.steps.value_or(0));
-  return command;
-}
-
-Result<SweepInputs> load_sweep(const SweepCommand& command) {
-  const Result<std::vector<sim::Axis>> axes = axes_of(command);
-  if (!axes) return axes.error();
-  const Result<std::string> text = read_input(command.job);
-  const bool of_plan = text && sim::is_plan(*text);
-  return of_plan ? load_plans(command, *axes) : load_scenarios(command, *axes);
 }
 
 }  // namespace lockstep::cli

@@ -15,7 +15,7 @@
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/report_options.h"
-#include "reports/ci/ci_service.h"
+#include "reports/ci/ci_reports.h"
 #include "reports/judge.h"
 #include "runtime/derive/derive.h"
 #include "trace/evidence/evidence.h"
@@ -81,6 +81,7 @@ std::string footer() {
 
 bool is_scenario(const std::filesystem::path& path) {
   std::error_code none;
+  // By its name, since traces are recognised by content and YAML reads almost anything.
   const bool named_so = path.extension() == ".yaml" || path.extension() == ".yml";
   return named_so && !std::filesystem::is_directory(path, none);
 }
@@ -109,6 +110,7 @@ reports::ExitStatus run_verify(VerifyCommand command, const reports::CiEnvironme
   reports::ReportOptions& report = command.report;
   if (!command.ci.empty()) {
     const reports::CiService service =
+        // "auto" names no service: the environment does.
         reports::ci_service_named(command.ci).value_or(reports::ci_service(environment));
     for (std::string& output : reports::ci_outputs(service, environment))
       report.outputs.push_back(std::move(output));
@@ -116,6 +118,7 @@ reports::ExitStatus run_verify(VerifyCommand command, const reports::CiEnvironme
   if (const Status outputs = reports::check_outputs(report); !outputs)
     return reports::fail(outputs.error());
   const std::vector<std::string>& paths = command.traces.paths;
+  // A folder with traces and a product.json is a derivation.
   const auto whole = std::find_if(paths.begin(), paths.end(), [](const std::string& path) {
     return is_scenario(path) || is_derivation(path);
   });

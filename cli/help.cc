@@ -1,5 +1,3 @@
-#include "cli/help.h"
-
 #include <algorithm>
 #include <memory>
 #include <set>
@@ -8,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "base/text.h"
+#include "cli/program.h"
 
 namespace lockstep::cli {
 namespace {
@@ -45,7 +44,7 @@ class HelpLayout : public CLI::Formatter {
     if (out.empty() && !option->get_lnames().empty()) out = "    ";
     for (const std::string& name : option->get_lnames()) {
       if (!out.ends_with(' ')) out += ", ";
-      out += "--" + name;
+      out += fmt::format("--{}", name);
     }
     return out;
   }
@@ -54,7 +53,8 @@ class HelpLayout : public CLI::Formatter {
     std::string out;
     const bool takes_value = option->get_type_size() != 0;
     if (takes_value && !option->get_type_name().empty() && !option->get_positional())
-      out += " " + value_name(option->get_type_name());
+      out += fmt::format(" {}", value_name(option->get_type_name()));
+    // "PATH...": several may follow.
     if (option->get_positional() && option->get_expected_max() > 1) out += "...";
     return out;
   }
@@ -90,16 +90,17 @@ const CLI::App& chosen(const CLI::App& app) {
 
 std::string called(const CLI::App& app) {
   std::string out = "lockstep";
+  // "lockstep calibrate check": the commands that the arguments chose, from the outside in.
   for (const CLI::App* at = &app; !at->get_subcommands().empty();) {
     at = at->get_subcommands().front();
-    out += " " + at->get_name();
+    out += fmt::format(" {}", at->get_name());
   }
   return out;
 }
 
 void add_option_names(const CLI::App& app, std::vector<std::string>& out) {
   for (const CLI::Option* option : app.get_options())
-    for (const std::string& name : option->get_lnames()) out.push_back("--" + name);
+    for (const std::string& name : option->get_lnames()) out.push_back(fmt::format("--{}", name));
   for (const CLI::App* group :
        app.get_subcommands([](const CLI::App* sub) { return sub->get_name().empty(); }))
     add_option_names(*group, out);
@@ -122,6 +123,7 @@ std::string option_meant(const CLI::App& command, const std::vector<std::string>
       continue;
     // "--out" is the beginning of "--output", and not near enough to it by its letters.
     const auto begun = std::find_if(known.begin(), known.end(), [&](const std::string& option) {
+      // "--f" begins too many to be a hint.
       return name.size() > 3 && option.starts_with(name);
     });
     const std::string meant = begun != known.end() ? *begun : nearest(name, known);
@@ -136,6 +138,7 @@ std::string value_meant(const std::string& message) {
   constexpr std::string_view kNotIn = " not in {";
   const std::size_t list = message.find(kNotIn);
   if (list == std::string::npos || message.back() != '}') return {};
+  // The word before " not in {": "eror".
   const std::size_t before = message.rfind(' ', list - 1);
   const std::size_t begin = before == std::string::npos ? 0 : before + 1;
   const std::string word = message.substr(begin, list - begin);
@@ -189,6 +192,7 @@ std::string painted_help(const std::string& text, const Paint& paint) {
 std::string usage_fix(const CLI::App& app, const CLI::ParseError& error,
                       const std::vector<std::string>& arguments) {
   const CLI::App& command = chosen(app);
+  // The most certain guess first: a refused value names the values that it could be.
   if (const std::string value = value_meant(error.what()); !value.empty())
     return fmt::format("did you mean {}?", value);
   if (const std::string option = option_meant(command, arguments); !option.empty())
@@ -197,7 +201,7 @@ std::string usage_fix(const CLI::App& app, const CLI::ParseError& error,
   const std::vector<std::string> commands = command_names(command);
   if (!commands.empty() && !arguments.empty()) {
     const auto word = std::find_if(arguments.begin(), arguments.end(), [&](const std::string& a) {
-      return !a.starts_with("-") && called(app).find(" " + a) == std::string::npos;
+      return !a.starts_with("-") && called(app).find(fmt::format(" {}", a)) == std::string::npos;
     });
     const std::string meant = word == arguments.end() ? "" : nearest(*word, commands);
     if (!meant.empty()) return fmt::format("did you mean `{} {}`?", called(app), meant);

@@ -18,10 +18,7 @@
 #include "base/terminal.h"
 #include "base/text.h"
 #include "base/tool_version.h"
-#include "cli/cmd_completion.h"
 #include "cli/commands.h"
-#include "cli/help.h"
-#include "cli/renamed.h"
 #include "reports/exit_status.h"
 
 namespace lockstep::cli {
@@ -91,6 +88,7 @@ void add_commands(CLI::App& app, reports::ExitStatus& status) {
   for (const CommandGroup& group : groups) {
     for (const auto add : group.add) {
       add(app, status);
+      // The one that `add` has just appended.
       app.get_subcommands({}).back()->group(group.heading);
     }
   }
@@ -118,6 +116,7 @@ int run(int argc, const char* const* argv) {
     std::cout << completions(app, {given.begin() + 2, given.end()});
     return static_cast<int>(status);
   }
+  // `lockstep help verify`, as git has it.
   if (!given.empty() && given.front() == "help") {
     given.erase(given.begin());
     given.emplace_back("--help");

@@ -1,10 +1,10 @@
-#include "cli/renamed.h"
-
 #include <algorithm>
 #include <initializer_list>
 #include <utility>
 
 #include <fmt/core.h>
+
+#include "cli/program.h"
 
 namespace lockstep::cli {
 namespace {
@@ -38,7 +38,7 @@ Renamed gate(Words arguments) {
   std::string ci = "--ci";
   for (std::size_t i = 1; i < arguments.size(); ++i) {
     if (arguments[i] == "--service" && i + 1 < arguments.size()) {
-      ci += "=" + arguments[i + 1];
+      ci += fmt::format("={}", arguments[i + 1]);
       arguments.erase(arguments.begin() + static_cast<std::ptrdiff_t>(i + 1));
     } else if (arguments[i].starts_with("--service=")) {
       ci += arguments[i].substr(std::string("--service").size());
@@ -55,6 +55,8 @@ Renamed gate(Words arguments) {
 // The folder to write to was the last of at least two that are no options; all options were flags.
 Renamed convert_into_last(Words arguments) {
   if (std::count_if(arguments.begin(), arguments.end(),
+                    // Three with "convert" itself: an input and the folder. With fewer, CLI11 says
+                    // that -o is missing.
                     [](const std::string& a) { return !a.starts_with("-"); }) < 3)
     return {std::move(arguments), ""};
   const auto last = std::find_if(arguments.rbegin(), arguments.rend(),
@@ -78,6 +80,7 @@ Renamed with_new_names(Words arguments) {
     return {std::move(arguments), renamed_to("digest", "convert --to digest")};
   }
   if (begins_with(arguments, {"trace-to-scenario"})) {
+    // The old command had this default; `convert` asks for OUT.
     if (!has_any(arguments, {"-o", "--output", "-h", "--help"}))
       arguments.insert(arguments.end(), {"-o", "replay.yaml"});
     replace_front(arguments, 1, {"convert", "--to", "scenario"});

@@ -1,5 +1,5 @@
 // The options that every command that judges has, for CLI11; what they mean:
-// reports/findings/forms.h and reports/filter/filter_options.h.
+// reports/findings/forms.h and reports/filter/filter.h.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 #include <CLI/CLI.hpp>
 
 #include "reports/exit_status.h"
-#include "reports/filter/filter_options.h"
+#include "reports/filter/filter.h"
 #include "reports/findings/forms.h"
 #include "reports/output_targets.h"
 

@@ -113,10 +113,11 @@ Result<std::vector<sim::Collective>> parse_collectives(const CollectiveCommand& 
   if (!algorithm) {
     return Error{fmt::format("--algorithm: no algorithm \"{}\"", printable(command.algorithm)),
                  {},
-                 "algorithms: " + algorithm_names()};
+                 fmt::format("algorithms: {}", algorithm_names())};
   }
   const Result<std::vector<Bytes>> sizes = parse_sizes(command.bytes);
   if (!sizes) return with_option("--bytes", sizes.error());
+  // Formulas are of one collective that has the links for itself.
   if (sizes->size() > 1 && command.level != "message") {
     return Error{
         fmt::format("--bytes: {} collectives at once share their links, which no formula knows",
@@ -183,6 +184,7 @@ Result<sim::PricedCalls> price_on_machine(const CollectiveCommand& command) {
 reports::ExitStatus simulate_for_machine(const CLI::App& parsed, const CollectiveCommand& command) {
   for (const char* option : {"--algorithm", "--alpha", "--beta", "--gamma", "--ranks-per-node",
                              "--segments", "--level", "--wiring"})
+    // count(): an option with a default has a value although nobody gave one.
     if (parsed.get_option(option)->count() > 0)
       return reports::fail({fmt::format("{} excludes --machine, which says it", option),
                             {},

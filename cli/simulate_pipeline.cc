@@ -53,6 +53,8 @@ Result<std::vector<T>> over_pieces(const std::string& option, const std::vector<
   const auto stages = static_cast<std::size_t>(program.shape.stages);
   std::vector<T> out;
   for (std::size_t piece = 0; piece < pieces; ++piece) {
+    // Two stages of two chunks have four pieces: 1, 4 or 2 values. Pieces before stages, which
+    // decides nothing where both are as many.
     if (values.size() == 1)
       out.push_back(values[0]);
     else if (values.size() == pieces)
@@ -100,6 +102,8 @@ Status set_backward(const PipelineCommand& command, const sim::PipelineProgram& 
   for (std::size_t i = 0; i < pieces.size(); ++i) {
     pieces[i].backward = (*backward)[i];
     if (program.split) {
+      // A backward of a linear layer is two products of one size: the input's gradient and the
+      // weights'. Of an odd number of picoseconds the first part is longer.
       pieces[i].weight = weight ? (*weight)[i] : Picos{(*backward)[i].value / 2};
       if (!weight) pieces[i].backward = (*backward)[i] - pieces[i].weight;
     } else if (weight) {
@@ -163,6 +167,7 @@ Status check_layers(const PipelineCommand& command, const sim::PipelineShape& sh
                              *command.layers, cut),
                  {},
                  fmt::format("use at most {} --stages (times --chunks)", *command.layers)};
+  // 30 layers on 4 stages are 8, 8, 7 and 7: one time cannot hold for all.
   if (*command.layers % pieces != 0 && command.forward.find(',') == std::string::npos)
     return Error{
         fmt::format("--layers {} do not divide evenly over {}, so the stages cannot all take "
@@ -176,6 +181,7 @@ Status check_layers(const PipelineCommand& command, const sim::PipelineShape& sh
 Result<reports::PipelineAnswer> answer(PipelineCommand command) {
   const Result<sim::PipelineSchedule> schedule = sim::parse_pipeline_schedule(command.schedule);
   if (!schedule) return schedule.error();
+  // zbv is defined for two; interleaving one chunk is 1F1B.
   const bool two =
       *schedule == sim::PipelineSchedule::zbv || *schedule == sim::PipelineSchedule::interleaved;
   command.shape.chunks = command.chunks.value_or(two ? 2 : 1);

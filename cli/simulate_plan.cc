@@ -8,9 +8,8 @@
 
 #include "base/text.h"
 #include "cli/cmd_simulate.h"
+#include "cli/input_files.h"
 #include "cli/report_options.h"
-#include "cli/shipped.h"
-#include "cli/standard_input.h"
 #include "reports/forecasts/multimodal.h"
 #include "reports/forecasts/plan.h"
 #include "sim/sweep/training_plans.h"
@@ -48,6 +47,7 @@ Result<std::vector<sim::Axis>> settings_of(const PlanCommand& command) {
   for (const std::string& text : command.settings) {
     Result<sim::Axis> axis = sim::parse_axis(text);
     if (!axis) return with_option("--set", axis.error());
+    // "tensor=1..8*2" is of `sweep`.
     if (axis->values.size() > 1)
       return Error{fmt::format("--set {} has {}, and a plan takes one", printable(axis->key),
                                plural(axis->values.size(), "value")),

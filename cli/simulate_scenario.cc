@@ -15,9 +15,8 @@
 #include "base/interrupts.h"
 #include "base/text.h"
 #include "cli/cmd_simulate.h"
+#include "cli/input_files.h"
 #include "cli/report_options.h"
-#include "cli/simulate_trials.h"
-#include "cli/standard_input.h"
 #include "reports/forecasts/memory.h"
 #include "reports/forecasts/scenario.h"
 #include "reports/forecasts/simulated_job.h"
@@ -50,10 +49,11 @@ reports::ExitStatus write_forecast(sim::TimedScenario timed, const SimulationOut
   const sim::ScenarioForecast& forecast = *timed.forecast;
   std::string timeline;
   const auto content = [&](const std::string& kind, bool) {
-    if (kind == "json") return reports::forecast_json(forecast).dump(2) + "\n";
+    if (kind == "json") return fmt::format("{}\n", reports::forecast_json(forecast).dump(2));
     if (kind == "csv") return reports::forecast_csv(forecast);
     if (kind == "html") return reports::forecast_page(forecast);
     if (kind != "timeline") return reports::forecast_text(forecast);
+    // Made once for all targets, and last: the run is moved into it.
     if (timeline.empty()) {
       trace::Run played = sim::as_simulated(std::move(timed.run), timed.simulated.program,
                                             timed.simulated.folding, timed.simulated.result);
@@ -94,6 +94,8 @@ Result<reports::ExitStatus> simulate(const SimulateScenarioCommand& command,
                                      const sim::Machine& machine, const sim::TrialOptions& trials,
                                      const std::string& folder, Interrupts& interrupts) {
   runtime::ForecastOptions options{folder, std::nullopt, command.time_work, command.output.quiet};
+  // Without values nothing is computed, and nothing can be timed; without an option the job
+  // decides.
   if (command.time_work) options.on_meta = false;
   if (command.meta || command.no_meta) options.on_meta = command.meta;
   runtime::SimulatedChange change;
@@ -102,6 +104,7 @@ Result<reports::ExitStatus> simulate(const SimulateScenarioCommand& command,
   Result<sim::TimedScenario> timed =
       runtime::forecast_scenario(command.path, change, machine, options, interrupts);
   if (!timed) {
+    // A program that raises an exception is an answer about the job, not an error of the forecast.
     std::optional<sim::RaisedJob> raised = raised_job(folder);
     if (!raised) return timed.error();
     if (const Status kept = keep_traces(command, raised->simulated, raised->run); !kept)
@@ -140,6 +143,7 @@ reports::ExitStatus simulate_scenario(SimulateScenarioCommand command) {
     return reports::fail(
         {"nothing to simulate is named", {}, "`lockstep simulate --help` shows how"});
   std::error_code unknown;
+  // CLI11 takes "colective" for the scenario's file.
   const std::vector<std::string> commands = {"collective", "trace", "pipeline", "plan"};
   if (const std::string meant = nearest(command.path, commands);
       !meant.empty() && !std::filesystem::exists(command.path, unknown))
@@ -147,9 +151,10 @@ reports::ExitStatus simulate_scenario(SimulateScenarioCommand command) {
                           {},
                           fmt::format("did you mean `lockstep simulate {}`?", meant)});
   if (const Result<std::string> text = read_input(command.path); text && sim::is_plan(*text))
-    return reports::fail({printable(command.path) + " is a plan of a transformer, not a scenario",
-                          {},
-                          "lockstep simulate plan " + printable(command.path)});
+    return reports::fail(
+        {fmt::format("{} is a plan of a transformer, not a scenario", printable(command.path)),
+         {},
+         fmt::format("lockstep simulate plan {}", printable(command.path))});
   if (command.machine.empty())
     return reports::fail({"no machine is named", {}, "add --machine dgx-h100, or your own"});
   const Result<sim::TrialOptions> trials = trial_options(command.trials);
@@ -157,10 +162,10 @@ reports::ExitStatus simulate_scenario(SimulateScenarioCommand command) {
   const Result<sim::Machine> machine = sim::load_machine(command.machine);
   if (!machine) return reports::fail(machine.error());
   if (command.time_work && !machine->cores)
-    return reports::fail(
-        {printable(command.machine) + " has devices, and --time-work times this processor",
-         {},
-         "leave it out, or give what `lockstep calibrate` wrote here"});
+    return reports::fail({fmt::format("{} has devices, and --time-work times this processor",
+                                      printable(command.machine)),
+                          {},
+                          "leave it out, or give what `lockstep calibrate` wrote here"});
   const WorkFolder folder(command.output_dir, "lockstep-simulate-");
   if (!folder.usable())
     return reports::fail(
@@ -212,6 +217,7 @@ void add_simulate_scenario(CLI::App& simulate, reports::ExitStatus& status) {
       ->type_name("DIR");
   add_simulation_output(simulate, options->output);
   simulate.callback([options, &simulate, &status] {
+    // CLI11 calls this for `simulate collective`, too.
     if (simulate.get_subcommands().empty()) status = simulate_scenario(*options);
   });
 }

@@ -95,9 +95,13 @@ reports::ExitStatus simulate_trace(const TraceCommand& command) {
   const Result<sim::Prices> prices = sim::prices_on(*machine, program->job, layouts);
   if (!prices) return reports::fail(prices.error());
   const Result<sim::SimulatedProgram> simulated = [&] {
+    // Where ranks share cores, whoever is on the same node matters, and the classes are found
+    // there.
     if (machine->cores)
       return sim::simulate_on_machine(std::move(*program), layouts, *prices, *machine);
     sim::Folding folding = command.apart ? sim::keep_apart(program->job)
+                                         // Ranks that do the same are one class only where their
+                                         // groups lie alike on the nodes.
                                          : sim::fold(program->job, sim::kinds_of(layouts));
     return sim::simulate_program(std::move(*program), std::move(folding), *prices, *launch);
   }();
@@ -114,7 +118,7 @@ reports::ExitStatus simulate_trace(const TraceCommand& command) {
       sim::as_simulated(std::move(*run), simulated->program, simulated->folding, simulated->result);
   const auto content = [&](const std::string& kind, bool) {
     if (kind == "timeline") return reports::simulated_timeline(played);
-    return kind == "json" ? reports::simulated_json(*simulated).dump(2) + "\n"
+    return kind == "json" ? fmt::format("{}\n", reports::simulated_json(*simulated).dump(2))
                           : reports::simulated_text(*simulated);
   };
   return write_simulation(content, command.output);

@@ -1,5 +1,3 @@
-#include "cli/simulate_trials.h"
-
 #include <algorithm>
 #include <charconv>
 #include <thread>
@@ -63,6 +61,7 @@ void add_trials(CLI::App& command, TrialsCommand& options) {
 
 Result<sim::Jitter> parse_jitter(const std::string& text) {
   sim::Jitter out;
+  // The second condition: a comma at the end is followed by an empty item, which is refused.
   for (std::size_t begin = 0; begin < text.size() || (begin > 0 && begin == text.size());) {
     const std::size_t end = std::min(text.find(',', begin), text.size());
     if (const Status ok = read_item(text.substr(begin, end - begin), out); !ok) return ok.error();
@@ -74,6 +73,7 @@ Result<sim::Jitter> parse_jitter(const std::string& text) {
 Result<sim::TrialOptions> trial_options(const TrialsCommand& command) {
   const Result<sim::Jitter> jitter = parse_jitter(command.jitter);
   if (!jitter) return jitter.error();
+  // A thousand equal trials would look like certainty.
   const bool varies = !command.jitter.empty() || command.redraw_batches;
   if (command.trials > 0 && !varies)
     return Error{"nothing varies between the trials", {}, "add --jitter compute=5%"};

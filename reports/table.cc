@@ -9,11 +9,21 @@
 #include "base/check.h"
 #include "base/tables.h"
 #include "base/text.h"
-#include "reports/csv_field.h"
-#include "reports/findings/markdown_report.h"
+#include "reports/findings/reports.h"
 #include "reports/html/markup.h"
 
 namespace lockstep::reports {
+
+std::string csv_field(std::string_view text) {
+  constexpr std::string_view kFormula = "=+-@";
+  std::string out = printable(text);
+  if (!out.empty() && kFormula.find(out.front()) != std::string_view::npos) out = "'" + out;
+  if (out.find_first_of(",\"'") == std::string::npos) return out;
+  std::string quoted = "\"";
+  for (const char c : out) quoted += c == '"' ? "\"\"" : std::string(1, c);
+  return quoted + "\"";
+}
+
 namespace {
 
 constexpr std::string_view kBetween = "  ";

@@ -15,6 +15,12 @@
 
 namespace lockstep::reports {
 
+// One field of comma-separated values (RFC 4180): printable, quoted where
+// necessary. Text that a spreadsheet would take for a formula (= + - @ at the start) gets a leading
+// apostrophe, so that a name in a trace cannot run anything:
+// https://owasp.org/www-community/attacks/CSV_Injection
+std::string csv_field(std::string_view text);
+
 struct Column {
   enum Kind : unsigned char {
     words,

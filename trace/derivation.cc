@@ -6,6 +6,8 @@
 #include <set>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "base/check.h"
 #include "base/files/read_file.h"
 #include "base/text.h"
@@ -25,10 +27,10 @@ constexpr std::size_t kLargestProduct = std::size_t{16} << 20U;
 Status check_class(const Run& run, const ProductSpec::RankClass& one, std::int32_t copy_ranks) {
   const RankTrace& trace = *run.find(Rank(one.rank));
   const auto refuse = [&](const std::string& why) {
-    return Error{"rank " + std::to_string(one.rank) + " cannot stand for ranks " +
-                     ranges(one.ranks) + ": " + why,
-                 {trace.source},
-                 "give each of them a trace"};
+    return Error{
+        fmt::format("rank {} cannot stand for ranks {}: {}", one.rank, ranges(one.ranks), why),
+        {trace.source},
+        "give each of them a trace"};
   };
   if (one.ranks.size() < 2) return Status::ok();
   const auto is_in_copy = [&](Rank rank) {
@@ -38,8 +40,8 @@ Status check_class(const Run& run, const ProductSpec::RankClass& one, std::int32
     if (is_in_copy(membership.ranks.lowest()) && is_in_copy(membership.ranks.highest())) continue;
     for (const std::int32_t rank : one.ranks) {
       if (!membership.ranks.contains(Rank(rank))) {
-        return refuse("group " + printable(run.tables.str(membership.group)) +
-                      " does not have them all");
+        return refuse(fmt::format("group {} does not have them all",
+                                  printable(run.tables.str(membership.group))));
       }
     }
   }
@@ -58,23 +60,23 @@ Status check_whole(const Run& run, const ProductSpec& spec, const std::string& f
   };
   if (!run.unreadable.empty()) return run.unreadable.front().error;
   if (!run.header_conflicts.empty())
-    return error("the traces contradict each other: " + printable(run.header_conflicts.front()),
+    return error(fmt::format("the traces contradict each other: {}",
+                             printable(run.header_conflicts.front())),
                  folder);
   if (run.world_size != spec.world_size)
-    return error("the traces are of a world of " + std::to_string(run.world_size) +
-                     " ranks, product.json says " + std::to_string(spec.world_size),
+    return error(fmt::format("the traces are of a world of {} ranks, product.json says {}",
+                             run.world_size, spec.world_size),
                  folder);
   const std::vector<std::int32_t> traced = traced_ranks(spec);
   for (std::int32_t r = 0; r < spec.world_size; ++r) {
     if (traced[static_cast<std::size_t>(r)] != r) continue;
     const RankTrace* trace = run.find(Rank(r));
-    if (trace == nullptr) return error("rank " + std::to_string(r) + " has no trace", folder);
+    if (trace == nullptr) return error(fmt::format("rank {} has no trace", r), folder);
     if (trace->damaged_count > 0 || trace->dropped > 0 || trace->open_ended)
-      return error("records of rank " + std::to_string(r) + " were lost or are damaged",
-                   trace->source);
+      return error(fmt::format("records of rank {} were lost or are damaged", r), trace->source);
     if (trace->end != End::clean && trace->end != End::exception)
       return error(
-          "the trace of rank " + std::to_string(r) + " ends neither cleanly nor with an exception",
+          fmt::format("the trace of rank {} ends neither cleanly nor with an exception", r),
           trace->source);
   }
   for (const ProductSpec::RankClass& one : spec.classes) {

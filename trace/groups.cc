@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "base/text.h"
 
 namespace lockstep::trace {
@@ -283,7 +285,7 @@ std::string own_name(const std::string& name, const RankList& ranks) {
   constexpr std::size_t kShown = 4;
   std::string out = name + " [";
   for (std::size_t i = 0; i < std::min(ranks.size(), kShown); ++i) {
-    out += (i == 0 ? "" : ", ") + std::to_string(ranks[i].value);
+    out += fmt::format("{}{}", i == 0 ? "" : ", ", ranks[i].value);
   }
   return out + (ranks.size() > kShown ? ", …]" : "]");
 }
@@ -362,7 +364,7 @@ std::string group_label(const RankTrace& trace, const Tables& tables, GroupId gr
   const auto same =
       std::count_if(trace.groups.begin(), trace.groups.end(),
                     [&](const RankTrace::Membership& m) { return m.desc == own->desc; });
-  return printable(tables.str(own->desc)) + (same > 1 ? " (" + plain + ")" : "");
+  return printable(tables.str(own->desc)) + (same > 1 ? fmt::format(" ({})", plain) : "");
 }
 
 }  // namespace lockstep::trace

@@ -11,6 +11,8 @@
 #include <thread>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "base/text.h"
 #include "trace/formats/format.h"
 #include "trace/formats/ring/reader.h"
@@ -63,16 +65,16 @@ Result<Plan> make_plan(const LoadOptions& options) {
     if (plan.format == nullptr) {
       std::vector<std::string> names;
       for (const Format& format : all_formats()) names.emplace_back(format.name);
-      return Error{"no format is called \"" + printable(options.format) + "\"",
+      return Error{fmt::format("no format is called \"{}\"", printable(options.format)),
                    {},
-                   "one of " + join_and(names, names.size())};
+                   fmt::format("one of {}", join_and(names, names.size()))};
     }
   }
   if (!options.rank_pattern.empty()) {
     try {
       plan.rank_pattern.emplace(options.rank_pattern);
     } catch (const std::regex_error& e) {
-      return Error{"the rank pattern is not a regular expression: " + std::string(e.what()),
+      return Error{fmt::format("the rank pattern is not a regular expression: {}", e.what()),
                    {options.rank_pattern},
                    "for example 'node\\d+_(\\d+)\\.bin'"};
     }
@@ -317,9 +319,9 @@ std::optional<Error> several_runs(const std::vector<Piece>& pieces,
     for (const RankTrace& trace : piece.traces) {
       const auto [first, is_new] = holder.try_emplace(trace.rank, folder);
       if (is_new || first->second == folder) continue;
-      return Error{printable(first->second) + " and " + printable(folder) +
-                       " both hold a trace of rank " + std::to_string(trace.rank.value) +
-                       ": they are two runs, or their files are numbered anew on each node",
+      return Error{fmt::format("{} and {} both hold a trace of rank {}: they are two runs, or "
+                               "their files are numbered anew on each node",
+                               printable(first->second), printable(folder), trace.rank.value),
                    {paths.front()},
                    "name the folder of one run; for files of several nodes, rename them by global "
                    "rank"};
@@ -376,12 +378,12 @@ std::optional<Error> mixed_formats(const std::vector<Piece>& pieces) {
   if (files.size() < 2) return std::nullopt;
   std::vector<std::string> parts;
   for (const auto& [format, names] : files) {
-    std::string part = "--format " + std::string(format) + ": " + printable(names.front());
-    if (names.size() > 1) part += " and " + plural(names.size() - 1, "other file");
+    std::string part = fmt::format("--format {}: {}", format, printable(names.front()));
+    if (names.size() > 1) part += fmt::format(" and {}", plural(names.size() - 1, "other file"));
     parts.push_back(std::move(part));
   }
-  return Error{"the files are of " + std::to_string(files.size()) +
-                   " formats, which do not make one run: " + join_and(parts, parts.size()),
+  return Error{fmt::format("the files are of {} formats, which do not make one run: {}",
+                           files.size(), join_and(parts, parts.size())),
                {},
                "name the files of one, or choose it with --format"};
 }
@@ -414,12 +416,13 @@ void note_recording(const Piece& piece, const std::set<Rank>& chosen, const Tabl
     note.rank = trace.rank;
     note.pid = trace.pid;
     note.location.file = piece.name;
-    note.text = "also recorded as " + std::string(kind_of(piece)->name) + ": " +
-                plural(trace.calls.size(), "call");
+    note.text = fmt::format("also recorded as {}: {}", kind_of(piece)->name,
+                            plural(trace.calls.size(), "call"));
     if (!trace.calls.empty()) {
       const Call& last = trace.calls.back();
-      note.text += ", the last " + std::string(op_name(tables.signatures[last.signature].op)) +
-                   " in group " + tables.str(last.group);
+      note.text +=
+          fmt::format(", the last {} in group {}", op_name(tables.signatures[last.signature].op),
+                      tables.str(last.group));
     }
     out.add(std::move(note));
   }
@@ -452,11 +455,13 @@ JobEvidence gather_evidence(std::vector<Piece>& pieces, const Tables& tables) {
   }
   if (beside.empty()) return out;
   std::vector<std::string> parts;
-  for (const auto& [kind, count] : beside) parts.push_back(plural(count, "file") + " of " + kind);
-  out.sources =
-      (calls == nullptr ? "no recording of calls"
-                        : "calls: " + plural(files, "file") + " of " + std::string(calls->name)) +
-      "; evidence: " + join_and(parts);
+  for (const auto& [kind, count] : beside)
+    parts.push_back(fmt::format("{} of {}", plural(count, "file"), kind));
+  out.sources = fmt::format(
+      "{}; evidence: {}",
+      calls == nullptr ? "no recording of calls"
+                       : fmt::format("calls: {} of {}", plural(files, "file"), calls->name),
+      join_and(parts));
   return out;
 }
 
@@ -464,7 +469,8 @@ JobEvidence gather_evidence(std::vector<Piece>& pieces, const Tables& tables) {
 std::string disagreement(const std::map<std::string, std::vector<std::int32_t>>& holders) {
   std::vector<std::string> parts;
   for (const auto& [value, ranks] : holders) {
-    parts.push_back(value + (ranks.size() == 1 ? " (rank " : " (ranks ") + ranges(ranks) + ")");
+    parts.push_back(
+        fmt::format("{}{}{})", value, (ranks.size() == 1 ? " (rank " : " (ranks "), ranges(ranks)));
   }
   return join_and(parts, 8);
 }
@@ -511,15 +517,15 @@ void keep_one_each(Run& run) {
     }
     if (say_the_same(kept.back(), trace)) continue;
     if (of_two_programs(kept.back(), trace)) {
-      kept.back().inconclusive =
-          "rank " + std::to_string(trace.rank.value) + " is, by their names, in " +
-          printable(kept.back().source) + " and in " + printable(trace.source) +
-          ", which look like two jobs; the first, which holds more, was read";
+      kept.back().inconclusive = fmt::format(
+          "rank {} is, by their names, in {} and in {}, which look like two jobs; the first, which "
+          "holds more, was read",
+          trace.rank.value, printable(kept.back().source), printable(trace.source));
       continue;
     }
     run.header_conflicts.push_back(
-        "rank " + std::to_string(trace.rank.value) + " is in " + printable(kept.back().source) +
-        " and in " + printable(trace.source) + "; the first, which holds more, was read");
+        fmt::format("rank {} is in {} and in {}; the first, which holds more, was read",
+                    trace.rank.value, printable(kept.back().source), printable(trace.source)));
   }
   run.ranks = std::move(kept);
 }
@@ -536,11 +542,12 @@ void compare_headers(Run& run) {
   if (sizes.size() > 1) {
     std::map<std::string, std::vector<std::int32_t>> named;
     for (auto& [size, ranks] : sizes) named[std::to_string(size)] = std::move(ranks);
-    run.header_conflicts.push_back("the headers disagree about world_size: " + disagreement(named));
+    run.header_conflicts.push_back(
+        fmt::format("the headers disagree about world_size: {}", disagreement(named)));
   }
   if (semantics.size() > 1) {
-    run.header_conflicts.push_back("the headers disagree about semantics: " +
-                                   disagreement(semantics));
+    run.header_conflicts.push_back(
+        fmt::format("the headers disagree about semantics: {}", disagreement(semantics)));
   }
 }
 
@@ -615,7 +622,8 @@ Result<LoadedTraces> load_traces(const std::vector<std::string>& paths,
     }
     Error error = out.unreadable.front().error;
     if (out.unreadable.size() > 1) {
-      error.message += " (nor can " + plural(out.unreadable.size() - 1, "other file") + " be read)";
+      error.message +=
+          fmt::format(" (nor can {} be read)", plural(out.unreadable.size() - 1, "other file"));
     }
     return error;
   }
@@ -630,8 +638,8 @@ Run complete_run(LoadedTraces loaded) {
   run.unreadable = std::move(loaded.unreadable);
   if (format != nullptr) run.unknown.assign(format->unknown.begin(), format->unknown.end());
   if (!loaded.earlier_runs.empty()) {
-    run.unknown.push_back("earlier runs of the job, in the same folder: " +
-                          join_and(loaded.earlier_runs, 4) + " not read");
+    run.unknown.push_back(fmt::format("earlier runs of the job, in the same folder: {} not read",
+                                      join_and(loaded.earlier_runs, 4)));
   }
   join_evidence(run, std::move(loaded.evidence), format != nullptr && is_own(*format));
   run.world_size = std::max(run.world_size, loaded.expect_ranks);

@@ -8,6 +8,9 @@
 #include <set>
 #include <utility>
 
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
 #include "base/text.h"
 #include "trace/derivation.h"
 #include "trace/trace_builder.h"
@@ -17,6 +20,7 @@ namespace lockstep::trace {
 namespace {
 
 namespace dom = simdjson::dom;
+using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kMaxNames = 1024;       // in one list of names
 constexpr std::size_t kMaxNameLength = 4096;  // bytes of a name
@@ -37,7 +41,7 @@ class ProductFileReader {
   std::optional<dom::element> find(dom::object object, const char* key, bool required) {
     dom::element value;
     if (object[key].get(value) == simdjson::SUCCESS && !value.is_null()) return value;
-    if (required) complain("\"" + std::string(key) + "\" is missing");
+    if (required) complain(fmt::format("\"{}\" is missing", key));
     return std::nullopt;
   }
 
@@ -49,9 +53,9 @@ class ProductFileReader {
   std::string as_text(dom::element value, const char* key) {
     std::string_view out;
     if (value.get(out) != simdjson::SUCCESS) {
-      complain("\"" + std::string(key) + "\" is not a string");
+      complain(fmt::format("\"{}\" is not a string", key));
     } else if (out.size() > kMaxNameLength) {
-      complain("\"" + std::string(key) + "\" is longer than 4096 bytes");
+      complain(fmt::format("\"{}\" is longer than 4096 bytes", key));
     } else {
       return std::string(out);
     }
@@ -62,8 +66,7 @@ class ProductFileReader {
                           std::int64_t high) {
     std::int64_t out = low;
     if (value.get(out) != simdjson::SUCCESS || out < low || out > high) {
-      complain("\"" + std::string(key) + "\" is not a whole number from " + std::to_string(low) +
-               " to " + std::to_string(high));
+      complain(fmt::format("\"{}\" is not a whole number from {} to {}", key, low, high));
       return low;
     }
     return out;
@@ -76,12 +79,12 @@ class ProductFileReader {
     if (!value) return out;
     dom::array array;
     if (value->get(array) != simdjson::SUCCESS) {
-      complain("\"" + std::string(key) + "\" is not a list");
+      complain(fmt::format("\"{}\" is not a list", key));
       return out;
     }
     for (const dom::element item : array) {
       if (out.size() == most) {
-        complain("\"" + std::string(key) + "\" has more than " + std::to_string(most) + " items");
+        complain(fmt::format("\"{}\" has more than {} items", key, most));
         return {};
       }
       out.push_back(item);
@@ -103,14 +106,14 @@ class ProductFileReader {
     if (!find(object, key, false)) return {};
     for (const dom::element item : list(object, key, false, most))
       out.insert(static_cast<Integer>(as_integer(item, key, 0, high)));
-    if (out.empty()) complain("\"" + std::string(key) + "\" is empty; leave it out to mean all");
+    if (out.empty()) complain(fmt::format("\"{}\" is empty; leave it out to mean all", key));
     return {out.begin(), out.end()};
   }
 
   std::optional<dom::object> as_object(dom::element value, const char* key) {
     dom::object out;
     if (value.get(out) == simdjson::SUCCESS) return out;
-    complain("an item of \"" + std::string(key) + "\" is not an object");
+    complain(fmt::format("an item of \"{}\" is not an object", key));
     return std::nullopt;
   }
 
@@ -154,8 +157,7 @@ class SpecReader {
   bool one_of(dom::object root, const char* key, std::string_view usual, std::string_view other) {
     const std::string text = read_.text(root, key, false);
     if (text != usual && text != other && !text.empty())
-      read_.complain("\"" + std::string(key) + "\" is neither \"" + std::string(usual) +
-                     "\" nor \"" + std::string(other) + "\"");
+      read_.complain(fmt::format("\"{}\" is neither \"{}\" nor \"{}\"", key, usual, other));
     return text == other;
   }
 
@@ -169,7 +171,8 @@ class SpecReader {
       condition.has = read_.texts(*object, "has");
       if (condition.name.empty()) return read_.complain("a condition has no name");
       if (!by_name_.emplace(condition.name, spec_.conditions.size()).second)
-        return read_.complain("two conditions are called \"" + printable(condition.name) + "\"");
+        return read_.complain(
+            fmt::format("two conditions are called \"{}\"", printable(condition.name)));
       spec_.conditions.push_back(std::move(condition));
     }
     if (spec_.conditions.empty()) read_.complain("\"conditions\" is empty");
@@ -178,7 +181,7 @@ class SpecReader {
   std::uint32_t condition(const std::string& name) {
     const auto found = by_name_.find(name);
     if (found != by_name_.end()) return static_cast<std::uint32_t>(found->second);
-    read_.complain("no condition is called \"" + printable(name) + "\"");
+    read_.complain(fmt::format("no condition is called \"{}\"", printable(name)));
     return 0;
   }
 
@@ -198,7 +201,7 @@ class SpecReader {
         read_.complain("an item of \"allowed\" allows no condition at all");
       named_steps_ += rule.steps.size();
       if (named_steps_ > kMaxAllowed)
-        read_.complain("\"allowed\" names more than " + std::to_string(kMaxAllowed) + " steps");
+        read_.complain(fmt::format("\"allowed\" names more than {} steps", kMaxAllowed));
       if (read_.problem) return;
       spec_.allowed.push_back(std::move(rule));
     }
@@ -230,7 +233,7 @@ class SpecReader {
         const auto to = read_.as_integer(ends.at(1), "ranks", from, spec_.world_size - 1);
         for (std::int64_t rank = from; rank <= to && !read_.problem; ++rank) {
           if (in_one[static_cast<std::size_t>(rank)])
-            return read_.complain("rank " + std::to_string(rank) + " is in two classes");
+            return read_.complain(fmt::format("rank {} is in two classes", rank));
           in_one[static_cast<std::size_t>(rank)] = true;
           one.ranks.push_back(static_cast<std::int32_t>(rank));
         }
@@ -267,7 +270,7 @@ class SpecReader {
             static_cast<std::int32_t>(read_.as_integer(one, "together", 0, spec_.world_size - 1));
         if (read_.problem) return;
         if (in_one[static_cast<std::size_t>(rank)])
-          return read_.complain("\"together\" names rank " + std::to_string(rank) + " twice");
+          return read_.complain(fmt::format("\"together\" names rank {} twice", rank));
         in_one[static_cast<std::size_t>(rank)] = true;
         team.push_back(rank);
       }
@@ -297,8 +300,8 @@ class SpecReader {
       const bool leads_out =
           std::any_of(path.begin(), path.end(), [](const auto& part) { return part == ".."; });
       if (history.folder.empty() || path.is_absolute() || leads_out)
-        return read_.complain("the folder \"" + printable(history.folder) +
-                              "\" is not inside the derivation's");
+        return read_.complain(fmt::format("the folder \"{}\" is not inside the derivation's",
+                                          printable(history.folder)));
       spec_.histories.push_back(std::move(history));
     }
     if (spec_.histories.empty()) read_.complain("\"histories\" is empty");
@@ -312,38 +315,16 @@ class SpecReader {
   std::size_t named_steps_ = 0;
 };
 
-std::string quoted(const std::string& text) {
-  std::string out = "\"";
-  for (const char c : to_utf8(text)) {
-    constexpr std::string_view kDigits = "0123456789abcdef";
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\')
-      out += std::string("\\") + c;
-    else if (byte < 0x20)
-      out += std::string("\\u00") + kDigits[byte >> 4U] + kDigits[byte & 15U];
-    else
-      out += c;
-  }
-  return out + "\"";
-}
-
-template <class List, class Show>
-std::string listed(const List& items, Show show) {
-  std::string out;
-  for (const auto& item : items) out += (out.empty() ? "" : ", ") + show(item);
-  return "[" + out + "]";
-}
-
-std::string class_text(const ProductSpec::RankClass& one) {
-  std::string ranges;
+// Each class with its ranks as ranges: {"rank": 1, "ranks": [[1, 3], [5, 5]]}.
+Json class_json(const ProductSpec::RankClass& one) {
+  Json ranges = Json::array();
   for (std::size_t i = 0; i < one.ranks.size();) {
     std::size_t end = i + 1;
     while (end < one.ranks.size() && one.ranks[end] == one.ranks[end - 1] + 1) ++end;
-    ranges += (ranges.empty() ? "[" : ", [") + std::to_string(one.ranks[i]) + ", " +
-              std::to_string(one.ranks[end - 1]) + "]";
+    ranges.push_back({one.ranks[i], one.ranks[end - 1]});
     i = end;
   }
-  return "{\"rank\": " + std::to_string(one.rank) + ", \"ranks\": [" + ranges + "]}";
+  return {{"rank", one.rank}, {"ranks", std::move(ranges)}};
 }
 
 }  // namespace
@@ -354,49 +335,45 @@ Result<ProductSpec> parse_product(std::string_view text, const std::string& file
   dom::object object;
   const simdjson::padded_string padded(text);
   if (const auto failed = parser.parse(padded).get(root); failed != simdjson::SUCCESS)
-    return Error{"no valid JSON: " + std::string(simdjson::error_message(failed)), {file}, kFix};
+    return Error{fmt::format("no valid JSON: {}", simdjson::error_message(failed)), {file}, kFix};
   if (root.get(object) != simdjson::SUCCESS) return Error{"not a JSON object", {file}, kFix};
   return SpecReader(file).spec(object);
 }
 
 std::string product_text(const ProductSpec& spec) {
-  const auto name = [&](std::uint32_t c) { return quoted(spec.conditions[c].name); };
-  const auto number = [](std::int64_t n) { return std::to_string(n); };
-  std::string out = "{\n \"product\": 1,\n \"program\": " + quoted(spec.program) +
-                    ",\n \"world_size\": " + std::to_string(spec.world_size) +
-                    ",\n \"assumptions\": " + listed(spec.assumptions, quoted) +
-                    ",\n \"conditions\": [";
-  for (std::size_t c = 0; c < spec.conditions.size(); ++c) {
-    const ProductSpec::Condition& condition = spec.conditions[c];
-    out += std::string(c == 0 ? "" : ",") + "\n  {\"name\": " + quoted(condition.name) +
-           ", \"phase\": " + quoted(condition.phase) +
-           ", \"has\": " + listed(condition.has, quoted) + "}";
+  const auto names = [&](const auto& conditions) {
+    Json out = Json::array();
+    for (const std::uint32_t c : conditions) out.push_back(spec.conditions[c].name);
+    return out;
+  };
+  Json conditions = Json::array();
+  for (const ProductSpec::Condition& one : spec.conditions)
+    conditions.push_back({{"name", one.name}, {"phase", one.phase}, {"has", one.has}});
+  Json allowed = Json::array();
+  for (const ProductSpec::Allowed& one : spec.allowed) {
+    Json& rule = allowed.emplace_back(Json::object());
+    // An empty list would allow nothing; what is left out means all.
+    if (!one.ranks.empty()) rule["ranks"] = one.ranks;
+    if (!one.steps.empty()) rule["steps"] = one.steps;
+    rule["conditions"] = names(one.conditions);
   }
-  out += "\n ],\n \"choice\": ";
-  out += spec.choice == ProductSpec::Choice::agreed ? "\"agreed\"" : "\"free\"";
-  out += ",\n \"allowed\": [";
-  for (std::size_t a = 0; a < spec.allowed.size(); ++a) {
-    const ProductSpec::Allowed& rule = spec.allowed[a];
-    out += a == 0 ? "\n  {" : ",\n  {";
-    if (!rule.ranks.empty()) out += "\"ranks\": " + listed(rule.ranks, number) + ", ";
-    if (!rule.steps.empty()) out += "\"steps\": " + listed(rule.steps, number) + ", ";
-    out += "\"conditions\": " + listed(rule.conditions, name) + "}";
-  }
-  out += std::string(spec.allowed.empty() ? "" : "\n ") + "],\n";
-  if (spec.copy_ranks > 0) out += " \"copy_ranks\": " + std::to_string(spec.copy_ranks) + ",\n";
-  if (!spec.classes.empty()) out += " \"classes\": " + listed(spec.classes, class_text) + ",\n";
-  if (!spec.together.empty()) {
-    out += " \"together\": " +
-           listed(spec.together, [&](const auto& team) { return listed(team, number); }) + ",\n";
-  }
-  out += " \"histories\": [";
-  for (std::size_t h = 0; h < spec.histories.size(); ++h) {
-    out += std::string(h == 0 ? "" : ",") + "\n  {\"first\": " + name(spec.histories[h].first) +
-           ", \"folder\": " + quoted(spec.histories[h].folder) + "}";
-  }
-  out += "\n ],\n \"steps\": " + listed(spec.steps, name);
-  if (spec.only_steps) out += ",\n \"only_steps\": " + std::to_string(*spec.only_steps);
-  return out + "\n}\n";
+  Json histories = Json::array();
+  for (const ProductSpec::History& one : spec.histories)
+    histories.push_back({{"first", spec.conditions[one.first].name}, {"folder", one.folder}});
+  Json out = {{"product", 1},
+              {"program", spec.program},
+              {"world_size", spec.world_size},
+              {"assumptions", spec.assumptions},
+              {"conditions", std::move(conditions)},
+              {"choice", spec.choice == ProductSpec::Choice::agreed ? "agreed" : "free"},
+              {"allowed", std::move(allowed)}};
+  if (spec.copy_ranks > 0) out["copy_ranks"] = spec.copy_ranks;
+  for (const ProductSpec::RankClass& one : spec.classes) out["classes"].push_back(class_json(one));
+  if (!spec.together.empty()) out["together"] = spec.together;
+  out["histories"] = std::move(histories);
+  out["steps"] = names(spec.steps);
+  if (spec.only_steps) out["only_steps"] = *spec.only_steps;
+  return fmt::format("{}\n", out.dump(1, ' ', false, Json::error_handler_t::replace));
 }
 
 }  // namespace lockstep::trace

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "base/text.h"
 
 namespace lockstep::trace {
@@ -49,12 +51,12 @@ std::string describe(const Tables& tables, SignatureId id) {
                                 : s.out_elements != kNone ? s.out_elements
                                                           : s.count;
   if (s.op != Op::barrier && elements != kNone) {
-    out += " of " + std::to_string(elements);
+    out += fmt::format(" of {}", elements);
     const auto& dtypes = tables.name_lists[s.dtypes];
-    if (!dtypes.empty()) out += " " + tables.str(dtypes[0]);
+    if (!dtypes.empty()) out += fmt::format(" {}", tables.str(dtypes[0]));
   }
-  if (s.redop.value != 0) out += " (" + tables.str(s.redop) + ")";
-  if (s.root != kNone) out += " (root " + std::to_string(s.root) + ")";
+  if (s.redop.value != 0) out += fmt::format(" ({})", tables.str(s.redop));
+  if (s.root != kNone) out += fmt::format(" (root {})", s.root);
   return printable(out);
 }
 
@@ -62,7 +64,7 @@ std::string describe(const Tables& tables, const Call& call) {
   if (call.what.value == 0) return describe(tables, call.signature);
   const Signature& s = tables.signatures[call.signature];
   const std::vector<std::string> names = tables.names(call.what);
-  return printable(std::string(op_name(s.op)) + "(" + join_and(names, 2) + ")");
+  return printable(fmt::format("{}({})", op_name(s.op), join_and(names, 2)));
 }
 
 const RankTrace* Run::find(Rank rank) const {

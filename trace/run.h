@@ -16,7 +16,6 @@
 #include <string_view>
 #include <vector>
 
-#include "base/ids.h"
 #include "base/result.h"
 #include "trace/column.h"
 #include "trace/ids.h"

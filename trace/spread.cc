@@ -32,7 +32,8 @@ std::string renumbered(const std::string& name, std::int32_t from, std::int32_t 
   for (auto first = std::find_if(name.begin(), name.end(), digit); first != name.end();) {
     const auto last = std::find_if_not(first, name.end(), digit);
     if (std::string(first, last) == std::to_string(from))
-      return std::string(name.begin(), first) + std::to_string(to) + std::string(last, name.end());
+      return fmt::format("{}{}{}", std::string(name.begin(), first), to,
+                         std::string(last, name.end()));
     first = std::find_if(last, name.end(), digit);
   }
   return name;

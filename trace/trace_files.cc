@@ -7,6 +7,8 @@
 #include <system_error>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "base/files/archive.h"
 #include "base/files/gzip.h"
 #include "base/files/read_file.h"
@@ -120,9 +122,9 @@ class Unpacker {
     const Status read =
         for_each_member(bytes, name, truncated, left_, [&](const ArchiveMember& member) {
           left_ -= std::min(left_, member.bytes.size());
-          const Status used =
-              unpack(member.bytes, name + ":" + member.name, member.truncated, layers - 1,
-                     /*member=*/true);
+          const Status used = unpack(member.bytes, fmt::format("{}:{}", name, member.name),
+                                     member.truncated, layers - 1,
+                                     /*member=*/true);
           if (failed && !used) failed = used;
         });
     return read ? failed : read;

@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <optional>
+#include <utility>
 
-#include "base/check.h"
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
 #include "base/files/read_file.h"
 #include "base/text.h"
 
@@ -16,6 +18,7 @@ namespace lockstep::trace {
 namespace {
 
 namespace dom = simdjson::dom;
+using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kMostBytes = std::size_t{1} << 30U;
 constexpr std::int64_t kCostsVersion = 2;
@@ -38,27 +41,31 @@ bool is_dtype(std::string_view name) {
   });
 }
 
-// The shortest text that is read as the same number. JSON's readers take digits alone for a whole
-// number, of 64 bits at most.
-std::string shortest_number(double value) {
-  constexpr double kMostDigits = 1e18;
-  std::array<char, 32> text{};
-  char* const end = text.data() + text.size();
-  const auto written = value < kMostDigits
-                           ? std::to_chars(text.data(), end, value)
-                           : std::to_chars(text.data(), end, value, std::chars_format::scientific);
-  return {text.data(), written.ptr};
+// What is 0 is left out.
+Json by_category(const MemoryUse& use) {
+  Json out = Json::object();
+  for (std::size_t c = 0; c < kMemoryCategories; ++c)
+    if (use.bytes[c] != 0) out[kMemoryCategoryNames[c]] = use.bytes[c];
+  return out;
 }
 
-// What is 0 is left out.
-std::string by_category(const MemoryUse& use) {
-  std::string out = "{";
-  for (std::size_t c = 0; c < kMemoryCategories; ++c) {
-    if (use.bytes[c] == 0) continue;
-    if (out.size() > 1) out += ",";
-    out += "\"" + std::string(kMemoryCategoryNames[c]) + "\":" + std::to_string(use.bytes[c]);
-  }
-  return out + "}";
+Json segment_json(const WorkCost& work) {
+  Json flops = Json::object();
+  for (const WorkCost::Flops& one : work.flops)
+    flops[one.dtype] = {{"matmul", one.matmul}, {"convolution", one.convolution}};
+  Json out = {{"before", name_of(work.before)},
+              {"id", work.id},
+              {"step", work.step},
+              {"flops", std::move(flops)},
+              {"product_bytes", work.product_bytes},
+              {"memory_bytes", work.memory_bytes},
+              {"kernels", work.kernels},
+              {"operations", work.operations},
+              {"nanos", work.nanos}};
+  if (work.memory)
+    out["memory"] = {{"peak", by_category(work.memory->peak)},
+                     {"end", by_category(work.memory->end)}};
+  return out;
 }
 
 // Reads one file; the first thing that is wrong is kept.
@@ -104,7 +111,7 @@ class CostsReader {
                      std::int64_t least = 0) {
     std::int64_t out = 0;
     if (object[key].get(out) != simdjson::SUCCESS || out < least || out > most) {
-      complain("\"" + std::string(key) + "\" is missing, or no whole number in its bounds");
+      complain(fmt::format("\"{}\" is missing, or no whole number in its bounds", key));
       return 0;
     }
     return out;
@@ -113,7 +120,7 @@ class CostsReader {
   double amount(dom::object object, const char* key) {
     double out = 0;
     if (object[key].get(out) != simdjson::SUCCESS || !std::isfinite(out) || out < 0) {
-      complain("\"" + std::string(key) + "\" is missing, or no number from 0");
+      complain(fmt::format("\"{}\" is missing, or no number from 0", key));
       return 0;
     }
     return out;
@@ -125,6 +132,8 @@ class CostsReader {
       if (of_kinds.get(kinds) != simdjson::SUCCESS || !is_dtype(dtype))
         return complain("\"flops\" is not by names of types");
       if (out.size() == kMostDtypes) return complain("\"flops\" names too many types");
+      if (std::any_of(out.begin(), out.end(), [&](const auto& one) { return one.dtype == dtype; }))
+        return complain("\"flops\" names a type twice");
       out.push_back({std::string(dtype), amount(kinds, "matmul"), amount(kinds, "convolution")});
     }
   }
@@ -133,7 +142,7 @@ class CostsReader {
     MemoryUse out;
     dom::object by_category;
     if (memory[when].get(by_category) != simdjson::SUCCESS) {
-      complain("\"memory\" has no \"" + std::string(when) + "\"");
+      complain(fmt::format("\"memory\" has no \"{}\"", when));
       return out;
     }
     for (const auto [name, bytes] : by_category) {
@@ -173,8 +182,9 @@ class CostsReader {
     }
     const auto* known = std::find(kBefore.begin(), kBefore.end(), before);
     if (known == kBefore.end()) {
-      complain("\"before\" is \"" + printable(before) +
-               "\", and not call, wait, step, checkpoint or evaluation");
+      complain(
+          fmt::format("\"before\" is \"{}\", and not call, wait, step, checkpoint or evaluation",
+                      printable(before)));
       return out;
     }
     out.before = static_cast<WorkCost::Before>(known - kBefore.begin());
@@ -201,38 +211,18 @@ class CostsReader {
 }  // namespace
 
 std::string costs_file(const std::string& folder, std::int32_t rank) {
-  return folder + "/rank_" + std::to_string(rank) + ".costs.json";
+  return fmt::format("{}/rank_{}.costs.json", folder, rank);
 }
 
 std::string work_costs_text(const RankCosts& costs) {
-  std::string out = "{\"work_costs\":2,\"rank\":" + std::to_string(costs.rank) +
-                    ",\"state_bytes\":" + shortest_number(costs.state_bytes) +
-                    ",\"beside_nanos\":" + std::to_string(costs.beside_nanos) + ",\"work\":[";
-  const char* separator = "\n";
-  for (const WorkCost& work : costs.work) {
-    out += separator;
-    out += "{\"before\":\"" + std::string(name_of(work.before)) +
-           "\",\"id\":" + std::to_string(work.id) + ",\"step\":" + std::to_string(work.step) +
-           ",\"flops\":{";
-    for (const WorkCost::Flops& flops : work.flops) {
-      LOCKSTEP_CHECK(is_dtype(flops.dtype), "a type's name that JSON would have to escape");
-      if (&flops != &work.flops.front()) out += ",";
-      out += "\"" + flops.dtype + "\":{\"matmul\":" + shortest_number(flops.matmul) +
-             ",\"convolution\":" + shortest_number(flops.convolution) + "}";
-    }
-    out += "},\"product_bytes\":" + shortest_number(work.product_bytes) +
-           ",\"memory_bytes\":" + shortest_number(work.memory_bytes) +
-           ",\"kernels\":" + std::to_string(work.kernels) +
-           ",\"operations\":" + std::to_string(work.operations) +
-           ",\"nanos\":" + std::to_string(work.nanos);
-    if (work.memory) {
-      out += ",\"memory\":{\"peak\":" + by_category(work.memory->peak) +
-             ",\"end\":" + by_category(work.memory->end) + "}";
-    }
-    out += "}";
-    separator = ",\n";
-  }
-  return out + "]}\n";
+  Json work = Json::array();
+  for (const WorkCost& one : costs.work) work.push_back(segment_json(one));
+  const Json out = {{"work_costs", kCostsVersion},
+                    {"rank", costs.rank},
+                    {"state_bytes", costs.state_bytes},
+                    {"beside_nanos", costs.beside_nanos},
+                    {"work", std::move(work)}};
+  return fmt::format("{}\n", out.dump());
 }
 
 Result<RankCosts> parse_work_costs(std::string_view text, const std::string& file) {

@@ -50,7 +50,7 @@ std::string value_in_words(const Json& value) {
   if (!value.is_string()) return value.dump();
   constexpr std::size_t kLongest = 60;
   const auto& text = value.get_ref<const std::string&>();
-  if (text.size() > kLongest) return "a text of " + plural(text.size(), "byte");
+  if (text.size() > kLongest) return fmt::format("a text of {}", plural(text.size(), "byte"));
   return fmt::format("the text \"{}\"", printable(text));
 }
 
@@ -133,7 +133,7 @@ class Explainer {
       std::vector<std::string> choices;
       for (const Json& choice : schema["enum"])
         choices.push_back(choice.is_string() ? choice.get<std::string>() : choice.dump());
-      return choices.size() == 1 ? choices[0] : "one of " + join_and(choices);
+      return choices.size() == 1 ? choices[0] : fmt::format("one of {}", join_and(choices));
     }
     return type_in_words(schema["type"]);
   }
@@ -150,9 +150,7 @@ class Explainer {
     if (std::find(choices.begin(), choices.end(), value) != choices.end()) return;
     if (!value.is_string()) return wrong(value, pointer, expected(schema));
     const auto names = choices.get<std::vector<std::string>>();
-    const std::string near = nearest(value.get<std::string>(), names);
-    wrong(value, pointer, expected(schema),
-          near.empty() ? "" : fmt::format("did you mean \"{}\"?", near));
+    wrong(value, pointer, expected(schema), did_you_mean(value.get<std::string>(), names));
   }
 
   // The schema of the value under `key`; null if the key is not allowed. std::regex recurses per
@@ -175,7 +173,7 @@ class Explainer {
       const std::vector<std::string> allowed = keys_of(schema["properties"]);
       const std::string near = key.size() < 100 ? nearest(key, allowed) : "";
       if (!near.empty()) message += fmt::format("; did you mean \"{}\"?", near);
-      fix = "allowed here: " + join_and(allowed);
+      fix = fmt::format("allowed here: {}", join_and(allowed));
     } else {
       fix = "write \"rank 0\", \"rank 1\" and so on";
     }
@@ -195,10 +193,11 @@ class Explainer {
     for (const std::string key : schema["required"]) {
       if (value.contains(key)) continue;
       const Json* missing = property(schema, key);
-      problems_.push_back({fmt::format("the key \"{}\" is missing{}", key,
-                                       pointer.empty() ? "" : " in " + path_in_words(pointer)),
-                           document_.value_location(pointer),
-                           fmt::format("add \"{}: …\": {}", key, description(*missing))});
+      problems_.push_back(
+          {fmt::format("the key \"{}\" is missing{}", key,
+                       pointer.empty() ? "" : fmt::format(" in {}", path_in_words(pointer))),
+           document_.value_location(pointer),
+           fmt::format("add \"{}: …\": {}", key, description(*missing))});
     }
   }
 
@@ -226,12 +225,13 @@ class Explainer {
   void visit_number(const Json& value, const Json& schema, const std::string& pointer) {
     const double number = value.get<double>();
     if (schema.contains("minimum") && number < schema["minimum"].get<double>())
-      wrong(value, pointer, "at least " + number_in_words(schema["minimum"]));
+      wrong(value, pointer, fmt::format("at least {}", number_in_words(schema["minimum"])));
     else if (schema.contains("exclusiveMinimum") &&
              number <= schema["exclusiveMinimum"].get<double>())
-      wrong(value, pointer, "more than " + number_in_words(schema["exclusiveMinimum"]));
+      wrong(value, pointer,
+            fmt::format("more than {}", number_in_words(schema["exclusiveMinimum"])));
     else if (schema.contains("maximum") && number > schema["maximum"].get<double>())
-      wrong(value, pointer, "at most " + number_in_words(schema["maximum"]));
+      wrong(value, pointer, fmt::format("at most {}", number_in_words(schema["maximum"])));
   }
 
   void visit_text(const Json& value, const Json& schema, const std::string& pointer) {
@@ -277,8 +277,8 @@ std::optional<Error> check_against_schema(const YamlDocument& document,
     if (error->fix.empty()) error->fix = example;
     return error;
   }
-  return Error{"not a valid scenario: " + printable(*refused), document.value_location(""),
-               "docs/scenarios.md lists the keys and what they take"};
+  return Error{fmt::format("not a valid scenario: {}", printable(*refused)),
+               document.value_location(""), "docs/scenarios.md lists the keys and what they take"};
 }
 
 nlohmann::json with_defaults(const nlohmann::json& value, const nlohmann::json& schema) {

@@ -119,7 +119,8 @@ class DocumentBuilder : public YAML::EventHandler {
   };
 
   static Refused too_much(const std::string& what, const Location& location) {
-    return {{what + " (an alias counts as what it stands for)", location, "make the file simpler"}};
+    return {{fmt::format("{} (an alias counts as what it stands for)", what), location,
+             "make the file simpler"}};
   }
 
   void count(std::size_t nodes, const YAML::Mark& mark) {
@@ -251,7 +252,7 @@ Result<YamlDocument> parse_yaml(const std::string& text, const std::string& file
   } catch (const Refused& refused) {
     return refused.error;
   } catch (const YAML::Exception& e) {
-    return Error{"not valid YAML: " + printable(e.msg), location_of(file, e.mark),
+    return Error{fmt::format("not valid YAML: {}", printable(e.msg)), location_of(file, e.mark),
                  "look at the quotes, brackets and blanks there, and in the line before"};
   }
 }

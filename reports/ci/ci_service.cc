@@ -1,6 +1,8 @@
-#include "reports/ci/ci_service.h"
-
 #include <cstdlib>
+
+#include <fmt/format.h>
+
+#include "reports/ci/ci_reports.h"
 
 namespace lockstep::reports {
 namespace {
@@ -34,7 +36,8 @@ std::vector<std::string> ci_outputs(CiService service, const CiEnvironment& envi
     case CiService::github: {
       // Annotations are lines that the job prints.
       std::vector<std::string> out = {"sarif=lockstep.sarif", "github=-"};
-      if (!environment.step_summary.empty()) out.push_back("markdown=" + environment.step_summary);
+      if (!environment.step_summary.empty())
+        out.push_back(fmt::format("markdown={}", environment.step_summary));
       return out;
     }
     case CiService::gitlab:

@@ -52,7 +52,7 @@ std::string gitlab_report(const FilteredReport& filtered, const Locator& locator
     one["location"] = {{"path", at.file}, {"lines", {{"begin", at.line}}}};
     out.push_back(std::move(one));
   }
-  return json_text(out) + "\n";
+  return fmt::format("{}\n", json_text(out));
 }
 
 }  // namespace lockstep::reports

@@ -4,12 +4,15 @@
 
 #include <fmt/format.h>
 
-#include "base/documents/xml_text.h"
 #include "reports/ci/ci_reports.h"
 #include "reports/findings/finding_words.h"
+#include "reports/html/markup.h"
 
 namespace lockstep::reports {
 namespace {
+
+using html::xml_attribute;
+using html::xml_text;
 
 // The finding as text, for the log of a failed test.
 std::string details(const verify::Finding& finding) {

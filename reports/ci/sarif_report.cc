@@ -214,7 +214,7 @@ std::string sarif_report(const FilteredReport& filtered, const Locator& locator)
   out["$schema"] = kSarifSchema;
   out["version"] = "2.1.0";
   out["runs"] = Json::array({std::move(run)});
-  return json_text(out) + "\n";
+  return fmt::format("{}\n", json_text(out));
 }
 
 }  // namespace lockstep::reports

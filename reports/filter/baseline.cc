@@ -79,7 +79,7 @@ Result<std::set<std::string, std::less<>>> parse_baseline(const std::string& tex
     const Json& entry = json["findings"][i];
     if (!entry.is_object() || !entry.contains("fingerprint") || !entry["fingerprint"].is_string() ||
         entry["fingerprint"] == "")
-      return refused(fmt::format("finding {}", i + 1) + " of the baseline has no \"fingerprint\"");
+      return refused(fmt::format("finding {} of the baseline has no \"fingerprint\"", i + 1));
     out.insert(entry["fingerprint"].get<std::string>());
   }
   return out;

@@ -135,7 +135,7 @@ std::string comparison_json(const verify::Comparison& c) {
                             {"loss_2", number(s.loss_b)},
                             {"gradient", json_of(s.gradient)},
                             {"parameter", json_of(s.parameter)}});
-  return out.dump(2) + "\n";
+  return fmt::format("{}\n", out.dump(2));
 }
 
 OutputForms comparison_forms() { return {"comparison", {"text", "json", "html", "markdown"}}; }
@@ -155,7 +155,7 @@ Supplement reference_supplement(const std::string& none, const verify::Compariso
     out.text = comparison_text(comparison);
     out.json = comparison_json(comparison);
   } else {
-    out.text = wrap(none, kReportColumns) + "\n";
+    out.text = fmt::format("{}\n", wrap(none, kReportColumns));
     out.json = Json{{"none", none}}.dump();
   }
   return out;

@@ -1,5 +1,3 @@
-#include "reports/findings/csv_report.h"
-
 #include <algorithm>
 #include <cstdint>
 #include <string_view>
@@ -8,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "base/text.h"
+#include "reports/findings/reports.h"
 #include "reports/table.h"
 
 namespace lockstep::reports {

@@ -1,5 +1,3 @@
-#include "reports/findings/dot_report.h"
-
 #include <algorithm>
 #include <vector>
 
@@ -10,6 +8,7 @@
 #include "base/text.h"
 #include "reports/findings/figures/wait_picture.h"
 #include "reports/findings/finding_words.h"
+#include "reports/findings/reports.h"
 
 namespace lockstep::reports {
 namespace {

@@ -10,9 +10,9 @@
 
 #include "base/tables.h"
 #include "base/text.h"
+#include "reports/findings/figures/figures.h"
 #include "reports/findings/figures/lane_table.h"
 #include "reports/findings/figures/lanes.h"
-#include "reports/findings/figures/sequence_diff.h"
 #include "reports/findings/finding_words.h"
 #include "reports/html/markup.h"
 #include "reports/table.h"

@@ -13,12 +13,7 @@
 #include "base/files/read_file.h"
 #include "base/terminal.h"
 #include "reports/ci/ci_reports.h"
-#include "reports/findings/csv_report.h"
-#include "reports/findings/dot_report.h"
-#include "reports/findings/html_report.h"
-#include "reports/findings/json_report.h"
-#include "reports/findings/markdown_report.h"
-#include "reports/findings/text_report.h"
+#include "reports/findings/reports.h"
 #include "reports/findings/timeline_report.h"
 #include "reports/html/markup.h"
 #include "reports/html/page.h"
@@ -101,7 +96,7 @@ std::string supplemented(std::string_view kind, std::string report, const Supple
   if (kind == "json") {
     nlohmann::ordered_json whole = nlohmann::ordered_json::parse(report);
     whole[more.key] = nlohmann::ordered_json::parse(more.json);
-    return whole.dump(2) + "\n";
+    return fmt::format("{}\n", whole.dump(2));
   }
   if (kind != "html") return report;
   const std::string section = html::element(

@@ -7,7 +7,7 @@
 //   --quiet
 //   --stacks
 //   --map-path FROM=TO   (reports/ci/locations.h)
-//   and the filter (reports/filter/filter_options.h)
+//   and the filter (reports/filter/filter.h)
 #pragma once
 
 #include <optional>
@@ -17,7 +17,6 @@
 #include "base/result.h"
 #include "reports/ci/locations.h"
 #include "reports/filter/filter.h"
-#include "reports/filter/filter_options.h"
 #include "reports/output_targets.h"
 #include "trace/run.h"
 #include "verify/replay/semantics.h"

@@ -1,5 +1,3 @@
-#include "reports/findings/html_report.h"
-
 #include <algorithm>
 #include <cstdint>
 #include <map>
@@ -16,13 +14,12 @@
 #include "base/tables.h"
 #include "base/text.h"
 #include "base/tool_version.h"
+#include "reports/findings/figures/figures.h"
 #include "reports/findings/figures/matched_calls.h"
-#include "reports/findings/figures/rank_overview.h"
-#include "reports/findings/figures/value_curves.h"
-#include "reports/findings/figures/wait_figure.h"
 #include "reports/findings/figures/wait_picture.h"
 #include "reports/findings/finding_section.h"
 #include "reports/findings/finding_words.h"
+#include "reports/findings/reports.h"
 #include "reports/html/markup.h"
 #include "reports/html/page.h"
 #include "reports/table.h"

@@ -1,9 +1,8 @@
-#include "reports/findings/json_report.h"
-
 #include <nlohmann/json.hpp>
 
 #include "base/tool_version.h"
 #include "reports/findings/finding_words.h"
+#include "reports/findings/reports.h"
 #include "reports/json_text.h"
 
 namespace lockstep::reports {

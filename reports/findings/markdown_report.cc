@@ -1,5 +1,3 @@
-#include "reports/findings/markdown_report.h"
-
 #include <algorithm>
 #include <cstddef>
 #include <vector>
@@ -9,6 +7,7 @@
 #include "base/text.h"
 #include "reports/findings/figures/lanes.h"
 #include "reports/findings/finding_words.h"
+#include "reports/findings/reports.h"
 #include "reports/table.h"
 
 namespace lockstep::reports {

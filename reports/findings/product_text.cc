@@ -10,7 +10,7 @@
 
 #include "base/tables.h"
 #include "base/text.h"
-#include "reports/findings/text_report.h"
+#include "reports/findings/reports.h"
 #include "reports/table.h"
 #include "verify/product/assignments.h"
 #include "verify/streams/edits.h"

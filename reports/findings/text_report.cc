@@ -1,5 +1,3 @@
-#include "reports/findings/text_report.h"
-
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -13,6 +11,7 @@
 #include "base/text.h"
 #include "reports/findings/figures/lanes.h"
 #include "reports/findings/finding_words.h"
+#include "reports/findings/reports.h"
 
 namespace lockstep::reports {
 namespace {
@@ -266,7 +265,8 @@ class TextReportWriter {
       if (one.id && folded[i].ranks.size() == 1) text += fmt::format(" (id {})", *one.id);
       keyed(i == 0 ? "seen" : "", fmt::format("{}: {}", text, printable(one.text)));
       if (!options_.stacks) continue;
-      for (const std::string& frame : stack_of(one, run_)) keyed("", "  " + printable(frame));
+      for (const std::string& frame : stack_of(one, run_))
+        keyed("", fmt::format("  {}", printable(frame)));
     }
   }
 

@@ -22,6 +22,8 @@ double algorithm_bandwidth(const sim::Collective& collective, Picos time) {
   return time.value == 0 ? 0 : static_cast<double>(collective.bytes.value) / time.seconds();
 }
 double bus_bandwidth(const sim::Collective& collective, Picos time) {
+  // busbw compares collectives with each other: an all-reduce of n ranks moves every byte 2 (n - 1)
+  // / n times over the busiest link, an all-gather (n - 1) / n times.
   return algorithm_bandwidth(collective, time) * sim::bus_factor(collective.op, collective.ranks);
 }
 
@@ -48,6 +50,7 @@ std::string estimates(const sim::PricedCall& call) {
   for (const sim::NcclAlgorithm algorithm : shown) {
     std::vector<std::string> cells = {std::string(sim::algorithm_name(algorithm))};
     for (const auto protocol : kProtocols) {
+      // NCCL has no such pair: NVLS, say, has only Simple.
       cells.emplace_back("-");
       for (const sim::NcclCost& pair : call.pairs)
         if (pair.algorithm == algorithm && pair.protocol == protocol)
@@ -55,8 +58,8 @@ std::string estimates(const sim::PricedCall& call) {
     }
     table.add(std::move(cells));
   }
-  return "\nWhat NCCL's tuning model estimates; it takes the least:\n\n" +
-         table.text(kReportColumns, 2);
+  return fmt::format("\nWhat NCCL's tuning model estimates; it takes the least:\n\n{}",
+                     table.text(kReportColumns, 2));
 }
 
 // "by measurements (64KiB), by NCCL's tuning (1MiB to 16MiB)".
@@ -64,6 +67,7 @@ std::string sources_of(const sim::PricedCalls& answer) {
   std::vector<std::string> out;
   for (const sim::PricedCall& call : answer.calls) {
     const std::string by = fmt::format("by {}", sim::source_name(call.source));
+    // In the order of the sizes: measurements usually cover the small ones.
     if (std::find(out.begin(), out.end(), by) == out.end()) out.push_back(by);
   }
   return fmt::format("{}", fmt::join(out, ", or "));
@@ -82,6 +86,7 @@ std::string collectives_text(const std::vector<sim::Collective>& collectives,
     out += fmt::format("{} by {}, {} ranks, {}\n  time     {}\n", trace::op_name(collective.op),
                        sim::algorithm_name(collective.algorithm), collective.ranks,
                        bytes_text(collective.bytes), duration_text(time));
+    // A barrier moves no bytes and has no bandwidth.
     if (collective.bytes.value > 0 && time.value > 0)
       out += fmt::format("  algbw    {} GB/s\n  busbw    {} GB/s\n",
                          number_text(algorithm_bandwidth(collective, time) / 1e9),
@@ -119,7 +124,7 @@ std::string collectives_json(const std::vector<sim::Collective>& collectives,
   }
   out["formula"] = formula.text;
   out["source"] = formula.source;
-  return out.dump(2) + "\n";
+  return fmt::format("{}\n", out.dump(2));
 }
 
 std::string priced_calls_text(const sim::PricedCalls& answer) {
@@ -138,6 +143,7 @@ std::string priced_calls_text(const sim::PricedCalls& answer) {
   }
   out += table.text(kReportColumns, 2);
   out += fmt::format("\n  times: {}\n", sources_of(answer));
+  // Why that pair was chosen, for one size; of many sizes the tables would bury the answer.
   if (answer.calls.size() == 1 && answer.calls[0].chosen) out += estimates(answer.calls[0]);
   return out;
 }
@@ -168,7 +174,7 @@ std::string priced_calls_json(const sim::PricedCalls& answer) {
                                   {"seconds", pair.estimate}});
     out["collectives"].push_back(std::move(one));
   }
-  return out.dump(2) + "\n";
+  return fmt::format("{}\n", out.dump(2));
 }
 
 }  // namespace lockstep::reports

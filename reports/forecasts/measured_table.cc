@@ -30,7 +30,7 @@ std::string_view kind_name(sim::Comparison::Kind kind) {
 
 std::string figure_text(sim::Comparison::Kind kind, double value) {
   return kind == sim::Comparison::Kind::memory   ? bytes_text(value)
-         : kind == sim::Comparison::Kind::tokens ? number_text(value) + " tok/s"
+         : kind == sim::Comparison::Kind::tokens ? fmt::format("{} tok/s", number_text(value))
                                                  : duration_text(value);
 }
 
@@ -38,6 +38,7 @@ std::vector<sim::Comparison> figures_of(const sim::TableAnswer& answer, sim::Com
                                         bool held_out) {
   std::vector<sim::Comparison> out;
   for (const sim::ComparedRow& row : answer.rows)
+    // The errors of rows that the calibration was fitted to say nothing about how well it predicts.
     if (row.figure.kind == kind && (!held_out || !row.fitted)) out.push_back(row.figure);
   return out;
 }
@@ -77,6 +78,7 @@ std::string table_answer_text(const sim::TableAnswer& answer) {
     const auto held_out = figures_of(answer, kind, true);
     if (all.empty()) continue;
     add(std::string(kind_name(kind)), all);
+    // Without a fit all rows are held out, and a second line would repeat the first.
     if (held_out.size() == all.size()) continue;
     marked = true;
     if (!held_out.empty()) add("  without rows fitted to", held_out);
@@ -110,7 +112,7 @@ std::string table_answer_json(const sim::TableAnswer& answer) {
     out["held_out"][std::string(kind_name(kind))] =
         summary_json(sim::summarize(figures_of(answer, kind, true)));
   }
-  return out.dump(2) + "\n";
+  return fmt::format("{}\n", out.dump(2));
 }
 
 }  // namespace lockstep::reports

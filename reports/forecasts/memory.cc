@@ -12,8 +12,8 @@
 #include "base/text.h"
 #include "reports/findings/finding_words.h"
 #include "reports/forecasts/path.h"
+#include "reports/html/charts.h"
 #include "reports/html/markup.h"
-#include "reports/html/stacked_charts.h"
 #include "reports/table.h"
 
 namespace lockstep::reports {
@@ -23,6 +23,7 @@ using sim::MemorySegment;
 using sim::MemoryTimeline;
 
 constexpr std::size_t kShownKinds = 8;  // in addition to the one shown in full
+// Charts are for reading side by side; the table above them has every kind.
 constexpr std::size_t kCharts = 4;
 
 // "optimizer state".
@@ -51,10 +52,12 @@ std::vector<Kind> kinds_of(const sim::MemoryForecast& memory) {
       const sim::MemoryTimeline& shown = memory.classes[known.shown];
       return shown.peak == timeline.peak && shown.peak_use() == timeline.peak_use();
     });
+    // Quadratic in the kinds, of which there are as many as roles in the job: stages times a few.
     if (kind == out.end()) kind = out.insert(kind, {c, {}});
     for (const std::int32_t rank : timeline.ranks) kind->ranks.emplace_back(rank);
   }
   for (Kind& kind : out) std::sort(kind.ranks.begin(), kind.ranks.end());
+  // Stable: of kinds that need as much, the one with the lowest rank leads, in every run.
   std::stable_sort(out.begin(), out.end(), [&](const Kind& a, const Kind& b) {
     return memory.classes[a.shown].peak_use().total() > memory.classes[b.shown].peak_use().total();
   });
@@ -73,10 +76,12 @@ std::vector<std::size_t> by_bytes(const trace::MemoryUse& use) {
 // "activations are 61 %".
 std::string largest_share(const trace::MemoryUse& use) {
   const std::vector<std::size_t> categories = by_bytes(use);
+  // A rank that holds nothing still needs what the machine file reserves.
   if (categories.empty()) return "all of it is reserved";
   const std::size_t most = categories.front();
   const double share = static_cast<double>(use.bytes[most]) / static_cast<double>(use.total());
   const std::string name = name_of(most);
+  // "activations are 61 %", "optimizer state is 40 %".
   return fmt::format("{} {} {}", name, name.ends_with('s') ? "are" : "is", percent(share));
 }
 
@@ -202,13 +207,15 @@ std::string memory_text(const sim::MemoryForecast& memory, const sim::Machine& m
                                  shorten_middle(printable(memory.peaks_before[first.shown]), 60)),
                      kReportColumns - 2, 4));
   out += composition(most, machine);
-  if (kinds.size() > 1) out += "  other ranks need\n" + others(memory, kinds, machine);
+  if (kinds.size() > 1)
+    out += fmt::format("  other ranks need\n{}", others(memory, kinds, machine));
   return out + misfit(memory, first, machine);
 }
 
 std::string memory_headline(const sim::MemoryForecast& memory, const sim::Machine& machine) {
   if (memory.classes.empty()) return {};
   const std::string out = bytes_text(most_needed(memory, machine));
+  // "38 GiB of 80 GiB"; without the device's size only the first.
   return machine.per_device ? fmt::format("{} of {}", out, bytes_text(*machine.per_device)) : out;
 }
 
@@ -222,15 +229,18 @@ std::string memory_assumption(const sim::Machine& machine) {
     given.push_back(fmt::format("the allocator to take {} times what it gives out",
                                 number_text(machine.fragmentation)));
   if (machine.reserved.value > 0)
-    given.push_back(bytes_text(machine.reserved) + " to be the framework's and the transport's");
+    given.push_back(
+        fmt::format("{} to be the framework's and the transport's", bytes_text(machine.reserved)));
   if (given.empty())
-    return out + "; what the allocator, the framework and the transport take on top is left out";
+    return fmt::format(
+        "{}; what the allocator, the framework and the transport take on top is left out", out);
   return fmt::format("{}; the machine file gives {}", out, join_and(given));
 }
 
 namespace {
 
 std::vector<html::Series> categories() {
+  // By category: neighbours in the stack have looks that contrast.
   constexpr std::array<std::size_t, trace::kMemoryCategories> kLooks = {0, 3, 5, 1, 4, 2, 6, 7};
   std::vector<html::Series> out;
   for (std::size_t c = 0; c < trace::kMemoryCategories; ++c) out.push_back({name_of(c), kLooks[c]});
@@ -244,6 +254,8 @@ std::vector<double> use_by_category(const trace::MemoryUse& use) {
 std::string chart(const sim::MemoryTimeline& timeline, const sim::Machine& machine) {
   std::vector<html::AreaPoint> points;
   for (const sim::MemorySegment& segment : timeline.segments) {
+    // A segment is drawn as high as it gets, since when in it that happens is not known; from its
+    // end on until the next one the rank holds what it ended with.
     points.push_back({segment.begin.seconds(), use_by_category(segment.memory.peak)});
     points.push_back({segment.end.seconds(), use_by_category(segment.memory.end)});
   }
@@ -251,7 +263,7 @@ std::string chart(const sim::MemoryTimeline& timeline, const sim::Machine& machi
   const double limit = machine.per_device ? static_cast<double>(machine.per_device->value) : 0;
   const auto peak = static_cast<double>(timeline.peak_use().total());
   // A limit far above the peak would flatten the areas.
-  return html::element("h3", "", html::text("ranks " + who)) +
+  return html::element("h3", "", html::text(fmt::format("ranks {}", who))) +
          html::stacked_areas(
              fmt::format("memory of ranks {} over time, by what it is for", who), categories(),
              points, timeline.segments.back().end.seconds(), limit <= 4 * peak ? limit : 0,
@@ -329,7 +341,9 @@ std::vector<TimelineCounter> memory_counters(const sim::MemoryForecast& memory) 
     const auto rank = static_cast<std::size_t>(timeline.ranks.front());
     const std::string name =
         fmt::format("memory (bytes), {}", named_ranks(shorten_end(ranges(timeline.ranks), kNamed)));
-    TimelineCounter all{rank, name + ", in all:", {"total"}, {}};
+    // Two counters: trace viewers stack the series of one, and its total is hard to read off a
+    // stack.
+    TimelineCounter all{rank, fmt::format("{}, in all:", name), {"total"}, {}};
     TimelineCounter parts{rank, name + ":", {}, {}};
     const std::vector<std::size_t> held = held_categories(timeline);
     for (const std::size_t c : held) parts.series.push_back(name_of(c));

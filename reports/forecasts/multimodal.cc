@@ -10,14 +10,13 @@
 #include "base/quantities.h"
 #include "base/tables.h"
 #include "base/text.h"
-#include "reports/findings/json_report.h"
-#include "reports/findings/text_report.h"
+#include "reports/findings/reports.h"
 #include "reports/forecasts/multimodal_picture.h"
 #include "reports/forecasts/parts.h"
 #include "reports/forecasts/simulated_job.h"
+#include "reports/html/charts.h"
 #include "reports/html/markup.h"
 #include "reports/html/page.h"
-#include "reports/html/stacked_charts.h"
 #include "reports/table.h"
 #include "sim/machine/simulated_job.h"
 
@@ -31,10 +30,10 @@ std::string tower_text(const sim::EncoderTower& tower) {
   const sim::Transformer& m = tower.model;
   const double billions =
       static_cast<double>(m.layers) * static_cast<double>(sim::layer_parameters(m)) * 1e-9;
-  std::string out =
-      fmt::format("{}{} layers, hidden {}, {} heads, ffn {}; {} billion parameters{}; ",
-                  tower.model_name.empty() ? "" : printable(tower.model_name) + ": ", m.layers,
-                  m.hidden, m.heads, m.ffn, number_text(billions), tower.frozen ? ", frozen" : "");
+  std::string out = fmt::format(
+      "{}{} layers, hidden {}, {} heads, ffn {}; {} billion parameters{}; ",
+      tower.model_name.empty() ? "" : fmt::format("{}: ", printable(tower.model_name)), m.layers,
+      m.hidden, m.heads, m.ffn, number_text(billions), tower.frozen ? ", frozen" : "");
   const sim::TrainingPlan& p = tower.layout;
   switch (tower.place) {
     case sim::EncoderPlace::first_stage:
@@ -57,11 +56,11 @@ std::string tower_text(const sim::EncoderTower& tower) {
 std::string llm_text(const MultimodalForecast& f) {
   const sim::TrainingPlan& p = f.plan.llm.plan;
   const sim::Transformer& m = f.plan.llm.model;
-  std::string out =
-      fmt::format("{}{} layers, hidden {}; {} billion parameters{}; {} GPUs: tensor {}",
-                  f.plan.llm.model_name.empty() ? "" : printable(f.plan.llm.model_name) + ": ",
-                  m.layers, m.hidden, number_text(static_cast<double>(sim::parameters(m)) * 1e-9),
-                  f.plan.llm_frozen ? ", frozen" : "", p.ranks(), p.tensor);
+  std::string out = fmt::format(
+      "{}{} layers, hidden {}; {} billion parameters{}; {} GPUs: tensor {}",
+      f.plan.llm.model_name.empty() ? "" : fmt::format("{}: ", printable(f.plan.llm.model_name)),
+      m.layers, m.hidden, number_text(static_cast<double>(sim::parameters(m)) * 1e-9),
+      f.plan.llm_frozen ? ", frozen" : "", p.ranks(), p.tensor);
   if (p.context > 1) out += fmt::format(", context {}", p.context);
   out += fmt::format(", pipeline {}", p.pipeline);
   if (p.pipeline > 1)
@@ -80,7 +79,7 @@ std::string data_text(const MultimodalForecast& f) {
       sim::arrangement_name(f.plan.data.arrangement));
   for (const MultimodalForecast::ItemFigures& item : f.items)
     out += fmt::format("; {} {} of {} tokens on average, at most {}", number_text(item.per_step),
-                       item.kind == "audio" ? "audio clips" : item.kind + "s",
+                       item.kind == "audio" ? "audio clips" : fmt::format("{}s", item.kind),
                        number_text(item.mean_size), number_text(item.largest));
   out += fmt::format("; seed {}, {}", f.plan.data.seed, plural(f.plan.steps, "step"));
   return out;
@@ -115,10 +114,12 @@ std::vector<NamedFigure> tower_headlines(const MultimodalForecast& f) {
                    number_text(f.tokens_per_second / static_cast<double>(f.plan.gpus)))},
       {"samples/s", number_text(f.samples_per_second)},
       {"MFU", percent(f.mfu)},
-      {"lost", percent(f.lost.total()) + " of the GPUs' time"}};
-  if (f.padding > 0.0005) out.push_back({"padding", percent(f.padding) + " of the LLM's tokens"});
+      {"lost", fmt::format("{} of the GPUs' time", percent(f.lost.total()))}};
+  // Less than that is nothing to act on.
+  if (f.padding > 0.0005)
+    out.push_back({"padding", fmt::format("{} of the LLM's tokens", percent(f.padding))});
   if (f.cut > 0.0005)
-    out.push_back({"cut off", percent(f.cut) + " of the samples' tokens do not fit"});
+    out.push_back({"cut off", fmt::format("{} of the samples' tokens do not fit", percent(f.cut))});
   out.push_back({"memory", bytes_text(f.memory_bytes())});
   return out;
 }
@@ -144,15 +145,16 @@ std::string tower_memory_text(const MultimodalForecast& f) {
   const sim::PlaceMemory& place = f.memory[f.fullest];
   std::vector<sim::ForecastPart> parts;
   const auto add = [&](const std::string& what, double bytes) {
+    // Parts that a layout does not have are 0, or a rounding error of the model.
     if (bytes >= 1) parts.push_back({"", what, bytes, ""});
   };
   for (const sim::TowerMemory& tower : place.towers) {
     const std::string name = shorten_middle(printable(tower.tower), 16);
-    add(name + ": parameters", tower.parameters);
-    add(name + ": gradients", tower.gradients);
-    add(name + ": optimizer's state", tower.optimizer);
-    add(name + ": gathered", tower.gathered);
-    add(name + ": activations", tower.activations);
+    add(fmt::format("{}: parameters", name), tower.parameters);
+    add(fmt::format("{}: gradients", name), tower.gradients);
+    add(fmt::format("{}: optimizer's state", name), tower.optimizer);
+    add(fmt::format("{}: gathered", name), tower.gathered);
+    add(fmt::format("{}: activations", name), tower.activations);
   }
   add("what is computed", place.working);
   add("reserved", place.reserved);
@@ -165,9 +167,12 @@ Table alternatives_table(const MultimodalResult& result, bool with_notes) {
   Table table(columns({"change"}, {"tokens/s", "step", "MFU", "lost", "memory"}, {""}));
   for (const sim::Alternative& row : result.alternatives) {
     if (!row.refused.empty()) {
-      table.add({row.change, "", "", "", "", "", with_notes ? "refused: " + row.refused : "-"});
+      table.add({row.change, "", "", "", "", "",
+                 with_notes ? fmt::format("refused: {}", row.refused) : "-"});
       continue;
     }
+    // The text has a mark of one column and explains it below the table; the page has room for the
+    // sentence.
     const std::string note = !with_notes                ? (row.fits ? "" : "!")
                              : row.hang_probability > 0 ? fmt::format("hangs in {} of the steps",
                                                                       percent(row.hang_probability))
@@ -181,13 +186,14 @@ Table alternatives_table(const MultimodalResult& result, bool with_notes) {
 
 std::string alternatives_text(const MultimodalResult& result) {
   if (result.alternatives.empty()) return {};
-  std::string out = "\nthe same job, with one change each, best first\n" +
-                    alternatives_table(result, false).text(kReportColumns, 2) +
-                    "  !: does not fit; -: refused\n";
+  std::string out = fmt::format(
+      "\nthe same job, with one change each, best first\n{}  !: does not fit; -: refused\n",
+      alternatives_table(result, false).text(kReportColumns, 2));
   const auto line = [&](const std::string& change, const std::string& what) {
     out += fmt::format("  {}\n", wrap(fmt::format("{}: {}", printable(change), printable(what)),
                                       kReportColumns - 2, 4));
   };
+  // Why a change is refused or hangs does not fit into a column.
   for (const sim::Alternative& row : result.alternatives) {
     if (!row.refused.empty()) line(row.change, row.refused);
     if (row.hang_probability > 0)
@@ -209,7 +215,8 @@ std::string hang_sentence(const MultimodalForecast& f) {
 }
 
 std::string remedy_result(const sim::ModalityRemedy& remedy) {
-  return remedy.probability == 0 ? "no hang" : percent(remedy.probability) + " of the steps hang";
+  return remedy.probability == 0 ? "no hang"
+                                 : fmt::format("{} of the steps hang", percent(remedy.probability));
 }
 
 std::string hang_text(const MultimodalResult& result) {
@@ -251,6 +258,7 @@ Result<MultimodalResult> multimodal_result(sim::MultimodalForecast forecast) {
   if (!run) return run.error();
   Result<sim::RunProgram> program = sim::program_of(*run);
   if (!program) return program.error();
+  // Only the order of calls decides whether a step hangs: they all take no time.
   const auto nothing = [](std::uint32_t, const sim::ProgramCall&) -> Result<sim::CallCost> {
     return sim::CallCost{};
   };
@@ -357,10 +365,11 @@ std::string multimodal_json(const MultimodalResult& result) {
     hang["first_step"] = f.divergence->first;
     for (const sim::ModalityRemedy& remedy : f.divergence->remedies)
       hang["remedies"].push_back({{"what", remedy.what}, {"probability", remedy.probability}});
+    // As an object, not as a text in a text; the report is our own JSON.
     if (result.hang) hang["report"] = Json::parse(json_report(result.hang->report), nullptr, false);
   }
   out["rests_on"] = f.basis();
-  return out.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return fmt::format("{}\n", out.dump(2, ' ', false, Json::error_handler_t::replace));
 }
 
 std::string multimodal_csv(const MultimodalResult& result) {
@@ -374,12 +383,17 @@ std::string multimodal_csv(const MultimodalResult& result) {
   line("samples_per_second", f.samples_per_second, "1/s");
   line("mfu", f.mfu, "1");
   line("lost", f.lost.total(), "1");
-  for (const sim::ForecastPart& part : f.time) line("time." + part.key, part.value, "s");
-  for (const sim::ForecastPart& part : f.path) line("path." + part.what, part.value, "s");
-  for (const sim::PlaceFigures& place : f.places) line("busy." + place.name, place.busy, "1");
-  for (const sim::PlaceMemory& place : f.memory) line("memory." + place.name, place.total(), "B");
+  for (const sim::ForecastPart& part : f.time)
+    line(fmt::format("time.{}", part.key), part.value, "s");
+  for (const sim::ForecastPart& part : f.path)
+    line(fmt::format("path.{}", part.what), part.value, "s");
+  for (const sim::PlaceFigures& place : f.places)
+    line(fmt::format("busy.{}", place.name), place.busy, "1");
+  for (const sim::PlaceMemory& place : f.memory)
+    line(fmt::format("memory.{}", place.name), place.total(), "B");
   for (const sim::Alternative& row : result.alternatives)
-    if (row.refused.empty()) line("alternative." + row.change, row.seconds, "s");
+    // A refused change has no figures: a spreadsheet would take a 0 for the best.
+    if (row.refused.empty()) line(fmt::format("alternative.{}", row.change), row.seconds, "s");
   if (f.divergence) line("hang_probability", f.divergence->probability, "1");
   return out.csv();
 }
@@ -407,6 +421,7 @@ std::string memory_chart(const MultimodalForecast& f) {
     }
     parts[5] = place.working;
     parts[6] = place.reserved;
+    // The table below has every place; bars beyond a screen compare nothing.
     if (bars.size() < 32) bars.push_back({printable(place.name), parts});
   }
   return html::stacked_bars("memory of a GPU of each place", series, bars, f.memory_bytes()) +
@@ -436,7 +451,7 @@ std::string multimodal_html(const MultimodalResult& result) {
   return html::result_page(
       "plan", f.plan.llm.name,
       html::figures(tower_headlines(f)) +
-          html::element("p", "caption", html::sentence(f.reason()) + "."),
+          html::element("p", "caption", fmt::format("{}.", html::sentence(f.reason()))),
       html::card("This plan can hang", hang_html(result)) +
           html::card("The slowest pipeline", multimodal_picture_html(f)) +
           html::card("The same job with one change each", alternatives) +

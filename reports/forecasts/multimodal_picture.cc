@@ -8,7 +8,7 @@
 #include "base/quantities.h"
 #include "base/tables.h"
 #include "base/text.h"
-#include "reports/html/gantt.h"
+#include "reports/html/charts.h"
 #include "reports/html/markup.h"
 
 namespace lockstep::reports {
@@ -32,6 +32,7 @@ double drawn_window(const MultimodalForecast& f, std::size_t columns) {
     sum += task.end - task.begin;
     ++count;
   }
+  // A job whose LLM never runs forward in what is drawn: there is nothing to tell apart.
   if (count == 0) return f.drawn_seconds;
   const double fits = static_cast<double>(columns) * sum / count / 2;
   return std::min(f.drawn_seconds, std::max(fits, f.drawn_seconds / 10));
@@ -57,6 +58,7 @@ std::vector<std::string> picture_rows(const MultimodalForecast& f, std::size_t c
     for (std::size_t c = 0; c < columns; ++c) {
       const auto& share = shares[place][c];
       const auto most = std::max_element(share.begin(), share.end());
+      // A column that is mostly idle is idle, even if something short runs in it.
       if (share[0] + share[1] + share[2] < width / 2) continue;
       rows[place][c] = task_letter(static_cast<DrawnTask::Kind>(most - share.begin()));
     }
@@ -84,6 +86,7 @@ std::string multimodal_picture_text(const MultimodalForecast& f) {
 }
 
 std::string multimodal_picture_html(const MultimodalForecast& f) {
+  // A lane is some 30 pixels high: 64 are two screens.
   constexpr std::size_t kMostLanes = 64;
   std::vector<html::GanttLane> lanes;
   for (std::size_t p = 0; p < std::min(f.places.size(), kMostLanes); ++p)
@@ -97,9 +100,10 @@ std::string multimodal_picture_html(const MultimodalForecast& f) {
           ? html::element("p", "caption", fmt::format("and {} more", f.places.size() - kMostLanes))
           : "";
   // The series are in the order of DrawnTask::Kind.
-  return html::gantt("When each place computes what, over " + duration_text(f.drawn_seconds),
-                     {{"encodes", 1}, {"LLM forward", 0}, {"LLM backward", 3}}, lanes,
-                     f.drawn_seconds, [](double seconds) { return duration_text(seconds); }) +
+  return html::gantt(
+             fmt::format("When each place computes what, over {}", duration_text(f.drawn_seconds)),
+             {{"encodes", 1}, {"LLM forward", 0}, {"LLM backward", 3}}, lanes, f.drawn_seconds,
+             [](double seconds) { return duration_text(seconds); }) +
          more;
 }
 

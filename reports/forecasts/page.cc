@@ -13,9 +13,8 @@
 #include "reports/forecasts/memory.h"
 #include "reports/forecasts/path.h"
 #include "reports/forecasts/scenario.h"
-#include "reports/html/gantt.h"
+#include "reports/html/charts.h"
 #include "reports/html/markup.h"
-#include "reports/html/stacked_charts.h"
 #include "reports/table.h"
 
 namespace lockstep::reports {
@@ -113,6 +112,8 @@ class Page {
     if (timeline.classes.empty()) return {};
     const std::size_t shown = std::min(kClasses, ranks_.size());
     const std::vector<std::vector<sim::StepUse>>& steps = f_.figures.steps;
+    // Ranks enter a step at different times (pipeline stages, stragglers): the drawing begins with
+    // the first and ends with the last.
     Picos begin = Picos::forever(), end;
     for (std::size_t c = 0; c < ranks_.size(); ++c) {
       begin = std::min(begin, steps[c][timeline.step].begin);
@@ -137,6 +138,7 @@ class Page {
                  duration_text(step.use.hidden)});
     }
     std::vector<html::Series> series = uses();
+    // After uses(), whose indices series_of() gives.
     series.push_back({"thin, below: a call is carried out", 3});
     return html::element("p", "",
                          html::text(fmt::format(
@@ -154,6 +156,7 @@ class Page {
   std::string steps() const {
     std::vector<double> weight(ranks_.size(), 0);
     for (const std::uint32_t c : f_.class_of)
+      // Of 1,024 ranks in classes of 1,023 and 1, the weights are 1023/1024 and 1/1024.
       weight[c] += 1 / static_cast<double>(f_.class_of.size());
     std::vector<std::vector<double>> means;
     for (std::size_t s = 0; s < f_.figures.times.size(); ++s) {

@@ -31,7 +31,8 @@ std::string figures_text(const std::vector<NamedFigure>& figures) {
 std::string description_html(const std::vector<NamedFigure>& figures) {
   std::string out;
   for (const NamedFigure& one : figures)
-    out += html::element("li", "", html::text(fmt::format("{}: {}", one.what, one.value))) + "\n";
+    out += fmt::format(
+        "{}\n", html::element("li", "", html::text(fmt::format("{}: {}", one.what, one.value))));
   return html::element("ul", "plain", out);
 }
 
@@ -41,6 +42,7 @@ std::string parts_text(const PartsOfWhole& parts) {
     table.add({what, parts.text(value), percent(share(parts, value))});
   };
   for (const sim::ForecastPart& part : parts.parts) add(part.what, part.value);
+  // The whole, not the sum of the parts: where a model forgets a part, the shares show it.
   add("together", parts.whole);
   return table.text(kReportColumns, 2);
 }

@@ -13,11 +13,12 @@ namespace lockstep::reports {
 namespace {
 
 constexpr std::size_t kShownSums = 6, kShownItems = 8, kShownRanks = 30;
+// Parts below 0.5 % are many and change nothing; the longest is always shown.
 constexpr double kShownShare = 0.005;
 
 std::string who(const std::string& ranks) {
   const std::string all = named_ranks(ranks);
-  return all.size() > kShownRanks ? all.substr(0, kShownRanks) + ".." : all;
+  return all.size() > kShownRanks ? fmt::format("{}..", all.substr(0, kShownRanks)) : all;
 }
 
 std::string where(bool between_nodes) { return between_nodes ? "between nodes" : "inside a node"; }
@@ -37,26 +38,29 @@ std::string shares_list(const sim::ForecastPath& path, const std::vector<T>& par
     left -= share;
   }
   if (i < parts.size())
-    table.add({percent(std::max(left, 0.0)), "in " + plural(parts.size() - i, "other " + noun)});
+    table.add({percent(std::max(left, 0.0)),
+               fmt::format("in {}", plural(parts.size() - i, fmt::format("other {}", noun)))});
   return table.text(kReportColumns, 4);
 }
 
 }  // namespace
 
 std::string named_ranks(const std::string& ranks) {
+  // "7" is one rank; "0-3" and "1,5" are several.
   const bool one = ranks.find_first_of(",-") == std::string::npos;
   return fmt::format("{} {}", one ? "rank" : "ranks", ranks);
 }
 
 std::string words_of(const sim::ForecastPath::Sum& sum, const std::vector<std::string>& ranks) {
-  if (sum.rank_class) return "work of " + who(ranks[*sum.rank_class]);
+  if (sum.rank_class) return fmt::format("work of {}", who(ranks[*sum.rank_class]));
   return fmt::format("calls in group {}, {}", sum.group, where(sum.between_nodes));
 }
 
 std::string words_of(const sim::ForecastPath::Item& item, const std::vector<std::string>& ranks) {
   if (item.is_call) return fmt::format("{}, {}", item.call, where(item.between_nodes));
-  return fmt::format("work of {}{}", who(ranks[item.rank_class]),
-                     item.call.empty() ? " at the end of a step" : " before " + item.call);
+  return fmt::format(
+      "work of {}{}", who(ranks[item.rank_class]),
+      item.call.empty() ? " at the end of a step" : fmt::format(" before {}", item.call));
 }
 
 std::string path_text(const sim::ForecastPath& path, const std::vector<std::string>& ranks) {
@@ -67,8 +71,9 @@ std::string path_text(const sim::ForecastPath& path, const std::vector<std::stri
 }
 
 std::string change_in_words(const sim::WhatIf& one) {
+  // A gain of 0.12 is a step time of "-12 %". Without a sign: what rounds to no change.
   const std::string change = percent(-one.gain);
-  return one.gain < 0 && change != "0 %" ? "+" + change : change;
+  return one.gain < 0 && change != "0 %" ? fmt::format("+{}", change) : change;
 }
 
 std::string what_if_text(const std::vector<sim::WhatIf>& what_ifs) {

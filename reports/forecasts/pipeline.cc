@@ -62,6 +62,8 @@ std::string pipeline_text(const PipelineAnswer& answer) {
       plural(shape.stages, "stage"),
       shape.chunks == 1 ? "" : fmt::format(" of {} chunks", shape.chunks),
       plural(shape.micro_batches, "micro-batch", "micro-batches"), duration_text(run.time));
+  // With a flush, a step begins when the last has ended on all stages; without, each stage begins
+  // its next step at once.
   if (run.period != run.time)
     out += fmt::format("each stage is at work for {} at most: steps without a barrier follow so\n",
                        duration_text(run.period));
@@ -87,7 +89,7 @@ std::string pipeline_json(const PipelineAnswer& answer) {
     out["peak_bytes"] = nlohmann::json::array();
     for (const Bytes bytes : run.peak_bytes) out["peak_bytes"].push_back(bytes.value);
   }
-  return out.dump(2) + "\n";
+  return fmt::format("{}\n", out.dump(2));
 }
 
 namespace {
@@ -137,9 +139,12 @@ std::string pipeline_timeline(const sim::PipelineProgram& program, const sim::Pi
                               std::size_t width, std::size_t most_stages) {
   if (run.time.value == 0) return "nothing takes any time\n";
   const std::size_t stages = std::min(run.spans.size(), most_stages);
+  // "stage  7" and "stage 11": the lanes begin below each other.
   const std::size_t label = std::to_string(stages - 1).size();
   const std::size_t room = std::max<std::size_t>(width, 24) - (sizeof "stage " + label);
   const std::int64_t unit = unit_of(run);
+  // Exact where every start and end falls on a column's edge, as with costs of 1 and 2 ms; else
+  // columns of equal length, and what is shorter than half of one may be missing.
   const bool exact = run.time.value / unit <= static_cast<std::int64_t>(room);
   const std::size_t columns = exact ? static_cast<std::size_t>(run.time.value / unit) : room;
   const double per_column = exact ? static_cast<double>(unit)
@@ -151,13 +156,14 @@ std::string pipeline_timeline(const sim::PipelineProgram& program, const sim::Pi
   }
   if (stages < run.spans.size())
     out += fmt::format("and {} more\n", plural(run.spans.size() - stages, "stage"));
-  out += wrap(fmt::format("One column is {}{}. 0-9: forward of micro-batch 0, 1, ..; a-j: its "
-                          "backward{}; dots: idle.{}",
-                          exact ? "" : "about ", duration_text(per_column * 1e-12),
-                          program.split ? "; A-J: its weight part" : "",
-                          program.shape.micro_batches > 10 ? " Micro-batch 10 is 0 again." : ""),
-              width) +
-         "\n";
+  out += fmt::format(
+      "{}\n",
+      wrap(fmt::format("One column is {}{}. 0-9: forward of micro-batch 0, 1, ..; a-j: its "
+                       "backward{}; dots: idle.{}",
+                       exact ? "" : "about ", duration_text(per_column * 1e-12),
+                       program.split ? "; A-J: its weight part" : "",
+                       program.shape.micro_batches > 10 ? " Micro-batch 10 is 0 again." : ""),
+           width));
   return out;
 }
 

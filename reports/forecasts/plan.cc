@@ -11,10 +11,9 @@
 #include "base/tables.h"
 #include "base/text.h"
 #include "reports/forecasts/parts.h"
-#include "reports/html/gantt.h"
+#include "reports/html/charts.h"
 #include "reports/html/markup.h"
 #include "reports/html/page.h"
-#include "reports/html/stacked_charts.h"
 #include "reports/table.h"
 #include "sim/transformer/step_picture.h"
 
@@ -25,7 +24,8 @@ using Json = nlohmann::ordered_json;
 
 std::string model_text(const sim::PlanForecast& f) {
   const sim::Transformer& m = f.plan.model;
-  std::string out = f.plan.model_name.empty() ? "" : printable(f.plan.model_name) + ": ";
+  std::string out =
+      f.plan.model_name.empty() ? "" : fmt::format("{}: ", printable(f.plan.model_name));
   out += fmt::format("{}, hidden {}, {}", plural(m.layers, "layer"), m.hidden,
                      plural(m.heads, "head"));
   if (m.kv_heads != m.heads) out += fmt::format(" ({} of keys and values)", m.kv_heads);
@@ -141,9 +141,10 @@ std::vector<NamedFigure> plan_headlines(const sim::PlanForecast& f) {
                                number_text(f.tokens_per_second / f.gpus()))},
       {"samples/s", number_text(f.samples_per_second)},
       {"MFU", percent(f.mfu)}};
+  // Without recomputation the hardware carries out what the model needs, and HFU is MFU.
   if (f.plan.plan.recompute != sim::Recompute::none) out.push_back({"HFU", percent(f.hfu)});
   if (f.plan.plan.pipeline > 1)
-    out.push_back({"bubble", percent(f.bubble_share) + " of the pipeline's time"});
+    out.push_back({"bubble", fmt::format("{} of the pipeline's time", percent(f.bubble_share))});
   if (f.goodput)
     out.push_back(
         {"goodput",
@@ -161,6 +162,8 @@ std::vector<NamedFigure> plan_headlines(const sim::PlanForecast& f) {
 std::string plan_fit(const sim::PlanForecast& f) {
   if (!f.gpu_memory) return {};
   const auto has = static_cast<double>(f.gpu_memory->value);
+  // Three answers, since predicted peaks are off by some percent: it fits, it may not, it surely
+  // does not.
   const std::string missing = bytes_text(f.missing_bytes());
   if (f.missing_bytes() == 0)
     return fmt::format("fits {}, {} are left", bytes_text(has),
@@ -226,7 +229,7 @@ std::string plan_json(const sim::PlanForecast& f) {
   memory["largest"] = largest(f).key;
   memory["parts"] = parts_json(memory_parts(f), "bytes");
   out["rests_on"] = f.basis();
-  return out.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return fmt::format("{}\n", out.dump(2, ' ', false, Json::error_handler_t::replace));
 }
 
 std::string plan_csv(const sim::PlanForecast& f) {
@@ -243,10 +246,10 @@ std::string plan_csv(const sim::PlanForecast& f) {
   line("hfu", f.hfu, "1", "");
   line("bubble_share", f.bubble_share, "1", "");
   for (const sim::ForecastPart& part : f.time)
-    line("time." + part.key, part.value, "s", part.rests_on);
+    line(fmt::format("time.{}", part.key), part.value, "s", part.rests_on);
   line("memory", f.step.memory_bytes, "B", "");
   for (const sim::ForecastPart& part : f.memory)
-    line("memory." + part.key, part.value, "B", part.rests_on);
+    line(fmt::format("memory.{}", part.key), part.value, "B", part.rests_on);
   if (f.gpu_memory) line("memory_missing", f.missing_bytes(), "B", "");
   return out.csv();
 }
@@ -277,6 +280,7 @@ std::string time_card(const sim::PlanForecast& f) {
   // Parts that share a series are added up in the bar; the table below keeps them apart.
   html::StackedBar bar{"a step", std::vector<double>(time_series().size(), 0)};
   for (const sim::ForecastPart& part : f.time)
+    // at(): a new part of a step needs its series here, or the tests of this page throw.
     bar.parts[series_of_part().at(part.key)] += part.value;
   return html::card("Where the step's time goes",
                     html::stacked_bars("parts of a step", time_series(), {bar}, f.step.seconds) +
@@ -369,7 +373,7 @@ std::string memory_card(const sim::PlanForecast& f) {
   const std::string fit = plan_fit(f);
   return html::card(
       "Memory of a GPU of the fullest stage",
-      (fit.empty() ? "" : html::element("p", "caption", html::sentence(fit) + ".")) +
+      (fit.empty() ? "" : html::element("p", "caption", fmt::format("{}.", html::sentence(fit)))) +
           html::stacked_bars("parts of a GPU's memory", series, {bar}, f.step.memory_bytes) +
           parts_html("parts of a GPU's memory", memory_parts(f)));
 }

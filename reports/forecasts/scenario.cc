@@ -26,17 +26,21 @@ double samples_per_second(const sim::ScenarioForecast& f) {
 // needs.
 bool forecast_fits(const sim::ScenarioForecast& f) {
   if (!f.memory.classes.empty()) return sim::fits(f.memory, f.machine);
+  // Optimistic on purpose: "does not fit" is then certain.
   return !f.machine.per_device || f.state_bytes <= static_cast<double>(f.machine.per_device->value);
 }
 
 // The sentences behind the figures: each function gives one assumption, worded for this job.
 std::string calls_assumption(const sim::ScenarioForecast& f) {
-  std::string out = "the ranks call what they were derived with, each alone, by " + f.derived_by;
+  std::string out =
+      fmt::format("the ranks call what they were derived with, each alone, by {}", f.derived_by);
   if (f.on_meta) out += ", on tensors without values";
-  return out + "; watched values are left out";
+  return fmt::format("{}; watched values are left out", out);
 }
 
 std::string steps_assumption(const sim::ScenarioForecast& f) {
+  // The first step allocates buckets and buffers and is longer than all that follow; with one step
+  // there is no other.
   if (f.figures.times.size() < 2)
     return "one step, which arranges buffers: simulate more (--steps)";
   const std::string out = "the median of the steps after the first, which arranges buffers";
@@ -45,8 +49,10 @@ std::string steps_assumption(const sim::ScenarioForecast& f) {
 
 std::string evaluation_assumption(const sim::ScenarioForecast& f) {
   const std::string out = "from the last step's end until rank 0, which evaluates alone, is done: ";
-  if (f.on_meta) return out + "of calls alone, since without values nothing is evaluated";
-  return out + "its work is priced like that of steps, and that of preparing samples is not";
+  if (f.on_meta)
+    return fmt::format("{}of calls alone, since without values nothing is evaluated", out);
+  return fmt::format(
+      "{}its work is priced like that of steps, and that of preparing samples is not", out);
 }
 
 std::string work_assumption(const sim::ScenarioForecast& f) {
@@ -64,10 +70,12 @@ std::string work_assumption(const sim::ScenarioForecast& f) {
 std::string carrier_of_calls(const sim::ScenarioForecast& f) {
   if (!f.machine.nccl) return "its algorithm's formula";
   std::string out = "what NCCL's tuning model chooses";
+  // " (all_reduce of 4 KiB to 1 MiB: tree/LL, of 64 MiB: ring/Simple)".
   for (std::size_t i = 0; i < f.carried.size(); ++i) {
     const sim::CarriedCalls& c = f.carried[i];
     out += fmt::format("{}{} of {}{}: {}/{}", i == 0 ? " (" : ", ", trace::op_name(c.op),
-                       bytes_text(c.least), c.least == c.most ? "" : " to " + bytes_text(c.most),
+                       bytes_text(c.least),
+                       c.least == c.most ? "" : fmt::format(" to {}", bytes_text(c.most)),
                        sim::algorithm_name(c.algorithm), sim::protocol_name(c.protocol));
   }
   return out + (f.carried.empty() ? "" : ")");
@@ -89,6 +97,7 @@ std::string links_assumption(const sim::ScenarioForecast& f) {
 
 // The share of time in which the stages of a pipeline wait for each other.
 double forecast_bubble(const sim::ScenarioForecast& f) {
+  // Classes differ in size: each is weighted by its number of ranks.
   std::vector<double> ranks(f.figures.classes.size(), 0);
   for (const std::uint32_t c : f.class_of) ++ranks[c];
   double idle = 0, all = 0;
@@ -134,11 +143,12 @@ std::string rank_table(const sim::ScenarioForecast& f) {
   Table table(columns({"share of the time"}, {"busy", "exposed", "idle", "hidden communication"}));
   for (std::size_t c = 0; c < std::min(ranks.size(), kShownClasses); ++c) {
     const sim::RankUse& use = f.figures.classes[c];
+    // A job of calls that take no time: all shares are 0, and none is a division by 0.
     const double all = std::max(use.busy + use.exposed + use.idle, 1e-30);
     table.add({named_ranks(ranks[c]), percent(use.busy / all), percent(use.exposed / all),
                percent(use.idle / all), percent(use.hidden / all)});
   }
-  std::string out = "\n" + table.text(kReportColumns, 2);
+  std::string out = fmt::format("\n{}", table.text(kReportColumns, 2));
   if (ranks.size() > kShownClasses)
     out += fmt::format("  and {} other kinds of ranks: --output json=FILE has them\n",
                        ranks.size() - kShownClasses);
@@ -160,6 +170,7 @@ nlohmann::ordered_json spread_json(const sim::TrialsForecast::Quantiles& q,
 }  // namespace
 
 std::vector<Assumption> assumptions(const sim::ScenarioForecast& f) {
+  // A figure that is not shown needs no assumption.
   std::vector<Assumption> out = all_assumptions(f);
   if (f.what_ifs.empty())
     std::erase_if(out, [](const Assumption& a) { return a.key == "what if"; });
@@ -174,14 +185,15 @@ std::vector<Assumption> assumptions(const sim::ScenarioForecast& f) {
 std::vector<Headline> headlines(const sim::ScenarioForecast& f) {
   std::vector<Headline> out = {
       {"step time", duration_text(f.figures.step_time), "calls, work, links, steps"},
-      {"throughput", number_text(samples_per_second(f)) + " samples/s", "as step time"}};
+      {"throughput", fmt::format("{} samples/s", number_text(samples_per_second(f))),
+       "as step time"}};
   if (f.checkpoints > 0)
-    out.push_back(
-        {"checkpoints",
-         fmt::format("{}, {}", f.checkpoints,
-                     f.checkpoint_time.value > 0 ? duration_text(f.checkpoint_time) + " on average"
-                                                 : "not priced"),
-         "checkpoints"});
+    out.push_back({"checkpoints",
+                   fmt::format("{}, {}", f.checkpoints,
+                               f.checkpoint_time.value > 0
+                                   ? fmt::format("{} on average", duration_text(f.checkpoint_time))
+                                   : "not priced"),
+                   "checkpoints"});
   if (const auto evaluation = f.figures.times.evaluation())
     out.push_back({"evaluation",
                    duration_text(*evaluation) +
@@ -191,13 +203,17 @@ std::vector<Headline> headlines(const sim::ScenarioForecast& f) {
                  fmt::format("{} a rank and step, {} calls", bytes_text(f.figures.bytes),
                              number_text(f.figures.calls)),
                  "calls, bytes"});
+  // On one node nothing leaves it, and a line "0 B" would be noise.
   if (f.figures.bytes_between > 0)
-    out.push_back({"between nodes", bytes_text(f.figures.bytes_between) + " of it", "bytes"});
-  out.push_back({f.dummies ? "HFU" : "MFU", percent(f.flops_share) + " of the peak FLOP/s",
-                 "flops, step time"});
-  if (f.pipeline)
     out.push_back(
-        {"bubble", percent(forecast_bubble(f)) + " of the stages' time", "calls, work, links"});
+        {"between nodes", fmt::format("{} of it", bytes_text(f.figures.bytes_between)), "bytes"});
+  // Dummy images are computed and train nothing, so with them the share is of what the hardware
+  // carries out.
+  out.push_back({f.dummies ? "HFU" : "MFU",
+                 fmt::format("{} of the peak FLOP/s", percent(f.flops_share)), "flops, step time"});
+  if (f.pipeline)
+    out.push_back({"bubble", fmt::format("{} of the stages' time", percent(forecast_bubble(f))),
+                   "calls, work, links"});
   if (!f.memory.classes.empty())
     out.push_back({"device memory", memory_headline(f.memory, f.machine), "memory"});
   return out;
@@ -235,6 +251,7 @@ nlohmann::ordered_json forecast_json(const sim::ScenarioForecast& f) {
   }
   out["checkpoints"] = f.checkpoints;
   out["checkpoint_time_ps"] = f.checkpoint_time.value;
+  // Present and null rather than absent: whoever reads many forecasts finds the same keys in each.
   out["evaluation_ps"] = nullptr;
   if (const auto evaluation = f.figures.times.evaluation())
     out["evaluation_ps"] = evaluation->value;
@@ -259,30 +276,35 @@ nlohmann::ordered_json forecast_json(const sim::ScenarioForecast& f) {
                               {"protocol", sim::protocol_name(c.protocol)},
                               {"least_bytes", c.least.value},
                               {"most_bytes", c.most.value}});
+  // The same keys as the text has in brackets behind its figures.
   for (const Assumption& a : assumptions(f)) out["assumptions"][a.key] = a.text;
   return out;
 }
 
 std::string forecast_text(const sim::ScenarioForecast& f) {
-  std::string out = wrap(fmt::format("\"{}\": {} on {}, {}", printable(f.scenario),
-                                     plural(f.class_of.size(), "rank"), printable(f.machine.name),
-                                     plural(f.steps, "step")),
-                         kReportColumns) +
-                    "\n\n";
+  std::string out =
+      fmt::format("{}\n\n", wrap(fmt::format("\"{}\": {} on {}, {}", printable(f.scenario),
+                                             plural(f.class_of.size(), "rank"),
+                                             printable(f.machine.name), plural(f.steps, "step")),
+                                 kReportColumns));
+  // "  step time       25.2 ms                [calls, work, links, steps]".
   for (const Headline& one : headlines(f))
-    out += fmt::format("  {}{}[{}]\n", pad_right(one.what, 16), pad_right(one.value + " ", 35),
-                       one.rests_on);
-  out += rank_table(f) + "  [calls, work, links]\n\n";
-  if (!f.memory.classes.empty()) out += memory_text(f.memory, f.machine) + "  [memory]\n\n";
-  out += path_text(f.path, ranks_by_class(f)) + "  [path]\n\n";
-  if (!f.what_ifs.empty()) out += what_if_text(f.what_ifs) + "  [what if]\n\n";
-  if (f.trials) out += trials_text(*f.trials) + "  [trials]\n\n";
+    out += fmt::format("  {}{}[{}]\n", pad_right(one.what, 16),
+                       pad_right(fmt::format("{} ", one.value), 35), one.rests_on);
+  out += fmt::format("{}  [calls, work, links]\n\n", rank_table(f));
+  if (!f.memory.classes.empty())
+    out += fmt::format("{}  [memory]\n\n", memory_text(f.memory, f.machine));
+  out += fmt::format("{}  [path]\n\n", path_text(f.path, ranks_by_class(f)));
+  if (!f.what_ifs.empty()) out += fmt::format("{}  [what if]\n\n", what_if_text(f.what_ifs));
+  if (f.trials) out += fmt::format("{}  [trials]\n\n", trials_text(*f.trials));
   for (const Assumption& a : assumptions(f))
-    out += wrap(fmt::format("[{}] {}", a.key, printable(a.text)), kReportColumns, 2) + "\n";
+    out += fmt::format("{}\n",
+                       wrap(fmt::format("[{}] {}", a.key, printable(a.text)), kReportColumns, 2));
   return out;
 }
 
 std::string forecast_csv(const sim::ScenarioForecast& f) {
+  // The clock's own resolution: what other programs add up is exact.
   constexpr int kPicos = 12;  // digits
   const std::vector<std::string> ranks = ranks_by_class(f);
   std::vector<std::size_t> count(ranks.size(), 0);

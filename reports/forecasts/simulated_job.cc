@@ -9,11 +9,8 @@
 #include "base/quantities.h"
 #include "base/tables.h"
 #include "base/text.h"
-#include "reports/findings/csv_report.h"
 #include "reports/findings/finding_words.h"
-#include "reports/findings/html_report.h"
-#include "reports/findings/json_report.h"
-#include "reports/findings/text_report.h"
+#include "reports/findings/reports.h"
 #include "verify/verify.h"
 
 namespace lockstep::reports {
@@ -38,9 +35,12 @@ bool shows_a_cycle(const verify::Report& report) {
 verify::Report judge_program(trace::Run& run) {
   verify::Report report = verify::verify(run);
   if (shows_a_cycle(report)) return report;
+  // verify() trusts the end of a trace: a host that returned is done. As a snapshot the calls that
+  // are not complete count, and among them the devices' cycle.
   for (trace::RankTrace& trace : run.ranks) trace.snapshot = true;
   verify::Report looked_at = verify::verify(run);
   for (trace::RankTrace& trace : run.ranks) trace.snapshot = false;
+  // Anything else that only a snapshot shows is an artefact of cutting a finished program.
   return shows_a_cycle(looked_at) ? looked_at : report;
 }
 
@@ -81,6 +81,7 @@ std::string simulated_text(const sim::SimulatedProgram& simulated) {
   std::string out = fmt::format("{}, {} of them different\n  time     {}\n",
                                 plural(simulated.folding.class_of.size(), "rank"),
                                 result.classes.size(), duration_text(result.end));
+  // A screen's worth; the JSON has every rank.
   constexpr std::size_t kShown = 16;
   for (std::size_t c = 0; c < std::min(result.classes.size(), kShown); ++c) {
     const sim::RankOutcome& outcome = result.classes[c];
@@ -122,16 +123,17 @@ SimulatedFailure simulated_raise(const std::string& scenario, sim::RaisedJob job
       {"scenario", scenario}, {"stuck", result.stuck}, {"raised", nlohmann::ordered_json::array()}};
   for (std::size_t r = 0; r < job.run.ranks.size(); ++r) {
     if (job.run.ranks[r].exceptions.empty() ||
+        // A rank that is stuck before its exception does not get to raise it.
         !result.classes[job.simulated.folding.class_of[r]].done)
       continue;
     raised.emplace_back(static_cast<std::int32_t>(r));
     json["raised"].push_back(r);
   }
   std::string what = "The simulated job fails: ";
-  if (!raised.empty()) what += "an exception ends " + rank_label(raised);
+  if (!raised.empty()) what += fmt::format("an exception ends {}", rank_label(raised));
   if (result.stuck) {
     what += raised.empty() ? "" : ", and ";
-    what += rank_label(sim::stuck_ranks(job.simulated)) + " can never continue";
+    what += fmt::format("{} can never continue", rank_label(sim::stuck_ranks(job.simulated)));
   }
   return failure_of(job.simulated, std::move(job.run), std::move(json), what + ".");
 }
@@ -140,7 +142,7 @@ std::string failure_content(const SimulatedFailure& failure, const std::string& 
   if (kind == "timeline") return timeline_of(failure.report, failure.run);
   if (kind == "html") return html_report(failure.report, failure.run);
   if (kind == "csv") return csv_report(failure.report);
-  if (kind == "json") return failure.json.dump(2) + "\n";
+  if (kind == "json") return fmt::format("{}\n", failure.json.dump(2));
   return fmt::format("{}\n\n{}", wrap(failure.what, kReportColumns),
                      text_report(failure.report, failure.run, {.color = false}));
 }

@@ -42,4 +42,15 @@ std::string details(std::string_view summary, std::string_view inner);
 // for screen readers.
 std::string scroller(std::string_view label, std::string_view inner);
 
+// What every text above goes through: XML 1.0 content (https://www.w3.org/TR/xml/). What XML cannot
+// contain is replaced.
+
+// `bytes` as element content. & < > " ' and the carriage return become references. Bytes that are
+// not UTF-8 and characters that XML does not allow (most controls, U+FFFE, U+FFFF) become U+FFFD.
+std::string xml_text(std::string_view bytes);
+
+// The same for an attribute value in double quotes. Tabs and line feeds become references, too: a
+// parser would turn them into blanks.
+std::string xml_attribute(std::string_view bytes);
+
 }  // namespace lockstep::reports::html

@@ -205,7 +205,7 @@ std::vector<std::string> lines_of(const std::string& text) {
 // Indents by two blanks; lines after the first by `indent`.
 void add_indented(std::vector<std::string>& out, const std::string& text, std::size_t width,
                   std::size_t indent) {
-  for (const std::string& line : lines_of("  " + wrap(text, width - 2, indent)))
+  for (const std::string& line : lines_of(fmt::format("  {}", wrap(text, width - 2, indent))))
     out.push_back(line);
 }
 
@@ -218,7 +218,7 @@ std::vector<std::string> findings(const WatchState& state, std::size_t width, co
         fmt::format("{} {}", verify::to_string(f.certainty), verify::rule(f.rule).name);
     out.push_back(f.severity == verify::Severity::error ? paint.red(head) : paint.yellow(head));
     add_indented(out, f.message, width, 2);
-    if (!f.fix.empty()) add_indented(out, "fix: " + f.fix, width, 7);
+    if (!f.fix.empty()) add_indented(out, fmt::format("fix: {}", f.fix), width, 7);
   }
   if (state.findings.size() > shown)
     out.push_back(fmt::format("  and {} more", plural(state.findings.size() - shown, "finding")));
@@ -247,16 +247,18 @@ std::vector<std::string> rank_detail(const WatchState& state, const WatchedRank&
   const std::size_t room = width - 17;
   const auto add = [&](std::string_view what, const std::string& value) {
     if (value.empty()) return;
-    std::string name = "  " + pad_right(what, 15);
+    std::string name = fmt::format("  {}", pad_right(what, 15));
     for (const std::string& each : lines_of(wrap(value, room))) {
       out.push_back(name + each);
       name.assign(name.size(), ' ');
     }
   };
-  add("doing", std::string(to_string(r.doing)) +
-                   (r.waiting == trace::kNoTime ? "" : ", for " + seconds_text(r.waiting)));
-  add("steps", std::to_string(r.steps) +
-                   (r.loss ? fmt::format(", the last loss {}", fixed(*r.loss, 3)) : ""));
+  add("doing",
+      fmt::format(
+          "{}{}", to_string(r.doing),
+          r.waiting == trace::kNoTime ? "" : fmt::format(", for {}", seconds_text(r.waiting))));
+  add("steps", fmt::format("{}{}", r.steps,
+                           r.loss ? fmt::format(", the last loss {}", fixed(*r.loss, 3)) : ""));
   add(r.doing == Doing::waits || r.doing == Doing::stuck ? "waits in" : "last call",
       r.call.empty() ? "none yet" : fmt::format("{}, group {}, seq {}", r.call, r.group, r.seq));
   add("at", r.at);
@@ -264,9 +266,10 @@ std::vector<std::string> rank_detail(const WatchState& state, const WatchedRank&
   add("waited for by", waiting.empty() ? "" : rank_label(waiting, room));
   if (r.behind >= kShownDelay)
     add("behind", fmt::format("{}, in {}", seconds_text(r.behind), r.behind_in));
-  if (r.quiet != trace::kNoTime) add("last event", seconds_text(r.quiet) + " ago");
+  if (r.quiet != trace::kNoTime) add("last event", fmt::format("{} ago", seconds_text(r.quiet)));
   add("process",
-      r.pid > 0 ? fmt::format("{}{}", r.pid, r.host.empty() ? "" : " on " + r.host) : "");
+      r.pid > 0 ? fmt::format("{}{}", r.pid, r.host.empty() ? "" : fmt::format(" on {}", r.host))
+                : "");
   if (r.pid > 0) add("its stack", fmt::format("py-spy dump --pid {}", r.pid));
   return out;
 }
@@ -351,13 +354,14 @@ std::string progress_text(const WatchState& state) {
     const double rate = *state.steps_per_s;
     out += fmt::format(", {} steps/s", fixed(rate, rate < 0.1 ? 3 : rate < 10 ? 1 : 0));
   }
-  if (const std::optional<double> loss = state.loss()) out += ", loss " + fixed(*loss, 3);
+  if (const std::optional<double> loss = state.loss())
+    out += fmt::format(", loss {}", fixed(*loss, 3));
   trace::Nanos quiet = trace::kNoTime;
   for (const WatchedRank& r : state.ranks) {
     if (r.quiet != trace::kNoTime && (quiet == trace::kNoTime || r.quiet < quiet)) quiet = r.quiet;
   }
   constexpr trace::Nanos kQuiet = 1'000'000'000;
-  if (quiet >= kQuiet) out += ", quiet for " + seconds_text(quiet);
+  if (quiet >= kQuiet) out += fmt::format(", quiet for {}", seconds_text(quiet));
   return out;
 }
 

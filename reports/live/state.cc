@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "base/text.h"
 #include "verify/replay/replay.h"
 #include "verify/replay/semantics.h"
@@ -92,7 +94,8 @@ class Delays {
   std::string words(std::uint32_t r, std::uint32_t c) const {
     const trace::Call& call = run_.ranks[r].calls[c];
     std::string out = trace::describe(run_.tables, call);
-    if (call.at != trace::StringId{}) out += ", " + printable(run_.tables.str(call.at));
+    if (call.at != trace::StringId{})
+      out += fmt::format(", {}", printable(run_.tables.str(call.at)));
     return out;
   }
 

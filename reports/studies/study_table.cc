@@ -53,7 +53,7 @@ const Combination* base_of(const Combination& c, const std::vector<Combination>&
 }
 
 std::string how_it_ends(const Combination& c) {
-  if (c.impossible) return "no such job: " + *c.impossible;
+  if (c.impossible) return fmt::format("no such job: {}", *c.impossible);
   return c.end;
 }
 
@@ -92,7 +92,7 @@ std::string section(const std::vector<Combination>& all, const StudyCells& names
     if (above == nullptr || above->strategy != c.strategy) table.add(std::move(cells));
     above = &c;
     cells = cells_of(c);
-    cells.insert(cells.begin(), "  " + remedy_name(c));
+    cells.insert(cells.begin(), fmt::format("  {}", remedy_name(c)));
     table.add(std::move(cells));
   }
   return table.text();
@@ -167,7 +167,7 @@ std::string study_json(const std::vector<Combination>& combinations) {
     row["recall_at_1"] = json_of(c.recall_at_1);
     out.push_back(std::move(row));
   }
-  return out.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return fmt::format("{}\n", out.dump(1, ' ', false, Json::error_handler_t::replace));
 }
 
 }  // namespace lockstep::reports

@@ -175,6 +175,7 @@ class ParetoDrawing {
     std::string out;
     std::size_t marked = 0;
     for (const ParetoDot& dot : chart_.dots) {
+      // More numbers would cover each other; the dots have their words as tooltips.
       if (dot.mark.empty() || ++marked > kMostMarks) continue;
       const Point where = at(dot);
       // Towards better choices, where few dots are.
@@ -219,7 +220,8 @@ class SweepPage {
   std::string str() const {
     return html::result_page(
         "sweep", summary_.scenario,
-        html::element("p", "", html::sentence(tried_text(summary_)) + ".") + figures(),
+        html::element("p", "", fmt::format("{}.", html::sentence(tried_text(summary_)))) +
+            figures(),
         html::card("The Pareto front and the ten best", best()) + html::card("Hang", hanging()) +
             html::card("Every plan", every_plan()) +
             html::card("Refused", reasons(ranking_.refused)) +
@@ -259,7 +261,8 @@ class SweepPage {
   html::ParetoDot dot(std::size_t row, const std::string& mark) const {
     using Kind = html::ParetoDot::Kind;
     const sim::Row& one = summary_.rows[row];
-    const Kind kind = ranking_.on_front[row]          ? Kind::front
+    const Kind kind = ranking_.on_front[row] ? Kind::front
+                      // The front has only plans that fit, so what is left and fits is beaten.
                       : sim::fits(one, summary_.goal) ? Kind::beaten
                                                       : Kind::too_large;
     return {one.memory_bytes, value(one), kind,
@@ -271,7 +274,7 @@ class SweepPage {
 
   std::string chart() const {
     const std::string objective = objective_text(summary_.goal.objective);
-    html::ParetoChart out{"Plans by memory of a rank and " + objective,
+    html::ParetoChart out{fmt::format("Plans by memory of a rank and {}", objective),
                           "memory of a rank",
                           objective,
                           [](double bytes) { return bytes_text(bytes); },
@@ -282,6 +285,8 @@ class SweepPage {
     for (const auto* rows : {&ranking_.fitting, &ranking_.too_large}) {
       for (std::size_t i = 0; i < rows->size(); ++i) {
         const std::size_t row = (*rows)[i];
+        // The front is drawn whole, as it is what the chart is for; of the rest the best come
+        // first.
         if (drawn >= kMostDots && !ranking_.on_front[row]) continue;
         ++drawn;
         out.dots.push_back(dot(row, std::to_string(i + 1)));
@@ -296,7 +301,7 @@ class SweepPage {
                    "beaten. Dashed: does not fit.",
                    objective))) +
            html::pareto_chart(out) +
-           html::element("p", "caption", html::text(memory_text(summary_) + "."));
+           html::element("p", "caption", html::text(fmt::format("{}.", memory_text(summary_))));
   }
 
   std::string verdict(std::size_t row) const {
@@ -314,6 +319,8 @@ class SweepPage {
     for (std::string& value : value_cells(summary_, one)) cells.push_back(std::move(value));
     for (const std::string& key : summary_.keys) {
       const auto found = one.values.find(key);
+      // Sorted as numbers, so that 8 comes before 16; the first cell is the place, which needs
+      // none.
       look.values.push_back(found != one.values.end() && found->is_number()
                                 ? std::optional<double>(found->get<double>())
                                 : std::nullopt);
@@ -344,6 +351,7 @@ class SweepPage {
     for (const sim::Row& row : summary_.rows) {
       const std::vector<std::string> cells = value_cells(summary_, row);
       for (std::size_t k = 0; k < cells.size(); ++k)
+        // One more than can be chosen from is enough to know that there are too many.
         if (values[k].size() <= kMostChoices) values[k].insert(cells[k]);
     }
     for (std::size_t k = 0; k < heads.size(); ++k)
@@ -363,12 +371,14 @@ class SweepPage {
   }
 
   std::string best() const {
+    // The chart still shows how far off the plans are that do not fit.
     if (ranking_.fitting.empty()) return chart();
     Table table(columns_);
     std::size_t of_front = 0, left_out = 0;
     for (std::size_t i = 0; i < ranking_.fitting.size(); ++i) {
       const std::size_t row = ranking_.fitting[i];
       if (i >= kBest && !ranking_.on_front[row]) continue;
+      // As many as have a number in the chart: what the eye finds there is in this table.
       if (i >= kBest && ++of_front > html::kMostMarks) {
         ++left_out;
         continue;

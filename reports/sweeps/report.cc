@@ -31,6 +31,7 @@ constexpr std::size_t kMostValueColumns = 6;
 // The rows' columns: what identifies the point, its figures, and a mark.
 Table plans_table(const Summary& summary) {
   std::vector<std::string> values = value_heads(summary);
+  // A sweep over machines alone varies no key; its points still need a name.
   if (values.empty() || values.size() > kMostValueColumns) values = {"point"};
   std::vector<std::string> figures = {"step", "samples/s", "memory"};
   if (summary.transformers) figures.emplace_back("MFU");
@@ -60,6 +61,7 @@ std::string table_text(const Summary& summary, const sim::Ranking& ranking) {
     ++shown;
     table.add(cells(summary, summary.rows[ranking.fitting[i]], front ? "*" : ""));
   }
+  // Where few plans fit, those that nearly do are what one looks at next.
   for (std::size_t i = 0; i < ranking.too_large.size() && shown < kShown; ++i, ++shown)
     table.add(cells(summary, summary.rows[ranking.too_large[i]], "!"));
   std::string out = table.text(kReportColumns, 2);
@@ -67,23 +69,24 @@ std::string table_text(const Summary& summary, const sim::Ranking& ranking) {
   if (all > shown)
     out += fmt::format("  and {} more: --output csv=FILE has them all\n", grouped(all - shown));
   out += "\n";
-  out += wrap(memory_text(summary), kReportColumns, 2) + "\n";
+  out += fmt::format("{}\n", wrap(memory_text(summary), kReportColumns, 2));
   if (!ranking.fitting.empty())
-    out += wrap(fmt::format(
-                    "* Pareto front: none that fits is as good in {}, memory of a rank and number "
-                    "of ranks, and better in one of them",
-                    objective_text(summary.goal.objective)),
-                kReportColumns, 2) +
-           "\n";
+    out += fmt::format(
+        "{}\n",
+        wrap(fmt::format(
+                 "* Pareto front: none that fits is as good in {}, memory of a rank and number "
+                 "of ranks, and better in one of them",
+                 objective_text(summary.goal.objective)),
+             kReportColumns, 2));
   if (!ranking.too_large.empty())
-    out +=
+    out += fmt::format(
+        "{}\n",
         wrap(fmt::format("! does not fit: {}{}", plural(ranking.too_large.size(), "plan"),
                          summary.goal.memory_limit
                              ? fmt::format(", with {} a rank, or less where the machine has less",
                                            bytes_text(*summary.goal.memory_limit))
                              : ", with what the machine has"),
-             kReportColumns, 2) +
-        "\n";
+             kReportColumns, 2));
   return out;
 }
 
@@ -97,6 +100,8 @@ std::string reasons_text(const Summary& summary, const std::string& title,
     out += fmt::format(
         "  {}\n", wrap(fmt::format("{} × {}", grouped(reason.rows.size()), printable(reason.text)),
                        kReportColumns - 2, 6));
+    // One reason often holds for thousands of points ("tensor 3 does not divide 32 heads"): one of
+    // them shows which.
     const std::string first = point_text(summary, summary.rows[reason.rows.front()]);
     out += fmt::format("      {}\n", shorten_end((reason.rows.size() > 1 ? "first: " : "") + first,
                                                  kReportColumns - 6));
@@ -123,15 +128,15 @@ std::vector<std::size_t> sorted(const sim::Ranking& ranking) {
 
 std::string sweep_text(const Summary& summary) {
   const sim::Ranking ranking = sim::rank(summary.rows, summary.goal);
-  std::string out =
-      wrap(fmt::format("\"{}\": {}", printable(summary.scenario), tried_text(summary)),
-           kReportColumns) +
-      "\n";
-  out += "best by " + objective_text(summary.goal.objective);
+  std::string out = fmt::format(
+      "{}\n", wrap(fmt::format("\"{}\": {}", printable(summary.scenario), tried_text(summary)),
+                   kReportColumns));
+  out += fmt::format("best by {}", objective_text(summary.goal.objective));
   if (summary.goal.memory_limit)
     out += fmt::format(" within {} a rank", bytes_text(*summary.goal.memory_limit));
   out += "\n";
-  if (const std::string table = table_text(summary, ranking); !table.empty()) out += "\n" + table;
+  if (const std::string table = table_text(summary, ranking); !table.empty())
+    out += fmt::format("\n{}", table);
   out += reasons_text(summary, ranking.hanging.size() == 1 ? "hangs" : "hang", ranking.hanging);
   out += reasons_text(summary, "refused", ranking.refused);
   out += reasons_text(summary, "failed, and are tried again next time", ranking.failed);
@@ -146,6 +151,7 @@ std::string sweep_csv(const Summary& summary) {
   std::vector<std::string> figures = {"world_size", "step_time_s", "samples_per_s",
                                       "samples_per_s_per_rank", "memory_bytes"};
   if (summary.transformers)
+    // A formula knows no messages, and a simulated scenario no tokens.
     figures.insert(figures.end(), {"tokens_per_s_per_rank", "mfu", "bubble"});
   else
     figures.emplace_back("bytes_sent_per_step");
@@ -183,6 +189,7 @@ std::string sweep_json(const Summary& summary) {
   out["varied"] = summary.keys;
   out["grid_points"] = summary.grid_points;
   out["tried"] = summary.rows.size();
+  // Whoever picks the first row must know whether a better one may be missing.
   out["exhaustive"] = summary.exhaustive && !summary.interrupted;
   if (!summary.exhaustive) out["seed"] = summary.seed;
   out["interrupted"] = summary.interrupted;
@@ -201,7 +208,7 @@ std::string sweep_json(const Summary& summary) {
     one["pareto"] = static_cast<bool>(ranking.on_front[i]);
     out["rows"].push_back(std::move(one));
   }
-  return out.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
+  return fmt::format("{}\n", out.dump(2, ' ', false, OrderedJson::error_handler_t::replace));
 }
 
 namespace {
@@ -223,6 +230,7 @@ std::string short_key(const std::string& key, const std::vector<std::string>& ke
     const std::string candidate = tail(key, count);
     const bool is_number = candidate.find_first_not_of("0123456789") == std::string::npos;
     const auto same = [&](const std::string& other) { return tail(other, count) == candidate; };
+    // links.0.beta and links.1.beta share "beta", and become "0.beta" and "1.beta".
     if (!is_number && std::count_if(keys.begin(), keys.end(), same) == 1) return candidate;
   }
   return key;
@@ -284,6 +292,7 @@ std::string objective_text(sim::Objective objective) {
 }
 
 std::string memory_text(const Summary& summary) {
+  // One row without counted activations makes the column a lower bound.
   const bool counted =
       std::all_of(summary.rows.begin(), summary.rows.end(), [](const sim::Row& row) {
         return row.memory_counted || row.outcome != sim::Outcome::trains;
@@ -299,6 +308,8 @@ std::vector<Reason> by_reason(const Summary& summary, const std::vector<std::siz
   std::map<std::string, std::size_t> indices;
   std::vector<Reason> out;
   for (const std::size_t row : rows) {
+    // In the order of the rows, which are ranked: of equally frequent reasons the first stays
+    // first.
     const auto [found, is_new] = indices.emplace(summary.rows[row].reason, out.size());
     if (is_new) out.push_back({summary.rows[row].reason, {}});
     out[found->second].rows.push_back(row);

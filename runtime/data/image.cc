@@ -41,7 +41,8 @@ Result<RgbImage> decode_image(std::string_view bytes, const std::string& name) {
   if (bytes.empty()) return Error{"the image is empty", {name}, "copy it again from its source"};
   const std::string_view other = other_format(bytes);
   const std::string is = other.empty() ? "" : fmt::format(" (it looks like {})", other);
-  return Error{"neither a JPEG nor a PNG file" + is, {name}, "convert it to JPEG or PNG"};
+  return Error{
+      fmt::format("neither a JPEG nor a PNG file{}", is), {name}, "convert it to JPEG or PNG"};
 }
 
 Status check_image_size(std::int64_t width, std::int64_t height, const std::string& name) {

@@ -5,6 +5,8 @@
 #include <memory>
 #include <new>
 
+#include <fmt/format.h>
+
 #include "base/text.h"
 #include "runtime/data/image.h"
 
@@ -50,7 +52,8 @@ std::vector<std::uint8_t> rgb_from_inverted_cmyk(const std::vector<std::uint8_t>
 }
 
 Error unreadable_jpeg(const std::string& why, const std::string& name) {
-  return {"not a readable JPEG file: " + why, {name}, "copy it again from its source"};
+  return {
+      fmt::format("not a readable JPEG file: {}", why), {name}, "copy it again from its source"};
 }
 
 std::string last_message(void* handle) { return printable(tjGetErrorStr2(handle)); }

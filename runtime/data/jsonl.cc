@@ -43,7 +43,7 @@ ManifestItem item_of_line(std::string_view line, Location location, ImageFolder&
   ManifestItem item;
   item.location = std::move(location);
   if (line.size() > kLongestLine) {  // parsed JSON takes a multiple of its bytes
-    item.problem = "the line is longer than " + bytes_text(kLongestLine);
+    item.problem = fmt::format("the line is longer than {}", bytes_text(kLongestLine));
     return item;
   }
   // Invalid UTF-8 becomes U+FFFD, which the tokenizer drops.

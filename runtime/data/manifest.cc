@@ -123,7 +123,7 @@ Result<Manifest> Manifest::open(const std::vector<std::string>& sources) {
   }
   for (ManifestItem& item : out.items_) {
     if (item.text && item.text->size() > kLongestText && item.problem.empty()) {
-      item.problem = "the text is longer than " + bytes_text(kLongestText);
+      item.problem = fmt::format("the text is longer than {}", bytes_text(kLongestText));
     }
     out.map_.add(image_key(item), text_key(item));
   }

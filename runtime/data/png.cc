@@ -7,6 +7,8 @@
 #include <cstring>
 #include <new>
 
+#include <fmt/format.h>
+
 #include "base/text.h"
 #include "runtime/data/image.h"
 
@@ -82,7 +84,7 @@ bool read_rows(Reading& reading) {
 }
 
 Error unreadable_png(const Reading& reading, const std::string& name) {
-  return {"not a readable PNG file: " + printable(reading.message),
+  return {fmt::format("not a readable PNG file: {}", printable(reading.message)),
           {name},
           "copy it again from its source"};
 }
@@ -140,7 +142,7 @@ Result<std::string> encode_png(const RgbImage& image) {
   std::string bytes(size, '\0');
   if (png_image_write_to_memory(&header, bytes.data(), &size, 0, image.pixels.data(), 0, nullptr) ==
       0) {
-    return Error{std::string("cannot encode a PNG file: ") + header.message, {}, ""};
+    return Error{fmt::format("cannot encode a PNG file: {}", header.message), {}, ""};
   }
   bytes.resize(size);
   return bytes;

@@ -236,7 +236,7 @@ Status write_files(const fs::path& folder, const ShapesFiles& options) {
 std::string shapes_pieces() {
   std::string pieces;
   for (const std::string_view special : kSpecialPieces) pieces += fmt::format("{}\n", special);
-  for (const std::string& word : caption_words()) pieces += word + "\n";
+  for (const std::string& word : caption_words()) pieces += fmt::format("{}\n", word);
   return pieces;
 }
 

@@ -70,7 +70,8 @@ class ShardIndexer {
  private:
   static Error unreadable(archive* reader, const std::string& shard) {
     const char* const why = archive_error_string(reader);
-    return {"not a readable tar archive" + (why == nullptr ? "" : ": " + printable(why)),
+    return {fmt::format("not a readable tar archive{}",
+                        why == nullptr ? "" : fmt::format(": {}", printable(why))),
             {shard},
             "shards are plain tar files; unpack those that are compressed"};
   }
@@ -120,7 +121,7 @@ class ShardIndexer {
   void take_text(archive* reader, archive_entry* entry, bool is_json, ManifestItem& item) {
     const la_int64_t size = archive_entry_size(entry);
     if (size < 0 || static_cast<std::size_t>(size) > kLongestText) {
-      return complain(item, "the text is longer than " + bytes_text(kLongestText));
+      return complain(item, fmt::format("the text is longer than {}", bytes_text(kLongestText)));
     }
     std::string bytes(static_cast<std::size_t>(size), '\0');
     if (archive_read_data(reader, bytes.data(), bytes.size()) != size) {

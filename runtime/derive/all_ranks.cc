@@ -28,13 +28,13 @@ namespace fs = std::filesystem;
 constexpr std::size_t kBroadcastBytes = std::size_t{1} << 30U;
 
 // "first-0": the folder of the history whose first step is in condition 0.
-std::string history_folder(std::size_t first) { return "first-" + std::to_string(first); }
+std::string history_folder(std::size_t first) { return fmt::format("first-{}", first); }
 
 // The ranks of a class may be every second one, which takes a line for each.
 std::string shortened(const std::string& ranks) {
   constexpr std::size_t kMost = 40;
   if (ranks.size() <= kMost) return ranks;
-  return ranks.substr(0, ranks.rfind(',', kMost)) + ", …";
+  return fmt::format("{}, …", ranks.substr(0, ranks.rfind(',', kMost)));
 }
 
 std::vector<std::uint32_t> indices(const std::vector<std::size_t>& conditions) {
@@ -111,13 +111,13 @@ class Deriver {
 
  private:
   fs::path root_folder(std::size_t root) const {
-    return fs::path(options_.folder) / ("root-" + std::to_string(root));
+    return fs::path(options_.folder) / fmt::format("root-{}", root);
   }
   std::string broadcasts(std::size_t root) const {
     return (root_folder(root) / "broadcasts").string();
   }
   std::string scenario_file(std::size_t first) const {
-    return (fs::path(options_.folder) / ("scenario-" + std::to_string(first) + ".yaml")).string();
+    return (fs::path(options_.folder) / fmt::format("scenario-{}.yaml", first)).string();
   }
 
   void find_classes() {
@@ -162,7 +162,7 @@ class Deriver {
   Status write_scenarios() {
     const Result<std::string> text = read_input(scenario_.file);
     if (!text) return text.error();
-    origin_.push_back("the scenario's text has the SHA-256 " + sha256(*text));
+    origin_.push_back(fmt::format("the scenario's text has the SHA-256 {}", sha256(*text)));
     for (std::size_t first = 0; first < histories_; ++first) {
       const Result<std::string> history =
           history_scenario(*text, scenario_file(first), plan_, first);
@@ -201,7 +201,7 @@ class Deriver {
         run_alone(all, {options_.worker, options_.folder, options_.on_meta}, interrupts_,
                   [&](std::size_t done) { progress.show(done, all.size()); });
     if (!version) return version.error();
-    origin_.push_back("derived by " + *version);
+    origin_.push_back(fmt::format("derived by {}", *version));
     if (options_.on_meta) origin_.emplace_back("tensors had shapes and no values (meta device)");
     return Status::ok();
   }
@@ -228,8 +228,8 @@ class Deriver {
                       ring_file((root_folder(root) / history_folder(first)).string(), rank),
                       fs::copy_options::overwrite_existing, failed);
         if (failed)
-          return system_error("cannot copy rank " + std::to_string(rank) + "'s trace",
-                              failed.value(), options_.folder);
+          return system_error(fmt::format("cannot copy rank {}'s trace", rank), failed.value(),
+                              options_.folder);
       }
     }
     return Status::ok();
@@ -283,7 +283,7 @@ Result<bool> derive_on_meta(const Scenario& scenario, std::optional<bool> asked,
   const bool large = scenario.model.image != "resnet-small" || scenario.model.text != "bert-small";
   if (!asked) return !obstacle && (many || large);
   if (*asked && obstacle) {
-    return Error{"this job cannot be derived on the meta device: " + *obstacle,
+    return Error{fmt::format("this job cannot be derived on the meta device: {}", *obstacle),
                  {scenario.file},
                  "derive it with --no-meta"};
   }

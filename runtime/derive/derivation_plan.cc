@@ -4,6 +4,7 @@
 #include <map>
 #include <tuple>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "base/documents/yaml_document.h"
@@ -94,8 +95,9 @@ class Planner {
       return;
     }
     if (holds_image(has)) {
-      out_.conditions.push_back({name + ", as all have", "all have images", has});
-      out_.conditions.push_back({name + ", another has none", "one has none", has, true});
+      out_.conditions.push_back({fmt::format("{}, as all have", name), "all have images", has});
+      out_.conditions.push_back(
+          {fmt::format("{}, another has none", name), "one has none", has, true});
     } else {
       out_.conditions.push_back({name, "one has none", has, true});
     }
@@ -218,8 +220,9 @@ std::vector<std::vector<int>> teams(const Scenario& scenario) {
 }
 
 Result<DerivationPlan> derivation_plan(const Scenario& scenario) {
-  const auto refuse = [&](std::string why, std::string fix) {
-    return Error{"this job cannot be derived: " + std::move(why), {scenario.file}, std::move(fix)};
+  const auto refuse = [&](const std::string& why, std::string fix) {
+    return Error{
+        fmt::format("this job cannot be derived: {}", why), {scenario.file}, std::move(fix)};
   };
   if (scenario.replays()) {
     return refuse("a replay has no model to derive calls from; it has the calls themselves",

@@ -33,7 +33,6 @@
 #include "runtime/launch/run_folder.h"
 #include "runtime/launch/scenario_files.h"
 #include "runtime/launch/this_machine.h"
-#include "runtime/launch/worker_files.h"
 #include "trace/derivation.h"
 #include "trace/load.h"
 #include "trace/run.h"

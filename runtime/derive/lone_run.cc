@@ -7,6 +7,8 @@
 #include <thread>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "base/files/read_file.h"
 #include "base/files/write_file.h"
 #include "runtime/launch/run_folder.h"
@@ -40,9 +42,10 @@ Status outcome_of(const ProcessEnd& end, const std::string& log) {
   if (end.success()) return Status::ok();
   if (const auto error = refused(end) ? last_error(log) : std::nullopt) return *error;
   std::string said;
-  for (const std::string& line : last_lines(log, kShownLogLines)) said += "\n  " + line;
-  return Error{"the worker that looks at each rank alone " + to_string(end) +
-                   (said.empty() ? "" : "; its log ends with:" + said),
+  for (const std::string& line : last_lines(log, kShownLogLines))
+    said += fmt::format("\n  {}", line);
+  return Error{fmt::format("the worker that looks at each rank alone {}{}", to_string(end),
+                           said.empty() ? "" : fmt::format("; its log ends with:{}", said)),
                {log},
                ""};
 }

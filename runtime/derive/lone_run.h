@@ -11,7 +11,6 @@
 
 #include "base/interrupts.h"
 #include "base/result.h"
-#include "runtime/job/drawn_alike.h"
 #include "runtime/job/lone_ranks.h"
 #include "runtime/job/scenario.h"
 #include "runtime/launch/process.h"

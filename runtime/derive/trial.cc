@@ -4,6 +4,8 @@
 #include <map>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "base/files/read_file.h"
 #include "base/files/write_file.h"
 #include "runtime/derive/all_ranks.h"
@@ -145,7 +147,7 @@ Result<std::optional<verify::Counterexample>> try_assignments(const Scenario& sc
   for (std::size_t i = 0; i < trials.size(); ++i) {
     const Trial& trial = trials[i];
     Result<trace::Run> run =
-        look_at(plan, *text, trial.assignment, options.folder + "/trial-" + std::to_string(i),
+        look_at(plan, *text, trial.assignment, fmt::format("{}/trial-{}", options.folder, i),
                 options, interrupts);
     if (!run) return run.error();
     verify::Report report = verify::verify(*run);

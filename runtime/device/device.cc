@@ -1,6 +1,6 @@
 #include "runtime/device/device.h"
 
-#include "runtime/device/queued_backend.h"
+#include "runtime/device/queued_calls.h"
 
 namespace lockstep::runtime {
 namespace {

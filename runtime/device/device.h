@@ -1,6 +1,6 @@
 // Device: where a rank computes, and what carries the device's tensors to other ranks.
 //
-// The CPU's is in device.cc. A CPU that queues calls like a GPU, for tests, is in queued_backend.h.
+// The CPU's is in device.cc. A CPU that queues calls like a GPU, for tests, is in queued_calls.h.
 // A CUDA device's is in cuda_device.cc, which is only compiled with LOCKSTEP_CUDA (preset
 // full-cuda); without it, cuda_device_absent.cc says what to do. Nothing else in the trainer knows
 // CUDA.

@@ -4,6 +4,8 @@
 
 #include <array>
 
+#include <fmt/format.h>
+
 #include "base/text.h"
 
 namespace lockstep::runtime {
@@ -44,9 +46,9 @@ Result<Nvrtc> Nvrtc::open(const std::vector<std::string>& folders) {
     ::dlclose(library);
   }
   std::string looked = "where the dynamic loader looks";
-  for (const std::string& folder : folders) looked += ", in " + printable(folder);
-  return Error{std::string("NVIDIA's run-time compiler (") + kNames.front() +
-                   ") is not there: " + "looked " + looked,
+  for (const std::string& folder : folders) looked += fmt::format(", in {}", printable(folder));
+  return Error{fmt::format("NVIDIA's run-time compiler ({}) is not there: looked {}",
+                           kNames.front(), looked),
                {},
                "scripts/fetch-torch --cuda run fetches it, as does "
                "pip install nvidia-cuda-nvrtc; LD_LIBRARY_PATH names its folder"};
@@ -73,13 +75,13 @@ Result<std::string> Nvrtc::compile(const KernelText& kernel,
   int status = calls_.create(&program, kernel.text, kernel.name, static_cast<int>(texts.size()),
                              texts.data(), names.data());
   const auto error = [&](const std::string& log) {
-    std::string message = std::string(kernel.name) + " does not compile for " + architecture +
-                          ": " + calls_.error_text(status);
-    if (!log.empty()) message += "\n" + log;
-    return Error{std::move(message), {}, "this NVRTC is " + printable(file_)};
+    std::string message = fmt::format("{} does not compile for {}: {}", kernel.name, architecture,
+                                      calls_.error_text(status));
+    if (!log.empty()) message += fmt::format("\n{}", log);
+    return Error{std::move(message), {}, fmt::format("this NVRTC is {}", printable(file_))};
   };
   if (status != 0) return error("");
-  const std::string target = "--gpu-architecture=" + architecture;
+  const std::string target = fmt::format("--gpu-architecture={}", architecture);
   // -default-device: functions that say nothing are the device's, as the shared headers' are.
   const std::array<const char*, 3> options = {target.c_str(), "--std=c++17", "-default-device"};
   status = calls_.compile(program, static_cast<int>(options.size()), options.data());

@@ -1,8 +1,8 @@
-#include "runtime/faults/faulty_dummy_fill.h"
-
 #include <utility>
 
+#include "runtime/faults/faults.h"
 #include "runtime/models/checkpointing.h"
+#include "runtime/remedies/dummy_fill.h"
 
 namespace lockstep::runtime {
 

@@ -1,6 +1,7 @@
-#include "runtime/faults/faulty_manual_sync.h"
-
 #include <utility>
+
+#include "runtime/faults/faults.h"
+#include "runtime/strategies/manual.h"
 
 namespace lockstep::runtime {
 

@@ -1,4 +1,5 @@
-#include "runtime/faults/faulty_train_loop.h"
+#include "runtime/faults/faults.h"
+#include "runtime/train/train_loop.h"
 
 namespace lockstep::runtime {
 

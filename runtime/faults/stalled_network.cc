@@ -1,9 +1,8 @@
-#include "runtime/faults/stalled_network.h"
-
 #include <utility>
 
-#include "runtime/groups/endless_work.h"
+#include "runtime/faults/faults.h"
 #include "runtime/groups/forwarding_backend.h"
+#include "runtime/record/recorder.h"
 
 namespace lockstep::runtime {
 

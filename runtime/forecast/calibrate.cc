@@ -8,7 +8,7 @@
 
 #include <fmt/core.h>
 
-#include "base/median.h"
+#include "base/numbers.h"
 #include "runtime/forecast/calibration_jobs.h"
 #include "runtime/forecast/derived_ranks.h"
 #include "runtime/launch/job_runner.h"

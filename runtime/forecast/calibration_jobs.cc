@@ -7,7 +7,7 @@
 #include <fmt/core.h>
 
 #include "base/files/write_file.h"
-#include "base/median.h"
+#include "base/numbers.h"
 #include "runtime/forecast/derived_ranks.h"
 #include "runtime/launch/job_runner.h"
 #include "sim/engine/shared_cores.h"

@@ -43,7 +43,7 @@ Result<std::vector<trace::RankCosts>> read_costs(const trace::Run& run, const st
         trace::read_work_costs(trace::costs_file(folder, trace.rank.value));
     if (!costs) return costs.error();
     if (costs->rank != trace.rank.value)
-      return Error{"these are the costs of rank " + std::to_string(costs->rank),
+      return Error{fmt::format("these are the costs of rank {}", costs->rank),
                    {trace::costs_file(folder, trace.rank.value)},
                    "derive them again"};
     out.push_back(std::move(*costs));
@@ -55,8 +55,8 @@ Result<std::vector<trace::RankCosts>> read_costs(const trace::Run& run, const st
 Status none_raised(const trace::Run& run) {
   for (const trace::RankTrace& trace : run.ranks) {
     if (trace.exceptions.empty()) continue;
-    return Error{"rank " + std::to_string(trace.rank.value) +
-                     " ends with an exception: " + trace.exceptions.front().what,
+    return Error{fmt::format("rank {} ends with an exception: {}", trace.rank.value,
+                             trace.exceptions.front().what),
                  {},
                  "`lockstep derive` and `lockstep run` say what comes of it"};
   }

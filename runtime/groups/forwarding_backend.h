@@ -5,12 +5,15 @@
 // base class forwards each new name to the old one, so overriding the old names catches both, once.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
+#include <thread>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/Work.hpp>
 
 #include "trace/signature.h"
 
@@ -92,6 +95,18 @@ class ForwardingBackend : public c10d::Backend {
   class ForwardOf;
   template <typename Method, typename... Args>
   WorkPtr pass(const BackendCall& call, Method method, Args&... args);
+};
+
+// EndlessWork: a call that never completes, because nothing carries it. The watchdog ends a rank
+// that waits for it.
+
+class EndlessWork : public c10d::Work {
+ public:
+  bool isCompleted() override { return false; }
+  bool isSuccess() const override { return false; }
+  bool wait(std::chrono::milliseconds) override {
+    for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
+  }
 };
 
 }  // namespace lockstep::runtime

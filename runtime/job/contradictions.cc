@@ -1,5 +1,3 @@
-#include "runtime/job/contradictions.h"
-
 #include <map>
 #include <string>
 #include <utility>
@@ -10,6 +8,7 @@
 
 #include "base/documents/document_reader.h"
 #include "base/text.h"
+#include "runtime/job/scenario_decode.h"
 
 namespace lockstep::runtime {
 
@@ -88,6 +87,8 @@ class Contradictions {
   }
 
   void check_gpus() {
+    // NCCL refuses two ranks on one GPU unless they pretend to be on different hosts, which this
+    // key is for.
     if (scenario_.share_gpus && scenario_.backend != Scenario::Backend::nccl)
       read_.refuse_key("/gpus",
                        "\"gpus: shared\" is for nccl: ranks on gloo may share a GPU anyway",
@@ -165,6 +166,7 @@ class Contradictions {
           "compression"}},
         {"pipeline", {"stages", "micro_batches", "schedule", "exchange_lengths"}},
         {"fsdp", {"shard_ranks", "prefetch", "units", "reduce_scatter_unused_params"}}};
+    // The document, not the struct: there an option that was not given has its default.
     const Json& strategy = read_.root().value("strategy", Json());
     const std::string kind = strategy.is_object() ? strategy["kind"].get<std::string>() : "";
     for (const auto& [owner, keys] : kOptions) {
@@ -205,6 +207,7 @@ class Contradictions {
   void check_fsdp() {
     const bool fsdp = scenario_.strategy.kind == Scenario::Strategy::Kind::fsdp;
     const int given = scenario_.strategy.shard_ranks;
+    // 0 is "over all ranks", which always divides.
     const int shard = given == 0 ? scenario_.ranks : given;
     if (fsdp && scenario_.ranks % shard != 0)
       read_.refuse_key(
@@ -254,6 +257,7 @@ class Contradictions {
       for (const auto& rule : rules) {
         for (const int rank : rule.ranks) {
           if (rank % stages == 0) continue;
+          // Of 4 stages, rank 6 is stage 2 of the replica that begins with rank 4.
           const std::string first = std::to_string(rank - rank % stages);
           read_.refuse_key(
               pointer, fmt::format("rank {} reads the batch of its replica's rank {}", rank, first),
@@ -313,7 +317,7 @@ class Contradictions {
   }
 
   void require_for_fault(bool holds, const std::string& because, const std::string& fix) {
-    if (!holds) read_.refuse_key("/fault", because, fix + ", or remove \"fault\"");
+    if (!holds) read_.refuse_key("/fault", because, fmt::format("{}, or remove \"fault\"", fix));
   }
 
   void require_remedy(Scenario::Remedy::Kind kind, const std::string& name) {
@@ -325,7 +329,7 @@ class Contradictions {
 
   void require_strategy(Scenario::Strategy::Kind kind, const std::string& name) {
     require_for_fault(scenario_.strategy.kind == kind,
-                      "this mistake can be made only under the strategy " + name,
+                      fmt::format("this mistake can be made only under the strategy {}", name),
                       fmt::format("write \"strategy: {}\"", name));
   }
 

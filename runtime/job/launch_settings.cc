@@ -77,8 +77,9 @@ Status find_master(const std::string& master, const Environment& get, LaunchSett
   const std::string port_text = master.empty() ? port : master.substr(colon + 1);
   const auto number = launcher_number(port_text);
   if (!number || *number < 1 || *number > kLargestPort) {
-    return Error{
-        "the port of the master is " + printable(port_text), {}, "a number from 1 to 65535"};
+    return Error{fmt::format("the port of the master is {}", printable(port_text)),
+                 {},
+                 "a number from 1 to 65535"};
   }
   out.master_port = *number;
   // torchrun's agent already serves a TCPStore on that port, and keeps it over restarts.
@@ -99,7 +100,7 @@ Status find_own(const Environment& get, LaunchSettings& out) {
   const auto refuse = [&](const char* variable, const char* values) {
     return Error{fmt::format("{} is {}", variable, printable(text_of(variable))),
                  {},
-                 std::string("unset it, or set it to ") + values};
+                 fmt::format("unset it, or set it to {}", values)};
   };
   const std::string_view share = text_of(kShareGpusVariable);
   if (!share.empty() && share != "0" && share != "1") {

@@ -9,7 +9,7 @@
 //
 //  LOCKSTEP_SHARE_GPUS    1: ranks on NCCL may share a GPU (`lockstep run --share-gpus` sets it)
 //  LOCKSTEP_QUEUED_CALLS  for tests: calls on the CPU are queued, as NCCL queues them on a GPU
-//                         (runtime/device/call_queue.h). per-group, or one-at-a-time, where the
+//                         (runtime/device/queued_calls.h). per-group, or one-at-a-time, where the
 //                         groups of a rank block each other
 #pragma once
 

@@ -1,9 +1,9 @@
-#include "runtime/job/moved_keys.h"
-
 #include <string>
 
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
+
+#include "runtime/job/scenario_decode.h"
 
 namespace lockstep::runtime {
 

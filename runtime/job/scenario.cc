@@ -10,8 +10,6 @@
 #include "base/documents/schema_check.h"
 #include "base/documents/yaml_document.h"
 #include "base/files/read_file.h"
-#include "runtime/job/contradictions.h"
-#include "runtime/job/moved_keys.h"
 #include "runtime/job/scenario_decode.h"
 
 namespace lockstep::runtime {

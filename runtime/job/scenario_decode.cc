@@ -117,6 +117,7 @@ Scenario::Expect decode_expect(const Json& expect) {
   out.rules = expect["rules"].get<std::vector<std::string>>();
   if (expect.contains("culprits")) {
     out.culprits = expect["culprits"].get<std::vector<int>>();
+    // Reports list culprits in order; a scenario may name them in any.
     std::sort(out.culprits->begin(), out.culprits->end());
   }
   if (expect.contains("step")) out.step = expect["step"].get<std::int64_t>();

@@ -43,7 +43,7 @@ bool belongs_elsewhere(const std::string& path, const OrderedJson& schema,
     return options.remedy != "dummy-image" && options.remedy != "gradient-mask";
   const std::string description = schema.value("description", "");
   return path.starts_with("strategy.") && description.starts_with("Only ") &&
-         !description.starts_with("Only " + options.strategy);
+         !description.starts_with(fmt::format("Only {}", options.strategy));
 }
 
 // Whether all keys of a mapping are commented out. Then the mapping must be, too: YAML would read
@@ -94,7 +94,7 @@ class Example {
   }
 
   void comment(const std::string& text, int depth) {
-    const std::string start = indent(depth) + "# ";
+    const std::string start = fmt::format("{}# ", indent(depth));
     std::istringstream words(text);
     std::string line = start;
     for (std::string word; words >> word;) {
@@ -115,12 +115,13 @@ class Example {
   void one(const std::string& key, const OrderedJson& node, const std::string& path, int depth,
            bool off) {
     const OrderedJson& form = resolved(node);
+    // Inherited: the keys of a mapping that is off are off.
     off = off || belongs_elsewhere(path, node, options_) || is_all_optional(form);
     if (depth == 0) out_ << "\n";
     const std::string description = node.value("description", form.value("description", ""));
     comment(description, depth);
     if (form.contains("enum") && form["enum"].size() > 1)
-      comment("One of: " + names_of(form["enum"]), depth);
+      comment(fmt::format("One of: {}", names_of(form["enum"])), depth);
     const std::string start = fmt::format("{}{}{}:", indent(depth), off ? "#" : "", key);
     if (path == "expect") return expectation(form, off);
     if (path == "study") return study(form);
@@ -157,7 +158,7 @@ class Example {
   }
 
   void modality(const std::string& start, int depth) {
-    const std::string more = indent(depth) + "#  ";
+    const std::string more = fmt::format("{}#  ", indent(depth));
     out_ << start << " []\n"
          << indent(depth) << "# Say, in step 2 rank 1 has texts alone:\n"
          << indent(depth) << "#modality:\n"
@@ -181,7 +182,7 @@ class Example {
     out_ << before << "expect:\n";
     for (const auto& [key, node] : form["properties"].items()) {
       comment(node["description"], 1);
-      if (node.contains("enum")) comment("One of: " + names_of(node["enum"]), 1);
+      if (node.contains("enum")) comment(fmt::format("One of: {}", names_of(node["enum"])), 1);
       const bool clean = key == "verdict" || key == "ends";
       const std::string value = key == "verdict" ? "clean"
                                 : key == "ends"  ? "completed"
@@ -198,13 +199,12 @@ class Example {
 };
 
 Status check_kind(const OrderedJson& schema, const std::string& of, const std::string& kind) {
-  const auto names = schema["definitions"][of + "_kind"]["enum"].get<std::vector<std::string>>();
+  const auto names =
+      schema["definitions"][fmt::format("{}_kind", of)]["enum"].get<std::vector<std::string>>();
   if (std::find(names.begin(), names.end(), kind) != names.end()) return Status::ok();
-  const std::string near = nearest(kind, names);
-  return Error{
-      fmt::format("there is no {} \"{}\"", of, printable(kind)),
-      {},
-      near.empty() ? "one of " + join_and(names) : fmt::format("did you mean \"{}\"?", near)};
+  return Error{fmt::format("there is no {} \"{}\"", of, printable(kind)),
+               {},
+               did_you_mean(kind, names, fmt::format("one of {}", join_and(names)))};
 }
 
 }  // namespace

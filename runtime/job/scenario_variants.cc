@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "base/documents/yaml_document.h"
@@ -11,9 +12,10 @@
 namespace lockstep::runtime {
 
 Result<Scenario> reference_of(const Scenario& scenario) {
-  const auto refuse = [&](std::string why, std::string fix) {
-    return Error{
-        "there is no reference for this job: " + std::move(why), {scenario.file}, std::move(fix)};
+  const auto refuse = [&](const std::string& why, std::string fix) {
+    return Error{fmt::format("there is no reference for this job: {}", why),
+                 {scenario.file},
+                 std::move(fix)};
   };
   if (scenario.replays()) {
     return refuse("a replay only makes the calls of a recorded run, and trains nothing",

@@ -52,7 +52,7 @@ std::optional<Error> shared_folder(const YamlDocument& document, const std::stri
     if (folder.find_first_not_of('-') == std::string::npos)
       return refuse(fmt::format("nothing of {} can be the name of a folder for its results", name));
     const bool alone =
-        folder == kAloneFolder || folder.starts_with(kAloneFolder + std::string("-"));
+        folder == kAloneFolder || folder.starts_with(fmt::format("{}{}", kAloneFolder, "-"));
     if (kind == "strategies" ? alone : folder == kCompleteFolder)
       return refuse(
           fmt::format("the results of {} would lie in the folder \"{}\", which holds those of {}",

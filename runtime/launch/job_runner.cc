@@ -19,7 +19,6 @@
 #include "runtime/launch/run_folder.h"
 #include "runtime/launch/shared_segments.h"
 #include "runtime/launch/this_machine.h"
-#include "runtime/launch/worker_files.h"
 #include "trace/load.h"
 #include "verify/verify.h"
 
@@ -219,7 +218,7 @@ class Job {
       return *error;
     }
     std::string said;
-    for (const std::string& line : last_lines(worker.log, 3)) said += "\n    " + line;
+    for (const std::string& line : last_lines(worker.log, 3)) said += fmt::format("\n    {}", line);
     return {fmt::format("{} {} before it began{}", who, to_string(worker.end), said),
             {worker.log},
             "fix what the worker reports; the log has all of it"};
@@ -228,7 +227,7 @@ class Job {
   Error no_traces() const {
     const std::string said = outcome_.interrupted_by != 0 ? "interrupted before the workers began"
                                                           : "the job ended before they began";
-    return {"no worker left a trace: " + said,
+    return {fmt::format("no worker left a trace: {}", said),
             {options_.folder},
             "what the workers said is in the *.log files there"};
   }

@@ -14,7 +14,7 @@
 #include "runtime/job/scenario.h"
 #include "runtime/launch/live_verifier.h"
 #include "runtime/launch/process.h"
-#include "runtime/launch/worker_files.h"
+#include "runtime/launch/run_folder.h"
 #include "trace/run.h"
 #include "verify/compare_runs.h"
 #include "verify/report.h"

@@ -56,7 +56,7 @@ struct SpawnFailure {
 }
 
 Error cannot_start(const std::string& program, int error) {
-  return system_error("cannot start " + printable(program), error, "");
+  return system_error(fmt::format("cannot start {}", printable(program)), error, "");
 }
 
 // Our environment, with `more` added or replacing variables of the same name. Built before fork,
@@ -96,7 +96,7 @@ std::string to_string(const ProcessEnd& end) {
   if (end.immortal) return "was killed, but the kernel does not let it go";
   if (end.signal == 0) return fmt::format("exited with status {}", end.exit_status);
   if (end.signal == SIGABRT) return "aborted (SIGABRT)";
-  return "was killed by " + signal_name(end.signal);
+  return fmt::format("was killed by {}", signal_name(end.signal));
 }
 
 Result<Process> Process::spawn(const std::vector<std::string>& argv, const std::string& output,

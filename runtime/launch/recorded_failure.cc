@@ -201,7 +201,7 @@ reports::ExitStatus recorded_failure_to_scenario(const RecordedFailure& failure,
   const fs::path folder = calls_folder(file);
   if (const Status free = clear(file, folder, failure.force); !free)
     return reports::fail(free.error());
-  scenario.name = "replay of " + last_name(path);
+  scenario.name = fmt::format("replay of {}", last_name(path));
   if (!report.findings.empty()) scenario.description = report.findings.front().message;
   scenario.ranks = program->world_size;
   scenario.trace = folder.filename().string();

@@ -12,11 +12,92 @@
 #include "base/tables.h"
 #include "base/text.h"
 #include "reports/table.h"
-#include "runtime/launch/expectation.h"
 #include "runtime/launch/run_folder.h"
 #include "verify/rules/rules.h"
 
 namespace lockstep::runtime {
+
+namespace {
+
+std::string numbers_text(const std::vector<int>& sorted) {
+  return sorted.empty() ? "none" : ranges(std::vector<std::int32_t>(sorted.begin(), sorted.end()));
+}
+
+// An end in the words of the key "expect: ends"; it has none for an interrupted job.
+std::string ends(JobEnd end) {
+  switch (end) {
+    case JobEnd::completed:
+      return "completed";
+    case JobEnd::stopped:
+      return "stopped";
+    case JobEnd::failed:
+    case JobEnd::timed_out:
+      return "failed";
+    case JobEnd::interrupted:
+      return "interrupted";
+  }
+  return "";
+}
+
+std::string ends(Scenario::Expect::Ends end) {
+  switch (end) {
+    case Scenario::Expect::Ends::completed:
+      return "completed";
+    case Scenario::Expect::Ends::stopped:
+      return "stopped";
+    case Scenario::Expect::Ends::failed:
+      return "failed";
+  }
+  return "";
+}
+
+void compare(std::vector<std::string>& out, const std::string& what, const std::string& expected,
+             const std::string& found) {
+  if (expected != found)
+    out.push_back(fmt::format("expected {} {}, found {}", what, expected, found));
+}
+
+// Whether a rank failed by itself, and we ended the others when their hang was proven. With Gloo a
+// failure closes everybody's connections, so all fail; with NCCL ranks that wait on their devices
+// do not notice. Both count as "failed".
+bool was_stopped_after_a_failure(const JobOutcome& outcome) {
+  return outcome.end == JobEnd::stopped &&
+         std::any_of(outcome.workers.begin(), outcome.workers.end(),
+                     [](const WorkerOutcome& w) { return !w.ended_by_us && !w.end.success(); });
+}
+
+void compare_finding(std::vector<std::string>& out, const Scenario::Expect& expected,
+                     const verify::Finding& leading) {
+  const std::string name(verify::rule(leading.rule).name);
+  const auto& rules = expected.rules;
+  if (!rules.empty() && std::find(rules.begin(), rules.end(), name) == rules.end())
+    out.push_back(fmt::format("expected rule {}, found {}", join_and(rules), name));
+  if (expected.culprits) {
+    std::vector<int> culprits;
+    for (const trace::Rank rank : leading.culprits) culprits.push_back(rank.value);
+    compare(out, "culprits", numbers_text(*expected.culprits), numbers_text(culprits));
+  }
+  if (expected.step)
+    compare(out, "step", std::to_string(*expected.step),
+            leading.step ? std::to_string(*leading.step) : "none");
+}
+
+}  // namespace
+
+std::vector<std::string> differences(const Scenario::Expect& expected, const JobOutcome& outcome) {
+  std::vector<std::string> out;
+  const verify::Report& report = outcome.report;
+  compare(out, "verdict", expected.verdict, std::string(verify::to_string(report.verdict)));
+  if (expected.ends &&
+      !(*expected.ends == Scenario::Expect::Ends::failed && was_stopped_after_a_failure(outcome))) {
+    compare(out, "the job to be", ends(*expected.ends), ends(outcome.end));
+  }
+  if (!report.findings.empty())
+    compare_finding(out, expected, report.findings.front());
+  else if (!expected.rules.empty())
+    out.push_back(fmt::format("expected rule {}, found none", join_and(expected.rules)));
+  return out;
+}
 
 namespace {
 
@@ -172,8 +253,8 @@ std::string numbers_text(const JobOutcome& outcome) {
     skipped += worker.numbers->skipped_items;
   }
   if (skipped > 0) {
-    out += plural(skipped, "item") +
-           " could not be read, and were left out (lockstep-worker data check)\n";
+    out += fmt::format("{} could not be read, and were left out (lockstep-worker data check)\n",
+                       plural(skipped, "item"));
   }
   if (n.steps > 0 && !outcome.times_mean_nothing) {
     out += fmt::format("waiting for data took {} of a step, recording {}", percent(data),
@@ -187,8 +268,9 @@ std::string numbers_text(const JobOutcome& outcome) {
 std::string strategy_in_words(const Scenario& scenario) {
   if (scenario.strategy.kind == Scenario::Strategy::Kind::fsdp) {
     const int shard = scenario.strategy.shard_ranks;
-    return shard == 0 || shard == scenario.ranks ? "FSDP"
-                                                 : "hybrid FSDP over " + plural(shard, "rank");
+    return shard == 0 || shard == scenario.ranks
+               ? "FSDP"
+               : fmt::format("hybrid FSDP over {}", plural(shard, "rank"));
   }
   if (scenario.strategy.kind == Scenario::Strategy::Kind::pipeline) {
     const bool gpipe = scenario.strategy.schedule == Scenario::Strategy::Schedule::gpipe;
@@ -290,8 +372,8 @@ std::string RunProgress::line(const JobProgress& progress, double elapsed_s) {
     return fmt::format("starting  {} of {}", progress.started, ranks);
   std::string out = fmt::format("step {}", progress.steps);
   if (options_.steps > 0) out += fmt::format("/{}", options_.steps);
-  if (progress.loss) out += "  loss " + fixed(*progress.loss, 3);
-  out += "  " + ranks;
+  if (progress.loss) out += fmt::format("  loss {}", fixed(*progress.loss, 3));
+  out += fmt::format("  {}", ranks);
   if (progress.steps > first_steps_ && first_steps_ > 0)
     out += fmt::format(
         "  {} steps/s",

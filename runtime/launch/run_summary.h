@@ -1,4 +1,5 @@
-// What `lockstep run` prints beside the report: how each job ended and, for several jobs, a table.
+// What `lockstep run` prints beside the report: how each job ended, whether that was expected, and
+// for several jobs, a table.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +12,10 @@
 #include "runtime/launch/live_verifier.h"
 
 namespace lockstep::runtime {
+
+// How the job went, compared with what its scenario expects: the differences, a sentence each;
+// empty if all is as expected. The leading finding is the first of the report.
+std::vector<std::string> differences(const Scenario::Expect& expected, const JobOutcome& outcome);
 
 // "4 ranks on gloo, manual gradient synchronisation, remedy none, 6 steps".
 std::string job_in_words(const Scenario& scenario);
@@ -28,8 +33,7 @@ struct TableRow {
 TableRow table_row(const Scenario& scenario, const JobOutcome& outcome);
 std::string table(const std::vector<TableRow>& rows);
 
-// RunProgress: shows how far a job is.
-
+// Shows how far a job is.
 class RunProgress {
  public:
   struct Options {

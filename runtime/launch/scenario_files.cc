@@ -47,8 +47,8 @@ Result<std::vector<std::string>> scenario_files(const std::vector<std::string>& 
       out.insert(out.end(), found->begin(), found->end());
     } else if (fs::exists(path, unknown)) {
       out.push_back(path);
-    } else if (fs::exists(path + ".yaml", unknown)) {
-      out.push_back(path + ".yaml");
+    } else if (fs::exists(fmt::format("{}.yaml", path), unknown)) {
+      out.push_back(fmt::format("{}.yaml", path));
     } else {
       return Error{
           "no such file or folder", {path}, "`lockstep scenario --list` shows what is there"};
@@ -63,11 +63,9 @@ std::optional<Error> unknown_rule(const Scenario& scenario) {
   for (const verify::Rule& row : verify::all_rules()) known.emplace_back(row.name);
   for (const std::string& name : scenario.expect->rules) {
     if (verify::rule_from_name(name)) continue;
-    const std::string meant = nearest(name, known);
     return Error{fmt::format("\"expect.rules\" names no rule: \"{}\"", printable(name)),
                  {scenario.file},
-                 meant.empty() ? "`lockstep explain` lists them"
-                               : fmt::format("did you mean \"{}\"?", meant)};
+                 did_you_mean(name, known, "`lockstep explain` lists them")};
   }
   return std::nullopt;
 }

@@ -21,7 +21,6 @@
 #include <fmt/core.h>
 
 #include "base/clock.h"
-#include "base/keyboard.h"
 #include "base/quantities.h"
 #include "base/result.h"
 #include "base/terminal.h"
@@ -157,8 +156,9 @@ Status run_exec(const std::string& command, const std::string& folder, const ver
   }
   const ProcessEnd& end = *started[0].poll();
   if (end.success()) return Status::ok();
-  return Error{
-      "the command of --exec " + to_string(end), {}, "run it by hand: " + printable(command)};
+  return Error{fmt::format("the command of --exec {}", to_string(end)),
+               {},
+               fmt::format("run it by hand: {}", printable(command))};
 }
 
 namespace {
@@ -369,7 +369,7 @@ class Watcher {
     if (options_.report.quiet) return;
     // Without a screen: print what is new since the last look, and the progress now and then.
     if (screen_) return draw();
-    const std::string at = duration_text(state_.watched_s) + "  ";
+    const std::string at = fmt::format("{}  ", duration_text(state_.watched_s));
     const trace::Nanos late = static_cast<trace::Nanos>(options_.late_s * kSecond);
     for (const std::string& line : reports::watch_news(before, state_, late))
       said_ << at << line << "\n";

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 namespace lockstep::runtime {
 namespace {
 
@@ -21,7 +23,7 @@ constexpr std::uint64_t kMaxRecords = std::uint64_t{1} << 18U;   // 16 MiB  at i
 }  // namespace
 
 std::string file_of_rank(const std::string& folder, int rank, const char* suffix) {
-  return folder + "/rank_" + std::to_string(rank) + suffix;
+  return fmt::format("{}/rank_{}{}", folder, rank, suffix);
 }
 
 std::uint64_t records_of(const Scenario& scenario, int rank) {
@@ -52,7 +54,7 @@ Result<std::unique_ptr<trace::RingWriter>> make_job_ring(const Scenario& scenari
   ring.backend = scenario.backend == Scenario::Backend::nccl ? "nccl"
                  : options.queued                            ? "gloo-as-nccl"
                                                              : "gloo";
-  ring.program = "lockstep-worker: " + scenario.name;
+  ring.program = fmt::format("lockstep-worker: {}", scenario.name);
   ring.capacity =
       std::clamp(options.records, kMinRecords, scenario.replays() ? kMaxReplayed : kMaxRecords);
   return trace::RingWriter::create(ring);

@@ -20,6 +20,8 @@
 #include <memory>
 #include <thread>
 
+#include <fmt/format.h>
+
 #include "base/check.h"
 
 namespace lockstep::runtime {
@@ -65,7 +67,7 @@ std::string first_line(const std::string& file) {
 }
 
 std::string task_file(pid_t thread, const char* name) {
-  return "/proc/self/task/" + std::to_string(thread) + "/" + name;
+  return fmt::format("/proc/self/task/{}/{}", thread, name);
 }
 
 // The kernel's description of a thread that does not answer: "state D, in nv_wait".
@@ -75,7 +77,7 @@ std::string state_of(pid_t thread) {
   std::string out = "state ";
   out += name_end == std::string::npos ? '?' : stat[name_end + 2];
   const std::string wait_channel = first_line(task_file(thread, "wchan"));
-  if (!wait_channel.empty() && wait_channel != "0") out += ", in " + wait_channel;
+  if (!wait_channel.empty() && wait_channel != "0") out += fmt::format(", in {}", wait_channel);
   return out;
 }
 
@@ -116,7 +118,8 @@ std::string frame_in_words(void* address, bool called) {
   const bool named = known && found.dli_sname != nullptr;
   std::string name = named ? demangled(found.dli_sname) : "??";
   if (name.find('(') == std::string::npos) name += " ()";
-  return known && found.dli_fname != nullptr ? name + " from " + found.dli_fname : name;
+  return known && found.dli_fname != nullptr ? fmt::format("{} from {}", name, found.dli_fname)
+                                             : name;
 }
 
 std::vector<std::string> frames_in_words(const Taken& taken, int count) {
@@ -164,11 +167,10 @@ std::string to_text(const std::vector<StoppedThread>& threads) {
   std::string out;
   for (std::size_t i = 0; i < threads.size(); ++i) {
     const StoppedThread& thread = threads[i];
-    out += "Thread " + std::to_string(i + 1) + " (LWP " + std::to_string(thread.id) + ") \"" +
-           thread.name + "\":\n";
-    if (!thread.instead.empty()) out += "(no stack: " + thread.instead + ")\n";
+    out += fmt::format("Thread {} (LWP {}) \"{}\":\n", i + 1, thread.id, thread.name);
+    if (!thread.instead.empty()) out += fmt::format("(no stack: {})\n", thread.instead);
     for (std::size_t f = 0; f < thread.frames.size(); ++f) {
-      out += "#" + std::to_string(f) + (f < 10 ? "  " : " ") + thread.frames[f] + "\n";
+      out += fmt::format("#{}{}{}\n", f, f < 10 ? "  " : " ", thread.frames[f]);
     }
     out += "\n";
   }

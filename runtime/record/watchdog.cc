@@ -14,6 +14,8 @@
 #include <memory>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "base/check.h"
 #include "base/files/write_file.h"
 #include "base/text.h"
@@ -143,7 +145,7 @@ void Watchdog::look(Clock::time_point now) {
   };
   if (options_.total_s > 0 && since(began_) > options_.total_s + options_.grace_s) {
     end(depends_on_others() ? trace::End::hung : trace::End::killed, kExitGaveUp,
-        "was ended: limits.total_s (" + number(options_.total_s) + " s) is over");
+        fmt::format("was ended: limits.total_s ({} s) is over", number(options_.total_s)));
   }
   const char* const blocked = recorder_.blocked_in();
   const bool may_last =
@@ -152,9 +154,9 @@ void Watchdog::look(Clock::time_point now) {
     moved_at_ = now;  // it computes, and no other rank can change that; or others may still come
   } else if (since(moved_at_) > options_.hang_after_s) {
     end(trace::End::hung, kExitGaveUp,
-        "gave up: nothing moved for " + number(options_.hang_after_s) + " s" +
-            (blocked != nullptr ? std::string(" while it waits for ") + blocked
-                                : " and a collective is outstanding"));
+        fmt::format("gave up: nothing moved for {} s{}", number(options_.hang_after_s),
+                    blocked != nullptr ? fmt::format(" while it waits for {}", blocked)
+                                       : " and a collective is outstanding"));
   }
 }
 
@@ -164,19 +166,20 @@ void Watchdog::end_by_signal(int signal) {
                        (recorder_.outstanding() && quiet);
   const bool hung = signal == SIGTERM && waiting;
   end(hung ? trace::End::hung : trace::End::killed, 128 + signal,
-      "ended by signal " + std::to_string(signal) + (hung ? " while waiting" : ""));
+      fmt::format("ended by signal {}{}", signal, hung ? " while waiting" : ""));
 }
 
 void Watchdog::end(trace::End mark, int status, const std::string& why) {
   recorder_.ring().finish(mark);  // first, so that nothing below can prevent it
   kill_after(last_resort_, kEndTakesS);
-  const std::string words = "rank " + std::to_string(options_.rank) + " " + why + "\n";
+  const std::string words = fmt::format("rank {} {}\n", options_.rank, why);
   say(words);
   if (mark == trace::End::hung || status == kExitGaveUp) {
     const std::vector<StoppedThread> threads = stop_program(kStacksTake);
     if (!options_.stack_file.empty()) {
-      const Status written = write_file(options_.stack_file, words + "\n" + to_text(threads));
-      if (!written) say(written.error().str() + "\n");
+      const Status written =
+          write_file(options_.stack_file, fmt::format("{}\n{}", words, to_text(threads)));
+      if (!written) say(fmt::format("{}\n", written.error().str()));
     }
     abort_communicators();
   }
@@ -197,7 +200,7 @@ void Watchdog::abort_communicators() {
       try {
         abort();
       } catch (const std::exception& error) {
-        say(std::string("its communicators could not be aborted: ") + error.what() + "\n");
+        say(fmt::format("its communicators could not be aborted: {}\n", error.what()));
       }
       const std::lock_guard done(aborting->mutex);
       aborting->done = true;

@@ -4,7 +4,7 @@
 
 #include <ATen/ATen.h>
 
-#include "runtime/faults/faulty_dummy_fill.h"
+#include "runtime/faults/faults.h"
 #include "runtime/groups/collectives.h"
 #include "runtime/record/c10d/host_read.h"
 

@@ -38,7 +38,8 @@ Result<trace::Run> load_replay_program(const Scenario& scenario) {
                  "\"trace\" is a folder, as seen from the folder of the scenario"};
   }
   if (bytes > kMaxReplayFolderBytes) {
-    return Error{"the calls to be replayed take more than " + bytes_text(kMaxReplayFolderBytes),
+    return Error{fmt::format("the calls to be replayed take more than {}",
+                             bytes_text(kMaxReplayFolderBytes)),
                  {folder},
                  "keep the last ones: `lockstep convert --to scenario --last 1000`"};
   }
@@ -68,7 +69,7 @@ namespace {
 std::string quoted(const std::string& text) { return nlohmann::json(printable(text)).dump(); }
 
 std::string expectation(const Scenario::Expect& expect) {
-  std::string out = "{verdict: " + expect.verdict;
+  std::string out = fmt::format("{{verdict: {}", expect.verdict);
   if (!expect.rules.empty()) {
     out += ", rules: [";
     for (std::size_t i = 0; i < expect.rules.size(); ++i)
@@ -78,7 +79,7 @@ std::string expectation(const Scenario::Expect& expect) {
   if (expect.culprits) {
     out += ", culprits: [";
     for (std::size_t i = 0; i < expect.culprits->size(); ++i)
-      out += (i == 0 ? "" : ", ") + std::to_string((*expect.culprits)[i]);
+      out += fmt::format("{}{}", i == 0 ? "" : ", ", (*expect.culprits)[i]);
     out += "]";
   }
   if (expect.step) out += fmt::format(", step: {}", *expect.step);

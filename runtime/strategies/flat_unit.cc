@@ -17,7 +17,7 @@ std::int64_t rounded_up(std::int64_t n, std::int64_t to) { return (n + to - 1) /
 // Gives the tensor `bytes` of memory from the device's allocator; the contents are lost.
 void resize(const at::Tensor& flat, std::size_t bytes) {
   // Freeing storage is not an operation, so a queued call could still be filling it. detach() is
-  // one, and waits for such calls (runtime/device/call_queue.h).
+  // one, and waits for such calls (runtime/device/queued_calls.h).
   const at::Tensor in_use = flat.detach();
   const MemoryScope whole_memory(MemoryPhase::communication);
   at::StorageImpl* storage = flat.storage().unsafeGetStorageImpl();

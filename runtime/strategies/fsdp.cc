@@ -7,7 +7,7 @@
 #include <ATen/ATen.h>
 
 #include "base/check.h"
-#include "runtime/faults/stalled_network.h"
+#include "runtime/faults/faults.h"
 #include "runtime/groups/collectives.h"
 #include "runtime/models/parameters.h"
 #include "runtime/strategies/strategy.h"

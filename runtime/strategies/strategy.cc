@@ -1,6 +1,6 @@
 #include "runtime/strategies/strategy.h"
 
-#include "runtime/faults/faulty_manual_sync.h"
+#include "runtime/faults/faults.h"
 #include "runtime/strategies/ddp.h"
 #include "runtime/strategies/fsdp.h"
 #include "runtime/strategies/pipeline.h"

@@ -17,7 +17,7 @@
 #include "runtime/data/loader.h"
 #include "runtime/data/manifest.h"
 #include "runtime/data/wordpiece.h"
-#include "runtime/job/drawn_alike.h"
+#include "runtime/job/lone_ranks.h"
 #include "runtime/job/scenario.h"
 #include "runtime/models/batch.h"
 #include "runtime/train/cost_model.h"

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "base/median.h"
+#include "base/numbers.h"
 
 namespace lockstep::runtime {
 namespace {

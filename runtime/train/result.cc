@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/files/write_file.h"
-#include "base/median.h"
+#include "base/numbers.h"
 
 namespace lockstep::runtime {
 namespace {

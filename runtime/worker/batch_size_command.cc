@@ -1,5 +1,3 @@
-#include "runtime/worker/batch_size_command.h"
-
 #include <cstdio>
 
 #include <CLI/CLI.hpp>
@@ -7,6 +5,7 @@
 #include "base/text.h"
 #include "runtime/train/batch_size_probe.h"
 #include "runtime/train/batch_size_search.h"
+#include "runtime/worker/commands.h"
 #include "runtime/worker/worker.h"
 
 namespace lockstep::runtime {
@@ -75,6 +74,7 @@ int BatchSizeCommand::run() const {
   if (!scenario) return fail(scenario.error());
   WorkerOptions job;
   job.world_size = scenario->ranks;
+  // As rank 0 of the whole job: a try is one process, and what the job refuses is refused at once.
   if (const Status runnable = check_runnable(*scenario, job); !runnable) {
     return fail(runnable.error());
   }
@@ -100,6 +100,7 @@ int BatchSizeCommand::run() const {
       return kExitException;
     }
     const bool fits = result.outcome == ProbeResult::Outcome::fits;
+    // The search only goes up after a size that fits, so the last is the largest.
     if (fits) best = result;
     search.tell(fits);
   }

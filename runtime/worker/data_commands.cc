@@ -1,5 +1,3 @@
-#include "runtime/worker/data_commands.h"
-
 #include <csignal>
 #include <cstdio>
 #include <string>
@@ -16,6 +14,7 @@
 #include "runtime/data/npy.h"
 #include "runtime/data/shapes.h"
 #include "runtime/data/transform.h"
+#include "runtime/worker/commands.h"
 
 namespace lockstep::runtime {
 namespace {

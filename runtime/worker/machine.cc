@@ -51,6 +51,7 @@ constexpr std::array kRows = {
 }  // namespace
 
 std::optional<Error> known_failure(std::string_view text) {
+  // The first row whose words are in the text: exceptions carry stacks and addresses around them.
   const auto row = std::find_if(kRows.begin(), kRows.end(), [&](const Row& one) {
     return text.find(one.sign) != std::string_view::npos;
   });

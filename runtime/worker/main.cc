@@ -11,9 +11,7 @@
 #include "runtime/job/scenario.h"
 #include "runtime/record/watchdog.h"
 #include "runtime/train/batch_source.h"
-#include "runtime/worker/batch_size_command.h"
-#include "runtime/worker/data_commands.h"
-#include "runtime/worker/model_commands.h"
+#include "runtime/worker/commands.h"
 #include "runtime/worker/worker.h"
 
 namespace {

@@ -1,5 +1,3 @@
-#include "runtime/worker/model_commands.h"
-
 #include <sys/resource.h>
 
 #include <chrono>
@@ -15,6 +13,7 @@
 #include "runtime/models/safetensors.h"
 #include "runtime/models/weights.h"
 #include "runtime/train/batch_size_probe.h"
+#include "runtime/worker/commands.h"
 #include "runtime/worker/worker.h"
 
 namespace lockstep::runtime {
@@ -70,6 +69,7 @@ int describe_module(const torch::nn::Module& module) {
 int describe_config(const std::string& path) {
   const auto options = load_bert_config(path);
   if (!options) return fail(options.error());
+  // Before it is built: a config.json may ask for more than the machine has.
   const double needed = weights_in(*options) * sizeof(float);
   if (needed > kOfFreeMemory * static_cast<double>(free_memory_bytes())) {
     return fail({"this encoder takes " + fixed(needed / kGibibyte, 1) + " GiB",
@@ -130,6 +130,7 @@ bool ModelCommands::chosen() const { return model_->parsed(); }
 
 int ModelCommands::describe() const {
   if (described_.ends_with(".json")) return describe_config(described_);
+  // A model's name has no slash: "models/minilm" is a file, with or without that ending.
   if (described_.ends_with(".safetensors") || described_.find('/') != std::string::npos) {
     return describe_file(described_);
   }
@@ -151,6 +152,7 @@ int ModelCommands::step() const {
   line("input", std::to_string(batch_) + " times " + model->input);
   const Stopwatch forward;
   const at::Tensor features = model->try_random(batch_);
+  // Any loss that depends on all features, so that backward reaches every parameter.
   const at::Tensor loss = features.pow(2).mean();
   line("forward", forward.seconds());
   const Stopwatch backward;

@@ -13,7 +13,7 @@
 
 #include "base/text.h"
 #include "runtime/device/device.h"
-#include "runtime/faults/faulty_train_loop.h"
+#include "runtime/faults/faults.h"
 #include "runtime/groups/process_groups.h"
 #include "runtime/job/scenario_variants.h"
 #include "runtime/record/c10d/recording_work.h"
@@ -23,6 +23,7 @@
 #include "runtime/replay/replay_scenario.h"
 #include "runtime/replay/torch/player.h"
 #include "runtime/train/result.h"
+#include "runtime/train/train_loop.h"
 #include "runtime/worker/machine.h"
 
 namespace lockstep::runtime {
@@ -33,6 +34,7 @@ std::chrono::milliseconds milliseconds(double seconds) {
 }
 
 DeviceKind device_kind(const Scenario& scenario, const WorkerOptions& options) {
+  // NCCL has no calls for tensors of the host, and Gloo's are meant for them.
   if (options.device.empty()) {
     return scenario.backend == Scenario::Backend::nccl ? DeviceKind::cuda : DeviceKind::cpu;
   }
@@ -96,6 +98,7 @@ namespace {
   record_exception(recorder, options.rank, message);
   result.error = message;
   save(result, options);
+  // Destructors would close connections, on which other ranks wait for ever or die.
   std::_Exit(kExitException);
 }
 
@@ -161,6 +164,7 @@ Status check_runnable(const Scenario& scenario, const WorkerOptions& options) {
     if (!file.empty()) needed.push_back(file);
   }
   for (const std::string& file : needed) {
+    // "shards/train-{000..007}.tar": the data set expands it and checks each.
     const bool pattern = file.find('{') != std::string::npos;
     if (!pattern && !std::filesystem::exists(file)) {
       return refuse("the scenario names " + printable(file) + ", and there is no such file",
@@ -202,6 +206,7 @@ int run_worker(const Scenario& job, const WorkerOptions& options) {
       std::fprintf(stderr, "%s\n", loaded.error().str().c_str());
       return kExitUsage;
     }
+    // Calls that NCCL does not have cannot be queued as if it had.
     if (options.queued != QueuedCalls::no) {
       if (const auto refused = find_nccl_refusal(*loaded)) {
         std::fprintf(stderr, "%s\n", refused->str().c_str());
@@ -221,6 +226,7 @@ int run_worker(const Scenario& job, const WorkerOptions& options) {
     std::fprintf(stderr, "%s\n", ring.error().str().c_str());
     return kExitUsage;
   }
+  // Before any thread starts, which would keep the old policy.
   keep_the_processor_when_waking();
   Recorder recorder(**ring);
   Watchdog watchdog(recorder, {.rank = options.rank,
@@ -228,6 +234,7 @@ int run_worker(const Scenario& job, const WorkerOptions& options) {
                                .total_s = scenario.limits.total_s,
                                .parent = options.parent,
                                .stack_file = file_of_rank(options.trace, options.rank, ".stack")});
+  // Ranks share this machine's processors: each with a pool of threads would only take turns.
   at::set_num_threads(1);
   auto device = open_device_of(scenario, options);
   if (!device) return refuse_device(device.error(), recorder);
@@ -257,6 +264,7 @@ int run_worker(const Scenario& job, const WorkerOptions& options) {
     // Who stands still never called what some of its calls may wait for.
     if (groups->device().queues() && end != trace::End::hung) wait_for_device(recorder);
   } catch (const std::exception& error) {
+    // The store's server may be gone: while the others are told, the watchdog still looks.
     const Recorder::Blocked telling(recorder, "the store");
     if (groups) groups->announce_done();
     end_by_exception(error, recorder, result, options);

@@ -33,7 +33,7 @@ struct WorkerOptions {
   std::string device;                    // "cpu", "cuda"; empty: what the scenario's backend needs
   int local_rank = 0;                    // among the ranks of this machine
   bool share_gpus = false;               // of several NCCL ranks
-  QueuedCalls queued = QueuedCalls::no;  // for tests: on the CPU (runtime/device/call_queue.h)
+  QueuedCalls queued = QueuedCalls::no;  // for tests: on the CPU (runtime/device/queued_calls.h)
   bool reference = false;                // alone, with the batches of all the scenario's ranks
                                          // (runtime/job/scenario_variants.h)
   std::string trace;                     // folder for rank_<r>.ring and rank_<r>.result.json

@@ -51,7 +51,7 @@ def recorder(name: str) -> str:
     return str(library)
 '''
 
-# What the program finds beside itself (cli/shipped.h), and scripts that people run.
+# What the program finds beside itself (cli/input_files.h), and scripts that people run.
 SHIPPED = {
     "examples": "examples",
     "scenarios": "scenarios",

@@ -83,13 +83,13 @@ Status check(const Collective& collective, const Links& links) {
                                : fmt::format("{} goes by {}", op, known)};
   }
   if (collective.ranks < 2 || collective.ranks > kMostRanks) {
-    return Error{
-        plural(std::max<std::int64_t>(collective.ranks, 0), "rank") + " cannot do a collective",
-        {},
-        fmt::format("give 2 to {} ranks", kMostRanks)};
+    return Error{fmt::format("{} cannot do a collective",
+                             plural(std::max<std::int64_t>(collective.ranks, 0), "rank")),
+                 {},
+                 fmt::format("give 2 to {} ranks", kMostRanks)};
   }
   if (collective.op == trace::Op::send && collective.ranks != 2)
-    return Error{"a send has 2 ranks, not " + ranks, {}, "give 2 ranks"};
+    return Error{fmt::format("a send has 2 ranks, not {}", ranks), {}, "give 2 ranks"};
   if (needs_power_of_two(collective) &&
       !std::has_single_bit(static_cast<std::uint64_t>(collective.ranks))) {
     return Error{fmt::format("{} needs a power of two, and {} ranks are none", algorithm, ranks),

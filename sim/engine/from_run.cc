@@ -8,6 +8,8 @@
 #include <unordered_map>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "base/rational.h"
 #include "sim/collectives/collective.h"
 #include "trace/run.h"
@@ -85,9 +87,9 @@ class Compiler {
   Result<RunProgram> compile() {
     for (std::int32_t r = 0; r < run_.world_size; ++r) {
       if (run_.find(trace::Rank(r)) == nullptr) {
-        return Error{"rank " + std::to_string(r) + " left no trace, and cannot be simulated",
+        return Error{fmt::format("rank {} left no trace, and cannot be simulated", r),
                      {},
-                     "give the traces of all " + std::to_string(run_.world_size) + " ranks"};
+                     fmt::format("give the traces of all {} ranks", run_.world_size)};
       }
     }
     for (const trace::RankTrace& trace : run_.ranks)
@@ -106,10 +108,8 @@ class Compiler {
     std::vector<std::uint32_t> step_of_call;
   };
 
-  Error refusal(const trace::RankTrace& trace, std::string why, std::string fix) const {
-    return {"rank " + std::to_string(trace.rank.value) + " " + std::move(why),
-            {trace.source},
-            std::move(fix)};
+  Error refusal(const trace::RankTrace& trace, const std::string& why, std::string fix) const {
+    return {fmt::format("rank {} {}", trace.rank.value, why), {trace.source}, std::move(fix)};
   }
 
   // What came of a trace without messages; whoever shares its columns and groups runs the same.
@@ -164,7 +164,7 @@ class Compiler {
         step.stream = ProgramStep::kHost;
         if (span.stream.value != 0) {
           const Result<std::uint8_t> stream =
-              stream_of(trace, rank, "s" + run_.tables.str(span.stream));
+              stream_of(trace, rank, fmt::format("s{}", run_.tables.str(span.stream)));
           if (!stream) return stream.error();
           step.stream = *stream;
         }
@@ -205,9 +205,10 @@ class Compiler {
     // Streams are named by slot ("g0"), not by group: ranks that do the same then have equal
     // programs although their groups' names differ. "s" and the stream's name where the trace
     // records one, so that the two kinds cannot clash.
-    const std::string own = "g" + std::to_string(slot->second);
+    const std::string own = fmt::format("g{}", slot->second);
     const Result<std::uint8_t> stream =
-        stream_of(trace, rank, call.stream.value == 0 ? own : "s" + run_.tables.str(call.stream));
+        stream_of(trace, rank,
+                  call.stream.value == 0 ? own : fmt::format("s{}", run_.tables.str(call.stream)));
     if (!stream) return stream.error();
     ProgramStep step;
     step.kind = StepKind::call;
@@ -252,11 +253,10 @@ class Compiler {
       if (group.group == id && !group.ranks.empty()) lines.push_back(&group.ranks);
     // "world" needs no group line: it is all ranks.
     if (lines.empty() && run_.tables.str(id) != "world") {
-      return refusal(trace,
-                     "calls in group \"" + run_.tables.str(id) +
-                         "\", whose ranks it does "
-                         "not name",
-                     "add a group line (docs/trace-format.md)");
+      return refusal(
+          trace,
+          fmt::format("calls in group \"{}\", whose ranks it does not name", run_.tables.str(id)),
+          "add a group line (docs/trace-format.md)");
     }
     // Ranks that name the same members share one list, so that a group's members are copied and
     // compared once, not for each of its ranks. Several lines for one group are rare.

@@ -8,6 +8,8 @@
 #include <tuple>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "base/check.h"
 #include "sim/machine/work_time.h"
 
@@ -99,7 +101,7 @@ class Timer {
   }
 
   Error mismatch() const {
-    return {"the costs of rank " + std::to_string(trace_.rank.value) + " are not of its trace",
+    return {fmt::format("the costs of rank {} are not of its trace", trace_.rank.value),
             {trace_.source},
             "derive both again"};
   }

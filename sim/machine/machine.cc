@@ -221,8 +221,8 @@ std::string channels_text(const NcclChannels& channels) {
 
 std::string level_text(const NcclLevel& level, const char* kind) {
   std::string out = fmt::format(", kind: {}, ring: {}", kind, channels_text(level.ring));
-  if (level.tree) out += ", tree: " + channels_text(*level.tree);
-  if (level.nvls) out += ", nvls: " + channels_text(*level.nvls);
+  if (level.tree) out += fmt::format(", tree: {}", channels_text(*level.tree));
+  if (level.nvls) out += fmt::format(", nvls: {}", channels_text(*level.nvls));
   return out +
          fmt::format(", latency: {}, speed: {}, fill: {}", level.latency, level.speed, level.fill);
 }
@@ -235,9 +235,10 @@ std::string list_text(const std::vector<std::string>& items) {
 }
 
 std::string nccl_text(const NcclTuning& nccl) {
-  return fmt::format("nccl: {{gpu: {}, cpu: {}{}}}\n", kGpus[static_cast<std::size_t>(nccl.gpu)],
-                     nccl.amd ? "amd" : "intel",
-                     nccl.fitted_to.empty() ? "" : ", fitted_to: " + list_text(nccl.fitted_to));
+  return fmt::format(
+      "nccl: {{gpu: {}, cpu: {}{}}}\n", kGpus[static_cast<std::size_t>(nccl.gpu)],
+      nccl.amd ? "amd" : "intel",
+      nccl.fitted_to.empty() ? "" : fmt::format(", fitted_to: {}", list_text(nccl.fitted_to)));
 }
 
 std::string measured_text(const std::vector<MeasuredCalls>& measured) {
@@ -295,11 +296,10 @@ Result<std::string> read_machine(const std::string& file) {
   std::vector<std::string> names;
   for (const EmbeddedFile& shipped : shipped_machines())
     names.emplace_back(machine_name_of(shipped));
-  const std::string meant = nearest(file, names);
-  return Error{fmt::format("no file or shipped machine is called \"{}\"", printable(file)),
-               {},
-               meant.empty() ? fmt::format("name a file, or one of {}", join_and(names))
-                             : fmt::format("did you mean \"{}\"?", meant)};
+  return Error{
+      fmt::format("no file or shipped machine is called \"{}\"", printable(file)),
+      {},
+      did_you_mean(file, names, fmt::format("name a file, or one of {}", join_and(names)))};
 }
 
 std::string_view machine_name_of(const EmbeddedFile& shipped) {
@@ -340,7 +340,7 @@ std::string machine_text(const Machine& machine, const std::string& comment) {
   for (std::size_t i = 0; i < machine.links.size(); ++i) {
     const LinkCost& link = machine.links[i];
     out += fmt::format("  - {{alpha: {}, beta: {}", picos(link.alpha), bits(link.beta));
-    if (link.gamma) out += ", gamma: " + bits(*link.gamma);
+    if (link.gamma) out += fmt::format(", gamma: {}", bits(*link.gamma));
     if (machine.nccl && i == 0)
       out += level_text(machine.nccl->inside, machine.nccl->nvlink ? "nvlink" : "pci");
     if (machine.nccl && i == 1 && machine.nccl->between)

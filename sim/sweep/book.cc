@@ -36,7 +36,7 @@ OrderedJson identity_json(const SweepIdentity& identity) {
 }
 
 Error other_sweep(const std::string& file, const std::string& what) {
-  return {"the results in this folder are of another " + what,
+  return {fmt::format("the results in this folder are of another {}", what),
           {file},
           "name another folder with --output-dir, or remove this one"};
 }
@@ -135,7 +135,7 @@ Result<SweepFolder> SweepFolder::open(const std::string& path, const SweepIdenti
   if (!now) return now.error();
   if (*now) {
     const std::string text =
-        (*now)->dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
+        fmt::format("{}\n", (*now)->dump(2, ' ', false, OrderedJson::error_handler_t::replace));
     if (const Status ok = write_file(path + kIdentityFile, text); !ok) return ok.error();
   }
   if (const Status ok = out.read_rows(); !ok) return ok.error();

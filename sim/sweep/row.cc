@@ -61,8 +61,9 @@ class Reader {
 };
 
 Error no_row(const std::string& why) {
-  return {
-      "this is not a row of a sweep: " + why, {}, "take the line away: its point is tried again"};
+  return {fmt::format("this is not a row of a sweep: {}", why),
+          {},
+          "take the line away: its point is tried again"};
 }
 
 std::optional<Outcome> outcome_named(std::string_view verdict) {
@@ -122,7 +123,7 @@ std::string row_line(const Row& row, bool fits) {
       out["calls_per_step"] = row.calls;
     }
   }
-  return out.dump(-1, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
+  return fmt::format("{}\n", out.dump(-1, ' ', false, OrderedJson::error_handler_t::replace));
 }
 
 Result<Row> parse_row(std::string_view line) {

@@ -204,7 +204,7 @@ Result<SourceFile> source_of(const std::string& calibration) {
   if (text) return SourceFile{calibration, std::move(*text)};
   Error error = text.error();
   if (error.fix.empty())
-    error.fix = "name a file, or one of " + join_and(shipped_calibration_names());
+    error.fix = fmt::format("name a file, or one of {}", join_and(shipped_calibration_names()));
   return error;
 }
 

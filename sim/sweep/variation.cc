@@ -420,7 +420,7 @@ Result<std::vector<Json>> parse_values(const std::string& text) {
   // As the list in YAML brackets, values may be anything that YAML has.
   const Result<YamlDocument> document = parse_yaml(fmt::format("[{}]", text), "");
   if (!document || !document->value.is_array()) {
-    const std::string why = document ? "" : ": " + document.error().message;
+    const std::string why = document ? "" : fmt::format(": {}", document.error().message);
     return Error{
         fmt::format("\"{}\" is not a list of values{}", printable(text.substr(0, 60)), why),
         {},

@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
-#include "cli/shipped.h"
+#include "cli/input_files.h"
 #include "tests/cli/run_lockstep.h"
 #include "tests/cli/terminal.h"
 #include "tests/support/temp_dir.h"

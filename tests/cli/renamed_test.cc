@@ -1,9 +1,8 @@
 // Command lines of the release before this one: they still work, and say what to write now.
-#include "cli/renamed.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "cli/program.h"
 #include "tests/cli/run_lockstep.h"
 #include "tests/support/temp_dir.h"
 

@@ -7,7 +7,7 @@
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
-#include "reports/ci/ci_service.h"
+#include "reports/ci/ci_reports.h"
 #include "tests/cli/run_lockstep.h"
 #include "tests/support/temp_dir.h"
 

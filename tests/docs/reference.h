@@ -25,4 +25,9 @@ std::vector<std::string> subcommands_of(const std::string& help);
 // default, and its description. `$ref`s and alternatives are followed.
 std::string key_table(const nlohmann::ordered_json& schema);
 
+// The examples of the rules' pages (verify/rules/*.md), run: below the lines of a trace stands what
+// `lockstep verify` prints for them. `page` with every report block made anew from the trace block
+// above it.
+std::string with_reports(const std::string& page, const Lockstep& lockstep);
+
 }  // namespace lockstep::docs

@@ -9,7 +9,6 @@
 
 #include "cli/program.h"
 #include "tests/docs/reference.h"
-#include "tests/docs/rule_examples.h"
 
 namespace {
 

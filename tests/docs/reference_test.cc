@@ -11,7 +11,6 @@
 
 #include "base/text.h"
 #include "tests/cli/run_lockstep.h"
-#include "tests/docs/rule_examples.h"
 #include "tests/support/temp_dir.h"
 #include "trace/formats/ring/ring_file.h"
 #include "verify/rules/page.h"

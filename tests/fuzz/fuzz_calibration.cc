@@ -1,10 +1,12 @@
-// Any bytes as a calibration: errors with their place, or numbers within their bounds and calls
-// that cost something.
+// Calibrations, and the tables that they are fitted to.
+#include <algorithm>
 #include <cmath>
 #include <string>
 
 #include "base/check.h"
 #include "sim/transformer/calibration.h"
+#include "sim/transformer/evaluation.h"
+#include "sim/transformer/measured_table.h"
 #include "sim/transformer/predict.h"
 #include "tests/fuzz/targets.h"
 
@@ -22,6 +24,8 @@ bool refused(const Result<T>& read) {
 
 }  // namespace
 
+// Any bytes as a calibration: errors with their place, or numbers within their bounds and calls
+// that cost something.
 void fuzz_calibration(std::string_view bytes) {
   const std::string text(bytes);
   if (const auto calibration = sim::parse_calibration(text, "fuzz.yaml"); !refused(calibration)) {
@@ -40,6 +44,22 @@ void fuzz_calibration(std::string_view bytes) {
     LOCKSTEP_CHECK(again, "what was written can be read");
     LOCKSTEP_CHECK(again->name == calibration->name && again->fitted_on == calibration->fitted_on,
                    "and is the same");
+  }
+}
+
+// Any bytes as a table of measurements: an error, or rows that can be predicted.
+void fuzz_measured_table(std::string_view bytes) {
+  constexpr std::size_t kPredicted = 4;
+  const auto table = sim::parse_measured_table(std::string(bytes), "fuzz.json");
+  if (!table) {
+    LOCKSTEP_CHECK(!table.error().message.empty(), "an error says what is wrong");
+    return;
+  }
+  LOCKSTEP_CHECK(table->steps.size() + table->collectives.size() <= 2 * sim::kMostTableRows,
+                 "tables are bounded");
+  for (std::size_t i = 0; i < std::min(table->steps.size(), kPredicted); ++i) {
+    const auto figures = sim::compare_row(table->steps[i], i + 1, {});
+    LOCKSTEP_CHECK(figures || !figures.error().message.empty(), "an error says what is wrong");
   }
 }
 

@@ -11,8 +11,10 @@
 
 #include "base/check.h"
 #include "base/text.h"
-#include "reports/findings/json_report.h"
+#include "reports/findings/reports.h"
+#include "tests/fuzz/targets.h"
 #include "tests/support/trace_dump.h"
+#include "trace/formats/format.h"
 #include "trace/formats/text/text_trace.h"
 #include "trace/load.h"
 #include "trace/run.h"
@@ -76,5 +78,33 @@ void fuzz_format(const trace::Format& format, std::string_view bytes) {
   }
   fuzz_judging(trace::assemble_run(std::move(tables), std::move(traces)));
 }
+
+// Flight Recorder dumps, pickle and JSON.
+void fuzz_flight_recorder(std::string_view bytes) {
+  fuzz_format(trace::flight_recorder_format(), bytes);
+}
+
+// Profiles of torch.profiler.
+void fuzz_kineto(std::string_view bytes) { fuzz_format(trace::kineto_format(), bytes); }
+
+// Chakra execution traces.
+void fuzz_chakra(std::string_view bytes) { fuzz_format(trace::chakra_format(), bytes); }
+
+// NCCL's logs.
+void fuzz_nccl_log(std::string_view bytes) { fuzz_format(trace::nccl_log_format(), bytes); }
+
+// Messages of PyTorch's NCCL watchdog.
+void fuzz_watchdog_log(std::string_view bytes) { fuzz_format(trace::watchdog_log_format(), bytes); }
+
+// PyTorch's DETAIL messages.
+void fuzz_detail_log(std::string_view bytes) { fuzz_format(trace::detail_log_format(), bytes); }
+
+// PyTorch's execution traces.
+void fuzz_execution_trace(std::string_view bytes) {
+  fuzz_format(trace::execution_trace_format(), bytes);
+}
+
+// torchcomms' collective log.
+void fuzz_clog(std::string_view bytes) { fuzz_format(trace::clog_format(), bytes); }
 
 }  // namespace lockstep

@@ -8,7 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "runtime/faults/faulty_train_loop.h"
+#include "runtime/faults/faults.h"
 
 namespace lockstep::runtime {
 

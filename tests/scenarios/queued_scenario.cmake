@@ -1,4 +1,4 @@
-# Runs one scenario with its calls queued as on a GPU (runtime/device/queued_backend.h): it must go as its `expect:`
+# Runs one scenario with its calls queued as on a GPU (runtime/device/queued_calls.h): it must go as its `expect:`
 # says, make the calls that `lockstep derive` derives, and come to the losses of the run in PLAIN, whose
 # calls were Gloo's.
 set(ENV{LOCKSTEP_QUEUED_CALLS} per-group)

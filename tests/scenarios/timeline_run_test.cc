@@ -2,7 +2,7 @@
 // with.
 #include <gmock/gmock.h>
 
-#include "tests/reports/perfetto/trace_reader.h"
+#include "tests/reports/findings/trace_reader.h"
 #include "tests/scenarios/program_test.h"
 
 namespace lockstep {

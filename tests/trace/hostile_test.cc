@@ -17,8 +17,7 @@
 
 #include "base/files/gzip.h"
 #include "base/text.h"
-#include "reports/findings/json_report.h"
-#include "reports/findings/text_report.h"
+#include "reports/findings/reports.h"
 #include "tests/support/temp_dir.h"
 #include "trace/load.h"
 #include "trace/trace_builder.h"

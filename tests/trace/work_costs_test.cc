@@ -118,7 +118,7 @@ TEST(WorkCosts, WhatMakesNoSenseIsRefusedWithTheReason) {
   EXPECT_THAT(refusal(with("\"work_costs\":2", "\"work_costs\":3")), HasSubstr("version"));
   EXPECT_THAT(refusal(with("\"kernels\":12", "\"kernels\":-12")), HasSubstr("kernels"));
   EXPECT_THAT(refusal(with("\"before\":\"wait\"", "\"before\":\"rest\"")), HasSubstr("rest"));
-  EXPECT_THAT(refusal(with("\"product_bytes\":1e+09", "\"product_bytes\":-1")),
+  EXPECT_THAT(refusal(with("\"product_bytes\":1000000000.0", "\"product_bytes\":-1")),
               HasSubstr("product_bytes"));
   EXPECT_THAT(refusal(with("float32", "FLOAT 32")), HasSubstr("names of types"));
   EXPECT_THAT(refusal(with("\"temporary\":1", "\"temporary\":-1")), HasSubstr("by category"));

@@ -7,6 +7,8 @@
 #include <tuple>
 #include <utility>
 
+#include <fmt/format.h>
+
 namespace lockstep::trace {
 
 namespace {
@@ -120,7 +122,7 @@ void join_evidence(Run& run, JobEvidence evidence, bool own_form) {
     if (!own_form || trace.end != End::clean) continue;
     RankNote note = *ending;
     note.kind = NoteKind::contradiction;
-    note.text = "its trace ends in order, but: " + note.text;
+    note.text = fmt::format("its trace ends in order, but: {}", note.text);
     contradictions.push_back(std::move(note));
   }
   std::move(contradictions.begin(), contradictions.end(), std::back_inserter(notes));

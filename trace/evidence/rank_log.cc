@@ -29,6 +29,8 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "base/text.h"
 #include "trace/evidence/evidence.h"
 #include "trace/formats/log_lines.h"
@@ -182,7 +184,7 @@ class RankLogReader {
       stream.terminate = false;
       const std::size_t at = text.find("what():");
       const std::string_view what = at == kNpos ? std::string_view() : text.substr(at + 7);
-      const std::string whole = stream.terminated_by + ": " + std::string(trimmed(what));
+      const std::string whole = fmt::format("{}: {}", stream.terminated_by, trimmed(what));
       note_exception(stream, rank, whole);
       return at != kNpos;
     }
@@ -309,7 +311,7 @@ class RankLogReader {
     const std::string_view which =
         in_root_cause_ ? "the first failure, by torchrun: exit code " : "by torchrun: exit code ";
     if (in_root_cause_ && code == 1) raised_first_ = failed_;
-    add(kind, std::exchange(failed_, Rank(kNone)), std::string(which) + std::to_string(code), pid);
+    add(kind, std::exchange(failed_, Rank(kNone)), fmt::format("{}{}", which, code), pid);
     return true;
   }
 

@@ -23,6 +23,8 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "base/text.h"
 #include "trace/evidence/evidence.h"
 #include "trace/formats/json_scan.h"
@@ -112,7 +114,7 @@ class RasTextReader {
       return false;
     }
     const auto number = [](std::string_view word) {
-      return number_after("=" + std::string(word), "=").value_or(0);
+      return number_after(fmt::format("={}", word), "=").value_or(0);
     };
     const std::int64_t size = number(words[4]);
     if (size > 0 && size <= kMaxWorldSize) {
@@ -125,7 +127,7 @@ class RasTextReader {
   }
 
   std::string where() const {
-    return communicator_.empty() ? std::string() : ", communicator " + communicator_;
+    return communicator_.empty() ? std::string() : fmt::format(", communicator {}", communicator_);
   }
 
   // "Rank 7 has launched up to operation 60 -- GPU 3 managed by process 1650386 on node node1"
@@ -134,13 +136,15 @@ class RasTextReader {
     const std::size_t dashes = line.find(" -- ");
     std::string_view says = line.substr(0, dashes);
     const std::size_t blank = says.find(' ', 5);
-    std::string text = section_ + where() + ": ";
-    if (!subject_.empty()) text += subject_ + "; ";
-    if (!majority_.empty() && (majority_ != several_ || blank != kNpos)) text += majority_ + "; ";
+    std::string text = fmt::format("{}{}: ", section_, where());
+    if (!subject_.empty()) text += fmt::format("{}; ", subject_);
+    if (!majority_.empty() && (majority_ != several_ || blank != kNpos))
+      text += fmt::format("{}; ", majority_);
     if (blank != kNpos) {
-      text += "this rank " + std::string(says.substr(blank + 1));
+      text += fmt::format("this rank {}", says.substr(blank + 1));
     } else {
-      text += several_.empty() ? "this rank is one of them" : "this is one of " + several_;
+      text += several_.empty() ? "this rank is one of them"
+                               : fmt::format("this is one of {}", several_);
     }
     add(global_ ? rank_from(rank) : Rank(kNone),
         number_after(line, "managed by process ").value_or(kNone), std::move(text), number);
@@ -149,8 +153,8 @@ class RasTextReader {
   // "Process 3487984 on node 172.16.64.213 managing GPU 5"
   void take_process(std::string_view line, int number) {
     std::string text = section_ == "DEAD" ? "considered dead: not to be reached over RAS's network"
-                                          : section_ + ": no data of this process";
-    text += "; " + std::string(line.substr(0, 200));
+                                          : fmt::format("{}: no data of this process", section_);
+    text += fmt::format("; {}", line.substr(0, 200));
     add(Rank(kNone), number_after(line, "Process ").value_or(kNone), std::move(text), number);
   }
 
@@ -161,14 +165,14 @@ class RasTextReader {
     std::string_view list = line.substr(colon + 1);
     while (!list.empty()) {
       const std::size_t comma = std::min(list.find(','), list.size());
-      const std::string part = "=" + std::string(without_indent(list.substr(0, comma)));
+      const std::string part = fmt::format("={}", without_indent(list.substr(0, comma)));
       list.remove_prefix(std::min(comma + 1, list.size()));
       const std::int64_t first = number_after(part, "=").value_or(kNone);
       const std::int64_t last = number_after(part, "-").value_or(first);
       if (!is_possible_rank(first, kMaxWorldSize)) continue;
       for (std::int64_t r = first; r <= last && r - first < 64; ++r) {
         add(global_ ? rank_from(r) : Rank(kNone), kNone,
-            section_ + where() + ": no data of this rank", number);
+            fmt::format("{}{}: no data of this rank", section_, where()), number);
       }
     }
   }
@@ -254,7 +258,7 @@ class RasJsonReader {
     const bool global = ras_integer_at(communicator, "size") == largest_;
     std::string_view hash;
     if (communicator.at_key("hash").get(hash) != simdjson::SUCCESS) hash = "?";
-    where_ = "communicator " + std::string(hash.substr(0, 64)) + ": ";
+    where_ = fmt::format("communicator {}: ", hash.substr(0, 64));
     std::vector<Member> members;
     dom::array ranks;
     if (communicator.at_key("ranks").get(ranks) == simdjson::SUCCESS) {
@@ -291,7 +295,7 @@ class RasJsonReader {
       const std::int64_t failed = ras_integer_at(status, "async_error");
       // 0 success, 7 in progress (nccl.h: ncclResult_t)
       if (failed > 0 && failed != 7) {
-        out.state += "asynchronous error " + std::to_string(failed) + "; ";
+        out.state += fmt::format("asynchronous error {}; ", failed);
       }
       if (flag_at(status, "abort_flag")) out.state += "aborted; ";
       if (flag_at(status, "finalize_called")) out.state += "called ncclCommFinalize; ";
@@ -314,8 +318,8 @@ class RasJsonReader {
     for (const auto& [operation, count] : one.counts) {
       const std::int64_t others = most.at(operation);
       if (others == count) continue;
-      out += (out.empty() ? "" : ", ") + std::string("launched ") + std::to_string(count) + " " +
-             operation + ", and others up to " + std::to_string(others);
+      out += fmt::format("{}{}{} {}, and others up to {}", out.empty() ? "" : ", ", "launched ",
+                         count, operation, others);
     }
     return out;
   }

@@ -21,6 +21,8 @@
 #include <string>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "base/text.h"
 #include "trace/evidence/evidence.h"
 #include "trace/formats/log_lines.h"
@@ -164,9 +166,7 @@ class StacksReader {
         const std::size_t in = rest.find(" in ");
         const std::string_view line = rest.substr(0, in);
         const std::string_view function = in == kNpos ? "" : rest.substr(in + 4);
-        return Frame{
-            std::string(function) + " (" + std::string(file) + ":" + std::string(line) + ")",
-            of_a_library(file)};
+        return Frame{fmt::format("{} ({}:{})", function, file, line), of_a_library(file)};
       }
       case Form::gdb: {  // "#12 0x00007f01 in ncclGroupEnd () from /lib/libnccl.so.2"
         if (!text.starts_with('#')) return std::nullopt;
@@ -194,7 +194,8 @@ class StacksReader {
       if (better) {
         const bool gdb = form_ == Form::gdb;
         chosen_ = (gdb && users_ ? *users_ : *innermost_);
-        if (!gdb && users_ && *users_ != *innermost_) chosen_ += ", called from " + *users_;
+        if (!gdb && users_ && *users_ != *innermost_)
+          chosen_ += fmt::format(", called from {}", *users_);
         chosen_line_ = first_;
         chosen_main_ = main_;
       }
@@ -211,7 +212,7 @@ class StacksReader {
       out_.add({RankNote::Kind::stack,
                 rank_.value_or(Rank(kNone)),
                 pid > 0 ? pid : kNone,
-                "its process was in " + chosen_,
+                fmt::format("its process was in {}", chosen_),
                 {file_.name, chosen_line_}});
     }
     chosen_.clear();

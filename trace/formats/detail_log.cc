@@ -18,6 +18,8 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "base/text.h"
 #include "trace/formats/format.h"
 #include "trace/formats/log_lines.h"
@@ -135,7 +137,7 @@ class DetailLogReader {
     call.signature = tables_.make_signature(s);
     call.seq = static_cast<std::uint32_t>(fingerprint.seq - 1);
     // The program's source location is unknown; the log's line is the next best.
-    call.at = tables_.strings.intern(file_.name + ":" + std::to_string(fingerprint.line));
+    call.at = tables_.strings.intern(fmt::format("{}:{}", file_.name, fingerprint.line));
     TraceBuilder builder(trace);
     const bool message = op && is_point_to_point(*op);
     builder.add_issue(call, message, kNoTime,

@@ -32,6 +32,8 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "base/text.h"
 #include "trace/formats/format.h"
 #include "trace/formats/json_scan.h"
@@ -287,7 +289,7 @@ class TraceScanner {
       group = first.substr(0, 256);
     } else if (const auto pointer = trace_integer(value); pointer && *pointer != 0) {
       constexpr std::size_t kMostGroups = 256;  // each costs a pass over the calls
-      group = "pointer " + std::to_string(*pointer);
+      group = fmt::format("pointer {}", *pointer);
       if (!pointers_.contains(group) && pointers_.size() == kMostGroups) return;
       pointers_.insert(group);
     } else {
@@ -360,7 +362,7 @@ class TraceScanner {
     const std::string rank = file_.rank ? std::to_string(file_.rank->value) : file_.name;
     for (const std::string& pointer : pointers_) {
       auto node = events_.groups.extract(pointer);
-      node.key() = pointer + " of rank " + rank;
+      node.key() = fmt::format("{} of rank {}", pointer, rank);
       const StringId from = tables_.strings.intern(pointer);
       const StringId to = tables_.strings.intern(node.key());
       for (KinetoComm& comm : events_.calls) {

@@ -14,7 +14,7 @@
 //                              ```report   what `lockstep verify` prints for them
 //
 // A line of a trace block that begins with a blank goes on with the line above it. Tests make the
-// report blocks anew (tests/docs/rule_examples.h).
+// report blocks anew (tests/docs/reference.h).
 #pragma once
 
 #include <span>

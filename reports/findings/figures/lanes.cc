@@ -72,11 +72,12 @@ class Drawing {
   }
 
   std::string str() {
-    out_ = std::string(options_.indent, ' ') +
-           options_.paint.dim(pad_right(shorten_middle(table_.title, label_width_), label_width_));
+    out_ = fmt::format(
+        "{}{}", std::string(options_.indent, ' '),
+        options_.paint.dim(pad_right(shorten_middle(table_.title, label_width_), label_width_)));
     for (std::size_t column = 0; column < widths_.size(); ++column)
-      out_ += std::string(kLaneGap, ' ') +
-              options_.paint.dim(pad_right(table_.heads[column], widths_[column]));
+      out_ += fmt::format("{}{}", std::string(kLaneGap, ' '),
+                          options_.paint.dim(pad_right(table_.heads[column], widths_[column])));
     end_line();
     for (const LaneRow& row : table_.rows) draw(row);
     if (any_marked_)

@@ -1,5 +1,3 @@
-#include "reports/findings/figures/rank_overview.h"
-
 #include <algorithm>
 #include <cstdint>
 #include <map>
@@ -14,6 +12,7 @@
 #include "base/quantities.h"
 #include "base/tables.h"
 #include "base/text.h"
+#include "reports/findings/figures/figures.h"
 #include "reports/findings/finding_words.h"
 #include "reports/html/markup.h"
 #include "reports/table.h"

@@ -1,10 +1,9 @@
-#include "reports/findings/figures/sequence_diff.h"
-
 #include <algorithm>
 
 #include <fmt/core.h>
 
 #include "base/tables.h"
+#include "reports/findings/figures/figures.h"
 #include "reports/findings/finding_words.h"
 #include "reports/html/markup.h"
 #include "verify/streams/agreement.h"

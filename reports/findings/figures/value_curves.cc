@@ -1,5 +1,3 @@
-#include "reports/findings/figures/value_curves.h"
-
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -13,6 +11,7 @@
 
 #include "base/tables.h"
 #include "base/text.h"
+#include "reports/findings/figures/figures.h"
 #include "reports/findings/finding_words.h"
 #include "reports/html/markup.h"
 #include "reports/html/svg.h"

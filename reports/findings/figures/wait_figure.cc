@@ -1,5 +1,3 @@
-#include "reports/findings/figures/wait_figure.h"
-
 #include <algorithm>
 #include <cstdlib>
 #include <deque>
@@ -12,6 +10,7 @@
 
 #include "base/tables.h"
 #include "base/text.h"
+#include "reports/findings/figures/figures.h"
 #include "reports/findings/finding_words.h"
 #include "reports/html/markup.h"
 #include "reports/html/svg.h"
@@ -276,7 +275,7 @@ class WaitFigure {
     return fmt::format(
         "{}{}</g>", out,
         svg_text("note", {box.x + 12, box.y + 54},
-                 shorten_middle("waits, " + printable(node.location), kNodeLetters)));
+                 shorten_middle(fmt::format("waits, {}", printable(node.location)), kNodeLetters)));
   }
 
   Drawn drawn_;

@@ -11,11 +11,12 @@
 #include "base/files/read_file.h"
 #include "base/files/write_file.h"
 #include "runtime/derive/torch/work_count.h"
-#include "runtime/faults/faulty_train_loop.h"
+#include "runtime/faults/faults.h"
 #include "runtime/groups/process_groups.h"
 #include "runtime/record/c10d/recording_work.h"
 #include "runtime/record/job_ring.h"
 #include "runtime/train/result.h"
+#include "runtime/train/train_loop.h"
 #include "runtime/worker/worker.h"
 
 namespace lockstep::runtime {

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "runtime/record/nccl/device_calls.h"
-#include "runtime/record/nccl/known_communicators.h"
+#include "runtime/record/nccl/job_record.h"
 #include "trace/nccl_calls.h"
 
 namespace lockstep::runtime {

@@ -7,10 +7,14 @@
 #include <charconv>
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
+#include <fstream>
 #include <numeric>
 #include <set>
+#include <string>
 #include <string_view>
 #include <system_error>
+#include <thread>
 
 #include <ATen/Version.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -20,7 +24,6 @@
 #include "base/launcher.h"
 #include "runtime/record/c10d/work_watch.h"
 #include "runtime/record/preload/python_program.h"
-#include "runtime/record/preload/transport_threads.h"
 #include "trace/formats/ring/ring_file.h"
 
 namespace lockstep::runtime {
@@ -77,6 +80,46 @@ std::string run_of_job(const Group& group) {
 }
 
 std::atomic<JobRecord*> recording_job{nullptr};  // once it has a file
+
+namespace fs = std::filesystem;
+
+constexpr std::chrono::milliseconds kPause(1);
+
+// A thread's line in /proc: "12 (pt_gloo_runloop) S 1 …".
+bool is_busy(const fs::path& thread) {
+  std::string line;
+  std::getline(std::ifstream(thread / "stat"), line);
+  constexpr std::string_view kName = " (pt_gloo_runloop) ";
+  const std::size_t at = line.find(kName);
+  return at != std::string::npos && line.substr(at + kName.size(), 1) != "S";
+}
+
+bool any_is_busy() {
+  std::error_code failed;
+  for (fs::directory_iterator it("/proc/self/task", failed), end; !failed && it != end;
+       it.increment(failed))
+    if (is_busy(it->path())) return true;
+  return false;
+}
+
+// Waits until Gloo's threads have nothing left to do, but not longer than `most`.
+//
+// Such a thread wakes whoever waits for a call, and lets go of the call afterwards. If that was the
+// program's last, Python may be ending by then; and where what the thread releases belongs to
+// Python, it asks for Python's lock. Python answers a thread that asks so late by ending it, which
+// C++ answers with std::terminate(): a job that had done all its work dies of SIGABRT. It can
+// happen without a recorder, too; with one the thread has more to do before it lets go.
+//
+// Whether a thread still has something to do is read from its state: one that waits for work
+// sleeps, one that was only stopped in favour of others does not.
+void wait_for_transport_threads(std::chrono::milliseconds most) {
+  const auto end = std::chrono::steady_clock::now() + most;
+  // Twice, since between two steps a thread may wait for a lock that another is about to release.
+  for (int quiet = 0; quiet < 2 && std::chrono::steady_clock::now() < end;) {
+    quiet = any_is_busy() ? 0 : quiet + 1;
+    std::this_thread::sleep_for(kPause);
+  }
+}
 
 }  // namespace
 

@@ -6,7 +6,7 @@
 #include <ATen/ATen.h>
 
 #include "base/check.h"
-#include "runtime/groups/endless_work.h"
+#include "runtime/groups/forwarding_backend.h"
 
 // Torch 2.15 has new names for the operations on whole tensors; 2.11 has only these.
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"

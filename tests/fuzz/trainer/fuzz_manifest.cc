@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/text.h"
 #include "runtime/data/loader.h"
+#include "tests/fuzz/targets.h"
 #include "tests/support/temp_dir.h"
 
 namespace lockstep {
@@ -71,5 +72,17 @@ void fuzz_manifest(const std::string& source) {
     load(*data, index);
   }
 }
+
+// Any bytes as a folder's captions.csv.
+void fuzz_captions(std::string_view bytes) {
+  fuzz_data_file("captions.csv", bytes);
+  fuzz_manifest(fuzz_data_folder());
+}
+
+// Any bytes as a JSONL manifest.
+void fuzz_jsonl(std::string_view bytes) { fuzz_manifest(fuzz_data_file("m.jsonl", bytes)); }
+
+// Any bytes as a shard of a WebDataset.
+void fuzz_webdataset(std::string_view bytes) { fuzz_manifest(fuzz_data_file("s.tar", bytes)); }
 
 }  // namespace lockstep

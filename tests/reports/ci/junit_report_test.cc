@@ -2,14 +2,16 @@
 
 #include <gmock/gmock.h>
 
-#include "base/documents/xml_text.h"
 #include "reports/ci/ci_reports.h"
+#include "reports/html/markup.h"
 #include "tests/reports/samples.h"
 #include "tests/support/temp_dir.h"
 
 namespace lockstep::reports {
 namespace {
 
+using html::xml_attribute;
+using html::xml_text;
 using testing::HasSubstr;
 using testing::Not;
 

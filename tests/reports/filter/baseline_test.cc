@@ -1,8 +1,7 @@
 #include <gmock/gmock.h>
 
 #include "reports/filter/filter.h"
-#include "reports/findings/json_report.h"
-#include "reports/findings/text_report.h"
+#include "reports/findings/reports.h"
 #include "tests/reports/samples.h"
 
 namespace lockstep::reports {

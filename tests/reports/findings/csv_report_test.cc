@@ -1,10 +1,9 @@
-#include "reports/findings/csv_report.h"
-
 #include <vector>
 
 #include <gmock/gmock.h>
 
-#include "reports/csv_field.h"
+#include "reports/findings/reports.h"
+#include "reports/table.h"
 #include "tests/reports/samples.h"
 
 namespace lockstep::reports {

@@ -1,10 +1,9 @@
-#include "reports/findings/dot_report.h"
-
 #include <algorithm>
 
 #include <gmock/gmock.h>
 
 #include "base/text.h"
+#include "reports/findings/reports.h"
 #include "tests/reports/samples.h"
 #include "verify/verify.h"
 

@@ -1,8 +1,7 @@
-#include "reports/findings/html_report.h"
-
 #include <gmock/gmock.h>
 
 #include "base/text.h"
+#include "reports/findings/reports.h"
 #include "tests/reports/html/page_reader.h"
 #include "tests/reports/samples.h"
 #include "verify/verify.h"

@@ -1,8 +1,7 @@
-#include "reports/findings/json_report.h"
-
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "reports/findings/reports.h"
 #include "tests/reports/inline_run.h"
 
 namespace lockstep::reports {

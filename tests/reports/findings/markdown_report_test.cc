@@ -1,10 +1,9 @@
-#include "reports/findings/markdown_report.h"
-
 #include <algorithm>
 #include <cctype>
 
 #include <gmock/gmock.h>
 
+#include "reports/findings/reports.h"
 #include "tests/reports/samples.h"
 
 namespace lockstep::reports {

@@ -1,7 +1,6 @@
-#include "reports/findings/text_report.h"
-
 #include <gtest/gtest.h>
 
+#include "reports/findings/reports.h"
 #include "tests/reports/inline_run.h"
 
 namespace lockstep::reports {

@@ -1,9 +1,10 @@
+#include "runtime/worker/commands.h"
+
 #include <sstream>
 
 #include <CLI/CLI.hpp>
 #include <gmock/gmock.h>
 
-#include "runtime/worker/data_commands.h"
 #include "tests/runtime/data/shared_data.h"
 
 namespace lockstep::runtime {

@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 
 #include "base/text.h"
-#include "runtime/data/csv.h"
 #include "runtime/data/manifest_readers.h"
 #include "tests/runtime/data/shared_data.h"
 #include "tests/runtime/data/tar_bytes.h"

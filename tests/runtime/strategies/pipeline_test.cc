@@ -11,7 +11,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "runtime/faults/faulty_train_loop.h"
+#include "runtime/faults/faults.h"
 #include "tests/runtime/rank_job.h"
 #include "tests/runtime/small_model.h"
 

@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
-#include "runtime/faults/faulty_train_loop.h"
+#include "runtime/faults/faults.h"
 #include "runtime/models/batch.h"
 #include "runtime/strategies/strategy.h"
 #include "tests/runtime/rank_job.h"

@@ -8,6 +8,7 @@
 
 #include "sim/forecast/timed_run.h"
 #include "sim/machine/work_time.h"
+#include "tests/sim/machine/kernel_job.h"
 #include "tests/verify/program.h"
 
 namespace lockstep::sim {
@@ -17,18 +18,6 @@ using Before = trace::WorkCost::Before;
 using Category = trace::MemoryCategory;
 
 constexpr std::int64_t kMillisecond = 1'000'000'000;
-
-// A kernel takes a millisecond, nothing else takes any time; calls take 1 ms a hop.
-Machine millisecond_kernels() {
-  Machine machine;
-  machine.ranks_per_node = 64;
-  machine.compute["float32"] = {FlopRate{1'000'000'000'000}, 1, 1};
-  machine.memory_bandwidth = Bandwidth{8'000'000'000};
-  machine.launch = Picos{kMillisecond};
-  machine.launches_hidden = false;
-  machine.links = {{Picos{kMillisecond}, Bandwidth{800'000'000'000'000}, std::nullopt}};
-  return machine;
-}
 
 // Holds `state` all the time, and `most` more while it works.
 trace::WorkCost segment(Before before, std::int64_t id, std::int64_t step, std::int64_t kernels,

@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-#include "reports/findings/json_report.h"
+#include "reports/findings/reports.h"
 #include "tests/support/temp_dir.h"
 #include "tests/verify/injection/judging.h"
 #include "tests/verify/injection/recorded_programs.h"

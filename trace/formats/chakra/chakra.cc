@@ -29,6 +29,8 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "trace/formats/chakra/nodes.h"
 #include "trace/formats/format.h"
 #include "trace/formats/torch_names.h"
@@ -134,7 +136,7 @@ class ChakraReader {
     ChakraNode node;
     while (const auto message = messages.next()) {
       if (!parse_chakra_node(*message, node)) {
-        trace_.add_damage("node " + std::to_string(nodes_.size()) + " is damaged");
+        trace_.add_damage(fmt::format("node {} is damaged", nodes_.size()));
         continue;
       }
       if (!add(node)) return;
@@ -146,7 +148,7 @@ class ChakraReader {
     for (auto next = nodes.next(node); next != ChakraJsonNodes::Next::end;
          next = nodes.next(node)) {
       if (next == ChakraJsonNodes::Next::damaged) {
-        trace_.add_damage("node " + std::to_string(nodes_.size()) + " is damaged");
+        trace_.add_damage(fmt::format("node {} is damaged", nodes_.size()));
       } else if (!add(node)) {
         return;
       }
@@ -202,8 +204,8 @@ class ChakraReader {
 
   SignatureId signature(const ChakraNode& node, std::optional<Op> op) {
     Signature s;
-    const std::string own = node.comm_type ? "collective " + std::to_string(*node.comm_type)
-                                           : std::string("collective");
+    const std::string own =
+        node.comm_type ? fmt::format("collective {}", *node.comm_type) : std::string("collective");
     set_op(s, op, own, tables_);
     if (s.op != Op::barrier && node.comm_size && *node.comm_size >= 0) {
       const std::string dtype = only_dtype(node.input_types);
@@ -242,7 +244,7 @@ class ChakraReader {
     for (const std::uint32_t c : partly_) {
       const std::string& name = tables_.str(comms_[c].call.group);
       comms_[c].call.group =
-          tables_.groups.intern(name + " of rank " + std::to_string(trace_.rank.value));
+          tables_.groups.intern(fmt::format("{} of rank {}", name, trace_.rank.value));
     }
     return Status::ok();
   }
@@ -277,7 +279,7 @@ class ChakraReader {
     std::unordered_map<std::uint64_t, std::uint32_t> by_id;
     for (std::uint32_t i = 0; i < n; ++i) {
       if (!by_id.emplace(nodes_[i].id, i).second) {
-        trace_.add_damage("two nodes with the id " + std::to_string(nodes_[i].id));
+        trace_.add_damage(fmt::format("two nodes with the id {}", nodes_[i].id));
       }
     }
     std::vector<std::uint32_t> open(n), dependents_begin(n + 1);

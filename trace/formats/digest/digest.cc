@@ -7,6 +7,8 @@
 #include <tuple>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "base/quantities.h"
 #include "base/sha256.h"
 #include "base/text.h"
@@ -93,7 +95,7 @@ class DigestFileReader {
  private:
   Error damaged() const {
     if (room_.exceeded) {
-      return {"the traces of this digest take more than " + bytes_text(room_.most),
+      return {fmt::format("the traces of this digest take more than {}", bytes_text(room_.most)),
               {file_},
               "record fewer steps (smaller rings), or verify some of the ranks at a time"};
     }

@@ -8,6 +8,8 @@
 #include <cmath>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "base/numbers.h"
 #include "base/text.h"
 #include "trace/formats/json_scan.h"
@@ -290,7 +292,7 @@ class KinetoScanner {
     comm.end = *begin + std::min(time_of(event, "dur").value_or(0), INT64_MAX / 2);
     comm.op = name(op);
     comm.redop = name(redop_of_kernel(kernel));
-    comm.group = name("stream " + std::to_string(integer_of(args, "stream").value_or(0)));
+    comm.group = name(fmt::format("stream {}", integer_of(args, "stream").value_or(0)));
     events_.plain_kernels.push_back(comm);
   }
 

@@ -33,6 +33,8 @@
 #include <unordered_map>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "base/text.h"
 #include "trace/formats/format.h"
 #include "trace/formats/kineto/events.h"
@@ -108,8 +110,9 @@ class Assembler {
     const bool silent = events_.calls.empty() && events_.kernels.empty();
     if (rank == kNone && silent && events_.without_details == 0 && events_.plain_kernels.empty()) {
       rank = 0;
-      trace_.inconclusive = "nothing says whose recording " + printable(file_.name) +
-                            " is, and it holds no communication: taken as rank 0";
+      trace_.inconclusive = fmt::format(
+          "nothing says whose recording {} is, and it holds no communication: taken as rank 0",
+          printable(file_.name));
     }
     if (rank == kNone) {
       return Error{
@@ -128,10 +131,9 @@ class Assembler {
       }
     }
     if (!is_possible_rank(rank, world)) {
-      return Error{
-          "rank " + std::to_string(rank) + " is not below world_size " + std::to_string(world),
-          {file_.name},
-          "does its name hold the rank? --rank-pattern says where"};
+      return Error{fmt::format("rank {} is not below world_size {}", rank, world),
+                   {file_.name},
+                   "does its name hold the rank? --rank-pattern says where"};
     }
     trace_.rank = Rank(static_cast<std::int32_t>(rank));
     trace_.world_size = static_cast<std::int32_t>(world);
@@ -144,7 +146,7 @@ class Assembler {
   void use_plain_kernels() {
     if (!events_.calls.empty() || !events_.kernels.empty()) return;
     if (events_.plain_kernels.empty() && events_.without_details == 0) return;
-    const std::string rank = " of rank " + std::to_string(trace_.rank.value);
+    const std::string rank = fmt::format(" of rank {}", trace_.rank.value);
     for (KinetoComm& kernel : events_.plain_kernels) {
       kernel.group = tables_.strings.intern(tables_.str(kernel.group) + rank);
     }
@@ -173,7 +175,7 @@ class Assembler {
           !group.desc.empty() && group.desc != "default_pg" && group.desc != "undefined";
       const StringId desc = tables_.strings.intern(described ? group.desc : "");
       const auto refused = builder_.add_group(id, *group.ranks, desc);
-      if (!refused.empty()) trace_.add_damage("group " + name + ": " + std::string(refused));
+      if (!refused.empty()) trace_.add_damage(fmt::format("group {}: {}", name, refused));
     }
   }
 

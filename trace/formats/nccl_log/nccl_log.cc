@@ -28,7 +28,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <deque>
 #include <map>
 #include <optional>
@@ -37,6 +36,8 @@
 #include <tuple>
 #include <utility>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "trace/formats/format.h"
 #include "trace/formats/log_lines.h"
@@ -60,11 +61,7 @@ constexpr std::array<std::string_view, 5> kUnknownInNcclLog = {
     "global ranks: taken from the largest communicator where no prefix or file name says",
 };
 
-std::string prefixed_hex(std::uint64_t value) {
-  std::array<char, 16> digits{};
-  const auto [end, error] = std::to_chars(digits.data(), digits.data() + digits.size(), value, 16);
-  return "0x" + std::string(digits.data(), error == std::errc() ? end : digits.data());
-}
+std::string prefixed_hex(std::uint64_t value) { return fmt::format("{:#x}", value); }
 
 // A call, before its numbering is decided.
 struct Planned {
@@ -169,14 +166,14 @@ class NcclLogReader {
   // A name for the communicator that is the same in all its processes: "comm 0x8b…", or "comm
   // 0x8b…/split 1.0". Empty where nothing identifies it. (The pointer differs between processes.)
   std::string identity(const NcclInit& init, const std::string& host, std::int64_t pid) {
-    if (!init.is_split) return init.comm_id == 0 ? "" : "comm " + prefixed_hex(init.comm_id);
+    if (!init.is_split)
+      return init.comm_id == 0 ? "" : fmt::format("comm {}", prefixed_hex(init.comm_id));
     const auto parent = comms_.find({host, pid, init.parent});
     if (parent == comms_.end())
-      return init.comm_id == 0 ? "" : "comm " + prefixed_hex(init.comm_id);
+      return init.comm_id == 0 ? "" : fmt::format("comm {}", prefixed_hex(init.comm_id));
     std::int64_t split = init.split;
     if (split == kNone) split = splits_seen(host, pid, init);
-    return parent->second.name + "/split " + std::to_string(split) + "." +
-           std::to_string(init.color);
+    return fmt::format("{}/split {}.{}", parent->second.name, split, init.color);
   }
 
   // The number of the split among its parent's, for versions that do not log it. A split is a

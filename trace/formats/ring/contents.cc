@@ -5,6 +5,8 @@
 #include <cstring>
 #include <string>
 
+#include <fmt/format.h>
+
 #include "trace/groups.h"
 #include "trace/trace_builder.h"
 
@@ -45,8 +47,7 @@ std::string layout_problem(const ring::Header& header, std::uint64_t size) {
     return "it is shorter than its header says";
   }
   if (!is_possible_rank(header.rank, header.world_size)) {
-    return "rank " + std::to_string(header.rank) + " is not below world_size " +
-           std::to_string(header.world_size);
+    return fmt::format("rank {} is not below world_size {}", header.rank, header.world_size);
   }
   return {};
 }
@@ -63,12 +64,14 @@ Result<RingLayout> RingLayout::of(std::string_view bytes, const std::string& fil
   }
   const auto& header = *reinterpret_cast<const ring::Header*>(bytes.data());
   if (header.version != ring::kVersion) {
-    return Error{"ring file version " + std::to_string(header.version) + " is not known",
+    return Error{fmt::format("ring file version {} is not known", header.version),
                  {file},
                  "this lockstep reads version 2"};
   }
   if (std::string problem = layout_problem(header, bytes.size()); !problem.empty()) {
-    return Error{"damaged ring file: " + problem, {file}, "copy it again from where the job ran"};
+    return Error{fmt::format("damaged ring file: {}", problem),
+                 {file},
+                 "copy it again from where the job ran"};
   }
   RingLayout layout;
   layout.header = &header;
@@ -122,7 +125,7 @@ RingTableReader::RingTableReader(std::string_view used, RankTrace& trace, TraceB
     const std::string_view rest = used.substr(at + sizeof entry);
     Value& value = values_[at / 8];
     if (entry.bytes > rest.size()) {
-      trace_.add_damage("table entry " + std::to_string(at / 8 + 1) + " is longer than the table");
+      trace_.add_damage(fmt::format("table entry {} is longer than the table", at / 8 + 1));
       return;
     }
     const auto kind = static_cast<ring::EntryKind>(entry.kind);
@@ -130,7 +133,7 @@ RingTableReader::RingTableReader(std::string_view used, RankTrace& trace, TraceB
       // Calls refer to both kinds of groups alike.
       value.kind = kind == ring::EntryKind::communicator ? ring::EntryKind::group : kind;
     } else {
-      trace_.add_damage("table entry " + std::to_string(at / 8 + 1) + " cannot be used");
+      trace_.add_damage(fmt::format("table entry {} cannot be used", at / 8 + 1));
     }
     const std::size_t padded = (std::size_t{entry.bytes} + 7) / 8 * 8;
     at += sizeof entry + std::min(padded, rest.size());

@@ -7,6 +7,8 @@
 #include <limits>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "base/files/read_file.h"
 #include "trace/formats/ring/contents.h"
 #include "trace/trace_builder.h"
@@ -127,14 +129,14 @@ bool RingReader::read(bool accept_holes) {
   // A data mark that is still open at the end is one that was just being recorded.
   const std::uint64_t lost = layout_.header->table_lost.load(std::memory_order_relaxed);
   if (lost > 0) {
-    trace_.add_damage(std::to_string(lost) + " values had no room in the ring file's table");
+    trace_.add_damage(fmt::format("{} values had no room in the ring file's table", lost));
   }
   builder_.finish();
   return true;
 }
 
 void RingReader::add_damage(std::uint64_t number, Problem problem) {
-  trace_.add_damage("record " + std::to_string(number) + ": " + std::string(problem));
+  trace_.add_damage(fmt::format("record {}: {}", number, problem));
   data_is_open_ = false;  // a mark with a hole is none
   sketch_left_ = 0;
 }

@@ -3,6 +3,8 @@
 #include <string>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "trace/formats/text/lines.h"
 #include "trace/formats/text/text_trace.h"
 #include "trace/trace_builder.h"
@@ -77,13 +79,14 @@ Status TextReader::read_header() {
   if (!lines_.next()) return header_error("the trace is empty", fix);
   simdjson::dom::object object;
   std::string problem;
-  if (!lines_.parse(object, problem)) return header_error("no header: " + problem, fix);
+  if (!lines_.parse(object, problem))
+    return header_error(fmt::format("no header: {}", problem), fix);
   fields_.load(object);
   if (fields_.line_kind() != Key::header)
     return header_error("the first line is not a header", fix);
   const std::optional<std::int64_t> version = fields_.integer(Key::header);
   if (version && (*version < 1 || *version > kTextVersion)) {
-    return header_error("trace format " + std::to_string(*version) + " is not known",
+    return header_error(fmt::format("trace format {} is not known", *version),
                         "this lockstep reads versions 1 and 2");
   }
   has_ranges_ = version == kTextVersion;
@@ -99,10 +102,11 @@ Status TextReader::read_header() {
   const std::string_view semantics = fields_.text(Key::semantics).value_or("c10d");
   if (semantics != "c10d" && semantics != "mpi") fields_.complain(Key::semantics, "is not known");
   trace_.semantics = semantics == "mpi" ? Semantics::mpi : Semantics::c10d;
-  if (!fields_.problem().empty()) return header_error("bad header: " + fields_.problem(), fix);
+  if (!fields_.problem().empty())
+    return header_error(fmt::format("bad header: {}", fields_.problem()), fix);
   if (!is_possible_rank(trace_.rank.value, trace_.world_size)) {
-    return header_error("bad header: rank " + std::to_string(trace_.rank.value) +
-                            " is not below world_size " + std::to_string(trace_.world_size),
+    return header_error(fmt::format("bad header: rank {} is not below world_size {}",
+                                    trace_.rank.value, trace_.world_size),
                         fix);
   }
   return Status::ok();

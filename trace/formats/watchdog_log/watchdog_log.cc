@@ -31,6 +31,8 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "trace/formats/format.h"
 #include "trace/formats/log_lines.h"
 #include "trace/formats/torch_names.h"
@@ -79,7 +81,7 @@ std::string group_name(const WatchdogGroup& group) {
   if (group.desc == "default_pg" || (group.desc.empty() && group.name == "0")) return "world";
   const bool described = !group.desc.empty() && group.desc != "undefined";
   const std::string name(group.name);
-  return described ? std::string(group.desc) + " (" + name + ")" : name;
+  return described ? fmt::format("{} ({})", group.desc, name) : name;
 }
 
 // Keeps the larger number: counters only grow, and lines may come in any order.
@@ -327,7 +329,7 @@ class WatchdogLogReader {
     const std::int64_t seq = failed.timeout.seq == kNone ? 1 : failed.timeout.seq;
     if (seq < 0 || seq > kLargestSeq) return std::nullopt;
     out.seq = std::max<std::int64_t>(0, seq - 1);
-    std::string group = failed.group.value_or("unnamed group (" + failed.op + ")");
+    std::string group = failed.group.value_or(fmt::format("unnamed group ({})", failed.op));
     // The message does not tell whether a batch was of messages or of collectives, which are
     // counted apart. So batches get a group of their own, where their numbers are compared among
     // themselves.

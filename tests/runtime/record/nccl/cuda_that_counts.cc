@@ -1,8 +1,8 @@
-// A libcuda.so.1 without GPUs, as far as cuda_driver.h knows it: a stream is done with what it was
+// A libcuda.so.1 without GPUs, as far as device_calls.h knows it: a stream is done with what it was
 // given as long as it runs; after stop_streams() it is not, until run_streams().
 #include <atomic>
 
-#include "runtime/record/nccl/cuda_driver.h"
+#include "runtime/record/nccl/device_calls.h"
 
 using namespace lockstep::runtime::cuda;
 

@@ -7,7 +7,6 @@ environment: LOCKSTEP_PROGRAM, LOCKSTEP_RECORD_LIBRARY
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -20,6 +19,9 @@ import torch
 
 from forks import Fork, Forks
 
+sys.path.append(str(Path(__file__).resolve().parents[3] / "gpu"))
+from checks import free_port  # noqa: E402
+
 HERE = Path(__file__).resolve().parent
 PROGRAMS = HERE / "programs"
 TOOLS = HERE.parents[3] / "runtime" / "record" / "python"
@@ -31,12 +33,6 @@ RECORDED = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "LD_PRELOAD": LI
 
 Report = dict[str, Any]
 Rank = Union["subprocess.Popen[str]", Fork]
-
-
-def free_port() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return str(probe.getsockname()[1])
 
 
 def end(rank: "Rank") -> None:

@@ -1,0 +1,41 @@
+// Files that a command line names: those that come with the program, and "-".
+//
+// Examples, scenarios, machines and plans come with the program. They lie beside it, in the
+// repository, in an installed prefix or in a wheel.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/files/write_file.h"
+#include "base/result.h"
+
+namespace lockstep::cli {
+
+// The folder "examples", "scenarios", "machines" or "plans"; nothing where there is none.
+// `program`: the path of this program, /proc/self/exe.
+std::optional<std::string> shipped_folder(const std::string& kind, const std::string& program);
+std::optional<std::string> shipped_folder(const std::string& kind);
+
+// The names of the YAML files in such a folder, without their ending, sorted: "dgx-h100".
+std::vector<std::string> shipped_names(const std::string& kind);
+
+// `given`, or the shipped file of that name where there is no such file: "dgx-h100" is
+// …/machines/dgx-h100.yaml. Errors: a name, not a path, that is neither.
+Result<std::string> shipped_or_own(const std::string& kind, const std::string& given);
+
+// "-" in place of a file. What comes on standard input is kept in a file while the command runs:
+// a job's workers read it, too, and some commands read their file twice.
+class StandardInput {
+ public:
+  // Where `path` is "-": reads standard input, at most 1 MiB, and sets `path` to the file, which
+  // lives as long as this. Errors: it cannot be read or kept, it is empty.
+  Status take(std::string& path);
+
+ private:
+  std::optional<WorkFolder> folder_;
+  std::string file_;  // empty: not read yet
+};
+
+}  // namespace lockstep::cli

@@ -40,17 +40,18 @@ TEST(RuleExamples, AReportIsWhatVerifyPrintsForTheTraceAboveIt) {
   std::size_t reports = 0;
   for (const EmbeddedFile& file : verify::rule_files()) {
     const std::string page(file.text);
-    reports += contains_text(page, "```report") ? 1 : 0;
+    reports += contains_text(page, "```report") ? 1U : 0U;
     const std::string renewed = with_reports(page, [](const std::vector<std::string>& arguments) {
       return cli::run_lockstep(arguments).out;
     });
     EXPECT_EQ(page, renewed) << file.path << ": renew it with scripts/docs --renew";
     // The example shows what it is there for.
     const std::string name = std::filesystem::path(file.path).stem().string();
-    if (contains_text(page, "```report"))
+    if (contains_text(page, "```report")) {
       EXPECT_THAT(page.substr(page.find("```report")),
                   AnyOf(HasSubstr("\nERROR " + name + " ("), HasSubstr("\nWARNING " + name + " ("),
                         HasSubstr("\nNOTE " + name + "\n")));
+    }
   }
   EXPECT_GE(reports, 15U);
 }

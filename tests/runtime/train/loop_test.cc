@@ -123,19 +123,22 @@ bool image_path_has_gradients(const ContrastiveModel& model) {
   return false;
 }
 
-using Remedy = Scenario::Remedy;
+using RemedyOptions = Scenario::Remedy;
 
 TEST(DummyFill, AveragesOverTheWorldOrOverTheContributors) {
   const TempDir folder;
   const auto statuses = run_ranks(2, folder, [](ProcessGroups& groups, Recorder& recorder) {
     ContrastiveModel alone = seeded_model_in_eval();  // what rank 0 computes
     alone->losses(items(0, 4)).total.backward();
-    const auto diluted = step_with({Remedy::Kind::dummy_image, Remedy::Average::world}, groups,
-                                   recorder, true, false);
-    const auto right = step_with({Remedy::Kind::dummy_image, Remedy::Average::contributors}, groups,
-                                 recorder, true, false);
-    const auto masked = step_with({Remedy::Kind::gradient_mask, Remedy::Average::contributors},
-                                  groups, recorder, true, false);
+    const auto diluted =
+        step_with({RemedyOptions::Kind::dummy_image, RemedyOptions::Average::world}, groups,
+                  recorder, true, false);
+    const auto right =
+        step_with({RemedyOptions::Kind::dummy_image, RemedyOptions::Average::contributors}, groups,
+                  recorder, true, false);
+    const auto masked =
+        step_with({RemedyOptions::Kind::gradient_mask, RemedyOptions::Average::contributors},
+                  groups, recorder, true, false);
     const bool ok = difference_under(right, alone, "image") < 1e-6 &&
                     difference_under(masked, alone, "image") < 1e-6 &&
                     difference_under(diluted, alone, "image") > 1e-4;
@@ -148,9 +151,9 @@ TEST(GradientMask, LeavesNothingToDecayWhereNobodyHadImages) {
   const TempDir folder;
   const auto statuses = run_ranks(2, folder, [](ProcessGroups& groups, Recorder& recorder) {
     const auto masked =
-        step_with({.kind = Remedy::Kind::gradient_mask}, groups, recorder, false, false);
-    const auto decayed = step_with({.kind = Remedy::Kind::gradient_mask}, groups, recorder, false,
-                                   false, Fault::mask_decayed);
+        step_with({.kind = RemedyOptions::Kind::gradient_mask}, groups, recorder, false, false);
+    const auto decayed = step_with({.kind = RemedyOptions::Kind::gradient_mask}, groups, recorder,
+                                   false, false, Fault::mask_decayed);
     return !image_path_has_gradients(masked) && image_path_has_gradients(decayed) ? 0 : 1;
   });
   EXPECT_THAT(statuses, Each(0));
@@ -161,7 +164,7 @@ TEST(GradientMask, DropsWhatADummyGivesEvenWhereItIsNotANumber) {
   const auto statuses = run_ranks(2, folder, [](ProcessGroups& groups, Recorder& recorder) {
     ContrastiveModel model = seeded_model_in_eval();
     const auto remedy =
-        make_remedy({.kind = Remedy::Kind::gradient_mask}, {model, groups, recorder});
+        make_remedy({.kind = RemedyOptions::Kind::gradient_mask}, {model, groups, recorder});
     {
       const at::NoGradGuard no_grad;
       for (auto& [name, parameter] : trained_parameters(*model)) {

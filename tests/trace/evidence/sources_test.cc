@@ -329,8 +329,8 @@ TEST_P(SourcesTest, TakingSomeAwayNeverMakesTheAnswerWrong) {
 INSTANTIATE_TEST_SUITE_P(Stories, SourcesTest,
                          testing::Values(raised, hangs_on_the_host, killed_from_outside,
                                          another_size, left_out, stalls_on_the_device, finishes),
-                         [](const auto& info) {
-                           std::string name = info.param().name;
+                         [](const auto& story) {
+                           std::string name = story.param().name;
                            std::replace(name.begin(), name.end(), ' ', '_');
                            return name;
                          });

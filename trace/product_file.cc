@@ -315,7 +315,7 @@ class SpecReader {
   std::size_t named_steps_ = 0;
 };
 
-// Each class with its ranks as ranges: {"rank": 1, "ranks": [[1, 3], [5, 5]]}.
+// A class with its ranks as ranges: {"rank":1,"ranks":[[1,3],[5,5]]}.
 Json class_json(const ProductSpec::RankClass& one) {
   Json ranges = Json::array();
   for (std::size_t i = 0; i < one.ranks.size();) {
@@ -373,7 +373,7 @@ std::string product_text(const ProductSpec& spec) {
   out["histories"] = std::move(histories);
   out["steps"] = names(spec.steps);
   if (spec.only_steps) out["only_steps"] = *spec.only_steps;
-  return fmt::format("{}\n", out.dump(1, ' ', false, Json::error_handler_t::replace));
+  return fmt::format("{}\n", out.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
 }  // namespace lockstep::trace

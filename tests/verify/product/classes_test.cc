@@ -50,7 +50,7 @@ TEST_F(RankClasses, WhatOneDoesAllDo) {
   const ProductDecision decision = decide(model);
   EXPECT_EQ(decision.verdict, ProductVerdict::safe);
   const std::string text = write_certificate(model, decision).value();
-  EXPECT_THAT(text, HasSubstr("{\"rank\": 1, \"ranks\": [[1, 299]]}"));
+  EXPECT_THAT(text, HasSubstr(R"({"rank":1,"ranks":[[1,299]]})"));
   const CheckerSays said = check_certificate(text, *derivation);
   EXPECT_TRUE(said) << said.why;
 }

@@ -237,7 +237,9 @@ Edit EditFinder::refine(const Edit& replaced, const Side& ref, const Side& dev) 
   const Token got = dev.token();
   // The same call of a later step: the one of this step was left out.
   if (only_step_differs(expected, got)) return {EditKind::missing, 1};
-  if (expected.what == got.what || expected.what.value == 0 || got.what.value == 0) return replaced;
+  const bool unnamed = expected.what.value == 0 || got.what.value == 0;
+  if (unnamed && comes_from_a_new_line(ref, dev)) return {EditKind::extra, 1};
+  if (expected.what == got.what || unnamed) return replaced;
   const bool alike = agreement_.agree(expected.signature, got.signature);
   const bool goes_on = dev.left() > 1;
   if (goes_on || dev.ended) {
@@ -252,6 +254,14 @@ Edit EditFinder::refine(const Edit& replaced, const Side& ref, const Side& dev) 
   const bool same_operation =
       tables_.signatures[expected.signature].op == tables_.signatures[got.signature].op;
   return same_operation ? Edit{EditKind::missing, 1} : replaced;
+}
+
+bool EditFinder::comes_from_a_new_line(const Side& ref, const Side& dev) {
+  const trace::StringId expected = ref.sequence.location(ref.next);
+  const trace::StringId got = dev.sequence.location(dev.next);
+  const bool known = expected.value != 0 && got.value != 0 && expected != got;
+  return known && dev.left() == 1 && !dev.ended && dev.sequence.was_at(dev.next, expected) &&
+         !dev.sequence.was_at(dev.next, got) && !ref.sequence.was_at(ref.next, got);
 }
 
 // A plausible replacement has the same parameters in another form, or the same form with other
@@ -313,6 +323,12 @@ bool Sequence::seen_before(std::size_t i, const Token& like) {
     const Token t = token(i - back);
     if (t.what == like.what && agreement_.agree(t.signature, like.signature)) return true;
   }
+  return false;
+}
+
+bool Sequence::was_at(std::size_t i, trace::StringId location) const {
+  for (std::size_t back = 1; back <= i && back <= kHistory; ++back)
+    if (call(i - back).at == location) return true;
   return false;
 }
 

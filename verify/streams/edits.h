@@ -62,6 +62,11 @@ class Sequence {
   // Whether a call like this one is among the kHistory calls before i.
   bool seen_before(std::size_t i, const Token& like);
 
+  // Where the call at i was issued; 0: not recorded.
+  trace::StringId location(std::size_t i) const { return call(i).at; }
+  // Whether one of the kHistory calls before i was issued at that location.
+  bool was_at(std::size_t i, trace::StringId location) const;
+
   // Whether a call like this one is among the kHistory calls after i.
   bool seen_after(std::size_t i, const Token& like);
 
@@ -180,6 +185,9 @@ class EditFinder {
   std::optional<Edit> far_shift(const Side& ref, const Side& dev);
   // Interprets a replacement: a wrong form, other parameters, an omission or an addition.
   Edit refine(const Edit& replaced, const Side& ref, const Side& dev);
+  // Whether the deviant hangs in a call from a line of the program that neither side issued a call
+  // from before, and knows the line of the reference's call: it came to a call of its own.
+  bool comes_from_a_new_line(const Side& ref, const Side& dev);
   // How many calls the reference issues, or is predicted to issue, before one like this.
   std::optional<std::size_t> calls_until(const Side& ref, const Token& like);
   std::size_t replacement_cost(const Token& a, const Token& b);

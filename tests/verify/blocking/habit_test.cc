@@ -127,6 +127,23 @@ TEST(Habit, BatchesWithoutImagesMayBeMostBatches) {
   EXPECT_THAT(judge(most_skip(1, "text", "text")), Not(HasSubstr("culprits=1-3")));
 }
 
+// Parameters are not recorded; the line of the program tells the call of another size apart.
+TEST(Habit, ACallFromALineThatIsNewIsOneTooMany) {
+  std::string past;
+  for (int s = 0; s < 2; ++s) past += "all_reduce n=1 at=a.py:1; all_reduce n=2 at=a.py:2; ";
+  const std::string waits = past + "all_reduce n=1 at=a.py:1 open; hung";
+  EXPECT_THAT(judge({past + "all_reduce n=7 at=a.py:9 open; hung", waits, waits}),
+              HasSubstr("extra-collective error proven culprits=0 group=world seq=4"));
+  // From the line of the others' call it is that call in another size.
+  EXPECT_THAT(judge({past + "all_reduce n=7 at=a.py:1 open; hung", waits, waits}),
+              HasSubstr("size-mismatch error proven culprits=0 group=world seq=4"));
+  // Nothing is known of lines.
+  EXPECT_THAT(judge({"all_reduce n=1; all_reduce n=7 open; hung",
+                     "all_reduce n=1; all_reduce n=2 open; hung",
+                     "all_reduce n=1; all_reduce n=2 open; hung"}),
+              HasSubstr("size-mismatch error proven culprits=0"));
+}
+
 // The look-alike: rank 0 goes on as always and misses the checkpoint that is new to all.
 TEST(Habit, ANewCallOfMostIsNoCallLeftOut) {
   std::string past;

@@ -260,8 +260,12 @@ bool EditFinder::comes_from_a_new_line(const Side& ref, const Side& dev) {
   const trace::StringId expected = ref.sequence.location(ref.next);
   const trace::StringId got = dev.sequence.location(dev.next);
   const bool known = expected.value != 0 && got.value != 0 && expected != got;
-  return known && dev.left() == 1 && !dev.ended && dev.sequence.was_at(dev.next, expected) &&
-         !dev.sequence.was_at(dev.next, got) && !ref.sequence.was_at(ref.next, got);
+  // Another operation may as well belong to a part of the program that all come to (a checkpoint).
+  const bool same_operation =
+      tables_.signatures[ref.token().signature].op == tables_.signatures[dev.token().signature].op;
+  return known && same_operation && dev.left() == 1 && !dev.ended &&
+         dev.sequence.was_at(dev.next, expected) && !dev.sequence.was_at(dev.next, got) &&
+         !ref.sequence.was_at(ref.next, got);
 }
 
 // A plausible replacement has the same parameters in another form, or the same form with other

@@ -185,8 +185,8 @@ class EditFinder {
   std::optional<Edit> far_shift(const Side& ref, const Side& dev);
   // Interprets a replacement: a wrong form, other parameters, an omission or an addition.
   Edit refine(const Edit& replaced, const Side& ref, const Side& dev);
-  // Whether the deviant hangs in a call from a line of the program that neither side issued a call
-  // from before, and knows the line of the reference's call: it came to a call of its own.
+  // Whether the deviant hangs in such a call from a line of the program that neither side issued a
+  // call from before, and knows the line of the reference's call: it came to a call of its own.
   bool comes_from_a_new_line(const Side& ref, const Side& dev);
   // How many calls the reference issues, or is predicted to issue, before one like this.
   std::optional<std::size_t> calls_until(const Side& ref, const Token& like);

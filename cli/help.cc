@@ -3,6 +3,7 @@
 #include <set>
 #include <string_view>
 
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include "base/text.h"

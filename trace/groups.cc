@@ -349,6 +349,12 @@ std::string_view before_number(std::string_view name) {
 
 }  // namespace
 
+std::string_view description_of(const Tables& tables, const RankTrace::Membership& group) {
+  constexpr std::string_view kNotGiven = "undefined";  // as PyTorch writes it
+  const std::string_view description = tables.str(group.desc);
+  return description == kNotGiven ? std::string_view() : description;
+}
+
 std::string group_label(const RankTrace& trace, const Tables& tables, GroupId group) {
   const std::string& name = tables.str(group);
   if (const std::string_view desc = before_number(name); !desc.empty()) return printable(desc);
@@ -358,13 +364,12 @@ std::string group_label(const RankTrace& trace, const Tables& tables, GroupId gr
   const RankTrace::Membership* own = nullptr;
   for (const RankTrace::Membership& m : trace.groups)
     if (m.group == group) own = &m;
-  // PyTorch writes "undefined" for a group without a description.
-  if (own == nullptr || tables.str(own->desc).empty() || tables.str(own->desc) == "undefined")
-    return plain;
+  const std::string_view description = own == nullptr ? "" : description_of(tables, *own);
+  if (description.empty()) return plain;
   const auto same =
       std::count_if(trace.groups.begin(), trace.groups.end(),
                     [&](const RankTrace::Membership& m) { return m.desc == own->desc; });
-  return printable(tables.str(own->desc)) + (same > 1 ? fmt::format(" ({})", plain) : "");
+  return printable(description) + (same > 1 ? fmt::format(" ({})", plain) : "");
 }
 
 }  // namespace lockstep::trace

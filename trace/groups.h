@@ -51,6 +51,10 @@ void link_communicators(std::span<RankTrace> traces, Tables& tables, LinkOptions
 // O(members of distinct lists + memberships · log + calls of the renamed groups' ranks).
 void separate_namesakes(Run& run);
 
+// The description that the program gave the group ("TENSOR_MODEL_PARALLEL"); empty where it gave
+// none. Valid as long as `tables`.
+std::string_view description_of(const Tables& tables, const RankTrace::Membership& group);
+
 // What people call a group of the trace: "group world". Where its name is a number or a hash, as
 // c10d's are, its description: "TENSOR_MODEL_PARALLEL_GROUP", with the name where another group of
 // the rank has the same one. O(groups of the rank).

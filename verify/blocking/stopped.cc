@@ -343,14 +343,13 @@ void tell_stopped(const Context& context, const Stopped& stopped, Finding& findi
   std::vector<std::uint32_t> waiting = point.waiting;
   if (point.group == WaitPoint::kPointToPoint) {
     // Each side of a message waits by itself: a stage's neighbours on both sides wait for it.
+    const auto stopped_here = [&](std::uint32_t r) {
+      const trace::Rank rank = context.run.ranks[r].rank;
+      return std::binary_search(stopped.ranks.begin(), stopped.ranks.end(), rank);
+    };
     for (const WaitPoint& other : context.where.wait_points) {
-      const bool lacks =
-          std::any_of(stopped.ranks.begin(), stopped.ranks.end(), [&](trace::Rank rank) {
-            const trace::RankTrace* const trace = context.run.find(rank);
-            if (trace == nullptr) return false;
-            const auto index = static_cast<std::uint32_t>(trace - context.run.ranks.data());
-            return meets(lacked_by(other), {index});
-          });
+      const std::vector<std::uint32_t> lacked = lacked_by(other);
+      const bool lacks = std::any_of(lacked.begin(), lacked.end(), stopped_here);
       if (lacks) waiting = united(waiting, other.waiting);
     }
   }

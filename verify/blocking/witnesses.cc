@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "trace/groups.h"
 #include "verify/replay/semantics.h"
 
 namespace lockstep::verify {
@@ -96,12 +97,11 @@ const trace::RankTrace::Membership* membership(const trace::RankTrace& trace,
 // are numbers, and a name without one is no other group's.
 std::string_view role_of(const trace::Tables& tables, const trace::RankTrace::Membership& group) {
   constexpr std::string_view kDigits = "0123456789";
-  constexpr std::string_view kNotGiven = "undefined";  // as PyTorch writes it
-  const std::string_view description = tables.str(group.desc);
-  const bool described = !description.empty() && description != kNotGiven;
-  const std::string_view name = described ? description : tables.str(group.group);
+  const std::string_view description = trace::description_of(tables, group);
+  const std::string_view name = description.empty() ? tables.str(group.group) : description;
   const std::size_t length = name.find_last_not_of(kDigits) + 1;
-  return described || length < name.size() ? name.substr(0, length) : std::string_view();
+  const bool tells = !description.empty() || length < name.size();
+  return tells ? name.substr(0, length) : std::string_view();
 }
 
 // Whether the groups are equally large, of other ranks, and for the same purpose as far as is

@@ -81,18 +81,17 @@ class GroupSteps {
   const Stream& stream(std::size_t c) const { return group_.streams[group_.classes[c].streams[0]]; }
 
   // The first of consecutive calls that all differ in their step and span more than one step, or
-  // are the only ones that differ although the steps change at least twice elsewhere; the number of
-  // calls where there are none. Labels that are late by one call do not count: those are late every
-  // time.
+  // that differ at fewer than half of the changes from step to step; the number of calls where
+  // there are none. Labels that are late by one call do not count: those are late every time.
   //
-  //   class a  1 1 1 2 2 2 3 3 3        class b is late by a call in each step
-  //   class b  1 1 1 1 2 2 2 3 3
+  //   a  1 1 1 2 2 2 3 3 3        b is late by a call in each step
+  //   b  1 1 1 1 2 2 2 3 3
   //
-  //   class a  1 1 1 2 2 2 3 3 3        class b left out step 2: from index 3 on it is ahead
-  //   class b  1 1 1 3 3 3 4 4 4
+  //   a  1 1 1 2 2 2 3 3 3        b left out step 2: from index 3 on it is ahead
+  //   b  1 1 1 3 3 3 4 4 4
   //
-  //   class a  1 1 1 2 2 2 3 3 3 4 4 4  class b left out a call of step 2 and issued one too many
-  //   in class b  1 1 1 2 2 3 3 3 3 4 4 4  step 3
+  //   a  1 1 1 2 2 2 3 3 3 4 4 4  b left out a call of step 2, and made it up in step 3
+  //   b  1 1 1 2 2 3 3 3 3 4 4 4
   std::size_t first_offset(std::size_t a, std::size_t b) const {
     const std::size_t calls = stream(a).calls.size();
     std::size_t short_runs = 0;  // differences within one step

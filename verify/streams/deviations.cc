@@ -261,49 +261,42 @@ class Walker {
   }
 
   // Of two parties, the smaller one where the larger one left out its call. Batches without images
-  // may be most batches, so the number of ranks says little about a call that is left out. Told by
+  // may be most batches, so the number of ranks says little about a call that is left out. It is
+  // told by the batches: every rank of the larger party lacks a modality that those of the smaller
+  // one hold. Or by the past: every class of the larger party always issued that call after the one
+  // before, and now issues a later one of its rounds. Not told where the larger one issues a new
+  // call: then all may have come to another part of the program (a checkpoint), and the few missed
+  // it. Nor where the smaller one breaks with its own past: then it is the odd one.
   //
-  //   batches   every rank of the larger party lacks a modality that those of the smaller one hold
-  //   the past  every class of the larger party issued that call in its earlier rounds, as the
-  //   smaller
-  //             one still does. Not told where the larger one issues a new call: then all may have
-  //             come to another part of the program (a checkpoint), and the few missed it.
-  //
-  // O(ranks of the parties).
+  // O(ranks of the parties), and an edit for each class of the larger one where this tells.
   std::optional<std::size_t> left_out_by_most(
       const std::vector<std::vector<std::size_t>>& parties) {
     if (parties.size() != 2 || weight(parties[0]) == weight(parties[1])) return std::nullopt;
     const std::size_t small = weight(parties[0]) < weight(parties[1]) ? 0 : 1;
     const std::size_t few = longest(parties[small]);
     const std::vector<std::size_t>& most = parties[1 - small];
-    const auto may_lack_it = [&](std::size_t cursor) {
-      return skip_explains(few, cursor) && !deviated_[cursors_[cursor].class_index];
-    };
-    if (deviated_[cursors_[few].class_index] || !std::all_of(most.begin(), most.end(), may_lack_it))
-      return std::nullopt;
-    const auto left_out = [&](std::size_t cursor) {
-      return find_edit(few, cursor).kind == Deviation::Kind::missing;
-    };
-    const auto hung_at_once = [&](std::size_t cursor) {  // too little came after it to tell
-      return find_edit(few, cursor).kind == Deviation::Kind::replaced;
-    };
-    const bool skipped = std::all_of(most.begin(), most.end(), left_out);
-    // A smaller party that breaks with its own past is the odd one, whatever the batches held.
+    const auto deviated = [&](std::size_t c) { return deviated_[cursors_[c].class_index]; };
+    if (deviated(few) || std::any_of(most.begin(), most.end(), deviated)) return std::nullopt;
     const auto habit = sequences_[cursors_[few].class_index].habit(cursors_[few].next);
     if (habit && !match(*habit, next_token(few))) return std::nullopt;
-    if ((skipped || std::all_of(most.begin(), most.end(), hung_at_once)) &&
-        batches_tell(parties[small], most)) {
-      return small;
-    }
-    if (!skipped) return std::nullopt;
+    const bool by_batches = batches_tell(parties[small], most);
     const auto did_before = [&](std::size_t cursor) {
       const Cursor& c = cursors_[cursor];
       Sequence& own = sequences_[c.class_index];
       return knows_its_past(cursor) && own.always_followed_by(c.next, next_token(few)) &&
              own.seen_before(c.next, next_token(cursor));
     };
-    const bool usual = knows_its_past(few) && std::all_of(most.begin(), most.end(), did_before);
-    return usual ? std::optional(small) : std::nullopt;
+    if (!by_batches &&
+        !(knows_its_past(few) && std::all_of(most.begin(), most.end(), did_before))) {
+      return std::nullopt;
+    }
+    const auto left_out = [&](std::size_t cursor) {
+      if (!skip_explains(few, cursor)) return false;
+      const EditKind kind = find_edit(few, cursor).kind;
+      // Of ranks that hang in their next call too little is left to align; the batches tell.
+      return kind == EditKind::missing || (by_batches && kind == EditKind::replaced);
+    };
+    return std::all_of(most.begin(), most.end(), left_out) ? std::optional(small) : std::nullopt;
   }
 
   // Whether every rank of `most` lacks a modality that `few` hold, and none of `few` lacks one.

@@ -215,6 +215,27 @@ Cause explain_passed_by(const Context& context, const std::vector<Deviation>& de
   return cause;
 }
 
+// Whether the call is of a later step than the last one of the ranks that finished without it.
+bool is_of_later_step(const Context& context, const WaitPoint& point) {
+  const std::int32_t step = context.call(waiting_call(context, point.waiting[0])).step;
+  return std::all_of(point.missing.begin(), point.missing.end(), [&](std::uint32_t r) {
+    const std::int32_t last = context.where.positions[r].step;
+    return step != trace::kNone && last != trace::kNone && step > last;
+  });
+}
+
+// Whether ranks that finished, and lack the call at `point`, did so within a round of calls: the
+// call is the next one of a rank that did as they until then.
+bool ended_within_round(const Context& context, const WaitPoint& point) {
+  const CallRef call = waiting_call(context, point.waiting[0]);
+  const auto stopped_before = [&](std::uint32_t r) {
+    return context.run.ranks[r].calls.size() == call.call &&
+           common_start(context.run, context.agreement, r, call.rank) == call.call;
+  };
+  return std::any_of(point.missing.begin(), point.missing.end(), stopped_before) &&
+         is_within_round(context.run, context.agreement, call);
+}
+
 // Whether the waiting ranks are a minority, so that they deviate rather than those that finished.
 // The call's group decides; on a tie the programs of other groups' ranks do, or those of the two
 // themselves, and where these do not tell, and for point-to-point calls, the number of all ranks
@@ -226,7 +247,12 @@ std::optional<bool> fewer_wait_than_finished(const Context& context, const WaitP
   if (point.group != WaitPoint::kPointToPoint) {
     const auto done = std::count_if(point.missing.begin(), point.missing.end(), finished);
     const auto waiting = static_cast<std::ptrdiff_t>(point.waiting.size());
-    if (waiting != done) return waiting < done;
+    // Programs end with a round, so that a majority that ends within one left out its rest.
+    if (waiting < done) {
+      return is_of_later_step(context, point) ||
+             (!ended_within_round(context, point) && !is_missing_by_most(context, point));
+    }
+    if (waiting != done) return false;
     // Ranks of other groups may have finished because they made the call in question.
     const auto go_on =
         others_go_on(context.run, context.agreement, point.waiting[0], point.missing[0]);
@@ -265,7 +291,9 @@ Cause explain_finished(const Context& context, const WaitCause& wait) {
     last_step = std::max(last_step, context.where.positions[r].step);
   }
   const bool steps_known = step != trace::kNone && last_step != trace::kNone;
-  const bool further_step = !one_too_many && (!steps_known || step > last_step);
+  const bool within_round =
+      point.group != WaitPoint::kPointToPoint && ended_within_round(context, point);
+  const bool further_step = !one_too_many && (steps_known ? step > last_step : !within_round);
   const std::string waiting = context.describe_ranks(point.waiting);
   const std::string others = context.describe_ranks(wait.roots);
   const std::string what = context.describe_call(call);
@@ -608,10 +636,15 @@ Cause explain_cycle(const Context& context, const WaitCause& wait) {
   std::optional<Cause> left_out;
   std::vector<Break> breaks;
   std::optional<Parting> parting;
+  // Most ranks may have left out a call: then it is not the few that lack one.
+  const std::optional<Parting> most = most_broke_in_cycle(context, points);
   if (lacks_unlisted_member(context, points)) {
     // The past of any rank would only accuse it.
   } else if (overtaking && overtaking->left_out) {
     left_out = explain_left_out(context, *overtaking);
+  } else if (most) {
+    parting = most;
+    left_out = explain_parting(context, *most);
   } else {
     breaks = breaks_with_the_past(context, wait.roots);
     left_out = explain_left_out_call(context, points, breaks);
@@ -631,7 +664,7 @@ Cause explain_cycle(const Context& context, const WaitCause& wait) {
     return std::move(*left_out);
   }
   Cause cause = cycle_cause(context, wait, points, breaks, overtaking, odd);
-  if (cause.finding.culprits.empty() && parting) {
+  if ((cause.finding.culprits.empty() || most) && parting) {
     cause.finding.culprits =
         context.ranks(ranks_that_part_alike(context.run, context.agreement, *parting));
   }

@@ -7,6 +7,7 @@
 #include <fmt/core.h>
 
 #include "base/text.h"
+#include "verify/blocking/stopped.h"
 #include "verify/blocking/witnesses.h"
 #include "verify/context.h"
 #include "verify/matching/matching.h"
@@ -79,8 +80,52 @@ Fault fault_at(const Context& context, CallRef waiting, bool others_finished) {
   return made_before ? Fault::missing : Fault::unknown;
 }
 
+// Of the ranks that wait in a call, the one whose program parts last from that of `other`, with the
+// place where it does; nothing where even that one parted before the group's call before. The
+// nearest ranks are asked first: neighbours are mostly in one stage of a pipeline.
+struct Nearest {
+  std::uint32_t rank = 0, parted = 0;
+};
+std::optional<Nearest> nearest_program(const Context& context, std::vector<std::uint32_t> waiting,
+                                       std::uint32_t other, CallRef call) {
+  constexpr std::size_t kMostAsked = 8;  // each costs a comparison of two programs
+  const auto distance = [&](std::uint32_t r) { return r < other ? other - r : r - other; };
+  const std::size_t asked = std::min(waiting.size(), kMostAsked);
+  std::partial_sort(waiting.begin(), waiting.begin() + static_cast<std::ptrdiff_t>(asked),
+                    waiting.end(),
+                    [&](std::uint32_t a, std::uint32_t b) { return distance(a) < distance(b); });
+  const auto calls_before = [&](std::uint32_t rank, std::uint32_t end) {
+    const std::vector<trace::Call>& calls = context.run.ranks[rank].calls;
+    return std::count_if(calls.begin(), calls.begin() + end,
+                         [&](const trace::Call& c) { return c.group == context.call(call).group; });
+  };
+  std::optional<Nearest> best;
+  for (std::size_t i = 0; i < asked; ++i) {
+    const auto parted = common_start(context.run, context.agreement, waiting[i], other);
+    if (parted && (!best || *parted > best->parted)) best = Nearest{waiting[i], *parted};
+  }
+  if (!best || calls_before(best->rank, best->parted) != calls_before(call.rank, call.call))
+    return std::nullopt;
+  return best;
+}
+
+// Of ranks that wait in a call and those that lack it, the more numerous side: whether it deviates
+// all the same. It broke with its past where the programs of two ranks part, or most ranks beside
+// the group do as the fewer.
+bool most_deviate(const Context& context, CallRef call, const std::vector<std::uint32_t>& waiting,
+                  const std::vector<std::uint32_t>& missing) {
+  const auto nearest = nearest_program(context, waiting, missing[0], call);
+  if (!nearest) return false;
+  auto parting =
+      most_broke_with_the_past(context.run, context.agreement, nearest->rank, missing[0]);
+  if (!parting) parting = find_parting(context.run, context.agreement, nearest->rank, missing[0]);
+  return parting &&
+         parting->deviant == (waiting.size() > missing.size() ? nearest->rank : missing[0]);
+}
+
 // Judges by numbers, then by the programs of other ranks, then by the past. If most of the group
-// went on without the few that wait, the few issued one too many. On a tie the ranks of other
+// went on without the few that wait, the few issued one too many, unless those broke with their
+// past and the few did not. On a tie the ranks of other
 // groups tell what is usual, and if they do not, the past of those who wait. But if the batches of
 // those who went on lacked the call's modality, that is why the call is missing, whatever the
 // numbers.
@@ -90,8 +135,13 @@ Fault fault_of(const Context& context, const Deviation& missing) {
   const bool lacks =
       !context.modalities.lacking(missing.deviants[0], missing.reference[0], missing.batch())
            .empty();
-  if (lacks || gone < waiting) return Fault::missing;
-  if (gone > waiting) return Fault::extra;
+  if (lacks) return Fault::missing;
+  if (gone != waiting) {
+    const bool most_wait = waiting > gone;
+    const bool deviate =
+        most_deviate(context, missing.expected, missing.reference, missing.deviants);
+    return most_wait == deviate ? Fault::extra : Fault::missing;
+  }
   if (const auto parting =
           find_parting(context.run, context.agreement, missing.reference[0], missing.deviants[0])) {
     const trace::GroupId group = context.groups[missing.group].group;
@@ -204,6 +254,12 @@ bool is_call_at(const Context& context, const WaitPoint& point, std::uint32_t ra
 }
 
 }  // namespace
+
+bool is_missing_by_most(const Context& context, const WaitPoint& point) {
+  return point.waiting.size() < point.missing.size() &&
+         most_deviate(context, waiting_call(context, point.waiting[0]), point.waiting,
+                      point.missing);
+}
 
 Deviation missing_at(const Context& context, const WaitPoint& point,
                      std::vector<std::uint32_t> deviants) {
@@ -377,8 +433,10 @@ bool completed_alike(const Context& context, const GroupStreams& group, std::uin
 //             extra     extra    left out      x: a call that it never made before
 //
 // Nothing where the two calls changed places, where the deviant's trace ends too early to tell,
-// where the call belongs to a group of only one of them, and where both issued it.
-std::optional<Deviation> deviation_at(const Context& context, const Parting& parting) {
+// where the call belongs to a group of only one of them, and where both issued it. `goes_on`: the
+// deviant is not blocked in its call, so that the usual one would have come before.
+std::optional<Deviation> deviation_at(const Context& context, const Parting& parting,
+                                      bool goes_on = false) {
   const std::vector<trace::Call>& usual = context.run.ranks[parting.usual].calls;
   const std::vector<trace::Call>& deviant = context.run.ranks[parting.deviant].calls;
   const std::size_t at = parting.index;
@@ -392,9 +450,10 @@ std::optional<Deviation> deviation_at(const Context& context, const Parting& par
   // Without a past, a call in which the deviant waits may just come in another order.
   const bool unusual =
       is_usual(context.run, context.agreement, {parting.deviant, parting.index}) == Usual::no;
-  if ((follows && swapped) || (ends && (known || !unusual))) return std::nullopt;
+  const bool left_out = goes_on && known && !follows && !swapped;
+  if (!left_out && ((follows && swapped) || (ends && (known || !unusual)))) return std::nullopt;
   Deviation d;
-  d.kind = follows || ends ? Deviation::Kind::extra : Deviation::Kind::missing;
+  d.kind = !left_out && (follows || ends) ? Deviation::Kind::extra : Deviation::Kind::missing;
   d.expected = {parting.usual, parting.index};
   d.got = {parting.deviant, parting.index};
   const CallRef shown = d.kind == Deviation::Kind::extra ? d.got : d.expected;
@@ -421,6 +480,23 @@ std::optional<Parting> parting_in_cycle(const Context& context,
     if (point.group == WaitPoint::kPointToPoint || point.missing.empty() || point.any_source)
       continue;
     auto found = find_parting(context.run, context.agreement, point.waiting[0], point.missing[0]);
+    if (found) return found;
+  }
+  return std::nullopt;
+}
+
+std::optional<Parting> most_broke_in_cycle(const Context& context,
+                                           const std::vector<std::size_t>& points) {
+  // The sister groups of a large job all part in the same way.
+  constexpr std::size_t kMostPoints = 8;
+  for (std::size_t i = 0; i < std::min(points.size(), kMostPoints); ++i) {
+    const WaitPoint& point = context.where.wait_points[points[i]];
+    if (point.group == WaitPoint::kPointToPoint || point.any_source) continue;
+    // Also those whose devices have not come to the call: their hosts went past another one.
+    const std::vector<std::uint32_t> lacked = lacked_by(point);
+    if (lacked.empty()) continue;
+    auto found =
+        most_broke_with_the_past(context.run, context.agreement, point.waiting[0], lacked[0]);
     if (found) return found;
   }
   return std::nullopt;
@@ -474,9 +550,10 @@ std::optional<Cause> explain_other_path(const Context& context, const WaitPoint&
     turn_into_extra(extra);
     return explain_deviation(context, extra);
   }
-  const auto parting = find_parting(context.run, context.agreement, waiting, idle[0]);
+  const auto most = most_broke_with_the_past(context.run, context.agreement, waiting, idle[0]);
+  const auto parting = most ? most : find_parting(context.run, context.agreement, waiting, idle[0]);
   if (!parting) return std::nullopt;
-  std::optional<Deviation> d = deviation_at(context, *parting);
+  std::optional<Deviation> d = deviation_at(context, *parting, most.has_value());
   if (!d) return std::nullopt;
   const bool waits = parting->deviant == waiting;
   d->deviants = waits ? point.waiting : idle;
@@ -537,6 +614,11 @@ std::optional<std::pair<std::size_t, std::size_t>> extra_calls(const Context& co
 std::optional<Cause> find_extra_before(const Context& context, const WaitCause& wait) {
   const WaitPoint* const point = collective_point(context, wait);
   if (point == nullptr || point->waiting.size() >= point->missing.size()) return std::nullopt;
+  if (const auto most = most_broke_with_the_past(context.run, context.agreement, point->waiting[0],
+                                                 point->missing[0]);
+      most && most->deviant == point->missing[0]) {
+    return explain_parting(context, *most);
+  }
   const GroupStreams& group = context.groups[point->group];
   const Stream* const few = stream_of(group, point->waiting[0]);
   // All missing ranks must give the same result.

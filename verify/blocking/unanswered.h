@@ -29,6 +29,11 @@ Deviation missing_at(const Context& context, const WaitPoint& point,
 // nobody is singled out.
 void decide_fault(const Context& context, Deviation& missing);
 
+// Whether the ranks that lack the call at `point` are most of its group, and left it out: they
+// broke with their past where they part from one that waits in it, or most ranks beside the group
+// made such a call. `point` must be of a collective.
+bool is_missing_by_most(const Context& context, const WaitPoint& point);
+
 // Whether a message without a partner is the first of its kind in the rank's trace.
 bool is_new_kind_of_message(const Context& context, const WaitPoint& message);
 
@@ -65,6 +70,11 @@ std::optional<Cause> explain_broken_habit(const Context& context,
 // that it lacks. The first of `points` that tells; only collectives. O(points · 64 · calls).
 std::optional<Parting> parting_in_cycle(const Context& context,
                                         const std::vector<std::size_t>& points);
+
+// Where most ranks of a cycle broke with their past and those that they wait for did not
+// (most_broke_with_the_past). The first of `points` that tells, of the first 8; only collectives.
+std::optional<Parting> most_broke_in_cycle(const Context& context,
+                                           const std::vector<std::size_t>& points);
 
 // Explains it as a call left out, or as one too many. Nothing where it may be another order.
 std::optional<Cause> explain_parting(const Context& context, const Parting& parting);

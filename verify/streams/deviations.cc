@@ -16,6 +16,8 @@ namespace {
 constexpr std::size_t kMaxDeviations = 64;
 // Sister groups that vote on what is usual. A large mesh has thousands; 64 give a clear majority.
 constexpr std::size_t kMostSisters = 64;
+// Classes whose past is searched for what a majority left out: they did the same up to there.
+constexpr std::size_t kMostVoters = 64;
 
 // Where the walk is in the stream of one class.
 struct Cursor {
@@ -128,6 +130,18 @@ class Walker {
     return parties;
   }
 
+  // Where a rank is in its stream.
+  struct Place {
+    const Stream& stream;
+    std::size_t next = 0;
+
+    CallRef call() const { return {stream.rank_index, stream.calls[next]}; }
+  };
+
+  // One rank of the class stands for all.
+  Place place_of(std::size_t cursor) const { return {stream_of(cursor), cursors_[cursor].next}; }
+  CallRef next_call(std::size_t cursor) const { return place_of(cursor).call(); }
+
   Token next_token(std::size_t cursor) const {
     const Cursor& c = cursors_[cursor];
     return sequences_[c.class_index].token(c.next);
@@ -168,9 +182,9 @@ class Walker {
     return out;
   }
 
-  // Chooses the reference party: one whose calls the others left out, by their batches or their
-  // past (left_out_by_most), otherwise the largest one. A tie (two ranks, or two halves of a group)
-  // is broken by the first of these criteria that exactly one of the largest parties meets:
+  // Chooses the reference party where most left out nothing (left_out_by_most): the largest one. A
+  // tie (two ranks, or two halves of a group) is broken by the first of these criteria that exactly
+  // one of the largest parties meets:
   //
   //   1. it has not deviated before
   //   2. it issues what sister groups issued at this index
@@ -194,7 +208,6 @@ class Walker {
       else if (weight(parties[p]) == weight(parties[largest[0]]))
         largest.push_back(p);
     }
-    if (const auto p = left_out_by_most(parties)) return {*p, true};
     if (largest.size() == 1) return {largest[0], true};
     // The one of the largest parties for which `holds`; nothing where none or several do. A party's
     // first cursor stands for all of it: their next calls agree.
@@ -222,7 +235,7 @@ class Walker {
     }
     // The rest judges by the ranks' other calls. A dump of open calls alone has too few.
     if (!std::all_of(largest.begin(), largest.end(),
-                     [&](std::size_t p) { return knows_its_past(parties[p][0]); })) {
+                     [&](std::size_t p) { return knows_its_past(rank_of(parties[p][0])); })) {
       return lowest(parties, largest);
     }
     if (const auto p = as_other_programs(parties, largest)) return {*p, true};
@@ -263,12 +276,11 @@ class Walker {
   // Of two parties, the smaller one where the larger one left out its call. Batches without images
   // may be most batches, so the number of ranks says little about a call that is left out. It is
   // told by the batches: every rank of the larger party lacks a modality that those of the smaller
-  // one hold. Or by the past: every class of the larger party always issued that call after the one
-  // before, and now issues a later one of its rounds. Not told where the larger one issues a new
-  // call: then all may have come to another part of the program (a checkpoint), and the few missed
-  // it. Nor where the smaller one breaks with its own past: then it is the odd one.
+  // one hold. Or by the sister groups, which made the call. Or by the past: see expected_of(). Not
+  // told where the smaller party breaks with its own past: then it is the odd one.
   //
-  // O(ranks of the parties), and an edit for each class of the larger one where this tells.
+  // O(ranks of the parties), the search of a past for at most kMostVoters classes, and an edit for
+  // each class of the larger party where this tells.
   std::optional<std::size_t> left_out_by_most(
       const std::vector<std::vector<std::size_t>>& parties) {
     if (parties.size() != 2 || weight(parties[0]) == weight(parties[1])) return std::nullopt;
@@ -276,27 +288,95 @@ class Walker {
     const std::size_t few = longest(parties[small]);
     const std::vector<std::size_t>& most = parties[1 - small];
     const auto deviated = [&](std::size_t c) { return deviated_[cursors_[c].class_index]; };
-    if (deviated(few) || std::any_of(most.begin(), most.end(), deviated)) return std::nullopt;
-    const auto habit = sequences_[cursors_[few].class_index].habit(cursors_[few].next);
-    if (habit && !match(*habit, next_token(few))) return std::nullopt;
-    const bool by_batches = batches_tell(parties[small], most);
-    const auto did_before = [&](std::size_t cursor) {
-      const Cursor& c = cursors_[cursor];
-      Sequence& own = sequences_[c.class_index];
-      return knows_its_past(cursor) && own.always_followed_by(c.next, next_token(few)) &&
-             own.seen_before(c.next, next_token(cursor));
-    };
-    if (!by_batches &&
-        !(knows_its_past(few) && std::all_of(most.begin(), most.end(), did_before))) {
+    // Those who left out one call of a branch leave out the others, too.
+    if (deviated(few) || (std::any_of(most.begin(), most.end(), deviated) &&
+                          !std::all_of(most.begin(), most.end(), deviated))) {
       return std::nullopt;
     }
+    // The same call of a later step says it, too: the one of this step was left out.
+    const bool may_be_left_out = std::all_of(most.begin(), most.end(), [&](std::size_t cursor) {
+      return skip_explains(few, cursor) ||
+             (judge_steps_ && next_token(few).step < next_token(cursor).step);
+    });
+    if (!may_be_left_out) return std::nullopt;
+    const auto habit = sequences_[cursors_[few].class_index].habit(cursors_[few].next);
+    const bool is_odd = habit && !match(*habit, next_token(few));
+    const bool by_batches = !is_odd && batches_tell(parties[small], most);
+    if (!by_batches) {
+      const auto as_sisters = as_sister_groups(parties, {0, 1});
+      if (as_sisters && *as_sisters != small) return std::nullopt;
+      if (!as_sisters && !past_expects(few, most)) return std::nullopt;
+    }
     const auto left_out = [&](std::size_t cursor) {
-      if (!skip_explains(few, cursor)) return false;
       const EditKind kind = find_edit(few, cursor).kind;
-      // Of ranks that hang in their next call too little is left to align; the batches tell.
-      return kind == EditKind::missing || (by_batches && kind == EditKind::replaced);
+      return kind == EditKind::missing || kind == EditKind::replaced;
     };
     return std::all_of(most.begin(), most.end(), left_out) ? std::optional(small) : std::nullopt;
+  }
+
+  // Whether by the past of `most`, the call of `few` is expected and theirs is not. At most
+  // kMostVoters ranks are asked; those whose programs parted elsewhere (other stages of a pipeline)
+  // tell nothing.
+  bool past_expects(std::size_t few, const std::vector<std::size_t>& most) {
+    if (!knows_its_past(rank_of(few))) return false;
+    bool expected = false;
+    std::size_t asked = 0;
+    for (const std::size_t cursor : most) {
+      for (const std::uint32_t s : group_.classes[cursors_[cursor].class_index].streams) {
+        if (++asked > kMostVoters) return expected;
+        const Place other{group_.streams[s], cursors_[cursor].next};
+        if (!knows_its_past(other.stream.rank_index)) return false;
+        CallRef call = next_call(few);
+        CallRef got = other.call();
+        // The two may part before, in other groups.
+        if (common_start(run_, agreement_, call.rank, got.rank)) {
+          const auto parted = parted_between(place_of(few), other);
+          if (!parted) continue;
+          call.call = got.call = *parted;
+        }
+        if (expected_of(run_, agreement_, call, got) != Expected::first) return false;
+        expected = true;
+      }
+    }
+    return expected;
+  }
+
+  // Whether the programs part at the reference's next call in this group, and the other rank goes
+  // on to calls of other groups without it. Then it left the call out, whatever its later calls in
+  // this group look like:
+  //
+  //   rank 0   x y z(g) | x y z(g)
+  //   rank 1   x y z(g) | x y | x y z(g)      its next z is that of the next round
+  bool goes_on_without(std::size_t reference, std::size_t other) {
+    const auto parted = parted_between(place_of(reference), place_of(other));
+    return parted && next_call(reference).call == *parted && next_call(other).call != *parted;
+  }
+
+  // Whether the next two calls are of different rounds in one of the programs and not in the other,
+  // where they come in the opposite order. Then no two calls changed places: the other rank left
+  // out the first one and issues that of its next round.
+  //
+  //   rank 0   x y a b | x y a b
+  //   rank 1   x y a b | x y b | x y a b      b and then a, with a round between them
+  bool come_rounds_apart(std::size_t reference, std::size_t other) const {
+    const auto distance = [&](std::size_t cursor) {
+      const auto call =
+          stream_of(cursor).calls.begin() + static_cast<std::ptrdiff_t>(cursors_[cursor].next);
+      return call[1] - call[0];
+    };
+    const std::uint32_t a = distance(reference);
+    const std::uint32_t b = distance(other);
+    return std::max(a, b) > 2 * std::min(a, b);
+  }
+
+  // Where the programs of two ranks part, if that is between their last call in this group and the
+  // next one.
+  std::optional<std::uint32_t> parted_between(const Place& a, const Place& b) {
+    const auto parted = common_start(run_, agreement_, a.stream.rank_index, b.stream.rank_index);
+    const auto between = [&](const Place& p) {
+      return *parted <= p.call().call && (p.next == 0 || *parted > p.stream.calls[p.next - 1]);
+    };
+    return parted && between(a) && between(b) ? parted : std::nullopt;
   }
 
   // Whether every rank of `most` lacks a modality that `few` hold, and none of `few` lacks one.
@@ -333,20 +413,21 @@ class Walker {
   }
 
   // Whether the trace holds calls that completed: false for a dump of open calls alone.
-  bool knows_its_past(std::size_t cursor) const {
-    const trace::RankTrace& trace = run_.ranks[rank_of(cursor)];
+  bool knows_its_past(std::uint32_t rank) const {
+    const trace::RankTrace& trace = run_.ranks[rank];
     return !trace.snapshot ||
            std::any_of(trace.calls.begin(), trace.calls.end(),
                        [](const trace::Call& c) { return c.has(trace::kCompleted); });
   }
 
-  // Whether the two calls may differ because one side left out a call. Not where both carry the
-  // same parameters, or differ in type, reduction or root alone: then it is one call in two forms.
+  // Whether the two calls may differ because one side left out a call. Not where both are the same
+  // operation on the same parameters, or differ in type, reduction or root alone: then it is one
+  // call in two forms.
   bool skip_explains(std::size_t a, std::size_t b) {
     const Token x = next_token(a);
     const Token y = next_token(b);
     const unsigned form = agreement_.differences(x.signature, y.signature);
-    const bool same_identity = x.what == y.what && x.what.value != 0;
+    const bool same_identity = x.what == y.what && x.what.value != 0 && (form & kDifferentOp) == 0;
     return !same_identity && (x.what != y.what || (form & (kDifferentOp | kDifferentSize)) != 0);
   }
 
@@ -476,18 +557,24 @@ class Walker {
   // Records how each class outside the reference party deviates, and moves its cursor past the
   // difference.
   void resolve(const std::vector<std::vector<std::size_t>>& parties) {
-    const auto [chosen, singled_out] = choose(parties);
+    const std::optional<std::size_t> left_out = left_out_by_most(parties);
+    const auto [chosen, singled_out] = left_out ? std::pair(*left_out, true) : choose(parties);
     const std::size_t reference = longest(parties[chosen]);
     const std::vector<std::uint32_t> reference_ranks = ranks_of(parties[chosen]);
+    const auto edit_of = [&](std::size_t cursor) {
+      const Edit edit = find_edit(reference, cursor);
+      // Of ranks that hang in their next call too little is left to align.
+      return left_out && edit.kind == EditKind::replaced ? Edit{EditKind::missing, 1} : edit;
+    };
     for (std::size_t p = 0; p < parties.size(); ++p) {
       if (p == chosen) continue;
       // All members issue the same call here. Of one that was killed or hung soon after, too little
       // is left to tell how it deviates: as the member does of which the most is known.
       const std::size_t clearest = longest(parties[p]);
-      const Edit of_party = find_edit(reference, clearest);
+      const Edit of_party = edit_of(clearest);
       record(of_party, reference, clearest, reference_ranks, singled_out);
       for (const std::size_t cursor : parties[p]) {
-        const Edit edit = cursor == clearest ? of_party : find_edit(reference, cursor);
+        const Edit edit = cursor == clearest ? of_party : edit_of(cursor);
         const bool unclear =
             edit.kind == Deviation::Kind::replaced ||
             (!ended_cleanly(cursors_[cursor]) && calls_left(cursor) < calls_left(clearest));
@@ -509,8 +596,12 @@ class Walker {
   Edit find_edit(std::size_t reference, std::size_t deviant) {
     const Cursor& ref = cursors_[reference];
     const Cursor& dev = cursors_[deviant];
-    return edits_->find({sequences_[ref.class_index], ref.next, ended_cleanly(ref)},
-                        {sequences_[dev.class_index], dev.next, ended_cleanly(dev)});
+    const Edit edit = edits_->find({sequences_[ref.class_index], ref.next, ended_cleanly(ref)},
+                                   {sequences_[dev.class_index], dev.next, ended_cleanly(dev)});
+    // The group's calls alone do not show what the rank did between them.
+    const bool left_out = edit.kind == EditKind::swapped ? come_rounds_apart(reference, deviant)
+                                                         : goes_on_without(reference, deviant);
+    return left_out && edit.kind != EditKind::missing ? Edit{EditKind::missing, 1} : edit;
   }
 
   // Whether the program finished: then no call follows the recorded ones. One rank stands for the
@@ -628,10 +719,12 @@ class Walker {
         !std::all_of(left_over.begin(), left_over.end(), done)) {
       return;  // somebody waits, died or raised: the wait-for graph explains it better
     }
-    // The smaller side deviates. With equal sides the calls are reported as missing, and nobody is
-    // singled out.
+    // The smaller side deviates, unless the larger one broke with its past. With equal sides the
+    // calls are reported as missing, and nobody is singled out.
     Deviation d;
-    const bool extra = left_over.size() < finished.size();
+    const auto most = most_broke_with_the_past(run_, agreement_, left_over[0], finished[0]);
+    const bool left_out = most && most->deviant == finished[0];
+    const bool extra = left_over.size() < finished.size() && !left_out;
     d.kind = extra ? Deviation::Kind::extra : Deviation::Kind::missing;
     d.singled_out = left_over.size() != finished.size();
     d.deviants = extra ? left_over : finished;

@@ -133,7 +133,10 @@ Edit EditFinder::find(Side ref, Side dev) {
   }
   Edit edit = cheapest(ref, dev);
   if (edit.kind == EditKind::replaced) edit = refine(edit, ref, dev);
-  const bool same_identity = expected.what == got.what && got.what.value != 0;
+  // The same operation on the same parameters: FSDP gathers them and later reduces their gradients.
+  const bool same_identity =
+      expected.what == got.what && got.what.value != 0 &&
+      tables_.signatures[expected.signature].op == tables_.signatures[got.signature].op;
   const bool stops_there = dev.left() == 1 && !dev.ended;
   if (edit.kind != EditKind::missing && stops_there && !same_identity) {
     // The deviant hangs in this one call, so the script had nothing to align. If the reference

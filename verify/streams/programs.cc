@@ -15,7 +15,8 @@ constexpr std::size_t kMostVoters = 64;
 
 constexpr std::uint32_t kHistory = 4096;      // calls searched backwards: a step of a large model
 constexpr std::uint32_t kCallsCompared = 64;  // calls compared before two positions
-constexpr std::size_t kMostUsual = 8;         // different calls that may come at one position
+constexpr std::uint32_t kMostNew = 8;  // new calls in a row that interrupt a program's rounds
+constexpr std::size_t kMostUsual = 8;  // different calls that may come at one position
 
 // Compares the programs of two ranks, whose groups have different names: the first call in a group
 // of the one decides which group of the other corresponds to it.
@@ -174,8 +175,20 @@ Usual is_usual_anywhere(Agreement& agreement, const std::vector<trace::Call>& ca
       static_cast<std::uint32_t>(calls.size()));
 }
 
+// Whether the call is the first of its step. Calls without a step lie within the one before.
+bool begins_step(const std::vector<trace::Call>& calls, std::uint32_t index) {
+  const std::int32_t step = calls[index].step;
+  if (step == trace::kNone) return false;
+  constexpr std::uint32_t kMostBetween = 64;  // calls without a step, between two with one
+  std::uint32_t before = index;
+  while (before > 0 && index - before < kMostBetween && calls[before - 1].step == trace::kNone)
+    --before;
+  return before == 0 || step > calls[before - 1].step;
+}
+
 // Whether the run of equal calls that ends before `index`, or goes on there, is as long as an
-// earlier one. Layers issue the same call several times, and what comes before them varies:
+// earlier one. A run ends with its step. Layers issue the same call several times, and what comes
+// before them varies:
 //
 //   a a a b | c a a a b | a a b      runs of three, and one of two
 Usual is_run_usual(Agreement& agreement, const std::vector<trace::Call>& calls,
@@ -186,21 +199,25 @@ Usual is_run_usual(Agreement& agreement, const std::vector<trace::Call>& calls,
     return is_same_of_program(agreement, calls[i], repeated);
   };
   std::uint32_t first = index - 1;
-  while (first > 0 && same(first - 1)) --first;
+  while (first > 0 && same(first - 1) && !begins_step(calls, first)) --first;
   std::uint32_t end = index;
-  while (end < calls.size() && same(end)) ++end;
+  while (end < calls.size() && same(end) && !begins_step(calls, end)) ++end;
   const std::uint32_t length = end - first;
   const bool may_go_on = end == calls.size();
   std::uint32_t run = 0;
   bool any = false;
   for (std::uint32_t i = first > kHistory ? first - kHistory : 0; i < first; ++i) {
-    if (same(i)) {
+    if (same(i) && (run == 0 || !begins_step(calls, i))) {
       ++run;
       continue;
     }
     if (run == length || (may_go_on && run > length)) return Usual::yes;
     any = any || run > 0;
-    run = 0;
+    run = same(i) ? 1 : 0;
+  }
+  if (begins_step(calls, first) && run > 0) {
+    if (run == length || (may_go_on && run > length)) return Usual::yes;
+    any = true;
   }
   return any ? Usual::no : Usual::unknown;
 }
@@ -229,6 +246,120 @@ Usual is_run_usual(const trace::Run& run, Agreement& agreement, CallRef call) {
   return is_run_usual(agreement, run.ranks[call.rank].calls, call.call);
 }
 
+namespace {
+
+// Whether no call like this one is among the kHistory calls before it.
+bool is_new(Agreement& agreement, const std::vector<trace::Call>& calls, std::uint32_t index) {
+  const std::uint32_t first = index > kHistory ? index - kHistory : 0;
+  return std::none_of(calls.begin() + first, calls.begin() + index, [&](const trace::Call& c) {
+    return is_same_of_program(agreement, c, calls[index]);
+  });
+}
+
+// How many calls before this one are like those before an earlier call like it, and how many calls
+// ago that one came: of several the one where most are, the latest one. The beginning of a step
+// counts as a call: one that begins a step is not like one within a step.
+struct PastContext {
+  std::uint32_t length = 0;
+  std::uint32_t back = 0;
+};
+
+// Nothing where no call like this one came before.
+std::optional<PastContext> context_of(const trace::Run& run, Agreement& agreement, CallRef call) {
+  const std::vector<trace::Call>& calls = run.ranks[call.rank].calls;
+  const auto alike = [&](std::uint32_t i, std::uint32_t j) {
+    return is_same_of_program(agreement, calls[i], calls[j]);
+  };
+  const auto in_step_alike = [&](std::uint32_t i, std::uint32_t j) {
+    return begins_step(calls, i) == begins_step(calls, j);
+  };
+  // A first checkpoint between two rounds is no part of them: what comes next follows from the
+  // calls before it.
+  std::uint32_t skipped = 0;
+  while (skipped < kMostNew && skipped < call.call &&
+         is_new(agreement, calls, call.call - 1 - skipped))
+    ++skipped;
+  if (skipped == kMostNew || skipped == call.call) skipped = 0;
+  std::optional<PastContext> longest;
+  for (std::uint32_t back = 1; back <= call.call && back <= kHistory; ++back) {
+    const std::uint32_t then = call.call - back;
+    if (!alike(call.call, then)) continue;
+    std::uint32_t length = 0;
+    for (std::uint32_t n = 1; n <= then && n + skipped <= call.call && n <= kCallsCompared; ++n) {
+      const std::uint32_t now = n == 1 ? call.call : call.call - skipped - n + 1;
+      if (!in_step_alike(now, then - n + 1)) break;
+      if (n > 1 && begins_step(calls, then - n + 1)) ++length;
+      if (!alike(call.call - skipped - n, then - n)) break;
+      ++length;
+    }
+    if (!longest || length > longest->length) longest = PastContext{length, back};
+    if (length >= kCallsCompared) break;
+  }
+  return longest;
+}
+
+// Whether the first call like the one at `a` comes before the first one like that of the other
+// rank's call.
+bool comes_first(const trace::Run& run, Agreement& agreement, CallRef a, CallRef b) {
+  const std::vector<trace::Call>& calls = run.ranks[a.rank].calls;
+  for (std::uint32_t i = 0; i < a.call; ++i) {
+    if (is_same_of_program(agreement, calls[i], run.ranks[b.rank].calls[b.call])) return false;
+    if (is_same_of_program(agreement, calls[i], calls[a.call])) return true;
+  }
+  return false;
+}
+
+// Whether the call is like the one before it in its step.
+bool repeats(const trace::Run& run, Agreement& agreement, CallRef call) {
+  const std::vector<trace::Call>& calls = run.ranks[call.rank].calls;
+  return call.call > 0 && !begins_step(calls, call.call) &&
+         is_same_of_program(agreement, calls[call.call - 1], calls[call.call]);
+}
+
+}  // namespace
+
+bool is_within_round(const trace::Run& run, Agreement& agreement, CallRef call) {
+  // Of a call that is made after every second round, the past expects another one, too.
+  const auto context = context_of(run, agreement, call);
+  if (!context || is_usual(run, agreement, call) != Usual::yes ||
+      !usual_call(run, agreement, call)) {
+    return false;
+  }
+  const std::vector<trace::Call>& calls = run.ranks[call.rank].calls;
+  const std::uint32_t period = context->back;
+  std::uint32_t first = call.call - period;  // of the calls that repeat after a period
+  while (first > 0 && call.call - first < kHistory &&
+         is_same_of_program(agreement, calls[first - 1], calls[first - 1 + period]) &&
+         begins_step(calls, first - 1) == begins_step(calls, first - 1 + period)) {
+    --first;
+  }
+  return (call.call - first) % period != 0;
+}
+
+Expected expected_of(const trace::Run& run, Agreement& agreement, CallRef first, CallRef second) {
+  const auto of_first = context_of(run, agreement, first);
+  const auto of_second = context_of(run, agreement, second);
+  // A new part of the program (a checkpoint) begins after a round. Whoever comes to it within one
+  // left out the rest of that round; otherwise the other one missed the new part.
+  if (of_first && !of_second && is_within_round(run, agreement, first)) return Expected::first;
+  if (of_second && !of_first && is_within_round(run, agreement, second)) return Expected::second;
+  if (!of_first || !of_second) return Expected::unknown;
+  const Usual run_of_first = is_run_usual(run, agreement, first);
+  const Usual run_of_second = is_run_usual(run, agreement, second);
+  if (run_of_first == Usual::yes && run_of_second == Usual::no) return Expected::first;
+  if (run_of_second == Usual::yes && run_of_first == Usual::no) return Expected::second;
+  // In a run of equal calls that is the first one, each has the others as context.
+  if (repeats(run, agreement, first) || repeats(run, agreement, second)) return Expected::unknown;
+  if (of_first->length != of_second->length)
+    return of_first->length > of_second->length ? Expected::first : Expected::second;
+  const bool new_round = of_first->length == 0 &&
+                         begins_step(run.ranks[first.rank].calls, first.call) &&
+                         begins_step(run.ranks[second.rank].calls, second.call);
+  if (!new_round) return Expected::unknown;
+  if (comes_first(run, agreement, first, second)) return Expected::first;
+  return comes_first(run, agreement, second, first) ? Expected::second : Expected::unknown;
+}
+
 std::optional<std::uint32_t> common_start(const trace::Run& run, Agreement& agreement,
                                           std::uint32_t a, std::uint32_t b) {
   const trace::RankTrace& one = run.ranks[a];
@@ -236,6 +367,25 @@ std::optional<std::uint32_t> common_start(const trace::Run& run, Agreement& agre
   if (!is_known_from_its_start(one) || !is_known_from_its_start(other)) return std::nullopt;
   return static_cast<std::uint32_t>(ProgramComparison(one, other, agreement).common_prefix());
 }
+
+namespace {
+
+// How many of the others do as `a` where it parts from `b`, and how many as `b`.
+std::pair<std::size_t, std::size_t> votes(const trace::Run& run, Agreement& agreement,
+                                          std::uint32_t a, std::uint32_t b, std::uint32_t parted) {
+  std::size_t with_a = 0, with_b = 0;
+  ask_others(run, a, b, [&](std::uint32_t r) {
+    // Whoever agrees with one of them beyond the difference differs from the other one there, or
+    // soon after: parameters do not compare between groups, so calls of equal form look alike.
+    const std::uint32_t as_a = common_start(run, agreement, a, r).value_or(0);
+    const std::uint32_t as_b = common_start(run, agreement, b, r).value_or(0);
+    if (as_a > parted && as_a > as_b) ++with_a;
+    if (as_b > parted && as_b > as_a) ++with_b;
+  });
+  return {with_a, with_b};
+}
+
+}  // namespace
 
 std::optional<Parting> find_parting(const trace::Run& run, Agreement& agreement, std::uint32_t a,
                                     std::uint32_t b) {
@@ -246,15 +396,7 @@ std::optional<Parting> find_parting(const trace::Run& run, Agreement& agreement,
   if (group_sizes(run.ranks[a]) != group_sizes(run.ranks[b])) return std::nullopt;
   // If one of them just ends, it is late, which is no other path.
   if (!parted || *parted >= of_a.size() || *parted >= of_b.size()) return std::nullopt;
-  std::size_t with_a = 0, with_b = 0;
-  ask_others(run, a, b, [&](std::uint32_t r) {
-    // Whoever agrees with one of them beyond the difference differs from the other one there, or
-    // soon after: parameters do not compare between groups, so calls of equal form look alike.
-    const std::uint32_t as_a = common_start(run, agreement, a, r).value_or(0);
-    const std::uint32_t as_b = common_start(run, agreement, b, r).value_or(0);
-    if (as_a > *parted && as_a > as_b) ++with_a;
-    if (as_b > *parted && as_b > as_a) ++with_b;
-  });
+  const auto [with_a, with_b] = votes(run, agreement, a, b, *parted);
   if (with_a != with_b) {
     return with_a > with_b ? Parting{a, b, *parted} : Parting{b, a, *parted};
   }
@@ -270,6 +412,22 @@ std::optional<Parting> find_parting(const trace::Run& run, Agreement& agreement,
     return one == Usual::yes ? Parting{a, b, *parted} : Parting{b, a, *parted};
   }
   return std::nullopt;
+}
+
+std::optional<Parting> most_broke_with_the_past(const trace::Run& run, Agreement& agreement,
+                                                std::uint32_t a, std::uint32_t b) {
+  const auto parted = common_start(run, agreement, a, b);
+  if (!parted || *parted >= run.ranks[a].calls.size() || *parted >= run.ranks[b].calls.size() ||
+      group_sizes(run.ranks[a]) != group_sizes(run.ranks[b])) {
+    return std::nullopt;
+  }
+  const Expected expected = expected_of(run, agreement, {a, *parted}, {b, *parted});
+  if (expected == Expected::unknown) return std::nullopt;
+  const auto [with_a, with_b] = votes(run, agreement, a, b, *parted);
+  if (expected == Expected::first) {
+    return with_b >= with_a ? std::optional(Parting{a, b, *parted}) : std::nullopt;
+  }
+  return with_a >= with_b ? std::optional(Parting{b, a, *parted}) : std::nullopt;
 }
 
 std::optional<bool> others_go_on(const trace::Run& run, Agreement& agreement, std::uint32_t longer,

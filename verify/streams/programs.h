@@ -43,6 +43,28 @@ Usual is_usual(const trace::Run& run, Agreement& agreement, CallRef call);
 // it is like them; unknown: no such call was made before. O(4096).
 Usual is_run_usual(const trace::Run& run, Agreement& agreement, CallRef call);
 
+// Which of two calls, of ranks that did the same up to them, the past expects; nothing where it
+// does not tell. The call that the ranks' own pasts show in the longer equal sequence is expected:
+//
+//   rank 0   t i h | t i h | t i      i came after the last 4 calls before, h after none of them:
+//   rank 1   t i h | t i h | t h      rank 1 left out i
+//
+// Then the one that makes a run of equal calls as long as earlier ones. Where both calls open a new
+// round for the first time, the one that came first in the first round. A call that is new may
+// begin a new part of the program (a checkpoint), which the other rank missed; not within a round.
+// O(4096 · 64) comparisons at most.
+enum class Expected : std::uint8_t { first, second, unknown };
+Expected expected_of(const trace::Run& run, Agreement& agreement, CallRef first, CallRef second);
+
+// Whether a program that ended before this call of the rank ended within a round: the past expects
+// this call alone, and since the last one like it the rank repeated earlier rounds, but no whole
+// number of them. After the init i, the rounds a b c are cut short before the second c:
+//
+//   i | a b c | a b | c
+//
+// False where no such call came before. O(4096 · 64) comparisons at most.
+bool is_within_round(const trace::Run& run, Agreement& agreement, CallRef call);
+
 // The number of calls at the start of two ranks' programs (rank indices) that agree. Each group of
 // the one corresponds to one of the other. Nothing where a recording starts in mid-run. O(calls).
 std::optional<std::uint32_t> common_start(const trace::Run& run, Agreement& agreement,
@@ -69,6 +91,14 @@ std::optional<Parting> find_parting(const trace::Run& run, Agreement& agreement,
 // tells, or where the two part otherwise. O(64 · calls of the shorter one).
 std::optional<bool> others_go_on(const trace::Run& run, Agreement& agreement, std::uint32_t longer,
                                  std::uint32_t shorter);
+
+// Where the programs of ranks `a` and `b` (rank indices) part: whether of the other ranks as many
+// or more do as the one that broke with its past (expected_of). Most batches may lack images, so
+// that most ranks leave out the calls of a branch. Nothing where most do the usual, or where the
+// pasts do not tell. At most 64 others are asked. O(64 · calls before the difference), and one
+// expected_of().
+std::optional<Parting> most_broke_with_the_past(const trace::Run& run, Agreement& agreement,
+                                                std::uint32_t a, std::uint32_t b);
 
 // The ranks that do as the deviant one there, itself included; ascending. O(ranks · calls before
 // it).

@@ -90,43 +90,6 @@ TEST(Habit, OfTwoSizesTheOneThatComesAgainLaterIsRight) {
               HasSubstr("size-mismatch error observed culprits=1"));
 }
 
-// Rank 0 issues text, image and head in each step. In the last step it waits in image, which the
-// others left out: they wait in head.
-std::vector<std::string> most_skip(int steps, const std::string& full, const std::string& text) {
-  std::string past;
-  for (int s = 0; s < steps; ++s) {
-    const std::string step = " step=" + std::to_string(s) + "; ";
-    past += (full.empty() ? "" : "modality " + std::to_string(s) + " image,text; ");
-    past += "all_reduce n=1 at=a.py:1" + step + "all_reduce n=2 at=a.py:2" + step +
-            "all_reduce n=3 at=a.py:3" + step;
-  }
-  const std::string now = " step=" + std::to_string(steps) + "; ";
-  const auto batch = [&](const std::string& has) {
-    return has.empty() ? "" : "modality " + std::to_string(steps) + " " + has + "; ";
-  };
-  const std::string open = " open step=" + std::to_string(steps) + "; hung";
-  const std::string first = "all_reduce n=1 at=a.py:1" + now;
-  const std::string skips = past + batch(text) + first + "all_reduce n=3 at=a.py:3" + open;
-  return {past + batch(full) + first + "all_reduce n=2 at=a.py:2" + open, skips, skips, skips};
-}
-
-TEST(Habit, MostRanksMayLeaveOutACallThatTheyAlwaysMade) {
-  EXPECT_THAT(judge(most_skip(3, "", "")),
-              HasSubstr("missing-collective error proven culprits=1-3 group=world seq=10 step=3"));
-  // One round is no rule: then the many are right.
-  EXPECT_THAT(judge(most_skip(1, "", "")), HasSubstr("culprits=0 "));
-}
-
-TEST(Habit, BatchesWithoutImagesMayBeMostBatches) {
-  for (const int steps : {0, 1, 3}) {
-    EXPECT_THAT(judge(most_skip(steps, "image,text", "text")),
-                HasSubstr("modality-divergence error proven culprits=1-3"))
-        << steps;
-  }
-  // They lack what the one lacks as well: that explains nothing.
-  EXPECT_THAT(judge(most_skip(1, "text", "text")), Not(HasSubstr("culprits=1-3")));
-}
-
 // Parameters are not recorded; the line of the program tells the call of another size apart.
 TEST(Habit, ACallFromALineThatIsNewIsOneTooMany) {
   std::string past;
@@ -142,15 +105,6 @@ TEST(Habit, ACallFromALineThatIsNewIsOneTooMany) {
                      "all_reduce n=1; all_reduce n=2 open; hung",
                      "all_reduce n=1; all_reduce n=2 open; hung"}),
               HasSubstr("size-mismatch error proven culprits=0"));
-}
-
-// The look-alike: rank 0 goes on as always and misses the checkpoint that is new to all.
-TEST(Habit, ANewCallOfMostIsNoCallLeftOut) {
-  std::string past;
-  for (int s = 0; s < 3; ++s) past += "all_reduce n=1; all_reduce n=2; ";
-  const std::string saves = past + "barrier open; hung";
-  EXPECT_THAT(judge({past + "all_reduce n=1 open; hung", saves, saves, saves}),
-              HasSubstr("culprits=0 "));
 }
 
 // Pipelines of two stages, side by side: ranks 0 and 1 of the first, 2 and 3 of the others.

@@ -1,0 +1,160 @@
+// Most ranks may be the ones that are wrong: text-only batches are often most batches. The past
+// tells, or the ranks beside the group; where nothing does, the many are taken to be right.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/verify/program.h"
+#include "verify/verify.h"
+
+namespace lockstep::verify {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+std::string judge(const std::vector<std::string>& ranks) { return summary(verify(program(ranks))); }
+
+std::string repeated(const std::string& round, int times) {
+  std::string out;
+  for (int i = 0; i < times; ++i) out += round;
+  return out;
+}
+
+// Rank 0 issues text, image and head in each step. In the last step it waits in image, which the
+// others left out: they wait in head.
+std::vector<std::string> most_skip(int steps, const std::string& full, const std::string& text) {
+  std::string past;
+  for (int s = 0; s < steps; ++s) {
+    const std::string step = " step=" + std::to_string(s) + "; ";
+    past += (full.empty() ? "" : "modality " + std::to_string(s) + " image,text; ");
+    past += "all_reduce n=1 at=a.py:1" + step + "all_reduce n=2 at=a.py:2" + step +
+            "all_reduce n=3 at=a.py:3" + step;
+  }
+  const std::string now = " step=" + std::to_string(steps) + "; ";
+  const auto batch = [&](const std::string& has) {
+    return has.empty() ? "" : "modality " + std::to_string(steps) + " " + has + "; ";
+  };
+  const std::string open = " open step=" + std::to_string(steps) + "; hung";
+  const std::string first = "all_reduce n=1 at=a.py:1" + now;
+  const std::string skips = past + batch(text) + first + "all_reduce n=3 at=a.py:3" + open;
+  return {past + batch(full) + first + "all_reduce n=2 at=a.py:2" + open, skips, skips, skips};
+}
+
+TEST(Majority, MayLeaveOutACallThatItAlwaysMade) {
+  EXPECT_THAT(judge(most_skip(3, "", "")),
+              HasSubstr("missing-collective error proven culprits=1-3 group=world seq=10 step=3"));
+  EXPECT_THAT(judge(most_skip(1, "", "")),
+              HasSubstr("missing-collective error proven culprits=1-3 group=world seq=4 step=1"));
+  // In the first round nothing tells: then the many are right.
+  EXPECT_THAT(judge(most_skip(0, "", "")), HasSubstr("culprits=0 "));
+}
+
+TEST(Majority, MayHoldBatchesWithoutImages) {
+  for (const int steps : {0, 1, 3}) {
+    EXPECT_THAT(judge(most_skip(steps, "image,text", "text")),
+                HasSubstr("modality-divergence error proven culprits=1-3"))
+        << steps;
+  }
+  // They lack what the one lacks as well: that explains nothing.
+  EXPECT_THAT(judge(most_skip(0, "text", "text")), Not(HasSubstr("culprits=1-3")));
+}
+
+TEST(Majority, MayPassByAGroupThatItAlwaysEntered) {
+  const std::string past = "group image 0,1,2; group text 0,1,2; " +
+                           repeated("all_reduce g=image n=4; all_reduce g=text n=8; ", 3);
+  const std::string as_always = past + "all_reduce g=image n=4 open; hung";
+  const std::string skips = past + "all_reduce g=text n=8 open; hung";
+  EXPECT_THAT(judge({as_always, skips, skips}),
+              HasSubstr("cross-group-deadlock error proven culprits=1,2"));
+  EXPECT_THAT(judge({as_always, skips, as_always}),
+              HasSubstr("cross-group-deadlock error proven culprits=1 "));
+}
+
+TEST(Majority, ThatEndsWithinARoundLeftOutItsRest) {
+  const std::string past = repeated("all_reduce n=1; all_reduce n=2; all_reduce n=3; ", 3);
+  const std::string head = past + "all_reduce n=1; all_reduce n=2; ";
+  EXPECT_THAT(judge({head + "all_reduce n=3 open; hung", head + "clean", head + "clean"}),
+              HasSubstr("missing-collective error proven culprits=1,2"));
+  // A program ends after a round: rank 0 has a batch more.
+  EXPECT_THAT(judge({past + "all_reduce n=1 open; hung", past + "clean", past + "clean"}),
+              HasSubstr("unequal-iterations error proven culprits=0"));
+  // Of equal calls nobody can say what a round is.
+  const std::string equal = repeated("all_reduce n=4; ", 7);
+  EXPECT_THAT(judge({equal + "all_reduce n=4 open; hung", equal + "clean", equal + "clean"}),
+              HasSubstr("unequal-iterations error proven culprits=0"));
+}
+
+// A call after every second round: that the past shows one there is no reason to miss it.
+TEST(Majority, ThatEndsBeforeACallThatIsMadeNowAndThenEndedWell) {
+  const std::string round = "all_reduce n=1; all_reduce n=2; ";
+  const std::string past = round + round + "barrier; " + round;
+  EXPECT_THAT(judge({past + "barrier open; hung", past + "clean", past + "clean"}),
+              HasSubstr("culprits=0"));
+}
+
+// The look-alike: rank 0 goes on as always and misses the checkpoint that is new to all.
+TEST(Majority, ThatComesToANewPartAfterARoundLeftNothingOut) {
+  std::string past;
+  for (int s = 0; s < 3; ++s) past += "all_reduce n=1; all_reduce n=2; ";
+  const std::string saves = past + "barrier open; hung";
+  EXPECT_THAT(judge({past + "all_reduce n=1 open; hung", saves, saves, saves}),
+              HasSubstr("culprits=0 "));
+}
+
+TEST(Majority, ThatComesToANewPartWithinARoundLeftOutItsRest) {
+  const std::string past = repeated("all_reduce n=1; all_reduce n=2; all_reduce n=3; ", 3) +
+                           "all_reduce n=1; all_reduce n=2; ";
+  const std::string saves = past + "barrier open; hung";
+  EXPECT_THAT(judge({past + "all_reduce n=3 open; hung", saves, saves, saves}),
+              HasSubstr("missing-collective error proven culprits=1-3"));
+}
+
+// Layers issue equal calls; how many there are in a row is what tells.
+TEST(Majority, MayMakeARunOfEqualCallsTooShort) {
+  const std::string past = repeated("all_reduce n=4; all_reduce n=4; all_reduce n=1; ", 3);
+  const std::string few = past + "all_reduce n=4; all_reduce n=4 open; hung";
+  const std::string most = past + "all_reduce n=4; all_reduce n=1 open; hung";
+  EXPECT_THAT(judge({few, most, most}), HasSubstr("missing-collective error proven culprits=1,2"));
+  // One more than ever is one too many.
+  const std::string longer = past + "all_reduce n=4; all_reduce n=4; all_reduce n=4 open; hung";
+  const std::string usual = past + "all_reduce n=4; all_reduce n=4; all_reduce n=1 open; hung";
+  EXPECT_THAT(judge({longer, usual, usual}), Not(HasSubstr("culprits=1,2")));
+}
+
+// Of three ranks of a data-parallel group two leave out a call that all ranks of the groups beside
+// it make, in a first round, which has no past.
+TEST(Majority, OfAGroupMayBeFewOfTheJob) {
+  const auto head = [](int group) {
+    const std::string g = std::to_string(group);
+    return "group dp" + g + " " + std::to_string(3 * group) + "," + std::to_string(3 * group + 1) +
+           "," + std::to_string(3 * group + 2) + "; all_reduce g=dp" + g + " n=1; ";
+  };
+  std::vector<std::string> ranks;
+  for (int r = 0; r < 9; ++r) {
+    const int group = r / 3;
+    const std::string g = " g=dp" + std::to_string(group);
+    std::string calls = head(group);
+    const bool skips = r == 1 || r == 2;
+    if (!skips) calls += "all_reduce" + g + " n=2" + (r == 0 ? " open; hung" : "; ");
+    if (r != 0) calls += "all_reduce" + g + " n=3" + (skips ? " open; hung" : "; clean");
+    ranks.push_back(calls);
+  }
+  EXPECT_THAT(judge(ranks), HasSubstr("missing-collective error proven culprits=1,2"));
+}
+
+// Ranks 0 and 1 are the first stage of a pipeline, 2 and 3 the second one. Three of the four leave
+// out a call of all; rank 3 is the only witness for what its stage does.
+TEST(Majority, MayBeInOtherStagesOfAPipeline) {
+  const std::string sends[] = {"send peer=2 n=9; ", "send peer=3 n=9; ", "recv peer=0 n=9; ",
+                               "recv peer=1 n=9; "};
+  std::vector<std::string> ranks;
+  for (int r = 0; r < 4; ++r) {
+    const std::string round = sends[r] + "all_reduce n=1; all_reduce n=2; ";
+    ranks.push_back(repeated(round, 3) + sends[r] +
+                    (r == 3 ? "all_reduce n=1 open; hung" : "all_reduce n=2 open; hung"));
+  }
+  EXPECT_THAT(judge(ranks), HasSubstr("missing-collective error proven culprits=0-2"));
+}
+
+}  // namespace
+}  // namespace lockstep::verify

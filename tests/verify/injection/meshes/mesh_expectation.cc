@@ -125,10 +125,12 @@ class Expecting {
       case MeshFault::left_out_by_subgroup:
       case MeshFault::left_out_all_to_all:
       case MeshFault::bystander_missing:
+      case MeshFault::left_out_by_most:
         return with_ends({"missing-collective", "cross-group-deadlock"});
       case MeshFault::one_too_many:
         return at_last({"extra-collective", "op-mismatch", "size-mismatch"});
       case MeshFault::modality_skip:
+      case MeshFault::modality_skip_by_most:
         if (recording_.modality && recording_.step) return {"modality-divergence"};
         return with_ends({"modality-divergence", "missing-collective", "cross-group-deadlock"});
       case MeshFault::ddp_unused:

@@ -85,6 +85,10 @@ class MeshInjector {
                                job_.world()};
         return found;
       }
+      case MeshFault::left_out_by_most:
+        return leave_out_by_most();
+      case MeshFault::modality_skip_by_most:
+        return modality_skip_by_most();
       case MeshFault::healthy:
         return Deviation{};
       case MeshFault::legal_skip:
@@ -200,6 +204,21 @@ class MeshInjector {
     return leave_out(site, pick(random_, 2, std::min(most, 5)));
   }
 
+  // More than half of `members`, not all.
+  int pick_most(std::size_t members) {
+    const auto n = static_cast<int>(members);
+    return pick(random_, n / 2 + 1, n - 1);
+  }
+
+  // Two steps are enough of a past. In the first one nothing tells a call that the few made from
+  // one that they should not have made, and in the second one little.
+  static bool has_past(const CallSpec& c) { return c.step >= 2; }
+
+  Found leave_out_by_most() {
+    const auto site = find([&](const CallSpec& c) { return size_of(c.group) >= 3 && has_past(c); });
+    return site ? leave_out(site, pick_most(size_of(call(*site).group))) : std::nullopt;
+  }
+
   // The ranks of a tensor-parallel group, or of one replica.
   std::vector<int> row_of(int rank, const std::set<std::string>& dimensions) {
     std::vector<int> row = {rank};
@@ -296,16 +315,39 @@ class MeshInjector {
     return first;
   }
 
+  static bool is_image_sync(const CallSpec& c) { return is_image(c) && syncs_replicas(c); }
+
   Found modality_skip() {
-    const auto site = find([](const CallSpec& c) { return is_image(c) && syncs_replicas(c); });
+    const auto site = find(is_image_sync);
+    return site ? skip_images(*site, row_of(site->rank, {"tp", "pp"})) : std::nullopt;
+  }
+
+  // Text-only batches may be most batches.
+  Found modality_skip_by_most() {
+    const auto site = find([&](const CallSpec& c) {
+      return is_image_sync(c) && size_of(c.group) >= 3 && has_past(c);
+    });
     if (!site) return std::nullopt;
-    const CallSpec gone = call(*site);
-    const std::vector<int> replica = row_of(site->rank, {"tp", "pp"});
-    Deviation d = at_call(replica, gone, seq_of(*site));
+    Members members = job_.groups.at(call(*site).group);
+    std::shuffle(members.begin(), members.end(), random_);
+    members.resize(static_cast<std::size_t>(pick_most(members.size())));
+    std::set<int> ranks;
+    for (const int m : members) {
+      const std::vector<int> replica = row_of(m, {"tp", "pp"});
+      ranks.insert(replica.begin(), replica.end());
+    }
+    return skip_images(*site, {ranks.begin(), ranks.end()});
+  }
+
+  // `ranks` have no image in the step of a call that syncs images.
+  Found skip_images(const Site& site, const std::vector<int>& ranks) {
+    const CallSpec gone = call(site);
+    Deviation d = at_call(ranks, gone, seq_of(site));
     d.groups.clear();
-    for (const int r : replica) {
+    for (const int r : ranks) {
       set_batch(r, gone.step, {"text"});
       const First first = remove_all(r, gone.step, is_image);
+      if (first.group.empty()) continue;  // a pipeline's stage without images
       d.groups.insert(first.group);
       d.seq = first.seq;
     }

@@ -39,8 +39,10 @@ enum class MeshFault {
   lone_send,
   left_out_message,
   lone_barrier,
-  culprit_missing,    // a stalled rank, whose recording is not there
-  bystander_missing,  // a left-out call; the recording of another rank is not there
+  culprit_missing,        // a stalled rank, whose recording is not there
+  bystander_missing,      // a left-out call; the recording of another rank is not there
+  left_out_by_most,       // by more than half of a group, not all
+  modality_skip_by_most,  // the calls of a branch, by more than half of the replicas
   // From here on nothing is wrong.
   healthy,
   legal_skip,      // all members of one group leave out the same call
@@ -79,6 +81,8 @@ inline const char* to_string(MeshFault fault) {
                                         "lone_barrier",
                                         "culprit_missing",
                                         "bystander_missing",
+                                        "left_out_by_most",
+                                        "modality_skip_by_most",
                                         "healthy",
                                         "legal_skip",
                                         "straggler",

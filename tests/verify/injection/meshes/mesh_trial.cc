@@ -189,7 +189,10 @@ class CaseMaker {
     DumpStyle style;
     style.timing = chance(random_, 0.4);
     style.frames = recording.at || chance(random_, 0.5);
-    style.only_active = chance(random_, 0.15);
+    // What most ranks left out is told by the past alone.
+    const bool needs_past =
+        fault_ == MeshFault::left_out_by_most || fault_ == MeshFault::modality_skip_by_most;
+    style.only_active = chance(random_, 0.15) && !needs_past;
     style.json = chance(random_, 0.2);
     Knowledge known;
     known.starts = style.timing;

@@ -614,8 +614,9 @@ Cause cycle_cause(const Context& context, const WaitCause& wait,
     cause.finding.culprits = context.ranks(beside_sister_groups(context, points));
   }
   if (cause.finding.culprits.empty()) {
-    std::vector<std::uint32_t> broke;
-    for (const Break& b : breaks) broke.push_back(b.rank);
+    std::vector<std::uint32_t> broke(breaks.size());
+    std::transform(breaks.begin(), breaks.end(), broke.begin(),
+                   [](const Break& b) { return b.rank; });
     cause.finding.culprits = context.ranks(broke);
   }
   // The same cycle in sister groups is told as one.
@@ -630,8 +631,9 @@ Cause cycle_cause(const Context& context, const WaitCause& wait,
 Cause explain_cycle(const Context& context, const WaitCause& wait) {
   const std::vector<std::size_t> points = points_of_roots(context, wait);
   const std::optional<Overtaking> overtaking = find_overtaking(context, points);
-  std::vector<const WaitPoint*> waits;
-  for (const std::size_t p : points) waits.push_back(&context.where.wait_points[p]);
+  std::vector<const WaitPoint*> waits(points.size());
+  std::transform(points.begin(), points.end(), waits.begin(),
+                 [&](std::size_t p) { return &context.where.wait_points[p]; });
   const std::vector<std::uint32_t> odd = part_from_sisters(context, waits);
   std::optional<Cause> left_out;
   std::vector<Break> breaks;

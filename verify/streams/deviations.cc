@@ -333,6 +333,8 @@ class Walker {
           const auto parted = parted_between(place_of(few), other);
           if (!parted) continue;
           call.call = got.call = *parted;
+        } else if (!did_the_same_before(run_, agreement_, call, got)) {
+          continue;
         }
         if (expected_of(run_, agreement_, call, got) != Expected::first) return false;
         expected = true;
@@ -420,14 +422,20 @@ class Walker {
                        [](const trace::Call& c) { return c.has(trace::kCompleted); });
   }
 
-  // Whether the two calls may differ because one side left out a call. Not where both are the same
-  // operation on the same parameters, or differ in type, reduction or root alone: then it is one
-  // call in two forms.
+  // Whether the two calls may differ because one side left out a call. Not where both carry the
+  // same parameters, or differ in type, reduction or root alone: then it is one call in two forms.
+  // FSDP gathers parameters and later reduces their gradients: those are two calls, if both were
+  // made before.
   bool skip_explains(std::size_t a, std::size_t b) {
     const Token x = next_token(a);
     const Token y = next_token(b);
     const unsigned form = agreement_.differences(x.signature, y.signature);
-    const bool same_identity = x.what == y.what && x.what.value != 0 && (form & kDifferentOp) == 0;
+    const auto made_before = [&](std::size_t cursor, const Token& call) {
+      return sequences_[cursors_[cursor].class_index].seen_before(cursors_[cursor].next, call);
+    };
+    const bool same_identity =
+        x.what == y.what && x.what.value != 0 &&
+        !((form & kDifferentOp) != 0 && made_before(a, x) && made_before(b, y));
     return !same_identity && (x.what != y.what || (form & (kDifferentOp | kDifferentSize)) != 0);
   }
 

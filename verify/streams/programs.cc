@@ -33,6 +33,14 @@ class ProgramComparison {
     return i;
   }
 
+  // The number of calls directly before two places that agree; at most `most`.
+  std::uint32_t common_before(std::uint32_t in_a, std::uint32_t in_b, std::uint32_t most) {
+    const std::uint32_t both = std::min({in_a, in_b, most});
+    std::uint32_t n = 0;
+    while (n < both && same(a_.calls[in_a - 1 - n], b_.calls[in_b - 1 - n])) ++n;
+    return n;
+  }
+
  private:
   // The source location tells calls of equal form apart, where it was recorded, and so do the
   // parameters, but only within one group: another pipeline stage holds others.
@@ -386,6 +394,12 @@ std::pair<std::size_t, std::size_t> votes(const trace::Run& run, Agreement& agre
 }
 
 }  // namespace
+
+bool did_the_same_before(const trace::Run& run, Agreement& agreement, CallRef a, CallRef b) {
+  const std::uint32_t compared = std::min({kCallsCompared, a.call, b.call});
+  ProgramComparison programs(run.ranks[a.rank], run.ranks[b.rank], agreement);
+  return compared > 0 && programs.common_before(a.call, b.call, compared) == compared;
+}
 
 std::optional<Parting> find_parting(const trace::Run& run, Agreement& agreement, std::uint32_t a,
                                     std::uint32_t b) {

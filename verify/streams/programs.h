@@ -70,6 +70,11 @@ bool is_within_round(const trace::Run& run, Agreement& agreement, CallRef call);
 std::optional<std::uint32_t> common_start(const trace::Run& run, Agreement& agreement,
                                           std::uint32_t a, std::uint32_t b);
 
+// Whether two ranks made the same calls, in groups that correspond, just before these: 64, or all
+// that were recorded; at least one. Where recordings start in mid-run, nothing else shows that the
+// two did not part before.
+bool did_the_same_before(const trace::Run& run, Agreement& agreement, CallRef a, CallRef b);
+
 // Two ranks whose programs part.
 struct Parting {
   std::uint32_t usual = 0, deviant = 0;  // rank indices

@@ -12,6 +12,7 @@
 #include "base/quantities.h"
 #include "base/text.h"
 #include "trace/groups.h"
+#include "verify/blocking/witnesses.h"
 
 namespace lockstep::verify {
 
@@ -46,8 +47,8 @@ const Stream* stream_in(const Context& context, trace::GroupId group, std::uint3
 }
 
 // Whether `rank` had issued the call of `point` before the one in which it waits: that call itself,
-// or the one with its number in another group of the same description and size. Nothing where it is
-// in no such group.
+// or the one with its number in another group of the same purpose and size. Nothing where it is in
+// no such group.
 std::optional<bool> issued_before(const Context& context, std::uint32_t rank,
                                   const WaitPoint& point) {
   const GroupStreams& group = context.groups[point.group];
@@ -61,9 +62,13 @@ std::optional<bool> issued_before(const Context& context, std::uint32_t rank,
     return seq - first < stream->calls.size() && stream->calls[seq - first] < waits_in;
   };
   if (membership_of(context, rank, group.group) != nullptr) return issued_in(group.group);
-  if (role == nullptr || role->desc.value == 0) return std::nullopt;
-  for (const auto& m : context.run.ranks[rank].groups)
-    if (m.desc == role->desc && m.ranks.size() == role->ranks.size()) return issued_in(m.group);
+  if (role == nullptr) return std::nullopt;
+  const std::string_view purpose = role_of(context.run.tables, *role);
+  if (purpose.empty()) return std::nullopt;
+  for (const auto& m : context.run.ranks[rank].groups) {
+    if (m.ranks.size() == role->ranks.size() && role_of(context.run.tables, m) == purpose)
+      return issued_in(m.group);
+  }
   return std::nullopt;
 }
 

@@ -50,6 +50,15 @@ std::pair<Usual, Break> usual_of_late(const Context& context, std::uint32_t rank
 
 }  // namespace
 
+std::string_view role_of(const trace::Tables& tables, const trace::RankTrace::Membership& group) {
+  constexpr std::string_view kDigits = "0123456789";
+  const std::string_view description = trace::description_of(tables, group);
+  const std::string_view name = description.empty() ? tables.str(group.group) : description;
+  const std::size_t length = name.find_last_not_of(kDigits) + 1;
+  const bool tells = !description.empty() || length < name.size();
+  return tells ? name.substr(0, length) : std::string_view();
+}
+
 bool knows_its_past(const Context& context, std::uint32_t rank) {
   const trace::RankTrace& trace = context.run.ranks[rank];
   if (trace.dropped > 0) return false;
@@ -90,18 +99,6 @@ const trace::RankTrace::Membership* membership(const trace::RankTrace& trace,
       std::find_if(trace.groups.begin(), trace.groups.end(),
                    [&](const trace::RankTrace::Membership& m) { return m.group == group; });
   return found == trace.groups.end() ? nullptr : &*found;
-}
-
-// What the group is for: its description ("TENSOR_MODEL_PARALLEL"), otherwise its name before the
-// number that tells it from its sisters ("embedding_1"). Empty where neither says: c10d's own names
-// are numbers, and a name without one is no other group's.
-std::string_view role_of(const trace::Tables& tables, const trace::RankTrace::Membership& group) {
-  constexpr std::string_view kDigits = "0123456789";
-  const std::string_view description = trace::description_of(tables, group);
-  const std::string_view name = description.empty() ? tables.str(group.group) : description;
-  const std::size_t length = name.find_last_not_of(kDigits) + 1;
-  const bool tells = !description.empty() || length < name.size();
-  return tells ? name.substr(0, length) : std::string_view();
 }
 
 // Whether the groups are equally large, of other ranks, and for the same purpose as far as is

@@ -269,14 +269,17 @@ class Expecting {
     }
   }
 
-  // Whoever dies takes along what its device had not done.
+  // Whoever dies takes along what its device had not done; which of its open calls that was, is not
+  // in its trace.
   void see_open_call(Expectation& e) const {
     const int r = deviation_.culprits[0];
     const CallSpec* const open = calls_.open[static_cast<std::size_t>(r)];
     if (open == nullptr) return;
     const auto own = calls_.collectives(r, open->group);
     e.groups.insert(open->group);
-    e.seqs.insert(std::find(own.begin(), own.end(), open) - own.begin());
+    for (auto i = std::find(own.begin(), own.end(), open) - own.begin();
+         i < static_cast<std::ptrdiff_t>(own.size()); ++i)
+      e.seqs.insert(i);
     if (recording_.step) e.steps.insert(open->step);
   }
 

@@ -131,6 +131,7 @@ Edit EditFinder::find(Side ref, Side dev) {
   if (const auto known = known_.find(key); known != known_.end()) {
     if (agrees_after(known->second, ref, dev)) return known->second;
   }
+  if (const auto edit = across_steps(ref, dev)) return *edit;
   Edit edit = cheapest(ref, dev);
   if (edit.kind == EditKind::replaced) edit = refine(edit, ref, dev);
   // The same operation on the same parameters: FSDP gathers them and later reduces their gradients.
@@ -146,6 +147,22 @@ Edit EditFinder::find(Side ref, Side dev) {
   }
   known_[key] = edit;
   return edit;
+}
+
+std::optional<Edit> EditFinder::across_steps(const Side& ref, const Side& dev) const {
+  const std::int32_t expected = ref.token().step;
+  const std::int32_t got = dev.token().step;
+  if (!with_step_ || expected == trace::kNone || got == trace::kNone || expected == got)
+    return std::nullopt;
+  const auto calls_before = [](const Side& side, std::int32_t step) {
+    std::size_t n = 1;
+    while (n < side.left() && side.sequence.token(side.next + n).step != trace::kNone &&
+           side.sequence.token(side.next + n).step < step)
+      ++n;
+    return n;
+  };
+  if (expected < got) return Edit{EditKind::missing, calls_before(ref, got)};
+  return Edit{EditKind::extra, calls_before(dev, expected)};
 }
 
 std::optional<std::size_t> EditFinder::calls_until(const Side& ref, const Token& like) {

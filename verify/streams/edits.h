@@ -178,6 +178,10 @@ class EditFinder {
   bool match(const Token& a, const Token& b) { return same_call(agreement_, a, b, with_step_); }
   // Whether the calls after the edit agree, so that a remembered edit applies here too.
   bool agrees_after(const Edit& edit, const Side& ref, const Side& dev);
+  // Where the two calls are of different steps: one side has left the step in which the other still
+  // calls. That is no matter of costs, which would take the few calls of a rank that hangs early in
+  // its next step for additions, where the others still had many to make in theirs.
+  std::optional<Edit> across_steps(const Side& ref, const Side& dev) const;
   // The first edit of the cheapest script.
   Edit cheapest(const Side& ref, const Side& dev);
   // An omission or addition of more calls than the script's window holds: a whole branch of a large

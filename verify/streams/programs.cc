@@ -199,6 +199,9 @@ bool begins_step(const std::vector<trace::Call>& calls, std::uint32_t index) {
 // before them varies:
 //
 //   a a a b | c a a a b | a a b      runs of three, and one of two
+//
+// One earlier run tells nothing where it is over: it may have been cut by what comes only once, as
+// when DDP arranges its buckets after the first step.
 Usual is_run_usual(Agreement& agreement, const std::vector<trace::Call>& calls,
                    std::uint32_t index) {
   if (index == 0 || index >= calls.size()) return Usual::unknown;
@@ -213,21 +216,21 @@ Usual is_run_usual(Agreement& agreement, const std::vector<trace::Call>& calls,
   const std::uint32_t length = end - first;
   const bool may_go_on = end == calls.size();
   std::uint32_t run = 0;
-  bool any = false;
+  std::uint32_t runs = 0;
   for (std::uint32_t i = first > kHistory ? first - kHistory : 0; i < first; ++i) {
     if (same(i) && (run == 0 || !begins_step(calls, i))) {
       ++run;
       continue;
     }
     if (run == length || (may_go_on && run > length)) return Usual::yes;
-    any = any || run > 0;
+    runs += run > 0 ? 1U : 0U;
     run = same(i) ? 1 : 0;
   }
   if (begins_step(calls, first) && run > 0) {
     if (run == length || (may_go_on && run > length)) return Usual::yes;
-    any = true;
+    ++runs;
   }
-  return any ? Usual::no : Usual::unknown;
+  return runs > 1 ? Usual::no : Usual::unknown;
 }
 
 }  // namespace

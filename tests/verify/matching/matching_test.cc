@@ -161,9 +161,48 @@ TEST(Matching, AMessageHasOneStepNumber) {
        "all_reduce n=8 what=a step=0; all_reduce n=8 what=a step=1; all_reduce n=8 what=a "
        "step=2 at=d.py:9 open; hung"}));
   ASSERT_FALSE(report.findings.empty());
+  EXPECT_EQ(report.findings[0].rule, RuleId::extra_collective);
   EXPECT_EQ(report.findings[0].step, 1);
-  EXPECT_THAT(report.findings[0].message, HasSubstr("(call 2 of group world, d.py:9)"));
+  EXPECT_THAT(report.findings[0].message, HasSubstr("call 2 of group world, step 1, c.py:4"));
   EXPECT_THAT(report.findings[0].message, testing::Not(HasSubstr("step 2")));
+}
+
+// Texts are generated in step 1, a call for each token. As on a GPU, the host of rank 2 runs ahead
+// into its next step, whose third call is like the one that the others wait in.
+TEST(Matching, ARankInALaterStepLeftOutWhatTheOthersStillCall) {
+  const std::string tokens =
+      "all_reduce n=1 what=root step=0; all_reduce n=8 what=a step=0; all_reduce n=8 what=b "
+      "step=0; "
+      "all_reduce n=1 what=root step=1; all_reduce n=8 what=a step=1; all_reduce n=8 what=b "
+      "step=1; ";
+  const std::string goes_on = tokens + "all_reduce n=8 what=a step=1 open; hung";
+  EXPECT_THAT(
+      judge({goes_on, goes_on,
+             tokens + "all_reduce n=1 what=root step=2 open; all_reduce n=2 what=s step=2 open; "
+                      "all_reduce n=8 what=a step=2 open; hung"}),
+      HasSubstr("missing-collective error proven culprits=2 group=world seq=6 step=1"));
+}
+
+// The other way round: it is the only one that still calls in step 1.
+TEST(Matching, ARankInAnEarlierStepCallsTooMuch) {
+  const std::string tokens =
+      "all_reduce n=1 what=root step=0; all_reduce n=8 what=a step=0; all_reduce n=8 what=a "
+      "step=0; "
+      "all_reduce n=1 what=root step=1; all_reduce n=8 what=a step=1; all_reduce n=8 what=a "
+      "step=1; ";
+  const std::string next = tokens + "all_reduce n=1 what=root step=2 open; hung";
+  EXPECT_THAT(judge({next, next, tokens + "all_reduce n=8 what=a step=1 open; hung"}),
+              HasSubstr("extra-collective error proven culprits=2 group=world seq=6 step=1"));
+}
+
+// DDP arranges its buckets once, after the first step, so two reductions follow each other first
+// after the second one. That is no reason to think that rank 1 should have come to a barrier.
+TEST(Matching, WhatComesOnceIsNoHabit) {
+  const std::string steps =
+      "all_reduce n=8 at=t.py:3; broadcast n=2 root=0 at=t.py:3; all_reduce n=8 at=t.py:3; ";
+  EXPECT_THAT(judge({steps + "barrier at=t.py:9 open; hung",
+                     steps + "all_reduce n=8 at=t.py:3 open; hung"}),
+              HasSubstr("op-mismatch error proven culprits=0 group=world seq=3"));
 }
 
 TEST(Matching, TwoCallsInAnotherOrder) {

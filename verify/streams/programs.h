@@ -7,8 +7,7 @@
 //   rank 2   exchange(ep1)  exchange(ep1)  …
 //   rank 3   exchange(ep1)  reduce(dp1)                  rank 3 left out its second exchange
 //
-// A rank's own past tells the same: training steps repeat, so a replaced or additional call stands
-// out against the rank's last rounds.
+// A rank's own past (past.h) tells the same.
 #pragma once
 
 #include <cstdint>
@@ -18,52 +17,9 @@
 #include "trace/run.h"
 #include "verify/replay/replay.h"
 #include "verify/streams/agreement.h"
+#include "verify/streams/past.h"
 
 namespace lockstep::verify {
-
-// Whether two calls of one rank come from the same statement of its program: same group, operation,
-// sizes, parameters, peer and source location, as far as these were recorded.
-bool is_same_of_program(Agreement& agreement, const trace::Call& a, const trace::Call& b);
-
-// The earlier calls that the past predicts at this call's position: those that followed the calls
-// just before it at earlier occurrences. With a past of "a b c | a b d | a b", c and d are usual
-// after "a b". The occurrence with the longest equal sequence decides; of several that are equally
-// long, each counts. At most 8, the newest first. O(4096 · 64) comparisons at most.
-std::vector<std::uint32_t> usual_calls(const trace::Run& run, Agreement& agreement, CallRef place);
-
-// The usual call, if there is exactly one.
-std::optional<std::uint32_t> usual_call(const trace::Run& run, Agreement& agreement, CallRef place);
-
-// Whether by the past a call is usual at its position; no: only others are; unknown: the past does
-// not tell.
-enum class Usual : std::uint8_t { yes, no, unknown };
-Usual is_usual(const trace::Run& run, Agreement& agreement, CallRef call);
-
-// Whether as many calls like the one before this one came in a row before, this one included where
-// it is like them; unknown: no such call was made before. O(4096).
-Usual is_run_usual(const trace::Run& run, Agreement& agreement, CallRef call);
-
-// Which of two calls, of ranks that did the same up to them, the past expects; nothing where it
-// does not tell. The call that the ranks' own pasts show in the longer equal sequence is expected:
-//
-//   rank 0   t i h | t i h | t i      i came after the last 4 calls before, h after none of them:
-//   rank 1   t i h | t i h | t h      rank 1 left out i
-//
-// Then the one that makes a run of equal calls as long as earlier ones. Where both calls open a new
-// round for the first time, the one that came first in the first round. A call that is new may
-// begin a new part of the program (a checkpoint), which the other rank missed; not within a round.
-// O(4096 · 64) comparisons at most.
-enum class Expected : std::uint8_t { first, second, unknown };
-Expected expected_of(const trace::Run& run, Agreement& agreement, CallRef first, CallRef second);
-
-// Whether a program that ended before this call of the rank ended within a round: the past expects
-// this call alone, and since the last one like it the rank repeated earlier rounds, but no whole
-// number of them. After the init i, the rounds a b c are cut short before the second c:
-//
-//   i | a b c | a b | c
-//
-// False where no such call came before. O(4096 · 64) comparisons at most.
-bool is_within_round(const trace::Run& run, Agreement& agreement, CallRef call);
 
 // The number of calls at the start of two ranks' programs (rank indices) that agree. Each group of
 // the one corresponds to one of the other. Nothing where a recording starts in mid-run. O(calls).

@@ -1,0 +1,80 @@
+// What a rank's own past expects: training steps repeat, so a call that is replaced, added or left
+// out stands out against the rank's last rounds. Calls are those of all its groups, in program
+// order.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "trace/run.h"
+#include "verify/replay/replay.h"
+#include "verify/streams/agreement.h"
+
+namespace lockstep::verify {
+
+// Whether two calls of one rank come from the same statement of its program: same group, operation,
+// sizes, parameters, peer and source location, as far as these were recorded.
+bool is_same_of_program(Agreement& agreement, const trace::Call& a, const trace::Call& b);
+
+// The earlier calls that the past predicts at this call's position: those that followed the calls
+// just before it at earlier occurrences. With a past of "a b c | a b d | a b", c and d are usual
+// after "a b". The occurrence with the longest equal sequence decides; of several that are equally
+// long, each counts. At most 8, the newest first. O(4096 · 64) comparisons at most.
+std::vector<std::uint32_t> usual_calls(const trace::Run& run, Agreement& agreement, CallRef place);
+
+// The usual call, if there is exactly one.
+std::optional<std::uint32_t> usual_call(const trace::Run& run, Agreement& agreement, CallRef place);
+
+// Whether by the past a call is usual at its position; no: only others are; unknown: the past does
+// not tell.
+enum class Usual : std::uint8_t { yes, no, unknown };
+Usual is_usual(const trace::Run& run, Agreement& agreement, CallRef call);
+
+// The same by what the rank does before and, over NCCL, where hosts go on, by what it does later.
+// In a first round, which has no past, calls of the round itself may look like one; what comes
+// later shows it:
+//
+//   a a c | a a b c | a a b c      after a comes a, by the first two calls; after a a comes b
+Usual is_usual_anywhere(const trace::Run& run, Agreement& agreement, CallRef call);
+
+// Whether the call before this one usually precedes the calls from here on, by what the rank does
+// later. In a first round it shows a call left out:
+//
+//   a c | a b c | a b c      what comes before c is b, but for the first time
+Usual usually_precedes(const trace::Run& run, Agreement& agreement, CallRef call);
+
+// Whether the run of calls like the one before this one, this one included where it is like them,
+// is as long as an earlier one. A run ends with its step. Layers issue the same call several times,
+// and what comes before them varies:
+//
+//   a a a b | c a a a b | a a b      runs of three, and one of two
+//
+// One earlier run tells nothing where it is over: it may have been cut by what comes only once, as
+// when DDP arranges its buckets after the first step. O(4096).
+Usual is_run_usual(const trace::Run& run, Agreement& agreement, CallRef call);
+
+// Which of two calls, of ranks that did the same up to them, the past expects; nothing where it
+// does not tell. The call that the ranks' own pasts show in the longer equal sequence is expected:
+//
+//   rank 0   t i h | t i h | t i      i came after the last 4 calls before, h after none of them:
+//   rank 1   t i h | t i h | t h      rank 1 left out i
+//
+// Before that, the one that makes a run of equal calls as long as earlier ones. Where neither comes
+// after an equal sequence and both begin a step, the one that came first in the first step. A call
+// that is new may begin a new part of the program (a checkpoint), which the other rank missed; not
+// within a round.
+// O(4096 · 64) comparisons at most.
+enum class Expected : std::uint8_t { first, second, unknown };
+Expected expected_of(const trace::Run& run, Agreement& agreement, CallRef first, CallRef second);
+
+// Whether a program that ended before this call of the rank ended within a round: the past expects
+// this call alone, and since the last one like it the rank repeated earlier rounds, but no whole
+// number of them. After the init i, the rounds a b c are cut short before the second c:
+//
+//   i | a b c | a b | c
+//
+// False where no such call came before. O(4096 · 64) comparisons at most.
+bool is_within_round(const trace::Run& run, Agreement& agreement, CallRef call);
+
+}  // namespace lockstep::verify

@@ -1,4 +1,4 @@
-// Witnesses of a hang: the own past of its ranks (verify/streams/programs.h) and their sisters.
+// Witnesses of a hang: the own past of its ranks (verify/streams/past.h) and their sisters.
 #pragma once
 
 #include <cstdint>

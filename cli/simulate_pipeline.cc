@@ -11,7 +11,6 @@
 #include "cli/cmd_simulate.h"
 #include "cli/report_options.h"
 #include "reports/forecasts/pipeline.h"
-#include "sim/pipeline/run_pipeline.h"
 #include "sim/pipeline/schedule.h"
 
 namespace lockstep::cli {
@@ -113,10 +112,12 @@ Status set_backward(const PipelineCommand& command, const sim::PipelineProgram& 
   return Status::ok();
 }
 
-Status set_activations(const PipelineCommand& command, const sim::PipelineProgram& program,
-                       std::vector<sim::PieceCost>& pieces) {
+// By piece; empty without --activation.
+Result<std::vector<sim::KeptBytes>> kept_bytes(const PipelineCommand& command,
+                                               const sim::PipelineProgram& program) {
+  std::vector<sim::KeptBytes> out;
   if (command.activation.empty()) {
-    if (command.activation_weight.empty()) return Status::ok();
+    if (command.activation_weight.empty()) return out;
     return Error{"--activation-weight is a part of --activation, which is not given",
                  {},
                  "give --activation as well"};
@@ -128,17 +129,20 @@ Status set_activations(const PipelineCommand& command, const sim::PipelineProgra
           ? activation
           : sizes("--activation-weight", command.activation_weight, program);
   if (!kept) return kept.error();
-  for (std::size_t i = 0; i < pieces.size(); ++i) {
+  double all = 0;
+  for (std::size_t i = 0; i < activation->size(); ++i) {
     if ((*kept)[i] > (*activation)[i])
       return Error{
           fmt::format("--activation-weight {} B is more than --activation {} B, which includes it",
                       (*kept)[i].value, (*activation)[i].value),
           {},
           "give at most the activation"};
-    pieces[i].activation = (*activation)[i];
-    pieces[i].kept_for_weight = (*kept)[i];
+    all += static_cast<double>((*activation)[i].value) * command.shape.micro_batches;
+    out.push_back({(*activation)[i], (*kept)[i]});
   }
-  return Status::ok();
+  if (all > 0x1p61)
+    return Error{"the activations together exceed 2^61 bytes", {}, "give a smaller --activation"};
+  return out;
 }
 
 Result<sim::PipelineCosts> pipeline_costs(const PipelineCommand& command,
@@ -148,7 +152,6 @@ Result<sim::PipelineCosts> pipeline_costs(const PipelineCommand& command,
   if (!forward) return forward.error();
   for (const Picos time : *forward) costs.pieces.push_back({.forward = time});
   if (const Status s = set_backward(command, program, costs.pieces); !s) return s.error();
-  if (const Status s = set_activations(command, program, costs.pieces); !s) return s.error();
   const Result<Picos> send = parse_duration(command.send);
   if (!send) return with_option("--send", send.error());
   costs.send = *send;
@@ -190,9 +193,13 @@ Result<reports::PipelineAnswer> answer(PipelineCommand command) {
   if (const Status layers = check_layers(command, command.shape); !layers) return layers.error();
   const Result<sim::PipelineCosts> costs = pipeline_costs(command, *program);
   if (!costs) return costs.error();
+  const Result<std::vector<sim::KeptBytes>> kept = kept_bytes(command, *program);
+  if (!kept) return kept.error();
   Result<sim::PipelineRun> run = sim::run_pipeline(*program, *costs);
   if (!run) return run.error();
-  return reports::PipelineAnswer{std::move(*program), std::move(*run), !command.activation.empty()};
+  std::vector<Bytes> peaks;
+  if (!kept->empty()) peaks = sim::peak_bytes(*program, *kept);
+  return reports::PipelineAnswer{std::move(*program), std::move(*run), std::move(peaks)};
 }
 
 reports::ExitStatus simulate_pipeline(const PipelineCommand& command) {

@@ -11,9 +11,9 @@
 #include "base/tables.h"
 #include "base/text.h"
 #include "reports/findings/reports.h"
-#include "reports/forecasts/multimodal_picture.h"
 #include "reports/forecasts/parts.h"
 #include "reports/forecasts/simulated_job.h"
+#include "reports/forecasts/step_picture.h"
 #include "reports/html/charts.h"
 #include "reports/html/markup.h"
 #include "reports/html/page.h"
@@ -126,13 +126,9 @@ std::vector<NamedFigure> tower_headlines(const MultimodalForecast& f) {
 
 PartsOfWhole time_parts(const MultimodalForecast& f) { return {f.time, f.seconds, duration_text}; }
 
-PartsOfWhole path_parts(const MultimodalForecast& f) {
-  return {f.path, f.drawn_seconds, duration_text};
-}
-
 std::string places_text(const MultimodalForecast& f) {
   Table table(columns({"place"}, {"GPUs", "layers", "micro-batch", "busy", "encodes", "memory"}));
-  for (std::size_t p = 0; p < std::min(f.places.size(), kMostPlacesShown); ++p) {
+  for (std::size_t p = 0; p < std::min(f.places.size(), kMostStagesShown); ++p) {
     const sim::PlaceFigures& place = f.places[p];
     table.add({place.name, std::to_string(place.gpus), number_text(place.layers),
                duration_text(place.micro_batch), percent(place.busy), percent(place.encoding),
@@ -251,7 +247,9 @@ Json place_memory_json(const sim::PlaceMemory& place) {
 }  // namespace
 
 Result<MultimodalResult> multimodal_result(sim::MultimodalForecast forecast) {
-  MultimodalResult out{std::move(forecast), {}, std::nullopt};
+  Result<sim::StepPicture> picture = sim::draw_step(forecast);
+  if (!picture) return picture.error();
+  MultimodalResult out{std::move(forecast), std::move(*picture), {}, std::nullopt};
   out.alternatives = sim::alternatives(out.forecast);
   if (!out.forecast.divergence) return out;
   Result<trace::Run> run = sim::modality_run(out.forecast.plan, *out.forecast.divergence);
@@ -278,14 +276,17 @@ std::string multimodal_text(const MultimodalResult& result) {
   std::vector<NamedFigure> headlines = tower_headlines(f);
   if (f.plan.llm.gpu_memory) headlines.push_back({"", fit_text(f)});
   headlines.push_back({"reason", f.reason()});
+  const std::vector<sim::ForecastPart> path = step_path(result.picture);
   return fmt::format(
       "{}\n\n{}\n{}\n{}\nwhere the step's time goes, mean over the GPUs\n{}\n"
-      "critical path of the slowest pipeline\n{}\n{}\n{}{}{}\n"
+      "critical path of the first step\n{}\n{}\n{}{}{}\n"
       "what this rests on (docs/simulate-multimodal.md)\n{}",
       wrap(printable(f.plan.llm.name), kReportColumns), figures_text(description(f)),
-      figures_text(headlines), multimodal_picture_text(f), parts_text(time_parts(f)),
-      parts_text(path_parts(f)), places_text(f), tower_memory_text(f), alternatives_text(result),
-      hang_text(result), basis_text(f.basis(), {&f.time}));
+      figures_text(headlines),
+      step_picture_text(result.picture, "the slowest pipeline of the first step"),
+      parts_text(time_parts(f)), parts_text({path, result.picture.end.seconds(), duration_text}),
+      places_text(f), tower_memory_text(f), alternatives_text(result), hang_text(result),
+      basis_text(f.basis(), {&f.time}));
 }
 
 std::string multimodal_json(const MultimodalResult& result) {
@@ -320,7 +321,8 @@ std::string multimodal_json(const MultimodalResult& result) {
                             {"mean_size", item.mean_size},
                             {"largest", item.largest}});
   out["time"] = parts_json(time_parts(f), "seconds");
-  out["critical_path"] = parts_json(path_parts(f), "seconds");
+  const std::vector<sim::ForecastPart> path = step_path(result.picture);
+  out["critical_path"] = parts_json({path, result.picture.end.seconds(), duration_text}, "seconds");
   for (const sim::PlaceFigures& place : f.places)
     out["places"].push_back({{"place", printable(place.name)},
                              {"gpus", place.gpus},
@@ -385,7 +387,7 @@ std::string multimodal_csv(const MultimodalResult& result) {
   line("lost", f.lost.total(), "1");
   for (const sim::ForecastPart& part : f.time)
     line(fmt::format("time.{}", part.key), part.value, "s");
-  for (const sim::ForecastPart& part : f.path)
+  for (const sim::ForecastPart& part : step_path(result.picture))
     line(fmt::format("path.{}", part.what), part.value, "s");
   for (const sim::PlaceFigures& place : f.places)
     line(fmt::format("busy.{}", place.name), place.busy, "1");
@@ -453,10 +455,9 @@ std::string multimodal_html(const MultimodalResult& result) {
       html::figures(tower_headlines(f)) +
           html::element("p", "caption", fmt::format("{}.", html::sentence(f.reason()))),
       html::card("This plan can hang", hang_html(result)) +
-          html::card("The slowest pipeline", multimodal_picture_html(f)) +
+          step_card(result.picture, "The slowest pipeline of the first step: ") +
           html::card("The same job with one change each", alternatives) +
           html::card("Where the step's time goes", parts_html("parts", time_parts(f))) +
-          html::card("Critical path of the slowest pipeline", parts_html("path", path_parts(f))) +
           html::card("Memory of a GPU", memory_chart(f)) +
           html::card("Plan", description_html(description(f))) +
           html::card("What this rests on", html::sentences(f.basis())));

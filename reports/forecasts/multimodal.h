@@ -20,12 +20,13 @@ struct JudgedStep {
 
 struct MultimodalResult {
   sim::MultimodalForecast forecast;
+  sim::StepPicture picture;                    // of the first step
   std::vector<sim::Alternative> alternatives;  // best first; empty: not asked for
   std::optional<JudgedStep> hang;
 };
 
-// The forecast with its alternatives and, if it can hang, the judged step. Errors:
-// modality_run()'s and those of a program that cannot be simulated.
+// The forecast with its picture, its alternatives and, if it can hang, the judged step. Errors:
+// draw_step()'s, modality_run()'s and those of a program that cannot be simulated.
 Result<MultimodalResult> multimodal_result(sim::MultimodalForecast forecast);
 
 // At most 80 columns wide.

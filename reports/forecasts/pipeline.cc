@@ -27,16 +27,17 @@ double run_bubble(const sim::PipelineRun& run) {
 std::string stage_table(const PipelineAnswer& answer) {
   const sim::PipelineRun& run = answer.run;
   std::vector<std::string> names = {"stage", "busy", "idle", "idle share", "in flight"};
-  if (answer.sized) names.emplace_back("activations");
+  if (!answer.peak_bytes.empty()) names.emplace_back("activations");
   Table table(columns({}, names));
+  const std::vector<std::int64_t> in_flight = sim::peak_in_flight(answer.program);
   const std::size_t shown = std::min(run.busy.size(), kMostRows);
   for (std::size_t stage = 0; stage < shown; ++stage) {
     const double share =
         run.period.value > 0 ? run.idle[stage].seconds() / run.period.seconds() : 0;
     std::vector<std::string> cells = {std::to_string(stage), duration_text(run.busy[stage]),
                                       duration_text(run.idle[stage]), percent(share),
-                                      std::to_string(run.peak_in_flight[stage])};
-    if (answer.sized) cells.push_back(bytes_text(run.peak_bytes[stage]));
+                                      std::to_string(in_flight[stage])};
+    if (!answer.peak_bytes.empty()) cells.push_back(bytes_text(answer.peak_bytes[stage]));
     table.add(std::move(cells));
   }
   std::string out = table.text();
@@ -84,51 +85,41 @@ std::string pipeline_json(const PipelineAnswer& answer) {
   out["bubble"] = run_bubble(run);
   out["busy_ps"] = values(run.busy);
   out["idle_ps"] = values(run.idle);
-  out["peak_in_flight"] = run.peak_in_flight;
-  if (answer.sized) {
-    out["peak_bytes"] = nlohmann::json::array();
-    for (const Bytes bytes : run.peak_bytes) out["peak_bytes"].push_back(bytes.value);
-  }
+  out["peak_in_flight"] = sim::peak_in_flight(answer.program);
+  for (const Bytes bytes : answer.peak_bytes) out["peak_bytes"].push_back(bytes.value);
   return fmt::format("{}\n", out.dump(2));
 }
 
 namespace {
 
 // Only ten characters per kind: micro-batch 10 is shown as 0 again.
-char letter(const sim::PipelineTask& task) {
-  const auto digit = static_cast<char>(task.micro_batch % 10);
-  switch (task.work) {
-    case sim::Work::forward:
-      return static_cast<char>('0' + digit);
-    case sim::Work::backward:
-      return static_cast<char>('a' + digit);
-    case sim::Work::weight:
-      return static_cast<char>('A' + digit);
-  }
-  return '?';
+char letter(const sim::StepWork& task) {
+  using Kind = sim::StepWork::Kind;
+  const char first = task.kind == Kind::forward ? '0' : task.kind == Kind::backward ? 'a' : 'A';
+  return static_cast<char>(first + task.micro_batch % 10);
 }
 
 // The largest time that divides every start and end; 1 if nothing takes time. Unit costs of 1 ms
 // give columns of 1 ms.
 std::int64_t unit_of(const sim::PipelineRun& run) {
   std::int64_t unit = 0;
-  for (const std::vector<sim::TaskSpan>& stage : run.spans)
-    for (const sim::TaskSpan& span : stage)
-      unit = std::gcd(unit, std::gcd(span.start.value, span.end.value));
+  for (const std::vector<sim::StepStretch>& stage : run.tasks)
+    for (const sim::StepStretch& task : stage)
+      unit = std::gcd(unit, std::gcd(task.begin.value, task.end.value));
   return std::max<std::int64_t>(unit, 1);
 }
 
-std::string lane(const std::vector<sim::PipelineTask>& tasks,
-                 const std::vector<sim::TaskSpan>& spans, std::size_t columns, double per_column) {
+std::string lane(const std::vector<sim::StepStretch>& tasks, std::size_t columns,
+                 double per_column) {
   std::string out;
   std::size_t task = 0;
   for (std::size_t column = 0; column < columns; ++column) {
     // A column shows what runs in its middle, so every column is one task or idle.
     const double middle = (static_cast<double>(column) + 0.5) * per_column;
-    while (task < spans.size() && static_cast<double>(spans[task].end.value) <= middle) ++task;
+    while (task < tasks.size() && static_cast<double>(tasks[task].end.value) <= middle) ++task;
     const bool at_work =
-        task < spans.size() && static_cast<double>(spans[task].start.value) <= middle;
-    out += at_work ? letter(tasks[task]) : '.';
+        task < tasks.size() && static_cast<double>(tasks[task].begin.value) <= middle;
+    out += at_work ? letter(tasks[task].work) : '.';
   }
   return out;
 }
@@ -138,7 +129,7 @@ std::string lane(const std::vector<sim::PipelineTask>& tasks,
 std::string pipeline_timeline(const sim::PipelineProgram& program, const sim::PipelineRun& run,
                               std::size_t width, std::size_t most_stages) {
   if (run.time.value == 0) return "nothing takes any time\n";
-  const std::size_t stages = std::min(run.spans.size(), most_stages);
+  const std::size_t stages = std::min(run.tasks.size(), most_stages);
   // "stage  7" and "stage 11": the lanes begin below each other.
   const std::size_t label = std::to_string(stages - 1).size();
   const std::size_t room = std::max<std::size_t>(width, 24) - (sizeof "stage " + label);
@@ -151,11 +142,11 @@ std::string pipeline_timeline(const sim::PipelineProgram& program, const sim::Pi
                                   : static_cast<double>(run.time.value) / static_cast<double>(room);
   std::string out;
   for (std::size_t stage = 0; stage < stages; ++stage) {
-    out += fmt::format("stage {:>{}} {}\n", stage, label,
-                       lane(program.tasks[stage], run.spans[stage], columns, per_column));
+    out +=
+        fmt::format("stage {:>{}} {}\n", stage, label, lane(run.tasks[stage], columns, per_column));
   }
-  if (stages < run.spans.size())
-    out += fmt::format("and {} more\n", plural(run.spans.size() - stages, "stage"));
+  if (stages < run.tasks.size())
+    out += fmt::format("and {} more\n", plural(run.tasks.size() - stages, "stage"));
   out += fmt::format(
       "{}\n",
       wrap(fmt::format("One column is {}{}. 0-9: forward of micro-batch 0, 1, ..; a-j: its "

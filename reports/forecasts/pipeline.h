@@ -2,8 +2,9 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
-#include "sim/pipeline/run_pipeline.h"
+#include "sim/engine/step_program.h"
 #include "sim/pipeline/schedule.h"
 
 namespace lockstep::reports {
@@ -11,14 +12,14 @@ namespace lockstep::reports {
 struct PipelineAnswer {
   sim::PipelineProgram program;
   sim::PipelineRun run;
-  bool sized = false;  // the sizes of activations are known
+  std::vector<Bytes> peak_bytes;  // of activations, by stage; empty: their sizes are not known
 };
 
 // A table of the stages and the timeline, at most 80 columns wide; ends with a line break.
 std::string pipeline_text(const PipelineAnswer& answer);
 
 // {"schedule", "stages", "micro_batches", "chunks", "time_ps", "period_ps", "bubble", "busy_ps":
-// [], "idle_ps": [], "peak_in_flight": []} and, where sized, "peak_bytes": []; lists by stage.
+// [], "idle_ps": [], "peak_in_flight": []} and, where known, "peak_bytes": []; lists by stage.
 // "bubble" is the idle share of the period. Ends with a line break.
 std::string pipeline_json(const PipelineAnswer& answer);
 

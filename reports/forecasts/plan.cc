@@ -11,11 +11,11 @@
 #include "base/tables.h"
 #include "base/text.h"
 #include "reports/forecasts/parts.h"
+#include "reports/forecasts/step_picture.h"
 #include "reports/html/charts.h"
 #include "reports/html/markup.h"
 #include "reports/html/page.h"
 #include "reports/table.h"
-#include "sim/transformer/step_picture.h"
 
 namespace lockstep::reports {
 namespace {
@@ -287,82 +287,6 @@ std::string time_card(const sim::PlanForecast& f) {
                         parts_html("parts of a step", time_parts(f)));
 }
 
-// The series of the picture of a step, by StepWork::Kind; what waits for a message and for the
-// other stages is one.
-constexpr std::size_t kCarriedOut = 6;
-const std::vector<html::Series>& step_series() {
-  static const std::vector<html::Series> out = {
-      {"forward", 0},
-      {"backward", 3},
-      {"weights' gradients", 1},
-      {"waits for a stage", 6},
-      {"waits for data-parallel calls, or slowed down by them", 4},
-      {"optimizer, once a step", 7},
-      {"thin, below: a call is carried out", 2}};
-  return out;
-}
-
-std::size_t series_of(sim::StepWork::Kind kind) {
-  switch (kind) {
-    case sim::StepWork::Kind::forward:
-      return 0;
-    case sim::StepWork::Kind::backward:
-      return 1;
-    case sim::StepWork::Kind::weight:
-      return 2;
-    case sim::StepWork::Kind::message:
-    case sim::StepWork::Kind::meeting:
-      return 3;
-    case sim::StepWork::Kind::gather:
-    case sim::StepWork::Kind::reduce:
-    case sim::StepWork::Kind::slowed:
-      return 4;
-    case sim::StepWork::Kind::update:
-      return 5;
-  }
-  return 0;
-}
-
-// A lane for each stage, and what it does in numbers.
-std::string step_card(const sim::PlanForecast& f, const sim::StepPicture& picture) {
-  constexpr std::size_t kMostLanes = 64;
-  std::vector<html::GanttLane> lanes;
-  Table table(
-      columns({"stage"}, {"forward", "backward", "waits for stages", "for data-parallel calls"}));
-  for (std::size_t stage = 0; stage < std::min(kMostLanes, picture.stages.size()); ++stage) {
-    html::GanttLane lane{fmt::format("stage {}", stage), {}, {}};
-    std::vector<double> sums(step_series().size(), 0);
-    for (const sim::StepStretch& one : picture.stages[stage].host) {
-      const std::size_t series = series_of(one.work.kind);
-      lane.boxes.push_back({one.begin.seconds(), one.end.seconds(), series});
-      sums[series] += (one.end - one.begin).seconds();
-    }
-    for (const sim::StepStretch& one : picture.stages[stage].calls)
-      lane.below.push_back({one.begin.seconds(), one.end.seconds(), kCarriedOut});
-    lanes.push_back(std::move(lane));
-    table.add({fmt::format("{}", stage), duration_text(sums[0]), duration_text(sums[1] + sums[2]),
-               duration_text(sums[3]), duration_text(sums[4])});
-  }
-  const std::size_t more = picture.stages.size() - lanes.size();
-  return html::card(
-      "One step",
-      html::element(
-          "p", "",
-          html::text(fmt::format(
-              "{}, as the engine ran it. A task contains what is in it for its own ranks: "
-              "tensor- and context-parallel calls, recomputed layers, waiting for the host.",
-              duration_text(picture.end)))) +
-          html::gantt("what each stage does during one step", step_series(), lanes,
-                      picture.end.seconds(),
-                      [](double seconds) { return duration_text(seconds); }) +
-          table.html("one step by stage") +
-          (more == 0
-               ? ""
-               : html::element("p", "caption", fmt::format("and {}", plural(more, "stage")))) +
-          html::element("h3", "", "Critical path") +
-          parts_html("critical path", {picture.path, f.step.seconds, duration_text}));
-}
-
 std::string memory_card(const sim::PlanForecast& f) {
   std::vector<html::Series> series;
   html::StackedBar bar{fmt::format("stage {}", f.step.memory.stage), {}};
@@ -384,7 +308,7 @@ std::string plan_html(const sim::PlanForecast& f) {
   const Result<sim::StepPicture> picture = sim::draw_step(f);
   return html::result_page("plan", f.plan.name, html::figures(plan_headlines(f)),
                            html::card("Plan", description_html(plan_description(f))) +
-                               time_card(f) + (picture ? step_card(f, *picture) : "") +
+                               time_card(f) + (picture ? step_card(*picture, "") : "") +
                                memory_card(f) +
                                html::card("What this rests on", html::sentences(f.basis())));
 }

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <deque>
 #include <optional>
 #include <set>
 #include <utility>
 
 #include "base/check.h"
+#include "sim/engine/fifo.h"
 #include "sim/engine/open_collectives.h"
 
 namespace lockstep::sim {
@@ -21,8 +21,8 @@ struct Queued {
 };
 
 struct StreamState {
-  Picos free;                 // when the operations with a known end are done
-  std::deque<Queued> queued;  // the first one has arrived at its collective
+  Picos free;           // when the operations with a known end are done
+  Fifo<Queued> queued;  // the first one has arrived at its collective
 };
 
 struct RankState {

@@ -3,11 +3,11 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <deque>
 #include <optional>
 #include <utility>
 #include <vector>
 
+#include "sim/engine/fifo.h"
 #include "sim/engine/program.h"
 
 namespace lockstep::sim {
@@ -51,7 +51,7 @@ class OpenCollectives {
     collective.held.last = std::max(collective.held.last, when);
     if (collective.held.arrivals.size() < folding_.arrivals[group_class] || collective.disagrees)
       return std::nullopt;
-    // Collectives may complete out of order; the deque shrinks only at its front, so that `first`
+    // Collectives may complete out of order; the queue shrinks only at its front, so that `first`
     // stays the number of open.front().
     collective.over = true;
     Held out = std::move(collective.held);
@@ -75,7 +75,7 @@ class OpenCollectives {
     bool over = false;
   };
   struct Group {
-    std::deque<OpenCollective> open;
+    Fifo<OpenCollective> open;
     std::uint32_t first = 0;  // the sequence number of open.front()
   };
 

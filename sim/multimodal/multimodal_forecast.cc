@@ -171,9 +171,6 @@ Result<MultimodalForecast> forecast_towers(const MultimodalPlan& plan,
   out.memory = std::move(steps->memory);
   for (std::size_t i = 0; i < out.memory.size(); ++i)
     if (out.memory[i].total() > out.memory[out.fullest].total()) out.fullest = i;
-  out.drawn = std::move(steps->drawn);
-  out.drawn_seconds = steps->drawn_seconds;
-  out.path = std::move(steps->path);
   out.items = std::move(steps->items);
   out.padding = steps->padding;
   out.cut = steps->cut;
@@ -188,6 +185,10 @@ Result<MultimodalForecast> forecast_towers(const MultimodalPlan& plan,
   if (!divergence) return divergence.error();
   out.divergence = std::move(*divergence);
   return out;
+}
+
+Result<StepPicture> draw_step(const MultimodalForecast& forecast) {
+  return draw_first_step(forecast.plan, forecast.calibration.cost);
 }
 
 namespace {

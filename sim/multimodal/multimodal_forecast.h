@@ -1,7 +1,7 @@
 // Forecasts the training steps of a plan with several towers.
 //
-// A few steps are drawn from the data. In each, every group of ranks that is one pipeline runs its
-// schedule task by task (sim/pipeline/run_pipeline.h) with the times of its own micro-batches: the
+// A few steps are drawn from the data. Each is a program of the engine (sim/engine/step_program.h),
+// in which every group of ranks that is one pipeline has the times of its own micro-batches: the
 // LLM's by sim/transformer, an encoder's by the sizes of its items. The ranks meet where gradients
 // are summed, so the slowest pipeline gives the step. What is lost on the way is found by comparing
 // with steps of equal work: see LostTime.
@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "base/result.h"
+#include "sim/engine/step_picture.h"
 #include "sim/multimodal/dealt_step.h"
 #include "sim/multimodal/modality_check.h"
-#include "sim/pipeline/run_pipeline.h"
 #include "sim/transformer/plan_forecast.h"
 
 namespace lockstep::sim {
@@ -63,15 +63,6 @@ struct PlaceMemory {
   double total() const;
 };
 
-// A part of a task in the picture of the slowest pipeline.
-struct DrawnTask {
-  std::int32_t place = 0;
-  double begin = 0, end = 0;  // seconds
-  enum class Kind : std::uint8_t { encoder, forward, backward };
-  Kind kind = Kind::forward;
-  std::int32_t micro_batch = 0;
-};
-
 struct MultimodalForecast {
   MultimodalPlan plan;
   Calibration calibration;  // with the plan's gpus_per_node
@@ -92,12 +83,8 @@ struct MultimodalForecast {
   LostTime lost;
   std::vector<ForecastPart> time;  // sums up to `seconds`: mean over the GPUs
   std::vector<PlaceFigures> places;
-  std::vector<PlaceMemory> memory;  // by place
-  std::size_t fullest = 0;          // index in it
-  // The slowest pipeline of the first step.
-  std::vector<DrawnTask> drawn;
-  double drawn_seconds = 0;
-  std::vector<ForecastPart> path;                // seconds of its critical path, by place and work
+  std::vector<PlaceMemory> memory;               // by place
+  std::size_t fullest = 0;                       // index in it
   std::optional<ModalityDivergence> divergence;  // the plan can hang
 
   double memory_bytes() const { return memory[fullest].total(); }
@@ -109,6 +96,9 @@ struct MultimodalForecast {
 // Errors: predict_step()'s, and draw_sequences()'s.
 Result<MultimodalForecast> forecast_towers(const MultimodalPlan& plan,
                                            const Calibration& calibration);
+
+// The first step, run once more; its slowest pipeline, by place. Errors: forecast_towers()'s.
+Result<StepPicture> draw_step(const MultimodalForecast& forecast);
 
 // The same job planned in another way, one change each: how sequences are arranged and filled,
 // where encoders run, how they are cut.

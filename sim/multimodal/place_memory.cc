@@ -6,38 +6,50 @@
 
 namespace lockstep::sim {
 
+void MemoryOfPlaces::keep_items(const DealtStep& step) {
+  for (std::size_t i = 0; i < most_tokens_.size(); ++i)
+    for (const auto& unit : step.encoders[i])
+      for (const auto& loads : unit)
+        for (const EncoderLoad& load : loads)
+          most_tokens_[i] = std::max(most_tokens_[i], load.tokens);
+}
+
+const TaskTime& MemoryOfPlaces::time_of(const std::vector<TaskTime>& tasks, std::size_t place,
+                                        const PipelineTask& task) const {
+  const auto piece =
+      static_cast<std::size_t>(program_.piece(static_cast<std::int32_t>(place), task.chunk));
+  return tasks[piece * static_cast<std::size_t>(towers_.micro_batches) +
+               static_cast<std::size_t>(task.micro_batch)];
+}
+
 // Bytes held at the fullest moment of each place: they follow from the order of its tasks.
-void MemoryOfPlaces::keep(const DealtStep& step, const std::vector<TaskTime>& tasks,
-                          const PipelineRun& run) {
+void MemoryOfPlaces::keep_tasks(const std::vector<TaskTime>& tasks) {
   for (std::size_t p = 0; p < places_.size(); ++p) {
     Peak& peak = peaks_[p];
-    peak.most_tokens.resize(towers_.plan.encoders.size());
-    peak.encoders.resize(towers_.plan.encoders.size());
-    for (std::size_t i = 0; i < towers_.plan.encoders.size(); ++i)
-      for (const auto& unit : step.encoders[i])
-        for (const auto& loads : unit)
-          for (const EncoderLoad& load : loads)
-            peak.most_tokens[i] = std::max(peak.most_tokens[i], load.tokens);
-    if (static_cast<double>(run.peak_bytes[p].value) <= peak.bytes) continue;
     double now = 0, most = 0, largest = 0;
-    std::vector<double> held(towers_.plan.encoders.size(), 0), at_most = held;
-    for (const PipelineTask& task : program_.tasks[p]) {
-      const auto piece =
-          static_cast<std::size_t>(program_.piece(static_cast<std::int32_t>(p), task.chunk));
-      const TaskTime& time = tasks[piece * static_cast<std::size_t>(towers_.micro_batches) +
-                                   static_cast<std::size_t>(task.micro_batch)];
+    std::size_t fullest = 0;  // how many tasks have begun then
+    for (std::size_t t = 0; t < program_.tasks[p].size(); ++t) {
+      const PipelineTask& task = program_.tasks[p][t];
       if (task.work == Work::weight) continue;
-      const double sign = task.work == Work::forward ? 1 : -1;
-      now += sign * time.activations;
-      largest = std::max(largest, time.activations);
-      for (std::size_t i = 0; i < held.size(); ++i) held[i] += sign * time.encoder_activations[i];
+      const double bytes = time_of(tasks, p, task).activations;
+      largest = std::max(largest, bytes);
+      now += task.work == Work::forward ? bytes : -bytes;
       if (now <= most) continue;
       most = now;
-      at_most = held;
+      fullest = t + 1;
     }
+    if (most <= peak.bytes) continue;
     peak.bytes = most;
-    peak.encoders = at_most;
-    peak.llm = most - std::accumulate(at_most.begin(), at_most.end(), 0.0);
+    peak.encoders.assign(towers_.plan.encoders.size(), 0);
+    for (std::size_t t = 0; t < fullest; ++t) {
+      const PipelineTask& task = program_.tasks[p][t];
+      if (task.work == Work::weight) continue;
+      const double sign = task.work == Work::forward ? 1 : -1;
+      const TaskTime& time = time_of(tasks, p, task);
+      for (std::size_t i = 0; i < peak.encoders.size(); ++i)
+        peak.encoders[i] += sign * time.encoder_activations[i];
+    }
+    peak.llm = most - std::accumulate(peak.encoders.begin(), peak.encoders.end(), 0.0);
     if (towers_.plan.offload.activations && most > 2 * largest) {
       const double left = 2 * largest / most;
       peak.llm *= left;
@@ -94,7 +106,7 @@ std::vector<PlaceMemory> MemoryOfPlaces::finish() const {
                                  static_cast<double>(layer_parameters(tower.model)));
       // Encoded before the pipeline: all of a step's items are kept until it has ended.
       bytes.activations = tower.place == EncoderPlace::every_gpu
-                              ? towers_.kept_per_token(i) * peaks_[p].most_tokens[i]
+                              ? towers_.kept_per_token(i) * most_tokens_[i]
                               : peaks_[p].encoders[i];
       memory.towers.push_back(std::move(bytes));
       TrainingPlan one = towers_.layouts[i];
@@ -106,7 +118,7 @@ std::vector<PlaceMemory> MemoryOfPlaces::finish() const {
       const double passes =
           tower.place == EncoderPlace::every_gpu ? static_cast<double>(towers_.micro_batches) : 1;
       memory.working = std::max(memory.working, layer_activation_bytes(tower.model, one) / 1024 *
-                                                    peaks_[p].most_tokens[i] / passes);
+                                                    most_tokens_[i] / passes);
     }
     out.push_back(std::move(memory));
   }

@@ -5,7 +5,7 @@
 
 #include "sim/multimodal/multimodal_forecast.h"
 #include "sim/multimodal/places.h"
-#include "sim/pipeline/run_pipeline.h"
+#include "sim/pipeline/schedule.h"
 
 namespace lockstep::sim {
 
@@ -14,10 +14,16 @@ class MemoryOfPlaces {
  public:
   MemoryOfPlaces(const TowerTimes& towers, const std::vector<Place>& places,
                  const PipelineProgram& program)
-      : towers_(towers), places_(places), program_(program), peaks_(places.size()) {}
+      : towers_(towers),
+        places_(places),
+        program_(program),
+        peaks_(places.size()),
+        most_tokens_(towers.plan.encoders.size(), 0) {}
 
+  // What encoders hold of a step's items.
+  void keep_items(const DealtStep& step);
   // One pipeline of a step. `tasks`: by piece x micro-batch.
-  void keep(const DealtStep& step, const std::vector<TaskTime>& tasks, const PipelineRun& run);
+  void keep_tasks(const std::vector<TaskTime>& tasks);
 
   std::vector<PlaceMemory> finish() const;
 
@@ -25,9 +31,10 @@ class MemoryOfPlaces {
   struct Peak {
     double bytes = 0, llm = 0;
     std::vector<double> encoders;
-    double working_tokens = 0;        // most that an encoder on the place computes at once
-    std::vector<double> most_tokens;  // by encoder
   };
+
+  const TaskTime& time_of(const std::vector<TaskTime>& tasks, std::size_t place,
+                          const PipelineTask& task) const;
 
   TowerMemory states(std::string name, double trained, double frozen, const TrainingPlan& layout,
                      double layer) const;
@@ -36,6 +43,7 @@ class MemoryOfPlaces {
   const std::vector<Place>& places_;
   const PipelineProgram& program_;
   std::vector<Peak> peaks_;
+  std::vector<double> most_tokens_;  // by encoder: that a rank computes at once
 };
 
 }  // namespace lockstep::sim

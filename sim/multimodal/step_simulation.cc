@@ -1,8 +1,6 @@
 #include "sim/multimodal/step_simulation.h"
 
 #include <algorithm>
-#include <cmath>
-#include <map>
 #include <numeric>
 #include <optional>
 #include <utility>
@@ -19,31 +17,14 @@ namespace {
 // Tasks of all drawn steps and pipelines.
 constexpr std::int64_t kMostTasks = std::int64_t{1} << 24U;
 
-Picos as_picos(double seconds) {
-  return Picos{static_cast<std::int64_t>(std::llround(seconds * 1e12))};
-}
-
-Bytes as_bytes(double bytes) {
-  return Bytes{static_cast<std::int64_t>(std::llround(std::min(bytes, 1e15)))};
-}
-
 class Simulation {
  public:
   Simulation(const MultimodalPlan& plan, const CostParameters& cost)
       : towers_(plan, cost), plan_(plan), llm_(towers_.llm), model_(towers_.model), cost_(cost) {}
 
   Result<SimulatedSteps> run() {
-    if (const Status checked = check_size(); !checked) return checked.error();
-    Result<DealtStep> first = deal_step(plan_, 0);
+    Result<DealtStep> first = prepare();
     if (!first) return first.error();
-    places_ = make_places(towers_, *first);
-    const Result<PipelineProgram> program = make_pipeline(
-        llm_.schedule,
-        {static_cast<std::int32_t>(places_.size()), towers_.micro_batches, llm_.chunks});
-    if (!program) return program.error();
-    program_ = *program;
-    times_.emplace(towers_, places_, own_stages(places_), program_);
-    memory_.emplace(towers_, places_, program_);
     out_.shares.encoders.assign(plan_.encoders.size(), 0);
     out_.places.resize(places_.size());
     for (std::int64_t step = 0; step < plan_.steps; ++step) {
@@ -57,7 +38,36 @@ class Simulation {
     return std::move(out_);
   }
 
+  Result<StepPicture> draw_first() {
+    const Result<DealtStep> first = prepare();
+    if (!first) return first.error();
+    const Result<PricedStep> priced = price_step(*first);
+    if (!priced) return priced.error();
+    const StepProgram program = program_of(*priced);
+    const Result<ExecutionResult> ran = execute_step(program, /*record_issues=*/true);
+    if (!ran) return ran.error();
+    std::vector<std::string> names;
+    for (const Place& place : places_) names.push_back(place.name);
+    return draw_step(program, *ran, names);
+  }
+
  private:
+  // The places and the order of their tasks; returns the first step.
+  Result<DealtStep> prepare() {
+    if (const Status checked = check_size(); !checked) return checked.error();
+    Result<DealtStep> first = deal_step(plan_, 0);
+    if (!first) return first.error();
+    places_ = make_places(towers_, *first);
+    Result<PipelineProgram> program = make_pipeline(
+        llm_.schedule,
+        {static_cast<std::int32_t>(places_.size()), towers_.micro_batches, llm_.chunks});
+    if (!program) return program.error();
+    program_ = std::move(*program);
+    times_.emplace(towers_, places_, own_stages(places_), program_);
+    memory_.emplace(towers_, places_, program_);
+    return first;
+  }
+
   Status check_size() const {
     const std::int64_t passes = splits_backward(llm_.schedule) ? 3 : 2;
     std::int64_t stages = llm_.pipeline;
@@ -74,45 +84,91 @@ class Simulation {
 
   // --- A step.
 
-  struct GroupRun {
-    std::vector<TaskTime> tasks;  // by piece x micro-batch
-    PipelineCosts costs;
-    PipelineRun run;
-    double before = 0, after = 0;  // encoding on every GPU
-    double end() const { return before + run.time.seconds() + after; }
+  // What the GPUs do in a step, in GPU-seconds.
+  struct Sums {
+    StepParts llm;
+    double handover = 0, offload = 0, lost = 0;
+    std::vector<double> encoders;
   };
 
-  Result<PipelineCosts> costs_of(const std::vector<TaskTime>& tasks) const {
-    PipelineCosts costs;
-    costs.unequal.reserve(tasks.size());
-    for (const TaskTime& task : tasks) {
-      if (!(task.forward + task.backward <= kLongestPiece))
-        return Error{"a micro-batch takes a pipeline stage more than a day",
-                     {},
-                     "use smaller micro-batches, fewer items, more ranks or smaller models"};
-      const double weight = program_.split ? times_->weight_share() * task.layers_backward : 0;
-      costs.unequal.push_back({.forward = as_picos(task.forward),
-                               .backward = as_picos(task.backward - weight),
-                               .weight = as_picos(weight),
-                               .activation = as_bytes(task.activations)});
-    }
-    return costs;
+  // The tasks of a drawn step. A group of replicas that move together is one pipeline.
+  struct PricedStep {
+    std::vector<StepReplica> groups;
+    std::vector<TaskTime> pieces;       // sums over the groups and their micro-batches
+    std::vector<double> last_backward;  // by place: of the last task, the longest
+    Sums sums;
+  };
+
+  Result<PieceCost> cost_of(std::int32_t piece, const TaskTime& task) const {
+    if (!(task.forward + task.backward <= kLongestPiece))
+      return Error{"a micro-batch takes a pipeline stage more than a day",
+                   {},
+                   "use smaller micro-batches, fewer items, more ranks or smaller models"};
+    const double weight = program_.split ? times_->weight_share() * task.layers_backward : 0;
+    PieceCost out{.forward = picos_of_seconds(task.forward),
+                  .backward = picos_of_seconds(task.backward - weight),
+                  .weight = picos_of_seconds(weight)};
+    const bool own = places_[static_cast<std::size_t>(program_.stage_of(piece))].own != SIZE_MAX;
+    out.encode_forward = own ? out.forward : picos_of_seconds(task.encoder_forward);
+    out.encode_backward = own ? out.backward : picos_of_seconds(task.encoder_backward);
+    return out;
   }
 
-  Result<GroupRun> run_group(const DealtStep& step, std::size_t group) {
-    GroupRun out;
-    const std::int32_t pieces = program_.shape.pieces();
-    out.tasks.reserve(static_cast<std::size_t>(pieces) *
-                      static_cast<std::size_t>(towers_.micro_batches));
-    for (std::int32_t piece = 0; piece < pieces; ++piece)
-      for (std::int32_t m = 0; m < towers_.micro_batches; ++m)
-        out.tasks.push_back(times_->of(step, group, piece, static_cast<std::size_t>(m)));
-    Result<PipelineCosts> costs = costs_of(out.tasks);
-    if (!costs) return costs.error();
-    out.costs = std::move(*costs);
-    Result<PipelineRun> run = run_pipeline(program_, out.costs);
-    if (!run) return run.error();
-    out.run = std::move(*run);
+  Result<PricedStep> price_step(const DealtStep& step) {
+    PricedStep out;
+    out.sums.encoders.assign(plan_.encoders.size(), 0);
+    out.pieces.resize(static_cast<std::size_t>(program_.shape.pieces()));
+    out.last_backward.assign(places_.size(), 0);
+    memory_->keep_items(step);
+    for (std::size_t group = 0; group < static_cast<std::size_t>(towers_.groups); ++group) {
+      StepReplica replica;
+      std::vector<TaskTime> tasks;  // by piece x micro-batch
+      tasks.reserve(out.pieces.size() * static_cast<std::size_t>(towers_.micro_batches));
+      for (std::int32_t piece = 0; piece < program_.shape.pieces(); ++piece)
+        for (std::int32_t m = 0; m < towers_.micro_batches; ++m) {
+          tasks.push_back(times_->of(step, group, piece, static_cast<std::size_t>(m)));
+          const Result<PieceCost> cost = cost_of(piece, tasks.back());
+          if (!cost) return cost.error();
+          replica.costs.unequal.push_back(*cost);
+          add_task(tasks.back(), piece, out);
+        }
+      memory_->keep_tasks(tasks);
+      for (std::size_t p = 0; p < places_.size(); ++p)
+        out.last_backward[p] = std::max(out.last_backward[p], last_seconds(p, replica.costs));
+      encode_around(step, group, replica);
+      out.groups.push_back(std::move(replica));
+    }
+    return out;
+  }
+
+  void add_task(const TaskTime& task, std::int32_t piece, PricedStep& out) const {
+    const auto gpus =
+        static_cast<double>(places_[static_cast<std::size_t>(program_.stage_of(piece))].gpus);
+    TaskTime& sum = out.pieces[static_cast<std::size_t>(piece)];
+    sum.forward += task.forward;
+    sum.backward += task.backward;
+    sum.layers_backward += task.layers_backward;
+    sum.encoder_forward += task.encoder_forward;
+    sum.encoder_backward += task.encoder_backward;
+    add(out.sums.llm, task.llm, gpus);
+    out.sums.handover += gpus * task.handover;
+    out.sums.offload += gpus * task.offload;
+    out.sums.lost += gpus * task.lost;
+    for (std::size_t i = 0; i < task.encoders.size(); ++i)
+      out.sums.encoders[i] += gpus * task.encoders[i];
+  }
+
+  // The last task of a place.
+  double last_seconds(std::size_t p, const PipelineCosts& costs) const {
+    const PipelineTask& last = program_.tasks[p].back();
+    const PieceCost& cost = costs.of(
+        program_.shape, program_.piece(static_cast<std::int32_t>(p), last.chunk), last.micro_batch);
+    return (last.work == Work::weight ? cost.weight : cost.backward).seconds();
+  }
+
+  // Encoding on every GPU, before the pipeline and after it.
+  void encode_around(const DealtStep& step, std::size_t group, StepReplica& replica) const {
+    double before = 0, after = 0;
     for (std::size_t i = 0; i < plan_.encoders.size(); ++i) {
       const EncoderTower& tower = plan_.encoders[i];
       if (tower.place != EncoderPlace::every_gpu) continue;
@@ -125,115 +181,109 @@ class Simulation {
         forward = std::max(forward, time.forward + transfer);
         backward = std::max(backward, time.backward + (tower.trained() ? transfer : 0));
       }
-      out.before += forward;
-      out.after += backward;
+      before += forward;
+      after += backward;
+    }
+    replica.before = picos_of_seconds(before);
+    replica.after = picos_of_seconds(after);
+  }
+
+  // Gradients of a place are summed when all pipelines have done their part of it.
+  StepProgram program_of(const PricedStep& priced) const {
+    std::vector<StepExchange> exchange(places_.size());
+    for (std::size_t p = 0; p < places_.size(); ++p)
+      exchange[p].reduce = picos_of_seconds(exposed_exchange(p, priced.last_backward[p]));
+    return make_step_program(program_, priced.groups, exchange, picos_of_seconds(update_seconds()));
+  }
+
+  // When the groups' pipelines have ended, in seconds.
+  struct Ends {
+    double latest = 0, sum = 0;
+    double pipeline = 0, around = 0;  // of the latest: its tasks, and what encodes around them
+    double edges = 0;                 // … summed over the groups
+  };
+
+  Ends ends_of(const PricedStep& priced, const StepProgram& program,
+               const ExecutionResult& ran) const {
+    Ends out;
+    for (std::size_t group = 0; group < priced.groups.size(); ++group) {
+      const StepReplica& replica = priced.groups[group];
+      Picos last;
+      for (std::size_t p = 0; p < places_.size(); ++p)
+        last = std::max(last, program.tasks_end(group * places_.size() + p, ran));
+      const double end = (last + replica.after).seconds();
+      const double around = (replica.before + replica.after).seconds();
+      out.sum += end;
+      out.edges += around;
+      if (end <= out.latest) continue;
+      out.latest = end;
+      out.pipeline = end - around;
+      out.around = around;
     }
     return out;
   }
 
-  // What a step's parts add up to, in GPU-seconds.
-  struct Sums {
-    StepParts llm;
-    double handover = 0, offload = 0, lost = 0;
-    std::vector<double> encoders;
-  };
-
   Status run_step(const DealtStep& step, std::int64_t number) {
-    std::vector<GroupRun> runs;
-    for (std::int32_t group = 0; group < towers_.groups; ++group) {
-      Result<GroupRun> run = run_group(step, static_cast<std::size_t>(group));
-      if (!run) return run.error();
-      runs.push_back(std::move(*run));
-    }
-    const auto slowest =
-        std::max_element(runs.begin(), runs.end(),
-                         [](const GroupRun& a, const GroupRun& b) { return a.end() < b.end(); });
-    const double pipeline = slowest->end();
-    // Gradients of a place are summed when all pipelines have done their part of it.
-    double end = pipeline;
+    const Result<PricedStep> priced = price_step(step);
+    if (!priced) return priced.error();
+    const StepProgram program = program_of(*priced);
+    const Result<ExecutionResult> ran = execute_step(program);
+    if (!ran) return ran.error();
+    const Ends ends = ends_of(*priced, program, *ran);
+    const double seconds = ran->end.seconds();
     const double update = update_seconds();
-    double exposed = 0;
-    for (std::size_t p = 0; p < places_.size(); ++p) {
-      double done = 0, last_backward = 0;
-      for (const GroupRun& run : runs) {
-        const TaskSpan& span = run.run.spans[p].back();
-        done = std::max(done, run.before + span.end.seconds() + run.after);
-        last_backward = std::max(last_backward, span.end.seconds() - span.start.seconds());
-      }
-      const double exchange = exposed_exchange(p, last_backward);
-      end = std::max(end, done + exchange);
-    }
-    exposed = end - pipeline;
-    const double seconds = end + update;
+    const double exposed = std::max(0.0, seconds - update - ends.latest);
     const double share = 1.0 / static_cast<double>(plan_.steps);
     out_.seconds += share * seconds;
     out_.shortest = number == 0 ? seconds : std::min(out_.shortest, seconds);
     out_.longest = std::max(out_.longest, seconds);
-    out_.pipeline_seconds += share * slowest->run.time.seconds();
-    out_.encode_seconds += share * (slowest->before + slowest->after);
+    out_.pipeline_seconds += share * ends.pipeline;
+    out_.encode_seconds += share * ends.around;
     out_.exchange_seconds += share * exposed;
     out_.update_seconds += share * update;
-    if (const Status counted = count_lost(step, runs, seconds, exposed, update); !counted)
+    if (const Status counted = count_lost(step, *priced, ends, seconds, exposed, update); !counted)
       return counted.error();
     count_data(step);
-    for (const GroupRun& run : runs) memory_->keep(step, run.tasks, run.run);
-    if (number == 0) draw(*slowest);
     return Status::ok();
   }
 
-  // Seconds of the pipeline with the given tasks: equal micro-batches, and equal stages, too.
-  Result<double> seconds_with(const std::vector<TaskTime>& tasks) const {
-    Result<PipelineCosts> costs = costs_of(tasks);
-    if (!costs) return costs.error();
-    const Result<PipelineRun> run = run_pipeline(program_, *costs);
+  // Seconds of a pipeline whose micro-batches are alike: `pieces` by piece.
+  Result<double> seconds_with(const std::vector<TaskTime>& pieces) const {
+    PipelineCosts costs;
+    for (std::size_t piece = 0; piece < pieces.size(); ++piece) {
+      const Result<PieceCost> cost = cost_of(static_cast<std::int32_t>(piece), pieces[piece]);
+      if (!cost) return cost.error();
+      costs.pieces.push_back(*cost);
+    }
+    const Result<PipelineRun> run = run_pipeline(program_, costs);
     if (!run) return run.error();
     return run->time.seconds();
   }
 
-  Status count_lost(const DealtStep& step, const std::vector<GroupRun>& runs, double seconds,
-                    double exposed, double update) {
-    const auto pieces = static_cast<std::size_t>(program_.shape.pieces());
-    const auto batches = static_cast<std::size_t>(towers_.micro_batches);
-    Sums sums;
-    sums.encoders.assign(plan_.encoders.size(), 0);
-    std::vector<TaskTime> mean(pieces * batches), flat(pieces * batches);
+  Status count_lost(const DealtStep& step, const PricedStep& priced, const Ends& ends,
+                    double seconds, double exposed, double update) {
+    const auto groups = static_cast<double>(priced.groups.size());
+    const double count = groups * static_cast<double>(towers_.micro_batches);
+    const auto pieces = static_cast<double>(priced.pieces.size());
+    Sums sums = priced.sums;
+    std::vector<TaskTime> mean;
     TaskTime of_all;
-    double ends = 0, latest = 0, edges = 0;
-    for (std::size_t piece = 0; piece < pieces; ++piece) {
-      const auto p = static_cast<std::size_t>(program_.stage_of(static_cast<std::int32_t>(piece)));
-      const auto gpus = static_cast<double>(places_[p].gpus);
-      TaskTime sum;
-      for (const GroupRun& run : runs)
-        for (std::size_t m = 0; m < batches; ++m) {
-          const TaskTime& task = run.tasks[piece * batches + m];
-          sum.forward += task.forward;
-          sum.backward += task.backward;
-          sum.layers_backward += task.layers_backward;
-          sum.encoder_forward += task.encoder_forward + task.encoder_backward;
-          add(sums.llm, task.llm, gpus);
-          sums.handover += gpus * task.handover;
-          sums.offload += gpus * task.offload;
-          sums.lost += gpus * task.lost;
-          for (std::size_t i = 0; i < task.encoders.size(); ++i)
-            sums.encoders[i] += gpus * task.encoders[i];
-        }
-      const double count = static_cast<double>(runs.size()) * static_cast<double>(batches);
-      sum.forward /= count;
-      sum.backward /= count;
-      sum.layers_backward /= count;
-      for (std::size_t m = 0; m < batches; ++m) mean[piece * batches + m] = sum;
-      of_all.forward += sum.forward / static_cast<double>(pieces);
-      of_all.backward += sum.backward / static_cast<double>(pieces);
-      of_all.layers_backward += sum.layers_backward / static_cast<double>(pieces);
-      PlaceFigures& figures = out_.places[p];
+    for (std::size_t piece = 0; piece < priced.pieces.size(); ++piece) {
+      TaskTime one = priced.pieces[piece];
+      for (double TaskTime::*part :
+           {&TaskTime::forward, &TaskTime::backward, &TaskTime::layers_backward,
+            &TaskTime::encoder_forward, &TaskTime::encoder_backward}) {
+        one.*part /= count;
+        of_all.*part += one.*part / pieces;
+      }
+      PlaceFigures& figures = out_.places[static_cast<std::size_t>(
+          program_.stage_of(static_cast<std::int32_t>(piece)))];
       const double share = 1.0 / static_cast<double>(plan_.steps);
-      figures.micro_batch += share * (sum.forward + sum.backward);
-      double total = 0;
-      for (const GroupRun& run : runs) total += run.end();
-      figures.busy += share * (sum.forward + sum.backward) * count / total;
-      figures.encoding += share * sum.encoder_forward / total;
+      figures.micro_batch += share * (one.forward + one.backward);
+      figures.busy += share * (one.forward + one.backward) * count / ends.sum;
+      figures.encoding += share * (one.encoder_forward + one.encoder_backward) * count / ends.sum;
+      mean.push_back(std::move(one));
     }
-    std::fill(flat.begin(), flat.end(), of_all);
     // Encoding on every GPU: the mean over the ranks is work, the rest is lost in the group.
     for (std::size_t i = 0; i < plan_.encoders.size(); ++i) {
       const EncoderTower& tower = plan_.encoders[i];
@@ -247,15 +297,9 @@ class Simulation {
         sums.handover += gpus * transfer;
       }
     }
-    for (const GroupRun& run : runs) {
-      ends += run.end();
-      latest = std::max(latest, run.end());
-      edges += run.before + run.after;
-    }
-    const auto count = static_cast<double>(runs.size());
     const Result<double> equal = seconds_with(mean);
     if (!equal) return equal.error();
-    const Result<double> even = seconds_with(flat);
+    const Result<double> even = seconds_with(std::vector<TaskTime>(mean.size(), of_all));
     if (!even) return even.error();
     const auto gpus = static_cast<double>(plan_.gpus);
     const double all = gpus * seconds;
@@ -264,13 +308,13 @@ class Simulation {
     for (const double encoder : sums.encoders) worked += encoder;
     const StepParts& l = sums.llm;
     worked += l.layers + l.recompute + l.logits + l.host + l.tensor + l.context + l.data;
-    const double idle = std::max(0.0, gpus * latest - worked);
+    const double idle = std::max(0.0, gpus * ends.latest - worked);
     LostTime lost;
-    lost.stragglers = std::min(idle, gpus * std::max(0.0, latest - ends / count));
+    lost.stragglers = std::min(idle, gpus * std::max(0.0, ends.latest - ends.sum / groups));
     // A pipeline's time is convex in its tasks' times, so the mean over the replicas is never below
     // the time of the mean; what is below is rounding.
-    lost.unequal_batches =
-        std::min(idle - lost.stragglers, gpus * std::max(0.0, (ends - edges) / count - *equal));
+    lost.unequal_batches = std::min(
+        idle - lost.stragglers, gpus * std::max(0.0, (ends.sum - ends.edges) / groups - *equal));
     lost.unequal_stages = std::min(idle - lost.stragglers - lost.unequal_batches,
                                    gpus * std::max(0.0, *equal - *even));
     lost.bubble = idle - lost.stragglers - lost.unequal_batches - lost.unequal_stages;
@@ -382,67 +426,6 @@ class Simulation {
     return cost_.step_overhead + most;
   }
 
-  // --- The picture.
-
-  void draw(const GroupRun& run) {
-    out_.drawn_seconds = run.end();
-    const auto task_time = [&](std::size_t p, const PipelineTask& task) -> const TaskTime& {
-      const auto piece =
-          static_cast<std::size_t>(program_.piece(static_cast<std::int32_t>(p), task.chunk));
-      return run.tasks[piece * static_cast<std::size_t>(towers_.micro_batches) +
-                       static_cast<std::size_t>(task.micro_batch)];
-    };
-    using Kind = DrawnTask::Kind;
-    for (std::size_t p = 0; p < places_.size(); ++p) {
-      const auto place = static_cast<std::int32_t>(p);
-      if (run.before > 0) out_.drawn.push_back({place, 0, run.before, Kind::encoder, 0});
-      for (std::size_t t = 0; t < program_.tasks[p].size(); ++t) {
-        const PipelineTask& task = program_.tasks[p][t];
-        const TaskSpan& span = run.run.spans[p][t];
-        const double begin = run.before + span.start.seconds();
-        const double end = run.before + span.end.seconds();
-        const TaskTime& time = task_time(p, task);
-        const bool forward = task.work == Work::forward;
-        const bool own = places_[p].own != SIZE_MAX;
-        const double encoding = own       ? end - begin
-                                : forward ? time.encoder_forward
-                                : task.work == Work::backward
-                                    ? std::min(time.encoder_backward, end - begin)
-                                    : 0;
-        const Kind kind = forward ? Kind::forward : Kind::backward;
-        // Forward the encoder comes first, backward last.
-        const double cut = forward ? begin + encoding : end - encoding;
-        if (cut > begin)
-          out_.drawn.push_back(
-              {place, begin, cut, forward ? Kind::encoder : kind, task.micro_batch});
-        if (cut < end)
-          out_.drawn.push_back({place, cut, end, forward ? kind : Kind::encoder, task.micro_batch});
-      }
-      if (run.after > 0)
-        out_.drawn.push_back({place, run.end() - run.after, run.end(), Kind::encoder, 0});
-    }
-    std::map<std::string, double> path;
-    for (const PipelineStep& on : longest_path(program_, run.run)) {
-      const auto p = static_cast<std::size_t>(on.stage);
-      const PipelineTask& task = program_.tasks[p][on.task];
-      const TaskSpan& span = run.run.spans[p][on.task];
-      const TaskTime& time = task_time(p, task);
-      const double all = span.end.seconds() - span.start.seconds();
-      double encoding = task.work == Work::forward    ? time.encoder_forward
-                        : task.work == Work::backward ? time.encoder_backward
-                                                      : 0;
-      if (places_[p].own != SIZE_MAX) encoding = all;
-      encoding = std::min(encoding, all);
-      if (encoding > 0) path[fmt::format("encoding on {}", places_[p].name)] += encoding;
-      if (all > encoding) path[fmt::format("the LLM on {}", places_[p].name)] += all - encoding;
-    }
-    if (run.before + run.after > 0) path["encoding on every GPU"] += run.before + run.after;
-    for (const auto& [what, seconds] : path) out_.path.push_back({what, what, seconds, {}});
-    std::stable_sort(
-        out_.path.begin(), out_.path.end(),
-        [](const ForecastPart& a, const ForecastPart& b) { return a.value > b.value; });
-  }
-
   void finish() {
     for (std::size_t p = 0; p < places_.size(); ++p) {
       PlaceFigures& figures = out_.places[p];
@@ -473,6 +456,10 @@ class Simulation {
 
 Result<SimulatedSteps> simulate_steps(const MultimodalPlan& plan, const CostParameters& cost) {
   return Simulation(plan, cost).run();
+}
+
+Result<StepPicture> draw_first_step(const MultimodalPlan& plan, const CostParameters& cost) {
+  return Simulation(plan, cost).draw_first();
 }
 
 }  // namespace lockstep::sim

@@ -1,5 +1,5 @@
-// The steps behind a forecast of several towers: what each task takes, the pipelines that run, and
-// what waits. Used by multimodal_forecast.cc alone.
+// The steps behind a forecast of several towers: what each task takes, how the engine runs them,
+// and what waits. Used by multimodal_forecast.cc alone.
 #pragma once
 
 #include <vector>
@@ -26,13 +26,12 @@ struct SimulatedSteps {
   LostTime lost;
   std::vector<PlaceFigures> places;
   std::vector<PlaceMemory> memory;
-  std::vector<DrawnTask> drawn;
-  double drawn_seconds = 0;
-  std::vector<ForecastPart> path;
 };
 
 // O(steps x replicas x micro-batches x stages). Errors: draw_sequences()'s, make_pipeline()'s, a
 // micro-batch that takes a stage longer than kLongestPiece, too many tasks.
 Result<SimulatedSteps> simulate_steps(const MultimodalPlan& plan, const CostParameters& cost);
+// The first of them.
+Result<StepPicture> draw_first_step(const MultimodalPlan& plan, const CostParameters& cost);
 
 }  // namespace lockstep::sim

@@ -149,6 +149,25 @@ std::vector<std::int64_t> peak_in_flight(const PipelineProgram& program) {
   return out;
 }
 
+std::vector<Bytes> peak_bytes(const PipelineProgram& program,
+                              const std::vector<KeptBytes>& pieces) {
+  std::vector<Bytes> out;
+  for (std::size_t stage = 0; stage < program.tasks.size(); ++stage) {
+    std::int64_t now = 0, most = 0;
+    for (const PipelineTask& task : program.tasks[stage]) {
+      const KeptBytes& kept = pieces[static_cast<std::size_t>(
+          program.piece(static_cast<std::int32_t>(stage), task.chunk))];
+      const std::int64_t later = program.split ? kept.for_weight.value : 0;
+      if (task.work == Work::forward)
+        most = std::max(most, now += kept.activation.value);
+      else
+        now -= task.work == Work::weight ? later : kept.activation.value - later;
+    }
+    out.push_back(Bytes{most});
+  }
+  return out;
+}
+
 std::string_view pipeline_schedule_name(PipelineSchedule schedule) { return row(schedule).name; }
 
 const std::vector<std::string>& pipeline_schedule_names() {

@@ -3,7 +3,8 @@
 //   Result<PipelineProgram> program = make_pipeline(PipelineSchedule::one_f_one_b, {4, 8, 1});
 //   program->tasks[0];  // stage 0: F0 F1 F2 F3 B0 F4 B1 …
 //
-// A program says what is computed in which order, without times: run_pipeline.h adds those. A model
+// A program says what is computed in which order, without times: sim/engine/step_program.h adds
+// those. A model
 // of `stages * chunks` pieces is distributed over the stages. Piece k feeds piece k + 1; a stage
 // holds `chunks` pieces. schedule.cc gives the source of each order.
 #pragma once
@@ -14,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/quantities.h"
 #include "base/result.h"
 
 namespace lockstep::sim {
@@ -55,7 +57,7 @@ struct PipelineProgram {
   std::int32_t chunk_of(std::int32_t piece) const;
 };
 
-// The largest program, in tasks of all stages. It bounds memory: about 40 bytes per task, with the
+// The largest program, in tasks of all stages. It bounds memory: about 200 bytes per task, with the
 // run.
 inline constexpr std::int64_t kMostPipelineTasks = std::int64_t{1} << 23U;
 
@@ -70,6 +72,15 @@ bool splits_backward(PipelineSchedule schedule);
 // By stage: the most forwards whose (last) backward part has not ended; each chunk counts. It
 // follows from the order alone. O(tasks).
 std::vector<std::int64_t> peak_in_flight(const PipelineProgram& program);
+
+// What a micro-batch keeps of a piece of the model.
+struct KeptBytes {
+  Bytes activation;  // from the start of forward to the end of backward …
+  Bytes for_weight;  // … of which this part stays to the end of weight, if the pass is split
+};
+// By stage: the most that it holds at once. `pieces`: in the model's order; the sum over all
+// micro-batches is below 2^62. O(tasks).
+std::vector<Bytes> peak_bytes(const PipelineProgram& program, const std::vector<KeptBytes>& pieces);
 
 // The tasks of one stage, in order, under gpipe or one_f_one_b (a CHECK fails for the others).
 // They depend on how many stages come after this one, and on nothing else of the pipeline: so this

@@ -9,7 +9,7 @@
 #include "base/documents/document_reader.h"
 #include "base/documents/schema_check.h"
 #include "base/text.h"
-#include "sim/transformer/step_program.h"
+#include "sim/engine/step_program.h"
 #include "sim/transformer/transformer.h"
 
 namespace lockstep::sim {

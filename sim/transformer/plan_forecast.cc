@@ -231,4 +231,14 @@ Result<PlanForecast> forecast_plan(const PlanFile& plan, const Calibration& cali
   return out;
 }
 
+Result<StepPicture> draw_step(const PlanForecast& forecast) {
+  const Result<SimulatedStep> step = simulate_step(forecast.plan.model, forecast.plan.plan,
+                                                   forecast.calibration.cost, /*for_path=*/true);
+  if (!step) return step.error();
+  std::vector<std::string> names;
+  for (std::int32_t stage = 0; stage < forecast.plan.plan.pipeline; ++stage)
+    names.push_back(fmt::format("stage {}", stage));
+  return draw_step(step->program, step->result, names);
+}
+
 }  // namespace lockstep::sim

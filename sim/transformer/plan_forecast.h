@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "sim/engine/step_picture.h"
 #include "sim/transformer/plan_file.h"
 #include "sim/transformer/predict.h"
 
@@ -62,5 +63,9 @@ struct PlanForecast {
 
 // Errors: plan_cost()'s and predict_step()'s.
 Result<PlanForecast> forecast_plan(const PlanFile& plan, const Calibration& calibration);
+
+// The step of a forecast, run once more. O(tasks). Errors: simulate_step()'s; never of a plan that
+// has a forecast.
+Result<StepPicture> draw_step(const PlanForecast& forecast);
 
 }  // namespace lockstep::sim

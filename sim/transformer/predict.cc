@@ -8,8 +8,6 @@
 #include <fmt/core.h>
 
 #include "sim/collectives/collective.h"
-#include "sim/pipeline/run_pipeline.h"
-#include "sim/transformer/step_program.h"
 
 namespace lockstep::sim {
 namespace {
@@ -131,10 +129,6 @@ Handover handover(const Transformer& model, const TrainingPlan& plan, const Cost
 
 namespace {
 
-Picos picos_of_seconds(double seconds) {
-  return Picos{static_cast<std::int64_t>(std::llround(seconds * 1e12))};
-}
-
 void add_times(StepParts& sum, const StepParts& more, double times) {
   for (double StepParts::*part :
        {&StepParts::layers, &StepParts::recompute, &StepParts::logits, &StepParts::host,
@@ -245,13 +239,13 @@ Result<SimulatedStep> simulate_step(const Transformer& model, const TrainingPlan
   Result<SimulatedStep> step = priced_tasks(model, plan, cost);
   if (!step) return step.error();
   step->update = picos_of_seconds(cost.step_overhead + optimizer_seconds(model, plan, cost));
-  step->program =
-      make_step_program(step->order, step->costs, exchange_of(model, plan, cost), step->update);
-  step->result = execute_step(step->program, for_path);
-  if (step->result.end.is_forever())
-    return Error{"the step takes longer than the clock reaches (106 days)",
-                 {},
-                 "use fewer micro-batches, more ranks or a smaller model"};
+  step->program = make_step_program(
+      step->order, {StepReplica{step->costs}},
+      std::vector<StepExchange>(step->order.tasks.size(), exchange_of(model, plan, cost)),
+      step->update);
+  Result<ExecutionResult> result = execute_step(step->program, for_path);
+  if (!result) return result.error();
+  step->result = std::move(*result);
   for (std::size_t stage = 0; stage < step->result.classes.size(); ++stage)
     step->stretches.push_back(stretches(step->program, stage, step->result.classes[stage]));
   return step;
@@ -271,6 +265,7 @@ Result<StepPrediction> predict_step(const Transformer& model, const TrainingPlan
     for (const StepStretch& one : stage) {
       const double share = each * (one.end - one.begin).seconds();
       switch (one.work.kind) {
+        case StepWork::Kind::encode:
         case StepWork::Kind::forward:
         case StepWork::Kind::backward:
         case StepWork::Kind::weight:

@@ -1,13 +1,13 @@
 // Predicts a training step: kernels, launches and collectives become the times of its tasks, and
-// the engine runs them (sim/transformer/step_program.h).
+// the engine runs them (sim/engine/step_program.h).
 #pragma once
 
 #include <vector>
 
 #include "base/quantities.h"
+#include "sim/engine/step_program.h"
 #include "sim/transformer/calibration.h"
 #include "sim/transformer/memory.h"
-#include "sim/transformer/step_program.h"
 #include "sim/transformer/transformer.h"
 #include "trace/signature.h"
 

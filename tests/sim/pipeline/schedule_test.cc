@@ -4,6 +4,7 @@
 #include <map>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,6 +12,7 @@
 namespace lockstep::sim {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 // "F0 F1 B0 …"; "F0.1" is of chunk 1.
@@ -145,6 +147,17 @@ TEST(PipelineSchedule, RefusesWhatCannotBe) {
     EXPECT_THAT(made.error().message, HasSubstr(refusal.message));
     EXPECT_THAT(made.error().fix, HasSubstr(refusal.fix));
   }
+}
+
+TEST(PipelineSchedule, ActivationsAreHeldFromForwardToTheLastPartThatNeedsThem) {
+  const auto peaks = [](PipelineSchedule schedule, KeptBytes each) {
+    return peak_bytes(*make_pipeline(schedule, {4, 8, 1}), std::vector<KeptBytes>(4, each));
+  };
+  EXPECT_THAT(peaks(PipelineSchedule::one_f_one_b, {Bytes{100}, Bytes{100}}),
+              ElementsAre(Bytes{400}, Bytes{300}, Bytes{200}, Bytes{100}));
+  // (p - r) M_B + r M_W, arXiv 2401.10241, section 2.2.
+  EXPECT_THAT(peaks(PipelineSchedule::zb_h1, {Bytes{100}, Bytes{30}}),
+              ElementsAre(Bytes{400}, Bytes{330}, Bytes{260}, Bytes{190}));
 }
 
 }  // namespace

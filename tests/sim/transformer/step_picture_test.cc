@@ -1,7 +1,5 @@
 // The picture of a step is of the step that the figures are of: for every shipped plan, and for
 // layouts that none of them has.
-#include "sim/transformer/step_picture.h"
-
 #include <filesystem>
 #include <map>
 #include <string>
@@ -50,7 +48,7 @@ void expect_same_step(const PlanForecast& f) {
                     !(f.plan.plan.sharding == Sharding::zero3 && f.plan.plan.pipeline == 1);
   EXPECT_EQ(exchanged > 0, once);
   double path = 0;
-  for (const ForecastPart& part : picture->path) path += part.value;
+  for (const StepPicture::PathSum& part : picture->path) path += part.time.seconds();
   EXPECT_NEAR(path, f.step.seconds, tolerance);
   const std::string page = reports::plan_html(f);
   EXPECT_NE(page.find("what each stage does during one step"), std::string::npos);

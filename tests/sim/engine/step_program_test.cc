@@ -1,72 +1,29 @@
-// A step as the engine runs it: its pipeline is run_pipeline()'s, its exchange the closed forms'.
-#include "sim/transformer/step_program.h"
+// A step as the engine runs it: its exchange is the closed forms', its replicas meet. Its
+// pipelines: run_pipeline_test.cc.
+#include "sim/engine/step_program.h"
 
 #include <algorithm>
-#include <random>
 #include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
 
+#include "sim/engine/step_picture.h"
+
 namespace lockstep::sim {
 namespace {
 
-using Kind = StepWork::Kind;
+using WorkKind = StepWork::Kind;
+
+StepProgram step_of(const PipelineProgram& order, const PipelineCosts& costs,
+                    const StepExchange& exchange = {}, Picos update = {}) {
+  return make_step_program(order, {StepReplica{costs}},
+                           std::vector<StepExchange>(order.tasks.size(), exchange), update);
+}
 
 std::int64_t end_of(const PipelineProgram& order, const PipelineCosts& costs,
                     const StepExchange& exchange = {}, Picos update = {}) {
-  return execute_step(make_step_program(order, costs, exchange, update)).end.value;
-}
-
-// The tasks of a stage as spans, whatever they are cut into.
-std::vector<TaskSpan> spans_of(const StepProgram& step, std::size_t stage,
-                               const ExecutionResult& result) {
-  std::vector<TaskSpan> out;
-  for (const StepStretch& one : stretches(step, stage, result.classes[stage]))
-    if (one.work.kind <= Kind::weight) out.push_back({one.begin, one.end});
-  return out;
-}
-
-// The two ways to run a pipeline are one, where no message takes longer than a task: those of one
-// channel then never wait for each other.
-TEST(StepProgram, RunsAPipelineAsRunPipelineDoes) {
-  std::mt19937 random(11);
-  const auto from = [&](std::int64_t least, std::uint32_t range) {
-    return Picos{least + static_cast<std::int64_t>(random() % range)};
-  };
-  int seen = 0;
-  for (const std::string& name : pipeline_schedule_names())
-    for (std::int32_t p = 1; p <= 5; ++p)
-      for (std::int32_t m = 1; m <= 12; ++m)
-        for (std::int32_t v = 1; v <= 3; ++v) {
-          const Result<PipelineProgram> order =
-              make_pipeline(*parse_pipeline_schedule(name), {p, m, v});
-          if (!order) continue;
-          PipelineCosts costs;
-          const std::int64_t least = 1 + static_cast<std::int64_t>(random() % 5);
-          const bool unequal = random() % 2 == 0;
-          const std::int32_t count = order->shape.pieces() * (unequal ? m : 1);
-          for (std::int32_t i = 0; i < count; ++i)
-            (unequal ? costs.unequal : costs.pieces)
-                .push_back({.forward = from(least, 20),
-                            .backward = from(least, 20),
-                            .weight = order->split ? from(least, 20) : Picos{}});
-          costs.send = from(0, static_cast<std::uint32_t>(least) + 1);
-          const PipelineRun run = *run_pipeline(*order, costs);
-          const StepProgram step = make_step_program(*order, costs, {}, Picos{});
-          const ExecutionResult result = execute_step(step);
-          ASSERT_EQ(result.end, run.time) << name << " " << p << " " << m << " " << v;
-          for (std::size_t stage = 0; stage < run.spans.size(); ++stage) {
-            const std::vector<TaskSpan> spans = spans_of(step, stage, result);
-            ASSERT_EQ(spans.size(), run.spans[stage].size());
-            for (std::size_t t = 0; t < spans.size(); ++t) {
-              ASSERT_EQ(spans[t].start, run.spans[stage][t].start) << name << " " << stage;
-              ASSERT_EQ(spans[t].end, run.spans[stage][t].end) << name << " " << stage;
-            }
-          }
-          ++seen;
-        }
-  EXPECT_GT(seen, 300);
+  return execute_step(step_of(order, costs, exchange, update))->end.value;
 }
 
 // Two stages of GPipe whose forwards take 1, with messages of 10: a link carries one at a time.
@@ -75,11 +32,10 @@ TEST(StepProgram, MessagesOfOneDirectionFollowOneAnother) {
   PipelineCosts costs{
       {{.forward = Picos{1}, .backward = Picos{2}}, {.forward = Picos{1}, .backward = Picos{20}}},
       Picos{10}};
-  const StepProgram step = make_step_program(order, costs, {}, Picos{});
-  const std::vector<TaskSpan> spans = spans_of(step, 1, execute_step(step));
-  EXPECT_EQ(spans[0].start, Picos{11});
-  EXPECT_EQ(spans[1].start, Picos{21});
-  EXPECT_EQ(spans[2].start, Picos{31});
+  const PipelineRun run = *run_pipeline(order, costs);
+  EXPECT_EQ(run.tasks[1][0].begin, Picos{11});
+  EXPECT_EQ(run.tasks[1][1].begin, Picos{21});
+  EXPECT_EQ(run.tasks[1][2].begin, Picos{31});
   // Its backwards are slower than the link: 32, 52, 72 and 92, then the way back and a backward.
   EXPECT_EQ(end_of(order, costs), 92 + 10 + 2);
 }
@@ -133,11 +89,11 @@ TEST(StepProgram, EachStageExchangesWhenItIsDone) {
   PipelineCosts costs{{{.forward = Picos{10}, .backward = Picos{20}},
                        {.forward = Picos{10}, .backward = Picos{20}}},
                       Picos{}};
-  const StepProgram step = make_step_program(order, costs, {Picos{}, Picos{15}, 0, 0}, Picos{3});
-  const ExecutionResult result = execute_step(step);
+  const StepProgram step = step_of(order, costs, {Picos{}, Picos{15}, 0, 0}, Picos{3});
+  const ExecutionResult result = *execute_step(step);
   EXPECT_EQ(result.end, Picos{5 * 30 + 15 + 3});
   std::vector<StepStretch> last = stretches(step, 1, result.classes[1]);
-  std::erase_if(last, [](const StepStretch& one) { return one.work.kind != Kind::reduce; });
+  std::erase_if(last, [](const StepStretch& one) { return one.work.kind != WorkKind::reduce; });
   ASSERT_EQ(last.size(), 1U);
   EXPECT_EQ(last[0].begin, Picos{130});
 
@@ -153,8 +109,8 @@ TEST(StepProgram, StretchesHaveNoGaps) {
   for (std::int64_t piece = 0; piece < 6; ++piece)
     costs.pieces.push_back({.forward = Picos{5 + piece}, .backward = Picos{12 - piece}});
   costs.send = Picos{2};
-  const StepProgram step = make_step_program(order, costs, {Picos{4}, Picos{6}, 3, 0.25}, Picos{9});
-  const ExecutionResult result = execute_step(step);
+  const StepProgram step = step_of(order, costs, {Picos{4}, Picos{6}, 3, 0.25}, Picos{9});
+  const ExecutionResult result = *execute_step(step);
   for (std::size_t stage = 0; stage < 3; ++stage) {
     Picos now;
     for (const StepStretch& one : stretches(step, stage, result.classes[stage])) {
@@ -162,6 +118,66 @@ TEST(StepProgram, StretchesHaveNoGaps) {
       now = one.end;
     }
     EXPECT_EQ(now, result.end);
+  }
+}
+
+// Two replicas of two stages, the second one slower by one micro-batch: each stage's gradients are
+// summed when both have done their part, and both update after that.
+TEST(StepProgram, ReplicasMeetWhereGradientsAreSummed) {
+  const PipelineProgram order = *make_pipeline(PipelineSchedule::gpipe, {2, 1, 1});
+  StepReplica fast, slow;
+  fast.costs.pieces = {{.forward = Picos{10}, .backward = Picos{20}},
+                       {.forward = Picos{10}, .backward = Picos{20}}};
+  slow.costs.pieces = {{.forward = Picos{10}, .backward = Picos{20}},
+                       {.forward = Picos{40}, .backward = Picos{60}}};
+  slow.before = Picos{5};
+  slow.after = Picos{7};
+  StepExchange first, last;
+  first.reduce = Picos{3};
+  last.reduce = Picos{100};
+  const StepProgram step = make_step_program(order, {fast, slow}, {first, last}, Picos{11});
+  const ExecutionResult result = *execute_step(step, true);
+  // The slow one's last stage: 5 + 10 + 40 + 60, then 7; its exchange outlasts the first stage's
+  // backward.
+  EXPECT_EQ(step.tasks_end(3, result), Picos{115});
+  EXPECT_EQ(result.end, Picos{115 + 7 + 100 + 11});
+  const StepPicture picture = draw_step(step, result, {"a", "b"});
+  EXPECT_EQ(picture.end, result.end);
+  EXPECT_EQ(picture.tasks_end(), Picos{115 + 20 + 7});
+  // Of the slow replica.
+  EXPECT_EQ(picture.stages[1].host[0].work.kind, WorkKind::encode);
+  EXPECT_EQ(picture.stages[1].host[0].end, Picos{5});
+  Picos path;
+  for (const StepPicture::PathSum& sum : picture.path) path += sum.time;
+  EXPECT_EQ(path, result.end);
+  EXPECT_EQ(picture.path[0].stage, 1U);
+  EXPECT_EQ(picture.path[0].kind, WorkKind::reduce);
+  EXPECT_EQ(picture.path[0].time, Picos{100});
+}
+
+// What encoders do in tasks is told apart and changes no time.
+TEST(StepProgram, AnEncodersPartComesFirstAndLast) {
+  for (const PipelineSchedule schedule : {PipelineSchedule::gpipe, PipelineSchedule::zb_h1}) {
+    const PipelineProgram order = *make_pipeline(schedule, {2, 2, 1});
+    PipelineCosts costs;
+    costs.pieces = {{.forward = Picos{10}, .backward = Picos{20}, .weight = Picos{}},
+                    {.forward = Picos{10}, .backward = Picos{20}, .weight = Picos{}}};
+    const StepExchange buckets{Picos{2}, Picos{1}, 3, 0};
+    const std::int64_t end = end_of(order, costs), in_buckets = end_of(order, costs, buckets);
+    costs.pieces[0].encode_forward = Picos{4};
+    costs.pieces[0].encode_backward = Picos{50};  // all of it
+    costs.pieces[1].encode_backward = Picos{6};
+    EXPECT_EQ(end_of(order, costs), end);
+    EXPECT_EQ(end_of(order, costs, buckets), in_buckets);
+    const PipelineRun run = *run_pipeline(order, costs);
+    EXPECT_EQ(run.tasks[0][0].work.kind, WorkKind::encode);
+    EXPECT_EQ(run.tasks[0][0].end, Picos{4});
+    EXPECT_EQ(run.tasks[0][1].work.kind, WorkKind::forward);
+    EXPECT_EQ(run.tasks[0][1].end, Picos{10});
+    EXPECT_EQ(run.tasks[0].back().work.kind, WorkKind::encode);
+    EXPECT_EQ(run.tasks[0].back().end - run.tasks[0].back().begin, Picos{20});
+    EXPECT_EQ(run.tasks[1].back().work.kind, WorkKind::encode);
+    EXPECT_EQ(run.tasks[1].back().end - run.tasks[1].back().begin, Picos{6});
   }
 }
 

@@ -1,0 +1,361 @@
+#include "sim/engine/step_program.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <utility>
+
+#include "base/check.h"
+
+namespace lockstep::sim {
+namespace {
+
+using Kind = StepWork::Kind;
+
+// Indices of ProgramJob::calls; after them a pair for each stage, to gather and to reduce.
+constexpr std::uint32_t kMessage = 0, kMeeting = 1, kFirstExchange = 2;
+// Slots of a rank's groups; after them a pair for each of its channels, to send and to receive.
+constexpr std::uint16_t kExchangeSlot = 0, kMeetingSlot = 1, kFirstChannel = 2;
+
+// Messages of one direction (forward or backward) from one stage to another. In a vee a stage's
+// chunks send different ways, so that each has a channel; else a stage's forward results all go to
+// the stage after it, in the order in which that one takes them, and its gradients to the stage
+// before it.
+struct StageChannel {
+  bool backward = false;
+  std::int32_t chunk = 0;  // in a vee; else 0
+};
+
+Kind kind_of(Work work) {
+  return work == Work::forward    ? Kind::forward
+         : work == Work::backward ? Kind::backward
+                                  : Kind::weight;
+}
+
+class StepBuilder {
+ public:
+  StepBuilder(const PipelineProgram& order, const std::vector<StepReplica>& replicas,
+              const std::vector<StepExchange>& exchange, Picos update)
+      : order_(order), replicas_(replicas), exchanges_(exchange), update_(update) {}
+
+  StepProgram build() {
+    add_call(trace::Op::send, replicas_[0].costs.send);
+    add_call(trace::Op::all_reduce, Picos{});
+    for (const StepExchange& exchange : exchanges_) {
+      add_call(trace::Op::all_gather, exchange.gather);
+      add_call(trace::Op::reduce_scatter, exchange.reduce);
+    }
+    add_groups();
+    for (const StepReplica& replica : replicas_)
+      for (std::int32_t stage = 0; stage < order_.shape.stages; ++stage) {
+        Program program;
+        program.streams = exchange_stream() + 1U;
+        program.slots = kFirstChannel + 2 * channels();
+        const std::size_t tasks = order_.tasks[static_cast<std::size_t>(stage)].size();
+        program.steps.reserve(4 * tasks);
+        out_.job.programs.push_back(std::move(program));
+        out_.work.emplace_back().reserve(4 * tasks);
+        replica_ = &replica;
+        stage_ = stage;
+        add_stage();
+      }
+    return std::move(out_);
+  }
+
+ private:
+  void add_call(trace::Op op, Picos time) {
+    ProgramCall call;
+    call.op = op;
+    out_.job.calls.push_back(call);
+    out_.call_times.push_back(time);
+  }
+
+  std::uint32_t channels() const { return order_.shape.stages == 1 ? 0 : order_.vee ? 4 : 2; }
+  std::uint32_t number_of(const StageChannel& channel) const {
+    return 2 * static_cast<std::uint32_t>(channel.chunk) + (channel.backward ? 1 : 0);
+  }
+  // Sends and receives of a channel have a stream each, the exchange one after them.
+  std::uint8_t exchange_stream() const { return static_cast<std::uint8_t>(2 * channels()); }
+
+  // The stage that receives what `stage` sends. A channel without messages has one, too.
+  std::uint32_t receiver(std::uint32_t stage, std::uint32_t channel) const {
+    const bool backward = channel % 2 == 1;
+    const bool returns = channel / 2 == 1;  // the second chunk of a vee
+    const auto stages = static_cast<std::uint32_t>(order_.shape.stages);
+    return (stage + (backward != returns ? stages - 1 : 1)) % stages;
+  }
+
+  // The groups of the stages, that of all, and those of each replica's channels.
+  void add_groups() {
+    const auto stages = static_cast<std::uint32_t>(order_.shape.stages);
+    const auto ranks = static_cast<std::uint32_t>(replicas_.size()) * stages;
+    ProgramJob& job = out_.job;
+    job.ranks.resize(ranks);
+    job.groups.resize(stages + 1);
+    for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+      job.groups[rank % stages].members.push_back(static_cast<std::int32_t>(rank));
+      job.groups[stages].members.push_back(static_cast<std::int32_t>(rank));
+      job.ranks[rank].program = rank;
+      job.ranks[rank].groups.assign(kFirstChannel + 2 * channels(), 0);
+      job.ranks[rank].groups[kExchangeSlot] = rank % stages;
+      job.ranks[rank].groups[kMeetingSlot] = stages;
+    }
+    for (std::uint32_t channel = 0; channel < channels(); ++channel)
+      for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+        const std::uint32_t to = rank - rank % stages + receiver(rank % stages, channel);
+        const auto group = static_cast<std::uint32_t>(job.groups.size());
+        job.ranks[rank].groups[kFirstChannel + 2 * channel] = group;
+        job.ranks[to].groups[kFirstChannel + 2 * channel + 1] = group;
+        job.groups.push_back({{static_cast<std::int32_t>(rank), static_cast<std::int32_t>(to)}});
+      }
+  }
+
+  // The channel by which the result of a task of the piece goes on; empty: nobody else needs it.
+  std::optional<StageChannel> sent_by(const PipelineTask& task, std::int32_t piece) const {
+    if (task.work == Work::weight) return std::nullopt;
+    const bool backward = task.work == Work::backward;
+    const std::int32_t to = backward ? piece - 1 : piece + 1;
+    if (to < 0 || to == order_.shape.pieces() || order_.stage_of(to) == order_.stage_of(piece))
+      return std::nullopt;
+    return StageChannel{backward, order_.vee ? order_.chunk_of(piece) : 0};
+  }
+
+  std::optional<StageChannel> received_by(const PipelineTask& task, std::int32_t piece) const {
+    const std::int32_t from = task.work == Work::forward ? piece - 1 : piece + 1;
+    if (from < 0 || from == order_.shape.pieces()) return std::nullopt;
+    return sent_by(task, from);
+  }
+
+  // --- One stage of one replica: `stage_` of `replica_`.
+
+  std::uint32_t add(const ProgramStep& step, const StepWork& work) {
+    std::vector<ProgramStep>& steps = out_.job.programs.back().steps;
+    steps.push_back(step);
+    out_.work.back().push_back(work);
+    return static_cast<std::uint32_t>(steps.size() - 1);
+  }
+  std::uint32_t compute(Picos time, const StepWork& work) {
+    ProgramStep step;
+    step.duration = time;
+    step.stream = ProgramStep::kHost;
+    return add(step, work);
+  }
+  std::uint32_t call(std::uint32_t index, std::uint16_t slot, std::uint8_t stream, bool blocks,
+                     const StepWork& work) {
+    ProgramStep step;
+    step.kind = StepKind::call;
+    step.index = index;
+    step.slot = slot;
+    step.stream = stream;
+    step.blocks = blocks;
+    return add(step, work);
+  }
+  void wait(std::uint32_t awaited) {
+    ProgramStep step;
+    step.kind = StepKind::wait;
+    step.index = awaited;
+    add(step, StepWork(out_.work.back()[awaited]));
+  }
+  std::uint32_t add_exchange(Kind kind, bool blocks, std::int32_t chunk) {
+    const std::uint32_t index = kFirstExchange + 2 * static_cast<std::uint32_t>(stage_);
+    return call(kind == Kind::gather ? index : index + 1, kExchangeSlot, exchange_stream(), blocks,
+                {kind, 0, chunk});
+  }
+
+  const StepExchange& exchange() const { return exchanges_[static_cast<std::size_t>(stage_)]; }
+  bool beside(Picos bucket) const { return bucket.value > 0 && exchange().buckets > 0; }
+
+  void add_stage() {
+    const std::vector<PipelineTask>& tasks = order_.tasks[static_cast<std::size_t>(stage_)];
+    gathered_.clear();
+    reduced_ = 0;
+    if (beside(exchange().gather)) {
+      for (std::int32_t chunk = 0; chunk < order_.shape.chunks; ++chunk)
+        for (std::int32_t b = 0; b < exchange().buckets; ++b)
+          gathered_.push_back(add_exchange(Kind::gather, false, chunk));
+    } else if (exchange().gather.value > 0) {
+      add_exchange(Kind::gather, true, 0);
+    }
+    if (replica_->before.value > 0) compute(replica_->before, {Kind::encode});
+    received_.clear();
+    // A message that takes no time is there when it is sent: nothing is gained by posting it early.
+    if (out_.call_times[kMessage].value > 0)
+      for (const PipelineTask& task : tasks) received_.push_back(receive(task, false));
+    std::uint32_t last = 0;
+    for (std::size_t t = 0; t < tasks.size(); ++t) {
+      if (received_.empty())
+        receive(tasks[t], true);
+      else if (received_[t])
+        wait(*received_[t]);
+      last = add_task(tasks[t]);
+      const std::int32_t piece = order_.piece(stage_, tasks[t].chunk);
+      if (const auto channel = sent_by(tasks[t], piece)) {
+        const std::uint32_t number = number_of(*channel);
+        call(kMessage, static_cast<std::uint16_t>(kFirstChannel + 2 * number),
+             static_cast<std::uint8_t>(2 * number), false,
+             {Kind::message, tasks[t].micro_batch, tasks[t].chunk});
+      }
+    }
+    out_.last_task.push_back(last);
+    if (replica_->after.value > 0) compute(replica_->after, {Kind::encode});
+    // The last task of a stage completes its last gradients.
+    if (const Picos slowed = slowdown(); slowed.value > 0) compute(slowed, {Kind::slowed});
+    if (exchange().reduce.value > 0) add_exchange(Kind::reduce, true, 0);
+    if (out_.job.ranks.size() > 1)
+      call(kMeeting, kMeetingSlot, ProgramStep::kHost, true, {Kind::meeting});
+    compute(update_, {Kind::update});
+  }
+
+  // Posts what a task receives, and waits for it if `blocks`. Empty: it receives nothing.
+  std::optional<std::uint32_t> receive(const PipelineTask& task, bool blocks) {
+    const auto channel = received_by(task, order_.piece(stage_, task.chunk));
+    if (!channel) return std::nullopt;
+    const std::uint32_t number = number_of(*channel);
+    return call(kMessage, static_cast<std::uint16_t>(kFirstChannel + 2 * number + 1),
+                static_cast<std::uint8_t>(2 * number + 1), blocks,
+                {Kind::message, task.micro_batch, task.chunk});
+  }
+
+  // A task, in as many parts as it shares with buckets. The last bucket of the stage is left to
+  // add_stage(). Returns its last step.
+  std::uint32_t add_task(const PipelineTask& task) {
+    const PieceCost& cost =
+        replica_->costs.of(order_.shape, order_.piece(stage_, task.chunk), task.micro_batch);
+    const Picos time = task.work == Work::forward    ? cost.forward
+                       : task.work == Work::backward ? cost.backward
+                                                     : cost.weight;
+    const bool gathers =
+        beside(exchange().gather) && task.work == Work::forward && task.micro_batch == 0;
+    // Gradients are complete when the last micro-batch has added its own.
+    const bool reduces = beside(exchange().reduce) &&
+                         task.work == (order_.split ? Work::weight : Work::backward) &&
+                         task.micro_batch + 1 == order_.shape.micro_batches;
+    const std::int32_t parts = gathers || reduces ? exchange().buckets : 1;
+    Picos done;
+    std::uint32_t last = 0;
+    for (std::int32_t b = 0; b < parts; ++b) {
+      if (gathers) wait(gathered_[static_cast<std::size_t>(task.chunk * parts + b)]);
+      // Shares of a whole, so that the parts of a task sum up to it.
+      const Picos until =
+          b + 1 == parts
+              ? time
+              : Picos{static_cast<std::int64_t>(static_cast<double>(time.value) * (b + 1) / parts)};
+      last = add_part(task, cost, done, until);
+      done = until;
+      if (reduces && ++reduced_ < buckets()) add_exchange(Kind::reduce, false, task.chunk);
+    }
+    return last;
+  }
+
+  // The part of a task between two times of its own: an encoder's part is a step of its own.
+  std::uint32_t add_part(const PipelineTask& task, const PieceCost& cost, Picos begin, Picos end) {
+    StepWork first{kind_of(task.work), task.micro_batch, task.chunk}, second = first;
+    Picos cut = end;
+    if (task.work == Work::forward && cost.encode_forward.value > 0) {
+      cut = std::clamp(cost.encode_forward, begin, end);
+      first.kind = Kind::encode;
+    } else if (task.work == Work::backward && cost.encode_backward.value > 0) {
+      cut = std::clamp(cost.backward - cost.encode_backward, begin, end);
+      second.kind = Kind::encode;
+    }
+    if (cut == begin) return compute(end - begin, second);
+    const std::uint32_t last = compute(cut - begin, first);
+    return cut == end ? last : compute(end - cut, second);
+  }
+
+  std::int32_t buckets() const { return exchange().buckets * order_.shape.chunks; }
+
+  // What the exchange takes longer of the tasks beside it: all but the first gathering and the last
+  // reducing are.
+  Picos slowdown() const {
+    const double hidden = static_cast<double>(std::max(0, buckets() - 1)) *
+                          static_cast<double>((exchange().gather + exchange().reduce).value);
+    return picos_of_seconds(exchange().slowdown * hidden * 1e-12);
+  }
+
+  const PipelineProgram& order_;
+  const std::vector<StepReplica>& replicas_;
+  const std::vector<StepExchange>& exchanges_;
+  Picos update_;
+  StepProgram out_;
+  // What is at hand: the calls that gather its buckets, by chunk; how many it has reduced; what
+  // each task receives.
+  const StepReplica* replica_ = nullptr;
+  std::int32_t stage_ = 0;
+  std::vector<std::uint32_t> gathered_;
+  std::int32_t reduced_ = 0;
+  std::vector<std::optional<std::uint32_t>> received_;
+};
+
+}  // namespace
+
+Picos picos_of_seconds(double seconds) {
+  // Beyond 2^63 llround() says nothing.
+  return seconds < 9.2e6 ? Picos{std::llround(seconds * 1e12)} : Picos::forever();
+}
+
+StepProgram make_step_program(const PipelineProgram& order,
+                              const std::vector<StepReplica>& replicas,
+                              const std::vector<StepExchange>& exchange, Picos update) {
+  LOCKSTEP_CHECK(!replicas.empty() && exchange.size() == order.tasks.size(),
+                 "a step has a replica, and an exchange for each stage");
+  return StepBuilder(order, replicas, exchange, update).build();
+}
+
+Result<ExecutionResult> execute_step(const StepProgram& step, bool record_issues) {
+  const ProgramCall* const first = step.job.calls.data();
+  const CostOfCall cost = [&](std::uint32_t, const ProgramCall& call) {
+    return CallCost{step.call_times[static_cast<std::size_t>(&call - first)]};
+  };
+  ExecutionOptions options;
+  options.record_issues = record_issues;
+  ExecutionResult result = execute(step.job, keep_apart(step.job), cost, options);
+  LOCKSTEP_CHECK(!result.stuck, "a step whose stages wait for each other");
+  if (result.end.is_forever())
+    return Error{"the step takes longer than the clock reaches (106 days)",
+                 {},
+                 "use fewer or shorter micro-batches, more ranks or a smaller model"};
+  return result;
+}
+
+std::vector<StepStretch> stretches(const StepProgram& step, std::size_t rank,
+                                   const RankOutcome& outcome) {
+  std::vector<StepStretch> out;
+  const std::vector<ProgramStep>& steps = step.job.programs[rank].steps;
+  Picos now;
+  for (std::size_t s = 0; s < steps.size(); ++s) {
+    const bool of_host =
+        steps[s].kind == StepKind::wait || steps[s].blocks || steps[s].stream == ProgramStep::kHost;
+    if (!of_host || outcome.ended[s] <= now) continue;
+    out.push_back({now, outcome.ended[s], step.work[rank][s]});
+    now = outcome.ended[s];
+  }
+  return out;
+}
+
+Result<PipelineRun> run_pipeline(const PipelineProgram& order, const PipelineCosts& costs) {
+  const StepProgram step = make_step_program(
+      order, {StepReplica{costs}}, std::vector<StepExchange>(order.tasks.size()), Picos{});
+  const Result<ExecutionResult> result = execute_step(step);
+  if (!result) return result.error();
+  PipelineRun out;
+  for (std::size_t stage = 0; stage < order.tasks.size(); ++stage) {
+    const RankOutcome& outcome = result->classes[stage];
+    const std::vector<ProgramStep>& steps = step.job.programs[stage].steps;
+    const auto first = std::find_if(steps.begin(), steps.end(), [](const ProgramStep& one) {
+      return one.kind == StepKind::compute;
+    });
+    const Picos begin =
+        outcome.ended[static_cast<std::size_t>(first - steps.begin())] - first->duration;
+    const Picos end = step.tasks_end(stage, *result);
+    out.time = std::max(out.time, end);
+    out.period = std::max(out.period, end - begin);
+    out.busy.push_back(outcome.compute);
+    std::vector<StepStretch>& tasks = out.tasks.emplace_back(stretches(step, stage, outcome));
+    std::erase_if(tasks, [](const StepStretch& one) { return one.work.kind > Kind::weight; });
+  }
+  for (const Picos busy : out.busy) out.idle.push_back(out.period - busy);
+  return out;
+}
+
+}  // namespace lockstep::sim

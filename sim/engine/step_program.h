@@ -1,0 +1,141 @@
+// A training step of a pipeline as a job for the engine (program.h), as a scenario is one: its
+// data-parallel replicas, as many as differ, each a pipeline in which a rank stands for the GPUs
+// that hold one stage.
+//
+//   host        the stage's tasks, in the order of its schedule; then the update of the parameters.
+//               What encoders on every GPU do comes before the first task and after the last.
+//   messages    a task's result is sent when the task ends. What a stage receives is posted ahead,
+//               so that messages overlap with its tasks. Those in one direction between two stages
+//               follow one another.
+//   exchange    over the data-parallel ranks of a stage. Either all at once, while the host waits;
+//               or in buckets, beside the tasks: parameters are gathered before the first
+//               micro-batch's forward needs them, gradients reduced when the last micro-batch's
+//               backward has computed them.
+//               What that slows the tasks down is one stretch after the last of them, which delays
+//               no other stage: trainers make the calls of all stages at the same time, so that
+//               all are slowed at once (Megatron-LM's align_grad_reduce).
+//   meeting     of all ranks before the update: the norm for clipping is one number
+//
+// So what hides what, and who waits for whom, is told by the engine and not by formulas per
+// schedule: unequal stages and micro-batches are as exact as the textbook's cases, whose closed
+// forms are tests. The times are the caller's (sim/transformer/predict.h, sim/multimodal).
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/result.h"
+#include "sim/engine/executor.h"
+#include "sim/pipeline/schedule.h"
+
+namespace lockstep::sim {
+
+// The largest step of a plan that is simulated, in tasks of all stages: each takes up to 400 bytes.
+inline constexpr std::int64_t kMostStepTasks = std::int64_t{1} << 21U;
+
+// Rounded; forever() where the clock does not reach. `seconds` is not negative.
+Picos picos_of_seconds(double seconds);
+
+// What one piece of the model takes for one micro-batch.
+struct PieceCost {
+  Picos forward{0};
+  Picos backward{0};  // the whole backward pass if the program does not split it
+  Picos weight{0};    // 0 if it does not
+  // What encoders take of them: the beginning of the forward, the end of the backward.
+  Picos encode_forward{0}, encode_backward{0};
+};
+
+struct PipelineCosts {
+  std::vector<PieceCost> pieces;  // in the model's order, shape.pieces() of them
+  Picos send{0};                  // from one stage to another, in either direction
+  // Where micro-batches differ: instead of `pieces`, the cost of micro-batch m on piece k at
+  // k x micro_batches + m. Empty: they are alike.
+  std::vector<PieceCost> unequal = {};
+
+  const PieceCost& of(const PipelineShape& shape, std::int32_t piece,
+                      std::int32_t micro_batch) const {
+    if (unequal.empty()) return pieces[static_cast<std::size_t>(piece)];
+    return unequal[static_cast<std::size_t>(piece) * static_cast<std::size_t>(shape.micro_batches) +
+                   static_cast<std::size_t>(micro_batch)];
+  }
+};
+
+// What one replica computes. `send` is the same of all.
+struct StepReplica {
+  PipelineCosts costs;
+  Picos before{0}, after{0};  // the tasks of each stage: encoders on every GPU
+};
+
+// Of the data-parallel ranks of a stage.
+struct StepExchange {
+  Picos gather, reduce;  // of one bucket; 0: there is none
+  // Of each chunk; 0: there is one of all, with nothing beside it.
+  std::int32_t buckets = 0;
+  double slowdown = 0;  // share of a hidden bucket's time that the tasks beside it take longer
+};
+
+// What a step of a stage's program is for.
+struct StepWork {
+  enum class Kind : std::uint8_t {
+    encode,  // an encoder's part of a task, or its work before or after them
+    forward,
+    backward,
+    weight,
+    message,  // a call, or the wait for it
+    gather,   // parameters; a call, or the wait for it
+    reduce,   // gradients; the same
+    slowed,   // what the tasks take longer because of the exchange beside them
+    meeting,
+    update,
+  };
+  Kind kind = Kind::forward;
+  std::int32_t micro_batch = 0, chunk = 0;  // of tasks and their messages
+};
+
+struct StepProgram {
+  ProgramJob job;                           // rank and its program: replica x stages + stage
+  std::vector<Picos> call_times;            // by index in job.calls
+  std::vector<std::vector<StepWork>> work;  // by rank, and step of its program
+  // By rank: the step that ends its last task, and when that is if the step ran.
+  std::vector<std::uint32_t> last_task;
+  Picos tasks_end(std::size_t rank, const ExecutionResult& result) const {
+    return result.classes[rank].ended[last_task[rank]];
+  }
+};
+
+// The program of a step with this order of tasks. `exchange`: by stage. The replicas are of the
+// order's shape. O(tasks): at most four steps a task, two more where encoders are, and the buckets.
+StepProgram make_step_program(const PipelineProgram& order,
+                              const std::vector<StepReplica>& replicas,
+                              const std::vector<StepExchange>& exchange, Picos update);
+
+// Runs it. Not stuck: make_pipeline()'s orders have no cycle. `record_issues`: so that draw_step()
+// can follow. O(steps). Errors: a step beyond the clock.
+Result<ExecutionResult> execute_step(const StepProgram& step, bool record_issues = false);
+
+// What a rank's host does, from 0 to the end of the step without gaps: a task or the update, or it
+// waits for a call of that kind.
+struct StepStretch {
+  Picos begin, end;
+  StepWork work;
+};
+// Of one rank; stretches of no length are left out. `outcome`: the rank's, of execute_step().
+std::vector<StepStretch> stretches(const StepProgram& step, std::size_t rank,
+                                   const RankOutcome& outcome);
+
+// One pipeline alone, without exchange and update.
+struct PipelineRun {
+  Picos time;  // from the first start to the last end
+  // The longest time that any stage takes from the start of its first task to the end of its last.
+  // Without a barrier between steps this is the cost of a step, as measured in arXiv 2401.10241. It
+  // equals `time` if the stage that starts first also ends last, as in all schedules that do not
+  // split the backward pass.
+  Picos period;
+  std::vector<Picos> busy;                      // by stage: the sum of its tasks' times
+  std::vector<Picos> idle;                      // period - busy
+  std::vector<std::vector<StepStretch>> tasks;  // by stage; those that take time
+};
+// Errors: execute_step()'s.
+Result<PipelineRun> run_pipeline(const PipelineProgram& order, const PipelineCosts& costs);
+
+}  // namespace lockstep::sim

@@ -161,10 +161,11 @@ Result<SweepCommand> with_sweep_file(SweepCommand command) {
   command.job = path(said.plan.empty() ? said.scenario : said.plan);
   // An option replaces what the file says; only --vary adds to it.
   if (command.machines.empty())
-    for (const std::string& machine : said.machines) command.machines.push_back(path(machine));
+    for (const std::string& name : said.machines)
+      command.machines.push_back(sim::machine_seen_from(file, name));
   if (command.calibrations.empty())
     for (const std::string& name : said.calibrations)
-      command.calibrations.push_back(sim::calibration_seen_from(file, name));
+      command.calibrations.push_back(sim::machine_seen_from(file, name));
   command.axes = std::move(said.axes);
   if (command.best.empty()) command.best = said.best.value_or("");
   if (command.memory_limit.empty()) command.memory_limit = said.memory_limit.value_or("");

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <utility>
 #include <vector>
 
@@ -269,10 +270,14 @@ std::string transformer_text(const Machine& machine) {
 Result<Machine> parse_machine(const std::string& text, const std::string& file) {
   const Result<YamlDocument> document = parse_yaml(text, file);
   if (!document) return document.error();
-  if (auto problem = check_against_schema(*document, Json::parse(machine_schema()),
+  return machine_of(*document);
+}
+
+Result<Machine> machine_of(const YamlDocument& document) {
+  if (auto problem = check_against_schema(document, Json::parse(machine_schema()),
                                           "docs/simulate-scenarios.md shows a whole file"))
     return *problem;
-  return MachineReader(*document).read();
+  return MachineReader(document).read();
 }
 
 double slowness_of(const Machine& machine, std::int64_t rank) {
@@ -312,6 +317,11 @@ std::optional<std::string_view> shipped_machine_text(std::string_view name) {
   for (const EmbeddedFile& shipped : shipped_machines())
     if (machine_name_of(shipped) == name) return shipped.text;
   return std::nullopt;
+}
+
+std::string machine_seen_from(const std::string& file, const std::string& name) {
+  if (shipped_machine_text(name)) return name;
+  return (std::filesystem::path(file).parent_path() / name).lexically_normal().string();
 }
 
 std::string machine_text(const Machine& machine, const std::string& comment) {

@@ -15,6 +15,10 @@
 #include "base/result.h"
 #include "sim/collectives/price.h"
 
+namespace lockstep {
+struct YamlDocument;
+}
+
 namespace lockstep::sim {
 
 struct Machine : Interconnect {
@@ -82,6 +86,8 @@ std::string_view machine_schema();
 // missing or of another type; a quantity without a unit, or zero where it must not be; a share out
 // of range; `nccl` without channels on a link, or channels without `nccl`.
 Result<Machine> parse_machine(const std::string& text, const std::string& file);
+// The same of YAML that is parsed.
+Result<Machine> machine_of(const YamlDocument& document);
 
 // The machine of a file, or a shipped one by its name ("dgx-h100"), where no file has that name.
 // Errors: parse_machine's, and those of reading; larger than 1 MiB; a name that is neither.
@@ -93,6 +99,9 @@ Result<std::string> read_machine(const std::string& file);
 std::span<const EmbeddedFile> shipped_machines();
 std::string_view machine_name_of(const EmbeddedFile& shipped);  // "dgx-h100"
 std::optional<std::string_view> shipped_machine_text(std::string_view name);
+// A machine as `file` names it: the name of a shipped one, or a file relative to the folder of
+// `file`.
+std::string machine_seen_from(const std::string& file, const std::string& name);
 
 // The text of a machine file, from which parse_machine() makes the same machine. `comment`: lines
 // for its head, each beginning with "#".

@@ -46,11 +46,11 @@ Result<Variation::Document> scenario_document(const SourceFile& scenario) {
 }
 
 Result<Variation::Document> machine_document(const SourceFile& machine) {
-  if (const auto whole = parse_machine(machine.text, machine.file); !whole) return whole.error();
   Result<YamlDocument> document = parse_yaml(machine.text, machine.file);
   if (!document) return document.error();
-  const auto check = [file = machine.file](const Json& changed) -> std::optional<Error> {
-    const Result<Machine> out = parse_machine(changed.dump(1), file);
+  if (const auto whole = machine_of(*document); !whole) return whole.error();
+  const auto check = [spots = document->spots](const Json& changed) -> std::optional<Error> {
+    const Result<Machine> out = machine_of({changed, spots});
     if (out) return std::nullopt;
     return out.error();
   };
@@ -98,7 +98,7 @@ Result<Machine> Plan::machine(PointId point) const {
   const std::string& file = variation_.machine_file(point);
   const Result<Json> changed = variation_.machine_document(point);
   if (!changed) return changed.error();
-  Result<Machine> out = parse_machine(changed->dump(1), file);
+  Result<Machine> out = machine_of({*changed, {}});
   if (out) return out;
   Error error = out.error();
   error.location = {file, 0, 0};

@@ -39,21 +39,6 @@ std::vector<std::string> parameter_names() {
   return out;
 }
 
-std::optional<Error> error_of(const Result<Calibration>& calibration) {
-  if (calibration) return std::nullopt;
-  return calibration.error();
-}
-
-Result<Variation::Document> calibration_document(const SourceFile& calibration) {
-  if (auto wrong = error_of(parse_calibration(calibration.text, calibration.file))) return *wrong;
-  Result<YamlDocument> document = parse_yaml(calibration.text, calibration.file);
-  if (!document) return document.error();
-  return Variation::Document{calibration.file, std::move(document->value),
-                             [file = calibration.file](const Json& changed) {
-                               return error_of(parse_calibration(changed.dump(1), file));
-                             }};
-}
-
 }  // namespace
 
 Result<TrainingPlans> TrainingPlans::make(const SourceFile& plan,
@@ -83,33 +68,36 @@ Result<TrainingPlans> TrainingPlans::make(const SourceFile& plan,
                              {},
                              {std::string(kCalibrationPrefix), "transformer", parameter_names()},
                              refuses};
-  for (const SourceFile& calibration : calibrations) {
-    Result<Variation::Document> own = calibration_document(calibration);
+  std::map<std::string, ReadCalibration> read;
+  for (const SourceFile& source : calibrations) {
+    Result<YamlDocument> own = parse_yaml(source.text, source.file);
     if (!own) return own.error();
-    subject.machines.push_back(std::move(*own));
+    Result<Calibration> calibration = calibration_of(*own);
+    if (!calibration) return calibration.error();
+    const auto check_machine = [spots = own->spots](const Json& changed) -> std::optional<Error> {
+      const Result<Calibration> out = calibration_of({changed, spots});
+      if (out) return std::nullopt;
+      return out.error();
+    };
+    subject.machines.push_back({source.file, std::move(own->value), check_machine});
+    read.emplace(source.file, ReadCalibration{std::move(*calibration), std::move(own->spots)});
   }
   Result<Variation> variation = Variation::make(std::move(subject), axes);
   if (!variation) return variation.error();
-  const std::vector<std::string> keys = variation->keys();
-  const bool varied = std::any_of(keys.begin(), keys.end(), [](const std::string& key) {
-    return key.starts_with(kCalibrationPrefix);
-  });
-  std::map<std::string, Calibration> parsed;
-  if (!varied)
-    for (const SourceFile& calibration : calibrations)
-      parsed.emplace(calibration.file, *parse_calibration(calibration.text, calibration.file));
-  return TrainingPlans(std::move(*variation), std::move(*document), manifest, std::move(parsed));
+  TrainingPlans out(std::move(*variation), std::move(*document), manifest, std::move(read));
+  for (const std::string& key : out.variation_.keys())
+    out.calibration_varied_ |= key.starts_with(kCalibrationPrefix);
+  return out;
 }
 
 Result<TrainingPlans::Point> TrainingPlans::point_of(PointId point) const {
   Result<Json> changed = variation_.job_document(point);
   if (!changed) return changed.error();
-  const auto known = calibrations_.find(variation_.machine_file(point));
-  if (known != calibrations_.end()) return Point{{std::move(*changed), spots_}, known->second};
+  const ReadCalibration& known = calibrations_.at(variation_.machine_file(point));
+  if (!calibration_varied_) return Point{{std::move(*changed), spots_}, known.calibration};
   const Result<Json> machine = variation_.machine_document(point);
   if (!machine) return machine.error();
-  Result<Calibration> calibration =
-      parse_calibration(machine->dump(1), variation_.machine_file(point));
+  Result<Calibration> calibration = calibration_of({*machine, known.spots});
   if (!calibration) return calibration.error();
   return Point{{std::move(*changed), spots_}, std::move(*calibration)};
 }
@@ -210,11 +198,6 @@ Result<SourceFile> source_of(const std::string& calibration) {
 
 }  // namespace
 
-std::string calibration_seen_from(const std::string& file, const std::string& name) {
-  if (shipped_calibration_text(name)) return name;
-  return (std::filesystem::path(file).parent_path() / name).lexically_normal().string();
-}
-
 Result<PlanInputs> load_plan(const std::string& file,
                              const std::vector<std::string>& calibrations) {
   Result<std::string> text = read_input(file);
@@ -240,7 +223,7 @@ Result<PlanInputs> load_plan(const std::string& file,
     own = plan->calibration;
   }
   std::vector<std::string> names = calibrations;
-  if (names.empty()) names = {calibration_seen_from(file, own)};
+  if (names.empty()) names = {machine_seen_from(file, own)};
   for (std::size_t i = 0; i < names.size(); ++i) {
     if (std::find(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(i), names[i]) !=
         names.begin() + static_cast<std::ptrdiff_t>(i))

@@ -37,8 +37,13 @@ class TrainingPlans {
   Row row(PointId point) const;
 
  private:
+  struct ReadCalibration {
+    Calibration calibration;
+    std::map<std::string, YamlDocument::Spot> spots;
+  };
+
   TrainingPlans(Variation variation, YamlDocument document, std::string manifest,
-                std::map<std::string, Calibration> calibrations)
+                std::map<std::string, ReadCalibration> calibrations)
       : variation_(std::move(variation)),
         calibrations_(std::move(calibrations)),
         spots_(std::move(document.spots)),
@@ -55,8 +60,9 @@ class TrainingPlans {
   void fill_towers(Row& row, PointId point) const;
 
   Variation variation_;
-  // By file, where no axis changes them: reading one takes longer than a forecast.
-  std::map<std::string, Calibration> calibrations_;
+  // By file. Reading one takes longer than a forecast: where no axis changes them, these are used.
+  std::map<std::string, ReadCalibration> calibrations_;
+  bool calibration_varied_ = false;
   std::map<std::string, YamlDocument::Spot> spots_;  // locations in the plan file
   std::string manifest_;
   bool multimodal_ = false;
@@ -78,8 +84,5 @@ struct PlanInputs {
 // file that cannot be read or is not a plan; a calibration that is named twice. A manifest is
 // relative to the plan's folder, too.
 Result<PlanInputs> load_plan(const std::string& file, const std::vector<std::string>& calibrations);
-
-// `name` relative to the folder of `file`, unless it is the name of a shipped calibration.
-std::string calibration_seen_from(const std::string& file, const std::string& name);
 
 }  // namespace lockstep::sim

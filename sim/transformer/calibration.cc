@@ -64,18 +64,22 @@ const std::vector<CostParameter>& cost_parameters() {
 }
 
 Result<Calibration> parse_calibration(const std::string& text, const std::string& file) {
-  Result<Machine> machine = parse_machine(text, file);
+  const Result<YamlDocument> document = parse_yaml(text, file);
+  if (!document) return document.error();
+  return calibration_of(*document);
+}
+
+Result<Calibration> calibration_of(const YamlDocument& document) {
+  Result<Machine> machine = machine_of(document);
   if (!machine) return machine.error();
-  Location section{file, 1, 1};
-  if (const Result<YamlDocument> document = parse_yaml(text, file))
-    section = document->value_location(machine->transformer.empty() ? "" : "/transformer");
+  const Location& section = document.value_location("/transformer");
   if (machine->transformer.empty())
     return at(section, "the machine has no section \"transformer\", by which plans are priced",
               fmt::format("add one as docs/simulate-workloads.md shows, or take one of {}",
                           join_and(shipped_calibration_names())));
   Calibration out;
   out.name = machine->name;
-  out.origin = file;
+  out.origin = section.file;
   out.fitted_on = machine->transformer_fitted_to;
   static_cast<Interconnect&>(out.cost) = *machine;
   out.cost.peak_flops = static_cast<double>(compute_for(*machine, "bfloat16").peak.per_second);

@@ -79,6 +79,8 @@ struct Calibration {
 // The calibration of a machine file's text. Errors: parse_machine()'s; with the location, no
 // section `transformer`, a parameter that is missing.
 Result<Calibration> parse_calibration(const std::string& text, const std::string& file);
+// The same of YAML that is parsed.
+Result<Calibration> calibration_of(const YamlDocument& document);
 // The machine file with the parameters of `cost`.
 std::string calibration_yaml(const Calibration& calibration);
 

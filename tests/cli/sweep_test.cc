@@ -115,6 +115,23 @@ TEST_F(SweepCommand, AMachinesFileMayHaveAnyName) {
   EXPECT_EQ(TempDir::read(folder_.file("asked")), "asked\n");  // one job, and known the second time
 }
 
+// Paths in a sweep file are relative to its folder; a shipped machine has its name everywhere.
+TEST_F(SweepCommand, ASweepFileNamesMachinesByPathOrName) {
+  use_worker("exit 2");
+  folder_.write("mine.yaml", TempDir::read(LOCKSTEP_SOURCE_DIR "/sim/machines/dgx-a100.yaml"));
+  folder_.write("job.yaml",
+                TempDir::read(LOCKSTEP_SOURCE_DIR "/scenarios/modality/manual_hang_ok.yaml"));
+  const auto of_machines = [&](const std::string& machines) {
+    const std::string file = folder_.write(
+        "s.yaml", "sweep: 1\nscenario: job.yaml\nmachines: " + machines + "\nvary: {ranks: 4}\n");
+    return run_lockstep({"sweep", file, "-o", folder_.file("out")});
+  };
+  const Outcome both = of_machines("[mine.yaml, dgx-h100]");
+  EXPECT_THAT(both.out, HasSubstr("2 refused")) << both.err;
+  EXPECT_THAT(results(), AllOf(HasSubstr("mine.yaml"), HasSubstr("\"dgx-h100\"")));
+  EXPECT_THAT(of_machines("[dgx-h1000]").err, HasSubstr(folder_.file("dgx-h1000")));
+}
+
 TEST_F(SweepCommand, APointWhoseWorkerWasKilledIsTriedAgain) {
   use_worker("echo asked >> '" + folder_.file("asked") + "'; kill -9 $$");
   for (int time = 0; time < 2; ++time) {

@@ -52,6 +52,7 @@ TEST(TrainingPlans, APointIsAPlanOnACalibration) {
   EXPECT_EQ(last->plan.plan.tensor, 2);
   EXPECT_EQ(last->calibration.cost.network_speed, 2);
   EXPECT_EQ(last->calibration.name, "h100-cluster");
+  EXPECT_EQ(last->calibration.origin, "h100-cluster");
 }
 
 TEST(TrainingPlans, APublishedModelIsChanged) {

@@ -20,7 +20,6 @@ void add_sweep(CLI::App& app, reports::ExitStatus& status);
 void add_completion(CLI::App& app, reports::ExitStatus& status);
 void add_calibrate(CLI::App& app, reports::ExitStatus& status);
 void add_calibrate_check(CLI::App& calibrate, reports::ExitStatus& status);
-void add_calibrate_fit(CLI::App& calibrate, reports::ExitStatus& status);
 void add_watch(CLI::App& app, reports::ExitStatus& status);
 void add_demo(CLI::App& app, reports::ExitStatus& status);
 void add_explain(CLI::App& app, reports::ExitStatus& status);

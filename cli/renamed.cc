@@ -90,10 +90,6 @@ Renamed with_new_names(Words arguments) {
     replace_front(arguments, 2, {"calibrate", "check"});
     return {std::move(arguments), renamed_to("simulate table", "calibrate check")};
   }
-  if (begins_with(arguments, {"simulate", "fit"})) {
-    replace_front(arguments, 2, {"calibrate", "fit"});
-    return {std::move(arguments), renamed_to("simulate fit", "calibrate fit")};
-  }
   if (begins_with(arguments, {"convert"}) &&
       !has_any(arguments, {"-o", "--output", "--to", "-h", "--help"}))
     return convert_into_last(std::move(arguments));

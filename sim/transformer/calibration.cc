@@ -35,30 +35,29 @@ Status read_parameters(const Machine& machine, const Location& section, C& cost)
 }  // namespace
 
 const std::vector<CostParameter>& cost_parameters() {
-  // Ranges are wide: they catch a wrong unit (ms for s), not an unusual machine.
   static const std::vector<CostParameter> table = {
-      {"processors", &C::processors, "count", 1, 1e5},
-      {"gemm_efficiency", &C::gemm_efficiency, "share", 0.01, 1},
-      {"gemm_half_depth", &C::gemm_half_depth, "elements", 1, 1e4},
-      {"memory_bandwidth", &C::memory_bandwidth, "bytes/s", 1e9, 1e14},
-      {"attention_efficiency", &C::attention_efficiency, "share", 0.01, 1},
-      {"attention_traffic", &C::attention_traffic, "factor", 0.01, 100},
-      {"logit_traffic", &C::logit_traffic, "bytes", 0.1, 1e4},
-      {"launch_forward", &C::launch_forward, "s", 1e-7, 1},
-      {"launch_backward", &C::launch_backward, "s", 1e-7, 1},
-      {"launch_unfused", &C::launch_unfused, "s", 1e-7, 1},
-      {"launch_micro_batch", &C::launch_micro_batch, "s", 1e-7, 1},
-      {"step_overhead", &C::step_overhead, "s", 1e-7, 10},
-      {"optimizer_traffic", &C::optimizer_traffic, "bytes", 0.1, 1e4},
-      {"call_overhead", &C::call_overhead, "s", 1e-9, 1e-2},
-      {"node_speed", &C::node_speed, "factor", 0.01, 100},
-      {"network_speed", &C::network_speed, "factor", 0.01, 100},
-      {"stage_handover", &C::stage_handover, "s", 1e-7, 1},
-      {"compiled_traffic", &C::compiled_traffic, "factor", 0.01, 1},
-      {"fp8_gain", &C::fp8_gain, "factor", 0.5, 2},
-      {"overlap_slowdown", &C::overlap_slowdown, "share", 0.001, 1},
-      {"reserved_memory", &C::reserved_memory, "bytes", 1, 1e11},
-      {"spread", &C::spread, "share", 0.001, 1},
+      {"processors", &C::processors, "count"},
+      {"gemm_efficiency", &C::gemm_efficiency, "share"},
+      {"gemm_half_depth", &C::gemm_half_depth, "elements"},
+      {"memory_bandwidth", &C::memory_bandwidth, "bytes/s"},
+      {"attention_efficiency", &C::attention_efficiency, "share"},
+      {"attention_traffic", &C::attention_traffic, "factor"},
+      {"logit_traffic", &C::logit_traffic, "bytes"},
+      {"launch_forward", &C::launch_forward, "s"},
+      {"launch_backward", &C::launch_backward, "s"},
+      {"launch_unfused", &C::launch_unfused, "s"},
+      {"launch_micro_batch", &C::launch_micro_batch, "s"},
+      {"step_overhead", &C::step_overhead, "s"},
+      {"optimizer_traffic", &C::optimizer_traffic, "bytes"},
+      {"call_overhead", &C::call_overhead, "s"},
+      {"node_speed", &C::node_speed, "factor"},
+      {"network_speed", &C::network_speed, "factor"},
+      {"stage_handover", &C::stage_handover, "s"},
+      {"compiled_traffic", &C::compiled_traffic, "factor"},
+      {"fp8_gain", &C::fp8_gain, "factor"},
+      {"overlap_slowdown", &C::overlap_slowdown, "share"},
+      {"reserved_memory", &C::reserved_memory, "bytes"},
+      {"spread", &C::spread, "share"},
   };
   return table;
 }
@@ -86,18 +85,6 @@ Result<Calibration> calibration_of(const YamlDocument& document) {
   if (const Status read = read_parameters(*machine, section, out.cost); !read) return read.error();
   out.machine = std::move(*machine);
   return out;
-}
-
-std::string calibration_yaml(const Calibration& calibration) {
-  Machine machine = calibration.machine;
-  machine.name = calibration.name;
-  machine.transformer.clear();
-  for (const CostParameter& parameter : cost_parameters())
-    // Six digits say more than any fit knows.
-    machine.transformer[std::string(parameter.name)] =
-        std::stod(fmt::format("{:.6g}", calibration.cost.*(parameter.value)));
-  machine.transformer_fitted_to = calibration.fitted_on;
-  return machine_text(machine, "");
 }
 
 std::vector<std::string> shipped_calibration_names() {

@@ -61,10 +61,9 @@ struct CostParameter {
   std::string_view name;  // the key in `transformer`
   double CostParameters::*value;
   std::string_view unit;
-  double low, high;  // the range of plausible values
 };
 
-// Every parameter of the section, in the order of the struct.
+// Every parameter of the section, in the order of the struct. Their ranges: machine.schema.json.
 const std::vector<CostParameter>& cost_parameters();
 
 // A machine as plans see it.
@@ -81,8 +80,6 @@ struct Calibration {
 Result<Calibration> parse_calibration(const std::string& text, const std::string& file);
 // The same of YAML that is parsed.
 Result<Calibration> calibration_of(const YamlDocument& document);
-// The machine file with the parameters of `cost`.
-std::string calibration_yaml(const Calibration& calibration);
 
 // The calibrations that come with the program: those of sim/machines/*.yaml that have a section
 // `transformer`, embedded at build time, so that no file is needed at run time.

@@ -138,18 +138,6 @@ Result<TableAnswer> predict_steps(const MeasuredTable& table, const Calibration&
   return answer;
 }
 
-std::optional<double> spread_of(const TableAnswer& answer) {
-  std::vector<double> factors;
-  for (const ComparedRow& row : answer.rows)
-    if (!row.fitted && row.figure.kind != Comparison::Kind::memory)
-      factors.push_back(std::exp(std::abs(std::log(row.figure.predicted / row.figure.measured))));
-  constexpr std::size_t kLeast = 5;
-  if (factors.size() < kLeast) return std::nullopt;
-  std::sort(factors.begin(), factors.end());
-  // The smallest that four of five do not exceed.
-  return factors[(factors.size() * 4 + 4) / 5 - 1] - 1;
-}
-
 Result<TableAnswer> predict_collectives(const MeasuredTable& table) {
   const Result<std::vector<Machine>> machines = machines_with_measurements();
   if (!machines) return machines.error();

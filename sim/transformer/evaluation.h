@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -56,10 +55,6 @@ struct TableAnswer {
 
 // Predicts every row of a table of steps. Errors: compare_row()'s, with the row.
 Result<TableAnswer> predict_steps(const MeasuredTable& table, const Calibration& calibration);
-
-// The share of their prediction within which four of five times of a table are that the calibration
-// was not fitted to: CostParameters::spread. Empty where there are fewer than five.
-std::optional<double> spread_of(const TableAnswer& answer);
 
 // Predicts a table of collectives by the shipped machines that have measurements of its machines.
 // Errors: a machine of which none has; price()'s.

@@ -40,7 +40,6 @@ TEST(Renamed, CommandsThatBecameOptions) {
   EXPECT_THAT(now({"trace-to-scenario", "a", "-o", "b.yaml"}),
               ElementsAre("convert", "--to", "scenario", "a", "-o", "b.yaml"));
   EXPECT_THAT(now({"simulate", "table", "t"}), ElementsAre("calibrate", "check", "t"));
-  EXPECT_THAT(now({"simulate", "fit", "t"}), ElementsAre("calibrate", "fit", "t"));
 }
 
 TEST(Renamed, TheFolderThatConvertWritesTo) {

@@ -101,7 +101,7 @@ TEST(PublishedSteps, OfNemoOnDgxH100) {
   ASSERT_TRUE(answer) << answer.error().str();
   ASSERT_EQ(answer->rows.size(), 44U);
   std::vector<Comparison> unseen;
-  std::size_t fitted = 0, within = 0;
+  std::size_t fitted = 0, within = 0, well_within = 0;
   const double spread = shipped_calibration("dgx-h100")->cost.spread;
   for (const ComparedRow& row : answer->rows) {
     EXPECT_LT(std::abs(row.figure.error()), 0.2) << row.label;
@@ -110,12 +110,13 @@ TEST(PublishedSteps, OfNemoOnDgxH100) {
     unseen.push_back(row.figure);
     const double factor = row.figure.predicted / row.figure.measured;
     if (std::max(factor, 1 / factor) <= 1 + spread + 1e-9) ++within;
+    if (std::max(factor, 1 / factor) <= 1 + spread - 2e-3) ++well_within;
   }
   EXPECT_EQ(fitted, 4U);
   EXPECT_LT(summarize(unseen).mean, 0.05);
-  // The interval holds four of five.
+  // The interval is the smallest that holds four of five.
   EXPECT_GE(within * 5, unseen.size() * 4);
-  EXPECT_NEAR(*spread_of(*answer), spread, 2e-3);
+  EXPECT_LT(well_within * 5, unseen.size() * 4);
 }
 
 TEST(PublishedSteps, NoLayoutOfNemoIsRefusedForMemory) {

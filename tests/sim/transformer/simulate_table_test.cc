@@ -1,4 +1,4 @@
-// lockstep simulate table and fit: what is answered on tables of our own and on published ones.
+// lockstep calibrate check: what is answered on tables of our own and on published ones.
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -97,22 +97,6 @@ TEST_F(SimulateTable, AMachineFileTakesThePlaceOfCurves) {
   EXPECT_THAT(
       cli::run_lockstep({"calibrate", "check", file("v.json", kVtrain), "--machine", machine}).err,
       HasSubstr("training steps"));
-}
-
-TEST_F(SimulateTable, ACalibrationIsFittedAndUsed) {
-  const std::string table = file("vtrain.json", kVtrain);
-  const std::string result = dir_.path() + "/mine.yaml";
-  const cli::Outcome fit = cli::run_lockstep(
-      {"calibrate", "fit", table, "--rows", "1", "--parameters", "launch_forward,launch_backward",
-       "--stiffness", "0.001", "--name", "mine", "--result", result});
-  ASSERT_EQ(fit.status, 0) << fit.err;
-  EXPECT_THAT(fit.out, HasSubstr("fitted 2 parameters to 1 row of 2"));
-  const cli::Outcome used = cli::run_lockstep(
-      {"calibrate", "check", table, "--calibration", result, "--output", "json=-"});
-  const Json json = Json::parse(used.out, nullptr, false);
-  EXPECT_NEAR(json["rows"][0]["error"], 0, 0.01);
-  EXPECT_TRUE(json["rows"][0]["fitted"]);
-  EXPECT_EQ(json["held_out"]["time"]["count"], 1);
 }
 
 TEST_F(SimulateTable, RefusesTablesThatAreWrong) {

@@ -11,7 +11,7 @@ namespace lockstep::verify {
 namespace {
 
 // Ranks that are asked what is usual. A large job has thousands; 64 give a clear majority.
-constexpr std::size_t kMostVoters = 64;
+constexpr std::size_t kMostAskedRanks = 64;
 
 constexpr std::uint32_t kCallsCompared = 64;  // calls compared before two positions
 
@@ -80,13 +80,13 @@ std::vector<std::size_t> group_sizes(const trace::RankTrace& trace) {
   return out;
 }
 
-// Calls `ask` with the first kMostVoters ranks that are in groups of the same sizes as `a` and `b`,
-// without these two (rank indices).
+// Calls `ask` with the first kMostAskedRanks ranks that are in groups of the same sizes as `a` and
+// `b`, without these two (rank indices).
 template <class Ask>
 void ask_others(const trace::Run& run, std::uint32_t a, std::uint32_t b, const Ask& ask) {
   const std::vector<std::size_t> kind = group_sizes(run.ranks[a]);
   std::size_t asked = 0;
-  for (std::uint32_t r = 0; r < run.ranks.size() && asked < kMostVoters; ++r) {
+  for (std::uint32_t r = 0; r < run.ranks.size() && asked < kMostAskedRanks; ++r) {
     if (r == a || r == b || group_sizes(run.ranks[r]) != kind) continue;
     ++asked;
     ask(r);

@@ -16,6 +16,8 @@ from validation.calculators import Refused
 # What only a clock says: when something happened, and what a program does not do itself.
 TIMES = ("t",)
 OF_THE_CLOCK = ("complete", "waited", "span", "start", "use", "write")
+# Faults of the machine: the program of calls is a healthy one.
+OF_THE_MACHINE = ("stalled-network",)
 
 
 class Simulated:
@@ -98,7 +100,8 @@ class Verdicts:
             words += f", step {expect['step']}"
         return False, f"{expect.get('ends', 'stopped or failed')}: {words}"
 
-    def add(self, name, expect, simulated):
+    def add(self, name, scenario, simulated):
+        expect = scenario["expect"]
         goes_on, real = self.real(expect)
         if simulated.refusal is not None:
             kind, ours = "refused", f"refused: {simulated.refusal}"
@@ -117,6 +120,8 @@ class Verdicts:
             kind = "equal" if alike else "different"
         if kind == "equal" and goes_on and expect["verdict"] == "findings":
             kind = "equal, not seen"
+        if kind == "different" and simulated.goes_on and scenario.get("fault") in OF_THE_MACHINE:
+            kind = "the machine's"
         self.counts[kind] = self.counts.get(kind, 0) + 1
         if kind == "different":
             self.missed.append(f"{name}: really {real}, simulated {ours}")
@@ -188,6 +193,6 @@ def hold(lockstep, chosen, machine, derived_page, progress):
     for name, file, scenario in chosen:
         progress(name)
         simulated = Simulated(lockstep, file, machine)
-        verdicts.add(name, scenario["expect"], simulated)
+        verdicts.add(name, scenario, simulated)
         sequences.add(name, simulated)
     return verdicts, sequences

@@ -126,6 +126,17 @@ std::vector<NamedFigure> tower_headlines(const MultimodalForecast& f) {
 
 PartsOfWhole time_parts(const MultimodalForecast& f) { return {f.time, f.seconds, duration_text}; }
 
+// The longest of many parts, and the others in one.
+std::vector<sim::ForecastPart> shortened(std::vector<sim::ForecastPart> parts) {
+  constexpr std::size_t kMostParts = 12;
+  if (parts.size() <= kMostParts) return parts;
+  sim::ForecastPart others{"", fmt::format("{} others", parts.size() - kMostParts + 1), 0, ""};
+  for (std::size_t i = kMostParts - 1; i < parts.size(); ++i) others.value += parts[i].value;
+  parts.resize(kMostParts - 1);
+  parts.push_back(std::move(others));
+  return parts;
+}
+
 std::string places_text(const MultimodalForecast& f) {
   Table table(columns({"place"}, {"GPUs", "layers", "micro-batch", "busy", "encodes", "memory"}));
   for (std::size_t p = 0; p < std::min(f.places.size(), kMostStagesShown); ++p) {
@@ -276,7 +287,7 @@ std::string multimodal_text(const MultimodalResult& result) {
   std::vector<NamedFigure> headlines = tower_headlines(f);
   if (f.plan.llm.gpu_memory) headlines.push_back({"", fit_text(f)});
   headlines.push_back({"reason", f.reason()});
-  const std::vector<sim::ForecastPart> path = step_path(result.picture);
+  const std::vector<sim::ForecastPart> path = shortened(step_path(result.picture));
   return fmt::format(
       "{}\n\n{}\n{}\n{}\nwhere the step's time goes, mean over the GPUs\n{}\n"
       "critical path of the first step\n{}\n{}\n{}{}{}\n"

@@ -151,6 +151,38 @@ TEST(Towers, PartsAreTheStep) {
   }
 }
 
+// The picture is of the run that gave the figures, from the first task to the update.
+TEST(Towers, ThePictureIsTheStep) {
+  for (const std::string schedule : {"1f1b", "zb-h1"})
+    for (const char* place : {"tensor: 4", "on: every_gpu, tensor: 2",
+                              "on: own_gpus, gpus: 32, tensor: 4, stages: 2"}) {
+      SCOPED_TRACE(schedule + ", " + place);
+      const MultimodalForecast f =
+          forecast("steps: 1\n" + top({"none", "1", schedule}) + encoder(place) +
+                   images("{poisson: 4}", "{lognormal: [700, 0.7]}"));
+      const Result<StepPicture> picture = draw_step(f);
+      ASSERT_TRUE(picture) << picture.error().str();
+      EXPECT_NEAR(picture->end.seconds(), f.seconds, 1e-9);
+      EXPECT_NEAR(picture->tasks_end().seconds(), f.encode_seconds + f.pipeline_seconds, 1e-9);
+      ASSERT_EQ(picture->stages.size(), f.places.size());
+      Picos encodes;
+      for (std::size_t p = 0; p < f.places.size(); ++p) {
+        EXPECT_EQ(picture->stages[p].name, f.places[p].name);
+        Picos now;
+        for (const StepStretch& one : picture->stages[p].host) {
+          EXPECT_EQ(one.begin, now);
+          now = one.end;
+          if (one.work.kind == StepWork::Kind::encode) encodes += one.end - one.begin;
+        }
+        EXPECT_EQ(now, picture->end);
+      }
+      EXPECT_GT(encodes, Picos{});
+      Picos path;
+      for (const StepPicture::PathSum& sum : picture->path) path += sum.time;
+      EXPECT_EQ(path, picture->end);
+    }
+}
+
 // One GPU, one micro-batch: the encoder's and the LLM's times simply add up.
 TEST(Towers, OnOneGpuTheTowersAddUp) {
   const std::string one =

@@ -70,7 +70,8 @@ TEST_F(SimulateTowers, EveryFormSaysTheSame) {
   EXPECT_THAT(csv, AllOf(HasSubstr("step_time,"), HasSubstr("busy.LLM stage 0 with vit,")));
   const std::string html = simulate({"--output", "html=-"}).out;
   EXPECT_THAT(html, AllOf(HasSubstr("two &lt;towers&gt;"), HasSubstr("<svg"),
-                          testing::Not(HasSubstr("<towers>"))));
+                          HasSubstr("what each stage does during one step"), HasSubstr(">encodes<"),
+                          HasSubstr(": gradients reduced"), testing::Not(HasSubstr("<towers>"))));
 }
 
 TEST_F(SimulateTowers, TheSamePlanGivesTheSameFigures) {

@@ -13,7 +13,7 @@ namespace {
 // Ranks that are asked what is usual. A large job has thousands; 64 give a clear majority.
 constexpr std::size_t kMostAskedRanks = 64;
 
-constexpr std::uint32_t kCallsCompared = 64;  // calls compared before two positions
+constexpr std::uint32_t kCallsBefore = 64;  // calls compared before two positions
 
 // Compares the programs of two ranks, whose groups have different names: the first call in a group
 // of the one decides which group of the other corresponds to it.
@@ -129,7 +129,7 @@ std::pair<std::size_t, std::size_t> votes(const trace::Run& run, Agreement& agre
 }  // namespace
 
 bool did_the_same_before(const trace::Run& run, Agreement& agreement, CallRef a, CallRef b) {
-  const std::uint32_t compared = std::min({kCallsCompared, a.call, b.call});
+  const std::uint32_t compared = std::min({kCallsBefore, a.call, b.call});
   ProgramComparison programs(run.ranks[a.rank], run.ranks[b.rank], agreement);
   return compared > 0 && programs.common_before(a.call, b.call, compared) == compared;
 }

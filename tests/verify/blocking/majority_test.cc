@@ -12,7 +12,9 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-std::string judge(const std::vector<std::string>& ranks) { return summary(verify(program(ranks))); }
+std::string judgement_of(const std::vector<std::string>& ranks) {
+  return summary(verify(program(ranks)));
+}
 
 std::string repeated(const std::string& round, int times) {
   std::string out;
@@ -41,22 +43,22 @@ std::vector<std::string> most_skip(int steps, const std::string& full, const std
 }
 
 TEST(Majority, MayLeaveOutACallThatItAlwaysMade) {
-  EXPECT_THAT(judge(most_skip(3, "", "")),
+  EXPECT_THAT(judgement_of(most_skip(3, "", "")),
               HasSubstr("missing-collective error proven culprits=1-3 group=world seq=10 step=3"));
-  EXPECT_THAT(judge(most_skip(1, "", "")),
+  EXPECT_THAT(judgement_of(most_skip(1, "", "")),
               HasSubstr("missing-collective error proven culprits=1-3 group=world seq=4 step=1"));
   // In the first round nothing tells: then the many are right.
-  EXPECT_THAT(judge(most_skip(0, "", "")), HasSubstr("culprits=0 "));
+  EXPECT_THAT(judgement_of(most_skip(0, "", "")), HasSubstr("culprits=0 "));
 }
 
 TEST(Majority, MayHoldBatchesWithoutImages) {
   for (const int steps : {0, 1, 3}) {
-    EXPECT_THAT(judge(most_skip(steps, "image,text", "text")),
+    EXPECT_THAT(judgement_of(most_skip(steps, "image,text", "text")),
                 HasSubstr("modality-divergence error proven culprits=1-3"))
         << steps;
   }
   // They lack what the one lacks as well: that explains nothing.
-  EXPECT_THAT(judge(most_skip(0, "text", "text")), Not(HasSubstr("culprits=1-3")));
+  EXPECT_THAT(judgement_of(most_skip(0, "text", "text")), Not(HasSubstr("culprits=1-3")));
 }
 
 TEST(Majority, MayPassByAGroupThatItAlwaysEntered) {
@@ -64,23 +66,23 @@ TEST(Majority, MayPassByAGroupThatItAlwaysEntered) {
                            repeated("all_reduce g=image n=4; all_reduce g=text n=8; ", 3);
   const std::string as_always = past + "all_reduce g=image n=4 open; hung";
   const std::string skips = past + "all_reduce g=text n=8 open; hung";
-  EXPECT_THAT(judge({as_always, skips, skips}),
+  EXPECT_THAT(judgement_of({as_always, skips, skips}),
               HasSubstr("cross-group-deadlock error proven culprits=1,2"));
-  EXPECT_THAT(judge({as_always, skips, as_always}),
+  EXPECT_THAT(judgement_of({as_always, skips, as_always}),
               HasSubstr("cross-group-deadlock error proven culprits=1 "));
 }
 
 TEST(Majority, ThatEndsWithinARoundLeftOutItsRest) {
   const std::string past = repeated("all_reduce n=1; all_reduce n=2; all_reduce n=3; ", 3);
   const std::string head = past + "all_reduce n=1; all_reduce n=2; ";
-  EXPECT_THAT(judge({head + "all_reduce n=3 open; hung", head + "clean", head + "clean"}),
+  EXPECT_THAT(judgement_of({head + "all_reduce n=3 open; hung", head + "clean", head + "clean"}),
               HasSubstr("missing-collective error proven culprits=1,2"));
   // A program ends after a round: rank 0 has a batch more.
-  EXPECT_THAT(judge({past + "all_reduce n=1 open; hung", past + "clean", past + "clean"}),
+  EXPECT_THAT(judgement_of({past + "all_reduce n=1 open; hung", past + "clean", past + "clean"}),
               HasSubstr("unequal-iterations error proven culprits=0"));
   // Of equal calls nobody can say what a round is.
   const std::string equal = repeated("all_reduce n=4; ", 7);
-  EXPECT_THAT(judge({equal + "all_reduce n=4 open; hung", equal + "clean", equal + "clean"}),
+  EXPECT_THAT(judgement_of({equal + "all_reduce n=4 open; hung", equal + "clean", equal + "clean"}),
               HasSubstr("unequal-iterations error proven culprits=0"));
 }
 
@@ -88,7 +90,7 @@ TEST(Majority, ThatEndsWithinARoundLeftOutItsRest) {
 TEST(Majority, ThatEndsBeforeACallThatIsMadeNowAndThenEndedWell) {
   const std::string round = "all_reduce n=1; all_reduce n=2; ";
   const std::string past = round + round + "barrier; " + round;
-  EXPECT_THAT(judge({past + "barrier open; hung", past + "clean", past + "clean"}),
+  EXPECT_THAT(judgement_of({past + "barrier open; hung", past + "clean", past + "clean"}),
               HasSubstr("culprits=0"));
 }
 
@@ -97,7 +99,7 @@ TEST(Majority, ThatComesToANewPartAfterARoundLeftNothingOut) {
   std::string past;
   for (int s = 0; s < 3; ++s) past += "all_reduce n=1; all_reduce n=2; ";
   const std::string saves = past + "barrier open; hung";
-  EXPECT_THAT(judge({past + "all_reduce n=1 open; hung", saves, saves, saves}),
+  EXPECT_THAT(judgement_of({past + "all_reduce n=1 open; hung", saves, saves, saves}),
               HasSubstr("culprits=0 "));
 }
 
@@ -105,7 +107,7 @@ TEST(Majority, ThatComesToANewPartWithinARoundLeftOutItsRest) {
   const std::string past = repeated("all_reduce n=1; all_reduce n=2; all_reduce n=3; ", 3) +
                            "all_reduce n=1; all_reduce n=2; ";
   const std::string saves = past + "barrier open; hung";
-  EXPECT_THAT(judge({past + "all_reduce n=3 open; hung", saves, saves, saves}),
+  EXPECT_THAT(judgement_of({past + "all_reduce n=3 open; hung", saves, saves, saves}),
               HasSubstr("missing-collective error proven culprits=1-3"));
 }
 
@@ -114,11 +116,12 @@ TEST(Majority, MayMakeARunOfEqualCallsTooShort) {
   const std::string past = repeated("all_reduce n=4; all_reduce n=4; all_reduce n=1; ", 3);
   const std::string few = past + "all_reduce n=4; all_reduce n=4 open; hung";
   const std::string most = past + "all_reduce n=4; all_reduce n=1 open; hung";
-  EXPECT_THAT(judge({few, most, most}), HasSubstr("missing-collective error proven culprits=1,2"));
+  EXPECT_THAT(judgement_of({few, most, most}),
+              HasSubstr("missing-collective error proven culprits=1,2"));
   // One more than ever is one too many.
   const std::string longer = past + "all_reduce n=4; all_reduce n=4; all_reduce n=4 open; hung";
   const std::string usual = past + "all_reduce n=4; all_reduce n=4; all_reduce n=1 open; hung";
-  EXPECT_THAT(judge({longer, usual, usual}), Not(HasSubstr("culprits=1,2")));
+  EXPECT_THAT(judgement_of({longer, usual, usual}), Not(HasSubstr("culprits=1,2")));
 }
 
 // Of three ranks of a data-parallel group two leave out a call that all ranks of the groups beside
@@ -139,7 +142,7 @@ TEST(Majority, OfAGroupMayBeFewOfTheJob) {
     if (r != 0) calls += "all_reduce" + g + " n=3" + (skips ? " open; hung" : "; clean");
     ranks.push_back(calls);
   }
-  EXPECT_THAT(judge(ranks), HasSubstr("missing-collective error proven culprits=1,2"));
+  EXPECT_THAT(judgement_of(ranks), HasSubstr("missing-collective error proven culprits=1,2"));
 }
 
 // Ranks 0 and 1 are the first stage of a pipeline, 2 and 3 the second one. Three of the four leave
@@ -153,7 +156,7 @@ TEST(Majority, MayBeInOtherStagesOfAPipeline) {
     ranks.push_back(repeated(round, 3) + sends[r] +
                     (r == 3 ? "all_reduce n=1 open; hung" : "all_reduce n=2 open; hung"));
   }
-  EXPECT_THAT(judge(ranks), HasSubstr("missing-collective error proven culprits=0-2"));
+  EXPECT_THAT(judgement_of(ranks), HasSubstr("missing-collective error proven culprits=0-2"));
 }
 
 }  // namespace

@@ -165,7 +165,7 @@ class Contradictions {
           "gradient_as_bucket_view", "no_sync", "static_graph", "skip_all_reduce_unused_params",
           "compression"}},
         {"pipeline", {"stages", "micro_batches", "schedule", "exchange_lengths"}},
-        {"fsdp", {"shard_ranks", "prefetch", "units", "reduce_scatter_unused_params"}}};
+        {"fsdp", {"shard_ranks", "prefetch", "units", "shard_by", "reduce_scatter_unused_params"}}};
     // The document, not the struct: there an option that was not given has its default.
     const Json& strategy = read_.root().value("strategy", Json());
     const std::string kind = strategy.is_object() ? strategy["kind"].get<std::string>() : "";
@@ -238,6 +238,9 @@ class Contradictions {
     if (scenario_.model.negatives != Scenario::Model::Negatives::local)
       read_.refuse_key("/model/negatives", "a pipeline's loss is computed for each micro-batch",
                        "write \"negatives: local\"");
+    if (scenario_.model.image_experts)
+      read_.refuse_key("/model/image_experts", "a pipeline carries no videos to tell them apart",
+                       "remove it, or choose another strategy");
     const Scenario::Train& train = scenario_.train;
     if (train.accumulation != Scenario::Train::Accumulation())
       read_.refuse_key("/train/accumulation", "a pipeline accumulates over its micro-batches",

@@ -34,6 +34,7 @@ struct Scenario {
     std::string text = "bert-small";
     std::string head = "contrastive";
     int embed_dim = 32;               // width of the shared embedding
+    bool image_experts = false;       // a layer for pictures and one for frames, after the encoder
     std::vector<std::string> freeze;  // name prefixes of parameters that are not trained
     enum class Negatives {
       local,   // the rank's own batch only
@@ -139,8 +140,12 @@ struct Scenario {
     enum class Units {
       blocks,         // each block is gathered for itself, and freed after it
       image_encoder,  // the image encoder is one unit, whole from its forward to backward's end
-    } units = Units::blocks;                    // fsdp
-    bool reduce_scatter_unused_params = false;  // fsdp: zeros for units that ran without a gradient
+    } units = Units::blocks;  // fsdp
+    enum class ShardBy {
+      unit,       // a unit's parameters are one flat tensor, reduced as a whole
+      parameter,  // each parameter by itself; a unit reduces those that got a gradient
+    } shard_by = ShardBy::unit;                 // fsdp
+    bool reduce_scatter_unused_params = false;  // fsdp: zeros where a unit ran without a gradient
 
     friend bool operator==(const Strategy&, const Strategy&) = default;
   } strategy;

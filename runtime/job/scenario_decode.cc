@@ -65,6 +65,7 @@ Scenario::Strategy decode_strategy(const Json& strategy) {
   out.shard_ranks = strategy["shard_ranks"];
   out.prefetch = strategy["prefetch"];
   out.units = choice<Strategy::Units>(strategy["units"], "blocks", "image-encoder");
+  out.shard_by = choice<Strategy::ShardBy>(strategy["shard_by"], "unit", "parameter");
   out.reduce_scatter_unused_params = strategy["reduce_scatter_unused_params"];
   return out;
 }
@@ -196,6 +197,7 @@ Scenario::Model decode_model(const Json& model) {
   out.text = model["text"];
   out.head = model["head"];
   out.embed_dim = model["embed_dim"];
+  out.image_experts = model["image_experts"];
   out.freeze = model["freeze"].get<std::vector<std::string>>();
   out.negatives = choice<Scenario::Model::Negatives>(model["negatives"], "local", "global");
   out.activation_checkpointing = choice<Scenario::Model::Checkpointing>(

@@ -80,6 +80,14 @@ at::Tensor fused_without_text(CrossAttentionFusion& fusion, const at::Tensor& fe
 
 }  // namespace
 
+ImageExpertsImpl::ImageExpertsImpl(std::int64_t width)
+    : pictures_(register_module("pictures", torch::nn::Linear(width, width))),
+      frames_(register_module("frames", torch::nn::Linear(width, width))) {}
+
+at::Tensor ImageExpertsImpl::forward(const at::Tensor& features, bool of_frames) {
+  return torch::relu(of_frames ? frames_(features) : pictures_(features));
+}
+
 ContrastiveModelImpl::ContrastiveModelImpl(const Scenario::Model& options, const InputSpec& input)
     : input_(input),
       logit_scale_(register_parameter("logit_scale",
@@ -90,6 +98,8 @@ ContrastiveModelImpl::ContrastiveModelImpl(const Scenario::Model& options, const
       text_proj_(projection(text_.width, options.embed_dim)),
       text_head_(torch::nn::Linear(options.embed_dim, input.vocabulary)) {
   register_module("image", image_.module);
+  if (options.image_experts)
+    image_experts_ = register_module("image_experts", ImageExperts(image_.width));
   register_module("image_proj", image_proj_);
   register_module("text", text_.module);
   register_module("text_proj", text_proj_);
@@ -102,7 +112,7 @@ ContrastiveModelImpl::ContrastiveModelImpl(const Scenario::Model& options, const
 }
 
 at::Tensor ContrastiveModelImpl::embed_images(const at::Tensor& images) {
-  return unit(image_proj_(image_.encode(images)));
+  return unit(image_proj_(encode_images(images, /*of_videos=*/false)));
 }
 
 at::Tensor ContrastiveModelImpl::embed_sentences(const at::Tensor& tokens) {
@@ -119,7 +129,8 @@ at::Tensor ContrastiveModelImpl::sentence_of(const at::Tensor& projected,
 }
 
 at::Tensor ContrastiveModelImpl::image_path(const at::Tensor& images) {
-  const at::Tensor features = image_.encode(images);
+  at::Tensor features = encode_images(images, /*of_videos=*/false);
+  if (image_experts_) features = features + encode_images(images, /*of_videos=*/true);
   at::Tensor sum = image_proj_(features).sum() + logit_scale_.sum();
   if (fusion_) {
     sum = sum + fused_without_text(fusion_, features, text_.width);
@@ -182,10 +193,15 @@ Losses ContrastiveModelImpl::losses(const Batch& batch, FeatureGather* gather) {
 }
 
 at::Tensor ContrastiveModelImpl::encode_pictures(const Batch& batch) {
-  if (batch.tower_runs() < 2) return image_.encode(batch.images);
+  if (batch.tower_runs() < 2) return encode_images(batch.images, batch.videos > 0);
   const std::int64_t stills = batch.images.size(0) - batch.videos;
-  const at::Tensor of_stills = image_.encode(batch.images.slice(0, 0, stills));
-  return at::cat({of_stills, image_.encode(batch.images.slice(0, stills))});
+  const at::Tensor of_stills = encode_images(batch.images.slice(0, 0, stills), false);
+  return at::cat({of_stills, encode_images(batch.images.slice(0, stills), true)});
+}
+
+at::Tensor ContrastiveModelImpl::encode_images(const at::Tensor& images, bool of_videos) {
+  const at::Tensor features = image_.encode(images);
+  return image_experts_ ? run_block(image_experts_, features, of_videos) : features;
 }
 
 Losses ContrastiveModelImpl::losses_with(const Batch& batch, const ImageFeatures& image_features,

@@ -6,13 +6,17 @@
 // With the head "fusion", cross-attention over image and text also classifies pairs as matching or
 // not (image-text matching: Li et al., 2021, arXiv:2107.07651).
 //
-// Parameters: logit_scale, image.*, image_proj.weight, text.*, text_proj.weight, text_head.*,
-// fusion.*
+// With `image_experts` the image encoder's features pass one of two layers: pictures the one,
+// frames of videos the other (modality experts: Bao et al., 2022, "VLMo", arXiv:2111.02358).
+//
+// Parameters: logit_scale, image.*, image_experts.{pictures, frames}.*, image_proj.weight, text.*,
+// text_proj.weight, text_head.*, fusion.*
 //
 // An image without a sentence is a negative for the sentences; it has no positive itself, and takes
 // no part in the matching.
 //
-// Which parameters get a gradient: with at least one image in the batch, all. A text-only batch:
+// Which parameters get a gradient: with at least one image in the batch, all, except for an expert
+// that no image of the batch passes. A text-only batch:
 // text.*, text_proj.* and text_head.*; the other gradients stay undefined. (With exactly one image
 // there are no negatives: the contrastive loss is 0, its gradients are defined and 0.)
 #pragma once
@@ -27,6 +31,7 @@
 
 #include "runtime/job/scenario.h"
 #include "runtime/models/batch.h"
+#include "runtime/models/block.h"
 #include "runtime/models/encoders.h"
 #include "runtime/models/fusion.h"
 #include "runtime/models/parameters.h"
@@ -64,6 +69,17 @@ class FeatureGather {
   Recorder& recorder_;
   bool with_gradient_;
 };
+
+class ImageExpertsImpl : public ModelBlock {
+ public:
+  explicit ImageExpertsImpl(std::int64_t width);
+  // Features of pictures, or of frames of videos; [n, width], the same out.
+  at::Tensor forward(const at::Tensor& features, bool of_frames);
+
+ private:
+  torch::nn::Linear pictures_, frames_;
+};
+TORCH_MODULE(ImageExperts);
 
 struct Losses {
   at::Tensor total;        // the sum by the batch's weights: what backward() starts from
@@ -121,6 +137,7 @@ class ContrastiveModelImpl : public torch::nn::Module {
 
  private:
   at::Tensor encode_pictures(const Batch& batch);
+  at::Tensor encode_images(const at::Tensor& images, bool of_videos);
   at::Tensor sentence_of(const at::Tensor& projected, const at::Tensor& tokens) const;
   at::Tensor text_loss(const at::Tensor& projected, const at::Tensor& seen,
                        const at::Tensor& tokens);
@@ -130,6 +147,7 @@ class ContrastiveModelImpl : public torch::nn::Module {
   InputSpec input_;
   at::Tensor logit_scale_;  // logarithm of 1 / temperature
   ImageTower image_;
+  ImageExperts image_experts_{nullptr};  // with `image_experts`
   torch::nn::Linear image_proj_;
   TextTower text_;
   torch::nn::Linear text_proj_;

@@ -24,14 +24,14 @@ void freeze(torch::nn::Module& model, const std::vector<std::string>& prefixes);
 // Which part of the model a parameter belongs to, by its name.
 
 enum class Branch {
-  image,   // image.*, image_proj.*, logit_scale: without an image in the batch, no gradient
+  image,   // image.*, image_experts.*, image_proj.*, logit_scale: of a batch without images, none
   text,    // text.*, text_proj.*, text_head.*
   fusion,  // fusion.*: needs both
 };
 
 inline Branch branch_of(std::string_view parameter) {
-  if (parameter.starts_with("image.") || parameter.starts_with("image_proj.") ||
-      parameter == "logit_scale") {
+  if (parameter.starts_with("image.") || parameter.starts_with("image_experts.") ||
+      parameter.starts_with("image_proj.") || parameter == "logit_scale") {
     return Branch::image;
   }
   return parameter.starts_with("fusion.") ? Branch::fusion : Branch::text;

@@ -115,8 +115,8 @@ void Fsdp::add_image_encoder(const NamedTensors& parameters) {
 void Fsdp::add_unit(const std::string& name, const NamedTensors& parameters, ModelBlock* block) {
   const std::size_t index = units_.size();
   Unit unit;
-  unit.flat = std::make_unique<FlatUnit>(name, parameters, groups_, parts_.recorder, parts_.watch,
-                                         parts_.average);
+  unit.flat = std::make_unique<FlatUnit>(name, parameters, groups_, options_.shard_by,
+                                         parts_.recorder, parts_.watch, parts_.average);
   unit.block = block;
   if (block != nullptr) {
     unit_of_.emplace(block, index);
@@ -145,27 +145,29 @@ void Fsdp::start() {
 
 NamedTensors Fsdp::optimised(const ContrastiveModel&) {
   NamedTensors shards;
-  for (const Unit& unit : units_) shards.emplace_back(unit.flat->name(), unit.flat->shard());
+  for (const Unit& unit : units_) {
+    for (auto& shard : unit.flat->shards()) shards.push_back(std::move(shard));
+  }
   return shards;
 }
 
-const FlatUnit& Fsdp::unit(const std::string& name) const {
+const FlatUnit& Fsdp::unit_of_shard(const std::string& name) const {
   const auto found = std::find_if(units_.begin(), units_.end(),
-                                  [&](const Unit& unit) { return unit.flat->name() == name; });
-  LOCKSTEP_CHECK(found != units_.end(), "a unit that is optimised");
+                                  [&](const Unit& unit) { return unit.flat->has_shard(name); });
+  LOCKSTEP_CHECK(found != units_.end(), "a shard that is optimised");
   return *found->flat;
 }
 
 NamedTensors Fsdp::whole(const std::string& name, const at::Tensor& part) {
-  return unit(name).whole(part);
+  return unit_of_shard(name).whole(name, part);
 }
 
 at::Tensor Fsdp::part(const std::string& name, const at::Tensor&, const WholeTensor& whole) {
-  return unit(name).part(whole);
+  return unit_of_shard(name).part(name, whole);
 }
 
 std::optional<std::uint64_t> Fsdp::shard_begin(const std::string& name) {
-  return unit(name).shard_begin();
+  return unit_of_shard(name).shard_begin(name);
 }
 
 double Fsdp::norm_squared(double own) {
@@ -247,8 +249,7 @@ void Fsdp::got_gradient(std::size_t unit) {
 }
 
 void Fsdp::finish(Unit& unit) {
-  const bool zeros = options_.reduce_scatter_unused_params && unit.ran;
-  if (unit.flat->has_gradients() || zeros) unit.flat->reduce();
+  unit.flat->reduce(options_.reduce_scatter_unused_params && unit.ran);
   unit.in_backward = false;
   unit.ran = false;  // reduced: the end of backward must not do it again
   unit.flat->release();

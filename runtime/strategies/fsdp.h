@@ -21,8 +21,9 @@
 //
 // With `reduce_scatter_unused_params` a unit that ran in the forward and got no gradient reduces
 // zeros at the end of backward (FSDP2: set_reduce_scatter_unused_params). A unit that did not run
-// is left out all the same. Within a unit, parameters without a gradient are always zeros, as in
-// FSDP1's flat parameters; FSDP2 leaves these out unless it is told otherwise.
+// is left out all the same. Within a unit, parameters without a gradient are zeros, as in FSDP1's
+// flat parameters. With `shard_by: parameter` they are left out as in FSDP2, unless
+// `reduce_scatter_unused_params` wants zeros.
 //
 // A block that runs again in backward (activation checkpointing) stays whole if its own backward
 // has gathered it before (as in FSDP2); otherwise it is gathered and released as in the forward.
@@ -97,7 +98,7 @@ class Fsdp : public Strategy, private BlockObserver {
   void backward(const at::Tensor& loss, Pass pass) override;
   void synchronise() override {}
 
-  // The shards, named after their units.
+  // The shards, named after their units; with `shard_by: parameter` after their parameters.
   NamedTensors optimised(const ContrastiveModel& model) override;
   // norm_squared() sums over the shard group.
   std::optional<std::uint64_t> shard_begin(const std::string& name) override;
@@ -123,7 +124,7 @@ class Fsdp : public Strategy, private BlockObserver {
   void add_unit(const std::string& name, const NamedTensors& parameters, ModelBlock* block);
   void add_units();
   void add_image_encoder(const NamedTensors& parameters);
-  const FlatUnit& unit(const std::string& name) const;
+  const FlatUnit& unit_of_shard(const std::string& name) const;
   void before_block(ModelBlock& block) override;
   void after_block(ModelBlock& block, const at::Tensor& output) override;
   void need(std::size_t unit, UseOrder& order);

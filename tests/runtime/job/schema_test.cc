@@ -71,7 +71,7 @@ TEST(Schema, a_default_written_out_changes_nothing) {
   // Nothing may carry the options of another kind, not even at their defaults.
   for (const char* key : {"process_groups", "reduction", "stages", "micro_batches", "schedule",
                           "order", "exchange_lengths", "shard_ranks", "prefetch", "units",
-                          "reduce_scatter_unused_params", "trace"})
+                          "shard_by", "reduce_scatter_unused_params", "trace"})
     written["strategy"].erase(key);
   written["train"]["clip"].erase("norm");
   written["data"].erase("balance_every");

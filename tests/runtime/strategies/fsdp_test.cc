@@ -70,6 +70,12 @@ Scenario::Strategy fsdp(bool prefetch = true, int shard_ranks = 0) {
   return options;
 }
 
+Scenario::Strategy by_parameter(int shard_ranks = 0) {
+  Scenario::Strategy options = fsdp(/*prefetch=*/true, shard_ranks);
+  options.shard_by = Scenario::Strategy::ShardBy::parameter;
+  return options;
+}
+
 Batch batch_from(std::int64_t from, bool with_images) {
   static const ShapesDataset data(256, 0.0, 1);
   static const Scenario::Data::Rule text_only{{}, {}, {Modality::text}};
@@ -188,7 +194,9 @@ Scenario::Strategy encoder_unit(bool zeros = false) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Fsdp, SameAsDdp,
-                         testing::Values(Setting{"prefetch", 2, fsdp(true)},
+                         testing::Values(Setting{"by_parameter", 3, by_parameter()},
+                                         Setting{"hybrid_by_parameter", 4, by_parameter(2)},
+                                         Setting{"prefetch", 2, fsdp(true)},
                                          Setting{"no_prefetch", 2, fsdp(false)},
                                          Setting{"padded", 3, fsdp(true)},
                                          Setting{"hybrid", 4, fsdp(true, 2)},
@@ -475,6 +483,54 @@ TEST(FsdpCalls, ZerosAreReducedForAUnitThatRanWithoutAGradient) {
     EXPECT_THAT(run_ranks(2, folder, body), Each(0)) << zeros;
     const std::vector<std::string> calls = in_short(recorded(folder.path(), 0), 0);
     EXPECT_EQ(std::count(calls.begin(), calls.end(), "reduce_scatter image.stem"), zeros ? 1 : 0);
+  }
+}
+
+// What the last reduction of a step in which rank 0 has pictures and rank 1 has videos carries, and
+// whether rank 0's expert for frames has a gradient then.
+TEST(FsdpCalls, ByParameterReduceWhatGotAGradientOrZeros) {
+  using Expert = std::vector<std::string>;
+  const Expert pictures = {"image_experts.pictures.weight", "image_experts.pictures.bias"};
+  const Expert frames = {"image_experts.frames.weight", "image_experts.frames.bias"};
+  Expert both = pictures;
+  both.insert(both.end(), frames.begin(), frames.end());
+  for (const bool zeros : {false, true}) {
+    const TempDir folder;
+    const auto body = [&](ProcessGroups& groups, Recorder& recorder) {
+      Scenario::Model options;
+      options.image_experts = true;
+      const ContrastiveModel model(options, words_of_shapes());
+      Scenario::Strategy sharding = by_parameter();
+      sharding.reduce_scatter_unused_params = zeros;
+      const auto strategy = make_strategy(sharding, {model, groups, recorder});
+      strategy->start();
+      recorder.context().step = 0;
+      const int rank = groups.who().rank;
+      Batch batch = batch_from(4L * rank, /*with_images=*/true);
+      if (rank == 1) batch.videos = batch.images.size(0);
+      strategy->before_forward(Pass::last);
+      ContrastiveModel used = model;
+      strategy->backward(used->losses(batch).total, Pass::last);
+      recorder.context().step = trace::kNone;
+      for (const auto& [name, shard] : strategy->optimised(model)) {
+        const bool own = !name.starts_with("image_experts.") ||
+                         name.starts_with(rank == 0 ? "image_experts.p" : "image_experts.f");
+        if (shard.grad().defined() != (zeros || own)) return 1;
+      }
+      return 0;
+    };
+    EXPECT_THAT(run_ranks(2, folder, body), Each(0)) << zeros;
+    for (const int rank : {0, 1}) {
+      const Recorded run = recorded(folder.path(), rank);
+      std::vector<Expert> reduced;
+      for (const trace::Call& call : run.trace.calls) {
+        const Expert what = run.tables.names(call.what);
+        if (run.tables.str(call.tag).starts_with("fsdp.reduce_scatter") &&
+            what.front().starts_with("image_experts."))
+          reduced.push_back(what);
+      }
+      EXPECT_THAT(reduced, ElementsAre(zeros ? both : rank == 0 ? pictures : frames));
+    }
   }
 }
 

@@ -49,6 +49,7 @@ trace::ProductSpec spec_of(const Scenario& scenario, const DerivationPlan& plan,
   trace::ProductSpec out;
   out.program = scenario.name;
   out.world_size = scenario.ranks;
+  out.only_steps = plan.only_steps;
   out.assumptions = plan.assumptions;
   out.assumptions.insert(out.assumptions.end(), origin.begin(), origin.end());
   for (const Condition& c : plan.conditions) {
@@ -66,7 +67,7 @@ trace::ProductSpec spec_of(const Scenario& scenario, const DerivationPlan& plan,
   for (const DerivationPlan::Allowed& a : plan.allowed) {
     out.allowed.push_back({{a.ranks.begin(), a.ranks.end()}, a.steps, indices(a.conditions)});
   }
-  for (std::size_t i = 0; i < plan.conditions.size(); ++i) {
+  for (std::size_t i = 0; i < plan.first_conditions(); ++i) {
     out.histories.push_back({static_cast<std::uint32_t>(i), history_folder(i)});
   }
   out.steps = indices(plan.later_steps());
@@ -82,7 +83,7 @@ class Deriver {
         plan_(plan),
         options_(options),
         interrupts_(interrupts),
-        histories_(plan_.conditions.size()) {}
+        histories_(plan_.first_conditions()) {}
 
   // Returns the folders with a product.json (see derive_all).
   Result<std::vector<std::string>> derive() {

@@ -1,7 +1,9 @@
 #include "runtime/derive/derivation_plan.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
+#include <set>
 #include <tuple>
 
 #include <fmt/format.h>
@@ -30,9 +32,76 @@ bool scales_losses(const Scenario& s) {
   return s.train.precision == Scenario::Train::Precision::float16;
 }
 
+// After how many tokens texts end; nothing: none are generated.
+using Tokens = std::optional<int>;
+
+// The texts of some ranks after some steps; empty lists: all. Of a list of these, the first that
+// fits decides.
+struct Generation {
+  std::vector<int> ranks;
+  std::vector<std::int64_t> steps;
+  Tokens tokens;
+};
+
+// What two lists name that mean everything where they are empty; nothing: no element is in both.
+template <class Number>
+std::optional<std::vector<Number>> in_both(std::vector<Number> a, std::vector<Number> b) {
+  if (a.empty()) return b;
+  if (b.empty()) return a;
+  std::sort(a.begin(), a.end());
+  std::sort(b.begin(), b.end());
+  std::vector<Number> out;
+  std::set_intersection(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(out));
+  if (out.empty()) return std::nullopt;
+  return out;
+}
+
+// The lengths are the scenario's, so it is known which rank meets which in which step. Synced ranks
+// all run the model for the longest text of the step.
+std::vector<Generation> generations(const Scenario& s) {
+  const Scenario::Train::Generate& generate = s.train.generate;
+  std::vector<std::int64_t> after;  // which steps; empty: each
+  for (std::int64_t step = 0; step < s.train.steps && generate.every > 1; ++step) {
+    if (s.generates_after(step)) after.push_back(step);
+  }
+  if (generate.every == 0 || (generate.every > 1 && after.empty())) return {{{}, {}, {}}};
+  std::vector<Generation> out;
+  if (generate.synced) {
+    const auto longest = [&](std::int64_t step) {
+      int most = 0;
+      for (int rank = 0; rank < s.ranks; ++rank)
+        most = std::max(most, s.generated_tokens(rank, step));
+      return most;
+    };
+    std::set<std::int64_t> named(after.begin(), after.end());
+    for (const auto& end : generate.ends) {
+      for (const std::int64_t step : end.steps) {
+        if (s.generates_after(step)) named.insert(step);
+      }
+    }
+    for (const std::int64_t step : named) out.push_back({{}, {step}, longest(step)});
+    if (after.empty()) out.push_back({{}, {}, longest(s.train.steps)});  // which no rule names
+  } else {
+    for (const auto& end : generate.ends) {
+      if (auto steps = in_both(end.steps, after))
+        out.push_back({end.ranks, std::move(*steps), end.after});
+    }
+    out.push_back({{}, after, generate.tokens});
+  }
+  if (!after.empty()) out.push_back({{}, {}, {}});
+  return out;
+}
+
+// Ascending; "none" first.
+std::set<Tokens> lengths_of(const std::vector<Generation>& generations) {
+  std::set<Tokens> out;
+  for (const Generation& it : generations) out.insert(it.tokens);
+  return out;
+}
+
 class Planner {
  public:
-  explicit Planner(const Scenario& scenario) : s_(scenario) {}
+  explicit Planner(const Scenario& scenario) : s_(scenario), generations_(generations(scenario)) {}
 
   DerivationPlan plan() {
     const bool alternates =
@@ -46,14 +115,16 @@ class Planner {
       out_.agreed = s_.ranks == replica;
     }
     // Ranks agree if the step number, the sampler or rank 0's batch decides for all of them.
-    out_.agreed = out_.agreed || alternates || balanced || s_.data.broadcast;
+    out_.agreed = agreed_ = out_.agreed || alternates || balanced || s_.data.broadcast;
     if (may_have_images()) add(kBoth);
     if (may_be_text()) add(kText);
     for (const Scenario::Data::Rule& rule : s_.data.modality) {
       if (rule.shows(Modality::video) && indices(rule.has).empty()) add(rule.has);
     }
     if (scales_losses(s_)) add_overflow();
+    add_generation();
     allow();
+    allow_generation();
     find_text_ranks();
     assume();
     return std::move(out_);
@@ -125,6 +196,46 @@ class Planner {
     }
   }
 
+  // Each condition with each length of the ranks' texts.
+  void add_generation() {
+    const std::set<Tokens> lengths = lengths_of(generations_);
+    if (s_.train.generate.every == 0) return;
+    const std::vector<Condition> steps = std::exchange(out_.conditions, {});
+    for (const Tokens& tokens : lengths) {
+      for (Condition c : steps) {
+        c.tokens = tokens;
+        // What the ranks agree on is the step, not the length of their own texts.
+        if (out_.agreed) c.phase += c.phase.empty() ? c.name : fmt::format(", {}", c.name);
+        if (lengths.size() > 1)
+          c.name += tokens ? fmt::format(", then {}", plural(*tokens, "token")) : ", then no texts";
+        out_.conditions.push_back(std::move(c));
+      }
+    }
+    out_.agreed = false;
+    if (s_.train.generate.every > 1) out_.only_steps = s_.train.steps;
+  }
+
+  // The first entry that fits a rank and a step is then of the first that fits of either list.
+  void allow_generation() {
+    if (s_.train.generate.every == 0) return;
+    std::vector<DerivationPlan::Allowed> by_batch = std::exchange(out_.allowed, {});
+    by_batch.emplace_back();
+    for (std::size_t i = 0; i < out_.conditions.size(); ++i)
+      by_batch.back().conditions.push_back(i);
+    for (const DerivationPlan::Allowed& batch : by_batch) {
+      for (const Generation& generation : generations_) {
+        auto ranks = in_both(batch.ranks, generation.ranks);
+        auto steps = in_both(batch.steps, generation.steps);
+        if (!ranks || !steps) continue;
+        std::vector<std::size_t> conditions;
+        std::copy_if(batch.conditions.begin(), batch.conditions.end(),
+                     std::back_inserter(conditions),
+                     [&](std::size_t c) { return out_.conditions[c].tokens == generation.tokens; });
+        out_.allowed.push_back({std::move(*ranks), std::move(*steps), std::move(conditions)});
+      }
+    }
+  }
+
   std::vector<std::size_t> indices(const std::vector<Modality>& has) const {
     std::vector<std::size_t> out;
     for (std::size_t i = 0; i < out_.conditions.size(); ++i) {
@@ -181,14 +292,17 @@ class Planner {
       out_.assumptions.emplace_back("evaluation and the values that are watched are left out");
     }
     if (s_.train.generate.every > 0) {
-      out_.assumptions.emplace_back("generating texts between steps is left out");
+      out_.assumptions.emplace_back(
+          "each rank's texts end after as many tokens as the scenario says");
     }
-    if (out_.agreed) {
+    if (agreed_) {
       out_.assumptions.emplace_back("all ranks have the same condition in a step");
     }
   }
 
   const Scenario& s_;
+  const std::vector<Generation> generations_;
+  bool agreed_ = false;
   DerivationPlan out_;
 };
 
@@ -201,10 +315,23 @@ std::vector<std::size_t> steps_of(const DerivationPlan& plan, std::size_t first)
 
 }  // namespace
 
+// Where only some steps are followed by texts, step 0 is not: "every: 2" is after steps 1, 3, …
+std::size_t DerivationPlan::first_conditions() const {
+  const auto other = std::find_if(conditions.begin(), conditions.end(), [&](const Condition& c) {
+    return c.tokens.has_value() != conditions.front().tokens.has_value();
+  });
+  return static_cast<std::size_t>(other - conditions.begin());
+}
+
 std::vector<std::size_t> DerivationPlan::later_steps() const {
   std::vector<std::size_t> out;
+  const std::size_t without = first_conditions();
+  const std::size_t with = conditions.size() - without;
   for (int round = 0; round < 2; ++round) {
-    for (std::size_t i = 0; i < conditions.size(); ++i) out.push_back(i);
+    for (std::size_t i = 0; i < std::max(without, with); ++i) {
+      if (with > 0) out.push_back(without + i % with);
+      out.push_back(i % without);
+    }
   }
   return out;
 }
@@ -231,6 +358,11 @@ Result<DerivationPlan> derivation_plan(const Scenario& scenario) {
   if (scenario.data.balance != Scenario::Data::Balance::none) {
     return refuse("the ranks distribute their batches by what they measure",
                   "derive it with \"balance: none\"");
+  }
+  if (const std::size_t lengths = lengths_of(generations(scenario)).size();
+      lengths > kMostLengths) {
+    return refuse(fmt::format("its texts have {} different lengths", lengths),
+                  fmt::format("derive it with {} or fewer of them, in \"generate\"", kMostLengths));
   }
   return Planner(scenario).plan();
 }
@@ -276,7 +408,6 @@ Result<Json> bare_scenario(const std::string& text, const std::string& file) {
     train["checkpoint"].erase("resume");
   }
   scenario["train"]["evaluate"] = false;
-  scenario["train"].erase("generate");
   // The alternating remedy only decides which batch holds what, and the rules do that now.
   const Json remedy = scenario.value("remedy", Json());
   const Json kind = remedy.is_object() ? remedy.value("kind", Json()) : remedy;
@@ -336,6 +467,10 @@ Result<std::string> history_scenario(const std::string& text, const std::string&
   if (train.contains("checkpoint") && train["checkpoint"].value("every", 0) > 0) {
     train["checkpoint"]["every"] = 1;
   }
+  if (train.contains("generate")) {
+    train["generate"]["every"] = plan.first_conditions() < plan.conditions.size() ? 2 : 1;
+    train["generate"]["ends"] = Json::array();
+  }
   for (std::size_t step = 0; step < steps.size(); ++step) {
     const Condition& c = plan.conditions[steps[step]];
     Json rule = {{"steps", {step}}, {"has", modalities(c)}};
@@ -345,10 +480,33 @@ Result<std::string> history_scenario(const std::string& text, const std::string&
       if (most_have_none) data["modality"].push_back(rule);
     }
     if (c.overflow) data["outliers"].push_back({{"steps", {step}}, {"factor", kOverflow}});
+    if (c.tokens) train["generate"]["ends"].push_back({{"steps", {step}}, {"after", *c.tokens}});
   }
+  if (!plan.conditions.back().tokens) train.erase("generate");  // it is after no step
   if (most_have_none) data["modality"].push_back({{"has", {"text"}}});
   return checked_text(*scenario, file);
 }
+
+namespace {
+
+// Texts are generated as in the job, in the steps that there are: a rule names only those.
+void end_generation_before(std::size_t steps, Json& train) {
+  if (!train.contains("generate") || !train["generate"].contains("ends")) return;
+  Json kept = Json::array();
+  for (Json end : train["generate"]["ends"]) {
+    if (end.contains("steps")) {
+      Json& named = end["steps"];
+      named.erase(std::remove_if(named.begin(), named.end(),
+                                 [&](const Json& step) { return step >= steps; }),
+                  named.end());
+      if (named.empty()) continue;
+    }
+    kept.push_back(std::move(end));
+  }
+  train["generate"]["ends"] = std::move(kept);
+}
+
+}  // namespace
 
 Result<std::string> assignment_scenario(const std::string& text, const std::string& file,
                                         const DerivationPlan& plan,
@@ -357,6 +515,7 @@ Result<std::string> assignment_scenario(const std::string& text, const std::stri
   if (!scenario) return scenario.error();
   Json& data = (*scenario)["data"];
   (*scenario)["train"]["steps"] = conditions.size();
+  end_generation_before(conditions.size(), (*scenario)["train"]);
   (*scenario)["name"] = (*scenario)["name"].get<std::string>() + ": counterexample";
   (*scenario)["expect"] = {{"verdict", "findings"}};
   const std::size_t replica = plan.together.empty() ? 1 : plan.together.front().size();

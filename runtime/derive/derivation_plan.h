@@ -23,6 +23,9 @@ struct Condition {
   std::vector<Modality> has;  // of the batch; sorted
   bool dissent = false;       // another rank dissents, in the vote or by an overflow
   bool overflow = false;      // the rank's own gradients overflow
+  // After how many tokens the rank's texts end, or those of all ranks where they wait for the last;
+  // nothing: no texts are generated after the step.
+  std::optional<int> tokens = {};
 
   friend bool operator==(const Condition&, const Condition&) = default;
 };
@@ -44,14 +47,19 @@ struct DerivationPlan {
   std::vector<Allowed> allowed;
   // Ranks that never have an image, by the modality rules; only the first rank of each replica.
   std::vector<int> text_ranks;
-  std::vector<std::string> assumptions;  // sentences for people
+  std::optional<std::int64_t> only_steps;  // the job has so many; nothing: it holds for any number
+  std::vector<std::string> assumptions;    // sentences for people
 
-  // The conditions of steps 1, 2, … of every history: each condition twice.
+  // The conditions that a first step may have, from 0 on: a history begins with each.
+  std::size_t first_conditions() const;
+  // The conditions of steps 1, 2, … of every history: each condition twice at least. Where texts
+  // are generated after some steps only, it is after every second one here.
   std::vector<std::size_t> later_steps() const;
 };
 
 // Errors: jobs that cannot be run rank by rank (replays; batches that are balanced by measured
-// time).
+// time); texts of more than kMostLengths different lengths.
+inline constexpr std::size_t kMostLengths = 16;
 Result<DerivationPlan> derivation_plan(const Scenario& scenario);
 
 // The ranks that must run together: those of a replica, or each alone.

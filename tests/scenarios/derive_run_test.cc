@@ -27,7 +27,8 @@ INSTANTIATE_TEST_SUITE_P(Scenarios, DeriveBad,
                          ::testing::Values("modality/manual_hang_bad", "modality/manual_silent_bad",
                                            "modality/ddp_unused_bad",
                                            "modality/ddp_static_graph_bad",
-                                           "fsdp/fsdp_text_only_bad",
+                                           "fsdp/fsdp_text_only_bad", "field/early_end_of_text_bad",
+                                           "field/uneven_gradients_bad",
                                            "remedies/alternating_per_rank_bad",
                                            "remedies/grouped_bad", "training/overflow_bad"));
 
@@ -59,6 +60,13 @@ TEST_F(Derive, APipelineOfItsOwnHasACertificate) {
             0)
       << log();
   EXPECT_EQ(lockstep({"check-certificate", certificate, derived + "/root-0"}), 0) << log();
+}
+
+TEST_F(Derive, TextsOfDifferentLengthsAreSafeWhereTheRanksWaitForTheLast) {
+  EXPECT_EQ(lockstep({"derive", shipped("field/early_end_of_text_bad")}), 1) << log();
+  EXPECT_THAT(log(), HasSubstr("missing-collective (proven)"));
+  EXPECT_THAT(log(), HasSubstr("What happens in step 1"));
+  EXPECT_EQ(lockstep({"derive", shipped("field/early_end_of_text_ok")}), 0) << log();
 }
 
 TEST_F(Derive, ASafeJobHasACertificate) {

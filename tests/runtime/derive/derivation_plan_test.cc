@@ -1,6 +1,7 @@
 // What must be looked at to know all that a job can call.
 #include "runtime/derive/derivation_plan.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 namespace lockstep::runtime {
@@ -92,6 +93,70 @@ TEST(DerivationPlan, AnOverflowIsAgreedOrTheRanksOwn) {
   EXPECT_EQ(own.conditions[0].phase, own.conditions[1].phase);
 }
 
+using Tokens = std::optional<int>;
+
+// After how many tokens the rank's texts may end in that step.
+std::vector<Tokens> tokens_at(const DerivationPlan& plan, int rank, std::int64_t step) {
+  for (const DerivationPlan::Allowed& a : plan.allowed) {
+    const bool names =
+        a.ranks.empty() || std::find(a.ranks.begin(), a.ranks.end(), rank) != a.ranks.end();
+    if (!names) continue;
+    if (!a.steps.empty() && std::find(a.steps.begin(), a.steps.end(), step) == a.steps.end())
+      continue;
+    std::vector<Tokens> out;
+    for (const std::size_t c : a.conditions) out.push_back(plan.conditions[c].tokens);
+    return out;
+  }
+  return {};
+}
+
+// Rank 2's texts end early in step 1.
+std::string ends_early(int every, bool synced = false) {
+  return fmt::format(
+      "strategy: fsdp\ntrain: {{generate: {{every: {}, tokens: 6, synced: {}, ends: [{{ranks: [2], "
+      "steps: [1], after: 2}}]}}}}",
+      every, synced);
+}
+
+TEST(DerivationPlan, TextsEndWhereTheScenarioSays) {
+  const DerivationPlan own = plan_of(ends_early(1));
+  EXPECT_THAT(names_of_plan(own),
+              ElementsAre("image+text, then 2 tokens", "image+text, then 6 tokens"));
+  EXPECT_THAT(tokens_at(own, 2, 1), ElementsAre(2));
+  EXPECT_THAT(tokens_at(own, 1, 1), ElementsAre(6));
+  EXPECT_THAT(tokens_at(own, 2, 5), ElementsAre(6));
+  EXPECT_FALSE(own.only_steps);
+  EXPECT_THAT(own.later_steps(), ElementsAre(0, 1, 0, 1));
+  // Synced, all ranks go on until the last has ended.
+  const DerivationPlan synced = plan_of(ends_early(1, /*synced=*/true));
+  EXPECT_THAT(tokens_at(synced, 2, 1), ElementsAre(6));
+  EXPECT_EQ(synced.conditions.size(), 1U);
+}
+
+TEST(DerivationPlan, TextsAfterSomeStepsAreHeldAgainstTheOthers) {
+  const DerivationPlan plan = plan_of(ends_early(2));
+  EXPECT_THAT(names_of_plan(plan),
+              ElementsAre("image+text, then no texts", "image+text, then 2 tokens",
+                          "image+text, then 6 tokens"));
+  EXPECT_EQ(plan.first_conditions(), 1U);
+  EXPECT_EQ(plan.only_steps, 6);
+  EXPECT_THAT(tokens_at(plan, 2, 0), ElementsAre(Tokens()));
+  EXPECT_THAT(tokens_at(plan, 2, 1), ElementsAre(2));
+  EXPECT_THAT(tokens_at(plan, 2, 3), ElementsAre(6));
+  // Step 0 has none, and after it every second one has.
+  EXPECT_THAT(plan.later_steps(), ElementsAre(1, 0, 2, 0, 1, 0, 2, 0));
+}
+
+TEST(DerivationPlan, RanksThatAgreeOnTheirBatchesMayEndApart) {
+  const DerivationPlan plan = plan_of(
+      "data: {text_only: 0.5, sampler: dealt}\nstrategy: fsdp\n"
+      "train: {generate: {every: 1, ends: [{ranks: [1], after: 2}]}}");
+  EXPECT_FALSE(plan.agreed);
+  ASSERT_EQ(plan.conditions.size(), 4U);
+  EXPECT_NE(plan.conditions[0].phase, plan.conditions[1].phase);
+  EXPECT_EQ(plan.conditions[0].phase, plan.conditions[2].phase);
+}
+
 TEST(DerivationPlan, TheStagesOfAReplicaShareItsBatch) {
   const DerivationPlan plan =
       plan_of("strategy: pipeline\ndata: {modality: [{ranks: [2], steps: [3], has: [text]}]}");
@@ -107,6 +172,31 @@ TEST(DerivationPlan, SaysWhyAJobCannotBeDerived) {
   const auto balanced = derivation_plan(parsed_for_plan("data: {balance: cost}"));
   ASSERT_FALSE(balanced);
   EXPECT_THAT(balanced.error().str(), HasSubstr("cannot be derived"));
+  std::string ends;
+  for (int step = 0; step < 20; ++step) ends += fmt::format("{{steps: [{0}], after: {0}}},", step);
+  const auto many = derivation_plan(parsed_for_plan(
+      fmt::format("train: {{steps: 20, generate: {{every: 1, tokens: 30, ends: [{}]}}}}", ends)));
+  ASSERT_FALSE(many);
+  EXPECT_THAT(many.error().str(), HasSubstr("its texts have 21 different lengths"));
+}
+
+TEST(HistoryScenario, GeneratesAsItsConditionsSay) {
+  const std::string text = fmt::format("lockstep: 1\nname: x\nranks: 4\n{}\n", ends_early(2));
+  const DerivationPlan plan = derivation_plan(parse_scenario(text, "job.yaml").value()).value();
+  const Scenario s =
+      parse_scenario(history_scenario(text, "first-0.yaml", plan, 0).value(), "first-0.yaml")
+          .value();
+  const std::vector<std::size_t> later = plan.later_steps();
+  EXPECT_FALSE(s.generates_after(0));
+  for (std::size_t i = 0; i < later.size(); ++i) {
+    const auto step = static_cast<std::int64_t>(i) + 1;
+    const Tokens& tokens = plan.conditions[later[i]].tokens;
+    EXPECT_EQ(s.generates_after(step), tokens.has_value());
+    EXPECT_EQ(s.generated_tokens(0, step), tokens.value_or(0));
+  }
+  // A counterexample has the job's own texts, and no rule for a step that it lacks.
+  const auto shown = assignment_scenario(text, "c.yaml", plan, {{0, 0, 0, 0}});
+  EXPECT_THAT(parse_scenario(shown.value(), "c.yaml")->train.generate.ends, IsEmpty());
 }
 
 TEST(HistoryScenario, MeetsEachConditionInTurn) {

@@ -28,6 +28,9 @@ namespace {
 
 // If nothing moved for this long, the job hangs; if less, it was on its way when it was ended.
 constexpr double kStandstillS = 5;
+// Ranks that wait for one that failed fail with it, because its connections close; queued calls do
+// not, and never complete. If nothing moved for this long after a failure, nothing will.
+constexpr double kAfterFailureS = 2;
 // How long to wait for workers to stop after SIGSTOP.
 constexpr std::chrono::milliseconds kFreezing(500);
 
@@ -145,6 +148,7 @@ class Job {
   void note_end(std::size_t rank) {
     ended_[rank] = true;
     const ProcessEnd& end = *workers_[rank].poll();
+    failed_ = failed_ || !end.success();
     const std::string ring = ring_file(options_.folder, static_cast<int>(rank));
     std::error_code unknown;
     const bool refused = end.signal == 0 && end.exit_status == kWorkerRefusal;
@@ -166,6 +170,9 @@ class Job {
       return JobEnd::stopped;
     }
     if (seconds(now - began_) > scenario_.limits.total_s) return JobEnd::timed_out;
+    if (failed_ && seconds(now - live_.quiet_since()) >
+                       std::min(kAfterFailureS, scenario_.limits.hang_after_s))
+      return JobEnd::failed;
     return std::nullopt;
   }
 
@@ -178,7 +185,7 @@ class Job {
     outcome_.quiet_s =
         seconds(std::max<trace::Nanos>(now - std::max(live_.quiet_since(), began_), 0));
     segments_.look(running(), /*closely=*/true);
-    if (outcome_.end == JobEnd::stopped ||
+    if (outcome_.end == JobEnd::stopped || (outcome_.end == JobEnd::failed && failed_) ||
         (outcome_.end == JobEnd::timed_out &&
          outcome_.quiet_s > std::min(kStandstillS, scenario_.limits.hang_after_s))) {
       end_all(workers_, options_.grace);
@@ -240,6 +247,7 @@ class Job {
   std::vector<Process> workers_;
   std::vector<bool> ended_;
   std::vector<bool> ended_by_us_;  // by rank; filled when the job is ended
+  bool failed_ = false;            // some rank ended with an error
   // A rank that failed without a trace, or refused its job.
   std::optional<std::size_t> never_began_;
   trace::Nanos began_ = 0;

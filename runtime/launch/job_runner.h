@@ -42,7 +42,7 @@ struct WorkerOutcome {
 enum class JobEnd {
   completed,    // every worker exited with 0
   stopped,      // a hang was proven, and we ended the job
-  failed,       // all workers ended by themselves, some with an error
+  failed,       // workers ended with an error, and the others with them or because of it
   timed_out,    // limits.total_s passed
   interrupted,  // by a signal to us
 };
@@ -70,11 +70,12 @@ inline constexpr int kRanksOnOneMachine = 256;
 // share them.
 Status check_startable(const Scenario& scenario, std::optional<int> gpus);
 
-// Runs the job. Ends it when a hang is proven, when a limit is reached, when a signal comes, and
-// when a worker fails before it began. A job that was moving when a limit or a signal ended it is
-// frozen first: its traces then say where every rank was, end with `killed`, and show no effects of
-// ending it. Errors: a worker cannot be started, refuses the scenario, or fails before it began; no
-// worker left a trace. When it returns, no worker runs, and their shared memory is removed.
+// Runs the job. Ends it when a hang is proven, when a limit is reached, when a signal comes, when a
+// worker fails before it began, and when one failed and the others do not move any more. A job that
+// was moving when a limit or a signal ended it is frozen first: its traces then say where every
+// rank was, end with `killed`, and show no effects of ending it. Errors: a worker cannot be
+// started, refuses the scenario, or fails before it began; no worker left a trace. When it returns,
+// no worker runs, and their shared memory is removed.
 Result<JobOutcome> run_job(const Scenario& scenario, const JobOptions& options,
                            Interrupts& interrupts, const OnProgress& on_progress);
 

@@ -193,6 +193,10 @@ int play(const std::string& piece, FakeRank& rank, const Arguments& arguments) {
     if (deviant) std::abort();
     rank.begin_reduce(1);
     sleep_for_ever();
+  } else if (piece == "one rank aborts in a call") {
+    rank.begin_reduce(1);
+    if (deviant) std::abort();
+    sleep_for_ever();
   } else if (piece == "long computation" || piece == "one rank refuses") {
     sleep_for_ever();
   } else if (piece == "deaf to SIGTERM") {

@@ -84,6 +84,19 @@ TEST_F(JobRunner, a_worker_that_dies_without_a_word_leaves_the_others_stuck) {
   EXPECT_FALSE(any_alive(outcome->run));
 }
 
+// The call could still complete on the others, so nothing is proven; but the job has failed, and
+// nothing moves.
+TEST_F(JobRunner, a_worker_that_dies_in_a_call_ends_the_job_long_before_its_limit) {
+  const auto outcome = run("one rank aborts in a call");
+  ASSERT_TRUE(outcome) << outcome.error().str();
+  EXPECT_EQ(outcome->end, JobEnd::failed);
+  EXPECT_FALSE(outcome->proof_s);
+  EXPECT_TRUE(outcome->workers[0].ended_by_us);
+  EXPECT_FALSE(outcome->workers[1].ended_by_us);
+  EXPECT_LT(outcome->wall_s, 30);
+  EXPECT_FALSE(any_alive(outcome->run));
+}
+
 TEST_F(JobRunner, silence_alone_proves_nothing_and_the_time_limit_ends_it) {
   const auto outcome = run("long computation", /*total_s=*/4);
   ASSERT_TRUE(outcome) << outcome.error().str();

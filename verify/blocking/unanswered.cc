@@ -1,6 +1,7 @@
 #include "verify/blocking/unanswered.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <utility>
 
@@ -473,14 +474,31 @@ std::optional<Deviation> deviation_at(const Context& context, const Parting& par
 
 }  // namespace
 
+namespace {
+
+// Whether the two ranks made a call of the point's group together after their programs parted, as
+// the stages of a pipeline do, which differ from their first message on.
+bool met_since(const Context& context, const WaitPoint& point, const Parting& parting,
+               const std::array<std::uint32_t, 2>& ranks) {
+  return point.instance > 0 && std::all_of(ranks.begin(), ranks.end(), [&](std::uint32_t rank) {
+           const Stream* const stream = stream_of(context.groups[point.group], rank);
+           return stream != nullptr && stream->calls.size() >= point.instance &&
+                  stream->calls[point.instance - 1] >= parting.index;
+         });
+}
+
+}  // namespace
+
 std::optional<Parting> parting_in_cycle(const Context& context,
                                         const std::vector<std::size_t>& points) {
   for (const std::size_t p : points) {
     const WaitPoint& point = context.where.wait_points[p];
     if (point.group == WaitPoint::kPointToPoint || point.missing.empty() || point.any_source)
       continue;
-    auto found = find_parting(context.run, context.agreement, point.waiting[0], point.missing[0]);
-    if (found) return found;
+    const std::uint32_t waiting = point.waiting[0];
+    const std::uint32_t missing = point.missing[0];
+    auto found = find_parting(context.run, context.agreement, waiting, missing);
+    if (found && !met_since(context, point, *found, {waiting, missing})) return found;
   }
   return std::nullopt;
 }

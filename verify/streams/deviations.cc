@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "verify/streams/edits.h"
@@ -279,8 +280,8 @@ class Walker {
   // one hold. Or by the sister groups, which made the call. Or by the past: see expected_of(). Not
   // told where the smaller party breaks with its own past: then it is the odd one.
   //
-  // O(ranks of the parties), the search of a past for at most kMostVoters classes, and an edit for
-  // each class of the larger party where this tells.
+  // O(ranks of the parties), the search of a past for at most kMostVoters classes, and an edit
+  // for each class of the larger party where this tells.
   std::optional<std::size_t> left_out_by_most(
       const std::vector<std::vector<std::size_t>>& parties) {
     if (parties.size() != 2 || weight(parties[0]) == weight(parties[1])) return std::nullopt;
@@ -315,8 +316,8 @@ class Walker {
   }
 
   // Whether by the past of `most`, the call of `few` is expected and theirs is not. At most
-  // kMostVoters ranks are asked; those whose programs parted elsewhere (other stages of a pipeline)
-  // tell nothing.
+  // kMostVoters ranks are asked; those whose programs parted elsewhere (other stages of a
+  // pipeline) tell nothing.
   bool past_expects(std::size_t few, const std::vector<std::size_t>& most) {
     if (!knows_its_past(rank_of(few))) return false;
     bool expected = false;
@@ -565,6 +566,7 @@ class Walker {
   // Records how each class outside the reference party deviates, and moves its cursor past the
   // difference.
   void resolve(const std::vector<std::vector<std::size_t>>& parties) {
+    if (resolve_as_added_before(parties)) return;
     const std::optional<std::size_t> left_out = left_out_by_most(parties);
     const auto [chosen, singled_out] = left_out ? std::pair(*left_out, true) : choose(parties);
     const std::size_t reference = longest(parties[chosen]);
@@ -597,6 +599,71 @@ class Walker {
     back_in_line(parties[chosen]);
   }
 
+  // Calls from lines of the program that the others never call from, and which paired with other
+  // calls of the same form: a validation on rank 0 alone gathers as the next step of the others
+  // does, and what differs in the end is a call further on. Names of parameters would show where it
+  // began; without them the lines do, where all calls after the additions are the reference's, line
+  // by line.
+  //
+  //   reference   g@9 g@9 r@9 | g@9 g@9 r@9           waits in r
+  //   deviant     g@9 g@9 r@9 | g@5 g@5 g@9           waits in g: two additions
+  struct Addition {
+    std::size_t index = 0;  // in both streams
+    std::size_t count = 0;
+  };
+
+  std::optional<Addition> added_before(std::size_t reference, std::size_t deviant) {
+    constexpr std::size_t kMostPlaces = 16;  // where lines may part for another reason: a root's
+    const std::size_t end = cursors_[reference].next;
+    Sequence& ref = sequences_[cursors_[reference].class_index];
+    Sequence& dev = sequences_[cursors_[deviant].class_index];
+    std::set<std::uint32_t> lines;
+    for (std::size_t i = 0; i < ref.size(); ++i) lines.insert(ref.location(i).value);
+    const auto is_new = [&](std::size_t i) {
+      return dev.location(i).value != 0 && dev.token(i).what.value == 0 &&
+             !lines.contains(dev.location(i).value);
+    };
+    const auto same_line = [&](std::size_t r, std::size_t d) {
+      return ref.location(r) == dev.location(d) && match(ref.token(r), dev.token(d));
+    };
+    std::size_t places = 0;
+    for (std::size_t i = 0; i < end && places < kMostPlaces; ++i) {
+      if (!is_new(i)) continue;
+      ++places;
+      Addition out{i, 1};
+      while (i + out.count < dev.size() && is_new(i + out.count)) ++out.count;
+      std::size_t after = 0;
+      while (i + after < ref.size() && i + out.count + after < dev.size() &&
+             same_line(i + after, i + out.count + after))
+        ++after;
+      const bool to_the_end = i + after == ref.size() || i + out.count + after == dev.size();
+      if (after > 0 && to_the_end) return out;
+      i += out.count - 1;
+    }
+    return std::nullopt;
+  }
+
+  bool resolve_as_added_before(const std::vector<std::vector<std::size_t>>& parties) {
+    if (!found_.empty() || parties.size() != 2) return false;
+    for (const std::size_t few : {0U, 1U}) {
+      const std::vector<std::size_t>& others = parties[1 - few];
+      const std::size_t reference = longest(others);
+      const std::size_t deviant = longest(parties[few]);
+      if (weight(parties[few]) > weight(others)) continue;
+      const auto added = added_before(reference, deviant);
+      if (!added) continue;
+      const Edit edit{EditKind::extra, added->count};
+      const std::size_t back = cursors_[reference].next - added->index;
+      for (const std::size_t cursor : parties[few]) {
+        record(edit, reference, cursor, ranks_of(others), /*singled_out=*/true, back);
+        apply(edit, cursor);
+        deviated_[cursors_[cursor].class_index] = true;
+      }
+      return true;
+    }
+    return false;
+  }
+
   void back_in_line(const std::vector<std::size_t>& party) {
     for (const std::size_t cursor : party) astray_[cursors_[cursor].class_index] = false;
   }
@@ -619,25 +686,28 @@ class Walker {
     return where_.positions[rank].state == Position::State::finished;
   }
 
+  // `back`: how many calls before the present ones the deviation is.
   void record(const Edit& edit, std::size_t reference, std::size_t deviant,
-              const std::vector<std::uint32_t>& reference_ranks, bool singled_out) {
+              const std::vector<std::uint32_t>& reference_ranks, bool singled_out,
+              std::size_t back = 0) {
     const Cursor& ref = cursors_[reference];
     const Cursor& dev = cursors_[deviant];
     Deviation d;
     d.kind = edit.kind;
     d.count = static_cast<std::uint32_t>(edit.count);
     d.group = group_index_;
-    d.seq = group_.first_seq + ref.next;
+    d.seq = group_.first_seq + ref.next - back;
     const BatchNumber batch = batch_of(reference, deviant);
     d.step = batch.step;
     d.micro_batch = batch.micro;
     d.singled_out = singled_out;
     d.reference = reference_ranks;
     d.deviants = ranks_of({deviant});
-    d.expected = {rank_of(reference), stream_of(reference).calls[ref.next]};
-    d.got = {rank_of(deviant), stream_of(deviant).calls[dev.next]};
+    d.expected = {rank_of(reference), stream_of(reference).calls[ref.next - back]};
+    d.got = {rank_of(deviant), stream_of(deviant).calls[dev.next - back]};
     d.differences =
-        agreement_.differences(next_token(reference).signature, next_token(deviant).signature);
+        agreement_.differences(sequences_[ref.class_index].token(ref.next - back).signature,
+                               sequences_[dev.class_index].token(dev.next - back).signature);
     merge(std::move(d));
   }
 

@@ -1,7 +1,9 @@
 #include "verify/streams/programs.h"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
+#include <map>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -69,13 +71,20 @@ class ProgramComparison {
   std::unordered_map<std::uint32_t, std::uint32_t> of_b_, of_a_;  // corresponding groups
 };
 
-// The sizes of the groups of which the rank is a member, ascending.
-std::vector<std::size_t> group_sizes(const trace::RankTrace& trace) {
-  std::vector<std::size_t> out;
-  for (const trace::RankTrace::Membership& m : trace.groups) {
-    if (std::find(m.ranks.begin(), m.ranks.end(), trace.rank) != m.ranks.end())
-      out.push_back(m.ranks.size());
+// The sizes of the groups of which the rank is a member, ascending. By its own list and those of
+// two `witnesses` (rank indices): a rank may list only the groups that it has called in.
+std::vector<std::size_t> group_sizes(const trace::Run& run, std::uint32_t rank,
+                                     std::array<std::uint32_t, 2> witnesses) {
+  const trace::Rank self = run.ranks[rank].rank;
+  std::map<std::uint32_t, std::size_t> sizes;
+  for (const std::uint32_t r : {rank, witnesses[0], witnesses[1]}) {
+    for (const trace::RankTrace::Membership& m : run.ranks[r].groups) {
+      if (std::find(m.ranks.begin(), m.ranks.end(), self) != m.ranks.end())
+        sizes.emplace(m.group.value, m.ranks.size());
+    }
   }
+  std::vector<std::size_t> out;
+  for (const auto& [group, size] : sizes) out.push_back(size);
   std::sort(out.begin(), out.end());
   return out;
 }
@@ -84,10 +93,10 @@ std::vector<std::size_t> group_sizes(const trace::RankTrace& trace) {
 // `b`, without these two (rank indices).
 template <class Ask>
 void ask_others(const trace::Run& run, std::uint32_t a, std::uint32_t b, const Ask& ask) {
-  const std::vector<std::size_t> kind = group_sizes(run.ranks[a]);
+  const std::vector<std::size_t> kind = group_sizes(run, a, {a, b});
   std::size_t asked = 0;
   for (std::uint32_t r = 0; r < run.ranks.size() && asked < kMostAskedRanks; ++r) {
-    if (r == a || r == b || group_sizes(run.ranks[r]) != kind) continue;
+    if (r == a || r == b || group_sizes(run, r, {a, b}) != kind) continue;
     ++asked;
     ask(r);
   }
@@ -138,7 +147,7 @@ std::optional<Parting> find_parting(const trace::Run& run, Agreement& agreement,
                                     std::uint32_t b) {
   const auto parted = common_start(run, agreement, a, b);
   // A rank without a group like theirs runs another program.
-  if (group_sizes(run.ranks[a]) != group_sizes(run.ranks[b])) return std::nullopt;
+  if (group_sizes(run, a, {a, b}) != group_sizes(run, b, {a, b})) return std::nullopt;
   // If one of them just ends, it is late, which is no other path.
   if (!parted || *parted >= run.ranks[a].calls.size() || *parted >= run.ranks[b].calls.size())
     return std::nullopt;
@@ -166,7 +175,7 @@ std::optional<Parting> most_broke_with_the_past(const trace::Run& run, Agreement
                                                 std::uint32_t a, std::uint32_t b) {
   const auto parted = common_start(run, agreement, a, b);
   if (!parted || *parted >= run.ranks[a].calls.size() || *parted >= run.ranks[b].calls.size() ||
-      group_sizes(run.ranks[a]) != group_sizes(run.ranks[b])) {
+      group_sizes(run, a, {a, b}) != group_sizes(run, b, {a, b})) {
     return std::nullopt;
   }
   const Expected expected = expected_of(run, agreement, {a, *parted}, {b, *parted});
@@ -183,7 +192,7 @@ std::optional<bool> others_go_on(const trace::Run& run, Agreement& agreement, st
   const std::size_t end = run.ranks[shorter].calls.size();
   const auto common = common_start(run, agreement, longer, shorter);
   if (common != end || run.ranks[longer].calls.size() <= end ||
-      group_sizes(run.ranks[longer]) != group_sizes(run.ranks[shorter])) {
+      group_sizes(run, longer, {longer, shorter}) != group_sizes(run, shorter, {longer, shorter})) {
     return std::nullopt;
   }
   std::size_t go_on = 0, ended = 0;

@@ -149,5 +149,49 @@ TEST(Sisters, WhereThereAreNoneNobodyIsNamed) {
               HasSubstr("p2p-cycle error proven group="));
 }
 
+// The last stage receives one message less than was sent. Its first stage has another role than the
+// others, and nothing to do with it.
+TEST(Habit, AStageOfItsOwnKindIsNotBlamed) {
+  const auto stages = [](int rounds) {
+    std::vector<std::string> out(3);
+    for (int round = 0; round < rounds; ++round) {
+      const bool last = round + 1 == rounds;
+      for (int i = 0; i < 3; ++i) {
+        const bool lost = last && i == 2;
+        out[0] += "send peer=1 n=4; ";
+        out[1] += "recv peer=0 n=4; send peer=2 n=4" + std::string(lost ? " open; hung" : "; ");
+        if (!lost) out[2] += "recv peer=1 n=4; ";
+      }
+      out[0] += std::string("all_reduce n=1") + (last ? " open; hung" : "; ");
+      if (!last) out[1] += "all_reduce n=1; ";
+      out[2] += std::string("all_reduce n=1") + (last ? " open; hung" : "; ");
+    }
+    return out;
+  };
+  EXPECT_THAT(judge(stages(2)), HasSubstr("deadlock error proven group="));
+  // After a third round its past tells: a receive was to come.
+  EXPECT_THAT(judge(stages(3)), HasSubstr("culprits=2"));
+}
+
+// The ranks of the first replica save, and wait for all; those of the second train on. Nobody else
+// has listed the group of all ranks.
+TEST(Habit, RanksThatListNoGroupThatTheyDidNotCallInArePartners) {
+  const auto rank = [](int r) {
+    const std::string group = r < 2 ? "s0 0,1" : "s1 2,3";
+    const std::string name = r < 2 ? "s0" : "s1";
+    const std::string across = r % 2 == 0 ? "r0" : "r1";
+    std::string out = r < 2 ? "group all 0,1,2,3; " : "";
+    out += "group " + group + "; group " + across + (r % 2 == 0 ? " 0,2; " : " 1,3; ");
+    for (int step = 0; step < 3; ++step) {
+      out += "all_reduce g=" + name + " n=4 at=t.py:9; ";
+      if (step < 2) out += "all_reduce g=" + across + " n=2 at=t.py:9; ";
+      if (step == 1 && r < 2)
+        return out + "all_reduce g=" + name + " n=1 at=s.py:3; barrier g=all at=s.py:5 open; hung";
+    }
+    return out + "all_reduce g=" + across + " n=2 at=t.py:9 open; hung";
+  };
+  EXPECT_THAT(judge({rank(0), rank(1), rank(2), rank(3)}), HasSubstr("culprits=0,1"));
+}
+
 }  // namespace
 }  // namespace lockstep::verify

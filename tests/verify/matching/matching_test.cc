@@ -195,6 +195,28 @@ TEST(Matching, ARankInAnEarlierStepCallsTooMuch) {
               HasSubstr("extra-collective error proven culprits=2 group=world seq=6 step=1"));
 }
 
+// Rank 0 alone validates: its gathers pair with those of the other's next step, and only what comes
+// later differs.
+TEST(Matching, CallsThatPairedWithOthersAreToldByTheirLines) {
+  const std::string step =
+      "all_reduce n=4 at=t.py:9; all_reduce n=4 at=t.py:9; "
+      "all_reduce n=8 at=t.py:9; ";
+  const std::string goes_on = step + step +
+                              "all_reduce n=4 at=t.py:9; all_reduce n=4 at=t.py:9; "
+                              "all_reduce n=8 at=t.py:9 open; hung";
+  const std::string validates = step + step +
+                                "all_reduce n=4 at=v.py:5; all_reduce n=4 at=v.py:5; "
+                                "all_reduce n=4 at=t.py:9 open; hung";
+  const auto found =
+      HasSubstr("extra-collective error proven culprits=0 group=world seq=6\nverdict findings");
+  EXPECT_THAT(judge({validates, goes_on}), found);
+  EXPECT_THAT(judge({validates, goes_on, goes_on}), found);
+  // Other lines alone are no fault: a root may call from another branch.
+  EXPECT_EQ(judge({"broadcast n=4 root=0 at=t.py:3; barrier at=t.py:7; clean",
+                   "broadcast n=4 root=0 at=t.py:5; barrier at=t.py:7; clean"}),
+            "verdict clean");
+}
+
 // DDP arranges its buckets once, after the first step, so two reductions follow each other first
 // after the second one. That is no reason to think that rank 1 should have come to a barrier.
 TEST(Matching, WhatComesOnceIsNoHabit) {

@@ -186,6 +186,29 @@ class Jobs(Forked):
     def test_a_save_that_only_rank_0_makes(self) -> None:
         self.assert_found("save", "rank0-only", "cross-group-deadlock", ranks=4, culprits=(0,))
 
+    def test_a_state_that_only_rank_0_asks_for(self) -> None:
+        self.assert_clean("full_state")
+        self.assert_found("full_state", "rank0", "extra-collective", culprits=(0,))
+
+    def test_a_validation_on_rank_0_whose_calls_pair_with_others(self) -> None:
+        self.assert_clean("validate")
+        finding = self.assert_found("validate", "rank0", "extra-collective", culprits=(0,))
+        source = (PROGRAMS / "jobs.py").read_text().splitlines()
+        line = next(i for i, text in enumerate(source, 1) if "the line of the validation" in text)
+        self.assertIn(f"jobs.py:{line}", finding["message"])
+
+    def test_a_barrier_of_the_replica_that_saves(self) -> None:
+        self.assert_clean("replicas", ranks=4)
+        self.assert_found("replicas", "half", "cross-group-deadlock", ranks=4, culprits=(0, 1))
+
+    def test_a_barrier_on_rank_0(self) -> None:
+        self.assert_found("barrier", "rank0", "op-mismatch", culprits=(0,))
+
+    def test_a_stage_that_receives_one_message_less(self) -> None:
+        self.assert_clean("stages", ranks=3)
+        self.assert_found("stages", "lost", "deadlock", "missing-collective", "p2p-unmatched",
+                          ranks=3, culprits=(2,))
+
     def test_a_block_that_a_rank_drops_under_fsdp2(self) -> None:
         self.assert_clean("fsdp2")
         self.assert_found("fsdp2", "dropped-layer", "missing-collective", "op-mismatch",

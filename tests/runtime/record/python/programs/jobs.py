@@ -138,6 +138,91 @@ def save():
     dist.barrier()
 
 
+def _sharded(mesh=None):
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+    mesh = mesh or init_device_mesh("cpu", (WORLD,))
+    model = nn.Sequential(Block(), Block(), Block())
+    for block in model:
+        fully_shard(block, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    return model
+
+
+def _train(model, after_step):
+    optimizer = torch.optim.AdamW(model.parameters())
+    for step in range(3):
+        model(torch.randn(4, 16)).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        after_step(step)
+
+
+def validate():
+    """FSDP2, and a validation after step 1. rank0: rank 0 alone validates."""
+    model = _sharded()
+
+    def validation(step):
+        if step == 1 and (VARIANT != "rank0" or RANK == 0):
+            with torch.no_grad():
+                model(torch.randn(2, 16))  # the line of the validation
+
+    _train(model, validation)
+
+
+def full_state():
+    """FSDP2, and its whole state after step 1. rank0: rank 0 alone asks for it."""
+    from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
+    model = _sharded()
+
+    def save(step):
+        if step == 1 and (VARIANT != "rank0" or RANK == 0):
+            get_model_state_dict(model, options=StateDictOptions(full_state_dict=True, cpu_offload=True))
+
+    _train(model, save)
+
+
+def replicas():
+    """Two sharded replicas; after step 1 the first one saves. half: and then waits for all."""
+    from torch.distributed.device_mesh import init_device_mesh
+    mesh = init_device_mesh("cpu", (2, WORLD // 2), mesh_dim_names=("replicate", "shard"))
+    model = _sharded(mesh)
+
+    def save(step):
+        if step == 1 and RANK < WORLD // 2:
+            for parameter in model.parameters():
+                parameter.full_tensor()
+        if step == 1 and (VARIANT != "half" or RANK < WORLD // 2):
+            dist.barrier()
+
+    _train(model, save)
+
+
+def stages():
+    """A pipeline by hand. lost: the last stage receives a micro-batch less in step 2."""
+    stage = Block()
+    for step in range(4):
+        for _ in range(2 if VARIANT == "lost" and step == 2 and RANK == WORLD - 1 else 3):
+            x = torch.randn(2, 16)
+            if RANK > 0:
+                dist.recv(x, RANK - 1)
+            y = stage(x).detach()
+            if RANK < WORLD - 1:
+                dist.send(y, RANK + 1)
+        dist.all_reduce(torch.ones(1))
+
+
+def barrier():
+    """DDP, and a barrier after a save. rank0: rank 0 alone waits."""
+    model = DDP(nn.Linear(16, 4))
+
+    def save(step):
+        if step == 1 and (VARIANT != "rank0" or RANK == 0):
+            dist.barrier()
+
+    _train(model, save)
+
+
 def functional():
     """skip: rank 1 leaves out the second reduction."""
     import torch.distributed._functional_collectives as funcol

@@ -280,8 +280,8 @@ class Walker {
   // one hold. Or by the sister groups, which made the call. Or by the past: see expected_of(). Not
   // told where the smaller party breaks with its own past: then it is the odd one.
   //
-  // O(ranks of the parties), the search of a past for at most kMostVoters classes, and an edit
-  // for each class of the larger party where this tells.
+  // O(ranks of the parties), the search of a past for at most kMostVoters classes, and an edit for
+  // each class of the larger party where this tells.
   std::optional<std::size_t> left_out_by_most(
       const std::vector<std::vector<std::size_t>>& parties) {
     if (parties.size() != 2 || weight(parties[0]) == weight(parties[1])) return std::nullopt;
@@ -316,8 +316,8 @@ class Walker {
   }
 
   // Whether by the past of `most`, the call of `few` is expected and theirs is not. At most
-  // kMostVoters ranks are asked; those whose programs parted elsewhere (other stages of a
-  // pipeline) tell nothing.
+  // kMostVoters ranks are asked; those whose programs parted elsewhere (other stages of a pipeline)
+  // tell nothing.
   bool past_expects(std::size_t few, const std::vector<std::size_t>& most) {
     if (!knows_its_past(rank_of(few))) return false;
     bool expected = false;

@@ -6,6 +6,13 @@
 namespace lockstep::sim {
 namespace {
 
+// 0 where a clock was set back; forever(): beyond the range of the clock.
+Picos elapsed(trace::Nanos from, trace::Nanos to) {
+  trace::Nanos nanos = 0;
+  if (to <= from) return {};
+  return __builtin_sub_overflow(to, from, &nanos) ? Picos::forever() : Picos{nanos} * 1000;
+}
+
 // By call of the rank: how long its device was in it.
 std::vector<Picos> device_times(const trace::RankTrace& rank) {
   std::vector<trace::Nanos> began(rank.calls.size(), trace::kNoTime);
@@ -15,7 +22,7 @@ std::vector<Picos> device_times(const trace::RankTrace& rank) {
     if (event.kind == trace::EventKind::start) {
       began[event.index] = event.time;
     } else if (event.kind == trace::EventKind::complete && began[event.index] != trace::kNoTime) {
-      out[event.index] = Picos{std::max<trace::Nanos>(0, event.time - began[event.index])} * 1000;
+      out[event.index] = elapsed(began[event.index], event.time);
     }
   }
   return out;
@@ -62,12 +69,15 @@ std::optional<Picos> recorded_time(const trace::RankTrace& rank) {
   trace::Nanos first = INT64_MAX, last = INT64_MIN;
   for (const trace::Event& event : rank.events) {
     if (event.time == trace::kNoTime) continue;
-    const bool span = event.kind == trace::EventKind::span;
+    trace::Nanos end = event.time;
+    if (event.kind == trace::EventKind::span &&
+        __builtin_add_overflow(end, rank.spans[event.index].duration, &end))
+      end = INT64_MAX;
     first = std::min(first, event.time);
-    last = std::max(last, event.time + (span ? rank.spans[event.index].duration : 0));
+    last = std::max(last, end);
   }
   if (last < first) return std::nullopt;
-  return Picos{last - first} * 1000;
+  return elapsed(first, last);
 }
 
 }  // namespace lockstep::sim

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <optional>
 #include <string>
@@ -14,6 +15,7 @@ namespace {
 
 namespace dom = simdjson::dom;
 constexpr std::size_t kLongestChakraNode = std::size_t{16} << 20U;
+constexpr std::size_t kLongestAttribute = 256;
 
 // A whole number, or one written as text, as protobuf's JSON has 64-bit numbers.
 std::optional<std::int64_t> chakra_integer(const dom::element& element) {
@@ -95,12 +97,21 @@ void set(ChakraNode& node, std::string_view key, const dom::element& value) {
     node.stream = chakra_integer(value);
   } else if (key == "runtime" || key == "duration_micros") {
     node.nanos = nanos_of_micros(chakra_integer(value).value_or(0));
+  } else if (key == kChakraNanos) {
+    node.nanos = std::max<std::int64_t>(0, chakra_integer(value).value_or(0));
+  } else if (key == kChakraRoot) {
+    node.root = chakra_integer(value);
+  } else if (key == kChakraOutSize) {
+    node.out_size = chakra_integer(value);
+  } else if (key == kChakraOp && value.get(text) == simdjson::SUCCESS) {
+    node.op = text.substr(0, kLongestAttribute);
+  } else if (key == kChakraRedop && value.get(text) == simdjson::SUCCESS) {
+    node.redop = text.substr(0, kLongestAttribute);
   } else if (key == "is_cpu_op") {
     bool flag = false;
     if (value.get(flag) == simdjson::SUCCESS) node.on_host = flag;
   } else if (key == "pg_name" && value.get(text) == simdjson::SUCCESS) {
-    constexpr std::size_t kLongestName = 256;
-    node.group = text.substr(0, kLongestName);
+    node.group = text.substr(0, kLongestAttribute);
   }
 }
 
@@ -119,7 +130,9 @@ void read_attributes(const dom::object& object, ChakraNode& node) {
 
 bool read_node(const dom::object& object, bool graph, bool work, ChakraNode& node) {
   node = {};
-  const auto id = chakra_integer_at(object, graph ? "Id" : "id");
+  // Protobuf's JSON leaves out what is 0.
+  const auto id =
+      graph ? chakra_integer_at(object, "Id") : chakra_integer_at(object, "id").value_or(0);
   if (!id || *id < 0) return false;
   node.id = static_cast<std::uint64_t>(*id);
   constexpr std::size_t kLongestName = 256;

@@ -182,7 +182,8 @@ class ChakraWriter {
     node.text(kName, name);
     node.number(kType, static_cast<std::uint64_t>(type));
     node.numbers(kDataDeps, deps);
-    if (nanos > 0) node.number(kMicros, static_cast<std::uint64_t>((nanos + 500) / 1000));
+    if (nanos > 0)
+      node.number(kMicros, static_cast<std::uint64_t>(nanos / 1000 + nanos % 1000 / 500));
     if (!input_types.empty()) {
       Message inputs;
       inputs.text(kTypes, input_types);

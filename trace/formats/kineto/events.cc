@@ -272,7 +272,8 @@ class KinetoScanner {
     const std::string_view category = known_text_at(event, "cat").value_or("");
     const std::string_view event_name = known_text_at(event, "name").value_or("");
     const std::optional<Nanos> begin = time_of(event, "ts");
-    const std::optional<Nanos> duration = time_of(event, "dur");
+    std::optional<Nanos> duration = time_of(event, "dur");
+    if (duration) duration = std::min(*duration, INT64_MAX / 4);  // sums of ends stay in range
     dom::object args;
     if (!begin || !duration || event.at_key("args").get(args) != simdjson::SUCCESS) return;
     const std::int64_t correlation = integer_of(args, "correlation").value_or(kNone);

@@ -71,8 +71,8 @@ PATH is anything that `lockstep verify` reads. --to decides what OUT is:
             job.yaml and job.calls/. It expects the verdict of the traces. What
             a replay cannot show is refused: wrong numbers, missing ranks, MPI
             programs (docs/replay.md)
-  chakra    a folder with an execution trace job.<r>.et for each rank: its calls,
-            its work where that was recorded, and what waits for what
+  chakra    a folder with an execution trace job.<r>.et for each rank: calls,
+            work where it was recorded, and what waits for what
             (docs/formats.md))";
 
 void warn_of(const std::vector<trace::Run::Unreadable>& files) {

@@ -66,8 +66,8 @@ TEST(Executor, AStreamThatFollowsAnotherGoesOnWhenThatIsOver) {
 
 TEST(Executor, StreamsThatFollowEachOtherMoveOnlyForwards) {
   // Three streams, each waiting for the one before, which waits for a call that comes late.
-  ProgramJob job = alike(2, {issue(0, 0), follow(0, 1), compute(3, 1), follow(2, 2), compute(4, 2)},
-                         {{}}, 3);
+  ProgramJob job =
+      alike(2, {issue(0, 0), follow(0, 1), compute(3, 1), follow(2, 2), compute(4, 2)}, {{}}, 3);
   job.programs.push_back({{compute(50), issue(0, 0)}, 1, 1});
   job.ranks[1].program = 1;
   const ExecutionResult result = execute(job, fold(job), constant(7));

@@ -39,7 +39,7 @@ constexpr const char* kTraceFooter = R"(Examples:
   then with calls as on a machine, and with a GPU that is 20 % slower:
     lockstep simulate trace profiles/ --recorded-calls
     lockstep simulate trace profiles/ --machine dgx-h100
-    lockstep simulate trace profiles/ --recorded-calls --slow 3=1.2
+    lockstep simulate trace profiles/ --recorded-calls --slow 1=1.2
   The simulated run as a timeline, for https://ui.perfetto.dev:
     lockstep simulate trace program/ --alpha 1us --beta 1GB/s \
       --output timeline=simulated.json
@@ -213,6 +213,11 @@ reports::ExitStatus simulate_trace(const TraceCommand& command) {
   load.work = true;
   Result<trace::Run> run = trace::load_run(command.paths, load);
   if (!run) return reports::fail(run.error());
+  for (const sim::Machine::Slow& slow : machine->slow)
+    if (command.machine.empty() && slow.first >= run->world_size)
+      return reports::fail(Error{fmt::format("--slow: there is no rank {}", slow.first),
+                                 {},
+                                 fmt::format("the job has {}", plural(run->world_size, "rank"))});
   reports::Recorded recorded = recorded_by(*run);
   if (machine->cores && std::any_of(run->ranks.begin(), run->ranks.end(), has_streams))
     return reports::fail(Error{"the traces hold work of devices, and this machine has none",

@@ -213,6 +213,8 @@ TEST(SimulateProfile, RefusesOptionsThatContradictEachOther) {
   EXPECT_NE(why({"--alpha", "1us", "--beta", "1GB/s", "--scale-calls", "2"})
                 .find("--scale-calls without --recorded-calls"),
             std::string::npos);
+  EXPECT_NE(why({"--recorded-calls", "--slow", "2=2"}).find("there is no rank 2"),
+            std::string::npos);
   for (const char* slow : {"1", "1=", "=2", "2-1=2", "1=nan", "1=0", "x=2"})
     EXPECT_NE(why({"--recorded-calls", "--slow", slow}).find("is not RANKS=FACTOR"),
               std::string::npos)

@@ -14,7 +14,9 @@
 // A trace is a graph, not a program. Calls are put in the order in which Chakra's own feeder hands
 // nodes out (smallest id among those whose data_deps are done; ctrl_deps, which it does not follow,
 // hold circles in converted traces), and none waits: what a
-// dependency on communication forbids is not modelled.
+// dependency on communication forbids is not modelled. With TraceFile::work it is: COMP_NODEs become
+// work of the host (is_cpu_op) or of a stream, and every dependency that these orders do not keep
+// anyway becomes a wait.
 //
 // Memory: at most kChakraMemoryFactor times the file's size: of nodes of three bytes, which say
 // nothing but that they communicate. Names and attributes make it much less.

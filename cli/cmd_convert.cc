@@ -205,7 +205,7 @@ Status belongs_to(const CLI::Option& option, const std::string& to,
 
 void add_convert(CLI::App& app, reports::ExitStatus& status) {
   CLI::App* command =
-      app.add_subcommand("convert", "Write traces as text, digest, scenario or Chakra traces");
+      app.add_subcommand("convert", "Write traces as text, digest, scenario, or for Chakra");
   const auto options = std::make_shared<ConvertCommand>();
   command->add_option("PATH", options->paths, "Trace files, or folders that hold them")
       ->type_name("")

@@ -1,5 +1,5 @@
-// lockstep convert PATH… -o OUT: traces of any readable form as text, as a digest, or as a
-// scenario.
+// lockstep convert PATH… -o OUT: traces of any readable form as text, as a digest, as a scenario,
+// or as Chakra's execution traces.
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -22,6 +22,7 @@
 #include "reports/exit_status.h"
 #include "runtime/launch/recorded_failure.h"
 #include "runtime/replay/program.h"
+#include "trace/formats/chakra/writer.h"
 #include "trace/formats/digest/digest.h"
 #include "trace/formats/format.h"
 #include "trace/formats/text/text_trace.h"
@@ -56,6 +57,8 @@ constexpr const char* kConvertFooter = R"(Examples:
   From a job that hung to a test in CI:
     lockstep convert --to scenario /tmp/job-4711/ -o hang.yaml
     lockstep run --check hang.yaml
+  What a profiled job did, for ASTRA-sim and Chakra's tools:
+    lockstep convert --to chakra /shared/profiles/ -o job.et/
   Only the last calls, with tensors that fit into this machine's memory:
     lockstep convert --to scenario dumps/ -o hang.yaml --last 20 \
       --max-elements 4096
@@ -67,7 +70,10 @@ PATH is anything that `lockstep verify` reads. --to decides what OUT is:
   scenario  the scenario's file, and beside it a folder of traces with calls:
             job.yaml and job.calls/. It expects the verdict of the traces. What
             a replay cannot show is refused: wrong numbers, missing ranks, MPI
-            programs (docs/replay.md))";
+            programs (docs/replay.md)
+  chakra    a folder with an execution trace job.<r>.et for each rank: calls,
+            work where it was recorded, and what waits for what
+            (docs/formats.md))";
 
 void warn_of(const std::vector<trace::Run::Unreadable>& files) {
   for (const trace::Run::Unreadable& file : files)
@@ -79,13 +85,14 @@ reports::ExitStatus status_for(const std::vector<trace::Run::Unreadable>& unread
   return unreadable.empty() ? reports::ExitStatus::clean : reports::ExitStatus::inconclusive;
 }
 
-// The file of each rank. Errors: one of them exists already and may not be replaced.
-Result<std::vector<std::string>> text_files(const trace::Run& run, const ConvertCommand& command) {
+// The file of each rank: `before`, its number, `after`. Errors: one of them exists already and may
+// not be replaced.
+Result<std::vector<std::string>> rank_files(const trace::Run& run, const ConvertCommand& command,
+                                            const std::string& before, const std::string& after) {
   std::vector<std::string> out;
   for (const trace::RankTrace& trace : run.ranks) {
     const fs::path path =
-        fs::path(command.output) /
-        (fmt::format("rank_{}.trace.jsonl{}", trace.rank.value, command.gzip ? ".gz" : ""));
+        fs::path(command.output) / fmt::format("{}{}{}", before, trace.rank.value, after);
     std::error_code ignored;
     // All are looked at before the first is written: a refusal leaves nothing half done.
     if (!command.force && fs::exists(path, ignored))
@@ -101,7 +108,8 @@ reports::ExitStatus convert_to_text(const ConvertCommand& command) {
   const Patience patience("converting");
   const Result<trace::Run> run = trace::load_run(command.paths, command.load);
   if (!run) return reports::fail(run.error());
-  const Result<std::vector<std::string>> files = text_files(*run, command);
+  const Result<std::vector<std::string>> files =
+      rank_files(*run, command, "rank_", command.gzip ? ".trace.jsonl.gz" : ".trace.jsonl");
   if (!files) return reports::fail(files.error());
   if (const Status made = make_folder(command.output); !made) return reports::fail(made.error());
   for (std::size_t i = 0; i < run->ranks.size(); ++i) {
@@ -115,6 +123,32 @@ reports::ExitStatus convert_to_text(const ConvertCommand& command) {
   if (!command.quiet)
     std::cout << "wrote " << plural(run->ranks.size(), "rank") << ", "
               << grouped(run->event_count()) << " events to " << printable(command.output) << "\n";
+  return status_for(run->unreadable);
+}
+
+reports::ExitStatus convert_to_chakra(const ConvertCommand& command) {
+  const Patience patience("converting");
+  trace::LoadOptions load = command.load;
+  load.work = true;
+  const Result<trace::Run> run = trace::load_run(command.paths, load);
+  if (!run) return reports::fail(run.error());
+  const Result<std::vector<std::string>> files = rank_files(*run, command, "job.", ".et");
+  if (!files) return reports::fail(files.error());
+  // All are made before the first is written: a refusal leaves nothing half done.
+  std::vector<std::string> contents;
+  for (const trace::RankTrace& rank : run->ranks) {
+    Result<std::string> content = trace::chakra_trace(rank, run->tables);
+    if (!content) return reports::fail(content.error());
+    contents.push_back(std::move(*content));
+  }
+  if (const Status made = make_folder(command.output); !made) return reports::fail(made.error());
+  for (std::size_t i = 0; i < contents.size(); ++i)
+    if (const Status written = write_file((*files)[i], contents[i]); !written)
+      return reports::fail(written.error(), reports::ExitStatus::own_failure);
+  warn_of(run->unreadable);
+  if (!command.quiet)
+    std::cout << "wrote " << plural(contents.size(), "rank") << " to " << printable(command.output)
+              << "\n";
   return status_for(run->unreadable);
 }
 
@@ -142,16 +176,18 @@ reports::ExitStatus convert_to_scenario(const ConvertCommand& command) {
       {command.paths, command.load, command.output, command.program, command.force}, std::cout);
 }
 
-// -o job.yaml and -o run.digest say what to write.
+// -o job.yaml, -o run.digest and -o job.et say what to write.
 std::string form_by_ending(const std::string& output) {
   const std::string ending = fs::path(output).extension().string();
   if (ending == ".yaml" || ending == ".yml") return "scenario";
+  if (ending == ".et") return "chakra";
   return ending == ".digest" ? "digest" : "text";
 }
 
 reports::ExitStatus run_convert(const ConvertCommand& command) {
   if (command.to == "digest") return convert_to_digest(command);
   if (command.to == "scenario") return convert_to_scenario(command);
+  if (command.to == "chakra") return convert_to_chakra(command);
   return convert_to_text(command);
 }
 
@@ -169,7 +205,7 @@ Status belongs_to(const CLI::Option& option, const std::string& to,
 
 void add_convert(CLI::App& app, reports::ExitStatus& status) {
   CLI::App* command =
-      app.add_subcommand("convert", "Write traces as text, as a digest, or as a scenario");
+      app.add_subcommand("convert", "Write traces as text, digest, scenario, or for Chakra");
   const auto options = std::make_shared<ConvertCommand>();
   command->add_option("PATH", options->paths, "Trace files, or folders that hold them")
       ->type_name("")
@@ -180,10 +216,10 @@ void add_convert(CLI::App& app, reports::ExitStatus& status) {
   const CLI::Option* to =
       command
           ->add_option("--to", options->to,
-                       "What to write: see below; default: by OUT's\nending, .digest or .yaml; "
-                       "else text")
-          ->type_name("text|digest|scenario")
-          ->check(CLI::IsMember({"text", "digest", "scenario"}).description(""));
+                       "What to write: see below; default: by OUT's\nending, .digest, .yaml or "
+                       ".et; else text")
+          ->type_name("text|digest|scenario|chakra")
+          ->check(CLI::IsMember({"text", "digest", "scenario", "chakra"}).description(""));
   const CLI::Option* gzip = command->add_flag("--gzip", options->gzip, "Compress text files");
   const CLI::Option* force = command->add_flag("--force", options->force, "Replace existing files");
   const CLI::Option* last =
@@ -211,7 +247,7 @@ void add_convert(CLI::App& app, reports::ExitStatus& status) {
   command->callback([=, &status] {
     if (to->count() == 0) options->to = form_by_ending(options->output);
     for (const Status& fits : {belongs_to(*gzip, options->to, {"text"}),
-                               belongs_to(*force, options->to, {"text", "scenario"}),
+                               belongs_to(*force, options->to, {"text", "scenario", "chakra"}),
                                belongs_to(*last, options->to, {"scenario"}),
                                belongs_to(*elements, options->to, {"scenario"})})
       if (!fits) {

@@ -1,17 +1,24 @@
 // lockstep simulate trace: runs the program that traces hold on a simulated clock. Where that is
 // stuck, the verifier says why, in the words in which it would of a real hang.
+#include <algorithm>
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "base/numbers.h"
 #include "base/quantities.h"
+#include "base/text.h"
 #include "cli/cmd_simulate.h"
 #include "cli/report_options.h"
+#include "reports/findings/finding_words.h"
 #include "reports/forecasts/simulated_job.h"
 #include "sim/engine/from_run.h"
+#include "sim/engine/recorded_calls.h"
 #include "sim/machine/machine.h"
 #include "sim/machine/simulated_job.h"
 #include "sim/machine/work_time.h"
@@ -28,12 +35,19 @@ constexpr const char* kTraceFooter = R"(Examples:
     lockstep simulate trace program/ --alpha 1us --beta 1GB/s
   The same on a machine, where every call costs what it does elsewhere:
     lockstep simulate trace program/ --machine dgx-h100
+  Profiles of torch.profiler, with the kernels and calls that they measured;
+  then with calls as on a machine, and with a GPU that is 20 % slower:
+    lockstep simulate trace profiles/ --recorded-calls
+    lockstep simulate trace profiles/ --machine dgx-h100
+    lockstep simulate trace profiles/ --recorded-calls --slow 1=1.2
   The simulated run as a timeline, for https://ui.perfetto.dev:
     lockstep simulate trace program/ --alpha 1us --beta 1GB/s \
       --output timeline=simulated.json
 
-Recorded times are not used, except the length of `span` lines. Ranks that do
-the same are simulated once for all of them.
+Of recorded times the lengths are used: of kernels, of the host's work between
+them, of `span` lines, and of calls with --recorded-calls. When something
+happens follows from the simulation. Ranks that do the same are simulated once
+for all of them.
 
 Exit status: 0 the job ends; 1 it hangs, and the report says why; 2 bad usage,
 or traces that cannot be simulated.)";
@@ -42,13 +56,28 @@ struct TraceCommand {
   std::vector<std::string> paths;
   trace::LoadOptions load;
   std::string alpha, beta, gamma, machine, launch = "0ns", traces;
+  bool recorded_calls = false;
+  double scale_calls = 1;
+  std::vector<std::string> slow;  // "3=1.2"
   bool apart = false;
   SimulationOutput output;
 };
 
 // What the job runs on: a machine of a file, or one level of links between all ranks, where calls
 // go as in Gloo's code.
-Result<sim::Machine> machine_of(const TraceCommand& command) {
+Result<sim::Machine> links_of(const TraceCommand& command) {
+  if (command.recorded_calls) {
+    for (const auto& [option, given] : {std::pair{"--alpha", &command.alpha},
+                                        {"--beta", &command.beta},
+                                        {"--gamma", &command.gamma},
+                                        {"--machine", &command.machine}})
+      if (!given->empty())
+        return Error{
+            fmt::format("{} excludes --recorded-calls: calls take one or the other", option),
+            {},
+            "leave one of the two out"};
+    return sim::Machine{};
+  }
   if (!command.machine.empty()) {
     for (const auto& [option, given] : {std::pair{"--alpha", &command.alpha},
                                         {"--beta", &command.beta},
@@ -62,7 +91,7 @@ Result<sim::Machine> machine_of(const TraceCommand& command) {
   if (command.alpha.empty() || command.beta.empty())
     return Error{fmt::format("{} is missing", command.alpha.empty() ? "--alpha" : "--beta"),
                  {},
-                 "add --alpha 500ns --beta 50GB/s, or --machine dgx-h100"};
+                 "add --alpha 500ns --beta 50GB/s, --machine dgx-h100 or --recorded-calls"};
   const Result<Picos> alpha = parse_duration(command.alpha);
   if (!alpha) return with_option("--alpha", alpha.error());
   const Result<Bandwidth> beta = parse_bandwidth(command.beta);
@@ -79,6 +108,96 @@ Result<sim::Machine> machine_of(const TraceCommand& command) {
   return machine;
 }
 
+// "3=1.2" or "4-7=0.5".
+Result<sim::Machine::Slow> parse_slow(const std::string& text) {
+  const std::size_t equals = text.find('=');
+  const std::string ranks = text.substr(0, equals);
+  const std::size_t dash = ranks.find('-');
+  const auto first = parse_number<std::int64_t>(ranks.substr(0, dash));
+  const auto last =
+      dash == std::string::npos ? first : parse_number<std::int64_t>(ranks.substr(dash + 1));
+  const auto factor =
+      equals == std::string::npos ? std::nullopt : parse_number<double>(text.substr(equals + 1));
+  const bool good = first && last && factor && *first >= 0 && *last >= *first && *factor >= 0.01 &&
+                    *factor <= 1000;
+  if (!good)
+    return Error{fmt::format("--slow: \"{}\" is not RANKS=FACTOR, a factor from 0.01 to 1000",
+                             printable(text)),
+                 {},
+                 "as --slow 3=1.2 or --slow 4-7=2"};
+  return sim::Machine::Slow{*first, *last, *factor};
+}
+
+Result<sim::Machine> machine_of(const TraceCommand& command) {
+  Result<sim::Machine> machine = links_of(command);
+  if (!machine) return machine;
+  for (const std::string& text : command.slow) {
+    const Result<sim::Machine::Slow> slow = parse_slow(text);
+    if (!slow) return slow.error();
+    machine->slow.push_back(*slow);
+  }
+  return machine;
+}
+
+bool has_streams(const trace::RankTrace& trace) {
+  return std::any_of(trace.spans.begin(), trace.spans.end(),
+                     [](const trace::SpanMark& span) { return span.stream.value != 0; });
+}
+
+// What the recording tells about its own times.
+reports::Recorded recorded_by(const trace::Run& run) {
+  reports::Recorded out;
+  std::vector<trace::Rank> without;
+  for (const trace::RankTrace& trace : run.ranks) {
+    const auto time = has_streams(trace) ? sim::recorded_time(trace) : std::nullopt;
+    if (time) out.ranks.emplace(trace.rank.value, *time);
+    if (trace.spans.empty()) without.push_back(trace.rank);
+  }
+  if (!without.empty() && without.size() < run.ranks.size())
+    out.notes.push_back(fmt::format("No work was recorded of {}: only calls are simulated there.",
+                                    reports::rank_label(without)));
+  return out;
+}
+
+// Runs the program with calls as long as they were recorded.
+Result<sim::SimulatedProgram> with_recorded_calls(const trace::Run& run, sim::RunProgram program,
+                                                  const TraceCommand& command, Picos launch,
+                                                  reports::Recorded& recorded) {
+  const sim::RecordedCalls calls = sim::recorded_calls(run, program);
+  if (calls.known == 0 && calls.unknown > 0 && run.world_size > 1)
+    return Error{"--recorded-calls: these traces record no call's begin and end",
+                 {},
+                 "say what calls take: --machine dgx-h100, or --alpha 500ns --beta 50GB/s"};
+  if (calls.unknown > 0)
+    recorded.notes.push_back(
+        fmt::format("{} of {} have no recorded begin and end, and take no time.", calls.unknown,
+                    plural(calls.known + calls.unknown, "call")));
+  std::vector<trace::Rank> silent;
+  for (const std::int32_t rank : program.silent) silent.emplace_back(rank);
+  if (!silent.empty())
+    recorded.notes.push_back(
+        fmt::format("No trace was given of {}: they are taken to come to each call as recorded.",
+                    reports::rank_label(silent)));
+  return sim::simulate_with_calls(std::move(program), calls, command.scale_calls, launch);
+}
+
+// Runs the program with calls as on the machine.
+Result<sim::SimulatedProgram> with_priced_calls(sim::RunProgram program,
+                                                const sim::Machine& machine, bool apart,
+                                                Picos launch) {
+  const std::vector<sim::GroupLayout> layouts =
+      sim::layouts_of(program.job, machine.ranks_per_node);
+  const Result<sim::Prices> prices = sim::prices_on(machine, program.job, layouts);
+  if (!prices) return prices.error();
+  // Where ranks share cores, whoever is on the same node matters, and the classes are found there.
+  if (machine.cores) return sim::simulate_on_machine(std::move(program), layouts, *prices, machine);
+  sim::Folding folding = apart ? sim::keep_apart(program.job)
+                               // Ranks that do the same are one class only where their groups lie
+                               // alike on the nodes.
+                               : sim::fold(program.job, sim::kinds_of(layouts));
+  return sim::simulate_program(std::move(program), std::move(folding), *prices, launch);
+}
+
 reports::ExitStatus simulate_trace(const TraceCommand& command) {
   if (const Status outputs = check_simulation_output(command.output); !outputs)
     return reports::fail(outputs.error());
@@ -86,40 +205,48 @@ reports::ExitStatus simulate_trace(const TraceCommand& command) {
   if (!machine) return reports::fail(machine.error());
   const Result<Picos> launch = parse_duration(command.launch);
   if (!launch) return reports::fail(with_option("--launch", launch.error()));
-  Result<trace::Run> run = trace::load_run(command.paths, command.load);
+  if (command.scale_calls != 1 && !command.recorded_calls)
+    return reports::fail(Error{"--scale-calls without --recorded-calls",
+                               {},
+                               "add it, or give a machine with other links"});
+  trace::LoadOptions load = command.load;
+  load.work = true;
+  Result<trace::Run> run = trace::load_run(command.paths, load);
   if (!run) return reports::fail(run.error());
-  Result<sim::RunProgram> program = sim::program_of(*run);
+  for (const sim::Machine::Slow& slow : machine->slow)
+    if (command.machine.empty() && slow.first >= run->world_size)
+      return reports::fail(Error{fmt::format("--slow: there is no rank {}", slow.first),
+                                 {},
+                                 fmt::format("the job has {}", plural(run->world_size, "rank"))});
+  reports::Recorded recorded = recorded_by(*run);
+  if (machine->cores && std::any_of(run->ranks.begin(), run->ranks.end(), has_streams))
+    return reports::fail(Error{"the traces hold work of devices, and this machine has none",
+                               {command.machine},
+                               "take a machine without `cores`"});
+  Result<sim::RunProgram> program =
+      sim::program_of(*run, command.recorded_calls ? sim::Ranks::recorded : sim::Ranks::all);
   if (!program) return reports::fail(program.error());
-  const std::vector<sim::GroupLayout> layouts =
-      sim::layouts_of(program->job, machine->ranks_per_node);
-  const Result<sim::Prices> prices = sim::prices_on(*machine, program->job, layouts);
-  if (!prices) return reports::fail(prices.error());
-  const Result<sim::SimulatedProgram> simulated = [&] {
-    // Where ranks share cores, whoever is on the same node matters, and the classes are found
-    // there.
-    if (machine->cores)
-      return sim::simulate_on_machine(std::move(*program), layouts, *prices, *machine);
-    sim::Folding folding = command.apart ? sim::keep_apart(program->job)
-                                         // Ranks that do the same are one class only where their
-                                         // groups lie alike on the nodes.
-                                         : sim::fold(program->job, sim::kinds_of(layouts));
-    return sim::simulate_program(std::move(*program), std::move(folding), *prices, *launch);
-  }();
+  sim::slow_down(*program, *machine);
+  const Result<sim::SimulatedProgram> simulated =
+      command.recorded_calls
+          ? with_recorded_calls(*run, std::move(*program), command, *launch, recorded)
+          : with_priced_calls(std::move(*program), *machine, command.apart, *launch);
   if (!simulated) return reports::fail(simulated.error());
   if (!command.traces.empty()) {
     const Status kept = sim::write_simulated_traces(*simulated, *run, command.traces);
     if (!kept) return reports::fail(kept.error(), reports::ExitStatus::own_failure);
   }
   if (simulated->result.stuck)
-    return write_failure(
-        reports::simulated_hang(*simulated, std::move(*run), reports::simulated_json(*simulated)),
-        command.output);
+    return write_failure(reports::simulated_hang(*simulated, std::move(*run),
+                                                 reports::simulated_json(*simulated, recorded)),
+                         command.output);
   trace::Run played =
       sim::as_simulated(std::move(*run), simulated->program, simulated->folding, simulated->result);
   const auto content = [&](const std::string& kind, bool) {
     if (kind == "timeline") return reports::simulated_timeline(played);
-    return kind == "json" ? fmt::format("{}\n", reports::simulated_json(*simulated).dump(2))
-                          : reports::simulated_text(*simulated);
+    return kind == "json"
+               ? fmt::format("{}\n", reports::simulated_json(*simulated, recorded).dump(2))
+               : reports::simulated_text(*simulated, recorded);
   };
   return write_simulation(content, command.output);
 }
@@ -141,6 +268,18 @@ void add_simulate_trace(CLI::App& simulate, reports::ExitStatus& status) {
       ->add_option("--machine", options->machine,
                    "A machine instead of links: a file, or the name of a\nshipped one: dgx-h100")
       ->type_name("NAME|FILE");
+  command->add_flag("--recorded-calls", options->recorded_calls,
+                    "Calls take what they took when they were recorded");
+  command
+      ->add_option("--scale-calls", options->scale_calls,
+                   "… times this: 0.5 is a network twice as fast")
+      ->check(CLI::Range(0.0, 1000.0))
+      ->type_name("FACTOR");
+  command
+      ->add_option("--slow", options->slow,
+                   "Ranks whose work takes longer, and how many times as\nlong: 3=1.2 or 4-7=2")
+      ->allow_extra_args(false)
+      ->type_name("RANKS=FACTOR");
   command
       ->add_option("--launch", options->launch, "Time that the host needs to launch an operation")
       ->type_name("TIME")

@@ -31,6 +31,7 @@ namespace fs = std::filesystem;
 struct Plan {
   const Format* format = nullptr;  // null: recognised by content
   bool evidence = false;           // LoadOptions::evidence
+  bool work = false;               // LoadOptions::work
   std::optional<std::regex> rank_pattern;
 
   std::optional<Rank> rank_of(const std::string& name) const {
@@ -60,6 +61,7 @@ struct Plan {
 Result<Plan> make_plan(const LoadOptions& options) {
   Plan plan;
   plan.evidence = options.evidence;
+  plan.work = options.work;
   if (!options.format.empty()) {
     plan.format = format_named(options.format);
     if (plan.format == nullptr) {
@@ -161,7 +163,7 @@ Piece read_content(const Content& content, bool named, const Plan& plan, Tables&
     return piece;
   }
   if (plan.format != nullptr && piece.format != plan.format) return piece;  // not wanted
-  read_piece({content.bytes, content.name, piece.rank}, tables, piece);
+  read_piece({content.bytes, content.name, piece.rank, plan.work}, tables, piece);
   if (piece.error && piece.source != nullptr) {  // a log without calls
     piece.error.reset();
     return piece;

@@ -22,6 +22,7 @@ struct LoadOptions {
   // error, and files that are no traces are skipped.
   bool evidence = false;
   std::int32_t expect_ranks = 0;  // the job's size as the user gives it; 0: as recorded
+  bool work = false;              // TraceFile::work
 };
 
 // Reads every trace among `paths`: files, "-" (standard input), or folders whose files are read;

@@ -156,8 +156,13 @@ struct ModalityMark {
 };
 struct SpanMark {
   StringId name;
-  StringId stream;
+  StringId stream;  // in-order queue that does the work; 0: the host itself
   Nanos duration = 0;
+  // The number by which others wait for it, from the ids of calls; kNone: nobody does.
+  std::int64_t id = kNone;
+  // No work but a wait: the host, or the stream, goes on when the call or span with this id is
+  // over. An event of CUDA is one on a stream. kNone: work.
+  std::int64_t after = kNone;
 };
 struct ExceptionMark {
   std::string what;

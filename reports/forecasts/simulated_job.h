@@ -2,6 +2,8 @@
 // if it does not end well, why, in the verifier's words about a real run.
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -14,11 +16,19 @@
 
 namespace lockstep::reports {
 
-// {"time_ps": …, "stuck": …, "computes": …, "classes": …, "ranks": [{"rank": 0, "time_ps": …, …}]}.
-nlohmann::ordered_json simulated_json(const sim::SimulatedProgram& simulated);
+// What the recording itself tells about a job whose simulation is shown.
+struct Recorded {
+  std::map<std::int32_t, Picos> ranks;  // how long each took; none where its work was not measured
+  std::vector<std::string> notes;       // sentences that the reader has to know
+};
+
+// {"time_ps": …, "recorded_ps": …, "stuck": …, "computes": …, "classes": …,
+//  "ranks": [{"rank": 0, "time_ps": …, …}], "notes": […]}.
+nlohmann::ordered_json simulated_json(const sim::SimulatedProgram& simulated,
+                                      const Recorded& recorded = {});
 // One line for each of the first classes of ranks; a warning where nothing is computed, since the
 // time is then not the job's.
-std::string simulated_text(const sim::SimulatedProgram& simulated);
+std::string simulated_text(const sim::SimulatedProgram& simulated, const Recorded& recorded = {});
 
 // The run on the simulated clock as a timeline. `run`: from sim::as_simulated(); it is judged, but
 // left unchanged. `counters`: TimelineOptions::counters, on the simulated clock.

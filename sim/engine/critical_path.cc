@@ -98,6 +98,11 @@ class PathSearch {
     // goes on from there: before_coming() decides whether the awaited step or the host was later.
     if (one.kind == StepKind::wait) return {false, at.rank_class, at.step + 1};
     const Picos end = ended(at.rank_class, at.step);
+    if (one.kind == StepKind::follow) {
+      // It takes no time itself either: it ended with what it follows, or when it had its turn.
+      if (end > ready({at.rank_class, at.step})) return {true, at.rank_class, one.index};
+      return before_begin({at.rank_class, at.step});
+    }
     if (one.kind == StepKind::compute) {
       put(PathPart::Kind::work, at.rank_class, at.step, ready({at.rank_class, at.step}), end);
       return before_begin({at.rank_class, at.step});

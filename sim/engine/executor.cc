@@ -21,8 +21,9 @@ struct Queued {
 };
 
 struct StreamState {
-  Picos free;           // when the operations with a known end are done
-  Fifo<Queued> queued;  // the first one has arrived at its collective
+  Picos free;  // when the operations with a known end are done
+  // The first one has arrived at its collective, or follows a step whose end is not known.
+  Fifo<Queued> queued;
 };
 
 struct RankState {
@@ -32,6 +33,7 @@ struct RankState {
   bool blocked = false;
   std::uint32_t blocked_on = 0;             // a step
   std::vector<StreamState> streams;         // the last one is for what the host runs itself
+  std::vector<std::uint32_t> stalled;       // streams whose first step follows an unknown end
   std::vector<std::uint32_t> groups;        // by slot: its class of groups
   std::vector<std::uint32_t> issued_calls;  // by slot: how many calls the host has issued
 };
@@ -120,9 +122,12 @@ class Executor {
     ++rank.next;
   }
 
-  StreamState& stream_of(RankState& rank, const ProgramStep& step) {
+  static std::uint32_t stream_index(const RankState& rank, const ProgramStep& step) {
     const bool host = step.stream == ProgramStep::kHost;
-    return host ? rank.streams.back() : rank.streams[step.stream];
+    return host ? static_cast<std::uint32_t>(rank.streams.size() - 1) : step.stream;
+  }
+  StreamState& stream_of(RankState& rank, const ProgramStep& step) {
+    return rank.streams[stream_index(rank, step)];
   }
 
   // Puts a step into its stream. Work at the head of a stream gets its end at once. Work behind an
@@ -133,10 +138,63 @@ class Executor {
     StreamState& stream = stream_of(rank, step);
     Queued queued{index, 0, rank.now};
     if (step.kind == StepKind::call) queued.number = rank.issued_calls[step.slot]++;
-    if (step.kind == StepKind::compute && stream.queued.empty()) return compute(r, stream, queued);
-    stream.queued.push_back(queued);
-    // Only a collective can be the head here: work with an empty queue returned above.
-    if (stream.queued.size() == 1) arrive(r, stream);
+    if (step.kind == StepKind::compute && stream.queued.empty()) {
+      compute(r, stream, queued);
+    } else {
+      stream.queued.push_back(queued);
+      if (stream.queued.size() > 1) return;
+      drain(r, stream);
+    }
+    resume(r);
+  }
+
+  // Runs the stream's steps, as far as their ends are known.
+  void drain(std::uint32_t r, StreamState& stream) {
+    RankState& rank = ranks_[r];
+    while (!stream.queued.empty()) {
+      const Queued head = stream.queued.front();
+      const ProgramStep& step = rank.program->steps[head.step];
+      // A collective's end is known only when the other members arrive; nothing after it starts.
+      if (step.kind == StepKind::call) return arrive(r, stream);
+      if (step.kind == StepKind::compute) {
+        compute(r, stream, head);
+      } else if (!follow(r, stream, head)) {
+        rank.stalled.push_back(stream_index(rank, step));
+        return;
+      }
+      stream.queued.pop_front();
+      wake(r);
+    }
+  }
+
+  // Runs the streams that waited for an end that is known now. Each may make others go on.
+  void resume(std::uint32_t r) {
+    RankState& rank = ranks_[r];
+    for (std::size_t i = 0; i < rank.stalled.size();) {
+      StreamState& stream = rank.streams[rank.stalled[i]];
+      const std::uint32_t awaited = rank.program->steps[stream.queued.front().step].index;
+      if (result_.classes[r].ended[awaited] == RankOutcome::kNever) {
+        ++i;
+        continue;
+      }
+      rank.stalled.erase(rank.stalled.begin() + static_cast<std::ptrdiff_t>(i));
+      drain(r, stream);
+      i = 0;
+    }
+  }
+
+  // The stream goes on when the step that this one follows has ended. False: that is not known yet.
+  bool follow(std::uint32_t r, StreamState& stream, const Queued& queued) {
+    RankOutcome& outcome = result_.classes[r];
+    const ProgramStep& step = ranks_[r].program->steps[queued.step];
+    LOCKSTEP_CHECK(step.index < queued.step, "a stream waits for an earlier step");
+    const Picos awaited = outcome.ended[step.index];
+    if (awaited == RankOutcome::kNever) return false;
+    const Picos begin = std::max(stream.free, queued.issued);
+    if (options_.record_issues) outcome.began[queued.step] = begin;
+    stream.free = std::max(begin, awaited);
+    outcome.ended[queued.step] = stream.free;
+    return true;
   }
 
   void compute(std::uint32_t r, StreamState& stream, const Queued& queued) {
@@ -193,21 +251,12 @@ class Executor {
     advancing_ = false;
   }
 
-  // Continues the stream after a call that ended, and the host, if it waited for this call.
+  // Continues the streams after a call that ended, and the host, if it waited for this call.
   void advance(const Arrival& arrival) {
     RankState& rank = ranks_[arrival.rank];
-    StreamState& stream = stream_of(rank, rank.program->steps[arrival.step]);
     wake(arrival.rank);
-    while (!stream.queued.empty()) {
-      const Queued head = stream.queued.front();
-      if (rank.program->steps[head.step].kind == StepKind::call) {
-        // Its end is known only when the other members arrive; nothing after it can start.
-        return arrive(arrival.rank, stream);
-      }
-      compute(arrival.rank, stream, head);
-      stream.queued.pop_front();
-      wake(arrival.rank);
-    }
+    drain(arrival.rank, stream_of(rank, rank.program->steps[arrival.step]));
+    resume(arrival.rank);
   }
 
   // Unblocks the host if the end that it waits for is known now.

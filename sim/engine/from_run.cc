@@ -80,20 +80,23 @@ std::uint64_t hash_of(const Program& program, const std::vector<std::uint32_t>& 
 // or compared for each of them. Ranks that share columns cost nothing but their groups.
 class Compiler {
  public:
-  explicit Compiler(const trace::Run& run) : run_(run) {}
+  Compiler(const trace::Run& run, Ranks ranks) : run_(run), recorded_(ranks == Ranks::recorded) {}
 
   // A missing rank would leave its peers waiting forever, and the simulation would report a hang
   // that the job did not have.
   Result<RunProgram> compile() {
     for (std::int32_t r = 0; r < run_.world_size; ++r) {
-      if (run_.find(trace::Rank(r)) == nullptr) {
+      if (!recorded_ && run_.find(trace::Rank(r)) == nullptr) {
         return Error{fmt::format("rank {} left no trace, and cannot be simulated", r),
                      {},
                      fmt::format("give the traces of all {} ranks", run_.world_size)};
       }
     }
-    for (const trace::RankTrace& trace : run_.ranks)
+    for (const trace::RankTrace& trace : run_.ranks) {
+      add_silent_ranks(trace.rank.value);
       if (const Status read = compile(trace); !read) return read.error();
+    }
+    add_silent_ranks(run_.world_size);
     // After all ranks, when all groups are known.
     add_seats_that_are_never_taken();
     return std::move(out_);
@@ -105,8 +108,22 @@ class Compiler {
     std::map<trace::GroupId, std::uint32_t> group_indices;  // those that it has called in
     std::vector<std::uint32_t> groups;
     std::map<std::string, std::uint8_t> streams;
-    std::vector<std::uint32_t> step_of_call;
+    std::vector<std::uint32_t> step_of_call;                       // by index in RankTrace::calls
+    std::unordered_map<std::int64_t, std::uint32_t> step_of_span;  // by SpanMark::id
   };
+  static constexpr std::uint32_t kNotReached = UINT32_MAX;
+
+  // Ranks without a trace do nothing; ProgramJob::ranks has one for each rank.
+  void add_silent_ranks(std::int32_t until) {
+    while (std::cmp_less(out_.job.ranks.size(), until)) {
+      out_.silent.push_back(static_cast<std::int32_t>(out_.job.ranks.size()));
+      out_.job.ranks.push_back({intern(Program{}, {}), {}});
+    }
+  }
+
+  bool takes_part(std::int32_t rank) const {
+    return !recorded_ || run_.find(trace::Rank(rank)) != nullptr;
+  }
 
   Error refusal(const trace::RankTrace& trace, const std::string& why, std::string fix) const {
     return {fmt::format("rank {} {}", trace.rank.value, why), {trace.source}, std::move(fix)};
@@ -141,7 +158,7 @@ class Compiler {
 
   Status compile_alone(const trace::RankTrace& trace) {
     RankState rank;
-    rank.step_of_call.resize(trace.calls.size());
+    rank.step_of_call.resize(trace.calls.size(), kNotReached);
     Program program;
     std::vector<std::uint32_t> events;
     for (std::uint32_t e = 0; e < trace.events.size(); ++e) {
@@ -159,15 +176,11 @@ class Compiler {
         step.index = rank.step_of_call[event.index];
       } else if (event.kind == trace::EventKind::span) {
         const trace::SpanMark& span = trace.spans[event.index];
-        // Negative durations (of a clock that was set back) count as 0.
-        step.duration = Picos{std::max<trace::Nanos>(span.duration, 0)} * 1000;
-        step.stream = ProgramStep::kHost;
-        if (span.stream.value != 0) {
-          const Result<std::uint8_t> stream =
-              stream_of(trace, rank, fmt::format("s{}", run_.tables.str(span.stream)));
-          if (!stream) return stream.error();
-          step.stream = *stream;
-        }
+        Result<ProgramStep> span_step = span_step_of(trace, span, rank);
+        if (!span_step) return span_step.error();
+        step = *span_step;
+        if (span.id != trace::kNone)
+          rank.step_of_span[span.id] = static_cast<std::uint32_t>(program.steps.size());
       } else {
         continue;
       }
@@ -178,6 +191,47 @@ class Compiler {
     program.slots = static_cast<std::uint32_t>(rank.groups.size());
     out_.job.ranks.push_back({intern(std::move(program), std::move(events)), rank.groups});
     return Status::ok();
+  }
+
+  // Work of the host or of a stream, or the wait of one of them.
+  Result<ProgramStep> span_step_of(const trace::RankTrace& trace, const trace::SpanMark& span,
+                                   RankState& rank) {
+    ProgramStep step;
+    step.stream = ProgramStep::kHost;
+    if (span.stream.value != 0) {
+      const Result<std::uint8_t> stream =
+          stream_of(trace, rank, fmt::format("s{}", run_.tables.str(span.stream)));
+      if (!stream) return stream.error();
+      step.stream = *stream;
+    }
+    if (span.after == trace::kNone) {
+      // Negative durations (of a clock that was set back) count as 0.
+      step.duration = Picos{std::max<trace::Nanos>(span.duration, 0)} * 1000;
+      return step;
+    }
+    const std::uint32_t awaited = step_with_id(trace, span.after, rank);
+    if (awaited == kNotReached)
+      return refusal(
+          trace,
+          fmt::format("waits for {}, which no earlier call or span has as its id", span.after),
+          "a span's \"after\" names the id of an earlier line (docs/trace-format.md)");
+    const bool on_host = step.stream == ProgramStep::kHost;
+    step.kind = on_host ? StepKind::wait : StepKind::follow;
+    if (on_host) step.stream = 0;  // as the waits for calls have it
+    step.index = awaited;
+    return step;
+  }
+
+  // The step of the call or span with that id; kNotReached: none so far.
+  static std::uint32_t step_with_id(const trace::RankTrace& trace, std::int64_t id,
+                                    const RankState& rank) {
+    if (const auto span = rank.step_of_span.find(id); span != rank.step_of_span.end())
+      return span->second;
+    const auto call =
+        std::lower_bound(trace.calls.begin(), trace.calls.end(), id,
+                         [](const trace::Call& c, std::int64_t i) { return c.id < i; });
+    if (call == trace.calls.end() || call->id != id) return kNotReached;
+    return rank.step_of_call[static_cast<std::size_t>(call - trace.calls.begin())];
   }
 
   Result<std::uint8_t> stream_of(const trace::RankTrace& trace, RankState& rank,
@@ -252,7 +306,9 @@ class Compiler {
     for (const trace::RankTrace::Membership& group : trace.groups)
       if (group.group == id && !group.ranks.empty()) lines.push_back(&group.ranks);
     // "world" needs no group line: it is all ranks.
-    if (lines.empty() && run_.tables.str(id) != "world") {
+    const bool unnamed = lines.empty() && run_.tables.str(id) != "world";
+    if (unnamed && recorded_) return intern_group(id, {trace.rank.value});
+    if (unnamed) {
       return refusal(
           trace,
           fmt::format("calls in group \"{}\", whose ranks it does not name", run_.tables.str(id)),
@@ -270,6 +326,7 @@ class Compiler {
       for (const trace::Rank member : *ranks) members.push_back(member.value);
     if (lines.empty())
       for (std::int32_t r = 0; r < run_.world_size; ++r) members.push_back(r);
+    std::erase_if(members, [this](std::int32_t member) { return !takes_part(member); });
     const std::uint32_t index = intern_group(id, std::move(members));
     if (lines.size() <= 1) group_of_list_.emplace(std::pair(id, list), index);
     return index;
@@ -287,7 +344,11 @@ class Compiler {
     const std::int32_t to = sends ? call.peer.value : trace.rank.value;
     const auto next = static_cast<std::uint32_t>(out_.job.groups.size());
     const auto [found, is_new] = channels_.try_emplace({from, to, call.ptag, call.group}, next);
-    if (is_new) out_.job.groups.push_back({{from, to}});
+    if (is_new) {
+      std::vector<std::int32_t> members{from, to};
+      std::erase_if(members, [this](std::int32_t member) { return !takes_part(member); });
+      out_.job.groups.push_back({std::move(members)});
+    }
     return found->second;
   }
 
@@ -344,6 +405,7 @@ class Compiler {
   }
 
   const trace::Run& run_;
+  const bool recorded_;  // Ranks::recorded
   RunProgram out_;
   std::map<std::pair<trace::GroupId, std::vector<std::int32_t>>, std::uint32_t> groups_;
   // By name and list of members, as an object; nullptr: all ranks.
@@ -392,7 +454,12 @@ trace::RankTrace cut(const trace::RankTrace& trace, const trace::Tables& tables,
     const bool is_step = step < step_events.size() && step_events[step] == e;
     // The host never reached this step. The one at outcome.next is kept: the host is stuck in it.
     if (is_step && step > outcome.next) break;
-    const trace::Nanos time = is_step ? whole_nanos(outcome.issued[step]) : trace::kNoTime;
+    // Work in a stream is shown where it began; a host that is stuck before it never reached it.
+    const bool began = is_step && event.kind == trace::EventKind::span &&
+                       outcome.began[step] != RankOutcome::kNever;
+    const trace::Nanos time = !is_step ? trace::kNoTime
+                              : began  ? whole_nanos(outcome.began[step])
+                                       : whole_nanos(outcome.issued[step]);
     if (event.kind == trace::EventKind::issue) {
       trace::Call call = trace.calls[event.index];
       const bool asynchronous = call.has(trace::kAsync);
@@ -436,14 +503,16 @@ trace::RankTrace cut(const trace::RankTrace& trace, const trace::Tables& tables,
 
 }  // namespace
 
-Result<RunProgram> program_of(const trace::Run& run) { return Compiler(run).compile(); }
+Result<RunProgram> program_of(const trace::Run& run, Ranks ranks) {
+  return Compiler(run, ranks).compile();
+}
 
 trace::RankTrace simulated_rank(const trace::Run& run, std::size_t rank_index,
                                 const RunProgram& program, const Folding& folding,
                                 const ExecutionResult& result) {
-  return cut(run.ranks[rank_index], run.tables,
-             program.events[program.job.ranks[rank_index].program],
-             result.classes[folding.class_of[rank_index]]);
+  const auto rank = static_cast<std::size_t>(run.ranks[rank_index].rank.value);
+  return cut(run.ranks[rank_index], run.tables, program.events[program.job.ranks[rank].program],
+             result.classes[folding.class_of[rank]]);
 }
 
 trace::Run as_simulated(trace::Run run, const RunProgram& program, const Folding& folding,
@@ -457,8 +526,8 @@ trace::Run as_simulated(trace::Run run, const RunProgram& program, const Folding
   for (std::size_t r = 0; r < run.ranks.size(); ++r) {
     trace::RankTrace& trace = run.ranks[r];
     const bool shares = trace.events.is_shared() && trace.calls.is_shared();
-    const auto found =
-        known.find({trace.events.identity(), trace.calls.identity(), folding.class_of[r]});
+    const std::uint32_t rank_class = folding.class_of[static_cast<std::size_t>(trace.rank.value)];
+    const auto found = known.find({trace.events.identity(), trace.calls.identity(), rank_class});
     if (shares && found != known.end()) {
       const trace::RankTrace& same = found->second.after;
       trace.events = same.events;
@@ -471,9 +540,8 @@ trace::Run as_simulated(trace::Run run, const RunProgram& program, const Folding
     }
     trace::RankTrace simulated = simulated_rank(run, r, program, folding, result);
     if (shares)
-      known.emplace(
-          std::tuple(trace.events.identity(), trace.calls.identity(), folding.class_of[r]),
-          Simulated{trace, simulated});
+      known.emplace(std::tuple(trace.events.identity(), trace.calls.identity(), rank_class),
+                    Simulated{trace, simulated});
     trace = std::move(simulated);
   }
   return run;

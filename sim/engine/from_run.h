@@ -18,15 +18,22 @@ namespace lockstep::sim {
 struct RunProgram {
   ProgramJob job;
   std::vector<std::vector<std::uint32_t>> events;  // for each program: the event behind each step
+  std::vector<std::int32_t> silent;                // ranks that left no trace, and take no part
 };
 
 // How events become steps: `issue` becomes a call, `wait` a wait, `span` work of the host or of the
-// stream that it names. Collectives match in their group; a send and a recv with the same source,
-// destination, tag and group pair up in order. A call that names no stream runs in a stream of its
-// group, a message in one per peer and direction. Errors, with the rank's file: a rank without a
-// trace, a group whose members are not named, receives from any source, more than 255 streams or
-// 65,535 groups on a rank.
-Result<RunProgram> program_of(const trace::Run& run);
+// stream that it names, or the wait of one of them (SpanMark::after). Collectives match in their
+// group; a send and a recv with the same source, destination, tag and group pair up in order. A
+// call that names no stream runs in a stream of its group, a message in one per peer and direction.
+// Errors, with the rank's file: a rank without a trace, a group whose members are not named,
+// receives from any source, a wait for what was not issued before, more than 255 streams or 65,535
+// groups on a rank.
+//
+// With `Ranks::recorded` the ranks that left no trace take no part: calls are those of the others,
+// as their recorded times (recorded_calls.h) already tell when the rest came. A group whose members
+// are not named is then the rank's alone.
+enum class Ranks : std::uint8_t { all, recorded };
+Result<RunProgram> program_of(const trace::Run& run, Ranks ranks = Ranks::all);
 
 // `run` as the simulation went: the calls that each host reached, with the times of the simulated
 // clock, completions, and end marks: clean or hung (exception where the trace has one). `folding`

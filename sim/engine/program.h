@@ -25,6 +25,7 @@ enum class StepKind : std::uint8_t {
   compute,  // work of `duration`
   call,     // a collective, or one side of a message: calls[index] in the group of `slot`
   wait,     // the host waits until steps[index] has ended
+  follow,   // its stream waits until steps[index], an earlier one of any stream, has ended
 };
 
 struct ProgramStep {

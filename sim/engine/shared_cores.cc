@@ -277,6 +277,7 @@ class SharingExecutor {
       ranks_[r].cold = ranks_[r].cold - refill;
       return begin(r, index, work + refill);
     }
+    LOCKSTEP_CHECK(step.kind == StepKind::call, "streams that follow each other are on devices");
     const std::uint32_t group = job_.ranks[r].groups[step.slot];
     const std::uint32_t number = ranks_[r].reached_calls[step.slot]++;
     std::optional<OpenCollectives::Held> held =

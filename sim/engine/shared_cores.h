@@ -118,7 +118,8 @@ inline constexpr Picos kRest{200'000'000};
 // `cost`: how long each member works for a call, on a core, once all have arrived; the hops take
 // equal parts. The call ends when its last member is done. In the result every rank is a class of
 // its own (keep_apart()), the beginnings of steps are recorded, and `compute` is the elapsed time
-// of work. `variation`, not owned, may be null, changes the amounts of work and calls.
+// of work. `variation`, not owned, may be null, changes the amounts of work and calls. No step may
+// be a StepKind::follow.
 ExecutionResult execute_on_cores(const ProgramJob& job, const CostOfCall& cost,
                                  const SharedCores& shared,
                                  const DurationVariation* variation = nullptr);

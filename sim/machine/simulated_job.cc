@@ -1,7 +1,9 @@
 #include "sim/machine/simulated_job.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
+#include <map>
 #include <sstream>
 #include <utility>
 
@@ -18,6 +20,13 @@ Result<SimulatedProgram> checked(SimulatedProgram simulated) {
     return Error{
         "it takes longer than 106 days, which no simulated clock can show", {}, "check the units"};
   return simulated;
+}
+
+// forever(): beyond the range of the clock.
+Picos scaled(Picos time, double factor) {
+  const double out = static_cast<double>(time.value) * factor;
+  if (!(out < static_cast<double>(Picos::forever().value))) return Picos::forever();
+  return Picos{std::llround(out)};
 }
 
 // On shared cores the price of a call is the work that each member does for it.
@@ -62,10 +71,47 @@ Played play(const ProgramJob& job, const Machine& machine, const std::vector<Gro
 }
 
 Result<SimulatedProgram> simulate_program(RunProgram program, Folding folding, const Prices& prices,
-                                          Picos launch) {
-  ExecutionResult result =
-      execute(program.job, folding, prices.cost_in(program.job), {launch, /*record_issues=*/true});
+                                          Picos launch, const DurationVariation* variation) {
+  ExecutionResult result = execute(program.job, folding, prices.cost_in(program.job),
+                                   {launch, /*record_issues=*/true, variation});
   return checked({std::move(program), std::move(folding), std::move(result)});
+}
+
+Result<SimulatedProgram> simulate_with_calls(RunProgram program, const RecordedCalls& calls,
+                                             double factor, Picos launch) {
+  Folding apart = keep_apart(program.job);
+  DurationVariation recorded;
+  recorded.call_duration = [&](std::uint32_t group_class, std::uint32_t number, Picos) {
+    return calls.time(apart.group_representatives[group_class], number, factor);
+  };
+  const CostOfCall nothing = [](std::uint32_t, const ProgramCall&) { return CallCost{}; };
+  ExecutionResult result =
+      execute(program.job, apart, nothing, {launch, /*record_issues=*/true, &recorded});
+  return checked({std::move(program), std::move(apart), std::move(result)});
+}
+
+void slow_down(RunProgram& program, const Machine& machine) {
+  std::map<std::pair<std::uint32_t, double>, std::uint32_t> slowed;  // by program and factor
+  for (std::size_t r = 0; r < program.job.ranks.size(); ++r) {
+    ProgramJob::Member& member = program.job.ranks[r];
+    const double factor = slowness_of(machine, static_cast<std::int64_t>(r));
+    if (factor == 1) continue;
+    const auto next = static_cast<std::uint32_t>(program.job.programs.size());
+    const auto [found, is_new] = slowed.try_emplace({member.program, factor}, next);
+    if (is_new) {
+      Program slow = program.job.programs[member.program];
+      const auto on_device = [](const ProgramStep& step) {
+        return step.kind == StepKind::compute && step.stream != ProgramStep::kHost;
+      };
+      const bool device = std::any_of(slow.steps.begin(), slow.steps.end(), on_device);
+      for (ProgramStep& step : slow.steps)
+        if (step.kind == StepKind::compute && (!device || on_device(step)))
+          step.duration = scaled(step.duration, factor);
+      program.job.programs.push_back(std::move(slow));
+      program.events.push_back(program.events[member.program]);
+    }
+    member.program = found->second;
+  }
 }
 
 Result<SimulatedProgram> simulate_on_machine(RunProgram program,

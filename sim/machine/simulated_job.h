@@ -11,6 +11,7 @@
 #include "sim/engine/executor.h"
 #include "sim/engine/from_run.h"
 #include "sim/engine/program.h"
+#include "sim/engine/recorded_calls.h"
 #include "sim/engine/shared_cores.h"
 #include "sim/machine/machine.h"
 #include "sim/machine/work_time.h"
@@ -41,10 +42,20 @@ struct SimulatedProgram {
   ExecutionResult result;  // with issue times; stuck or not
 };
 
-// Runs the program on devices. `folding` and `prices` are of its job. Errors: a time beyond the
-// range of the clock.
+// Runs the program on devices. `folding` and `prices` are of its job; `variation`, not owned, may
+// be null. Errors: a time beyond the range of the clock.
 Result<SimulatedProgram> simulate_program(RunProgram program, Folding folding, const Prices& prices,
-                                          Picos launch);
+                                          Picos launch,
+                                          const DurationVariation* variation = nullptr);
+
+// Runs the program with its calls as long as they were recorded, times `factor`; calls without a
+// recorded time take none. Every rank is a class of its own. Errors: as above.
+Result<SimulatedProgram> simulate_with_calls(RunProgram program, const RecordedCalls& calls,
+                                             double factor, Picos launch);
+
+// The machine's slow ranks work longer (Machine::slow): what is in their streams, or where nothing
+// is, what their hosts do.
+void slow_down(RunProgram& program, const Machine& machine);
 
 // Runs the program on a machine: on a device per rank, or on the cores that ranks share, where
 // every rank is a class of its own. `layouts`, `prices`: of the job on that machine. Errors: as

@@ -1,5 +1,6 @@
 // `lockstep simulate trace` on programs that hang and on their healthy twins: what hangs is
 // reported by the verifier's rules, and never ends silently.
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -31,8 +32,10 @@ Simulated simulate_texts(const std::vector<std::string>& texts,
   for (std::size_t r = 0; r < texts.size(); ++r)
     folder.write("rank_" + std::to_string(r) + ".trace.jsonl", texts[r]);
   const std::string json = folder.file("out.json");
-  std::vector<std::string> arguments = {"simulate", "trace", folder.path(), "--alpha",     "1us",
-                                        "--beta",   "1GB/s", "--output",    "json=" + json};
+  std::vector<std::string> arguments = {"simulate", "trace",    folder.path(), "--alpha",
+                                        "1us",      "--output", "json=" + json};
+  if (std::find(more.begin(), more.end(), "--beta") == more.end())
+    arguments.insert(arguments.end(), {"--beta", "1GB/s"});
   arguments.insert(arguments.end(), more.begin(), more.end());
   const cli::Outcome outcome = cli::run_lockstep(arguments);
   EXPECT_EQ(outcome.err, "");
@@ -333,6 +336,51 @@ TEST(SimulateTrace, RefusesWhatItCannotSimulate) {
   EXPECT_NE(why({"--alpha", "1", "--beta", "1GB/s"}).find("--alpha: \"1\" has no unit"),
             std::string::npos);
   EXPECT_NE(why({"--alpha", "1us", "--beta", "0GB/s"}).find("--beta: \"0GB/s\" is zero"),
+            std::string::npos);
+}
+
+// A kernel, a call that follows it, a kernel beside the call and one after it, for which the host
+// waits.
+std::string overlapping(int rank, const std::string& more = "") {
+  return R"({"header":1,"rank":)" + std::to_string(rank) + R"(,"world_size":2}
+{"ev":"span","name":"first","dur":10000,"stream":"7","id":100}
+{"ev":"span","name":"wait","stream":"9","after":100}
+{"ev":"issue","id":1,"g":"world","op":"all_reduce","in":[[1000]],"dtype":"float32","async":true,"stream":"9"}
+{"ev":"span","name":"beside","dur":30000,"stream":"7"}
+{"ev":"span","name":"wait","stream":"7","after":1}
+{"ev":"span","name":"last","dur":5000,"stream":"7","id":101}
+{"ev":"span","name":"wait","after":101}
+{"ev":"span","name":"host","dur":2000}
+)" + more +
+         R"({"end":"clean"}
+)";
+}
+
+TEST(SimulateTrace, WorkInStreamsOverlapsCallsAndWaitsForThem) {
+  const std::vector<std::string> job = {overlapping(0), overlapping(1)};
+  // The call takes 2 + 4 us from 10 us on, beside work until 40 us.
+  EXPECT_EQ(simulate_texts(job).json["time_ps"], 1'000'000 * (10 + 30 + 5 + 2));
+  // At a hundredth of the bandwidth it takes 402 us, and the last work follows it.
+  EXPECT_EQ(simulate_texts(job, {"--beta", "10MB/s"}).json["time_ps"],
+            1'000'000 * (10 + 402 + 5 + 2));
+  // Rank 1 takes twice as long; rank 0 does not notice, since the call is over early enough.
+  const Simulated slow = simulate_texts(job, {"--slow", "1=2"});
+  EXPECT_EQ(slow.json["ranks"][1]["time_ps"], 1'000'000 * (2 * (10 + 30 + 5) + 2));
+  EXPECT_EQ(slow.json["ranks"][0]["time_ps"], 1'000'000 * (10 + 30 + 5 + 2));
+}
+
+TEST(SimulateTrace, AWaitForNothingIsRefused) {
+  const TempDir folder;
+  const auto why = [&](const std::string& line) {
+    folder.write("rank_0.trace.jsonl", overlapping(0, line));
+    folder.write("rank_1.trace.jsonl", overlapping(1));
+    const cli::Outcome outcome = cli::run_lockstep(
+        {"simulate", "trace", folder.path(), "--alpha", "1us", "--beta", "1GB/s"});
+    EXPECT_EQ(outcome.status, 2);
+    return outcome.err;
+  };
+  EXPECT_NE(why("{\"ev\":\"span\",\"name\":\"wait\",\"stream\":\"7\",\"after\":55}\n")
+                .find("waits for 55, which no earlier call or span has as its id"),
             std::string::npos);
 }
 

@@ -137,6 +137,11 @@ void Sandbox::write_foreign() const {
     folder_.write(
         "shared/profiles/rank_" + rank + ".pt.trace.json",
         std::regex_replace(profile, std::regex("\"rank\": 0,"), "\"rank\": " + rank + ","));
+  const std::string work = TempDir::read(corpus + "kineto/work");
+  fs::create_directories(folder_.file("profiles"));
+  for (const std::string rank : {"0", "1"})
+    folder_.write("profiles/rank_" + rank + ".pt.trace.json",
+                  std::regex_replace(work, std::regex("\"rank\": 0,"), "\"rank\": " + rank + ","));
   copy("safetensors/two.safetensors", "model.safetensors");
   folder_.write("config.json",
                 R"({"model_type":"bert","hidden_size":32,"num_hidden_layers":1,

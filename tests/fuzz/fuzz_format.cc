@@ -9,11 +9,14 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "base/check.h"
 #include "base/text.h"
 #include "reports/findings/reports.h"
 #include "tests/fuzz/targets.h"
 #include "tests/support/trace_dump.h"
+#include "trace/formats/chakra/writer.h"
 #include "trace/formats/format.h"
 #include "trace/formats/text/text_trace.h"
 #include "trace/load.h"
@@ -27,7 +30,7 @@ namespace {
 // Judging costs what the size of the world is, and that is one number in a file.
 constexpr std::int32_t kLargestFormatWorld = 256;
 
-// What `lockstep convert` writes is a trace that reads without damage.
+// What `lockstep convert` writes, as text and for Chakra, is a trace that reads without damage.
 void convert(const trace::RankTrace& trace, const trace::Tables& tables) {
   std::ostringstream out;
   trace::write_text_trace(out, trace, tables);
@@ -36,6 +39,11 @@ void convert(const trace::RankTrace& trace, const trace::Tables& tables) {
   LOCKSTEP_CHECK(read, "what was converted can be read");
   LOCKSTEP_CHECK(read->damaged_count == 0,
                  "what was converted reads without damage: " + read->damaged.front().message);
+  const Result<std::string> chakra = trace::chakra_trace(trace, tables);
+  if (!chakra) return;
+  const auto ranks = trace::chakra_format().read(
+      {*chakra, fmt::format("fuzz.{}.et", trace.rank.value), trace.rank, true}, again);
+  LOCKSTEP_CHECK(ranks, "what was written for Chakra can be read");
 }
 
 }  // namespace
@@ -50,7 +58,7 @@ void fuzz_judging(const trace::Run& run) {
   check_text(reports::json_report(verify::verify(run)));
 }
 
-void fuzz_format(const trace::Format& format, std::string_view bytes) {
+void fuzz_format(const trace::Format& format, std::string_view bytes, bool work) {
   constexpr std::string_view kSeparator = "\x1e\x1e";
   trace::Tables tables;
   std::vector<trace::RankTrace> traces;
@@ -63,7 +71,8 @@ void fuzz_format(const trace::Format& format, std::string_view bytes) {
     format.recognises(file);
     trace::recognise(file);
     trace::Tables own;
-    auto read = format.read({file, "fuzz_rank_" + std::to_string(rank), trace::Rank(rank)}, own);
+    auto read =
+        format.read({file, "fuzz_rank_" + std::to_string(rank), trace::Rank(rank), work}, own);
     if (!read) {
       LOCKSTEP_CHECK(!read.error().message.empty(), "an error says what is wrong");
       continue;
@@ -85,10 +94,16 @@ void fuzz_flight_recorder(std::string_view bytes) {
 }
 
 // Profiles of torch.profiler.
-void fuzz_kineto(std::string_view bytes) { fuzz_format(trace::kineto_format(), bytes); }
+void fuzz_kineto(std::string_view bytes) {
+  fuzz_format(trace::kineto_format(), bytes);
+  fuzz_format(trace::kineto_format(), bytes, /*work=*/true);
+}
 
 // Chakra execution traces.
-void fuzz_chakra(std::string_view bytes) { fuzz_format(trace::chakra_format(), bytes); }
+void fuzz_chakra(std::string_view bytes) {
+  fuzz_format(trace::chakra_format(), bytes);
+  fuzz_format(trace::chakra_format(), bytes, /*work=*/true);
+}
 
 // NCCL's logs.
 void fuzz_nccl_log(std::string_view bytes) { fuzz_format(trace::nccl_log_format(), bytes); }

@@ -11,8 +11,8 @@ namespace lockstep {
 
 // `bytes` as up to four files of that format, separated by two record separators (0x1E): read, put
 // together as load_run does with several threads, linked, dumped (which follows every index and
-// id), converted to text and read again, and judged.
-void fuzz_format(const trace::Format& format, std::string_view bytes);
+// id), converted to text and Chakra and read again, and judged. `work`: TraceFile::work.
+void fuzz_format(const trace::Format& format, std::string_view bytes, bool work = false);
 
 // Judges the run, and writes the report as JSON. A world that is too large to be judged in a
 // fuzzer's time is passed over.

@@ -46,6 +46,14 @@ inline ProgramStep wait(std::uint32_t awaited) {
   return step;
 }
 
+inline ProgramStep follow(std::uint32_t awaited, std::uint8_t stream) {
+  ProgramStep step;
+  step.kind = StepKind::follow;
+  step.index = awaited;
+  step.stream = stream;
+  return step;
+}
+
 inline CostOfCall constant(std::int64_t picos) {
   return [picos](std::uint32_t, const ProgramCall&) { return CallCost{Picos{picos}}; };
 }

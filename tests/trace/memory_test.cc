@@ -118,6 +118,10 @@ const std::vector<Case>& cases() {
        [] { return graph(repeated([](int) { return std::string("\x02\x18\x05"); })); }},
       {"chakra_messages_with_ids", chakra_format(), kChakraMemoryFactor,
        [] { return graph(repeated([](int i) { return block("\x08" + id(i) + "\x18\x05"); })); }},
+      {"chakra_work", chakra_format(), kChakraMemoryFactor,
+       [] { return graph(repeated([](int) { return std::string("\x02\x18\x04"); })); }},
+      {"chakra_work_with_ids", chakra_format(), kChakraMemoryFactor,
+       [] { return graph(repeated([](int i) { return block("\x08" + id(i) + "\x18\x04"); })); }},
       {"chakra_groups", chakra_format(), kChakraMemoryFactor,
        [] {
          return graph(repeated([](int i) {
@@ -170,6 +174,32 @@ const std::vector<Case>& cases() {
            return kineto_call(i, R"(,"External id":)" + id) +
                   R"(,{"ph":"X","cat":"kernel","name":"nccl","ts":)" + id +
                   R"(,"dur":1,"args":{"External id":)" + id + R"(,"Collective name":"a"}})";
+         });
+       }},
+      {"kineto_work", kineto_format(), kKinetoMemoryFactor,
+       [] {
+         return profile([](int i) {
+           return R"({"cat":"kernel","name":"k","ts":)" + std::to_string(2 * i) +
+                  R"(,"dur":1,"args":{}})";
+         });
+       }},
+      {"kineto_work_and_launches", kineto_format(), kKinetoMemoryFactor,
+       [] {
+         return profile([](int i) {
+           const std::string id = std::to_string(i);
+           return R"({"cat":"kernel","name":"k","ts":)" + std::to_string(2 * i) +
+                  R"(,"dur":1,"args":{"correlation":)" + id +
+                  R"(}},{"cat":"cuda_runtime","name":"Launch","ts":)" + std::to_string(2 * i) +
+                  R"(,"dur":1,"args":{"correlation":)" + id + "}}";
+         });
+       }},
+      {"kineto_syncs", kineto_format(), kKinetoMemoryFactor,
+       [] {
+         return profile([](int i) {
+           const std::string at = std::to_string(2 * i);
+           return R"({"cat":"kernel","name":"k","ts":)" + at +
+                  R"(,"dur":1,"args":{}},{"cat":"cuda_runtime","name":"Synchronize","ts":)" + at +
+                  R"(,"dur":1,"args":{}})";
          });
        }},
       {"kineto_steps", kineto_format(), kKinetoMemoryFactor,
@@ -262,7 +292,7 @@ TEST_P(Memory, StaysBelowWhatTheHeaderSays) {
   {
     Tables tables;
     const PeakMemory peak;
-    auto traces = GetParam().format.read({file, "x_rank_0", Rank(0)}, tables);
+    auto traces = GetParam().format.read({file, "x_rank_0", Rank(0), /*work=*/true}, tables);
     ASSERT_TRUE(traces) << traces.error().str();
     if (GetParam().format.link != nullptr) GetParam().format.link(*traces, tables);
     most = peak.bytes();

@@ -23,6 +23,9 @@ struct TraceFile {
   std::string_view bytes;
   std::string name;          // what errors call it: "dumps/rank_3", "dumps.tar:rank_3"
   std::optional<Rank> rank;  // from its name: for formats that do not record the rank
+  // Also read what the rank computed, as spans, where the format records it: what a simulation
+  // needs, and analyses of calls do not.
+  bool work = false;
 };
 
 struct Format;

@@ -48,6 +48,14 @@ ProgramStep wait(std::uint32_t awaited) {
   return step;
 }
 
+ProgramStep follow(std::uint32_t awaited, std::uint8_t stream) {
+  ProgramStep step;
+  step.kind = StepKind::follow;
+  step.index = awaited;
+  step.stream = stream;
+  return step;
+}
+
 // A rank for each list of steps, in one group of all; a call takes what `costs` says of it.
 struct Job {
   ProgramJob job;
@@ -117,6 +125,17 @@ TEST(CriticalPath, FollowsCallsThatFollowEachOtherInAStream) {
                           part(Kind::call, 0, 2, 6, 12)));
 }
 
+TEST(CriticalPath, GoesThroughWhatAStreamFollows) {
+  const std::vector<ProgramStep> steps = {work(2, 1), follow(0, 0), issue_on_stream(false),
+                                          work(3, 1), follow(2, 1), work(1, 1)};
+  EXPECT_THAT(Job({steps, steps}, {9}).path(),
+              ElementsAre(part(Kind::work, 0, 0, 0, 2), part(Kind::call, 0, 2, 2, 11),
+                          part(Kind::work, 0, 5, 11, 12)));
+  EXPECT_THAT(Job({steps, steps}, {1}).path(),
+              ElementsAre(part(Kind::work, 0, 0, 0, 2), part(Kind::work, 0, 3, 2, 5),
+                          part(Kind::work, 0, 5, 5, 6)));
+}
+
 TEST(CriticalPath, CountsLaunches) {
   const std::vector<ProgramStep> steps = {work(4, 1), issue_on_stream(true)};
   EXPECT_THAT(Job({steps, steps}, {5}).path(2),
@@ -159,6 +178,7 @@ TEST(CriticalPath, AddsUpToTheMakespanOfDrawnPrograms) {
     const std::size_t ranks = 1 + random() % 4;
     std::vector<std::vector<ProgramStep>> programs(ranks);
     std::vector<std::int64_t> costs;
+    const bool follows = seed % 2 == 1;
     for (int rounds = 0; rounds < 12; ++rounds) {
       const auto call = static_cast<std::uint32_t>(costs.size());
       const bool has_call = draw(3) > 0;
@@ -171,6 +191,9 @@ TEST(CriticalPath, AddsUpToTheMakespanOfDrawnPrograms) {
         if (has_call) steps.push_back(issue_on_stream(blocks, call));
         if (draw(3) == 0 && !steps.empty())
           steps.push_back(wait(static_cast<std::uint32_t>(draw(unsigned(steps.size())))));
+        if (follows && draw(2) == 0 && !steps.empty())
+          steps.push_back(follow(static_cast<std::uint32_t>(draw(unsigned(steps.size()))),
+                                 static_cast<std::uint8_t>(draw(2))));
       }
     }
     const std::int64_t launch = draw(3);
@@ -180,6 +203,7 @@ TEST(CriticalPath, AddsUpToTheMakespanOfDrawnPrograms) {
       ASSERT_FALSE(result.stuck);
       expect_no_gaps(critical_path(job.job, folding, result, Picos{launch}), result.end);
     }
+    if (follows) continue;
     // On cores that they share, too.
     SharedCores shared;
     shared.speeds = {1 + static_cast<std::int64_t>(random() % 3), 1.5, Picos{7}};

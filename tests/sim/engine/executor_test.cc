@@ -46,6 +46,41 @@ TEST(Executor, AsynchronousCallsOverlapWithComputeUntilTheWait) {
   EXPECT_EQ(result.classes[0].compute.value, 35);
 }
 
+TEST(Executor, AStreamThatFollowsAnotherGoesOnWhenThatIsOver) {
+  // A kernel of 10, a call after it in stream 1, a kernel of 30 beside the call, one of 5 after it.
+  const std::vector<ProgramStep> steps = {compute(10, 0), follow(0, 1),  issue(0, 1),
+                                          compute(30, 0), follow(2, 0),  compute(5, 0),
+                                          compute(1),     compute(2, 1), wait(5)};
+  // The call begins at 10 and is over before the second kernel, or after it.
+  for (const auto& [call, end] : {std::pair(20, 45), std::pair(100, 115)}) {
+    const ProgramJob job = alike(2, steps, {{}}, 2);
+    const ExecutionResult result = execute(job, fold(job), constant(call));
+    EXPECT_FALSE(result.stuck);
+    EXPECT_EQ(result.end.value, end);
+    EXPECT_EQ(result.classes[0].ended[2].value, 10 + call);
+    EXPECT_EQ(result.classes[0].ended[4].value, std::max(40, 10 + call));
+    EXPECT_EQ(result.classes[0].ended[7].value, 12 + call);
+    EXPECT_EQ(result.classes[0].compute.value, 48);
+  }
+}
+
+TEST(Executor, StreamsThatFollowEachOtherMoveOnlyForwards) {
+  // Three streams, each waiting for the one before, which waits for a call that comes late.
+  ProgramJob job =
+      alike(2, {issue(0, 0), follow(0, 1), compute(3, 1), follow(2, 2), compute(4, 2)}, {{}}, 3);
+  job.programs.push_back({{compute(50), issue(0, 0)}, 1, 1});
+  job.ranks[1].program = 1;
+  const ExecutionResult result = execute(job, fold(job), constant(7));
+  EXPECT_FALSE(result.stuck);
+  EXPECT_EQ(result.end.value, 50 + 7 + 3 + 4);
+  // Where the call is never complete, neither is what follows it.
+  job.programs[1].steps.pop_back();
+  const ExecutionResult stuck = execute(job, fold(job), constant(7));
+  EXPECT_TRUE(stuck.stuck);
+  EXPECT_FALSE(stuck.classes[0].done);
+  EXPECT_EQ(stuck.classes[0].ended[2], RankOutcome::kNever);
+}
+
 TEST(Executor, PrefetchOverlapsAsTheFormulaForFsdpSays) {
   // L layers, gathering g, computing c, one prefetch: g + c + (L-1) max(g, c).
   for (const auto& [g, c] : {std::pair(70, 40), std::pair(40, 70), std::pair(50, 50)}) {

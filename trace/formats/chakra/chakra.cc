@@ -14,7 +14,9 @@
 // A trace is a graph, not a program. Calls are put in the order in which Chakra's own feeder hands
 // nodes out (smallest id among those whose data_deps are done; ctrl_deps, which it does not follow,
 // hold circles in converted traces), and none waits: what a
-// dependency on communication forbids is not modelled.
+// dependency on communication forbids is not modelled. With TraceFile::work it is: COMP_NODEs become
+// work of the host (is_cpu_op) or of a stream, and every dependency that these orders do not keep
+// anyway becomes a wait.
 //
 // Memory: at most kChakraMemoryFactor times the file's size: of nodes of three bytes, which say
 // nothing but that they communicate. Names and attributes make it much less.
@@ -87,6 +89,15 @@ struct Comm {
   Call call;
   bool message = false;
   bool on_host = false;
+  std::int64_t stream = kNone;
+};
+
+// Work that is no communication.
+struct ChakraWork {
+  StringId name;
+  std::int64_t stream = kNone;
+  Nanos nanos = 0;
+  bool on_host = false;
 };
 
 class ChakraReader {
@@ -97,13 +108,13 @@ class ChakraReader {
     trace_.source = file_.name;
     bool whole = false;
     if (looks_like_chakra_json(file_.bytes)) {
-      ChakraJsonNodes nodes(file_.bytes);
+      ChakraJsonNodes nodes(file_.bytes, file_.work);
       read_nodes(nodes);
       whole = nodes.whole();
     } else {
       ChakraMessages messages(file_.bytes);
       const std::optional<std::string_view> metadata = messages.next();
-      if (!metadata || !is_chakra_metadata(*metadata)) {
+      if (!metadata || !is_chakra_metadata(*metadata, &groups_)) {
         return Error{"not a Chakra execution trace: no metadata first",
                      {file_.name},
                      "docs/formats.md says how to write one"};
@@ -118,6 +129,7 @@ class ChakraReader {
     if (!whole) {
       trace_.add_damage("the file ends in the middle of a node; what came before was read");
     }
+    declare_groups();
     add_calls();
     std::vector<RankTrace> out;
     out.push_back(std::move(trace_));
@@ -127,15 +139,15 @@ class ChakraReader {
  private:
   struct Node {
     std::uint64_t id = 0;
-    std::uint32_t first_dep = 0;  // into deps_
-    std::uint32_t comm = kNoComm;
+    std::uint32_t first_dep = 0;   // into deps_
+    std::uint32_t item = kNone32;  // into comms_; with kIsWork into work_
   };
-  static constexpr std::uint32_t kNoComm = UINT32_MAX;
+  static constexpr std::uint32_t kNone32 = UINT32_MAX, kIsWork = 1U << 31U;
 
   void read_nodes(ChakraMessages& messages) {
     ChakraNode node;
     while (const auto message = messages.next()) {
-      if (!parse_chakra_node(*message, node)) {
+      if (!parse_chakra_node(*message, node, file_.work)) {
         trace_.add_damage(fmt::format("node {} is damaged", nodes_.size()));
         continue;
       }
@@ -160,17 +172,29 @@ class ChakraReader {
       trace_.add_damage("more dependencies than can be read");
       return false;
     }
-    Node own{node.id, static_cast<std::uint32_t>(deps_.size()), kNoComm};
+    Node own{node.id, static_cast<std::uint32_t>(deps_.size()), kNone32};
     deps_.insert(deps_.end(), node.deps.begin(), node.deps.end());
-    if (node.type != ChakraType::other) take(node, own);
+    if (node.type == ChakraType::compute) {
+      if (file_.work) take_work(node, own);
+    } else if (node.type != ChakraType::other) {
+      take(node, own);
+    }
     nodes_.push_back(own);
     return true;
+  }
+
+  void take_work(const ChakraNode& node, Node& own) {
+    if (work_.size() >= kIsWork - 1) return;
+    own.item = static_cast<std::uint32_t>(work_.size()) | kIsWork;
+    work_.push_back({tables_.strings.intern(node.name), node.stream.value_or(kNone), node.nanos,
+                     node.on_host.value_or(false)});
   }
 
   void take(const ChakraNode& node, Node& own) {
     Comm comm;
     comm.message = node.type != ChakraType::collective;
     comm.on_host = node.on_host.value_or(false);
+    comm.stream = node.stream.value_or(kNone);
     // The host's side of a kernel, which is a node of its own.
     if (!comm.message && comm.on_host && !node.comm_type) return;
     std::optional<Op> op;
@@ -193,7 +217,7 @@ class ChakraReader {
     comm.call.group = group(node);
     comm.call.tag = tables_.strings.intern(node.name);
     comm.call.flags = kAsync;
-    own.comm = static_cast<std::uint32_t>(comms_.size());
+    own.item = static_cast<std::uint32_t>(comms_.size());
     comms_.push_back(comm);
   }
 
@@ -207,12 +231,18 @@ class ChakraReader {
     const std::string own =
         node.comm_type ? fmt::format("collective {}", *node.comm_type) : std::string("collective");
     set_op(s, op, own, tables_);
+    if (!node.op.empty()) set_op(s, op_from_name(node.op), node.op, tables_);
+    if (!node.redop.empty()) s.redop = tables_.strings.intern(node.redop);
+    if (node.root && is_possible_rank(*node.root, kMaxWorldSize))
+      s.root = static_cast<std::int32_t>(*node.root);
     if (s.op != Op::barrier && node.comm_size && *node.comm_size >= 0) {
       const std::string dtype = only_dtype(node.input_types);
       const std::int64_t element = bytes_of(dtype);
       const bool typed = element > 0 && *node.comm_size % element == 0;
       // Without a type the size is told in bytes.
       s.in = flat_tensor(typed ? *node.comm_size / element : *node.comm_size, tables_);
+      if (node.out_size && *node.out_size >= 0)
+        s.out = flat_tensor(typed ? *node.out_size / element : *node.out_size, tables_);
       s.dtypes = tables_.make_names({typed ? dtype : std::string("uint8")});
     }
     return tables_.make_signature(s);
@@ -249,6 +279,20 @@ class ChakraReader {
     return Status::ok();
   }
 
+  void declare_groups() {
+    TraceBuilder builder(trace_);
+    for (const ChakraGroup& group : groups_) {
+      const auto ranks = ranks_in(group.ranks);
+      for (const Rank rank : ranks.value_or(std::vector<Rank>{}))
+        trace_.world_size = std::max(trace_.world_size, rank.value + 1);
+      const auto refused = !ranks
+                               ? TraceBuilder::Problem("ranks that cannot be")
+                               : builder.add_group(tables_.groups.intern(group.name), *ranks, {});
+      if (!refused.empty())
+        trace_.add_damage(fmt::format("group {}: {}", printable(group.name), refused));
+    }
+  }
+
   // Kernels, where there are any; else the calls of the host.
   void add_calls() {
     const bool host_too =
@@ -257,14 +301,26 @@ class ChakraReader {
     trace_.events.reserve(comms_.size());
     TraceBuilder builder(trace_);
     std::int64_t id = 0;
-    for (const std::uint32_t n : order()) {
-      if (nodes_[n].comm == kNoComm) continue;
-      Comm& comm = comms_[nodes_[n].comm];
+    const std::vector<std::uint32_t> ordered = order();
+    if (file_.work) placed_.resize(nodes_.size());
+    for (const std::uint32_t n : ordered) {
+      const std::uint32_t item = nodes_[n].item;
+      if (item == kNone32) continue;
+      if ((item & kIsWork) != 0) {
+        add_work(n, work_[item & ~kIsWork], builder, id);
+        continue;
+      }
+      Comm& comm = comms_[item];
       if (comm.on_host && !host_too) continue;
       comm.call.id = id;
+      if (file_.work) {
+        comm.call.stream = stream_of(comm);
+        follow(n, comm.call.stream, builder);
+      }
       const auto refused =
           builder.add_issue(comm.call, comm.message, kNoTime, TraceBuilder::Numbering::count);
       if (refused.empty()) {
+        if (file_.work) placed_[n] = {id, comm.call.stream, Placed::Kind::call};
         ++id;
       } else {
         trace_.add_damage(std::string(refused));
@@ -272,11 +328,65 @@ class ChakraReader {
     }
   }
 
+  // A node that is in the trace: what others can wait for.
+  struct Placed {
+    enum class Kind : std::uint8_t { none, host, work, call };
+    std::int64_t id = kNone;
+    StringId stream;
+    Kind kind = Kind::none;
+  };
+
+  // The host does its nodes one after the other; a stream does its own likewise. The rest of what a
+  // node depends on is waited for.
+  void add_work(std::uint32_t n, const ChakraWork& work, TraceBuilder& builder, std::int64_t& id) {
+    if (work.on_host) {
+      follow(n, {}, builder);
+      if (work.nanos > 0) add_span({work.name, {}, work.nanos}, builder);
+      placed_[n].kind = Placed::Kind::host;
+      return;
+    }
+    const StringId stream = tables_.strings.intern(
+        work.stream == kNone ? std::string("compute") : std::to_string(work.stream));
+    follow(n, stream, builder);
+    add_span({work.name, stream, work.nanos, id}, builder);
+    placed_[n] = {id, stream, Placed::Kind::work};
+    ++id;
+  }
+
+  // `stream`, or the host where it is 0, waits for what node `n` depends on.
+  void follow(std::uint32_t n, StringId stream, TraceBuilder& builder) {
+    const std::size_t end = n + 1 < nodes_.size() ? nodes_[n + 1].first_dep : deps_.size();
+    for (std::size_t d = nodes_[n].first_dep; d < end; ++d) {
+      const auto found = by_id_.find(deps_[d]);
+      if (found == by_id_.end()) continue;
+      const Placed& on = placed_[found->second];
+      if (on.id == kNone || (stream.value != 0 && on.stream == stream)) continue;
+      if (stream.value == 0 && on.kind == Placed::Kind::call)
+        builder.add_call_event(EventKind::wait, on.id, kNoTime);
+      else
+        add_span({tables_.strings.intern("wait"), stream, 0, kNone, on.id}, builder);
+    }
+  }
+
+  void add_span(const SpanMark& span, TraceBuilder& builder) {
+    builder.add_mark(EventKind::span, trace_.spans, span, kNoTime);
+  }
+
+  // Calls that name no stream run beside work, those of a group one after the other.
+  StringId stream_of(const Comm& comm) {
+    if (comm.stream != kNone) return tables_.strings.intern(std::to_string(comm.stream));
+    const std::string& group = tables_.str(comm.call.group);
+    if (!comm.message) return tables_.strings.intern(fmt::format("calls of {}", group));
+    const bool sends = tables_.signatures[comm.call.signature].op == Op::send;
+    return tables_.strings.intern(
+        fmt::format("{} {} of {}", sends ? "to" : "from", comm.call.peer.value, group));
+  }
+
   // The nodes as Chakra's feeder hands them out: of those whose dependencies are done, the smallest
   // id first. O(n log n + dependencies). Dependencies on nodes that are not there are done.
   std::vector<std::uint32_t> order() {
     const std::size_t n = nodes_.size();
-    std::unordered_map<std::uint64_t, std::uint32_t> by_id;
+    std::unordered_map<std::uint64_t, std::uint32_t>& by_id = by_id_;
     for (std::uint32_t i = 0; i < n; ++i) {
       if (!by_id.emplace(nodes_[i].id, i).second) {
         trace_.add_damage(fmt::format("two nodes with the id {}", nodes_[i].id));
@@ -327,6 +437,10 @@ class ChakraReader {
   std::vector<Node> nodes_;
   std::vector<std::uint64_t> deps_;
   std::vector<Comm> comms_;
+  std::vector<ChakraWork> work_;
+  std::vector<ChakraGroup> groups_;
+  std::vector<Placed> placed_;  // by node, with TraceFile::work
+  std::unordered_map<std::uint64_t, std::uint32_t> by_id_;
   std::vector<std::uint32_t> partly_;  // of comms_: those over some dimensions of the network
   std::optional<std::int64_t> self_;
   bool self_contradicted_ = false;
@@ -357,7 +471,7 @@ bool is_chakra(std::string_view bytes) {
   const auto first = messages.next();
   if (!first) return !metadata->empty() && (ends || bytes.size() > kSample || !messages.whole());
   ChakraNode node;
-  return !first->empty() && parse_chakra_node(*first, node) && !node.name.empty();
+  return !first->empty() && parse_chakra_node(*first, node, false) && !node.name.empty();
 }
 
 }  // namespace

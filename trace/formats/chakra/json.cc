@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <optional>
 #include <string>
@@ -14,6 +15,7 @@ namespace {
 
 namespace dom = simdjson::dom;
 constexpr std::size_t kLongestChakraNode = std::size_t{16} << 20U;
+constexpr std::size_t kLongestAttribute = 256;
 
 // A whole number, or one written as text, as protobuf's JSON has 64-bit numbers.
 std::optional<std::int64_t> chakra_integer(const dom::element& element) {
@@ -63,14 +65,16 @@ std::optional<std::int64_t> type_of_kernel(std::string_view name) {
 }
 
 ChakraType type_in_json(std::int64_t number) {
-  return number == 5   ? ChakraType::send
+  return number == 4   ? ChakraType::compute
+         : number == 5 ? ChakraType::send
          : number == 6 ? ChakraType::recv
          : number == 7 ? ChakraType::collective
                        : ChakraType::other;
 }
 
 ChakraType type_in_json(std::string_view name) {
-  return name == "COMM_SEND_NODE"   ? ChakraType::send
+  return name == "COMP_NODE"        ? ChakraType::compute
+         : name == "COMM_SEND_NODE" ? ChakraType::send
          : name == "COMM_RECV_NODE" ? ChakraType::recv
          : name == "COMM_COLL_NODE" ? ChakraType::collective
                                     : ChakraType::other;
@@ -89,12 +93,25 @@ void set(ChakraNode& node, std::string_view key, const dom::element& value) {
     node.dst = chakra_integer(value);
   } else if (key == "comm_tag") {
     node.tag = chakra_integer(value);
+  } else if (key == "stream") {
+    node.stream = chakra_integer(value);
+  } else if (key == "runtime" || key == "duration_micros") {
+    node.nanos = nanos_of_micros(chakra_integer(value).value_or(0));
+  } else if (key == kChakraNanos) {
+    node.nanos = std::max<std::int64_t>(0, chakra_integer(value).value_or(0));
+  } else if (key == kChakraRoot) {
+    node.root = chakra_integer(value);
+  } else if (key == kChakraOutSize) {
+    node.out_size = chakra_integer(value);
+  } else if (key == kChakraOp && value.get(text) == simdjson::SUCCESS) {
+    node.op = text.substr(0, kLongestAttribute);
+  } else if (key == kChakraRedop && value.get(text) == simdjson::SUCCESS) {
+    node.redop = text.substr(0, kLongestAttribute);
   } else if (key == "is_cpu_op") {
     bool flag = false;
     if (value.get(flag) == simdjson::SUCCESS) node.on_host = flag;
   } else if (key == "pg_name" && value.get(text) == simdjson::SUCCESS) {
-    constexpr std::size_t kLongestName = 256;
-    node.group = text.substr(0, kLongestName);
+    node.group = text.substr(0, kLongestAttribute);
   }
 }
 
@@ -111,9 +128,11 @@ void read_attributes(const dom::object& object, ChakraNode& node) {
   }
 }
 
-bool read_node(const dom::object& object, bool graph, ChakraNode& node) {
+bool read_node(const dom::object& object, bool graph, bool work, ChakraNode& node) {
   node = {};
-  const auto id = chakra_integer_at(object, graph ? "Id" : "id");
+  // Protobuf's JSON leaves out what is 0.
+  const auto id =
+      graph ? chakra_integer_at(object, "Id") : chakra_integer_at(object, "id").value_or(0);
   if (!id || *id < 0) return false;
   node.id = static_cast<std::uint64_t>(*id);
   constexpr std::size_t kLongestName = 256;
@@ -121,10 +140,13 @@ bool read_node(const dom::object& object, bool graph, ChakraNode& node) {
   read_deps(object, graph ? "data_deps" : "dataDeps", node);
   if (graph) {
     node.type = type_in_json(chakra_integer_at(object, "NodeType").value_or(0));
-    if (node.type == ChakraType::other) return true;
+    const bool wanted =
+        node.type != ChakraType::other && (work || node.type != ChakraType::compute);
+    if (!wanted) return true;
     for (const auto& [key, value] : object) set(node, key, value);
   } else {
     node.type = type_in_json(text_at(object, "type"));
+    node.nanos = nanos_of_micros(chakra_integer_at(object, "durationMicros").value_or(0));
     read_attributes(object, node);
   }
   if (node.type == ChakraType::collective && !node.comm_type) {
@@ -148,7 +170,7 @@ bool looks_like_chakra_json(std::string_view bytes) {
          head.find("_NODE\"") != kNpos;
 }
 
-ChakraJsonNodes::ChakraJsonNodes(std::string_view bytes) : bytes_(bytes) {
+ChakraJsonNodes::ChakraJsonNodes(std::string_view bytes, bool work) : bytes_(bytes), work_(work) {
   JsonMembers top(bytes);
   while (const auto member = top.next()) {
     if (member->key == "version") break;
@@ -181,7 +203,7 @@ ChakraJsonNodes::Next ChakraJsonNodes::next(ChakraNode& node) {
   dom::object object;
   const bool parsed = parser_.parse(text.data(), text.size()).get(element) == simdjson::SUCCESS &&
                       element.get(object) == simdjson::SUCCESS;
-  return parsed && read_node(object, graph_, node) ? Next::node : Next::damaged;
+  return parsed && read_node(object, graph_, work_, node) ? Next::node : Next::damaged;
 }
 
 }  // namespace lockstep::trace

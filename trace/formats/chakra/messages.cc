@@ -90,12 +90,13 @@ struct Attribute {
   std::string_view name, text;
   std::optional<std::int64_t> number;
   std::vector<bool> flags;
+  std::vector<std::int64_t> list;
 };
 
 // AttributeProto: a name, and one of many kinds of value. Numbers are taken whatever their type.
 bool parse_attribute(std::string_view message, Attribute& out) {
   enum : int { kName = 1, kInt32 = 7, kInt64 = 9, kUint32 = 11, kUint64 = 13, kSint32 = 15 };
-  enum : int { kSint64 = 17, kBool = 27, kBoolList = 28, kString = 29 };
+  enum : int { kInt64List = 10, kSint64 = 17, kBool = 27, kBoolList = 28, kString = 29 };
   Fields fields(message);
   while (const int field = fields.next()) {
     if (field == kName && fields.is_bytes()) {
@@ -108,14 +109,19 @@ bool parse_attribute(std::string_view message, Attribute& out) {
                 field == kBool) &&
                fields.is_varint()) {
       out.number = static_cast<std::int64_t>(fields.varint());
-    } else if (field == kBoolList && fields.is_bytes()) {
+    } else if ((field == kBoolList || field == kInt64List) && fields.is_bytes()) {
       Fields list(fields.bytes());
       std::vector<std::uint64_t> values;
       while (list.next() != 0) {
         if (!read_integers(list, values)) return false;
       }
       if (list.failed()) return false;
-      for (const std::uint64_t value : values) out.flags.push_back(value != 0);
+      for (const std::uint64_t value : values) {
+        if (field == kBoolList)
+          out.flags.push_back(value != 0);
+        else
+          out.list.push_back(static_cast<std::int64_t>(value));
+      }
     } else {
       fields.skip();
     }
@@ -145,6 +151,18 @@ bool take_attribute(std::string_view message, ChakraNode& node) {
     node.involved = attribute.flags;
   } else if (attribute.name == "is_cpu_op" && attribute.number) {
     node.on_host = *attribute.number != 0;
+  } else if (attribute.name == "stream") {
+    node.stream = attribute.number;
+  } else if (attribute.name == kChakraNanos && attribute.number) {
+    node.nanos = std::max<std::int64_t>(0, *attribute.number);
+  } else if (attribute.name == kChakraOp) {
+    node.op = attribute.text.substr(0, kLongestName);
+  } else if (attribute.name == kChakraRedop) {
+    node.redop = attribute.text.substr(0, kLongestName);
+  } else if (attribute.name == kChakraRoot) {
+    node.root = attribute.number;
+  } else if (attribute.name == kChakraOutSize) {
+    node.out_size = attribute.number;
   }
   return true;
 }
@@ -166,6 +184,8 @@ bool take_inputs(std::string_view message, ChakraNode& node) {
 
 ChakraType type_numbered(std::uint64_t number) {
   switch (number) {
+    case 4:
+      return ChakraType::compute;
     case 5:
       return ChakraType::send;
     case 6:
@@ -198,7 +218,7 @@ std::optional<std::string_view> ChakraMessages::next() {
   return bytes_.substr(begin, static_cast<std::size_t>(length));
 }
 
-bool is_chakra_metadata(std::string_view message) {
+bool is_chakra_metadata(std::string_view message, std::vector<ChakraGroup>* groups) {
   enum : int { kVersion = 1, kAttribute = 2 };
   Fields fields(message);
   while (const int field = fields.next()) {
@@ -210,18 +230,24 @@ bool is_chakra_metadata(std::string_view message) {
     if (field == kAttribute) {
       if (!parse_attribute(content, attribute) || attribute.name.empty()) return false;
       if (!is_text(attribute.name)) return false;
+      if (groups != nullptr && attribute.name.starts_with(kChakraGroup))
+        groups->push_back(
+            {std::string(attribute.name.substr(kChakraGroup.size())), std::move(attribute.list)});
     }
   }
   return !fields.failed();
 }
 
-bool parse_chakra_node(std::string_view message, ChakraNode& node) {
-  enum : int { kId = 1, kName = 2, kType = 3, kData = 5, kInputs = 8, kAttr = 10 };
+bool parse_chakra_node(std::string_view message, ChakraNode& node, bool work) {
+  enum : int { kId = 1, kName = 2, kType = 3, kData = 5, kMicros = 7, kInputs = 8, kAttr = 10 };
   constexpr std::size_t kLongestName = 256;
   std::vector<std::uint64_t> deps = std::move(node.deps);
   deps.clear();
   node = {};
   node.deps = std::move(deps);
+  const auto communicates = [&] {
+    return node.type != ChakraType::other && node.type != ChakraType::compute;
+  };
   Fields fields(message);
   while (const int field = fields.next()) {
     bool good = true;
@@ -233,9 +259,14 @@ bool parse_chakra_node(std::string_view message, ChakraNode& node) {
       node.type = type_numbered(fields.varint());
     } else if (field == kData) {
       good = read_integers(fields, node.deps);
-    } else if (field == kInputs && fields.is_bytes() && node.type != ChakraType::other) {
+    } else if (field == kMicros && fields.is_varint()) {
+      const std::uint64_t micros = fields.varint();
+      node.nanos = nanos_of_micros(static_cast<std::int64_t>(
+          std::min<std::uint64_t>(micros, std::numeric_limits<std::int64_t>::max())));
+    } else if (field == kInputs && fields.is_bytes() && communicates()) {
       good = take_inputs(fields.bytes(), node);
-    } else if (field == kAttr && fields.is_bytes() && node.type != ChakraType::other) {
+    } else if (field == kAttr && fields.is_bytes() &&
+               (communicates() || (work && node.type == ChakraType::compute))) {
       good = take_attribute(fields.bytes(), node);
     } else {
       fields.skip();

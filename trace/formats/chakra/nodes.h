@@ -13,7 +13,17 @@
 
 namespace lockstep::trace {
 
-enum class ChakraType : std::uint8_t { other, send, recv, collective };
+enum class ChakraType : std::uint8_t { other, compute, send, recv, collective };
+
+// Attributes that Chakra does not define, by which our own writer says what would be lost else.
+// Other tools pass over them.
+inline constexpr std::string_view kChakraOp = "op";                 // "reduce_scatter_tensor"
+inline constexpr std::string_view kChakraRedop = "redop";           // "sum"
+inline constexpr std::string_view kChakraRoot = "root";             // global rank
+inline constexpr std::string_view kChakraOutSize = "out_size";      // bytes, beside comm_size
+inline constexpr std::string_view kChakraNanos = "duration_nanos";  // beside duration_micros
+// Of the metadata: "group tp" with the global ranks of its members.
+inline constexpr std::string_view kChakraGroup = "group ";
 
 // What is used of a Node. Its lists are reused from node to node.
 struct ChakraNode {
@@ -23,10 +33,19 @@ struct ChakraNode {
   std::string name;
   std::string input_types;  // "['Tensor(float)']"
   std::optional<std::int64_t> comm_type, comm_size, src, dst, tag;
-  std::string group;            // pg_name
-  std::vector<bool> involved;   // involved_dim
-  std::optional<bool> on_host;  // is_cpu_op
+  std::string group;                   // pg_name
+  std::vector<bool> involved;          // involved_dim
+  std::optional<bool> on_host;         // is_cpu_op
+  std::optional<std::int64_t> stream;  // of the device
+  std::int64_t nanos = 0;              // how long it took; 0: not recorded
+  std::string op, redop;               // as kChakraOp, …
+  std::optional<std::int64_t> root, out_size;
 };
+
+// Of a time that a file holds: below zero and what does not fit count as 0.
+constexpr std::int64_t nanos_of_micros(std::int64_t micros) {
+  return micros > 0 && micros < INT64_MAX / 1000 ? micros * 1000 : 0;
+}
 
 // Cuts a file into its protobuf messages.
 class ChakraMessages {
@@ -45,9 +64,16 @@ class ChakraMessages {
   bool whole_ = true;
 };
 
-// Both are false where the bytes are no such message.
-bool is_chakra_metadata(std::string_view message);
-bool parse_chakra_node(std::string_view message, ChakraNode& node);
+// A group that our own writer declared.
+struct ChakraGroup {
+  std::string name;
+  std::vector<std::int64_t> ranks;
+};
+
+// Both are false where the bytes are no such message. `groups`, where it is not null, gets the
+// groups of the metadata; `work`: also read what is not communication.
+bool is_chakra_metadata(std::string_view message, std::vector<ChakraGroup>* groups = nullptr);
+bool parse_chakra_node(std::string_view message, ChakraNode& node, bool work);
 
 // The nodes of a trace that is written as JSON, in both of its forms.
 //
@@ -64,7 +90,8 @@ bool looks_like_chakra_json(std::string_view bytes);
 
 class ChakraJsonNodes {
  public:
-  explicit ChakraJsonNodes(std::string_view bytes);
+  // `work`: also read what is not communication.
+  ChakraJsonNodes(std::string_view bytes, bool work);
 
   enum class Next { node, damaged, end };
   // The next node into `node`. At the end whole() tells whether the file ends as it should.
@@ -76,6 +103,7 @@ class ChakraJsonNodes {
   std::size_t at_ = 0;
   bool graph_ = false;  // the form with "workload_graph"
   bool whole_ = false;
+  bool work_;
   simdjson::dom::parser parser_;
 };
 

@@ -126,8 +126,8 @@ std::string_view op_of_kernel(std::string_view name) {
 // Walks the file's members and events without parsing, and parses those of interest.
 class KinetoScanner {
  public:
-  KinetoScanner(std::string_view bytes, const std::string& file, Tables& tables)
-      : bytes_(bytes), file_(file), tables_(tables) {}
+  KinetoScanner(std::string_view bytes, const std::string& file, Tables& tables, bool work)
+      : bytes_(bytes), file_(file), tables_(tables), work_(work) {}
 
   Result<KinetoEvents> scan() {
     JsonMembers top(bytes_);
@@ -227,6 +227,11 @@ class KinetoScanner {
 
   // Selects events by substrings, which is many times faster than parsing all: most are not used.
   void scan_event(std::string_view text) {
+    if (work_ && concerns_work(text)) {
+      dom::object event;
+      if (parse(text, event)) read_work(event);
+      // Below, the same event may be communication, too.
+    }
     if (text.find("Collective name") != kNpos) {
       dom::object event;
       if (!parse(text, event)) return lose("an event of a collective that is not JSON");
@@ -240,6 +245,52 @@ class KinetoScanner {
     } else if (events_.calls.empty() && text.find("\"record_param_comms\"") != kNpos) {
       ++events_.without_details;
     }
+  }
+
+  static bool concerns_work(std::string_view text) {
+    for (const std::string_view category : {"\"kernel\"", "\"Kernel\"", "\"gpu_mem", "_runtime\"",
+                                            "_driver\"", "\"Memcpy\"", "\"Memset\"", "\"Runtime\""})
+      if (text.find(category) != kNpos) return true;
+    return false;
+  }
+
+  // What a call of the runtime does, by its name; nothing: it concerns no work.
+  static std::optional<KinetoRuntimeCall::Kind> runtime_kind(std::string_view call) {
+    using Kind = KinetoRuntimeCall::Kind;
+    const auto says = [&](std::string_view word) { return call.find(word) != kNpos; };
+    if (says("Query")) return std::nullopt;
+    if (says("DeviceSynchronize") || says("CtxSynchronize")) return Kind::sync_device;
+    if (says("Synchronize")) return Kind::sync;
+    if (says("WaitEvent")) return Kind::wait_event;
+    if (says("Memcpy")) return Kind::copy;
+    if (says("Launch") || says("Memset")) return Kind::queue;
+    return std::nullopt;
+  }
+
+  // Reads a kernel, a copy or a call of the runtime.
+  void read_work(const dom::object& event) {
+    const std::string_view category = known_text_at(event, "cat").value_or("");
+    const std::string_view event_name = known_text_at(event, "name").value_or("");
+    const std::optional<Nanos> begin = time_of(event, "ts");
+    std::optional<Nanos> duration = time_of(event, "dur");
+    if (duration) duration = std::min(*duration, INT64_MAX / 4);  // sums of ends stay in range
+    dom::object args;
+    if (!begin || !duration || event.at_key("args").get(args) != simdjson::SUCCESS) return;
+    const std::int64_t correlation = integer_of(args, "correlation").value_or(kNone);
+    if (category.ends_with("untime") || category.ends_with("driver")) {
+      const auto kind = runtime_kind(event_name);
+      if (kind)
+        events_.runtime.push_back({*begin, *begin + *duration, correlation,
+                                   integer_of(event, "tid").value_or(kNone), *kind});
+      return;
+    }
+    const bool kernel = category == "kernel" || category == "Kernel";
+    if (!kernel && !category.starts_with("gpu_mem") && !category.starts_with("Mem")) return;
+    const bool communicates = args.at_key("Collective name").error() == simdjson::SUCCESS ||
+                              !op_of_kernel(event_name).empty();
+    if (kernel && communicates) return;  // among the calls
+    events_.work.push_back({*begin, *begin + *duration, correlation,
+                            integer_of(args, "stream").value_or(0), name(event_name)});
   }
 
   StringId name(std::string_view text) { return tables_.strings.intern(std::string(text)); }
@@ -274,6 +325,7 @@ class KinetoScanner {
       if (events_.pid == kNone) events_.pid = integer_of(event, "pid").value_or(kNone);
     } else {
       comm.redop = name(redop_of_kernel(event_name));
+      take_queue(args, comm);
     }
     (host ? events_.calls : events_.kernels).push_back(comm);
   }
@@ -293,7 +345,13 @@ class KinetoScanner {
     comm.op = name(op);
     comm.redop = name(redop_of_kernel(kernel));
     comm.group = name(fmt::format("stream {}", integer_of(args, "stream").value_or(0)));
+    take_queue(args, comm);
     events_.plain_kernels.push_back(comm);
+  }
+
+  static void take_queue(const dom::object& args, KinetoComm& kernel) {
+    kernel.correlation = integer_of(args, "correlation").value_or(kNone);
+    kernel.stream = integer_of(args, "stream").value_or(kNone);
   }
 
   IntListId splits(const dom::object& args, std::string_view key) {
@@ -398,6 +456,7 @@ class KinetoScanner {
   std::string_view bytes_;
   const std::string& file_;
   Tables& tables_;
+  bool work_;
   KinetoEvents events_;
   dom::parser parser_;
   std::string repaired_;
@@ -406,11 +465,12 @@ class KinetoScanner {
 
 }  // namespace
 
-Result<KinetoEvents> scan_kineto(std::string_view bytes, const std::string& file, Tables& tables) {
+Result<KinetoEvents> scan_kineto(std::string_view bytes, const std::string& file, Tables& tables,
+                                 bool work) {
   if (!looks_like_kineto(bytes)) {
     return Error{"not a profile of torch.profiler", {file}, "it begins with {\"schemaVersion\": 1"};
   }
-  return KinetoScanner(bytes, file, tables).scan();
+  return KinetoScanner(bytes, file, tables, work).scan();
 }
 
 bool looks_like_kineto(std::string_view bytes) {

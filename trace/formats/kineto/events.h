@@ -35,6 +35,31 @@ struct KinetoComm {
   std::int32_t peer = kNone;        // send, recv: global rank
   std::int64_t seq = kNone;         // 1-based, in its group; coalesced calls share one
   StringId redop;                   // kernels: from the kernel's name
+  // Of kernels, where work is read: the runtime's call that queued it, and its CUDA stream.
+  std::int64_t correlation = kNone, stream = kNone;
+  Nanos queued = kNoTime;  // when it was in its stream, or the host had issued the call; see work.h
+};
+
+// A kernel, a copy or a fill that is no communication.
+struct KinetoWork {
+  Nanos begin = 0, end = 0;
+  std::int64_t correlation = kNone, stream = kNone;
+  StringId name;
+};
+
+// A call of CUDA's or ROCm's runtime that concerns work in streams.
+struct KinetoRuntimeCall {
+  enum class Kind : std::uint8_t {
+    queue,        // puts a kernel or a fill into a stream
+    copy,         // puts a copy into a stream, and may wait for it
+    sync,         // the host waits for a stream or an event
+    sync_device,  // … for all streams
+    wait_event,   // makes a stream wait for another
+  };
+  Nanos begin = 0, end = 0;
+  std::int64_t correlation = kNone;
+  std::int64_t thread = kNone;
+  Kind kind{};
 };
 
 struct KinetoStep {
@@ -52,6 +77,8 @@ struct KinetoEvents {
   // the kernel's name, the group is its stream.
   std::vector<KinetoComm> plain_kernels;
   std::vector<KinetoStep> steps;
+  std::vector<KinetoWork> work;  // both only where they are asked for
+  std::vector<KinetoRuntimeCall> runtime;
   std::uint64_t without_details = 0;  // calls whose collective was not recorded (old PyTorch)
   std::string inconclusive;           // as RankTrace::inconclusive
   bool timed = true;                  // KinetoComm::begin is a time; false: only an order
@@ -60,8 +87,10 @@ struct KinetoEvents {
   std::uint64_t damage_count = 0;     // all lost records
 };
 
-// Finds the events in a file, interning names into `tables`. Errors: not such a profile at all.
-Result<KinetoEvents> scan_kineto(std::string_view bytes, const std::string& file, Tables& tables);
+// Finds the events in a file, interning names into `tables`; `work`: also those of the device and
+// the runtime. Errors: not such a profile at all.
+Result<KinetoEvents> scan_kineto(std::string_view bytes, const std::string& file, Tables& tables,
+                                 bool work);
 
 // Whether the first 64 KiB are those of a profile.
 bool looks_like_kineto(std::string_view bytes);

@@ -31,6 +31,7 @@
 #include <optional>
 #include <tuple>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include <fmt/format.h>
@@ -38,6 +39,7 @@
 #include "base/text.h"
 #include "trace/formats/format.h"
 #include "trace/formats/kineto/events.h"
+#include "trace/formats/kineto/work.h"
 #include "trace/formats/torch_names.h"
 #include "trace/trace_builder.h"
 
@@ -68,7 +70,13 @@ bool is_rooted(Op op) {
 struct OnDevice {
   Nanos begin = std::numeric_limits<Nanos>::max(), end = 0;
   StringId redop;
+  std::int64_t stream = kNone;
 };
+
+// When the host issued it; see KinetoWorkWriter.
+Nanos host_time(const KinetoComm& call) {
+  return call.queued == kNoTime ? call.begin : call.queued;
+}
 
 // Makes a rank's trace of the events that scan_kineto found.
 class Assembler {
@@ -86,6 +94,8 @@ class Assembler {
     trace_.snapshot = events_.steps.empty();
     use_plain_kernels();
     declare_groups();
+    sort_steps();
+    work_.emplace(events_, trace_, tables_);
     sort();
     gather_kernels();
     choose_numbering();
@@ -182,10 +192,12 @@ class Assembler {
   // Program order: by time, then as the profiler numbered them.
   void sort() {
     const auto earlier = [](const KinetoComm& a, const KinetoComm& b) {
-      return std::tie(a.begin, a.external_id) < std::tie(b.begin, b.external_id);
+      return std::pair(host_time(a), a.external_id) < std::pair(host_time(b), b.external_id);
     };
     std::stable_sort(events_.calls.begin(), events_.calls.end(), earlier);
     std::stable_sort(events_.kernels.begin(), events_.kernels.end(), earlier);
+  }
+  void sort_steps() {
     std::stable_sort(events_.steps.begin(), events_.steps.end(),
                      [](const KinetoStep& a, const KinetoStep& b) { return a.begin < b.begin; });
   }
@@ -204,6 +216,7 @@ class Assembler {
       device.begin = std::min(device.begin, kernel.begin);
       device.end = std::max(device.end, kernel.end);
       if (kernel.redop.value != 0) device.redop = kernel.redop;
+      device.stream = kernel.stream;
     }
   }
 
@@ -305,6 +318,7 @@ class Assembler {
     for (const KinetoComm& record : events_.calls) {
       const std::string& name = tables_.str(record.op);
       if (is_no_call(name) || (!from_kernels_ && within_barrier(record))) continue;
+      if (work_->is_outside(host_time(record))) continue;
       const std::optional<Op> known = call_op(name);
       Call call;
       call.id = id;
@@ -316,20 +330,23 @@ class Assembler {
       if (message && record.peer < trace_.world_size) call.peer = Rank(record.peer);
       const bool recorded = !message && numbered_[record.group];
       if (recorded) call.seq = static_cast<std::uint32_t>(record.seq - 1);
-      calls_.push_back({call, message, events_.timed ? record.begin : kNoTime, recorded});
-      if (from_kernels_) {
-        later.push_back({record.begin, id, EventKind::start});
-        later.push_back({record.end, id, EventKind::complete});
-      } else if (const auto device = on_device_.find(record.external_id);
-                 device != on_device_.end()) {
-        later.push_back({device->second.begin, id, EventKind::start});
-        later.push_back({device->second.end, id, EventKind::complete});
+      const auto found = on_device_.find(record.external_id);
+      const bool runs = from_kernels_ || found != on_device_.end();
+      const OnDevice device = from_kernels_ ? OnDevice{record.begin, record.end, {}, record.stream}
+                              : runs        ? found->second
+                                            : OnDevice{};
+      calls_.push_back(
+          {call, message, events_.timed ? host_time(record) : kNoTime, recorded, device});
+      if (runs) {
+        later.push_back({device.begin, id, EventKind::start});
+        later.push_back({device.end, id, EventKind::complete});
       }
       ++id;
     }
     for (std::size_t i = 0; i < events_.steps.size(); ++i) {
       later.push_back({events_.steps[i].end, static_cast<std::int64_t>(i), EventKind::step});
     }
+    work_->number_from(id);
     std::stable_sort(later.begin(), later.end(), [](const Later& a, const Later& b) {
       return std::tie(a.time, a.kind) < std::tie(b.time, b.kind);
     });
@@ -347,19 +364,27 @@ class Assembler {
     const auto add_until = [&](Nanos time, std::int64_t issued) {
       for (; next < later.size() && later[next].time < time; ++next) add(later[next], issued);
     };
-    for (const Planned& planned : calls_) {
+    for (Planned& planned : calls_) {
       add_until(planned.time, planned.call.id);
+      work_->write_until(planned.time);
+      const OnDevice& device = planned.device;
+      planned.call.stream = work_->before_call(device.begin, device.stream);
       const auto refused = builder_.add_issue(
           planned.call, planned.message, planned.time,
           planned.recorded ? TraceBuilder::Numbering::recorded : TraceBuilder::Numbering::count);
-      if (!refused.empty()) trace_.add_damage(std::string(refused));
+      if (!refused.empty())
+        trace_.add_damage(std::string(refused));
+      else
+        work_->after_call(planned.call.id, device.end, device.stream);
     }
     add_until(std::numeric_limits<Nanos>::max(), std::numeric_limits<std::int64_t>::max());
+    work_->write_until(std::numeric_limits<Nanos>::max());
   }
 
   // `issued`: the number of calls added so far. A kernel must not run before its call.
   void add(const Later& event, std::int64_t issued) {
     if (event.kind == EventKind::step) {
+      work_->write_until(event.time);
       const KinetoStep& step = events_.steps[static_cast<std::size_t>(event.id)];
       builder_.add_mark(EventKind::step, trace_.steps, {step.n, {}, {}}, event.time);
     } else if (event.id < issued) {
@@ -374,6 +399,7 @@ class Assembler {
     bool message;
     Nanos time;
     bool recorded;
+    OnDevice device;
   };
 
   KinetoEvents events_;
@@ -386,11 +412,12 @@ class Assembler {
   std::unordered_map<std::int64_t, OnDevice> on_device_;
   std::map<std::int64_t, Nanos> last_barrier_;
   std::vector<Planned> calls_;
+  std::optional<KinetoWorkWriter> work_;
   bool from_kernels_ = false;
 };
 
 Result<std::vector<RankTrace>> read_kineto(const TraceFile& file, Tables& tables) {
-  Result<KinetoEvents> events = scan_kineto(file.bytes, file.name, tables);
+  Result<KinetoEvents> events = scan_kineto(file.bytes, file.name, tables, file.work);
   if (!events) return events.error();
   return assemble_kineto(std::move(*events), file, tables);
 }
@@ -430,8 +457,20 @@ void cut_to(RankTrace& trace, const Window& window, const Tables& tables) {
     kept.push_back(call);
   }
   std::vector<Event> events;
+  // A span belongs to the step whose end comes next. What waits for something that is cut off, does
+  // not wait any more.
+  std::int64_t done = window_of(trace)->first - 1;  // the last step that has ended
+  std::unordered_set<std::int64_t> waited_for;
+  for (const Call& call : kept) waited_for.insert(call.id);
   for (Event event : trace.events) {
-    if (event.kind != EventKind::step) {
+    if (event.kind == EventKind::step) {
+      done = trace.steps[event.index].n;
+    } else if (event.kind == EventKind::span) {
+      const SpanMark& span = trace.spans[event.index];
+      if (done < window.first - 1 || done >= window.last) continue;
+      if (span.after != kNone && !waited_for.contains(span.after)) continue;
+      waited_for.insert(span.id);
+    } else {
       event.index = position[event.index];
       if (event.index == kGone) continue;
     }
@@ -450,17 +489,7 @@ bool fully_numbered(const RankTrace& trace, const Tables& tables) {
   });
 }
 
-}  // namespace
-
-Result<std::vector<RankTrace>> assemble_kineto(KinetoEvents events, const TraceFile& file,
-                                               Tables& tables) {
-  return Assembler(std::move(events), file, tables).assemble();
-}
-
-void link_kineto(std::span<RankTrace> traces, Tables& tables) {
-  std::int32_t world = 0;
-  for (const RankTrace& trace : traces) world = std::max(world, trace.world_size);
-  for (RankTrace& trace : traces) trace.world_size = world;
+void cut_to_common_steps(std::span<RankTrace> traces, const Tables& tables) {
   Window common;
   for (const RankTrace& trace : traces) {
     const std::optional<Window> window = window_of(trace);
@@ -481,6 +510,21 @@ void link_kineto(std::span<RankTrace> traces, Tables& tables) {
       trace.add_damage("the profiles of all ranks have no training step in common");
     }
   }
+}
+
+}  // namespace
+
+Result<std::vector<RankTrace>> assemble_kineto(KinetoEvents events, const TraceFile& file,
+                                               Tables& tables) {
+  return Assembler(std::move(events), file, tables).assemble();
+}
+
+void link_kineto(std::span<RankTrace> traces, Tables& tables) {
+  std::int32_t world = 0;
+  for (const RankTrace& trace : traces) world = std::max(world, trace.world_size);
+  for (RankTrace& trace : traces) trace.world_size = world;
+  cut_to_common_steps(traces, tables);
+  add_late_starts(traces, tables);
 }
 
 Format kineto_format() {

@@ -115,8 +115,9 @@ enum class Key : std::uint8_t {
   has,
   dur,
   modality,
+  after,
 };
-inline constexpr std::size_t kKeys = static_cast<std::size_t>(Key::modality) + 1;
+inline constexpr std::size_t kKeys = static_cast<std::size_t>(Key::after) + 1;
 
 std::string_view key_name(Key key);
 

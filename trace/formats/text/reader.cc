@@ -347,7 +347,11 @@ TextReader::Problem TextReader::read_modality(Nanos time) {
 TextReader::Problem TextReader::read_span(Nanos time) {
   fields_.require(Key::name);
   const SpanMark mark{fields_.name(Key::name), fields_.name_or_number(Key::stream),
-                      fields_.integer(Key::dur, 0).value_or(0)};
+                      fields_.integer(Key::dur, 0).value_or(0),
+                      fields_.integer(Key::id, 0).value_or(kNone),
+                      fields_.integer(Key::after, 0).value_or(kNone)};
+  if (mark.after != kNone && mark.duration > 0)
+    fields_.complain(Key::dur, "is above 0, but a span that waits does no work");
   if (!fields_.problem().empty()) return fields_.problem();
   builder_.add_mark(EventKind::span, trace_.spans, mark, time);
   return {};

@@ -410,8 +410,10 @@ void TextWriter::write_state(const StateMark& mark) {
 
 void TextWriter::write_span(const SpanMark& mark) {
   line_.key("name").string(tables_.str(mark.name));
-  line_.key("dur").number(mark.duration);
+  if (mark.after == kNone) line_.key("dur").number(mark.duration);
   optional_name("stream", mark.stream);
+  if (mark.id != kNone) line_.key("id").number(mark.id);
+  if (mark.after != kNone) line_.key("after").number(mark.after);
 }
 
 }  // namespace

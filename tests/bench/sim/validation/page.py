@@ -11,6 +11,7 @@ Made by `scripts/validate-simulator`; do not edit. To make it again:
 
     scripts/validate-simulator                 # minutes; all but the measured step times
     scripts/validate-simulator --runs          # these too: a quiet machine, and half an hour
+    scripts/validate-simulator --profiles DIR  # recorded jobs: DIR/param, DIR/HolisticTraceAnalysis
 
 It fails where an answer is not the expected one, a mean error is above its goal, or a verdict or a
 sequence of calls is another than the real job's. Tables of published measurements are read from a
@@ -22,11 +23,12 @@ SECTIONS = {
     "known-answers": "Known answers",
     "runs": "Step times, against real runs",
     "tables": "Published measurements",
+    "recorded": "Recorded jobs, replayed",
     "verdicts": "Does it hang? Against real runs",
     "sequences": "What is called, event for event",
 }
 NOT_YET = "Not measured yet: `scripts/validate-simulator{option}` does it.\n"
-OPTIONS = {"runs": " --runs", "tables": " --tables FOLDER"}
+OPTIONS = {"runs": " --runs", "tables": " --tables FOLDER", "recorded": " --profiles FOLDER"}
 
 
 def sections(text):

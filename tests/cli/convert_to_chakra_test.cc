@@ -1,0 +1,153 @@
+// `lockstep convert --to chakra`: what is read back calls the same, takes the same simulated time
+// and gets the same verdict.
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "tests/cli/run_lockstep.h"
+#include "tests/support/temp_dir.h"
+#include "trace/load.h"
+
+namespace lockstep::chakra_output {
+namespace {
+
+using Json = nlohmann::json;
+
+void write_traces(const TempDir& folder, const std::vector<std::string>& lines) {
+  for (std::size_t r = 0; r < lines.size(); ++r) {
+    const std::string rank = std::to_string(r);
+    folder.write("rank_" + rank + ".trace.jsonl",
+                 "{\"header\":1,\"rank\":" + rank + ",\"world_size\":" +
+                     std::to_string(lines.size()) + "}\n" + lines[r] + "{\"end\":\"clean\"}\n");
+  }
+}
+
+std::string issue(int id, const std::string& op, const std::string& more,
+                  const std::string& group = "world") {
+  return "{\"ev\":\"issue\",\"id\":" + std::to_string(id) + ",\"g\":\"" + group + "\",\"op\":\"" +
+         op + "\"" + more + "}\n";
+}
+
+void convert(const TempDir& from, const TempDir& to) {
+  const cli::Outcome outcome =
+      cli::run_lockstep({"convert", "--to", "chakra", from.path(), "-o", to.path()});
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+}
+
+struct Simulated {
+  int status = 0;
+  Json json;
+};
+Simulated simulate(const TempDir& traces) {
+  const TempDir out;
+  const cli::Outcome outcome =
+      cli::run_lockstep({"simulate", "trace", traces.path(), "--alpha", "1us", "--beta", "1GB/s",
+                         "--output", "json=" + out.file("json")});
+  EXPECT_EQ(outcome.err, "");
+  return {outcome.status, Json::parse(TempDir::read(out.file("json")))};
+}
+
+// Each rank's calls: group and number, operation, sizes, type, reduction, root, peer.
+std::vector<std::string> calls_of(const TempDir& folder) {
+  const auto run = trace::load_run({folder.path()});
+  EXPECT_TRUE(run) << run.error().str();
+  std::vector<std::string> out;
+  for (const trace::RankTrace& rank : run->ranks) {
+    for (const trace::Call& call : rank.calls) {
+      const trace::Signature& s = run->tables.signatures[call.signature];
+      out.push_back(run->tables.str(call.group) + "#" + std::to_string(call.seq) + " " +
+                    describe(run->tables, call.signature) + " " + std::to_string(s.in_elements) +
+                    " " + std::to_string(s.out_elements) + " root " + std::to_string(s.root) +
+                    " peer " + std::to_string(call.peer.value));
+    }
+    for (const trace::RankTrace::Membership& group : rank.groups)
+      out.push_back(run->tables.str(group.group) + " of " + std::to_string(group.ranks.size()));
+  }
+  return out;
+}
+
+// A kernel, a call after it beside another kernel, one more kernel after the call; then calls that
+// block, in a group and between two ranks.
+std::string job(int rank) {
+  const std::string peer = std::to_string(1 - rank);
+  const std::string message = ",\"peer\":" + peer + ",\"in\":[[100]],\"dtype\":\"int64\"";
+  return R"({"group":"pair","ranks":[0,1]}
+{"ev":"span","name":"first","dur":10123,"stream":"7","id":100}
+{"ev":"span","name":"wait","stream":"9","after":100}
+)" +
+         issue(
+             1, "all_reduce",
+             R"(,"in":[[1000]],"out":[[1000]],"dtype":"float32","redop":"sum","async":true,"stream":"9")") +
+         R"({"ev":"span","name":"beside","dur":30000,"stream":"7"}
+{"ev":"span","name":"wait","stream":"7","after":1}
+{"ev":"span","name":"last","dur":5000,"stream":"7","id":101}
+{"ev":"span","name":"wait","after":101}
+{"ev":"span","name":"host","dur":2001}
+)" +
+         issue(2, "reduce_scatter_tensor",
+               R"(,"in":[[1000]],"out":[[500]],"dtype":"bfloat16","redop":"avg")", "pair") +
+         issue(3, "broadcast", R"(,"in":[[64]],"dtype":"float32","root":1)") +
+         issue(4, rank == 0 ? "send" : "recv", message, "pair") +
+         issue(5, "all_gather",
+               R"(,"in":[[10]],"out":[[10],[10]],"dtype":"float32","async":true)") +
+         "{\"ev\":\"span\",\"name\":\"host\",\"dur\":700}\n{\"ev\":\"wait\",\"id\":5}\n" +
+         "{\"ev\":\"span\",\"name\":\"host\",\"dur\":300}\n" + issue(6, "barrier", "");
+}
+
+TEST(ConvertToChakra, WhatIsReadBackCallsTheSameAndTakesTheSameTime) {
+  const TempDir text, chakra;
+  write_traces(text, {job(0), job(1)});
+  convert(text, chakra);
+  EXPECT_EQ(calls_of(chakra), calls_of(text));
+  const Simulated before = simulate(text), after = simulate(chakra);
+  EXPECT_EQ(before.status, 0);
+  EXPECT_EQ(after.status, 0);
+  EXPECT_GT(before.json["time_ps"], 47'000'000);
+  EXPECT_EQ(after.json["time_ps"], before.json["time_ps"]);
+  for (int r : {0, 1})
+    EXPECT_EQ(after.json["ranks"][r]["compute_ps"], before.json["ranks"][r]["compute_ps"]);
+  EXPECT_EQ(cli::run_lockstep({"verify", chakra.path()}).status, 0);
+}
+
+TEST(ConvertToChakra, AProgramThatHangsStillHangs) {
+  const std::string tensor = R"(,"in":[[8]],"dtype":"float32")";
+  const std::string groups =
+      "{\"group\":\"a\",\"ranks\":[0,1]}\n{\"group\":\"b\",\"ranks\":[0,1]}\n";
+  const auto rank = [&](const char* first, const char* second) {
+    return groups + issue(1, "all_reduce", tensor, first) + issue(2, "all_reduce", tensor, second);
+  };
+  const TempDir text, chakra;
+  write_traces(text, {rank("a", "b"), rank("b", "a")});
+  convert(text, chakra);
+  const Simulated before = simulate(text), after = simulate(chakra);
+  EXPECT_EQ(before.status, 1);
+  EXPECT_EQ(after.status, 1);
+  EXPECT_EQ(after.json["report"]["findings"][0]["rule"],
+            before.json["report"]["findings"][0]["rule"]);
+  // A rank that leaves out a call is found without a simulation, too.
+  const TempDir less, less_chakra;
+  write_traces(less, {issue(1, "all_reduce", tensor) + issue(2, "all_reduce", tensor),
+                      issue(1, "all_reduce", tensor)});
+  convert(less, less_chakra);
+  for (const TempDir* folder : {&less, &less_chakra})
+    EXPECT_EQ(cli::run_lockstep({"verify", folder->path()}).status, 1);
+}
+
+TEST(ConvertToChakra, WhatChakraCannotSayIsRefused) {
+  const TempDir text, out;
+  const auto why = [&](const std::string& line) {
+    write_traces(text, {line, ""});
+    const cli::Outcome outcome =
+        cli::run_lockstep({"convert", "--to", "chakra", text.path(), "-o", out.file("et")});
+    EXPECT_EQ(outcome.status, 2);
+    return outcome.err;
+  };
+  EXPECT_NE(why(issue(1, "my_own", "")).find("which Chakra does not have"), std::string::npos);
+  EXPECT_NE(why("{\"ev\":\"span\",\"name\":\"wait\",\"after\":9}\n").find("waits for 9"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace lockstep::chakra_output

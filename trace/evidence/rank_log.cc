@@ -73,7 +73,7 @@ NoteKind kind_of_exception(std::string_view text) {
   return mentions_memory(text) ? NoteKind::out_of_memory : NoteKind::exception;
 }
 
-// Lines that processes and libraries write while they go down: behind them nobody went on.
+// Lines that processes and libraries write while they go down: after them nobody went on.
 bool belongs_to_the_end(std::string_view text) {
   text = trimmed(text);
   if (text.empty()) return true;
@@ -102,7 +102,7 @@ std::string_view after_prefix(std::string_view line) {
   return line;
 }
 
-// XIDs behind which the GPU does no more work until it is reset (NVIDIA's catalog: double-bit
+// XIDs after which the GPU does no more work until it is reset (NVIDIA's catalog: double-bit
 // errors, a GPU off the bus, an uncontained error, GSP time-outs).
 bool stops_the_gpu(std::int64_t xid) {
   static constexpr std::array<std::int64_t, 8> kFatal = {48, 62, 79, 95, 109, 119, 120, 140};
@@ -360,12 +360,11 @@ bool is_rank_log(std::string_view bytes, std::string_view name) {
                                                              "terminate called after throwing",
                                                              "Fatal Python error",
                                                              "(first observed failure)"};
-  const LogSample sample = sample_of(bytes);
-  const auto speaks = [](std::string_view text) {
+  const bool speaks = sample_of(bytes).any([](std::string_view text) {
     return std::any_of(kSigns.begin(), kSigns.end(),
                        [&](auto sign) { return contains_text(text, sign); });
-  };
-  if (speaks(sample.head) || speaks(sample.tail)) return true;
+  });
+  if (speaks) return true;
   std::string_view base = name.substr(name.find_last_of("/:") + 1);
   if (base.ends_with(".gz")) base.remove_suffix(3);
   static constexpr std::array<std::string_view, 3> kEndings = {".log", ".out", ".err"};

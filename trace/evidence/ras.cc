@@ -224,22 +224,14 @@ class RasJsonReader {
  private:
   // Each whole communicator of the list, parsed by itself: the file may be cut off in the next.
   void walk(std::size_t at, void (RasJsonReader::*use)(const dom::object&)) {
-    const std::string_view bytes = file_.bytes;
-    if (at >= bytes.size() || bytes[at] != '[') return;
-    for (++at;;) {
-      at = json_skip_blanks(bytes, at);
-      if (at < bytes.size() && bytes[at] == ',') at = json_skip_blanks(bytes, at + 1);
-      if (at >= bytes.size() || bytes[at] != '{') return;
-      const std::size_t end = json_value_end(bytes, at);
-      if (end == kNpos) return;
-      const std::string_view text = bytes.substr(at, end - at);
+    JsonElements communicators(file_.bytes, at);
+    while (const auto text = communicators.next()) {
       dom::object communicator;
       dom::element element;
-      if (parser_.parse(text.data(), text.size()).get(element) == simdjson::SUCCESS &&
+      if (parser_.parse(text->data(), text->size()).get(element) == simdjson::SUCCESS &&
           element.get(communicator) == simdjson::SUCCESS) {
         (this->*use)(communicator);
       }
-      at = end;
     }
   }
 

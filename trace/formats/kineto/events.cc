@@ -181,23 +181,16 @@ class KinetoScanner {
       lose("traceEvents is not a list");
       return json_value_end(bytes_, at);
     }
-    ++at;
+    JsonElements events(bytes_, at, kLongestEvent);
     while (true) {
-      at = json_skip_blanks(bytes_, at);
-      if (at >= bytes_.size()) return kNpos;
-      if (bytes_[at] == ']') return at + 1;
-      if (bytes_[at] == ',') {
-        ++at;
+      if (const auto event = events.next()) {
+        scan_event(*event);
         continue;
       }
-      const std::size_t end = json_value_end(bytes_, at, kLongestEvent);
-      if (end == kNpos || end == at) {
-        at = next_event(at + 1);
-        if (at == kNpos) return kNpos;
-        continue;
-      }
-      scan_event(bytes_.substr(at, end - at));
-      at = end;
+      if (events.ended()) return events.at();
+      const std::size_t next = next_event(events.at() + 1);
+      if (next == kNpos) return kNpos;
+      events.go_on_at(next);
     }
   }
 

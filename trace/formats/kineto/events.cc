@@ -267,6 +267,7 @@ class KinetoScanner {
       if (events_.pid == kNone) events_.pid = integer_of(event, "pid").value_or(kNone);
     } else {
       comm.redop = name(redop_of_kernel(event_name));
+      read_gpu(args);
     }
     (host ? events_.calls : events_.kernels).push_back(comm);
   }
@@ -286,7 +287,13 @@ class KinetoScanner {
     comm.op = name(op);
     comm.redop = name(redop_of_kernel(kernel));
     comm.group = name(fmt::format("stream {}", integer_of(args, "stream").value_or(0)));
+    read_gpu(args);
     events_.plain_kernels.push_back(comm);
+  }
+
+  // "args": {"device": 5, "stream": 20, …} of a kernel.
+  void read_gpu(const dom::object& args) {
+    if (events_.gpu == kNone) events_.gpu = integer_of(args, "device").value_or(kNone);
   }
 
   IntListId splits(const dom::object& args, std::string_view key) {

@@ -11,8 +11,8 @@
 
 namespace lockstep {
 
-// All of `text` as a number, whatever the locale; nothing where it is none, goes on behind it, or
-// does not fit. No blanks, no "+".
+// All of `text` as a number, whatever the locale; nothing where it is none, more follows it, or
+// it does not fit. No blanks, no "+".
 template <class Number>
 std::optional<Number> parse_number(std::string_view text) {
   Number value{};

@@ -40,6 +40,7 @@ Result<verify::Comparison> compare(const CompareCommand& command) {
   const Patience patience("comparing");
   if (command.first == "-" && command.second == "-")
     return Error{"standard input is one run, and two are compared", {}, "name a file or a folder"};
+  // Without evidence: only recorded values are compared, and logs have none.
   const Result<trace::Run> a = trace::load_run({command.first});
   if (!a) return a.error();
   const Result<trace::Run> b = trace::load_run({command.second});

@@ -75,6 +75,7 @@ PATH is anything that `lockstep verify` reads. --to decides what OUT is:
             work where it was recorded, and what waits for what
             (docs/formats.md))";
 
+// Files that could not be read do not stop the others: the status says that some are missing.
 void warn_of(const std::vector<trace::Run::Unreadable>& files) {
   for (const trace::Run::Unreadable& file : files)
     std::cerr << "lockstep: " << file.error.str() << "\n";
@@ -153,6 +154,8 @@ reports::ExitStatus convert_to_chakra(const ConvertCommand& command) {
 }
 
 reports::ExitStatus convert_to_digest(const ConvertCommand& command) {
+  // Not load_run(): a digest keeps traces as they were read, and links them where it is read, with
+  // those of the other digests.
   Result<trace::LoadedTraces> loaded = [&] {
     const Patience patience("reading traces");
     return trace::load_traces(command.paths, command.load);

@@ -29,6 +29,7 @@ explained, 4 otherwise.)";
 
 constexpr const char* kExample = "hung-job";
 
+// Shows the command line that a user would type, its output, and what to type for an own job.
 reports::ExitStatus run_demo(const reports::ReportOptions& report) {
   const std::optional<std::string> examples = shipped_folder("examples");
   std::error_code unknown;

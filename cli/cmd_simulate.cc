@@ -33,7 +33,7 @@ docs/simulate.md explains what is computed, and from which sources.)";
 }  // namespace
 
 void add_simulation_output(CLI::App& command, SimulationOutput& output) {
-  std::string kinds;
+  std::string kinds;  // "text, json or html"
   for (const std::string& kind : output.forms.kinds)
     kinds += (kinds.empty() ? "" : kind == output.forms.kinds.back() ? " or " : ", ") + kind;
   const std::string help = fmt::format(

@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <array>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string_view>
 
@@ -70,7 +72,50 @@ class HelpLayout : public CLI::Formatter {
     return wrap(text, columns_ - kNameColumn);
   }
 
+  // Footers are written for 80 columns. In fewer, prose is filled anew; commands stay as they are,
+  // to be copied.
+  std::string make_footer(const CLI::App* app) const override {
+    constexpr std::size_t kWritten = 80;
+    const std::string text = CLI::Formatter::make_footer(app);
+    return columns_ < kWritten ? filled(text) : text;
+  }
+
  private:
+  std::string filled(const std::string& text) const {
+    std::string out, paragraph;
+    const auto flush = [&] {
+      if (!paragraph.empty()) out += fmt::format("{}\n", wrap(paragraph, columns_));
+      paragraph.clear();
+    };
+    for (std::size_t begin = 0; begin < text.size();) {
+      const std::size_t end = std::min(text.find('\n', begin), text.size());
+      const std::string line = text.substr(begin, end - begin);
+      begin = end + 1;
+      const std::size_t indent = std::min(line.find_first_not_of(' '), line.size());
+      constexpr std::size_t kCommand = 4;  // the indentation of commands
+      if (indent == 0 && !line.empty()) {
+        paragraph.append(paragraph.empty() ? "" : " ").append(line);
+        // "… recognised by content:" ends the sentence: what follows is a list.
+        if (line.ends_with(':')) flush();
+        continue;
+      }
+      flush();
+      if (indent >= kCommand || columns_of(line) <= columns_) {
+        out += fmt::format("{}\n", line);
+        continue;
+      }
+      // "  digest           digests of any of these": the text's own column, else a little more.
+      const std::size_t gap = line.find("  ", indent);
+      const std::size_t text_begin =
+          gap == std::string::npos ? indent : line.find_first_not_of(' ', gap);
+      out += fmt::format("{}{}\n", line.substr(0, text_begin),
+                         wrap(line.substr(text_begin), columns_,
+                              gap == std::string::npos ? indent + 2 : text_begin, text_begin));
+    }
+    flush();
+    return out;
+  }
+
   // CLI11 keeps them in the order of addresses, which differs from run to run.
   static std::string names(const char* label, const std::set<CLI::Option*>& options) {
     std::vector<std::string> sorted;
@@ -105,13 +150,6 @@ void add_option_names(const CLI::App& app, std::vector<std::string>& out) {
   for (const CLI::App* group :
        app.get_subcommands([](const CLI::App* sub) { return sub->get_name().empty(); }))
     add_option_names(*group, out);
-}
-
-std::vector<std::string> command_names(const CLI::App& app) {
-  std::vector<std::string> out;
-  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
-    if (!command->get_name().empty()) out.push_back(command->get_name());
-  return out;
 }
 
 // The option that an unknown one probably means. Empty: all are known, or none is similar.
@@ -153,7 +191,60 @@ std::string value_meant(const std::string& message) {
   return nearest(word, values);
 }
 
+// `verify x --json` and `verify x --sarif=s`: the options of other tools for the form of a report,
+// which here is a value of --output. Empty: nothing of the kind was given.
+std::string report_meant(const CLI::App& command, const std::vector<std::string>& arguments) {
+  const CLI::Option* const output = command.get_option_no_throw("--output");
+  if (output == nullptr) return {};
+  constexpr std::array<std::string_view, 8> kForms = {"text",     "json",  "html",  "csv",
+                                                      "markdown", "sarif", "junit", "gitlab"};
+  for (const std::string& argument : arguments) {
+    const std::string name = argument.substr(0, argument.find('='));
+    for (const std::string_view form : kForms) {
+      const bool has = output->get_description().find(form) != std::string::npos;
+      if (has && name == fmt::format("--{}", form))
+        return fmt::format("write --output {}=FILE, or {}=- for standard output", form, form);
+    }
+  }
+  return {};
+}
+
 }  // namespace
+
+std::vector<std::string> command_names(const CLI::App& app) {
+  std::vector<std::string> out;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+    if (!command->get_name().empty()) out.push_back(command->get_name());
+  return out;
+}
+
+std::string usage_problem(const CLI::ParseError& error) {
+  const std::string message = error.what();
+  const auto after = [&](std::string_view words) -> std::optional<std::string> {
+    const std::size_t at = message.find(words);
+    if (at == std::string::npos) return std::nullopt;
+    return message.substr(at + words.size());
+  };
+  // "The following argument was not expected: --outpt", "The following arguments were …: a b"
+  if (const auto rest = after(" not expected: "))
+    return fmt::format("{} {}", rest->starts_with("-") ? "unknown option" : "unexpected argument",
+                       *rest);
+  // "--format: 1 required TEXT missing"
+  if (after(": 1 required ") && message.ends_with(" missing"))
+    return fmt::format("{} needs a value", message.substr(0, message.find(':')));
+  // "Exactly 1 option from [--list,--check] is required"
+  if (const auto rest = after("Exactly 1 option from [")) {
+    std::vector<std::string> options(1);
+    for (const char c : rest->substr(0, rest->find(']'))) {
+      if (c == ',')
+        options.emplace_back();
+      else
+        options.back() += c;
+    }
+    return fmt::format("one of {} is required", join_and(options));
+  }
+  return message;
+}
 
 void use_help_layout(CLI::App& app, std::size_t columns) {
   app.formatter(std::make_shared<HelpLayout>(columns));
@@ -196,6 +287,7 @@ std::string usage_fix(const CLI::App& app, const CLI::ParseError& error,
   // The most certain guess first: a refused value names the values that it could be.
   if (const std::string value = value_meant(error.what()); !value.empty())
     return fmt::format("did you mean {}?", value);
+  if (const std::string report = report_meant(command, arguments); !report.empty()) return report;
   if (const std::string option = option_meant(command, arguments); !option.empty())
     return fmt::format("did you mean {}? `{} --help` lists the options", option, called(app));
   // `lockstep simulate colective`: what is left over may be a command.

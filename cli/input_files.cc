@@ -59,7 +59,7 @@ Result<std::string> shipped_or_own(const std::string& kind, const std::string& g
   if (std::find(names.begin(), names.end(), given) != names.end())
     return fmt::format("{}/{}.yaml", *shipped_folder(kind), given);
   return Error{
-      fmt::format("no file or shipped one of the {} is called \"{}\"", kind, printable(given)),
+      fmt::format("\"{}\" is neither a file nor one of the shipped {}", printable(given), kind),
       {},
       did_you_mean(given, names, fmt::format("name a file, or one of {}", join_and(names)))};
 }

@@ -41,33 +41,22 @@ Exit status: 0 clean, 1 findings, 2 bad usage or scenario, 3 inconclusive,
 4 the tool failed.
 `lockstep COMMAND --help` shows the options and examples of a command.)";
 
-// The command that an unknown first word probably means; empty if none is similar.
-std::string suggestion(const CLI::App& app, std::string_view word) {
-  std::vector<std::string> names;
-  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
-    names.push_back(command->get_name());
-  if (std::find(names.begin(), names.end(), word) != names.end()) return {};
-  return nearest(word, names);
+// The error for a first word that is no command: what was probably meant.
+int unknown_command(const std::string& word, const std::vector<std::string>& commands) {
+  std::error_code unknown;
+  std::string fix = "`lockstep --help` lists the commands";
+  if (const std::string meant = nearest(word, commands); !meant.empty())
+    fix = fmt::format("did you mean `lockstep {}`?", meant);
+  else if (std::filesystem::exists(word, unknown))  // `lockstep dumps/`
+    fix = fmt::format("to find out what is wrong with it: lockstep verify {}", printable(word));
+  std::cerr << fmt::format("lockstep: error: no command \"{}\"\n  fix: {}\n", printable(word), fix);
+  return static_cast<int>(reports::ExitStatus::bad_usage);
 }
 
 int usage_error(const CLI::App& app, const CLI::ParseError& error,
                 const std::vector<std::string>& arguments) {
-  const std::string word = arguments.empty() ? "" : arguments.front();
-  const bool is_command = !word.empty() && word.front() != '-';
-  if (is_command && app.get_subcommands().empty()) {
-    const std::string meant = suggestion(app, word);
-    std::error_code unknown;
-    std::string fix = "`lockstep --help` lists the commands";
-    if (!meant.empty())
-      fix = fmt::format("did you mean `lockstep {}`?", meant);
-    else if (std::filesystem::exists(word, unknown))  // `lockstep dumps/`
-      fix = fmt::format("to find out what is wrong with it: lockstep verify {}", printable(word));
-    std::cerr << fmt::format("lockstep: error: no command \"{}\"\n  fix: {}\n", printable(word),
-                             fix);
-  } else {
-    std::cerr << fmt::format("lockstep: error: {}\n  fix: {}\n", printable(error.what()),
-                             usage_fix(app, error, arguments));
-  }
+  std::cerr << fmt::format("lockstep: error: {}\n  fix: {}\n", printable(usage_problem(error)),
+                           usage_fix(app, error, arguments));
   return static_cast<int>(reports::ExitStatus::bad_usage);
 }
 
@@ -122,6 +111,12 @@ int run(int argc, const char* const* argv) {
     given.emplace_back("--help");
   }
   Renamed renamed = with_new_names(given);
+  if (!renamed.arguments.empty() && !renamed.arguments.front().starts_with("-")) {
+    const std::vector<std::string> commands = command_names(app);
+    const std::string& word = renamed.arguments.front();
+    if (std::find(commands.begin(), commands.end(), word) == commands.end())
+      return unknown_command(word, commands);
+  }
   if (!renamed.note.empty())
     std::cerr << fmt::format("lockstep: note: {}; the next release will not accept the old form\n",
                              renamed.note);

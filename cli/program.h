@@ -38,6 +38,11 @@ void use_help_layout(CLI::App& app, std::size_t columns);
 // `text` as a terminal shows it: headings and the names of commands and options stand out.
 std::string painted_help(const std::string& text, const Paint& paint);
 
+// The commands below `app`, in the order in which they were added.
+std::vector<std::string> command_names(const CLI::App& app);
+
+// Why a command line was refused, in other words than CLI11's: "unknown option --outpt".
+std::string usage_problem(const CLI::ParseError& error);
 // What to do about a command line that was refused: what was probably meant, else where to read.
 // `arguments`: as given, without the program's name.
 std::string usage_fix(const CLI::App& app, const CLI::ParseError& error,

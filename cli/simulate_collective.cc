@@ -57,6 +57,7 @@ struct CollectiveCommand {
   SimulationOutput output;
 };
 
+// "400GB/s,50GB/s": a value for each level of links. An empty list has no part.
 std::vector<std::string> split(const std::string& list) {
   std::vector<std::string> parts;
   std::stringstream in(list);
@@ -89,6 +90,7 @@ Result<sim::Links> parse_links(const CollectiveCommand& command) {
   return links;
 }
 
+// An algorithm has a formula for each operation that it carries out, and one name.
 std::string algorithm_names() {
   std::vector<std::string> names;
   for (const sim::Formula& formula : sim::formulas()) {

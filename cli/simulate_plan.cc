@@ -59,6 +59,7 @@ Result<std::vector<sim::Axis>> settings_of(const PlanCommand& command) {
   return out;
 }
 
+// A single plan is a sweep over nothing: `sweep` and this command read and check plans alike.
 Result<sim::TrainingPlans> plans_of(const PlanCommand& command) {
   const Result<std::vector<sim::Axis>> settings = settings_of(command);
   if (!settings) return settings.error();

@@ -1,3 +1,4 @@
+// Options of `lockstep simulate SCENARIO --trials N`: by how much what varies from trial to trial.
 #include <algorithm>
 #include <charconv>
 #include <thread>
@@ -16,13 +17,14 @@ Error bad(const std::string& item, const std::string& why) {
           "write compute=5%,image=20%: any of compute, communication, image and text"};
 }
 
+// "image=20%": adds it to `out`, whose members begin at 0, which is "does not vary".
 Status read_item(const std::string& item, sim::Jitter& out) {
   const std::size_t equals = item.find('=');
   const auto* const name =
       std::find_if(sim::kJitterNames.begin(), sim::kJitterNames.end(),
                    [&](const auto& one) { return one.first == item.substr(0, equals); });
   if (equals == std::string::npos || name == sim::kJitterNames.end())
-    return bad(item, "names nothing that varies");
+    return bad(item, "is no name=PERCENTAGE of something that varies");
   if (!item.ends_with('%')) return bad(item, "is not a percentage");
   double percent = -1;
   const char* const begin = item.data() + equals + 1;

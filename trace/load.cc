@@ -16,6 +16,7 @@
 #include "base/text.h"
 #include "trace/formats/format.h"
 #include "trace/formats/ring/reader.h"
+#include "trace/gpus.h"
 #include "trace/groups.h"
 #include "trace/run.h"
 #include "trace/signature.h"
@@ -69,7 +70,9 @@ Result<Plan> make_plan(const LoadOptions& options) {
       for (const Format& format : all_formats()) names.emplace_back(format.name);
       return Error{fmt::format("no format is called \"{}\"", printable(options.format)),
                    {},
-                   fmt::format("one of {}", join_and(names, names.size()))};
+                   did_you_mean(options.format, names,
+                                fmt::format("one of {}; --output chooses the form of a report",
+                                            join_and(names)))};
     }
   }
   if (!options.rank_pattern.empty()) {
@@ -414,6 +417,8 @@ void note_recording(const Piece& piece, const std::set<Rank>& chosen, const Tabl
   for (const RankTrace& trace : piece.traces) {
     if (chosen.contains(trace.rank)) continue;
     RankNote note;
+    note.host = trace.host;
+    note.gpu = trace.gpu;
     note.kind = RankNote::Kind::calls;
     note.rank = trace.rank;
     note.pid = trace.pid;
@@ -446,6 +451,8 @@ JobEvidence gather_evidence(std::vector<Piece>& pieces, const Tables& tables) {
     if (chosen) ++files;
     if (!piece.traces.empty() && !chosen) {
       note_recording(piece, chosen_ranks, tables, piece.evidence);
+      for (const RankTrace& trace : piece.traces)
+        out.locations.push_back({trace.rank, trace.world_size, trace.host, trace.pid, trace.gpu});
       ++beside[std::string(kind_of(piece)->name)];
       piece.traces.clear();
     } else if (!piece.evidence.notes.empty() && !chosen) {
@@ -644,6 +651,7 @@ Run complete_run(LoadedTraces loaded) {
                                       join_and(loaded.earlier_runs, 4)));
   }
   join_evidence(run, std::move(loaded.evidence), format != nullptr && is_own(*format));
+  keep_plausible_gpus(run);
   run.world_size = std::max(run.world_size, loaded.expect_ranks);
   return run;
 }

@@ -49,6 +49,8 @@ struct RankNote {
   std::int64_t pid = kNone;  // of the process, where the source names it
   std::string text;          // as in the source, at most kLongest bytes; not yet printable()
   Location location;         // in which file, and on which line
+  std::string host = {};     // where the process runs; empty: the source does not tell
+  std::int32_t gpu = kNone;  // as RankTrace::gpu
 
   static constexpr std::size_t kLongest = 512;
 
@@ -191,6 +193,9 @@ struct RankTrace {
   std::string source;  // the file it came from
   std::string backend, host, program;
   std::int64_t pid = kNone;
+  // The index of its GPU on the host, as nvidia-smi counts; kNone: not known. Where a source has
+  // CUDA's own index, which CUDA_VISIBLE_DEVICES shifts, see keep_plausible_gpus().
+  std::int32_t gpu = kNone;
   std::uint64_t dropped = 0;  // oldest events lost to a bounded buffer
   Semantics semantics = Semantics::c10d;
   End end = End::cut;

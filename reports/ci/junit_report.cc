@@ -25,8 +25,10 @@ std::string details(const verify::Finding& finding) {
   add("what", fmt::format("{}", fmt::join(finding.what, ", ")));
   add("why", finding.why);
   for (const verify::Evidence& evidence : finding.evidence)
-    add("seen", fmt::format("rank {}{}{}: {}", evidence.rank.value,
-                            evidence.at.empty() ? "" : " at ", evidence.at, evidence.text));
+    add("seen", says_who_and_where(evidence)
+                    ? evidence.text
+                    : fmt::format("rank {}{}{}: {}", evidence.rank.value,
+                                  evidence.at.empty() ? "" : " at ", evidence.at, evidence.text));
   for (const verify::Finding& consequence : finding.consequences)
     add("so", fmt::format("{} ({})", consequence.message, verify::rule(consequence.rule).name));
   return out + "\n";

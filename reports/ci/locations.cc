@@ -36,7 +36,7 @@ std::string_view below(std::string_view file, std::string_view folder) {
 }
 
 // "./a//b/../c.py" as "a/c.py"; ".." at the beginning is left out, as a path that leaves the
-// repository names nothing in it.
+// repository is no place in it.
 std::string normal(std::string_view file) {
   std::vector<std::string_view> parts;
   while (!file.empty()) {

@@ -83,6 +83,10 @@ std::vector<std::string> lines_of(const verify::Finding& finding) {
   return out;
 }
 
+bool says_who_and_where(const verify::Evidence& evidence) {
+  return evidence.text.starts_with("rank") && evidence.text.find(evidence.at) != std::string::npos;
+}
+
 const verify::Finding* headline_of(const verify::Report& report) {
   // Findings are sorted: what comes after an error without a headline explains less than it.
   if (report.findings.empty()) return nullptr;

@@ -113,6 +113,10 @@ class MarkdownWriter {
     begin_details("Evidence");
     for (std::size_t i = 0; i < std::min(kMarkdownEvidence, finding.evidence.size()); ++i) {
       const verify::Evidence& one = finding.evidence[i];
+      if (says_who_and_where(one)) {
+        out_ += fmt::format("- {}\n", markdown_text(one.text));
+        continue;
+      }
       out_ += fmt::format("- rank {}", one.rank.value);
       if (!one.at.empty()) out_ += fmt::format(" at {}", markdown_code(one.at));
       if (one.id) out_ += fmt::format(" (id {})", *one.id);

@@ -141,7 +141,9 @@ class TextReportWriter {
 
   void full(const verify::Finding& finding) {
     out_ += fmt::format("\n{}\n", title(finding));
-    paragraph(finding.message);
+    // The headline stands above the report: nobody wants to read it twice.
+    const bool said = &finding == headline_of(report_) && finding.message == finding.headline;
+    if (!said) paragraph(finding.message);
     if (const std::string picture =
             lanes(finding, run_, {.width = options_.width, .indent = kIndent, .paint = paint_});
         !picture.empty())
@@ -263,7 +265,9 @@ class TextReportWriter {
       if (!one.at.empty()) text += fmt::format(" at {}", printable(one.at));
       // Ids are per rank: for several ranks there is none to show.
       if (one.id && folded[i].ranks.size() == 1) text += fmt::format(" (id {})", *one.id);
-      keyed(i == 0 ? "seen" : "", fmt::format("{}: {}", text, printable(one.text)));
+      keyed(i == 0 ? "seen" : "", says_who_and_where(one)
+                                      ? printable(one.text)
+                                      : fmt::format("{}: {}", text, printable(one.text)));
       if (!options_.stacks) continue;
       for (const std::string& frame : stack_of(one, run_))
         keyed("", fmt::format("  {}", printable(frame)));

@@ -63,7 +63,8 @@ std::string table_answer_text(const sim::TableAnswer& answer) {
     rows.add({std::to_string(row.figure.row), row.fitted ? "*" : "",
               figure_text(row.figure.kind, row.figure.measured),
               figure_text(row.figure.kind, row.figure.predicted),
-              (row.figure.error() < 0 ? "" : "+") + percent(row.figure.error()), row.label});
+              fmt::format("{}{}", row.figure.error() < 0 ? "" : "+", percent(row.figure.error())),
+              row.label});
   Table errors(columns({"error of"}, {"figures", "mean", "median", "largest"}));
   const auto add = [&](const std::string& name, const std::vector<sim::Comparison>& figures) {
     const sim::ErrorSummary summary = sim::summarize(figures);

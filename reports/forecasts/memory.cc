@@ -263,11 +263,11 @@ std::string chart(const sim::MemoryTimeline& timeline, const sim::Machine& machi
   const double limit = machine.per_device ? static_cast<double>(machine.per_device->value) : 0;
   const auto peak = static_cast<double>(timeline.peak_use().total());
   // A limit far above the peak would flatten the areas.
-  return html::element("h3", "", html::text(fmt::format("ranks {}", who))) +
+  return html::element("h3", "", html::text(named_ranks(who))) +
          html::stacked_areas(
-             fmt::format("memory of ranks {} over time, by what it is for", who), categories(),
-             points, timeline.segments.back().end.seconds(), limit <= 4 * peak ? limit : 0,
-             [](double bytes) { return bytes_text(bytes); },
+             fmt::format("memory of {} over time, by what it is for", named_ranks(who)),
+             categories(), points, timeline.segments.back().end.seconds(),
+             limit <= 4 * peak ? limit : 0, [](double bytes) { return bytes_text(bytes); },
              [](double seconds) { return duration_text(seconds); });
 }
 

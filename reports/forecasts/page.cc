@@ -68,7 +68,7 @@ std::string more(std::size_t all, std::size_t shown, std::string_view one, std::
 
 class Page {
  public:
-  explicit Page(const sim::ScenarioForecast& f) : f_(f), ranks_(ranks_by_class(f)) {}
+  explicit Page(const sim::ScenarioForecast& f) : f_(f), names_(names_of_classes(f)) {}
 
   std::string str() const {
     std::vector<html::NamedFigure> figures;
@@ -90,32 +90,32 @@ class Page {
     std::vector<html::StackedBar> bars;
     double most = 0;
     Table table(columns({"ranks"}, {"computes", "exposed", "idle", "hidden communication"}));
-    for (std::size_t c = 0; c < std::min(kClasses, ranks_.size()); ++c) {
+    for (std::size_t c = 0; c < std::min(kClasses, names_.size()); ++c) {
       const sim::RankUse& use = f_.figures.classes[c];
       // Hidden communication is part of busy, so it is a share, too, but not part of the sum.
       const double all = use.busy + use.exposed + use.idle;
       most = std::max(most, all);
-      bars.push_back({named_ranks(ranks_[c]), shares_of_time(use)});
+      bars.push_back({names_[c], shares_of_time(use)});
       const auto share = [&](double part) { return percent(all > 0 ? part / all : 0); };
-      table.add({shorten_end(named_ranks(ranks_[c]), 60), share(use.busy), share(use.exposed),
-                 share(use.idle), share(use.hidden)});
+      table.add({shorten_end(names_[c], 60), share(use.busy), share(use.exposed), share(use.idle),
+                 share(use.hidden)});
     }
     return html::stacked_bars("time that each kind of ranks computes and waits", uses(), bars,
                               most) +
            table.html("use of time") +
-           more(ranks_.size(), kClasses, "other kind of ranks", "other kinds of ranks");
+           more(names_.size(), kClasses, "other kind of ranks", "other kinds of ranks");
   }
 
   // A lane for each class: what its ranks do, and thin below it when their calls are carried out.
   std::string one_step() const {
     const sim::StepTimeline& timeline = f_.figures.timeline;
     if (timeline.classes.empty()) return {};
-    const std::size_t shown = std::min(kClasses, ranks_.size());
+    const std::size_t shown = std::min(kClasses, names_.size());
     const std::vector<std::vector<sim::StepUse>>& steps = f_.figures.steps;
     // Ranks enter a step at different times (pipeline stages, stragglers): the drawing begins with
     // the first and ends with the last.
     Picos begin = Picos::forever(), end;
-    for (std::size_t c = 0; c < ranks_.size(); ++c) {
+    for (std::size_t c = 0; c < names_.size(); ++c) {
       begin = std::min(begin, steps[c][timeline.step].begin);
       end = std::max(end, steps[c][timeline.step].end);
     }
@@ -130,9 +130,9 @@ class Page {
                         {"begins", "ends", "computes", "exposed", "idle", "hidden communication"}));
     for (std::size_t c = 0; c < shown; ++c) {
       const sim::StepUse& step = steps[c][timeline.step];
-      lanes.push_back({named_ranks(ranks_[c]), boxes(timeline.classes[c].host),
-                       boxes(timeline.classes[c].calls)});
-      table.add({shorten_end(named_ranks(ranks_[c]), 60), duration_text(step.begin - begin),
+      lanes.push_back(
+          {names_[c], boxes(timeline.classes[c].host), boxes(timeline.classes[c].calls)});
+      table.add({shorten_end(names_[c], 60), duration_text(step.begin - begin),
                  duration_text(step.end - begin), duration_text(step.use.busy),
                  duration_text(step.use.exposed), duration_text(step.use.idle),
                  duration_text(step.use.hidden)});
@@ -149,19 +149,19 @@ class Page {
                        (end - begin).seconds(),
                        [](double seconds) { return duration_text(seconds); }) +
            table.html("one step") +
-           more(ranks_.size(), kClasses, "other kind of ranks", "other kinds of ranks");
+           more(names_.size(), kClasses, "other kind of ranks", "other kinds of ranks");
   }
 
   // The mean over all ranks: each class weighted by its number of ranks.
   std::string steps() const {
-    std::vector<double> weight(ranks_.size(), 0);
+    std::vector<double> weight(names_.size(), 0);
     for (const std::uint32_t c : f_.class_of)
       // Of 1,024 ranks in classes of 1,023 and 1, the weights are 1023/1024 and 1/1024.
       weight[c] += 1 / static_cast<double>(f_.class_of.size());
     std::vector<std::vector<double>> means;
     for (std::size_t s = 0; s < f_.figures.times.size(); ++s) {
       std::vector<double> mean(uses().size(), 0);
-      for (std::size_t c = 0; c < ranks_.size(); ++c) {
+      for (std::size_t c = 0; c < names_.size(); ++c) {
         const std::vector<double> own = shares_of_time(f_.figures.steps[c][s].use);
         for (std::size_t i = 0; i < mean.size(); ++i) mean[i] += weight[c] * own[i];
       }
@@ -181,12 +181,12 @@ class Page {
     std::vector<html::SignedBar> bars;
     for (std::size_t i = 0; i < std::min(kSums, path.sums.size()); ++i) {
       const double share = path.share(path.sums[i].time);
-      bars.push_back({words_of(path.sums[i], ranks_), share, percent(share)});
+      bars.push_back({words_of(path.sums[i], names_), share, percent(share)});
     }
     Table table(columns({"part"}, {"time", "share", "times"}));
     for (std::size_t i = 0; i < std::min(kItems, path.items.size()); ++i) {
       const sim::ForecastPath::Item& item = path.items[i];
-      table.add({words_of(item, ranks_), duration_text(item.time), percent(path.share(item.time)),
+      table.add({words_of(item, names_), duration_text(item.time), percent(path.share(item.time)),
                  grouped(item.count)});
     }
     return html::element(
@@ -231,7 +231,7 @@ class Page {
   }
 
   const sim::ScenarioForecast& f_;
-  std::vector<std::string> ranks_;  // by class
+  std::vector<std::string> names_;  // by class
 };
 
 }  // namespace

@@ -16,17 +16,14 @@ constexpr std::size_t kShownSums = 6, kShownItems = 8, kShownRanks = 30;
 // Parts below 0.5 % are many and change nothing; the longest is always shown.
 constexpr double kShownShare = 0.005;
 
-std::string who(const std::string& ranks) {
-  const std::string all = named_ranks(ranks);
-  return all.size() > kShownRanks ? fmt::format("{}..", all.substr(0, kShownRanks)) : all;
-}
+std::string who(const std::string& name) { return shorten_end(name, kShownRanks); }
 
 std::string where(bool between_nodes) { return between_nodes ? "between nodes" : "inside a node"; }
 
 // The first lines of a list, the longest, and the sum of the others.
 template <class T>
 std::string shares_list(const sim::ForecastPath& path, const std::vector<T>& parts,
-                        std::size_t most, const std::vector<std::string>& ranks,
+                        std::size_t most, const std::vector<std::string>& names,
                         const std::string& noun) {
   Table table(columns({}, {""}, {""}));
   double left = 1;
@@ -34,7 +31,7 @@ std::string shares_list(const sim::ForecastPath& path, const std::vector<T>& par
   for (; i < std::min(most, parts.size()); ++i) {
     const double share = path.share(parts[i].time);
     if (i > 0 && share < kShownShare) break;
-    table.add({percent(share), words_of(parts[i], ranks)});
+    table.add({percent(share), words_of(parts[i], names)});
     left -= share;
   }
   if (i < parts.size())
@@ -51,29 +48,30 @@ std::string named_ranks(const std::string& ranks) {
   return fmt::format("{} {}", one ? "rank" : "ranks", ranks);
 }
 
-std::string words_of(const sim::ForecastPath::Sum& sum, const std::vector<std::string>& ranks) {
-  if (sum.rank_class) return fmt::format("work of {}", who(ranks[*sum.rank_class]));
+std::string words_of(const sim::ForecastPath::Sum& sum, const std::vector<std::string>& names) {
+  if (sum.rank_class) return fmt::format("work of {}", who(names[*sum.rank_class]));
   return fmt::format("calls in group {}, {}", sum.group, where(sum.between_nodes));
 }
 
-std::string words_of(const sim::ForecastPath::Item& item, const std::vector<std::string>& ranks) {
+std::string words_of(const sim::ForecastPath::Item& item, const std::vector<std::string>& names) {
   if (item.is_call) return fmt::format("{}, {}", item.call, where(item.between_nodes));
   return fmt::format(
-      "work of {}{}", who(ranks[item.rank_class]),
+      "work of {}{}", who(names[item.rank_class]),
       item.call.empty() ? " at the end of a step" : fmt::format(" before {}", item.call));
 }
 
-std::string path_text(const sim::ForecastPath& path, const std::vector<std::string>& ranks) {
+std::string path_text(const sim::ForecastPath& path, const std::vector<std::string>& names) {
   return fmt::format("  critical path of {}, {}\n{}  most of it in\n{}", path.of_what(),
                      duration_text(path.end - path.begin),
-                     shares_list(path, path.sums, kShownSums, ranks, "kind"),
-                     shares_list(path, path.items, kShownItems, ranks, "place"));
+                     shares_list(path, path.sums, kShownSums, names, "kind"),
+                     shares_list(path, path.items, kShownItems, names, "place"));
 }
 
 std::string change_in_words(const sim::WhatIf& one) {
   // A gain of 0.12 is a step time of "-12 %". Without a sign: what rounds to no change.
   const std::string change = percent(-one.gain);
-  return one.gain < 0 && change != "0 %" ? fmt::format("+{}", change) : change;
+  if (change == "0 %" || change == "-0 %") return "0 %";
+  return one.gain < 0 ? fmt::format("+{}", change) : change;
 }
 
 std::string what_if_text(const std::vector<sim::WhatIf>& what_ifs) {

@@ -14,16 +14,17 @@ namespace lockstep::reports {
 // "rank 3" of "3", "ranks 0-3,5" of "0-3,5".
 std::string named_ranks(const std::string& ranks);
 
-// `ranks`: by class, "0-3,5". Names are as in the job.
-std::string words_of(const sim::ForecastPath::Sum& sum, const std::vector<std::string>& ranks);
-std::string words_of(const sim::ForecastPath::Item& item, const std::vector<std::string>& ranks);
+// `names`: of the classes of ranks, "ranks 0-3,5". Those of calls are as in the job.
+std::string words_of(const sim::ForecastPath::Sum& sum, const std::vector<std::string>& names);
+std::string words_of(const sim::ForecastPath::Item& item, const std::vector<std::string>& names);
 
 // The change of the step time: "-11.2 %".
 std::string change_in_words(const sim::WhatIf& what_if);
 
 // Lines of at most 80 columns, with the longest parts only; names are made printable.
-std::string path_text(const sim::ForecastPath& path, const std::vector<std::string>& ranks);
+std::string path_text(const sim::ForecastPath& path, const std::vector<std::string>& names);
 std::string what_if_text(const std::vector<sim::WhatIf>& what_ifs);
+// `ranks`: of the classes, "0-3,5".
 // {"begin_ps", "end_ps", "steps", "sums": [], "items": []}: the first kMostPathItems of them.
 inline constexpr std::size_t kMostPathItems = 1000;
 nlohmann::ordered_json path_json(const sim::ForecastPath& path,

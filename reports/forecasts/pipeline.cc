@@ -66,7 +66,7 @@ std::string pipeline_text(const PipelineAnswer& answer) {
   // With a flush, a step begins when the last has ended on all stages; without, each stage begins
   // its next step at once.
   if (run.period != run.time)
-    out += fmt::format("each stage is at work for {} at most: steps without a barrier follow so\n",
+    out += fmt::format("without a barrier between them, steps follow one another every {}\n",
                        duration_text(run.period));
   out += fmt::format("bubble: {} of the stages' time\n\n", percent(run_bubble(run)));
   return fmt::format("{}{}\n{}", out, stage_table(answer), pipeline_timeline(answer.program, run));
@@ -109,6 +109,7 @@ std::int64_t unit_of(const sim::PipelineRun& run) {
   return std::max<std::int64_t>(unit, 1);
 }
 
+// "0123a4b5c.d": a character for each column of time.
 std::string lane(const std::vector<sim::StepStretch>& tasks, std::size_t columns,
                  double per_column) {
   std::string out;

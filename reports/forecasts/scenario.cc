@@ -139,19 +139,19 @@ std::vector<Assumption> all_assumptions(const sim::ScenarioForecast& f) {
 }
 
 std::string rank_table(const sim::ScenarioForecast& f) {
-  const std::vector<std::string> ranks = ranks_by_class(f);
+  const std::vector<std::string> names = names_of_classes(f);
   Table table(columns({"share of the time"}, {"busy", "exposed", "idle", "hidden communication"}));
-  for (std::size_t c = 0; c < std::min(ranks.size(), kShownClasses); ++c) {
+  for (std::size_t c = 0; c < std::min(names.size(), kShownClasses); ++c) {
     const sim::RankUse& use = f.figures.classes[c];
     // A job of calls that take no time: all shares are 0, and none is a division by 0.
     const double all = std::max(use.busy + use.exposed + use.idle, 1e-30);
-    table.add({named_ranks(ranks[c]), percent(use.busy / all), percent(use.exposed / all),
+    table.add({names[c], percent(use.busy / all), percent(use.exposed / all),
                percent(use.idle / all), percent(use.hidden / all)});
   }
   std::string out = fmt::format("\n{}", table.text(kReportColumns, 2));
-  if (ranks.size() > kShownClasses)
+  if (names.size() > kShownClasses)
     out += fmt::format("  and {} other kinds of ranks: --output json=FILE has them\n",
-                       ranks.size() - kShownClasses);
+                       names.size() - kShownClasses);
   return out;
 }
 
@@ -211,7 +211,7 @@ std::vector<Headline> headlines(const sim::ScenarioForecast& f) {
   // carries out.
   out.push_back({f.dummies ? "HFU" : "MFU",
                  fmt::format("{} of the peak FLOP/s", percent(f.flops_share)), "flops, step time"});
-  if (f.pipeline)
+  if (f.stages > 0)
     out.push_back({"bubble", fmt::format("{} of the stages' time", percent(forecast_bubble(f))),
                    "calls, work, links"});
   if (!f.memory.classes.empty())
@@ -219,13 +219,34 @@ std::vector<Headline> headlines(const sim::ScenarioForecast& f) {
   return out;
 }
 
-std::vector<std::string> ranks_by_class(const sim::ScenarioForecast& f) {
-  std::vector<std::vector<std::int32_t>> ranks(f.figures.classes.size());
+namespace {
+
+std::vector<std::vector<std::int32_t>> members_of_classes(const sim::ScenarioForecast& f) {
+  std::vector<std::vector<std::int32_t>> out(f.figures.classes.size());
   for (std::size_t r = 0; r < f.class_of.size(); ++r)
-    ranks[f.class_of[r]].push_back(static_cast<std::int32_t>(r));
+    out[f.class_of[r]].push_back(static_cast<std::int32_t>(r));
+  return out;
+}
+
+}  // namespace
+
+std::vector<std::string> ranks_by_class(const sim::ScenarioForecast& f) {
   std::vector<std::string> out;
-  out.reserve(ranks.size());
-  for (const auto& members : ranks) out.push_back(ranges(members));
+  for (const auto& members : members_of_classes(f)) out.push_back(ranges(members));
+  return out;
+}
+
+std::vector<std::string> names_of_classes(const sim::ScenarioForecast& f) {
+  std::vector<std::string> out;
+  for (const std::vector<std::int32_t>& members : members_of_classes(f)) {
+    const std::string ranks = named_ranks(ranges(members));
+    const auto in_first_stage = [&](std::int32_t rank) {
+      return rank % f.stages == members.front() % f.stages;
+    };
+    const bool stage = f.stages > 0 && !members.empty() &&
+                       std::all_of(members.begin(), members.end(), in_first_stage);
+    out.push_back(stage ? fmt::format("stage {} ({})", members.front() % f.stages, ranks) : ranks);
+  }
   return out;
 }
 
@@ -264,7 +285,7 @@ nlohmann::ordered_json forecast_json(const sim::ScenarioForecast& f) {
                           {"idle_s", use.idle},
                           {"hidden_s", use.hidden}});
   }
-  if (f.pipeline) out["bubble"] = forecast_bubble(f);
+  if (f.stages > 0) out["bubble"] = forecast_bubble(f);
   out["flops_per_step"] = f.flops.flops;
   out["flop_utilisation"] = f.flops_share;
   out["critical_path"] = path_json(f.path, ranks);
@@ -276,7 +297,7 @@ nlohmann::ordered_json forecast_json(const sim::ScenarioForecast& f) {
                               {"protocol", sim::protocol_name(c.protocol)},
                               {"least_bytes", c.least.value},
                               {"most_bytes", c.most.value}});
-  // The same keys as the text has in brackets behind its figures.
+  // The same keys as the text has in brackets after its figures.
   for (const Assumption& a : assumptions(f)) out["assumptions"][a.key] = a.text;
   return out;
 }
@@ -294,7 +315,7 @@ std::string forecast_text(const sim::ScenarioForecast& f) {
   out += fmt::format("{}  [calls, work, links]\n\n", rank_table(f));
   if (!f.memory.classes.empty())
     out += fmt::format("{}  [memory]\n\n", memory_text(f.memory, f.machine));
-  out += fmt::format("{}  [path]\n\n", path_text(f.path, ranks_by_class(f)));
+  out += fmt::format("{}  [path]\n\n", path_text(f.path, names_of_classes(f)));
   if (!f.what_ifs.empty()) out += fmt::format("{}  [what if]\n\n", what_if_text(f.what_ifs));
   if (f.trials) out += fmt::format("{}  [trials]\n\n", trials_text(*f.trials));
   for (const Assumption& a : assumptions(f))

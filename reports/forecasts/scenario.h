@@ -31,6 +31,9 @@ std::vector<Assumption> assumptions(const sim::ScenarioForecast& forecast);
 
 // By class: its ranks, "0-3,5".
 std::vector<std::string> ranks_by_class(const sim::ScenarioForecast& forecast);
+// By class, for people: "ranks 0-3,5", or where all are one stage of a pipeline "stage 1 (ranks
+// 1,5)".
+std::vector<std::string> names_of_classes(const sim::ScenarioForecast& forecast);
 // At most 80 columns wide.
 std::string forecast_text(const sim::ScenarioForecast& forecast);
 

@@ -14,9 +14,7 @@
 namespace lockstep::reports::html {
 namespace {
 
-constexpr double kStackWidth = 720;
-constexpr double kRow = 26, kBar = 16;  // heights
-constexpr double kStackLeft = 76, kStackTop = 10, kStackPlot = 180;
+constexpr double kBar = 16, kStackHeight = 180;
 constexpr std::size_t kMostColumns = 120, kMostStackPoints = 360;
 
 std::string look(const Series& series) { return fmt::format("f f{}", series.look); }
@@ -25,22 +23,19 @@ double sum(const std::vector<double>& parts) {
   return std::accumulate(parts.begin(), parts.end(), 0.0);
 }
 
-std::string figure(const std::string& picture, const std::vector<Series>& series) {
-  return element("figure", "wide", scroller("chart", picture) + series_legend(series));
+// A plot from 0 to `most`, as wide as there is room: its words stand around the picture.
+std::string plot(const std::string& label, const std::string& content, double most,
+                 const NumberWords& words, const std::string& first, const std::string& last,
+                 const std::vector<Series>& series) {
+  const std::string axes = svg_line("axis", {0, 0}, {0, kStackHeight}) +
+                           svg_line("axis", {0, kStackHeight}, {kStripWidth, kStackHeight});
+  const std::string ends = element("span", "", text(first)) + element("span", "", text(last));
+  return element("figure", "wide",
+                 strips(label, svg_strip(fmt::format("{} to {}", words(0), words(most)),
+                                         kStackHeight, axes + content) +
+                                   element("div", "times ends", ends)) +
+                     series_legend(series));
 }
-
-// The axes of a plot from 0 to `most`, with labels below.
-std::string axes(double most, const NumberWords& words, const std::string& first,
-                 const std::string& last) {
-  const double bottom = kStackTop + kStackPlot;
-  return svg_line("axis", {kStackLeft, kStackTop}, {kStackLeft, bottom}) +
-         svg_line("axis", {kStackLeft, bottom}, {kStackWidth, bottom}) +
-         svg_text("note", {kStackLeft - 7, kStackTop + 9}, words(most), "end") +
-         svg_text("note", {kStackLeft - 7, bottom}, words(0), "end") +
-         svg_text("note", {kStackLeft, bottom + 18}, first) +
-         svg_text("note", {kStackWidth, bottom + 18}, last, "end");
-}
-constexpr double kPlotHeight = kStackTop + kStackPlot + 24;
 
 // Averages neighbouring columns if there are too many.
 std::vector<std::vector<double>> thinned(const std::vector<std::vector<double>>& columns) {
@@ -111,22 +106,21 @@ std::string stacked_columns(const std::string& label, const std::vector<Series>&
   const std::vector<std::vector<double>> shown = thinned(columns);
   double most = 0;
   for (const std::vector<double>& parts : shown) most = std::max(most, sum(parts));
-  std::string content = axes(most, words, first, last);
-  const double width =
-      (kStackWidth - kStackLeft) / static_cast<double>(std::max<std::size_t>(1, shown.size()));
+  std::string content;
+  const double width = kStripWidth / static_cast<double>(std::max<std::size_t>(1, shown.size()));
   for (std::size_t c = 0; c < shown.size(); ++c) {
-    double y = kStackTop + kStackPlot;
+    double y = kStackHeight;
     for (std::size_t s = 0; s < shown[c].size(); ++s) {
-      const double height = most > 0 ? kStackPlot * shown[c][s] / most : 0;
+      const double height = most > 0 ? kStackHeight * shown[c][s] / most : 0;
       y -= height;
       if (height >= .05)
         content += svg_rect(look(series[s]),
-                            {kStackLeft + static_cast<double>(c) * width, y,
+                            {static_cast<double>(c) * width, y,
                              std::max(1.0, width - (width > 4 ? 1.5 : 0)), height},
                             0);
     }
   }
-  return figure(svg_picture(label, kStackWidth, kPlotHeight, content), series);
+  return plot(label, content, most, words, first, last, series);
 }
 
 std::string stacked_areas(const std::string& label, const std::vector<Series>& series,
@@ -138,13 +132,10 @@ std::string stacked_areas(const std::string& label, const std::vector<Series>& s
   for (const AreaPoint& point : shown) most = std::max(most, sum(point.parts));
   const double begin = shown.front().x;
   const auto x_of = [&](double x) {
-    return end > begin ? kStackLeft + (kStackWidth - kStackLeft) * (x - begin) / (end - begin)
-                       : kStackLeft;
+    return end > begin ? kStripWidth * (x - begin) / (end - begin) : 0;
   };
-  const auto y_of = [&](double y) {
-    return kStackTop + kStackPlot * (1 - (most > 0 ? y / most : 0));
-  };
-  std::string content = axes(most, words, x_words(begin), x_words(end));
+  const auto y_of = [&](double y) { return kStackHeight * (1 - (most > 0 ? y / most : 0)); };
+  std::string content;
   // The height of the series below, by point. A polygon follows the upper edge from left to right
   // and the lower edge back.
   std::vector<double> below(shown.size(), 0);
@@ -166,32 +157,34 @@ std::string stacked_areas(const std::string& label, const std::vector<Series>& s
       content +=
           fmt::format(R"(<polygon class="{}" points="{}{}"/>)", look(series[s]), upper, lower);
   }
-  if (limit > 0) content += svg_line("mark", {kStackLeft, y_of(limit)}, {kStackWidth, y_of(limit)});
-  return figure(svg_picture(label, kStackWidth, kPlotHeight, content), series);
+  if (limit > 0) content += svg_line("mark", {0, y_of(limit)}, {kStripWidth, y_of(limit)});
+  return plot(label, content, most, words, x_words(begin), x_words(end), series);
 }
 
 std::string signed_bars(const std::string& label, const std::vector<SignedBar>& bars) {
-  constexpr double kNames = 330, kWords = 80;
-  constexpr double kMiddle = kNames + 60, kRight = kStackWidth - kWords;
   double most = 0;
-  for (const SignedBar& bar : bars) most = std::max(most, std::abs(bar.value));
-  std::string content;
-  double y = 0;
+  bool negative = false;
   for (const SignedBar& bar : bars) {
-    // The left side is shorter: negative bars are cut there, the text has the number.
-    const double room = bar.value < 0 ? kMiddle - kNames : kRight - kMiddle;
+    most = std::max(most, std::abs(bar.value));
+    negative = negative || bar.value < 0;
+  }
+  // The left side is shorter: negative bars are cut there, the text has the number.
+  const double middle = negative ? kStripWidth / 5.0 : 0;
+  std::string rows;
+  for (const SignedBar& bar : bars) {
+    const double room = bar.value < 0 ? middle : kStripWidth - middle;
     const double width =
-        most > 0 ? std::min(room, (kRight - kMiddle) * std::abs(bar.value) / most) : 0;
-    content += svg_text("note", {0, y + kBar - 3}, shorten_end(bar.label, 50));
+        most > 0 ? std::min(room, (kStripWidth - middle) * std::abs(bar.value) / most) : 0;
+    std::string content = svg_line("axis", {middle, 0}, {middle, kBar});
     if (width >= .05)
       content += svg_rect(bar.value < 0 ? "f f1" : "f f0",
-                          {bar.value < 0 ? kMiddle - width : kMiddle, y, width, kBar}, 0);
-    content += svg_text("note", {kStackWidth, y + kBar - 3}, bar.words, "end");
-    y += kRow;
+                          {bar.value < 0 ? middle - width : middle, 0, width, kBar}, 0);
+    rows += element("span", "what", text(bar.label)) + stretched(kBar, content) +
+            element("span", "n", text(bar.words));
   }
-  content += svg_line("axis", {kMiddle, 0}, {kMiddle, y});
-  return element("figure", "wide",
-                 scroller("chart", svg_picture(label, kStackWidth, std::max(y, kRow), content)));
+  return element(
+      "figure", "wide",
+      fmt::format(R"(<div class="bars" role="group" aria-label="{}">{}</div>)", text(label), rows));
 }
 
 namespace {

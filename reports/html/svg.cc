@@ -77,13 +77,17 @@ std::string svg_tip(std::string_view classes, Point from, Point to) {
                                    at({base.x + along.y * kHalf, base.y - along.x * kHalf})));
 }
 
+std::string stretched(double height, std::string_view content) {
+  return fmt::format(
+      R"(<svg width="100%" height="{0}" viewBox="0 0 {1} {0}" preserveAspectRatio="none">{2}</svg>)"
+      "\n",
+      px(height), kStripWidth, content);
+}
+
 std::string svg_strip(std::string_view name, double height, std::string_view content) {
   constexpr std::size_t kNameColumns = 60;
   return element("p", "", text(shorten_middle(std::string(name), kNameColumns))) +
-         fmt::format(
-             R"(<svg width="100%" height="{0}" viewBox="0 0 {1} {0}" preserveAspectRatio="none">{2}</svg>)"
-             "\n",
-             px(height), kStripWidth, content);
+         stretched(height, content);
 }
 
 std::string strips(std::string_view label, std::string_view rows) {

@@ -37,9 +37,12 @@ std::string svg_level_curve(std::string_view classes, Point from, Point to);
 // A triangle that points from `from` to its corner `to`.
 std::string svg_tip(std::string_view classes, Point from, Point to);
 
-// A row of a chart, below its name (text): a picture kStripWidth wide, stretched to the width that
-// there is. Rows stand in strips(), whose `label` is for screen readers.
+// A picture kStripWidth wide, stretched to the width that there is: without words, which would be
+// stretched, too.
 inline constexpr int kStripWidth = 1000;
+std::string stretched(double height, std::string_view content);
+// A row of a chart: such a picture below its name (text). Rows stand in strips(), whose `label` is
+// for screen readers.
 std::string svg_strip(std::string_view name, double height, std::string_view content);
 std::string strips(std::string_view label, std::string_view rows);
 

@@ -393,12 +393,14 @@ std::string watch_screen(const WatchState& state, const ScreenSize& size, const 
     if (rank != state.ranks.end())
       return with_keys(rank_detail(state, *rank, width, paint), size, view, width, paint);
   }
+  // A single look (--once) has watched for no time that anybody wants to know.
+  constexpr double kOneLook = 0.1;
+  const std::string watched = state.watched_s < kOneLook
+                                  ? ""
+                                  : fmt::format(", watched for {}", duration_text(state.watched_s));
   std::vector<std::string> top = {
       paint.bold(shorten_middle(printable(state.folder), width / 2)),
-      shorten_end(
-          fmt::format("  {}, watched for {}", progress_text(state), duration_text(state.watched_s)),
-          width),
-      ""};
+      shorten_end(fmt::format("  {}{}", progress_text(state), watched), width), ""};
   std::vector<std::string> below = latest(state, width);
   std::vector<std::string> found = findings(state, width, paint);
   if (!found.empty()) {

@@ -40,8 +40,8 @@ struct ParetoChart {
   bool less_is_better = false;  // of y; of x it always is
 };
 
-constexpr double kParetoWidth = 760, kParetoHeight = 420;
-constexpr Box kParetoPlot{74, 30, kParetoWidth - 74 - 24, kParetoHeight - 30 - 52};
+constexpr double kParetoWidth = 760, kParetoNarrow = 340;  // with a card's width, and a phone's
+constexpr double kParetoHeight = 420;
 constexpr double kFarApart = 50;  // ratio of largest to smallest from which an axis is logarithmic
 constexpr std::size_t kMostMarks = 24;  // more are not readable
 constexpr double kTicks = 5;
@@ -115,15 +115,20 @@ std::string classes_of(ParetoDot::Kind kind) {
 
 class ParetoDrawing {
  public:
-  explicit ParetoDrawing(const ParetoChart& chart)
+  ParetoDrawing(const ParetoChart& chart, double width)
       : chart_(chart),
+        width_(width),
+        plot_{width < kParetoWidth ? 40.0 : 74.0, 30, 0, kParetoHeight - 30 - 52},
         x_(numbers(&ParetoDot::x), Axis::Of::bytes),
-        y_(numbers(&ParetoDot::y), Axis::Of::numbers) {}
+        y_(numbers(&ParetoDot::y), Axis::Of::numbers) {
+    plot_.width = width - plot_.x - 24;
+  }
 
   std::string str() const {
     // Drawn in this order, the front is on top.
-    return axes() + dots(ParetoDot::Kind::too_large) + dots(ParetoDot::Kind::beaten) +
-           dots(ParetoDot::Kind::front) + marks();
+    return svg_picture(chart_.label, width_, kParetoHeight,
+                       axes() + dots(ParetoDot::Kind::too_large) + dots(ParetoDot::Kind::beaten) +
+                           dots(ParetoDot::Kind::front) + marks());
   }
 
  private:
@@ -133,28 +138,26 @@ class ParetoDrawing {
     return out;
   }
   Point at(const ParetoDot& dot) const {
-    return {kParetoPlot.x + kParetoPlot.width * x_.fraction(dot.x),
-            kParetoPlot.y + kParetoPlot.height * (1 - y_.fraction(dot.y))};
+    return {plot_.x + plot_.width * x_.fraction(dot.x),
+            plot_.y + plot_.height * (1 - y_.fraction(dot.y))};
   }
 
   std::string axes() const {
-    const double bottom = kParetoPlot.y + kParetoPlot.height;
-    std::string out =
-        svg_line("axis", {kParetoPlot.x, kParetoPlot.y}, {kParetoPlot.x, bottom}) +
-        svg_line("axis", {kParetoPlot.x, bottom}, {kParetoPlot.x + kParetoPlot.width, bottom});
+    const double bottom = plot_.y + plot_.height;
+    std::string out = svg_line("axis", {plot_.x, plot_.y}, {plot_.x, bottom}) +
+                      svg_line("axis", {plot_.x, bottom}, {plot_.x + plot_.width, bottom});
     for (const double tick : x_.ticks()) {
-      const double x = kParetoPlot.x + kParetoPlot.width * x_.fraction(tick);
+      const double x = plot_.x + plot_.width * x_.fraction(tick);
       out += svg_line("axis", {x, bottom}, {x, bottom + 5}) +
              svg_text("note", {x, bottom + 19}, chart_.x_text(tick), "middle");
     }
     for (const double tick : y_.ticks()) {
-      const double y = kParetoPlot.y + kParetoPlot.height * (1 - y_.fraction(tick));
-      out += svg_line("axis", {kParetoPlot.x - 5, y}, {kParetoPlot.x, y}) +
-             svg_text("note", {kParetoPlot.x - 9, y + 4}, chart_.y_text(tick), "end");
+      const double y = plot_.y + plot_.height * (1 - y_.fraction(tick));
+      out += svg_line("axis", {plot_.x - 5, y}, {plot_.x, y}) +
+             svg_text("note", {plot_.x - 9, y + 4}, chart_.y_text(tick), "end");
     }
     return out +
-           svg_text("note", {kParetoPlot.x + kParetoPlot.width, kParetoHeight - 8}, chart_.x_title,
-                    "end") +
+           svg_text("note", {plot_.x + plot_.width, kParetoHeight - 8}, chart_.x_title, "end") +
            svg_text("note", {6, 14}, chart_.y_title);
   }
 
@@ -172,29 +175,37 @@ class ParetoDrawing {
   }
 
   std::string marks() const {
+    constexpr double kWide = 22, kHigh = 12;  // of a mark
     std::string out;
-    std::size_t marked = 0;
+    std::vector<Point> marked;
     for (const ParetoDot& dot : chart_.dots) {
-      // More numbers would cover each other; the dots have their words as tooltips.
-      if (dot.mark.empty() || ++marked > kMostMarks) continue;
-      const Point where = at(dot);
+      if (dot.mark.empty()) continue;
       // Towards better choices, where few dots are.
-      out += svg_text("state", {where.x - 7, where.y + (chart_.less_is_better ? 15 : -7)}, dot.mark,
-                      "end");
+      const Point where{at(dot).x - 7, at(dot).y + (chart_.less_is_better ? 15 : -7)};
+      // A number on another one cannot be read; the dots have their words as tooltips.
+      const bool covers = std::any_of(marked.begin(), marked.end(), [&](Point other) {
+        return std::abs(other.x - where.x) < kWide && std::abs(other.y - where.y) < kHigh;
+      });
+      if (covers) continue;
+      if (marked.size() == kMostMarks) break;
+      marked.push_back(where);
+      out += svg_text("state", where, dot.mark, "end");
     }
     return out;
   }
 
   const ParetoChart& chart_;
+  double width_;
+  Box plot_;
   Axis x_, y_;
 };
 
 // Empty without dots. An axis is logarithmic if its numbers are far apart.
 std::string pareto_chart(const ParetoChart& chart) {
   if (chart.dots.empty()) return {};
-  const std::string picture =
-      svg_picture(chart.label, kParetoWidth, kParetoHeight, ParetoDrawing(chart).str());
-  return element("figure", "", scroller(chart.label, picture));
+  return element("figure", "",
+                 element("div", "roomy", ParetoDrawing(chart, kParetoWidth).str()) +
+                     element("div", "narrow", ParetoDrawing(chart, kParetoNarrow).str()));
 }
 
 }  // namespace
@@ -215,6 +226,7 @@ class SweepPage {
   explicit SweepPage(const Summary& summary)
       : summary_(summary),
         ranking_(sim::rank(summary.rows, summary.goal)),
+        worlds_differ_(worlds().size() > 1),
         columns_(plan_columns()) {}
 
   std::string str() const {
@@ -230,10 +242,20 @@ class SweepPage {
   }
 
  private:
+  // The numbers of ranks of the plans, as far as known.
+  std::set<std::int64_t> worlds() const {
+    std::set<std::int64_t> out;
+    for (const sim::Row& row : summary_.rows)
+      if (row.ranks > 0) out.insert(row.ranks);
+    return out;
+  }
+
   std::string figures() const {
     std::vector<html::NamedFigure> out = {{"sorted by", objective_text(summary_.goal.objective)}};
     if (summary_.goal.memory_limit)
       out.push_back({"memory of a rank at most", bytes_text(*summary_.goal.memory_limit)});
+    if (const std::set<std::int64_t> ranks = worlds(); ranks.size() == 1)
+      out.push_back({"ranks", grouped(static_cast<std::uint64_t>(*ranks.begin()))});
     out.push_back({"fit", grouped(ranking_.fitting.size())});
     out.push_back({"do not fit", grouped(ranking_.too_large.size())});
     out.push_back({"hang", grouped(ranking_.hanging.size())});
@@ -331,7 +353,8 @@ class SweepPage {
       cells.push_back(known ? std::move(words) : "");
       look.values.push_back(known ? std::optional<double>(number) : std::nullopt);
     };
-    figure(one.ranks > 0, static_cast<double>(one.ranks), std::to_string(one.ranks));
+    if (worlds_differ_)
+      figure(one.ranks > 0, static_cast<double>(one.ranks), std::to_string(one.ranks));
     figure(trains, one.step_seconds, duration_text(one.step_seconds));
     figure(trains, one.samples_per_second, number_text(one.samples_per_second));
     figure(trains, one.memory_bytes, bytes_text(one.memory_bytes));
@@ -356,8 +379,8 @@ class SweepPage {
     }
     for (std::size_t k = 0; k < heads.size(); ++k)
       all.push_back({heads[k], Column::code, values[k].size() <= kMostChoices});
-    for (const char* head : {"world", "step", "samples/s", "memory"})
-      all.push_back({head, Column::number});
+    if (worlds_differ_) all.push_back({"ranks", Column::number});
+    for (const char* head : {"step", "samples/s", "memory"}) all.push_back({head, Column::number});
     all.push_back({summary_.transformers ? "MFU" : "sent", Column::number});
     all.push_back({"verdict", Column::mark, true});
     return all;
@@ -433,6 +456,7 @@ class SweepPage {
 
   const Summary& summary_;
   sim::Ranking ranking_;
+  bool worlds_differ_;  // else the number of ranks stands above, once
   std::vector<Column> columns_;
 };
 

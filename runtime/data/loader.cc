@@ -76,7 +76,7 @@ void Loader::work() {
 Result<LoadedItem> Loader::load_row(Pending& batch, std::size_t row) const {
   const std::size_t floats = recipe_.image.floats();
   const std::size_t from = batch.image_slots[row] * floats;
-  // A row without an image has no slot; the last such may point behind the end.
+  // A row without an image has no slot; the last such may point past the end.
   const std::size_t room = std::min(floats, batch.pixels.size() - from);
   try {
     return load_item(recipe_, batch.indices[row], std::span(batch.pixels).subspan(from, room));

@@ -19,7 +19,7 @@ struct SpecialInText {
   std::string_view piece;
 };
 
-// The first special piece at or behind `from`.
+// The first special piece at or after `from`.
 SpecialInText find_special(std::string_view text, std::size_t from) {
   for (std::size_t at = text.find('[', from); at != std::string_view::npos;
        at = text.find('[', at + 1)) {

@@ -160,7 +160,8 @@ class Planner {
   // With a vote, the other ranks' batches are part of the condition: the result of the vote.
   void add(const std::vector<Modality>& has) {
     std::string name;
-    for (const Modality modality : has) name += (name.empty() ? "" : "+") + to_string(modality);
+    for (const Modality modality : has)
+      name += fmt::format("{}{}", name.empty() ? "" : "+", to_string(modality));
     if (s_.remedy.kind != Remedy::presence_vote) {
       out_.conditions.push_back({name, "", has});
       return;

@@ -27,9 +27,13 @@ std::string reason_of(const verify::Report& report) {
 
 // In one line: a table has room for no more.
 std::string reason_of(const Error& error) {
-  std::string out = error.message;
-  for (std::size_t at = 0; (at = out.find('\n', at)) != std::string::npos;)
-    out.replace(at, out.find_first_not_of(" \n", at) - at, " ");
+  std::string out;
+  bool broken = false;  // a line break precedes: its blank stands for the next line's indentation
+  for (const char c : error.message) {
+    if (broken && (c == ' ' || c == '\n')) continue;
+    broken = c == '\n';
+    out += broken ? ' ' : c;
+  }
   return out;
 }
 

@@ -23,6 +23,9 @@ LoneRanks::Costs costs_named(const std::string& name) {
 
 }  // namespace
 
+// [{"scenario": "job.yaml", "ranks": [0, 4], "trace": "derived", "broadcasts":
+// "derived/broadcasts",
+//   "dissent": [2], "unless_same_as": "", "costs": "counts"}, …]
 std::string lone_ranks_text(const std::vector<LoneRanks>& list) {
   nlohmann::json out = nlohmann::json::array();
   for (const LoneRanks& one : list) {

@@ -11,13 +11,18 @@ namespace {
 
 using Json = nlohmann::json;
 
+// Keys and values of earlier releases. Whoever has such a scenario is told what to write now:
+//
+//   strategy: {kind: ddp, reduction: sum}   write "fault: gradients-summed"
+//   train: {zero_grad: true}                remove it: the correct behaviour is the only one
 struct Moved {
   const char* pointer;  // JSON pointer of the key
   const char* value;    // the value that moved; null: any value that no row above names
   const char* now;      // the replacement; null: none, the key's only correct value is built in
 };
 
-// Rows for single values of a key come before the row for all others.
+// Rows for single values of a key come before the row for all others. A replacement stands in
+// quotes in the message: two of them close and open these in between.
 constexpr Moved kMoved[] = {
     {"/model/negatives", "global-detached", "negatives: global\" and \"fault: detached-negatives"},
     {"/data/sharding", "false", "fault: unsharded-data"},
@@ -44,6 +49,7 @@ constexpr Moved kMoved[] = {
      "average: contributors\" and \"fault: diluted-average"},
 };
 
+// Remedies that were made wrong on purpose, each with a name of its own: now a remedy and a fault.
 struct MovedRemedy {
   const char* kind;
   const char* now;

@@ -11,8 +11,13 @@ namespace lockstep::runtime {
 
 namespace {
 
+// The schema was checked and defaults were filled in before (scenario.cc): every key is there and
+// has a possible value, except those without a default, which are asked for by contains(). The
+// names in a choice<>() are in the order of its enumeration.
+
 using Json = nlohmann::json;
 
+// Sorted and without repetitions: [text, image, text] and [image, text] are the same batch.
 std::vector<Modality> decode_modalities(const Json& list) {
   std::vector<Modality> out;
   for (const Json& name : list) out.push_back(choice<Modality>(name, "image", "text", "video"));
@@ -26,6 +31,7 @@ int rank_of_key(const std::string& key) {
   return std::stoi(key.substr(std::string_view("rank ").size()));
 }
 
+// [{ranks: [1, 3], steps: [2], has: [text]}]: who lacks what, and when. No ranks or no steps: all.
 std::vector<Scenario::Data::Rule> decode_rules(const Json& modality) {
   std::vector<Scenario::Data::Rule> rules;
   // The short form, {rank 1: [text]}: one rule per rank, for all steps.
@@ -127,6 +133,7 @@ Scenario::Expect decode_expect(const Json& expect) {
   return out;
 }
 
+// "4": on all ranks; {steps: 4, rank 1: 2}: with exceptions.
 Scenario::Train::Accumulation decode_accumulation(const Json& accumulation) {
   Scenario::Train::Accumulation out;
   if (accumulation.is_number()) {
@@ -226,6 +233,7 @@ Scenario::Watch decode_watch(const Json& watch) {
 
 }  // namespace
 
+// "strategy: ddp" is short for "strategy: {kind: ddp}".
 Json with_kinds(Json scenario) {
   for (const char* key : {"strategy", "remedy"}) {
     if (scenario.contains(key) && scenario[key].is_string()) {
@@ -237,6 +245,7 @@ Json with_kinds(Json scenario) {
 
 void erase_remedy(Json& scenario) {
   scenario.erase("remedy");
+  // A fault of the remedy would be refused without it: the scenario then has neither.
   const Json fault = scenario.value("fault", Json());
   if (fault.is_string() &&
       is_of_remedy(fault_named(fault.get<std::string>()).value_or(Fault::none)))

@@ -184,10 +184,9 @@ int text_length(const std::string& text_encoder, bool of_shapes) {
 Result<CatalogModel> build_model(const std::string& name) {
   if (const ImageEntry* entry = catalog_entry(kImageEncoders, name)) return to_try(*entry);
   if (const TextEntry* entry = catalog_entry(kTextEncoders, name)) return to_try(*entry);
-  const std::string near = nearest(name, model_names());
-  return Error{"no model is called '" + printable(name) + "'",
+  return Error{"no model is called \"" + printable(name) + "\"",
                {},
-               near.empty() ? "choose " + join_and(model_names()) : "did you mean '" + near + "'?"};
+               did_you_mean(name, model_names(), "choose " + join_and(model_names()))};
 }
 
 std::vector<TensorRow> parameters_of(const torch::nn::Module& module) {

@@ -14,6 +14,7 @@ namespace {
 
 using CallOf = std::pair<std::size_t, std::size_t>;  // rank index and call
 
+// Of all tensors on one side of a call.
 std::int64_t bytes_of(const std::vector<CallTensors::Shape>& shapes, const CallTensors& tensors) {
   std::int64_t sum = 0;
   for (std::size_t i = 0; i < shapes.size(); ++i) {
@@ -22,6 +23,7 @@ std::int64_t bytes_of(const std::vector<CallTensors::Shape>& shapes, const CallT
   return sum;
 }
 
+// Puts each call where its peers' are, by the rules by which they match, and compares what meets.
 class Disputes {
  public:
   explicit Disputes(const trace::Run& program) : program_(program) {}
@@ -43,6 +45,7 @@ class Disputes {
   }
 
  private:
+  // Messages from one rank to another under one tag; they match in the order of the program.
   struct Channel {
     std::vector<CallOf> sends, receives;
   };
@@ -59,7 +62,7 @@ class Disputes {
       const trace::Call& k = trace.calls[c];
       const trace::Op op = signature({r, c}).op;
       if (!trace::is_point_to_point(op)) {
-        // Distinguishes groups of the same name.
+        // Distinguishes groups of the same name: they have no rank in common.
         const trace::Rank first = members_of(trace, k.group).lowest();
         instances_[{k.group.value, first.value, k.seq}].emplace_back(r, c);
       } else if (op == trace::Op::send) {
@@ -93,6 +96,8 @@ class Disputes {
     }
   }
 
+  // The members' calls of one collective. Where they do not agree, all are disputed: who is right
+  // is not asked.
   void compare(const std::vector<CallOf>& calls) {
     const auto agree = [&](CallOf a, CallOf b) {
       const trace::Signature& x = signature(a);
@@ -114,6 +119,7 @@ class Disputes {
   Rows rows_of(CallOf of, const trace::RankList& members) const {
     const trace::Signature& s = signature(of);
     const CallTensors tensors = tensors_of(program_.tables, call(of), members.size(), false);
+    // Without splits the first dimension is divided equally among the members.
     const auto side = [&](trace::IntListId splits, const std::vector<CallTensors::Shape>& shapes) {
       trace::IntList rows = program_.tables.int_lists[splits];
       const bool known = !shapes.empty() && !shapes.front().empty();
@@ -144,7 +150,9 @@ class Disputes {
 
   const trace::Run& program_;
   std::vector<std::vector<bool>> out_;
+  // By group, its lowest member, and the number of the call in the group.
   std::map<std::tuple<std::uint32_t, std::int32_t, std::uint32_t>, std::vector<CallOf>> instances_;
+  // By group, sender, receiver and tag.
   std::map<std::tuple<std::uint32_t, std::int32_t, std::int32_t, std::int32_t>, Channel> channels_;
 };
 

@@ -121,7 +121,7 @@ class ShapeBatches {
 
   const InputSpec& input() const { return input_; }
 
-  // The micro-batches of a step. They have no indices, because no items are behind them.
+  // The micro-batches of a step. They have no indices, because they come from no items.
   std::vector<Batch> step(std::int64_t step);
 
  private:

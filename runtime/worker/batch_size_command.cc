@@ -28,6 +28,7 @@ std::string mebibytes(std::int64_t bytes) {
   return fixed(static_cast<double>(bytes) / kMebibyte, 0) + " MiB";
 }
 
+// The last column of "    16      412 MiB  83.1": samples per second, or why the size does not fit.
 std::string in_words(const ProbeResult& result) {
   using Outcome = ProbeResult::Outcome;
   switch (result.outcome) {
@@ -82,6 +83,7 @@ int BatchSizeCommand::run() const {
 
   ProbeOptions options;
   options.steps = steps_;
+  // Without a limit the machine's own counts, less what others may take meanwhile.
   options.limit_bytes = static_cast<std::int64_t>(
       limit_mb_ > 0 ? limit_mb_ * kMebibyte
                     : kOfFreeMemory * static_cast<double>(free_memory_bytes()));
@@ -94,7 +96,7 @@ int BatchSizeCommand::run() const {
     const ProbeResult result = probe_batch_size(*scenario, options);
     std::printf("%6d  %11s  %s\n", *size, mebibytes(result.peak_bytes).c_str(),
                 in_words(result).c_str());
-    std::fflush(stdout);
+    std::fflush(stdout);  // a try takes seconds, and the table may go to a file
     if (result.outcome == ProbeResult::Outcome::failed) {
       std::fprintf(stderr, "%s\n", result.why.c_str());
       return kExitException;

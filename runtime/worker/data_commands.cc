@@ -19,6 +19,7 @@
 namespace lockstep::runtime {
 namespace {
 
+// Exit statuses, as kExamples documents them.
 constexpr int kFine = 0;
 constexpr int kFound = 1;
 constexpr int kBad = 2;
@@ -84,6 +85,7 @@ struct DataCommands::Options {
   int run_image() const;
 };
 
+// With a vocabulary texts are tokenized, and too long ones are counted; without it only read.
 int DataCommands::Options::run_check() const {
   std::optional<WordPiece> tokenizer;
   if (!vocab.empty()) {
@@ -98,6 +100,7 @@ int DataCommands::Options::run_check() const {
   return finish(result.is_fine() ? kFine : kFound);
 }
 
+// {"text": "a red circle"} → {"ids":[101,1037,2417,4418,102],"length":5}, a line for a line.
 int DataCommands::Options::run_tokenize() const {
   const Result<WordPiece> tokenizer = open_tokenizer(vocab);
   if (!tokenizer) return fail(tokenizer.error());
@@ -108,6 +111,7 @@ int DataCommands::Options::run_tokenize() const {
     if (!*line) return finish(kFine);
     if ((*line)->find_first_not_of(" \t\r") == std::string::npos) continue;
     const auto object = nlohmann::json::parse(to_utf8(**line), nullptr, false);
+    // Answers so far are written before the error: they belong to good lines.
     const bool has_text = object.is_object() && object.contains("text");
     if (!has_text || !object["text"].is_string()) {
       finish(kFine);
@@ -120,6 +124,8 @@ int DataCommands::Options::run_tokenize() const {
   }
 }
 
+// {"rank":0,"indices":[4,7,2,0]}, a line for each rank: what PyTorch's DistributedSampler gives for
+// the same seed and epoch, to compare with.
 int DataCommands::Options::run_sampler() const {
   SamplerOptions chosen = sampling;
   chosen.shuffle = !no_shuffle;
@@ -132,6 +138,8 @@ int DataCommands::Options::run_sampler() const {
   return finish(kFine);
 }
 
+// A damaged image (a JPEG that is cut off) is written as far as it was decoded, with a warning, as
+// the loader would train on it.
 int DataCommands::Options::run_image() const {
   const Result<std::string> bytes = read_file(image_file, kLargestImageFile);
   if (!bytes) return fail(bytes.error());

@@ -89,6 +89,8 @@ std::string version() {
          ")";
 }
 
+// `lockstep derive` starts this: ranks of a list, one after the other in this process, with
+// collectives that complete at once (runtime/derive/torch).
 int look_at_lone_ranks(const std::string& list, bool on_meta) {
   std::printf("%s\n", version().c_str());  // whoever reads this log says what derived the calls
   std::fflush(stdout);
@@ -103,6 +105,8 @@ int look_at_lone_ranks(const std::string& list, bool on_meta) {
   return failure->refused ? lockstep::runtime::kExitUsage : lockstep::runtime::kExitFailed;
 }
 
+// Batches are drawn by LibTorch's generators, which `lockstep` does not have: it asks this program
+// which ranks get alike ones, and derives one of each.
 int say_who_draws_alike(const std::string& scenario_file) {
   const auto scenario = lockstep::runtime::load_scenario(scenario_file);
   const auto drawn = scenario ? lockstep::runtime::ranks_that_draw_alike(*scenario)

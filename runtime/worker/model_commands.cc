@@ -51,6 +51,7 @@ int fail(const Error& error) {
   return kExitUsage;
 }
 
+// "forward      0.183 s": the report of `model step` is of such lines.
 void line(const char* what, const std::string& value) {
   std::printf("%-12s %s\n", what, value.c_str());
 }
@@ -61,6 +62,7 @@ std::string peak_memory() {
   return fixed(static_cast<double>(usage.ru_maxrss) / 1024, 0) + " MiB";  // ru_maxrss: KiB
 }
 
+// The names, shapes, types and sizes of all tensors: what a checkpoint of the model must have.
 int describe_module(const torch::nn::Module& module) {
   std::fputs(tensor_table(parameters_of(module)).c_str(), stdout);
   return kExitFinished;
@@ -139,6 +141,8 @@ int ModelCommands::describe() const {
   return describe_module(*model->module);
 }
 
+// Whether the model and its weights work on this machine, how fast, and in how much memory, before
+// a job is made of them.
 int ModelCommands::step() const {
   const Stopwatch build;
   const auto model = build_model(name_);

@@ -93,7 +93,8 @@ ScenarioForecast summarise(const runtime::Scenario& scenario, const Machine& mac
   out.flops = flop_use(timed.costs.pointers(), machine, measured.first, measured.count);
   out.flops_share = out.flops.share(measured.seconds() / static_cast<double>(measured.count));
   out.dummies = has_dummies(scenario);
-  out.pipeline = scenario.strategy.kind == runtime::Scenario::Strategy::Kind::pipeline;
+  if (scenario.strategy.kind == runtime::Scenario::Strategy::Kind::pipeline)
+    out.stages = scenario.strategy.stages;
   out.path = forecast_path(timed.run, simulated, timed.layouts, measured);
   for (const trace::RankCosts& costs : timed.costs.different)
     out.state_bytes = std::max(out.state_bytes, costs.state_bytes);

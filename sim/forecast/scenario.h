@@ -59,7 +59,7 @@ struct ScenarioForecast {
   FlopUse flops;                 // of the measured steps
   double flops_share = 0;        // of the peak
   bool dummies = false;          // samples that the data does not contain are computed, too
-  bool pipeline = false;         // the classes of ranks are its stages
+  std::int32_t stages = 0;       // of its pipeline: rank r is stage r % stages; 0: it has none
   ForecastPath path;
   std::vector<WhatIf> what_ifs;
   std::optional<TrialsForecast> trials;

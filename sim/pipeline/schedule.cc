@@ -183,10 +183,9 @@ const std::vector<std::string>& pipeline_schedule_names() {
 Result<PipelineSchedule> parse_pipeline_schedule(std::string_view name) {
   for (const Named& named : kSchedules)
     if (named.name == name) return named.schedule;
-  const std::string meant = nearest(name, pipeline_schedule_names());
+  const std::vector<std::string>& names = pipeline_schedule_names();
   return refusal(fmt::format("--schedule \"{}\" is not known", printable(name)),
-                 meant.empty() ? "use one of " + join_and(pipeline_schedule_names())
-                               : fmt::format("did you mean --schedule {}?", meant));
+                 did_you_mean(name, names, fmt::format("use one of {}", join_and(names))));
 }
 
 bool splits_backward(PipelineSchedule schedule) { return row(schedule).split; }

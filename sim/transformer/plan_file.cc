@@ -86,11 +86,11 @@ class PlanReader {
     const std::vector<std::string> names = published_model_names();
     const std::optional<Transformer> model = published_model(name);
     if (!model) {
-      const std::string near = nearest(name, names);
+      const std::string meant = did_you_mean(name, names);
       return read_.refuse(
           pointer,
-          fmt::format("no published model is known as \"{}\"{}", printable(name),
-                      near.empty() ? "" : fmt::format("; did you mean \"{}\"?", near)),
+          fmt::format("no published model is known as \"{}\"{}{}", printable(name),
+                      meant.empty() ? "" : "; ", meant),
           fmt::format(
               "known are {}; any other one goes by its hyper-parameters: model: {{layers: …, "
               "hidden: …, heads: …, vocabulary: …}}",

@@ -1,8 +1,10 @@
 // The commands as users call them: files in, text and exit status out.
+#include <CLI/CLI.hpp>
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
+#include "cli/program.h"
 #include "tests/cli/run_lockstep.h"
 #include "tests/support/temp_dir.h"
 
@@ -242,12 +244,49 @@ TEST(Program, VersionAndHelpExitWithZero) {
   expect_fits_a_terminal(help.out);
 }
 
+// Footers are written for 80 columns; only commands, which are copied, may be wider than the
+// terminal.
+TEST(Program, HelpIsFilledAnewForANarrowTerminal) {
+  CLI::App app("", "lockstep");
+  app.footer(
+      "Examples:\n"
+      "  What is told of the example that follows, in more columns than there are:\n"
+      "    lockstep verify a-folder-whose-name-is-longer-than-the-terminal-is-wide/\n"
+      "\n"
+      "A paragraph whose lines are as long as eighty columns allow, and that ends on a\n"
+      "second line with what it lists:\n"
+      "  name      what it means, in a column of its own, which it keeps\n");
+  use_help_layout(app, 60);
+  EXPECT_THAT(app.help(), HasSubstr("Examples:\n"
+                                    "  What is told of the example that follows, in more columns\n"
+                                    "    than there are:\n"
+                                    "    lockstep verify a-folder-whose-name-is-longer-than-the-"
+                                    "terminal-is-wide/\n"
+                                    "\n"
+                                    "A paragraph whose lines are as long as eighty columns allow,\n"
+                                    "and that ends on a second line with what it lists:\n"
+                                    "  name      what it means, in a column of its own, which it\n"
+                                    "            keeps\n"));
+}
+
 TEST(Program, SuggestsTheNearestCommand) {
   const Outcome outcome = run_lockstep({"verfy", "x"});
   EXPECT_EQ(outcome.status, 2);
   EXPECT_EQ(outcome.err,
             "lockstep: error: no command \"verfy\"\n"
             "  fix: did you mean `lockstep verify`?\n");
+}
+
+TEST(Program, SaysWhyACommandLineWasRefused) {
+  const auto problem = [](const std::vector<std::string>& arguments) {
+    const std::string err = run_lockstep(arguments).err;
+    return err.substr(0, err.find('\n'));
+  };
+  EXPECT_EQ(problem({"verify", "x", "--outpt"}), "lockstep: error: unknown option --outpt");
+  EXPECT_EQ(problem({"explain", "host-stall", "x"}), "lockstep: error: unexpected argument x");
+  EXPECT_EQ(problem({"verify", "x", "--format"}), "lockstep: error: --format needs a value");
+  EXPECT_EQ(problem({"scenario", "x"}),
+            "lockstep: error: one of --list, --check, --json, --schema and --new is required");
 }
 
 TEST(Program, SuggestsWhatWasMeant) {
@@ -264,6 +303,11 @@ TEST(Program, SuggestsWhatWasMeant) {
   EXPECT_THAT(fix({"simulate", "colective"}), HasSubstr("collective"));
   EXPECT_THAT(fix({"explain", "host-stal"}), HasSubstr("host-stall"));
   EXPECT_THAT(fix({"verify", "x", "-o", "jsno=x"}), StartsWith("did you mean json?"));
+  EXPECT_THAT(fix({"verify", "x", "--sarif"}), StartsWith("write --output sarif=FILE"));
+  EXPECT_THAT(fix({"verify", "x", "--format", "kinto"}), StartsWith("did you mean \"kineto\"?"));
+  EXPECT_THAT(fix({"verify", "x", "--format", "json"}), HasSubstr("--output chooses the form"));
+  EXPECT_THAT(fix({"help", "verfy"}), StartsWith("did you mean `lockstep verify`?"));
+  EXPECT_THAT(fix({"verfy", "--help"}), StartsWith("did you mean `lockstep verify`?"));
   const TempDir folder;
   EXPECT_EQ(fix({folder.path()}),
             "to find out what is wrong with it: lockstep verify " + folder.path() + "\n");

@@ -87,7 +87,7 @@ const std::map<std::string, int> kStatus = {
 bool needs_worker(const std::string& command) {
   const std::vector<std::string> words = words_of(command);
   if (words[0].ends_with("lockstep-worker")) return true;
-  if (command.find("mended.certificate") != std::string::npos) return true;
+  if (command.find("fixed.certificate") != std::string::npos) return true;
   static const std::set<std::string> kCommands = {"run", "derive", "compare", "sweep"};
   // The name of a shipped plan: "llama3-70b".
   const bool of_plan =

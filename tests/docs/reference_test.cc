@@ -118,7 +118,7 @@ TEST(RingFilePage, HasTheHeadersOffsets) {
         row(offsetof(trace::ring::Header, table_used), "u64, atomic", "table_used"),
         row(offsetof(trace::ring::Header, table_lost), "u64, atomic", "table_lost"),
         row(offsetof(trace::ring::Header, end_mark), "u32, atomic", "end_mark"),
-        "\n| " + std::to_string(offsetof(trace::ring::Header, reserved)) + " | u32 |"})
+        row(offsetof(trace::ring::Header, gpu), "u32, atomic", "gpu")})
     EXPECT_THAT(header, HasSubstr(expected));
   EXPECT_THAT(header, HasSubstr("`" + std::string(trace::ring::kMagic, 8) + "`"));
 }

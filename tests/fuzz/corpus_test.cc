@@ -1,4 +1,4 @@
-// Every committed input of the fuzz targets, through the target it belongs to: what was once mended
+// Every committed input of the fuzz targets, through the target it belongs to: what was once fixed
 // stays so, whatever the compiler. Finding new inputs is scripts/fuzz's work.
 #include <algorithm>
 #include <filesystem>

@@ -23,6 +23,7 @@ class Generator {
     trace_.host = text();
     trace_.program = text();
     if (sometimes()) trace_.pid = below(1 << 20);
+    if (sometimes()) trace_.gpu = 1 + below(16);
     if (sometimes()) trace_.semantics = trace::Semantics::mpi;
     trace_.end = static_cast<trace::End>(below(5));
     trace::TraceBuilder builder(trace_);

@@ -16,7 +16,7 @@ class Dumper {
 
   std::string dump() {
     out_ << "rank " << trace_.rank.value << " of " << trace_.world_size
-         << " backend=" << trace_.backend << " host=" << trace_.host
+         << " backend=" << trace_.backend << " host=" << trace_.host << " gpu=" << trace_.gpu
          << " program=" << trace_.program << " pid=" << trace_.pid << " dropped=" << trace_.dropped
          << " semantics=" << static_cast<int>(trace_.semantics)
          << " end=" << static_cast<int>(trace_.end) << " damaged=" << trace_.damaged_count << "\n";

@@ -104,7 +104,6 @@ void join_evidence(Run& run, JobEvidence evidence, bool own_form) {
   std::vector<RankNote>& notes = evidence.notes;
   run.world_size = std::max(run.world_size, evidence.world_size);
   run.sources = std::move(evidence.sources);
-  if (notes.empty()) return;
   const std::map<std::int64_t, Rank> by_pid = ranks_by_pid(run, notes);
   for (RankNote& note : notes) {
     const auto known = by_pid.find(note.pid);
@@ -131,6 +130,7 @@ void join_evidence(Run& run, JobEvidence evidence, bool own_form) {
            std::tie(b.rank, b.kind, b.location.file, b.location.line);
   });
   run.notes = std::move(notes);
+  locate_ranks(run, evidence.locations);
 }
 
 }  // namespace lockstep::trace

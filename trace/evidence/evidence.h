@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "trace/formats/format.h"
+#include "trace/gpus.h"
 #include "trace/run.h"
 
 namespace lockstep::trace {
@@ -54,13 +55,15 @@ const EvidenceSource* recognise_evidence(std::string_view bytes, std::string_vie
 // The evidence of all files, before it is joined with the calls.
 struct JobEvidence {
   std::vector<RankNote> notes;
+  std::vector<RankLocation> locations;  // of ranks in recordings that do not provide the calls
   std::int32_t world_size = 0;
   std::string sources;  // as Run::sources
 };
 
 // Adds the evidence to `run`, whose traces must be complete. Finds the rank of notes that name only
 // a process, by the pids of traces and other notes. Gives ranks without an end mark the end that
-// their log tells. Notes contradictions between log and trace. `own_form`: the traces' ends are
+// their log tells, and traces without a host, process or GPU those that other sources tell. Notes
+// contradictions between log and trace. `own_form`: the traces' ends are
 // those of the job, as in Lockstep's own formats.
 void join_evidence(Run& run, JobEvidence evidence, bool own_form);
 

@@ -35,6 +35,7 @@
 #include "trace/evidence/evidence.h"
 #include "trace/formats/log_lines.h"
 #include "trace/formats/watchdog_log/lines.h"
+#include "trace/gpus.h"
 #include "trace/trace_builder.h"
 
 namespace lockstep::trace {
@@ -73,7 +74,7 @@ NoteKind kind_of_exception(std::string_view text) {
   return mentions_memory(text) ? NoteKind::out_of_memory : NoteKind::exception;
 }
 
-// Lines that processes and libraries write while they go down: behind them nobody went on.
+// Lines that processes and libraries write while they go down: after them nobody went on.
 bool belongs_to_the_end(std::string_view text) {
   text = trimmed(text);
   if (text.empty()) return true;
@@ -102,7 +103,7 @@ std::string_view after_prefix(std::string_view line) {
   return line;
 }
 
-// XIDs behind which the GPU does no more work until it is reset (NVIDIA's catalog: double-bit
+// XIDs after which the GPU does no more work until it is reset (NVIDIA's catalog: double-bit
 // errors, a GPU off the bus, an uncontained error, GSP time-outs).
 bool stops_the_gpu(std::int64_t xid) {
   static constexpr std::array<std::int64_t, 8> kFatal = {48, 62, 79, 95, 109, 119, 120, 140};
@@ -117,6 +118,13 @@ struct Stream {
   bool terminate = false;                // the next line is what() of a C++ exception
   std::string terminated_by;             // its type
   std::optional<std::size_t> exception;  // the last one that may have ended it: into `notes`
+};
+
+// A process as a line names it.
+struct LoggedProcess {
+  std::int64_t pid = kNone;
+  std::string_view host = {};
+  std::int32_t gpu = kNone;
 };
 
 class RankLogReader {
@@ -152,11 +160,17 @@ class RankLogReader {
   }
 
   std::optional<std::size_t> add(NoteKind kind, Rank rank, std::string_view text,
-                                 std::int64_t pid = kNone) {
+                                 const LoggedProcess& process = {}) {
     std::size_t& count = counts_[{rank, kind}];
     if (count >= kMostOfAKind) return std::nullopt;
     const std::size_t before = out_.notes.size();
-    out_.add({kind, rank, pid, std::string(trimmed(text)), {file_.name, number_}});
+    out_.add({kind,
+              rank,
+              process.pid,
+              std::string(trimmed(text)),
+              {file_.name, number_},
+              std::string(process.host),
+              process.gpu});
     if (out_.notes.size() == before) return std::nullopt;
     ++count;
     return before;
@@ -212,7 +226,12 @@ class RankLogReader {
       // Torn down after an exception of its own.
       if (out_.notes[*stream.exception].ends()) return;
     }
-    const auto note = add(kind, rank, text);
+    // "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 5 has a total capacity of …"
+    const std::size_t gpu = text.find(". GPU ");
+    LoggedProcess process;
+    if (gpu != kNpos && kind == NoteKind::out_of_memory)
+      process.gpu = gpu_index(number_after(text.substr(gpu), ". GPU ").value_or(kNone));
+    const auto note = add(kind, rank, text, process);
     if (note) stream.exception = note;
   }
 
@@ -225,7 +244,8 @@ class RankLogReader {
     if (contains_text(text, "Xid (PCI:")) return take_xid(text);
     if (const auto pid = number_after(text, "Killed process ");
         pid && contains_text(text, "ut of memory")) {
-      add(NoteKind::out_of_memory, Rank(kNone), text.substr(text.find("ut of memory") - 1), *pid);
+      add(NoteKind::out_of_memory, Rank(kNone), text.substr(text.find("ut of memory") - 1),
+          {.pid = *pid});
       return true;
     }
     static constexpr std::array<std::string_view, 4> kCrashes = {
@@ -252,17 +272,22 @@ class RankLogReader {
     return true;
   }
 
-  // "gpu1:13135:13922 [0] src/transport/net_ib.cc:123 ": the process.
-  static std::int64_t process_of_nccl(std::string_view before) {
-    const std::size_t device = before.find(" [");
-    if (device == kNpos) return kNone;
-    const std::string_view who = before.substr(0, device);
+  // "gpu1:13135:13922 [0] src/transport/net_ib.cc:123 ": host, process and CUDA's index of its GPU.
+  static LoggedProcess process_of_nccl(std::string_view before) {
+    const std::size_t bracket = before.find(" [");
+    if (bracket == kNpos) return {};
+    const std::string_view who = before.substr(0, bracket);
     const std::size_t thread = who.rfind(':');
-    if (thread == kNpos) return kNone;
+    if (thread == kNpos) return {};
     const std::size_t process = who.substr(0, thread).rfind(':');
-    if (process == kNpos) return kNone;
+    if (process == kNpos) return {};
     const auto pid = number_after(who.substr(process), ":");
-    return pid && *pid > 0 ? *pid : kNone;
+    if (!pid || *pid <= 0) return {};
+    // "[default3]:gpu1": what a launcher puts before the line.
+    const std::string_view head = who.substr(0, process);
+    const std::size_t host = head.find_last_of(" \t:") + 1;
+    const auto device = number_after(before.substr(bracket), " [");
+    return {*pid, head.substr(host), gpu_index(device.value_or(kNone))};
   }
 
   bool take_xid(std::string_view text) {
@@ -276,7 +301,7 @@ class RankLogReader {
     const auto quoted = number_after(text, "pid='");
     const std::int64_t process = pid ? *pid : quoted.value_or(kNone);
     add(stops_the_gpu(*number) ? NoteKind::gpu_fault : NoteKind::gpu_warning, Rank(kNone),
-        text.substr(at), process > 0 ? process : kNone);
+        text.substr(at), {.pid = process > 0 ? process : kNone});
     return true;
   }
 
@@ -292,6 +317,12 @@ class RankLogReader {
       if (at == kNpos) return std::nullopt;
       return number_after(line.substr(at), ": ");
     };
+    // "host      : node4", before the rank of the block.
+    constexpr std::string_view kHost = "host      : ";
+    if (const std::size_t at = line.find(kHost); at != kNpos) {
+      failed_host_ = trimmed(line.substr(at + kHost.size()));
+      return true;
+    }
     if (contains_text(line, "(local_rank: ")) {
       if (const auto rank = value("rank  "); rank && is_possible_rank(*rank, kMaxWorldSize)) {
         failed_ = Rank(static_cast<std::int32_t>(*rank));
@@ -311,7 +342,8 @@ class RankLogReader {
     const std::string_view which =
         in_root_cause_ ? "the first failure, by torchrun: exit code " : "by torchrun: exit code ";
     if (in_root_cause_ && code == 1) raised_first_ = failed_;
-    add(kind, std::exchange(failed_, Rank(kNone)), fmt::format("{}{}", which, code), pid);
+    add(kind, std::exchange(failed_, Rank(kNone)), fmt::format("{}{}", which, code),
+        {.pid = pid, .host = std::exchange(failed_host_, {})});
     return true;
   }
 
@@ -334,7 +366,8 @@ class RankLogReader {
   std::map<Rank, Stream> streams_;
   std::map<std::pair<Rank, NoteKind>, std::size_t> counts_;
   int number_ = 0;
-  Rank failed_{kNone};        // whose block of torchrun's summary is being read
+  Rank failed_{kNone};  // whose block of torchrun's summary is being read
+  std::string_view failed_host_;
   Rank raised_first_{kNone};  // the first failure, where it ended with an exception
   bool in_root_cause_ = false;
 };
@@ -360,12 +393,11 @@ bool is_rank_log(std::string_view bytes, std::string_view name) {
                                                              "terminate called after throwing",
                                                              "Fatal Python error",
                                                              "(first observed failure)"};
-  const LogSample sample = sample_of(bytes);
-  const auto speaks = [](std::string_view text) {
+  const bool speaks = sample_of(bytes).any([](std::string_view text) {
     return std::any_of(kSigns.begin(), kSigns.end(),
                        [&](auto sign) { return contains_text(text, sign); });
-  };
-  if (speaks(sample.head) || speaks(sample.tail)) return true;
+  });
+  if (speaks) return true;
   std::string_view base = name.substr(name.find_last_of("/:") + 1);
   if (base.ends_with(".gz")) base.remove_suffix(3);
   static constexpr std::array<std::string_view, 3> kEndings = {".log", ".out", ".err"};

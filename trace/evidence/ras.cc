@@ -29,6 +29,7 @@
 #include "trace/evidence/evidence.h"
 #include "trace/formats/json_scan.h"
 #include "trace/formats/log_lines.h"
+#include "trace/gpus.h"
 #include "trace/trace_builder.h"
 
 namespace lockstep::trace {
@@ -48,6 +49,23 @@ Rank rank_from(std::int64_t number) {
 }
 
 // ---- text ----
+
+// "3", or "3 (NVML 5)" where CUDA_VISIBLE_DEVICES gives the GPU another index than nvidia-smi's. A
+// process of several ("GPUs 0,1") has none of its own.
+std::int32_t ras_gpu(std::string_view line) {
+  const auto shown = number_after(line, " GPU ");
+  return gpu_index(number_after(line, " (NVML ").value_or(shown.value_or(kNone)));
+}
+
+// "Process 3487984 on node 172.16.64.213 managing GPU 5": "172.16.64.213".
+std::string_view ras_node(std::string_view line) {
+  constexpr std::string_view kNode = " on node ";
+  const std::size_t at = line.find(kNode);
+  if (at == kNpos) return {};
+  line.remove_prefix(at + kNode.size());
+  constexpr std::size_t kLongestName = 253;  // of the domain name system
+  return line.substr(0, std::min(line.find(' '), kLongestName));
+}
 
 class RasTextReader {
  public:
@@ -147,7 +165,7 @@ class RasTextReader {
                                : fmt::format("this is one of {}", several_);
     }
     add(global_ ? rank_from(rank) : Rank(kNone),
-        number_after(line, "managed by process ").value_or(kNone), std::move(text), number);
+        number_after(line, "managed by process ").value_or(kNone), std::move(text), number, line);
   }
 
   // "Process 3487984 on node 172.16.64.213 managing GPU 5"
@@ -155,7 +173,7 @@ class RasTextReader {
     std::string text = section_ == "DEAD" ? "considered dead: not to be reached over RAS's network"
                                           : fmt::format("{}: no data of this process", section_);
     text += fmt::format("; {}", line.substr(0, 200));
-    add(Rank(kNone), number_after(line, "Process ").value_or(kNone), std::move(text), number);
+    add(Rank(kNone), number_after(line, "Process ").value_or(kNone), std::move(text), number, line);
   }
 
   // "The missing rank: 21", "The missing ranks: 1-3,7" (NCCL 2.24 and 2.25)
@@ -177,9 +195,15 @@ class RasTextReader {
     }
   }
 
-  void add(Rank rank, std::int64_t pid, std::string text, int number) {
-    out_.add(
-        {RankNote::Kind::ras, rank, pid > 0 ? pid : kNone, std::move(text), {file_.name, number}});
+  // `line`: says on which node and GPU, or nothing.
+  void add(Rank rank, std::int64_t pid, std::string text, int number, std::string_view line = {}) {
+    out_.add({RankNote::Kind::ras,
+              rank,
+              pid > 0 ? pid : kNone,
+              std::move(text),
+              {file_.name, number},
+              std::string(ras_node(line)),
+              ras_gpu(line)});
   }
 
   const TraceFile& file_;
@@ -224,22 +248,14 @@ class RasJsonReader {
  private:
   // Each whole communicator of the list, parsed by itself: the file may be cut off in the next.
   void walk(std::size_t at, void (RasJsonReader::*use)(const dom::object&)) {
-    const std::string_view bytes = file_.bytes;
-    if (at >= bytes.size() || bytes[at] != '[') return;
-    for (++at;;) {
-      at = json_skip_blanks(bytes, at);
-      if (at < bytes.size() && bytes[at] == ',') at = json_skip_blanks(bytes, at + 1);
-      if (at >= bytes.size() || bytes[at] != '{') return;
-      const std::size_t end = json_value_end(bytes, at);
-      if (end == kNpos) return;
-      const std::string_view text = bytes.substr(at, end - at);
+    JsonElements communicators(file_.bytes, at);
+    while (const auto text = communicators.next()) {
       dom::object communicator;
       dom::element element;
-      if (parser_.parse(text.data(), text.size()).get(element) == simdjson::SUCCESS &&
+      if (parser_.parse(text->data(), text->size()).get(element) == simdjson::SUCCESS &&
           element.get(communicator) == simdjson::SUCCESS) {
         (this->*use)(communicator);
       }
-      at = end;
     }
   }
 
@@ -250,6 +266,8 @@ class RasJsonReader {
 
   struct Member {
     std::int64_t rank = kNone, pid = kNone;
+    std::string_view host;
+    std::int32_t gpu = kNone;
     std::map<std::string, std::int64_t> counts;
     std::string state;  // what of its status is out of the ordinary
   };
@@ -286,10 +304,18 @@ class RasJsonReader {
     }
   }
 
-  static Member member(const dom::object& rank) {
+  static Member process_of(const dom::object& rank) {
     Member out;
     out.rank = ras_integer_at(rank, "rank");
     out.pid = ras_integer_at(rank, "pid");
+    if (rank.at_key("host").get(out.host) != simdjson::SUCCESS) out.host = {};
+    const std::int64_t nvml = ras_integer_at(rank, "nvml_dev");
+    out.gpu = gpu_index(nvml == kNone ? ras_integer_at(rank, "cuda_dev") : nvml);
+    return out;
+  }
+
+  static Member member(const dom::object& rank) {
+    Member out = process_of(rank);
     dom::object status;
     if (rank.at_key("status").get(status) == simdjson::SUCCESS) {
       const std::int64_t failed = ras_integer_at(status, "async_error");
@@ -325,9 +351,7 @@ class RasJsonReader {
   }
 
   void take_missing(const dom::object& rank, bool global) {
-    Member one;
-    one.rank = ras_integer_at(rank, "rank");
-    one.pid = ras_integer_at(rank, "pid");
+    const Member one = process_of(rank);
     dom::object status;
     std::string text = "no data of this rank";
     if (rank.at_key("status").get(status) == simdjson::SUCCESS) {
@@ -348,7 +372,9 @@ class RasJsonReader {
               global ? rank_from(one.rank) : Rank(kNone),
               one.pid > 0 ? one.pid : kNone,
               std::move(text),
-              {file_.name, 0}});
+              {file_.name, 0},
+              std::string(one.host),
+              one.gpu});
   }
 
   const TraceFile& file_;

@@ -165,12 +165,10 @@ void link_detail_log(std::span<RankTrace> traces, Tables& /*tables*/) {
 }
 
 bool is_detail_log(std::string_view bytes) {
-  const LogSample sample = sample_of(bytes);
-  const auto speaks = [](std::string_view text) {
+  return sample_of(bytes).any([](std::string_view text) {
     const std::size_t at = text.find(kSign);
     return at != kNpos && text.find("CollectiveFingerPrint(", at) != kNpos;
-  };
-  return speaks(sample.head) || speaks(sample.tail);
+  });
 }
 
 }  // namespace

@@ -123,20 +123,10 @@ class TraceScanner {
   // One past the list of nodes; npos where the file ends within it.
   std::size_t scan_nodes(std::size_t at) {
     if (at >= bytes_.size() || bytes_[at] != '[') return json_value_end(bytes_, at);
-    for (++at;;) {
-      at = json_skip_blanks(bytes_, at);
-      if (at >= bytes_.size()) return kNpos;
-      if (bytes_[at] == ']') return at + 1;
-      if (bytes_[at] == ',') {
-        ++at;
-        continue;
-      }
-      const std::size_t end = json_value_end(bytes_, at, kLongestTraceNode);
-      if (end == kNpos || end == at) return kNpos;
-      const std::string_view text = bytes_.substr(at, end - at);
-      if (text.find(kNode) != kNpos) read_node(text);
-      at = end;
-    }
+    JsonElements nodes(bytes_, at, kLongestTraceNode);
+    while (const auto node = nodes.next())
+      if (node->find(kNode) != kNpos) read_node(*node);
+    return nodes.ended() ? nodes.at() : kNpos;
   }
 
   void read_node(std::string_view text) {

@@ -65,6 +65,26 @@ JsonMembers::JsonMembers(std::string_view text) : text_(text), at_(0) {
   ++at_;
 }
 
+std::optional<std::string_view> JsonElements::next() {
+  if (ended_ || at_ >= text_.size()) return std::nullopt;
+  if (!begun_ && text_[at_] != '[') return std::nullopt;
+  if (!begun_) ++at_;
+  begun_ = true;
+  at_ = json_skip_blanks(text_, at_);
+  while (at_ < text_.size() && text_[at_] == ',') at_ = json_skip_blanks(text_, at_ + 1);
+  if (at_ >= text_.size()) return std::nullopt;
+  if (text_[at_] == ']') {
+    ended_ = true;
+    ++at_;
+    return std::nullopt;
+  }
+  const std::size_t end = json_value_end(text_, at_, longest_);
+  if (end == kNpos || end == at_) return std::nullopt;
+  const std::string_view out = text_.substr(at_, end - at_);
+  at_ = end;
+  return out;
+}
+
 std::optional<JsonMembers::Member> JsonMembers::next() {
   if (failed_ || ended_) return std::nullopt;
   if (in_value_ && at_ < text_.size()) {

@@ -50,6 +50,29 @@ class JsonMembers {
   bool failed_ = false;
 };
 
+// The values of the list that begins at text[at], in order.
+class JsonElements {
+ public:
+  // A value longer than `longest` counts as one without an end.
+  JsonElements(std::string_view text, std::size_t at, std::size_t longest = std::string_view::npos)
+      : text_(text), at_(at), longest_(longest) {}
+
+  // The next value, whole; nothing at the list's end, where the text is no list, or where a value
+  // has no end (ended() tells which).
+  std::optional<std::string_view> next();
+  // True once the closing bracket was seen. at() is then one past it, otherwise where the value
+  // begins that was not read.
+  bool ended() const { return ended_; }
+  std::size_t at() const { return at_; }
+  // Continues with the value at `at`, for a caller that found where the next one begins.
+  void go_on_at(std::size_t at) { at_ = at; }
+
+ private:
+  std::string_view text_;
+  std::size_t at_, longest_;
+  bool begun_ = false, ended_ = false;
+};
+
 // `text` with words that are no JSON, but that profilers print in place of numbers (nan, inf,
 // -Infinity), replaced by null.
 std::string json_without_bare_words(std::string_view text);

@@ -48,6 +48,12 @@ std::string_view word_after(std::string_view text, std::string_view key);
 // logs begin with anything, and the watchdog writes last.
 struct LogSample {
   std::string_view head, tail;
+
+  // Whether `speaks(text)` holds for one of the two.
+  template <class Speaks>
+  bool any(Speaks speaks) const {
+    return speaks(head) || speaks(tail);
+  }
 };
 LogSample sample_of(std::string_view bytes);
 

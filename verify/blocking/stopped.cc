@@ -7,7 +7,7 @@
 #include <set>
 #include <string_view>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "base/quantities.h"
 #include "base/text.h"
@@ -164,47 +164,74 @@ std::string time_words(const Context& context, const std::vector<trace::Rank>& r
 }
 
 // A host's name without a port; empty where a shell or a person could take it for something else.
-std::string host_of(const trace::RankTrace* trace) {
-  if (trace == nullptr) return "";
-  const std::string host = trace->host.substr(0, trace->host.find(':'));
+std::string plain_host(std::string_view name) {
+  const std::string_view host = name.substr(0, name.find(':'));
   const auto plain = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
            c == '-' || c == '_';
   };
   const bool usable = std::all_of(host.begin(), host.end(), plain) && !host.starts_with('-');
-  return usable ? host : "";
+  return usable ? std::string(host) : "";
 }
 
-// " (node4)", " (no trace)"; empty where the host is not known or all ranks were on it.
-std::string host_words(const Context& context, const std::vector<trace::Rank>& ranks) {
-  constexpr std::size_t kHosts = 3;
-  std::vector<std::string> hosts;
-  for (const trace::Rank r : ranks) {
-    const trace::RankTrace* trace = context.run.find(r);
-    if (trace == nullptr) return " (no trace)";
-    std::string host = host_of(trace);
-    if (host.empty()) return "";
-    if (std::find(hosts.begin(), hosts.end(), host) == hosts.end()) hosts.push_back(host);
+// Where a rank ran: by its trace, and where it left none by what other sources say of it.
+struct Whereabouts {
+  bool traced = false;
+  std::string host;  // empty: not known
+  std::int64_t pid = trace::kNone;
+  std::int32_t gpu = trace::kNone;
+};
+
+Whereabouts whereabouts(const trace::Run& run, trace::Rank rank) {
+  if (const trace::RankTrace* trace = run.find(rank); trace != nullptr)
+    return {true, plain_host(trace->host), trace->pid, trace->gpu};
+  Whereabouts out;
+  for (const trace::RankNote& note : run.notes) {
+    if (note.rank != rank) continue;
+    if (out.host.empty()) out.host = plain_host(note.host);
+    if (out.pid == trace::kNone) out.pid = note.pid;
+    if (out.gpu == trace::kNone) out.gpu = note.gpu;
   }
-  const auto elsewhere = [&](const trace::RankTrace& trace) {
-    return trace.snapshot || trace.host != context.run.ranks[0].host;
-  };
-  const bool told = std::any_of(context.run.ranks.begin(), context.run.ranks.end(), elsewhere);
-  if (!told || hosts.size() > kHosts) return "";
-  std::string out;
-  for (const std::string& host : hosts) out += (out.empty() ? " (" : ", ") + host;
-  return out + ")";
+  return out;
+}
+
+// Whether the program ran on several hosts, as far as known, or elsewhere than here.
+bool hosts_matter(const trace::Run& run) {
+  return std::any_of(run.ranks.begin(), run.ranks.end(), [&](const trace::RankTrace& trace) {
+    return trace.snapshot || trace.host != run.ranks[0].host;
+  });
+}
+
+// " (node4, GPU 5)", " (no trace; node4)"; of several ranks only the hosts, " (node1, node2)".
+// Empty where nothing is known, or all ranks were on one host and the GPU is not known.
+std::string where_words(const Context& context, const std::vector<trace::Rank>& ranks) {
+  constexpr std::size_t kHosts = 3;
+  std::vector<std::string> parts;
+  bool traced = true, hosts_known = true;
+  for (const trace::Rank r : ranks) {
+    const Whereabouts at = whereabouts(context.run, r);
+    traced &= at.traced;
+    hosts_known &= !at.host.empty();
+    if (std::find(parts.begin(), parts.end(), at.host) == parts.end()) parts.push_back(at.host);
+  }
+  const bool told = hosts_known && parts.size() <= kHosts && hosts_matter(context.run);
+  if (!told) parts.clear();
+  if (ranks.size() == 1) {
+    const std::int32_t gpu = whereabouts(context.run, ranks[0]).gpu;
+    if (gpu != trace::kNone) parts.push_back(fmt::format("GPU {}", gpu));
+  }
+  const std::string known = fmt::format("{}", fmt::join(parts, ", "));
+  if (traced) return known.empty() ? "" : fmt::format(" ({})", known);
+  return known.empty() ? " (no trace)" : fmt::format(" (no trace; {})", known);
 }
 
 // The command that shows where a process is: "ssh node4 py-spy dump --pid 4711".
 std::string command_for(const Context& context, trace::Rank rank) {
-  const trace::RankTrace* trace = context.run.find(rank);
-  const bool known = trace != nullptr && trace->pid > 0;
-  const std::string host = host_of(trace);
-  const bool here = host_words(context, {rank}).empty() || host.empty();
+  const Whereabouts at = whereabouts(context.run, rank);
+  const bool remote = !at.host.empty() && hosts_matter(context.run);
   return fmt::format(
-      "{}py-spy dump --pid {}", here ? "" : fmt::format("ssh {} ", host),
-      known ? fmt::format("{}", trace->pid) : fmt::format("<PID of rank {}>", rank.value));
+      "{}py-spy dump --pid {}", remote ? fmt::format("ssh {} ", at.host) : "",
+      at.pid > 0 ? fmt::format("{}", at.pid) : fmt::format("<PID of rank {}>", rank.value));
 }
 
 // "mappings.py:226".
@@ -361,7 +388,7 @@ void tell_stopped(const Context& context, const Stopped& stopped, Finding& findi
   finding.waiting = context.ranks(waiting);
   finding.headline = fmt::format(
       "{}{} {}{}{}; {} {} for {}", describe_ranks(stopped.ranks),
-      host_words(context, stopped.ranks), stopped.verb, time_words(context, stopped.ranks, point),
+      where_words(context, stopped.ranks), stopped.verb, time_words(context, stopped.ranks, point),
       call_words_of(context, stopped), plural(stopped.waiting, "rank"),
       stopped.waiting == 1 ? "waits" : "wait", stopped.ranks.size() == 1 ? "it" : "them");
   if (stopped.alive) finding.next = command_for(context, stopped.ranks[0]);

@@ -56,6 +56,19 @@ std::size_t size_width(const LaneTable& table) {
   return width;
 }
 
+// Removes the column that is farthest from the difference; on equal distance one after it. True: it
+// was the first one.
+bool drop_farthest_column(LaneTable& table) {
+  const std::size_t after = table.heads.size() - 1 - table.focus;
+  const bool first = table.focus > after || after == 0;
+  const std::size_t column = first ? 0 : table.heads.size() - 1;
+  const auto at = static_cast<std::ptrdiff_t>(column);
+  table.heads.erase(table.heads.begin() + at);
+  for (LaneRow& row : table.rows) row.cells.erase(row.cells.begin() + at);
+  if (first) --table.focus;
+  return first;
+}
+
 // A line of a cell in that many columns.
 std::string fitted(const LaneCell& cell, const std::string& line, std::size_t width) {
   if (columns_of(line) > width && line == cell.fields[kSize]) return short_size(line);
@@ -120,19 +133,12 @@ class Drawing {
     return options_.width - std::min(options_.width, taken);
   }
 
-  // Removes the columns farthest from the difference until the cells are wide enough; on equal
-  // distance one after it. At least two columns stay.
+  // Removes the columns farthest from the difference until the cells are wide enough. At least two
+  // stay.
   void drop_columns() {
     const std::size_t good = std::max(kGoodCell, size_width(table_));
-    while (table_.heads.size() > 2 && room_for_cells() / table_.heads.size() < good) {
-      const std::size_t after = table_.heads.size() - 1 - table_.focus;
-      const bool first = table_.focus > after || after == 0;
-      const std::size_t column = first ? 0 : table_.heads.size() - 1;
-      const auto at = static_cast<std::ptrdiff_t>(column);
-      table_.heads.erase(table_.heads.begin() + at);
-      for (LaneRow& row : table_.rows) row.cells.erase(row.cells.begin() + at);
-      if (first) --table_.focus;
-    }
+    while (table_.heads.size() > 2 && room_for_cells() / table_.heads.size() < good)
+      drop_farthest_column(table_);
   }
 
   void draw(const LaneRow& row) {
@@ -208,6 +214,7 @@ constexpr double kBoxGap = 20;  // between boxes, both ways
 constexpr double kHead = 30;
 constexpr double kLine = 16;
 constexpr double kPad = 9;
+constexpr double kNameLine = 20;  // of a name above its lane
 
 struct CellText {
   std::vector<std::string> lines;  // of the call: the first is its operation
@@ -236,27 +243,39 @@ std::string full_text_of(const LaneCell& cell) {
   return out;
 }
 
-class LaneFigure {
+// The target of a cell's link: its row in the table of the calls in full.
+std::string name_of_cell(const std::string& id, std::size_t row, std::size_t column) {
+  return fmt::format("{}-{}-{}", id, row, column);
+}
+
+class LanePicture {
  public:
-  LaneFigure(LaneTable table, const trace::Run& run, const MatchedCalls& matched, std::string id)
-      : table_(std::move(table)), run_(run), matched_(matched), id_(std::move(id)) {
-    hidden_ = limit_rows(table_, kMostLaneRows);
+  enum class Names : std::uint8_t { beside, above };  // the lanes
+  // `id`: of the links' targets, which count columns from `first_column`.
+  LanePicture(LaneTable table, const trace::Run& run, const MatchedCalls& matched, std::string id,
+              std::size_t first_column, Names names)
+      : table_(std::move(table)),
+        run_(run),
+        matched_(matched),
+        id_(std::move(id)),
+        first_column_(first_column),
+        names_(names),
+        left_(names == Names::beside ? kLabel : 0) {
     place();
   }
 
-  std::string str() {
-    const double width = kLabel + static_cast<double>(table_.heads.size()) * (kBox + kBoxGap);
+  std::string str() const {
+    const double width = left_ + static_cast<double>(table_.heads.size()) * (kBox + kBoxGap);
     std::string content = heads() + joins();
     for (std::size_t r = 0; r < table_.rows.size(); ++r) content += row(r);
-    std::string out = scroller("the calls of each kind of rank",
-                               svg_picture(summary(), width, height_, content, /*has_links=*/true));
-    return element("figure", "", out + caption() + details("These calls in full", full_table()));
+    return svg_picture(summary(), width, height_, content, /*has_links=*/true);
   }
 
  private:
   void place() {
     height_ = kHead;
     for (const LaneRow& row : table_.rows) {
+      if (names_ == Names::above) height_ += kNameLine;
       std::size_t most = 1;
       for (const LaneCell& cell : row.cells) {
         const CellText text = cell_text(cell, table_);
@@ -265,7 +284,7 @@ class LaneFigure {
       const double box = 2 * kPad + static_cast<double>(most) * kLine - 3;
       std::vector<Box>& boxes = boxes_.emplace_back();
       for (std::size_t c = 0; c < row.cells.size(); ++c)
-        boxes.push_back({kLabel + static_cast<double>(c) * (kBox + kBoxGap), height_, kBox, box});
+        boxes.push_back({left_ + static_cast<double>(c) * (kBox + kBoxGap), height_, kBox, box});
       height_ += box + kBoxGap;
     }
     height_ -= kBoxGap - 4;
@@ -284,12 +303,12 @@ class LaneFigure {
 
   std::string heads() const {
     std::string out;
-    const double x = kLabel + static_cast<double>(table_.focus) * (kBox + kBoxGap);
+    const double x = left_ + static_cast<double>(table_.focus) * (kBox + kBoxGap);
     if (table_.compared)
       out += svg_rect("focus", {x - kBoxGap / 2 + 3, 0, kBox + kBoxGap - 6, height_}, 6);
-    out += svg_text("head", {0, 14}, shorten_middle(table_.title, 29));
+    if (names_ == Names::beside) out += svg_text("head", {0, 14}, shorten_middle(table_.title, 29));
     for (std::size_t c = 0; c < table_.heads.size(); ++c)
-      out += svg_text("head", {kLabel + static_cast<double>(c) * (kBox + kBoxGap), 14},
+      out += svg_text("head", {left_ + static_cast<double>(c) * (kBox + kBoxGap), 14},
                       table_.heads[c]);
     return out;
   }
@@ -332,12 +351,16 @@ class LaneFigure {
     const LaneRow& row = table_.rows[r];
     const Box& first = boxes_[r].front();
     const double middle = first.y + first.height / 2;
-    std::string out =
-        svg_line("lane", {kLabel - kBoxGap, middle}, {boxes_[r].back().right().x, middle});
-    out +=
-        svg_text(row.culprit ? "name bad-ink" : "name", {0, middle + 1}, rank_label(row.ranks, 25));
-    out += svg_text("note", {0, middle + 17},
-                    row.ranks.size() > 1 ? plural(row.ranks.size(), "rank") : "");
+    const double begin = names_ == Names::beside ? kLabel - kBoxGap : 0;
+    std::string out = svg_line("lane", {begin, middle}, {boxes_[r].back().right().x, middle});
+    const char* const look = row.culprit ? "name bad-ink" : "name";
+    if (names_ == Names::beside) {
+      out += svg_text(look, {0, middle + 1}, rank_label(row.ranks, 25)) +
+             svg_text("note", {0, middle + 17},
+                      row.ranks.size() > 1 ? plural(row.ranks.size(), "rank") : "");
+    } else {
+      out += svg_text(look, {0, first.y - 7}, rank_label(row.ranks, 44));
+    }
     for (std::size_t c = 0; c < row.cells.size(); ++c) out += box(r, c);
     return out;
   }
@@ -371,11 +394,46 @@ class LaneFigure {
                           {box.x + kPad, y}, text.state);
     }
     if (bad) content += svg_text("state bad-ink", {box.x + box.width - 16, box.y + kPad + 10}, "≠");
-    return fmt::format("<a href=\"#{}\">{}</a>", name(r, c), content);
+    return fmt::format("<a href=\"#{}\">{}</a>", name_of_cell(id_, r, first_column_ + c), content);
   }
 
-  std::string name(std::size_t r, std::size_t c) const {
-    return fmt::format("{}-{}-{}", id_, r, c);
+  LaneTable table_;
+  const trace::Run& run_;
+  const MatchedCalls& matched_;
+  std::string id_;
+  std::size_t first_column_;
+  Names names_;
+  double left_;                          // where the boxes begin
+  std::vector<std::vector<Box>> boxes_;  // by row and column
+  double height_ = 0;
+};
+
+class LaneFigure {
+ public:
+  LaneFigure(LaneTable table, const trace::Run& run, const MatchedCalls& matched, std::string id)
+      : table_(std::move(table)), run_(run), matched_(matched), id_(std::move(id)) {
+    hidden_ = limit_rows(table_, kMostLaneRows);
+  }
+
+  std::string str() {
+    const LanePicture wide(table_, run_, matched_, id_, 0, LanePicture::Names::beside);
+    return element("figure", "",
+                   element("div", "roomy", scroller("the calls of each kind of rank", wide.str())) +
+                       element("div", "narrow", narrow()) + caption() +
+                       details("These calls in full", full_table()));
+  }
+
+ private:
+  // The difference and the column next to it, which fit a phone's width: what matters must not be
+  // behind a scroll bar.
+  std::string narrow() const {
+    constexpr std::size_t kColumnsOfAPhone = 2;
+    LaneTable table = table_;
+    std::size_t first = 0;
+    while (table.heads.size() > kColumnsOfAPhone)
+      if (drop_farthest_column(table)) ++first;
+    return LanePicture(std::move(table), run_, matched_, id_, first, LanePicture::Names::above)
+        .str();
   }
 
   std::string caption() const {
@@ -427,7 +485,7 @@ class LaneFigure {
     std::string state(describe_state(cell.state));
     if (cell.state == State::waits_elsewhere) state += fmt::format(" {}", cell.elsewhere);
     table.add({rank_label(row.ranks, 30), table_.heads[c], call, state, step, at},
-              {name(r, c), {}});
+              {name_of_cell(id_, r, c), {}});
   }
 
   LaneTable table_;
@@ -435,8 +493,6 @@ class LaneFigure {
   const MatchedCalls& matched_;
   std::string id_;
   std::size_t hidden_ = 0;
-  double height_ = 0;
-  std::vector<std::vector<Box>> boxes_;  // by row and column
 };
 
 }  // namespace

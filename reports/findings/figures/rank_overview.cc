@@ -225,12 +225,16 @@ class Overview {
   }
 
   std::string table() const {
-    const bool hosts =
-        std::any_of(run_.ranks.begin(), run_.ranks.end(),
-                    [](const trace::RankTrace& trace) { return !trace.host.empty(); });
+    const auto any_rank = [&](bool (*has)(const trace::RankTrace&)) {
+      return std::any_of(run_.ranks.begin(), run_.ranks.end(), has);
+    };
+    const bool hosts = any_rank([](const trace::RankTrace& trace) { return !trace.host.empty(); });
+    const bool gpus =
+        any_rank([](const trace::RankTrace& trace) { return trace.gpu != trace::kNone; });
     const bool teams = !teams_.kind.empty() && teams_.kind != "host";
     std::vector<Column> columns = {{"rank", Column::number}};
     if (hosts) columns.push_back({"host", Column::mark, true});
+    if (gpus) columns.push_back({"GPU", Column::number, true});
     if (teams) columns.push_back({printable(teams_.kind), Column::mark, true});
     columns.insert(columns.end(), {{"state", Column::words, true},
                                    {"last call", Column::code},
@@ -245,6 +249,10 @@ class Overview {
       const LastCall last = last_call(rank);
       std::vector<std::string> cells = {fmt::format("{}", rank.value)};
       if (hosts) cells.push_back(trace == nullptr ? "" : trace->host);
+      if (gpus) {
+        const bool known = trace != nullptr && trace->gpu != trace::kNone;
+        cells.push_back(known ? fmt::format("{}", trace->gpu) : "");
+      }
       if (teams) cells.push_back(team->name);
       cells.insert(cells.end(), {culprits_.contains(rank) ? fmt::format("culprit: {}", state(rank))
                                                           : state(rank),

@@ -4,6 +4,8 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <string>
+#include <tuple>
 #include <vector>
 
 #include <fmt/core.h>
@@ -30,7 +32,7 @@ struct Drawn {
   std::vector<std::size_t> by_nearness;  // nodes, culprits first
 };
 
-// Folds each chain of ranks that wait one for the other, as a pipeline's stages do behind one that
+// Folds each chain of ranks that wait one for the other, as a pipeline's stages do after one that
 // stopped: "62 ranks in a chain" instead of 62 boxes. The first of a chain, next to whom all wait
 // for, stays by itself.
 WaitPicture without_chains(const WaitPicture& picture) {
@@ -155,9 +157,10 @@ class WaitFigure {
     for (const WaitEdge& edge : drawn_.edges) content += this->edge(edge);
     for (std::size_t n = 0; n < drawn_.nodes.size(); ++n) content += node(n);
     return element("figure", "waiting",
-                   scroller("who waits for whom",
-                            svg_picture(summary(), layout_.width, layout_.height, content)) +
-                       list() + element("figcaption", "", text(caption())));
+                   element("div", "roomy",
+                           scroller("who waits for whom", svg_picture(summary(), layout_.width,
+                                                                      layout_.height, content))) +
+                       list() + element("figcaption", "roomy", text(caption())));
   }
 
  private:
@@ -181,25 +184,82 @@ class WaitFigure {
     return words;
   }
 
-  // The same as lines, culprits first, for windows in which a graph is too small to be read.
-  std::string list() const {
-    std::string items;
+  // Nodes that wait in calls alike for the same ones: an item of the list.
+  struct Item {
+    std::vector<trace::Rank> ranks;
+    const WaitNode* node = nullptr;  // the first of them
+    std::size_t calls = 0;           // in how many places they wait
+    std::set<std::size_t> targets;   // nodes
+  };
+
+  // Culprits first, then by distance. The seven ranks of a tensor-parallel group that wait for the
+  // eighth are one item, and so are those that wait for one of the seven, each in its own group.
+  std::vector<Item> items() const {
+    using Key = std::tuple<bool, std::string, std::string, std::set<std::size_t>>;
+    const std::size_t count = drawn_.nodes.size();
+    std::vector<std::size_t> item_of(count);
+    // Of a target that is in no item yet (in a cycle), its own number: equal to no other's.
+    for (std::size_t n = 0; n < count; ++n) item_of[n] = count + n;
+    std::map<Key, std::size_t> known;
+    std::vector<Item> out;
+    std::vector<std::set<std::string>> places;
     for (const std::size_t n : drawn_.by_nearness) {
       const WaitNode& node = drawn_.nodes[n];
+      std::set<std::size_t> targets, target_items;
+      for (const WaitEdge& edge : drawn_.edges) {
+        if (edge.from != n || edge.kind == WaitEdge::Kind::mismatch) continue;
+        targets.insert(edge.to);
+        target_items.insert(item_of[edge.to]);
+      }
+      const Key key{node.culprit, node.call, node.state, std::move(target_items)};
+      const auto [found, is_new] = known.try_emplace(key, out.size());
+      if (is_new) {
+        out.push_back({{}, &node, 0, {}});
+        places.emplace_back();
+      }
+      item_of[n] = found->second;
+      Item& item = out[found->second];
+      item.ranks.insert(item.ranks.end(), node.ranks.begin(), node.ranks.end());
+      item.targets.merge(targets);
+      places[found->second].insert(node.location);
+      item.calls = places[found->second].size();
+    }
+    for (Item& item : out) std::sort(item.ranks.begin(), item.ranks.end());
+    return out;
+  }
+
+  std::string targets_of(const Item& item) const {
+    std::vector<trace::Rank> ranks;
+    for (const std::size_t n : item.targets) {
+      const std::vector<trace::Rank>& more = drawn_.nodes[n].ranks;
+      ranks.insert(ranks.end(), more.begin(), more.end());
+    }
+    std::sort(ranks.begin(), ranks.end());
+    ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+    return ranks.empty() ? "" : fmt::format(", for {}", text(rank_label(ranks, 40)));
+  }
+
+  // The same as lines, for windows in which a graph is too small to be read.
+  std::string list() const {
+    std::string lines;
+    for (const Item& item : items()) {
+      const WaitNode& node = *item.node;
+      const std::string where =
+          item.calls == 1 ? text(node.location) : fmt::format("{} calls like it", item.calls);
       const std::string words =
           node.call.empty() ? text(node.state)
-                            : fmt::format("{} in {}, {}", node.ranks.size() == 1 ? "waits" : "wait",
-                                          code(node.call), text(node.location));
-      std::string targets;
-      for (const WaitEdge& edge : drawn_.edges)
-        if (edge.from == n && edge.kind != WaitEdge::Kind::mismatch)
-          targets.append(targets.empty() ? " for " : "; ")
-              .append(text(rank_label(drawn_.nodes[edge.to].ranks, 40)));
-      items +=
+                            : fmt::format("{} in {}, {}", item.ranks.size() == 1 ? "waits" : "wait",
+                                          code(node.call), where);
+      lines +=
           fmt::format("<li{}><strong>{}</strong> {}{}</li>\n", node.culprit ? " class=\"bad\"" : "",
-                      text(rank_label(node.ranks, 60)), words, targets);
+                      text(rank_label(item.ranks, 60)), words, targets_of(item));
     }
-    return element("ul", "narrow", items);
+    const std::string left_out =
+        drawn_.left_out == 0
+            ? ""
+            : element("p", "caption narrow",
+                      text(fmt::format("and {}", plural(drawn_.left_out, "more rank"))));
+    return element("ul", "narrow", lines) + left_out;
   }
 
   std::string summary() const {

@@ -36,6 +36,24 @@ const pid_t& own_pid() {
   return pid;
 }
 
+// The index that nvidia-smi gives the GPU which CUDA calls `device` in this process. `visible`: of
+// CUDA_VISIBLE_DEVICES, null where it is not set. With "4,5" device 1 is 5; of "GPU-8932f937", a
+// GPU by its UUID, the index is not known.
+std::optional<int> gpu_of_device(int device, const char* visible) {
+  if (visible == nullptr) return device;
+  std::string_view left = visible;
+  for (int skipped = 0; skipped < device; ++skipped) {
+    const std::size_t comma = left.find(',');
+    if (comma == std::string_view::npos) return std::nullopt;
+    left.remove_prefix(comma + 1);
+  }
+  int index = 0;
+  const std::string_view entry = left.substr(0, left.find(','));
+  const auto parsed = std::from_chars(entry.data(), entry.data() + entry.size(), index);
+  const bool whole = parsed.ec == std::errc() && parsed.ptr == entry.data() + entry.size();
+  return whole && index >= 0 ? std::optional(index) : std::nullopt;
+}
+
 std::atomic<NcclJobRecord*> recording_job{nullptr};
 
 }  // namespace
@@ -210,6 +228,10 @@ Communicator* NcclJobRecord::open(const Opening& opening) {
   if (known != communicators_.end()) return known->second.get();
   Lane* const lane = lane_of(opening);
   if (lane == nullptr || !lane->ring) return nullptr;
+  if (opening.device) {
+    const auto gpu = gpu_of_device(*opening.device, get_("CUDA_VISIBLE_DEVICES"));
+    if (gpu) lane->ring->use_gpu(*gpu);
+  }
   const trace::RingWriter::GroupRef group =
       lane->ring->make_communicator(opening.name, group_rank, size, opening.desc);
   if (group.id == 0) {
@@ -235,8 +257,8 @@ std::string KnownCommunicators::name_of(std::span<const nccl::UniqueId> ids) {
 
 void KnownCommunicators::open(Known& known, GroupMember group_rank) {
   known.tried = true;
-  known.recorder =
-      job_.open({known.name, {}, group_rank.group_rank, group_rank.size, known.parent});
+  known.recorder = job_.open(
+      {known.name, {}, group_rank.group_rank, group_rank.size, known.parent, group_rank.device});
 }
 
 void KnownCommunicators::made(nccl::Comm comm, std::string name, GroupMember group_rank) {

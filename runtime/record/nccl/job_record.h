@@ -58,6 +58,7 @@ class NcclJobRecord {
     std::string name, desc;
     std::int64_t group_rank = 0, size = 0;
     const Communicator* parent = nullptr;
+    std::optional<int> device = std::nullopt;  // its GPU, by CUDA's index in this process
   };
   Communicator* open(const Opening& opening);
 
@@ -108,6 +109,7 @@ class KnownCommunicators {
  public:
   struct GroupMember {
     int group_rank = 0, size = 0;
+    std::optional<int> device = std::nullopt;  // by CUDA's index
   };
   // What NCCL says of a communicator; nothing: it does not know yet.
   using Ask = std::function<std::optional<GroupMember>(nccl::Comm)>;

@@ -67,6 +67,15 @@ ResultCode call_real(const char* name, ResultCode (*&real)(Parameters...), Argum
   return found(arguments...);
 }
 
+// Nothing where NCCL does not know yet: it makes the communicator in the background.
+std::optional<int> device_of(Comm comm) {
+  static ResultCode (*real_device)(Comm, int*) = nullptr;
+  int device = 0;
+  if (call_real("ncclCommCuDevice", real_device, comm, &device) != nccl::kSuccess)
+    return std::nullopt;
+  return device;
+}
+
 std::optional<KnownCommunicators::GroupMember> ask_nccl(Comm comm) {
   static ResultCode (*real_rank)(Comm, int*) = nullptr;
   static ResultCode (*real_count)(Comm, int*) = nullptr;
@@ -74,6 +83,7 @@ std::optional<KnownCommunicators::GroupMember> ask_nccl(Comm comm) {
   if (call_real("ncclCommUserRank", real_rank, comm, &group_rank.group_rank) != nccl::kSuccess ||
       call_real("ncclCommCount", real_count, comm, &group_rank.size) != nccl::kSuccess)
     return std::nullopt;
+  group_rank.device = device_of(comm);
   return group_rank;
 }
 
@@ -163,7 +173,8 @@ void note_made(ResultCode result, const Comm* comm, std::span<const nccl::Unique
                int group_rank, int size) {
   if (!is_made(result, comm)) return;
   guarded([&] {
-    communicators().made(*comm, KnownCommunicators::name_of(ids), {group_rank, size});
+    communicators().made(*comm, KnownCommunicators::name_of(ids),
+                         {group_rank, size, device_of(*comm)});
   });
 }
 

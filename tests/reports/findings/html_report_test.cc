@@ -9,6 +9,7 @@
 namespace lockstep::reports {
 namespace {
 
+using testing::AllOf;
 using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -86,8 +87,9 @@ trace::Run pairs() {
   for (int r = 0; r < 8; ++r) {
     const std::string group = std::to_string(1 + r / 2);
     files.push_back(R"({"header":1,"rank":)" + std::to_string(r) +
-                    R"(,"world_size":8,"host":"node)" + std::to_string(r / 4) + "\"}\n" +
-                    R"({"group":")" + group + R"(","ranks":[)" + std::to_string(r / 2 * 2) + "," +
+                    R"(,"world_size":8,"host":"node)" + std::to_string(r / 4) +
+                    "\",\"gpu\":" + std::to_string(10 + r % 4) + "}\n" + R"({"group":")" + group +
+                    R"(","ranks":[)" + std::to_string(r / 2 * 2) + "," +
                     std::to_string(r / 2 * 2 + 1) + R"(],"desc":"TENSOR_PARALLEL"})" + "\n" +
                     (r == 5 ? ""
                             : R"({"ev":"issue","id":0,"g":")" + group +
@@ -111,8 +113,52 @@ TEST(HtmlReport, HasACellAndARowForEveryRank) {
   EXPECT_THAT(text, HasSubstr("<a class=\"bad\" href=\"#rank-5\" title=\"rank 5:"));
   EXPECT_THAT(text, HasSubstr("<a class=\"direct\" href=\"#rank-4\" title=\"rank 4: waits\">"));
   EXPECT_THAT(page.texts("span"), Contains("culprit: 1"));
+  EXPECT_THAT(page.texts("th"), Contains("GPU"));
   EXPECT_THAT(page.texts("td"), Contains("node1"));
+  EXPECT_THAT(page.texts("td"), Contains("13"));
   EXPECT_THAT(page.texts("td"), Contains("mlp.py:7"));
+}
+
+// 2 groups of 4, and 4 across them; rank 5 stops. In a narrow window the graph is a list.
+TEST(HtmlReport, TheNarrowListFoldsWhoWaitsAlike) {
+  std::vector<std::string> files;
+  for (int r = 0; r < 8; ++r) {
+    const auto call = [&](int id, const std::string& group, int bytes) {
+      return R"({"ev":"issue","id":)" + std::to_string(id) + R"(,"g":")" + group +
+             R"(","op":"all_reduce","in":[[)" + std::to_string(bytes) + "]]}\n";
+    };
+    const std::string own = std::to_string(1 + r / 4), across = std::to_string(3 + r % 4);
+    const int first = r / 4 * 4;
+    files.push_back(
+        R"({"header":1,"rank":)" + std::to_string(r) + ",\"world_size\":8}\n" + R"({"group":")" +
+        own + R"(","ranks":[)" + std::to_string(first) + "," + std::to_string(first + 1) + "," +
+        std::to_string(first + 2) + "," + std::to_string(first + 3) + "]}\n" + R"({"group":")" +
+        across + R"(","ranks":[)" + std::to_string(r % 4) + "," + std::to_string(r % 4 + 4) +
+        "]}\n" +
+        // Rank 5 makes no call, its group's others hang in theirs, and the rest one later.
+        (r == 5 ? ""
+                : call(0, own, 8) + (r > 4 || r == 4 ? "" : complete(0) + call(1, across, 9))) +
+        kHung);
+  }
+  const Page page = page_of(run_from_text(files));
+  EXPECT_THAT(page.texts("li"), Contains(AllOf(HasSubstr("ranks 4,6,7"), HasSubstr("for rank 5"))));
+  EXPECT_THAT(page.texts("li"), Contains(AllOf(HasSubstr("ranks 0,2,3"), HasSubstr("3 calls like"),
+                                               HasSubstr("for ranks 4,6,7"))));
+}
+
+// Five calls are wider than a phone; the one that is missing must be seen without scrolling.
+TEST(HtmlReport, ANarrowWindowShowsTheDifference) {
+  std::string calls;
+  for (int id = 0; id < 4; ++id) calls += all_reduce(id, "w", 8) + complete(id);
+  const std::string waits = calls + all_reduce(4, "w", 8) + kHung;
+  const trace::Run run = inline_run({waits, calls + kHung, waits});
+  const std::string text = html_report(verify::verify(run), run);
+  const std::size_t begin = text.find("<div class=\"narrow\"><svg");
+  ASSERT_NE(begin, std::string::npos);
+  const std::string picture = text.substr(begin, text.find("</svg>", begin) - begin);
+  EXPECT_THAT(picture, HasSubstr("never called"));
+  EXPECT_THAT(picture, HasSubstr("width=\"340\""));
+  EXPECT_THAT(read_page(text).errors, IsEmpty());
 }
 
 // Four stages wait one for the other behind the one that stopped: a chain, not four boxes.
@@ -126,7 +172,7 @@ TEST(HtmlReport, FoldsAPipelinesChainOfWaitingStages) {
   EXPECT_THAT(page.errors, IsEmpty());
   EXPECT_THAT(page.labels, Contains("rank 1 wait for rank 0. ranks 2-11 wait for rank 1. "));
   EXPECT_THAT(page.texts("text"), Contains("ranks 2-11"));
-  EXPECT_THAT(page.texts("li"), Contains(HasSubstr("each for the one before for rank 1")));
+  EXPECT_THAT(page.texts("li"), Contains(HasSubstr("each for the one before, for rank 1")));
 }
 
 TEST(HtmlReport, AGridWithoutCallsIsNotDrawn) {

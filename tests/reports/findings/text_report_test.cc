@@ -83,6 +83,41 @@ not known from these traces
 )");
 }
 
+TEST(TextReport, NothingIsSaidTwice) {
+  verify::Report report = report_of_ranks(3);
+  report.verdict = verify::Verdict::findings;
+  verify::Finding stall;
+  stall.rule = verify::RuleId::host_stall;
+  stall.headline = stall.message =
+      "rank 1 stopped before call 7 (train.py:41); 2 ranks wait for it";
+  stall.culprits = ranks_of({1});
+  stall.ranks = ranks_of({0, 1, 2});
+  stall.evidence.push_back({trace::Rank(0), 7, "train.py:41",
+                            "ranks 0, 2 wait in barrier (call 7, train.py:41) for rank 1"});
+  stall.evidence.push_back({trace::Rank(1), 6, "train.py:40", "its last call was barrier"});
+  report.findings = {stall, stall};
+  EXPECT_EQ(text_report(report, inline_run({})),
+            R"(rank 1 stopped before call 7 (train.py:41); 2 ranks wait for it
+
+FINDINGS: 2 errors in 3 ranks, 1,234 events
+
+ERROR host-stall (observed)
+
+  who    rank 1; concerns ranks 0,2 too
+  where  train.py:41 and train.py:40
+  seen   ranks 0, 2 wait in barrier (call 7, train.py:41) for rank 1
+         rank 1 at train.py:40 (id 6): its last call was barrier
+
+ERROR host-stall (observed)
+  rank 1 stopped before call 7 (train.py:41); 2 ranks wait for it
+
+  who    rank 1; concerns ranks 0,2 too
+  where  train.py:41 and train.py:40
+  seen   ranks 0, 2 wait in barrier (call 7, train.py:41) for rank 1
+         rank 1 at train.py:40 (id 6): its last call was barrier
+)");
+}
+
 TEST(TextReport, ACleanRunIsOneLine) {
   EXPECT_EQ(text_report(report_of_ranks(4), inline_run({})),
             "CLEAN: nothing wrong in 4 ranks, 1,234 events\n");

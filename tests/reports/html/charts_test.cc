@@ -56,7 +56,7 @@ TEST(StackedAreas, APeakIsSeenHoweverManyPointsThereAre) {
   std::vector<AreaPoint> points;
   for (int i = 0; i < 5000; ++i) points.push_back({double(i), {1, i == 3210 ? 9.0 : 1.0}});
   const std::string chart = stacked_areas("memory", kTwo, points, 5000, 0, words, words);
-  EXPECT_THAT(chart, HasSubstr(">10</text>")) << "the height of the plot";
+  EXPECT_THAT(chart, HasSubstr(">0 to 10</p>")) << "the height of the plot";
   EXPECT_LT(chart.size(), 60'000U);
   EXPECT_THAT(stacked_areas("memory", kTwo, {{0, {1, 0}}}, 1, 20, words, words),
               HasSubstr("class=\"mark\""));
@@ -70,6 +70,17 @@ TEST(SignedBars, LossesGoToTheOtherSide) {
   ASSERT_EQ(numbers(chart, "f f1", "x").size(), 1U);
   EXPECT_LT(numbers(chart, "f f1", "x")[0], numbers(chart, "f f0", "x")[0]);
   EXPECT_THAT(chart, HasSubstr("+25 %"));
+}
+
+// Words are beside the pictures, which shrink with the window: nothing scrolls on a phone.
+TEST(StackedCharts, AreAsWideAsTheirWindow) {
+  for (const std::string& chart : {stacked_columns("a", kTwo, {{1, 2}}, words, "first", "last"),
+                                   stacked_areas("a", kTwo, {{0, {1, 0}}}, 1, 0, words, words),
+                                   signed_bars("a", {{"faster", .5, "-50 %"}})}) {
+    EXPECT_THAT(chart, HasSubstr("preserveAspectRatio=\"none\""));
+    EXPECT_THAT(chart, Not(HasSubstr("<text")));
+    EXPECT_THAT(chart, Not(HasSubstr("class=\"scroll\"")));
+  }
 }
 
 TEST(StackedCharts, OfNothingHaveNoNumbersThatAreNone) {

@@ -49,6 +49,13 @@ verify::Finding hang() {
   return f;
 }
 
+TEST(WatchScreen, ASingleLookSaysNotForHowLongItWatched) {
+  reports::WatchState state = one_late(3);
+  state.watched_s = 0.0035;
+  EXPECT_THAT(reports::watch_screen(state, {}, {}),
+              testing::HasSubstr("  3 of 3 ranks, step 12\n"));
+}
+
 TEST(WatchScreen, RanksInOneSituationShareARow) {
   EXPECT_EQ(reports::watch_screen(one_late(3), {}, {}),
             "/tmp/job\n"

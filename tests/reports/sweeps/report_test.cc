@@ -139,8 +139,9 @@ TEST(SweepHtml, HasTheChartAndNoScriptButItsOwn) {
     return out;
   };
   EXPECT_EQ(count("<script"), 1U);
-  EXPECT_EQ(count("<circle"), 5U);
-  EXPECT_EQ(count("<circle class=\"dot front\""), 3U);
+  // Twice: for the width of a card, and for a phone's.
+  EXPECT_EQ(count("<circle"), 10U);
+  EXPECT_EQ(count("<circle class=\"dot front\""), 6U);
 }
 
 TEST(SweepHtml, TheFrontAndTheTenBestComeBeforeTheFullList) {

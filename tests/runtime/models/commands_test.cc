@@ -76,7 +76,7 @@ TEST(ModelCommands, StepTrainsAModelOnce) {
 TEST(ModelCommands, BadInputIsExitStatus2) {
   const Outcome unknown = run("describe resnet50");
   EXPECT_EQ(unknown.status, 2);
-  EXPECT_THAT(unknown.output, HasSubstr("did you mean 'resnet-50'?"));
+  EXPECT_THAT(unknown.output, HasSubstr("did you mean \"resnet-50\"?"));
   EXPECT_EQ(run("describe /absent.safetensors").status, 2);
   EXPECT_EQ(run("step resnet-tiny --batch 0").status, 2);
   const fs::path file =

@@ -25,6 +25,22 @@ using OrderedJson = nlohmann::ordered_json;
 using testing::HasSubstr;
 using testing::Not;
 
+TEST(ForecastText, NamesTheStagesOfAPipeline) {
+  TimedScenario job = small_forecast_with_trials();
+  job.forecast->stages = 3;
+  EXPECT_THAT(reports::names_of_classes(*job.forecast),
+              testing::ElementsAre("ranks 0,1", "stage 2 (rank 2)"));
+  EXPECT_THAT(reports::forecast_text(*job.forecast), HasSubstr("work of stage 2 (rank 2)"));
+  // JSON and CSV are for programs, which know ranks by number.
+  EXPECT_THAT(reports::forecast_json(*job.forecast).dump(), Not(HasSubstr("stage 2")));
+}
+
+TEST(ForecastText, AChangeThatRoundsToNothingHasNoSign) {
+  const std::string text = reports::forecast_text(*small_forecast_with_trials().forecast);
+  EXPECT_THAT(text, HasSubstr("links twice as fast"));
+  EXPECT_THAT(text, Not(HasSubstr("-0 %")));
+}
+
 TEST(ForecastText, FitsATerminalAndEveryFigureNamesWhatItRestsOn) {
   const TimedScenario job = small_forecast_with_trials();
   const std::string text = reports::forecast_text(*job.forecast);

@@ -117,7 +117,7 @@ TEST(PipelineSchedule, NamesAreReadBack) {
     EXPECT_EQ(pipeline_schedule_name(*parse_pipeline_schedule(name)), name);
   const Error unknown = parse_pipeline_schedule("1f1").error();
   EXPECT_THAT(unknown.message, HasSubstr("--schedule \"1f1\" is not known"));
-  EXPECT_THAT(unknown.fix, HasSubstr("did you mean --schedule 1f1b?"));
+  EXPECT_THAT(unknown.fix, HasSubstr("did you mean \"1f1b\"?"));
 }
 
 struct RefusedSchedule {

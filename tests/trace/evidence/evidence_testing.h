@@ -19,6 +19,8 @@ inline std::string notes_in_words(const FileEvidence& evidence) {
     out += out.empty() ? "" : "\n";
     out += note.rank.value == kNone ? "some rank" : "rank " + std::to_string(note.rank.value);
     if (note.pid != kNone) out += " pid " + std::to_string(note.pid);
+    if (!note.host.empty()) out += " on " + note.host;
+    if (note.gpu != kNone) out += " GPU " + std::to_string(note.gpu);
     out += " " + std::string(to_string(note.kind)) + " @" + std::to_string(note.location.line) +
            ": " + note.text;
   }

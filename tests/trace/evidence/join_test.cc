@@ -97,6 +97,23 @@ TEST_F(JoinTest, TheRicherRecordingIsTheCalls) {
   EXPECT_EQ(verify::verify(run).sources, run.sources);
 }
 
+// The headline of a hang names host, process and GPU, which traces of most forms lack.
+TEST_F(JoinTest, OtherSourcesTellWhereARankRan) {
+  for (int r = 0; r < 2; ++r)
+    dir_.write("rank_" + std::to_string(r) + ".trace.jsonl", trace_of(r, 2, 3, "clean"));
+  std::string log;
+  for (int r = 0; r < 2; ++r)
+    log += "node" + std::to_string(r) + ":41" + std::to_string(r) +
+           ":500 [0] NCCL INFO ncclCommInitRank comm 0x5" + std::to_string(r) + " rank " +
+           std::to_string(r) + " nranks 2 cudaDev 0 nvmlDev " + std::to_string(r + 4) +
+           " busId 1000 commId 0x8b - Init COMPLETE\n";
+  dir_.write("nccl.log", log);
+  const trace::Run run = load();
+  EXPECT_EQ(run.ranks[1].host, "node1");
+  EXPECT_EQ(run.ranks[1].pid, 411);
+  EXPECT_EQ(run.ranks[1].gpu, 5);
+}
+
 TEST_F(JoinTest, OneLeftOverTraceDoesNotOutweighTheLogOfAll) {
   dir_.write("rank_0.trace.jsonl", trace_of(0, 4, 3, "cut"));
   std::string log;

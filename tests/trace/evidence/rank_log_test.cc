@@ -87,6 +87,14 @@ TEST(RankLog, CPlusPlusEndsWithItsWhat) {
             "rank 0 exception @2: std::runtime_error: bad shard");
 }
 
+TEST(RankLog, TheGpuThatHasNoMemoryLeft) {
+  EXPECT_THAT(notes_of(rank_log_source(),
+                       "[rank3]: Traceback (most recent call last):\n[rank3]:   File \"a\"\n"
+                       "[rank3]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate "
+                       "2.00 GiB. GPU 3 has a total capacity of 79.10 GiB\n"),
+              HasSubstr("rank 3 GPU 3 out of memory"));
+}
+
 TEST(RankLog, TorchrunsSummaryNamesTheFirstFailure) {
   const std::string summary =
       "============================================================\n"
@@ -106,7 +114,7 @@ TEST(RankLog, TorchrunsSummaryNamesTheFirstFailure) {
       "  exitcode  : -9 (pid: 103)\n"
       "  traceback : Signal 9 (SIGKILL) received by PID 103\n";
   const std::string notes = notes_of(rank_log_source(), summary);
-  EXPECT_THAT(notes, HasSubstr("rank 0 pid 100 lost a peer"));
+  EXPECT_THAT(notes, HasSubstr("rank 0 pid 100 on node1 lost a peer"));
   EXPECT_THAT(notes, HasSubstr("rank 3 pid 103 killed @15: the first failure, by torchrun"));
 }
 
@@ -142,7 +150,7 @@ TEST(RankLog, NcclsWarningsAndTheWatchdog) {
   EXPECT_EQ(
       notes_of(rank_log_source(),
                "gpu1:103:200 [3] transport/net_ib.cc:99 NCCL WARN NET/IB: timeout\n", Rank(3)),
-      "rank 3 pid 103 NCCL warning @1: NCCL WARN NET/IB: timeout");
+      "rank 3 pid 103 on gpu1 GPU 3 NCCL warning @1: NCCL WARN NET/IB: timeout");
   EXPECT_THAT(
       notes_of(rank_log_source(),
                "[rank1]:[E709 ProcessGroupNCCL.cpp:632] [Rank 1] Watchdog caught collective "

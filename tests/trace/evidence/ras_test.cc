@@ -67,15 +67,26 @@ TEST(Ras, WhoIsBehindInWhat) {
   EXPECT_EQ(evidence.world_size, 8);
   EXPECT_EQ(
       notes_in_words(evidence),
-      "rank 7 pid 1650386 RAS @27: MISMATCH, communicator 78db921d1c117b4a: Communicator "
+      "rank 7 pid 1650386 on node1 GPU 3 RAS @27: MISMATCH, communicator 78db921d1c117b4a: "
+      "Communicator "
       "ranks have different AllReduce operation counts; 7 ranks have launched up to operation "
       "64; this rank has launched up to operation 60");
 }
 
 TEST(Ras, WhoDoesNotAnswer) {
   const std::string notes = notes_of(ras_source(), kMissing);
-  EXPECT_THAT(notes, HasSubstr("some rank pid 3748990 RAS"));
-  EXPECT_THAT(notes, HasSubstr("rank 7 pid 3748990 RAS"));
+  EXPECT_THAT(notes, HasSubstr("some rank pid 3748990 on node1 GPU 3 RAS"));
+  EXPECT_THAT(notes, HasSubstr("rank 7 pid 3748990 on node1 GPU 3 RAS"));
+}
+
+// "GPU 0 (NVML 5)": CUDA_VISIBLE_DEVICES shows the process one GPU.
+TEST(Ras, TheGpuIsTheOneThatNvidiaSmiShows) {
+  const auto one = [](const std::string& gpus) {
+    return notes_of(ras_source(),
+                    text("INCOMPLETE", "INCOMPLETE\n  Process 7 on node node1 managing " + gpus));
+  };
+  EXPECT_THAT(one("GPU 0 (NVML 5)"), HasSubstr("on node1 GPU 5 RAS"));
+  EXPECT_THAT(one("GPUs 0,1"), HasSubstr("on node1 RAS"));
 }
 
 TEST(Ras, TheListOfTheFirstVersions) {
@@ -90,10 +101,13 @@ TEST(Ras, AHealthyJobSaysNothing) { EXPECT_EQ(notes_of(ras_source(), text("OK", 
 
 TEST(Ras, Json) {
   EXPECT_EQ(notes_of(ras_source(), kJson),
-            "rank 1 pid 101 RAS @0: communicator 0x78db: launched 60 AllReduce, and others up to "
+            "rank 1 pid 101 on 10.0.0.1 GPU 1 RAS @0: communicator 0x78db: launched 60 AllReduce, "
+            "and others up to "
             "64\n"
-            "rank 2 pid 102 RAS @0: communicator 0x78db: asynchronous error 6; aborted\n"
-            "rank 3 pid 103 RAS @0: communicator 0x78db: considered dead: not to be reached over "
+            "rank 2 pid 102 on 10.0.0.1 GPU 2 RAS @0: communicator 0x78db: asynchronous error 6; "
+            "aborted\n"
+            "rank 3 pid 103 on 10.0.0.1 GPU 3 RAS @0: communicator 0x78db: considered dead: not to "
+            "be reached over "
             "RAS's network");
 }
 

@@ -126,7 +126,7 @@ TEST(Blocking, AllWhoCameAndNothingCompletes) {
               HasSubstr("device-stall error observed culprits=0"));
 }
 
-// A link that is gone: who waits for a rank that waits for the network is no circle, and no rank's
+// A link that is gone: who waits for a rank that waits for the network is no cycle, and no rank's
 // program is at fault.
 TEST(Blocking, AMessageThatBothSidesIssuedAndThatNeverCompletes) {
   EXPECT_EQ(judge({"send peer=1 n=4; recv peer=1 n=8 open; hung", "recv peer=0 n=4 open; hung"}),

@@ -19,6 +19,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
 using testing::SizeIs;
+using testing::StartsWith;
 
 // Two tensor-parallel groups of two ranks, two data-parallel ones across them: c10d's numbers as
 // names, with Megatron's descriptions. Rank 3 stops before the second call of its tensor-parallel
@@ -32,6 +33,7 @@ class MeshJob {
  public:
   std::string host3 = "node1";
   std::int64_t pid3 = 4711;
+  std::int32_t gpu3 = trace::kNone;
   bool dump3 = true;
   std::map<int, std::int64_t> time;  // of the ranks' last calls, in seconds after the first
 
@@ -44,6 +46,7 @@ class MeshJob {
       trace.first_number = 1;
       trace.host = trace.rank.value == 3 ? host3 : "node0";
       if (trace.rank.value == 3) trace.pid = pid3;
+      if (trace.rank.value == 3) trace.gpu = gpu3;
     }
     return out;
   }
@@ -133,6 +136,31 @@ TEST(Stopped, WhatIsNotKnownIsLeftOut) {
   EXPECT_EQ(f.next, "py-spy dump --pid <PID of rank 3>");
   job.host3 = "node1:1234";  // as PyTorch's debug server names it
   EXPECT_EQ(verify(job.run()).findings.at(0).next, "ssh node1 py-spy dump --pid <PID of rank 3>");
+}
+
+TEST(Stopped, TheGpuStandsBesideTheHost) {
+  MeshJob job;
+  job.gpu3 = 5;
+  EXPECT_THAT(verify(job.run()).findings.at(0).headline,
+              StartsWith("rank 3 (node1, GPU 5) stopped"));
+  job.host3 = "";
+  EXPECT_THAT(verify(job.run()).findings.at(0).headline, StartsWith("rank 3 (GPU 5) stopped"));
+}
+
+TEST(Stopped, OthersTellWhereARankWithoutADumpRan) {
+  MeshJob job;
+  job.dump3 = false;
+  trace::Run run = job.run();
+  run.notes.push_back({.kind = trace::RankNote::Kind::ras,
+                       .rank = trace::Rank(3),
+                       .pid = 4711,
+                       .text = "INCOMPLETE: no data of this process",
+                       .location = {},
+                       .host = "node1",
+                       .gpu = 5});
+  const Finding note = verify(run).findings.at(0);
+  EXPECT_THAT(note.headline, StartsWith("rank 3 (no trace; node1, GPU 5) stopped"));
+  EXPECT_EQ(note.next, "ssh node1 py-spy dump --pid 4711");
 }
 
 TEST(Stopped, ClocksOfTwoMachinesAreNotCompared) {

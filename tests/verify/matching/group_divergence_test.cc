@@ -241,7 +241,7 @@ TEST(ManyGroups, ACallThatDiffersInOne) {
             "size-mismatch error observed group=g77 seq=0\nverdict findings");
 }
 
-// The shortest circle leads through all of them, and is two steps for its two ranks.
+// The shortest cycle leads through all of them, and is two steps for its two ranks.
 TEST(ManyGroups, AnOrderThatContradictsTheFirstAndTheLast) {
   EXPECT_EQ(judge({many("g", 2000, "0,1") + "barrier; clean",
                    "group g1999 0,1; group g0 0,1; barrier; clean"}),

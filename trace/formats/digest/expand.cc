@@ -2,7 +2,9 @@
 #include <map>
 #include <optional>
 
+#include "base/numbers.h"
 #include "trace/formats/digest/form.h"
+#include "trace/gpus.h"
 #include "trace/trace_builder.h"
 
 namespace lockstep::trace {
@@ -60,7 +62,11 @@ class Expander {
     copy.world_size = trace_.world_size;
     copy.source = std::move(trace_.source);
     copy.pid = trace_.pid;
-    copy.host = bytes(DigestColumn::host);
+    const std::string_view host = bytes(DigestColumn::host);
+    const std::size_t end = host.rfind('\n');
+    copy.host = host.substr(0, end);
+    if (end != kNpos)
+      copy.gpu = gpu_index(parse_number<std::int64_t>(host.substr(end + 1)).value_or(kNone));
     for (DamagedRecord& record : copy.damaged) record.location.file = copy.source;
     trace_ = std::move(copy);
   }

@@ -10,7 +10,7 @@
 //   ids       of the calls
 //   steps, states, data, values   what is measured: losses, hashes and norms, sample ids, contents
 //   times     of the few events whose times an analysis asks for (kept_times)
-//   host      where it ran
+//   host      where it ran, and on which GPU
 //
 // Splitting loses all other times and the durations of spans, which decide nothing.
 #pragma once

@@ -2,6 +2,8 @@
 #include <map>
 #include <optional>
 
+#include <fmt/format.h>
+
 #include "trace/formats/digest/form.h"
 
 namespace lockstep::trace {
@@ -67,11 +69,17 @@ class FormWriter {
     column(DigestColumn::data) = data();
     column(DigestColumn::values) = call_values();
     column(DigestColumn::times) = times();
-    column(DigestColumn::host) = trace_.host;
+    column(DigestColumn::host) = host();
     return out;
   }
 
  private:
+  // "node4", or with the index of its GPU "node4\n5". A name that has a line feed gets one more.
+  std::string host() {
+    if (trace_.gpu != kNone) return fmt::format("{}\n{}", trace_.host, trace_.gpu);
+    return trace_.host.find('\n') == std::string::npos ? trace_.host : trace_.host + '\n';
+  }
+
   std::string form() {
     write_header();
     write_calls();

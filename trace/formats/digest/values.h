@@ -49,7 +49,7 @@ class DigestWriter {
 };
 
 // Reads what a DigestWriter wrote. What is not there reads as 0 or "", and ok() is false from then
-// on: a reader of a whole table looks once, at its end. Never reads behind the bytes.
+// on: a reader of a whole table looks once, at its end. Never reads past the bytes.
 class DigestReader {
  public:
   explicit DigestReader(std::string_view bytes) : bytes_(bytes) {}

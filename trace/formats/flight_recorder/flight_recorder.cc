@@ -131,7 +131,7 @@ class DumpReader {
       std::vector<Rank> members;
       if (!spend(tree_.text(*ranks).size())) return;
       if (!parse_ranks(tree_.text(*ranks), members)) {
-        damage("pg_config: the ranks of group " + printable(std::string(name)) + " are not a list");
+        damage(fmt::format("pg_config: the ranks of group {} are not a list", printable(name)));
         continue;
       }
       if (members.empty()) continue;
@@ -270,8 +270,7 @@ class DumpReader {
     call.coalesced = p2p ? state.batch : kNone;
     if (is_point_to_point(operation.op)) {
       if (!find_peer(state, operation, call.peer)) {
-        return damage("the peer of " + printable(std::string(operation.name)) +
-                      " is not in its group");
+        return damage(fmt::format("the peer of {} is not in its group", printable(operation.name)));
       }
     } else if (p2p) {
       return damage("a point-to-point entry that is neither send nor recv");
@@ -415,7 +414,7 @@ class DumpReader {
         if (file == nullptr) continue;
         const std::string_view path = tree_.text(*file).substr(0, kLongestLocation);
         std::string place(path);
-        if (line != nullptr) place += ":" + std::to_string(line->integer(0));
+        if (line != nullptr) place += fmt::format(":{}", line->integer(0));
         if (first.empty()) first = place;
         if (at.empty() && !is_library_frame(path)) at = place;
         if (stack.size() > kLongestStack) break;
@@ -572,7 +571,7 @@ Result<std::vector<RankTrace>> read_dump(const TraceFile& given, Tables& tables)
   if (!trace) return trace.error();
   // A dump that was cut off: the rank went on after the last entry that was read.
   if (!dump->damage.empty()) {
-    trace->add_damage(dump->damage + " (byte " + std::to_string(dump->damage_at) + ")");
+    trace->add_damage(fmt::format("{} (byte {})", dump->damage, dump->damage_at));
     trace->end = End::cut;
     trace->open_ended = true;
   }

@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "trace/formats/flight_recorder/pickle_opcodes.h"
 
 namespace lockstep::trace {
@@ -45,8 +47,9 @@ class Machine {
     const auto offset = static_cast<std::size_t>(start - bytes_.data());
     if (!refused_.empty()) {
       return Error{
-          "the pickle would construct or call something (opcode " + std::string(refused_) +
-              " at byte " + std::to_string(offset) + "): refused",
+          fmt::format(
+              "the pickle would construct or call something (opcode {} at byte {}): refused",
+              refused_, offset),
           {file_},
           "a Flight Recorder dump holds only data; this is a different file, or a hostile one"};
     }
@@ -70,7 +73,7 @@ class Machine {
   // Stops at an opcode that would do more than build data, or that no protocol has.
   [[gnu::cold]] void refuse(unsigned char opcode) {
     refused_ = refused_name(opcode);
-    if (refused_.empty()) fail("the pickle holds the unknown opcode " + std::to_string(opcode));
+    if (refused_.empty()) fail(fmt::format("the pickle holds the unknown opcode {}", opcode));
     stopped_ = true;
   }
 
@@ -196,7 +199,7 @@ class Machine {
     // Picklers number memo entries from 0 up, and each costs bytes. A larger number was made up, to
     // have this reader allocate gigabytes.
     if (index > bytes_.size()) {
-      return fail("the pickle memoizes under the number " + std::to_string(index));
+      return fail(fmt::format("the pickle memoizes under the number {}", index));
     }
     if (index >= memo_.size()) memo_.resize(index + 1);
     memo_[index] = stack_[top_ - 1];
@@ -208,8 +211,7 @@ class Machine {
   }
   void get(std::uint64_t index) {
     if (index >= memo_.size()) [[unlikely]] {
-      return fail("the pickle refers to number " + std::to_string(index) +
-                  ", which it did not memoize");
+      return fail(fmt::format("the pickle refers to number {}, which it did not memoize", index));
     }
     push(memo_[index]);
   }

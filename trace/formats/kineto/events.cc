@@ -181,23 +181,16 @@ class KinetoScanner {
       lose("traceEvents is not a list");
       return json_value_end(bytes_, at);
     }
-    ++at;
+    JsonElements events(bytes_, at, kLongestEvent);
     while (true) {
-      at = json_skip_blanks(bytes_, at);
-      if (at >= bytes_.size()) return kNpos;
-      if (bytes_[at] == ']') return at + 1;
-      if (bytes_[at] == ',') {
-        ++at;
+      if (const auto event = events.next()) {
+        scan_event(*event);
         continue;
       }
-      const std::size_t end = json_value_end(bytes_, at, kLongestEvent);
-      if (end == kNpos || end == at) {
-        at = next_event(at + 1);
-        if (at == kNpos) return kNpos;
-        continue;
-      }
-      scan_event(bytes_.substr(at, end - at));
-      at = end;
+      if (events.ended()) return events.at();
+      const std::size_t next = next_event(events.at() + 1);
+      if (next == kNpos) return kNpos;
+      events.go_on_at(next);
     }
   }
 
@@ -326,6 +319,7 @@ class KinetoScanner {
     } else {
       comm.redop = name(redop_of_kernel(event_name));
       take_queue(args, comm);
+      read_gpu(args);
     }
     (host ? events_.calls : events_.kernels).push_back(comm);
   }
@@ -346,12 +340,18 @@ class KinetoScanner {
     comm.redop = name(redop_of_kernel(kernel));
     comm.group = name(fmt::format("stream {}", integer_of(args, "stream").value_or(0)));
     take_queue(args, comm);
+    read_gpu(args);
     events_.plain_kernels.push_back(comm);
   }
 
   static void take_queue(const dom::object& args, KinetoComm& kernel) {
     kernel.correlation = integer_of(args, "correlation").value_or(kNone);
     kernel.stream = integer_of(args, "stream").value_or(kNone);
+  }
+
+  // "args": {"device": 5, "stream": 20, …} of a kernel.
+  void read_gpu(const dom::object& args) {
+    if (events_.gpu == kNone) events_.gpu = integer_of(args, "device").value_or(kNone);
   }
 
   IntListId splits(const dom::object& args, std::string_view key) {

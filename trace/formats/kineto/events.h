@@ -71,6 +71,7 @@ struct KinetoEvents {
   std::int64_t rank = kNone, world_size = kNone;
   std::string backend, host;
   std::int64_t pid = kNone;
+  std::int64_t gpu = kNone;                   // of NCCL's kernels, by CUDA's index
   std::map<std::string, KinetoGroup> groups;  // by name
   std::vector<KinetoComm> calls, kernels;     // in the order of the file
   // NCCL kernels that do not name their call, as before PyTorch 2.3. The operation is taken from

@@ -41,6 +41,7 @@
 #include "trace/formats/kineto/events.h"
 #include "trace/formats/kineto/work.h"
 #include "trace/formats/torch_names.h"
+#include "trace/gpus.h"
 #include "trace/trace_builder.h"
 
 namespace lockstep::trace {
@@ -114,6 +115,7 @@ class Assembler {
     trace_.backend = events_.backend;
     trace_.host = events_.host;
     trace_.pid = events_.pid;
+    trace_.gpu = gpu_index(events_.gpu);
     std::int64_t rank = events_.rank;
     if (rank == kNone && file_.rank) rank = file_.rank->value;
     // A profile of a single process has no rank and no communication: accept it, as inconclusive.

@@ -107,6 +107,7 @@ std::optional<NcclInit> parse_nccl_init(std::string_view message) {
   out.rank = *rank;
   out.nranks = *nranks;
   out.device = number_after(message, " cudaDev ").value_or(kNone);
+  out.gpu = number_after(message, " nvmlDev ").value_or(out.device);
   out.comm_id = pointer_after(message, " commId ").value_or(0);
   const auto parent = pointer_after(message, " parent ");
   out.is_split = parent.has_value();

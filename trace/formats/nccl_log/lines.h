@@ -30,7 +30,9 @@ std::optional<NcclLogCall> parse_nccl_call(std::string_view message);
 // "ncclCommInitRank comm 0x5… rank 0 nranks 4 cudaDev 0 … - Init COMPLETE".
 struct NcclInit {
   std::uint64_t comm = 0, comm_id = 0, parent = 0;
-  std::int64_t rank = 0, nranks = 0, device = kNone;
+  std::int64_t rank = 0, nranks = 0;
+  std::int64_t device = kNone;  // CUDA's index in the process
+  std::int64_t gpu = kNone;     // NVML's, which is nvidia-smi's; where it is not logged, CUDA's
   std::int64_t split = kNone, color = kNone;  // of a communicator split off its parent
   bool is_split = false;
 };

@@ -42,6 +42,7 @@
 #include "trace/formats/format.h"
 #include "trace/formats/log_lines.h"
 #include "trace/formats/nccl_log/lines.h"
+#include "trace/gpus.h"
 #include "trace/groups.h"
 #include "trace/trace_builder.h"
 
@@ -73,7 +74,7 @@ struct Planned {
 // One process and device, which becomes a rank.
 struct Process {
   std::string host;
-  std::int64_t pid = kNone, device = kNone;
+  std::int64_t pid = kNone, gpu = kNone;
   std::optional<Rank> by_prefix;
   bool hung = false, closed = false;
   std::int64_t largest = 0, rank_in_largest = 0;
@@ -148,7 +149,7 @@ class NcclLogReader {
     if (const auto known = comms_.find(key); known != comms_.end() && known->second.name == name) {
       return;  // the second of START and COMPLETE
     }
-    const std::size_t p = process_of(host, line.pid, init->device);
+    const std::size_t p = process_of(host, line.pid, *init);
     Process& process = processes_[p];
     if (!process.by_prefix) process.by_prefix = rank_in_prefix(whole);
     process.closed = false;
@@ -185,13 +186,14 @@ class NcclLogReader {
     return known->second;
   }
 
-  std::size_t process_of(const std::string& host, std::int64_t pid, std::int64_t device) {
-    const auto [known, is_new] = process_index_.try_emplace({host, pid, device}, processes_.size());
+  std::size_t process_of(const std::string& host, std::int64_t pid, const NcclInit& init) {
+    const auto [known, is_new] =
+        process_index_.try_emplace({host, pid, init.device}, processes_.size());
     if (is_new) {
       Process& process = processes_.emplace_back();
       process.host = host;
       process.pid = pid;
-      process.device = device;
+      process.gpu = init.gpu;
     }
     return known->second;
   }
@@ -256,6 +258,7 @@ class NcclLogReader {
     trace.backend = "nccl";
     trace.host = process.host;
     trace.pid = process.pid;
+    trace.gpu = gpu_index(process.gpu);
     std::int64_t rank = process.rank_in_largest;
     const std::optional<Rank> by_name = rank_of_file(file_);
     if (processes_.size() == 1 && by_name) rank = by_name->value;

@@ -11,6 +11,7 @@
 
 #include "base/files/read_file.h"
 #include "trace/formats/ring/contents.h"
+#include "trace/gpus.h"
 #include "trace/trace_builder.h"
 
 namespace lockstep::trace {
@@ -88,6 +89,7 @@ void RingReader::read_header(const std::string& file) {
   trace_.host = text_of(header.host);
   trace_.program = text_of(header.program);
   trace_.pid = header.pid;
+  trace_.gpu = gpu_index(std::int64_t{header.gpu.load(std::memory_order_relaxed)} - 1);
   trace_.semantics = header.semantics == 1 ? Semantics::mpi : Semantics::c10d;
   static_assert(static_cast<int>(End::interrupted) == static_cast<int>(ring::EndMark::interrupted));
   const std::uint32_t mark = header.end_mark.load(std::memory_order_acquire);

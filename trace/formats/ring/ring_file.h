@@ -65,7 +65,7 @@ struct Header {
   std::atomic<std::uint64_t> table_used;  // bytes of complete table entries
   std::atomic<std::uint64_t> table_lost;  // values that the file had no room for
   std::atomic<std::uint32_t> end_mark;    // EndMark
-  std::uint32_t reserved;
+  std::atomic<std::uint32_t> gpu;         // 1 + RankTrace::gpu; 0: not known
   char job[64];  // NUL-padded; see RingWriter::Options. Written once, at creation
 };
 static_assert(sizeof(Header) <= kHeaderBytes);

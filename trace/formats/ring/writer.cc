@@ -298,6 +298,10 @@ void RingWriter::state(const State& state) {
   }
 }
 
+void RingWriter::use_gpu(std::int32_t index) {
+  impl_->header->gpu.store(static_cast<std::uint32_t>(index + 1), std::memory_order_relaxed);
+}
+
 void RingWriter::finish(End end) {
   static_assert(std::atomic<std::uint32_t>::is_always_lock_free, "called from signal handlers");
   std::uint32_t none = 0;

@@ -119,6 +119,8 @@ class RingWriter {
     std::span<const double> sketch;  // at most ring::kMaxSketch values
   };
   void state(const State& state);
+  // Says which GPU of the host the rank uses, as nvidia-smi counts. Before, none is known.
+  void use_gpu(std::int32_t index);
   // Writes the end mark if there is none yet; the first one stays. Async-signal-safe.
   void finish(End end);
   // Takes the end mark `hung` back: it moves again. Any other stays.

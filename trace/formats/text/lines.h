@@ -68,6 +68,7 @@ enum class Key : std::uint8_t {
   world_size,
   backend,
   host,
+  gpu,
   pid,
   program,
   dropped,

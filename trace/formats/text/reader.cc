@@ -7,6 +7,7 @@
 
 #include "trace/formats/text/lines.h"
 #include "trace/formats/text/text_trace.h"
+#include "trace/gpus.h"
 #include "trace/trace_builder.h"
 
 namespace lockstep::trace {
@@ -96,6 +97,7 @@ Status TextReader::read_header() {
   trace_.rank = Rank(fields_.int32(Key::rank, kNone, 0));
   trace_.backend = fields_.text(Key::backend).value_or("");
   trace_.host = fields_.text(Key::host).value_or("");
+  trace_.gpu = gpu_index(fields_.integer(Key::gpu, kNone).value_or(kNone));
   trace_.program = fields_.text(Key::program).value_or("");
   trace_.pid = fields_.integer(Key::pid, kNone).value_or(kNone);
   trace_.dropped = static_cast<std::uint64_t>(fields_.integer(Key::dropped, 0).value_or(0));

@@ -271,6 +271,7 @@ void TextWriter::write_header() {
   optional_text("backend", trace_.backend);
   line_.key("clock").string("ns");
   optional_text("host", trace_.host);
+  optional_integer("gpu", trace_.gpu, kNone);
   optional_integer("pid", trace_.pid, kNone);
   optional_text("program", trace_.program);
   if (trace_.dropped > 0) line_.key("dropped").number(trace_.dropped);

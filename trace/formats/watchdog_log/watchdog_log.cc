@@ -457,14 +457,12 @@ void link_watchdog_log(std::span<RankTrace> traces, Tables& tables) {
 }
 
 bool is_watchdog_log(std::string_view bytes) {
-  const LogSample sample = sample_of(bytes);
-  const auto speaks = [](std::string_view text) {
+  return sample_of(bytes).any([](std::string_view text) {
     return text.find("Watchdog caught collective operation timeout: Work") !=
                std::string_view::npos ||
            (text.find("ProcessGroupNCCL") != std::string_view::npos &&
             text.find("detected by watchdog at work") != std::string_view::npos);
-  };
-  return speaks(sample.head) || speaks(sample.tail);
+  });
 }
 
 }  // namespace

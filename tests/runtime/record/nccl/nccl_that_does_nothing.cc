@@ -94,6 +94,11 @@ lockstep::runtime::nccl::ResultCode ncclCommUserRank(lockstep::runtime::nccl::Co
   *group_rank = comm->group_rank;
   return lockstep::runtime::nccl::kSuccess;
 }
+lockstep::runtime::nccl::ResultCode ncclCommCuDevice(lockstep::runtime::nccl::Comm comm,
+                                                     int* device) {
+  *device = comm->group_rank;
+  return lockstep::runtime::nccl::kSuccess;
+}
 lockstep::runtime::nccl::ResultCode ncclCommCount(lockstep::runtime::nccl::Comm comm, int* size) {
   *size = comm->size;
   return lockstep::runtime::nccl::kSuccess;

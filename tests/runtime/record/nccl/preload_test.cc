@@ -65,6 +65,21 @@ TEST_F(Preload, RecordsWhatAHealthyProgramDoes) {
   EXPECT_EQ(ending(folder_.path(), 0), "clean");
 }
 
+TEST_F(Preload, KnowsTheGpuBehindCudaVisibleDevices) {
+  const auto on_device_1 = [&](const char* visible) {
+    const TempDir other;
+    run_ranks(2, other.path(), [&](int) {
+      ::setenv("CUDA_VISIBLE_DEVICES", visible, 1);
+      return run_program({"all_reduce:8"});
+    });
+    return gpu(other.path(), 1);
+  };
+  job({{"all_reduce:8"}, {"all_reduce:8"}});
+  EXPECT_EQ(gpu(folder_.path(), 1), 1);
+  EXPECT_EQ(on_device_1("4,6"), 6);
+  EXPECT_EQ(on_device_1("GPU-8932f937,GPU-0123abcd"), -1);
+}
+
 TEST_F(Preload, NamesTheRankThatLeftACollectiveOut) {
   const Arguments all = {"all_reduce:8", "all_reduce:16", "all_reduce:24"};
   job({all, {"all_reduce:8", "all_reduce:24"}, all});

@@ -120,6 +120,8 @@ std::vector<std::string> calls(const std::string& folder, int rank) {
   return out;
 }
 
+int gpu(const std::string& folder, int rank) { return trace_of(run_of(folder), rank).gpu; }
+
 std::vector<std::string> groups(const std::string& folder, int rank) {
   const trace::Run run = run_of(folder);
   std::vector<std::string> out;

@@ -28,6 +28,9 @@ std::vector<std::string> findings(const std::string& folder);
 // its peer, a rooted call its root.
 std::vector<std::string> calls(const std::string& folder, int rank);
 
+// The index of the rank's GPU; -1: not recorded.
+int gpu(const std::string& folder, int rank);
+
 // "world 0 1 2", a line for each group that the rank knows, in the order of creation.
 std::vector<std::string> groups(const std::string& folder, int rank);
 

@@ -55,7 +55,8 @@ class Profile {
   Profile& kernel(const Comm& comm, int ts, const std::string& name) {
     event(R"("cat": "kernel", "name": ")" + name + "(ncclDevKernelArgsStorage<4096ul>)\"", ts, 20,
           R"("External id": )" + std::to_string(id_) +
-              R"(, "est. achieved occupancy %": nan, "stream": 40, )" + args_of(comm));
+              R"(, "est. achieved occupancy %": nan, "device": )" + std::to_string(rank_) +
+              R"(, "stream": 40, )" + args_of(comm));
     return *this;
   }
   Profile& raw(const std::string& text) {
@@ -124,6 +125,7 @@ TEST(Kineto, ReadsWhatTheFileTells) {
   const RankTrace& trace = run.ranks[1];
   EXPECT_EQ(trace.rank, Rank(1));
   EXPECT_EQ(trace.backend, "nccl");
+  EXPECT_EQ(trace.gpu, 1);
   EXPECT_EQ(trace.end, End::clean);
   EXPECT_FALSE(trace.snapshot);
   ASSERT_EQ(trace.calls.size(), 4U);

@@ -25,7 +25,8 @@ class Log {
   Log& init(const std::string& comm, int rank, int nranks, const std::string& id) {
     const std::string what = "ncclCommInitRank comm " + comm + " rank " + std::to_string(rank) +
                              " nranks " + std::to_string(nranks) + " cudaDev " +
-                             std::to_string(process_) + " nvmlDev 0 busId 1000 commId " + id;
+                             std::to_string(process_) + " nvmlDev " + std::to_string(process_ + 6) +
+                             " busId 1000 commId " + id;
     return line(what + " - Init START").line(what + " - Init COMPLETE");
   }
   Log& split(const std::string& comm, int rank, int nranks, const std::string& parent, int color) {
@@ -94,6 +95,7 @@ TEST(NcclLog, HealthyProcessesAreClean) {
   const RankTrace& trace = run.ranks[1];
   EXPECT_EQ(trace.host, "node7");
   EXPECT_EQ(trace.pid, 4001);
+  EXPECT_EQ(trace.gpu, 7) << "NVML's index, not CUDA's";
   EXPECT_EQ(trace.end, End::clean);
   ASSERT_EQ(trace.calls.size(), 4U);
   EXPECT_EQ(run.tables.str(trace.calls[0].group), "world");

@@ -1,0 +1,86 @@
+#include "trace/gpus.h"
+
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+
+namespace lockstep::trace {
+
+namespace {
+
+// A value that several sources tell: none where they contradict each other.
+template <class T>
+class Agreed {
+ public:
+  explicit Agreed(T unknown) : unknown_(unknown), value_(unknown) {}
+  void hear(const T& told) {
+    if (told == unknown_) return;
+    contradicted_ |= value_ != unknown_ && value_ != told;
+    value_ = told;
+  }
+  const T& value() const { return contradicted_ ? unknown_ : value_; }
+
+ private:
+  T unknown_, value_;
+  bool contradicted_ = false;
+};
+
+struct Told {
+  Agreed<std::string_view> host{""};
+  Agreed<std::int64_t> pid{kNone};
+  Agreed<std::int32_t> gpu{kNone};
+
+  template <class Source>
+  void hear(const Source& source) {
+    host.hear(source.host);
+    pid.hear(source.pid);
+    gpu.hear(source.gpu);
+  }
+};
+
+}  // namespace
+
+std::int32_t gpu_index(std::int64_t number) {
+  constexpr std::int64_t kMostGpus = 1024;  // of one host; the largest have some dozens
+  return number >= 0 && number < kMostGpus ? static_cast<std::int32_t>(number) : kNone;
+}
+
+void locate_ranks(Run& run, std::span<const RankLocation> others) {
+  std::map<Rank, Told> told;
+  for (const RankNote& note : run.notes)
+    if (note.rank.value != kNone) told[note.rank].hear(note);
+  for (const RankLocation& other : others)
+    if (other.world_size >= run.world_size) told[other.rank].hear(other);
+  for (RankTrace& trace : run.ranks) {
+    const auto found = told.find(trace.rank);
+    if (found == told.end()) continue;
+    if (trace.host.empty()) trace.host = found->second.host.value();
+    if (trace.pid == kNone) trace.pid = found->second.pid.value();
+    if (trace.gpu == kNone) trace.gpu = found->second.gpu.value();
+  }
+}
+
+void keep_plausible_gpus(Run& run) {
+  std::map<std::string, std::map<std::int32_t, std::set<Rank>>> users;  // by host and index
+  const auto count = [&](const std::string& host, std::int32_t gpu, Rank rank) {
+    if (gpu != kNone && rank.value != kNone) users[host][gpu].insert(rank);
+  };
+  for (const RankTrace& trace : run.ranks) count(trace.host, trace.gpu, trace.rank);
+  for (const RankNote& note : run.notes) count(note.host, note.gpu, note.rank);
+  std::set<std::string> doubtful;
+  for (const auto& [host, by_gpu] : users) {
+    bool shared = false;
+    for (const auto& [gpu, ranks] : by_gpu) shared |= ranks.size() > 1;
+    const bool one = by_gpu.size() == 1;
+    const bool only_zero = one && by_gpu.begin()->first == 0;
+    // Ranks of several hosts stand in the entry without a host: there each index occurs often.
+    if (only_zero || (shared && (one || !host.empty()))) doubtful.insert(host);
+  }
+  for (RankTrace& trace : run.ranks)
+    if (doubtful.contains(trace.host)) trace.gpu = kNone;
+  for (RankNote& note : run.notes)
+    if (doubtful.contains(note.host)) note.gpu = kNone;
+}
+
+}  // namespace lockstep::trace

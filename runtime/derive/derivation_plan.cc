@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/documents/yaml_document.h"
+#include "base/text.h"
 #include "runtime/job/scenario_decode.h"
 
 namespace lockstep::runtime {

@@ -106,7 +106,7 @@ TEST(ConvertToChakra, WhatIsReadBackCallsTheSameAndTakesTheSameTime) {
   EXPECT_EQ(after.status, 0);
   EXPECT_GT(before.json["time_ps"], 47'000'000);
   EXPECT_EQ(after.json["time_ps"], before.json["time_ps"]);
-  for (int r : {0, 1})
+  for (const std::size_t r : {0UL, 1UL})
     EXPECT_EQ(after.json["ranks"][r]["compute_ps"], before.json["ranks"][r]["compute_ps"]);
   EXPECT_EQ(cli::run_lockstep({"verify", chakra.path()}).status, 0);
 }

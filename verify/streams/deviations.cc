@@ -649,7 +649,8 @@ class Walker {
       const std::vector<std::size_t>& others = parties[1 - few];
       const std::size_t reference = longest(others);
       const std::size_t deviant = longest(parties[few]);
-      if (weight(parties[few]) > weight(others)) continue;
+      // Nor where the batches explain it: the others left out the calls of a branch.
+      if (weight(parties[few]) > weight(others) || batches_tell(parties[few], others)) continue;
       const auto added = added_before(reference, deviant);
       if (!added) continue;
       const Edit edit{EditKind::extra, added->count};

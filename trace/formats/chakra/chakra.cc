@@ -33,6 +33,7 @@
 
 #include <fmt/format.h>
 
+#include "base/text.h"
 #include "trace/formats/chakra/nodes.h"
 #include "trace/formats/format.h"
 #include "trace/formats/torch_names.h"

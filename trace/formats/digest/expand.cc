@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "base/numbers.h"
+#include "base/text.h"
 #include "trace/formats/digest/form.h"
 #include "trace/gpus.h"
 #include "trace/trace_builder.h"

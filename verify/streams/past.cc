@@ -79,27 +79,9 @@ bool begins_step(const std::vector<trace::Call>& calls, std::uint32_t index) {
   return before == 0 || step > calls[before - 1].step;
 }
 
-}  // namespace
-
-std::vector<std::uint32_t> usual_calls(const trace::Run& run, Agreement& agreement, CallRef place) {
-  const std::vector<trace::Call>& calls = run.ranks[place.rank].calls;
-  return predicted(
-      agreement, [&](std::uint32_t i) -> const trace::Call& { return calls[i]; }, place.call);
-}
-
-std::optional<std::uint32_t> usual_call(const trace::Run& run, Agreement& agreement,
-                                        CallRef place) {
-  const std::vector<std::uint32_t> usual = usual_calls(run, agreement, place);
-  return usual.size() == 1 ? std::optional(usual[0]) : std::nullopt;
-}
-
-Usual is_usual(const trace::Run& run, Agreement& agreement, CallRef call) {
-  const std::vector<trace::Call>& calls = run.ranks[call.rank].calls;
-  return is_predicted(
-      agreement, [&](std::uint32_t i) -> const trace::Call& { return calls[i]; }, call.call);
-}
-
-Usual is_run_usual(const trace::Run& run, Agreement& agreement, CallRef call) {
+// As is_run_usual(), where so many earlier runs of other lengths show that this one is unusual.
+Usual is_run_usual_after(const trace::Run& run, Agreement& agreement, CallRef call,
+                         std::uint32_t needed) {
   const std::vector<trace::Call>& calls = run.ranks[call.rank].calls;
   const std::uint32_t index = call.call;
   if (index == 0 || index >= calls.size()) return Usual::unknown;
@@ -128,7 +110,31 @@ Usual is_run_usual(const trace::Run& run, Agreement& agreement, CallRef call) {
     if (earlier == length || (may_go_on && earlier > length)) return Usual::yes;
     ++runs;
   }
-  return runs > 1 ? Usual::no : Usual::unknown;
+  return runs >= needed ? Usual::no : Usual::unknown;
+}
+
+}  // namespace
+
+std::vector<std::uint32_t> usual_calls(const trace::Run& run, Agreement& agreement, CallRef place) {
+  const std::vector<trace::Call>& calls = run.ranks[place.rank].calls;
+  return predicted(
+      agreement, [&](std::uint32_t i) -> const trace::Call& { return calls[i]; }, place.call);
+}
+
+std::optional<std::uint32_t> usual_call(const trace::Run& run, Agreement& agreement,
+                                        CallRef place) {
+  const std::vector<std::uint32_t> usual = usual_calls(run, agreement, place);
+  return usual.size() == 1 ? std::optional(usual[0]) : std::nullopt;
+}
+
+Usual is_usual(const trace::Run& run, Agreement& agreement, CallRef call) {
+  const std::vector<trace::Call>& calls = run.ranks[call.rank].calls;
+  return is_predicted(
+      agreement, [&](std::uint32_t i) -> const trace::Call& { return calls[i]; }, call.call);
+}
+
+Usual is_run_usual(const trace::Run& run, Agreement& agreement, CallRef call) {
+  return is_run_usual_after(run, agreement, call, 2);
 }
 
 Usual usually_precedes(const trace::Run& run, Agreement& agreement, CallRef call) {
@@ -246,8 +252,9 @@ Expected expected_of(const trace::Run& run, Agreement& agreement, CallRef first,
   if (of_first && !of_second && is_within_round(run, agreement, first)) return Expected::first;
   if (of_second && !of_first && is_within_round(run, agreement, second)) return Expected::second;
   if (!of_first || !of_second) return Expected::unknown;
-  const Usual run_of_first = is_run_usual(run, agreement, first);
-  const Usual run_of_second = is_run_usual(run, agreement, second);
+  // Of two calls that were both made before, one earlier run is enough.
+  const Usual run_of_first = is_run_usual_after(run, agreement, first, 1);
+  const Usual run_of_second = is_run_usual_after(run, agreement, second, 1);
   if (run_of_first == Usual::yes && run_of_second == Usual::no) return Expected::first;
   if (run_of_second == Usual::yes && run_of_first == Usual::no) return Expected::second;
   // In a run of equal calls that is the first one, each has the others as context.

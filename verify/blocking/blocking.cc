@@ -215,15 +215,6 @@ Cause explain_passed_by(const Context& context, const std::vector<Deviation>& de
   return cause;
 }
 
-// Whether the call is of a later step than the last one of the ranks that finished without it.
-bool is_of_later_step(const Context& context, const WaitPoint& point) {
-  const std::int32_t step = context.call(waiting_call(context, point.waiting[0])).step;
-  return std::all_of(point.missing.begin(), point.missing.end(), [&](std::uint32_t r) {
-    const std::int32_t last = context.where.positions[r].step;
-    return step != trace::kNone && last != trace::kNone && step > last;
-  });
-}
-
 // Whether ranks that finished, and lack the call at `point`, did so within a round of calls: the
 // call is the next one of a rank that did as they until then.
 bool ended_within_round(const Context& context, const WaitPoint& point) {
@@ -240,7 +231,11 @@ bool ended_within_round(const Context& context, const WaitPoint& point) {
 // The call's group decides; on a tie the programs of other groups' ranks do, or those of the two
 // themselves, and where these do not tell, and for point-to-point calls, the number of all ranks
 // that finished. Nothing on a tie there.
-std::optional<bool> fewer_wait_than_finished(const Context& context, const WaitPoint& point) {
+//
+// `goes_on`: the call is of a later step than the last one of those that finished. `within_round`:
+// see ended_within_round().
+std::optional<bool> fewer_wait_than_finished(const Context& context, const WaitPoint& point,
+                                             bool goes_on, bool within_round) {
   const auto finished = [&](std::uint32_t r) {
     return context.where.positions[r].state == State::finished;
   };
@@ -248,10 +243,7 @@ std::optional<bool> fewer_wait_than_finished(const Context& context, const WaitP
     const auto done = std::count_if(point.missing.begin(), point.missing.end(), finished);
     const auto waiting = static_cast<std::ptrdiff_t>(point.waiting.size());
     // Programs end with a round, so that a majority that ends within one left out its rest.
-    if (waiting < done) {
-      return is_of_later_step(context, point) ||
-             (!ended_within_round(context, point) && !is_missing_by_most(context, point));
-    }
+    if (waiting < done) return goes_on || (!within_round && !is_missing_by_most(context, point));
     if (waiting != done) return false;
     // Ranks of other groups may have finished because they made the call in question.
     const auto go_on =
@@ -284,16 +276,18 @@ Cause explain_finished(const Context& context, const WaitCause& wait) {
     decide_fault(context, *missing);
   }
   const bool one_too_many = missing && missing->kind == Deviation::Kind::extra;
-  const std::optional<bool> fewer = fewer_wait_than_finished(context, point);
-  const bool few_go_on = one_too_many || fewer.value_or(false);
   std::int32_t last_step = trace::kNone;
   for (const std::uint32_t r : wait.roots) {
     last_step = std::max(last_step, context.where.positions[r].step);
   }
   const bool steps_known = step != trace::kNone && last_step != trace::kNone;
+  const bool later_step = steps_known && step > last_step;
   const bool within_round =
-      point.group != WaitPoint::kPointToPoint && ended_within_round(context, point);
-  const bool further_step = !one_too_many && (steps_known ? step > last_step : !within_round);
+      !later_step && point.group != WaitPoint::kPointToPoint && ended_within_round(context, point);
+  const std::optional<bool> fewer =
+      fewer_wait_than_finished(context, point, later_step, within_round);
+  const bool few_go_on = one_too_many || fewer.value_or(false);
+  const bool further_step = !one_too_many && (steps_known ? later_step : !within_round);
   const std::string waiting = context.describe_ranks(point.waiting);
   const std::string others = context.describe_ranks(wait.roots);
   const std::string what = context.describe_call(call);
@@ -638,15 +632,15 @@ Cause explain_cycle(const Context& context, const WaitCause& wait) {
   std::optional<Cause> left_out;
   std::vector<Break> breaks;
   std::optional<Parting> parting;
-  // Most ranks may have left out a call: then it is not the few that lack one.
-  const std::optional<Parting> most = most_broke_in_cycle(context, points);
+  bool most_broke = false;
   if (lacks_unlisted_member(context, points)) {
     // The past of any rank would only accuse it.
   } else if (overtaking && overtaking->left_out) {
     left_out = explain_left_out(context, *overtaking);
-  } else if (most) {
-    parting = most;
-    left_out = explain_parting(context, *most);
+  } else if ((parting = most_broke_in_cycle(context, points))) {
+    // Most ranks left out a call: it is not the few that lack one.
+    most_broke = true;
+    left_out = explain_parting(context, *parting);
   } else {
     breaks = breaks_with_the_past(context, wait.roots);
     left_out = explain_left_out_call(context, points, breaks);
@@ -666,7 +660,7 @@ Cause explain_cycle(const Context& context, const WaitCause& wait) {
     return std::move(*left_out);
   }
   Cause cause = cycle_cause(context, wait, points, breaks, overtaking, odd);
-  if ((cause.finding.culprits.empty() || most) && parting) {
+  if (parting && (most_broke || cause.finding.culprits.empty())) {
     cause.finding.culprits =
         context.ranks(ranks_that_part_alike(context.run, context.agreement, *parting));
   }

@@ -349,6 +349,12 @@ std::string_view before_number(std::string_view name) {
 
 }  // namespace
 
+const RankTrace::Membership* membership(const RankTrace& trace, GroupId group) {
+  const auto found = std::find_if(trace.groups.begin(), trace.groups.end(),
+                                  [&](const RankTrace::Membership& m) { return m.group == group; });
+  return found == trace.groups.end() ? nullptr : &*found;
+}
+
 std::string_view description_of(const Tables& tables, const RankTrace::Membership& group) {
   constexpr std::string_view kNotGiven = "undefined";  // as PyTorch writes it
   const std::string_view description = tables.str(group.desc);

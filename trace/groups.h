@@ -51,6 +51,9 @@ void link_communicators(std::span<RankTrace> traces, Tables& tables, LinkOptions
 // O(members of distinct lists + memberships · log + calls of the renamed groups' ranks).
 void separate_namesakes(Run& run);
 
+// The group as the rank declared it; null where it did not. O(groups of the rank).
+const RankTrace::Membership* membership(const RankTrace& trace, GroupId group);
+
 // The description that the program gave the group ("TENSOR_MODEL_PARALLEL"); empty where it gave
 // none. Valid as long as `tables`.
 std::string_view description_of(const Tables& tables, const RankTrace::Membership& group);

@@ -9,6 +9,7 @@
 #include <fmt/core.h>
 
 #include "base/text.h"
+#include "trace/groups.h"
 #include "verify/blocking/unanswered.h"
 #include "verify/context.h"
 #include "verify/matching/matching.h"
@@ -28,10 +29,8 @@ struct GroupKind {
 
 // The kind of a group as the rank declared it; nothing where it did not.
 std::optional<GroupKind> kind_of(const trace::RankTrace& trace, trace::GroupId group) {
-  for (const trace::RankTrace::Membership& m : trace.groups) {
-    if (m.group == group) return GroupKind{m.ranks.size(), m.desc};
-  }
-  return std::nullopt;
+  const trace::RankTrace::Membership* const own = trace::membership(trace, group);
+  return own == nullptr ? std::nullopt : std::optional(GroupKind{own->ranks.size(), own->desc});
 }
 
 // A call of one or several sister groups in which all members but a few wait, while these few are

@@ -28,13 +28,6 @@ bool meets(const std::vector<std::uint32_t>& ascending, const std::vector<std::u
   });
 }
 
-const trace::RankTrace::Membership* membership_of(const Context& context, std::uint32_t rank,
-                                                  trace::GroupId group) {
-  for (const auto& m : context.run.ranks[rank].groups)
-    if (m.group == group) return &m;
-  return nullptr;
-}
-
 const Stream* stream_in(const Context& context, trace::GroupId group, std::uint32_t rank,
                         std::uint64_t& first_seq) {
   for (const GroupStreams& g : context.groups) {
@@ -52,7 +45,7 @@ const Stream* stream_in(const Context& context, trace::GroupId group, std::uint3
 std::optional<bool> issued_before(const Context& context, std::uint32_t rank,
                                   const WaitPoint& point) {
   const GroupStreams& group = context.groups[point.group];
-  const auto* role = membership_of(context, point.waiting[0], group.group);
+  const auto* role = trace::membership(context.run.ranks[point.waiting[0]], group.group);
   const std::uint32_t waits_in = context.where.positions[rank].waiting_in();
   const auto issued_in = [&](trace::GroupId id) -> std::optional<bool> {
     std::uint64_t first = 0;
@@ -61,7 +54,8 @@ std::optional<bool> issued_before(const Context& context, std::uint32_t rank,
     if (stream == nullptr || seq < first) return std::nullopt;
     return seq - first < stream->calls.size() && stream->calls[seq - first] < waits_in;
   };
-  if (membership_of(context, rank, group.group) != nullptr) return issued_in(group.group);
+  if (trace::membership(context.run.ranks[rank], group.group) != nullptr)
+    return issued_in(group.group);
   if (role == nullptr) return std::nullopt;
   const std::string_view purpose = role_of(context.run.tables, *role);
   if (purpose.empty()) return std::nullopt;

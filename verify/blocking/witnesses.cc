@@ -93,14 +93,6 @@ namespace {
 
 constexpr std::size_t kSistersAsked = 8;  // per rank and group: enough for a majority
 
-const trace::RankTrace::Membership* membership(const trace::RankTrace& trace,
-                                               trace::GroupId group) {
-  const auto found =
-      std::find_if(trace.groups.begin(), trace.groups.end(),
-                   [&](const trace::RankTrace::Membership& m) { return m.group == group; });
-  return found == trace.groups.end() ? nullptr : &*found;
-}
-
 // Whether the groups are equally large, of other ranks, and for the same purpose as far as is
 // known. Two groups of the same ranks are the same ranks for two purposes, and no example to each
 // other.
@@ -153,7 +145,7 @@ std::optional<bool> are_alike(const Context& context, const std::vector<SisterMe
 std::optional<bool> does_as_sisters(const Context& context, std::uint32_t rank,
                                     trace::GroupId group) {
   const trace::RankTrace& trace = context.run.ranks[rank];
-  const trace::RankTrace::Membership* mine = membership(trace, group);
+  const trace::RankTrace::Membership* mine = trace::membership(trace, group);
   if (mine == nullptr) return std::nullopt;
   const std::ptrdiff_t position = index_in(*mine, trace.rank);
   const std::vector<SisterMessage> own = messages_in(context, rank, *mine);
@@ -183,7 +175,8 @@ std::optional<bool> does_as_sisters(const Context& context, std::uint32_t rank,
 
 bool is_made_in_sister_groups(const Context& context, CallRef call) {
   const trace::Call& mine = context.call(call);
-  const trace::RankTrace::Membership* group = membership(context.run.ranks[call.rank], mine.group);
+  const trace::RankTrace::Membership* group =
+      trace::membership(context.run.ranks[call.rank], mine.group);
   if (group == nullptr) return false;
   return std::any_of(
       context.run.ranks.begin(), context.run.ranks.end(), [&](const trace::RankTrace& trace) {
@@ -191,7 +184,7 @@ bool is_made_in_sister_groups(const Context& context, CallRef call) {
           if (c.what != mine.what || !context.agreement.agree(c.signature, mine.signature)) {
             return false;
           }
-          const trace::RankTrace::Membership* theirs = membership(trace, c.group);
+          const trace::RankTrace::Membership* theirs = trace::membership(trace, c.group);
           return theirs != nullptr && are_sisters(context.run.tables, *theirs, *group);
         });
       });

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "trace/groups.h"
+
 namespace lockstep::verify {
 
 namespace {
@@ -59,10 +61,8 @@ class ProgramComparison {
   }
 
   static std::size_t members(const trace::RankTrace& trace, trace::GroupId group) {
-    for (const trace::RankTrace::Membership& m : trace.groups) {
-      if (m.group == group) return m.ranks.size();
-    }
-    return 0;
+    const trace::RankTrace::Membership* const own = trace::membership(trace, group);
+    return own == nullptr ? 0 : own->ranks.size();
   }
 
   const trace::RankTrace& a_;

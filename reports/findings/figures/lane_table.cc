@@ -148,13 +148,6 @@ std::set<trace::Rank> concerned(const verify::Finding& finding) {
   return out;
 }
 
-const trace::RankTrace::Membership* membership(const trace::RankTrace& trace,
-                                               trace::GroupId group) {
-  const auto known = std::find_if(trace.groups.begin(), trace.groups.end(),
-                                  [&](const auto& m) { return m.group == group; });
-  return known == trace.groups.end() ? nullptr : &*known;
-}
-
 // The ranks to show: the group's members, and the finding's ranks that take part in the group
 // anyway, since ranks may disagree about the members. Not those that only wait elsewhere because of
 // the finding.
@@ -162,7 +155,7 @@ std::set<trace::Rank> members(const verify::Finding& finding, const trace::Run& 
                               trace::GroupId group) {
   std::set<trace::Rank> out = concerned(finding);
   const auto declares = [&](const trace::RankTrace& trace) {
-    return membership(trace, group) != nullptr;
+    return trace::membership(trace, group) != nullptr;
   };
   const auto first = std::find_if(run.ranks.begin(), run.ranks.end(), declares);
   if (first == run.ranks.end()) return out;
@@ -172,7 +165,7 @@ std::set<trace::Rank> members(const verify::Finding& finding, const trace::Run& 
            std::none_of(trace->calls.begin(), trace->calls.end(),
                         [&](const trace::Call& call) { return call.group == group; });
   });
-  const trace::RankList& listed = membership(*first, group)->ranks;
+  const trace::RankList& listed = trace::membership(*first, group)->ranks;
   out.insert(listed.begin(), listed.end());
   return out;
 }
@@ -290,7 +283,7 @@ LaneTable by_sequence(const verify::Finding& finding, const trace::Run& run, std
   std::uint64_t first_number = first;
   table.title = fmt::format("group {}", printable(finding.group));
   for (const trace::RankTrace& trace : run.ranks) {
-    if (membership(trace, *group) == nullptr) continue;
+    if (trace::membership(trace, *group) == nullptr) continue;
     table.title = trace::group_label(trace, run.tables, *group);
     first_number = first + trace.first_number;
     break;

@@ -1,0 +1,329 @@
+#include "verify/streams/reference.h"
+
+#include <algorithm>
+#include <iterator>
+#include <optional>
+
+#include "verify/streams/past.h"
+#include "verify/streams/programs.h"
+
+namespace lockstep::verify {
+
+namespace {
+
+// Sister groups that vote on what is usual. A large mesh has thousands; 64 give a clear majority.
+constexpr std::size_t kMostSisters = 64;
+// Ranks whose past is searched for what a majority left out: they did the same up to there.
+constexpr std::size_t kMostVoters = 64;
+
+class Choice {
+ public:
+  Choice(Alignment& alignment, const std::vector<Party>& parties, bool is_first)
+      : at_(alignment), parties_(parties), is_first_(is_first) {
+    for (std::size_t p = 0; p < parties.size(); ++p) {
+      if (largest_.empty() || at_.weight(parties[p]) > at_.weight(parties[largest_[0]]))
+        largest_ = {p};
+      else if (at_.weight(parties[p]) == at_.weight(parties[largest_[0]]))
+        largest_.push_back(p);
+    }
+  }
+
+  // The largest party, if most left out nothing. Of several, the one that break_tie() finds, or
+  // else the one with the lowest rank, so that the report does not depend on the order of files:
+  // then it names the difference but no culprit.
+  Reference choose() {
+    if (const auto small = left_out_by_most()) return {*small, true, /*left_out_by_most=*/true};
+    if (largest_.size() == 1) return {largest_[0]};
+    if (const auto party = break_tie()) return {*party};
+    return {lowest(), /*singled_out=*/false};
+  }
+
+ private:
+  // Of the largest parties (two ranks, or two halves of a group), the one that alone meets the
+  // first of these criteria, from strong evidence to weak. A party's first cursor stands for all
+  // of it: their next calls agree.
+  std::optional<std::size_t> break_tie() {
+    // Whether one side may have left out a call: then another call than before is no sign of an
+    // error, and batches may explain it. They cannot explain a wrong size of the same call.
+    const bool may_be_skip = skip_explains(parties_[largest_[0]][0], parties_[largest_[1]][0]);
+    if (const auto p = only([&](std::size_t c) { return !at_.has_deviated(c); })) return p;
+    if (const auto p = as_sister_groups(largest_)) return p;
+    if (may_be_skip) {
+      if (const auto p = fullest_batch()) return p;
+    }
+    // The rest judges by the ranks' other calls. A dump of open calls alone has too few.
+    if (!std::all_of(largest_.begin(), largest_.end(),
+                     [&](std::size_t p) { return knows_its_past(at_.rank(parties_[p][0])); })) {
+      return std::nullopt;
+    }
+    if (const auto p = as_other_programs()) return p;
+    if (const auto p = only([&](std::size_t c) { return follows_habit(c); })) return p;
+    // Of one call in two forms, the one that the rank used before. Where a call may be missing,
+    // that says nothing: of a rank that left out the last call of its first round, the next call is
+    // the familiar one.
+    if (!may_be_skip) {
+      if (const auto p = only([&](std::size_t c) { return was_made_before(c); })) return p;
+    }
+    if (const auto p = only([&](std::size_t c) {
+          return at_.sequence(c).seen_after(at_.cursors()[c].next, at_.next_token(c));
+        }))
+      return p;
+    // Of calls that all begin a step, the one that is the first of its stream.
+    if (std::all_of(largest_.begin(), largest_.end(),
+                    [&](std::size_t p) { return begins_step(parties_[p][0]); })) {
+      if (const auto p = only([&](std::size_t c) {
+            return at_.sequence(c).starts_again(at_.cursors()[c].next, at_.next_token(c));
+          }))
+        return p;
+    }
+    if (const auto p = only([&](std::size_t c) { return is_of_common_form(c); })) return p;
+    // The others went past the call of the earliest step.
+    if (!at_.are_steps_comparable()) return std::nullopt;
+    return only([&](std::size_t c) {
+      return std::all_of(largest_.begin(), largest_.end(), [&](std::size_t p) {
+        return at_.next_token(c).step <= at_.next_token(parties_[p][0]).step;
+      });
+    });
+  }
+
+  // The one of the largest parties for which `holds`; nothing where none or several do.
+  template <typename Predicate>
+  std::optional<std::size_t> only(Predicate&& holds) const {
+    std::optional<std::size_t> fit;
+    for (const std::size_t p : largest_) {
+      if (!holds(parties_[p][0])) continue;
+      if (fit) return std::nullopt;
+      fit = p;
+    }
+    return fit;
+  }
+
+  // The party whose batch held what every other one lacked, and lacked nothing. With image batches
+  // on ranks 0 and 1 and text only on 2 and 3, the ranks without images skipped the branch.
+  std::optional<std::size_t> fullest_batch() const {
+    for (const std::size_t p : largest_) {
+      const bool fullest = std::all_of(largest_.begin(), largest_.end(), [&](std::size_t q) {
+        return q == p || (at_.lacks_modality(parties_[q][0], parties_[p][0]) &&
+                          !at_.lacks_modality(parties_[p][0], parties_[q][0]));
+      });
+      if (fullest) return p;
+    }
+    return std::nullopt;
+  }
+
+  // Of two parties, the smaller one where the larger one left out its call. Batches without images
+  // may be most batches, so the number of ranks says little about a call that is left out. It is
+  // told by the batches: every rank of the larger party lacks a modality that those of the smaller
+  // one hold. Or by the sister groups, which made the call. Or by the past: see expected_of(). Not
+  // told where the smaller party breaks with its own past: then it is the odd one.
+  //
+  // O(ranks of the parties), the search of a past for at most kMostVoters classes, and an edit for
+  // each class of the larger party where this tells.
+  std::optional<std::size_t> left_out_by_most() {
+    if (parties_.size() != 2 || largest_.size() != 1) return std::nullopt;
+    const std::size_t small = 1 - largest_[0];
+    const std::size_t few = at_.longest(parties_[small]);
+    const Party& most = parties_[largest_[0]];
+    const auto deviated = [&](std::size_t c) { return at_.has_deviated(c); };
+    // Those who left out one call of a branch leave out the others, too.
+    if (deviated(few) || (std::any_of(most.begin(), most.end(), deviated) &&
+                          !std::all_of(most.begin(), most.end(), deviated))) {
+      return std::nullopt;
+    }
+    // The same call of a later step says it, too: the one of this step was left out.
+    const bool may_be_left_out = std::all_of(most.begin(), most.end(), [&](std::size_t cursor) {
+      return skip_explains(few, cursor) ||
+             (at_.judges_steps() && at_.next_token(few).step < at_.next_token(cursor).step);
+    });
+    if (!may_be_left_out) return std::nullopt;
+    const auto habit = at_.sequence(few).habit(at_.cursors()[few].next);
+    const bool is_odd = habit && !at_.match(*habit, at_.next_token(few));
+    const bool by_batches = !is_odd && at_.do_batches_tell(parties_[small], most);
+    if (!by_batches) {
+      const auto as_sisters = as_sister_groups({0, 1});
+      if (as_sisters && *as_sisters != small) return std::nullopt;
+      if (!as_sisters && !past_expects(few, most)) return std::nullopt;
+    }
+    const auto left_out = [&](std::size_t cursor) {
+      const EditKind kind = at_.find_edit(few, cursor).kind;
+      return kind == EditKind::missing || kind == EditKind::replaced;
+    };
+    return std::all_of(most.begin(), most.end(), left_out) ? std::optional(small) : std::nullopt;
+  }
+
+  // Whether by the past of `most`, the call of `few` is expected and theirs is not. At most
+  // kMostVoters ranks are asked; those whose programs parted elsewhere (other stages of a pipeline)
+  // tell nothing.
+  bool past_expects(std::size_t few, const Party& most) {
+    if (!knows_its_past(at_.rank(few))) return false;
+    bool expected = false;
+    std::size_t asked = 0;
+    for (const std::size_t cursor : most) {
+      for (const std::uint32_t s : at_.ranks_at(cursor).streams) {
+        if (++asked > kMostVoters) return expected;
+        const Alignment::StreamPosition other{at_.group().streams[s], at_.cursors()[cursor].next};
+        if (!knows_its_past(other.stream.rank_index)) return false;
+        CallRef call = at_.next_call(few);
+        CallRef got = other.call();
+        // The two may part before, in other groups.
+        if (common_start(at_.run(), at_.agreement(), call.rank, got.rank)) {
+          const auto parted = at_.parted_between(at_.position(few), other);
+          if (!parted) continue;
+          call.call = got.call = *parted;
+        } else if (!did_the_same_before(at_.run(), at_.agreement(), call, got)) {
+          continue;
+        }
+        if (expected_of(at_.run(), at_.agreement(), call, got) != Expected::first) return false;
+        expected = true;
+      }
+    }
+    return expected;
+  }
+
+  // Whether the cursor's next call is the first of a step.
+  bool begins_step(std::size_t cursor) {
+    const std::size_t next = at_.cursors()[cursor].next;
+    const std::int32_t step = at_.next_token(cursor).step;
+    if (next == 0 || step == trace::kNone) return false;
+    const std::int32_t before = at_.sequence(cursor).token(next - 1).step;
+    return before != trace::kNone && before < step;
+  }
+
+  // Of the largest parties, the one with the lowest rank.
+  std::size_t lowest() const {
+    return *std::min_element(largest_.begin(), largest_.end(), [&](std::size_t a, std::size_t b) {
+      return at_.ranks(parties_[a])[0] < at_.ranks(parties_[b])[0];
+    });
+  }
+
+  // Whether the trace holds calls that completed: false for a dump of open calls alone.
+  bool knows_its_past(std::uint32_t rank) const {
+    const trace::RankTrace& trace = at_.run().ranks[rank];
+    return !trace.snapshot ||
+           std::any_of(trace.calls.begin(), trace.calls.end(),
+                       [](const trace::Call& c) { return c.has(trace::kCompleted); });
+  }
+
+  // Whether the two calls may differ because one side left out a call. Not where both carry the
+  // same parameters, or differ in type, reduction or root alone: then it is one call in two forms.
+  // FSDP gathers parameters and later reduces their gradients: those are two calls, if both were
+  // made before.
+  bool skip_explains(std::size_t a, std::size_t b) {
+    const Token x = at_.next_token(a);
+    const Token y = at_.next_token(b);
+    const unsigned form = at_.agreement().differences(x.signature, y.signature);
+    const bool same_identity =
+        x.what == y.what && x.what.value != 0 &&
+        !((form & kDifferentOp) != 0 && was_made_before(a) && was_made_before(b));
+    return !same_identity && (x.what != y.what || (form & (kDifferentOp | kDifferentSize)) != 0);
+  }
+
+  // Whether the cursor's next call is among the class's calls before it.
+  bool was_made_before(std::size_t cursor) {
+    return at_.sequence(cursor).seen_before(at_.cursors()[cursor].next, at_.next_token(cursor));
+  }
+
+  // The party that issues what most sister groups issued at this index. Sister groups have as many
+  // members as this one, and issued the same calls up to here: the tensor-parallel groups of a
+  // mesh. Nothing where there are none or the vote is tied. At most kMostSisters groups vote.
+  std::optional<std::size_t> as_sister_groups(const std::vector<std::size_t>& among) {
+    std::vector<std::size_t> votes(parties_.size());
+    std::size_t asked = 0;
+    for (std::size_t g = 0; g < at_.groups().size() && asked < kMostSisters; ++g) {
+      if (g == at_.group_index() || at_.groups()[g].members.size() != at_.group().members.size())
+        continue;
+      ++asked;
+      for (const std::size_t p : among) {
+        if (does_alike(at_.groups()[g], parties_[p][0])) ++votes[p];
+      }
+    }
+    const std::size_t most = *std::max_element(votes.begin(), votes.end());
+    if (most == 0 || std::count(votes.begin(), votes.end(), most) > 1) return std::nullopt;
+    return static_cast<std::size_t>(std::find(votes.begin(), votes.end(), most) - votes.begin());
+  }
+
+  // Of two largest parties, the one that does what ranks of other groups do where the programs of
+  // the two part.
+  std::optional<std::size_t> as_other_programs() {
+    if (largest_.size() != 2) return std::nullopt;
+    const std::size_t a = parties_[largest_[0]][0];
+    const std::size_t b = parties_[largest_[1]][0];
+    // They must part at this call, and not at one that was looked at before or is still to come.
+    // Before the first deviation that was seen, they may have parted unseen: in the line of a call
+    // whose form agrees. The others are asked only then.
+    const auto parted = common_start(at_.run(), at_.agreement(), at_.rank(a), at_.rank(b));
+    const auto between = [&](std::size_t cursor) {
+      const Stream& stream = at_.stream(cursor);
+      const std::size_t next = at_.cursors()[cursor].next;
+      return *parted <= stream.calls[next] &&
+             (is_first_ || next == 0 || *parted > stream.calls[next - 1]);
+    };
+    if (!parted || !between(a) || !between(b)) return std::nullopt;
+    const auto parting = find_parting(at_.run(), at_.agreement(), at_.rank(a), at_.rank(b));
+    if (!parting) return std::nullopt;
+    return parting->usual == at_.rank(a) ? largest_[0] : largest_[1];
+  }
+
+  // Whether every member of the other group issued what the cursor's class did, up to and including
+  // its next call. Only the newest kSuffix calls are compared, which bounds the cost.
+  bool does_alike(const GroupStreams& other, std::size_t cursor) {
+    const std::size_t next = at_.cursors()[cursor].next;
+    // Indexes correspond only where both groups' streams start at the same sequence number.
+    if (!other.comparable || other.first_seq != at_.group().first_seq || other.classes.empty()) {
+      return false;
+    }
+    const Stream& mine = at_.stream(cursor);
+    return std::all_of(other.classes.begin(), other.classes.end(), [&](const StreamClass& cls) {
+      const Stream& theirs = other.streams[cls.streams[0]];
+      if (theirs.calls.size() <= next) return false;
+      for (std::size_t back = 0; back <= next && back <= Sequence::kSuffix; ++back) {
+        const trace::Call& a = at_.run().ranks[mine.rank_index].calls[mine.calls[next - back]];
+        const trace::Call& b = at_.run().ranks[theirs.rank_index].calls[theirs.calls[next - back]];
+        // Not the parameters: groups of other pipeline stages hold other ones. The source location
+        // tells calls apart instead, where it was recorded.
+        const bool same_location = a.at == b.at || a.at.value == 0 || b.at.value == 0;
+        if (!same_location || !at_.agreement().agree(a.signature, b.signature)) return false;
+      }
+      return true;
+    });
+  }
+
+  // Whether the rank uses the operation, reduction and type of the cursor's next call elsewhere, in
+  // any group. In a first step there is no past, and only this tells which of two forms is unusual:
+  // a rank that reduces everything in bfloat16 is more likely to be wrong about one float32 call.
+  // The program's first call does not count: most begin with a single broadcast.
+  bool is_of_common_form(std::size_t cursor) {
+    constexpr std::size_t kMostCalls = 4096;  // a few steps of a large model
+    const Stream& mine = at_.stream(cursor);
+    const std::vector<trace::Call>& calls = at_.run().ranks[mine.rank_index].calls;
+    const std::uint32_t self = mine.calls[at_.cursors()[cursor].next];
+    const trace::Signature& form = at_.run().tables.signatures[calls[self].signature];
+    for (std::size_t c = 1; c < calls.size() && c < kMostCalls; ++c) {
+      const trace::Signature& other = at_.run().tables.signatures[calls[c].signature];
+      if (c != self && other.op == form.op && other.redop == form.redop &&
+          other.dtypes == form.dtypes) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  // Whether the cursor's next call is the one that the class's own past predicts.
+  bool follows_habit(std::size_t cursor) {
+    const auto habit = at_.sequence(cursor).habit(at_.cursors()[cursor].next);
+    return habit && at_.match(*habit, at_.next_token(cursor));
+  }
+
+  Alignment& at_;
+  const std::vector<Party>& parties_;
+  std::vector<std::size_t> largest_;  // of the parties, by weight
+  const bool is_first_;
+};
+
+}  // namespace
+
+Reference choose_reference(Alignment& alignment, const std::vector<Party>& parties, bool is_first) {
+  return Choice(alignment, parties, is_first).choose();
+}
+
+}  // namespace lockstep::verify

@@ -236,14 +236,30 @@ Cause message_cause(const Context& context, const WaitPoint& message, Fault faul
   return cause;
 }
 
+// A message that `rank` left out. It may have posted those of later rounds, which take its place.
+Cause left_out_message(const Context& context, const WaitPoint& message, std::uint32_t rank) {
+  Cause cause = message_cause(context, message, Fault::missing);
+  if (!std::binary_search(message.behind.begin(), message.behind.end(), rank)) return cause;
+  cause.finding.message =
+      fmt::format("{}; {} left out its side and posted those of later rounds",
+                  describe_awaited(context, message), context.describe_ranks({rank}));
+  cause.deviants = {rank};
+  cause.finding.culprits = context.ranks(cause.deviants);
+  return cause;
+}
+
 // Whether others wait at `point` in the call that the rank's past predicts (`usual`), or, for a
 // message, in its other side.
 bool is_call_at(const Context& context, const WaitPoint& point, std::uint32_t rank,
                 const trace::Call& usual) {
   const CallRef waiting = waiting_call(context, point.waiting[0]);
   const trace::Call& call = context.call(waiting);
-  if (point.mismatched || call.group != usual.group ||
-      !std::binary_search(point.missing.begin(), point.missing.end(), rank)) {
+  const auto lacks = [&](const std::vector<std::uint32_t>& ranks) {
+    return std::binary_search(ranks.begin(), ranks.end(), rank);
+  };
+  if (point.mismatched || call.group != usual.group) return false;
+  // Messages have no names: the one of the rank's next round takes the place of the one left out.
+  if (!lacks(point.missing) && (point.group != WaitPoint::kPointToPoint || !lacks(point.behind))) {
     return false;
   }
   if (point.group != WaitPoint::kPointToPoint)
@@ -356,22 +372,40 @@ std::optional<Cause> explain_broken_habit(const Context& context,
   if (breaks.size() != 1) return std::nullopt;
   const Break& broke = breaks[0];
   const std::vector<trace::Call>& calls = context.run.ranks[broke.rank].calls;
-  const trace::Call& usual = calls[broke.usual];
-  // Issued later, so not left out: two calls changed places, or others came before it.
-  const bool taken_later = std::any_of(
-      calls.begin() + broke.call, calls.end(),
-      [&](const trace::Call& c) { return is_same_of_program(context.agreement, c, usual); });
-  if (taken_later) return std::nullopt;
-  // The rank waits in the very call that came instead: it may have issued the usual one next.
-  if (newest_call(context, broke.rank) == broke.call) return std::nullopt;
+  const bool blocks_in_it = newest_call(context, broke.rank) == broke.call;
   for (const std::size_t p : points) {
     const WaitPoint& point = context.where.wait_points[p];
-    if (!is_call_at(context, point, broke.rank, usual)) continue;
-    if (point.group == WaitPoint::kPointToPoint)
-      return message_cause(context, point, Fault::missing);
-    Deviation d = missing_at(context, point, {broke.rank});
-    d.got.call = broke.call;
-    return explain_deviation(context, d);
+    if (broke.kind == EditKind::extra && point.group != WaitPoint::kPointToPoint &&
+        point.waiting == std::vector{broke.rank} && !point.missing.empty() &&
+        waiting_call(context, broke.rank).call == broke.call) {
+      Deviation d = missing_at(context, point, point.missing);
+      turn_into_extra(d);
+      return explain_deviation(context, d);
+    }
+    // The rank waits in the very call that came instead: it may have issued the usual one next.
+    // That is a common error with two collectives, or two messages. A message that comes after the
+    // collective that ends the round would be a strange program; one too few is a wrong count of
+    // micro-batches.
+    const bool is_alike =
+        trace::is_point_to_point(context.run.tables.signatures[calls[broke.call].signature].op) ==
+        (point.group == WaitPoint::kPointToPoint);
+    const bool may_be_swapped = blocks_in_it && is_alike;
+    if (broke.kind != EditKind::missing || may_be_swapped ||
+        !is_call_at(context, point, broke.rank, calls[broke.usual])) {
+      continue;
+    }
+    Cause cause;
+    if (point.group == WaitPoint::kPointToPoint) {
+      cause = left_out_message(context, point, broke.rank);
+    } else {
+      Deviation d = missing_at(context, point, {broke.rank});
+      d.got.call = broke.call;
+      cause = explain_deviation(context, d);
+    }
+    cause.finding.evidence.push_back(context.evidence(
+        {broke.rank, broke.call}, fmt::format("in earlier rounds, {} came here",
+                                              context.describe_call({broke.rank, broke.usual}))));
+    return cause;
   }
   return std::nullopt;
 }

@@ -15,6 +15,59 @@ namespace {
 
 constexpr std::uint32_t kLate = 64;  // calls by which a host goes on after an omission
 
+// How the calls from `call` on differ from the past, in which `usual` came at this point. What came
+// between the two is taken to repeat: it is the round.
+//
+//   r: … s r e | s r e | s e | s r e      `call` is the e of the third round, where its past has r:
+//                                         r is left out, although the next round has it
+EditKind edit_of_break(const Context& context, std::uint32_t rank, std::uint32_t call,
+                       std::uint32_t usual) {
+  constexpr std::size_t kMostCompared = 64;  // calls of each side; a round or more
+  const std::vector<trace::Call>& calls = context.run.ranks[rank].calls;
+  const std::uint32_t period = call - usual;
+  // Steps since the call before the difference. The same call of a later step is another call.
+  const auto steps_since = [&](std::size_t to, std::size_t from) -> std::optional<std::int32_t> {
+    if (calls[to].step == trace::kNone || calls[from].step == trace::kNone) return std::nullopt;
+    return calls[to].step - calls[from].step;
+  };
+  EditProblem problem;
+  problem.reference = problem.seen = kMostCompared;
+  problem.deviant = std::min(kMostCompared, calls.size() - call);
+  problem.same = [&](std::size_t i, std::size_t j) {
+    const std::size_t then = usual + i % period;
+    if (!is_same_of_program(context.agreement, calls[then], calls[call + j])) return false;
+    const auto mine = steps_since(call + j, call - 1);
+    const auto predicted = steps_since(then, usual - 1);
+    const auto round = steps_since(call - 1, usual - 1);
+    // Of a step that holds several rounds, nothing is known of where in it this one is.
+    if (!mine || !predicted || !round || *round == 0) return true;
+    return *mine == *predicted + static_cast<std::int32_t>(i / period) * *round;
+  };
+  // Never cheaper than to leave out one call and to add the other.
+  problem.replacement = [](std::size_t, std::size_t) { return std::size_t{2}; };
+  const FirstEdit first = first_edit(problem);
+  switch (first.kind) {
+    case FirstEdit::Kind::missing:
+      return EditKind::missing;
+    case FirstEdit::Kind::extra: {
+      if (first.agreement > 0) return EditKind::extra;
+      // Nothing after it shows that it was added. A call that comes later in the round may have
+      // come early, because all before it were left out. Or, if it is made twice in a row, it may
+      // be one too many.
+      bool comes_later = false;
+      for (std::size_t i = 1; i < period && !comes_later; ++i) comes_later = problem.same(i, 0);
+      if (!comes_later) return EditKind::extra;
+      const bool repeats = is_same_of_program(context.agreement, calls[call - 1], calls[call]);
+      return repeats ? EditKind::replaced : EditKind::missing;
+    }
+    case FirstEdit::Kind::swapped:
+      return EditKind::swapped;
+    case FirstEdit::Kind::replaced:
+      break;
+  }
+  return EditKind::replaced;
+}
+
 // Whether the calls of the rank's current round are usual, and the first one that is not. The round
 // goes back to the previous call like the newest one, at most kLate calls. Equal calls in a row
 // count as one: the last receives of a pipeline's step end one round.
@@ -26,6 +79,10 @@ std::pair<Usual, Break> usual_of_late(const Context& context, std::uint32_t rank
     return is_same_of_program(context.agreement, calls[c], calls[newest]);
   };
   std::uint32_t first = newest;
+  // Over NCCL the host may be rounds past the call in which its device waits.
+  const std::uint32_t waits = context.where.positions[rank].waiting_in();
+  first = std::min(first, waits);
+  if (newest - first > kLate) first = newest - kLate;
   // A dump's ring is too short for that: what looks unusual may have come before it.
   if (!context.run.ranks[rank].snapshot)
     while (first > 0 && newest - first < kLate && like_newest(first - 1)) --first;
@@ -40,8 +97,10 @@ std::pair<Usual, Break> usual_of_late(const Context& context, std::uint32_t rank
           std::any_of(calls.begin(), calls.begin() + c, [&](const trace::Call& earlier) {
             return is_same_of_program(context.agreement, earlier, calls[c]);
           });
-      if (!made_before) return {Usual::unknown, {}};
-      return {usual, {rank, c, usual_calls(context.run, context.agreement, {rank, c})[0]}};
+      if (!made_before && c == newest) return {Usual::unknown, {}};
+      if (!made_before) continue;
+      const std::uint32_t then = usual_calls(context.run, context.agreement, {rank, c})[0];
+      return {usual, {rank, c, then, edit_of_break(context, rank, c, then)}};
     }
     if (c == newest) out = usual;
   }

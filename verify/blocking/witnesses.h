@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "verify/context.h"
+#include "verify/streams/edits.h"
 #include "verify/streams/programs.h"
 
 namespace lockstep::verify {
@@ -23,6 +24,9 @@ struct Break {
   std::uint32_t rank = 0;   // rank index
   std::uint32_t call = 0;   // the first such call
   std::uint32_t usual = 0;  // the earlier call that its past predicts there
+  // How the rank's calls from `call` on differ from those that its past predicts from `usual` on.
+  // Of a rank that blocks in `call`, it is what that call alone suggests.
+  EditKind kind = EditKind::replaced;
 };
 
 // Where some of the ranks broke with their past while the others went on as usual. Empty where the

@@ -637,19 +637,21 @@ Cause explain_cycle(const Context& context, const WaitCause& wait) {
     // The past of any rank would only accuse it.
   } else if (overtaking && overtaking->left_out) {
     left_out = explain_left_out(context, *overtaking);
-  } else if ((parting = most_broke_in_cycle(context, points))) {
-    // Most ranks left out a call: it is not the few that lack one.
-    most_broke = true;
-    left_out = explain_parting(context, *parting);
   } else {
-    breaks = breaks_with_the_past(context, wait.roots);
-    left_out = explain_left_out_call(context, points, breaks);
+    // Where most ranks left out a call, it is not the few that lack one.
+    parting = most_broke_in_cycle(context, points);
+    most_broke = parting.has_value();
+    if (most_broke) left_out = explain_parting(context, *parting);
+    if (!left_out) breaks = breaks_with_the_past(context, wait.roots);
+    if (!left_out && !most_broke) left_out = explain_left_out_call(context, points, breaks);
     if (!left_out) left_out = explain_broken_habit(context, points, breaks);
-    if (!left_out) {
+    if (!left_out && !most_broke) {
       parting = parting_in_cycle(context, points);
       if (parting) left_out = explain_parting(context, *parting);
     }
   }
+  if (!left_out && !overtaking && !most_broke && odd.size() == 1)
+    left_out = explain_message_of_sisters(context, points, odd[0]);
   // Sister groups are better witnesses than a rank's own past.
   if (left_out && !odd.empty() && !overtaking && left_out->deviants != odd &&
       !left_out->finding.culprits.empty()) {

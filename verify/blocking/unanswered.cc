@@ -18,6 +18,10 @@ namespace lockstep::verify {
 
 namespace {
 
+trace::Op op_of(const Context& context, CallRef call) {
+  return context.run.tables.signatures[context.call(call).signature].op;
+}
+
 // Whether calls of two ranks may be the same one: by group, form and line of the program.
 bool is_like(const Context& context, const trace::Call& a, const trace::Call& b) {
   const bool same_line = a.at == b.at || a.at.value == 0 || b.at.value == 0;
@@ -386,9 +390,8 @@ std::optional<Cause> explain_broken_habit(const Context& context,
     // That is a common error with two collectives, or two messages. A message that comes after the
     // collective that ends the round would be a strange program; one too few is a wrong count of
     // micro-batches.
-    const bool is_alike =
-        trace::is_point_to_point(context.run.tables.signatures[calls[broke.call].signature].op) ==
-        (point.group == WaitPoint::kPointToPoint);
+    const bool is_alike = trace::is_point_to_point(op_of(context, {broke.rank, broke.call})) ==
+                          (point.group == WaitPoint::kPointToPoint);
     const bool may_be_swapped = blocks_in_it && is_alike;
     if (broke.kind != EditKind::missing || may_be_swapped ||
         !is_call_at(context, point, broke.rank, calls[broke.usual])) {
@@ -406,6 +409,27 @@ std::optional<Cause> explain_broken_habit(const Context& context,
         {broke.rank, broke.call}, fmt::format("in earlier rounds, {} came here",
                                               context.describe_call({broke.rank, broke.usual}))));
     return cause;
+  }
+  return std::nullopt;
+}
+
+std::optional<Cause> explain_message_of_sisters(const Context& context,
+                                                const std::vector<std::size_t>& points,
+                                                std::uint32_t odd) {
+  const std::uint32_t waits = context.where.positions[odd].waiting_in();
+  // In a message, it may just be the one that comes out of order.
+  if (waits == kNoCall || trace::is_point_to_point(op_of(context, {odd, waits})))
+    return std::nullopt;
+  for (const std::size_t p : points) {
+    const WaitPoint& point = context.where.wait_points[p];
+    if (point.group != WaitPoint::kPointToPoint || point.mismatched) continue;
+    const std::vector<std::uint32_t> lacked = lacked_by(point);
+    if (!std::binary_search(lacked.begin(), lacked.end(), odd)) continue;
+    const CallRef waiting = waiting_call(context, point.waiting[0]);
+    const trace::Op other_side =
+        op_of(context, waiting) == trace::Op::send ? trace::Op::recv : trace::Op::send;
+    if (leaves_out_message(context, odd, context.call(waiting).group, waiting.rank, other_side))
+      return left_out_message(context, point, odd);
   }
   return std::nullopt;
 }

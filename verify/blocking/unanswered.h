@@ -62,6 +62,12 @@ std::optional<Cause> explain_broken_habit(const Context& context,
                                           const std::vector<std::size_t>& points,
                                           const std::vector<Break>& breaks);
 
+// Explains a cycle by a message that a rank left out, as its sisters show: the only one that parts
+// from them (part_from_sisters). Others in the cycle wait for it in that message.
+std::optional<Cause> explain_message_of_sisters(const Context& context,
+                                                const std::vector<std::size_t>& points,
+                                                std::uint32_t odd);
+
 // The rest is for snapshots of running processes (RankTrace::snapshot: Flight Recorder dumps).
 // There, calls are asynchronous, no waits are recorded, and ranks are seen at different moments.
 // See also find_device_stall() in blocking.h.

@@ -249,6 +249,37 @@ bool is_made_in_sister_groups(const Context& context, CallRef call) {
       });
 }
 
+bool leaves_out_message(const Context& context, std::uint32_t rank, trace::GroupId group,
+                        std::uint32_t peer, trace::Op op) {
+  const trace::RankTrace& trace = context.run.ranks[rank];
+  const trace::RankTrace::Membership* mine = trace::membership(trace, group);
+  if (mine == nullptr) return false;
+  const std::ptrdiff_t place = index_in(*mine, trace.rank);
+  const std::ptrdiff_t peers_place = index_in(*mine, context.run.ranks[peer].rank);
+  const auto is_message = [&](const std::vector<trace::Call>& calls, std::uint32_t index,
+                              const trace::RankTrace::Membership& in) {
+    return index < calls.size() && calls[index].group == in.group &&
+           context.run.tables.signatures[calls[index].signature].op == op &&
+           index_in(in, calls[index].peer) == peers_place;
+  };
+  std::size_t asked = 0;
+  for (std::uint32_t r = 0; r < context.run.ranks.size() && asked < kSistersAsked; ++r) {
+    for (const trace::RankTrace::Membership& theirs : context.run.ranks[r].groups) {
+      if (r == rank || !are_sisters(context.run.tables, theirs, *mine) ||
+          index_in(theirs, context.run.ranks[r].rank) != place) {
+        continue;
+      }
+      ++asked;
+      const auto parted = common_start(context.run, context.agreement, rank, r);
+      if (parted && is_message(context.run.ranks[r].calls, *parted, theirs) &&
+          !is_message(trace.calls, *parted, *mine)) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
 std::vector<std::uint32_t> part_from_sisters(const Context& context,
                                              const std::vector<const WaitPoint*>& points) {
   std::vector<std::pair<std::uint32_t, trace::GroupId>> concerned;

@@ -47,6 +47,12 @@ std::string_view role_of(const trace::Tables& tables, const trace::RankTrace::Me
 // program. O(calls).
 bool is_made_in_sister_groups(const Context& context, CallRef call);
 
+// Whether a sister goes on with a message to, or from, the rank in `peer`'s place (a rank index)
+// where the program of `rank` parts from hers, and `rank` does not: it left that message out. At
+// most 8 sisters are asked. O(ranks + 8 · calls).
+bool leaves_out_message(const Context& context, std::uint32_t rank, trace::GroupId group,
+                        std::uint32_t peer, trace::Op op);
+
 // Of the ranks on both sides of messages in which ranks wait: those whose messages, or the calls
 // between them, differ from their sisters', while all others did as theirs. Empty where a rank has
 // no sister, where its sisters disagree, where its first messages were not recorded, and for more

@@ -107,6 +107,59 @@ TEST(Habit, ACallFromALineThatIsNewIsOneTooMany) {
               HasSubstr("size-mismatch error proven culprits=0"));
 }
 
+// A stage that leaves out the receive of its third round. It blocks in the all-reduce that ends the
+// round, or its host goes on, over NCCL, and posts those of later rounds.
+TEST(Habit, AMessageThatAStageLeavesOutIsNoQuestionOfOrder) {
+  const std::string groups = "group p 0,1; group e 0,1; ";
+  const std::string first = "send g=p peer=1 n=4; recv g=p peer=1 n=4; all_reduce g=e n=8; ";
+  const std::string second = "recv g=p peer=0 n=4; send g=p peer=0 n=4; all_reduce g=e n=8; ";
+  EXPECT_THAT(judge({groups + first + first + "send g=p peer=1 n=4; all_reduce g=e n=8 open; hung",
+                     groups + second + second +
+                         "recv g=p peer=0 n=4; "
+                         "send g=p peer=0 n=4 open; hung"}),
+              HasSubstr("p2p-unmatched error proven culprits=0 group=p seq=5"));
+  const auto open = [](int rank, int rounds) {
+    std::string out;
+    const std::string message =
+        rank == 0 ? " g=p peer=1 n=4 async open; " : " g=p peer=0 n=4 async open; ";
+    for (int i = 0; i < rounds; ++i) {
+      out += (rank == 0 ? "send" : "recv") + message + (rank == 0 ? "recv" : "send") + message +
+             "all_reduce g=e n=8 async open; ";
+    }
+    return out;
+  };
+  const std::string nccl = "backend nccl; " + groups;
+  EXPECT_THAT(
+      judge({nccl + first + first + "send g=p peer=1 n=4 async; all_reduce g=e n=8 async open; " +
+                 open(0, 2) + "hung",
+             nccl + second + second +
+                 "recv g=p peer=0 n=4 async; send g=p peer=0 n=4 async open; "
+                 "all_reduce g=e n=8 async open; " +
+                 open(1, 2) + "hung"}),
+      HasSubstr("p2p-unmatched error observed culprits=0 group=p seq=5"));
+  // The rounds before are unknown: either of the two may be out of order.
+  EXPECT_THAT(
+      judge({groups + "all_reduce g=e n=8 open; hung", groups + "send g=p peer=0 n=4 open; hung"}),
+      Not(HasSubstr("culprits")));
+}
+
+// Rank 1's second call of `a` is of the step before, in which such a call was made already.
+TEST(Habit, StepsTellACallTooManyFromOneThatCameEarly) {
+  const std::string groups = "group a 0,1; group b 0,1; ";
+  std::string rounds;
+  for (int step = 0; step < 3; ++step) {
+    const std::string at = " step=" + std::to_string(step) + "; ";
+    rounds += "all_reduce g=a n=4" + at + "all_reduce g=b n=8" + at;
+  }
+  const std::string begins = groups + rounds + "all_reduce g=a n=4 step=3; ";
+  const std::string usual = begins + "all_reduce g=b n=8 step=3 open; hung";
+  EXPECT_THAT(judge({usual, begins + "all_reduce g=a n=4 step=3 open; hung"}),
+              HasSubstr("extra-collective error proven culprits=1 group=a seq=4 step=3"));
+  // Of the next step: b of this one was left out, or comes later.
+  EXPECT_THAT(judge({usual, begins + "all_reduce g=a n=4 step=4 open; hung"}),
+              Not(HasSubstr("extra-collective")));
+}
+
 // Pipelines of two stages, side by side: ranks 0 and 1 of the first, 2 and 3 of the others.
 std::string pipelines(const std::string& first, const std::string& second) {
   const std::string other_first = "group q 2,3; send g=q peer=3 n=4; recv g=q peer=3 n=4; clean";
@@ -119,6 +172,25 @@ TEST(Sisters, ShowWhoOfACycleOfMessagesLeftTheProgram) {
               HasSubstr("p2p-cycle error proven culprits=0"));
   EXPECT_THAT(pipelines("send g=p peer=1 n=4 open; hung", "send g=p peer=0 n=4 open; hung"),
               HasSubstr("culprits=1"));
+}
+
+TEST(Sisters, ShowAMessageLeftOutInTheFirstRound) {
+  // Stage 0 of each pipeline sends and receives, and then all meet.
+  const auto pipeline = [](int first, bool whole) {
+    const std::string g = first == 0 ? "p" : "q";
+    const std::string peer = std::to_string(first + 1);
+    return std::string("group p 0,1; group q 2,3; send g=") + g + " peer=" + peer + " n=4; " +
+           (whole ? "recv g=" + g + " peer=" + peer + " n=4; " : "") + "all_reduce n=2 open; hung";
+  };
+  const auto stage_1 = [](int first, bool blocks) {
+    const std::string g = first == 0 ? "p" : "q";
+    const std::string peer = std::to_string(first);
+    return std::string("group p 0,1; group q 2,3; recv g=") + g + " peer=" + peer +
+           " n=4; send g=" + g + " peer=" + peer + " n=4" +
+           (blocks ? " open; hung" : "; all_reduce n=2 open; hung");
+  };
+  EXPECT_THAT(judge({pipeline(0, false), stage_1(0, true), pipeline(2, true), stage_1(2, false)}),
+              HasSubstr("p2p-unmatched error proven culprits=0"));
 }
 
 // Ranks 0 and 2 are a pipeline and share the embedding, ranks 1 and 3 beside them. Messages are the

@@ -71,7 +71,10 @@ EditKind edit_of_break(const Context& context, std::uint32_t rank, std::uint32_t
 // Whether the calls of the rank's current round are usual, and the first one that is not. The round
 // goes back to the previous call like the newest one, at most kLate calls. Equal calls in a row
 // count as one: the last receives of a pipeline's step end one round.
-std::pair<Usual, Break> usual_of_late(const Context& context, std::uint32_t rank) {
+//
+// `since_wait`: also all rounds since the call in which the rank's device waits. Over NCCL its host
+// may be rounds further.
+std::pair<Usual, Break> usual_of_late(const Context& context, std::uint32_t rank, bool since_wait) {
   const std::uint32_t newest = newest_call(context, rank);
   if (newest == kNoCall || !knows_its_past(context, rank)) return {Usual::unknown, {}};
   const std::vector<trace::Call>& calls = context.run.ranks[rank].calls;
@@ -79,9 +82,7 @@ std::pair<Usual, Break> usual_of_late(const Context& context, std::uint32_t rank
     return is_same_of_program(context.agreement, calls[c], calls[newest]);
   };
   std::uint32_t first = newest;
-  // Over NCCL the host may be rounds past the call in which its device waits.
-  const std::uint32_t waits = context.where.positions[rank].waiting_in();
-  first = std::min(first, waits);
+  if (since_wait) first = std::min(first, context.where.positions[rank].waiting_in());
   if (newest - first > kLate) first = newest - kLate;
   // A dump's ring is too short for that: what looks unusual may have come before it.
   if (!context.run.ranks[rank].snapshot)
@@ -137,15 +138,20 @@ std::vector<Break> breaks_with_the_past(const Context& context,
                                         const std::vector<std::uint32_t>& ranks) {
   constexpr std::size_t kMostRanks = 64;  // bounds the cost; larger cycles are rare
   if (ranks.size() > kMostRanks) return {};
-  std::vector<Break> out;
-  for (const std::uint32_t r : ranks) {
-    const auto [usual, where] = usual_of_late(context, r);
-    if (usual == Usual::unknown) return {};
-    if (usual == Usual::no) out.push_back(where);
-  }
-  // If all broke with their past, the program went on to something new.
-  if (out.size() == ranks.size()) return {};
-  return out;
+  const auto breaks = [&](bool since_wait) -> std::vector<Break> {
+    std::vector<Break> out;
+    for (const std::uint32_t r : ranks) {
+      const auto [usual, where] = usual_of_late(context, r, since_wait);
+      if (usual == Usual::unknown) return {};
+      if (usual == Usual::no) out.push_back(where);
+    }
+    // If all broke with their past, the program went on to something new.
+    if (out.size() == ranks.size()) return {};
+    return out;
+  };
+  // The more rounds are judged, the shorter is the past of the first of them: the newest tell more.
+  std::vector<Break> out = breaks(/*since_wait=*/false);
+  return out.empty() ? breaks(/*since_wait=*/true) : out;
 }
 
 namespace {
@@ -262,6 +268,14 @@ bool leaves_out_message(const Context& context, std::uint32_t rank, trace::Group
            context.run.tables.signatures[calls[index].signature].op == op &&
            index_in(in, calls[index].peer) == peers_place;
   };
+  // Whether the sister comes to the rank's call later. Another call may be one that the rank alone
+  // makes, before its message.
+  const auto comes_later = [&](const trace::RankTrace& sister, std::uint32_t index) {
+    if (index >= trace.calls.size()) return false;
+    return std::any_of(sister.calls.begin() + index, sister.calls.end(), [&](const trace::Call& c) {
+      return context.agreement.agree(c.signature, trace.calls[index].signature);
+    });
+  };
   std::size_t asked = 0;
   for (std::uint32_t r = 0; r < context.run.ranks.size() && asked < kSistersAsked; ++r) {
     for (const trace::RankTrace::Membership& theirs : context.run.ranks[r].groups) {
@@ -272,7 +286,7 @@ bool leaves_out_message(const Context& context, std::uint32_t rank, trace::Group
       ++asked;
       const auto parted = common_start(context.run, context.agreement, rank, r);
       if (parted && is_message(context.run.ranks[r].calls, *parted, theirs) &&
-          !is_message(trace.calls, *parted, *mine)) {
+          !is_message(trace.calls, *parted, *mine) && comes_later(context.run.ranks[r], *parted)) {
         return true;
       }
     }

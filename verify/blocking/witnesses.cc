@@ -70,11 +70,13 @@ EditKind edit_of_break(const Context& context, std::uint32_t rank, std::uint32_t
 
 // Whether the calls of the rank's current round are usual, and the first one that is not. The round
 // goes back to the previous call like the newest one, at most kLate calls. Equal calls in a row
-// count as one: the last receives of a pipeline's step end one round.
+// count as one: the last receives of a pipeline's step end one round. Over NCCL the host may be
+// rounds past the call in which its device waits: all of them are looked at.
 //
-// `since_wait`: also all rounds since the call in which the rank's device waits. Over NCCL its host
-// may be rounds further.
-std::pair<Usual, Break> usual_of_late(const Context& context, std::uint32_t rank, bool since_wait) {
+// What most of `ranks` did, too, is the program's doing. In a second round, little of the past
+// tells what is usual.
+std::pair<Usual, Break> usual_of_late(const Context& context, std::uint32_t rank,
+                                      const std::vector<std::uint32_t>& ranks) {
   const std::uint32_t newest = newest_call(context, rank);
   if (newest == kNoCall || !knows_its_past(context, rank)) return {Usual::unknown, {}};
   const std::vector<trace::Call>& calls = context.run.ranks[rank].calls;
@@ -82,16 +84,25 @@ std::pair<Usual, Break> usual_of_late(const Context& context, std::uint32_t rank
     return is_same_of_program(context.agreement, calls[c], calls[newest]);
   };
   std::uint32_t first = newest;
-  if (since_wait) first = std::min(first, context.where.positions[rank].waiting_in());
+  first = std::min(first, context.where.positions[rank].waiting_in());
   if (newest - first > kLate) first = newest - kLate;
   // A dump's ring is too short for that: what looks unusual may have come before it.
   if (!context.run.ranks[rank].snapshot)
     while (first > 0 && newest - first < kLate && like_newest(first - 1)) --first;
   while (first > 0 && newest - first < kLate && !like_newest(first - 1)) --first;
+  const auto did_most_too = [&](std::uint32_t c) {
+    constexpr std::size_t kMostAsked = 8;  // each costs a comparison of two programs
+    const std::size_t asked = std::min(ranks.size(), kMostAsked);
+    const auto alike = std::count_if(
+        ranks.begin(), ranks.begin() + static_cast<std::ptrdiff_t>(asked), [&](std::uint32_t r) {
+          return r != rank && common_start(context.run, context.agreement, rank, r).value_or(0) > c;
+        });
+    return 2 * static_cast<std::size_t>(alike) >= asked;
+  };
   Usual out = Usual::yes;
   for (std::uint32_t c = first; c <= newest; ++c) {
     const Usual usual = is_usual(context.run, context.agreement, {rank, c});
-    if (usual == Usual::no) {
+    if (usual == Usual::no && !did_most_too(c)) {
       // The first call of its kind may begin a new part of the program (an evaluation), which the
       // past cannot predict.
       const bool made_before =
@@ -138,20 +149,15 @@ std::vector<Break> breaks_with_the_past(const Context& context,
                                         const std::vector<std::uint32_t>& ranks) {
   constexpr std::size_t kMostRanks = 64;  // bounds the cost; larger cycles are rare
   if (ranks.size() > kMostRanks) return {};
-  const auto breaks = [&](bool since_wait) -> std::vector<Break> {
-    std::vector<Break> out;
-    for (const std::uint32_t r : ranks) {
-      const auto [usual, where] = usual_of_late(context, r, since_wait);
-      if (usual == Usual::unknown) return {};
-      if (usual == Usual::no) out.push_back(where);
-    }
-    // If all broke with their past, the program went on to something new.
-    if (out.size() == ranks.size()) return {};
-    return out;
-  };
-  // The more rounds are judged, the shorter is the past of the first of them: the newest tell more.
-  std::vector<Break> out = breaks(/*since_wait=*/false);
-  return out.empty() ? breaks(/*since_wait=*/true) : out;
+  std::vector<Break> out;
+  for (const std::uint32_t r : ranks) {
+    const auto [usual, where] = usual_of_late(context, r, ranks);
+    if (usual == Usual::unknown) return {};
+    if (usual == Usual::no) out.push_back(where);
+  }
+  // If all broke with their past, the program went on to something new.
+  if (out.size() == ranks.size()) return {};
+  return out;
 }
 
 namespace {

@@ -72,6 +72,15 @@ class GroupSteps {
     return 2 * alike > calls_in.size();
   }
 
+  // Of two classes in different steps at call `i`: whether the one in the later step lacked a
+  // modality of the other one in the earlier step, whose call it would have left out.
+  bool lacks_modality(std::size_t a, std::size_t b, std::size_t i) const {
+    const std::size_t ahead = step(a, i) > step(b, i) ? a : b;
+    const std::size_t other = ahead == a ? b : a;
+    return !context_.modalities.lacking(call(ahead, i).rank, call(other, i).rank, {step(other, i)})
+                .empty();
+  }
+
   CallRef call(std::size_t c, std::size_t i) const {
     return {stream(c).rank_index, stream(c).calls[i]};
   }
@@ -81,8 +90,9 @@ class GroupSteps {
   const Stream& stream(std::size_t c) const { return group_.streams[group_.classes[c].streams[0]]; }
 
   // The first of consecutive calls that all differ in their step and span more than one step, or
-  // that differ at fewer than half of the changes from step to step; the number of calls where
-  // there are none. Labels that are late by one call do not count: those are late every time.
+  // that differ at fewer than half of the changes from step to step, or only where the batch of the
+  // rank ahead lacked a modality; the number of calls where there are none. Labels that are late by
+  // one call do not count: those are late every time.
   //
   //   a  1 1 1 2 2 2 3 3 3        b is late by a call in each step
   //   b  1 1 1 1 2 2 2 3 3
@@ -96,6 +106,7 @@ class GroupSteps {
     const std::size_t calls = stream(a).calls.size();
     std::size_t short_runs = 0;  // differences within one step
     std::size_t first_short = calls;
+    bool always_lacks = true;
     for (std::size_t from = 0; from < calls; ++from) {
       if (!differ(a, b, from)) continue;
       std::size_t to = from + 1;
@@ -106,13 +117,14 @@ class GroupSteps {
       }
       if (spans_step(a, from, to)) return from;
       if (short_runs++ == 0) first_short = from;
+      always_lacks = always_lacks && lacks_modality(a, b, from);
       from = to - 1;
     }
     std::size_t changes = 0;
     for (std::size_t i = 1; i < calls; ++i)
       if (step(a, i) != step(a, i - 1)) ++changes;
     const bool seldom = 2 * short_runs < changes && changes - short_runs >= 2;
-    return seldom ? first_short : calls;
+    return seldom || always_lacks ? first_short : calls;
   }
 
   bool differ(std::size_t a, std::size_t b, std::size_t i) const {
@@ -147,7 +159,8 @@ Deviation as_deviation(std::size_t g, const GroupStreams& group, const GroupStep
     std::swap(d.expected, d.got);
     std::swap(d.reference, d.deviants);
   }
-  d.singled_out = d.deviants.size() != d.reference.size();
+  d.singled_out = d.deviants.size() != d.reference.size() ||
+                  steps.lacks_modality(reference, offset.classes[0], offset.from);
   return d;
 }
 

@@ -365,6 +365,14 @@ TEST(Matching, ACallLeftOutThatIsMadeUpForInTheNextStep) {
   EXPECT_EQ(judge({calls({3, 3, 3, 3, 3}), calls({4, 3, 3, 3, 2})}), "verdict clean");
   // Too few steps to tell the two apart.
   EXPECT_EQ(judge({calls({3, 3, 3}), calls({3, 2, 4})}), "verdict clean");
+  // Batches tell them apart: the rank went to the next step early where it lacked images.
+  const std::string images =
+      "modality 0 image,text; modality 1 image,text; modality 2 image,text; ";
+  const std::string text_in_1 = "modality 0 image,text; modality 1 text; modality 2 image,text; ";
+  EXPECT_THAT(judge({images + calls({3, 3, 3}), text_in_1 + calls({3, 2, 4})}),
+              HasSubstr("modality-divergence error observed culprits=1 group=world seq=5 step=1"));
+  // Its labels are late where it has images, too.
+  EXPECT_EQ(judge({images + calls({3, 3, 3}), text_in_1 + calls({2, 3, 4})}), "verdict clean");
 }
 
 // Of calls whose parameters are not recorded nobody knows what was meant.

@@ -207,9 +207,8 @@ bool may_be_in_newest(const Context& context, std::uint32_t rank,
   };
   for (const GroupStreams& group : context.groups) {
     if (group.group != calls.back().group || group.members.size() < 2) continue;
-    const auto own = std::find_if(group.streams.begin(), group.streams.end(),
-                                  [&](const Stream& s) { return s.rank_index == rank; });
-    if (own == group.streams.end() || !newest_is(*own, own->calls.size())) return false;
+    const Stream* const own = stream_of(group, rank);
+    if (own == nullptr || !newest_is(*own, own->calls.size())) return false;
     return std::all_of(group.streams.begin(), group.streams.end(), [&](const Stream& s) {
       return newest_is(s, own->calls.size()) &&
              !std::binary_search(victims.begin(), victims.end(), s.rank_index);

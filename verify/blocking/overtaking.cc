@@ -184,10 +184,8 @@ class Judge {
 
   // The number of the rank's calls in the group.
   std::size_t calls_of(const GroupStreams& group, std::uint32_t rank) const {
-    const auto stream =
-        std::lower_bound(group.streams.begin(), group.streams.end(), rank,
-                         [](const Stream& s, std::uint32_t r) { return s.rank_index < r; });
-    return stream == group.streams.end() || stream->rank_index != rank ? 0 : stream->calls.size();
+    const Stream* const stream = stream_of(group, rank);
+    return stream == nullptr ? 0 : stream->calls.size();
   }
 
   // Whether the deviants never issue the call. Where programs are known beyond the hang, a rank

@@ -33,8 +33,7 @@ const Stream* stream_in(const Context& context, trace::GroupId group, std::uint3
   for (const GroupStreams& g : context.groups) {
     if (g.group != group) continue;
     first_seq = g.first_seq;
-    for (const Stream& s : g.streams)
-      if (s.rank_index == rank) return &s;
+    if (const Stream* const stream = stream_of(g, rank)) return stream;
   }
   return nullptr;
 }

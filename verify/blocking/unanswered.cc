@@ -436,14 +436,6 @@ std::optional<Cause> explain_message_of_sisters(const Context& context,
 
 namespace {
 
-// The rank's stream; null where it is no member. Streams are sorted by rank index.
-const Stream* stream_of(const GroupStreams& group, std::uint32_t rank) {
-  const auto found =
-      std::lower_bound(group.streams.begin(), group.streams.end(), rank,
-                       [](const Stream& s, std::uint32_t r) { return s.rank_index < r; });
-  return found != group.streams.end() && found->rank_index == rank ? &*found : nullptr;
-}
-
 // The index of a call in its group's stream, and of the group; nothing where the group's streams do
 // not hold it.
 struct InGroup {
@@ -462,10 +454,6 @@ std::optional<InGroup> find_in_group(const Context& context, CallRef ref) {
     return InGroup{g, group.first_seq + static_cast<std::uint64_t>(call - stream->calls.begin())};
   }
   return std::nullopt;
-}
-
-bool is_member(const GroupStreams& group, std::uint32_t rank) {
-  return stream_of(group, rank) != nullptr;
 }
 
 // Whether both ranks made the same calls in the group, and each completed. Then neither left one
@@ -517,8 +505,8 @@ std::optional<Deviation> deviation_at(const Context& context, const Parting& par
   d.got = {parting.deviant, parting.index};
   const CallRef shown = d.kind == Deviation::Kind::extra ? d.got : d.expected;
   const auto in_group = find_in_group(context, shown);
-  if (!in_group || !is_member(context.groups[in_group->group], parting.usual) ||
-      !is_member(context.groups[in_group->group], parting.deviant) ||
+  if (!in_group || stream_of(context.groups[in_group->group], parting.usual) == nullptr ||
+      stream_of(context.groups[in_group->group], parting.deviant) == nullptr ||
       completed_alike(context, context.groups[in_group->group], parting.usual, parting.deviant)) {
     return std::nullopt;
   }

@@ -280,10 +280,7 @@ Replicas find_replicas(const Context& context) {
     if (!averaging.contains(group.group.value)) continue;
     // A group over parts of one model (a norm over all of them, say) averages nothing.
     const auto joins_parts = [&](const auto& message) {
-      const auto member = [&](std::uint32_t r) {
-        return std::any_of(group.streams.begin(), group.streams.end(),
-                           [&](const Stream& s) { return s.rank_index == r; });
-      };
+      const auto member = [&](std::uint32_t r) { return stream_of(group, r) != nullptr; };
       return member(message.first) && member(message.second);
     };
     if (std::any_of(traffic.messages.begin(), traffic.messages.end(), joins_parts)) continue;

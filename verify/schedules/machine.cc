@@ -300,12 +300,10 @@ std::size_t ScheduleMachine::messages_of(const ScheduleState& s, std::uint32_t s
 bool ScheduleMachine::waits_for(const ScheduleState& s, const SchedulePrograms::Instance& m,
                                 std::uint32_t rank) {
   if (m.group == UINT32_MAX || !p_.groups()[m.group].absent.empty()) return false;
-  const auto& streams = p_.groups()[m.group].streams;
-  const auto at =
-      std::lower_bound(streams.begin(), streams.end(), rank,
-                       [](const Stream& stream, std::uint32_t r) { return stream.rank_index < r; });
-  if (at == streams.end() || at->rank_index != rank) return false;
-  return s.issued[m.group][static_cast<std::size_t>(at - streams.begin())] <= m.index;
+  const GroupStreams& group = p_.groups()[m.group];
+  const Stream* const stream = stream_of(group, rank);
+  if (stream == nullptr) return false;
+  return s.issued[m.group][static_cast<std::size_t>(stream - group.streams.data())] <= m.index;
 }
 
 bool ScheduleMachine::may_be_let_go(const ScheduleState& s, std::uint32_t r,

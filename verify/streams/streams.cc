@@ -249,6 +249,13 @@ std::optional<PartedNumbers> parted_numbers(const trace::Run& run, const GroupSt
 
 }  // namespace
 
+const Stream* stream_of(const GroupStreams& group, std::uint32_t rank) {
+  const auto found =
+      std::lower_bound(group.streams.begin(), group.streams.end(), rank,
+                       [](const Stream& s, std::uint32_t r) { return s.rank_index < r; });
+  return found != group.streams.end() && found->rank_index == rank ? &*found : nullptr;
+}
+
 std::vector<GroupStreams> group_streams(const trace::Run& run) {
   std::vector<std::vector<Stream>> collected = collect_streams(run);
   const std::vector<trace::RankList> members = members_by_group(run);

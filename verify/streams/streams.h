@@ -42,13 +42,16 @@ struct GroupStreams {
   std::string name;
   std::vector<trace::Rank> members;  // as most ranks declare them, in group order
   bool declared = true;              // false: no rank did; `members` are those that used it
-  std::vector<Stream> streams;       // of the members that have a trace, by rank index
+  std::vector<Stream> streams;       // of the members that have a trace, ascending by rank index
   std::vector<trace::Rank> absent;   // members without a trace, ascending
   std::vector<StreamClass> classes;
   std::uint64_t first_seq = 0;  // sequence number of the first call of every stream
   bool comparable = true;       // false: streams start mid-run and nothing aligns them
   std::optional<PartedNumbers> parted;
 };
+
+// The stream of a rank (a rank index); null where it is no member, or has no trace. O(log members).
+const Stream* stream_of(const GroupStreams& group, std::uint32_t rank);
 
 // All groups that a rank declared or issued a collective in, sorted by name.
 // O(calls + members of all groups · log): one pass over memberships and calls serves all groups.

@@ -28,6 +28,7 @@ struct Context {
   CallSemantics semantics = CallSemantics::gloo;
 
   const trace::Call& call(CallRef ref) const { return run.ranks[ref.rank].calls[ref.call]; }
+  trace::Op op(CallRef ref) const { return run.tables.signatures[call(ref).signature].op; }
   // By rank index; sorted.
   std::vector<trace::Rank> ranks(const std::vector<std::uint32_t>& indices) const;
 

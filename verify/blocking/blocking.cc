@@ -10,7 +10,9 @@
 
 #include "base/text.h"
 #include "verify/blocking/endings.h"
+#include "verify/blocking/messages.h"
 #include "verify/blocking/overtaking.h"
+#include "verify/blocking/partings.h"
 #include "verify/blocking/stopped.h"
 #include "verify/blocking/unanswered.h"
 #include "verify/blocking/witnesses.h"

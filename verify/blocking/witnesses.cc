@@ -130,6 +130,11 @@ std::string_view role_of(const trace::Tables& tables, const trace::RankTrace::Me
   return tells ? name.substr(0, length) : std::string_view();
 }
 
+bool is_snapshot(const trace::Run& run) {
+  return std::any_of(run.ranks.begin(), run.ranks.end(),
+                     [](const trace::RankTrace& t) { return t.snapshot; });
+}
+
 bool knows_its_past(const Context& context, std::uint32_t rank) {
   const trace::RankTrace& trace = context.run.ranks[rank];
   if (trace.dropped > 0) return false;
@@ -158,6 +163,20 @@ std::vector<Break> breaks_with_the_past(const Context& context,
   // If all broke with their past, the program went on to something new.
   if (out.size() == ranks.size()) return {};
   return out;
+}
+
+bool is_like(const Context& context, const trace::Call& a, const trace::Call& b) {
+  const bool same_line = a.at == b.at || a.at.value == 0 || b.at.value == 0;
+  return a.group == b.group && same_line && context.agreement.agree(a.signature, b.signature);
+}
+
+bool goes_on_as_usual(const Context& context, CallRef added) {
+  const std::vector<trace::Call>& calls = context.run.ranks[added.rank].calls;
+  if (added.call + 1 == calls.size()) return false;
+  const std::vector<std::uint32_t> usual = usual_calls(context.run, context.agreement, added);
+  return std::any_of(usual.begin(), usual.end(), [&](std::uint32_t u) {
+    return is_same_of_program(context.agreement, calls[u], calls[added.call + 1]);
+  });
 }
 
 namespace {

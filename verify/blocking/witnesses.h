@@ -11,6 +11,9 @@
 
 namespace lockstep::verify {
 
+// Whether any trace is a snapshot of a running process (RankTrace::snapshot).
+bool is_snapshot(const trace::Run& run);
+
 // Whether the trace holds the rank's earlier calls: false where a bounded recorder dropped them and
 // in a dump of open calls alone. O(calls).
 bool knows_its_past(const Context& context, std::uint32_t rank);
@@ -18,6 +21,21 @@ bool knows_its_past(const Context& context, std::uint32_t rank);
 // The newest call, which shows how far the rank's program got: over NCCL the one it issued last,
 // because hosts go on; otherwise the one in which it waits. kNoCall: it waits in none.
 std::uint32_t newest_call(const Context& context, std::uint32_t rank);
+
+// What the witnesses say of a call that lacks ranks: they left it out, those who wait issued one
+// too many, or neither can be told.
+enum class Fault : std::uint8_t { missing, extra, unknown };
+inline constexpr const char* kEitherWay =
+    "The traces do not show which: either it is missing on the one side, or it is one too many on "
+    "the other.";
+
+// Whether calls of two ranks may be the same one: by group, form and line of the program.
+bool is_like(const Context& context, const trace::Call& a, const trace::Call& b);
+
+// Whether without this call, which the past does not predict, the rank did what its past predicts.
+// A call of a new kind may also open a new part of the program (a checkpoint), then other calls
+// follow. False where the rank blocks in it: what would have come is unknown.
+bool goes_on_as_usual(const Context& context, CallRef added);
 
 // Where a rank broke with its own past: a call among its newest that was not usual there.
 struct Break {

@@ -1,0 +1,145 @@
+#include "verify/blocking/messages.h"
+
+#include <algorithm>
+
+#include <fmt/core.h>
+
+#include "verify/blocking/stopped.h"
+#include "verify/matching/matching.h"
+
+namespace lockstep::verify {
+
+namespace {
+
+// Whether the call's batch has further calls.
+bool shares_a_batch(const trace::RankTrace& trace, std::uint32_t call) {
+  const auto same = [&](std::uint32_t other) {
+    return other < trace.calls.size() &&
+           trace.calls[other].coalesced == trace.calls[call].coalesced;
+  };
+  return trace.calls[call].coalesced != trace::kNone && (same(call - 1) || same(call + 1));
+}
+
+// Whether the rank posted any message in the group.
+bool posted_messages(const Context& context, std::uint32_t rank, trace::GroupId group) {
+  const std::vector<trace::Call>& calls = context.run.ranks[rank].calls;
+  return std::any_of(calls.begin(), calls.end(), [&](const trace::Call& c) {
+    return c.group == group &&
+           trace::is_point_to_point(context.run.tables.signatures[c.signature].op);
+  });
+}
+
+// Judges a message: the first one of its kind is one too many where the rank's past predicts
+// another call.
+Fault message_fault(const Context& context, const WaitPoint& point) {
+  const CallRef waiting = waiting_call(context, point.waiting[0]);
+  const trace::RankTrace& trace = context.run.ranks[waiting.rank];
+  if (!knows_its_past(context, waiting.rank)) return Fault::unknown;
+  const trace::Call& message = trace.calls[waiting.call];
+  const bool made_before = std::any_of(
+      trace.calls.begin(), trace.calls.begin() + waiting.call, [&](const trace::Call& c) {
+        return c.group == message.group && c.peer == message.peer &&
+               context.run.tables.signatures[c.signature].op ==
+                   context.run.tables.signatures[message.signature].op;
+      });
+  // The pipelines beside are the best witnesses: they tell which of the two sides is unusual.
+  const std::vector<std::uint32_t> odd = part_from_sisters(context, {&point});
+  if (!odd.empty() && odd == point.missing) return Fault::missing;
+  if (made_before) return Fault::missing;
+  if (waiting.call == 0) return Fault::unknown;
+  if (is_usual(context.run, context.agreement, waiting) == Usual::no) return Fault::extra;
+  // In a program's first round every message is the first of its kind, which says nothing. Sister
+  // groups that make such messages, or a peer that takes part in the exchange, speak against a
+  // fault of this rank.
+  if (is_made_in_sister_groups(context, waiting)) return Fault::missing;
+  const bool in_exchange = std::any_of(
+      point.missing.begin(), point.missing.end(),
+      [&](std::uint32_t peer) { return posted_messages(context, peer, message.group); });
+  return in_exchange ? Fault::unknown : Fault::extra;
+}
+
+Cause message_cause(const Context& context, const WaitPoint& message, Fault fault) {
+  Cause cause;
+  cause.finding = make_finding(RuleId::p2p_unmatched);
+  Finding& f = cause.finding;
+  f.message = describe_awaited(context, message) +
+              (fault == Fault::extra ? ", which never took part in such a message"
+                                     : ", which never posted its side and continued");
+  cause.deviants = fault == Fault::extra ? message.waiting : message.missing;
+  if (fault == Fault::unknown) {
+    f.why = kEitherWay;
+  } else {
+    f.culprits = context.ranks(cause.deviants);
+  }
+  locate_cause(context, message, cause);
+  return cause;
+}
+
+}  // namespace
+
+bool is_new_kind_of_message(const Context& context, const WaitPoint& message) {
+  return message_fault(context, message) == Fault::extra;
+}
+
+Cause explain_message(const Context& context, const WaitPoint& message) {
+  const CallRef call = waiting_call(context, message.waiting[0]);
+  const bool in_exchange = shares_a_batch(context.run.ranks[call.rank], call.call);
+  return message_cause(context, message,
+                       in_exchange ? Fault::missing : message_fault(context, message));
+}
+
+Cause left_out_message(const Context& context, const WaitPoint& message, std::uint32_t rank) {
+  Cause cause = message_cause(context, message, Fault::missing);
+  if (!std::binary_search(message.behind.begin(), message.behind.end(), rank)) return cause;
+  cause.finding.message =
+      fmt::format("{}; {} left out its side and posted those of later rounds",
+                  describe_awaited(context, message), context.describe_ranks({rank}));
+  cause.deviants = {rank};
+  cause.finding.culprits = context.ranks(cause.deviants);
+  return cause;
+}
+
+std::optional<Cause> explain_lost_message(const Context& context,
+                                          const std::vector<std::size_t>& points) {
+  // Looks for: rank a waits for a message of peer b, b waits in a collective, and the collective
+  // lacks nobody but a.
+  for (const std::size_t p : points) {
+    const WaitPoint& message = context.where.wait_points[p];
+    if (message.group != WaitPoint::kPointToPoint || message.missing.size() != 1) continue;
+    const std::uint32_t peer = message.missing[0];
+    if (context.where.point_of[peer] == SIZE_MAX) continue;
+    const WaitPoint& collective = context.where.wait_points[context.where.point_of[peer]];
+    if (collective.group == WaitPoint::kPointToPoint || collective.mismatched) continue;
+    if (collective.missing != message.waiting) continue;
+    const bool most =
+        2 * collective.waiting.size() > context.groups[collective.group].streams.size();
+    // In a dump, which has only a rank's last calls, the majority in the collective decides. For
+    // whole programs the comparison of streams is better evidence.
+    const bool by_majority = most && is_snapshot(context.run);
+    if (!by_majority && !is_new_kind_of_message(context, message)) continue;
+    return explain_message(context, message);
+  }
+  return std::nullopt;
+}
+
+std::optional<Cause> explain_message_of_sisters(const Context& context,
+                                                const std::vector<std::size_t>& points,
+                                                std::uint32_t odd) {
+  const std::uint32_t waits = context.where.positions[odd].waiting_in();
+  // In a message, it may just be the one that comes out of order.
+  if (waits == kNoCall || trace::is_point_to_point(context.op({odd, waits}))) return std::nullopt;
+  for (const std::size_t p : points) {
+    const WaitPoint& point = context.where.wait_points[p];
+    if (point.group != WaitPoint::kPointToPoint || point.mismatched) continue;
+    const std::vector<std::uint32_t> lacked = lacked_by(point);
+    if (!std::binary_search(lacked.begin(), lacked.end(), odd)) continue;
+    const CallRef waiting = waiting_call(context, point.waiting[0]);
+    const trace::Op other_side =
+        context.op(waiting) == trace::Op::send ? trace::Op::recv : trace::Op::send;
+    if (leaves_out_message(context, odd, context.call(waiting).group, waiting.rank, other_side))
+      return left_out_message(context, point, odd);
+  }
+  return std::nullopt;
+}
+
+}  // namespace lockstep::verify

@@ -1,0 +1,43 @@
+// Messages (sends and receives) in which a rank waits and whose other side nobody posted: who is at
+// fault?
+//
+// Either the peer left its side out, or the waiting rank posted one too many. Sister groups are
+// asked first (verify/blocking/witnesses.h), then the past of the waiting rank.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "verify/blocking/wait_graph.h"
+#include "verify/blocking/witnesses.h"
+#include "verify/context.h"
+
+namespace lockstep::verify {
+
+// Whether a message without a partner is the first of its kind in the rank's trace.
+bool is_new_kind_of_message(const Context& context, const WaitPoint& message);
+
+// Explains a message without a partner: the peer never posted its side, or the waiting rank issued
+// one message too many. A message in a batch with others is not one too many: its peer took part in
+// the exchange.
+Cause explain_message(const Context& context, const WaitPoint& message);
+
+// Explains a message of which `rank` (a rank index) left its side out. It may have posted those of
+// later rounds, which take its place.
+Cause left_out_message(const Context& context, const WaitPoint& message, std::uint32_t rank);
+
+// Explains a cycle over `points` by a message without a partner: a rank waits for a peer that went
+// on to a collective with most of its group, which now waits for that rank. The rank that the
+// collective lacks is not at fault. Nothing where the cycle is of another kind.
+std::optional<Cause> explain_lost_message(const Context& context,
+                                          const std::vector<std::size_t>& points);
+
+// Explains a cycle by a message that a rank left out, as its sisters show: the only one that parts
+// from them (part_from_sisters). Others in the cycle wait for it in that message.
+std::optional<Cause> explain_message_of_sisters(const Context& context,
+                                                const std::vector<std::size_t>& points,
+                                                std::uint32_t odd);
+
+}  // namespace lockstep::verify

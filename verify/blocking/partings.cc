@@ -1,0 +1,321 @@
+#include "verify/blocking/partings.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <utility>
+
+#include <fmt/core.h>
+
+#include "base/text.h"
+#include "verify/blocking/stopped.h"
+#include "verify/blocking/unanswered.h"
+#include "verify/blocking/witnesses.h"
+#include "verify/matching/matching.h"
+
+namespace lockstep::verify {
+
+namespace {
+
+// The index of a call in its group's stream, and of the group; nothing where the group's streams do
+// not hold it.
+struct InGroup {
+  std::size_t group = 0;
+  std::uint64_t seq = 0;
+};
+std::optional<InGroup> find_in_group(const Context& context, CallRef ref) {
+  const trace::GroupId id = context.call(ref).group;
+  for (std::size_t g = 0; g < context.groups.size(); ++g) {
+    const GroupStreams& group = context.groups[g];
+    if (group.group != id) continue;
+    const Stream* const stream = stream_of(group, ref.rank);
+    if (stream == nullptr) return std::nullopt;
+    const auto call = std::lower_bound(stream->calls.begin(), stream->calls.end(), ref.call);
+    if (call == stream->calls.end() || *call != ref.call) return std::nullopt;
+    return InGroup{g, group.first_seq + static_cast<std::uint64_t>(call - stream->calls.begin())};
+  }
+  return std::nullopt;
+}
+
+// Whether both ranks made the same calls in the group, and each completed. Then neither left one
+// out there: it only came at another time, and the difference lies in the calls in between. Of
+// calls that did not complete, equal ones may be different ones.
+bool completed_alike(const Context& context, const GroupStreams& group, std::uint32_t a,
+                     std::uint32_t b) {
+  const auto calls_of = [&](std::uint32_t rank) -> const std::vector<std::uint32_t>& {
+    return stream_of(group, rank)->calls;
+  };
+  return std::equal(calls_of(a).begin(), calls_of(a).end(), calls_of(b).begin(), calls_of(b).end(),
+                    [&](std::uint32_t i, std::uint32_t j) {
+                      const trace::Call& one = context.call({a, i});
+                      const trace::Call& other = context.call({b, j});
+                      return one.has(trace::kCompleted) && other.has(trace::kCompleted) &&
+                             is_like(context, one, other);
+                    });
+}
+
+// Where the two ranks' programs part, as a deviation of one of them:
+//
+//   usual     b c       b c      b c
+//   deviant   x b c     x        c
+//             extra     extra    left out      x: a call that it never made before
+//
+// Nothing where the two calls changed places, where the deviant's trace ends too early to tell,
+// where the call belongs to a group of only one of them, and where both issued it. `goes_on`: the
+// deviant is not blocked in its call, so that the usual one would have come before.
+std::optional<Deviation> deviation_at(const Context& context, const Parting& parting,
+                                      bool goes_on = false) {
+  const std::vector<trace::Call>& usual = context.run.ranks[parting.usual].calls;
+  const std::vector<trace::Call>& deviant = context.run.ranks[parting.deviant].calls;
+  const std::size_t at = parting.index;
+  if (at >= usual.size() || at >= deviant.size()) return std::nullopt;
+  const bool follows = at + 1 < deviant.size() && is_like(context, deviant[at + 1], usual[at]);
+  const bool swapped = at + 1 < usual.size() && is_like(context, usual[at + 1], deviant[at]);
+  const bool known = std::any_of(
+      deviant.begin(), deviant.begin() + parting.index,
+      [&](const trace::Call& c) { return is_same_of_program(context.agreement, c, deviant[at]); });
+  const bool ends = at + 1 == deviant.size();
+  // Without a past, a call in which the deviant waits may just come in another order.
+  const bool unusual =
+      is_usual(context.run, context.agreement, {parting.deviant, parting.index}) == Usual::no;
+  const bool left_out = goes_on && known && !follows && !swapped;
+  if (!left_out && ((follows && swapped) || (ends && (known || !unusual)))) return std::nullopt;
+  Deviation d;
+  d.kind = !left_out && (follows || ends) ? Deviation::Kind::extra : Deviation::Kind::missing;
+  d.expected = {parting.usual, parting.index};
+  d.got = {parting.deviant, parting.index};
+  const CallRef shown = d.kind == Deviation::Kind::extra ? d.got : d.expected;
+  const auto in_group = find_in_group(context, shown);
+  if (!in_group || stream_of(context.groups[in_group->group], parting.usual) == nullptr ||
+      stream_of(context.groups[in_group->group], parting.deviant) == nullptr ||
+      completed_alike(context, context.groups[in_group->group], parting.usual, parting.deviant)) {
+    return std::nullopt;
+  }
+  d.group = in_group->group;
+  d.seq = in_group->seq;
+  d.step = context.call(shown).step;
+  d.deviants = {parting.deviant};
+  d.reference = {parting.usual};
+  return d;
+}
+
+// Whether the two ranks made a call of the point's group together after their programs parted, as
+// the stages of a pipeline do, which differ from their first message on.
+bool met_since(const Context& context, const WaitPoint& point, const Parting& parting,
+               const std::array<std::uint32_t, 2>& ranks) {
+  return point.instance > 0 && std::all_of(ranks.begin(), ranks.end(), [&](std::uint32_t rank) {
+           const Stream* const stream = stream_of(context.groups[point.group], rank);
+           return stream != nullptr && stream->calls.size() >= point.instance &&
+                  stream->calls[point.instance - 1] >= parting.index;
+         });
+}
+
+// The earliest wait point of a collective that lacks ranks, by sequence number.
+const WaitPoint* collective_point(const Context& context, const WaitCause& wait) {
+  const WaitPoint* best = nullptr;
+  for (const std::size_t p : wait.points) {
+    const WaitPoint& point = context.where.wait_points[p];
+    if (point.group == WaitPoint::kPointToPoint || point.missing.empty()) continue;
+    if (best == nullptr || context.seq_of(point) < context.seq_of(*best)) best = &point;
+  }
+  return best;
+}
+
+// The index of the first difference, and the number of `few`'s calls to leave out there so that all
+// the rest of `many` agrees. Nothing where up to kMostExtra do not suffice.
+std::optional<std::pair<std::size_t, std::size_t>> extra_calls(const Context& context,
+                                                               const Stream& few,
+                                                               const Stream& many) {
+  const std::vector<trace::Call>& a = context.run.ranks[few.rank_index].calls;
+  const std::vector<trace::Call>& b = context.run.ranks[many.rank_index].calls;
+  const auto same = [&](std::size_t i, std::size_t j) {
+    const trace::Call& x = a[few.calls[i]];
+    const trace::Call& y = b[many.calls[j]];
+    return x.signature == y.signature && x.at == y.at && x.what == y.what;
+  };
+  std::size_t first = 0;
+  const std::size_t shorter = std::min(few.calls.size(), many.calls.size());
+  // Calls that differ in form are a deviation, which is reported as one.
+  for (std::size_t i = 0; i < shorter; ++i) {
+    if (!context.agreement.agree(a[few.calls[i]].signature, b[many.calls[i]].signature)) {
+      return std::nullopt;
+    }
+  }
+  while (first < shorter && same(first, first)) ++first;
+  if (first == shorter) return std::nullopt;
+  for (std::size_t extra = 1; extra <= kMostExtra; ++extra) {
+    std::size_t j = first;
+    while (j < many.calls.size() && j + extra < few.calls.size() && same(j + extra, j)) ++j;
+    if (j == many.calls.size()) return std::pair(first, extra);
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<Parting> parting_in_cycle(const Context& context,
+                                        const std::vector<std::size_t>& points) {
+  for (const std::size_t p : points) {
+    const WaitPoint& point = context.where.wait_points[p];
+    if (point.group == WaitPoint::kPointToPoint || point.missing.empty() || point.any_source)
+      continue;
+    const std::uint32_t waiting = point.waiting[0];
+    const std::uint32_t missing = point.missing[0];
+    auto found = find_parting(context.run, context.agreement, waiting, missing);
+    if (found && !met_since(context, point, *found, {waiting, missing})) return found;
+  }
+  return std::nullopt;
+}
+
+std::optional<Parting> most_broke_in_cycle(const Context& context,
+                                           const std::vector<std::size_t>& points) {
+  // The sister groups of a large job all part in the same way.
+  constexpr std::size_t kMostPoints = 8;
+  for (std::size_t i = 0; i < std::min(points.size(), kMostPoints); ++i) {
+    const WaitPoint& point = context.where.wait_points[points[i]];
+    if (point.group == WaitPoint::kPointToPoint || point.any_source) continue;
+    // Also those whose devices have not come to the call: their hosts went past another one.
+    const std::vector<std::uint32_t> lacked = lacked_by(point);
+    if (lacked.empty()) continue;
+    auto found =
+        most_broke_with_the_past(context.run, context.agreement, point.waiting[0], lacked[0]);
+    if (found) return found;
+  }
+  return std::nullopt;
+}
+
+std::optional<Cause> explain_parting(const Context& context, const Parting& parting) {
+  std::optional<Deviation> d = deviation_at(context, parting);
+  if (!d) return std::nullopt;
+  const std::vector<std::uint32_t> alike =
+      ranks_that_part_alike(context.run, context.agreement, parting);
+  d->deviants.clear();
+  d->reference.clear();
+  for (const Stream& s : context.groups[d->group].streams) {
+    const bool deviates = std::binary_search(alike.begin(), alike.end(), s.rank_index);
+    (deviates ? d->deviants : d->reference).push_back(s.rank_index);
+  }
+  return explain_deviation(context, *d);
+}
+
+std::optional<Cause> explain_other_path(const Context& context, const WaitPoint& point,
+                                        const std::vector<std::uint32_t>& idle) {
+  if (point.group == WaitPoint::kPointToPoint || point.instance == 0) return std::nullopt;
+  const std::uint32_t waiting = point.waiting[0];
+  const GroupStreams& group = context.groups[point.group];
+  const Stream* const ours = stream_of(group, waiting);
+  const Stream* const theirs = stream_of(group, idle[0]);
+  if (ours == nullptr || theirs == nullptr || ours->calls.size() <= point.instance ||
+      theirs->calls.size() < point.instance) {
+    return std::nullopt;
+  }
+  const auto common = common_start(context.run, context.agreement, waiting, idle[0]);
+  // Ranks of different pipeline stages differ from their first call on.
+  if (!common || *common <= ours->calls[point.instance - 1] ||
+      *common <= theirs->calls[point.instance - 1]) {
+    return std::nullopt;
+  }
+  if (*common == context.run.ranks[idle[0]].calls.size()) {
+    // They just stopped there. A call that the past does not predict is one too many if it is new
+    // or repeats the one before it; another one may belong to a round that differs.
+    const std::vector<trace::Call>& calls = context.run.ranks[waiting].calls;
+    const auto same = [&](const trace::Call& c) {
+      return is_same_of_program(context.agreement, c, calls[*common]);
+    };
+    const bool unusual =
+        point.waiting.size() <= idle.size() && knows_its_past(context, waiting) &&
+        is_usual(context.run, context.agreement, {waiting, *common}) == Usual::no &&
+        (same(calls[*common - 1]) || (std::none_of(calls.begin(), calls.begin() + *common, same) &&
+                                      goes_on_as_usual(context, {waiting, *common})));
+    if (!unusual || ours->calls[point.instance] != *common) return std::nullopt;
+    Deviation extra = missing_at(context, point, idle);
+    turn_into_extra(extra);
+    return explain_deviation(context, extra);
+  }
+  const auto most = most_broke_with_the_past(context.run, context.agreement, waiting, idle[0]);
+  const auto parting = most ? most : find_parting(context.run, context.agreement, waiting, idle[0]);
+  if (!parting) return std::nullopt;
+  std::optional<Deviation> d = deviation_at(context, *parting, most.has_value());
+  if (!d) return std::nullopt;
+  const bool waits = parting->deviant == waiting;
+  d->deviants = waits ? point.waiting : idle;
+  d->reference = waits ? idle : point.waiting;
+  return explain_deviation(context, *d);
+}
+
+std::optional<Cause> find_extra_before(const Context& context, const WaitCause& wait) {
+  const WaitPoint* const point = collective_point(context, wait);
+  if (point == nullptr || point->waiting.size() >= point->missing.size()) return std::nullopt;
+  if (const auto most = most_broke_with_the_past(context.run, context.agreement, point->waiting[0],
+                                                 point->missing[0]);
+      most && most->deviant == point->missing[0]) {
+    return explain_parting(context, *most);
+  }
+  const GroupStreams& group = context.groups[point->group];
+  const Stream* const few = stream_of(group, point->waiting[0]);
+  // All missing ranks must give the same result.
+  std::optional<std::pair<std::size_t, std::size_t>> found;
+  for (const std::uint32_t r : point->missing) {
+    const Stream* const many = stream_of(group, r);
+    if (few == nullptr || many == nullptr) return std::nullopt;
+    const auto extra = extra_calls(context, *few, *many);
+    if (!extra || (found && *found != *extra)) return std::nullopt;
+    found = extra;
+  }
+  if (!found) return std::nullopt;
+  const CallRef call{few->rank_index, few->calls[found->first]};
+  const std::uint64_t seq = group.first_seq + found->first;
+  Cause cause;
+  cause.finding = make_finding(RuleId::extra_collective);
+  Finding& f = cause.finding;
+  const std::string who = context.describe_ranks(point->waiting);
+  f.message = fmt::format("{} issued {} ({}) and the others did not", who,
+                          context.describe_call(call), context.describe_location(call, seq));
+  if (found->second > 1)
+    f.message += fmt::format(", with {} like it", plural(found->second - 1, "more call"));
+  f.message += fmt::format(
+      "; from there on the calls pair one off, and {} {} in a call that no other rank makes", who,
+      point->waiting.size() == 1 ? "waits" : "wait");
+  f.why =
+      "Sizes and operations agree; the source locations show it: without the extra call, every "
+      "later one agrees.";
+  cause.deviants = point->waiting;
+  cause.group = point->group;
+  cause.seq = seq;
+  f.group = group.name;
+  f.seq = seq;
+  f.culprits = context.ranks(point->waiting);
+  std::vector<std::uint32_t> all = point->waiting;
+  all.insert(all.end(), point->missing.begin(), point->missing.end());
+  std::sort(all.begin(), all.end());
+  f.ranks = context.ranks(all);
+  f.evidence.push_back(context.evidence(call, "the extra call"));
+  set_fingerprint(f, trace::describe(context.run.tables, context.call(call).signature));
+  return cause;
+}
+
+std::string may_be_ahead(const Context& context, const WaitCause& wait) {
+  if (wait.cycle) return "";
+  const WaitPoint* const point = collective_point(context, wait);
+  if (point == nullptr || point->waiting.size() > point->missing.size()) return "";
+  // Most of the job waits for them: these are not just ahead.
+  if (2 * wait.victims.size() > context.run.ranks.size()) return "";
+  const CallRef waited = waiting_call(context, point->waiting[0]);
+  const trace::Call& call = context.call(waited);
+  for (const std::uint32_t r : point->missing) {
+    const std::vector<trace::Call>& calls = context.run.ranks[r].calls;
+    const bool known = std::any_of(calls.begin(), calls.end(), [&](const trace::Call& c) {
+      return c.group == call.group && c.at == call.at &&
+             context.agreement.agree(c.signature, call.signature);
+    });
+    if (known || context.where.positions[r].waiting_in() != kNoCall) return "";
+  }
+  return fmt::format(
+      "{} issued {} ({}), which {} never called before either: the dumps do not show whether they "
+      "are late or the others just ahead; take them again a minute later",
+      context.describe_ranks(point->waiting), context.describe_call(waited),
+      context.describe_location(waited, context.seq_of(*point)),
+      context.describe_ranks(point->missing));
+}
+
+}  // namespace lockstep::verify

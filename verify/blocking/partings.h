@@ -1,0 +1,60 @@
+// Where the programs of ranks part: calls that were left out or added before the one in which ranks
+// wait, as the other ranks' programs and pasts show (verify/streams/programs.h).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "verify/blocking/wait_graph.h"
+#include "verify/context.h"
+#include "verify/streams/programs.h"
+
+namespace lockstep::verify {
+
+// Where ranks of a cycle part, and which of the two does the unusual: of a rank that waits and one
+// that it lacks. The first of `points` that tells; only collectives. O(points · 64 · calls).
+std::optional<Parting> parting_in_cycle(const Context& context,
+                                        const std::vector<std::size_t>& points);
+
+// Where most ranks of a cycle broke with their past and those that they wait for did not
+// (most_broke_with_the_past). The first of `points` that tells, of the first 8; only collectives.
+std::optional<Parting> most_broke_in_cycle(const Context& context,
+                                           const std::vector<std::size_t>& points);
+
+// Explains it as a call left out, or as one too many. Nothing where it may be another order.
+std::optional<Cause> explain_parting(const Context& context, const Parting& parting);
+
+// The rest is for snapshots of running processes (RankTrace::snapshot: Flight Recorder dumps).
+// There, calls are asynchronous, no waits are recorded, and ranks are seen at different moments.
+// See also find_device_stall() in blocking.h.
+
+// Explains ranks that seem to hang outside of any call while others wait for them in `point`, where
+// their programs show something else: they parted before that call, or the waiting ranks issued one
+// that never came before. Nothing where they just stopped, and where the recording starts in
+// mid-run. O(64 · calls).
+//
+//   rank 0   a b c | a b c           rank 0 seems to hang before its third b; in fact rank 1 issued
+//   rank 1   a b c | a b b c         one b too many
+std::optional<Cause> explain_other_path(const Context& context, const WaitPoint& point,
+                                        const std::vector<std::uint32_t>& idle);
+
+// A few ranks wait in a call that nobody else issued: did they issue an extra call before, which
+// was paired with the others' next one? Source locations tell calls apart, since dumps record no
+// parameters. If leaving out up to kMostExtra calls of the few makes all later ones agree, those
+// are the extra calls:
+//
+//   few   a.py:1  a.py:5  a.py:2  a.py:3        without a.py:5 the two agree
+//   many  a.py:1  a.py:2  a.py:3
+//
+// O(calls of the group).
+std::optional<Cause> find_extra_before(const Context& context, const WaitCause& wait);
+inline constexpr std::size_t kMostExtra = 8;
+
+// Why a wait may be no fault: at least half of the group is missing and never issued such a call
+// before, so the few may just be ahead. Empty where the wait is a fault.
+std::string may_be_ahead(const Context& context, const WaitCause& wait);
+
+}  // namespace lockstep::verify

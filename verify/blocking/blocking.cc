@@ -552,10 +552,13 @@ bool lacks_unlisted_member(const Context& context, const std::vector<std::size_t
 //   5. ranks that were early in one call and late in another
 //   6. ranks that wait in a call which sister groups did not issue
 //   7. ranks that broke with their past
+//
+// `lacks_message`: one of the ranks waits in a collective where a message was to come. It left the
+// message out, or comes to it later; so the finding does not say that two groups cross.
 Cause cycle_cause(const Context& context, const WaitCause& wait,
                   const std::vector<std::size_t>& points, const std::vector<Break>& breaks,
                   const std::optional<Overtaking>& overtaking,
-                  const std::vector<std::uint32_t>& odd) {
+                  const std::vector<std::uint32_t>& odd, bool lacks_message) {
   if (std::optional<Cause> lost = explain_lost_message(context, points)) return std::move(*lost);
   std::set<trace::GroupId> groups;
   for (const std::size_t p : points) {
@@ -570,10 +573,10 @@ Cause cycle_cause(const Context& context, const WaitCause& wait,
         const CallRef call = waiting_call(context, context.where.wait_points[p].waiting[0]);
         return context.run.tables.signatures[context.call(call).signature].op == trace::Op::recv;
       });
-  const RuleId id = unmatched           ? RuleId::p2p_unmatched
-                    : p2p               ? RuleId::p2p_cycle
-                    : groups.size() > 1 ? RuleId::cross_group_deadlock
-                                        : RuleId::deadlock;
+  const RuleId id = unmatched                             ? RuleId::p2p_unmatched
+                    : p2p                                 ? RuleId::p2p_cycle
+                    : groups.size() > 1 && !lacks_message ? RuleId::cross_group_deadlock
+                                                          : RuleId::deadlock;
   Cause cause;
   cause.finding = make_finding(id);
   std::string parts;
@@ -615,6 +618,20 @@ Cause cycle_cause(const Context& context, const WaitCause& wait,
                    [](const Break& b) { return b.rank; });
     cause.finding.culprits = context.ranks(broke);
   }
+  if (breaks.size() == 1 && breaks[0].kind == EditKind::missing &&
+      cause.finding.culprits == context.ranks({breaks[0].rank})) {
+    const Break& broke = breaks[0];
+    const std::string who = context.describe_ranks({broke.rank});
+    const std::string usual = context.describe_call({broke.rank, broke.usual});
+    const std::string call = context.describe_call({broke.rank, broke.call});
+    cause.finding.why += fmt::format(
+        " In its earlier rounds {} issued {} where it issued {} now: it left that call out, or "
+        "comes "
+        "to it later.",
+        who, usual, call);
+    cause.finding.fix =
+        fmt::format("on {}, issue {} before {}, as in its earlier rounds", who, usual, call);
+  }
   // The same cycle in sister groups is told as one.
   if (!p2p)
     cause.call =
@@ -652,8 +669,14 @@ Cause explain_cycle(const Context& context, const WaitCause& wait) {
       if (parting) left_out = explain_parting(context, *parting);
     }
   }
+  const WaitPoint* message = nullptr;
   if (!left_out && !overtaking && !most_broke && odd.size() == 1)
-    left_out = explain_message_of_sisters(context, points, odd[0]);
+    message = message_of_sisters(context, points, odd[0]);
+  // Where the rank blocks, the message may still come after the call in which it does.
+  if (message != nullptr &&
+      newest_call(context, odd[0]) != context.where.positions[odd[0]].waiting_in()) {
+    left_out = left_out_message(context, *message, odd[0]);
+  }
   // Sister groups are better witnesses than a rank's own past.
   if (left_out && !odd.empty() && !overtaking && left_out->deviants != odd &&
       !left_out->finding.culprits.empty()) {
@@ -663,7 +686,11 @@ Cause explain_cycle(const Context& context, const WaitCause& wait) {
     left_out->finding.consequences.push_back(wait_consequence(context, wait));
     return std::move(*left_out);
   }
-  Cause cause = cycle_cause(context, wait, points, breaks, overtaking, odd);
+  const bool lacks_message =
+      message != nullptr ||
+      (breaks.size() == 1 && breaks[0].kind == EditKind::missing &&
+       trace::is_point_to_point(context.op({breaks[0].rank, breaks[0].usual})));
+  Cause cause = cycle_cause(context, wait, points, breaks, overtaking, odd, lacks_message);
   if (parting && (most_broke || cause.finding.culprits.empty())) {
     cause.finding.culprits =
         context.ranks(ranks_that_part_alike(context.run, context.agreement, *parting));

@@ -122,12 +122,11 @@ std::optional<Cause> explain_lost_message(const Context& context,
   return std::nullopt;
 }
 
-std::optional<Cause> explain_message_of_sisters(const Context& context,
-                                                const std::vector<std::size_t>& points,
-                                                std::uint32_t odd) {
+const WaitPoint* message_of_sisters(const Context& context, const std::vector<std::size_t>& points,
+                                    std::uint32_t odd) {
   const std::uint32_t waits = context.where.positions[odd].waiting_in();
   // In a message, it may just be the one that comes out of order.
-  if (waits == kNoCall || trace::is_point_to_point(context.op({odd, waits}))) return std::nullopt;
+  if (waits == kNoCall || trace::is_point_to_point(context.op({odd, waits}))) return nullptr;
   for (const std::size_t p : points) {
     const WaitPoint& point = context.where.wait_points[p];
     if (point.group != WaitPoint::kPointToPoint || point.mismatched) continue;
@@ -137,9 +136,9 @@ std::optional<Cause> explain_message_of_sisters(const Context& context,
     const trace::Op other_side =
         context.op(waiting) == trace::Op::send ? trace::Op::recv : trace::Op::send;
     if (leaves_out_message(context, odd, context.call(waiting).group, waiting.rank, other_side))
-      return left_out_message(context, point, odd);
+      return &point;
   }
-  return std::nullopt;
+  return nullptr;
 }
 
 }  // namespace lockstep::verify

@@ -242,13 +242,7 @@ std::optional<Cause> explain_broken_habit(const Context& context,
       return explain_deviation(context, d);
     }
     // The rank waits in the very call that came instead: it may have issued the usual one next.
-    // That is a common error with two collectives, or two messages. A message that comes after the
-    // collective that ends the round would be a strange program; one too few is a wrong count of
-    // micro-batches.
-    const bool is_alike = trace::is_point_to_point(context.op({broke.rank, broke.call})) ==
-                          (point.group == WaitPoint::kPointToPoint);
-    const bool may_be_swapped = blocks_in_it && is_alike;
-    if (broke.kind != EditKind::missing || may_be_swapped ||
+    if (broke.kind != EditKind::missing || blocks_in_it ||
         !is_call_at(context, point, broke.rank, calls[broke.usual])) {
       continue;
     }

@@ -107,9 +107,9 @@ TEST(Habit, ACallFromALineThatIsNewIsOneTooMany) {
               HasSubstr("size-mismatch error proven culprits=0"));
 }
 
-// A stage that leaves out the receive of its third round. Where it blocks in the all-reduce that ends
-// the round, it may still come to the receive. Over NCCL its host goes on and posts those of later
-// rounds.
+// A stage that leaves out the receive of its third round. Where it blocks in the all-reduce that
+// ends the round, it may still come to the receive. Over NCCL its host goes on and posts those of
+// later rounds.
 TEST(Habit, AMessageThatAStageLeavesOutIsNoQuestionOfOrder) {
   const std::string groups = "group p 0,1; group e 0,1; ";
   const std::string first = "send g=p peer=1 n=4; recv g=p peer=1 n=4; all_reduce g=e n=8; ";

@@ -94,7 +94,7 @@ std::vector<std::int64_t> dissent_steps(const Scenario& scenario, int rank);
 // By rank: the first rank that the job treats like it, and whose trace stands for its own once it
 // is moved to the rank's copy (trace/spread.h). A rank's number only decides whether it is a root
 // (rank 0), whether it is among the ranks with images if these have their own group, how many
-// micro-batches it takes, and its place in its copy; ranks of copies stand for each other where all
+// micro-batches it takes, and its index in its copy; ranks of copies stand for each other where all
 // ranks of their copies do. `differs`: by rank, a number of what else tells ranks apart; empty:
 // nothing does. O(ranks · log).
 std::vector<std::int32_t> representatives(const Scenario& scenario,

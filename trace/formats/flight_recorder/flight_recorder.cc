@@ -17,7 +17,7 @@
 // - Gloo's entries stay "scheduled": `retired` tells that they completed. Its dumps hold neither
 //   messages nor the members of groups (pg_config has one entry without a name, whose ranks are
 //   those within the group that was made last), and threads complete calls out of order, so that
-//   pg_status is behind. No watchdog writes them: they say nothing about whether a rank hangs
+//   pg_status lags. No watchdog writes them: they say nothing about whether a rank hangs
 //   (link_gloo_dumps).
 // - The calls of a coalesced batch stay "scheduled" too; only the closing `coalesced` entry has the
 //   batch's state.

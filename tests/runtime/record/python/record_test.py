@@ -6,6 +6,7 @@ environment: LOCKSTEP_PROGRAM, the `lockstep` to judge with
 
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -146,6 +147,17 @@ class Examples(RecordTest):
     def test_fsdp2_is_safe_with_a_dummy(self) -> None:
         self.record(EXAMPLES / "fsdp2_image_text.py", own="--dummy")
         self.assert_safe()
+
+
+    def test_the_command_needs_the_folder_beside_it(self) -> None:
+        alone = Path(shutil.copy(TOOL, self.folder))
+        status, said = finished(python(str(alone), "--help"))
+        self.assertEqual(status, 2, said)
+        self.assertIn("the folder lockstep_record is not in", said)
+        shutil.copytree(Path(TOOL).with_suffix(""), self.folder / "lockstep_record")
+        status, said = finished(python(str(alone), "--help"))
+        self.assertEqual(status, 0, said)
+        self.assertIn("usage: lockstep_record.py SCRIPT", said)
 
 
 class Calls(RecordTest):

@@ -27,6 +27,7 @@
 #include "runtime/derive/all_ranks.h"
 #include "runtime/derive/derivation_plan.h"
 #include "runtime/derive/lone_run.h"
+#include "runtime/derive/plan_scenarios.h"
 #include "runtime/derive/trial.h"
 #include "runtime/job/scenario.h"
 #include "runtime/job/scenario_variants.h"

@@ -8,6 +8,7 @@ namespace {
 
 constexpr std::string_view kCut = "..";
 
+// Whether the byte continues a character of UTF-8, as columns_of() counts them.
 bool continues_sequence(char c) { return (static_cast<unsigned char>(c) & 0xC0U) == 0x80U; }
 
 // The byte at which column `column` of `text` begins.
@@ -37,6 +38,7 @@ std::string shorten_middle(std::string_view text, std::size_t width) {
 
 std::string shorten_end(std::string_view text, std::size_t width) {
   if (columns_of(text) <= width) return std::string(text);
+  // Cut at a blank where there is one: "all but the last ..", else within the word.
   const std::size_t room = width - std::min(width, kCut.size() + 1);
   std::string_view head = text.substr(0, byte_of_column(text, room + 1));
   const std::size_t blank = head.find_last_of(' ');

@@ -141,7 +141,7 @@ Candidates values_of(const CLI::App& command, const CLI::Option& option) {
   return words(listed_values(option.get_type_name()));
 }
 
-// What may stand where the command takes an argument by its place.
+// What may stand where the command takes a positional argument.
 Candidates positional_values(const CLI::App& command) {
   if (command.get_name() == "explain") return rule_names();
   if (command.get_name() == "completion") return words({"bash", "zsh", "fish"});
@@ -231,7 +231,7 @@ Candidates candidates_for(const CLI::App& app, std::vector<std::string> typed) {
   Candidates out;
   for (const CLI::App* sub : own_commands(*at.command))
     out.push_back({sub->get_name(), first_line(sub->get_description())});
-  // A command that has commands takes no argument by its place.
+  // A command that has commands takes no positional argument.
   return out.empty() ? positional_values(*at.command) : out;
 }
 

@@ -46,8 +46,9 @@ void add_derive(CLI::App& app, reports::ExitStatus& status) {
                                 ->type_name("DIR");
   command
       ->add_option("--against", options->against,
-                   "Compare with a recorded run of this scenario,\ncall by call")
-      ->type_name("RUN");
+                   "Compare with a recorded run of this scenario,\ncall by call; may be given for several runs")
+      ->type_name("RUN")
+      ->allow_extra_args(false);
   command
       ->add_option("--certificate", options->certificate,
                    "Write the proof here, if there is one;\n`lockstep check-certificate` checks it")

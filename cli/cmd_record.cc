@@ -1,15 +1,12 @@
 // lockstep record -- COMMAND…: runs a PyTorch job, records its collectives, watches it, and
 // reports.
-#include <errno.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
-#include <cstdio>
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
@@ -17,7 +14,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -25,11 +21,11 @@
 
 #include <fmt/core.h>
 
-#include "base/files/read_file.h"
 #include "base/files/write_file.h"
 #include "base/interrupts.h"
 #include "base/text.h"
 #include "cli/commands.h"
+#include "cli/recorder_library.h"
 #include "cli/report_options.h"
 #include "reports/judge.h"
 #include "runtime/launch/watch.h"
@@ -69,172 +65,6 @@ and the report says why. Details: docs/record-any.md.
 
 Exit status: that of the report (0 clean, 1 findings, 3 inconclusive); where the
 report is clean, that of the command.)";
-
-bool is_executable(const fs::path& path) {
-  std::error_code none;
-  return fs::is_regular_file(path, none) && ::access(path.c_str(), X_OK) == 0;
-}
-
-// The file that the shell would run.
-std::string found_in_path(const std::string& program) {
-  // As execvp(3): a name with a slash is a path, any other is looked for.
-  if (program.find('/') != std::string::npos) return is_executable(program) ? program : "";
-  const char* const variable = std::getenv("PATH");
-  std::string_view left = variable == nullptr ? "" : variable;
-  while (!left.empty()) {
-    const std::size_t end = std::min(left.find(':'), left.size());
-    const fs::path candidate = fs::path(left.substr(0, end)) / program;
-    if (is_executable(candidate)) return candidate.string();
-    left.remove_prefix(std::min(end + 1, left.size()));
-  }
-  return {};
-}
-
-// The Python that runs the command: itself, or the one in the first line of a script such as
-// torchrun. Empty: neither.
-std::string python_of(const std::string& program) {
-  // "/opt/conda/bin/python3.11".
-  if (fs::path(program).filename().string().starts_with("python")) return program;
-  constexpr std::size_t kMost = std::size_t{1} << 24U;  // scripts are small, programs are not read
-  const Result<std::string> text = read_file(program, kMost);
-  if (!text || !text->starts_with("#!")) return {};
-  std::string line = text->substr(2, text->find('\n') - 2);
-  std::vector<std::string> words;
-  for (std::size_t at = 0; at < line.size();) {
-    const std::size_t begin = line.find_first_not_of(" \t\r", at);
-    if (begin == std::string::npos) break;
-    const std::size_t end = std::min(line.find_first_of(" \t\r", begin), line.size());
-    words.push_back(line.substr(begin, end - begin));
-    at = end;
-  }
-  // "#!/usr/bin/env python3" has it in the second word, "#!/opt/conda/bin/python" in the first.
-  for (const std::string& word : words)
-    if (fs::path(word).filename().string().starts_with("python")) return found_in_path(word);
-  return {};
-}
-
-// What the program prints on standard output; nothing if it fails.
-std::optional<std::string> output_of(const std::vector<std::string>& command) {
-  int ends[2];
-  if (::pipe(ends) != 0) return std::nullopt;
-  posix_spawn_file_actions_t actions;
-  ::posix_spawn_file_actions_init(&actions);
-  ::posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
-  ::posix_spawn_file_actions_addclose(&actions, ends[0]);
-  ::posix_spawn_file_actions_addclose(&actions, ends[1]);
-  std::vector<char*> arguments;
-  for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
-  arguments.push_back(nullptr);
-  pid_t pid = -1;
-  const int failed =
-      ::posix_spawnp(&pid, arguments[0], &actions, nullptr, arguments.data(), environ);
-  ::posix_spawn_file_actions_destroy(&actions);
-  ::close(ends[1]);
-  std::string out;
-  std::array<char, 4096> buffer{};
-  // Until the child closes its end: waiting for it first would block both where it prints more than
-  // a pipe holds.
-  for (ssize_t n = 0; failed == 0 && (n = ::read(ends[0], buffer.data(), buffer.size())) > 0;)
-    out.append(buffer.data(), static_cast<std::size_t>(n));
-  ::close(ends[0]);
-  int status = 0;
-  if (failed != 0 || ::waitpid(pid, &status, 0) != pid || status != 0) return std::nullopt;
-  while (!out.empty() && (out.back() == '\n' || out.back() == '\r')) out.pop_back();
-  return out;
-}
-
-// Where the torch of a Python is, and its version as the recorder knows it ("2.15.0"). torch is not
-// imported: that takes seconds.
-struct Torch {
-  std::string folder, version;
-};
-
-Result<Torch> torch_of(const std::string& python) {
-  constexpr const char* kAsk =
-      "import importlib.util as u, pathlib, re\n"
-      "s = u.find_spec('torch')\n"
-      "f = pathlib.Path(s.origin).parent if s and s.origin else None\n"
-      "v = re.search(r\"__version__ = '([0-9.]+)\", (f / 'version.py').read_text()) if f else "
-      "None\n"
-      "print(f'{f}\\n{v.group(1)}' if v else '')\n";
-  const std::optional<std::string> said = output_of({python, "-c", kAsk});
-  // Two lines, the folder and "2.15.0"; of "2.15.0+cu130" the part after the digits is left out, as
-  // the recorder is the same.
-  const std::size_t end = said ? said->find('\n') : std::string::npos;
-  if (end == std::string::npos) {
-    return Error{"there is no torch in the Python that the command starts",
-                 {python},
-                 "--python names the Python, where it is another one"};
-  }
-  return Torch{said->substr(0, end), said->substr(end + 1)};
-}
-
-constexpr const char* kLibrary = "liblockstep_record.so";
-
-// The version of torch that a recorder was built for, which is a text in it. Empty: none.
-std::string version_of_recorder(const fs::path& library) {
-  constexpr std::size_t kMost = std::size_t{1} << 28U;
-  constexpr std::string_view kKey = "LOCKSTEP_RECORDS_TORCH=";
-  const Result<std::string> bytes = read_file(library.string(), kMost);
-  if (!bytes) return {};
-  const std::size_t at = bytes->find(kKey);
-  if (at == std::string::npos) return {};
-  const std::size_t begin = at + kKey.size();
-  return bytes->substr(begin, bytes->find_first_not_of("0123456789.", begin) - begin);
-}
-
-// Folders in which a recorder may be: beside this program as it was built, installed, or put there
-// by whoever has several.
-std::vector<fs::path> recorder_folders(const std::string& version) {
-  std::error_code none;
-  const fs::path here = fs::read_symlink("/proc/self/exe", none).parent_path();
-  std::vector<fs::path> out = {here, here / "../recorder", here / "../lib", here / "../lib64",
-                               here / "../lib/x86_64-linux-gnu"};
-  // Whoever has several torches has a folder for each, in those of libraries.
-  for (const std::size_t i : {2U, 3U, 4U}) out.push_back(out[i] / fmt::format("torch-{}", version));
-  return out;
-}
-
-// The script that builds a recorder, where this program lies in its source tree.
-fs::path build_script() {
-  std::error_code none;
-  const fs::path here = fs::read_symlink("/proc/self/exe", none).parent_path();
-  const fs::path script = here / "../../scripts/build-recorder";
-  return is_executable(script) ? fs::weakly_canonical(script, none) : fs::path();
-}
-
-Result<std::string> recorder_for(const RecordCommand& command, const std::string& python,
-                                 const Torch& torch) {
-  std::error_code none;
-  if (!command.library.empty()) {
-    const std::string version = version_of_recorder(command.library);
-    if (version == torch.version) return fs::absolute(command.library, none).string();
-    return Error{version.empty() ? "this is no recorder"
-                                 : fmt::format("this recorder is for torch {}, and the job has {}",
-                                               version, printable(torch.version)),
-                 {command.library},
-                 "leave --library out, or build it: scripts/build-recorder --python PYTHON"};
-  }
-  for (const fs::path& folder : recorder_folders(torch.version)) {
-    const fs::path library = folder / kLibrary;
-    // Only of exactly that version: LibTorch promises no binary interface between releases.
-    if (version_of_recorder(library) == torch.version)
-      return fs::weakly_canonical(library, none).string();
-  }
-  const fs::path script = build_script();
-  if (script.empty()) {
-    return Error{fmt::format("no recorder for torch {} is installed", printable(torch.version)),
-                 {python},
-                 "build it in Lockstep's source tree, and name it with --library: "
-                 "scripts/build-recorder --python PYTHON"};
-  }
-  std::cerr << "lockstep: building the recorder for torch " << printable(torch.version)
-            << ", which takes some minutes the first time\n";
-  const std::optional<std::string> built = output_of({script.string(), "--python", python});
-  if (!built || version_of_recorder(*built) != torch.version)
-    return Error{"the recorder could not be built", {script.string()}, "run it by hand"};
-  return *built;
-}
 
 // A folder without an earlier job's traces.
 Result<std::string> new_folder(const std::string& wanted) {
@@ -366,9 +196,9 @@ reports::ExitStatus record(const RecordCommand& command) {
     return reports::fail({"this is neither Python nor a script of Python's",
                           {program},
                           "--python names the Python that the job runs in"});
-  const Result<Torch> torch = torch_of(python);
+  const Result<std::string> torch = torch_version_of(python);
   if (!torch) return reports::fail(torch.error());
-  const Result<std::string> library = recorder_for(command, python, *torch);
+  const Result<std::string> library = recorder_for(command.library, python, *torch);
   if (!library) return reports::fail(library.error());
   const Result<std::string> folder = new_folder(command.folder);
   if (!folder) return reports::fail(folder.error());

@@ -61,7 +61,7 @@ reports::ExitStatus list_scenarios(const std::vector<std::string>& files) {
   return status;
 }
 
-// "job.yaml: valid: 2 ranks on gloo, FSDP, dummy images, 4 steps", or the error with its place.
+// "job.yaml: valid: 2 ranks on gloo, FSDP, dummy images, 4 steps", or the error with its location.
 reports::ExitStatus check(const std::vector<std::string>& files) {
   reports::ExitStatus status = reports::ExitStatus::clean;
   for (const std::string& file : files) {

@@ -109,7 +109,7 @@ Result<SweepInputs> load_scenarios(const SweepCommand& command,
     Result<std::string> text = sim::read_machine(file);
     if (!text) return with_option("--machine", text.error());
     const std::string name = to_utf8(file);  // it is kept as JSON
-    // The name is what its rows are told apart by.
+    // Rows are distinguished by this name.
     if (!identity.machines.emplace(name, sha256(*text)).second)
       return Error{fmt::format("--machine {} is given twice", printable(file)), {}, "name it once"};
     machines.push_back({name, std::move(*text)});
@@ -317,8 +317,8 @@ Result<reports::ExitStatus> run_study_of(const runtime::Study& study, const Swee
 }
 
 Result<reports::ExitStatus> run_sweep_command(const SweepCommand& asked) {
-  // Nothing where it is no study; an error of a file that cannot be read is found again below, in
-  // the words of what it should have been.
+  // Nothing where it is no study; an error of a file that cannot be read is found again below,
+  // worded for what the file should have been.
   const Result<std::optional<runtime::Study>> study = runtime::load_study(asked.job);
   if (study && *study) return run_study_of(**study, asked);
   if (const auto targets = reports::parse_output_targets(asked.outputs, forms()); !targets)

@@ -47,7 +47,7 @@ void add_report_options(CLI::App& command, reports::ReportOptions& options) {
       ->type_name("error|warning|note|never")
       ->check(CLI::IsMember({"error", "warning", "note", "never"}).description(""))
       ->capture_default_str();
-  // Parsed at once: a mistake is one of usage, and is told before a long job runs.
+  // Parsed at once: a mistake is one of usage, and is reported before a long job runs.
   command
       .add_option_function<std::vector<std::string>>(
           "--map-path",

@@ -63,29 +63,29 @@ struct TraceCommand {
   SimulationOutput output;
 };
 
+// The error if an option about links is given beside another one that says what calls take.
+Status without_links(const TraceCommand& command, const char* excluded) {
+  for (const auto& [option, given] : {std::pair{"--alpha", &command.alpha},
+                                      {"--beta", &command.beta},
+                                      {"--gamma", &command.gamma}})
+    if (!given->empty())
+      return Error{fmt::format("{} excludes {}", option, excluded), {}, "leave one of the two out"};
+  return Status::ok();
+}
+
 // What the job runs on: a machine of a file, or one level of links between all ranks, where calls
 // go as in Gloo's code.
 Result<sim::Machine> links_of(const TraceCommand& command) {
   if (command.recorded_calls) {
-    for (const auto& [option, given] : {std::pair{"--alpha", &command.alpha},
-                                        {"--beta", &command.beta},
-                                        {"--gamma", &command.gamma},
-                                        {"--machine", &command.machine}})
-      if (!given->empty())
-        return Error{
-            fmt::format("{} excludes --recorded-calls: calls take one or the other", option),
-            {},
-            "leave one of the two out"};
-    return sim::Machine{};
+    const char* const excluded = "--recorded-calls: calls take one or the other";
+    if (const Status ok = without_links(command, excluded); !ok) return ok.error();
+    if (!command.machine.empty())
+      return Error{fmt::format("--machine excludes {}", excluded), {}, "leave one of the two out"};
+    return sim::Machine{};  // nothing asks it for the time of a call
   }
   if (!command.machine.empty()) {
-    for (const auto& [option, given] : {std::pair{"--alpha", &command.alpha},
-                                        {"--beta", &command.beta},
-                                        {"--gamma", &command.gamma}})
-      if (!given->empty())
-        return Error{fmt::format("{} excludes --machine, which says it", option),
-                     {},
-                     "leave one of the two out"};
+    if (const Status ok = without_links(command, "--machine, which says it"); !ok)
+      return ok.error();
     return sim::load_machine(command.machine);
   }
   if (command.alpha.empty() || command.beta.empty())
@@ -139,6 +139,7 @@ Result<sim::Machine> machine_of(const TraceCommand& command) {
   return machine;
 }
 
+// Whether work of a device was recorded. Stream 0 is the host's thread.
 bool has_streams(const trace::RankTrace& trace) {
   return std::any_of(trace.spans.begin(), trace.spans.end(),
                      [](const trace::SpanMark& span) { return span.stream.value != 0; });
@@ -149,6 +150,7 @@ reports::Recorded recorded_by(const trace::Run& run) {
   reports::Recorded out;
   std::vector<trace::Rank> without;
   for (const trace::RankTrace& trace : run.ranks) {
+    // A recording without kernels lacks most of the time that the job took.
     const auto time = has_streams(trace) ? sim::recorded_time(trace) : std::nullopt;
     if (time) out.ranks.emplace(trace.rank.value, *time);
     if (trace.spans.empty()) without.push_back(trace.rank);
@@ -213,6 +215,7 @@ reports::ExitStatus simulate_trace(const TraceCommand& command) {
   load.work = true;
   Result<trace::Run> run = trace::load_run(command.paths, load);
   if (!run) return reports::fail(run.error());
+  // A machine's file may name slow ranks that this job does not have; an option may not.
   for (const sim::Machine::Slow& slow : machine->slow)
     if (command.machine.empty() && slow.first >= run->world_size)
       return reports::fail(Error{fmt::format("--slow: there is no rank {}", slow.first),

@@ -29,6 +29,8 @@ install(FILES ${pages}/completion/_lockstep
 install(FILES ${pages}/completion/lockstep.fish
   DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
 install(DIRECTORY examples scenarios sim/machines sim/plans DESTINATION ${CMAKE_INSTALL_DATADIR}/lockstep)
+install(DIRECTORY runtime/record/python/lockstep_record DESTINATION ${CMAKE_INSTALL_DATADIR}/lockstep
+  FILES_MATCHING PATTERN "*.py")
 install(PROGRAMS runtime/record/python/lockstep_record.py verify/certificates/check_certificate.py
   DESTINATION ${CMAKE_INSTALL_DATADIR}/lockstep)
 install(FILES scripts/packaging/copyright ${pages}/changelog.gz README.md

@@ -221,8 +221,8 @@ function(lockstep_test name)
   if(arg_COST)
     set_tests_properties(${tests} PROPERTIES COST ${arg_COST})
   endif()
-  # GoogleTest lists what was skipped last, and what failed behind it: a program with a failure is
-  # no skipped one.
+  # GoogleTest lists what was skipped last, and failures after that: a program with a failure
+  # is not a skipped one.
   set_tests_properties(${tests} PROPERTIES LABELS ${arg_LABEL} TIMEOUT ${arg_TIMEOUT}
     SKIP_REGULAR_EXPRESSION "\\[  SKIPPED \\] [^\n]*\n*$")
 endfunction()

@@ -31,8 +31,8 @@ function(lockstep_warnings)
     list(APPEND flags -Wno-maybe-uninitialized -Wno-restrict -Wno-array-bounds)
   endif()
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 13)
-    # GCC 13 sees std::vector<bool> and its kin, inlined through Torch's headers, write behind arrays that
-    # they do not (bug 110498 and its kin): in models/contrastive.cc.
+    # GCC 13 sees std::vector<bool> and its kin, inlined through Torch's headers, write past the end of arrays,
+    # which they do not (bug 110498 and its kin): in models/contrastive.cc.
     list(APPEND flags -Wno-stringop-overflow)
   endif()
   if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")

@@ -18,7 +18,7 @@
 
 namespace lockstep::trace {
 
-// What product.json says. Conditions are given by their place in `conditions`.
+// What product.json says. Conditions are given by their index in `conditions`.
 struct ProductSpec {
   struct Condition {
     std::string name;
@@ -35,7 +35,7 @@ struct ProductSpec {
     std::string folder;  // relative to the one of product.json
   };
   // Ranks that make the same calls, but for what they may meet: the trace of `rank`, the first of
-  // them, stands for all. Where the job is made of copies (`copy_ranks`), they are at one place of
+  // them, stands for all. Where the job is made of copies (`copy_ranks`), they have one index in
   // several copies.
   struct RankClass {
     std::int32_t rank = 0;

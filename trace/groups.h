@@ -16,8 +16,8 @@
 
 namespace lockstep::trace {
 
-// An unlinked membership. `group_rank`: the group rank, 0 <= place < size. `desc`: the program's
-// name for the communicator; may be empty.
+// An unlinked membership. `group_rank`: the group rank, 0 <= group_rank < size. `desc`: the
+// program's name for the communicator; may be empty.
 RankTrace::Membership unlinked_membership(GroupId group, std::int32_t group_rank, std::int32_t size,
                                           std::string_view desc, Tables& tables);
 

@@ -94,7 +94,7 @@ namespace lockstep::trace {
 
 using Rank = StrongId<struct RankTag, std::int32_t>;       // global rank, 0-based; < 0: unknown
 using GroupId = StrongId<struct GroupTag, std::uint32_t>;  // a name of a process group, in one Run
-using Seq = StrongId<struct SeqTag, std::uint64_t>;        // 0-based place in a group's sequence
+using Seq = StrongId<struct SeqTag, std::uint64_t>;        // index in a group's sequence, from 0
 using StringId = StrongId<struct StringTag, std::uint32_t>;        // 0: not recorded
 using IntListId = StrongId<struct IntListTag, std::uint32_t>;      // 0: not recorded
 using NameListId = StrongId<struct NameListTag, std::uint32_t>;    // 0: not recorded

@@ -5,8 +5,8 @@
 // temporary here. Whoever counts (runtime/device/memory_account.h) decides by what a storage is
 // used for, not by where it came from. The first of these that holds is a storage's category:
 //
-//   parameters       behind a parameter or a buffer of the model, or a shard that is optimised
-//   gradients        behind the .grad of one of these, for as long as it lives, also before; so
+//   parameters       of a parameter or a buffer of the model, or a shard that is optimised
+//   gradients        of the .grad of one of these, for as long as it lives, also before; so
 //                    buckets that the gradients are views of are gradients
 //   inputs           a tensor of a batch, from when the rank takes it until its last use
 //   communication    made to be sent or received by a strategy: the buckets of data parallel,

@@ -249,7 +249,7 @@ class SpecReader {
         return rank % spec_.copy_ranks != one.rank % spec_.copy_ranks;
       };
       if (spec_.copy_ranks > 0 && std::ranges::any_of(one.ranks, is_elsewhere))
-        return read_.complain("the ranks of a class are at different places of their copies");
+        return read_.complain("the ranks of a class have different indices in their copies");
       placed += one.ranks.size();
       spec_.classes.push_back(std::move(one));
     }

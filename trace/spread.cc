@@ -39,7 +39,7 @@ std::string renumbered(const std::string& name, std::int32_t from, std::int32_t 
   return name;
 }
 
-// From one copy to another, which is `distance` ranks behind it.
+// From one copy to another, whose ranks are greater by `distance`.
 class CopyMove {
  public:
   CopyMove(Tables& tables, const RankTrace& trace, Rank rank, std::int32_t copy_ranks)
@@ -106,7 +106,7 @@ class CopyMove {
 Status stands_for(const Run& run, const RankTrace& trace, Rank rank, std::int32_t copy_ranks) {
   const bool has_copies = copy_ranks > 0;
   if (has_copies && trace.rank.value % copy_ranks != rank.value % copy_ranks)
-    return cannot_stand_for(trace, rank, "it is at another place of its copy of the model");
+    return cannot_stand_for(trace, rank, "it has another index in its copy of the model");
   if (has_copies) return Status::ok();  // messages are held against the copy when they are moved
   for (const Call& call : trace.calls)
     if (is_point_to_point(run.tables.signatures[call.signature].op))

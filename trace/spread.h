@@ -15,8 +15,8 @@ namespace lockstep::trace {
 //
 // `copy_ranks`: where the job is made of copies of that many consecutive ranks, which have groups
 // of their own (the stages of a pipeline, the shards of HSDP), a rank calls in the groups of its
-// own copy, sends its messages within it, and finds its roots there; traced[r] is at the same place
-// of another copy. Groups of a copy have its number in their names ("shard17"). Such ranks have
+// own copy, sends its messages within it, and finds its roots there; traced[r] is at the same index
+// in another copy. Groups of a copy have its number in their names ("shard17"). Such ranks have
 // calls of their own. 0: there are no copies.
 //
 // Errors: a traced rank without a trace, that sends messages out of its copy, or that calls in

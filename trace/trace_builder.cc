@@ -125,7 +125,7 @@ void TraceBuilder::finish() {
 }
 
 // A source that does not record sequence numbers, but counts all calls from 0 in `id`: with one
-// group and nothing else, a call's id is its place in that group.
+// group and nothing else, a call's id is its index in that group.
 void TraceBuilder::number_by_ids() {
   std::vector<Call>& calls = trace_.calls.own();
   if (calls.empty() || next_.size() != 1 || trace_.occurs.messages) return;

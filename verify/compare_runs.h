@@ -135,7 +135,7 @@ struct CallComparison {
   bool b_is_beginning() const { return equal == calls_b; }
 };
 
-// Compared of each call: operation, group, place in the group's sequence, shapes, dtypes, reduce
+// Compared of each call: operation, group, index in the group's sequence, shapes, dtypes, reduce
 // operation, root, splits, peer and message tag, step, and the parameters carried. O(calls).
 CallComparison compare_calls(const trace::Run& a, std::uint32_t rank_a, const trace::Run& b,
                              std::uint32_t rank_b);

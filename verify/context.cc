@@ -72,7 +72,7 @@ Evidence Context::evidence(CallRef ref, std::string text) const {
 }
 
 std::uint64_t Context::seq_of(const WaitPoint& point) const {
-  LOCKSTEP_CHECK(point.group < groups.size(), "a wait for a message has no place in a group");
+  LOCKSTEP_CHECK(point.group < groups.size(), "a wait for a message has no sequence number");
   return groups[point.group].first_seq + point.instance;
 }
 

@@ -172,7 +172,7 @@ void add_wait_causes(const Context& context, Outlook& outlook, Causes& causes) {
     }
     // A cycle stays a finding even if somebody killed the job: it is proven by the calls alone.
     if (!wait.cycle && causes.empty() && ended_together(context, wait)) {
-      if (interruption(context)) continue;  // which is told, and is all there is to tell
+      if (interruption(context)) continue;  // reported by itself; nothing more is known
       outlook.undecided.push_back(wait_consequence(context, wait).message +
                                   ": all ranks were ended, and nothing shows whether it was late "
                                   "or would never have come");
@@ -438,7 +438,7 @@ Verdict verdict_of(const Report& report, const trace::Run& run, const Outlook& o
 
 // Worst first: by severity, certainty, step, sequence number. Findings without a step or number
 // come last among equals. Stable, so that the analyses' order decides the rest. Where ranks wait
-// for each other in a cycle, those that stand or compute outside of it come behind it: they may
+// for each other in a cycle, those that stand or compute outside of it come after it: they may
 // still come, the cycle never ends.
 void sort_findings(std::vector<Finding>& findings) {
   const bool cycle = std::any_of(findings.begin(), findings.end(), [](const Finding& f) {

@@ -235,14 +235,11 @@ class Explainer {
   }
 
   void visit_text(const Json& value, const Json& schema, const std::string& pointer) {
-    const auto characters = [&] {
-      const auto& text = value.get_ref<const std::string&>();
-      return std::count_if(text.begin(), text.end(),
-                           [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; });
-    }();
-    if (schema.contains("minLength") && characters < schema["minLength"].get<std::int64_t>())
+    // Code points, as JSON Schema counts.
+    const std::size_t characters = columns_of(value.get_ref<const std::string&>());
+    if (schema.contains("minLength") && characters < schema["minLength"].get<std::size_t>())
       wrong(value, pointer, "text that is not empty");
-    else if (schema.contains("maxLength") && characters > schema["maxLength"].get<std::int64_t>())
+    else if (schema.contains("maxLength") && characters > schema["maxLength"].get<std::size_t>())
       wrong(value, pointer,
             fmt::format("text of at most {} characters", schema["maxLength"].dump()));
   }

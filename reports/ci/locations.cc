@@ -35,8 +35,8 @@ std::string_view below(std::string_view file, std::string_view folder) {
   return file.substr(folder.size() + 1);
 }
 
-// "./a//b/../c.py" as "a/c.py"; ".." at the beginning is left out, as a path that leaves the
-// repository is no place in it.
+// "./a//b/../c.py" as "a/c.py"; ".." at the beginning is left out: a path that leaves the
+// repository is not in it.
 std::string normal(std::string_view file) {
   std::vector<std::string_view> parts;
   while (!file.empty()) {

@@ -34,15 +34,15 @@ std::vector<double> shares_of_time(const sim::RankUse& use) {
 }
 
 // The series of a Gantt chart: first uses().
-std::size_t series_of(sim::Stretch::Kind kind) {
+std::size_t series_of(sim::Interval::Kind kind) {
   switch (kind) {
-    case sim::Stretch::Kind::computes:
+    case sim::Interval::Kind::computes:
       return 0;
-    case sim::Stretch::Kind::exposed:
+    case sim::Interval::Kind::exposed:
       return 1;
-    case sim::Stretch::Kind::idle:
+    case sim::Interval::Kind::idle:
       return 2;
-    case sim::Stretch::Kind::call:
+    case sim::Interval::Kind::call:
       return 3;
   }
   return 0;
@@ -119,9 +119,9 @@ class Page {
       begin = std::min(begin, steps[c][timeline.step].begin);
       end = std::max(end, steps[c][timeline.step].end);
     }
-    const auto boxes = [&](const std::vector<sim::Stretch>& stretches) {
+    const auto boxes = [&](const std::vector<sim::Interval>& intervals) {
       std::vector<html::GanttBox> out;
-      for (const sim::Stretch& s : stretches)
+      for (const sim::Interval& s : intervals)
         out.push_back({(s.begin - begin).seconds(), (s.end - begin).seconds(), series_of(s.kind)});
       return out;
     };

@@ -103,14 +103,14 @@ char letter(const sim::StepWork& task) {
 // give columns of 1 ms.
 std::int64_t unit_of(const sim::PipelineRun& run) {
   std::int64_t unit = 0;
-  for (const std::vector<sim::StepStretch>& stage : run.tasks)
-    for (const sim::StepStretch& task : stage)
+  for (const std::vector<sim::StepInterval>& stage : run.tasks)
+    for (const sim::StepInterval& task : stage)
       unit = std::gcd(unit, std::gcd(task.begin.value, task.end.value));
   return std::max<std::int64_t>(unit, 1);
 }
 
 // "0123a4b5c.d": a character for each column of time.
-std::string lane(const std::vector<sim::StepStretch>& tasks, std::size_t columns,
+std::string lane(const std::vector<sim::StepInterval>& tasks, std::size_t columns,
                  double per_column) {
   std::string out;
   std::size_t task = 0;

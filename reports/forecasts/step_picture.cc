@@ -18,8 +18,8 @@
 namespace lockstep::reports {
 namespace {
 
+using sim::StepInterval;
 using sim::StepPicture;
-using sim::StepStretch;
 using StepKind = sim::StepWork::Kind;
 
 constexpr std::size_t kPictureNames = 24;  // columns of the stages' names
@@ -50,8 +50,8 @@ Look look_of(StepKind kind) {
       return {"gradients reduced", kExchange, ' '};
     case StepKind::slowed:
       return {"slowed down by the exchange", kExchange, ' '};
-    case StepKind::meeting:
-      return {"meeting of all stages", kWaits, ' '};
+    case StepKind::norm:
+      return {"gradient norm over all stages", kWaits, ' '};
     case StepKind::update:
       return {"optimizer, once a step", kUpdate, ' '};
   }
@@ -73,7 +73,7 @@ std::vector<html::Series> step_series(bool encodes) {
 
 bool does(const StepPicture& picture, StepKind kind) {
   for (const StepPicture::Stage& stage : picture.stages)
-    for (const StepStretch& one : stage.host)
+    for (const StepInterval& one : stage.host)
       if (one.work.kind == kind) return true;
   return false;
 }
@@ -83,7 +83,7 @@ bool does(const StepPicture& picture, StepKind kind) {
 double drawn_window(const StepPicture& picture, std::size_t columns) {
   double sum = 0, count = 0;
   for (const StepPicture::Stage& stage : picture.stages)
-    for (const StepStretch& one : stage.host) {
+    for (const StepInterval& one : stage.host) {
       if (one.work.kind != StepKind::forward) continue;
       sum += (one.end - one.begin).seconds();
       ++count;
@@ -96,10 +96,10 @@ double drawn_window(const StepPicture& picture, std::size_t columns) {
 }
 
 // What takes most of each column; '.': the stage waits, most of it.
-std::string picture_row(const std::vector<StepStretch>& host, std::size_t columns, double width) {
+std::string picture_row(const std::vector<StepInterval>& host, std::size_t columns, double width) {
   constexpr std::string_view kLetters = "Efb";
   std::vector<std::array<double, kLetters.size()>> shares(columns, {0, 0, 0});
-  for (const StepStretch& one : host) {
+  for (const StepInterval& one : host) {
     const std::size_t letter = kLetters.find(look_of(one.work.kind).letter);
     if (letter == std::string_view::npos) continue;
     const auto from = static_cast<std::size_t>(one.begin.seconds() / width);
@@ -167,12 +167,12 @@ std::string step_card(const StepPicture& picture, const std::string& what) {
     const StepPicture::Stage& stage = picture.stages[s];
     html::GanttLane lane{printable(stage.name), {}, {}};
     std::array<double, kEncodes + 1> sums{};
-    for (const StepStretch& one : stage.host) {
+    for (const StepInterval& one : stage.host) {
       const std::size_t series = look_of(one.work.kind).series;
       lane.boxes.push_back({one.begin.seconds(), one.end.seconds(), series});
       sums[series] += (one.end - one.begin).seconds();
     }
-    for (const StepStretch& one : stage.calls)
+    for (const StepInterval& one : stage.calls)
       lane.below.push_back({one.begin.seconds(), one.end.seconds(), kCalls});
     lanes.push_back(std::move(lane));
     std::vector<std::string> cells = {printable(stage.name)};

@@ -156,7 +156,7 @@ CodePoints bert_normalized(const CodePoints& text) {
   return out;
 }
 
-// Found by comparing bert_normalized and the splitting behind it with version 0.23 of the reference
+// Found by comparing bert_normalized and the splitting after it with version 0.23 of the reference
 // on every code point.
 
 namespace {

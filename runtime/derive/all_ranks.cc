@@ -16,6 +16,7 @@
 #include "base/text.h"
 #include "runtime/derive/derivation_plan.h"
 #include "runtime/derive/lone_run.h"
+#include "runtime/derive/plan_scenarios.h"
 #include "runtime/launch/run_folder.h"
 #include "trace/derivation.h"
 

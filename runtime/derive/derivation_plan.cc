@@ -7,20 +7,14 @@
 #include <tuple>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
-#include "base/documents/yaml_document.h"
 #include "base/text.h"
-#include "runtime/job/scenario_decode.h"
 
 namespace lockstep::runtime {
 
 namespace {
 
-using Json = nlohmann::json;
 using Remedy = Scenario::Remedy::Kind;
-
-constexpr double kOverflow = 1e30;  // factor of pixels: far beyond float16's range
 
 const std::vector<Modality> kBoth = {Modality::image, Modality::text};
 const std::vector<Modality> kText = {Modality::text};
@@ -308,13 +302,6 @@ class Planner {
   DerivationPlan out_;
 };
 
-// The conditions of all steps: the first step's, then those of later_steps().
-std::vector<std::size_t> steps_of(const DerivationPlan& plan, std::size_t first) {
-  std::vector<std::size_t> out = plan.later_steps();
-  out.insert(out.begin(), first);
-  return out;
-}
-
 }  // namespace
 
 // Where only some steps are followed by texts, step 0 is not: "every: 2" is after steps 1, 3, …
@@ -335,6 +322,12 @@ std::vector<std::size_t> DerivationPlan::later_steps() const {
       out.push_back(i % without);
     }
   }
+  return out;
+}
+
+std::vector<std::size_t> DerivationPlan::steps_of_history(std::size_t first) const {
+  std::vector<std::size_t> out = later_steps();
+  out.insert(out.begin(), first);
   return out;
 }
 
@@ -385,168 +378,9 @@ std::optional<std::string> needs_values(const Scenario& s) {
   return std::nullopt;
 }
 
-namespace {
-
-Json modalities(const Condition& c) {
-  Json out = Json::array();
-  for (const Modality m : c.has) out.push_back(to_string(m));
-  return out;
-}
-
-// The job without everything that depends on single steps. Its batches will be set by rules.
-Result<Json> bare_scenario(const std::string& text, const std::string& file) {
-  Result<YamlDocument> document = parse_yaml(text, file);
-  if (!document) return document.error();
-  Json scenario = std::move(document->value);
-  for (const char* key : {"expect", "study", "watch"}) scenario.erase(key);
-  for (const char* key : {"data", "train"}) {
-    if (!scenario.contains(key)) scenario[key] = Json::object();
-  }
-  Json& data = scenario["data"];
-  if (data.value("source", "shapes") == "shapes") data["text_only"] = 0;
-  for (const char* key : {"outliers", "sampler"}) data.erase(key);
-  data["modality"] = Json::array();
-  if (Json& train = scenario["train"]; train.contains("checkpoint")) {
-    train["checkpoint"].erase("resume");
-  }
-  scenario["train"]["evaluate"] = false;
-  // The alternating remedy only decides which batch holds what, and the rules do that now.
-  const Json remedy = scenario.value("remedy", Json());
-  const Json kind = remedy.is_object() ? remedy.value("kind", Json()) : remedy;
-  if (kind.is_string() && kind.get<std::string>() == "alternating") {
-    erase_remedy(scenario);
-  }
-  return scenario;
-}
-
-// How many ranks a rule may name (scenarios/scenario.schema.json).
-constexpr std::size_t kMostNamed = 256;
-
-template <class Number>
-std::vector<std::vector<Number>> in_parts(const std::vector<Number>& all, std::size_t size) {
-  std::vector<std::vector<Number>> out;
-  for (std::size_t i = 0; i < all.size(); i += size)
-    out.emplace_back(all.begin() + static_cast<std::ptrdiff_t>(i),
-                     all.begin() + static_cast<std::ptrdiff_t>(std::min(i + size, all.size())));
-  return out;
-}
-
-// The ranks that are not among the plan's text ranks; empty where that has none.
-std::vector<int> other_ranks(const DerivationPlan& plan, int ranks) {
-  std::vector<int> out;
-  if (plan.text_ranks.empty()) return out;
-  for (int rank = 0; rank < ranks; ++rank)
-    if (!std::binary_search(plan.text_ranks.begin(), plan.text_ranks.end(), rank))
-      out.push_back(rank);
-  return out;
-}
-
-Result<std::string> checked_text(const Json& scenario, const std::string& file) {
-  std::string out = scenario.dump(1);
-  if (const Result<Scenario> checked = parse_scenario(out, file); !checked) return checked.error();
-  return out;
-}
-
-}  // namespace
-
-Result<std::string> history_scenario(const std::string& text, const std::string& file,
-                                     const DerivationPlan& plan, std::size_t first) {
-  Result<Json> scenario = bare_scenario(text, file);
-  if (!scenario) return scenario.error();
-  Json& data = (*scenario)["data"];
-  // What a program does may depend on which ranks ever have images: its groups, or a graph that it
-  // takes to be always the same. Rules name the fewer ones: those without, first; or in each step
-  // those with images, and the others last.
-  const std::vector<int> image_ranks = other_ranks(plan, (*scenario).value("ranks", 2));
-  const bool most_have_none = plan.text_ranks.size() > image_ranks.size();
-  if (!most_have_none) {
-    for (const std::vector<int>& some : in_parts(plan.text_ranks, kMostNamed))
-      data["modality"].push_back({{"ranks", some}, {"has", {"text"}}});
-  }
-  const std::vector<std::size_t> steps = steps_of(plan, first);
-  Json& train = (*scenario)["train"];
-  train["steps"] = steps.size();
-  if (train.contains("checkpoint") && train["checkpoint"].value("every", 0) > 0) {
-    train["checkpoint"]["every"] = 1;
-  }
-  if (train.contains("generate")) {
-    train["generate"]["every"] = plan.first_conditions() < plan.conditions.size() ? 2 : 1;
-    train["generate"]["ends"] = Json::array();
-  }
-  for (std::size_t step = 0; step < steps.size(); ++step) {
-    const Condition& c = plan.conditions[steps[step]];
-    Json rule = {{"steps", {step}}, {"has", modalities(c)}};
-    if (!most_have_none) data["modality"].push_back(rule);
-    for (const std::vector<int>& some : in_parts(image_ranks, kMostNamed)) {
-      rule["ranks"] = some;
-      if (most_have_none) data["modality"].push_back(rule);
-    }
-    if (c.overflow) data["outliers"].push_back({{"steps", {step}}, {"factor", kOverflow}});
-    if (c.tokens) train["generate"]["ends"].push_back({{"steps", {step}}, {"after", *c.tokens}});
-  }
-  if (!plan.conditions.back().tokens) train.erase("generate");  // it is after no step
-  if (most_have_none) data["modality"].push_back({{"has", {"text"}}});
-  return checked_text(*scenario, file);
-}
-
-namespace {
-
-// Texts are generated as in the job, in the steps that there are: a rule names only those.
-void end_generation_before(std::size_t steps, Json& train) {
-  if (!train.contains("generate") || !train["generate"].contains("ends")) return;
-  Json kept = Json::array();
-  for (Json end : train["generate"]["ends"]) {
-    if (end.contains("steps")) {
-      Json& named = end["steps"];
-      named.erase(std::remove_if(named.begin(), named.end(),
-                                 [&](const Json& step) { return step >= steps; }),
-                  named.end());
-      if (named.empty()) continue;
-    }
-    kept.push_back(std::move(end));
-  }
-  train["generate"]["ends"] = std::move(kept);
-}
-
-}  // namespace
-
-Result<std::string> assignment_scenario(const std::string& text, const std::string& file,
-                                        const DerivationPlan& plan,
-                                        const std::vector<std::vector<std::size_t>>& conditions) {
-  Result<Json> scenario = bare_scenario(text, file);
-  if (!scenario) return scenario.error();
-  Json& data = (*scenario)["data"];
-  (*scenario)["train"]["steps"] = conditions.size();
-  end_generation_before(conditions.size(), (*scenario)["train"]);
-  (*scenario)["name"] = (*scenario)["name"].get<std::string>() + ": counterexample";
-  (*scenario)["expect"] = {{"verdict", "findings"}};
-  const std::size_t replica = plan.together.empty() ? 1 : plan.together.front().size();
-  for (std::size_t step = 0; step < conditions.size(); ++step) {
-    std::map<std::size_t, std::vector<std::size_t>> ranks_in;
-    for (std::size_t rank = 0; rank < conditions[step].size(); rank += replica)
-      ranks_in[conditions[step][rank]].push_back(rank);
-    // Jobs may have thousands of ranks. The rule of most of them comes last and names none.
-    const auto most = std::max_element(
-        ranks_in.begin(), ranks_in.end(),
-        [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
-    for (const auto& [condition, ranks] : ranks_in) {
-      const Condition& c = plan.conditions[condition];
-      for (const std::vector<std::size_t>& some : in_parts(ranks, kMostNamed)) {
-        if (condition != most->first)
-          data["modality"].push_back({{"ranks", some}, {"steps", {step}}, {"has", modalities(c)}});
-        if (c.overflow)
-          data["outliers"].push_back({{"ranks", some}, {"steps", {step}}, {"factor", kOverflow}});
-      }
-    }
-    data["modality"].push_back(
-        {{"steps", {step}}, {"has", modalities(plan.conditions[most->first])}});
-  }
-  return checked_text(*scenario, file);
-}
-
 std::vector<std::int64_t> history_dissent(const DerivationPlan& plan, std::size_t first) {
   std::vector<std::int64_t> out;
-  const std::vector<std::size_t> steps = steps_of(plan, first);
+  const std::vector<std::size_t> steps = plan.steps_of_history(first);
   for (std::size_t step = 0; step < steps.size(); ++step) {
     if (plan.conditions[steps[step]].dissent) out.push_back(static_cast<std::int64_t>(step));
   }
@@ -593,9 +427,9 @@ std::vector<std::int32_t> representatives(const Scenario& scenario,
   std::vector<std::int32_t> out;
   for (int first = 0; first < scenario.ranks; first += size) {
     std::vector<decltype(kind_of(0))> kinds;
-    for (int place = 0; place < size; ++place) kinds.push_back(kind_of(first + place));
+    for (int index = 0; index < size; ++index) kinds.push_back(kind_of(first + index));
     const int like = first_like.emplace(std::move(kinds), first).first->second;
-    for (int place = 0; place < size; ++place) out.push_back(like + place);
+    for (int index = 0; index < size; ++index) out.push_back(like + index);
   }
   return out;
 }

@@ -55,6 +55,8 @@ struct DerivationPlan {
   // The conditions of steps 1, 2, … of every history: each condition twice at least. Where texts
   // are generated after some steps only, it is after every second one here.
   std::vector<std::size_t> later_steps() const;
+  // The conditions of all steps of the history that begins with `first`.
+  std::vector<std::size_t> steps_of_history(std::size_t first) const;
 };
 
 // Errors: jobs that cannot be run rank by rank (replays; batches that are balanced by measured
@@ -69,20 +71,8 @@ std::vector<std::vector<int>> teams(const Scenario& scenario);
 // nothing: it does not.
 std::optional<std::string> needs_values(const Scenario& scenario);
 
-// The scenario, as text, of the history whose first step is in condition `first` and whose later
-// steps are the plan's. It watches, evaluates and expects nothing; if the job saves checkpoints, it
-// saves one in every step, beside `file`. `text`: the original scenario. Errors: those of
-// parse_scenario.
-Result<std::string> history_scenario(const std::string& text, const std::string& file,
-                                     const DerivationPlan& plan, std::size_t first);
-// The steps of that history in which another rank dissents.
+// The steps of the history that begins with `first` in which another rank dissents.
 std::vector<std::int64_t> history_dissent(const DerivationPlan& plan, std::size_t first);
-
-// The scenario in which each rank is in the given condition in each step (`conditions`: by step,
-// then by rank). `lockstep run` shows counterexamples with it. Errors: those of parse_scenario.
-Result<std::string> assignment_scenario(const std::string& text, const std::string& file,
-                                        const DerivationPlan& plan,
-                                        const std::vector<std::vector<std::size_t>>& conditions);
 
 // For the job itself: the steps in which another rank dissents, as far as its `modality` and
 // `outliers` say.
@@ -94,7 +84,7 @@ std::vector<std::int64_t> dissent_steps(const Scenario& scenario, int rank);
 // By rank: the first rank that the job treats like it, and whose trace stands for its own once it
 // is moved to the rank's copy (trace/spread.h). A rank's number only decides whether it is a root
 // (rank 0), whether it is among the ranks with images if these have their own group, how many
-// micro-batches it takes, and its place in its copy; ranks of copies stand for each other where all
+// micro-batches it takes, and its index in its copy; ranks of copies stand for each other where all
 // ranks of their copies do. `differs`: by rank, a number of what else tells ranks apart; empty:
 // nothing does. O(ranks · log).
 std::vector<std::int32_t> representatives(const Scenario& scenario,

@@ -27,6 +27,7 @@
 #include "runtime/derive/all_ranks.h"
 #include "runtime/derive/derivation_plan.h"
 #include "runtime/derive/lone_run.h"
+#include "runtime/derive/plan_scenarios.h"
 #include "runtime/derive/trial.h"
 #include "runtime/job/scenario.h"
 #include "runtime/job/scenario_variants.h"
@@ -262,15 +263,60 @@ Result<reports::ExitStatus> derive(const Scenario& scenario, const DeriveJob& op
   return reports::status_of(verdict);
 }
 
-// Compares the calls of each rank, derived for exactly this job, with the run in `recorded`. A run
-// that was stopped made a prefix of them. Errors: those of derive(), and a folder without traces.
-Result<reports::ExitStatus> derive_against(const Scenario& scenario, const std::string& recorded,
+// Compares the calls of each rank with those of a run in `recorded`, and prints the result to
+// `said`. A run that was stopped made a prefix of them. True: it agrees. Errors: a folder without
+// traces, or of another number of ranks.
+Result<bool> agrees(const trace::Run& derived, const std::string& recorded, bool quiet,
+                    std::ostream& said) {
+  const Result<trace::Run> run = trace::load_run({recorded});
+  if (!run) return run.error();
+  if (derived.ranks.size() != run->ranks.size()) {
+    return Error{fmt::format("the run has {}, and the scenario {}",
+                             plural(run->ranks.size(), "rank"), derived.ranks.size()),
+                 {recorded},
+                 "compare with a run of this scenario"};
+  }
+  bool same = true;
+  std::size_t calls = 0;
+  std::size_t equal = 0;
+  for (std::uint32_t rank = 0; rank < derived.ranks.size(); ++rank) {
+    const verify::CallComparison c = verify::compare_calls(derived, rank, *run, rank);
+    const bool fits = c.b_is_beginning();
+    same = same && fits;
+    calls += c.calls_a;
+    equal += c.same() ? 1U : 0U;
+    if (quiet) continue;
+    said << "rank " << rank << ": derived " << plural(c.calls_a, "call") << ", recorded "
+         << c.calls_b << ", "
+         << (c.same() ? "equal"
+             : fits   ? "the recorded ones are the first of them"
+                      : "they differ")
+         << "\n";
+    if (fits) continue;
+    said << "  at call " << c.equal << "\n  derived   " << wrap(c.a.value_or("nothing"), 68, 12)
+         << "\n  recorded  " << wrap(c.b.value_or("nothing"), 68, 12) << "\n";
+  }
+  if (!quiet) {
+    said << plural(derived.ranks.size(), "rank") << ", " << plural(calls, "call") << ": "
+         << (!same                           ? "the run did something else"
+             : equal == derived.ranks.size() ? "recorded as derived"
+                                             : "recorded as derived, up to where the job ended")
+         << "\n";
+  }
+  return same;
+}
+
+// Derives the calls of each rank for exactly this job, and compares the runs with them. Errors:
+// those of derive() and agrees().
+Result<reports::ExitStatus> derive_against(const Scenario& scenario,
+                                           const std::vector<std::string>& runs,
                                            const DeriveJob& options, Interrupts& interrupts,
                                            std::ostream& said) {
   // Jobs that cannot be derived are refused here as well.
   if (const Result<DerivationPlan> plan = derivation_plan(scenario); !plan) return plan.error();
-  const Result<trace::Run> run = trace::load_run({recorded});
-  if (!run) return run.error();
+  // Before work is done for nothing.
+  for (const std::string& run : runs)
+    if (const Result<trace::Run> loaded = trace::load_run({run}); !loaded) return loaded.error();
   const std::string drawn = "what a batch holds is drawn from its data";
   const Result<bool> meta = derive_on_meta(
       scenario, options.on_meta, rules_say_all(scenario) ? std::nullopt : std::optional(drawn));
@@ -293,38 +339,12 @@ Result<reports::ExitStatus> derive_against(const Scenario& scenario, const std::
   }
   const Result<trace::Run> derived = trace::load_run({options.folder});
   if (!derived) return derived.error();
-  if (derived->ranks.size() != run->ranks.size()) {
-    return Error{fmt::format("the run has {}, and the scenario {}",
-                             plural(run->ranks.size(), "rank"), derived->ranks.size()),
-                 {recorded},
-                 "compare with a run of this scenario"};
-  }
   bool same = true;
-  std::size_t calls = 0;
-  std::size_t equal = 0;
-  for (std::uint32_t rank = 0; rank < derived->ranks.size(); ++rank) {
-    const verify::CallComparison c = verify::compare_calls(*derived, rank, *run, rank);
-    const bool fits = c.b_is_beginning();
-    same = same && fits;
-    calls += c.calls_a;
-    equal += c.same() ? 1U : 0U;
-    if (options.quiet) continue;
-    said << "rank " << rank << ": derived " << plural(c.calls_a, "call") << ", recorded "
-         << c.calls_b << ", "
-         << (c.same() ? "equal"
-             : fits   ? "the recorded ones are the first of them"
-                      : "they differ")
-         << "\n";
-    if (fits) continue;
-    said << "  at call " << c.equal << "\n  derived   " << wrap(c.a.value_or("nothing"), 68, 12)
-         << "\n  recorded  " << wrap(c.b.value_or("nothing"), 68, 12) << "\n";
-  }
-  if (!options.quiet) {
-    said << plural(derived->ranks.size(), "rank") << ", " << plural(calls, "call") << ": "
-         << (!same                            ? "the run did something else"
-             : equal == derived->ranks.size() ? "recorded as derived"
-                                              : "recorded as derived, up to where the job ended")
-         << "\n";
+  for (const std::string& run : runs) {
+    if (runs.size() > 1 && !options.quiet) said << printable(run) << ":\n";
+    const Result<bool> agreed = agrees(*derived, run, options.quiet, said);
+    if (!agreed) return agreed.error();
+    same = same && *agreed;
   }
   return same ? reports::ExitStatus::clean : reports::ExitStatus::findings;
 }

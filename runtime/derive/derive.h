@@ -11,7 +11,7 @@ namespace lockstep::runtime {
 struct DeriveOptions {
   std::string path;                    // the scenario file
   std::string output_dir;              // new; keeps scenarios, traces and product.json; empty: none
-  std::string against;                 // a folder with a recorded run of this scenario; empty: none
+  std::vector<std::string> against;    // folders with recorded runs of this scenario
   std::string certificate;             // file to write; empty: none
   std::string write_scenario;          // file for the counterexample; empty: none
   std::vector<std::string> outputs;    // KIND=PATH
@@ -20,8 +20,8 @@ struct DeriveOptions {
   bool quiet = false;
 };
 
-// Decides for all mixes of batches, or compares the derived calls with the run `against`, and
-// prints the result. Status: 0 no mix goes wrong, or the run agrees; 1 otherwise; 3 inconclusive; 4
+// Decides for all mixes of batches, or compares the derived calls with the runs `against`, and
+// prints the result. Status: 0 no mix goes wrong, or all runs agree; 1 otherwise; 3 inconclusive; 4
 // a report cannot be written; 2 a scenario that cannot be used or derived, a worker that is missing
 // or fails. Prints errors.
 reports::ExitStatus derive_scenario(const DeriveOptions& options);

@@ -9,6 +9,7 @@
 #include "base/files/read_file.h"
 #include "base/files/write_file.h"
 #include "runtime/derive/all_ranks.h"
+#include "runtime/derive/plan_scenarios.h"
 #include "trace/load.h"
 #include "trace/spread.h"
 #include "verify/product/assignments.h"

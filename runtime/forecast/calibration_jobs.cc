@@ -16,6 +16,8 @@
 namespace lockstep::runtime {
 namespace {
 
+// How a rank is looked at by itself, with its files in `folder`. With values, never on the meta
+// device: what is measured is the time that real work takes.
 DeriveRanksOptions look_in(const std::string& folder, const CalibrateOptions& options) {
   DeriveRanksOptions out;
   out.worker = options.worker;
@@ -66,6 +68,7 @@ TogetherMeasure::TogetherMeasure(std::string_view job, int ranks, const std::str
       options_(&options),
       interrupts_(&interrupts) {}
 
+// One by one and together, in turn: a machine that is slower for a while is so in both.
 Status TogetherMeasure::look(int number) {
   if (const Status ok = job_.time(number); !ok) return ok;
   const std::string folder = fmt::format("{}/run-{}", job_.folder(), number);
@@ -86,6 +89,8 @@ Status TogetherMeasure::look(int number) {
 double TogetherMeasure::step_seconds() const { return took_.empty() ? 0 : median(took_); }
 
 double mean_step_of(const trace::Run& run) {
+  // From the end of one step to the end of the next: the first step, in which memory is allocated
+  // and kernels are chosen, only gives the first end.
   double sum = 0, steps = 0;
   for (const trace::RankTrace& trace : run.ranks) {
     trace::Nanos ended = trace::kNoTime;
@@ -116,6 +121,7 @@ std::vector<sim::MeasuredCall> all_reduces_of(const trace::Run& run) {
       if (trace::is_point_to_point(run.tables.signatures[call.signature].op) ||
           event.time == trace::kNoTime)
         continue;
+      // The ranks' clocks are one clock, that of the machine.
       Seen& seen = by_group[call.group][call.seq];
       if (event.kind == trace::EventKind::issue) {
         seen.issued = std::max(seen.issued, event.time);
@@ -129,6 +135,8 @@ std::vector<sim::MeasuredCall> all_reduces_of(const trace::Run& run) {
   }
   std::vector<sim::MeasuredCall> out;
   for (const auto& [group, calls] : by_group) {
+    // A group carries its calls out one after the other, so a call that was issued while the one
+    // before ran began when that ended.
     trace::Nanos free = 0;
     for (const auto& [seq, seen] : calls) {
       const trace::Nanos began = std::max(seen.issued, free);

@@ -18,9 +18,10 @@
 namespace lockstep::runtime {
 namespace {
 
-constexpr std::chrono::milliseconds kDerivationPoll(
-    5);                          // so that a short derivation ends when it is over
-constexpr int kPollsALook = 20;  // at the worker's log
+// So often that a short derivation (0.2 s, most of it to load LibTorch) does not take noticeably
+// longer.
+constexpr std::chrono::milliseconds kDerivationPoll(5);
+constexpr int kPollsALook = 20;  // how often the worker's log is read: every tenth of a second
 
 // What a rank meets, step by step: the number of the modality rule that decides its batch, and
 // what its images are multiplied with.
@@ -102,12 +103,15 @@ Result<std::vector<std::int32_t>> ranks_that_stand_for(const Scenario& scenario,
     std::iota(out.begin(), out.end(), 0);
     return out;
   }
-  std::vector<const std::vector<std::int32_t>*> ways;  // the finest first
+  // How ranks that draw their batches are taken as alike, the finest way first. The first that
+  // leaves few enough ranks to derive is taken.
+  std::vector<const std::vector<std::int32_t>*> ways;
   const std::vector<std::int32_t> none;
   if (!drawn) {
     ways = {&none};
   } else {
     ways = {&drawn->by_images, &drawn->by_micro_batches};
+    // No other replica sees a pipeline's micro-batches: there, the steps may do.
     if (scenario.ranks_of_replica() > 1) ways.push_back(&drawn->by_steps);
   }
   std::size_t looked_at = 0;
@@ -229,6 +233,7 @@ Status time_work(const Scenario& scenario, DeriveRanksOptions options,
 Status keep_shortest(const trace::RankCosts& timed, trace::RankCosts& counted) {
   if (counted.work.size() != timed.work.size() || counted.rank != timed.rank)
     return other_program();
+  // The shortest of several times is the one that nothing else disturbed. 0: not timed yet.
   const auto shorter = [](std::int64_t a, std::int64_t b) { return a == 0 ? b : std::min(a, b); };
   for (std::size_t i = 0; i < timed.work.size(); ++i) {
     trace::WorkCost& kept = counted.work[i];

@@ -15,6 +15,7 @@
 namespace lockstep::runtime {
 namespace {
 
+// A small job is derived in 0.2 s, beside which this does not show.
 constexpr std::chrono::milliseconds kSweepPoll(5);
 // Number of jobs whose derivations are kept for points that differ only in their machine.
 constexpr std::size_t kMostKept = 4;
@@ -66,10 +67,12 @@ Status SweepRun::compute(const std::vector<sim::PointId>& points) {
   return Status::ok();
 }
 
+// Starts the worker that derives the job, unless one of the latest jobs was the same.
 Status SweepRun::start(Job job) {
   const Result<std::string> text = plan_.scenario_text(job.points.front());
   if (!text) return same_for_all(job, sim::Outcome::refused, text.error());
   job.text = *text;
+  // A search may come back to a job for another machine.
   const auto known = std::find_if(derived_.begin(), derived_.end(),
                                   [&](const Derived& one) { return one.text == job.text; });
   if (known != derived_.end()) return finish(job, *known);
@@ -101,6 +104,7 @@ Status SweepRun::poll_running() {
     }
     Running done = std::move(running_[i]);
     running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(i));
+    // Refused: the job itself cannot be. Failed: its worker died, and another try may go well.
     const sim::Outcome why_not =
         done.derivation.refused() ? sim::Outcome::refused : sim::Outcome::failed;
     const Status ok = *ranks
@@ -149,6 +153,8 @@ Result<sim::Row> SweepRun::row_of(sim::PointId point, Derived& derived) const {
   };
   const Result<sim::Machine> machine = plan_.machine(point);
   if (!machine) return refused(machine.error());
+  // time_scenario() takes the calls and costs, and changes them: each further machine gets them
+  // anew from the files.
   if (derived.was_timed) {
     Result<sim::DerivedRanks> again = read_derived_ranks(derived.folder->path(), derived.ranks);
     if (!again) return again.error();
@@ -171,6 +177,8 @@ Result<sim::Row> SweepRun::row_of(sim::PointId point, Derived& derived) const {
   out.step_seconds = forecast.figures.step_time.seconds();
   if (out.step_seconds > 0)
     out.samples_per_second = static_cast<double>(forecast.samples) / out.step_seconds;
+  // What a rank certainly holds (parameters, gradients, optimizer), and more where its allocations
+  // were counted: of the classes of ranks the fullest decides whether the job fits.
   out.memory_bytes = forecast.state_bytes;
   for (const sim::MemoryTimeline& ranks : forecast.memory.classes) {
     if (ranks.segments.empty()) continue;
@@ -196,7 +204,7 @@ ComputePoints computer(const SweepSubject& subject, SweepRunOptions options, sim
 Status try_points(const ComputePoints& compute, sim::SweepBook& book, sim::Search& search,
                   const sim::Goal& goal, const std::function<void(std::size_t)>& known) {
   for (auto points = search.next(); !points.empty(); points = search.next()) {
-    std::size_t rows = 0;
+    std::size_t rows = 0;  // of an earlier, interrupted sweep into the same folder
     for (const sim::PointId point : points) rows += book.find(point) != nullptr ? 1U : 0U;
     known(rows);
     book.ask(points);

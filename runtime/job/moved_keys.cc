@@ -11,7 +11,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Keys and values of earlier releases. Whoever has such a scenario is told what to write now:
+// Keys and values of earlier releases. The error for such a scenario says what to write now:
 //
 //   strategy: {kind: ddp, reduction: sum}   write "fault: gradients-summed"
 //   train: {zero_grad: true}                remove it: the correct behaviour is the only one

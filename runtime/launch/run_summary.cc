@@ -23,7 +23,7 @@ std::string numbers_text(const std::vector<int>& sorted) {
   return sorted.empty() ? "none" : ranges(std::vector<std::int32_t>(sorted.begin(), sorted.end()));
 }
 
-// An end in the words of the key "expect: ends"; it has none for an interrupted job.
+// An end as a value of the key "expect: ends", which has none for an interrupted job.
 std::string ends(JobEnd end) {
   switch (end) {
     case JobEnd::completed:

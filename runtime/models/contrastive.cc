@@ -232,8 +232,8 @@ Losses ContrastiveModelImpl::losses_of(const Batch& batch, const EncodedText& te
     all_sentences = gather->gather(sentences, "text_features");
   }
   const at::Tensor scale = logit_scale_.exp();
-  // The images with a sentence come first. The others are what sentences are told apart from, and
-  // look for none themselves.
+  // The images with a sentence come first. The others are only negatives: sentences are
+  // compared with them, and they have no sentence to find.
   const std::int64_t pairs = sentences.size(0);
   const auto distinct = [&](const at::Tensor& from, const FeatureGather::Gathered& among) {
     const at::Tensor right = at::arange(pairs, images.options().dtype(at::kLong)) + among.offset;

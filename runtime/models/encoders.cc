@@ -98,7 +98,7 @@ constexpr std::array kImageEncoders = {
 struct TextEntry {
   std::string_view name;
   int tokens;      // of the items that it was made for
-  bool of_shapes;  // made for the words of "shapes" and its short sentences; else for BERT's 30522
+  bool of_shapes;  // made for the vocabulary of "shapes" and short texts; else for BERT's 30522
   TextTower (*make)(const InputSpec& input);
 };
 constexpr int kPublishedTokens = static_cast<int>(kDefaultMaxLength);

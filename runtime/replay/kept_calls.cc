@@ -173,9 +173,9 @@ class Cut {
   void make_whole(std::size_t sequence) {
     const Members& members = sequences_[sequence];
     const auto lost = [&](const Members::value_type& member) {
-      const auto& [r, places] = member;
-      return static_cast<std::size_t>(std::lower_bound(places.begin(), places.end(), begin_[r]) -
-                                      places.begin());
+      const auto& [r, indices] = member;
+      return static_cast<std::size_t>(std::lower_bound(indices.begin(), indices.end(), begin_[r]) -
+                                      indices.begin());
     };
     std::size_t least = SIZE_MAX;
     for (const auto& member : members) least = std::min(least, lost(member));

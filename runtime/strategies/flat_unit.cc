@@ -40,10 +40,10 @@ bool any_gradient(const NamedTensors& parameters) {
                      [](const auto& it) { return it.second.grad().defined(); });
 }
 
-// Calls `visit` with each parameter's name, itself, and its place in `flat`, in which they follow
+// Calls `visit` with each parameter's name, itself, and its part of `flat`, in which they follow
 // each other.
 template <class Visit>
-void each_place(const NamedTensors& parameters, const at::Tensor& flat, Visit visit) {
+void each_part(const NamedTensors& parameters, const at::Tensor& flat, Visit visit) {
   std::int64_t offset = 0;
   for (const auto& [name, parameter] : parameters) {
     visit(name, parameter, flat.narrow(0, offset, parameter.numel()).view(parameter.sizes()));
@@ -75,15 +75,15 @@ FlatUnit::FlatUnit(std::string name, NamedTensors parameters, ShardGroups groups
                       last.shard.options().requires_grad(false));
   }
   whole_bytes_ = bytes();
-  // Copy each parameter into the flat tensor and make it a view of its place.
+  // Copy each parameter into the flat tensor and make it a view of its part.
   for (const Range& range : ranges_) {
-    each_place(range.parameters, by_rank(range).flatten(),
-               [&](const std::string&, at::Tensor parameter, const at::Tensor& place) {
-                 LOCKSTEP_CHECK(parameter.scalar_type() == flat_.scalar_type(),
-                                "a unit has one type");
-                 place.copy_(parameter);
-                 parameter.set_data(place);
-               });
+    each_part(range.parameters, by_rank(range).flatten(),
+              [&](const std::string&, at::Tensor parameter, const at::Tensor& part) {
+                LOCKSTEP_CHECK(parameter.scalar_type() == flat_.scalar_type(),
+                               "a unit has one type");
+                part.copy_(parameter);
+                parameter.set_data(part);
+              });
   }
   const std::vector<std::string> names = names_of(parameters_);
   start_note_ = recorder_.note(names, "fsdp.init");
@@ -192,10 +192,10 @@ NamedTensors FlatUnit::whole(const std::string& name, const at::Tensor& part) co
     flat = all_gather(*groups_.shard, part.detach().contiguous());
   }
   NamedTensors out;
-  each_place(of.parameters, flat,
-             [&](const std::string& parameter, const at::Tensor&, const at::Tensor& place) {
-               out.emplace_back(parameter, place);
-             });
+  each_part(of.parameters, flat,
+            [&](const std::string& parameter, const at::Tensor&, const at::Tensor& part) {
+              out.emplace_back(parameter, part);
+            });
   return out;
 }
 
@@ -203,9 +203,9 @@ at::Tensor FlatUnit::part(const std::string& name, const WholeTensor& whole) con
   const at::NoGradGuard no_grad;
   const Range& of = range_of(name);
   const at::Tensor flat = at::zeros({groups_.shard->getSize() * of.shard_size()}, flat_.options());
-  each_place(of.parameters, flat,
-             [&](const std::string& parameter_name, const at::Tensor& parameter,
-                 const at::Tensor& place) { place.copy_(whole(parameter_name, parameter)); });
+  each_part(of.parameters, flat,
+            [&](const std::string& parameter_name, const at::Tensor& parameter,
+                const at::Tensor& part) { part.copy_(whole(parameter_name, parameter)); });
   return flat.narrow(0, groups_.shard->getRank() * of.shard_size(), of.shard_size()).clone();
 }
 
@@ -213,12 +213,12 @@ at::Tensor FlatUnit::part(const std::string& name, const WholeTensor& whole) con
 at::Tensor FlatUnit::gradients_by_rank(Range& range) const {
   const int ranks = groups_.shard->getSize();
   const at::Tensor flat = at::zeros({ranks * range.shard_size()}, flat_.options());
-  each_place(range.parameters, flat,
-             [](const std::string&, at::Tensor parameter, const at::Tensor& place) {
-               at::Tensor& gradient = parameter.mutable_grad();
-               if (gradient.defined()) place.copy_(gradient);
-               gradient.reset();
-             });
+  each_part(range.parameters, flat,
+            [](const std::string&, at::Tensor parameter, const at::Tensor& part) {
+              at::Tensor& gradient = parameter.mutable_grad();
+              if (gradient.defined()) part.copy_(gradient);
+              gradient.reset();
+            });
   // Only record gradients that are complete: with accumulation a backward has a part of the sum,
   // and with several copies a shard group has the gradients of one copy.
   if (watch_ != nullptr && !watch_->accumulates() && !groups_.replicate)

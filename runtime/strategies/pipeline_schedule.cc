@@ -23,7 +23,7 @@ std::vector<PipelineOp> computations(int count_stages_after, int micro_batches, 
 // Adds the messages around each computation. A send is settled once it is known to have been taken:
 // a result, when the answer to it arrives; an answer, under 1F1B, when a result arrives that the
 // previous stage sent after taking the answer. That stage has one more stage after it than this
-// one, so it sends micro-batch m only after it has taken the answer to m - (behind + 2).
+// one, so it sends micro-batch m only after it has taken the answer to m - (stages_after + 2).
 class Messages {
  public:
   Messages(const PipelineStage& stage, Schedule schedule, bool at_once)

@@ -2,7 +2,6 @@
 // never stopped (on the CPU, bit for bit).
 //
 //   FOLDER/step_000040/rank_0.safetensors, rank_1.safetensors, ...
-//
 //   FOLDER/step_000040/whole.safetensors                       (gathered)
 //
 // Every rank writes its own state (its shards, BatchNorm statistics, random numbers) to its own
@@ -28,8 +27,6 @@
 #include "runtime/strategies/strategy.h"
 #include "runtime/train/precision.h"
 
-// The state as named tensors, and back.
-
 namespace lockstep::runtime {
 
 // What is saved, and loaded in place. The CPU's random number generator is saved as well.
@@ -39,6 +36,8 @@ struct TrainingState {
   torch::optim::Optimizer& optimizer;
   LossScaler& scaler;
 };
+
+// The state as named tensors, and back.
 
 // This rank's state as contiguous tensors. Names have the prefix "parameter.", "optimizer." or
 // "buffer."; those of the optimizer end in ".exp_avg", ".exp_avg_sq" or ".step" (one number).

@@ -58,6 +58,7 @@ SHIPPED = {
     "sim/machines": "machines",
     "sim/plans": "plans",
     "runtime/record/python/lockstep_record.py": "lockstep_record.py",
+    "runtime/record/python/lockstep_record": "lockstep_record",
     "verify/certificates/check_certificate.py": "check_certificate.py",
 }
 

@@ -130,7 +130,7 @@ class Executor {
     return rank.streams[stream_index(rank, step)];
   }
 
-  // Puts a step into its stream. Work at the head of a stream gets its end at once. Work behind an
+  // Puts a step into its stream. Work at the head of a stream gets its end at once. Work after an
   // open collective stays queued, since its begin depends on when that ends.
   void put(std::uint32_t r, std::uint32_t index) {
     RankState& rank = ranks_[r];

@@ -17,7 +17,7 @@ namespace lockstep::sim {
 
 struct RunProgram {
   ProgramJob job;
-  std::vector<std::vector<std::uint32_t>> events;  // for each program: the event behind each step
+  std::vector<std::vector<std::uint32_t>> events;  // for each program: the event of each step
   std::vector<std::int32_t> silent;                // ranks that left no trace, and take no part
 };
 

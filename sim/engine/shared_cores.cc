@@ -63,7 +63,7 @@ void CorePool::begin(Picos now, Picos amount, const Task& task) {
   if (task.sleeps) return sleeping_.push({now + amount, task});
   const auto left = static_cast<double>(amount.value);
   // The same thread continues: it keeps its core and the rest of its slice, and does not queue
-  // behind threads that wait.
+  // after threads that wait.
   const auto own = std::find_if(vacated_.begin(), vacated_.end(),
                                 [&](const Running& core) { return same_thread(core.task, task); });
   if (own == vacated_.end()) {

@@ -9,9 +9,9 @@
 namespace lockstep::sim {
 namespace {
 
-std::vector<StepStretch> calls_of(const StepProgram& step, std::size_t rank,
-                                  const RankOutcome& outcome) {
-  std::vector<StepStretch> out;
+std::vector<StepInterval> calls_of(const StepProgram& step, std::size_t rank,
+                                   const RankOutcome& outcome) {
+  std::vector<StepInterval> out;
   const std::vector<ProgramStep>& steps = step.job.programs[rank].steps;
   for (std::size_t s = 0; s < steps.size(); ++s)
     if (steps[s].kind == StepKind::call && outcome.began[s] < outcome.ended[s])
@@ -24,7 +24,7 @@ std::vector<StepStretch> calls_of(const StepProgram& step, std::size_t rank,
 Picos StepPicture::tasks_end() const {
   Picos out;
   for (const Stage& stage : stages)
-    for (const StepStretch& one : stage.host)
+    for (const StepInterval& one : stage.host)
       if (one.work.kind <= StepWork::Kind::weight) out = std::max(out, one.end);
   return out;
 }
@@ -47,7 +47,7 @@ StepPicture draw_step(const StepProgram& step, const ExecutionResult& result,
     const std::size_t rank = of_slowest + stage;
     const RankOutcome& outcome = result.classes[rank];
     out.stages.push_back(
-        {names[stage], stretches(step, rank, outcome), calls_of(step, rank, outcome)});
+        {names[stage], intervals(step, rank, outcome), calls_of(step, rank, outcome)});
   }
   return out;
 }

@@ -12,8 +12,8 @@ namespace lockstep::sim {
 struct StepPicture {
   struct Stage {
     std::string name;
-    std::vector<StepStretch> host;   // from 0 to the end of the step, without gaps
-    std::vector<StepStretch> calls;  // when the calls that take time are carried out; may overlap
+    std::vector<StepInterval> host;   // from 0 to the end of the step, without gaps
+    std::vector<StepInterval> calls;  // when the calls that take time are carried out; may overlap
   };
   // The critical path by stage and kind of work, the longest first; sums up to `end`.
   struct PathSum {

@@ -13,9 +13,9 @@ namespace {
 using Kind = StepWork::Kind;
 
 // Indices of ProgramJob::calls; after them a pair for each stage, to gather and to reduce.
-constexpr std::uint32_t kMessage = 0, kMeeting = 1, kFirstExchange = 2;
+constexpr std::uint32_t kMessage = 0, kNorm = 1, kFirstExchange = 2;
 // Slots of a rank's groups; after them a pair for each of its channels, to send and to receive.
-constexpr std::uint16_t kExchangeSlot = 0, kMeetingSlot = 1, kFirstChannel = 2;
+constexpr std::uint16_t kExchangeSlot = 0, kNormSlot = 1, kFirstChannel = 2;
 
 // Messages of one direction (forward or backward) from one stage to another. In a vee a stage's
 // chunks send different ways, so that each has a channel; else a stage's forward results all go to
@@ -98,7 +98,7 @@ class StepBuilder {
       job.ranks[rank].program = rank;
       job.ranks[rank].groups.assign(kFirstChannel + 2 * channels(), 0);
       job.ranks[rank].groups[kExchangeSlot] = rank % stages;
-      job.ranks[rank].groups[kMeetingSlot] = stages;
+      job.ranks[rank].groups[kNormSlot] = stages;
     }
     for (std::uint32_t channel = 0; channel < channels(); ++channel)
       for (std::uint32_t rank = 0; rank < ranks; ++rank) {
@@ -201,8 +201,7 @@ class StepBuilder {
     // The last task of a stage completes its last gradients.
     if (const Picos slowed = slowdown(); slowed.value > 0) compute(slowed, {Kind::slowed});
     if (exchange().reduce.value > 0) add_exchange(Kind::reduce, true, 0);
-    if (out_.job.ranks.size() > 1)
-      call(kMeeting, kMeetingSlot, ProgramStep::kHost, true, {Kind::meeting});
+    if (out_.job.ranks.size() > 1) call(kNorm, kNormSlot, ProgramStep::kHost, true, {Kind::norm});
     compute(update_, {Kind::update});
   }
 
@@ -318,9 +317,9 @@ Result<ExecutionResult> execute_step(const StepProgram& step, bool record_issues
   return result;
 }
 
-std::vector<StepStretch> stretches(const StepProgram& step, std::size_t rank,
-                                   const RankOutcome& outcome) {
-  std::vector<StepStretch> out;
+std::vector<StepInterval> intervals(const StepProgram& step, std::size_t rank,
+                                    const RankOutcome& outcome) {
+  std::vector<StepInterval> out;
   const std::vector<ProgramStep>& steps = step.job.programs[rank].steps;
   Picos now;
   for (std::size_t s = 0; s < steps.size(); ++s) {
@@ -351,8 +350,8 @@ Result<PipelineRun> run_pipeline(const PipelineProgram& order, const PipelineCos
     out.time = std::max(out.time, end);
     out.period = std::max(out.period, end - begin);
     out.busy.push_back(outcome.compute);
-    std::vector<StepStretch>& tasks = out.tasks.emplace_back(stretches(step, stage, outcome));
-    std::erase_if(tasks, [](const StepStretch& one) { return one.work.kind > Kind::weight; });
+    std::vector<StepInterval>& tasks = out.tasks.emplace_back(intervals(step, stage, outcome));
+    std::erase_if(tasks, [](const StepInterval& one) { return one.work.kind > Kind::weight; });
   }
   for (const Picos busy : out.busy) out.idle.push_back(out.period - busy);
   return out;

@@ -11,13 +11,13 @@
 //               or in buckets, beside the tasks: parameters are gathered before the first
 //               micro-batch's forward needs them, gradients reduced when the last micro-batch's
 //               backward has computed them.
-//               What that slows the tasks down is one stretch after the last of them, which delays
-//               no other stage: trainers make the calls of all stages at the same time, so that
-//               all are slowed at once (Megatron-LM's align_grad_reduce).
-//   meeting     of all ranks before the update: the norm for clipping is one number
+//               The time by which that slows the tasks down is added once, after the last of them,
+//               and delays no other stage: trainers make the calls of all stages at the same time,
+//               so that all are slowed at once (Megatron-LM's align_grad_reduce).
+//   norm        an all-reduce over all ranks before the update: clipping needs one norm
 //
-// So what hides what, and who waits for whom, is told by the engine and not by formulas per
-// schedule: unequal stages and micro-batches are as exact as the textbook's cases, whose closed
+// So the engine says what hides what, and who waits for whom, and not a formula per schedule:
+// unequal stages and micro-batches are as exact as the textbook's cases, whose closed
 // forms are tests. The times are the caller's (sim/transformer/predict.h, sim/multimodal).
 #pragma once
 
@@ -85,7 +85,7 @@ struct StepWork {
     gather,   // parameters; a call, or the wait for it
     reduce,   // gradients; the same
     slowed,   // what the tasks take longer because of the exchange beside them
-    meeting,
+    norm,     // an all-reduce over all stages, which clipping needs; a call, or the wait for it
     update,
   };
   Kind kind = Kind::forward;
@@ -115,13 +115,13 @@ Result<ExecutionResult> execute_step(const StepProgram& step, bool record_issues
 
 // What a rank's host does, from 0 to the end of the step without gaps: a task or the update, or it
 // waits for a call of that kind.
-struct StepStretch {
+struct StepInterval {
   Picos begin, end;
   StepWork work;
 };
-// Of one rank; stretches of no length are left out. `outcome`: the rank's, of execute_step().
-std::vector<StepStretch> stretches(const StepProgram& step, std::size_t rank,
-                                   const RankOutcome& outcome);
+// Of one rank; intervals of no length are left out. `outcome`: the rank's, of execute_step().
+std::vector<StepInterval> intervals(const StepProgram& step, std::size_t rank,
+                                    const RankOutcome& outcome);
 
 // One pipeline alone, without exchange and update.
 struct PipelineRun {
@@ -131,9 +131,9 @@ struct PipelineRun {
   // equals `time` if the stage that starts first also ends last, as in all schedules that do not
   // split the backward pass.
   Picos period;
-  std::vector<Picos> busy;                      // by stage: the sum of its tasks' times
-  std::vector<Picos> idle;                      // period - busy
-  std::vector<std::vector<StepStretch>> tasks;  // by stage; those that take time
+  std::vector<Picos> busy;                       // by stage: the sum of its tasks' times
+  std::vector<Picos> idle;                       // period - busy
+  std::vector<std::vector<StepInterval>> tasks;  // by stage; those that take time
 };
 // Errors: execute_step()'s.
 Result<PipelineRun> run_pipeline(const PipelineProgram& order, const PipelineCosts& costs);

@@ -12,22 +12,22 @@
 namespace lockstep::sim {
 namespace {
 
-// What of a sorted list of disjoint stretches is in [begin, end).
-std::vector<Stretch> within(const std::vector<Stretch>& sorted, Picos begin, Picos end) {
+// What of a sorted list of disjoint intervals is in [begin, end).
+std::vector<Interval> within(const std::vector<Interval>& sorted, Picos begin, Picos end) {
   auto at = std::lower_bound(sorted.begin(), sorted.end(), begin,
-                             [](const Stretch& s, Picos t) { return s.end <= t; });
-  std::vector<Stretch> out;
+                             [](const Interval& s, Picos t) { return s.end <= t; });
+  std::vector<Interval> out;
   for (; at != sorted.end() && at->begin < end; ++at)
     out.push_back({std::max(at->begin, begin), std::min(at->end, end), at->kind});
   return out;
 }
 
-// The union of stretches of one kind, sorted and disjoint.
-std::vector<Stretch> disjoint(std::vector<Stretch> stretches) {
-  std::sort(stretches.begin(), stretches.end(),
-            [](const Stretch& a, const Stretch& b) { return a.begin < b.begin; });
-  std::vector<Stretch> out;
-  for (const Stretch& s : stretches) {
+// The union of intervals of one kind, sorted and disjoint.
+std::vector<Interval> disjoint(std::vector<Interval> intervals) {
+  std::sort(intervals.begin(), intervals.end(),
+            [](const Interval& a, const Interval& b) { return a.begin < b.begin; });
+  std::vector<Interval> out;
+  for (const Interval& s : intervals) {
     if (!out.empty() && s.begin <= out.back().end) {
       out.back().end = std::max(out.back().end, s.end);
     } else if (s.begin < s.end) {
@@ -37,8 +37,8 @@ std::vector<Stretch> disjoint(std::vector<Stretch> stretches) {
   return out;
 }
 
-// Adds a stretch; one that continues the last is joined to it.
-void append(std::vector<Stretch>& all, const Stretch& next) {
+// Adds an interval; one that continues the last is joined to it.
+void append(std::vector<Interval>& all, const Interval& next) {
   if (next.begin >= next.end) return;
   if (!all.empty() && all.back().kind == next.kind && all.back().end == next.begin)
     all.back().end = next.end;
@@ -47,15 +47,15 @@ void append(std::vector<Stretch>& all, const Stretch& next) {
 }
 
 // The sum of what a rank does; `calls`: when its calls are carried out.
-RankUse use_of(const std::vector<Stretch>& host, const std::vector<Stretch>& calls) {
+RankUse use_of(const std::vector<Interval>& host, const std::vector<Interval>& calls) {
   RankUse use;
-  for (const Stretch& s : host) {
+  for (const Interval& s : host) {
     const double seconds = (s.end - s.begin).seconds();
-    if (s.kind == Stretch::Kind::exposed) use.exposed += seconds;
-    if (s.kind == Stretch::Kind::idle) use.idle += seconds;
-    if (s.kind != Stretch::Kind::computes) continue;
+    if (s.kind == Interval::Kind::exposed) use.exposed += seconds;
+    if (s.kind == Interval::Kind::idle) use.idle += seconds;
+    if (s.kind != Interval::Kind::computes) continue;
     use.busy += seconds;
-    for (const Stretch& call : within(calls, s.begin, s.end))
+    for (const Interval& call : within(calls, s.begin, s.end))
       use.hidden += (call.end - call.begin).seconds();
   }
   return use;
@@ -132,13 +132,13 @@ class Forecaster {
   void add(std::uint32_t c) {
     const StepMarks marks = step_marks(run_, program_, folding_, c);
     const std::vector<Picos>& ended = result_.classes[c].ended;
-    const std::vector<Stretch> active = calls_of(c, marks);
+    const std::vector<Interval> active = calls_of(c, marks);
     std::vector<StepUse> uses;
     RankUse sum;
     Picos begin;
     for (std::size_t s = 0; s < out_.times.size(); ++s) {
       const Picos end = ended[marks.ends[s]];
-      std::vector<Stretch> host = host_of(c, marks.begin(s), marks.ends[s] + 1, active);
+      std::vector<Interval> host = host_of(c, marks.begin(s), marks.ends[s] + 1, active);
       uses.push_back({begin, end, use_of(host, active)});
       if (s == out_.timeline.step)
         out_.timeline.classes.push_back({std::move(host), within(active, begin, end)});
@@ -150,8 +150,8 @@ class Forecaster {
   }
 
   // When calls of the class are carried out; counts those of the measured steps.
-  std::vector<Stretch> calls_of(std::uint32_t c, const StepMarks& marks) {
-    std::vector<Stretch> active;
+  std::vector<Interval> calls_of(std::uint32_t c, const StepMarks& marks) {
+    std::vector<Interval> active;
     const std::size_t steps = out_.times.size();
     const std::uint32_t end = steps == 0 ? 0 : marks.ends[steps - 1] + 1;
     std::size_t training = 0;  // step in which, or after which, `s` is
@@ -165,7 +165,7 @@ class Forecaster {
       const ProgramCall& call = program_.job.calls[step.index];
       const std::uint32_t group = member(c).groups[step.slot];
       active.push_back(
-          {result_.classes[c].began[s], result_.classes[c].ended[s], Stretch::Kind::call});
+          {result_.classes[c].began[s], result_.classes[c].ended[s], Interval::Kind::call});
       // Neither in a measured step nor in what comes after one: it counts as active, but not in the
       // sums.
       if (training < measured_.first || s > marks.ends[training]) continue;
@@ -182,22 +182,22 @@ class Forecaster {
 
   // What a class does in program steps [first, last). Waiting is exposed while one of the class's
   // calls is carried out, else idle.
-  std::vector<Stretch> host_of(std::uint32_t c, std::uint32_t first, std::uint32_t last,
-                               const std::vector<Stretch>& active) const {
+  std::vector<Interval> host_of(std::uint32_t c, std::uint32_t first, std::uint32_t last,
+                                const std::vector<Interval>& active) const {
     const RankOutcome& outcome = result_.classes[c];
-    std::vector<Stretch> out;
+    std::vector<Interval> out;
     for (std::uint32_t s = first; s < last; ++s) {
       const ProgramStep& step = steps_of(c)[s];
       if (step.kind == StepKind::compute) {
-        append(out, {outcome.began[s], outcome.ended[s], Stretch::Kind::computes});
+        append(out, {outcome.began[s], outcome.ended[s], Interval::Kind::computes});
       } else if (step.kind == StepKind::wait || step.blocks) {
         Picos at = outcome.issued[s];
-        for (const Stretch& call : within(active, at, outcome.ended[s])) {
-          append(out, {at, call.begin, Stretch::Kind::idle});
-          append(out, {call.begin, call.end, Stretch::Kind::exposed});
+        for (const Interval& call : within(active, at, outcome.ended[s])) {
+          append(out, {at, call.begin, Interval::Kind::idle});
+          append(out, {call.begin, call.end, Interval::Kind::exposed});
           at = call.end;
         }
-        append(out, {at, outcome.ended[s], Stretch::Kind::idle});
+        append(out, {at, outcome.ended[s], Interval::Kind::idle});
       }
     }
     return out;

@@ -31,20 +31,20 @@ struct StepUse {
   RankUse use;
 };
 
-// A stretch of a rank's time, and what it does in it.
-struct Stretch {
+// An interval of a rank's time, and what it does in it.
+struct Interval {
   enum class Kind : std::uint8_t { computes, exposed, idle, call };
   Picos begin, end;
   Kind kind = Kind::computes;
-  friend bool operator==(const Stretch&, const Stretch&) = default;
+  friend bool operator==(const Interval&, const Interval&) = default;
 };
 
-// One step in full: the stretches that StepUse sums up.
+// One step in full: the intervals that StepUse sums up.
 struct StepTimeline {
   std::size_t step = 0;  // the measured one whose duration is nearest to the median
   struct Lane {
-    std::vector<Stretch> host;   // as issued: computes, exposed or idle; between them are launches
-    std::vector<Stretch> calls;  // while at least one call of the rank is carried out; disjoint
+    std::vector<Interval> host;   // as issued: computes, exposed or idle; between them are launches
+    std::vector<Interval> calls;  // while at least one call of the rank is carried out; disjoint
   };
   std::vector<Lane> classes;  // by class of the folding; empty: no rank ended a step
 };

@@ -2,9 +2,9 @@
 //
 // What varies, by a coefficient of variation (standard deviation over mean):
 //
-//   work      by one factor per rank and training step
-//   meetings  by one factor per collective
-//   images, texts   the work of a rank in a step whose batch holds any, by a further factor
+//   compute        a rank's work, by one factor per rank and training step
+//   communication  by one factor per collective
+//   image, text    the work of a rank in a step whose batch holds any, by a further factor
 //
 // Factors are independent and log-normal with the mean 1: exp(s·z - s²/2) with s² = ln(1 + cv²) and
 // z normal (Box and Muller, 1958). The generator is counter-based (SplitMix64; Steele, Lea and

@@ -247,7 +247,7 @@ Result<SimulatedStep> simulate_step(const Transformer& model, const TrainingPlan
   if (!result) return result.error();
   step->result = std::move(*result);
   for (std::size_t stage = 0; stage < step->result.classes.size(); ++stage)
-    step->stretches.push_back(stretches(step->program, stage, step->result.classes[stage]));
+    step->intervals.push_back(intervals(step->program, stage, step->result.classes[stage]));
   return step;
 }
 
@@ -261,8 +261,8 @@ Result<StepPrediction> predict_step(const Transformer& model, const TrainingPlan
   const double each = 1.0 / plan.pipeline;
   add_times(out.parts, step->parts, each * static_cast<double>(plan.micro_batches()));
   Picos first = Picos::forever(), last;
-  for (const std::vector<StepStretch>& stage : step->stretches)
-    for (const StepStretch& one : stage) {
+  for (const std::vector<StepInterval>& stage : step->intervals)
+    for (const StepInterval& one : stage) {
       const double share = each * (one.end - one.begin).seconds();
       switch (one.work.kind) {
         case StepWork::Kind::encode:
@@ -273,7 +273,7 @@ Result<StepPrediction> predict_step(const Transformer& model, const TrainingPlan
           last = std::max(last, one.end);
           break;
         case StepWork::Kind::message:
-        case StepWork::Kind::meeting:
+        case StepWork::Kind::norm:
           out.parts.bubble += share;
           break;
         case StepWork::Kind::gather:

@@ -122,7 +122,7 @@ struct SimulatedStep {
   Picos update;
   StepProgram program;
   ExecutionResult result;
-  std::vector<std::vector<StepStretch>> stretches;  // by stage
+  std::vector<std::vector<StepInterval>> intervals;  // by stage
 };
 
 // Prices a step's tasks and calls and runs them. `for_path`: so that critical_path() can follow.

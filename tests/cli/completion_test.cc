@@ -1,4 +1,4 @@
-// Completion, asked of the real shells: what they offer behind the words typed so far.
+// Completion, asked of the real shells: what they offer after what was typed so far.
 #include <stdlib.h>
 
 #include <cstdio>

@@ -85,7 +85,7 @@ TEST_F(SweepCommand, AWorkerThatRefusesIsBelievedAndNotAskedAgain) {
   }
 }
 
-// What it says is the reason, so that equal ones are told once, wherever its files were.
+// What it says is the reason, so that equal ones are said once, wherever its files were.
 TEST_F(SweepCommand, TheReasonIsTheWorkersOwn) {
   use_worker("echo 'worker 1.0'; echo \"$2: error: no such data\"; echo '  fix: buy some'; exit 2");
   const Outcome outcome = sweep({"--vary", "ranks=4,5,6"});

@@ -19,7 +19,7 @@ std::string_view trimmed(std::string_view text) {
   return text;
 }
 
-// Where a comment begins: a # behind a blank, outside of quotes.
+// Where a comment begins: a # after a blank, outside of quotes.
 std::size_t comment_in(std::string_view text) {
   char quote = 0;
   for (std::size_t i = 0; i < text.size(); ++i) {

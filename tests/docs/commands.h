@@ -10,14 +10,14 @@
 namespace lockstep::docs {
 
 // A line of an indented or fenced block that calls `lockstep`, `lockstep-worker` or a file of
-// scripts/; lines that end in a backslash are one. Or the block behind a line that says "save as
+// scripts/; lines that end in a backslash are one. Or the block after a line that says "save as
 // `FILE`", which is that file.
 struct Command {
   std::string page;  // "docs/watch.md"
   int line = 0;
   std::string text;  // without its comment
   std::string file;  // text is what it holds; else empty
-  int status = 0;    // "# exit status 1" behind it says another
+  int status = 0;    // a comment "# exit status 1" sets another
   bool whole = true;  // else it is a part of what the reader types: sh -c '…', $(…), mpirun -n 2 …
 
   // It stands for many commands: a word of it is DIR, FILE, PATH…, or in brackets.
@@ -38,7 +38,7 @@ std::vector<Excerpt> excerpts_of(const std::string& page, const std::string& mar
 std::vector<std::string> words_of(std::string_view command);
 
 // What of it the help texts do not know: "--foo: not an option of `lockstep verify`"; empty:
-// nothing. `help` gives what a program prints with --help behind the arguments; empty: there is no
+// nothing. `help` gives what a program prints with --help after the arguments; empty: there is no
 // such one.
 using Help = std::function<std::string(const std::vector<std::string>& program_and_commands)>;
 std::string unknown_in(const Command& command, const Help& help);

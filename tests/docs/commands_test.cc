@@ -15,7 +15,6 @@
 #include <gtest/gtest.h>
 
 #include "tests/docs/sandbox.h"
-#include "tests/support/sanitized.h"
 
 namespace lockstep::docs {
 namespace {
@@ -54,6 +53,16 @@ const std::map<std::string, std::string> kNotRun = {
      "posts to a service that is not there"},
     {"lockstep record -- torchrun --nproc-per-node 8 train.py",
      "needs a Python with torch; record_library_command runs one"},
+    {"lockstep run --check scenarios/modality/", "each of them is a test, scenario_NAME"},
+    {"lockstep sweep job.yaml --machine dgx-h100 -o sweep --vary strategy=ddp,fsdp "
+     "--vary ranks=2..64*2 --vary train.batch_size=8,16,32 --steps 4",
+     "derives 36 jobs; sweep_run_test runs sweeps of six"},
+    {"lockstep-worker batch-size job.yaml",
+     "trains with ever larger batches until the memory is "
+     "full; worker_process_test does with small ones"},
+    {"lockstep-worker batch-size job.yaml --limit-mb 2000", "the same, of 2 GB"},
+    {"lockstep-worker model step bert-base --batch 4",
+     "steps of 110 million parameters; worker_process_test steps small ones"},
     {"lockstep-worker train job.yaml --rank 0 --world-size 2 --store /tmp/store --trace out",
      "one rank of a job of two, which waits for the other"},
     {"lockstep-worker train job.yaml --trace out", "one rank of a job on two machines"},
@@ -143,7 +152,6 @@ TEST(DocCommands, UseOptionsThatThereAre) {
 }
 
 TEST(DocCommands, DoWhatTheySay) {
-  if (kSanitized) GTEST_SKIP() << "minutes; the commands' own tests run them";
   std::optional<Sandbox> sandbox;  // of a page, whose commands follow one another
   std::string page;
   std::size_t ran = 0;

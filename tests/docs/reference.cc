@@ -60,7 +60,7 @@ std::string rules_page(const Json& rules) {
       "would go wrong.\n\n"
       "[verify.md](../verify.md) says how the analyses work together. Examples with a "
       "report are run by a test: save the lines\nof each rank as "
-      "`traces/rank_N.trace.jsonl`, a line that begins with a blank behind the one "
+      "`traces/rank_N.trace.jsonl`, a line that begins with a blank after the one "
       "above it, and call\n`lockstep verify traces/`.\n\n"
       "| rule | family | severity | certainty | finds |\n|---|---|---|---|---|\n";
   for (const Json& rule : rules) {
@@ -277,7 +277,7 @@ std::string report_of(const std::string& trace, const Lockstep& lockstep) {
 
 std::string with_reports(const std::string& page, const Lockstep& lockstep) {
   std::istringstream lines(page);
-  std::string out, trace, block;  // `block`: the fence that we are behind; empty: none
+  std::string out, trace, block;  // `block`: the fence that opened it; empty: none
   for (std::string line; std::getline(lines, line);) {
     const bool fence = line.starts_with("```");
     if (fence && block == "```report") out += report_of(trace, lockstep);

@@ -11,7 +11,7 @@
 namespace lockstep {
 
 void fuzz_evidence(std::string_view bytes) {
-  const std::string file(bytes);  // of that size: reading behind its end is seen
+  const std::string file(bytes);  // of that size: reading past its end is seen
   trace::JobEvidence job;
   for (const trace::EvidenceSource& source : trace::evidence_sources()) {
     source.recognises(file, "fuzz");

@@ -64,7 +64,7 @@ void fuzz_format(const trace::Format& format, std::string_view bytes, bool work)
   std::vector<trace::RankTrace> traces;
   for (std::int32_t rank = 0; rank < 4 && !bytes.empty(); ++rank) {
     const std::size_t length = bytes.find(kSeparator);
-    // A copy of that size: reading behind its end is seen.
+    // A copy of that size: reading past its end is seen.
     const std::string file(bytes.substr(0, length));
     bytes.remove_prefix(length == std::string_view::npos ? bytes.size()
                                                          : length + kSeparator.size());

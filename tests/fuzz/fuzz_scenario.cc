@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "runtime/derive/derivation_plan.h"
+#include "runtime/derive/plan_scenarios.h"
 #include "runtime/job/scenario.h"
 #include "runtime/job/scenario_variants.h"
 #include "tests/fuzz/targets.h"

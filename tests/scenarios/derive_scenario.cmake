@@ -1,14 +1,15 @@
-# Compares the calls that `lockstep derive` says each rank of SCENARIO makes with those that the run in
-# RUN recorded: looked at with the values of tensors, and without them, on the meta device. Leaves a
-# row for the table of docs/derived.md in ROW.
+# Compares the calls that `lockstep derive` says each rank of SCENARIO makes with those that the runs in
+# RUN and QUEUED recorded: looked at with the values of tensors, and RUN's also without them, on the meta
+# device. Leaves a row for the table of docs/derived.md in ROW.
 get_filename_component(name ${SCENARIO} NAME_WE)
 get_filename_component(family ${SCENARIO} DIRECTORY)
 get_filename_component(family ${family} NAME)
 
-# derive(OPTION): sets `ranks`, `calls` and `why`, of which the last says why nothing is derived.
+# derive(OPTION RUN...): sets `ranks`, `calls` and `why`, of which the last says why nothing is derived.
 function(derive option)
+  list(TRANSFORM ARGN PREPEND "--against=" OUTPUT_VARIABLE runs)
   execute_process(
-    COMMAND ${LOCKSTEP} derive ${SCENARIO} --against ${RUN} ${option}
+    COMMAND ${LOCKSTEP} derive ${SCENARIO} ${runs} ${option}
     OUTPUT_VARIABLE said ERROR_VARIABLE complained RESULT_VARIABLE status)
   message("${option}: ${said}${complained}")
   set(ranks "–" PARENT_SCOPE)
@@ -25,11 +26,11 @@ function(derive option)
   endif()
 endfunction()
 
-derive(--no-meta)
+derive(--no-meta ${RUN} ${QUEUED})
 set(row "| ${family}/${name} | ${ranks} | ${calls} ")
 if(why STREQUAL "")
   set(values "as derived")
-  derive(--meta)
+  derive(--meta ${RUN})
   if(why STREQUAL "")
     set(why "as derived")
   endif()

@@ -1,5 +1,5 @@
 // docs/tutorial.md and docs/replay.md, as a reader would follow them: their files are saved and
-// their commands run, in order, on real processes. A command ends with 0 unless a comment behind it
+// their commands run, in order, on real processes. A command ends with 0 unless a comment after it
 // says otherwise.
 #include <sys/wait.h>
 

@@ -104,7 +104,7 @@ TEST_F(Wheel, SaysWhatIsMissing) {
 }
 
 TEST_F(Wheel, RefusesWhatIsTooLarge) {
-  // Bytes that do not compress, behind the program's last section.
+  // Bytes that do not compress, after the program's last section.
   ASSERT_EQ(shell("head -c 8000000 /dev/urandom > noise && "
                   "cc -static program.c -Wl,--format=binary noise -Wl,--format=default -o large"),
             0)

@@ -144,7 +144,7 @@ TEST_F(Communicators, SurviveEveryDamagedByteOfTheTable) {
   EXPECT_GT(read, 0);
 }
 
-// Groups that have a name in common and nothing else are told apart when a run is put together.
+// Groups that share their name and nothing else are distinguished when a run is put together.
 
 // A rank of four that declares group "1" and calls barrier in it.
 std::string rank(int r, const std::string& group) {

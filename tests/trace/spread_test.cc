@@ -87,7 +87,7 @@ TEST(Spread, RefusesWhoCannotStandForAnother) {
   const std::string message = R"({"ev":"issue","id":0,"g":"world","op":"send","peer":1})";
   EXPECT_THAT(refused(message, 0), HasSubstr("messages to single ranks"));
   EXPECT_THAT(refused(R"({"group":"g","ranks":[0,1]})", 0), HasSubstr("does not include it"));
-  EXPECT_THAT(refused("", 2), HasSubstr("another place of its copy"));
+  EXPECT_THAT(refused("", 2), HasSubstr("another index in its copy"));
   EXPECT_EQ(refused(message, 1),
             "rank 0 cannot stand for rank 1: it sends messages to another copy of the model");
 }

@@ -18,7 +18,7 @@
 // follow from another rank's end (a closed connection, an aborted communicator, a timeout) are
 // Kind::peer_lost: they never tell who is at fault.
 //
-// The rank of a file is told by its name (TraceFile::rank), if that contains "rank", or by
+// The rank of a file follows from its name (TraceFile::rank), if that contains "rank", or from
 // torchrun's folders (…/attempt_0/3/stderr.log).
 
 #include <algorithm>
@@ -375,7 +375,7 @@ class RankLogReader {
 FileEvidence read_rank_log(const TraceFile& file) { return RankLogReader(file).read(); }
 
 // A text with a line of those that matter; or whose name is that of a log, which may say something
-// far behind its head.
+// only far into the file.
 bool is_rank_log(std::string_view bytes, std::string_view name) {
   constexpr std::size_t kLooked = std::size_t{64} << 10U;
   const std::string_view head = bytes.substr(0, kLooked);

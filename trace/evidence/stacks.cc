@@ -10,8 +10,8 @@
 //       apply all bt"             #0  0x00007f01 in syscall () from /lib/libc.so.6
 //
 // Of a process the main thread counts: py-spy's "MainThread" (else its first), faulthandler's
-// "Current thread" (else its last), gdb's thread 1. Whose it is, the file's name tells, a heading
-// "Rank 3: …" (the debug server's pages and dumps), or the process id.
+// "Current thread" (else its last), gdb's thread 1. Its rank follows from the file's name, a
+// heading "Rank 3: …" (the debug server's pages and dumps), or the process id.
 //
 // What a stack cannot tell: since when, and whether the process goes on meanwhile.
 

@@ -120,7 +120,7 @@ class Recording:
         everyone, message = list(range(self.world)), op in MESSAGES
         members = self.traces[rank].groups.get(group) or self.groups.get(
             group, everyone if group in ("world", "") else [])
-        # Groups that have only their name in common are told apart by their members.
+        # Groups that share only their name are distinguished by their members.
         shown = f" [{', '.join(map(str, members[:4]))}{', …' * (len(members) > 4)}]"
         name = "group " + group.removesuffix(shown) + shown
         if message:

@@ -167,7 +167,7 @@ bool repeats_micro_batch(const Context& context, const Deviation& d) {
   return named;
 }
 
-// Where a call is, in the words of describe_location(); without its step where that is not the
+// Where a call is, as describe_location() puts it, but without its step where that is not the
 // deviation's, since one message with two step numbers reads like two faults.
 std::string location_words(const Context& context, const Deviation& d, CallRef ref) {
   const trace::Call& call = context.call(ref);

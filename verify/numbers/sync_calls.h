@@ -39,12 +39,10 @@ class SyncCalls {
   Average declared_ = Average::undeclared;
 };
 
-// Updates between which a rank synchronised nothing, seen in its calls.
-
-// Rank indices whose traces hold no reduction that could have synchronised the parameter between
-// `row` and the one before it, although they hold calls: other reductions, or at least some
-// collective. Where reductions name parameters of the table, those of this one count, else all.
-// O(events of the ranks + names).
+// Updates between which a rank synchronised nothing, by its calls: rank indices whose traces hold
+// no reduction that could have synchronised the parameter between `row` and the one before it,
+// although they hold calls: other reductions, or at least some collective. Where reductions name
+// parameters of the table, those of this one count, else all. O(events of the ranks + names).
 std::vector<std::uint32_t> ranks_without_sync(const trace::Run& run, const ValueTable& table,
                                               const SyncCalls& calls, const ValueRow& row);
 

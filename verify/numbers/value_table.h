@@ -69,7 +69,7 @@ class ValueTable {
 
   bool empty() const { return rows_.empty(); }
   std::span<const ValueRow> rows() const { return rows_; }
-  std::span<const Series> series() const { return series_; }  // by phase, then by place
+  std::span<const Series> series() const { return series_; }  // by phase, then by position
   const Series* series(Phase phase, trace::StringId name) const;
   const ValueRow* row(Phase phase, trace::StringId name, std::int64_t n) const;
   // The rows of one phase in one step.

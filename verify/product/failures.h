@@ -31,7 +31,7 @@ std::vector<std::uint32_t> sequences_under(const ProductModel& model, const Situ
 std::optional<Failure> find_divergence(const ProductModel& model, const Situation& situation);
 
 struct DeadlockSearch {
-  std::size_t instances = 0;       // that have their place in one order
+  std::size_t instances = 0;       // that one order contains
   bool one_order = true;           // all do
   bool complete = true;            // false: given up at the bound
   std::optional<Failure> failure;  // the fewest ranks that close a cycle

@@ -32,7 +32,7 @@ struct ProductOption {
 struct Situation {
   enum class Kind : std::uint8_t { start, first, later, end } kind = Kind::start;
   std::int64_t step = 0;            // the earliest of this kind, of `first` and `later`
-  bool any_other = false;           // all steps behind 0 that `allowed` does not name
+  bool any_other = false;           // all steps after 0 that `allowed` does not name
   std::uint32_t condition_set = 0;  // into Situations::meets
   std::uint32_t past = 0;           // of `later`: into meets, the one of step 0
 };

@@ -39,7 +39,7 @@ class Graph {
   Graph(const SequenceTable& sequences, bool device) : sequences_(sequences), device_(device) {}
 
   void add(const ProductSequence& sequence) {
-    std::uint32_t here = kNothing;  // the rank's last place of blocking
+    std::uint32_t here = kNothing;  // where the rank blocked last
     walk(
         sequences_, sequence, device_,
         [&](const ProductInstance& instance) {

@@ -151,7 +151,7 @@ std::uint32_t SequenceReader::read(const trace::RankTrace& trace, std::uint32_t 
       item = {call.has(trace::kAsync) && !options.all_block ? ProductItem::Kind::issue
                                                             : ProductItem::Kind::blocking,
               keys.channel, next->second++, keys.shared, keys.own};
-      // A batch posts together, and blocks behind its last call.
+      // A batch posts together, and blocks after its last call.
       if (previous != kNothing && call.coalesced != trace::kNone &&
           trace.calls[previous].coalesced == call.coalesced &&
           sequence.items.back().kind == ProductItem::Kind::blocking)
@@ -160,7 +160,7 @@ std::uint32_t SequenceReader::read(const trace::RankTrace& trace, std::uint32_t 
       previous = event.index;
     } else if (event.kind == trace::EventKind::wait) {
       const auto waited = item_of.find(event.index);
-      if (waited == item_of.end()) continue;  // for a call of an earlier stretch
+      if (waited == item_of.end()) continue;  // for a call of an earlier segment
       const ProductItem& call = sequence.items[waited->second];
       item = {ProductItem::Kind::wait, call.channel, call.index, 0, 0};
       previous = kNothing;

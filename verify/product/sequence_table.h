@@ -45,7 +45,7 @@ struct ProductItem {
   enum class Kind : std::uint32_t {
     issue,     // blocks nobody
     blocking,  // blocks until the call is met
-    in_batch,  // the same, behind the last call of its batch
+    in_batch,  // the same, after the last call of its batch
     wait,      // blocks until `index` on `channel` is met
   } kind = Kind::issue;
   std::uint32_t channel = 0;

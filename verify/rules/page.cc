@@ -18,7 +18,7 @@ namespace {
 constexpr std::array<std::string_view, 5> kHeadings = {
     "What it means", "How it is decided", "What it cannot see", "How to fix it", "Example"};
 
-// "ranks meet" of "Ranks meet.": what reports put behind a colon. "NCCL …" keeps its capital.
+// "ranks meet" of "Ranks meet.": what reports put after a colon. "NCCL …" keeps its capital.
 std::string as_phrase(std::string_view sentence) {
   std::string out(sentence);
   if (out.ends_with('.')) out.pop_back();

@@ -221,7 +221,7 @@ EpochOrder find_epoch_order(const Samples& samples) {
   RepeatedOrder repeated{period, samples.size() - period, false, 0};
   for (std::size_t i = 0; i + period < samples.size(); ++i) {
     if (samples[i] != samples[i + period]) return out;
-    // A shuffled epoch has the same sample in its m-th place, after m that were the same, once in
+    // A shuffled epoch has the same sample at index m, after m that were the same, once in
     // period - m times (more rarely still where the shards are dealt anew).
     repeated.log_chance -= std::log(static_cast<double>(period - i % period));
   }

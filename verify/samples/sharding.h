@@ -64,7 +64,7 @@ std::optional<SharedSamples> find_shared_samples(const SampleLog& log,
 // Where a rank's samples come in one and the same order epoch after epoch.
 struct RepeatedOrder {
   std::uint64_t period = 0;    // samples of an epoch
-  std::uint64_t compared = 0;  // samples of later epochs, all in the place of the first
+  std::uint64_t compared = 0;  // samples of later epochs, all in the first one's order
   bool ascending = false;      // in the order of the data set: not shuffled at all
   double log_chance = 0;       // natural logarithm of the chance that shuffled epochs come out so
 };

@@ -65,7 +65,7 @@ void SchedulePrograms::index_instances() {
 }
 
 // The order of posts and waits is that of the replay: calls of a batch post together and block
-// behind the last of them.
+// after the last of them.
 ScheduleProgram SchedulePrograms::compile(std::uint32_t rank) const {
   const trace::RankTrace& trace = run_.ranks[rank];
   ScheduleProgram out;
@@ -104,7 +104,7 @@ void SchedulePrograms::note_record(std::uint32_t rank, ScheduleProgram& program)
     return;
   }
   if (ended) return;
-  // The rank went on behind every blocking action but the last few, which it may still be in.
+  // The rank passed every blocking action but the last few, which it may still be in.
   while (program.passed > 0) {
     const ScheduleAction& last = program.actions[program.passed - 1];
     const trace::Call& call = trace.calls[last.call];

@@ -41,7 +41,7 @@ Result<Broadcasts> Broadcasts::read(const std::string& file) {
   if (!rest.starts_with(kFirstLine)) return damaged();
   rest.remove_prefix(kFirstLine.size());
   Broadcasts out;
-  // "<bytes of the name> <place> <bytes>\n" and both.
+  // "<bytes of the name> <index> <bytes>\n" and both.
   while (!rest.empty()) {
     const auto name_bytes = take_number(rest);
     const auto nth = name_bytes ? take_number(rest) : std::nullopt;

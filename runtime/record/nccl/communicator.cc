@@ -70,7 +70,7 @@ std::uint32_t Communicator::issue(trace::RingWriter::SignatureRef signature, con
   fields.what = label.what;
   fields.tag = label.tag;
   fields.is_async = true;
-  // A place outside is NCCL's to refuse.
+  // NCCL refuses a peer outside.
   if (is_group_rank(peer, size_)) fields.peer = peer;
   const std::lock_guard lock(mutex_);
   fields.seq = point_to_point ? next_p2p_++ : next_collective_++;

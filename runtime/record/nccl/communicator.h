@@ -47,7 +47,7 @@ struct CallLabel {
 
 class Communicator {
  public:
-  // 0 <= place < size. The rank has a ring, and outlives it.
+  // 0 <= group_rank < size. The rank has a ring, and outlives it.
   Communicator(RecordedRank& rank, trace::RingWriter::GroupRef group, std::int32_t group_rank,
                std::int32_t size)
       : rank_(rank), group_(group), group_rank_(group_rank), size_(size) {}

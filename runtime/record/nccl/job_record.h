@@ -9,9 +9,9 @@
 //                             trace/formats/ring/hang_watch.h
 //
 // A process has one rank, that of its launcher (base/launcher.h), and one file. Where no launcher
-// tells, or the first communicator has more places than the launcher has processes (several devices
-// in each), the first communicator is taken for that of all ranks: its places are the ranks, each
-// with a file of its own.
+// says so, or the first communicator is larger than the launcher's number of processes (several
+// devices in each), the first communicator is taken for that of all ranks: its group ranks are the
+// ranks, each with a file of its own.
 //
 // Whatever fails is said on standard error, once, and that much is not recorded: the job goes on.
 #pragma once
@@ -51,9 +51,9 @@ class NcclJobRecord {
   static void at_immediate_exit(int status);
 
   // The recorder of the communicator that all its processes call `name`, in which this one has
-  // `group_rank`. The same name and place again give the same recorder. `parent`: what it was split
-  // off; null: none, or not known. Null: it is not recorded. The recorder stays valid as long as
-  // this.
+  // `group_rank`. The same name and group rank again give the same recorder. `parent`: what it was
+  // split off; null: none, or not known. Null: it is not recorded. The recorder stays valid as long
+  // as this.
   struct Opening {
     std::string name, desc;
     std::int64_t group_rank = 0, size = 0;
@@ -91,7 +91,7 @@ class NcclJobRecord {
   std::string folder_;
   std::uint64_t capacity_;
   std::optional<LaunchedRank> launched_;
-  std::string world_;  // the first communicator's name, where its places are the ranks
+  std::string world_;  // the first communicator's name, where its group ranks are the ranks
   std::int32_t world_size_ = 0;
   std::map<std::int32_t, Lane> lanes_;  // by rank
   std::map<std::pair<std::string, std::int32_t>, std::unique_ptr<Communicator>> communicators_;
@@ -102,8 +102,8 @@ class NcclJobRecord {
 //
 // All processes of a communicator give it one name: a hash of its ncclUniqueId; of one that was
 // split off, the parent's name, the count of the parent's splits, and the color, since all ranks of
-// the parent make each split. Place and size come from the arguments or, where only NCCL knows them
-// (a split, perhaps one that completes later), are asked for at the first call.
+// the parent make each split. Group rank and size come from the arguments or, where only NCCL knows
+// them (a split, perhaps one that completes later), are asked for at the first call.
 
 class KnownCommunicators {
  public:
@@ -123,7 +123,7 @@ class KnownCommunicators {
   // The name of the next communicator that is made from `parent` by all of its ranks, or all that
   // stay: "split" and the color, or "shrink". Empty: the parent is not known.
   std::string child_name(nccl::Comm parent, const char* how, std::optional<int> color);
-  // The place is asked for later.
+  // The group rank is asked for later.
   void made_from(nccl::Comm comm, std::string name, nccl::Comm parent);
   void gone(nccl::Comm comm);
 

@@ -1,7 +1,7 @@
 // Flight Recorder dumps of jobs of any size, healthy and faulty, byte for byte of the form that
 // PyTorch 2.11 to 2.15 write (protocol 2, version "2.10"; one file per rank).
 //
-// The job: data-parallel training with 20 gradient buckets a step, 40 steps or more behind it, each
+// The job: data-parallel training with 20 gradient buckets a step, 40 steps or more done, each
 // rank's ring holding its newest calls. With three groups every call in three goes to the rank's
 // tensor-parallel group (8 neighbours) and every call in three to its data-parallel group (ranks
 // with the same place in their tensor-parallel groups).

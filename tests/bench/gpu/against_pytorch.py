@@ -4,7 +4,7 @@ usage: against_pytorch.py --build DIR --output DIR [--steps N] [--batch N] [--tu
 
 ResNet-50 (224 px) and BERT-base (64 tokens), contrastive, 256 wide, bfloat16, AdamW, DDP over NCCL with
 one rank. By turns: Lockstep's worker; the same with fingerprints of all gradients and parameters after
-each step; pytorch_step.py. Medians over the steps behind the first third, then over the turns.
+each step; pytorch_step.py. Medians over the steps after the first third, then over the turns.
 
 DIR gets rows.tsv (tests/gpu/checks.py), measured.json and the logs. A row fails where Lockstep's step
 takes more than a tenth longer than PyTorch's, or its tensors take a tenth more memory.

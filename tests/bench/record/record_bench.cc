@@ -1,5 +1,5 @@
 // What the recorders of NCCL programs cost per call: their entry points called as NCCL, or the
-// program, would, with nothing behind them. CPU time of the calling thread.
+// program, would, without NCCL. CPU time of the calling thread.
 //
 // The recorder for torch: tests/bench/record/torch_recorder.
 #include <dlfcn.h>

@@ -36,13 +36,13 @@ void check_picture(const Result<runtime::RgbImage>& picture) {
 
 // Any bytes as a JPEG file.
 void fuzz_jpeg(std::string_view bytes) {
-  const std::string copy(bytes);  // of that size: reading behind its end is seen
+  const std::string copy(bytes);  // of that size: reading past its end is seen
   check_picture(runtime::decode_jpeg(copy, "fuzz.jpeg"));
 }
 
 // Any bytes as a PNG file.
 void fuzz_png(std::string_view bytes) {
-  const std::string copy(bytes);  // of that size: reading behind its end is seen
+  const std::string copy(bytes);  // of that size: reading past its end is seen
   check_picture(runtime::decode_png(copy, "fuzz.png"));
 }
 

@@ -1,4 +1,4 @@
-// Any bytes as a vocabulary and a text behind it, with "\x1e\x1e" between them; without, as a text
+// Any bytes as a vocabulary and a text after it, with "\x1e\x1e" between them; without, as a text
 // for a small vocabulary.
 #include <algorithm>
 #include <string>
@@ -21,7 +21,7 @@ void check_ids(const runtime::Vocabulary& vocabulary, const std::vector<runtime:
   LOCKSTEP_CHECK(ids.size() >= 2 && ids.size() <= most, "from [CLS] to [SEP], within the limit");
   LOCKSTEP_CHECK(
       ids.front() == vocabulary.special().start && ids.back() == vocabulary.special().end,
-      "[CLS] in front, [SEP] behind");
+      "[CLS] first, [SEP] last");
   for (const runtime::TokenId id : ids) {
     LOCKSTEP_CHECK(id >= 0 && static_cast<std::size_t>(id) < vocabulary.size(),
                    "ids are places in the vocabulary");

@@ -161,7 +161,7 @@ TEST(HtmlReport, ANarrowWindowShowsTheDifference) {
   EXPECT_THAT(read_page(text).errors, IsEmpty());
 }
 
-// Four stages wait one for the other behind the one that stopped: a chain, not four boxes.
+// Four stages wait for one another and the last for the one that stopped: a chain, not four boxes.
 TEST(HtmlReport, FoldsAPipelinesChainOfWaitingStages) {
   std::vector<std::string> stages = {kHung};
   for (int r = 1; r < 12; ++r)

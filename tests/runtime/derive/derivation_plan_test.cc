@@ -1,5 +1,6 @@
 // What must be looked at to know all that a job can call.
 #include "runtime/derive/derivation_plan.h"
+#include "runtime/derive/plan_scenarios.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

@@ -11,7 +11,7 @@
 namespace lockstep::runtime {
 namespace {
 
-// What there is at the end of a step in which one stretch ended.
+// What there is at the end of a step with one segment.
 trace::SegmentMemory end_of_step(MemoryAccount& account) {
   account.end_segment();
   const std::vector<trace::SegmentMemory> segments = account.end_step();

@@ -24,7 +24,7 @@ namespace {
 constexpr std::int64_t kIn = 8, kHidden = 16, kOut = 4, kFloat = 4;
 constexpr std::int64_t kWeights = kFloat * (kIn * kHidden + kHidden + kHidden * kOut + kOut);
 
-// linear, ReLU, linear, sum; a step of it with so many micro-batches. Its stretches: making it; a
+// linear, ReLU, linear, sum; a step of it with so many micro-batches. Its segments: making it; a
 // forward and a backward of each micro-batch; the update.
 enum class Optimizer { sgd, adamw };
 std::vector<trace::SegmentMemory> step_of_chain(c10::Device device, std::int64_t batch,
@@ -272,7 +272,7 @@ TEST_P(MemoryOnMeta, IsThatOnTheCpu) {
   for (std::size_t i = 0; i < cpu.work.size(); ++i) {
     trace::MemoryUse a = cpu.work[i].memory->end, b = meta.work[i].memory->end;
     a[Category::temporary] = b[Category::temporary] = 0;
-    EXPECT_EQ(a, b) << "stretch " << i;
+    EXPECT_EQ(a, b) << "segment " << i;
     // Without values nothing is evaluated.
     if (cpu.work[i].before == trace::WorkCost::Before::evaluation) continue;
     most_on_cpu = std::max(most_on_cpu, cpu.work[i].memory->peak.total());

@@ -199,7 +199,7 @@ TEST(QueuedCalls, UnlessKernelsKeepEachOtherFromRunning) {
   }
 }
 
-// Also in groups of its own, a call comes behind what the rank waited for.
+// Also in groups of its own, a call comes after what the rank waited for.
 TEST(QueuedCalls, WhatWasWaitedForComesFirst) {
   const TempDir folder;
   const auto statuses = run_ranks(

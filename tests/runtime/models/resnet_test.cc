@@ -108,7 +108,7 @@ TEST(ResNet, ResNet50ComputesWhatTorchvisionComputes) {
     GTEST_SKIP() << "resnet50_reference.json is not at hand: no comparison with torchvision";
   const Json reference = Json::parse(file);
   ResNet model(ResNetOptions::resnet50());
-  torch::nn::Linear classifier(2048, 1000);  // the reference's, behind the encoder
+  torch::nn::Linear classifier(2048, 1000);  // the reference's, after the encoder
   EXPECT_EQ(parameters_in(*model) + parameters_in(*classifier),
             reference["parameters"].get<std::int64_t>());
   auto names = names_of(*model);

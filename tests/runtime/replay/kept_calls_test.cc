@@ -1,4 +1,4 @@
-// A cut leaves out whole meetings and whole messages, or nothing.
+// A cut leaves out whole collectives and whole messages, or nothing.
 #include "runtime/replay/kept_calls.h"
 
 #include <algorithm>
@@ -65,7 +65,7 @@ TEST(KeptCalls, a_member_that_never_calls_keeps_all_of_its_group) {
 }
 
 TEST(KeptCalls, a_message_is_left_out_with_its_receive) {
-  // The send of rank 0 would go; rank 1 receives behind its first three barriers.
+  // The send of rank 0 would go; rank 1 receives after its first three barriers.
   const std::string sender = message(0, "send", 1) + kept_call(1, "world") + kept_call(2, "world") +
                              kept_call(3, "world") + kept_call(4, "world");
   const std::string receiver = kept_call(0, "world") + kept_call(1, "world") +
@@ -119,7 +119,7 @@ class AllCuts {
  public:
   explicit AllCuts(const trace::Run& run) : run_(run) {}
 
-  // How many calls are left of each rank behind the latest cut that leaves at least `last`.
+  // How many calls of each rank are left after the latest cut that leaves at least `last`.
   std::vector<std::size_t> latest(std::size_t last) const {
     std::array<std::size_t, 3> most{}, cut{}, best{};
     for (std::size_t r = 0; r < 3; ++r) {

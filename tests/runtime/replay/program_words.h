@@ -9,7 +9,7 @@
 
 namespace lockstep::runtime {
 
-// Two ranks or more from their bodies: the lines behind the header, separated by blanks or lines.
+// Two ranks or more from their bodies: the lines after the header, separated by blanks or lines.
 inline trace::Run recorded(const std::vector<std::string>& bodies) {
   std::vector<std::string> texts;
   for (std::size_t r = 0; r < bodies.size(); ++r) {

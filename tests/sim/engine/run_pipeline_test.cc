@@ -241,8 +241,8 @@ TEST(RunPipeline, AgreesWithTheOracleForAnyCosts) {
           for (std::size_t stage = 0; stage < ends.size(); ++stage) {
             last = std::max(last, ends[stage].back());
             std::vector<std::int64_t> of_tasks;
-            for (const StepStretch& task : ran.tasks[stage]) of_tasks.push_back(task.end.value);
-            // Tasks that take no time are no stretches.
+            for (const StepInterval& task : ran.tasks[stage]) of_tasks.push_back(task.end.value);
+            // Tasks that take no time are no intervals.
             std::vector<std::int64_t> expected;
             for (std::size_t t = 0; t < ends[stage].size(); ++t) {
               const PipelineTask& task = made->tasks[stage][t];

@@ -94,7 +94,7 @@ TEST(SharedCores, AGroupThatHasRestedStartsLater) {
   constexpr std::int64_t kRested = kRest.value;
   SharedCores shared = cores(2, 1);
   shared.start = Picos{7};
-  // The first call of all, one right behind it, and one after a rest.
+  // The first call of all, one right after it, and one after a rest.
   const ProgramJob job = alike(
       1, {issue(0, 0, true), issue(0, 0, true), compute(kRested), issue(0, 0, true)}, {{}}, 1);
   const ExecutionResult result = execute_on_cores(job, constant(10), shared);

@@ -92,8 +92,8 @@ TEST(StepProgram, EachStageExchangesWhenItIsDone) {
   const StepProgram step = step_of(order, costs, {Picos{}, Picos{15}, 0, 0}, Picos{3});
   const ExecutionResult result = *execute_step(step);
   EXPECT_EQ(result.end, Picos{5 * 30 + 15 + 3});
-  std::vector<StepStretch> last = stretches(step, 1, result.classes[1]);
-  std::erase_if(last, [](const StepStretch& one) { return one.work.kind != WorkKind::reduce; });
+  std::vector<StepInterval> last = intervals(step, 1, result.classes[1]);
+  std::erase_if(last, [](const StepInterval& one) { return one.work.kind != WorkKind::reduce; });
   ASSERT_EQ(last.size(), 1U);
   EXPECT_EQ(last[0].begin, Picos{130});
 
@@ -103,7 +103,7 @@ TEST(StepProgram, EachStageExchangesWhenItIsDone) {
   EXPECT_EQ(end_of(split, parts, {Picos{}, Picos{3}, 2, 0}), 2 * 24 + 3);
 }
 
-TEST(StepProgram, StretchesHaveNoGaps) {
+TEST(StepProgram, IntervalsHaveNoGaps) {
   const PipelineProgram order = *make_pipeline(PipelineSchedule::interleaved, {3, 6, 2});
   PipelineCosts costs;
   for (std::int64_t piece = 0; piece < 6; ++piece)
@@ -113,7 +113,7 @@ TEST(StepProgram, StretchesHaveNoGaps) {
   const ExecutionResult result = *execute_step(step);
   for (std::size_t stage = 0; stage < 3; ++stage) {
     Picos now;
-    for (const StepStretch& one : stretches(step, stage, result.classes[stage])) {
+    for (const StepInterval& one : intervals(step, stage, result.classes[stage])) {
       EXPECT_EQ(one.begin, now);
       now = one.end;
     }
@@ -155,7 +155,7 @@ TEST(StepProgram, ReplicasMeetWhereGradientsAreSummed) {
   EXPECT_EQ(picture.path[0].time, Picos{100});
 }
 
-// What encoders do in tasks is told apart and changes no time.
+// What encoders do in tasks is shown separately and changes no time.
 TEST(StepProgram, AnEncodersPartComesFirstAndLast) {
   for (const PipelineSchedule schedule : {PipelineSchedule::gpipe, PipelineSchedule::zb_h1}) {
     const PipelineProgram order = *make_pipeline(schedule, {2, 2, 1});

@@ -139,9 +139,9 @@ TEST(Forecast, SaysWhatARankDoesInEachStep) {
 
 // Rank 0 writes for 4 ms after step 0, and both for 1 ms after step 1. Steps take 3 ms of work and
 // 2 ms of the call, in which rank 1 waits for rank 0 once.
-// The stretches of the drawn step are those that its sums add up.
-TEST(Forecast, DrawsTheTypicalStepStretchByStretch) {
-  using enum Stretch::Kind;
+// The intervals of the drawn step are those that its sums add up.
+TEST(Forecast, DrawsTheTypicalStepIntervalByInterval) {
+  using enum Interval::Kind;
   // Steps of 9, 7 and 6 ms after the first: the second of them is the median. Rank 0 works 2 ms
   // less than rank 1 before the call of 2 ms, and 1 ms beside it.
   const KernelJob job({{{1, 0, ""}, {5, 1, ""}, {3, 1, ""}, {2, 1, ""}},
@@ -152,14 +152,14 @@ TEST(Forecast, DrawsTheTypicalStepStretchByStretch) {
   const Picos begin = f.times.begin(2);
   ASSERT_EQ(f.timeline.classes.size(), 2U);
   EXPECT_THAT(f.timeline.classes[0].host,
-              testing::ElementsAre(Stretch{begin, begin + ms(4), computes},
-                                   Stretch{begin + ms(4), begin + ms(5), idle},
-                                   Stretch{begin + ms(5), begin + ms(7), exposed}));
+              testing::ElementsAre(Interval{begin, begin + ms(4), computes},
+                                   Interval{begin + ms(4), begin + ms(5), idle},
+                                   Interval{begin + ms(5), begin + ms(7), exposed}));
   EXPECT_THAT(f.timeline.classes[1].host,
-              testing::ElementsAre(Stretch{begin, begin + ms(5), computes},
-                                   Stretch{begin + ms(5), begin + ms(7), exposed}));
+              testing::ElementsAre(Interval{begin, begin + ms(5), computes},
+                                   Interval{begin + ms(5), begin + ms(7), exposed}));
   for (const StepTimeline::Lane& lane : f.timeline.classes)
-    EXPECT_THAT(lane.calls, testing::ElementsAre(Stretch{begin + ms(5), begin + ms(7), call}));
+    EXPECT_THAT(lane.calls, testing::ElementsAre(Interval{begin + ms(5), begin + ms(7), call}));
 }
 
 TEST(Forecast, ACheckpointBelongsToNoStep) {
@@ -317,7 +317,7 @@ TEST(Spread, EachRankOfHsdpCallsInTheGroupOfItsOwnCopy) {
   EXPECT_EQ(verify::verify(*all).verdict, verify::Verdict::clean);
   const Result<trace::Run> other = trace::spread(derived(), {0, 1, 2, 3, 3, 2}, 2);
   ASSERT_FALSE(other) << "rank 3 holds another shard than rank 4";
-  EXPECT_THAT(other.error().message, HasSubstr("at another place of its copy"));
+  EXPECT_THAT(other.error().message, HasSubstr("another index in its copy"));
 }
 
 TEST(Spread, NobodyStandsForARankOfAnotherGroup) {

@@ -111,7 +111,7 @@ TEST(Towers, EqualWorkHasNoStragglers) {
 }
 
 TEST(Towers, UnequalWorkHas) {
-  // Of about as much work as the LLM's stages have: behind a much slower encoder all else waits
+  // Of about as much work as the LLM's stages have: with a much slower encoder all else waits
   // anyway.
   const MultimodalForecast f =
       forecast(top() + encoder("tensor: 4") + images("{poisson: 2}", "{lognormal: [200, 1]}"));
@@ -169,7 +169,7 @@ TEST(Towers, ThePictureIsTheStep) {
       for (std::size_t p = 0; p < f.places.size(); ++p) {
         EXPECT_EQ(picture->stages[p].name, f.places[p].name);
         Picos now;
-        for (const StepStretch& one : picture->stages[p].host) {
+        for (const StepInterval& one : picture->stages[p].host) {
           EXPECT_EQ(one.begin, now);
           now = one.end;
           if (one.work.kind == StepWork::Kind::encode) encodes += one.end - one.begin;

@@ -24,21 +24,21 @@ void expect_same_step(const PlanForecast& f) {
   double exchanged = 0;
   for (const StepPicture::Stage& stage : picture->stages) {
     Picos now;
-    for (const StepStretch& one : stage.host) {
+    for (const StepInterval& one : stage.host) {
       EXPECT_EQ(one.begin, now);
       now = one.end;
       means[one.work.kind] +=
           (one.end - one.begin).seconds() / static_cast<double>(picture->stages.size());
     }
     EXPECT_EQ(now, picture->end);
-    for (const StepStretch& one : stage.calls) {
+    for (const StepInterval& one : stage.calls) {
       EXPECT_LE(one.end, picture->end);
       if (one.work.kind != Kind::message) exchanged += (one.end - one.begin).seconds();
     }
   }
   const StepParts& parts = f.step.parts;
   const double tolerance = 1e-9 * f.step.seconds;
-  EXPECT_NEAR(means[Kind::message] + means[Kind::meeting], parts.bubble, tolerance);
+  EXPECT_NEAR(means[Kind::message] + means[Kind::norm], parts.bubble, tolerance);
   EXPECT_NEAR(means[Kind::update], parts.optimizer + parts.overhead, tolerance);
   // What the tasks and the waiting for the exchange take is all the rest.
   EXPECT_NEAR(means[Kind::forward] + means[Kind::backward] + means[Kind::weight] +

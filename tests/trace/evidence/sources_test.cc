@@ -264,7 +264,7 @@ class SourcesTest : public testing::TestWithParam<std::function<Story()>> {
     options.evidence = true;
     options.expect_ranks = kWorld;
     const Result<trace::Run> run = load_run({dir_.path()}, options);
-    // What no reader takes is told as such.
+    // What no reader takes is reported as such.
     if (!run) return;
     const verify::Report report = verify::verify(*run);
     std::string got = story.name + ", from" + names + ":";

@@ -74,7 +74,7 @@ inline void digest(const Format& format, std::string_view bytes) {
 // The file cut off at every byte, and with every bit flipped.
 inline void survives_damage(const Format& format, const std::string& bytes) {
   for (std::size_t length = 0; length <= bytes.size(); ++length) {
-    // A copy of that size, so that reading behind it is seen.
+    // A copy of that size, so that reading past it is seen.
     const std::string cut(bytes.data(), length);
     format.recognises(cut);
     digest(format, cut);

@@ -16,7 +16,7 @@ inline constexpr int kUnset = -1;
 // What a device does with a call instead of running it to its end.
 enum class Stall {
   none,
-  never_starts,     // its kernel waits behind other work for ever
+  never_starts,     // its kernel waits for other work for ever
   never_completes,  // it starts, and its peers get through; the device does not
   link,             // all members start it, nobody gets through
 };

@@ -28,7 +28,7 @@ struct Judgement {
 Judgement judge(const Report& report, const Expectation& expected);
 
 std::string text_of(const std::vector<int>& ranks);
-// Each with a blank behind it; none is "- ".
+// Each with a blank after it; none is "- ".
 template <class Values>
 std::string joined(const Values& values) {
   std::ostringstream out;

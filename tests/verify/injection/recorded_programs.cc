@@ -121,7 +121,7 @@ class Reader {
 
 // Leaves of every group and of every pair's messages what all of them have.
 void cut_to_common(const trace::Run& run, Job& job) {
-  std::map<std::string, std::pair<std::uint64_t, std::uint64_t>> common;  // first, behind last
+  std::map<std::string, std::pair<std::uint64_t, std::uint64_t>> common;  // first, after the last
   using Channel = std::tuple<std::string, int, int, int>;
   std::map<Channel, std::pair<int, int>> messages;  // sends and receives
   const auto channel_of = [](int rank, const CallSpec& c) {

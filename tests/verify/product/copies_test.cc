@@ -223,7 +223,7 @@ TEST(Copies, AreReadAndWritten) {
   EXPECT_THAT(refused(R"("copy_ranks": 4)"), HasSubstr("does not divide"));
   EXPECT_THAT(refused(R"("copy_ranks": 0)"), HasSubstr("1 to 6"));
   EXPECT_THAT(refused(R"("copy_ranks": 2, "classes": [{"rank": 0, "ranks": [[0, 5]]}])"),
-              HasSubstr("different places"));
+              HasSubstr("different indices"));
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 //
 // A program is a list of words: A, B, C: a blocking all-reduce in group a, b, c; a, b, c: the same,
 // asynchronous; wN: a wait for the step's N-th call; S1 R1 s1 r1: a message to, from rank 1,
-// blocking or not. Behind a colon stand the name carried and, behind another one, the number of
+// blocking or not. After a colon comes the name carried and, after another one, the number of
 // elements: "A:w:8". `!` raises an exception. Groups a, b and c hold all ranks unless group() says
 // otherwise.
 #pragma once

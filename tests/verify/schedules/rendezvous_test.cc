@@ -124,7 +124,7 @@ TEST(Semantics, ForcedOnesDecideWhatBlocks) {
 }
 
 TEST(Semantics, NcclRunsACommunicatorsCallsInOrder) {
-  // The first pair never completes; behind it nothing of this communicator does.
+  // The first pair never completes; after it nothing of this communicator does.
   const auto run = program({"all_reduce n=4 async; all_reduce n=8 async; wait 1 open; clean",
                             "all_reduce n=5 async; all_reduce n=8 async; wait 1 open; clean"},
                            /*timed=*/false);

@@ -12,11 +12,10 @@
 // integer type are taken alike, and the tensors of a million compute nodes are skipped, not parsed.
 //
 // A trace is a graph, not a program. Calls are put in the order in which Chakra's own feeder hands
-// nodes out (smallest id among those whose data_deps are done; ctrl_deps, which it does not follow,
-// hold circles in converted traces), and none waits: what a
-// dependency on communication forbids is not modelled. With TraceFile::work it is: COMP_NODEs
-// become work of the host (is_cpu_op) or of a stream, and every dependency that these orders do not
-// keep anyway becomes a wait.
+// nodes out (smallest id among those whose data_deps are done; it does not follow ctrl_deps, which
+// have cycles in converted traces), and none waits: what a dependency on communication forbids is
+// not modelled. With TraceFile::work it is: COMP_NODEs become work of the host (is_cpu_op) or of a
+// stream, and every dependency that these orders do not keep anyway becomes a wait.
 //
 // Memory: at most kChakraMemoryFactor times the file's size: of nodes of three bytes, which say
 // nothing but that they communicate. Names and attributes make it much less.
@@ -240,7 +239,7 @@ class ChakraReader {
       const std::string dtype = only_dtype(node.input_types);
       const std::int64_t element = bytes_of(dtype);
       const bool typed = element > 0 && *node.comm_size % element == 0;
-      // Without a type the size is told in bytes.
+      // Without a type the size is given in bytes.
       s.in = flat_tensor(typed ? *node.comm_size / element : *node.comm_size, tables_);
       if (node.out_size && *node.out_size >= 0)
         s.out = flat_tensor(typed ? *node.out_size / element : *node.out_size, tables_);

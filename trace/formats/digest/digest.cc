@@ -226,8 +226,8 @@ Result<ReadDigest> read_digest(std::string_view bytes, const std::string& file, 
 namespace {
 
 // Whether such a trace can be of that format: those that link traces rely on what their own readers
-// make. Profiles are cut by their calls and steps; in NCCL's logs a communicator's place and size
-// stand where others have ranks.
+// make. Profiles are cut by their calls and steps; in NCCL's logs a communicator's group rank
+// and size stand where others have ranks.
 bool is_of(const Format& format, const RankTrace& trace) {
   if (format.name == "kineto" &&
       std::any_of(trace.events.begin(), trace.events.end(), [](const Event& event) {

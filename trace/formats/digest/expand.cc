@@ -72,7 +72,7 @@ class Expander {
     trace_ = std::move(copy);
   }
 
-  // A rank may have declared a name twice, but its calls all know it by one place, or the calls of
+  // A rank may have declared a name twice, but its calls all name it by one index, or the calls of
   // two groups would become those of one.
   bool read_groups() {
     DigestReader in = column(DigestColumn::groups);

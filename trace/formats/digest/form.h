@@ -1,12 +1,13 @@
-// Forms: what a rank of a digest did, told so that ranks that play the same part tell the same.
+// Forms: what a rank of a digest did, written so that ranks that play the same part have the same
+// form.
 //
 // A trace is split into columns, each of which is often equal over many ranks:
 //
 //   form      what the rank did: every call, event and mark in order, how it ended. Groups stand in
-//             it as places in the rank's own list of groups, the other side of a message as the
-//             distance in the group, a root as its place there. So the ranks of a pipeline's stage,
+//             it as indices into the rank's own list of groups, the other side of a message as the
+//             distance in the group, a root as its group rank. So the ranks of a pipeline's stage,
 //             or of all stages in its middle, have one form.
-//   groups    which groups these places are
+//   groups    which groups these indices are
 //   ids       of the calls
 //   steps, states, data, values   what is measured: losses, hashes and norms, sample ids, contents
 //   times     of the few events whose times an analysis asks for (kept_times)

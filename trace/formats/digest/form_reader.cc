@@ -74,7 +74,7 @@ class FormReader {
     DigestForm::Relative out;
     out.kind = static_cast<DigestForm::Relative::Kind>(in.below(3));
     if (out.kind != DigestForm::Relative::Kind::none) out.value = in.small();
-    // A place or a distance is never negative; past the group's end it is refused later.
+    // A group rank or a distance is never negative; past the group's end it is refused later.
     if (out.kind == DigestForm::Relative::Kind::in_group && out.value < 0) in.fail();
     return out;
   }

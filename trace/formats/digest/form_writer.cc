@@ -10,8 +10,8 @@ namespace lockstep::trace {
 
 namespace {
 
-// The part of a trace that is told in groups' places: the rank's own numbering of its groups, those
-// that it declared first.
+// The rank's own numbering of its groups, in which a form names them: those that it declared come
+// first.
 class Slots {
  public:
   explicit Slots(const RankTrace& trace) {
@@ -123,7 +123,7 @@ class FormWriter {
     }
   }
 
-  // A rank as its place or distance in the call's group, where it has one.
+  // A rank as its group rank or its distance in the call's group, where it is in the group.
   void write_relative(Rank rank, std::uint32_t slot, bool as_distance) {
     if (rank.value == kNone) return out_kind_.number(0);
     const RankTrace::Membership* m = slots_.membership(slot);

@@ -127,7 +127,7 @@ class DigestValues {
 
   // What the trace refers to takes part. O(calls + marks).
   void add(const RankTrace& trace);
-  // Call once behind the last add(): gives the numbers.
+  // Call once, after the last add(): gives the numbers.
   void number();
   void write(DigestWriter& out) const;
 

@@ -75,7 +75,7 @@ Fields RingRecord::as() const {
 class RingTableReader {
  public:
   // Reads the entries of `used` bytes. What is damaged is counted in `trace`, and what cannot be
-  // reached behind it is unknown. Groups are declared through `builder`. O(bytes).
+  // reached after it is unknown. Groups are declared through `builder`. O(bytes).
   RingTableReader(std::string_view used, RankTrace& trace, TraceBuilder& builder, Tables& tables);
 
   // Each gives the run's id of a table id; `ok` becomes false, and stays so, where there is no such

@@ -31,7 +31,7 @@ class LineParser {
   bool parse(simdjson::dom::object& object, std::string& problem);
 
  private:
-  // The current line, with as many readable bytes behind it as simdjson wants.
+  // The current line, followed by as many readable bytes as simdjson wants.
   const char* with_padding();
   bool make_room();
   std::string why(simdjson::error_code status) const;

@@ -328,7 +328,7 @@ void TextWriter::write_event(const Event& event) {
     default:
       write_call_event(event);
   }
-  // An issue and what follows it carry the time behind their id.
+  // An issue and what follows it carry the time after their id.
   if (event.kind > EventKind::write) optional_integer("t", event.time, kNoTime);
   line_.close();
 }

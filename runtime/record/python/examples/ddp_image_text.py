@@ -3,7 +3,7 @@
     torchrun --nproc-per-node 2 ddp_image_text.py                     # hangs or raises
     torchrun --nproc-per-node 2 ddp_image_text.py --find-unused
 
-    python ../../tools/lockstep_record.py ddp_image_text.py --world-size 4 --output derived
+    python ../lockstep_record.py ddp_image_text.py --world-size 4 --output derived
     lockstep verify derived                                 # says so without a run
 """
 

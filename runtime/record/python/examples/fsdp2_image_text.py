@@ -6,7 +6,7 @@ others wait for it. With --dummy it feeds the branch zeros, which count with wei
     torchrun --nproc-per-node 2 fsdp2_image_text.py                   # hangs or mispairs
     torchrun --nproc-per-node 2 fsdp2_image_text.py --dummy
 
-    python ../../tools/lockstep_record.py fsdp2_image_text.py --world-size 4 --output derived
+    python ../lockstep_record.py fsdp2_image_text.py --world-size 4 --output derived
     lockstep verify derived                                 # says so without a run
 """
 

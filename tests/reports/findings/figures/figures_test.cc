@@ -103,7 +103,7 @@ TEST(SequenceDiff, IsNothingWithoutTwoSides) {
   const trace::Run equal = inline_run({calls("abc"), calls("abc")});
   EXPECT_FALSE(diff_at(finding_at(2, {1}), equal)) << "no difference";
   EXPECT_TRUE(diff_at(finding_at(1'000'000, {1}), run).value_or(SequenceDiff{}).rows.empty())
-      << "a place behind all calls";
+      << "a column after all calls";
 }
 
 std::string state(int n, const std::string& name, const std::string& rest) {

@@ -1,5 +1,5 @@
 // A libnccl.so.2 without GPUs: communicators are numbers, calls do nothing. What a test has to see
-// happens as in NCCL: places of splits, functions that call others of the library, refusals.
+// happens as in NCCL: group ranks of splits, functions that call others of the library, refusals.
 #include <stdlib.h>
 
 #include <cstddef>
@@ -7,36 +7,36 @@
 
 #include "runtime/record/nccl/nccl_interface.h"
 
-using namespace lockstep::runtime::nccl;
+namespace nccl = lockstep::runtime::nccl;
 
-struct lockstep::runtime::nccl::Communicator {
+struct nccl::Communicator {
   int group_rank, size;
 };
 
 namespace {
 
-constexpr lockstep::runtime::nccl::ResultCode kInvalidArgument = 4;
+constexpr nccl::ResultCode kInvalidArgument = 4;
 
-// Without other processes, what a split gives: NCCL_TEST_SPLIT is "PLACE/SIZE".
-lockstep::runtime::nccl::Communicator split_from_environment() {
+// Without other processes, what a split gives: NCCL_TEST_SPLIT is "GROUP_RANK/SIZE".
+nccl::Communicator split_from_environment() {
   const char* const text = ::getenv("NCCL_TEST_SPLIT");
   const std::string group_rank = text != nullptr ? text : "0/1";
   return {std::stoi(group_rank), std::stoi(group_rank.substr(group_rank.find('/') + 1))};
 }
 
-lockstep::runtime::nccl::ResultCode refuse_too_many(std::size_t count) {
+nccl::ResultCode refuse_too_many(std::size_t count) {
   constexpr std::size_t kMost = 1'000'000;
-  return count > kMost ? kInvalidArgument : lockstep::runtime::nccl::kSuccess;
+  return count > kMost ? kInvalidArgument : nccl::kSuccess;
 }
 
-thread_local lockstep::runtime::nccl::ResultCode in_group = lockstep::runtime::nccl::kSuccess;
+thread_local nccl::ResultCode in_group = nccl::kSuccess;
 thread_local int group_depth = 0;
 
-lockstep::runtime::nccl::ResultCode done(std::size_t count) {
-  const lockstep::runtime::nccl::ResultCode result = refuse_too_many(count);
+nccl::ResultCode done(std::size_t count) {
+  const nccl::ResultCode result = refuse_too_many(count);
   if (group_depth == 0) return result;
-  if (result != lockstep::runtime::nccl::kSuccess) in_group = result;
-  return lockstep::runtime::nccl::kSuccess;
+  if (result != nccl::kSuccess) in_group = result;
+  return nccl::kSuccess;
 }
 
 }  // namespace
@@ -45,98 +45,78 @@ lockstep::runtime::nccl::ResultCode done(std::size_t count) {
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 extern "C" {
 
-lockstep::runtime::nccl::ResultCode ncclGroupStart() {
+nccl::ResultCode ncclGroupStart() {
   ++group_depth;
-  return lockstep::runtime::nccl::kSuccess;
+  return nccl::kSuccess;
 }
-lockstep::runtime::nccl::ResultCode ncclGroupEnd() {
-  if (--group_depth > 0) return lockstep::runtime::nccl::kSuccess;
-  const lockstep::runtime::nccl::ResultCode result = in_group;
-  in_group = lockstep::runtime::nccl::kSuccess;
+nccl::ResultCode ncclGroupEnd() {
+  if (--group_depth > 0) return nccl::kSuccess;
+  const nccl::ResultCode result = in_group;
+  in_group = nccl::kSuccess;
   return result;
 }
-lockstep::runtime::nccl::ResultCode ncclGetUniqueId(lockstep::runtime::nccl::UniqueId* id) {
+nccl::ResultCode ncclGetUniqueId(nccl::UniqueId* id) {
   *id = {};
-  return lockstep::runtime::nccl::kSuccess;
+  return nccl::kSuccess;
 }
-lockstep::runtime::nccl::ResultCode ncclCommInitRank(lockstep::runtime::nccl::Comm* comm, int size,
-                                                     lockstep::runtime::nccl::UniqueId,
-                                                     int group_rank) {
-  *comm = new lockstep::runtime::nccl::Communicator{group_rank, size};
-  return lockstep::runtime::nccl::kSuccess;
+nccl::ResultCode ncclCommInitRank(nccl::Comm* comm, int size, nccl::UniqueId, int group_rank) {
+  *comm = new nccl::Communicator{group_rank, size};
+  return nccl::kSuccess;
 }
-lockstep::runtime::nccl::ResultCode ncclCommInitRankConfig(lockstep::runtime::nccl::Comm* comm,
-                                                           int size,
-                                                           lockstep::runtime::nccl::UniqueId id,
-                                                           int group_rank, void*) {
+nccl::ResultCode ncclCommInitRankConfig(nccl::Comm* comm, int size, nccl::UniqueId id,
+                                        int group_rank, void*) {
   return ncclCommInitRank(comm, size, id,
                           group_rank);  // of its own: seen by whoever stands in front
 }
-lockstep::runtime::nccl::ResultCode ncclCommInitAll(lockstep::runtime::nccl::Comm* comms,
-                                                    int devices, const int*) {
-  for (int i = 0; i < devices; ++i)
-    comms[i] = new lockstep::runtime::nccl::Communicator{i, devices};
-  return lockstep::runtime::nccl::kSuccess;
+nccl::ResultCode ncclCommInitAll(nccl::Comm* comms, int devices, const int*) {
+  for (int i = 0; i < devices; ++i) comms[i] = new nccl::Communicator{i, devices};
+  return nccl::kSuccess;
 }
-lockstep::runtime::nccl::ResultCode ncclCommSplit(lockstep::runtime::nccl::Comm comm, int color,
-                                                  int key, lockstep::runtime::nccl::Comm* child,
-                                                  void*) {
-  *child =
-      color < 0 ? nullptr : new lockstep::runtime::nccl::Communicator(split_from_environment());
-  return lockstep::runtime::nccl::kSuccess;
+nccl::ResultCode ncclCommSplit(nccl::Comm comm, int color, int key, nccl::Comm* child, void*) {
+  *child = color < 0 ? nullptr : new nccl::Communicator(split_from_environment());
+  return nccl::kSuccess;
 }
-lockstep::runtime::nccl::ResultCode ncclCommDestroy(lockstep::runtime::nccl::Comm comm) {
+nccl::ResultCode ncclCommDestroy(nccl::Comm comm) {
   delete comm;
-  return lockstep::runtime::nccl::kSuccess;
+  return nccl::kSuccess;
 }
-lockstep::runtime::nccl::ResultCode ncclCommUserRank(lockstep::runtime::nccl::Comm comm,
-                                                     int* group_rank) {
+nccl::ResultCode ncclCommUserRank(nccl::Comm comm, int* group_rank) {
   *group_rank = comm->group_rank;
-  return lockstep::runtime::nccl::kSuccess;
+  return nccl::kSuccess;
 }
-lockstep::runtime::nccl::ResultCode ncclCommCuDevice(lockstep::runtime::nccl::Comm comm,
-                                                     int* device) {
+nccl::ResultCode ncclCommCuDevice(nccl::Comm comm, int* device) {
   *device = comm->group_rank;
-  return lockstep::runtime::nccl::kSuccess;
+  return nccl::kSuccess;
 }
-lockstep::runtime::nccl::ResultCode ncclCommCount(lockstep::runtime::nccl::Comm comm, int* size) {
+nccl::ResultCode ncclCommCount(nccl::Comm comm, int* size) {
   *size = comm->size;
-  return lockstep::runtime::nccl::kSuccess;
+  return nccl::kSuccess;
 }
-lockstep::runtime::nccl::ResultCode ncclAllReduce(const void*, void*, std::size_t count, int, int,
-                                                  lockstep::runtime::nccl::Comm,
-                                                  lockstep::runtime::nccl::Stream) {
+nccl::ResultCode ncclAllReduce(const void*, void*, std::size_t count, int, int, nccl::Comm,
+                               nccl::Stream) {
   return done(count);
 }
-lockstep::runtime::nccl::ResultCode ncclBroadcast(const void*, void*, std::size_t count, int, int,
-                                                  lockstep::runtime::nccl::Comm,
-                                                  lockstep::runtime::nccl::Stream) {
+nccl::ResultCode ncclBroadcast(const void*, void*, std::size_t count, int, int, nccl::Comm,
+                               nccl::Stream) {
   return done(count);
 }
-lockstep::runtime::nccl::ResultCode ncclReduceScatter(const void*, void*, std::size_t count, int,
-                                                      int, lockstep::runtime::nccl::Comm,
-                                                      lockstep::runtime::nccl::Stream) {
+nccl::ResultCode ncclReduceScatter(const void*, void*, std::size_t count, int, int, nccl::Comm,
+                                   nccl::Stream) {
   return done(count);
 }
-lockstep::runtime::nccl::ResultCode ncclAllGather(const void*, void*, std::size_t count, int,
-                                                  lockstep::runtime::nccl::Comm,
-                                                  lockstep::runtime::nccl::Stream) {
+nccl::ResultCode ncclAllGather(const void*, void*, std::size_t count, int, nccl::Comm,
+                               nccl::Stream) {
   return done(count);
 }
-lockstep::runtime::nccl::ResultCode ncclSend(const void*, std::size_t count, int, int,
-                                             lockstep::runtime::nccl::Comm,
-                                             lockstep::runtime::nccl::Stream) {
+nccl::ResultCode ncclSend(const void*, std::size_t count, int, int, nccl::Comm, nccl::Stream) {
   return done(count);
 }
-lockstep::runtime::nccl::ResultCode ncclRecv(void*, std::size_t count, int, int,
-                                             lockstep::runtime::nccl::Comm,
-                                             lockstep::runtime::nccl::Stream) {
+nccl::ResultCode ncclRecv(void*, std::size_t count, int, int, nccl::Comm, nccl::Stream) {
   return done(count);
 }
 // As some libraries have it: made of others of their functions.
-lockstep::runtime::nccl::ResultCode ncclAlltoAll(const void* in, void* out, std::size_t count,
-                                                 int type, lockstep::runtime::nccl::Comm comm,
-                                                 lockstep::runtime::nccl::Stream stream) {
+nccl::ResultCode ncclAlltoAll(const void* in, void* out, std::size_t count, int type,
+                              nccl::Comm comm, nccl::Stream stream) {
   ncclGroupStart();
   for (int peer = 0; peer < comm->size; ++peer) {
     ncclSend(in, count, type, peer, comm, stream);

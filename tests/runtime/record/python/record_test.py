@@ -6,6 +6,7 @@ environment: LOCKSTEP_PROGRAM, the `lockstep` to judge with
 
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -27,12 +28,17 @@ LOCKSTEP = os.environ["LOCKSTEP_PROGRAM"]
 LIMIT_S = 900  # only against hanging for ever: this may be a busy machine
 
 
+# What each recording would import anew, for two seconds: lockstep_record.wrappers.SLOW_IMPORTS, too.
+IMPORTED = ["torch", "torch.nn.parallel", "torch.testing._internal.distributed.fake_pg",
+            "torch.distributed.fsdp._fully_shard._fsdp_param_group",
+            "torch.distributed.algorithms.ddp_comm_hooks.default_hooks",
+            "torch.distributed.checkpoint.default_planner", "torch._dynamo"]
 FORKS: "Optional[Forks]" = None
 
 
 def setUpModule() -> None:
     global FORKS
-    FORKS = Forks(["torch", "torch.nn.parallel"], {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"})
+    FORKS = Forks(IMPORTED, {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"})
     unittest.addModuleCleanup(FORKS.close)
 
 
@@ -141,6 +147,17 @@ class Examples(RecordTest):
     def test_fsdp2_is_safe_with_a_dummy(self) -> None:
         self.record(EXAMPLES / "fsdp2_image_text.py", own="--dummy")
         self.assert_safe()
+
+
+    def test_the_command_needs_the_folder_beside_it(self) -> None:
+        alone = Path(shutil.copy(TOOL, self.folder))
+        status, said = finished(python(str(alone), "--help"))
+        self.assertEqual(status, 2, said)
+        self.assertIn("the folder lockstep_record is not in", said)
+        shutil.copytree(Path(TOOL).with_suffix(""), self.folder / "lockstep_record")
+        status, said = finished(python(str(alone), "--help"))
+        self.assertEqual(status, 0, said)
+        self.assertIn("usage: lockstep_record.py SCRIPT", said)
 
 
 class Calls(RecordTest):

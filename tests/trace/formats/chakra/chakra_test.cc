@@ -102,7 +102,7 @@ TEST(Chakra, HealthyRanksAreClean) {
   EXPECT_EQ(run.tables.str(trace.calls[0].tag), "node2");
   const Signature& s = run.tables.signatures[trace.calls[0].signature];
   EXPECT_EQ(s.op, Op::all_reduce);
-  EXPECT_EQ(s.in_elements, 4096) << "bytes, where no type is told";
+  EXPECT_EQ(s.in_elements, 4096) << "bytes, where no type is given";
 }
 
 TEST(Chakra, FindsAnotherSize) {

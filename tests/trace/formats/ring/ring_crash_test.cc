@@ -58,7 +58,7 @@ void wait_for_laps(const std::string& path) {
 // All that was published is there and fits together.
 void expect_sound(const RankTrace& trace, const Tables& tables) {
   // A thread that dies between reserving a record and publishing it leaves a hole; the other may
-  // have gone on behind it. Its data mark spans two records.
+  // have gone on after it. Its data mark spans two records.
   EXPECT_LE(trace.damaged_count, 4U);
   EXPECT_GT(trace.dropped, 2 * kCapacity);
   EXPECT_GT(trace.events.size(), kCapacity / 2);

@@ -144,7 +144,7 @@ TEST_F(RingDamageTest, ADataMarkWithAHoleIsNone) {
   const Result<RankTrace> trace = read(with<std::uint64_t>(record(9), 0));
   ASSERT_TRUE(trace);
   EXPECT_TRUE(trace->data.empty());
-  EXPECT_EQ(trace->damaged_count, 2U);  // the hole, and the piece behind it
+  EXPECT_EQ(trace->damaged_count, 2U);  // the hole, and the piece after it
 }
 
 TEST_F(RingDamageTest, ReferencesOutOfTheTableAreDamage) {

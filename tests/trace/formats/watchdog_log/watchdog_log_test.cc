@@ -86,7 +86,7 @@ TEST(WatchdogLog, FindsTheRankWhoseDeviceStalls) {
       timed_out(2, 12, "ALLREDUCE", 64, 14, 11) + timed_out(3, 13, "ALLREDUCE", 64, 14, 12));
   ASSERT_EQ(run.ranks.size(), 4U);
   EXPECT_EQ(run.ranks[2].calls.size(), 3U)
-      << "its own, the one before, and the one that it had issued behind it";
+      << "its own, the one before, and the one that it had issued after it";
   EXPECT_THAT(judged(run), HasSubstr("by 2"));
 }
 

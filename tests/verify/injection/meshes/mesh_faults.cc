@@ -354,7 +354,7 @@ class MeshInjector {
     return d;
   }
 
-  // DDP's buckets go out in their order: behind one that never fills, none does.
+  // DDP's buckets go out in their order: after one that never fills, none does.
   Found ddp_unused() {
     const auto site = find(
         [](const CallSpec& c) { return is_image(c) && c.async && dimension(c.group) == "dp"; });

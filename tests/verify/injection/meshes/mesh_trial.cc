@@ -189,7 +189,7 @@ class CaseMaker {
     DumpStyle style;
     style.timing = chance(random_, 0.4);
     style.frames = recording.at || chance(random_, 0.5);
-    // What most ranks left out is told by the past alone.
+    // Only the past shows what most ranks left out.
     const bool needs_past =
         fault_ == MeshFault::left_out_by_most || fault_ == MeshFault::modality_skip_by_most;
     style.only_active = chance(random_, 0.15) && !needs_past;

@@ -1,4 +1,4 @@
-"""A job that ends right behind its last call, while the transport's threads are late.
+"""A job that ends right after its last call, while the transport's threads are late.
 
 They run only when nothing else does, and so often let go of a call's tensors when Python is ending.
 Without a recorder about one process in five dies of SIGABRT here.

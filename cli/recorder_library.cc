@@ -1,0 +1,178 @@
+#include "cli/recorder_library.h"
+
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <filesystem>
+#include <iostream>
+#include <optional>
+#include <sstream>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include <fmt/core.h>
+
+#include "base/files/read_file.h"
+#include "base/text.h"
+
+extern char** environ;
+
+namespace lockstep::cli {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+bool is_executable(const fs::path& path) {
+  std::error_code none;
+  return fs::is_regular_file(path, none) && ::access(path.c_str(), X_OK) == 0;
+}
+
+// What the program prints on standard output; nothing if it fails.
+std::optional<std::string> output_of(const std::vector<std::string>& command) {
+  int ends[2];
+  if (::pipe(ends) != 0) return std::nullopt;
+  posix_spawn_file_actions_t actions;
+  ::posix_spawn_file_actions_init(&actions);
+  ::posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
+  ::posix_spawn_file_actions_addclose(&actions, ends[0]);
+  ::posix_spawn_file_actions_addclose(&actions, ends[1]);
+  std::vector<char*> arguments;
+  for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
+  arguments.push_back(nullptr);
+  pid_t pid = -1;
+  const int failed =
+      ::posix_spawnp(&pid, arguments[0], &actions, nullptr, arguments.data(), environ);
+  ::posix_spawn_file_actions_destroy(&actions);
+  ::close(ends[1]);
+  std::string out;
+  std::array<char, 4096> buffer{};
+  // Until the child closes its end: waiting for it first would block both where it prints more than
+  // a pipe holds.
+  for (ssize_t n = 0; failed == 0 && (n = ::read(ends[0], buffer.data(), buffer.size())) > 0;)
+    out.append(buffer.data(), static_cast<std::size_t>(n));
+  ::close(ends[0]);
+  int status = 0;
+  if (failed != 0 || ::waitpid(pid, &status, 0) != pid || status != 0) return std::nullopt;
+  while (!out.empty() && (out.back() == '\n' || out.back() == '\r')) out.pop_back();
+  return out;
+}
+
+constexpr const char* kLibrary = "liblockstep_record.so";
+
+// The version of torch that a recorder was built for, which is a text in it. Empty: none.
+std::string version_of_recorder(const fs::path& library) {
+  constexpr std::size_t kMost = std::size_t{1} << 28U;
+  constexpr std::string_view kKey = "LOCKSTEP_RECORDS_TORCH=";
+  const Result<std::string> bytes = read_file(library.string(), kMost);
+  if (!bytes) return {};
+  const std::size_t at = bytes->find(kKey);
+  if (at == std::string::npos) return {};
+  const std::size_t begin = at + kKey.size();
+  return bytes->substr(begin, bytes->find_first_not_of("0123456789.", begin) - begin);
+}
+
+// Folders in which a recorder may be: beside this program as it was built, installed, or put there
+// by whoever has several.
+std::vector<fs::path> recorder_folders(const std::string& version) {
+  std::error_code none;
+  const fs::path here = fs::read_symlink("/proc/self/exe", none).parent_path();
+  std::vector<fs::path> out = {here, here / "../recorder", here / "../lib", here / "../lib64",
+                               here / "../lib/x86_64-linux-gnu"};
+  // Whoever has several torches has a folder for each, in those of libraries.
+  for (const std::size_t i : {2U, 3U, 4U}) out.push_back(out[i] / fmt::format("torch-{}", version));
+  return out;
+}
+
+// The script that builds a recorder, where this program lies in its source tree.
+fs::path build_script() {
+  std::error_code none;
+  const fs::path here = fs::read_symlink("/proc/self/exe", none).parent_path();
+  const fs::path script = here / "../../scripts/build-recorder";
+  return is_executable(script) ? fs::weakly_canonical(script, none) : fs::path();
+}
+
+}  // namespace
+
+std::string found_in_path(const std::string& program) {
+  // As execvp(3): a name with a slash is a path, any other is looked for.
+  if (program.find('/') != std::string::npos) return is_executable(program) ? program : "";
+  const char* const variable = std::getenv("PATH");
+  std::string_view left = variable == nullptr ? "" : variable;
+  while (!left.empty()) {
+    const std::size_t end = std::min(left.find(':'), left.size());
+    const fs::path candidate = fs::path(left.substr(0, end)) / program;
+    if (is_executable(candidate)) return candidate.string();
+    left.remove_prefix(std::min(end + 1, left.size()));
+  }
+  return {};
+}
+
+std::string python_of(const std::string& program) {
+  // "/opt/conda/bin/python3.11".
+  if (fs::path(program).filename().string().starts_with("python")) return program;
+  constexpr std::size_t kMost = std::size_t{1} << 24U;  // scripts are small, programs are not read
+  const Result<std::string> text = read_file(program, kMost);
+  if (!text || !text->starts_with("#!")) return {};
+  // "#!/usr/bin/env python3" has it in the second word, "#!/opt/conda/bin/python" in the first.
+  std::istringstream words(text->substr(2, text->find('\n') - 2));
+  for (std::string word; words >> word;)
+    if (fs::path(word).filename().string().starts_with("python")) return found_in_path(word);
+  return {};
+}
+
+Result<std::string> torch_version_of(const std::string& python) {
+  // Prints "2.15.0"; of "2.15.0+cu130" the rest is left out, as the recorder is the same.
+  constexpr const char* kAsk =
+      "import importlib.util as u, pathlib, re\n"
+      "s = u.find_spec('torch')\n"
+      "f = pathlib.Path(s.origin).parent / 'version.py' if s and s.origin else None\n"
+      "v = re.search(r\"__version__ = '([0-9.]+)\", f.read_text()) if f else None\n"
+      "print(v.group(1) if v else '')\n";
+  const std::optional<std::string> said = output_of({python, "-c", kAsk});
+  if (!said || said->empty()) {
+    return Error{"there is no torch in the Python that the command starts",
+                 {python},
+                 "--python names the Python, where it is another one"};
+  }
+  return *said;
+}
+
+Result<std::string> recorder_for(const std::string& named, const std::string& python,
+                                 const std::string& torch) {
+  std::error_code none;
+  if (!named.empty()) {
+    const std::string version = version_of_recorder(named);
+    if (version == torch) return fs::absolute(named, none).string();
+    return Error{version.empty() ? "this is no recorder"
+                                 : fmt::format("this recorder is for torch {}, and the job has {}",
+                                               version, printable(torch)),
+                 {named},
+                 "leave --library out, or build it: scripts/build-recorder --python PYTHON"};
+  }
+  for (const fs::path& folder : recorder_folders(torch)) {
+    const fs::path library = folder / kLibrary;
+    // Only of exactly that version: LibTorch promises no binary interface between releases.
+    if (version_of_recorder(library) == torch) return fs::weakly_canonical(library, none).string();
+  }
+  const fs::path script = build_script();
+  if (script.empty()) {
+    return Error{fmt::format("no recorder for torch {} is installed", printable(torch)),
+                 {python},
+                 "build it in Lockstep's source tree, and name it with --library: "
+                 "scripts/build-recorder --python PYTHON"};
+  }
+  std::cerr << "lockstep: building the recorder for torch " << printable(torch)
+            << ", which takes some minutes the first time\n";
+  const std::optional<std::string> built = output_of({script.string(), "--python", python});
+  if (!built || version_of_recorder(*built) != torch)
+    return Error{"the recorder could not be built", {script.string()}, "run it by hand"};
+  return *built;
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,541 @@
+// An entry of a Flight Recorder dump, as PyTorch 2.5 to 2.15 write it, in JSON:
+//
+//   {"frames": [{"name": "forward", "filename": "train.py", "line": 12}, …], "record_id": 7,
+//    "pg_id": 0, "process_group": ["0", "default_pg"], "collective_seq_id": 3, "p2p_seq_id": 0,
+//    "op_id": 3, "profiling_name": "nccl:all_reduce", "time_created_ns": 1717000000000000000,
+//    "input_sizes": [[4000]], "input_dtypes": ["Float"], "output_sizes": [[4000]],
+//    "output_dtypes": ["Float"], "state": "completed", "retired": true, "is_p2p": false, …}
+//
+// Peculiarities (torch/csrc/distributed/c10d/FlightRecorder.hpp, and dumps of real jobs):
+// - The rank is not in the dump, only in the file's name. The world is the largest group.
+// - Entries are numbered per group and kind: collective_seq_id and p2p_seq_id, both from 1.
+//   Call::seq is that number minus one, which aligns ranks whose rings dropped different numbers of
+//   entries. record_id counts across groups and aligns nothing.
+// - pg_status is keyed by pg_id, which differs between ranks; entries connect it to a group's name.
+//   For groups with point-to-point calls its numbers mix both counters, so they are ignored.
+// - Gloo's entries stay "scheduled": `retired` tells that they completed. Its dumps hold neither
+//   messages nor the members of groups (pg_config has one entry without a name, whose ranks are
+//   those within the group that was made last), and threads complete calls out of order, so that
+//   pg_status lags. No watchdog writes them: they say nothing about whether a rank hangs
+//   (link_dumps.cc).
+// - The calls of a coalesced batch stay "scheduled" too; only the closing `coalesced` entry has the
+//   batch's state.
+// - Frames come innermost first; `at` is the first one outside PyTorch and Python's own library.
+//
+// A pickle can refer to one part of itself any number of times. The reader visits four values per
+// byte of the file; what is left then counts as damage. O(bytes).
+#include "trace/formats/flight_recorder/dump_reader.h"
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include <fmt/core.h>
+
+#include "base/text.h"
+#include "trace/formats/flight_recorder/names.h"
+#include "trace/formats/torch_names.h"
+#include "trace/trace_builder.h"
+
+namespace lockstep::trace {
+
+namespace {
+
+using Value = DataTree::Value;
+using ValueKind = DataTree::Kind;
+using Operation = DumpOperation;
+
+class DumpReader {
+ public:
+  DumpReader(const DataTree& tree, const TraceFile& file, Tables& tables)
+      : tree_(tree), file_(file), tables_(tables), names_(tree, tables) {}
+
+  Result<RankTrace> read() {
+    budget_ = kVisitsPerByte * file_.bytes.size() + kVisitsOfASmallFile;
+    trace_.source = file_.name;
+    trace_.rank = *file_.rank;
+    if (const Value* const host = tree_.find(tree_.root, "host_name"); host != nullptr) {
+      trace_.host = tree_.text(*host).substr(0, 256);
+    }
+    trace_.backend = "nccl";
+    trace_.world_size = kMaxWorldSize;
+    // The watchdog wrote the dump because a call timed out, or somebody asked for it.
+    trace_.end = End::hung;
+    trace_.snapshot = true;
+    const Value* const entries = tree_.find(tree_.root, "entries");
+    const Value* const config = tree_.find(tree_.root, "pg_config");
+    const Value* const status = tree_.find(tree_.root, "pg_status");
+    if (entries == nullptr && config == nullptr && status == nullptr) {
+      return Error{"not a Flight Recorder dump: it has no entries, pg_config or pg_status",
+                   {file_.name},
+                   "leave other programs' files out of the folder"};
+    }
+    // Groups first: entries name their peers by group rank, and need the members.
+    if (config != nullptr) read_config(*config);
+    // A dump without entries (of active calls only) is that of a rank that waits for nothing. The
+    // world size follows from all dumps (link_dumps): until then every rank is possible.
+    if (entries != nullptr) read_entries(*entries);
+    if (status != nullptr) read_status(*status);
+    // Without entries the other ranks' dumps tell (link_dumps); over NCCL, its version does.
+    const Value* const version = tree_.find(tree_.root, "comm_lib_version");
+    const bool no_nccl = version != nullptr && tree_.text(*version).empty();
+    if (only_gloo_ && (!trace_.calls.empty() || no_nccl)) {
+      trace_.backend = trace_.calls.empty() ? "" : "gloo";
+    }
+    builder_.finish();
+    return std::move(trace_);
+  }
+
+ private:
+  struct GroupState {
+    std::vector<Rank> members;
+    bool point_to_point = false;
+    std::int64_t counted = 0;                // with numbered_together_: its collectives so far
+    std::int32_t batch = kNone;              // the open batch of point-to-point calls
+    std::vector<std::uint32_t> batch_calls;  // its calls, as indexes into trace_.calls
+    std::uint64_t batch_seq = 0;             // the number that its calls share
+  };
+
+  void damage(std::string message) { trace_.add_damage(std::move(message)); }
+
+  // Counts `values` visits, so that the time stays linear in the file's size: a pickle may refer to
+  // one part of itself any number of times, in two bytes each. False: the budget is used up.
+  bool spend(std::size_t values) {
+    if (values <= budget_) {
+      budget_ -= values;
+      return true;
+    }
+    if (!exhausted_) damage("the dump refers to the same parts too often; the rest was not read");
+    exhausted_ = true;
+    return false;
+  }
+
+  // pg_config: {"0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1, 2, 3]"}, …}. The ranks
+  // are a string.
+  void read_config(const Value& config) {
+    const auto pairs = tree_.pairs(config);
+    for (std::size_t i = 0; i + 1 < pairs.size(); i += 2) {
+      const std::string_view name = tree_.text(pairs[i]);
+      if (!spend(tree_.pairs(pairs[i + 1]).size() + 1)) return;
+      const Value* const ranks = tree_.find(pairs[i + 1], "ranks");
+      if (name.empty() || ranks == nullptr) continue;  // as in Gloo's dumps
+      std::vector<Rank> members;
+      if (!spend(tree_.text(*ranks).size())) return;
+      if (!parse_ranks(tree_.text(*ranks), members)) {
+        damage(fmt::format("pg_config: the ranks of group {} are not a list", printable(name)));
+        continue;
+      }
+      if (members.empty()) continue;
+      const Value* const desc = tree_.find(pairs[i + 1], "desc");
+      const GroupId group = tables_.groups.intern(std::string(name));
+      groups_[group].members = members;
+      builder_.add_group(group, std::move(members),
+                         desc == nullptr ? StringId{} : names_.string(*desc));
+    }
+  }
+
+  static bool parse_ranks(std::string_view text, std::vector<Rank>& out) {
+    const std::optional<std::vector<std::int64_t>> numbers = integers_in(text);
+    if (!numbers) return false;
+    std::optional<std::vector<Rank>> ranks = ranks_in(*numbers);
+    if (ranks) out = std::move(*ranks);
+    return ranks.has_value();
+  }
+
+  // Decides how calls are numbered. False: the calls of different ranks cannot be aligned.
+  //
+  // torchcomms' recorder numbers the calls of all communicators in one sequence, messages included,
+  // and records no peers. Its collectives are counted here instead. That needs the beginning of the
+  // ring, unless there is one communicator and nothing but collectives. The recorder is known by
+  // its names: they begin with the communicator's description ("ncclx:all_reduce") where PyTorch
+  // has the backend's name ("nccl:all_reduce").
+  bool choose_numbers(const Value& entries) {
+    const auto items = tree_.items(entries);
+    const auto group_of_entry = [&](const Value& entry) {
+      const Value* const group = tree_.find(entry, "process_group");
+      return group == nullptr ? std::span<const Value>() : tree_.items(*group);
+    };
+    const auto name_of_entry = [&](const Value& entry) {
+      const Value* const name = tree_.find(entry, "profiling_name");
+      return name == nullptr ? std::string_view() : tree_.text(*name);
+    };
+    if (items.empty()) return true;
+    const auto first = group_of_entry(items.front());
+    if (first.size() < 2 || tree_.text(first[1]).empty()) return true;
+    const std::string prefix = std::string(tree_.text(first[1])) + ":";
+    // torchcomms has the key p2p_seq_id, but leaves it at 0.
+    const Value* const number = tree_.find(items.front(), "p2p_seq_id");
+    numbered_together_ = name_of_entry(items.front()).starts_with(prefix) && number != nullptr &&
+                         number->integer(kNone) == 0;
+    if (!numbered_together_ || trace_.dropped == 0) return true;
+    for (const Value& entry : items) {
+      if (!spend(tree_.pairs(entry).size() + 1)) return false;
+      const auto group = group_of_entry(entry);
+      const std::string_view name = name_of_entry(entry);
+      const bool alike = !group.empty() && tree_.text(group[0]) == tree_.text(first[0]) &&
+                         !name.ends_with(":send") && !name.ends_with(":recv") &&
+                         !name.ends_with(":batch_op_issue");
+      if (alike) continue;
+      trace_.inconclusive =
+          "torchcomms' Flight Recorder numbers the calls of all communicators together, and its "
+          "ring "
+          "lost the oldest: the ranks' calls cannot be aligned";
+      return false;
+    }
+    return true;
+  }
+
+  void read_entries(const Value& entries) {
+    if (!entries.is(ValueKind::list)) return damage("entries is not a list");
+    // record_id counts from 0, so the first entry's is the number of entries that the ring dropped.
+    for (const Value& first :
+         tree_.items(entries).first(std::min<std::size_t>(tree_.items(entries).size(), 1))) {
+      const Value* const id = tree_.find(first, "record_id");
+      if (id != nullptr) {
+        trace_.dropped = static_cast<std::uint64_t>(std::max<std::int64_t>(0, id->integer(0)));
+      }
+    }
+    if (!choose_numbers(entries)) return;
+    // torchcomms counts from 0.
+    trace_.first_number = numbered_together_ ? 0 : 1;
+    const std::size_t count = tree_.items(entries).size();
+    // Not for a pickle whose list repeats one entry: its length says nothing about the file's size.
+    if (count <= file_.bytes.size() / kBytesPerEntry) {
+      trace_.calls.reserve(count);
+      trace_.events.reserve(kEventsPerEntry * count);
+    }
+    for (const Value& value : tree_.items(entries)) {
+      DumpEntry entry;
+      const auto pairs = tree_.pairs(value);
+      if (!spend(pairs.size() + 1)) return;
+      for (std::size_t i = 0; i + 1 < pairs.size(); i += 2) {
+        entry.fields[static_cast<std::size_t>(names_.key(pairs[i]))] = &pairs[i + 1];
+      }
+      if (!entry.complete()) {
+        damage("an entry without profiling_name, process_group, collective_seq_id or state");
+        continue;
+      }
+      read_entry(entry);
+    }
+  }
+
+  // Turns an entry into a call with its events, or closes a batch with it.
+  void read_entry(const DumpEntry& entry) {
+    const auto process_group = tree_.items(entry[DumpKey::process_group]);
+    if (process_group.empty()) return damage("an entry's process_group is not a pair of names");
+    const GroupId group = group_of(process_group[0]);
+    if (entry.has(DumpKey::pg_id)) {
+      group_of_pg_id_.try_emplace(entry[DumpKey::pg_id].integer(-1), group);
+    }
+    GroupState& state = groups_[group];
+    const Operation& operation = names_.operation(entry[DumpKey::profiling_name]);
+    // "gloo:all_reduce" alone: a job on CPUs. A job on GPUs may use Gloo in addition.
+    only_gloo_ &= operation.gloo;
+    const bool p2p = entry[DumpKey::is_p2p].boolean();
+    state.point_to_point |= p2p;
+    std::int64_t seq = entry[p2p ? DumpKey::p2p_seq_id : DumpKey::collective_seq_id].integer(0);
+    if (numbered_together_) {
+      // Skip messages, whose peers are unknown, and what is no communication.
+      const std::string_view name = operation.name;
+      const bool no_call =
+          name == "split" || name == "new_window" || name == "finalize" || name == "batch_op_issue";
+      if (no_call || is_point_to_point(operation.op)) return;
+      seq = trace_.dropped == 0 ? ++state.counted : seq + 1;
+    }
+    // The entry that ends a coalesced batch: without tensors for collectives, with is_p2p for
+    // messages. "allreduce_coalesced" with tensors is an operation by itself.
+    const bool empty_sizes = tree_.items(entry[DumpKey::input_sizes]).empty() &&
+                             tree_.items(entry[DumpKey::output_sizes]).empty();
+    if (operation.closes_batch && (p2p || empty_sizes)) {
+      close_batch(state, entry);
+      if (p2p || operation.name == "coalesced") return;
+    }
+    if (seq < 1) return damage("an entry without a sequence number");
+    if (p2p) join_batch(state, static_cast<std::uint64_t>(seq));
+    Call call;
+    call.id = next_id_++;
+    call.group = group;
+    // Calls of one batch share the number. Their order in the dump decides, not the number.
+    call.seq = static_cast<std::uint32_t>(std::min<std::int64_t>(seq - 1, UINT32_MAX));
+    call.flags = kAsync;
+    call.coalesced = p2p ? state.batch : kNone;
+    if (is_point_to_point(operation.op)) {
+      if (!find_peer(state, operation, call.peer)) {
+        return damage(fmt::format("the peer of {} is not in its group", printable(operation.name)));
+      }
+    } else if (p2p) {
+      return damage("a point-to-point entry that is neither send nor recv");
+    }
+    call.signature = signature(entry, operation);
+    set_location(entry, call);
+    if (same_collective(call, operation)) return;
+    const auto problem = builder_.add_issue(call, is_point_to_point(operation.op),
+                                            entry[DumpKey::time_created_ns].integer(kNoTime),
+                                            TraceBuilder::Numbering::recorded);
+    if (!problem.empty()) return damage(std::string(problem));
+    const auto index = static_cast<std::uint32_t>(trace_.calls.size() - 1);
+    if (p2p) state.batch_calls.push_back(index);
+    add_progress(entry, call.id);
+  }
+
+  // Whether the entry belongs to the collective of the previous one. An uneven all_gather is
+  // recorded as one broadcast per rank, all with the same number, then `ALLGATHER_coalesced`.
+  bool same_collective(const Call& call, const Operation& operation) {
+    if (trace_.calls.empty() || is_point_to_point(operation.op)) return false;
+    const Call& last = trace_.calls.back();
+    if (last.group != call.group || last.seq != call.seq) return false;
+    const Op op = tables_.signatures[last.signature].op;
+    return !is_point_to_point(op);
+  }
+
+  // Adds the call's events by `state`, `retired` and the times.
+  void add_progress(const DumpEntry& entry, std::int64_t id) {
+    const DumpState state = names_.state(entry[DumpKey::state]);
+    const bool completed = state == DumpState::completed || entry[DumpKey::retired].boolean();
+    // A time that was not recorded is 0 in JSON and None in a pickle.
+    const auto time = [&](DumpKey k) {
+      const std::int64_t t = entry[k].integer(kNoTime);
+      return t > 0 ? t : kNoTime;
+    };
+    const bool gloo = names_.operation(entry[DumpKey::profiling_name]).gloo;  // no times of starts
+    if (state == DumpState::started || (completed && !gloo)) {
+      builder_.add_call_event(EventKind::start, id, time(DumpKey::started));
+    }
+    if (completed) builder_.add_call_event(EventKind::complete, id, time(DumpKey::completed));
+  }
+
+  // Begins a new batch unless the number is that of the open one: consecutive point-to-point calls
+  // with the same number are a batch.
+  void join_batch(GroupState& state, std::uint64_t seq) {
+    if (!state.batch_calls.empty() && state.batch_seq == seq) return;
+    state.batch_calls.clear();
+    state.batch = next_batch_++;
+    state.batch_seq = seq;
+  }
+
+  // Gives the closing entry's state to the calls of the open batch.
+  void close_batch(GroupState& state, const DumpEntry& entry) {
+    const DumpState state_of_batch = names_.state(entry[DumpKey::state]);
+    const bool completed =
+        state_of_batch == DumpState::completed || entry[DumpKey::retired].boolean();
+    for (const std::uint32_t c : state.batch_calls) {
+      const Call& call = trace_.calls[c];
+      if (completed && !call.has(kCompleted)) {
+        builder_.add_call_event(EventKind::complete, call.id, kNoTime);
+      } else if (state_of_batch == DumpState::started && !call.has(kStarted)) {
+        builder_.add_call_event(EventKind::start, call.id, kNoTime);
+      }
+    }
+    state.batch_calls.clear();
+  }
+
+  // Finds the peer's global rank by its group rank. False: it is not in the group.
+  bool find_peer(const GroupState& state, const Operation& operation, Rank& peer) const {
+    if (operation.op == Op::recv_any || operation.peer < 0) return operation.op == Op::recv_any;
+    if (state.members.empty()) {  // unknown members: taken for the world, where both are the same
+      peer = Rank(operation.peer);
+      return is_possible_rank(operation.peer, kMaxWorldSize);
+    }
+    const auto index = static_cast<std::size_t>(operation.peer);
+    if (index >= state.members.size()) return false;
+    peer = state.members[index];
+    return true;
+  }
+
+  SignatureId signature(const DumpEntry& entry, const Operation& operation) {
+    Signature s;
+    s.op = operation.op;
+    if (s.op == Op::other) s.other_op = tables_.strings.intern(std::string(operation.name));
+    if (operation.op == Op::barrier) return tables_.make_signature(s);
+    s.in = shapes(entry[DumpKey::input_sizes]);
+    s.out = shapes(entry[DumpKey::output_sizes]);
+    if (operation.op == Op::gather || operation.op == Op::scatter) {
+      // The root alone has both sides, so one side is left out for all: otherwise the root's
+      // signature would differ from the others'.
+      if (operation.op == Op::gather) s.out = {};
+      if (operation.op == Op::scatter) s.in = {};
+    }
+    std::vector<StringId>& types = scratch_types_;
+    types.clear();
+    if (!spend(tree_.items(entry[DumpKey::input_dtypes]).size())) return tables_.make_signature(s);
+    for (const Value& v : tree_.items(entry[DumpKey::input_dtypes]))
+      types.push_back(names_.dtype(v));
+    if (types.empty()) {
+      for (const Value& v : tree_.items(entry[DumpKey::output_dtypes]))
+        types.push_back(names_.dtype(v));
+    }
+    if (!types.empty()) s.dtypes = tables_.name_lists.intern(types);
+    return tables_.make_signature(s);
+  }
+
+  // The tensors' dimensions, each tensor ended by -1: [[4, 8], [32]] becomes 4 8 -1 32 -1.
+  IntListId shapes(const Value& sizes) {
+    IntList& flat = scratch_sizes_;
+    flat.clear();
+    for (const Value& tensor : tree_.items(sizes)) {
+      if (!spend(tree_.items(tensor).size() + 1)) return {};
+      for (const Value& dim : tree_.items(tensor)) {
+        const std::int64_t d = dim.integer(-1);
+        if (d < 0) return {};
+        flat.push_back(d);
+      }
+      flat.push_back(-1);
+    }
+    return flat.empty() ? IntListId{} : tables_.int_lists.intern(flat);
+  }
+
+  // Sets the call's source location and stack. Entries share their frames, so each distinct list is
+  // turned into text once, found by a hash of the frames' numbers. A collision would show a wrong
+  // stack, nothing worse.
+  void set_location(const DumpEntry& entry, Call& call) {
+    const auto frames = tree_.items(entry[DumpKey::frames]);
+    if (frames.empty() || !spend(frames.size())) return;
+    std::uint64_t hash = frames.size();
+    for (const Value& frame : frames) hash = hash * 0x9e3779b97f4a7c15U + frame.number() + 1;
+    const auto [known, is_new] = locations_.try_emplace(hash);
+    if (is_new) {
+      std::string stack;
+      std::string at;
+      std::string first;
+      for (const Value& frame : frames) {
+        if (!spend(tree_.pairs(frame).size())) break;
+        const Value* const file = tree_.find(frame, "filename");
+        const Value* const line = tree_.find(frame, "line");
+        const Value* const name = tree_.find(frame, "name");
+        if (file == nullptr) continue;
+        const std::string_view path = tree_.text(*file).substr(0, kLongestLocation);
+        std::string location(path);
+        if (line != nullptr) location += fmt::format(":{}", line->integer(0));
+        if (first.empty()) first = location;
+        if (at.empty() && !is_library_frame(path)) at = location;
+        if (stack.size() > kLongestStack) break;
+        stack += location;
+        if (name != nullptr) {
+          stack += " ";
+          stack += tree_.text(*name).substr(0, kLongestLocation);
+        }
+        stack += "\n";
+      }
+      if (at.empty()) at = first;  // nothing but library frames
+      known->second = {tables_.strings.intern(at), tables_.strings.intern(stack)};
+    }
+    call.at = known->second.first;
+    call.stack = known->second.second;
+  }
+
+  // The group's id by its name, looked up once per string of the dump.
+  GroupId group_of(const Value& name) {
+    if (!name.is(ValueKind::string)) return {};
+    const auto [known, is_new] = group_names_.try_emplace(name.number());
+    if (is_new) known->second = tables_.groups.intern(std::string(tree_.text(name)));
+    return known->second;
+  }
+
+  // A number of pg_status; -1 where there is none. Pickles have integers, JSON has strings.
+  static std::int64_t status_number(const DataTree& tree, const Value* v) {
+    if (v == nullptr) return -1;
+    if (v->is(ValueKind::integer)) return v->integer(-1);
+    const std::string_view text = tree.text(*v);
+    std::int64_t value = -1;
+    std::from_chars(text.data(), text.data() + text.size(), value);
+    return value;
+  }
+
+  // Finds the group of each pg_id. Entries connect a pg_id with a group's name; for groups without
+  // entries, the remaining ids and names are matched in ascending order. That works because a
+  // process numbers its groups in the order of creation, and c10d's names are such numbers, too:
+  // ids 1 and 2 left, names "3" and "7" left, so 1 is "3" and 2 is "7".
+  void link_pg_ids(const std::vector<std::int64_t>& pg_ids) {
+    std::set<GroupId> linked;
+    for (const auto& [pg_id, group] : group_of_pg_id_) linked.insert(group);
+    std::vector<std::int64_t> ids;
+    for (const std::int64_t id : pg_ids) {
+      if (!group_of_pg_id_.contains(id)) ids.push_back(id);
+    }
+    std::vector<std::pair<std::int64_t, GroupId>> groups;  // by the number that is their name
+    for (const auto& membership : trace_.groups) {
+      if (linked.contains(membership.group)) continue;
+      const std::string& name = tables_.groups[membership.group];
+      std::int64_t number = 0;
+      const auto [end, problem] = std::from_chars(name.data(), name.data() + name.size(), number);
+      if (problem != std::errc() || end != name.data() + name.size()) return;
+      groups.emplace_back(number, membership.group);
+    }
+    if (ids.size() != groups.size()) return;  // ambiguous: leave them unknown
+    std::sort(ids.begin(), ids.end());
+    std::sort(groups.begin(), groups.end());
+    for (std::size_t i = 0; i < ids.size(); ++i) group_of_pg_id_[ids[i]] = groups[i].second;
+  }
+
+  // pg_status: {"0": {"last_enqueued_collective": 12, "last_started_collective": 12,
+  // "last_completed_collective": 11}, …}, as counts; -1 for none.
+  void read_status(const Value& status) {
+    const auto pairs = tree_.pairs(status);
+    std::vector<std::int64_t> pg_ids;
+    for (std::size_t i = 0; i + 1 < pairs.size(); i += 2) {
+      std::int64_t pg_id = -1;
+      const std::string_view key = tree_.text(pairs[i]);
+      std::from_chars(key.data(), key.data() + key.size(), pg_id);
+      pg_ids.push_back(pg_id);
+      if (!spend(tree_.pairs(pairs[i + 1]).size() + 1)) return;
+    }
+    link_pg_ids(pg_ids);
+    for (std::size_t i = 0; i < pg_ids.size(); ++i) {
+      const auto known = group_of_pg_id_.find(pg_ids[i]);
+      if (known == group_of_pg_id_.end() || groups_[known->second].point_to_point) continue;
+      const auto number = [&](std::string_view name) -> std::optional<std::uint64_t> {
+        const std::int64_t n = status_number(tree_, tree_.find(pairs[2 * i + 1], name));
+        return n < 0 ? std::nullopt : std::optional(static_cast<std::uint64_t>(n));
+      };
+      RankTrace::Progress progress;
+      progress.group = known->second;
+      progress.enqueued = number("last_enqueued_collective");
+      progress.started = number("last_started_collective");
+      progress.completed = number("last_completed_collective");
+      trace_.progress.push_back(progress);
+    }
+  }
+
+  static constexpr std::size_t kLongestStack = 16384;    // bytes of a stack's text
+  static constexpr std::size_t kLongestLocation = 1024;  // bytes of a path or function name
+  // A recorder refers to a shared frame in two bytes, and this reader visits its few parts.
+  static constexpr std::size_t kVisitsPerByte = 4;
+  static constexpr std::size_t kVisitsOfASmallFile = 4096;
+  static constexpr std::size_t kBytesPerEntry = 64;  // at least: an entry has twenty keys
+  static constexpr std::size_t kEventsPerEntry = 3;  // issue, start, complete
+
+  const DataTree& tree_;
+  const TraceFile& file_;
+  Tables& tables_;
+  DumpNames names_;
+  RankTrace trace_;
+  TraceBuilder builder_{trace_};
+  std::map<GroupId, GroupState> groups_;
+  std::unordered_map<std::uint32_t, GroupId> group_names_;  // by string number
+  std::unordered_map<std::int64_t, GroupId> group_of_pg_id_;
+  std::unordered_map<std::uint64_t, std::pair<StringId, StringId>> locations_;
+  std::int64_t next_id_ = 0;
+  std::int32_t next_batch_ = 0;
+  bool numbered_together_ = false;
+  std::size_t budget_ = 0;  // values that may still be visited: see spend()
+  bool exhausted_ = false;
+  bool only_gloo_ = true;
+  std::vector<StringId> scratch_types_;
+  IntList scratch_sizes_;
+};
+
+}  // namespace
+
+Result<RankTrace> read_dump_tree(const DataTree& tree, const TraceFile& file, Tables& tables) {
+  return DumpReader(tree, file, tables).read();
+}
+
+}  // namespace lockstep::trace

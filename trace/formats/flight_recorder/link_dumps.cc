@@ -1,0 +1,151 @@
+#include "trace/formats/flight_recorder/link_dumps.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <fmt/core.h>
+
+#include "base/text.h"
+#include "trace/signature.h"
+
+namespace lockstep::trace {
+
+namespace {
+
+// Whether the operation completes on no rank before all members have issued it. The root of a
+// reduce, or the receiver of a message, may be the only one that waits.
+bool completes_together(Op op) {
+  switch (op) {
+    case Op::all_reduce:
+    case Op::all_gather:
+    case Op::all_gather_into_tensor:
+    case Op::reduce_scatter:
+    case Op::reduce_scatter_tensor:
+    case Op::barrier:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// By group: how many calls some rank saw completed, so that all members must have issued them.
+std::map<GroupId, std::uint64_t> completed_calls(std::span<const RankTrace> traces,
+                                                 const Tables& tables) {
+  std::map<GroupId, std::uint64_t> completed;
+  for (const RankTrace& trace : traces) {
+    for (const Call& call : trace.calls) {
+      if (!completes_together(tables.signatures[call.signature].op)) continue;
+      std::uint64_t& count = completed[call.group];
+      if (call.has(kCompleted)) count = std::max<std::uint64_t>(count, call.seq + std::uint64_t{1});
+    }
+  }
+  return completed;
+}
+
+// Completes dumps of a job that uses nothing but Gloo. They were taken at some moment of a process
+// that may go on. Of the groups only the default one's members are known, which are all ranks. A
+// rank that had not issued a call that completed elsewhere was dumped before: its dump does not
+// show what it did since. O(calls).
+void link_gloo_dumps(std::span<RankTrace> traces, const Tables& tables, std::int32_t world) {
+  constexpr std::string_view kDefaultGroup = "0";  // PyTorch counts the groups of a process
+  constexpr std::size_t kNamed = 8;                // ranks in the message
+  const std::map<GroupId, std::uint64_t> completed = completed_calls(traces, tables);
+  std::vector<Rank> all;
+  for (std::int32_t r = 0; r < world; ++r) all.emplace_back(r);
+  std::set<Rank> early;
+  std::string example;
+  for (RankTrace& trace : traces) {
+    trace.backend = "gloo";
+    trace.progress.clear();
+    trace.end = End::cut;
+    std::map<GroupId, std::uint64_t> issued;
+    for (const auto& [group, count] : completed) {
+      if (tables.str(group) != kDefaultGroup) continue;
+      issued[group] = 0;  // a member, whether or not it issued anything
+      trace.groups.push_back({group, all, {}});
+    }
+    for (const Call& call : trace.calls) issued[call.group] = call.seq + std::uint64_t{1};
+    for (const auto& [group, count] : issued) {
+      const auto ahead = completed.find(group);
+      if (ahead == completed.end() || ahead->second <= count) continue;
+      if (example.empty()) {
+        example = fmt::format(
+            "call {} of group {} had completed elsewhere when rank {} had not "
+            "issued it",
+            ahead->second, tables.str(group), trace.rank.value);
+      }
+      trace.open_ended = true;
+    }
+    if (trace.open_ended) early.insert(trace.rank);
+  }
+  if (early.empty()) return;
+  std::vector<std::string> names;
+  for (const Rank rank : early) names.push_back(std::to_string(rank.value));
+  const std::string why = fmt::format(
+      "the dumps were not taken at one moment: {}; what {} {} did after {} is not in {}. Take them "
+      "again, all at once",
+      example, early.size() == 1 ? "rank" : "ranks", join_and(names, kNamed),
+      early.size() == 1 ? "its dump" : "their dumps", early.size() == 1 ? "it" : "them");
+  for (RankTrace& trace : traces) {
+    if (trace.open_ended) trace.inconclusive = why;
+  }
+}
+
+}  // namespace
+
+void link_dumps(std::span<RankTrace> traces, Tables& tables) {
+  std::int32_t world = 0;  // the largest rank of any file name, group or peer, plus one
+  std::map<GroupId, std::vector<Rank>> users, listed;
+  std::set<GroupId> point_to_point;
+  for (const RankTrace& trace : traces) {
+    world = std::max(world, trace.rank.value + 1);
+    for (const auto& membership : trace.groups) {
+      world = std::max(world, membership.ranks.back().value + 1);
+      for (const Rank r : membership.ranks) world = std::max(world, r.value + 1);
+      listed.try_emplace(membership.group, membership.ranks);
+    }
+    std::set<GroupId> used;
+    GroupId last;  // most calls follow one of the same group
+    for (const Call& call : trace.calls) {
+      if (call.group != last || used.empty()) used.insert(call.group);
+      last = call.group;
+      if (!trace.occurs.messages) continue;
+      world = std::max(world, call.peer.value + 1);
+      if (is_point_to_point(tables.signatures[call.signature].op))
+        point_to_point.insert(call.group);
+    }
+    for (const GroupId group : used) users[group].push_back(trace.rank);
+  }
+  const auto gloo_or_empty = [](const RankTrace& trace) { return trace.backend != "nccl"; };
+  const bool any_gloo = std::any_of(traces.begin(), traces.end(),
+                                    [](const RankTrace& t) { return t.backend == "gloo"; });
+  const bool gloo = any_gloo && std::all_of(traces.begin(), traces.end(), gloo_or_empty);
+  if (gloo) link_gloo_dumps(traces, tables, world);
+  for (RankTrace& trace : traces) {
+    trace.world_size = world;
+    if (gloo) continue;
+    // An empty backend: a dump without entries, which shows neither. The others show NCCL.
+    if (trace.backend.empty()) trace.backend = "nccl";
+    // For these groups, pg_status counts messages and collectives together. Another rank's dump may
+    // be the one that shows the messages.
+    std::erase_if(trace.progress, [&](const RankTrace::Progress& progress) {
+      return point_to_point.contains(progress.group);
+    });
+    // A group that no pg_config lists has the ranks that used it as members.
+    std::set<GroupId> own;
+    for (const auto& membership : trace.groups) own.insert(membership.group);
+    for (auto& [group, ranks] : users) {
+      std::sort(ranks.begin(), ranks.end());
+      if (own.contains(group) || listed.contains(group)) continue;
+      if (std::find(ranks.begin(), ranks.end(), trace.rank) == ranks.end()) continue;
+      trace.groups.push_back({group, ranks, {}});
+    }
+  }
+}
+
+}  // namespace lockstep::trace

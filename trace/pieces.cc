@@ -1,0 +1,227 @@
+#include "trace/pieces.h"
+
+#include <algorithm>
+#include <exception>
+#include <filesystem>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/text.h"
+#include "trace/formats/ring/reader.h"
+
+namespace lockstep::trace {
+
+namespace fs = std::filesystem;
+
+std::optional<Rank> ReadingPlan::rank_of(const std::string& name) const {
+  const std::string base = fs::path(name).filename().string();
+  if (!rank_pattern) return rank_in_name(base);
+  std::smatch match;
+  if (!std::regex_search(base, match, *rank_pattern) || match.size() < 2) return std::nullopt;
+  return rank_in_name(match[1].str());
+}
+
+std::optional<Rank> ReadingPlan::rank_of_output(const std::string& name) const {
+  if (rank_pattern) return rank_of(name);
+  const fs::path path(name);
+  const std::string base = path.filename().string();
+  if (base.find("rank") != std::string::npos) return rank_in_name(base);
+  const std::string folder = path.parent_path().filename().string();
+  const bool redirected = base.starts_with("stdout") || base.starts_with("stderr");
+  const bool number =
+      !folder.empty() && folder.find_first_not_of("0123456789") == std::string::npos;
+  return redirected && number ? rank_in_name(folder) : std::nullopt;
+}
+
+Result<ReadingPlan> make_reading_plan(const LoadOptions& options) {
+  ReadingPlan plan;
+  plan.evidence = options.evidence;
+  plan.work = options.work;
+  if (!options.format.empty()) {
+    plan.format = format_named(options.format);
+    if (plan.format == nullptr) {
+      std::vector<std::string> names;
+      for (const Format& format : all_formats()) names.emplace_back(format.name);
+      return Error{fmt::format("no format is called \"{}\"", printable(options.format)),
+                   {},
+                   did_you_mean(options.format, names,
+                                fmt::format("one of {}; --output chooses the form of a report",
+                                            join_and(names)))};
+    }
+  }
+  if (!options.rank_pattern.empty()) {
+    try {
+      plan.rank_pattern.emplace(options.rank_pattern);
+    } catch (const std::regex_error& e) {
+      return Error{fmt::format("the rank pattern is not a regular expression: {}", e.what()),
+                   {options.rank_pattern},
+                   "for example 'node\\d+_(\\d+)\\.bin'"};
+    }
+    if (plan.rank_pattern->mark_count() == 0) {
+      return Error{"the rank pattern has no group",
+                   {options.rank_pattern},
+                   "put the rank's digits in parentheses: 'dump_(\\d+)'"};
+    }
+  }
+  return plan;
+}
+
+const Format* Piece::kind() const {
+  const Format& format = counts_as();
+  return is_own(format) ? format_named("text") : &format;
+}
+
+namespace {
+
+// Reads a file's traces into the piece.
+void read_piece(const TraceFile& file, Tables& tables, Piece& piece) {
+  if (piece.format->read_recording == nullptr) {
+    Result<std::vector<RankTrace>> traces = piece.format->read(file, tables);
+    if (traces)
+      piece.traces = std::move(*traces);
+    else
+      piece.error = traces.error();
+    return;
+  }
+  piece.rank.reset();  // a digest holds many ranks: a number in its name is none of them
+  Result<Recording> recording = piece.format->read_recording(file, tables);
+  if (!recording) {
+    piece.error = recording.error();
+    return;
+  }
+  piece.stands_for = recording->format;
+  piece.traces = std::move(recording->traces);
+  piece.unreadable = std::move(recording->unreadable);
+}
+
+// Reads what a file says besides calls. Logs that hold calls (NCCL's, the watchdog's) are read a
+// second time for that.
+void read_evidence(const Content& content, const ReadingPlan& plan, Piece& piece) {
+  const bool log = piece.format != nullptr && piece.format->is_log;
+  if (!plan.evidence || (piece.format != nullptr && !log)) return;
+  piece.source = recognise_evidence(content.bytes, content.name);
+  if (piece.source == nullptr) return;
+  piece.evidence =
+      piece.source->read({content.bytes, content.name, plan.rank_of_output(content.name)});
+}
+
+// Reads one unpacked file: as evidence, as traces, or both. `named`: the user named the file, so
+// that a failure is reported.
+Piece read_content(const Content& content, bool named, const ReadingPlan& plan, Tables& tables) {
+  Piece piece;
+  piece.name = content.name;
+  piece.named = named && !content.member;
+  piece.format = recognise(content.bytes);
+  piece.job = ring_job(content.bytes);
+  piece.rank = plan.rank_of(content.name);
+  read_evidence(content, plan, piece);
+  // --format overrides what a named file looks like; in a folder it only selects files.
+  const bool forced = plan.format != nullptr && named;
+  if (piece.format == nullptr && piece.source != nullptr && !forced) return piece;
+  if (plan.format != nullptr && (piece.format == nullptr || named)) piece.format = plan.format;
+  if (piece.format == nullptr) {
+    piece.error =
+        content.bytes.empty()
+            ? Error{"the file is empty", {content.name}, "did the program that writes it run?"}
+            : Error{"not a trace of a known form",
+                    {content.name},
+                    "`lockstep verify --help` lists what can be read; --format forces one"};
+    return piece;
+  }
+  if (plan.format != nullptr && piece.format != plan.format) return piece;  // not wanted
+  read_piece({content.bytes, content.name, piece.rank, plan.work}, tables, piece);
+  if (piece.error && piece.source != nullptr) {  // a log without calls
+    piece.error.reset();
+    return piece;
+  }
+  if (content.truncated) {
+    for (RankTrace& trace : piece.traces) {
+      trace.add_damage("the packed file was cut off or is damaged; what came before was read");
+    }
+  }
+  return piece;
+}
+
+// Reads every `stride`-th file from `first` on: the share of one thread.
+std::vector<Piece> read_share(const std::vector<FoundFile>& files, std::size_t first,
+                              std::size_t stride, const ReadingPlan& plan, Tables& tables) {
+  std::vector<Piece> pieces;
+  FileBuffer buffer;
+  for (std::size_t f = first; f < files.size(); f += stride) {
+    const FoundFile& file = files[f];
+    const Status opened = for_each_content(
+        file.path, buffer,
+        {.wants =
+             [&](std::string_view head) {
+               return plan.format != nullptr || recognise(head) != nullptr ||
+                      (plan.evidence && recognise_evidence(head, file.path) != nullptr);
+             },
+         .use =
+             [&](const Content& content) {
+               pieces.push_back(read_content(content, file.named, plan, tables));
+             }});
+    if (opened) continue;
+    Piece& piece = pieces.emplace_back();
+    piece.name = file.path;
+    piece.named = file.named;
+    piece.rank = plan.rank_of(file.path);
+    piece.error = opened.error();
+  }
+  return pieces;
+}
+
+}  // namespace
+
+std::vector<Piece> read_pieces(const std::vector<FoundFile>& files, const ReadingPlan& plan,
+                            unsigned threads, Tables& tables) {
+  constexpr std::size_t kFilesPerThread = 4;  // below that a thread costs more than it saves
+  const std::size_t wanted = threads != 0 ? threads : std::thread::hardware_concurrency();
+  const std::size_t n =
+      std::clamp<std::size_t>(files.size() / kFilesPerThread, 1, std::max<std::size_t>(wanted, 1));
+  std::vector<Tables> own(n - 1);
+  std::vector<std::vector<Piece>> shares(n);
+  std::vector<std::thread> running;
+  std::vector<std::exception_ptr> failed(n);  // an exception must not leave a thread (bad_alloc)
+  const auto read = [&](std::size_t i) {
+    try {
+      shares[i] = read_share(files, i, n, plan, i == 0 ? tables : own[i - 1]);
+    } catch (...) {
+      failed[i] = std::current_exception();
+    }
+  };
+  for (std::size_t i = 1; i < n; ++i) running.emplace_back(read, i);
+  read(0);
+  for (std::thread& thread : running) thread.join();
+  for (const std::exception_ptr& failure : failed) {
+    if (failure) std::rethrow_exception(failure);
+  }
+  std::vector<Piece> pieces = std::move(shares[0]);
+  for (std::size_t i = 1; i < n; ++i) {
+    for (Piece& piece : shares[i]) {
+      move_to_tables(tables, own[i - 1], piece.traces);
+      pieces.push_back(std::move(piece));
+    }
+  }
+  std::sort(pieces.begin(), pieces.end(),
+            [](const Piece& a, const Piece& b) { return a.name < b.name; });
+  return pieces;
+}
+
+bool is_own(const Format& format) { return format.name == "ring" || format.name == "text"; }
+
+std::string shape_of(const std::string& name) {
+  std::string out;
+  for (const char c : fs::path(name).filename().string()) {
+    if (c < '0' || c > '9') {
+      out.push_back(c);
+    } else if (!out.ends_with('#')) {
+      out.push_back('#');
+    }
+  }
+  return out;
+}
+
+}  // namespace lockstep::trace

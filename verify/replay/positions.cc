@@ -1,0 +1,183 @@
+#include "verify/replay/positions.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include "verify/replay/semantics.h"
+
+namespace lockstep::verify {
+
+namespace {
+
+class Positions {
+ public:
+  explicit Positions(const Advance& at) : at_(at) {}
+
+  // Where the rank stands at the end: how it ended, and the call in which it waits.
+  Position of(std::uint32_t r) const {
+    const trace::RankTrace& trace = at_.run().ranks[r];
+    const Advance::RankState& state = at_.state(r);
+    Position out;
+    out.step = state.step;
+    out.blocked = state.blocked;
+    out.interrupted = state.interrupted;
+    switch (trace.end) {
+      case trace::End::clean:
+        out.state = Position::State::finished;
+        break;
+      case trace::End::hung:
+        out.state = Position::State::hung;
+        break;
+      case trace::End::exception:
+        out.state = Position::State::raised;
+        break;
+      case trace::End::killed:
+      case trace::End::interrupted:
+        out.state = Position::State::killed;
+        break;
+      case trace::End::cut:
+        // A program has no end mark: its last call is its end.
+        out.state = at_.options().live || trace.open_ended
+                        ? Position::State::running
+                        : (at_.was_recorded() ? Position::State::cut : Position::State::finished);
+        break;
+    }
+    if (!at_.options().follow_record && out.state != Position::State::finished) {
+      out.state = Position::State::running;  // its program continues after what was recorded
+    }
+    if (out.blocked != kNoCall && has_ended(r, out.blocked)) {
+      out.state = Position::State::finished;
+      out.blocked = kNoCall;
+    }
+    // The exception ended the call that blocks the rank in the replay: it no longer waits there.
+    if (out.state == Position::State::raised && out.blocked != kNoCall) {
+      out.interrupted = std::exchange(out.blocked, kNoCall);
+    }
+    if (out.state != Position::State::finished && at_.knows_completion())
+      out.last_open = last_open(r);
+    if (at_.queues()) {
+      take_oldest_open(r, out);
+    } else if (out.waiting_in() == kNoCall && out.state != Position::State::finished &&
+               out.state != Position::State::running && at_.knows_completion()) {
+      out.pending = oldest_pending(r);
+      // A rank that died does not wait in a call that all members issued.
+      const bool died = out.state != Position::State::hung;
+      if (died && out.pending != kNoCall && at_.all_issued(r, out.pending)) out.pending = kNoCall;
+    }
+    return out;
+  }
+
+ private:
+  // Sets the call at which the rank's device stands. The host blocks there, too, if its last event
+  // was a wait for a call that is still open: that wait did not return.
+  void take_oldest_open(std::uint32_t r, Position& out) const {
+    if (out.state == Position::State::finished) return;
+    const std::uint32_t open = oldest_open(r);
+    if (open == kNoCall) return;
+    if (out.interrupted != kNoCall) {
+      out.interrupted = open;
+    } else if (host_waits(r) || at_.dumps_hosts()) {
+      out.blocked = open;
+    } else if (out.state != Position::State::running) {
+      out.pending = open;
+    }
+  }
+
+  // Whether the host's last event is a wait for an open call. Several waits in a row count as one
+  // wait for all these calls: the host reads a value, which synchronises the device.
+  bool host_waits(std::uint32_t r) const {
+    const trace::RankTrace& trace = at_.run().ranks[r];
+    for (std::size_t e = at_.state(r).last_host; e-- > 0;) {
+      const trace::Event& event = trace.events[e];
+      if (event.kind == trace::EventKind::complete || event.kind == trace::EventKind::start)
+        continue;
+      if (event.kind != trace::EventKind::wait) return false;
+      if (is_open(r, event.index)) return true;
+    }
+    return false;
+  }
+
+  // The oldest call of the rank that is not over. In a batch, whose calls run as one, the first
+  // call without a partner holds up the rest: of isend(1), irecv(2) where rank 1 has received, it
+  // is irecv(2).
+  std::uint32_t oldest_open(std::uint32_t r) const {
+    const std::vector<trace::Call>& calls = at_.run().ranks[r].calls;
+    std::uint32_t oldest = kNoCall;
+    for (std::size_t c = calls.size(); c-- > 0;) {
+      if (is_open(r, static_cast<std::uint32_t>(c))) {
+        oldest = static_cast<std::uint32_t>(c);
+      } else if (calls.size() - c > kLongestQueue) {
+        break;
+      }
+    }
+    if (oldest == kNoCall || calls[oldest].coalesced == trace::kNone) return oldest;
+    for (std::uint32_t c = oldest;
+         c < calls.size() && calls[c].coalesced == calls[oldest].coalesced; ++c) {
+      if (is_open(r, c) && !at_.matched(r, c)) return c;
+    }
+    return oldest;
+  }
+
+  bool is_open(std::uint32_t r, std::uint32_t c) const {
+    if (at_.knows_completion()) return !is_over(at_.call(r, c), at_.options().semantics);
+    // No completions were recorded: a call is open if it cannot have completed, because a member
+    // never issued it or issued a different call at that index.
+    return !at_.completes(r, c) && (at_.is_message(r, c) || !has_absent_member(r, c));
+  }
+
+  bool has_absent_member(std::uint32_t r, std::uint32_t c) const {
+    const std::uint32_t g = at_.instance(r, c).group;
+    return g != CollectiveInstance::kNone && !at_.groups()[g].absent.empty();
+  }
+
+  // Whether the rank only waits in MPI_Finalize for ranks that still work. Its program has ended:
+  // nothing that the others wait for can come from it.
+  bool has_ended(std::uint32_t r, std::uint32_t c) const {
+    if (at_.signature(r, c).op != trace::Op::finalize) return false;
+    const CollectiveInstance instance = at_.instance(r, c);
+    return instance.is_known() && !at_.all_arrived(instance) && !at_.differs(instance);
+  }
+
+  // The rank's last call, if it did not complete.
+  std::uint32_t last_open(std::uint32_t r) const {
+    const trace::RankTrace& trace = at_.run().ranks[r];
+    if (trace.calls.empty() || trace.calls.back().has(trace::kCompleted)) return kNoCall;
+    return static_cast<std::uint32_t>(trace.calls.size() - 1);
+  }
+
+  // No more calls than this are enqueued on a device at once (CUDA's launch queue holds about a
+  // thousand kernels). A search backwards from the newest call may stop this far back.
+  static constexpr std::size_t kLongestQueue = 4096;
+
+  // The oldest call without a recorded completion.
+  std::uint32_t oldest_pending(std::uint32_t r) const {
+    const trace::RankTrace& trace = at_.run().ranks[r];
+    std::uint32_t oldest = kNoCall;
+    for (std::size_t c = trace.calls.size(); c-- > 0;) {
+      const trace::Call& k = trace.calls[c];
+      if (is_over(k, at_.options().semantics)) {
+        if (trace.calls.size() - c > kLongestQueue) break;
+        continue;
+      }
+      // A blocking call that others follow did return, although its completion was not recorded.
+      if (k.has(trace::kAsync) || c + 1 == trace.calls.size())
+        oldest = static_cast<std::uint32_t>(c);
+    }
+    return oldest;
+  }
+
+  const Advance& at_;
+};
+
+}  // namespace
+
+std::vector<Position> final_positions(const Advance& at) {
+  const Positions positions(at);
+  std::vector<Position> out;
+  out.reserve(at.run().ranks.size());
+  for (std::uint32_t r = 0; r < at.run().ranks.size(); ++r) out.push_back(positions.of(r));
+  return out;
+}
+
+}  // namespace lockstep::verify

@@ -164,7 +164,13 @@ TEST_F(LoadTest, FilesThatCannotBeReadAreListedBesideThoseThatCan) {
 TEST_F(LoadTest, NothingToReadIsAnError) {
   EXPECT_EQ(error({}), "no traces were named");
   EXPECT_EQ(error({dir_.file("nowhere")}), "no such file or folder");
-  EXPECT_EQ(error({dir_.path()}), "no traces in this folder");
+  EXPECT_EQ(error({dir_.path()}), "no traces in this folder: it holds no files");
+  std::filesystem::create_directories(dir_.file("none"));
+  for (const char* name : {"none/a", "none/b"}) dir_.write(name, "");
+  EXPECT_EQ(error({dir_.file("none")}), "no traces in this folder: 2 files in it, all empty");
+  dir_.write("none/c", "x");
+  EXPECT_EQ(error({dir_.file("none")}),
+            "no traces in this folder: 3 files in it, of no known form");
   EXPECT_EQ(error({dir_.write("a", "x"), dir_.write("b", "x")}),
             "not a trace of a known form (nor can 1 other file be read)");
 }

@@ -24,7 +24,17 @@
 namespace lockstep::reports {
 
 // The fields of a cell; each may become one of its lines.
-enum LaneField : std::size_t { kOp, kWhere, kWhat, kSize, kRedop, kRoot, kSplits, kLaneFields };
+enum LaneField : std::size_t {
+  kOp,
+  kWhere,
+  kWhat,
+  kSize,
+  kRedop,
+  kRoot,
+  kSplits,
+  kStep,  // where columns are compared
+  kLaneFields
+};
 
 inline constexpr std::uint32_t kNoLaneCall = UINT32_MAX;
 

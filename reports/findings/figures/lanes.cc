@@ -208,7 +208,9 @@ using State = LaneCell::State;
 
 constexpr std::size_t kMostLaneRows = 10;
 constexpr std::size_t kBoxLetters = 18;  // that fit into a box
-constexpr double kLabel = 200;           // width of the lanes' names
+constexpr double kLabel = 200;           // width of the lanes' names, at least
+constexpr double kTitleLetter = 9;       // of the title, in capitals
+constexpr std::size_t kTitleLetters = 30;
 constexpr double kBox = 150;
 constexpr double kBoxGap = 20;  // between boxes, both ways
 constexpr double kHead = 30;
@@ -260,7 +262,7 @@ class LanePicture {
         id_(std::move(id)),
         first_column_(first_column),
         names_(names),
-        left_(names == Names::beside ? kLabel : 0) {
+        left_(names == Names::beside ? label_width() : 0) {
     place();
   }
 
@@ -272,6 +274,11 @@ class LanePicture {
   }
 
  private:
+  std::string title() const { return shorten_middle(table_.title, kTitleLetters); }
+  double label_width() const {
+    return std::max(kLabel, kTitleLetter * static_cast<double>(columns_of(title())));
+  }
+
   void place() {
     height_ = kHead;
     for (const LaneRow& row : table_.rows) {
@@ -306,7 +313,7 @@ class LanePicture {
     const double x = left_ + static_cast<double>(table_.focus) * (kBox + kBoxGap);
     if (table_.compared)
       out += svg_rect("focus", {x - kBoxGap / 2 + 3, 0, kBox + kBoxGap - 6, height_}, 6);
-    if (names_ == Names::beside) out += svg_text("head", {0, 14}, shorten_middle(table_.title, 29));
+    if (names_ == Names::beside) out += svg_text("head", {0, 14}, title());
     for (std::size_t c = 0; c < table_.heads.size(); ++c)
       out += svg_text("head", {left_ + static_cast<double>(c) * (kBox + kBoxGap), 14},
                       table_.heads[c]);
@@ -351,7 +358,7 @@ class LanePicture {
     const LaneRow& row = table_.rows[r];
     const Box& first = boxes_[r].front();
     const double middle = first.y + first.height / 2;
-    const double begin = names_ == Names::beside ? kLabel - kBoxGap : 0;
+    const double begin = names_ == Names::beside ? left_ - kBoxGap : 0;
     std::string out = svg_line("lane", {begin, middle}, {boxes_[r].back().right().x, middle});
     const char* const look = row.culprit ? "name bad-ink" : "name";
     if (names_ == Names::beside) {
@@ -463,6 +470,7 @@ class LaneFigure {
     constexpr std::size_t kNames = 40;
     std::string out;
     for (std::size_t field = 0; field < kLaneFields; ++field) {
+      if (field == kStep) continue;  // has a column of its own
       const std::string words =
           field == kWhat ? join_and(run_.tables.names(made.what), kNames) : cell.fields[field];
       if (!words.empty()) out.append(out.empty() ? "" : ", ").append(words);

@@ -47,6 +47,28 @@ TEST(Lanes, SizesAreShownOnlyWhereTheySayMore) {
             "    ! not what the other ranks called\n");
 }
 
+// A rank that left out a step's calls makes the next step's where the others make this one's: the
+// calls are alike, and their steps tell the difference.
+TEST(Lanes, StepsAreShownWhereTheyDiffer) {
+  const auto call = [](int id, int step) {
+    return all_reduce(id, "a", 8, ",\"step\":" + std::to_string(step));
+  };
+  const auto run = inline_run({call(0, 1) + complete(0) + call(1, 2) + kHung,
+                               call(0, 1) + complete(0) + call(1, 3) + kHung,
+                               call(0, 1) + complete(0) + call(1, 2) + kHung});
+  EXPECT_EQ(lanes(difference_at(1, {1}), run),
+            "    group world   seq 0        seq 1\n"
+            "    ranks 0,2     all_reduce   all_reduce\n"
+            "                  a            a\n"
+            "                  step 1       step 2\n"
+            "                               WAITS\n"
+            "    rank 1        all_reduce ! all_reduce\n"
+            "                  a            a\n"
+            "                  step 1       step 3\n"
+            "                               WAITS\n"
+            "    ! not what the other ranks called\n");
+}
+
 TEST(Lanes, TellsHowEveryStreamStops) {
   const std::string first = all_reduce(0, "a", 8) + complete(0);
   const auto run =

@@ -174,6 +174,27 @@ TEST(TextReport, ManyPiecesOfEvidenceAreFolded) {
             std::string::npos);
 }
 
+TEST(TextReport, OnDemandEachCallHasItsGroupShapesAndStack) {
+  trace::Run run = inline_run({all_reduce(3, "w", 8), all_reduce(3, "w", 8)});
+  run.ranks[0].calls.own()[0].stack = run.tables.strings.intern("a.py:2 reduce\nmlp.py:14 forward");
+  verify::Report report = report_of_ranks(2);
+  report.verdict = verify::Verdict::findings;
+  verify::Finding finding = text_only_rank();
+  finding.evidence = {{trace::Rank(0), 3, "", "waits"}};
+  for (std::int32_t rank = 3; rank < 40; ++rank)
+    finding.evidence.push_back({trace::Rank(rank), rank, "", "call " + std::to_string(rank)});
+  report.findings = {finding};
+  const std::string text = text_report(report, run, {.stacks = true});
+  EXPECT_NE(text.find("rank 0 (id 3): waits\n"
+                      "           group world, [8]\n"
+                      "           a.py:2 reduce\n"
+                      "           mlp.py:14 forward\n"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("call 39"), std::string::npos) << "and nothing is left out";
+  EXPECT_EQ(text_report(report, run).find("mlp.py"), std::string::npos);
+}
+
 TEST(TextReport, ConsequencesAreBrief) {
   verify::Report report = report_of_ranks(2);
   report.verdict = verify::Verdict::findings;

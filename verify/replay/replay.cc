@@ -29,7 +29,7 @@ class Replayer {
         groups_(groups),
         agreement_(agreement),
         options_(options),
-        was_recorded_(was_recorded(run)),
+        was_recorded_(was_recorded(run) || options.cut_ranks_hang),
         recorded_(options.follow_record && was_recorded_),
         // A snapshot also shows queues of calls, whatever its backend.
         queued_(recorded_ && (options.semantics == CallSemantics::nccl ||
@@ -376,7 +376,8 @@ class Replayer {
         break;
       case trace::End::cut:
         // A program has no end mark: its last call is its end.
-        out.state = options_.live || trace.open_ended
+        out.state = options_.cut_ranks_hang ? Position::State::hung
+                    : options_.live || trace.open_ended
                         ? Position::State::running
                         : (was_recorded_ ? Position::State::cut : Position::State::finished);
         break;

@@ -247,18 +247,6 @@ bool differs(const LaneTable& table, LaneField field) {
   return false;
 }
 
-void choose_fields(LaneTable& table) {
-  table.shown.fill(false);
-  table.shown[kOp] = true;
-  table.shown[kWhere] = any_recorded(table, kWhere);
-  table.shown[kWhat] = any_recorded(table, kWhat);
-  // Sizes follow from the parameters' names: they are worth a line only if there are none, or if
-  // they differ. The fields below are rare, and shown only if they differ.
-  table.shown[kSize] = !table.shown[kWhat] || differs(table, kSize);
-  for (const LaneField field : {kRedop, kRoot, kSplits, kStep})
-    table.shown[field] = differs(table, field);
-}
-
 // Removes columns after the last call of all ranks, except the finding's own.
 void trim_empty_columns(LaneTable& table) {
   const auto empty = [&](std::size_t column) {
@@ -272,6 +260,18 @@ void trim_empty_columns(LaneTable& table) {
 }
 
 }  // namespace
+
+void choose_fields(LaneTable& table) {
+  table.shown.fill(false);
+  table.shown[kOp] = true;
+  table.shown[kWhere] = any_recorded(table, kWhere);
+  table.shown[kWhat] = any_recorded(table, kWhat);
+  // Sizes follow from the parameters' names: they are worth a line only if there are none, or if
+  // they differ. The fields below are rare, and shown only if they differ.
+  table.shown[kSize] = !table.shown[kWhat] || differs(table, kSize);
+  for (const LaneField field : {kRedop, kRoot, kSplits, kStep})
+    table.shown[field] = differs(table, field);
+}
 
 LaneTable by_sequence(const verify::Finding& finding, const trace::Run& run, std::uint64_t before,
                       std::uint64_t after) {

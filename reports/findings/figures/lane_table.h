@@ -85,6 +85,9 @@ LaneTable by_sequence(const verify::Finding& finding, const trace::Run& run, std
 LaneTable by_program_order(const verify::Finding& finding, const trace::Run& run,
                            std::size_t count);
 
+// Decides which fields get a line, by the columns that are left. The tables above have it done.
+void choose_fields(LaneTable& table);
+
 // What a picture shows of a LaneTable: which view, which rows, and which calls stand out. Shared by
 // the pictures for terminals and for browsers.
 

@@ -21,7 +21,7 @@ namespace {
 using State = LaneCell::State;
 
 constexpr std::size_t kLaneGap = 3;      // blanks between columns; the mark "!" goes there
-constexpr std::size_t kLabelWidth = 22;  // at most, for a row's label
+constexpr std::size_t kLabelWidth = 22;  // at most, for a row's label, in 80 columns
 constexpr std::size_t kGoodCell = 14;    // narrower cells are not readable
 
 std::string state_text(const LaneCell& cell) {
@@ -108,7 +108,7 @@ class Drawing {
     label_width_ = columns_of(table_.title);
     for (const LaneRow& row : table_.rows)
       label_width_ = std::max(label_width_, rank_label(row.ranks).size());
-    label_width_ = std::min(label_width_, kLabelWidth);
+    label_width_ = std::min(label_width_, std::max(kLabelWidth, options_.width / 4));
     drop_columns();
     for (std::size_t column = 0; column < table_.heads.size(); ++column) {
       std::size_t width = columns_of(table_.heads[column]);
@@ -139,6 +139,7 @@ class Drawing {
     const std::size_t good = std::max(kGoodCell, size_width(table_));
     while (table_.heads.size() > 2 && room_for_cells() / table_.heads.size() < good)
       drop_farthest_column(table_);
+    choose_fields(table_);
   }
 
   void draw(const LaneRow& row) {
@@ -439,6 +440,7 @@ class LaneFigure {
     std::size_t first = 0;
     while (table.heads.size() > kColumnsOfAPhone)
       if (drop_farthest_column(table)) ++first;
+    choose_fields(table);
     return LanePicture(std::move(table), run_, matched_, id_, first, LanePicture::Names::above)
         .str();
   }

@@ -158,7 +158,11 @@ Piece read_content(const Content& content, bool named, const Plan& plan, Tables&
   if (plan.format != nullptr && (piece.format == nullptr || named)) piece.format = plan.format;
   if (piece.format == nullptr) {
     piece.error =
-        content.bytes.empty()
+        content.bytes.empty() && content.truncated
+            ? Error{"the packed file is cut off or damaged, and nothing in it can be unpacked",
+                    {content.name},
+                    "copy it again"}
+        : content.bytes.empty()
             ? Error{"the file is empty", {content.name}, "did the program that writes it run?"}
             : Error{"not a trace of a known form",
                     {content.name},

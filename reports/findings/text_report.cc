@@ -162,6 +162,8 @@ class TextReportWriter {
     out_ += fmt::format("\n{}\n", title(finding));
     paragraph(finding.message);
     waiting(finding);
+    // Which files, and where in them: who has to copy one again must know.
+    if (finding.rule == verify::RuleId::damaged_trace) evidence(finding);
     keyed("do", printable(finding.fix));
   }
 

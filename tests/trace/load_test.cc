@@ -151,6 +151,12 @@ TEST_F(LoadTest, ACutGzipFileCountsAsFarAsItGoes) {
   EXPECT_THAT(run.ranks[0].damaged.back().message, HasSubstr("packed file was cut off"));
 }
 
+TEST_F(LoadTest, APackedFileOfWhichNothingIsLeftIsNotCalledEmpty) {
+  const std::string packed = gzip(trace_of(0));
+  EXPECT_EQ(error({dir_.write("a.gz", packed.substr(0, 10))}),
+            "the packed file is cut off or damaged, and nothing in it can be unpacked");
+}
+
 TEST_F(LoadTest, FilesThatCannotBeReadAreListedBesideThoseThatCan) {
   const trace::Run run = load({dir_.write("a", trace_of(0)), dir_.write("b", "garbage"),
                                dir_.write("c", "{\"header\":1}"), dir_.write("d", "")});

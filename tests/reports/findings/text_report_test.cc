@@ -195,6 +195,20 @@ TEST(TextReport, OnDemandEachCallHasItsGroupShapesAndStack) {
   EXPECT_EQ(text_report(report, run).find("mlp.py"), std::string::npos);
 }
 
+TEST(TextReport, ADamagedFileIsNamed) {
+  verify::Report report = report_of_ranks(2);
+  report.verdict = verify::Verdict::inconclusive;
+  verify::Finding note;
+  note.rule = verify::RuleId::damaged_trace;
+  note.severity = verify::Severity::note;
+  note.message = "1 record could not be used";
+  note.ranks = ranks_of({1});
+  note.evidence = {{trace::Rank(1), std::nullopt, "dumps/rank_1", "cut off (byte 2999)"}};
+  report.findings = {note};
+  EXPECT_NE(text_report(report, {}).find("  seen   rank 1 at dumps/rank_1: cut off (byte 2999)\n"),
+            std::string::npos);
+}
+
 TEST(TextReport, ConsequencesAreBrief) {
   verify::Report report = report_of_ranks(2);
   report.verdict = verify::Verdict::findings;

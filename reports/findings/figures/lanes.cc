@@ -126,6 +126,11 @@ class Drawing {
       if (*widest <= least) break;
       --*widest;
     }
+    // "bf16" where "bfloat16" has no room; everywhere, so that equal sizes look equal.
+    for (const LaneRow& row : table_.rows)
+      for (std::size_t column = 0; column < widths_.size(); ++column)
+        short_sizes_ |=
+            table_.shown[kSize] && columns_of(row.cells[column].fields[kSize]) > widths_[column];
   }
 
   std::size_t room_for_cells() const {
@@ -166,7 +171,8 @@ class Drawing {
 
   std::string cell_text(const LaneCell& cell, const std::string& line, bool marked, bool first,
                         std::size_t width) const {
-    const std::string text = pad_right(fitted(cell, line, width), width);
+    const bool size = short_sizes_ && line == cell.fields[kSize];
+    const std::string text = pad_right(fitted(cell, size ? short_size(line) : line, width), width);
     const std::string gap =
         marked && first ? options_.paint.red(" ! ") : std::string(kLaneGap, ' ');
     // The mark is more important than the state's colour.
@@ -188,6 +194,7 @@ class Drawing {
   std::vector<std::size_t> widths_;
   std::size_t hidden_ranks_ = 0;
   bool any_marked_ = false;
+  bool short_sizes_ = false;
   std::string out_;
 };
 

@@ -47,4 +47,10 @@ Result<std::optional<LaunchedRank>> launched_rank(const Environment& get) {
   return std::optional<LaunchedRank>(LaunchedRank{*rank, *size});
 }
 
+std::optional<int> launched_local_rank(const Environment& get) {
+  const Launcher* const launcher = find_launcher(get);
+  const char* const text = launcher != nullptr ? get(launcher->local_rank) : nullptr;
+  return text != nullptr ? launcher_number(text) : std::nullopt;
+}
+
 }  // namespace lockstep

@@ -60,7 +60,7 @@ constexpr const char* kRecordFooter = R"(Examples:
 Finds the Python that the command starts and the torch in it, takes the recorder
 that was built for that torch or builds it (once; scripts/build-recorder), and
 runs the command with it preloaded. While the job runs, its traces are judged
-every few seconds. When it is proven that it can never continue, the job is ended
+every few seconds. When it is proven that it can never continue, it is ended,
 and the report says why. Details: docs/record-any.md.
 
 Exit status: that of the report (0 clean, 1 findings, 3 inconclusive); where the

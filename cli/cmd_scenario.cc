@@ -24,12 +24,15 @@ namespace lockstep::cli {
 namespace {
 
 constexpr const char* kScenarioFooter = R"(Examples:
-  lockstep scenario --new > my_job.yaml                (every key, explained)
-  lockstep scenario --new --strategy fsdp --remedy dummy-image
-  lockstep scenario --list scenarios/
-  lockstep scenario --check my_job.yaml
-  lockstep scenario --json scenarios/                  (for other programs)
-  lockstep scenario --schema > scenario.schema.json    (for your editor))";
+  A file to start from, with every key explained:
+    lockstep scenario --new > my_job.yaml
+    lockstep scenario --new --strategy fsdp --remedy dummy-image
+  What is in a folder, and is it right?
+    lockstep scenario --list scenarios/
+    lockstep scenario --check my_job.yaml
+  For other programs, and for your editor:
+    lockstep scenario --json scenarios/
+    lockstep scenario --schema > scenario.schema.json)";
 
 struct ScenarioCommand {
   bool list = false;
@@ -124,7 +127,7 @@ reports::ExitStatus run_scenario(const ScenarioCommand& command) {
 void add_scenario(CLI::App& app, reports::ExitStatus& status) {
   CLI::App* command = app.add_subcommand("scenario", "List, check and describe scenario files");
   const auto options = std::make_shared<ScenarioCommand>();
-  CLI::Option_group* what = command->add_option_group("What");
+  CLI::Option_group* what = command->add_option_group("One of these");
   what->add_flag("--list", options->list,
                  "List the scenarios of a folder; default: scenarios/,\nor those that are shipped");
   what->add_flag("--check", options->check, "Check files without running them");

@@ -3,11 +3,13 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <sstream>
 #include <string_view>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include "base/tables.h"
 #include "base/text.h"
 #include "cli/program.h"
 
@@ -69,7 +71,25 @@ class HelpLayout : public CLI::Formatter {
       text += fmt::format("; default: {}", option->get_default_str());
     text += names("; needs ", option->get_needs());
     text += names("; not with ", option->get_excludes());
-    return wrap(text, columns_ - kNameColumn);
+    return text;
+  }
+
+  std::string make_option(const CLI::Option* option, bool is_positional) const override {
+    return entry(make_option_name(option, is_positional) + make_option_opts(option),
+                 make_option_desc(option));
+  }
+
+  std::string make_description(const CLI::App* app) const override {
+    return fmt::format("{}\n", wrap(app->get_description(), columns_));
+  }
+
+  std::string make_subcommand(const CLI::App* command) const override {
+    return entry(command->get_name(), command->get_description());
+  }
+
+  // Options of which one is required, which CLI11 takes for a command without a name.
+  std::string make_expanded(const CLI::App* group) const override {
+    return fmt::format("\n{}:\n{}", group->get_group(), options_of(group));
   }
 
   // Footers are written for 80 columns. In fewer, prose is filled anew; commands stay as they are,
@@ -81,10 +101,28 @@ class HelpLayout : public CLI::Formatter {
   }
 
  private:
+  // A name and its text, in their columns; below each other where the name is too long.
+  std::string entry(const std::string& name, const std::string& text) const {
+    std::string out = fmt::format("  {}", name);
+    if (columns_of(out) + 2 > kNameColumn) out += fmt::format("\n{:{}}", "", kNameColumn);
+    return fmt::format("{}{}\n", pad_right(out, kNameColumn),
+                       wrap(text, columns_, kNameColumn, kNameColumn));
+  }
+
+  std::string options_of(const CLI::App* group) const {
+    std::string out;
+    for (const CLI::Option* option : group->get_options())
+      if (option != group->get_help_ptr()) out += make_option(option, false);
+    return out;
+  }
+
   std::string filled(const std::string& text) const {
     std::string out, paragraph;
+    std::size_t margin = 0;  // of the paragraph
     const auto flush = [&] {
-      if (!paragraph.empty()) out += fmt::format("{}\n", wrap(paragraph, columns_));
+      if (!paragraph.empty())
+        out += fmt::format("{}{}\n", std::string(margin, ' '),
+                           wrap(paragraph, columns_, margin, margin));
       paragraph.clear();
     };
     for (std::size_t begin = 0; begin < text.size();) {
@@ -93,8 +131,11 @@ class HelpLayout : public CLI::Formatter {
       begin = end + 1;
       const std::size_t indent = std::min(line.find_first_not_of(' '), line.size());
       constexpr std::size_t kCommand = 4;  // the indentation of commands
-      if (indent == 0 && !line.empty()) {
-        paragraph.append(paragraph.empty() ? "" : " ").append(line);
+      const std::size_t gap = line.find("  ", indent);
+      if (!line.empty() && indent < kCommand && gap == std::string::npos) {
+        if (indent != margin) flush();
+        margin = indent;
+        paragraph.append(paragraph.empty() ? "" : " ").append(line.substr(indent));
         // "… recognised by content:" ends the sentence: what follows is a list.
         if (line.ends_with(':')) flush();
         continue;
@@ -104,13 +145,10 @@ class HelpLayout : public CLI::Formatter {
         out += fmt::format("{}\n", line);
         continue;
       }
-      // "  digest           digests of any of these": the text's own column, else a little more.
-      const std::size_t gap = line.find("  ", indent);
-      const std::size_t text_begin =
-          gap == std::string::npos ? indent : line.find_first_not_of(' ', gap);
+      // "  digest           digests of any of these": in the text's own column.
+      const std::size_t text_begin = line.find_first_not_of(' ', gap);
       out += fmt::format("{}{}\n", line.substr(0, text_begin),
-                         wrap(line.substr(text_begin), columns_,
-                              gap == std::string::npos ? indent + 2 : text_begin, text_begin));
+                         wrap(line.substr(text_begin), columns_, text_begin, text_begin));
     }
     flush();
     return out;
@@ -226,9 +264,16 @@ std::string usage_problem(const CLI::ParseError& error) {
     return message.substr(at + words.size());
   };
   // "The following argument was not expected: --outpt", "The following arguments were …: a b"
-  if (const auto rest = after(" not expected: "))
-    return fmt::format("{} {}", rest->starts_with("-") ? "unknown option" : "unexpected argument",
-                       *rest);
+  if (const auto rest = after(" not expected: ")) {
+    // CLI11 names them from last to first. Behind an unknown option stands its value.
+    std::vector<std::string> words;
+    std::istringstream in(*rest);
+    for (std::string word; in >> word;) words.insert(words.begin(), word);
+    const auto option = std::find_if(words.begin(), words.end(),
+                                     [](const std::string& word) { return word.starts_with("-"); });
+    if (option != words.end()) return fmt::format("unknown option {}", *option);
+    return fmt::format("unexpected argument {}", fmt::join(words, " "));
+  }
   // "--format: 1 required TEXT missing"
   if (after(": 1 required ") && message.ends_with(" missing"))
     return fmt::format("{} needs a value", message.substr(0, message.find(':')));

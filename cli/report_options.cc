@@ -62,7 +62,8 @@ void add_report_options(CLI::App& command, reports::ReportOptions& options) {
           "as FROM is TO in the repository, e.g. /app=.")
       ->type_name("FROM=TO")
       ->allow_extra_args(false);
-  command.add_flag("--stacks", options.stacks, "Print all frames of the calls that are shown");
+  command.add_flag("--stacks", options.stacks,
+                   "Print group, shapes and all frames of each call of\nthe evidence");
   command.add_flag("-q,--quiet", options.quiet, "Do not print the text report");
   add_filter_options(command, options.filter);
 }

@@ -126,6 +126,9 @@ std::string Table::csv() const {
 }
 
 std::string Table::html(std::string_view label, std::string_view classes) const {
+  // So many columns fit beside each other on a phone.
+  constexpr std::size_t kBeside = 4;
+  const bool as_list = columns_.size() > kBeside;
   std::string head, body;
   const auto look = [](const Column& column) -> std::string_view {
     return column.kind == Column::number ? "n" : column.kind == Column::mark ? "place" : "";
@@ -143,15 +146,19 @@ std::string Table::html(std::string_view label, std::string_view classes) const 
       const std::optional<double> value =
           c < row.look.values.size() ? row.look.values[c] : std::nullopt;
       body += fmt::format(
-          "<td{}{}>{}</td>", attribute_if("class", look(columns_[c])),
+          "<td{}{}{}>{}</td>", attribute_if("class", look(columns_[c])),
+          attribute_if("data-name", as_list && !cell.empty() ? columns_[c].name : ""),
           attribute_if("data-value", value ? fmt::format("{}", *value) : ""),
           columns_[c].kind == Column::code && !cell.empty() ? html::code(cell) : html::text(cell));
     }
     body += "</tr>\n";
   }
-  return html::scroller(label,
-                        fmt::format("<table{}><thead><tr>{}</tr></thead><tbody>{}</tbody></table>",
-                                    attribute_if("class", classes), head, body));
+  return html::scroller(
+      label,
+      fmt::format(
+          "<table{}><thead><tr>{}</tr></thead><tbody>{}</tbody></table>",
+          attribute_if("class", trimmed(fmt::format("{} {}", classes, as_list ? "list" : ""))),
+          head, body));
 }
 
 }  // namespace lockstep::reports

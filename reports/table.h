@@ -67,8 +67,9 @@ class Table {
   // RFC 4180: a header and a row per line, which ends in CR LF.
   std::string csv() const;
 
-  // A table that scrolls by itself where it is too wide. `label`: for screen readers. `classes`:
-  // of the table.
+  // A table that scrolls by itself where it is too wide. One of more than four columns becomes a
+  // list of rows on a phone, in which each cell has its column's name. `label`: for screen readers.
+  // `classes`: of the table.
   std::string html(std::string_view label, std::string_view classes = {}) const;
 
  private:

@@ -18,6 +18,34 @@ namespace lockstep::trace {
 
 namespace fs = std::filesystem;
 
+namespace {
+
+// What to say of a folder or archive in which nothing was of use.
+Error no_traces(const std::string& path, const std::vector<FoundFile>& looked_at) {
+  std::error_code unknown;
+  if (!fs::is_directory(path, unknown))
+    return {"no traces in this archive", {path}, "`lockstep verify --help` lists what can be read"};
+  if (looked_at.empty())
+    return {"no traces in this folder: it holds no files",
+            {path},
+            "folders in it are searched two levels deep"};
+  const bool all_empty = std::all_of(looked_at.begin(), looked_at.end(), [](const FoundFile& file) {
+    std::error_code failed;
+    return fs::file_size(file.path, failed) == 0 && !failed;
+  });
+  if (all_empty)
+    return {fmt::format("no traces in this folder: {} in it, {} empty",
+                        plural(looked_at.size(), "file"), looked_at.size() == 1 ? "and" : "all"),
+            {path},
+            "did the program that writes them run?"};
+  return {fmt::format("no traces in this folder: {} in it, of no known form",
+                      plural(looked_at.size(), "file")),
+          {path},
+          "`lockstep verify --help` lists what can be read"};
+}
+
+}  // namespace
+
 Result<LoadedTraces> load_traces(const std::vector<std::string>& paths,
                                  const LoadOptions& options) {
   if (paths.empty())
@@ -26,10 +54,11 @@ Result<LoadedTraces> load_traces(const std::vector<std::string>& paths,
   if (!plan) return plan.error();
   LoadedTraces out;
   std::vector<Piece> pieces;
+  std::vector<FoundFile> looked_at;
   // Folders in a folder are searched only where nothing else holds a trace, because they may be
   // anything: earlier runs, checkpoints.
   for (const int levels : {0, 2}) {
-    const Result<std::vector<FoundFile>> files =
+    Result<std::vector<FoundFile>> files =
         find_files(paths, {.with_logs = options.evidence, .levels = levels});
     if (!files) return files.error();
     out.tables = Tables();
@@ -46,15 +75,10 @@ Result<LoadedTraces> load_traces(const std::vector<std::string>& paths,
     const bool found = std::any_of(pieces.begin(), pieces.end(), [](const Piece& piece) {
       return !piece.traces.empty() || piece.named;
     });
+    looked_at = std::move(*files);
     if (found) break;
   }
-  if (pieces.empty()) {
-    std::error_code unknown;
-    return Error{fs::is_directory(paths.front(), unknown) ? "no traces in this folder"
-                                                          : "no traces in this archive",
-                 {paths.front()},
-                 "`lockstep verify --help` lists what can be read"};
-  }
+  if (pieces.empty()) return no_traces(paths.front(), looked_at);
   out.expect_ranks = options.expect_ranks;
   if (options.evidence) {
     out.evidence = gather_evidence(pieces, out.tables);

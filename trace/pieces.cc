@@ -124,7 +124,11 @@ Piece read_content(const Content& content, bool named, const ReadingPlan& plan, 
   if (plan.format != nullptr && (piece.format == nullptr || named)) piece.format = plan.format;
   if (piece.format == nullptr) {
     piece.error =
-        content.bytes.empty()
+        content.bytes.empty() && content.truncated
+            ? Error{"the packed file is cut off or damaged, and nothing in it can be unpacked",
+                    {content.name},
+                    "copy it again"}
+        : content.bytes.empty()
             ? Error{"the file is empty", {content.name}, "did the program that writes it run?"}
             : Error{"not a trace of a known form",
                     {content.name},
@@ -176,7 +180,7 @@ std::vector<Piece> read_share(const std::vector<FoundFile>& files, std::size_t f
 }  // namespace
 
 std::vector<Piece> read_pieces(const std::vector<FoundFile>& files, const ReadingPlan& plan,
-                            unsigned threads, Tables& tables) {
+                               unsigned threads, Tables& tables) {
   constexpr std::size_t kFilesPerThread = 4;  // below that a thread costs more than it saves
   const std::size_t wanted = threads != 0 ? threads : std::thread::hardware_concurrency();
   const std::size_t n =

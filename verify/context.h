@@ -26,6 +26,8 @@ struct Context {
   Agreement& agreement;
   bool live = false;
   CallSemantics semantics = CallSemantics::gloo;
+  // Nothing shows that the ranks hang: they are taken to stand where their traces end.
+  bool presumed = false;
 
   const trace::Call& call(CallRef ref) const { return run.ranks[ref.rank].calls[ref.call]; }
   trace::Op op(CallRef ref) const { return run.tables.signatures[call(ref).signature].op; }

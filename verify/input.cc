@@ -120,12 +120,7 @@ std::map<trace::Rank, Lack> lacks_of(const Context& context) {
   for (std::size_t p = 0; p < points.size(); ++p) {
     const WaitPoint& point = points[p];
     if (point.any_source) continue;
-    if (point.group == WaitPoint::kPointToPoint) {
-      const trace::Rank peer = context.call(waiting_call(context, point.waiting[0])).peer;
-      if (context.run.find(peer) == nullptr) out[peer].alone.push_back(p);
-      continue;
-    }
-    const std::vector<trace::Rank>& absent = context.groups[point.group].absent;
+    const std::vector<trace::Rank> absent = absent_at(context, point);
     const bool others = !point.missing.empty() || !point.behind.empty() || absent.size() > 1;
     for (const trace::Rank rank : absent) {
       (others ? out[rank].among : out[rank].alone).push_back(p);
@@ -152,17 +147,15 @@ void tell_missing_stopped(const Context& context, Finding& note) {
   std::vector<std::size_t> lack;  // … them alone
   for (std::size_t p = 0; p < points.size(); ++p) {
     const WaitPoint& point = points[p];
-    if (point.group == WaitPoint::kPointToPoint || !point.missing.empty() || !point.behind.empty())
-      continue;
-    if (context.groups[point.group].absent.empty() || point.waiting.empty()) continue;
+    if (point.any_source || !point.missing.empty() || !point.behind.empty()) continue;
+    if (point.waiting.empty() || absent_at(context, point).empty()) continue;
     const trace::RankTrace& waits = context.run.ranks[point.waiting[0]];
     if (waits.snapshot || waits.end == trace::End::hung) lack.push_back(p);
   }
   if (lack.empty()) return;
   const std::size_t first = first_missed(context, lack);
-  const std::vector<trace::Rank> ranks = context.groups[points[first].group].absent;
-  std::erase_if(lack,
-                [&](std::size_t p) { return context.groups[points[p].group].absent != ranks; });
+  const std::vector<trace::Rank> ranks = absent_at(context, points[first]);
+  std::erase_if(lack, [&](std::size_t p) { return absent_at(context, points[p]) != ranks; });
   tell_stopped(context,
                {.ranks = ranks,
                 .verb = "stopped",
@@ -171,8 +164,9 @@ void tell_missing_stopped(const Context& context, Finding& note) {
                 .missed = missed_call(context, {}, points[first]),
                 .waiting = all_waiting(context, lack).size()},
                note);
-  note.group = printable(context.groups[points[first].group].name);
-  note.seq = context.seq_of(points[first]);
+  const trace::Call& call = context.call(waiting_call(context, points[first].waiting[0]));
+  note.group = printable(context.run.tables.str(call.group));
+  note.seq = seq_at(context, points[first]);
 }
 
 }  // namespace

@@ -346,6 +346,44 @@ void note_open_calls(const Context& context, Outlook& outlook) {
       context.describe_location(first, context.call(first).seq)));
 }
 
+// Notes the ranks that are behind where all traces just end and hold the issue of calls alone, as
+// NCCL's logs do: whom the others would wait for if the job stood there. A log that was copied
+// while the job ran looks the same, so that this accuses nobody. Of a rank without a trace nothing
+// shows how far it came. One replay, O(events log events).
+std::vector<Finding> note_ranks_behind(const Context& context, Outlook& outlook) {
+  const bool complete =
+      context.run.ranks.size() == static_cast<std::size_t>(context.run.world_size);
+  if (!outlook.all_cut || !issued_alone(context) || is_snapshot(context.run) || !complete)
+    return {};
+  ReplayOptions options;
+  options.semantics = context.semantics;
+  options.cut_ranks_hang = true;
+  const ReplayResult where = replay(context.run, context.groups, context.agreement, options);
+  const Context there{context.run,        context.groups,    where,
+                      context.modalities, context.agreement, /*live=*/false,
+                      context.semantics,  /*presumed=*/true};
+  Causes causes(there);
+  for (const WaitCause& wait : wait_causes(where)) {
+    if (wait.cycle || wait.stalled != SIZE_MAX) continue;
+    if (std::string why = may_be_in_newest_call(there, wait); !why.empty()) {
+      outlook.undecided.push_back(std::move(why));
+      continue;
+    }
+    outlook.undecided.push_back(fmt::format(
+        "all traces just end, and completions were not recorded: nothing shows whether {} {} late "
+        "or would never have come",
+        there.describe_ranks(wait.roots), wait.roots.size() == 1 ? "was" : "were"));
+    causes.add_wait(wait);
+  }
+  causes.merge_sister_groups();
+  std::vector<Finding> out = causes.take();
+  for (Finding& f : out) {
+    f.severity = Severity::note;
+    f.certainty = Certainty::possible;
+  }
+  return out;
+}
+
 // Notes members whose recorded numbers part from those of the others. Where the calls agree by
 // their order all the same, one recording lacks a call that the group may have been paired by.
 void note_parted_numbers(const Context& context, Outlook& outlook) {
@@ -559,6 +597,8 @@ Report verify(const trace::Run& run, const VerifyOptions& options) {
     note_open_calls(context, outlook);
   }
   if (report.findings.empty()) note_parted_numbers(context, outlook);
+  if (report.findings.empty() && outlook.undecided.empty())
+    report.findings = note_ranks_behind(context, outlook);
   if (report.findings.empty() && !options.live && !is_snapshot(run)) {
     if (auto hang = unexplained_hang(context, outlook)) report.findings.push_back(std::move(*hang));
   }

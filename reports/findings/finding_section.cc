@@ -118,7 +118,9 @@ std::string stacks(const verify::Finding& finding, const trace::Run& run) {
   std::map<std::vector<std::string>, std::set<trace::Rank>> ranks;
   std::vector<std::vector<std::string>> order;  // culprits' and nearest first, as the evidence is
   for (const verify::Evidence& one : finding.evidence) {
-    std::vector<std::string> frames = stack_of(one, run);
+    const trace::Call* const call = call_of(one, run);
+    if (call == nullptr) continue;
+    std::vector<std::string> frames = stack_of(*call, run.tables);
     if (frames.empty()) continue;
     if (ranks[frames].insert(one.rank).second && ranks[frames].size() == 1)
       order.push_back(std::move(frames));
@@ -156,7 +158,7 @@ std::string finding_section(const verify::Finding& finding, const FindingSource&
     act = fmt::format("<section class=\"do\"><h3>What to do</h3>{}</section>\n", act);
   std::string pictures;
   // Notes are about traces, not about calls: nothing to draw.
-  if (finding.severity != verify::Severity::note) {
+  if (is_about_calls(finding)) {
     pictures +=
         section("The calls around it", lane_figure(finding, source.run, source.matched, id));
     // For ranks that block each other across groups, the sequence of a single group explains

@@ -16,6 +16,7 @@
 #include "base/quantities.h"
 #include "base/tables.h"
 #include "base/text.h"
+#include "trace/signature.h"
 
 namespace lockstep::reports {
 std::string rank_label(std::span<const trace::Rank> sorted, std::size_t width) {
@@ -87,6 +88,16 @@ bool says_who_and_where(const verify::Evidence& evidence) {
   return evidence.text.starts_with("rank") && evidence.text.find(evidence.at) != std::string::npos;
 }
 
+bool is_about_calls(const verify::Finding& finding) {
+  return finding.severity != verify::Severity::note || finding.rule == verify::RuleId::host_stall;
+}
+
+const std::vector<trace::Rank>& named_ranks(const verify::Finding& finding) {
+  const bool note = finding.severity == verify::Severity::note;
+  return note && finding.culprits.empty() && !finding.headline.empty() ? finding.ranks
+                                                                       : finding.culprits;
+}
+
 const verify::Finding* headline_of(const verify::Report& report) {
   // Findings are sorted: what comes after an error without a headline explains less than it.
   if (report.findings.empty()) return nullptr;
@@ -106,12 +117,13 @@ std::string who_in_words(const verify::Finding& finding) {
   // So that a list of a thousand ranks that do not fold stays a line.
   constexpr std::size_t kWidth = 60;
   if (finding.ranks.empty() && finding.culprits.empty()) return {};
-  if (finding.culprits.empty())
+  const std::vector<trace::Rank>& named = named_ranks(finding);
+  if (named.empty())
     return fmt::format("{}; none can be singled out", rank_label(finding.ranks, kWidth));
-  std::string out = rank_label(finding.culprits, kWidth);
+  std::string out = rank_label(named, kWidth);
   std::vector<trace::Rank> others;
-  std::set_difference(finding.ranks.begin(), finding.ranks.end(), finding.culprits.begin(),
-                      finding.culprits.end(), std::back_inserter(others));
+  std::set_difference(finding.ranks.begin(), finding.ranks.end(), named.begin(), named.end(),
+                      std::back_inserter(others));
   if (!finding.waiting.empty())
     out += fmt::format("; {} {} directly", rank_label(finding.waiting, kWidth),
                        finding.waiting.size() == 1 ? "waits" : "wait");
@@ -165,14 +177,33 @@ std::vector<FoldedEvidence> fold_evidence(const std::vector<verify::Evidence>& a
   return out;
 }
 
-std::vector<std::string> stack_of(const verify::Evidence& evidence, const trace::Run& run) {
+const trace::Call* call_of(const verify::Evidence& evidence, const trace::Run& run) {
   const trace::RankTrace* const trace = run.find(evidence.rank);
-  if (trace == nullptr || !evidence.id) return {};
+  if (trace == nullptr || !evidence.id) return nullptr;
   const auto call = std::find_if(trace->calls.begin(), trace->calls.end(),
                                  [&](const trace::Call& one) { return one.id == *evidence.id; });
-  if (call == trace->calls.end()) return {};
+  return call == trace->calls.end() ? nullptr : &*call;
+}
+
+std::string group_and_shapes(const trace::Call& call, const trace::Tables& tables) {
+  const auto shapes = [&](trace::IntListId flat) {
+    std::vector<std::string> out;
+    for (const std::vector<std::int64_t>& shape : trace::unflatten_shapes(tables.int_lists[flat]))
+      out.push_back(fmt::format("[{}]", fmt::join(shape, ",")));
+    return fmt::format("{}", fmt::join(out, " "));
+  };
+  const trace::Signature& signature = tables.signatures[call.signature];
+  std::string out = fmt::format("group {}", tables.str(call.group));
+  const std::string in = shapes(signature.in);
+  const std::string filled = shapes(signature.out);
+  if (!in.empty()) out += fmt::format(", {}", in);
+  if (!filled.empty()) out += fmt::format("{}{}", in.empty() ? ", to " : " to ", filled);
+  return out;
+}
+
+std::vector<std::string> stack_of(const trace::Call& call, const trace::Tables& tables) {
   std::vector<std::string> out;
-  std::istringstream frames(run.tables.str(call->stack));
+  std::istringstream frames(tables.str(call.stack));
   for (std::string frame; std::getline(frames, frame);) out.push_back(frame);
   return out;
 }

@@ -38,6 +38,14 @@ const std::string& summary_of(const verify::Finding& finding);
 // what is not known. As in the traces: escape it.
 std::vector<std::string> lines_of(const verify::Finding& finding);
 
+// Whether it is about the ranks' calls, which are shown, rather than about their traces: notes of
+// missing and damaged files. A stall that nothing proves is a note, too.
+bool is_about_calls(const verify::Finding& finding);
+
+// The ranks to look at: culprits or, in a note about ranks without a trace for which all wait,
+// these. Empty where nobody can be named.
+const std::vector<trace::Rank>& named_ranks(const verify::Finding& finding);
+
 // The finding whose headline stands above the report: the worst one; null where it has none.
 const verify::Finding* headline_of(const verify::Report& report);
 
@@ -67,9 +75,16 @@ std::vector<FoldedEvidence> fold_evidence(const std::vector<verify::Evidence>& a
 // 3".
 bool says_who_and_where(const verify::Evidence& evidence);
 
-// The frames of the call that the evidence is about, innermost first; empty where none was
-// recorded. O(calls of the rank).
-std::vector<std::string> stack_of(const verify::Evidence& evidence, const trace::Run& run);
+// The call that the evidence is about, as the program's own log tells it; null: about none.
+// O(calls of the rank).
+const trace::Call* call_of(const verify::Evidence& evidence, const trace::Run& run);
+
+// "group 5, [8192,4096] to [8192,4096]": the group's own name, which a description hides, and the
+// shapes of the tensors, which their number of elements hides. Without what was not recorded.
+std::string group_and_shapes(const trace::Call& call, const trace::Tables& tables);
+
+// Its frames, innermost first; empty where none was recorded.
+std::vector<std::string> stack_of(const trace::Call& call, const trace::Tables& tables);
 
 // Names for findings, unique within a report and stable across runs: the fingerprint, with "-2",
 // "-3" … if several findings share it. Call next() once per finding, in order.

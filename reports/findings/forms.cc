@@ -99,11 +99,15 @@ std::string supplemented(std::string_view kind, std::string report, const Supple
     return fmt::format("{}\n", whole.dump(2));
   }
   if (kind != "html") return report;
-  const std::string section = html::element(
-      "section", "",
-      html::element("h2", "", html::text(more.title)) +
-          html::scroller(more.title, html::element("pre", "", html::text(more.text))));
-  if (more.alone) return html::page(more.title, html::element("main", "", section));
+  // Line by line: text() shows line ends as escapes.
+  std::string lines;
+  std::istringstream in(more.text);
+  for (std::string line; std::getline(in, line);) lines += fmt::format("{}\n", html::text(line));
+  const std::string section =
+      html::card(more.title, html::scroller(more.title, html::element("pre", "", lines)));
+  if (more.alone)
+    return html::page(more.title, html::element("p", "brand", "Lockstep report") +
+                                      html::element("main", "", section));
   constexpr std::string_view kEnd = "</main>";
   const std::size_t end = report.rfind(kEnd);
   LOCKSTEP_CHECK(end != std::string::npos, "a page has a main part");

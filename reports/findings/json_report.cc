@@ -4,6 +4,7 @@
 #include "reports/findings/finding_words.h"
 #include "reports/findings/reports.h"
 #include "reports/json_text.h"
+#include "trace/signature.h"
 
 namespace lockstep::reports {
 namespace {
@@ -16,9 +17,16 @@ Json evidence_json(const verify::Evidence& evidence, const trace::Run* run) {
   if (evidence.id) out["id"] = *evidence.id;
   if (!evidence.at.empty()) out["at"] = evidence.at;
   out["text"] = evidence.text;
-  if (run != nullptr)
-    if (std::vector<std::string> stack = stack_of(evidence, *run); !stack.empty())
-      out["stack"] = std::move(stack);
+  const trace::Call* const call = run != nullptr ? call_of(evidence, *run) : nullptr;
+  if (call == nullptr) return out;
+  const trace::Signature& signature = run->tables.signatures[call->signature];
+  out["group"] = run->tables.str(call->group);
+  if (signature.in.value != 0)
+    out["in"] = trace::unflatten_shapes(run->tables.int_lists[signature.in]);
+  if (signature.out.value != 0)
+    out["out"] = trace::unflatten_shapes(run->tables.int_lists[signature.out]);
+  if (std::vector<std::string> stack = stack_of(*call, run->tables); !stack.empty())
+    out["stack"] = std::move(stack);
   return out;
 }
 

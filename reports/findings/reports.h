@@ -79,8 +79,8 @@ std::string json_report(const verify::Report& report);
 // do not count, each with `status` "suppressed" or "known" and, if given, `reason` and `expires`)
 // and `notes`.
 //
-// With `run`, what the report judges, evidence has the `stack` of its call where one was recorded:
-// all frames, innermost first.
+// With `run`, what the report judges, evidence tells its call: `group`, the group's own name; `in`
+// and `out`, the tensors' shapes; `stack`, all frames, innermost first; each where it was recorded.
 std::string json_report(const FilteredReport& filtered, const trace::Run* run = nullptr);
 
 // A report as GitHub-flavoured Markdown, for job summaries ($GITHUB_STEP_SUMMARY) and comments: the
@@ -105,7 +105,7 @@ struct TextOptions {
   std::size_t width = 80;         // columns; only a single word may be wider
   bool color = false;             // the caller knows whether this goes to a terminal
   std::size_t max_findings = 10;  // errors and warnings in full; the JSON report has all
-  bool stacks = false;  // all frames of the calls in the evidence, where they were recorded
+  bool stacks = false;  // groups, shapes and all frames of the calls in the evidence, none left out
 };
 
 // `run` is what the report judges; the pictures are drawn from it. Text from files is made safe to

@@ -34,7 +34,7 @@ std::string common_folder(const verify::Report& report) {
   constexpr std::size_t kWorthNaming = 24;
   std::optional<std::string> common;
   for (const verify::Finding& finding : report.findings) {
-    if (finding.severity == verify::Severity::note) continue;  // shown without evidence
+    if (!is_about_calls(finding)) continue;  // shown without evidence
     for (const verify::Evidence& evidence : finding.evidence) {
       const std::string at = printable(evidence.at);
       if (at.empty()) continue;
@@ -64,7 +64,7 @@ class TextReportWriter {
     std::size_t shown = 0;
     std::size_t left_out = 0;
     for (const verify::Finding& finding : report_.findings) {
-      if (finding.severity == verify::Severity::note) {
+      if (!is_about_calls(finding)) {
         note(finding);
         // Notes are short and always shown. Findings are sorted, worst first: the first ones are
         // shown in full.
@@ -162,6 +162,8 @@ class TextReportWriter {
     out_ += fmt::format("\n{}\n", title(finding));
     paragraph(finding.message);
     waiting(finding);
+    // Which files, and where in them: who has to copy one again must know.
+    if (finding.rule == verify::RuleId::damaged_trace) evidence(finding);
     keyed("do", printable(finding.fix));
   }
 
@@ -192,6 +194,12 @@ class TextReportWriter {
     if (text.empty()) return;
     out_ += fmt::format("{:{}}{}{}\n", "", kIndent, paint_.bold(pad_right(key, kKey)),
                         block(text, kIndent + kKey));
+  }
+
+  // A line below a keyed text, further in.
+  void detail(const std::string& text) {
+    constexpr std::size_t kDetail = kIndent + kKey + 2;
+    out_ += fmt::format("{:{}}{}\n", "", kDetail, block(printable(text), kDetail));
   }
 
   void who(const verify::Finding& finding) {
@@ -256,7 +264,7 @@ class TextReportWriter {
     const std::vector<FoldedEvidence> folded = fold_evidence(finding.evidence);
     for (std::size_t i = 0; i < folded.size(); ++i) {
       // "and 1 more" would take the line that the evidence itself needs.
-      if (i == kEvidenceShown && folded.size() > kEvidenceShown + 1) {
+      if (i == kEvidenceShown && folded.size() > kEvidenceShown + 1 && !options_.stacks) {
         keyed("", fmt::format("and {} more like these", folded.size() - i));
         break;
       }
@@ -268,9 +276,10 @@ class TextReportWriter {
       keyed(i == 0 ? "seen" : "", says_who_and_where(one)
                                       ? printable(one.text)
                                       : fmt::format("{}: {}", text, printable(one.text)));
-      if (!options_.stacks) continue;
-      for (const std::string& frame : stack_of(one, run_))
-        keyed("", fmt::format("  {}", printable(frame)));
+      const trace::Call* const call = options_.stacks ? call_of(one, run_) : nullptr;
+      if (call == nullptr) continue;
+      detail(group_and_shapes(*call, run_.tables));
+      for (const std::string& frame : stack_of(*call, run_.tables)) detail(frame);
     }
   }
 

@@ -73,7 +73,7 @@ std::string beside_recorded(Picos simulated, Picos recorded) {
 SimulatedFailure failure_of(const sim::SimulatedProgram& simulated, trace::Run run,
                             nlohmann::ordered_json json, std::string what) {
   verify::Report report = judge_hang(simulated, run);
-  json["report"] = nlohmann::ordered_json::parse(json_report(report));
+  json["report"] = nlohmann::ordered_json::parse(json_report(report, &run));
   return {std::move(what), std::move(run), std::move(report), std::move(json)};
 }
 

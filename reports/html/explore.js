@@ -55,6 +55,7 @@ for (const table of document.querySelectorAll('table.explore')) {
   };
   bar.addEventListener('input', filter);
 
+  table.classList.add('sorts');
   for (const head of heads) {
     const button = document.createElement('button');
     button.type = 'button';

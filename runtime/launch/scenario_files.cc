@@ -6,9 +6,11 @@
 
 #include <fmt/core.h>
 
+#include "base/files/read_file.h"
 #include "base/result.h"
 #include "base/text.h"
 #include "runtime/replay/replay_scenario.h"
+#include "trace/formats/format.h"
 #include "verify/rules/rules.h"
 
 namespace lockstep::runtime {
@@ -30,7 +32,10 @@ Result<std::vector<std::string>> files_below(const std::string& folder) {
     if (it->is_regular_file(unknown) && is_yaml(it->path())) files.push_back(it->path().string());
   }
   if (failed) return system_error("cannot read the folder", failed.value(), folder);
-  if (files.empty()) return Error{"no scenarios in this folder", {folder}, "they are *.yaml"};
+  if (files.empty())
+    return Error{"no scenarios in this folder",
+                 {folder},
+                 "they are *.yaml; to judge traces: lockstep verify"};
   std::sort(files.begin(), files.end());
   return files;
 }
@@ -70,9 +75,24 @@ std::optional<Error> unknown_rule(const Scenario& scenario) {
   return std::nullopt;
 }
 
+namespace {
+
+// Somebody named a trace where a scenario belongs.
+std::optional<Error> trace_instead(const std::string& file) {
+  FileBuffer buffer;
+  const Result<std::string_view> head =
+      buffer.read(file, kLargestFile, [](std::string_view) { return false; });
+  if (!head || trace::recognise(*head) == nullptr) return std::nullopt;
+  return Error{"this is a trace, and no scenario",
+               {file},
+               fmt::format("to judge it: lockstep verify {}", printable(file))};
+}
+
+}  // namespace
+
 Result<Scenario> load_checked_scenario(const std::string& file) {
   Result<Scenario> scenario = load_scenario(file);
-  if (!scenario) return scenario;
+  if (!scenario) return trace_instead(file).value_or(scenario.error());
   if (const auto error = unknown_rule(*scenario)) return *error;
   if (scenario->replays()) {
     if (const Result<trace::Run> program = load_replay_program(*scenario); !program) {

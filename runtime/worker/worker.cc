@@ -16,6 +16,7 @@
 #include "runtime/faults/faults.h"
 #include "runtime/groups/process_groups.h"
 #include "runtime/job/scenario_variants.h"
+#include "runtime/record/c10d/gpu_of_rank.h"
 #include "runtime/record/c10d/recording_work.h"
 #include "runtime/record/job_ring.h"
 #include "runtime/record/watchdog.h"
@@ -238,6 +239,7 @@ int run_worker(const Scenario& job, const WorkerOptions& options) {
   at::set_num_threads(1);
   auto device = open_device_of(scenario, options);
   if (!device) return refuse_device(device.error(), recorder);
+  GpuOfRank(**ring, ::getenv).uses((*device)->torch_device());
 
   WorkerResult result;
   result.rank = options.rank;

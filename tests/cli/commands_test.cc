@@ -259,7 +259,7 @@ TEST(Program, HelpIsFilledAnewForANarrowTerminal) {
   use_help_layout(app, 60);
   EXPECT_THAT(app.help(), HasSubstr("Examples:\n"
                                     "  What is told of the example that follows, in more columns\n"
-                                    "    than there are:\n"
+                                    "  than there are:\n"
                                     "    lockstep verify a-folder-whose-name-is-longer-than-the-"
                                     "terminal-is-wide/\n"
                                     "\n"
@@ -267,6 +267,38 @@ TEST(Program, HelpIsFilledAnewForANarrowTerminal) {
                                     "and that ends on a second line with what it lists:\n"
                                     "  name      what it means, in a column of its own, which it\n"
                                     "            keeps\n"));
+}
+
+TEST(Program, HelpOfCommandsAndOptionsFitsANarrowTerminal) {
+  CLI::App app("Does what it is told, as well as anybody can who has sixty columns to say so.",
+               "lockstep");
+  app.add_subcommand("look", "Looks at what is in a folder that may hold many files");
+  app.add_option("--machine", "A file, or the name of one that is shipped")->type_name("NAME|FILE");
+  app.add_option_group("One of these")
+      ->add_flag("--new")
+      ->description("Something to start from, of which each key is explained");
+  app.footer(
+      "Examples:\n"
+      "  Where does the time go, and what would help? Also as an HTML page, and with\n"
+      "  random variation:\n"
+      "    lockstep look\n");
+  use_help_layout(app, 60);
+  const std::string help = app.help();
+  for (std::size_t begin = 0; begin < help.size(); begin = help.find('\n', begin) + 1)
+    EXPECT_LE(help.find('\n', begin) - begin, 60U) << help.substr(begin);
+  EXPECT_THAT(help, StartsWith("Does what it is told, as well as anybody can who has sixty\n"
+                               "columns to say so.\n"));
+  EXPECT_THAT(help, HasSubstr("  look                    Looks at what is in a folder that\n"
+                              "                          may hold many files\n"));
+  EXPECT_THAT(help, HasSubstr("      --machine NAME|FILE\n"
+                              "                          A file, or the name of one that is\n"
+                              "                          shipped\n"));
+  EXPECT_THAT(help, HasSubstr("\nOne of these:\n"
+                              "      --new               Something to start from, of which\n"
+                              "                          each key is explained\n"));
+  EXPECT_THAT(help, HasSubstr("  Where does the time go, and what would help? Also as an\n"
+                              "  HTML page, and with random variation:\n"
+                              "    lockstep look\n"));
 }
 
 TEST(Program, SuggestsTheNearestCommand) {
@@ -284,6 +316,10 @@ TEST(Program, SaysWhyACommandLineWasRefused) {
   };
   EXPECT_EQ(problem({"verify", "x", "--outpt"}), "lockstep: error: unknown option --outpt");
   EXPECT_EQ(problem({"explain", "host-stall", "x"}), "lockstep: error: unexpected argument x");
+  EXPECT_EQ(problem({"explain", "host-stall", "x", "y"}),
+            "lockstep: error: unexpected argument x y");
+  EXPECT_EQ(problem({"explain", "host-stall", "--machine", "dgx-h100"}),
+            "lockstep: error: unknown option --machine");
   EXPECT_EQ(problem({"verify", "x", "--format"}), "lockstep: error: --format needs a value");
   EXPECT_EQ(problem({"scenario", "x"}),
             "lockstep: error: one of --list, --check, --json, --schema and --new is required");
@@ -319,8 +355,8 @@ TEST(Program, HelpHasNoResidueOfTheParser) {
         "sweep", "calibrate", "demo", "completion", "check-certificate"}) {
     const std::string help = run_lockstep({command, "--help"}).out;
     EXPECT_EQ(help, run_lockstep({"help", command}).out);
-    for (const char* residue :
-         {"TEXT", "INT", "FLOAT", "REQUIRED", "Excludes:", "Needs:", " ...", ":{", "Positionals"})
+    for (const char* residue : {"TEXT", "INT", "FLOAT", "REQUIRED", "Excludes:", "Needs:", " ...",
+                                ":{", "Positionals", "Option Group", "of the following"})
       EXPECT_EQ(help.find(residue), std::string::npos) << command << ": " << residue << "\n"
                                                        << help;
     EXPECT_EQ(help.find('\x1b'), std::string::npos) << "not a terminal";

@@ -252,6 +252,9 @@ namespace {
 std::string report_of(const std::string& trace, const Lockstep& lockstep) {
   std::string folder = (std::filesystem::temp_directory_path() / "lockstep_rule_XXXXXX").string();
   LOCKSTEP_CHECK(::mkdtemp(folder.data()) != nullptr, "cannot make " + folder);
+  // Reports name files as they were given: always the same ones.
+  const std::string traces = "traces";
+  std::filesystem::create_directory(folder + "/" + traces);
   std::istringstream lines(trace);
   std::ofstream file;
   int files = 0;
@@ -259,7 +262,7 @@ std::string report_of(const std::string& trace, const Lockstep& lockstep) {
     if (line.starts_with("{\"header\"")) {
       if (file.is_open()) file << "\n";
       file.close();
-      file.open(folder + "/rank_" + std::to_string(files++) + ".trace.jsonl");
+      file.open(folder + "/" + traces + "/rank_" + std::to_string(files++) + ".trace.jsonl");
       file << line;
     } else if (!line.empty()) {
       const bool goes_on = line.front() == ' ';
@@ -268,7 +271,10 @@ std::string report_of(const std::string& trace, const Lockstep& lockstep) {
   }
   file << "\n";
   file.close();
-  const std::string report = lockstep({"verify", folder});
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(folder);
+  const std::string report = lockstep({"verify", traces});
+  std::filesystem::current_path(before);
   std::filesystem::remove_all(folder);
   return report;
 }

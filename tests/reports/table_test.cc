@@ -42,6 +42,18 @@ TEST(Table, IsSafeToOpenInASpreadsheet) {
             "-12,\"a|b, \"\"c\"\" <i>\",\"'=1+1\"\r\n");
 }
 
+TEST(Table, OfManyColumnsNamesEachCellForPhones) {
+  Table wide(
+      {{"place", Column::number}, {"strategy", Column::code}, {"step"}, {"MFU"}, {"verdict"}});
+  wide.add({"1", "ddp", "20.3 s", "", "front"});
+  const std::string markup = wide.html("plans", "explore");
+  EXPECT_THAT(markup, testing::HasSubstr("<table class=\"explore list\">"));
+  EXPECT_THAT(markup, testing::HasSubstr("<td class=\"n\" data-name=\"place\">1</td>"));
+  EXPECT_THAT(markup, testing::HasSubstr("<td data-name=\"step\">20.3 s</td><td></td>"))
+      << "a cell without text has no name either";
+  EXPECT_THAT(sample().html("calls"), testing::Not(testing::HasSubstr("data-name")));
+}
+
 TEST(Table, IsMarkupWithRowsToLinkTo) {
   const std::string markup = sample().html("calls", "explore");
   const Page page = read_page(markup);

@@ -116,7 +116,7 @@ TEST_F(Hostile, WhatIsNoFile) {
   // Two levels of folders are searched, not a third.
   fs::create_directories(dir_.file("nested/and/deeper/still"));
   dir_.write("nested/and/deeper/still/rank_0.trace.jsonl", trace_of("0", "1"));
-  EXPECT_EQ(said({dir_.file("nested")}), "error: no traces in this folder");
+  EXPECT_EQ(said({dir_.file("nested")}), "error: no traces in this folder: it holds no files");
   ASSERT_EQ(::mkfifo(dir_.file("fifo").c_str(), 0600), 0);
   EXPECT_EQ(said({dir_.file("fifo")}), "error: not a regular file");
   EXPECT_EQ(said({"/dev/zero"}), "error: not a regular file");
@@ -141,7 +141,7 @@ TEST_F(Hostile, AFolderOfWhatIsNoFile) {
   fs::create_symlink("rank_2.ring", dir_.file("rank_2.ring"));
   fs::create_directory(dir_.file("rank_3.ring"));
   fs::create_symlink(".", dir_.file("myself"));
-  EXPECT_EQ(said({dir_.path()}), "error: no traces in this folder");
+  EXPECT_EQ(said({dir_.path()}), "error: no traces in this folder: it holds no files");
   dir_.write("rank_4.trace.jsonl", trace_of("0", "1"));
   EXPECT_THAT(said({dir_.path()}), StartsWith("clean"));
 }

@@ -151,6 +151,12 @@ TEST_F(LoadTest, ACutGzipFileCountsAsFarAsItGoes) {
   EXPECT_THAT(run.ranks[0].damaged.back().message, HasSubstr("packed file was cut off"));
 }
 
+TEST_F(LoadTest, APackedFileOfWhichNothingIsLeftIsNotCalledEmpty) {
+  const std::string packed = gzip(trace_of(0));
+  EXPECT_EQ(error({dir_.write("a.gz", packed.substr(0, 10))}),
+            "the packed file is cut off or damaged, and nothing in it can be unpacked");
+}
+
 TEST_F(LoadTest, FilesThatCannotBeReadAreListedBesideThoseThatCan) {
   const trace::Run run = load({dir_.write("a", trace_of(0)), dir_.write("b", "garbage"),
                                dir_.write("c", "{\"header\":1}"), dir_.write("d", "")});
@@ -164,7 +170,13 @@ TEST_F(LoadTest, FilesThatCannotBeReadAreListedBesideThoseThatCan) {
 TEST_F(LoadTest, NothingToReadIsAnError) {
   EXPECT_EQ(error({}), "no traces were named");
   EXPECT_EQ(error({dir_.file("nowhere")}), "no such file or folder");
-  EXPECT_EQ(error({dir_.path()}), "no traces in this folder");
+  EXPECT_EQ(error({dir_.path()}), "no traces in this folder: it holds no files");
+  std::filesystem::create_directories(dir_.file("none"));
+  for (const char* name : {"none/a", "none/b"}) dir_.write(name, "");
+  EXPECT_EQ(error({dir_.file("none")}), "no traces in this folder: 2 files in it, all empty");
+  dir_.write("none/c", "x");
+  EXPECT_EQ(error({dir_.file("none")}),
+            "no traces in this folder: 3 files in it, of no known form");
   EXPECT_EQ(error({dir_.write("a", "x"), dir_.write("b", "x")}),
             "not a trace of a known form (nor can 1 other file be read)");
 }

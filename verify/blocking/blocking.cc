@@ -348,7 +348,7 @@ std::string stop_words(const Context& context, const std::vector<std::uint32_t>&
     case State::raised:
       return "raised an exception";
     case State::hung:
-      return "stopped";
+      return context.presumed ? "may have stopped" : "stopped";
   }
   return "";
 }

@@ -277,6 +277,14 @@ std::vector<std::uint32_t> lacked_by(const WaitPoint& point) {
   return united(point.missing, point.behind);
 }
 
+std::vector<trace::Rank> absent_at(const Context& context, const WaitPoint& point) {
+  if (point.group != WaitPoint::kPointToPoint) return context.groups[point.group].absent;
+  if (point.any_source || point.waiting.empty()) return {};
+  const trace::Rank peer = context.call(waiting_call(context, point.waiting[0])).peer;
+  const bool absent = peer.value >= 0 && context.run.find(peer) == nullptr;
+  return absent ? std::vector{peer} : std::vector<trace::Rank>();
+}
+
 std::vector<std::size_t> by_distance(const Context& context,
                                      const std::vector<std::uint32_t>& culprits,
                                      const std::vector<std::size_t>& points) {
@@ -368,12 +376,12 @@ void tell_stopped(const Context& context, const Stopped& stopped, Finding& findi
   std::vector<std::uint32_t> waiting = point.waiting;
   if (point.group == WaitPoint::kPointToPoint) {
     // Each side of a message waits by itself: a stage's neighbours on both sides wait for it.
-    const auto stopped_here = [&](std::uint32_t r) {
-      const trace::Rank rank = context.run.ranks[r].rank;
+    const auto stopped_here = [&](trace::Rank rank) {
       return std::binary_search(stopped.ranks.begin(), stopped.ranks.end(), rank);
     };
     for (const WaitPoint& other : context.where.wait_points) {
-      const std::vector<std::uint32_t> lacked = lacked_by(other);
+      std::vector<trace::Rank> lacked = context.ranks(lacked_by(other));
+      unite(lacked, absent_at(context, other));
       const bool lacks = std::any_of(lacked.begin(), lacked.end(), stopped_here);
       if (lacks) waiting = united(waiting, other.waiting);
     }

@@ -15,6 +15,10 @@ namespace lockstep::verify {
 // The ranks that a call still lacks: they never issued it, or their devices have not begun it.
 std::vector<std::uint32_t> lacked_by(const WaitPoint& point);
 
+// The ranks without a trace that a call may lack: members of its group, or the other side of a
+// message. Ascending.
+std::vector<trace::Rank> absent_at(const Context& context, const WaitPoint& point);
+
 // Wait points by their distance to `culprits` (rank indices): first those that lack one of them,
 // then those that lack a rank that waits there, and so on; of equal distance in the given order.
 // O(points · their ranks · longest distance).

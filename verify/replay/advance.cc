@@ -27,7 +27,7 @@ Advance::Advance(const trace::Run& run, const std::vector<GroupStreams>& groups,
       groups_(groups),
       agreement_(agreement),
       options_(options),
-      was_recorded_(verify::was_recorded(run)),
+      was_recorded_(verify::was_recorded(run) || options.cut_ranks_hang),
       recorded_(options.follow_record && was_recorded_),
       // A snapshot also shows queues of calls, whatever its backend.
       queued_(recorded_ && (options.semantics == CallSemantics::nccl || any_snapshot(run))),

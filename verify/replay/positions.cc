@@ -38,7 +38,8 @@ class Positions {
         break;
       case trace::End::cut:
         // A program has no end mark: its last call is its end.
-        out.state = at_.options().live || trace.open_ended
+        out.state = at_.options().cut_ranks_hang ? Position::State::hung
+                    : at_.options().live || trace.open_ended
                         ? Position::State::running
                         : (at_.was_recorded() ? Position::State::cut : Position::State::finished);
         break;

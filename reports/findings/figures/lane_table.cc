@@ -183,7 +183,9 @@ std::vector<LaneCell> cells_in_window(const trace::RankTrace& trace, const trace
       continue;
     const std::uint64_t seq = call.seq;  // where the trace starts mid-run, with `offset` in it
     next = seq + 1;
-    if (seq >= first && seq - first < count) cells[seq - first] = cell_of(call, trace, tables);
+    if (seq < first || seq - first >= count) continue;
+    LaneCell& cell = cells[seq - first] = cell_of(call, trace, tables);
+    if (call.step != trace::kNone) cell.fields[kStep] = fmt::format("step {}", call.step);
   }
   for (std::size_t i = 0; i < count; ++i)
     // A bounded buffer has dropped the calls before `offset`.
@@ -245,17 +247,6 @@ bool differs(const LaneTable& table, LaneField field) {
   return false;
 }
 
-void choose_fields(LaneTable& table) {
-  table.shown.fill(false);
-  table.shown[kOp] = true;
-  table.shown[kWhere] = any_recorded(table, kWhere);
-  table.shown[kWhat] = any_recorded(table, kWhat);
-  // Sizes follow from the parameters' names: they are worth a line only if there are none, or if
-  // they differ. The fields below are rare, and shown only if they differ.
-  table.shown[kSize] = !table.shown[kWhat] || differs(table, kSize);
-  for (const LaneField field : {kRedop, kRoot, kSplits}) table.shown[field] = differs(table, field);
-}
-
 // Removes columns after the last call of all ranks, except the finding's own.
 void trim_empty_columns(LaneTable& table) {
   const auto empty = [&](std::size_t column) {
@@ -269,6 +260,18 @@ void trim_empty_columns(LaneTable& table) {
 }
 
 }  // namespace
+
+void choose_fields(LaneTable& table) {
+  table.shown.fill(false);
+  table.shown[kOp] = true;
+  table.shown[kWhere] = any_recorded(table, kWhere);
+  table.shown[kWhat] = any_recorded(table, kWhat);
+  // Sizes follow from the parameters' names: they are worth a line only if there are none, or if
+  // they differ. The fields below are rare, and shown only if they differ.
+  table.shown[kSize] = !table.shown[kWhat] || differs(table, kSize);
+  for (const LaneField field : {kRedop, kRoot, kSplits, kStep})
+    table.shown[field] = differs(table, field);
+}
 
 LaneTable by_sequence(const verify::Finding& finding, const trace::Run& run, std::uint64_t before,
                       std::uint64_t after) {

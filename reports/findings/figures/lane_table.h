@@ -24,7 +24,17 @@
 namespace lockstep::reports {
 
 // The fields of a cell; each may become one of its lines.
-enum LaneField : std::size_t { kOp, kWhere, kWhat, kSize, kRedop, kRoot, kSplits, kLaneFields };
+enum LaneField : std::size_t {
+  kOp,
+  kWhere,
+  kWhat,
+  kSize,
+  kRedop,
+  kRoot,
+  kSplits,
+  kStep,  // where columns are compared
+  kLaneFields
+};
 
 inline constexpr std::uint32_t kNoLaneCall = UINT32_MAX;
 
@@ -74,6 +84,9 @@ LaneTable by_sequence(const verify::Finding& finding, const trace::Run& run, std
 // The last `count` calls of the concerned ranks. Without rows if none of them is blocked in a call.
 LaneTable by_program_order(const verify::Finding& finding, const trace::Run& run,
                            std::size_t count);
+
+// Decides which fields get a line, by the columns that are left. The tables above have it done.
+void choose_fields(LaneTable& table);
 
 // What a picture shows of a LaneTable: which view, which rows, and which calls stand out. Shared by
 // the pictures for terminals and for browsers.

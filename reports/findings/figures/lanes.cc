@@ -21,7 +21,7 @@ namespace {
 using State = LaneCell::State;
 
 constexpr std::size_t kLaneGap = 3;      // blanks between columns; the mark "!" goes there
-constexpr std::size_t kLabelWidth = 22;  // at most, for a row's label
+constexpr std::size_t kLabelWidth = 22;  // at most, for a row's label, in 80 columns
 constexpr std::size_t kGoodCell = 14;    // narrower cells are not readable
 
 std::string state_text(const LaneCell& cell) {
@@ -108,7 +108,7 @@ class Drawing {
     label_width_ = columns_of(table_.title);
     for (const LaneRow& row : table_.rows)
       label_width_ = std::max(label_width_, rank_label(row.ranks).size());
-    label_width_ = std::min(label_width_, kLabelWidth);
+    label_width_ = std::min(label_width_, std::max(kLabelWidth, options_.width / 4));
     drop_columns();
     for (std::size_t column = 0; column < table_.heads.size(); ++column) {
       std::size_t width = columns_of(table_.heads[column]);
@@ -126,6 +126,11 @@ class Drawing {
       if (*widest <= least) break;
       --*widest;
     }
+    // "bf16" where "bfloat16" has no room; everywhere, so that equal sizes look equal.
+    for (const LaneRow& row : table_.rows)
+      for (std::size_t column = 0; column < widths_.size(); ++column)
+        short_sizes_ |=
+            table_.shown[kSize] && columns_of(row.cells[column].fields[kSize]) > widths_[column];
   }
 
   std::size_t room_for_cells() const {
@@ -139,6 +144,7 @@ class Drawing {
     const std::size_t good = std::max(kGoodCell, size_width(table_));
     while (table_.heads.size() > 2 && room_for_cells() / table_.heads.size() < good)
       drop_farthest_column(table_);
+    choose_fields(table_);
   }
 
   void draw(const LaneRow& row) {
@@ -165,7 +171,8 @@ class Drawing {
 
   std::string cell_text(const LaneCell& cell, const std::string& line, bool marked, bool first,
                         std::size_t width) const {
-    const std::string text = pad_right(fitted(cell, line, width), width);
+    const bool size = short_sizes_ && line == cell.fields[kSize];
+    const std::string text = pad_right(fitted(cell, size ? short_size(line) : line, width), width);
     const std::string gap =
         marked && first ? options_.paint.red(" ! ") : std::string(kLaneGap, ' ');
     // The mark is more important than the state's colour.
@@ -187,6 +194,7 @@ class Drawing {
   std::vector<std::size_t> widths_;
   std::size_t hidden_ranks_ = 0;
   bool any_marked_ = false;
+  bool short_sizes_ = false;
   std::string out_;
 };
 
@@ -208,7 +216,9 @@ using State = LaneCell::State;
 
 constexpr std::size_t kMostLaneRows = 10;
 constexpr std::size_t kBoxLetters = 18;  // that fit into a box
-constexpr double kLabel = 200;           // width of the lanes' names
+constexpr double kLabel = 200;           // width of the lanes' names, at least
+constexpr double kTitleLetter = 9;       // of the title, in capitals
+constexpr std::size_t kTitleLetters = 30;
 constexpr double kBox = 150;
 constexpr double kBoxGap = 20;  // between boxes, both ways
 constexpr double kHead = 30;
@@ -260,7 +270,7 @@ class LanePicture {
         id_(std::move(id)),
         first_column_(first_column),
         names_(names),
-        left_(names == Names::beside ? kLabel : 0) {
+        left_(names == Names::beside ? label_width() : 0) {
     place();
   }
 
@@ -272,6 +282,11 @@ class LanePicture {
   }
 
  private:
+  std::string title() const { return shorten_middle(table_.title, kTitleLetters); }
+  double label_width() const {
+    return std::max(kLabel, kTitleLetter * static_cast<double>(columns_of(title())));
+  }
+
   void place() {
     height_ = kHead;
     for (const LaneRow& row : table_.rows) {
@@ -306,7 +321,7 @@ class LanePicture {
     const double x = left_ + static_cast<double>(table_.focus) * (kBox + kBoxGap);
     if (table_.compared)
       out += svg_rect("focus", {x - kBoxGap / 2 + 3, 0, kBox + kBoxGap - 6, height_}, 6);
-    if (names_ == Names::beside) out += svg_text("head", {0, 14}, shorten_middle(table_.title, 29));
+    if (names_ == Names::beside) out += svg_text("head", {0, 14}, title());
     for (std::size_t c = 0; c < table_.heads.size(); ++c)
       out += svg_text("head", {left_ + static_cast<double>(c) * (kBox + kBoxGap), 14},
                       table_.heads[c]);
@@ -351,7 +366,7 @@ class LanePicture {
     const LaneRow& row = table_.rows[r];
     const Box& first = boxes_[r].front();
     const double middle = first.y + first.height / 2;
-    const double begin = names_ == Names::beside ? kLabel - kBoxGap : 0;
+    const double begin = names_ == Names::beside ? left_ - kBoxGap : 0;
     std::string out = svg_line("lane", {begin, middle}, {boxes_[r].back().right().x, middle});
     const char* const look = row.culprit ? "name bad-ink" : "name";
     if (names_ == Names::beside) {
@@ -432,6 +447,7 @@ class LaneFigure {
     std::size_t first = 0;
     while (table.heads.size() > kColumnsOfAPhone)
       if (drop_farthest_column(table)) ++first;
+    choose_fields(table);
     return LanePicture(std::move(table), run_, matched_, id_, first, LanePicture::Names::above)
         .str();
   }
@@ -463,6 +479,7 @@ class LaneFigure {
     constexpr std::size_t kNames = 40;
     std::string out;
     for (std::size_t field = 0; field < kLaneFields; ++field) {
+      if (field == kStep) continue;  // has a column of its own
       const std::string words =
           field == kWhat ? join_and(run_.tables.names(made.what), kNames) : cell.fields[field];
       if (!words.empty()) out.append(out.empty() ? "" : ", ").append(words);

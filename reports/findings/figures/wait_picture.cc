@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "reports/findings/finding_words.h"
 #include "trace/groups.h"
 #include "verify/replay/replay.h"
 #include "verify/schedules/search.h"
@@ -39,11 +40,10 @@ std::string_view describe_state(verify::Position::State state) {
 std::set<trace::Rank> culprits_of(const verify::Report& report) {
   std::set<trace::Rank> out;
   for (const verify::Finding& finding : report.findings) {
-    if (finding.severity != verify::Severity::note)
-      out.insert(finding.culprits.begin(), finding.culprits.end());
-    // All wait for a rank without a trace: the note about it has the headline.
-    else if (!finding.headline.empty())
-      out.insert(finding.ranks.begin(), finding.ranks.end());
+    // Of notes those with a headline: all wait for such a rank.
+    if (finding.severity == verify::Severity::note && finding.headline.empty()) continue;
+    const std::vector<trace::Rank>& named = named_ranks(finding);
+    out.insert(named.begin(), named.end());
   }
   return out;
 }
@@ -105,7 +105,12 @@ class Builder {
     WaitNode& node = out_.nodes[at];
     if (node.ranks.empty()) {
       node.culprit = culprit;
-      node.state = call == verify::kNoCall ? std::string(describe_state(position.state)) : "waits";
+      // Of a rank that is only taken to hang there (ReplayOptions::cut_ranks_hang) no more is
+      // known.
+      const bool presumed =
+          position.state == verify::Position::State::hung && run_.ranks[r].end == trace::End::cut;
+      const auto state = presumed ? verify::Position::State::cut : position.state;
+      node.state = call == verify::kNoCall ? std::string(describe_state(state)) : "waits";
       if (call != verify::kNoCall) describe_call(node, r, call, where_.wait_points[point]);
       if (point != SIZE_MAX) sources_[point].push_back(at);
     }
@@ -124,13 +129,24 @@ class Builder {
       node.location += fmt::format(", peer {}", call.peer.value);
   }
 
-  // Members without a trace: whether they reached a call is not known.
+  // The other side of a message; negative: any.
+  trace::Rank peer_at(const verify::WaitPoint& message) const {
+    const std::uint32_t r = message.waiting[0];
+    const std::uint32_t call = where_.positions[r].waiting_in();
+    return call == verify::kNoCall ? trace::Rank(trace::kNone) : run_.ranks[r].calls[call].peer;
+  }
+
+  // Ranks without a trace: whether they reached a call is not known.
   void add_absent() {
     std::map<trace::Rank, std::vector<std::size_t>> missed_at;
     for (std::size_t p = 0; p < where_.wait_points.size(); ++p) {
       const verify::WaitPoint& point = where_.wait_points[p];
-      if (!point.unknown_member || point.group == verify::WaitPoint::kPointToPoint) continue;
-      for (const trace::Rank rank : groups_[point.group].absent) missed_at[rank].push_back(p);
+      if (point.group == verify::WaitPoint::kPointToPoint) {
+        const trace::Rank peer = peer_at(point);
+        if (peer.value >= 0 && run_.find(peer) == nullptr) missed_at[peer].push_back(p);
+      } else if (point.unknown_member) {
+        for (const trace::Rank rank : groups_[point.group].absent) missed_at[rank].push_back(p);
+      }
     }
     for (auto& [rank, points] : missed_at) {
       const std::size_t at = node({SIZE_MAX, 0, 0, -1, culprits_.contains(rank), points}, points);
@@ -193,6 +209,14 @@ verify::ReplayResult replayed(const trace::Run& run,
   options.live = std::all_of(run.ranks.begin(), run.ranks.end(), [](const trace::RankTrace& trace) {
     return trace.end == trace::End::cut;
   });
+  // NCCL's logs hold the issue of calls alone: verify() tells what they show if the ranks hang
+  // there.
+  if (options.live && semantics == verify::CallSemantics::nccl &&
+      !verify::records_completion(run, semantics)) {
+    options.live = false;
+    options.cut_ranks_hang = true;
+    return verify::replay(run, groups, agreement, options);
+  }
   verify::ScheduleSearch search;
   if (!options.live) {
     verify::SearchOptions bounds;

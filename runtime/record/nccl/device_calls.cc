@@ -38,6 +38,16 @@ std::optional<Driver> find_driver() {
   return all ? std::optional(out) : std::nullopt;
 }
 
+std::optional<int> current_device() {
+  void* const library = ::dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+  if (library == nullptr) return std::nullopt;
+  Code (*device_of_context)(int* out) = nullptr;
+  int device = 0;
+  if (!find(library, "cuCtxGetDevice", device_of_context) || device_of_context(&device) != kSuccess)
+    return std::nullopt;
+  return device;
+}
+
 }  // namespace lockstep::runtime::cuda
 
 namespace lockstep::runtime {

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "base/files/write_file.h"
+#include "base/gpus.h"
 #include "base/text.h"
 #include "trace/formats/ring/writer.h"
 
@@ -34,24 +35,6 @@ std::uint64_t events_of(const char* text) {
 const pid_t& own_pid() {
   static const pid_t pid = ::getpid();
   return pid;
-}
-
-// The index that nvidia-smi gives the GPU which CUDA calls `device` in this process. `visible`: of
-// CUDA_VISIBLE_DEVICES, null where it is not set. With "4,5" device 1 is 5; of "GPU-8932f937", a
-// GPU by its UUID, the index is not known.
-std::optional<int> gpu_of_device(int device, const char* visible) {
-  if (visible == nullptr) return device;
-  std::string_view left = visible;
-  for (int skipped = 0; skipped < device; ++skipped) {
-    const std::size_t comma = left.find(',');
-    if (comma == std::string_view::npos) return std::nullopt;
-    left.remove_prefix(comma + 1);
-  }
-  int index = 0;
-  const std::string_view entry = left.substr(0, left.find(','));
-  const auto parsed = std::from_chars(entry.data(), entry.data() + entry.size(), index);
-  const bool whole = parsed.ec == std::errc() && parsed.ptr == entry.data() + entry.size();
-  return whole && index >= 0 ? std::optional(index) : std::nullopt;
 }
 
 std::atomic<NcclJobRecord*> recording_job{nullptr};
@@ -229,7 +212,7 @@ Communicator* NcclJobRecord::open(const Opening& opening) {
   Lane* const lane = lane_of(opening);
   if (lane == nullptr || !lane->ring) return nullptr;
   if (opening.device) {
-    const auto gpu = gpu_of_device(*opening.device, get_("CUDA_VISIBLE_DEVICES"));
+    const auto gpu = gpu_of_device(*opening.device, get_);
     if (gpu) lane->ring->use_gpu(*gpu);
   }
   const trace::RingWriter::GroupRef group =

@@ -238,7 +238,8 @@ ResultCode ncclCommInitAll(Comm* comms, int devices, const int* list) {
   guarded([&] {
     static std::atomic<int> made{0};
     const std::string name = "comm all " + std::to_string(made++);
-    for (int i = 0; i < devices; ++i) communicators().made(comms[i], name, {i, devices});
+    for (int i = 0; i < devices; ++i)
+      communicators().made(comms[i], name, {i, devices, list != nullptr ? list[i] : i});
   });
   return result;
 }

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "runtime/record/nccl/device_calls.h"
 #include "trace/nccl_calls.h"
 
 namespace lockstep::runtime {
@@ -87,7 +88,8 @@ std::string hex(std::uint64_t value) {
 
 void* Profiler::open(std::uint64_t id, std::string_view name, std::int64_t group_rank,
                      std::int64_t size) {
-  return job_.open({"comm " + hex(id), std::string(name), group_rank, size, nullptr});
+  return job_.open(
+      {"comm " + hex(id), std::string(name), group_rank, size, nullptr, cuda::current_device()});
 }
 
 void Profiler::close(void* context) {

@@ -65,7 +65,8 @@ class Profiler {
   Profiler(NcclJobRecord& job, bool completions, UserTags tags)
       : job_(job), completions_(completions), tags_(std::move(tags)) {}
 
-  // The context of a communicator, which its events carry. Null: it is not recorded.
+  // The context of a communicator, which its events carry. Null: it is not recorded. On the thread
+  // with which NCCL makes the communicator: its CUDA device is the rank's.
   void* open(std::uint64_t id, std::string_view name, std::int64_t group_rank, std::int64_t size);
   static void close(void* context);
 

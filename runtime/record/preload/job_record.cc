@@ -190,6 +190,7 @@ void JobRecord::open(const c10d::ProcessGroup& first) {
   if (!ring) return refuse(ring.error().str());
   ring_ = std::move(*ring);
   recorder_ = std::make_unique<Recorder>(*ring_);
+  gpu_.emplace(*ring_, ::getenv);
   ::on_exit(&JobRecord::at_exit, this);
   recording_job.store(this, std::memory_order_release);
   start_hang_watch();
@@ -255,6 +256,8 @@ RecordedGroup* JobRecord::group(const c10::intrusive_ptr<c10d::ProcessGroup>& gr
   if (!recorder_) return nullptr;
   if (const auto known = groups_.find(group.get()); known != groups_.end())
     return known->second.recorded.get();
+  if (const auto device = group->getBoundDeviceId()) gpu_->uses(*device);
+  if (group->getBackendName() == "nccl") gpu_->uses_nccl();
   std::unique_ptr<RecordedGroup> recorded;
   const std::string name = group->getGroupName().empty() ? "world" : group->getGroupName();
   std::vector<std::int32_t> ranks = ranks_of(*group);

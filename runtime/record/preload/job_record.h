@@ -22,6 +22,7 @@
 
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
+#include "runtime/record/c10d/gpu_of_rank.h"
 #include "runtime/record/c10d/recorded_group.h"
 #include "runtime/record/c10d/work_watch.h"
 #include "runtime/record/recorder.h"
@@ -40,6 +41,9 @@ class JobRecord {
   // The group's, made at its first call. Null: nothing is recorded of it, because there is nowhere
   // to write to, or because it does not tell which ranks are in it.
   RecordedGroup* group(const c10::intrusive_ptr<c10d::ProcessGroup>& group);
+
+  // The process works on that device: a call's tensors are there. After group() was not null.
+  void uses(c10::Device device) { gpu_->uses(device); }
 
   // What the Python program says of the call that it makes on this thread: its line, and
   // trace::ring::kJoinTag where it is one of Join's. Nothing where it is no Python.
@@ -71,6 +75,7 @@ class JobRecord {
   int world_size_ = 0;
   std::unique_ptr<trace::RingWriter> ring_;
   std::unique_ptr<Recorder> recorder_;
+  std::optional<GpuOfRank> gpu_;
   std::unique_ptr<WorkWatch> watch_;
   const pid_t own_pid_ = ::getpid();
   std::mutex end_mutex_;  // guards the end mark, and what follows

@@ -70,6 +70,8 @@ void record(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit:
   RecordedGroup* const group = call && !call->is_meta() ? job.group(call->group) : nullptr;
   if (group == nullptr) return pass_on(op, keys, stack);
   Recorder& recorder = job.recorder();
+  const std::optional<c10::Device> device = call->cuda_device();
+  if (device) job.uses(*device);
   const std::uint32_t id = group->issue(call->recorded(), job.origin());
   const bool blocks = schema.returns().empty();
   if (blocks) recorder.wait(id);
@@ -86,8 +88,7 @@ void record(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit:
     throw;
   }
   if (!blocks) {
-    const bool on_device = call->cuda_device().has_value();
-    return wrap_work(*stack, *call, recorder, id, job.watch(*call->group, on_device));
+    return wrap_work(*stack, *call, recorder, id, job.watch(*call->group, device.has_value()));
   }
   recorder.complete(id);
   recorder.waited(id);

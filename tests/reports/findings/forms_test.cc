@@ -52,6 +52,26 @@ TEST(WriteReports, WritesEveryKind) {
   }
 }
 
+TEST(WriteReports, APageHasTheSupplementLineByLine) {
+  const TempDir folder;
+  const trace::Run run = run_from_text({R"({"header":1,"rank":0,"world_size":1}
+{"end":"clean"})"});
+  ReportOptions options;
+  options.quiet = true;
+  options.outputs = {"html=" + folder.file("page")};
+  for (const bool alone : {false, true}) {
+    options.supplement = Supplement{.title = "Every mix",
+                                    .text = "SAFE: <all>\n  assumed: x\n",
+                                    .key = "all",
+                                    .json = "{}",
+                                    .alone = alone};
+    ASSERT_TRUE(write_reports(verify::verify(run), run, options));
+    const std::string page = TempDir::read(folder.file("page"));
+    EXPECT_NE(page.find("<h2>Every mix</h2>"), std::string::npos);
+    EXPECT_NE(page.find("<pre>SAFE: &lt;all&gt;\n  assumed: x\n</pre>"), std::string::npos) << page;
+  }
+}
+
 TEST(CheckOutputs, OnlyOneMayTakeStandardOutput) {
   EXPECT_TRUE(check_outputs({.outputs = {"json=-", "text=a"}}));
   EXPECT_FALSE(check_outputs({.outputs = {"json=-", "text=-"}}));

@@ -56,6 +56,22 @@ TEST(JsonReport, LeavesOutWhatIsNotKnown) {
   for (const char* key : {"id", "at"}) EXPECT_FALSE(written["evidence"][0].contains(key)) << key;
 }
 
+TEST(JsonReport, TellsGroupAndShapesOfACall) {
+  const trace::Run run = inline_run(
+      {R"({"ev":"issue","id":4,"g":"9","op":"all_gather_into_tensor","in":[[2,3]],"out":[[4,3]]})"
+       "\n",
+       ""});
+  verify::Finding finding;
+  finding.evidence = {{trace::Rank(0), 4, "a.py:7", "waits"},
+                      {trace::Rank(1), std::nullopt, "", "-"}};
+  const auto json = nlohmann::json::parse(json_report(report_with(finding), &run));
+  const auto& evidence = json["findings"][0]["evidence"];
+  EXPECT_EQ(evidence[0]["group"], "9");
+  EXPECT_EQ(evidence[0]["in"].dump(), "[[2,3]]");
+  EXPECT_EQ(evidence[0]["out"].dump(), "[[4,3]]");
+  EXPECT_FALSE(evidence[1].contains("group"));
+}
+
 TEST(JsonReport, NestsConsequences) {
   verify::Finding cause;
   cause.rule = verify::RuleId::modality_divergence;

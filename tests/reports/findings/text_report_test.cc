@@ -174,6 +174,41 @@ TEST(TextReport, ManyPiecesOfEvidenceAreFolded) {
             std::string::npos);
 }
 
+TEST(TextReport, OnDemandEachCallHasItsGroupShapesAndStack) {
+  trace::Run run = inline_run({all_reduce(3, "w", 8), all_reduce(3, "w", 8)});
+  run.ranks[0].calls.own()[0].stack = run.tables.strings.intern("a.py:2 reduce\nmlp.py:14 forward");
+  verify::Report report = report_of_ranks(2);
+  report.verdict = verify::Verdict::findings;
+  verify::Finding finding = text_only_rank();
+  finding.evidence = {{trace::Rank(0), 3, "", "waits"}};
+  for (std::int32_t rank = 3; rank < 40; ++rank)
+    finding.evidence.push_back({trace::Rank(rank), rank, "", "call " + std::to_string(rank)});
+  report.findings = {finding};
+  const std::string text = text_report(report, run, {.stacks = true});
+  EXPECT_NE(text.find("rank 0 (id 3): waits\n"
+                      "           group world, [8]\n"
+                      "           a.py:2 reduce\n"
+                      "           mlp.py:14 forward\n"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("call 39"), std::string::npos) << "and nothing is left out";
+  EXPECT_EQ(text_report(report, run).find("mlp.py"), std::string::npos);
+}
+
+TEST(TextReport, ADamagedFileIsNamed) {
+  verify::Report report = report_of_ranks(2);
+  report.verdict = verify::Verdict::inconclusive;
+  verify::Finding note;
+  note.rule = verify::RuleId::damaged_trace;
+  note.severity = verify::Severity::note;
+  note.message = "1 record could not be used";
+  note.ranks = ranks_of({1});
+  note.evidence = {{trace::Rank(1), std::nullopt, "dumps/rank_1", "cut off (byte 2999)"}};
+  report.findings = {note};
+  EXPECT_NE(text_report(report, {}).find("  seen   rank 1 at dumps/rank_1: cut off (byte 2999)\n"),
+            std::string::npos);
+}
+
 TEST(TextReport, ConsequencesAreBrief) {
   verify::Report report = report_of_ranks(2);
   report.verdict = verify::Verdict::findings;

@@ -77,6 +77,21 @@ TEST_F(Browser, PagesOfTheSimulatorAreNoWiderThanTheirWindow) {
   }
 }
 
+// On a phone the widest tables are lists: nothing of a plan is out of view, with its column's name.
+TEST_F(Browser, PlansNeedNoScrollingOnAPhone) {
+  const std::string narrow =
+      "event.target.style.cssText = 'border: 0; height: 900px; width: 400px';";
+  const std::string all = "[...doc.querySelectorAll('table.list')]";
+  const Browsed seen = act(
+      sweep_html(sim::small_sweep()), narrow,
+      all + ".length + ' lists, ' + " + all +
+          ".filter((table) => table.scrollWidth > table.closest('.scroll').clientWidth).length + "
+          "' too wide, ' + doc.defaultView.getComputedStyle(" +
+          all + "[0].tBodies[0].rows[0].cells[0], '::before').content");
+  EXPECT_EQ(seen.console, "");
+  EXPECT_THAT(seen.dom, HasSubstr("<pre>2 lists, 0 too wide, \"place \"</pre>"));
+}
+
 TEST_F(Browser, AForecastNeedsNothingThatThePolicyRefuses) {
   const Browsed page = open(forecast_page(*sim::small_forecast_with_trials().forecast));
   EXPECT_EQ(page.console, "");

@@ -14,7 +14,7 @@ const std::set<std::string> kAttributes = {
     "html",   "lang",    "charset", "http-equiv", "content",     "name",        "class",
     "id",     "href",    "role",    "tabindex",   "aria-label",  "aria-hidden", "width",
     "height", "viewBox", "x",       "y",          "rx",          "x1",          "y1",
-    "x2",     "y2",      "d",       "points",     "text-anchor", "title"};
+    "x2",     "y2",      "d",       "points",     "text-anchor", "title",       "data-name"};
 
 class Reader {
  public:

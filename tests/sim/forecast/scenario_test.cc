@@ -130,10 +130,13 @@ TEST(ForecastPage, DrawsOneStep) {
   EXPECT_THAT(card, HasSubstr("<path class=\"f1\" d=\"M875 0h125v16h-125z\"/>"));
   EXPECT_THAT(card, HasSubstr("<path class=\"f3\" d=\"M500 17h500v6h-500z\"/>"));
   EXPECT_THAT(card, Not(HasSubstr("<path class=\"f2\""))) << "nobody waits for other ranks";
-  EXPECT_THAT(card, HasSubstr("<td>ranks 0,1</td><td class=\"n\">0 s</td>"
-                              "<td class=\"n\">8 ms</td><td class=\"n\">6 ms</td>"
-                              "<td class=\"n\">2 ms</td><td class=\"n\">0 s</td>"
-                              "<td class=\"n\">2 ms</td>"));
+  EXPECT_THAT(card, HasSubstr("<td data-name=\"ranks\">ranks 0,1</td>"
+                              "<td class=\"n\" data-name=\"begins\">0 s</td>"
+                              "<td class=\"n\" data-name=\"ends\">8 ms</td>"
+                              "<td class=\"n\" data-name=\"computes\">6 ms</td>"
+                              "<td class=\"n\" data-name=\"exposed\">2 ms</td>"
+                              "<td class=\"n\" data-name=\"idle\">0 s</td>"
+                              "<td class=\"n\" data-name=\"hidden communication\">2 ms</td>"));
 }
 
 TEST(ForecastPage, DrawsHowTrialsAreSpread) {

@@ -199,6 +199,34 @@ TEST(Stopped, ARankWithoutADumpHasTheSameHeadline) {
   EXPECT_THAT(note.waiting, ElementsAre(trace::Rank(2)));
 }
 
+TEST(Stopped, APipelineStageWithoutADumpHasTheSameHeadline) {
+  // Four stages, of which stage 2 left nothing: stage 1 sends to it, stage 3 receives from it, and
+  // stage 0 waits for stage 1.
+  const auto stage = [](int rank, const std::string& op, int peer, const std::string& at) {
+    return "{\"header\":1,\"rank\":" + std::to_string(rank) +
+           ",\"world_size\":4,\"backend\":\"nccl\"}\n"
+           "{\"group\":\"7\",\"ranks\":[0,1,2,3],\"desc\":\"PIPELINE_PARALLEL\"}\n"
+           "{\"ev\":\"issue\",\"id\":0,\"g\":\"7\",\"op\":\"" +
+           op + "\",\"peer\":" + std::to_string(peer) + ",\"in\":[[64]],\"at\":\"" + at +
+           "\"}\n{\"end\":\"hung\"}\n";
+  };
+  trace::Run run =
+      run_from_text({stage(0, "recv", 1, "p2p.py:230"), stage(1, "send", 2, "p2p.py:214"),
+                     stage(3, "recv", 2, "p2p.py:205")});
+  for (trace::RankTrace& trace : run.ranks) trace.snapshot = true;
+  const Report report = verify(run);
+  EXPECT_EQ(report.verdict, Verdict::inconclusive);
+  ASSERT_FALSE(report.findings.empty());
+  const Finding& note = report.findings[0];
+  EXPECT_EQ(note.rule, RuleId::missing_rank);
+  EXPECT_EQ(note.headline,
+            "rank 2 (no trace) stopped before receiving from rank 1 (p2p.py:214); 3 ranks wait for "
+            "it");
+  EXPECT_EQ(note.next, "py-spy dump --pid <PID of rank 2>");
+  EXPECT_THAT(note.waiting, ElementsAre(trace::Rank(1), trace::Rank(3)));
+  EXPECT_EQ(note.group_label, "PIPELINE_PARALLEL");
+}
+
 TEST(Stopped, TheFirstCallThatTheCulpritLacksIsNamed) {
   // Rank 0 issues three calls and waits for the last one; rank 1 lacks the last two.
   const auto issue = [](int id) {

@@ -1,5 +1,7 @@
 #include "reports/findings/figures/lanes.h"
 
+#include <set>
+
 #include <gtest/gtest.h>
 
 #include "tests/reports/inline_run.h"
@@ -44,6 +46,46 @@ TEST(Lanes, SizesAreShownOnlyWhereTheySayMore) {
             "                  a\n"
             "                  9 float32\n"
             "                  WAITS\n"
+            "    ! not what the other ranks called\n");
+}
+
+// A type's short name stands in all cells or in none: equal sizes look equal.
+TEST(Lanes, TypesAreShortenedEverywhere) {
+  const auto call = [](int id) {
+    return R"({"ev":"issue","id":)" + std::to_string(id) +
+           R"(,"g":"world","op":"all_reduce","in":[[33554432]],"dtype":"bfloat16"})" + "\n";
+  };
+  const std::string two = call(0) + complete(0) + call(1) + complete(1);
+  const auto run = inline_run({two + call(2) + kHung, two + kHung});
+  std::set<bool> shortened;
+  for (std::size_t width = 50; width < 100; ++width) {
+    const std::string text = lanes(difference_at(2, {1}), run, {.width = width});
+    const bool has_short = text.find("33554432 bf16") != std::string::npos;
+    EXPECT_NE(text.find("bfloat16") != std::string::npos, has_short) << text;
+    shortened.insert(has_short);
+  }
+  EXPECT_EQ(shortened.size(), 2U) << "both occur, each where it fits";
+}
+
+// A rank that left out a step's calls makes the next step's where the others make this one's: the
+// calls are alike, and their steps tell the difference.
+TEST(Lanes, StepsAreShownWhereTheyDiffer) {
+  const auto call = [](int id, int step) {
+    return all_reduce(id, "a", 8, ",\"step\":" + std::to_string(step));
+  };
+  const auto run = inline_run({call(0, 1) + complete(0) + call(1, 2) + kHung,
+                               call(0, 1) + complete(0) + call(1, 3) + kHung,
+                               call(0, 1) + complete(0) + call(1, 2) + kHung});
+  EXPECT_EQ(lanes(difference_at(1, {1}), run),
+            "    group world   seq 0        seq 1\n"
+            "    ranks 0,2     all_reduce   all_reduce\n"
+            "                  a            a\n"
+            "                  step 1       step 2\n"
+            "                               WAITS\n"
+            "    rank 1        all_reduce ! all_reduce\n"
+            "                  a            a\n"
+            "                  step 1       step 3\n"
+            "                               WAITS\n"
             "    ! not what the other ranks called\n");
 }
 

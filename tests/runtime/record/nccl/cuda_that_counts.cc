@@ -1,5 +1,7 @@
 // A libcuda.so.1 without GPUs, as far as device_calls.h knows it: a stream is done with what it was
 // given as long as it runs; after stop_streams() it is not, until run_streams().
+#include <stdlib.h>
+
 #include <atomic>
 
 #include "runtime/record/nccl/device_calls.h"
@@ -23,6 +25,14 @@ void stop_streams() { stopped = true; }
 void run_streams() { stopped = false; }
 void begin_capture() { captures = true; }
 
+// The thread's device is NCCL_TEST_DEVICE; without it the thread has no context.
+lockstep::runtime::cuda::Code cuCtxGetDevice(int* out) {
+  constexpr lockstep::runtime::cuda::Code kInvalidContext = 201;
+  const char* const device = ::getenv("NCCL_TEST_DEVICE");
+  if (device == nullptr) return kInvalidContext;
+  *out = std::atoi(device);
+  return lockstep::runtime::cuda::kSuccess;
+}
 lockstep::runtime::cuda::Code cuStreamGetCtx(lockstep::runtime::cuda::Stream,
                                              lockstep::runtime::cuda::Context* out) {
   *out = nullptr;

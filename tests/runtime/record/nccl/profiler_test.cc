@@ -1,4 +1,5 @@
 // The profiler plugin as NCCL loads and calls it, and what `lockstep` makes of its ring files.
+#include <dlfcn.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -61,6 +62,31 @@ TEST_P(Plugin, RecordsWhatAHealthyJobDoes) {
                           "reduce_scatter_tensor world float64 15>5 begun done"));
   EXPECT_THAT(groups(folder_.path(), 1), ElementsAre("world 0 1 2"));
   EXPECT_EQ(ending(folder_.path(), 1), "clean");
+}
+
+TEST_P(Plugin, RecordsTheGpuOfTheThreadThatMakesTheCommunicator) {
+  const auto gpu_of = [](const char* device, const char* visible) {
+    const TempDir folder;
+    run_ranks(1, folder.path(), [&](int rank) {
+      ::setenv("LOCAL_RANK", "7", 1);  // what the program does counts, not the custom
+      if (device != nullptr) {
+        ::setenv("NCCL_TEST_DEVICE", device, 1);
+        if (::dlopen(LOCKSTEP_BINARY_DIR "/tests/nccl/libcuda.so.1", RTLD_NOW) == nullptr)
+          return 97;
+      }
+      if (visible != nullptr) ::setenv("CUDA_VISIBLE_DEVICES", visible, 1);
+      PluginHost nccl(kPlugin, GetParam());
+      const PluginHost::Comm world = nccl.open(kProfiledWorld, 1, rank);
+      nccl.collective(world, {});
+      nccl.close(world);
+      return 0;
+    });
+    return gpu(folder.path(), 0);
+  };
+  EXPECT_EQ(gpu_of("5", nullptr), 5);
+  EXPECT_EQ(gpu_of("1", "4,6"), 6);
+  EXPECT_EQ(gpu_of("1", "GPU-8932f937,GPU-0123abcd"), trace::kNone);
+  EXPECT_EQ(gpu_of(nullptr, nullptr), trace::kNone) << "there is no CUDA driver";
 }
 
 TEST_P(Plugin, NamesTheRankThatLeftACollectiveOut) {

@@ -116,6 +116,11 @@ def first_of(*rules: str) -> "Callable[[Report], Optional[Report]]":
 class Files(Preloaded):
     def test_a_healthy_program_is_clean(self) -> None:
         report = self.run_to_its_end("ddp_alone.py")
+        text = self.traces.parent / "text"
+        subprocess.run([LOCKSTEP, "convert", str(self.traces), "-o", str(text), "--quiet"], check=True)
+        with (text / "rank_1.trace.jsonl").open() as lines:
+            header = json.loads(next(lines))
+        self.assertNotIn("gpu", header, "LOCAL_RANK is set, and the rank is on the CPU")
         self.assertEqual(report["verdict"], "clean", report)
         self.assertEqual(report["ranks"]["read"], 2)
 

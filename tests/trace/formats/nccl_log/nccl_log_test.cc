@@ -132,6 +132,26 @@ TEST(NcclLog, FindsTheSkippedCall) {
   EXPECT_EQ(judged(run_of(nccl_log_format(), files)), "findings\nmissing-collective world#2 by 2");
 }
 
+// A hung job's logs just end, as those of a job do that still runs: who is behind is told, and
+// nobody is accused.
+TEST(NcclLog, TheRankBehindIsNotedWhereAllLogsJustEnd) {
+  const auto run =
+      run_of(nccl_log_format(), {job(0, 4, 3).file(), job(1, 4, 3).file(), job(2, 3, 3).file()});
+  const verify::Report report = verify::verify(run);
+  EXPECT_EQ(report.verdict, verify::Verdict::inconclusive);
+  ASSERT_EQ(report.findings.size(), 1U);
+  const verify::Finding& note = report.findings[0];
+  EXPECT_EQ(note.severity, verify::Severity::note);
+  EXPECT_EQ(note.headline,
+            "rank 2 (GPU 8) may have stopped before call 3 of group world (all_reduce of 103 "
+            "float32 (sum)); 2 ranks wait for it");
+  EXPECT_EQ(note.next, "py-spy dump --pid 4002");
+  EXPECT_THAT(report.unknown,
+              testing::Contains(HasSubstr("nothing shows whether rank 2 was late")));
+  // Where all have come as far, nothing is said.
+  EXPECT_EQ(judged(run_of(nccl_log_format(), {job(0, 4).file(), job(1, 4).file()})), "clean");
+}
+
 TEST(NcclLog, OneFileMayHoldAllProcesses) {
   for (const std::string prefix : {"[rank%]:", "[default%]:", "%: ", "(Worker pid=%, ip=10.0.0.1) ",
                                    "[2025-03-01 12:00:00] "}) {
@@ -274,7 +294,7 @@ TEST(NcclLog, TheWatchdogTellsThatAProcessHung) {
   const auto run = run_of(nccl_log_format(), {with(0, 4, true), with(1, 3, false)});
   EXPECT_EQ(run.ranks[0].end, End::hung);
   EXPECT_THAT(judged(run), HasSubstr("world#3 by 1"));
-  EXPECT_EQ(judged(run_of(nccl_log_format(), {job(0, 4).file(), job(1, 3).file()})), "clean")
+  EXPECT_EQ(judged(run_of(nccl_log_format(), {job(0, 4).file(), job(1, 3).file()})), "inconclusive")
       << "rank 1 may just be behind";
 }
 

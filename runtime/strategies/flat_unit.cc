@@ -193,8 +193,8 @@ NamedTensors FlatUnit::whole(const std::string& name, const at::Tensor& part) co
   }
   NamedTensors out;
   each_part(of.parameters, flat,
-            [&](const std::string& parameter, const at::Tensor&, const at::Tensor& part) {
-              out.emplace_back(parameter, part);
+            [&](const std::string& parameter, const at::Tensor&, const at::Tensor& segment) {
+              out.emplace_back(parameter, segment);
             });
   return out;
 }

@@ -176,7 +176,7 @@ std::vector<Piece> read_share(const std::vector<FoundFile>& files, std::size_t f
 }  // namespace
 
 std::vector<Piece> read_pieces(const std::vector<FoundFile>& files, const ReadingPlan& plan,
-                            unsigned threads, Tables& tables) {
+                               unsigned threads, Tables& tables) {
   constexpr std::size_t kFilesPerThread = 4;  // below that a thread costs more than it saves
   const std::size_t wanted = threads != 0 ? threads : std::thread::hardware_concurrency();
   const std::size_t n =

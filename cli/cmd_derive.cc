@@ -46,7 +46,8 @@ void add_derive(CLI::App& app, reports::ExitStatus& status) {
                                 ->type_name("DIR");
   command
       ->add_option("--against", options->against,
-                   "Compare with a recorded run of this scenario,\ncall by call; may be given for several runs")
+                   "Compare with a recorded run of this scenario,\ncall by call; may be given for "
+                   "several runs")
       ->type_name("RUN")
       ->allow_extra_args(false);
   command

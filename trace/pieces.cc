@@ -70,8 +70,8 @@ Result<ReadingPlan> make_reading_plan(const LoadOptions& options) {
 }
 
 const Format* Piece::kind() const {
-  const Format& format = counts_as();
-  return is_own(format) ? format_named("text") : &format;
+  const Format& counted = counts_as();
+  return is_own(counted) ? format_named("text") : &counted;
 }
 
 namespace {

@@ -1,9 +1,10 @@
 // What must be looked at to know all that a job can call.
 #include "runtime/derive/derivation_plan.h"
-#include "runtime/derive/plan_scenarios.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
+
+#include "runtime/derive/plan_scenarios.h"
 
 namespace lockstep::runtime {
 namespace {

@@ -76,7 +76,8 @@ TEST(Certificate, EveryTamperedTraceIsRefused) {
         ++tried;
       };
       for (std::size_t i = 0; i < lines.size(); ++i) {
-        // Every second line, in turn over the histories: a trace holds each condition twice or more.
+        // Every second line, in turn over the histories: a trace holds each condition twice or
+        // more.
         if ((i + h) % 2 == 0) continue;
         const bool call = lines[i].find("\"issue\"") != std::string::npos;
         if (!call && lines[i].find("\"wait\"") == std::string::npos) continue;

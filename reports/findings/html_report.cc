@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <regex>
 #include <set>
 #include <string>
 #include <string_view>
@@ -137,6 +138,12 @@ constexpr std::size_t kBriefly = 500;
 constexpr std::size_t kListedOnPage = 200;
 constexpr std::size_t kCharts = 6;
 
+// A date in markup is not broken at its hyphens: "2026-" at the end of a line is no year.
+std::string with_whole_dates(const std::string& markup) {
+  static const std::regex kDate(R"(\b\d{4}-\d{2}-\d{2}\b)");
+  return std::regex_replace(markup, kDate, "<span class=\"whole\">$&</span>");
+}
+
 std::string ranks_in_words(std::size_t count) {
   return fmt::format("{} {}", grouped(count), count == 1 ? "rank" : "ranks");
 }
@@ -211,9 +218,10 @@ class HtmlWriter {
         report_.findings.front().severity != verify::Severity::note)
       below += html::element("p", "",
                              html::sentence(shorten_end(report_.findings.front().message, 280)));
-    return fmt::format("<header class=\"verdict {}\">{}<h1>{}</h1>{}</header>\n", look, badge,
-                       first == nullptr ? html::text(words) : html::sentence(first->headline),
-                       below);
+    return fmt::format(
+        "<header class=\"verdict {}\">{}<h1>{}</h1>{}</header>\n", look, badge,
+        first == nullptr ? html::text(words) : with_whole_dates(html::sentence(first->headline)),
+        below);
   }
 
   std::string numbers() const {

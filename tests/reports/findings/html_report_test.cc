@@ -72,6 +72,14 @@ TEST(HtmlReport, BeginsWithTheVerdictAndTheCause) {
   EXPECT_THAT(page.text, HasSubstr("train.py:43")) << "source lines";
 }
 
+TEST(HtmlReport, ADateIsNotBroken) {
+  verify::Finding finding = full_finding();
+  finding.headline = "rank 2 stopped at 22:41:33 UTC on 2026-11-21 before call 70";
+  const std::string page = html_report(report_of({finding}), {});
+  EXPECT_THAT(page, HasSubstr(" on <span class=\"whole\">2026-11-21</span> before call 70</h1>"));
+  EXPECT_THAT(read_page(page).errors, IsEmpty());
+}
+
 TEST(HtmlReport, SaysWhoStoppedAndWhatToRunNextAboveAll) {
   verify::Finding finding = full_finding();
   finding.headline = "rank 2 (node4) stopped 10 min ago";

@@ -239,7 +239,7 @@ class Executor {
   // All members have arrived: fixes the end of the call for each of them, or leaves that to the
   // links. Their hosts continue
   // later, from `awake_`, and their streams from `moving_`, so that the recursion stays bounded.
-  void hold(std::uint32_t group_class, std::uint32_t number, OpenCollectives::Held held_call) {
+  void hold(std::uint32_t group_class, std::uint32_t number, OpenCollectives::Held&& held_call) {
     Picos duration =
         cost_(folding_.group_representatives[group_class], job_.calls[held_call.call]).time;
     if (options_.variation != nullptr && options_.variation->call_duration)
@@ -269,7 +269,7 @@ class Executor {
     return id;
   }
 
-  void end_call(OpenCollectives::Held held_call, Picos end) {
+  void end_call(OpenCollectives::Held&& held_call, Picos end) {
     for (const Arrival& arrival : held_call.arrivals) {
       RankState& rank = ranks_[arrival.rank];
       StreamState& stream = stream_of(rank, rank.program->steps[arrival.step]);

@@ -151,8 +151,11 @@ std::string priced_calls_text(const sim::PricedCalls& answer) {
   out += fmt::format("\n  times: {}\n", sources_of(answer));
   for (const sim::PricedCall& call : answer.calls)
     if (call.slowed > 1)
-      out += fmt::format("  {}: {} times as long as on links that are never full; the {} is\n",
-                         bytes_text(call.bytes), number_text(call.slowed), call.narrowest);
+      out += fmt::format(
+          "  {}\n",
+          wrap(fmt::format("{}: {} times as long as on wider links: the {} is full",
+                           bytes_text(call.bytes), number_text(call.slowed), call.narrowest),
+               kReportColumns, 4, 2));
   // Why that pair was chosen, for one size; of many sizes the tables would bury the answer.
   if (answer.calls.size() == 1 && answer.calls[0].chosen) out += estimates(answer.calls[0]);
   return out;

@@ -43,7 +43,8 @@ constexpr const char* kCollectiveFooter = R"(Examples:
 all-gather and before a reduce-scatter. alpha is the latency of a hop, beta the
 bandwidth of a rank's port in each direction, gamma the bandwidth of reducing.
 docs/simulate.md lists the formulas and their sources;
-docs/simulate-scenarios.md explains what a machine file says about NCCL.)";
+docs/simulate-scenarios.md explains what a machine file says about NCCL,
+docs/simulate-networks.md what it says about switches.)";
 
 struct CollectiveCommand {
   std::string op = "all_reduce";

@@ -32,6 +32,9 @@ constexpr const char* kPlanFooter = R"(Examples:
   On other machines, as a page:
     lockstep simulate plan llama3-70b --calibration dgx-a100 \
       --output html=plan.html
+  On a torus of nodes, or a fat tree, rails or a dragonfly:
+    lockstep simulate plan llama3-70b --set \
+      "calibration.network={topology: torus, sides: [4, 4, 4]}"
   The best split: lockstep sweep llama3-70b, see its --help.
   A vision encoder before the model, its images drawn from a distribution:
     lockstep simulate plan vlm-75b
@@ -40,7 +43,8 @@ A plan of several towers says who waits for whom, what other arrangements give,
 and whether ranks without images hang the job (exit status 1).
 
 All keys: docs/reference/plan.md. What is computed, from which sources, and how
-accurate it is: docs/simulate-workloads.md, docs/simulate-multimodal.md.)";
+accurate it is: docs/simulate-workloads.md, docs/simulate-multimodal.md,
+docs/simulate-networks.md.)";
 
 Result<std::vector<sim::Axis>> settings_of(const PlanCommand& command) {
   std::vector<sim::Axis> out;

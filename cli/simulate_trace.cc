@@ -44,6 +44,9 @@ constexpr const char* kTraceFooter = R"(Examples:
     lockstep simulate trace program/ --alpha 1us --beta 1GB/s \
       --output timeline=simulated.json
 
+On a machine with a `network` calls share its links, and those that cross one
+uplink slow each other down: docs/simulate-networks.md.
+
 Of recorded times the lengths are used: of kernels, of the host's work between
 them, of `span` lines, and of calls with --recorded-calls. When something
 happens follows from the simulation. Ranks that do the same are simulated once
@@ -187,17 +190,10 @@ Result<sim::SimulatedProgram> with_recorded_calls(const trace::Run& run, sim::Ru
 Result<sim::SimulatedProgram> with_priced_calls(sim::RunProgram program,
                                                 const sim::Machine& machine, bool apart,
                                                 Picos launch) {
-  const std::vector<sim::GroupLayout> layouts =
-      sim::layouts_of(program.job, machine.ranks_per_node);
+  const std::vector<sim::GroupLayout> layouts = sim::layouts_of(program.job, machine);
   const Result<sim::Prices> prices = sim::prices_on(machine, program.job, layouts);
   if (!prices) return prices.error();
-  // Where ranks share cores, whoever is on the same node matters, and the classes are found there.
-  if (machine.cores) return sim::simulate_on_machine(std::move(program), layouts, *prices, machine);
-  sim::Folding folding = apart ? sim::keep_apart(program.job)
-                               // Ranks that do the same are one class only where their groups lie
-                               // alike on the nodes.
-                               : sim::fold(program.job, sim::kinds_of(layouts));
-  return sim::simulate_program(std::move(program), std::move(folding), *prices, launch);
+  return sim::simulate_on_machine(std::move(program), layouts, *prices, machine, apart, launch);
 }
 
 reports::ExitStatus simulate_trace(const TraceCommand& command) {

@@ -36,6 +36,14 @@ std::string formula_name(trace::Op op) {
       sim::algorithm_name(sim::default_algorithm(op).value_or(sim::Algorithm::ring)));
 }
 
+std::string algorithm_of(const sim::PricedCalls& answer, const sim::PricedCall& call) {
+  if (call.chosen) return std::string(sim::algorithm_name(call.chosen->algorithm));
+  const bool in_network = answer.machine.network && answer.machine.network->sharp &&
+                          answer.layout.nodes > 1 &&
+                          sim::plain_op(answer.op) == trace::Op::all_reduce;
+  return in_network ? "in_network" : formula_name(answer.op);
+}
+
 // NCCL's estimates for one size: a row per algorithm, a column per protocol.
 std::string estimates(const sim::PricedCall& call) {
   static constexpr std::array kProtocols = {sim::NcclProtocol::ll, sim::NcclProtocol::ll128,
@@ -134,15 +142,20 @@ std::string priced_calls_text(const sim::PricedCalls& answer) {
   Table table(columns({"bytes", "algorithm", "protocol"}, {"time", "algbw GB/s", "busbw GB/s"}));
   for (const sim::PricedCall& call : answer.calls) {
     const double algbw = call_bandwidth(call) / 1e9;
-    table.add({bytes_text(call.bytes),
-               call.chosen ? std::string(sim::algorithm_name(call.chosen->algorithm))
-                           : formula_name(answer.op),
+    table.add({bytes_text(call.bytes), algorithm_of(answer, call),
                call.chosen ? std::string(sim::protocol_name(call.chosen->protocol)) : "",
                duration_text(call.time), number_text(algbw),
                number_text(algbw * sim::bus_factor(answer.op, answer.layout.ranks))});
   }
   out += table.text(kReportColumns, 2);
   out += fmt::format("\n  times: {}\n", sources_of(answer));
+  for (const sim::PricedCall& call : answer.calls)
+    if (call.slowed > 1)
+      out += fmt::format(
+          "  {}\n",
+          wrap(fmt::format("{}: {} times as long as on wider links: the {} is full",
+                           bytes_text(call.bytes), number_text(call.slowed), call.narrowest),
+               kReportColumns, 4, 2));
   // Why that pair was chosen, for one size; of many sizes the tables would bury the answer.
   if (answer.calls.size() == 1 && answer.calls[0].chosen) out += estimates(answer.calls[0]);
   return out;
@@ -158,12 +171,9 @@ std::string priced_calls_json(const sim::PricedCalls& answer) {
     nlohmann::ordered_json one;
     one["bytes"] = call.bytes.value;
     one["time_ps"] = call.time.value;
-    if (call.chosen) {
-      one["algorithm"] = sim::algorithm_name(call.chosen->algorithm);
-      one["protocol"] = sim::protocol_name(call.chosen->protocol);
-    } else {
-      one["algorithm"] = formula_name(answer.op);
-    }
+    one["algorithm"] = algorithm_of(answer, call);
+    if (call.chosen) one["protocol"] = sim::protocol_name(call.chosen->protocol);
+    if (call.slowed > 1) one["slowed"] = {{"factor", call.slowed}, {"by", call.narrowest}};
     one["priced_by"] = sim::source_name(call.source);
     one["algbw_bytes_per_s"] = call_bandwidth(call);
     one["busbw_bytes_per_s"] =

@@ -120,6 +120,7 @@ std::vector<NamedFigure> tower_headlines(const MultimodalForecast& f) {
     out.push_back({"padding", fmt::format("{} of the LLM's tokens", percent(f.padding))});
   if (f.cut > 0.0005)
     out.push_back({"cut off", fmt::format("{} of the samples' tokens do not fit", percent(f.cut))});
+  if (f.goodput) out.push_back({"goodput", goodput_text(*f.goodput, f.tokens_per_second)});
   out.push_back({"memory", bytes_text(f.memory_bytes())});
   return out;
 }
@@ -316,6 +317,7 @@ std::string multimodal_json(const MultimodalResult& result) {
   out["samples_per_s"] = f.samples_per_second;
   out["samples_per_step"] = f.samples_per_step;
   out["mfu"] = f.mfu;
+  if (f.goodput) out["goodput"] = goodput_json(*f.goodput, f.tokens_per_second);
   out["padding"] = f.padding;
   out["cut_off"] = f.cut;
   out["lost"] = {{"share", f.lost.total()},

@@ -36,6 +36,23 @@ std::string description_html(const std::vector<NamedFigure>& figures) {
   return html::element("ul", "plain", out);
 }
 
+std::string goodput_text(const sim::PlanForecast::Goodput& goodput, double tokens_per_second) {
+  return fmt::format(
+      "{}: {} tokens/s; a failure every {}, a checkpoint after {} of work (best: {}; by Young {}, "
+      "by Daly {})",
+      percent(goodput.share), number_text(goodput.share * tokens_per_second),
+      duration_text(goodput.mtbf), duration_text(goodput.interval), duration_text(goodput.best),
+      duration_text(goodput.young), duration_text(goodput.daly));
+}
+
+nlohmann::ordered_json goodput_json(const sim::PlanForecast::Goodput& goodput,
+                                    double tokens_per_second) {
+  return {{"share", goodput.share},          {"tokens_per_s", goodput.share * tokens_per_second},
+          {"mtbf_s", goodput.mtbf},          {"interval_s", goodput.interval},
+          {"best_interval_s", goodput.best}, {"young_interval_s", goodput.young},
+          {"daly_interval_s", goodput.daly}};
+}
+
 std::string parts_text(const PartsOfWhole& parts) {
   Table table(columns({""}, {"", ""}));
   const auto add = [&](const std::string& what, double value) {

@@ -21,6 +21,11 @@ std::string figures_text(const std::vector<NamedFigure>& figures);
 // "what: value" for each, as the items of an HTML list.
 std::string description_html(const std::vector<NamedFigure>& figures);
 
+// "93.3 %: 2,434,565 tokens/s; a failure every …", and the same as an object.
+std::string goodput_text(const sim::PlanForecast::Goodput& goodput, double tokens_per_second);
+nlohmann::ordered_json goodput_json(const sim::PlanForecast::Goodput& goodput,
+                                    double tokens_per_second);
+
 // Parts that add up to `whole`.
 struct PartsOfWhole {
   const std::vector<sim::ForecastPart>& parts;

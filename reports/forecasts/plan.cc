@@ -145,15 +145,7 @@ std::vector<NamedFigure> plan_headlines(const sim::PlanForecast& f) {
   if (f.plan.plan.recompute != sim::Recompute::none) out.push_back({"HFU", percent(f.hfu)});
   if (f.plan.plan.pipeline > 1)
     out.push_back({"bubble", fmt::format("{} of the pipeline's time", percent(f.bubble_share))});
-  if (f.goodput)
-    out.push_back(
-        {"goodput",
-         fmt::format("{}: {} tokens/s; a failure every {}, a checkpoint after {} of work (best: "
-                     "{}; by Young {}, by Daly {})",
-                     percent(f.goodput->share), number_text(f.goodput->share * f.tokens_per_second),
-                     duration_text(f.goodput->mtbf), duration_text(f.goodput->interval),
-                     duration_text(f.goodput->best), duration_text(f.goodput->young),
-                     duration_text(f.goodput->daly))});
+  if (f.goodput) out.push_back({"goodput", goodput_text(*f.goodput, f.tokens_per_second)});
   out.push_back({"memory", bytes_text(f.step.memory_bytes)});
   return out;
 }
@@ -208,14 +200,7 @@ std::string plan_json(const sim::PlanForecast& f) {
   out["mfu"] = f.mfu;
   out["hfu"] = f.hfu;
   out["bubble_share"] = f.bubble_share;
-  if (f.goodput)
-    out["goodput"] = {{"share", f.goodput->share},
-                      {"tokens_per_s", f.goodput->share * f.tokens_per_second},
-                      {"mtbf_s", f.goodput->mtbf},
-                      {"interval_s", f.goodput->interval},
-                      {"best_interval_s", f.goodput->best},
-                      {"young_interval_s", f.goodput->young},
-                      {"daly_interval_s", f.goodput->daly}};
+  if (f.goodput) out["goodput"] = goodput_json(*f.goodput, f.tokens_per_second);
   out["time"] = parts_json(time_parts(f), "seconds");
   Json& memory = out["memory"];
   memory["stage"] = f.step.memory.stage;

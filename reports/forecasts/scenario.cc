@@ -89,6 +89,18 @@ std::string links_assumption(const sim::ScenarioForecast& f) {
         "that can run share a node's {} equally, and work after a wait finds cold "
         "caches",
         plural(*f.machine.cores, "core"));
+  if (f.machine.network) {
+    const std::string slowed =
+        f.slowed_calls == 0
+            ? std::string("none was slowed down")
+            : fmt::format("{} of different ranks took longer, up to {} times as long",
+                          plural(f.slowed_calls, "call"), number_text(f.most_slowed));
+    return fmt::format(
+        "a call takes {} from the last rank's arrival, and longer while the links of the {} are "
+        "full, which all calls share fairly: {}; calls do not slow down the work that runs beside "
+        "them",
+        carrier_of_calls(f), sim::topology_name(f.machine.network->kind), slowed);
+  }
   return fmt::format(
       "a call takes {} from the last rank's arrival; links and devices carry nothing "
       "else meanwhile, and calls do not slow down the work that runs beside them",

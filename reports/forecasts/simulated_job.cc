@@ -99,6 +99,9 @@ nlohmann::ordered_json simulated_json(const sim::SimulatedProgram& simulated,
     if (measured != recorded.ranks.end())
       out["ranks"].back()["recorded_ps"] = measured->second.value;
   }
+  if (simulated.result.slowed_calls > 0)
+    out["slowed_calls"] = {{"count", simulated.result.slowed_calls},
+                           {"most", simulated.result.most_slowed}};
   if (!recorded.notes.empty()) out["notes"] = recorded.notes;
   return out;
 }
@@ -128,6 +131,9 @@ std::string simulated_text(const sim::SimulatedProgram& simulated, const Recorde
             ? ""
             : fmt::format(", recorded {}", duration_text(measured->second)));
   }
+  if (result.slowed_calls > 0)
+    out += fmt::format("  links    slowed down {} of different ranks, at most {} times as long\n",
+                       plural(result.slowed_calls, "call"), number_text(result.most_slowed));
   for (const std::string& note : recorded.notes)
     out += fmt::format("\n{}\n", wrap(note, kReportColumns));
   if (!computes(simulated))

@@ -37,7 +37,13 @@ inline constexpr std::array<ByProtocol, 2> kNvlink = {{{0.6, 1.25, 4.0}, {0.6, 1
 inline constexpr std::array<ByProtocol, 2> kPci = {{{1.0, 1.9, 4.0}, {1.0, 2.5, 5.7}}};
 inline constexpr std::array<ByProtocol, 2> kNetwork = {{{5.0, 8.5, 14.0}, {2.7, 4.0, 14.0}}};
 inline constexpr double kNvlsInside = 25.0;
-inline constexpr double kNvlsTreeBetween = 20.9;
+inline constexpr double kNvlsTreeBetween = 20.9, kNvlsBetween = 18.0;
+// CollNet under Simple: a step inside a node, over NVLink or PCI alike, and the way through the
+// network. kTreeNetwork stands for the latter where a node has one rank of the group.
+inline constexpr double kDirectInside = 3.7, kChainInside = 2.8;
+inline constexpr double kDirectNetwork = 31.0, kChainNetwork = 30.0, kTreeNetwork = 14.0;
+inline constexpr double kDirectArity = 0.4;    // for each further rank of the node
+inline constexpr double kDirectHopper = 0.85;  // from compute capability 9.0 on
 
 // getNetOverhead: the host processor posts a step to the network; {Intel, AMD}.
 inline constexpr std::array<double, 2> kPost = {1.0, 2.0};
@@ -111,7 +117,8 @@ class Model {
   std::vector<NcclCost> costs() const {
     std::vector<NcclCost> out;
     for (const auto a :
-         {NcclAlgorithm::tree, NcclAlgorithm::ring, NcclAlgorithm::nvls, NcclAlgorithm::nvls_tree})
+         {NcclAlgorithm::tree, NcclAlgorithm::ring, NcclAlgorithm::collnet_direct,
+          NcclAlgorithm::collnet_chain, NcclAlgorithm::nvls, NcclAlgorithm::nvls_tree})
       for (const auto p : {NcclProtocol::ll, NcclProtocol::ll128, NcclProtocol::simple})
         if (possible(a, p)) out.push_back(cost(a, p));
     return out;
@@ -123,14 +130,25 @@ class Model {
     if (p == NcclProtocol::ll128 && !tuning_.nvlink) return false;
     if (a == NcclAlgorithm::ring) return true;
     if (a == NcclAlgorithm::tree) return op_ == trace::Op::all_reduce;
+    if (is_collnet(a))  // direct: all to all over NVSwitch, which the GPUs with NVLS have
+      return p == NcclProtocol::simple && reduces_between() &&
+             (a == NcclAlgorithm::collnet_chain || (tuning_.nvlink && tuning_.inside.nvls));
     // Both NVLS algorithms use Simple only, two channels at least, and a GPU that has NVLS.
     if (p != NcclProtocol::simple || !tuning_.inside.nvls || nvls_channels() < 2 ||
         nccl_constants::kNvlsEfficiency[at(tuning_.gpu)] == 0)
       return false;
     // NVLS works inside one node; a tree over the nodes extends it, for all-reduce only.
     if (a == NcclAlgorithm::nvls_tree) return group_.nodes > 1 && op_ == trace::Op::all_reduce;
-    return group_.nodes == 1 && (op_ == trace::Op::all_reduce || op_ == trace::Op::all_gather ||
-                                 op_ == trace::Op::reduce_scatter);
+    if (group_.nodes > 1) return reduces_between();
+    return op_ == trace::Op::all_reduce || op_ == trace::Op::all_gather ||
+           op_ == trace::Op::reduce_scatter;
+  }
+
+  static bool is_collnet(NcclAlgorithm a) {
+    return a == NcclAlgorithm::collnet_direct || a == NcclAlgorithm::collnet_chain;
+  }
+  bool reduces_between() const {
+    return group_.sharp && group_.nodes > 1 && op_ == trace::Op::all_reduce;
   }
 
   NcclCost cost(NcclAlgorithm a, NcclProtocol p) const {
@@ -138,7 +156,10 @@ class Model {
     const double transfer = bytes_ / (algorithm_bandwidth(a, p) * kGiga);
     // The header's formula. The estimate stays NCCL's own, so that the choice does, too.
     const double l = level_.latency * latency;
-    const double t = transfer / speed_;
+    const double sent = a == NcclAlgorithm::nvls && group_.nodes > 1
+                            ? bytes_ / (nvls_with_sharp() * kGiga)
+                            : transfer;
+    const double t = sent / speed_;
     const double fill = p == NcclProtocol::simple ? level_.fill * std::sqrt(l * t) : 0;
     return {a, p, latency + transfer, l + t + fill};
   }
@@ -168,11 +189,36 @@ class Model {
                     nccl_constants::kNvlsEfficiency[at(tuning_.gpu)] * (heads - 1) / heads;
     const auto k = static_cast<double>(per_node_);
     inside *= op_ == trace::Op::all_reduce ? 2 : (k - 1) / k;
-    if (a == NcclAlgorithm::nvls) return inside;
-    // The network's bandwidth per NVLS channel; NCCL counts it twice for two nodes.
-    const double between =
-        gigabytes(level_.ring) * channels(level_.ring) / heads * (group_.nodes == 2 ? 2 : 1);
+    if (a == NcclAlgorithm::nvls && group_.nodes == 1) return inside;
+    // The network's bandwidth per NVLS channel; NCCL counts a tree's twice for two nodes.
+    const bool twice = a == NcclAlgorithm::nvls_tree && group_.nodes == 2;
+    const double between = gigabytes(level_.ring) * channels(level_.ring) / heads * (twice ? 2 : 1);
+    if (a == NcclAlgorithm::nvls) return std::min(inside, between);
     return std::min({inside, between, nccl_constants::kNvlsTree[at(tuning_.gpu)][nodes_column_]});
+  }
+
+  // Bytes of the buffer per second, in GB/s: NVLS inside the nodes, and each byte once over the
+  // network.
+  double nvls_with_sharp() const {
+    NcclGroup inside = group_;
+    inside.ranks = per_node_;
+    inside.nodes = 1;
+    const Model node(op_, inside, Bytes{static_cast<std::int64_t>(bytes_)}, tuning_, 1);
+    const double bus = static_cast<double>(nvls_channels()) *
+                       node.channel_bandwidth(NcclAlgorithm::nvls) *
+                       static_cast<double>(group_.ranks) / static_cast<double>(steps());
+    return std::min(bus, channels(level_.ring) * gigabytes(level_.ring));
+  }
+
+  // The channels of CollNet go as fast inside a node as they can, up to twice the network's
+  // bandwidth, since each byte goes up and down there (search.cc, "increase bwIntra").
+  double collnet_bus() const {
+    const double between = channels(level_.ring) * gigabytes(level_.ring);
+    const double share = static_cast<double>(per_node_) /
+                         static_cast<double>(std::max(group_.machine_ranks_per_node, per_node_));
+    const double inside =
+        static_cast<double>(tuning_.inside.ring.count) * gigabytes(tuning_.inside.ring) * share;
+    return per_node_ == 1 ? 2 * between : std::min(2 * between, inside);
   }
 
   // Bytes of the buffer per second, in GB/s. First the bandwidth of the bus: all channels, with the
@@ -184,6 +230,15 @@ class Model {
     const std::size_t gpu = at(tuning_.gpu), column = nodes_column_;
     const double ll_most =
         nccl_constants::kLlMost[group_.nodes == 1 ? gpu : (tuning_.amd ? 1 : 0)][column];
+    if (is_collnet(a)) {
+      double bus = collnet_bus();
+      if (a == NcclAlgorithm::collnet_chain) return 0.5 * bus;
+      // "All GPUs must have a local NIC to work at full speed": half of what is missing counts.
+      const auto k = static_cast<double>(per_node_);
+      const double factor = k / channels(level_.ring);
+      bus /= factor - (factor - 1) / 2;
+      return 0.5 * bus * (tuning_.gpu >= GpuGeneration::hopper ? nccl_constants::kDirectHopper : 1);
+    }
     double bus = count * channel_bandwidth(a);
     // LL sends 4 bytes of flag with 4 of data, so half the bandwidth; LL128 8 of 128 bytes.
     if (ring && p == NcclProtocol::ll) bus = std::min(ll_most, bus * nccl_constants::kRingLl);
@@ -220,7 +275,16 @@ class Model {
 
   double latency_us(NcclAlgorithm a, NcclProtocol p) const {
     const std::int64_t nodes = group_.nodes;
-    if (a == NcclAlgorithm::nvls) return nccl_constants::kNvlsInside;
+    const auto k = static_cast<double>(per_node_);
+    if (a == NcclAlgorithm::nvls)
+      return nccl_constants::kNvlsInside + (nodes == 1 ? 0 : nccl_constants::kNvlsBetween);
+    if (a == NcclAlgorithm::collnet_direct)
+      return 2 * (std::min(1.0, k - 1) * nccl_constants::kDirectInside +
+                  (k - 1) * nccl_constants::kDirectArity) +
+             (k == 1 ? nccl_constants::kTreeNetwork : nccl_constants::kDirectNetwork);
+    if (a == NcclAlgorithm::collnet_chain)
+      return 2 * (k - 1) * nccl_constants::kChainInside +
+             (k == 1 ? nccl_constants::kTreeNetwork : nccl_constants::kChainNetwork);
     if (a == NcclAlgorithm::nvls_tree)
       return nccl_constants::kNvlsInside +
              2 * static_cast<double>(floor_log2(nodes)) * nccl_constants::kNvlsTreeBetween;
@@ -267,7 +331,8 @@ class Model {
 }  // namespace
 
 std::string_view algorithm_name(NcclAlgorithm algorithm) {
-  static constexpr std::array<std::string_view, 4> kNames = {"tree", "ring", "nvls", "nvls_tree"};
+  static constexpr std::array<std::string_view, 6> kNames = {
+      "tree", "ring", "collnet_direct", "collnet_chain", "nvls", "nvls_tree"};
   return kNames[at(algorithm)];
 }
 

@@ -1,10 +1,10 @@
 // Which algorithm and protocol NCCL chooses for a collective, and how long that takes.
 //
-// NCCL estimates every pair of algorithm (tree, ring, NVLS, NVLS tree) and protocol (LL, LL128,
-// Simple) as latency + bytes / bandwidth and takes the cheapest. Latencies come from the hops,
-// bandwidths from the channels that it found (ncclTopoTuneModel, ncclTopoGetAlgoTime,
-// topoGetAlgoInfo; nccl_tuning.cc names the version). nccl_costs() is that model, written anew. It
-// decides the choice; what the chosen pair then takes on a machine is
+// NCCL estimates every pair of algorithm (tree, ring, CollNet direct and chain, NVLS, NVLS tree)
+// and protocol (LL, LL128, Simple) as latency + bytes / bandwidth and takes the cheapest. Latencies
+// come from the hops, bandwidths from the channels that it found (ncclTopoTuneModel,
+// ncclTopoGetAlgoTime, topoGetAlgoInfo; nccl_tuning.cc names the version). nccl_costs() is that
+// model, written anew. It decides the choice; what the chosen pair then takes on a machine is
 //
 //   latency · L + T / speed + fill · sqrt(latency · L · T / speed)
 //
@@ -15,7 +15,14 @@
 // + sqrt(T))^2). It applies to Simple, whose pieces wait for each other; LL and LL128 send flags
 // with the data and do not need it.
 //
-// Not modelled: collnet, PAT, and what the environment forbids (NCCL_ALGO, NCCL_PROTO).
+// Where the switches between nodes reduce (SHARP, NCCL_COLLNET_ENABLE=1), an all-reduce over nodes
+// may go by CollNet: reduced inside the node, all to all (direct, over NVSwitch), along a chain, or
+// by NVLS; then once to the network and back, whatever the number of nodes (NVIDIA/nccl issues 320
+// and 919). NCCL's estimate of NVLS counts the network as a ring would use it, n/(2(n-1)) of its
+// bandwidth; the time on a machine counts each byte once, as it is sent.
+//
+// Not modelled: all-gathers and reduce-scatters by CollNet, PAT, and what the environment forbids
+// (NCCL_ALGO, NCCL_PROTO).
 #pragma once
 
 #include <cstdint>
@@ -31,7 +38,14 @@
 namespace lockstep::sim {
 
 enum class GpuGeneration : std::uint8_t { volta, ampere, hopper, blackwell };
-enum class NcclAlgorithm : std::uint8_t { tree, ring, nvls, nvls_tree };
+enum class NcclAlgorithm : std::uint8_t {
+  tree,
+  ring,
+  collnet_direct,
+  collnet_chain,
+  nvls,
+  nvls_tree
+};
 enum class NcclProtocol : std::uint8_t { ll, ll128, simple };
 
 // "nvls_tree", "ll128".
@@ -67,9 +81,10 @@ struct NcclTuning {
 };
 
 // A group of `ranks` on `nodes`, the same number on each; a full node of the machine holds
-// machine_ranks_per_node.
+// machine_ranks_per_node. `sharp`: the switches between nodes reduce.
 struct NcclGroup {
   std::int64_t ranks = 2, nodes = 1, machine_ranks_per_node = 1;
+  bool sharp = false;
 };
 
 struct NcclCost {

@@ -36,8 +36,26 @@ Result<Picos> time_over_nodes(trace::Op op, const GroupLayout& place, Bytes byte
   return Picos{*time};
 }
 
-Result<Picos> formula_time(const Call& call, const GroupLayout& place, const Links& links) {
+// Each node's ranks reduce to a part each, which goes to the switches and comes back reduced.
+Result<Picos> time_in_network(const GroupLayout& place, Bytes bytes, const Links& links) {
+  const std::int64_t most = std::numeric_limits<std::int64_t>::max() / place.per_node;
+  LinkCost across = links.back();
+  across.beta.bits_per_second = std::min(across.beta.bits_per_second, most) * place.per_node;
+  if (place.per_node > 1)
+    across.beta.bits_per_second =
+        std::min(across.beta.bits_per_second, links.front().beta.bits_per_second);
+  const Path path = {{0, Rational(2) * Rational(place.per_node - 1), Rational(0), Rational(0)},
+                     {1, Rational(2), Rational(bytes.value), Rational(0)}};
+  const auto time = exact_time(path, {links.front(), across}).rounded();
+  if (!time) return too_long();
+  return Picos{*time};
+}
+
+Result<Picos> formula_time(const Call& call, const GroupLayout& place, const Links& links,
+                           bool sharp) {
   if (place.nodes <= 1) return default_time(call.op, place.ranks, call.bytes, links.front());
+  if (sharp && goes_in_rings(call.op, place) && plain_op(call.op) == trace::Op::all_reduce)
+    return time_in_network(place, call.bytes, links);
   if (links.size() == 2 && goes_in_rings(call.op, place))
     return time_over_nodes(plain_op(call.op), place, call.bytes, links);
   return default_time(call.op, place.ranks, call.bytes, links.back());
@@ -83,8 +101,9 @@ double on_curve(const MeasuredCalls& calls, double bytes) {
 // and above on the same level of links. Empty: nothing was measured.
 std::optional<double> measured_seconds(const Call& call, const GroupLayout& place,
                                        const Interconnect& machine) {
-  if (plain_op(call.op) != trace::Op::all_reduce ||
-      place != packed(place.ranks, machine.ranks_per_node))
+  const GroupLayout dense = packed(place.ranks, machine.ranks_per_node);
+  if (plain_op(call.op) != trace::Op::all_reduce || place.nodes != dense.nodes ||
+      place.per_node != dense.per_node)
     return std::nullopt;
   // Nodes of another size (a plan's gpus_per_node) put the same ranks elsewhere.
   if (machine.as_measured == nullptr ||
@@ -119,26 +138,62 @@ Result<Picos> picos_of(double seconds) {
   return Picos{std::llround(picos)};
 }
 
+// Steps over the network, one after the other, of the algorithm that carries the call.
+double network_steps(trace::Op op, const GroupLayout& place, const Interconnect& machine,
+                     const std::optional<NcclCost>& nccl) {
+  const double rounds = plain_op(op) == trace::Op::all_reduce ? 2 : 1;
+  const auto nodes = static_cast<double>(place.nodes);
+  if (nccl) {
+    if (nccl->algorithm == NcclAlgorithm::ring) return rounds * (nodes - 1);
+    const bool tree =
+        nccl->algorithm == NcclAlgorithm::tree || nccl->algorithm == NcclAlgorithm::nvls_tree;
+    return tree ? 2 * std::floor(std::log2(nodes)) : 1;
+  }
+  if (goes_in_rings(op, place) && machine.links.size() == 2)
+    return machine.network->sharp && rounds == 2
+               ? 1
+               : rounds * static_cast<double>(log2_ceil(place.nodes));
+  const std::optional<Algorithm> algorithm = default_algorithm(op);
+  if (algorithm == Algorithm::ring) return rounds * static_cast<double>(place.ranks - 1);
+  if (algorithm == Algorithm::direct)
+    return plain_op(op) == trace::Op::send ? 1 : static_cast<double>(place.ranks - 1);
+  return static_cast<double>(log2_ceil(place.ranks));
+}
+
+// What the links between switches add to the latency, in seconds.
+double seconds_between_switches(trace::Op op, const GroupLayout& place, const Interconnect& machine,
+                                const std::optional<NcclCost>& nccl) {
+  if (!machine.network || machine.network->hop.value == 0 || place.nodes < 2) return 0;
+  const bool pairs = !nccl && default_algorithm(op) == Algorithm::direct;
+  return machine.network->hop.seconds() * (pairs ? place.pair_hops : place.ring_hops) *
+         network_steps(op, place, machine, nccl);
+}
+
 // By NCCL's tuning where it applies, else by formula.
 Result<Price> modelled(const Call& call, const GroupLayout& place, const Interconnect& machine,
                        double speed) {
   const auto nccl = nccl_call(call, place, machine, speed);
+  const bool sharp = machine.network && machine.network->sharp;
   const Result<Picos> time = nccl ? picos_of(nccl->seconds)
                              : speed == 1
-                                 ? formula_time(call, place, machine.links)
-                                 : formula_time(call, place, at_speed(machine.links, speed));
+                                 ? formula_time(call, place, machine.links, sharp)
+                                 : formula_time(call, place, at_speed(machine.links, speed), sharp);
   if (!time) return time.error();
-  return Price{*time, nccl ? PriceSource::tuning : PriceSource::formula, nccl};
+  const Result<Picos> between = picos_of(seconds_between_switches(call.op, place, machine, nccl));
+  if (!between) return between.error();
+  return Price{*time + *between, nccl ? PriceSource::tuning : PriceSource::formula, nccl};
 }
 
 }  // namespace
 
 GroupLayout packed(std::int64_t ranks, std::int64_t ranks_per_node) {
   const std::int64_t nodes = (ranks + ranks_per_node - 1) / ranks_per_node;
-  return {ranks, nodes,
-          nodes == 1                                              ? ranks
-          : ranks % nodes == 0 && ranks / nodes == ranks_per_node ? ranks_per_node
-                                                                  : 0};
+  GroupLayout out{ranks, nodes, 0};
+  if (nodes == 1)
+    out.per_node = ranks;
+  else if (ranks % nodes == 0 && ranks / nodes == ranks_per_node)
+    out.per_node = ranks_per_node;
+  return out;
 }
 
 std::string_view source_name(PriceSource source) {
@@ -159,7 +214,8 @@ std::optional<NcclCost> nccl_call(const Call& call, const GroupLayout& place,
   const bool answers = machine.nccl && nccl_tunes(call.op) && place.ranks >= 2 &&
                        place.per_node > 0 && (place.nodes == 1 || machine.nccl->between);
   if (!answers) return std::nullopt;
-  const NcclGroup group{place.ranks, place.nodes, machine.ranks_per_node};
+  const NcclGroup group{place.ranks, place.nodes, machine.ranks_per_node,
+                        machine.network && machine.network->sharp};
   return nccl_choice(nccl_costs(call.op, group, call.bytes, *machine.nccl, speed));
 }
 
@@ -181,7 +237,9 @@ Result<Price> price(const Call& call, const GroupLayout& place, const Interconne
 
 void set_measured(Interconnect& machine, std::vector<MeasuredCalls> measured) {
   machine.measured.clear();
-  machine.as_measured = std::make_shared<const Interconnect>(machine);
+  auto as_measured = std::make_shared<Interconnect>(machine);
+  as_measured->network.reset();
+  machine.as_measured = std::move(as_measured);
   machine.measured = std::move(measured);
 }
 

@@ -3,7 +3,8 @@
 //
 // It has three sources, the best one that the machine has:
 //
-//   formula   the closed form of the algorithm that Gloo takes (closed_form.h), or rings over nodes
+//   formula   the closed form of the algorithm that Gloo takes (closed_form.h), or rings over
+//             nodes; where the network reduces, all-reduces over nodes go through its switches
 //   tuning    what NCCL would choose, by NCCL's own estimates (nccl_tuning.h)
 //   measured  a few points of size and time, and the interpolation between them
 //
@@ -28,6 +29,7 @@
 #include "base/result.h"
 #include "sim/collectives/collective.h"
 #include "sim/collectives/nccl_tuning.h"
+#include "sim/network/topology.h"
 #include "trace/signature.h"
 
 namespace lockstep::sim {
@@ -38,6 +40,9 @@ struct GroupLayout {
   std::int64_t nodes = 1;
   // Ranks on each of its nodes; 0 if the nodes have different numbers.
   std::int64_t per_node = 1;
+  // Links between switches on the way from one of its nodes to the next, and from any to any other:
+  // the mean. Only where such a link adds latency (Topology::hop), else 0.
+  double ring_hops = 0, pair_hops = 0;
 
   friend auto operator<=>(const GroupLayout&, const GroupLayout&) = default;
 };
@@ -62,6 +67,9 @@ struct Interconnect {
   Links links;  // one level, or two: inside a node, between nodes
   // If NCCL carries the calls: what it found on those links. Empty: calls go as in Gloo's code.
   std::optional<NcclTuning> nccl;
+  // What is between the nodes, whose links all calls share (sim/network/traffic.h). Empty: nobody
+  // ever shares a link.
+  std::optional<Topology> network;
   std::vector<MeasuredCalls> measured;
   // The machine that was measured, without `measured`: set_measured() remembers it.
   std::shared_ptr<const Interconnect> as_measured;
@@ -96,7 +104,14 @@ bool goes_in_rings(trace::Op op, const GroupLayout& place);
 // with r = 2 for all-reduce, else 1; primes mark the links inside a node. These rings leave a node
 // over the links of all its ranks, as NCCL's channels do, but with the latency of a tree, which
 // NCCL uses where latency matters. All other calls cost what closed_form.h says, with the links
-// between nodes if the group leaves its node.
+// between nodes if the group leaves its node. Where the network reduces (Topology::sharp), an
+// all-reduce goes up to the switches and down once:
+//
+//   2(k-1)·a' + 2·a + B/min(beta', k·beta)
+//
+// Links between switches add Topology::hop for each step of the algorithm over the network and each
+// link on its way. What other calls, or full links, do to a call is not in its price: the engine
+// tells that (sim/engine/shared_links.h).
 //
 // Errors: an operation that is not modelled, a time beyond the range of the clock (106 days).
 Result<Price> price(const Call& call, const GroupLayout& place, const Interconnect& machine,
@@ -108,7 +123,8 @@ Result<Price> price(const Call& call, const GroupLayout& place, const Interconne
 std::optional<NcclCost> nccl_call(const Call& call, const GroupLayout& place,
                                   const Interconnect& machine, double speed = 1);
 
-// Adds measurements of the machine as it is now.
+// Adds measurements of the machine as it is now, but for its network: they are taken to be of one
+// that limits nothing and does not reduce.
 void set_measured(Interconnect& machine, std::vector<MeasuredCalls> measured);
 
 }  // namespace lockstep::sim

@@ -43,6 +43,7 @@ class Executor {
   Executor(const ProgramJob& job, const Folding& folding, const CostOfCall& cost,
            const ExecutionOptions& options)
       : job_(job), folding_(folding), cost_(cost), options_(options), collectives_(job, folding) {
+    if (options.links != nullptr) on_links_.emplace(*options.links);
     result_.classes.resize(folding.representatives.size());
     for (const std::uint32_t representative : folding.representatives) {
       RankState rank;
@@ -64,18 +65,34 @@ class Executor {
   ExecutionResult run() {
     for (std::uint32_t r = 0; r < ranks_.size(); ++r) {
       walk(r);
-      // A collective that completed may have unblocked other hosts, which may complete more.
-      while (!awake_.empty()) {
-        const std::uint32_t next = awake_.back();
-        awake_.pop_back();
-        walk(next);
-      }
+      walk_awake();
+    }
+    if (on_links_) {
+      while (on_links_->next())
+        for (const CallsOnLinks::Ended& ended : on_links_->advance()) {
+          // Moved out: what it sets free may put another call in its place.
+          OpenCollectives::Held held = std::move(under_way_[ended.id]);
+          spare_.push_back(ended.id);
+          end_call(std::move(held), ended.end);
+          walk_awake();
+        }
+      result_.slowed_calls = on_links_->slowed();
+      result_.most_slowed = on_links_->most_slowed();
     }
     for (std::uint32_t r = 0; r < ranks_.size(); ++r) finish(r);
     return std::move(result_);
   }
 
  private:
+  // A collective that completed may have unblocked hosts, which may complete more.
+  void walk_awake() {
+    while (!awake_.empty()) {
+      const std::uint32_t next = awake_.back();
+      awake_.pop_back();
+      walk(next);
+    }
+  }
+
   // Advances the host of `r` until it waits for an operation whose end is not known.
   void walk(std::uint32_t r) {
     RankState& rank = ranks_[r];
@@ -219,14 +236,40 @@ class Executor {
     if (held) hold(group_class, number, std::move(*held));
   }
 
-  // All members have arrived: fixes the end of the call for each of them. Their hosts continue
+  // All members have arrived: fixes the end of the call for each of them, or leaves that to the
+  // links. Their hosts continue
   // later, from `awake_`, and their streams from `moving_`, so that the recursion stays bounded.
-  void hold(std::uint32_t group_class, std::uint32_t number, OpenCollectives::Held held_call) {
+  void hold(std::uint32_t group_class, std::uint32_t number, OpenCollectives::Held&& held_call) {
     Picos duration =
         cost_(folding_.group_representatives[group_class], job_.calls[held_call.call]).time;
     if (options_.variation != nullptr && options_.variation->call_duration)
       duration = options_.variation->call_duration(group_class, number, duration);
+    if (on_links_) {
+      const ProgramCall& call = job_.calls[held_call.call];
+      if (const auto kind = options_.links->kind_of(group_class, call)) {
+        const std::uint32_t id = free_place();
+        const double bytes =
+            options_.links->bytes_are_whole ? 1 : static_cast<double>(call.bytes.value);
+        on_links_->begin(held_call.last, duration, *kind, bytes, id);
+        under_way_[id] = std::move(held_call);
+        return;
+      }
+    }
     const Picos end = held_call.last + duration;
+    end_call(std::move(held_call), end);
+  }
+
+  std::uint32_t free_place() {
+    if (spare_.empty()) {
+      under_way_.emplace_back();
+      return static_cast<std::uint32_t>(under_way_.size() - 1);
+    }
+    const std::uint32_t id = spare_.back();
+    spare_.pop_back();
+    return id;
+  }
+
+  void end_call(OpenCollectives::Held&& held_call, Picos end) {
     for (const Arrival& arrival : held_call.arrivals) {
       RankState& rank = ranks_[arrival.rank];
       StreamState& stream = stream_of(rank, rank.program->steps[arrival.step]);
@@ -291,6 +334,9 @@ class Executor {
   std::vector<std::uint32_t> awake_;  // ranks whose hosts can continue
   std::vector<Arrival> moving_;       // calls that ended, whose streams can continue
   bool advancing_ = false;
+  std::optional<CallsOnLinks> on_links_;
+  std::vector<OpenCollectives::Held> under_way_;  // by the id that links know them by
+  std::vector<std::uint32_t> spare_;              // ids that are free again
   ExecutionResult result_;
 };
 

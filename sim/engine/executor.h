@@ -1,5 +1,5 @@
-// Runs a job's programs when ranks share no resource: no queue of events is needed, only the
-// longest path through the operations.
+// Runs a job's programs when ranks share no core: no queue of events is needed, only the longest
+// path through the operations; and where calls share links, a queue of those calls alone.
 //
 // Whatever can advance advances, in any order. The end of an operation is the maximum of the times
 // that it waits for, plus its duration, so the times do not depend on the order in which they are
@@ -8,7 +8,13 @@
 // and some ranks are not done, the job is stuck in every schedule: collectives match by (group,
 // number), so the matching is unique.
 //
-// O(steps of the different ranks + arrivals at collectives).
+// Calls that share links (ExecutionOptions::links) end when the links let them. Whatever can
+// advance does so first; then the clock of the links moves to the next begin or end of a call. That
+// is safe: what a call's end sets free, and so every call that is not complete yet, begins no
+// earlier than that end.
+//
+// O(steps of the different ranks + arrivals at collectives), and what sim/engine/shared_links.h
+// says.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +24,7 @@
 
 #include "base/result.h"
 #include "sim/engine/program.h"
+#include "sim/engine/shared_links.h"
 
 namespace lockstep::sim {
 
@@ -44,6 +51,7 @@ struct ExecutionOptions {
   Picos launch;                // overhead of the host for each operation that it puts into a stream
   bool record_issues = false;  // also fill RankOutcome::issued and ::began
   const DurationVariation* variation = nullptr;  // not owned
+  const SharedLinks* links = nullptr;            // not owned; null: no call slows another down
 };
 
 struct RankOutcome {
@@ -65,6 +73,10 @@ struct ExecutionResult {
   Picos end;  // the latest end of any rank; forever(): beyond the range of the clock
   bool stuck = false;
   std::vector<RankOutcome> classes;  // one for each class of the folding
+  // Calls that links which they share, or which are too narrow, slowed down, and the most that one
+  // took over what it takes alone.
+  std::uint64_t slowed_calls = 0;
+  double most_slowed = 1;
 };
 
 // `folding` is of `job`: fold() or keep_apart(). Nothing is kept after the return.

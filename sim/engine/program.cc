@@ -66,12 +66,52 @@ std::vector<std::pair<std::uint32_t, std::uint32_t>> color_members(const std::ve
   return who;
 }
 
+// Appends a pair of numbers for each item, in an order that does not depend on that of the items.
+template <class Item, class PairOf>
+void add_sorted(Colors& key, const std::vector<Item>& items, const PairOf& pair_of) {
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> pairs;
+  pairs.reserve(items.size());
+  for (const Item& item : items) pairs.push_back(pair_of(item));
+  std::sort(pairs.begin(), pairs.end());
+  // How many there are, so that what follows is not taken for what precedes.
+  key.push_back(static_cast<std::uint32_t>(pairs.size()));
+  for (const auto& [first, second] : pairs) {
+    key.push_back(first);
+    key.push_back(second);
+  }
+}
+
+// Who loads each link: the group, and the label of the load.
+struct LinkUser {
+  std::uint32_t group, label;
+};
+std::vector<std::vector<LinkUser>> link_users(const GroupLinks& links) {
+  std::vector<std::vector<LinkUser>> out(links.kinds.size());
+  for (std::uint32_t g = 0; g < links.of_group.size(); ++g)
+    for (const GroupLinks::Load& load : links.of_group[g])
+      out[load.link].push_back({g, load.label});
+  return out;
+}
+
+// A link's new colour is its old one and the colours of the groups that load it.
+std::size_t recolor_links(const std::vector<std::vector<LinkUser>>& users, const Colors& groups,
+                          Colors& links) {
+  Numbering numbering;
+  for (std::size_t l = 0; l < users.size(); ++l) {
+    Colors key = {links[l]};
+    add_sorted(key, users[l],
+               [&](const LinkUser& user) { return std::pair(groups[user.group], user.label); });
+    links[l] = numbering.of(std::move(key));
+  }
+  return numbering.size();
+}
+
 // One half of a round: a group's new colour is its kind, its size and the colours of its members.
 // Computed afresh each round, since the members' colours only get finer. Returns the number of
 // colours.
 std::size_t recolor_groups(const ProgramJob& job, const std::vector<std::vector<Seat>>& seats,
                            const std::vector<std::uint32_t>& kinds, const Colors& ranks,
-                           Colors& groups) {
+                           const GroupLinks* links, const Colors& link_colors, Colors& groups) {
   Numbering numbering;
   for (std::size_t g = 0; g < seats.size(); ++g) {
     Colors key = {kinds.empty() ? 0 : kinds[g],
@@ -80,6 +120,10 @@ std::size_t recolor_groups(const ProgramJob& job, const std::vector<std::vector<
       key.push_back(color);
       key.push_back(slot);
     }
+    if (links != nullptr)
+      add_sorted(key, links->of_group[g], [&](const GroupLinks::Load& load) {
+        return std::pair(link_colors[load.link], load.label);
+      });
     groups[g] = numbering.of(std::move(key));
   }
   return numbering.size();
@@ -117,21 +161,37 @@ Folding folding_of(const std::vector<std::vector<Seat>>& seats, Colors ranks, Co
 
 }  // namespace
 
-Folding fold(const ProgramJob& job, const std::vector<std::uint32_t>& kinds) {
+Folding fold(const ProgramJob& job, const std::vector<std::uint32_t>& kinds,
+             const GroupLinks* links) {
   const std::vector<std::vector<Seat>> seats = seats_of(job);
   Colors ranks, groups(job.groups.size());
   Numbering programs;
   for (const ProgramJob::Member& member : job.ranks) ranks.push_back(programs.of({member.program}));
   // The coarsest start: ranks with the same program.
   std::size_t classes = programs.size();
+  Colors link_colors;
+  std::vector<std::vector<LinkUser>> users;
+  if (links != nullptr) {
+    link_colors = links->kinds;
+    users = link_users(*links);
+  }
+  std::size_t link_classes = 0;
   for (;;) {
-    recolor_groups(job, seats, kinds, ranks, groups);
+    recolor_groups(job, seats, kinds, ranks, links, link_colors, groups);
     // Colours never merge, so an unchanged count means that no class has split: it is stable.
     const std::size_t finer = recolor_ranks(job, groups, ranks);
-    if (finer == classes) break;
+    const std::size_t finer_links = recolor_links(users, groups, link_colors);
+    if (finer == classes && finer_links == link_classes) break;
     classes = finer;
+    link_classes = finer_links;
   }
-  return folding_of(seats, std::move(ranks), std::move(groups));
+  Folding folding = folding_of(seats, std::move(ranks), std::move(groups));
+  for (std::uint32_t l = 0; l < link_colors.size(); ++l)
+    // Numbered in the order of their first link, as classes of ranks are.
+    if (link_colors[l] == folding.link_representatives.size())
+      folding.link_representatives.push_back(l);
+  folding.link_class_of = std::move(link_colors);
+  return folding;
 }
 
 Folding keep_apart(const ProgramJob& job) {

@@ -100,12 +100,27 @@ struct Folding {
   // have, that is, how many arrivals complete a collective.
   std::vector<std::uint32_t> group_representatives;
   std::vector<std::uint32_t> arrivals;
+  // With shared links: their classes, and by class its first link.
+  std::vector<std::uint32_t> link_class_of, link_representatives;
+};
+
+// What groups put on links that they share (sim/engine/shared_links.h).
+struct GroupLinks {
+  struct Load {
+    std::uint32_t link = 0;
+    std::uint32_t label = 0;  // equal for links that a group loads alike
+  };
+  std::vector<std::vector<Load>> of_group;  // each link once
+  std::vector<std::uint32_t> kinds;         // by link; equal for equal capacities
 };
 
 // `kinds`: for each group, a number for what its cost depends on besides its size (where its
-// members are); groups with equal numbers cost the same. Empty: no group differs. O((ranks +
-// memberships) · log · rounds).
-Folding fold(const ProgramJob& job, const std::vector<std::uint32_t>& kinds = {});
+// members are); groups with equal numbers cost the same. Empty: no group differs. With `links`,
+// groups are alike only if they load alike links alike, and links if alike groups load them alike:
+// then every round of sharing them fairly gives alike calls the same rate. O((ranks + memberships +
+// loads) · log · rounds).
+Folding fold(const ProgramJob& job, const std::vector<std::uint32_t>& kinds = {},
+             const GroupLinks* links = nullptr);
 
 // The folding in which every rank is a class of its own.
 Folding keep_apart(const ProgramJob& job);

@@ -13,7 +13,7 @@ namespace {
 using Kind = StepWork::Kind;
 
 // Indices of ProgramJob::calls; after them a pair for each stage, to gather and to reduce.
-constexpr std::uint32_t kMessage = 0, kNorm = 1, kFirstExchange = 2;
+constexpr std::uint32_t kMessage = kMessageCall, kNorm = 1, kFirstExchange = 2;
 // Slots of a rank's groups; after them a pair for each of its channels, to send and to receive.
 constexpr std::uint16_t kExchangeSlot = 0, kNormSlot = 1, kFirstChannel = 2;
 
@@ -157,9 +157,8 @@ class StepBuilder {
     add(step, StepWork(out_.work.back()[awaited]));
   }
   std::uint32_t add_exchange(Kind kind, bool blocks, std::int32_t chunk) {
-    const std::uint32_t index = kFirstExchange + 2 * static_cast<std::uint32_t>(stage_);
-    return call(kind == Kind::gather ? index : index + 1, kExchangeSlot, exchange_stream(), blocks,
-                {kind, 0, chunk});
+    return call(kind == Kind::gather ? gather_call(stage_) : reduce_call(stage_), kExchangeSlot,
+                exchange_stream(), blocks, {kind, 0, chunk});
   }
 
   const StepExchange& exchange() const { return exchanges_[static_cast<std::size_t>(stage_)]; }
@@ -288,6 +287,11 @@ class StepBuilder {
 
 }  // namespace
 
+std::uint32_t gather_call(std::int32_t stage) {
+  return kFirstExchange + 2 * static_cast<std::uint32_t>(stage);
+}
+std::uint32_t reduce_call(std::int32_t stage) { return gather_call(stage) + 1; }
+
 Picos picos_of_seconds(double seconds) {
   // Beyond 2^63 llround() says nothing.
   return seconds < 9.2e6 ? Picos{std::llround(seconds * 1e12)} : Picos::forever();
@@ -308,6 +312,21 @@ Result<ExecutionResult> execute_step(const StepProgram& step, bool record_issues
   };
   ExecutionOptions options;
   options.record_issues = record_issues;
+  SharedLinks links;
+  if (step.links) {
+    links.capacities = step.links->capacities;
+    links.kinds = step.links->kinds;
+    links.kind_of = [&](std::uint32_t group,
+                        const ProgramCall& call) -> std::optional<std::uint32_t> {
+      const auto found =
+          step.links->kind_of.find({group, static_cast<std::uint32_t>(&call - first)});
+      if (found == step.links->kind_of.end()) return std::nullopt;
+      return found->second;
+    };
+    // Uses are of a whole call.
+    links.bytes_are_whole = true;
+    options.links = &links;
+  }
   ExecutionResult result = execute(step.job, keep_apart(step.job), cost, options);
   LOCKSTEP_CHECK(!result.stuck, "a step whose stages wait for each other");
   if (result.end.is_forever())

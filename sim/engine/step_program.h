@@ -22,10 +22,14 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
 #include "sim/engine/executor.h"
+#include "sim/engine/shared_links.h"
 #include "sim/pipeline/schedule.h"
 
 namespace lockstep::sim {
@@ -92,10 +96,26 @@ struct StepWork {
   std::int32_t micro_batch = 0, chunk = 0;  // of tasks and their messages
 };
 
+// The index in ProgramJob::calls of a message between stages, and of a bucket's exchange on a
+// stage.
+inline constexpr std::uint32_t kMessageCall = 0;
+std::uint32_t gather_call(std::int32_t stage);
+std::uint32_t reduce_call(std::int32_t stage);
+
+// The links that the calls of a step share (sim/engine/shared_links.h). Uses are in bytes, those of
+// all GPUs that make a call together.
+struct StepLinks {
+  std::vector<double> capacities;
+  std::vector<CallTraffic> kinds;
+  // By group and call of the job; others share nothing.
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> kind_of;
+};
+
 struct StepProgram {
   ProgramJob job;                           // rank and its program: replica x stages + stage
   std::vector<Picos> call_times;            // by index in job.calls
   std::vector<std::vector<StepWork>> work;  // by rank, and step of its program
+  std::optional<StepLinks> links;           // empty: no call slows another down
   // By rank: the step that ends its last task, and when that is if the step ran.
   std::vector<std::uint32_t> last_task;
   Picos tasks_end(std::size_t rank, const ExecutionResult& result) const {

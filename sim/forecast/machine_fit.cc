@@ -246,7 +246,7 @@ class SharingFit {
     SharingFit out(machine);
     for (const MeasuredJob& job : jobs) {
       LOCKSTEP_CHECK(job.step_seconds > 0, "a job that was measured");
-      std::vector<GroupLayout> layouts = layouts_of(job.program->job, machine.ranks_per_node);
+      std::vector<GroupLayout> layouts = layouts_of(job.program->job, machine);
       Result<Prices> prices = prices_on(machine, job.program->job, layouts);
       if (!prices) return prices.error();
       if (hops_of(job.program->job, *prices) <= kMostFittedHops)

@@ -86,6 +86,8 @@ ScenarioForecast summarise(const runtime::Scenario& scenario, const Machine& mac
   for (int rank = 0; rank < scenario.ranks; rank += alike)
     out.samples += samples_of(scenario, rank);
   out.class_of = simulated.folding.class_of;
+  out.slowed_calls = simulated.result.slowed_calls;
+  out.most_slowed = simulated.result.most_slowed;
   out.figures =
       forecast(timed.run, simulated.program, simulated.folding, simulated.result, timed.layouts);
   add_checkpoints(scenario, out);
@@ -128,7 +130,7 @@ Result<TimedScenario> time_scenario(const runtime::Scenario& scenario, DerivedRa
   if (!run) return run.error();
   Result<RunProgram> program = program_of(*run);
   if (!program) return program.error();
-  std::vector<GroupLayout> layouts = layouts_of(program->job, machine.ranks_per_node);
+  std::vector<GroupLayout> layouts = layouts_of(program->job, machine);
   std::vector<CarriedCalls> carried;
   const PriceOfCall price = [&](std::uint32_t group, const ProgramCall& call) {
     // Prices::of() asks once for each different call, which is what the report lists.

@@ -63,6 +63,10 @@ struct ScenarioForecast {
   ForecastPath path;
   std::vector<WhatIf> what_ifs;
   std::optional<TrialsForecast> trials;
+  // Calls of different ranks that shared or narrow links slowed down, and the most that one took
+  // over what it takes alone.
+  std::uint64_t slowed_calls = 0;
+  double most_slowed = 1;
   std::vector<CarriedCalls> carried;  // of the simulated ranks; empty without NCCL
   double state_bytes = 0;  // the most that a rank keeps: parameters, gradients, optimizer state
   MemoryForecast memory;

@@ -89,7 +89,7 @@ class TrialJob {
       add(program.job.programs[p], marks[p]);
       steps_ = std::min(steps_, marks[p].ends.size());
     }
-    layouts_ = layouts_of(job_, machine.ranks_per_node);
+    layouts_ = layouts_of(job_, machine);
     find_modalities();
   }
 

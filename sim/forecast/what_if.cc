@@ -45,6 +45,9 @@ void add_links(const Machine& machine, std::int64_t world_size, std::vector<Chan
       m.links[level].beta.bits_per_second = twice(m.links[level].beta.bits_per_second);
       // NCCL's model does not use beta: its own factor is doubled.
       if (NcclLevel* nccl = nccl_level(m, level)) nccl->speed *= 2;
+      // Other links between switches are as fast as the nodes' own.
+      if (level + 1 == m.links.size() && m.network && m.network->link)
+        m.network->link->bits_per_second = twice(m.network->link->bits_per_second);
     };
   };
   const bool levels = machine.links.size() > 1;
@@ -55,9 +58,16 @@ void add_links(const Machine& machine, std::int64_t world_size, std::vector<Chan
     out.push_back({"links_between", "links between nodes twice as fast", faster(1)});
   out.push_back({"latency", "latency of links halved", [](Machine& m) {
                    for (LinkCost& link : m.links) link.alpha.value /= 2;
+                   if (m.network) m.network->hop.value /= 2;
                    for (const std::size_t level : {std::size_t{0}, std::size_t{1}})
                      if (NcclLevel* nccl = nccl_level(m, level)) nccl->latency /= 2;
                  }});
+  const auto oversubscribed = [](const Topology::Tier& tier) { return tier.oversubscription > 1; };
+  if (machine.network &&
+      std::any_of(machine.network->tiers.begin(), machine.network->tiers.end(), oversubscribed))
+    out.push_back({"oversubscription", "no oversubscription", [](Machine& m) {
+                     for (Topology::Tier& tier : m.network->tiers) tier.oversubscription = 1;
+                   }});
   out.push_back(
       {"calls", "calls that take no time", [](Machine& m) { m.wake = m.start = {}; }, true});
 }
@@ -117,7 +127,7 @@ class DifferentRanks {
       }
       ++kinds_[found->second].ranks;
     }
-    layouts_ = layouts_of(job_, machine.ranks_per_node);
+    layouts_ = layouts_of(job_, machine);
   }
 
   // Sets the duration of all work to that on another machine. Nothing may take longer there: a

@@ -74,6 +74,7 @@ class MachineReader {
       out.links.push_back(cost);
     }
     read_nccl(out);
+    read_network(out);
     read_measured(out);
     read_slow(out);
     const Json transformer = root_.value("transformer", Json::object());
@@ -122,6 +123,44 @@ class MachineReader {
       tuning.between = level(1);
     }
     out.nccl = std::move(tuning);
+  }
+
+  void read_network(Machine& out) {
+    if (!read_.has("/network")) return;
+    if (out.cores)
+      read_.refuse("/network", "a network is between devices, and ranks that share cores have none",
+                   "leave \"cores\" or \"network\" out");
+    const Json& given = root_["network"];
+    Topology network;
+    network.kind =
+        choice<Topology::Kind>(given["topology"], "fat-tree", "rails", "torus", "dragonfly");
+    // A key of another topology would silently do nothing.
+    static constexpr std::array<std::string_view, 4> kKeys = {
+        "tiers rails sharp", "tiers rails sharp", "sides link",
+        "nodes_per_router routers_per_group global_links groups link"};
+    const std::string_view own = kKeys[static_cast<std::size_t>(network.kind)];
+    for (const auto& [key, value] : given.items()) {
+      const bool fits =
+          key == "topology" || key == "hop" || own.find(key) != std::string_view::npos;
+      if (!fits || (key == "rails" && network.kind != Topology::Kind::rails))
+        read_.refuse_key("/network/" + key,
+                         fmt::format("a {} has no \"{}\"", topology_name(network.kind), key),
+                         "leave it out");
+    }
+    for (const Json& tier : given.value("tiers", Json::array()))
+      network.tiers.push_back({tier["nodes"], tier.value("oversubscription", 1.0)});
+    network.rails = given.value("rails", network.rails);
+    for (const Json& side : given.value("sides", Json::array())) network.sides.push_back(side);
+    network.nodes_per_router = given.value("nodes_per_router", network.nodes_per_router);
+    network.routers_per_group = given.value("routers_per_group", network.routers_per_group);
+    network.global_links = given.value("global_links", network.global_links);
+    network.groups = given.value("groups", network.groups);
+    if (read_.has("/network/link")) network.link = read_.quantity("/network/link", parse_bandwidth);
+    duration("/network/hop", network.hop);
+    network.sharp = given.value("sharp", false);
+    if (const auto problem = topology_problem(network, out.ranks_per_node))
+      read_.refuse("/network" + problem->key, problem->message, problem->fix);
+    out.network = std::move(network);
   }
 
   void read_slow(Machine& out) {
@@ -242,6 +281,24 @@ std::string nccl_text(const NcclTuning& nccl) {
       nccl.fitted_to.empty() ? "" : fmt::format(", fitted_to: {}", list_text(nccl.fitted_to)));
 }
 
+std::string network_text(const Topology& network) {
+  std::string out = fmt::format("network:\n  topology: {}\n", topology_name(network.kind));
+  if (!network.tiers.empty()) out += "  tiers:\n";
+  for (const Topology::Tier& tier : network.tiers)
+    out += fmt::format("    - {{nodes: {}, oversubscription: {}}}\n", tier.nodes,
+                       tier.oversubscription);
+  if (network.rails > 0) out += fmt::format("  rails: {}\n", network.rails);
+  if (!network.sides.empty()) out += fmt::format("  sides: [{}]\n", fmt::join(network.sides, ", "));
+  if (network.kind == Topology::Kind::dragonfly)
+    out += fmt::format("  nodes_per_router: {}\n  routers_per_group: {}\n  global_links: {}\n",
+                       network.nodes_per_router, network.routers_per_group, network.global_links);
+  if (network.groups > 0) out += fmt::format("  groups: {}\n", network.groups);
+  if (network.link) out += fmt::format("  link: {}\n", bits(*network.link));
+  if (network.hop.value > 0) out += fmt::format("  hop: {}\n", picos(network.hop));
+  if (network.sharp) out += "  sharp: true\n";
+  return out;
+}
+
 std::string measured_text(const std::vector<MeasuredCalls>& measured) {
   if (measured.empty()) return "";
   std::string out = "measured:\n";
@@ -280,10 +337,10 @@ Result<Machine> machine_of(const YamlDocument& document) {
   return MachineReader(document).read();
 }
 
-double slowness_of(const Machine& machine, std::int64_t rank) {
+double slowness_of(std::span<const Machine::Slow> slow, std::int64_t rank) {
   double out = 1;
-  for (const Machine::Slow& slow : machine.slow)
-    if (rank >= slow.first && rank <= slow.last) out = slow.work;
+  for (const Machine::Slow& some : slow)
+    if (rank >= some.first && rank <= some.last) out = some.work;
   return out;
 }
 
@@ -357,6 +414,7 @@ std::string machine_text(const Machine& machine, const std::string& comment) {
       out += level_text(*machine.nccl->between, "network");
     out += "}\n";
   }
+  if (machine.network) out += network_text(*machine.network);
   if (!machine.slow.empty()) out += "slow:\n";
   for (const Machine::Slow& slow : machine.slow)
     out += fmt::format("  - {{first: {}, last: {}, work: {}}}\n", slow.first, slow.last, slow.work);

@@ -77,7 +77,10 @@ inline constexpr std::int64_t kMostRanksPerNode = 4096;
 
 // How many times as long a rank's work takes as the machine's rates say: 1, unless it is listed
 // under `slow`.
-double slowness_of(const Machine& machine, std::int64_t rank);
+double slowness_of(std::span<const Machine::Slow> slow, std::int64_t rank);
+inline double slowness_of(const Machine& machine, std::int64_t rank) {
+  return slowness_of(machine.slow, rank);
+}
 
 // The JSON Schema of machine files, machine.schema.json.
 std::string_view machine_schema();

@@ -9,7 +9,9 @@
 
 #include <fmt/core.h>
 
+#include "base/check.h"
 #include "base/files/write_file.h"
+#include "sim/machine/job_network.h"
 #include "trace/formats/text/text_trace.h"
 
 namespace lockstep::sim {
@@ -64,16 +66,24 @@ Played play(const ProgramJob& job, const Machine& machine, const std::vector<Gro
   if (machine.cores)
     return {keep_apart(job),
             execute_on_cores(job, cost, shared_cores(machine, job.ranks.size()), variation)};
+  if (machine.network) {
+    const Result<JobNetwork> network = JobNetwork::of(machine, job, layouts);
+    LOCKSTEP_CHECK(network, "a job that does not fit the network that it was timed on");
+    Folding folding = variation == nullptr ? network->fold(job) : keep_apart(job);
+    const SharedLinks links = network->links(job, folding);
+    ExecutionResult result = execute(job, folding, cost, {{}, false, variation, &links});
+    return {std::move(folding), std::move(result)};
+  }
   // Ranks with equal programs are simulated once, unless each varies on its own.
   Folding folding = variation == nullptr ? fold(job, kinds_of(layouts)) : keep_apart(job);
-  ExecutionResult result = execute(job, folding, cost, {{}, false, variation});
+  ExecutionResult result = execute(job, folding, cost, {{}, false, variation, nullptr});
   return {std::move(folding), std::move(result)};
 }
 
 Result<SimulatedProgram> simulate_program(RunProgram program, Folding folding, const Prices& prices,
-                                          Picos launch, const DurationVariation* variation) {
+                                          Picos launch, const SharedLinks* links) {
   ExecutionResult result = execute(program.job, folding, prices.cost_in(program.job),
-                                   {launch, /*record_issues=*/true, variation});
+                                   {launch, /*record_issues=*/true, nullptr, links});
   return checked({std::move(program), std::move(folding), std::move(result)});
 }
 
@@ -86,7 +96,7 @@ Result<SimulatedProgram> simulate_with_calls(RunProgram program, const RecordedC
   };
   const CostOfCall nothing = [](std::uint32_t, const ProgramCall&) { return CallCost{}; };
   ExecutionResult result =
-      execute(program.job, apart, nothing, {launch, /*record_issues=*/true, &recorded});
+      execute(program.job, apart, nothing, {launch, /*record_issues=*/true, &recorded, nullptr});
   return checked({std::move(program), std::move(apart), std::move(result)});
 }
 
@@ -116,14 +126,22 @@ void slow_down(RunProgram& program, const Machine& machine) {
 
 Result<SimulatedProgram> simulate_on_machine(RunProgram program,
                                              const std::vector<GroupLayout>& layouts,
-                                             const Prices& prices, const Machine& machine) {
+                                             const Prices& prices, const Machine& machine,
+                                             bool apart, Picos launch) {
   if (machine.cores) {
     const std::size_t ranks = program.job.ranks.size();
     return simulate_on_cores(std::move(program), prices, shared_cores(machine, ranks));
   }
+  if (machine.network) {
+    const Result<JobNetwork> network = JobNetwork::of(machine, program.job, layouts);
+    if (!network) return network.error();
+    Folding folding = apart ? keep_apart(program.job) : network->fold(program.job);
+    const SharedLinks links = network->links(program.job, folding);
+    return simulate_program(std::move(program), std::move(folding), prices, launch, &links);
+  }
   // Groups that are placed differently cost differently, so fold() must keep them apart.
-  Folding folding = fold(program.job, kinds_of(layouts));
-  return simulate_program(std::move(program), std::move(folding), prices, Picos{});
+  Folding folding = apart ? keep_apart(program.job) : fold(program.job, kinds_of(layouts));
+  return simulate_program(std::move(program), std::move(folding), prices, launch);
 }
 
 std::vector<trace::Rank> stuck_ranks(const SimulatedProgram& simulated) {

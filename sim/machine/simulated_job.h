@@ -31,8 +31,9 @@ struct Played {
   ExecutionResult result;  // without issue times, where ranks have devices
 };
 
-// Runs the job once. `prices`: of the job on that machine. With a variation every rank is a class
-// of its own, since equal ranks then differ in time.
+// Runs the job once, on the machine's network if it has one, which must be large enough for the
+// job. `prices`: of the job on that machine. With a variation every rank is a class of its own,
+// since equal ranks then differ in time.
 Played play(const ProgramJob& job, const Machine& machine, const std::vector<GroupLayout>& layouts,
             const Prices& prices, const DurationVariation* variation = nullptr);
 
@@ -42,11 +43,10 @@ struct SimulatedProgram {
   ExecutionResult result;  // with issue times; stuck or not
 };
 
-// Runs the program on devices. `folding` and `prices` are of its job; `variation`, not owned, may
-// be null. Errors: a time beyond the range of the clock.
+// Runs the program on devices. `folding` and `prices` are of its job; `links`, not owned, may be
+// null. Errors: a time beyond the range of the clock.
 Result<SimulatedProgram> simulate_program(RunProgram program, Folding folding, const Prices& prices,
-                                          Picos launch,
-                                          const DurationVariation* variation = nullptr);
+                                          Picos launch, const SharedLinks* links = nullptr);
 
 // Runs the program with its calls as long as they were recorded, times `factor`; calls without a
 // recorded time take none. Every rank is a class of its own. Errors: as above.
@@ -57,12 +57,14 @@ Result<SimulatedProgram> simulate_with_calls(RunProgram program, const RecordedC
 // is, what their hosts do.
 void slow_down(RunProgram& program, const Machine& machine);
 
-// Runs the program on a machine: on a device per rank, or on the cores that ranks share, where
-// every rank is a class of its own. `layouts`, `prices`: of the job on that machine. Errors: as
-// above.
+// Runs the program on a machine: on a device per rank and the links of its network, or on the cores
+// that ranks share, where every rank is a class of its own, as with `apart`. `layouts`, `prices`:
+// of the job on that machine. `launch`: as in ExecutionOptions; 0 where ranks share cores. Errors:
+// as above; JobNetwork::of()'s.
 Result<SimulatedProgram> simulate_on_machine(RunProgram program,
                                              const std::vector<GroupLayout>& layouts,
-                                             const Prices& prices, const Machine& machine);
+                                             const Prices& prices, const Machine& machine,
+                                             bool apart = false, Picos launch = {});
 
 // The ranks that did not reach the end of their programs.
 std::vector<trace::Rank> stuck_ranks(const SimulatedProgram& simulated);

@@ -9,6 +9,8 @@
 
 #include "base/check.h"
 #include "sim/collectives/collective.h"
+#include "sim/network/topology.h"
+#include "sim/network/traffic.h"
 
 namespace lockstep::sim {
 
@@ -86,6 +88,17 @@ std::vector<GroupLayout> layouts_of(const ProgramJob& job, std::int64_t ranks_pe
   return out;
 }
 
+std::vector<GroupLayout> layouts_of(const ProgramJob& job, const Machine& machine) {
+  std::vector<GroupLayout> out = layouts_of(job, machine.ranks_per_node);
+  if (!machine.network || machine.network->hop.value == 0) return out;
+  const Result<Network> network =
+      Network::make(*machine.network, machine.links, machine.ranks_per_node,
+                    static_cast<std::int64_t>(job.ranks.size()));
+  if (!network) return out;
+  for (std::size_t g = 0; g < out.size(); ++g) add_hops(*network, job.groups[g].members, out[g]);
+  return out;
+}
+
 std::vector<std::uint32_t> kinds_of(const std::vector<GroupLayout>& layouts) {
   std::map<GroupLayout, std::uint32_t> known;
   std::vector<std::uint32_t> out;
@@ -141,14 +154,38 @@ Result<PricedCalls> price_calls(trace::Op op, std::int64_t ranks, const std::vec
   out.machine = machine;
   out.op = op;
   out.layout = packed(ranks, machine.ranks_per_node);
+  std::optional<Network> network;
+  std::vector<std::int32_t> members;
+  if (machine.network) {
+    Result<Network> made =
+        Network::make(*machine.network, machine.links, machine.ranks_per_node, ranks);
+    if (!made) return made.error();
+    network = std::move(*made);
+    for (std::int32_t r = 0; r < ranks; ++r) members.push_back(r);
+    if (machine.network->hop.value > 0) add_hops(*network, members, out.layout);
+  }
   for (const Bytes bytes : sizes) {
     const Result<Price> one = price({op, bytes}, out.layout, machine);
     if (!one) return one.error();
     const bool barrier = plain_op(op) == trace::Op::barrier;  // it has no buffer
-    PricedCall priced{barrier ? Bytes{} : bytes, one->time, one->source, one->chosen, {}};
+    PricedCall priced{barrier ? Bytes{} : bytes, one->time, one->source, one->chosen, {}, 1, {}};
+    const bool sharp = machine.network && machine.network->sharp;
     if (priced.chosen)
-      priced.pairs = nccl_costs(op, {out.layout.ranks, out.layout.nodes, machine.ranks_per_node},
-                                bytes, *machine.nccl);
+      priced.pairs =
+          nccl_costs(op, {out.layout.ranks, out.layout.nodes, machine.ranks_per_node, sharp}, bytes,
+                     *machine.nccl);
+    if (network) {
+      const Pattern pattern = pattern_of(op, out.layout, *one, sharp);
+      const Narrowest slowed =
+          narrowest(*network, traffic(*network, members, op, pattern),
+                    static_cast<double>(priced.bytes.value), one->time.seconds());
+      priced.slowed = slowed.factor;
+      if (slowed.factor > 1) {
+        const double picos = static_cast<double>(one->time.value) * slowed.factor;
+        priced.time = picos < 9.2e18 ? Picos{std::llround(picos)} : Picos::forever();
+        priced.narrowest = network->name(slowed.link);
+      }
+    }
     out.calls.push_back(std::move(priced));
   }
   return out;

@@ -41,8 +41,10 @@ void correct_by_times(trace::RankCosts& costs, const Machine& machine);
 // Rank r is on node r / ranks_per_node. O(members · log).
 GroupLayout layout_of(const std::vector<std::int32_t>& members, std::int64_t ranks_per_node);
 
-// The places of all groups of a job.
+// The places of all groups of a job; on a machine with the hops between their nodes, where those
+// add latency (0 if the network is too small for the job).
 std::vector<GroupLayout> layouts_of(const ProgramJob& job, std::int64_t ranks_per_node);
+std::vector<GroupLayout> layouts_of(const ProgramJob& job, const Machine& machine);
 // For each group a number, equal for groups that are placed alike: fold() must tell the others
 // apart.
 std::vector<std::uint32_t> kinds_of(const std::vector<GroupLayout>& layouts);
@@ -64,6 +66,10 @@ struct PricedCall {
   PriceSource source = PriceSource::formula;
   std::optional<NcclCost> chosen;
   std::vector<NcclCost> pairs;
+  // Where a link of the network is too narrow for it: how many times as long it takes, which is in
+  // `time`, and the link's name.
+  double slowed = 1;
+  std::string narrowest;
 };
 
 // Calls of one operation in one group.
@@ -74,8 +80,8 @@ struct PricedCalls {
   std::vector<PricedCall> calls;  // one for each size
 };
 
-// Prices a call of each size among ranks 0 … ranks - 1, at least two, on as few nodes as hold them.
-// Errors: price()'s.
+// Prices a call of each size among ranks 0 … ranks - 1, at least two, on as few nodes as hold them,
+// alone on the machine's network. Errors: price()'s; a network that is too small.
 Result<PricedCalls> price_calls(trace::Op op, std::int64_t ranks, const std::vector<Bytes>& sizes,
                                 const Machine& machine);
 

@@ -102,6 +102,12 @@ std::vector<std::string> MultimodalForecast::basis() const {
       "gradient where something before it is trained), of the 16-bit peak",
       "an encoder computes items without padding between them, at the efficiency of the LLM's "
       "products; patch embedding and pooling take no time"};
+  if (calibration.cost.network)
+    out.push_back(
+        fmt::format("calls of the LLM and of gradients take longer where links of the {} are too "
+                    "narrow for all "
+                    "that are alike; calls of different kinds do not slow each other down",
+                    topology_name(calibration.cost.network->kind)));
   for (const EncoderTower& tower : plan.encoders) {
     if (tower.place == EncoderPlace::every_gpu)
       out.push_back(printable(tower.name) +
@@ -118,6 +124,10 @@ std::vector<std::string> MultimodalForecast::basis() const {
         "optimizer's time, and exchange as much as without");
   if (plan.llm_frozen)
     out.emplace_back("a frozen LLM takes half of its backward products, for the input's gradients");
+  if (goodput)
+    out.emplace_back(
+        "goodput: GPUs fail independently at a constant rate; a failure loses the work since the "
+        "last checkpoint (Daly 2006)");
   if (plan.offload.activations)
     out.emplace_back("offloaded activations: two micro-batches' stay on the GPU");
   return out;
@@ -153,6 +163,12 @@ Result<MultimodalForecast> forecast_towers(const MultimodalPlan& plan,
                                            const Calibration& calibration) {
   const Result<CostParameters> cost = plan_cost(plan.llm, calibration.cost);
   if (!cost) return cost.error();
+  if (!cost->slow.empty())
+    return Error{
+        "the machine has slow ranks, and a plan of several towers does not say which GPU "
+        "has which rank",
+        {},
+        "take a machine without `slow`"};
   MultimodalForecast out;
   out.plan = plan;
   out.calibration = calibration;
@@ -177,6 +193,8 @@ Result<MultimodalForecast> forecast_towers(const MultimodalPlan& plan,
   out.samples_per_step = steps->samples;
   out.samples_per_second = steps->samples / out.seconds;
   out.tokens_per_second = steps->tokens / out.seconds;
+  if (plan.llm.failures)
+    out.goodput = goodput_of(*plan.llm.failures, static_cast<double>(plan.gpus));
   out.mfu = steps->flops / (cost->peak_flops * static_cast<double>(plan.gpus) * out.seconds);
   out.time = time_parts_of(out, steps->shares);
   Result<std::optional<ModalityDivergence>> divergence = check_modalities(

@@ -86,6 +86,7 @@ struct MultimodalForecast {
   std::vector<PlaceMemory> memory;               // by place
   std::size_t fullest = 0;                       // index in it
   std::optional<ModalityDivergence> divergence;  // the plan can hang
+  std::optional<PlanForecast::Goodput> goodput;  // if the plan says how often GPUs fail
 
   double memory_bytes() const { return memory[fullest].total(); }
   double missing_bytes() const;  // 0: it fits, or the GPU's memory is not known

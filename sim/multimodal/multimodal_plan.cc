@@ -49,7 +49,7 @@ Json make_schema() {
   };
   Json& top = schema["properties"];
   for (const char* key : {"plan", "name", "calibration", "gpus", "gpus_per_node", "gpu_memory",
-                          "global_batch", "micro_batch"})
+                          "global_batch", "micro_batch", "failures"})
     top[key] = transformer[key];
   top["gpus"]["description"] = "all, with those of encoders on their own";
   Json& llm = top["llm"]["properties"];
@@ -201,7 +201,7 @@ class TowersReader {
       own.value["pipeline"].erase("split");
     }
     for (const char* key : {"plan", "name", "calibration", "gpus", "gpus_per_node", "gpu_memory",
-                            "global_batch", "micro_batch"})
+                            "global_batch", "micro_batch", "failures"})
       if (root_.contains(key)) own.value[key] = root_[key];
     std::int64_t left = out_.gpus;
     for (const EncoderTower& tower : out_.encoders) left -= tower.gpus;

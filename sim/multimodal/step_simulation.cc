@@ -10,6 +10,7 @@
 #include "sim/multimodal/place_memory.h"
 #include "sim/multimodal/places.h"
 #include "sim/multimodal/task_times.h"
+#include "sim/transformer/plan_network.h"
 
 namespace lockstep::sim {
 namespace {
@@ -55,6 +56,7 @@ class Simulation {
   // The places and the order of their tasks; returns the first step.
   Result<DealtStep> prepare() {
     if (const Status checked = check_size(); !checked) return checked.error();
+    if (const Status checked = check_network(llm_, cost_); !checked) return checked.error();
     Result<DealtStep> first = deal_step(plan_, 0);
     if (!first) return first.error();
     places_ = make_places(towers_, *first);

@@ -83,6 +83,7 @@ Result<Calibration> calibration_of(const YamlDocument& document) {
   static_cast<Interconnect&>(out.cost) = *machine;
   out.cost.peak_flops = static_cast<double>(compute_for(*machine, "bfloat16").peak.per_second);
   if (const Status read = read_parameters(*machine, section, out.cost); !read) return read.error();
+  out.cost.slow = machine->slow;
   out.machine = std::move(*machine);
   return out;
 }

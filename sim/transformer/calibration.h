@@ -45,13 +45,14 @@ struct CostParameters : Interconnect {
   double step_overhead = 4e-3;        // s per step
   double optimizer_traffic = 40;      // bytes per parameter of clipping, update and copy
   double call_overhead = 2e-5;        // s per collective: its launch, and ranks that come late
-  double node_speed = 1;          // speed of calls inside a node over that of the same call alone
-  double network_speed = 1;       // … of calls between nodes
-  double stage_handover = 2e-4;   // s for which a send and a receive occupy a pipeline stage
-  double compiled_traffic = 0.6;  // share of element-wise bytes left after a compiler's fusion
-  double fp8_gain = 1.5;          // speed of linear layers in 8 bits over 16 bits
-  double overlap_slowdown = 0.1;  // share of hidden communication that slows computing down
-  double reserved_memory = 3e9;   // bytes of context, libraries and fragmentation
+  double node_speed = 1;            // speed of calls inside a node over that of the same call alone
+  double network_speed = 1;         // … of calls between nodes
+  double stage_handover = 2e-4;     // s for which a send and a receive occupy a pipeline stage
+  double compiled_traffic = 0.6;    // share of element-wise bytes left after a compiler's fusion
+  double fp8_gain = 1.5;            // speed of linear layers in 8 bits over 16 bits
+  double overlap_slowdown = 0.1;    // share of hidden communication that slows computing down
+  double reserved_memory = 3e9;     // bytes of context, libraries and fragmentation
+  std::vector<Machine::Slow> slow;  // GPUs whose kernels take longer
   // Not a parameter of the model: four of five measured rows that the calibration was not fitted to
   // are within this share of their prediction.
   double spread = 0.15;

@@ -156,12 +156,21 @@ std::vector<std::string> PlanForecast::basis() const {
       fmt::format("the interval: four of five measured rows that the calibration was not fitted to "
                   "were within {} of their prediction",
                   percent(calibration.cost.spread)),
-      "all GPUs are alike and compute alike; nobody else uses the network; no stragglers",
+      calibration.cost.slow.empty()
+          ? "all GPUs are alike and compute alike; nobody else uses the network; no stragglers"
+          : "the kernels of the machine's slow GPUs take longer; times are of a replica of which "
+            "there are most, where waiting for slower ones counts as data-parallel, exposed",
       fmt::format("MFU: 3 x the forward's matrix products{}, of {} TFLOP/s (16 bits)",
                   model.causal ? ", attention counted as far as the mask leaves it" : "",
                   number_text(calibration.cost.peak_flops * 1e-12))};
   const std::int64_t pieces = std::int64_t{p.pipeline} * p.chunks;
   // Each sentence below appears only if it affects this plan.
+  if (calibration.cost.network)
+    out.push_back(
+        fmt::format("calls share the links of a {}: gradients and messages beside the tasks as "
+                    "they come, those "
+                    "within tasks with all that are alike",
+                    topology_name(calibration.cost.network->kind)));
   if (model.layers % pieces != 0)
     out.push_back(fmt::format(
         "{} layers do not divide by {} pieces: each counts as {} layers", model.layers, pieces,
@@ -187,8 +196,6 @@ std::vector<std::string> PlanForecast::basis() const {
   return out;
 }
 
-namespace {
-
 PlanForecast::Goodput goodput_of(const PlanFile::Failures& failures, double gpus) {
   const FailureModel model{failures.gpu_mtbf_hours * 3600 / gpus, failures.checkpoint.seconds(),
                            failures.restart.seconds()};
@@ -201,8 +208,6 @@ PlanForecast::Goodput goodput_of(const PlanFile::Failures& failures, double gpus
   out.share = goodput(model, out.interval);
   return out;
 }
-
-}  // namespace
 
 Result<PlanForecast> forecast_plan(const PlanFile& plan, const Calibration& calibration) {
   const Result<CostParameters> cost = plan_cost(plan, calibration.cost);

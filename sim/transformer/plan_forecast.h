@@ -61,6 +61,9 @@ struct PlanForecast {
   std::vector<std::string> basis() const;
 };
 
+// Of a job on so many GPUs.
+PlanForecast::Goodput goodput_of(const PlanFile::Failures& failures, double gpus);
+
 // Errors: plan_cost()'s and predict_step()'s.
 Result<PlanForecast> forecast_plan(const PlanFile& plan, const Calibration& calibration);
 

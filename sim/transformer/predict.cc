@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <utility>
 #include <vector>
 
 #include <fmt/core.h>
 
 #include "sim/collectives/collective.h"
+#include "sim/transformer/plan_network.h"
 
 namespace lockstep::sim {
 namespace {
@@ -30,7 +32,7 @@ Exchange layer_exchange(const Transformer& model, const TrainingPlan& plan,
                         const CostParameters& cost) {
   if (plan.sharding != Sharding::zero3) return {};
   const double count = static_cast<double>(layer_parameters(model)) / plan.tensor;
-  const Group group = group_of(cost, plan.data * plan.context, plan.tensor);
+  const Group group = group_of(cost, plan.data * plan.context, plan.tensor, plan.ranks());
   // Parameters are gathered in 16 bits.
   return {
       collective_seconds(cost, trace::Op::all_gather, 2 * count, group),
@@ -81,8 +83,8 @@ PieceTime embedding_time(const Transformer& model, const TrainingPlan& plan,
                          const CostParameters& cost) {
   const double elements = static_cast<double>(plan.tokens()) * static_cast<double>(model.hidden);
   const double lookup = traffic_seconds(cost, 20 * elements);
-  const double exchange =
-      collective_seconds(cost, trace::Op::all_reduce, 2 * elements, group_of(cost, plan.tensor, 1));
+  const double exchange = collective_seconds(cost, trace::Op::all_reduce, 2 * elements,
+                                             group_of(cost, plan.tensor, 1, plan.ranks()));
   PieceTime out{lookup + exchange, lookup + exchange, {}};
   out.parts.logits = 2 * lookup;
   out.parts.tensor = 2 * exchange;
@@ -98,7 +100,7 @@ PieceTime logits_time(const Transformer& model, const TrainingPlan& plan,
   const double words = static_cast<double>(model.vocabulary) / plan.tensor;
   const double bytes =
       cost.logit_traffic * tokens * words * (plan.compiled ? cost.compiled_traffic : 1);
-  const Group tensor = group_of(cost, plan.tensor, 1);
+  const Group tensor = group_of(cost, plan.tensor, 1, plan.ranks());
   const double forward =
       gemm_seconds(cost, {tokens, words, hidden_width}) + traffic_seconds(cost, 0.6 * bytes);
   const double backward = gemm_seconds(cost, {tokens, hidden_width, words}) +
@@ -113,13 +115,24 @@ PieceTime logits_time(const Transformer& model, const TrainingPlan& plan,
   return out;
 }
 
+namespace {
+
+// Activations go between stages in pieces, one per tensor rank (arXiv 2104.04473, section 4.1).
+double message_bytes(const Transformer& model, const TrainingPlan& plan) {
+  return 2 * static_cast<double>(plan.tokens()) * static_cast<double>(model.hidden) / plan.tensor;
+}
+
+}  // namespace
+
 Handover handover(const Transformer& model, const TrainingPlan& plan, const CostParameters& cost) {
   if (plan.pipeline == 1) return {};
-  // Activations go between stages in pieces, one per tensor rank (arXiv 2104.04473, section 4.1).
-  const double bytes =
-      2 * static_cast<double>(plan.tokens()) * static_cast<double>(model.hidden) / plan.tensor;
+  const double bytes = message_bytes(model, plan);
   const bool one_node = plan.ranks() <= cost.ranks_per_node;
-  const double message = collective_seconds(cost, trace::Op::send, bytes, {2, one_node ? 2 : 1});
+  Group stages{2, one_node ? 2 : 1};
+  stages.stride = static_cast<int>(plan.ranks() / plan.pipeline);
+  // Beside the tasks the engine shares the links.
+  stages.all = plan.overlapped_pipeline ? 0 : plan.ranks();
+  const double message = collective_seconds(cost, trace::Op::send, bytes, stages);
   const double both = cost.stage_handover + message;
   // A send occupies both stages, as the blocking sends of Megatron's schedule do. Beside computing
   // it slows that down.
@@ -136,10 +149,18 @@ void add_times(StepParts& sum, const StepParts& more, double times) {
     sum.*part += times * more.*part;
 }
 
-// The order of the tasks, and what each takes. Errors: the schedule's; too many tasks; a time
-// beyond kLongestPiece.
-Result<SimulatedStep> priced_tasks(const Transformer& model, const TrainingPlan& plan,
-                                   const CostParameters& cost) {
+// What the tasks of equally fast GPUs take.
+struct PricedTasks {
+  PipelineProgram order;
+  PipelineCosts costs;
+  // Parts of both directions together: of a piece's layers, of the embedding and of the logits.
+  StepParts layers, first, last;
+  double handover = 0;  // of a piece
+};
+
+// Errors: the schedule's; too many tasks; a time beyond kLongestPiece.
+Result<PricedTasks> priced_tasks(const Transformer& model, const TrainingPlan& plan,
+                                 const CostParameters& cost) {
   const std::int64_t micro_batches = plan.micro_batches();
   const double passes = splits_backward(plan.schedule) ? 3 : 2;
   const double tasks = passes * static_cast<double>(micro_batches) * plan.pipeline * plan.chunks;
@@ -162,7 +183,7 @@ Result<SimulatedStep> priced_tasks(const Transformer& model, const TrainingPlan&
   // of it: with all recomputed about a third instead of a half.
   const double share = 0.5 * one.backward.on_gpu() / (one.backward.on_gpu() + one.again.on_gpu());
   const double weight = order->split ? share * layers.backward : 0;
-  SimulatedStep out;
+  PricedTasks out;
   out.order = std::move(*order);
   out.costs.send = picos_of_seconds(sent.message);
   for (std::int32_t piece = 0; piece < pieces; ++piece) {
@@ -178,26 +199,86 @@ Result<SimulatedStep> priced_tasks(const Transformer& model, const TrainingPlan&
                                 .backward = picos_of_seconds(time.backward - weight),
                                 .weight = picos_of_seconds(weight)});
   }
-  add_times(out.parts, layers.parts, pieces);
-  add_times(out.parts, first.parts, 1);
-  add_times(out.parts, last.parts, 1);
-  out.parts.handover = 2 * sent.occupies * pieces;
+  out.layers = layers.parts;
+  out.first = first.parts;
+  out.last = last.parts;
+  out.handover = 2 * sent.occupies;
   return out;
+}
+
+// A machine whose kernels take `factor` times as long; its host and its links do not.
+CostParameters slowed(CostParameters cost, double factor) {
+  cost.peak_flops /= factor;
+  cost.memory_bandwidth /= factor;
+  return cost;
+}
+
+// Replicas whose stages are slow alike: a stage is as slow as the slowest GPU of its tensor and
+// context ranks, which wait for each other in every layer.
+struct AlikeReplicas {
+  std::vector<double> slowness;  // by stage
+  std::int64_t count = 0;
+};
+
+constexpr std::size_t kMostReplicas = 256;
+
+// The most numerous in front.
+std::vector<AlikeReplicas> replicas_of(const TrainingPlan& plan,
+                                       const std::vector<Machine::Slow>& slow) {
+  if (slow.empty()) return {{std::vector<double>(static_cast<std::size_t>(plan.pipeline), 1), 1}};
+  std::map<std::vector<double>, std::int64_t> counted;
+  const std::int64_t together = std::int64_t{plan.tensor} * plan.context;
+  for (std::int64_t replica = 0; replica < plan.data; ++replica) {
+    std::vector<double> stages;
+    for (std::int64_t stage = 0; stage < plan.pipeline; ++stage) {
+      const std::int64_t first = (stage * plan.data + replica) * together;
+      double most = 0;
+      for (std::int64_t rank = first; rank < first + together; ++rank)
+        most = std::max(most, slowness_of(slow, rank));
+      stages.push_back(most);
+    }
+    ++counted[std::move(stages)];
+  }
+  std::vector<AlikeReplicas> out;
+  for (const auto& [stages, count] : counted) out.push_back({stages, count});
+  std::stable_sort(out.begin(), out.end(),
+                   [](const auto& a, const auto& b) { return a.count > b.count; });
+  return out;
+}
+
+}  // namespace
+
+ExchangeCalls exchange_calls(const TrainingPlan& plan, const CostParameters& cost, double count,
+                             bool overlapped) {
+  ExchangeCalls out;
+  out.group = group_of(cost, plan.data * plan.context, plan.tensor, plan.ranks());
+  const double bytes = plan.gradient_bytes() * count;
+  const bool shards = plan.sharding == Sharding::zero3;
+  if (shards && plan.pipeline == 1) return out;
+  if (plan.sharding == Sharding::none || !(shards || overlapped)) {
+    out.reduce = {trace::Op::all_reduce, bytes};
+    return out;
+  }
+  // Parameters are gathered in 16 bits.
+  out.gather = {trace::Op::all_gather, 2 * count};
+  out.reduce = {trace::Op::reduce_scatter, bytes};
+  return out;
+}
+
+namespace {
+
+ExchangeTime time_of(const ExchangeCalls& calls, const CostParameters& cost) {
+  const auto seconds = [&](const ExchangeCalls::One& call) {
+    return call.bytes > 0 ? collective_seconds(cost, call.op, call.bytes, calls.group) : 0;
+  };
+  return {seconds(calls.gather), seconds(calls.reduce)};
 }
 
 }  // namespace
 
 ExchangeTime exchange_time(const TrainingPlan& plan, const CostParameters& cost, double count,
                            bool overlapped) {
-  const Group group = group_of(cost, plan.data * plan.context, plan.tensor);
-  const double bytes = plan.gradient_bytes() * count;
-  const bool shards = plan.sharding == Sharding::zero3;
-  if (shards && plan.pipeline == 1) return {};
-  if (plan.sharding == Sharding::none || !(shards || overlapped))
-    return {0, collective_seconds(cost, trace::Op::all_reduce, bytes, group)};
-  // Parameters are gathered in 16 bits.
-  return {collective_seconds(cost, trace::Op::all_gather, 2 * count, group),
-          collective_seconds(cost, trace::Op::reduce_scatter, bytes, group)};
+  return time_of(exchange_calls(plan, cost, count, overlapped), cost);
 }
 
 namespace {
@@ -207,9 +288,15 @@ namespace {
 // "Communication overlap"). More than some change nothing.
 constexpr double kMostBuckets = 128;
 
-StepExchange exchange_of(const Transformer& model, const TrainingPlan& plan,
-                         const CostParameters& cost) {
-  StepExchange out;
+struct PlannedExchange {
+  StepExchange step;
+  ExchangeCalls calls;
+};
+
+PlannedExchange exchange_of(const Transformer& model, const TrainingPlan& plan,
+                            const CostParameters& cost) {
+  PlannedExchange all;
+  StepExchange& out = all.step;
   double count = parameters_per_rank(model, plan);
   if (plan.overlapped_gradients) {
     const double layers = static_cast<double>(model.layers) / plan.pipeline;
@@ -218,10 +305,14 @@ StepExchange exchange_of(const Transformer& model, const TrainingPlan& plan,
     out.slowdown = cost.overlap_slowdown;
     count /= std::int64_t{out.buckets} * plan.chunks;
   }
-  const ExchangeTime time = exchange_time(plan, cost, count, plan.overlapped_gradients);
+  all.calls = exchange_calls(plan, cost, count, plan.overlapped_gradients);
+  // Alone: the engine shares the links.
+  all.calls.group.all = 0;
+  all.calls.message_bytes = message_bytes(model, plan);
+  const ExchangeTime time = time_of(all.calls, cost);
   out.gather = picos_of_seconds(time.gather);
   out.reduce = picos_of_seconds(time.reduce);
-  return out;
+  return all;
 }
 
 double optimizer_seconds(const Transformer& model, const TrainingPlan& plan,
@@ -236,18 +327,63 @@ double optimizer_seconds(const Transformer& model, const TrainingPlan& plan,
 Result<SimulatedStep> simulate_step(const Transformer& model, const TrainingPlan& plan,
                                     const CostParameters& cost, bool for_path) {
   if (const Status checked = check_workload(model, plan); !checked) return checked.error();
-  Result<SimulatedStep> step = priced_tasks(model, plan, cost);
-  if (!step) return step.error();
-  step->update = picos_of_seconds(cost.step_overhead + optimizer_seconds(model, plan, cost));
-  step->program = make_step_program(
-      step->order, {StepReplica{step->costs}},
-      std::vector<StepExchange>(step->order.tasks.size(), exchange_of(model, plan, cost)),
-      step->update);
-  Result<ExecutionResult> result = execute_step(step->program, for_path);
+  if (const Status checked = check_network(plan, cost); !checked) return checked.error();
+  const std::vector<AlikeReplicas> alike = replicas_of(plan, cost.slow);
+  if (alike.size() > kMostReplicas)
+    return Error{fmt::format("the machine's slow ranks make {} replicas different, each of its own",
+                             alike.size()),
+                 {},
+                 fmt::format("describe them so that at most {} are", kMostReplicas)};
+  std::map<double, PricedTasks> priced;  // by slowness
+  for (const AlikeReplicas& replicas : alike)
+    for (const double slowness : replicas.slowness) {
+      if (priced.contains(slowness)) continue;
+      // A copy costs as much as a small plan.
+      Result<PricedTasks> tasks = slowness == 1 ? priced_tasks(model, plan, cost)
+                                                : priced_tasks(model, plan, slowed(cost, slowness));
+      if (!tasks) return tasks.error();
+      priced.emplace(slowness, std::move(*tasks));
+    }
+  SimulatedStep step;
+  step.order = priced.begin()->second.order;
+  std::vector<StepReplica> replicas;
+  for (const AlikeReplicas& some : alike) {
+    StepReplica& replica = replicas.emplace_back();
+    replica.costs.send = priced.begin()->second.costs.send;
+    for (std::int32_t piece = 0; piece < step.order.shape.pieces(); ++piece) {
+      const auto stage = static_cast<std::size_t>(step.order.stage_of(piece));
+      const auto index = static_cast<std::size_t>(piece);
+      const PricedTasks& tasks = priced.at(some.slowness[stage]);
+      replica.costs.pieces.push_back(tasks.costs.pieces[index]);
+    }
+  }
+  step.costs = replicas.front().costs;
+  const std::vector<double>& slowness = alike.front().slowness;
+  for (const auto& [factor, tasks] : priced) {
+    const auto stages = static_cast<double>(std::count(slowness.begin(), slowness.end(), factor));
+    add_times(step.parts, tasks.layers, stages * plan.chunks);
+    step.parts.handover += tasks.handover * stages * plan.chunks;
+  }
+  const auto on = [&](std::int32_t piece) -> const PricedTasks& {
+    return priced.at(slowness[static_cast<std::size_t>(step.order.stage_of(piece))]);
+  };
+  add_times(step.parts, on(0).first, 1);
+  add_times(step.parts, on(step.order.shape.pieces() - 1).last, 1);
+  // All wait for the slowest, before the next step if not in this one.
+  const double slowest = priced.rbegin()->first;
+  step.optimizer = slowest == 1 ? optimizer_seconds(model, plan, cost)
+                                : optimizer_seconds(model, plan, slowed(cost, slowest));
+  step.update = picos_of_seconds(cost.step_overhead + step.optimizer);
+  const PlannedExchange exchange = exchange_of(model, plan, cost);
+  step.program = make_step_program(
+      step.order, replicas, std::vector<StepExchange>(step.order.tasks.size(), exchange.step),
+      step.update);
+  if (cost.network) step.program.links = step_links(plan, cost, step.program, exchange.calls);
+  Result<ExecutionResult> result = execute_step(step.program, for_path);
   if (!result) return result.error();
-  step->result = std::move(*result);
-  for (std::size_t stage = 0; stage < step->result.classes.size(); ++stage)
-    step->intervals.push_back(intervals(step->program, stage, step->result.classes[stage]));
+  step.result = std::move(*result);
+  for (std::size_t stage = 0; stage < step.order.tasks.size(); ++stage)
+    step.intervals.push_back(intervals(step.program, stage, step.result.classes[stage]));
   return step;
 }
 
@@ -285,7 +421,7 @@ Result<StepPrediction> predict_step(const Transformer& model, const TrainingPlan
           break;
       }
     }
-  out.parts.optimizer = optimizer_seconds(model, plan, cost);
+  out.parts.optimizer = step->optimizer;
   out.parts.overhead = cost.step_overhead;
   const Picos end = step->result.end;
   out.seconds = end.seconds();
@@ -385,7 +521,7 @@ Attention attention(const Transformer& model, const TrainingPlan& plan,
 // The collectives of the activations over the tensor ranks, in one direction: two all-reduces per
 // layer. If they overlap the products, only the slowdown that they cause counts.
 double tensor_seconds(const TrainingPlan& plan, const CostParameters& cost, const Sizes& s) {
-  const Group tensor = group_of(cost, plan.tensor, 1);
+  const Group tensor = group_of(cost, plan.tensor, 1, plan.ranks());
   const double seconds =
       2 * collective_seconds(cost, trace::Op::all_reduce, 2 * s.tokens * s.hidden, tensor);
   return plan.overlapped_tensor ? seconds * cost.overlap_slowdown : seconds;
@@ -396,8 +532,8 @@ double tensor_seconds(const TrainingPlan& plan, const CostParameters& cost, cons
 double context_seconds(const TrainingPlan& plan, const CostParameters& cost, const Sizes& s) {
   if (plan.context == 1) return 0;
   const double bytes = 2 * 2 * s.tokens * plan.context * s.kv / s.tensor;
-  const double seconds = collective_seconds(cost, trace::Op::all_gather, bytes,
-                                            group_of(cost, plan.context, plan.tensor));
+  const double seconds = collective_seconds(
+      cost, trace::Op::all_gather, bytes, group_of(cost, plan.context, plan.tensor, plan.ranks()));
   return plan.overlapped_context ? seconds * cost.overlap_slowdown : seconds;
 }
 
@@ -473,27 +609,39 @@ double traffic_seconds(const CostParameters& cost, double bytes) {
   return bytes / cost.memory_bandwidth;
 }
 
-Group group_of(const CostParameters& cost, int ranks, int stride) {
+Group group_of(const CostParameters& cost, int ranks, int stride, std::int64_t all) {
   // Ranks `stride` apart: with 8 ranks per node and stride 4, two of them are on one node.
   const auto places = static_cast<int>(std::max<std::int64_t>(1, cost.ranks_per_node / stride));
-  return {ranks, std::min(ranks, places)};
+  return {ranks, std::min(ranks, places), stride, all};
 }
 
-double collective_seconds(const CostParameters& cost, trace::Op op, double bytes, Group group) {
-  if (group.ranks <= 1) return 0;
+PricedGroup price_group(const CostParameters& cost, trace::Op op, double bytes,
+                        const Group& group) {
   // NCCL's model needs as many members on each node: 5 ranks that could be two on a node are priced
   // as one on each.
   int per_node = group.per_node;
   while (group.ranks % per_node != 0) --per_node;
-  const GroupLayout place{group.ranks, group.ranks / per_node, per_node};
+  PricedGroup out{{group.ranks, group.ranks / per_node, per_node}, std::nullopt};
+  add_hops(cost, group, out.place);
   const Call call{op, Bytes{static_cast<std::int64_t>(std::llround(std::min(bytes, kMostBytes)))}};
   const Result<Price> priced =
-      price(call, place, cost, place.nodes == 1 ? cost.node_speed : cost.network_speed);
+      price(call, out.place, cost, out.place.nodes == 1 ? cost.node_speed : cost.network_speed);
+  if (priced) out.price = *priced;
+  return out;
+}
+
+double collective_seconds(const CostParameters& cost, trace::Op op, double bytes, Group group) {
+  if (group.ranks <= 1) return 0;
+  const PricedGroup priced = price_group(cost, op, bytes, group);
   // Beyond the clock's range: predict_step() refuses a piece that takes this long.
-  if (!priced) return 10 * kLongestPiece;
+  if (!priced.price) return 10 * kLongestPiece;
+  double seconds = priced.price->time.seconds();
+  if (cost.network)
+    seconds *= crowding(cost, {op, Bytes{std::llround(std::min(bytes, kMostBytes))}}, group,
+                        priced.place, *priced.price, seconds);
   // Launching the call, and waiting for the last member: the more there are, the later it comes, as
   // the largest of n random delays grows with log n.
-  return priced->time.seconds() + cost.call_overhead * std::log2(group.ranks);
+  return seconds + cost.call_overhead * std::log2(group.ranks);
 }
 
 }  // namespace lockstep::sim

@@ -2,6 +2,8 @@
 // the engine runs them (sim/engine/step_program.h).
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "base/quantities.h"
@@ -62,6 +64,15 @@ struct StepParts {
   }
 };
 
+// The ranks of a collective.
+struct Group {
+  int ranks = 1;
+  int per_node = 1;  // of them on one node; equal to `ranks` where they use no network
+  int stride = 1;    // how far they are apart
+  // GPUs among which all groups like this one call at once; 0: this one calls alone.
+  std::int64_t all = 0;
+};
+
 // A piece of the model for one micro-batch: its time, and the parts of both directions together.
 struct PieceTime {
   double forward = 0, backward = 0;
@@ -91,6 +102,19 @@ struct ExchangeTime {
   double gather = 0, reduce = 0;
   double total() const { return gather + reduce; }
 };
+// Its calls; without bytes there is none. `message_bytes`: of a message between pipeline stages.
+struct ExchangeCalls {
+  struct One {
+    trace::Op op = trace::Op::all_reduce;
+    double bytes = 0;
+  };
+  Group group;
+  One gather, reduce;
+  double message_bytes = 0;
+};
+ExchangeCalls exchange_calls(const TrainingPlan& plan, const CostParameters& cost, double count,
+                             bool overlapped = false);
+// What they take one after the other, if nothing else is under way.
 // Plain data parallelism, and ZeRO-1 and 2: an all-reduce after the backward pass. A pipeline with
 // zero3 gathers and scatters; without a pipeline it does layer by layer: piece_time().
 // `overlapped`: with ZeRO-1 and 2 the updated parameters are gathered beside the next step's
@@ -114,15 +138,17 @@ struct StepPrediction {
 
 inline constexpr double kLongestPiece = 1e5;  // seconds
 
-// A step that the engine ran.
+// A step that the engine ran. Where GPUs are slow (CostParameters::slow), replicas differ: costs,
+// parts and intervals are of those of which there are most.
 struct SimulatedStep {
   PipelineProgram order;
   PipelineCosts costs;
-  StepParts parts;  // of the tasks of one micro-batch, summed over all stages
+  StepParts parts;       // of the tasks of one micro-batch, summed over all stages of a replica
+  double optimizer = 0;  // seconds, of the slowest GPU
   Picos update;
   StepProgram program;
   ExecutionResult result;
-  std::vector<std::vector<StepInterval>> intervals;  // by stage
+  std::vector<std::vector<StepInterval>> intervals;  // by stage of that replica
 };
 
 // Prices a step's tasks and calls and runs them. `for_path`: so that critical_path() can follow.
@@ -153,17 +179,20 @@ double gemm_seconds(const CostParameters& cost, const Gemm& gemm, double speed =
 // Time of element-wise kernels that read and write `bytes` in total.
 double traffic_seconds(const CostParameters& cost, double bytes);
 
-// The ranks of a collective.
-struct Group {
-  int ranks = 1;
-  int per_node = 1;  // of them on one node; equal to `ranks` where they use no network
-};
-
 // `ranks` ranks that are `stride` apart.
-Group group_of(const CostParameters& cost, int ranks, int stride);
+Group group_of(const CostParameters& cost, int ranks, int stride, std::int64_t all = 0);
 
-// Time of a call inside a training step: price() at the calibration's speed of its level, plus
-// call_overhead x log2(ranks). `bytes` as nccl-tests counts them.
+// price() of a call at the calibration's speed of its level, and where its group is. Empty: beyond
+// the clock's range.
+struct PricedGroup {
+  GroupLayout place;
+  std::optional<Price> price;
+};
+PricedGroup price_group(const CostParameters& cost, trace::Op op, double bytes, const Group& group);
+
+// Time of a call inside a training step: price_group(), longer where all such groups together fill
+// links of the network (sim/transformer/plan_network.h), plus call_overhead x log2(ranks). `bytes`
+// as nccl-tests counts them.
 double collective_seconds(const CostParameters& cost, trace::Op op, double bytes, Group group);
 
 }  // namespace lockstep::sim

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/cli/run_lockstep.h"
+#include "tests/support/temp_dir.h"
 
 namespace lockstep::sim {
 namespace {
@@ -110,6 +111,36 @@ TEST(SimulateCollective, OnAMachineWhatNcclDoesNotTuneTakesAFormula) {
       json_of({"--machine", kDgx, "--ranks", "8", "--bytes", "16MiB", "--op", "all_to_all"}, false);
   EXPECT_EQ(json["collectives"][0]["algorithm"], "direct");
   EXPECT_FALSE(json["collectives"][0].contains("protocol"));
+}
+
+// Sixteen ranks in four nodes: 12 of 15 parts of an all-to-all leave a node, whose uplinks have a
+// quarter of its ports.
+TEST(SimulateCollective, OnANetworkItNamesTheLinkThatIsTooNarrow) {
+  const TempDir folder;
+  const auto machine = [&](const std::string& oversubscription) {
+    return folder.write("m.yaml",
+                        "machine: 1\nname: four nodes\nranks_per_node: 4\n"
+                        "compute: {float32: {peak: 1TFLOP/s}}\nmemory: {bandwidth: 1TB/s}\n"
+                        "links: [{alpha: 0us, beta: 400GB/s}, {alpha: 0us, beta: 50GB/s}]\n"
+                        "network: {topology: fat-tree, tiers: [{nodes: 1, oversubscription: " +
+                            oversubscription + "}]}\n");
+  };
+  const auto options = [](const std::string& file) {
+    return std::vector<std::string>{"--machine", file,   "--ranks", "16",
+                                    "--bytes",   "16MB", "--op",    "all_to_all"};
+  };
+  const Json wide = json_of(options(machine("1")), false)["collectives"][0];
+  EXPECT_EQ(wide["time_ps"], 300'000'000);  // 15 MB at 50 GB/s
+  EXPECT_FALSE(wide.contains("slowed"));
+  const Json narrow = json_of(options(machine("4")), false)["collectives"][0];
+  EXPECT_EQ(narrow["time_ps"], 960'000'000);  // 12 MB of each of four ranks at 50 GB/s
+  EXPECT_NEAR(double{narrow["slowed"]["factor"]}, 4 * 12 / 15.0, 1e-12);
+  EXPECT_EQ(narrow["slowed"]["by"], "uplink of leaf switch 0");
+  const cli::Outcome text = collective(options(machine("4")), false);
+  EXPECT_NE(text.out.find("3.2 times as long as on wider links: the uplink of leaf switch 0"),
+            std::string::npos)
+      << text.out;
+  cli::expect_fits_a_terminal(text.out);
 }
 
 TEST(SimulateCollective, AMachineReplacesTheLinks) {

@@ -2,8 +2,10 @@
 // reported by the verifier's rules, and never ends silently.
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
@@ -385,6 +387,48 @@ TEST(SimulateTrace, AWaitForNothingIsRefused) {
 }
 
 // A recording of calls alone is not the job: its time must not be taken for the job's.
+// Ranks 0 and 1 below one leaf switch, 2 and 3 below another: rings of {0, 2} and {1, 3} cross the
+// same uplinks. 50 MB at 50 GB/s take 1 ms; together 2 ms where the uplinks have one port's
+// bandwidth.
+TEST(SimulateTrace, GroupsWhoseRingsCrossOneUplinkSlowEachOtherDown) {
+  const TempDir folder;
+  const std::string machine =
+      "machine: 1\nname: four\ncompute: {float32: {peak: 1TFLOP/s}}\n"
+      "memory: {bandwidth: 1TB/s}\nlinks:\n  - {alpha: 0us, beta: 50GB/s}\n";
+  const std::string wide = folder.write("wide.yaml", machine),
+                    narrow = folder.write("narrow.yaml",
+                                          machine +
+                                              "network: {topology: fat-tree, tiers: [{nodes: 2, "
+                                              "oversubscription: 2}]}\n");
+  const TempDir traces;
+  for (const int rank : {0, 1, 2, 3}) {
+    const std::string group = rank % 2 == 0 ? "even" : "odd";
+    traces.write("rank_" + std::to_string(rank) + ".trace.jsonl",
+                 "{\"header\":1,\"rank\":" + std::to_string(rank) +
+                     ",\"world_size\":4}\n{\"group\":\"" + group + "\",\"ranks\":[" +
+                     (rank % 2 == 0 ? "0,2" : "1,3") + "]}\n{\"ev\":\"issue\",\"id\":1,\"g\":\"" +
+                     group +
+                     "\",\"op\":\"all_reduce\",\"in\":[[12500000]],\"dtype\":\"float32\"}\n"
+                     "{\"ev\":\"wait\",\"id\":1}\n{\"end\":\"clean\"}\n");
+  }
+  const auto simulated = [&](const std::string& on, const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {"simulate", "trace", traces.path(), "--machine", on};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const std::string json = folder.file("out.json");
+    arguments.insert(arguments.end(), {"--output", "json=" + json});
+    const cli::Outcome outcome = cli::run_lockstep(arguments);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return std::pair(Json::parse(TempDir::read(json)), outcome.out);
+  };
+  EXPECT_EQ(simulated(wide, {}).first["time_ps"], 1'000'000'000);
+  for (const auto& more : std::vector<std::vector<std::string>>{{}, {"--apart"}}) {
+    const auto [json, text] = simulated(narrow, more);
+    EXPECT_EQ(json["time_ps"], 2'000'000'000);
+    EXPECT_EQ(json["slowed_calls"]["most"], 2);
+    EXPECT_THAT(text, testing::HasSubstr("at most 2 times as long"));
+  }
+}
+
 TEST(SimulateTrace, SaysWhereNothingIsComputed) {
   const Simulated calls = simulate(but_rank_3(kUsual, kUsual));
   EXPECT_EQ(calls.json["computes"], false);

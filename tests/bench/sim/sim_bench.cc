@@ -4,6 +4,7 @@
 //                   LogGOPSim 0.95, ASTRA-sim 2.5-3.5 (analytical), SimGrid SMPI 160 (wall)
 //   collectives     64 ranks x 100 x (50 us of work, ring all-reduce of 16 MiB):
 //                   ASTRA-sim 0.62-0.87
+//   network         4,096 ranks in eight rings over full uplinks, 100 x (work, all-reduce)
 //   programs        16,384 ranks x 2,000 operations, all ranks different, and all ranks alike
 //
 // Peers were run on a machine of the same kind; the first two give their results to the picosecond.
@@ -15,6 +16,11 @@
 
 #include "sim/collectives/closed_form.h"
 #include "sim/engine/executor.h"
+#include "sim/engine/shared_links.h"
+#include "sim/machine/job_network.h"
+#include "sim/machine/machine.h"
+#include "sim/machine/simulated_job.h"
+#include "sim/machine/work_time.h"
 #include "sim/messages/message_level.h"
 
 namespace lockstep::sim {
@@ -94,6 +100,49 @@ void programs_different(benchmark::State& state) { run_programs(state, true, tru
 BENCHMARK(programs_apart)->Args({64, 100})->Unit(benchmark::kMillisecond);
 BENCHMARK(programs_folded)->Args({16'384, 1000})->Unit(benchmark::kMillisecond);
 BENCHMARK(programs_different)->Args({16'384, 1000})->Unit(benchmark::kMillisecond);
+
+// `ranks` in nodes of eight on rails of 32 nodes with uplinks of a quarter of their ports, in eight
+// groups of one rank a node: work of two lengths and an all-reduce, `pairs` times. All rings cross
+// full uplinks.
+void programs_on_a_network(benchmark::State& state, bool folded) {
+  const auto ranks = static_cast<std::uint32_t>(state.range(0));
+  ProgramJob job = make_job(ranks, static_cast<std::uint32_t>(state.range(1)), false);
+  job.groups.assign(8, {});
+  // One group in two begins later.
+  job.programs.push_back(job.programs[0]);
+  job.programs[1].steps[0].duration = Picos{90'000'000};
+  for (std::uint32_t r = 0; r < ranks; ++r) {
+    // Neighbours of a ring are in different units, so that every hop crosses.
+    job.ranks[r] = {r % 2, {r % 8}};
+    job.groups[r % 8].members.push_back(
+        static_cast<std::int32_t>(r / 8 % 2 * (ranks / 2) + r / 16 * 8 + r % 8));
+  }
+  Machine machine;
+  machine.ranks_per_node = 8;
+  machine.links = {{Picos{1'000'000}, Bandwidth{3'600'000'000'000}, std::nullopt},
+                   {Picos{5'000'000}, Bandwidth{400'000'000'000}, std::nullopt}};
+  machine.network.emplace();
+  machine.network->kind = Topology::Kind::rails;
+  machine.network->tiers = {{32, 4}};
+  const std::vector<GroupLayout> layouts = layouts_of(job, machine);
+  const Result<Prices> prices = prices_on(machine, job, layouts);
+  const Result<JobNetwork> network = JobNetwork::of(machine, job, layouts);
+  for (auto _ : state) {
+    const Folding folding = folded ? network->fold(job) : keep_apart(job);
+    const SharedLinks links = network->links(job, folding);
+    const ExecutionResult result =
+        execute(job, folding, prices->cost_in(job), {{}, false, nullptr, &links});
+    if (result.stuck || result.slowed_calls == 0) {
+      state.SkipWithError("stuck, or nothing was shared");
+      return;
+    }
+    benchmark::DoNotOptimize(result.end);
+  }
+}
+void network_apart(benchmark::State& state) { programs_on_a_network(state, false); }
+void network_folded(benchmark::State& state) { programs_on_a_network(state, true); }
+BENCHMARK(network_apart)->Args({4096, 100})->Unit(benchmark::kMillisecond);
+BENCHMARK(network_folded)->Args({4096, 100})->Unit(benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace lockstep::sim

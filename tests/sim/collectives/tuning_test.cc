@@ -191,5 +191,74 @@ TEST(NcclChannels, AreReadAsNcclPrintsThem) {
   EXPECT_THAT(parse_nccl_channels("12").error().str(), HasSubstr("12x30GB/s"));
 }
 
+// --- Switches that reduce between nodes: NCCL_COLLNET_ENABLE=1.
+
+constexpr NcclGroup kSharp{128, 16, 8, true};
+
+TEST(NcclTuning, CollNetGoesToTheNetworkOnce) {
+  // A chain of 8 there and back, and the way through the network, whatever the number of nodes.
+  EXPECT_NEAR(*estimate(A::collnet_chain, P::simple, kSharp, kOneMiB, ampere()),
+              14 * 2.8 + 30 + transfer(kOneMiB, 0.5 * 240), 1e-9);
+  EXPECT_NEAR(*estimate(A::collnet_chain, P::simple, {1024, 128, 8, true}, kOneMiB, ampere()),
+              14 * 2.8 + 30 + transfer(kOneMiB, 0.5 * 240), 1e-9);
+  // All to all in the node, 0.4 us for each further rank; 12 rings of 30 GB/s are less than twice
+  // the network's 8 of 48.
+  EXPECT_NEAR(*estimate(A::collnet_direct, P::simple, kSharp, kOneMiB, hopper()),
+              2 * (3.7 + 7 * 0.4) + 31 + transfer(kOneMiB, 0.85 * 0.5 * 360), 1e-9);
+  // NVLS in the node, at most what the network would carry of a ring.
+  EXPECT_NEAR(*estimate(A::nvls, P::simple, kSharp, kOneMiB, hopper()),
+              25 + 18 + transfer(kOneMiB, 8 * 48 * 128 / 254.0), 1e-9);
+  // A node with one rank has nothing to do inside, and is as far from the network as a tree's.
+  EXPECT_NEAR(*estimate(A::collnet_chain, P::simple, {16, 16, 8, true}, kOneMiB, ampere()),
+              14 + transfer(kOneMiB, 2 * 12.0), 1e-9);
+  for (const A a : {A::collnet_chain, A::collnet_direct, A::nvls}) {
+    EXPECT_FALSE(estimate(a, P::simple, {128, 16, 8}, kOneMiB, hopper()));
+    EXPECT_FALSE(estimate(a, P::simple, kSharp, kOneMiB, hopper(), trace::Op::all_gather));
+    EXPECT_FALSE(estimate(a, P::ll, kSharp, kOneMiB, hopper()));
+  }
+  EXPECT_FALSE(estimate(A::collnet_direct, P::simple, kSharp, kOneMiB, ampere()));
+  EXPECT_FALSE(estimate(A::collnet_chain, P::simple, {8, 1, 8, true}, kOneMiB, ampere()));
+}
+
+// NVIDIA/nccl issue 320, a developer's comment of January 2023, of DGX A100 with CollNet at about
+// 20 GB/s a card: with 4 cards about 80 GB/s of the buffer; with 8 NVLink is the limit, since it
+// carries twice the bytes, at about 110 GB/s, a bus bandwidth of about 220. Nothing is fitted to
+// it.
+TEST(NcclTuning, CollNetReachesWhatItsDevelopersSay) {
+  const auto bandwidth = [](const char* cards, std::int64_t nodes) {
+    NcclTuning dgx_a100 = ampere();
+    dgx_a100.between->ring = *parse_nccl_channels(cards);
+    dgx_a100.between->tree.reset();
+    constexpr std::int64_t kBytes = std::int64_t{8} << 30;
+    const NcclCost chosen = nccl_choice(
+        nccl_costs(trace::Op::all_reduce, {8 * nodes, nodes, 8, true}, Bytes{kBytes}, dgx_a100));
+    EXPECT_EQ(chosen.algorithm, A::collnet_chain);
+    return static_cast<double>(kBytes) / chosen.seconds / 1e9;
+  };
+  for (const std::int64_t nodes : {4, 16, 256}) {
+    EXPECT_NEAR(bandwidth("8x10GB/s", nodes), 80, 0.05 * 80);
+    EXPECT_NEAR(bandwidth("16x10GB/s", nodes), 110, 0.1 * 110);
+  }
+}
+
+// A ring puts each byte on the network twice, SHARP once; then NVLS inside the nodes is the limit,
+// which one node has as well (480 GB/s of the bus).
+TEST(NcclTuning, NvlsWithSharpIsAsFastAsOneNode) {
+  constexpr std::int64_t kBytes = std::int64_t{8} << 30;
+  const auto bus = [](const NcclGroup& group) {
+    const NcclCost chosen =
+        nccl_choice(nccl_costs(trace::Op::all_reduce, group, Bytes{kBytes}, hopper()));
+    const auto n = static_cast<double>(group.ranks);
+    return static_cast<double>(kBytes) / chosen.seconds / 1e9 * 2 * (n - 1) / n;
+  };
+  EXPECT_NEAR(bus(kSharp) / bus(kNode), 1, 0.01);
+  EXPECT_LT(bus({128, 16, 8}), 0.85 * bus(kSharp));
+  // Small calls, too: one way through the network instead of log2(16) of a tree's.
+  const auto small = [](const NcclGroup& group) {
+    return nccl_choice(nccl_costs(trace::Op::all_reduce, group, Bytes{64 << 10}, hopper())).seconds;
+  };
+  EXPECT_LT(small(kSharp), small({128, 16, 8}));
+}
+
 }  // namespace
 }  // namespace lockstep::sim

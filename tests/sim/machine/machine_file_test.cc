@@ -68,6 +68,57 @@ TEST(MachineFile, RanksMayStaySlow) {
   EXPECT_THAT(refusal(kFile + "slow: [{first: 3, work: 0}]\n"), HasSubstr("0.01"));
 }
 
+TEST(MachineFile, ANetworkIsAFewKeys) {
+  const auto network = [](const std::string& keys) {
+    return parse_machine(kFile + "network: {" + keys + "}\n", "m.yaml");
+  };
+  const auto tree = network(
+      "topology: fat-tree, tiers: [{nodes: 2}, {nodes: 384, oversubscription: 7}], hop: 300ns, "
+      "sharp: true");
+  ASSERT_TRUE(tree) << tree.error().str();
+  EXPECT_EQ(tree->network->tiers[0].oversubscription, 1);
+  EXPECT_EQ(tree->network->tiers[1].nodes, 384);
+  EXPECT_EQ(tree->network->tiers[1].oversubscription, 7);
+  EXPECT_EQ(tree->network->hop, Picos{300'000});
+  EXPECT_TRUE(tree->network->sharp);
+  for (const char* keys :
+       {"topology: fat-tree, tiers: [{nodes: 2}, {nodes: 384, oversubscription: 7}], hop: 300ns, "
+        "sharp: true",
+        "topology: rails, tiers: [{nodes: 32, oversubscription: 1.5}], rails: 2",
+        "topology: torus, sides: [8, 8, 4], link: 50GB/s",
+        "topology: dragonfly, nodes_per_router: 2, routers_per_group: 4, global_links: 2, groups: "
+        "5"}) {
+    const auto machine = network(keys);
+    ASSERT_TRUE(machine) << machine.error().str();
+    // What is written is read as it was.
+    const auto again = parse_machine(machine_text(*machine, ""), "again.yaml");
+    ASSERT_TRUE(again) << again.error().str();
+    EXPECT_EQ(*again->network, *machine->network) << keys;
+  }
+  const auto why = [&](const std::string& keys) {
+    const auto machine = network(keys);
+    return machine ? std::string("accepted") : machine.error().str();
+  };
+  EXPECT_THAT(why("topology: hypercube"), HasSubstr("hypercube"));
+  EXPECT_THAT(why("tiers: [{nodes: 2}]"), HasSubstr("topology"));
+  EXPECT_THAT(why("topology: fat-tree"), HasSubstr("the switches are missing"));
+  EXPECT_THAT(why("topology: fat-tree, tiers: [{nodes: 2}], sides: [2]"),
+              HasSubstr("a fat-tree has no \"sides\""));
+  EXPECT_THAT(why("topology: fat-tree, tiers: [{nodes: 2}], rails: 2"),
+              HasSubstr("a fat-tree has no \"rails\""));
+  EXPECT_THAT(why("topology: torus, sides: [4], sharp: true"),
+              HasSubstr("a torus has no \"sharp\""));
+  EXPECT_THAT(why("topology: fat-tree, tiers: [{nodes: 2, oversubscription: 0.5}]"),
+              HasSubstr("oversubscription"));
+  EXPECT_THAT(why("topology: rails, tiers: [{nodes: 2}], rails: 3"),
+              HasSubstr("4 ranks of a node do not divide into 3 rails"));
+  EXPECT_THAT(why("topology: torus, sides: [4], link: 50"), HasSubstr("50"));
+  EXPECT_THAT(refusal("machine: 1\nname: x\ncores: 2\ncompute: {float32: {peak: 1TFLOP/s}}\n"
+                      "memory: {bandwidth: 1TB/s}\nlinks: [{alpha: 1us, beta: 1GB/s}]\n"
+                      "network: {topology: torus, sides: [4]}\n"),
+              HasSubstr("share cores"));
+}
+
 TEST(MachineFile, MeasurementsGrow) {
   const auto points = [](const std::string& list) {
     return kFile + "measured: [{from: t, ranks: 8, points: " + list + "}]\n";

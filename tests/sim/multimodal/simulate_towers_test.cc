@@ -57,6 +57,39 @@ TEST_F(SimulateTowers, SaysTimeReasonPictureAndAlternatives) {
   cli::expect_fits_a_terminal(outcome.out);
 }
 
+// Failures are the whole job's, encoders and all; below `llm` they would say nothing.
+TEST_F(SimulateTowers, FailuresLeaveTheirGoodput) {
+  const std::string failures = "failures: {gpu_mtbf_hours: 100, checkpoint: 10s, restart: 5min}\n";
+  const cli::Outcome outcome =
+      simulate({"--output", "json=" + folder_.file("out.json")}, kTwoTowers + failures);
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("goodput "));
+  const Json all = Json::parse(TempDir::read(folder_.file("out.json")));
+  EXPECT_NEAR(all["goodput"]["mtbf_s"], 100.0 * 3600 / 32, 1e-6);
+  EXPECT_NEAR(all["goodput"]["tokens_per_s"],
+              double{all["goodput"]["share"]} * double{all["tokens_per_s"]}, 1e-3);
+  std::string below = kTwoTowers;
+  below.insert(below.find("  sequence: 2048"), "  " + failures);
+  EXPECT_THAT(simulate({}, below).err, HasSubstr("unknown key \"failures\""));
+}
+
+// Gradients' and the LLM's calls over two nodes are slower where the network is too narrow.
+TEST_F(SimulateTowers, RunOnNetworks) {
+  const auto seconds = [&](const std::string& network) {
+    const cli::Outcome outcome = simulate({"--set", "calibration.network=" + network, "--output",
+                                           "json=" + folder_.file("out.json")});
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return double{Json::parse(TempDir::read(folder_.file("out.json")))["step_time_s"]};
+  };
+  const double wide = seconds("{topology: fat-tree, tiers: [{nodes: 1}]}");
+  EXPECT_GT(seconds("{topology: fat-tree, tiers: [{nodes: 1, oversubscription: 50}]}"), wide);
+  EXPECT_EQ(seconds("{topology: fat-tree, tiers: [{nodes: 4, oversubscription: 50}]}"), wide);
+  EXPECT_THAT(simulate({"--set", "calibration.network={topology: torus, sides: [2]}"}).err,
+              HasSubstr("needs 4 nodes"));
+  EXPECT_THAT(simulate({"--set", "calibration.slow=[{first: 3, work: 2}]"}).err,
+              HasSubstr("slow ranks"));
+}
+
 TEST_F(SimulateTowers, EveryFormSaysTheSame) {
   const cli::Outcome text = simulate({"--output", "json=-"});
   ASSERT_EQ(text.status, 0) << text.err;

@@ -72,7 +72,7 @@ TEST(TrainingPlans, WhatCannotBeVariedIsRefused) {
   EXPECT_THAT(why_no_plan({"pipeline.stage=2"}), HasSubstr("did you mean \"stages\"?"));
   EXPECT_THAT(why_no_plan({"calibration=h100-cluster"}), HasSubstr("--calibration"));
   EXPECT_THAT(why_no_plan({"name=x"}), HasSubstr("makes no difference"));
-  EXPECT_THAT(why_no_plan({"calibration.network=2"}), HasSubstr("unknown key \"network\""));
+  EXPECT_THAT(why_no_plan({"calibration.networks=2"}), HasSubstr("did you mean \"network\"?"));
   EXPECT_THAT(why_no_plan({"calibration.gemm_efficiency=fast"}), HasSubstr("should be a number"));
   EXPECT_THAT(why_no_plan({"calibration.gemm_efficiency.x=1"}), HasSubstr("unknown key"));
 }

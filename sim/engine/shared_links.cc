@@ -1,0 +1,230 @@
+#include "sim/engine/shared_links.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "base/check.h"
+
+namespace lockstep::sim {
+namespace {
+
+// Sums of rates are compared with capacities up to rounding.
+constexpr double kRoom = 1 + 1e-9;
+
+}  // namespace
+
+CallsOnLinks::CallsOnLinks(const SharedLinks& links)
+    : links_(links),
+      users_(links.capacities.size()),
+      wanted_(links.capacities.size()),
+      link_round_(links.capacities.size()),
+      link_index_(links.capacities.size()) {}
+
+void CallsOnLinks::begin(Picos begin, Picos alone, std::uint32_t kind, double bytes,
+                         std::uint32_t id) {
+  LOCKSTEP_CHECK(begin >= now_, "a call begins in the past");
+  coming_.push({begin, alone, kind, bytes, id});
+}
+
+void CallsOnLinks::skip_void() {
+  while (!ends_.empty() && (!calls_[ends_.top().call].under_way ||
+                            calls_[ends_.top().call].version != ends_.top().version))
+    ends_.pop();
+}
+
+std::optional<Picos> CallsOnLinks::next() {
+  // Calls that begin at this moment do so before anything is shared: many begin together.
+  if (!coming_.empty() && coming_.top().begin == now_) return now_;
+  share_anew();
+  skip_void();
+  Picos out = Picos::forever();
+  if (coming_.empty() && ends_.empty()) return std::nullopt;
+  if (!coming_.empty()) out = coming_.top().begin;
+  if (!ends_.empty()) out = std::min(out, ends_.top().time);
+  return out;
+}
+
+std::vector<CallsOnLinks::Ended> CallsOnLinks::advance() {
+  const std::optional<Picos> time = next();
+  std::vector<Ended> out;
+  if (!time) return out;
+  now_ = *time;
+  for (skip_void(); !ends_.empty() && ends_.top().time == now_; skip_void()) {
+    const std::uint32_t call = ends_.top().call;
+    ends_.pop();
+    Under& under = calls_[call];
+    out.push_back({under.id, under.begin, now_});
+    const Picos took = now_ - under.begin;
+    if (took > under.alone) {
+      ++slowed_;
+      if (under.alone.value > 0)
+        most_slowed_ = std::max(
+            most_slowed_, static_cast<double>(took.value) / static_cast<double>(under.alone.value));
+    }
+    leave(call);
+  }
+  for (; !coming_.empty() && coming_.top().begin == now_; coming_.pop()) {
+    const Coming& coming = coming_.top();
+    std::uint32_t call = 0;
+    if (spare_.empty()) {
+      call = static_cast<std::uint32_t>(calls_.size());
+      calls_.emplace_back();
+    } else {
+      call = spare_.back();
+      spare_.pop_back();
+    }
+    Under& under = calls_[call];
+    const std::uint32_t version = under.version + 1;
+    under = {};
+    under.begin = under.updated = now_;
+    under.alone = coming.alone;
+    under.end = now_ + coming.alone;
+    under.left = static_cast<double>(coming.alone.value);
+    under.kind = coming.kind;
+    under.id = coming.id;
+    under.version = version;
+    under.under_way = true;
+    // A call that takes no time, or has no bytes, uses no bandwidth.
+    if (coming.alone.value > 0 && coming.bytes > 0)
+      under.scale =
+          std::min(coming.bytes / coming.alone.seconds(), 1 / links_.kinds[coming.kind].busiest);
+    ends_.push({under.end, call, version});
+    enter(call);
+  }
+  std::sort(out.begin(), out.end(), [](const Ended& a, const Ended& b) { return a.id < b.id; });
+  return out;
+}
+
+bool CallsOnLinks::full(std::uint32_t link) const {
+  return wanted_[link] > links_.capacities[link] * kRoom;
+}
+
+void CallsOnLinks::enter(std::uint32_t call) {
+  const Under& under = calls_[call];
+  if (under.scale == 0) return;
+  for (const CallTraffic::Use& use : links_.kinds[under.kind].uses) {
+    users_[use.link].push_back(call);
+    wanted_[use.link] += use.bytes * under.scale;
+    if (full(use.link)) dirty_.push_back(use.link);
+  }
+}
+
+void CallsOnLinks::leave(std::uint32_t call) {
+  Under& under = calls_[call];
+  under.under_way = false;
+  spare_.push_back(call);
+  if (under.scale == 0) return;
+  for (const CallTraffic::Use& use : links_.kinds[under.kind].uses) {
+    if (full(use.link)) dirty_.push_back(use.link);
+    std::vector<std::uint32_t>& users = users_[use.link];
+    const auto found = std::find(users.begin(), users.end(), call);
+    LOCKSTEP_CHECK(found != users.end(), "a call leaves a link that it does not use");
+    *found = users.back();
+    users.pop_back();
+    // From nothing again, so that rounding does not add up.
+    wanted_[use.link] = users.empty() ? 0 : wanted_[use.link] - use.bytes * under.scale;
+  }
+}
+
+void CallsOnLinks::share_anew() {
+  if (dirty_.empty()) return;
+  ++round_;
+  std::vector<std::uint32_t> dirty;
+  dirty.swap(dirty_);
+  for (const std::uint32_t link : dirty)
+    if (link_round_[link] != round_) share_component(link);
+}
+
+// Progressive filling of the links that are full at full speed, and of the calls on them.
+void CallsOnLinks::share_component(std::uint32_t first) {
+  struct Link {
+    double left = 0;   // capacity that is not given to settled calls
+    double flows = 0;  // of the others: bytes on the link for each byte on their ports
+  };
+  std::vector<std::uint32_t> numbers = {first}, members;
+  link_round_[first] = round_, link_index_[first] = 0;
+  for (std::size_t i = 0; i < numbers.size(); ++i)
+    for (const std::uint32_t call : users_[numbers[i]]) {
+      Under& under = calls_[call];
+      if (under.round == round_) continue;
+      under.round = round_;
+      members.push_back(call);
+      for (const CallTraffic::Use& use : links_.kinds[under.kind].uses) {
+        if (link_round_[use.link] == round_ || !full(use.link)) continue;
+        link_round_[use.link] = round_;
+        link_index_[use.link] = static_cast<std::uint32_t>(numbers.size());
+        numbers.push_back(use.link);
+      }
+    }
+  std::vector<Link> links;
+  for (const std::uint32_t number : numbers) links.push_back({links_.capacities[number], 0});
+  const auto each_use = [&](std::uint32_t call, const auto& visit) {
+    const CallTraffic& kind = links_.kinds[calls_[call].kind];
+    for (const CallTraffic::Use& use : kind.uses)
+      if (link_round_[use.link] == round_ && link_index_[use.link] < links.size() &&
+          numbers[link_index_[use.link]] == use.link)
+        visit(links[link_index_[use.link]], use.bytes / kind.port);
+  };
+  const auto most = [&](std::uint32_t call) {
+    return links_.kinds[calls_[call].kind].port * calls_[call].scale;
+  };
+  // By the rate of a port at full speed, so that those which reach it are in front.
+  std::sort(members.begin(), members.end(), [&](std::uint32_t a, std::uint32_t b) {
+    return most(a) != most(b) ? most(a) < most(b) : calls_[a].id < calls_[b].id;
+  });
+  for (const std::uint32_t call : members)
+    each_use(call, [](Link& link, double flows) { link.flows += flows; });
+  for (std::size_t m = 0; m < members.size(); ++m)
+    calls_[members[m]].index = static_cast<std::uint32_t>(m);
+  std::vector<char> settled(members.size(), 0);
+  const auto settle = [&](std::size_t m, double level) {
+    settled[m] = 1;
+    set_rate(members[m], std::min(1.0, level / most(members[m])));
+    each_use(members[m], [&](Link& link, double flows) {
+      link.left = std::max(0.0, link.left - flows * level);
+      link.flows -= flows;
+    });
+  };
+  std::size_t slowest = 0;  // the first that is not settled
+  double reached = 0;       // the level, which never falls but for rounding
+  for (;;) {
+    while (slowest < members.size() && settled[slowest] != 0) ++slowest;
+    if (slowest == members.size()) return;
+    double level = std::numeric_limits<double>::infinity();
+    std::size_t tightest = 0;
+    for (std::size_t l = 0; l < links.size(); ++l) {
+      // What is left of sums of settled flows is rounding.
+      if (links[l].flows <= 1e-9) continue;
+      const double here = std::max(reached, links[l].left / links[l].flows);
+      if (here < level) level = here, tightest = l;
+    }
+    reached = std::min(level, most(members[slowest]));
+    if (most(members[slowest]) <= level) {
+      settle(slowest, most(members[slowest]));
+      continue;
+    }
+    const double flows = links[tightest].flows;
+    for (const std::uint32_t call : users_[numbers[tightest]]) {
+      const std::size_t m = calls_[call].index;
+      if (settled[m] == 0) settle(m, level);
+    }
+    LOCKSTEP_CHECK(links[tightest].flows < flows, "a full link whose calls are all settled");
+    links[tightest].flows = 0;
+  }
+}
+
+void CallsOnLinks::set_rate(std::uint32_t call, double rate) {
+  Under& under = calls_[call];
+  if (under.rate == rate) return;
+  under.left =
+      std::max(0.0, under.left - under.rate * static_cast<double>((now_ - under.updated).value));
+  under.updated = now_;
+  under.rate = rate;
+  const double picos = under.left / rate;
+  under.end = picos < 9.2e18 ? now_ + Picos{std::llround(picos)} : Picos::forever();
+  ++under.version;
+  ends_.push({under.end, call, under.version});
+}
+
+}  // namespace lockstep::sim

@@ -1,0 +1,132 @@
+// Calls on links that they share: how fast each goes while others are under way.
+//
+// A call alone takes its own time T. Meanwhile it puts its bytes on its links at an even rate: on
+// link l, bytes_l / T. Where links cannot carry all calls at once, calls are slowed down, each as a
+// whole: the messages of a ring wait for each other. Rates are max-min fair in the rate of a port
+// (Bertsekas and Gallager, Data Networks, section 6.5.2): all calls rise together until a link is
+// full or a call has its full speed; those are settled, and the others go on rising. So two calls
+// whose rings cross one uplink with one flow each have half of it each, and one with two flows has
+// two thirds next to a call with one.
+//
+// A call that is never slowed down ends exactly T after its begin. Rates change only when a call
+// begins or ends. Links that could carry all of their calls at full speed are left out; the others
+// connect calls to components, and only the components of a call that began or ended are shared
+// anew: O(links of the call) where nothing is full, else O((calls + their links) · full links and
+// settled calls) of its component.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <queue>
+#include <vector>
+
+#include "base/quantities.h"
+#include "sim/engine/program.h"
+
+namespace lockstep::sim {
+
+// What calls of one kind in one group put on links, for each byte of the call's buffer (or of all
+// of it: SharedLinks::bytes_are_whole).
+struct CallTraffic {
+  struct Use {
+    std::uint32_t link = 0;
+    double bytes = 0;
+  };
+  std::vector<Use> uses;  // each link once
+  double port = 0;        // on a port of a rank: the flow whose rate is shared fairly
+  // Seconds that its busiest port needs for it: alone, a call fits its ports by definition, also
+  // where its time was measured and its links are faster than the machine's file says.
+  double busiest = 0;
+};
+
+// The links of a job. Where equal groups are folded, a use is the sum over the groups of a class.
+struct SharedLinks {
+  std::vector<double> capacities;  // by link, in bytes per second, above 0
+  std::vector<CallTraffic> kinds;
+  bool bytes_are_whole = false;  // uses are of a call, not for each byte of its buffer
+  // The kind of a call in a class of groups; empty: it shares nothing.
+  std::function<std::optional<std::uint32_t>(std::uint32_t group_class, const ProgramCall& call)>
+      kind_of;
+};
+
+class CallsOnLinks {
+ public:
+  // `links` is not owned and must outlive this.
+  explicit CallsOnLinks(const SharedLinks& links);
+
+  // A call of `kind` begins at `begin`, not before the last advance(). `alone`: what it takes
+  // alone. `id`: the caller's.
+  void begin(Picos begin, Picos alone, std::uint32_t kind, double bytes, std::uint32_t id);
+
+  // The next moment at which a call begins or ends; empty: none is under way.
+  std::optional<Picos> next();
+  struct Ended {
+    std::uint32_t id = 0;
+    Picos begin, end;
+  };
+  // Moves to that moment. Returns the calls that end there, in the order of their ids.
+  std::vector<Ended> advance();
+
+  // So far: calls that others or their links slowed down, and the most that one was, as a factor.
+  std::uint64_t slowed() const { return slowed_; }
+  double most_slowed() const { return most_slowed_; }
+
+ private:
+  struct Coming {
+    Picos begin, alone;
+    std::uint32_t kind = 0;
+    double bytes = 0;
+    std::uint32_t id = 0;
+    bool operator>(const Coming& other) const {
+      return begin != other.begin ? begin > other.begin : id > other.id;
+    }
+  };
+  struct Under {
+    Picos begin, alone;
+    Picos updated;     // when `left` held
+    Picos end;         // at the present rate
+    double left = 0;   // picoseconds of a call alone
+    double rate = 1;   // 1: as alone
+    double scale = 0;  // bytes per second on a link for each of the kind's bytes, at full speed
+    std::uint32_t kind = 0;
+    std::uint32_t id = 0;
+    std::uint32_t version = 0;  // ends of older versions are void
+    std::uint32_t index = 0;    // in the component that is shared at the moment
+    bool under_way = false;
+    std::uint64_t round = 0;  // of sharing, in which it was last visited
+  };
+  struct End {
+    Picos time;
+    std::uint32_t call = 0, version = 0;
+    bool operator>(const End& other) const {
+      return time != other.time ? time > other.time : call > other.call;
+    }
+  };
+
+  bool full(std::uint32_t link) const;
+  void enter(std::uint32_t call);
+  void leave(std::uint32_t call);
+  void share_anew();
+  void share_component(std::uint32_t first);
+  void set_rate(std::uint32_t call, double rate);
+  void skip_void();
+
+  const SharedLinks& links_;
+  Picos now_;
+  std::priority_queue<Coming, std::vector<Coming>, std::greater<>> coming_;
+  std::priority_queue<End, std::vector<End>, std::greater<>> ends_;
+  std::vector<Under> calls_;
+  std::vector<std::uint32_t> spare_;               // of calls_, free again
+  std::vector<std::vector<std::uint32_t>> users_;  // by link: indices of calls_
+  std::vector<double> wanted_;                     // by link: bytes per second at full speed
+  std::vector<std::uint32_t> dirty_;               // links whose users changed
+  std::vector<std::uint64_t> link_round_;
+  std::vector<std::uint32_t> link_index_;
+  std::uint64_t round_ = 0;
+  std::uint64_t slowed_ = 0;
+  double most_slowed_ = 1;
+};
+
+}  // namespace lockstep::sim

@@ -1,0 +1,76 @@
+// What a call puts on the links of a network: the bytes on each link, by the way in which its
+// messages go. Only sums count, not who sends first: the engine divides links among calls as among
+// flows of water (sim/engine/shared_links.h).
+//
+//   ring        around the nodes in the order of the members, over the ports of all members of a
+//               node, as NCCL's channels do: r (n-1)/n B over each hop (closed_form.h)
+//   tree        NCCL's two trees over the nodes, half of the buffer up and down each
+//   chain       from node to node, B over each hop
+//   binomial    a tree that doubles, B over each hop
+//   pairs       every member to every other, B/n each
+//   star        between the first member and every other, B/n each
+//   message     from the first member to the second
+//   in_network  every node sends B to its switch and takes B from it; a switch passes on one B in
+//               each direction, whatever the number of nodes below it (Graham et al., COM-HPC 2016:
+//               SHARP)
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "sim/collectives/price.h"
+#include "sim/network/topology.h"
+#include "trace/signature.h"
+
+namespace lockstep::sim {
+
+enum class Pattern : std::uint8_t {
+  none,
+  ring,
+  tree,
+  chain,
+  binomial,
+  pairs,
+  star,
+  message,
+  in_network,
+};
+
+// How a call goes that price() has priced. `sharp`: the network's switches reduce.
+Pattern pattern_of(trace::Op op, const GroupLayout& place, const Price& price, bool sharp);
+
+struct LinkLoad {
+  std::uint32_t link = 0;
+  double bytes = 0;  // for each byte of the call's buffer
+  friend bool operator==(const LinkLoad&, const LinkLoad&) = default;
+};
+
+// By link, each once. `members`: ranks of the network, at least two. O(members · tiers) on trees;
+// on a torus or a dragonfly O(members · hops), of `pairs` O(nodes² · hops).
+std::vector<LinkLoad> traffic(const Network& network, const std::vector<std::int32_t>& members,
+                              trace::Op op, Pattern pattern);
+
+// The sum of several, as of groups that call at the same time.
+std::vector<LinkLoad> sum_of(const std::vector<std::vector<LinkLoad>>& loads);
+
+// What a call puts on the ports of ranks, for each byte of its buffer.
+struct PortLoad {
+  double flow = 0;     // bytes on the busiest port to the network, or inside nodes if it uses none
+  double seconds = 0;  // that the port which takes longest needs
+};
+// What slows a call down that is alone on the network: the link that is too narrow for it.
+struct Narrowest {
+  double factor = 1;  // how many times as long it takes; from 1
+  std::uint32_t link = 0;
+};
+// `seconds`: what it takes on links that limit nothing.
+Narrowest narrowest(const Network& network, const std::vector<LinkLoad>& loads, double bytes,
+                    double seconds);
+PortLoad port_load(const Network& network, const std::vector<LinkLoad>& loads);
+
+// Sets GroupLayout::ring_hops and pair_hops. Of large groups, pairs from 64 of their nodes count.
+// O(nodes · hops).
+void add_hops(const Network& network, const std::vector<std::int32_t>& members,
+              GroupLayout& layout);
+
+}  // namespace lockstep::sim

@@ -1,0 +1,125 @@
+#include "sim/transformer/plan_network.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "sim/network/traffic.h"
+
+namespace lockstep::sim {
+namespace {
+
+std::vector<std::int32_t> members_of(const Group& group, std::int64_t first) {
+  std::vector<std::int32_t> out;
+  out.reserve(static_cast<std::size_t>(group.ranks));
+  for (int i = 0; i < group.ranks; ++i)
+    out.push_back(static_cast<std::int32_t>(first + std::int64_t{i} * group.stride));
+  return out;
+}
+
+// The traffic of all groups like this one among GPUs `first` … `last` - 1.
+std::vector<LinkLoad> of_all(const Network& network, const Group& group, std::int64_t first,
+                             std::int64_t last, trace::Op op, Pattern pattern) {
+  std::vector<std::vector<LinkLoad>> out;
+  const std::int64_t block = std::int64_t{group.ranks} * group.stride;
+  for (std::int64_t begin = first; begin + block <= last; begin += block)
+    for (int i = 0; i < group.stride; ++i)
+      out.push_back(traffic(network, members_of(group, begin + i), op, pattern));
+  return sum_of(out);
+}
+
+Result<Network> network_of(const CostParameters& cost, std::int64_t ranks) {
+  return Network::make(*cost.network, cost.links, cost.ranks_per_node, ranks);
+}
+
+// What calls of a step's program put on links, in bytes.
+struct CallLoads {
+  std::uint32_t group = 0, call = 0;
+  std::vector<LinkLoad> loads;
+};
+
+// Links on which all calls put as much, and that carry as much, fill up together: one of them
+// stands for all.
+StepLinks folded(const Network& network, const std::vector<CallLoads>& calls) {
+  StepLinks out;
+  std::map<std::uint32_t, std::vector<std::pair<std::uint32_t, double>>> by_link;
+  for (std::uint32_t kind = 0; kind < calls.size(); ++kind) {
+    const PortLoad ports = port_load(network, calls[kind].loads);
+    out.kinds.push_back({{}, ports.flow, ports.seconds});
+    out.kind_of[{calls[kind].group, calls[kind].call}] = kind;
+    for (const LinkLoad& load : calls[kind].loads)
+      by_link[load.link].emplace_back(kind, load.bytes);
+  }
+  std::map<std::pair<double, std::vector<std::pair<std::uint32_t, double>>>, std::uint32_t> known;
+  for (auto& [link, loads] : by_link)
+    known.try_emplace({network.capacity(link), std::move(loads)}, 0);
+  for (const auto& [key, unused] : known) {
+    const auto number = static_cast<std::uint32_t>(out.capacities.size());
+    out.capacities.push_back(key.first);
+    for (const auto& [kind, bytes] : key.second) out.kinds[kind].uses.push_back({number, bytes});
+  }
+  return out;
+}
+
+}  // namespace
+
+Status check_network(const TrainingPlan& plan, const CostParameters& cost) {
+  if (!cost.network) return Status::ok();
+  const Result<Network> network = network_of(cost, plan.ranks());
+  return network ? Status::ok() : Status(network.error());
+}
+
+double crowding(const CostParameters& cost, const Call& call, const Group& group,
+                const GroupLayout& place, const Price& price, double seconds) {
+  if (!cost.network || place.nodes < 2 || group.all < group.ranks) return 1;
+  const Result<Network> network = network_of(cost, group.all);
+  if (!network) return 1;
+  const Pattern pattern = pattern_of(call.op, place, price, cost.network->sharp);
+  return narrowest(*network, of_all(*network, group, 0, group.all, call.op, pattern),
+                   static_cast<double>(call.bytes.value), seconds)
+      .factor;
+}
+
+void add_hops(const CostParameters& cost, const Group& group, GroupLayout& place) {
+  if (!cost.network || cost.network->hop.value == 0 || place.nodes < 2) return;
+  const Result<Network> network = network_of(cost, std::int64_t{group.ranks} * group.stride);
+  if (network) add_hops(*network, members_of(group, 0), place);
+}
+
+StepLinks step_links(const TrainingPlan& plan, const CostParameters& cost,
+                     const StepProgram& program, const ExchangeCalls& exchange) {
+  const std::int64_t of_stage = plan.ranks() / plan.pipeline;
+  const Network network = *network_of(cost, plan.ranks());
+  std::vector<CallLoads> calls;
+  for (std::int32_t stage = 0; stage < plan.pipeline; ++stage) {
+    const auto group = static_cast<std::uint32_t>(stage);
+    for (const auto& [call, index] :
+         {std::pair(exchange.gather, gather_call(stage)), {exchange.reduce, reduce_call(stage)}}) {
+      if (call.bytes == 0 || exchange.group.ranks < 2) continue;
+      const PricedGroup priced = price_group(cost, call.op, call.bytes, exchange.group);
+      if (!priced.price) continue;
+      const Pattern pattern = pattern_of(call.op, priced.place, *priced.price, cost.network->sharp);
+      calls.push_back({group, index,
+                       of_all(network, exchange.group, stage * of_stage, (stage + 1) * of_stage,
+                              call.op, pattern)});
+      for (LinkLoad& load : calls.back().loads) load.bytes *= call.bytes;
+    }
+  }
+  // Messages of one direction between two stages.
+  const std::size_t first_channel = static_cast<std::size_t>(plan.pipeline) + 1;
+  for (std::size_t g = first_channel; g < program.job.groups.size(); ++g) {
+    const std::vector<std::int32_t>& ends = program.job.groups[g].members;
+    if (program.call_times[kMessageCall].value == 0 || ends[0] == ends[1]) continue;
+    std::vector<std::vector<LinkLoad>> all;
+    for (std::int64_t i = 0; i < of_stage; ++i)
+      all.push_back(traffic(network,
+                            {static_cast<std::int32_t>(ends[0] % plan.pipeline * of_stage + i),
+                             static_cast<std::int32_t>(ends[1] % plan.pipeline * of_stage + i)},
+                            trace::Op::send, Pattern::message));
+    calls.push_back({static_cast<std::uint32_t>(g), kMessageCall, sum_of(all)});
+    for (LinkLoad& load : calls.back().loads) load.bytes *= exchange.message_bytes;
+  }
+  return folded(network, calls);
+}
+
+}  // namespace lockstep::sim

@@ -1,0 +1,35 @@
+// A plan's calls on the network of its machines (Topology). GPUs are numbered tensor rank first,
+// then context, data and pipeline stage, as Megatron does, and fill nodes in that order: GPU (t, c,
+// d, s) is t + T (c + C (d + D s)).
+//
+//   within tasks      calls of tensor and context groups that leave their nodes, and messages that
+//                     occupy the stages: all groups of the plan call at once. What that takes
+//                     longer on links that are too narrow for them is a factor
+//   beside the tasks  the exchange of parameters and gradients, and messages that overlap: calls of
+//                     the step's program, whose links the engine shares (sim/engine/shared_links.h)
+#pragma once
+
+#include <vector>
+
+#include "base/result.h"
+#include "sim/engine/step_program.h"
+#include "sim/transformer/predict.h"
+
+namespace lockstep::sim {
+
+// Whether the network has room for the plan's GPUs; fine where there is none.
+Status check_network(const TrainingPlan& plan, const CostParameters& cost);
+
+// How many times as long a call takes while all groups like this one call at once. `seconds`: what
+// it takes alone. 1 without a network, of groups on one node, and where Group::all is 0. O(GPUs).
+double crowding(const CostParameters& cost, const Call& call, const Group& group,
+                const GroupLayout& place, const Price& price, double seconds);
+
+// Links between the nodes of such a group, on average (GroupLayout).
+void add_hops(const CostParameters& cost, const Group& group, GroupLayout& place);
+
+// The links of a step's program (StepProgram::links), whose stages are alike. O(GPUs · log).
+StepLinks step_links(const TrainingPlan& plan, const CostParameters& cost,
+                     const StepProgram& program, const ExchangeCalls& exchange);
+
+}  // namespace lockstep::sim

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <optional>
 #include <set>
 #include <tuple>
+#include <utility>
 
 #include <fmt/core.h>
 
@@ -259,6 +261,38 @@ std::optional<bool> fewer_wait_than_finished(const Context& context, const WaitP
   return 2 * done > context.run.ranks.size();
 }
 
+// Whether the message in which a rank waits would be one more than any two other ranks exchanged in
+// one direction, so that its program went further than theirs. As many as they: its peer is the one
+// that lacks a message.
+//
+//   rank 0 sends 12, rank 1 receives 12 and sends 12, rank 2 waits for the 13th
+bool is_one_message_more(const Context& context, const WaitPoint& point) {
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::size_t>
+      by_sides[2];  // as each side has it
+  for (std::uint32_t r = 0; r < context.run.ranks.size(); ++r) {
+    for (const trace::Call& call : context.run.ranks[r].calls) {
+      const trace::Op op = context.run.tables.signatures[call.signature].op;
+      const trace::RankTrace* const peer = context.run.find(call.peer);
+      if (!trace::is_point_to_point(op) || peer == nullptr) continue;
+      const auto p = static_cast<std::uint32_t>(peer - context.run.ranks.data());
+      const bool sends = op == trace::Op::send;
+      ++by_sides[sends ? 0 : 1][sends ? std::pair(r, p) : std::pair(p, r)];
+    }
+  }
+  const CallRef waiting = waiting_call(context, point.waiting[0]);
+  const bool sends =
+      context.run.tables.signatures[context.call(waiting).signature].op == trace::Op::send;
+  const std::pair own =
+      sends ? std::pair(waiting.rank, point.missing[0]) : std::pair(point.missing[0], waiting.rank);
+  std::size_t most = 0;
+  for (const auto& side : by_sides) {
+    for (const auto& [pair, count] : side) most = pair == own ? most : std::max(most, count);
+  }
+  // The only message that the two have is no further one.
+  const std::size_t with_peer = by_sides[sends ? 0 : 1][own];
+  return with_peer > std::max<std::size_t>(most, 1);
+}
+
 // Explains ranks that finished while others wait. Either the numbers of iterations differ, or some
 // ranks left out (or added) calls at the end. The rule depends on the step of the waiting call:
 //
@@ -292,8 +326,11 @@ Cause explain_finished(const Context& context, const WaitCause& wait) {
   const std::string others = context.describe_ranks(wait.roots);
   const std::string what = context.describe_call(call);
   const std::string location = context.describe_location(call, seq_at(context, point));
+  const bool message = point.group == WaitPoint::kPointToPoint;
+  const bool one_message_more = message && !steps_known && is_one_message_more(context, point);
+  const bool went_further = one_message_more && fewer == true;
   Cause cause;
-  if (point.group == WaitPoint::kPointToPoint && !(steps_known && further_step)) {
+  if (message && !(steps_known && further_step) && !went_further) {
     cause.finding = make_finding(RuleId::p2p_unmatched);
     cause.finding.message =
         describe_wait(context, point) + ", which finished without the other side of it";
@@ -316,12 +353,12 @@ Cause explain_finished(const Context& context, const WaitCause& wait) {
   const bool blame_waiting = few_go_on && cause.finding.rule != RuleId::p2p_unmatched;
   cause.deviants = blame_waiting ? point.waiting : wait.roots;
   // Within a step nothing tells whether the one ended too early or the other made a call too many.
-  const bool tied = missing && !missing->singled_out && !fewer && !(steps_known && further_step);
+  const bool tied = (one_message_more || (missing && !missing->singled_out)) && !fewer &&
+                    !(steps_known && further_step);
   if (tied) {
     cause.finding.why =
         "Equally many ranks finished and wait, in one step as far as is known: either the ones "
-        "left "
-        "the call out, or the others issued one too many.";
+        "left the call out, or the others issued one too many.";
   } else {
     cause.finding.culprits = context.ranks(cause.deviants);
   }
@@ -540,6 +577,32 @@ bool lacks_unlisted_member(const Context& context, const std::vector<std::size_t
   });
 }
 
+// Stages of a pipeline that wait to receive one message more than came in at the stage before,
+// which has passed all of them on:
+//
+//   rank 0 sent 4, rank 1 received 4, sent 4 and waits for gradients, rank 2 waits for the fifth
+std::vector<std::uint32_t> expect_more_than_comes(const Context& context,
+                                                  const std::vector<std::size_t>& points) {
+  std::vector<std::uint32_t> out;
+  for (const std::size_t p : points) {
+    const WaitPoint& point = context.where.wait_points[p];
+    const CallRef waiting = waiting_call(context, point.waiting[0]);
+    const trace::Signature& expected =
+        context.run.tables.signatures[context.call(waiting).signature];
+    if (point.group != WaitPoint::kPointToPoint || expected.op != trace::Op::recv) continue;
+    std::size_t came_in = 0;
+    std::size_t passed_on = 0;
+    for (const trace::Call& call : context.run.ranks[point.missing[0]].calls) {
+      const trace::Op op = context.run.tables.signatures[call.signature].op;
+      const bool is_with_waiting = call.peer == context.run.ranks[waiting.rank].rank;
+      came_in += op == trace::Op::recv && !is_with_waiting ? 1U : 0U;
+      passed_on += op == trace::Op::send && is_with_waiting ? 1U : 0U;
+    }
+    if (came_in > 0 && came_in == passed_on) out.push_back(waiting.rank);
+  }
+  return out.size() == points.size() ? std::vector<std::uint32_t>{} : out;
+}
+
 // The cycle as a finding. Its culprits are looked for from strong evidence to weak; the first
 // criterion that names anyone decides:
 //
@@ -550,6 +613,7 @@ bool lacks_unlisted_member(const Context& context, const std::vector<std::size_t
 //   5. ranks that were early in one call and late in another
 //   6. ranks that wait in a call which sister groups did not issue
 //   7. ranks that broke with their past
+//   8. stages of a pipeline that expect more messages than their neighbour has to pass on
 Cause cycle_cause(const Context& context, const WaitCause& wait,
                   const std::vector<std::size_t>& points, const std::vector<Break>& breaks,
                   const std::optional<Overtaking>& overtaking,
@@ -613,6 +677,8 @@ Cause cycle_cause(const Context& context, const WaitCause& wait,
                    [](const Break& b) { return b.rank; });
     cause.finding.culprits = context.ranks(broke);
   }
+  if (cause.finding.culprits.empty())
+    cause.finding.culprits = context.ranks(expect_more_than_comes(context, points));
   // The same cycle in sister groups is told as one.
   if (!p2p)
     cause.call =

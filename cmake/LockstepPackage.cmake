@@ -31,6 +31,8 @@ install(FILES ${pages}/completion/lockstep.fish
 install(DIRECTORY examples scenarios sim/machines sim/plans DESTINATION ${CMAKE_INSTALL_DATADIR}/lockstep)
 install(PROGRAMS runtime/record/python/lockstep_record.py verify/certificates/check_certificate.py
   DESTINATION ${CMAKE_INSTALL_DATADIR}/lockstep)
+install(FILES runtime/record/python/lockstep_watch.py
+  DESTINATION ${CMAKE_INSTALL_DATADIR}/lockstep/python)
 install(FILES scripts/packaging/copyright ${pages}/changelog.gz README.md
   DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/lockstep)
 

@@ -581,6 +581,8 @@ bool lacks_unlisted_member(const Context& context, const std::vector<std::size_t
 // which has passed all of them on:
 //
 //   rank 0 sent 4, rank 1 received 4, sent 4 and waits for gradients, rank 2 waits for the fifth
+//
+// Neighbours that exchange messages have sent each other as many, or one less; they are no stages.
 std::vector<std::uint32_t> expect_more_than_comes(const Context& context,
                                                   const std::vector<std::size_t>& points) {
   std::vector<std::uint32_t> out;
@@ -592,13 +594,16 @@ std::vector<std::uint32_t> expect_more_than_comes(const Context& context,
     if (point.group != WaitPoint::kPointToPoint || expected.op != trace::Op::recv) continue;
     std::size_t came_in = 0;
     std::size_t passed_on = 0;
+    std::size_t came_back = 0;
     for (const trace::Call& call : context.run.ranks[point.missing[0]].calls) {
       const trace::Op op = context.run.tables.signatures[call.signature].op;
       const bool is_with_waiting = call.peer == context.run.ranks[waiting.rank].rank;
       came_in += op == trace::Op::recv && !is_with_waiting ? 1U : 0U;
       passed_on += op == trace::Op::send && is_with_waiting ? 1U : 0U;
+      came_back += op == trace::Op::recv && is_with_waiting ? 1U : 0U;
     }
-    if (came_in > 0 && came_in == passed_on) out.push_back(waiting.rank);
+    // The receive in which it waits itself is among those that came back.
+    if (came_in == passed_on && passed_on > came_back) out.push_back(waiting.rank);
   }
   return out.size() == points.size() ? std::vector<std::uint32_t>{} : out;
 }

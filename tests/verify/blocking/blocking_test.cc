@@ -95,6 +95,24 @@ TEST(Blocking, AStageThatExpectsAMicroBatchMoreIsNamed) {
       HasSubstr("p2p-cycle error proven culprits=2"));
 }
 
+TEST(Blocking, OfNeighboursThatAllReceiveFirstNobodyIsNamed) {
+  const auto exchange = [](int rank) {
+    std::string out;
+    for (const int peer : {rank + 1, rank - 1}) {
+      if (peer < 0 || peer > 3) continue;
+      const std::string with = " peer=" + std::to_string(peer) + " n=4; ";
+      out += peer > rank ? "send" + with + "recv" + with : "recv" + with + "send" + with;
+    }
+    return out;
+  };
+  const auto waits = [](int peer) {
+    return "recv peer=" + std::to_string(peer) + " n=4 open; hung";
+  };
+  EXPECT_THAT(judge({exchange(0) + waits(1), exchange(1) + waits(2), exchange(2) + waits(3),
+                     exchange(3) + waits(2)}),
+              testing::AllOf(HasSubstr("p2p-cycle"), Not(HasSubstr("culprits=3"))));
+}
+
 TEST(Blocking, TheSameTwoGroupsAsynchronouslyAreNot) {
   const std::string groups = "group a 0,1; group b 0,1; ";
   EXPECT_EQ(

@@ -154,8 +154,27 @@ class Job {
   int exit_status_ = 0;
 };
 
+// Where lockstep_watch.py is: in the source tree, in an installed prefix or in a wheel. Empty:
+// nowhere.
+std::string folder_of_watch() {
+  std::error_code none;
+  const fs::path here = fs::read_symlink("/proc/self/exe", none).parent_path();
+  for (const char* const folder : {"../../runtime/record/python", "../share/lockstep/python"}) {
+    if (fs::is_regular_file(here / folder / "lockstep_watch.py", none))
+      return fs::weakly_canonical(here / folder, none).string();
+  }
+  return {};
+}
+
 void set_variables(const RecordCommand& command, const std::string& library,
                    const std::string& folder) {
+  // Behind the program's own, so that `from lockstep_watch import watch` works without a copy.
+  if (const std::string watch = folder_of_watch(); !watch.empty()) {
+    const char* const path = std::getenv("PYTHONPATH");
+    ::setenv("PYTHONPATH",
+             (path == nullptr || *path == '\0' ? watch : fmt::format("{}:{}", path, watch)).c_str(),
+             1);
+  }
   const char* const before = std::getenv("LD_PRELOAD");
   const std::string preload =
       // Before others, so that their wrappers see the calls that ours passes on.

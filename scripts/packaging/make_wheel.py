@@ -59,6 +59,7 @@ SHIPPED = {
     "sim/plans": "plans",
     "runtime/record/python/lockstep_record.py": "lockstep_record.py",
     "runtime/record/python/lockstep_record": "lockstep_record",
+    "runtime/record/python/lockstep_watch.py": "python/lockstep_watch.py",
     "verify/certificates/check_certificate.py": "check_certificate.py",
 }
 
@@ -126,31 +127,37 @@ def write_package(program: pathlib.Path, recorders: pathlib.Path, tree: pathlib.
         copy(ROOT / source, target)
 
 
-def write_wheel(tree: pathlib.Path, version: str, tags: list[str], folder: pathlib.Path) -> pathlib.Path:
-    """The files of the tree, and what the format asks for: a digest of each (PEP 427)."""
-    info = f"lockstep-{version}.dist-info"
-    (tree / info).mkdir()
-    readme = (ROOT / "README.md").read_text()
-    (tree / info / "METADATA").write_text(METADATA.format(version=version, readme=readme))
-    shutil.copy(ROOT / "LICENSE", tree / info / "LICENSE")
-    (tree / info / "licenses").mkdir()
+def program_info(version: str, info: pathlib.Path) -> str:
+    """Writes what the program's wheel says beside its files into the folder; returns its METADATA."""
+    (info / "licenses").mkdir()
     for name in LINKED:
         terms = pathlib.Path("/usr/share/doc", name, "copyright")
         if terms.exists():
-            shutil.copy(terms, tree / info / "licenses" / f"{name}.txt")
+            shutil.copy(terms, info / "licenses" / f"{name}.txt")
         else:
             print(f"make_wheel.py: note: the wheel lacks the licence of {name}: no {terms}", file=sys.stderr)
+    (info / "entry_points.txt").write_text("[console_scripts]\nlockstep = lockstep:main\n")
+    return METADATA.format(version=version, readme=(ROOT / "README.md").read_text())
+
+
+def write_wheel(tree: pathlib.Path, version: str, tags: list[str], folder: pathlib.Path,
+                name: str = "lockstep", metadata: str = "") -> pathlib.Path:
+    """The files of the tree, and what the format asks for: a digest of each (PEP 427). Without
+    `metadata`: those of the program."""
+    info = f"{name}-{version}.dist-info"
+    (tree / info).mkdir()
+    (tree / info / "METADATA").write_text(metadata or program_info(version, tree / info))
+    shutil.copy(ROOT / "LICENSE", tree / info / "LICENSE")
     (tree / info / "WHEEL").write_text(WHEEL + "".join(f"Tag: py3-none-{tag}\n" for tag in tags))
-    (tree / info / "entry_points.txt").write_text("[console_scripts]\nlockstep = lockstep:main\n")
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"lockstep-{version}-py3-none-{'.'.join(tags)}.whl"
+    path = folder / f"{name}-{version}-py3-none-{'.'.join(tags)}.whl"
     rows = []
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as wheel:
         for file in sorted(p for p in tree.rglob("*") if p.is_file() and "__pycache__" not in p.parts):
-            name = file.relative_to(tree).as_posix()
+            inside = file.relative_to(tree).as_posix()
             digest = base64.urlsafe_b64encode(hashlib.sha256(file.read_bytes()).digest()).rstrip(b"=").decode()
-            rows.append(f"{name},sha256={digest},{file.stat().st_size}\n")
-            wheel.write(file, name)
+            rows.append(f"{inside},sha256={digest},{file.stat().st_size}\n")
+            wheel.write(file, inside)
         wheel.writestr(f"{info}/RECORD", "".join(rows) + f"{info}/RECORD,,\n")
     return path
 

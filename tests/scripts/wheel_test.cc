@@ -55,6 +55,7 @@ TEST_F(Wheel, IsForEveryLinuxAndHoldsWhatIsShipped) {
         "lockstep/share/lockstep/examples/hung-job/nccl_trace_rank_7",
         "lockstep/share/lockstep/machines/dgx-h100.yaml",
         "lockstep/share/lockstep/plans/llama3-70b.yaml",
+        "lockstep/share/lockstep/python/lockstep_watch.py",
         "lockstep/share/lockstep/scenarios/modality/manual_hang_bad.yaml",
         "lockstep-0.1.0.dev7+abc.dist-info/LICENSE", "lockstep-0.1.0.dev7+abc.dist-info/RECORD"})
     EXPECT_THAT(said_, HasSubstr(held));
@@ -95,6 +96,22 @@ TEST_F(Wheel, RefusesARecorderThatOnlyNewMachinesLoad) {
     GTEST_SKIP() << "NOT TESTED: this machine's glibc is older than 2.34";
   EXPECT_EQ(make("static"), 1);
   EXPECT_THAT(said_, HasSubstr("liblockstep_nccl.so needs a glibc newer than"));
+}
+
+// `lockstep record` looks there for the recorder of the job's torch.
+TEST_F(Wheel, OfARecorderPutsItBesideTheProgram) {
+  const std::string make_recorder =
+      "python3 " LOCKSTEP_SOURCE_DIR
+      "/scripts/packaging/make_recorder_wheel.py recorder.so 0.1.0 dist";
+  folder_.write("recorder.c", "const char version[] = \"LOCKSTEP_RECORDS_TORCH=2.15.0\";\n");
+  ASSERT_EQ(shell("cc -shared -fPIC recorder.c -o recorder.so && " + make_recorder), 0) << said_;
+  EXPECT_THAT(said_, HasSubstr("lockstep_recorder_torch_2_15_0-0.1.0-py3-none-linux_"));
+  ASSERT_EQ(shell("python3 -m zipfile -l dist/*.whl"), 0) << said_;
+  EXPECT_THAT(said_, HasSubstr("lockstep/lib/torch-2.15.0/liblockstep_record.so"));
+  folder_.write("recorder.c", "int nothing;\n");
+  ASSERT_EQ(shell("cc -shared -fPIC recorder.c -o recorder.so"), 0) << said_;
+  EXPECT_EQ(shell(make_recorder), 1);
+  EXPECT_THAT(said_, HasSubstr("is no recorder"));
 }
 
 TEST_F(Wheel, SaysWhatIsMissing) {

@@ -31,6 +31,24 @@ TEST(Modality, TheRankWithoutImagesIsNamedWithItsParameters) {
   EXPECT_THAT(f.what, ElementsAre("image.w", "proj.w"));
 }
 
+// PyTorch's own remedy reduces zeros for a module that ran, and does not make one run.
+TEST(Modality, TheAdviceForShardedModulesDependsOnWhatIsMissing) {
+  const auto fix = [](const std::string& left_out) {
+    const std::string rest = "reduce_scatter_tensor n=2 what=text.w step=0 open; hung";
+    const Report report = verify(
+        program({"modality 0 image,text; " + left_out + " n=8 what=image.w step=0 open; hung",
+                 "modality 0 text; " + rest,
+                 "modality 0 image,text; " + left_out + " n=8 what=image.w step=0 open; hung"}));
+    EXPECT_EQ(report.findings.at(0).rule, RuleId::modality_divergence);
+    return report.findings.at(0).fix;
+  };
+  EXPECT_THAT(fix("all_gather_into_tensor"), HasSubstr("call the module on every rank"));
+  EXPECT_THAT(fix("all_gather_into_tensor"),
+              HasSubstr("set_reduce_scatter_unused_params of FSDP2 does not help"));
+  EXPECT_THAT(fix("reduce_scatter_tensor"), HasSubstr("set_reduce_scatter_unused_params(True)"));
+  EXPECT_THAT(fix("all_reduce"), HasSubstr("find_unused_parameters"));
+}
+
 TEST(Modality, WithAGroupForEachBranchTheRanksWaitInACycle) {
   const std::string groups = "group image 0,1; group text 0,1; ";
   const Report report = verify(program(

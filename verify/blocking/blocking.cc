@@ -294,8 +294,11 @@ Cause explain_finished(const Context& context, const WaitCause& wait) {
   const std::string others = context.describe_ranks(wait.roots);
   const std::string what = context.describe_call(call);
   const std::string location = context.describe_location(call, seq_at(context, point));
+  const bool message = point.group == WaitPoint::kPointToPoint;
+  const bool one_message_more = message && !steps_known && is_one_message_more(context, point);
+  const bool went_further = one_message_more && fewer == true;
   Cause cause;
-  if (point.group == WaitPoint::kPointToPoint && !(steps_known && further_step)) {
+  if (message && !(steps_known && further_step) && !went_further) {
     cause.finding = make_finding(RuleId::p2p_unmatched);
     cause.finding.message =
         describe_wait(context, point) + ", which finished without the other side of it";
@@ -318,12 +321,12 @@ Cause explain_finished(const Context& context, const WaitCause& wait) {
   const bool blame_waiting = few_go_on && cause.finding.rule != RuleId::p2p_unmatched;
   cause.deviants = blame_waiting ? point.waiting : wait.roots;
   // Within a step nothing tells whether the one ended too early or the other made a call too many.
-  const bool tied = missing && !missing->singled_out && !fewer && !(steps_known && further_step);
+  const bool tied = (one_message_more || (missing && !missing->singled_out)) && !fewer &&
+                    !(steps_known && further_step);
   if (tied) {
     cause.finding.why =
         "Equally many ranks finished and wait, in one step as far as is known: either the ones "
-        "left "
-        "the call out, or the others issued one too many.";
+        "left the call out, or the others issued one too many.";
   } else {
     cause.finding.culprits = context.ranks(cause.deviants);
   }
@@ -552,6 +555,7 @@ bool lacks_unlisted_member(const Context& context, const std::vector<std::size_t
 //   5. ranks that were early in one call and late in another
 //   6. ranks that wait in a call which sister groups did not issue
 //   7. ranks that broke with their past
+//   8. stages of a pipeline that expect more messages than their neighbour has to pass on
 //
 // `lacks_message`: one of the ranks waits in a collective where a message was to come. It left the
 // message out, or comes to it later; so the finding does not say that two groups cross.
@@ -618,6 +622,8 @@ Cause cycle_cause(const Context& context, const WaitCause& wait,
                    [](const Break& b) { return b.rank; });
     cause.finding.culprits = context.ranks(broke);
   }
+  if (cause.finding.culprits.empty())
+    cause.finding.culprits = context.ranks(expect_more_than_comes(context, points));
   if (breaks.size() == 1 && breaks[0].kind == EditKind::missing &&
       cause.finding.culprits == context.ranks({breaks[0].rank})) {
     const Break& broke = breaks[0];
@@ -625,9 +631,8 @@ Cause cycle_cause(const Context& context, const WaitCause& wait,
     const std::string usual = context.describe_call({broke.rank, broke.usual});
     const std::string call = context.describe_call({broke.rank, broke.call});
     cause.finding.why += fmt::format(
-        " In its earlier rounds {} issued {} where it issued {} now: it left that call out, or "
-        "comes "
-        "to it later.",
+        " In its earlier rounds {} issued {} where it issued {} now: it left that call out, "
+        "or comes to it later.",
         who, usual, call);
     cause.finding.fix =
         fmt::format("on {}, issue {} before {}, as in its earlier rounds", who, usual, call);

@@ -1,6 +1,8 @@
 #include "verify/blocking/messages.h"
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include <fmt/core.h>
 
@@ -139,6 +141,58 @@ const WaitPoint* message_of_sisters(const Context& context, const std::vector<st
       return &point;
   }
   return nullptr;
+}
+
+bool is_one_message_more(const Context& context, const WaitPoint& point) {
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::size_t>
+      by_sides[2];  // as each side has it
+  for (std::uint32_t r = 0; r < context.run.ranks.size(); ++r) {
+    for (const trace::Call& call : context.run.ranks[r].calls) {
+      const trace::Op op = context.run.tables.signatures[call.signature].op;
+      const trace::RankTrace* const peer = context.run.find(call.peer);
+      if (!trace::is_point_to_point(op) || peer == nullptr) continue;
+      const auto p = static_cast<std::uint32_t>(peer - context.run.ranks.data());
+      const bool sends = op == trace::Op::send;
+      ++by_sides[sends ? 0 : 1][sends ? std::pair(r, p) : std::pair(p, r)];
+    }
+  }
+  const CallRef waiting = waiting_call(context, point.waiting[0]);
+  const bool sends = context.op(waiting) == trace::Op::send;
+  const std::pair own =
+      sends ? std::pair(waiting.rank, point.missing[0]) : std::pair(point.missing[0], waiting.rank);
+  std::size_t most = 0;
+  for (const auto& side : by_sides) {
+    for (const auto& [pair, count] : side) most = pair == own ? most : std::max(most, count);
+  }
+  // The only message that the two have is no further one.
+  const std::size_t with_peer = by_sides[sends ? 0 : 1][own];
+  return with_peer > std::max<std::size_t>(most, 1);
+}
+
+std::vector<std::uint32_t> expect_more_than_comes(const Context& context,
+                                                  const std::vector<std::size_t>& points) {
+  std::vector<std::uint32_t> out;
+  for (const std::size_t p : points) {
+    const WaitPoint& point = context.where.wait_points[p];
+    const CallRef waiting = waiting_call(context, point.waiting[0]);
+    if (point.group != WaitPoint::kPointToPoint || point.missing.empty() ||
+        context.op(waiting) != trace::Op::recv) {
+      continue;
+    }
+    std::size_t came_in = 0;
+    std::size_t passed_on = 0;
+    std::size_t came_back = 0;
+    for (const trace::Call& call : context.run.ranks[point.missing[0]].calls) {
+      const trace::Op op = context.run.tables.signatures[call.signature].op;
+      const bool is_with_waiting = call.peer == context.run.ranks[waiting.rank].rank;
+      came_in += op == trace::Op::recv && !is_with_waiting ? 1U : 0U;
+      passed_on += op == trace::Op::send && is_with_waiting ? 1U : 0U;
+      came_back += op == trace::Op::recv && is_with_waiting ? 1U : 0U;
+    }
+    // The receive in which it waits itself is among those that came back.
+    if (came_in == passed_on && passed_on > came_back) out.push_back(waiting.rank);
+  }
+  return out.size() == points.size() ? std::vector<std::uint32_t>{} : out;
 }
 
 }  // namespace lockstep::verify

@@ -40,4 +40,24 @@ std::optional<Cause> explain_lost_message(const Context& context,
 const WaitPoint* message_of_sisters(const Context& context, const std::vector<std::size_t>& points,
                                     std::uint32_t odd);
 
+// Whether the message in which a rank waits would be one more than any two other ranks exchanged in
+// one direction, so that its program went further than theirs. As many as they: its peer is the one
+// that lacks a message.
+//
+//   rank 0 sends 12, rank 1 receives 12 and sends 12, rank 2 waits for the 13th
+//
+// O(calls of all ranks). `point` must be of a message that lacks its peer.
+bool is_one_message_more(const Context& context, const WaitPoint& point);
+
+// Stages of a pipeline that wait to receive one message more than came in at the stage before,
+// which has passed all of them on:
+//
+//   rank 0 sent 4, rank 1 received 4, sent 4 and waits for gradients, rank 2 waits for the fifth
+//
+// Neighbours that exchange messages have sent each other as many, or one less; they are no stages.
+//
+// Rank indices. O(calls of the ranks that the cycle's messages lack).
+std::vector<std::uint32_t> expect_more_than_comes(const Context& context,
+                                                  const std::vector<std::size_t>& points);
+
 }  // namespace lockstep::verify

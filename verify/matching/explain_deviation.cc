@@ -227,6 +227,27 @@ std::string batch_words(const Deviation& d, const std::string& who) {
              : fmt::format("the micro-batches {} of {} in step {}", d.micro_batch, who, d.step);
 }
 
+// What to do about a sharded module that a rank left out; empty for other calls. PyTorch's own
+// remedy reduces zeros for the parameters of a module that ran, and does nothing for one that did
+// not.
+std::string fix_of_sharded(trace::Op op) {
+  if (op == trace::Op::all_gather || op == trace::Op::all_gather_into_tensor) {
+    return "call the module on every rank, with an empty or dummy input whose output is added to "
+           "the "
+           "loss with weight 0, or balance the modalities over the ranks; "
+           "set_reduce_scatter_unused_params of FSDP2 does not help, since it acts on modules that "
+           "the rank calls";
+  }
+  if (op == trace::Op::reduce_scatter || op == trace::Op::reduce_scatter_tensor) {
+    return "reduce zeros for parameters without a gradient: set_reduce_scatter_unused_params(True) "
+           "of "
+           "FSDP2 (PyTorch 2.13 and later) where every rank calls the module, else a dummy input "
+           "with "
+           "weight 0; with zeros, weight decay acts on these parameters";
+  }
+  return "";
+}
+
 // Fills in the finding where the batches explain the deviation: "rank 1's batch of step 0 held text
 // only; …". False: they do not.
 bool explain_modality(const Context& context, const Deviation& d, Finding& finding) {
@@ -245,6 +266,10 @@ bool explain_modality(const Context& context, const Deviation& d, Finding& findi
   const bool dead = lacks && d.kind == Deviation::Kind::missing &&
                     context.modalities.stood_in(deviant, d.batch());
   finding = make_finding(dead ? RuleId::dead_remedy : RuleId::modality_divergence);
+  if (!dead && lacks && d.expected.call != kNoCall) {
+    const trace::Op op = context.run.tables.signatures[context.call(d.expected).signature].op;
+    if (std::string fix = fix_of_sharded(op); !fix.empty()) finding.fix = std::move(fix);
+  }
   finding.what = names_carried(context, d);
   const std::string names =
       finding.what.empty() ? "a branch's parameters" : quoted_names(finding.what);

@@ -1,6 +1,7 @@
 #include "verify/numbers/check_numbers.h"
 
 #include <algorithm>
+#include <string_view>
 #include <tuple>
 #include <utility>
 
@@ -10,6 +11,7 @@
 #include "verify/context.h"
 #include "verify/numbers/divergence.h"
 #include "verify/numbers/reduction.h"
+#include "verify/numbers/replicas.h"
 #include "verify/numbers/sync_calls.h"
 #include "verify/numbers/updates.h"
 
@@ -52,8 +54,42 @@ Cause explain_stale(const Context& context, const UpdateFault& fault) {
       fmt::format("backward began step {} with the gradients of the step before", fault.n));
 }
 
+Cause explain_still(const Context& context, const UpdateFault& fault) {
+  Cause out = explain_update(
+      context, RuleId::rank_local_decision, Certainty::observed, fault,
+      fmt::format("parts of parameters stayed as they were in step {} although they had a gradient "
+                  "and the other ranks' parts changed",
+                  fault.n));
+  out.finding.fix = "give every rank's optimizer all of its parameters, and let all make the step";
+  return out;
+}
+
+// Whether gradients were clipped by norms that differ between ranks, though the optimizer got equal
+// ones: each rank clipped its own, and they were reduced afterwards.
+bool clipped_before_reduced(const Context& context, const ValueTable& table, const Divergence& d) {
+  constexpr std::string_view kNorm = "clip.norm";
+  const auto is_norm = [&](const ValueRow* row) {
+    return context.run.tables.str(row->name).starts_with(kNorm);
+  };
+  if (d.phase != Phase::optim || !std::all_of(d.rows.begin(), d.rows.end(), is_norm)) return false;
+  const auto gradients = table.rows(Phase::synced_grad, d.n);
+  return std::all_of(gradients.begin(), gradients.end(), [&](const ValueRow& row) {
+    return row.sharded() || !classes_of(context.run, row).differ();
+  });
+}
+
+// Whether parameters differ and agree again and again: averaged every few steps (local SGD), so
+// that gradients and moments may differ.
+bool are_averaged(const trace::Run& run, const ValueTable& table) {
+  const std::vector<Divergence> found = find_divergences(run, table, Phase::param);
+  return !found.empty() && std::all_of(found.begin(), found.end(), [](const Divergence& d) {
+    return d.course == Divergence::Course::recurring;
+  });
+}
+
 void add_divergences(const Context& context, const ValueTable& table, const SyncCalls& calls,
-                     Phase phase, std::vector<Link>& links, std::vector<std::string>& undecided) {
+                     Phase phase, bool averaged, std::vector<Link>& links,
+                     std::vector<std::string>& undecided) {
   for (const Divergence& d : find_divergences(context.run, table, phase)) {
     if (d.course == Divergence::Course::one_look && phase == Phase::param) {
       undecided.push_back(
@@ -61,6 +97,22 @@ void add_divergences(const Context& context, const ValueTable& table, const Sync
           "before any synchronisation perhaps");
     }
     Cause cause = explain_divergence(context, table, calls, d);
+    if (averaged && phase != Phase::param) {
+      cause.finding.severity = Severity::note;
+      cause.finding.certainty = Certainty::observed;
+      cause.finding.why =
+          "parameters agree again every few steps: they are averaged, not gradients";
+    }
+    if (clipped_before_reduced(context, table, d)) {
+      cause.finding.why =
+          "the gradients that the optimizer got are equal: each rank clipped its own, before they "
+          "were reduced";
+      cause.finding.fix = "reduce the gradients, then clip them";
+      // What the reduction gave is then no mean of the ranks' gradients: a consequence.
+      for (Link& link : links) link.may_follow |= link.phase == Phase::local_grad && link.n >= d.n;
+      links.push_back({d.n, Phase::leftover, true, false, std::move(cause)});
+      continue;
+    }
     const bool serious = cause.finding.severity == Severity::error;
     if (context.live && !serious) continue;
     const bool reported = cause.finding.severity != Severity::note;
@@ -98,12 +150,16 @@ std::vector<Cause> check_numbers(const Context& context, std::vector<std::string
   if (!any) return {};
   const SyncCalls calls(context);
   // Ranks outside the group that averages a tensor hold no replica of it, so they do not count.
-  const ValueTable table(context.run, [&](std::uint32_t rank, trace::StringId name) {
-    const SyncCall* call = calls.of(name);
-    return call == nullptr || std::binary_search(call->ranks.begin(), call->ranks.end(), rank);
-  });
+  const ValueTable table(
+      context.run,
+      [&](std::uint32_t rank, trace::StringId name) {
+        const SyncCall* call = calls.of(name);
+        return call == nullptr || std::binary_search(call->ranks.begin(), call->ranks.end(), rank);
+      },
+      are_undeclared_replicas(context.run));
   const Reductions reductions = check_reductions(context, table, calls);
 
+  const bool averaged = are_averaged(context.run, table);
   std::vector<Link> links;
   for (ReductionCause& r : explain_reductions(context, reductions)) {
     const bool parts = r.parts_ranks();
@@ -116,12 +172,24 @@ std::vector<Cause> check_numbers(const Context& context, std::vector<std::string
     links.push_back({fault.n, Phase::param, false, false, explain_decayed(context, fault)});
   }
   for (const Phase phase : {Phase::synced_grad, Phase::optim, Phase::param, Phase::buffer}) {
-    add_divergences(context, table, calls, phase, links, undecided);
+    add_divergences(context, table, calls, phase, averaged, links, undecided);
+  }
+  for (const UpdateFault& fault : find_still(context.run, table)) {
+    links.push_back({fault.n, Phase::param, true, true, explain_still(context, fault)});
   }
   if (reductions.unchecked > 0) {
     unknown.push_back(plural(reductions.unchecked, "synchronised gradient") +
                       ": not compared with the ranks' own, since ranks of their group left no "
                       "trace");
+  }
+  std::size_t parts = 0;
+  for (const ValueRow& row : table.rows())
+    parts +=
+        row.phase == Phase::param && row.sharded() && row.n == table.rows().front().n ? 1U : 0U;
+  if (parts > 0 && context.run.ranks.size() > 1) {
+    unknown.push_back(plural(parts, "parameter") +
+                      ": recorded without saying that ranks hold the same (parts of sharded ones; "
+                      "or watch() needs replicas=group), so not compared");
   }
   const auto vague = std::count_if(table.series().begin(), table.series().end(),
                                    [](const Series& s) { return s.phase == Phase::other_grad; });

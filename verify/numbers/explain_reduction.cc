@@ -32,9 +32,14 @@ std::string describe_divisor(double divisor) {
 
 // What the wrong divisor suggests: a sum, two divisions (DDP and the program), or something else.
 // It is estimated, so 1 and the square count within a thousandth.
-std::string divisor_fault(const ReductionFault& f) {
+std::string divisor_fault(const Context& context, const ReductionFault& f) {
   if (std::abs(f.divisor - 1) < 1e-3) {
     return fmt::format("are the sum over the {} ranks, not their mean", f.world);
+  }
+  const auto job = static_cast<double>(context.run.world_size);
+  if (job > static_cast<double>(f.world) && std::abs(f.divisor - job) < 1e-3 * job) {
+    return fmt::format("were divided by the {} ranks of the job, not by the {} that hold them",
+                       describe_divisor(f.divisor), f.world);
   }
   const double squared = static_cast<double>(f.world) * static_cast<double>(f.world);
   if (std::abs(f.divisor - squared) < 1e-3 * squared) {
@@ -59,7 +64,7 @@ std::string describe_fault(const Context& context, const ReductionFault& f) {
                  : fmt::format("were not synchronised on {}: the optimiser got the rank's own",
                                who);
     case FaultKind::divisor:
-      return divisor_fault(f);
+      return divisor_fault(context, f);
     case FaultKind::left_out:
       return fmt::format("leave out {}: they are the others' sum divided by {}", who,
                          describe_divisor(f.divisor));

@@ -99,14 +99,25 @@ class Diagnosis {
     const double along = dot(got, r_.total);
     const double whole = dot(r_.total, r_.total);
     if (whole == 0 || along <= 0) return std::nullopt;
-    const double divisor = whole / along;
-    if (!r_.fits(got, r_.total, divisor)) return std::nullopt;
+    const double estimate = whole / along;
+    if (!r_.fits(got, r_.total, estimate)) return std::nullopt;
+    const double divisor = meant_divisor(got, estimate);
     const bool by_world = r_.fits(got, r_.total, static_cast<double>(r_.world()));
     ReductionFault out = fault(
         by_world && r_.average == Average::contributors ? FaultKind::diluted : FaultKind::divisor);
     out.declared = out.kind == FaultKind::diluted;
     out.divisor = divisor;
     return out;
+  }
+
+  // The divisor that was meant: of those that rounding leaves open, 1, the square of the world size
+  // or the nearest whole number. In 16 bits a sum comes out as divided by 0.998 or 1.002.
+  double meant_divisor(const Sketch& got, double estimate) const {
+    const auto world = static_cast<double>(r_.world());
+    for (const double meant : {1.0, world * world, std::round(estimate)}) {
+      if (meant >= 1 && r_.fits(got, r_.total, meant)) return meant;
+    }
+    return estimate;
   }
 
   // A rank whose gradient is missing from the sum (factor -1) or in it twice (factor 1): the only

@@ -115,7 +115,68 @@ class Gradients {
   std::set<std::pair<std::uint32_t, std::int64_t>> recorded_;
 };
 
+// How a rank's part of a parameter came through a step.
+enum class Move : std::uint8_t { unknown, stayed, changed };
+
+// `size`: how large its change was, as a share of the part, where it changed.
+Move move_of(const Reading& now, const ValueRow& before, double& size) {
+  const trace::StateMark* then = before.of(now.rank);
+  if (then == nullptr || !then->hash || !now.mark->hash) return Move::unknown;
+  if (then->hash == now.mark->hash) return Move::stayed;
+  const Sketch& a = then->sketch;
+  const Sketch& b = now.mark->sketch;
+  const double whole = now.mark->norm.value_or(0);
+  if (a.empty() || a.size() != b.size() || whole == 0) return Move::unknown;
+  size = norm_estimate(sum(b, a, -1)) / whole;
+  return Move::changed;
+}
+
+// The ranks whose part of a sharded parameter stayed although it should have changed.
+std::vector<std::uint32_t> still_in(const trace::Run& run, const ValueRow& before,
+                                    const ValueRow& after, const ValueRow& gradient) {
+  constexpr double kFarAbove = 100;    // times the rounding of the values: an update, not noise
+  constexpr double kLess = 0.1;        // a gradient that is smaller may give an update that is lost
+  constexpr std::int64_t kFewest = 4;  // elements of a part; fewer may have no gradient by chance
+  std::vector<std::uint32_t> still;
+  double least_change = 0;
+  double largest_gradient = 0;
+  for (const Reading& now : after.readings) {
+    const trace::StateMark* own = gradient.of(now.rank);
+    double size = 0;
+    const Move move = move_of(now, before, size);
+    if (own == nullptr || !own->norm || move == Move::unknown) return {};
+    if (move == Move::stayed) {
+      still.push_back(now.rank);
+      continue;
+    }
+    least_change = least_change == 0 ? size : std::min(least_change, size);
+    largest_gradient = std::max(largest_gradient, *own->norm);
+  }
+  const auto roundoff = unit_roundoff(run.tables.str(after.readings.front().mark->dtype));
+  if (least_change < kFarAbove * roundoff.value_or(kFloat32Roundoff)) return {};
+  std::erase_if(still, [&](std::uint32_t rank) {
+    return *gradient.of(rank)->norm < kLess * largest_gradient ||
+           elements_of(run, *after.of(rank)) < kFewest;
+  });
+  return still;
+}
+
 }  // namespace
+
+std::vector<UpdateFault> find_still(const trace::Run& run, const ValueTable& table) {
+  UpdateCollector found;
+  for (const Series& series : table.series()) {
+    if (series.phase != Phase::param || !series.rows.front()->sharded()) continue;
+    for (std::size_t i = 1; i < series.rows.size(); ++i) {
+      const ValueRow& after = *series.rows[i];
+      const ValueRow* gradient = table.row(Phase::synced_grad, series.name, after.n);
+      if (gradient == nullptr || series.rows[i - 1]->n != after.n - 1) continue;
+      for (const std::uint32_t rank : still_in(run, *series.rows[i - 1], after, *gradient))
+        found.add(after, rank);
+    }
+  }
+  return found.take();
+}
 
 std::vector<UpdateFault> find_decayed(const trace::Run& run, const ValueTable& table) {
   const Gradients gradients(run, table);

@@ -28,4 +28,10 @@ std::vector<UpdateFault> find_decayed(const trace::Run& run, const ValueTable& t
 // O(marks).
 std::vector<UpdateFault> find_stale_gradients(const trace::Run& run, const ValueTable& table);
 
+// Finds parts of sharded parameters that an optimizer left out: they stayed as they were in a step,
+// though they had a gradient, and the other ranks' parts of the same parameter changed. Small
+// updates that rounding swallows are none: it counts only where the others' change is far above
+// rounding, and this rank's gradient not much smaller than theirs. O(marks).
+std::vector<UpdateFault> find_still(const trace::Run& run, const ValueTable& table);
+
 }  // namespace lockstep::verify

@@ -96,16 +96,16 @@ const trace::StateMark* ValueRow::of(std::uint32_t rank) const {
 }
 
 bool ValueRow::sharded() const {
-  return std::any_of(readings.begin(), readings.end(),
-                     [](const Reading& r) { return r.mark->sharded; });
+  return !replicated && std::any_of(readings.begin(), readings.end(),
+                                    [](const Reading& r) { return r.mark->sharded; });
 }
 
-ValueTable::ValueTable(const trace::Run& run, const Counts& counts) {
+ValueTable::ValueTable(const trace::Run& run, const Counts& counts, bool all_replicated) {
   for (const Entry& e : sorted_entries(run, counts)) {
     const trace::StateMark& mark = run.ranks[e.rank].states[e.mark];
     const bool same = !rows_.empty() && rows_.back().n == e.n && rows_.back().phase == e.phase &&
                       rows_.back().name_index == e.name_index;
-    if (!same) rows_.push_back({e.n, e.phase, mark.name, e.name_index, {}});
+    if (!same) rows_.push_back({e.n, e.phase, mark.name, e.name_index, {}, all_replicated});
     rows_.back().readings.push_back({e.rank, &mark});
   }
   std::map<std::pair<Phase, std::uint32_t>, std::vector<const ValueRow*>> by_name_index;

@@ -42,6 +42,7 @@ struct ValueRow {
   trace::StringId name;
   std::uint32_t name_index = 0;   // the name's index in program order
   std::vector<Reading> readings;  // by rank; at least one
+  bool replicated = false;        // taken for the same on all ranks, though nothing says so
 
   const trace::StateMark* of(std::uint32_t rank) const;  // nullptr: the rank recorded none
   bool sharded() const;                                  // ranks rightly hold different parts of it
@@ -61,9 +62,11 @@ class ValueTable {
   //
   // Builds the table; it points into `run`. If a rank records a value twice in a step, the last one
   // counts; but of several local gradients, the first is what backward found (Phase::leftover).
-  // Without `counts`, all values count. O(marks log marks).
+  // Without `counts`, all values count. `all_replicated`: values that are marked as parts are taken
+  // for the same on all ranks (verify/numbers/replicas.h). O(marks log marks).
   using Counts = std::function<bool(std::uint32_t, trace::StringId)>;
-  explicit ValueTable(const trace::Run& run, const Counts& counts = {});
+  explicit ValueTable(const trace::Run& run, const Counts& counts = {},
+                      bool all_replicated = false);
   ValueTable(const ValueTable&) = delete;
   ValueTable& operator=(const ValueTable&) = delete;
 

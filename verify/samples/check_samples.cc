@@ -81,6 +81,34 @@ Cause explain_shared(const Context& context, const SampleLog& log, const SharedS
   return out;
 }
 
+Cause explain_repeated(const Context& context, const RepeatedBatch& batch, const Ranks& ranks) {
+  Cause out = value_cause(context, RuleId::overlap, batch.n, {}, {batch.rank});
+  Finding& f = out.finding;
+  f.certainty = Certainty::observed;
+  f.ranks = context.ranks(ranks);
+  f.message = fmt::format(
+      "{} reads the {} of step {} again in step {}, while the other ranks read new ones",
+      context.describe_ranks({batch.rank}), plural(batch.samples, "sample"), batch.first, batch.n);
+  f.why = "in an epoch a sampler hands out each sample once";
+  f.fix =
+      "look at the loader of that rank: an iterator that was made anew, a worker that restarted, "
+      "or a cached batch";
+  return out;
+}
+
+Cause explain_doubled(const Context& context, const SampleLog& log, const Ranks& ranks) {
+  Cause out =
+      sample_cause(context, RuleId::overlap, log.by_step[ranks.front()].begin()->first, ranks);
+  Finding& f = out.finding;
+  f.severity = Severity::warning;
+  f.message =
+      fmt::format("{} {} batches again that {} just read", context.describe_ranks(ranks),
+                  ranks.size() == 1 ? "reads" : "read", ranks.size() == 1 ? "it has" : "they have");
+  f.why = "as where each worker of a loader reads all of a stream";
+  f.fix = "divide an IterableDataset among its workers (torch.utils.data.get_worker_info())";
+  return out;
+}
+
 std::optional<Cause> check_order(const Context& context, const SampleLog& log) {
   // Short epochs repeat their order by chance: one of 3 samples once in 6 times, one of 10 once in
   // 3.6 million. One false alarm in a million is accepted.
@@ -205,8 +233,12 @@ std::vector<Cause> check_samples(const Context& context, std::vector<std::string
     if (set.size() < 2) continue;
     if (auto shared = find_shared_samples(log, set)) {
       out.push_back(explain_shared(context, log, *shared));
+    } else if (auto batch = find_repeated_batch(log, set)) {
+      out.push_back(explain_repeated(context, *batch, set));
     }
   }
+  if (const Ranks doubled = find_doubled(log, with_samples); !doubled.empty())
+    out.push_back(explain_doubled(context, log, doubled));
   if (auto order = check_order(context, log)) out.push_back(std::move(*order));
   const auto add_misaligned = [&](const std::vector<SamplePair>& pairs, const std::string& what) {
     if (auto found = explain_misaligned(context, pairs, what)) out.push_back(std::move(*found));

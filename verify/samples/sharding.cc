@@ -154,6 +154,8 @@ std::optional<Sharing> find_sharing(const Counts& counts, std::uint64_t ranks) {
     // Less likely than once in a thousand runs: no replacement. Else the finding is a warning.
     const bool certain = chance(others_before_own) < 1e-3;
     if (own_early && !certain) return std::nullopt;
+    // A rank whose data is shorter begins anew, and shares nothing.
+    if (others_before_own == 0) return std::nullopt;
     return Sharing{at, certain};
   }
   // More than pads a last batch.
@@ -207,6 +209,85 @@ std::optional<SharedSamples> find_shared_samples(const SampleLog& log, const Ran
   for (const auto& [rank, samples] : sharing) most = std::max(most, samples);
   for (const auto& [rank, samples] : sharing) {
     if (samples * 4 >= most) out.ranks.push_back(rank);
+  }
+  return out;
+}
+
+namespace {
+
+// Of one rank: the steps in which it reads samples that it has read before.
+struct OwnRepeats {
+  std::map<std::int64_t, std::int64_t>
+      whole;                   // by step: the one in which the same batch came first
+  std::set<std::int64_t> any;  // steps with a sample that is not new
+};
+
+OwnRepeats own_repeats(const std::map<std::int64_t, Samples>& by_step) {
+  OwnRepeats out;
+  std::map<Samples, std::int64_t> batches;
+  std::unordered_set<std::int64_t> seen;
+  for (const auto& [n, samples] : by_step) {
+    Samples sorted = samples;
+    std::sort(sorted.begin(), sorted.end());
+    const auto [known, fresh] = batches.try_emplace(std::move(sorted), n);
+    if (!fresh) out.whole[n] = known->second;
+    for (const std::int64_t s : samples) {
+      if (!seen.insert(s).second) out.any.insert(n);
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+std::optional<RepeatedBatch> find_repeated_batch(const SampleLog& log, const Ranks& ranks) {
+  std::map<std::uint32_t, OwnRepeats> repeats;
+  std::size_t distinct = 0;
+  for (const std::uint32_t r : ranks) {
+    repeats[r] = own_repeats(log.by_step[r]);
+    const Samples all = log.all(r);
+    distinct += std::unordered_set<std::int64_t>(all.begin(), all.end()).size();
+  }
+  std::optional<RepeatedBatch> out;
+  for (const std::uint32_t r : ranks) {
+    const auto& own = log.by_step[r];
+    for (const auto& [n, first] : repeats[r].whole) {
+      if (out && out->n <= n) break;
+      // The first repeat of any rank: later ones may be those of a new epoch.
+      const bool alone = std::all_of(ranks.begin(), ranks.end(), [&](std::uint32_t other) {
+        const std::set<std::int64_t>& any = repeats[other].any;
+        return any.empty() || *any.begin() > n || (other == r && *any.begin() == n);
+      });
+      const auto next = own.upper_bound(n);
+      const bool goes_on =
+          next != own.end() ? !repeats[r].any.contains(next->first) : own.begin()->first != first;
+      const Samples& batch = own.at(n);
+      const auto size = static_cast<double>(batch.size());
+      const double log_chance =
+          std::log(static_cast<double>(own.size())) + std::lgamma(size + 1) -
+          size * std::log(static_cast<double>(std::max<std::size_t>(distinct, 1)));
+      if (!alone || !goes_on || log_chance > std::log(1e-3)) continue;
+      out = RepeatedBatch{r, n, first, batch.size()};
+    }
+  }
+  return out;
+}
+
+Ranks find_doubled(const SampleLog& log, const Ranks& ranks) {
+  Ranks out;
+  for (const std::uint32_t r : ranks) {
+    const auto& own = log.by_step[r];
+    std::set<Samples> again;
+    std::size_t doubled = 0;
+    const Samples* before = nullptr;
+    for (const auto& [n, samples] : own) {
+      if (before != nullptr && samples.size() > 1 && samples == *before) {
+        again.insert(samples);
+        ++doubled;
+      }
+      before = &samples;
+    }
+    if (again.size() > 1 && 2 * doubled >= own.size() - own.size() % 2) out.push_back(r);
   }
   return out;
 }

@@ -61,6 +61,27 @@ struct SharedSamples {
 std::optional<SharedSamples> find_shared_samples(const SampleLog& log,
                                                  const std::vector<std::uint32_t>& ranks);
 
+// A batch that one rank reads a second time while the others go on.
+struct RepeatedBatch {
+  std::uint32_t rank = 0;
+  std::int64_t n = 0;      // the step in which it comes again
+  std::int64_t first = 0;  // … and before that
+  std::uint64_t samples = 0;
+};
+
+// Nothing where another of the ranks meets samples of its own again in that step (a new epoch),
+// where the rank's next batch is an old one, too (its data is shorter, and began anew), where a
+// rank draws a sample twice otherwise (sampling with replacement), or where chance could give the
+// same batch once in a thousand runs. O(samples log samples).
+std::optional<RepeatedBatch> find_repeated_batch(const SampleLog& log,
+                                                 const std::vector<std::uint32_t>& ranks);
+
+// Ranks of which at least half of the batches are those that they read just before, and at least
+// two different ones are: the workers of a loader each read the whole stream. O(samples log
+// samples).
+std::vector<std::uint32_t> find_doubled(const SampleLog& log,
+                                        const std::vector<std::uint32_t>& ranks);
+
 // Where a rank's samples come in one and the same order epoch after epoch.
 struct RepeatedOrder {
   std::uint64_t period = 0;    // samples of an epoch

@@ -10,13 +10,16 @@ each rank's ring file, in the first steps and then in every `every`-th:
 - what the optimizer gets: the gradients, and the learning rate;
 - the norm by which gradients are clipped (torch.nn.utils.clip_grad_norm_);
 - the optimizer's own tensors (momentum, moments);
-- which samples the rank reads (of a `loader` with a batch sampler);
+- whether a GradScaler made the step, and by what it scales the loss;
+- which samples the rank reads from `loader`, a DataLoader;
 - the number of the step, for all calls in it.
 
 Of each tensor its hash, norm and a sketch of 8 numbers are kept, not its values. What is known to
 be the same on several ranks is compared: tensors of a model under DistributedDataParallel, DTensors
-that are replicated, and normalisation layers beside DTensors (their weights are whole on all ranks
-of a tensor group). Shards and everything else are not. What else is the same you may say:
+along the dimensions of their mesh over which they are replicated (hybrid sharding), and
+normalisation layers in a tensor group. What begins equal and gets equal gradients on all ranks is
+taken for replicas, too. Shards and everything else are not compared. What else is the same you may
+say:
 
     watch(model, optimizer, replicas=group)              # data parallelism by hand
     watch(model, optimizer, replicas={"experts": expert_group, "": group})   # by prefix of names
@@ -29,6 +32,8 @@ where you need it.
 """
 
 import atexit
+import collections
+import hashlib
 import sys
 import weakref
 from typing import Any, Callable, Iterator, Mapping, Optional, Union
@@ -42,12 +47,31 @@ Groups = Union[dist.ProcessGroup, Mapping[str, Optional[dist.ProcessGroup]], Non
 Tied = Mapping[str, Union[dist.ProcessGroup, "tuple[str, dist.ProcessGroup]"]]
 
 _FIRST_STEPS = 10  # all of these are recorded: most faults show in them
-_NORMS = (torch.nn.LayerNorm, torch.nn.RMSNorm)
+_COLUMNS = 4096  # of a sample, those that tell it from others
+
+
+def _is_norm(module: torch.nn.Module) -> bool:
+    """LayerNorm, RMSNorm, LlamaRMSNorm, ...; BatchNorm is parallel over samples."""
+    return type(module).__name__.endswith(("LayerNorm", "RMSNorm"))
 
 
 def _ranks_suffix(ranks: "list[int]", world_size: int) -> str:
     """Values of one name are compared over all ranks; a group has names of its own."""
-    return "" if len(ranks) == world_size else "@" + ",".join(map(str, ranks))
+    if len(ranks) in (1, world_size):
+        return ""
+    step = ranks[1] - ranks[0]
+    if len(ranks) > 8 and ranks == list(range(ranks[0], ranks[-1] + 1, step)):
+        return f"@{ranks[0]},{ranks[1]},...,{ranks[-1]}"
+    return "@" + ",".join(map(str, ranks))
+
+
+def _along(mesh: Any, dims: "list[int]") -> "list[int]":
+    """The ranks of a mesh that differ from this one in these dimensions alone, ascending."""
+    at = mesh.get_coordinate()
+    if at is None:
+        return [dist.get_rank()]
+    index = tuple(slice(None) if i in dims else at[i] for i in range(mesh.mesh.ndim))
+    return sorted(mesh.mesh[index].flatten().tolist())
 
 
 def _group_suffix(group: dist.ProcessGroup) -> str:
@@ -67,70 +91,175 @@ class _Tensors:
             replicas = replicas if replicas is not None else model.process_group
         self.parameters = dict(inner.named_parameters())
         by_prefix = replicas if isinstance(replicas, Mapping) else {"": replicas}
-        # By parameter: the name under which it is compared; none: it is not.
-        self._shared: dict[str, str] = {}
+        # By parameter: the ranks that hold what this one holds, and the name for all of them.
+        self._shared: "dict[str, tuple[list[int], str]]" = {}
         for name in self.parameters:
             prefix = max((p for p in by_prefix if name.startswith(p)), key=len, default=None)
             group = None if prefix is None else by_prefix[prefix]
             if group is not None:
-                self._shared[name] = name + _group_suffix(group)
+                self._shared[name] = (dist.get_process_group_ranks(group), name)
+        # The largest mesh of the model's DTensors, by whose dimensions others are told.
+        meshes = [p.device_mesh for p in self.parameters.values() if isinstance(p, DTensor)]
+        self._mesh = max(meshes, key=lambda m: m.mesh.numel(), default=None)
+        self.tensor_ranks = self._tensor_ranks(inner)
         self._add_norms(inner)
         for name, where in tied.items():
             shared, group = where if isinstance(where, tuple) else (name, where)
             if name in self.parameters and group is not None and dist.get_rank(group) >= 0:
-                self._shared[name] = shared + _group_suffix(group)
+                self._shared[name] = (dist.get_process_group_ranks(group), shared)
         # Whether ranks hold the same tensors, so that they must agree on the learning rate, too.
-        self.compares = bool(self._shared) or any(isinstance(p, DTensor)
-                                                  for p in self.parameters.values())
+        self.compares = bool(self._shared) or self._mesh is not None
+
+    def _tensor_ranks(self, model: torch.nn.Module) -> "list[int]":
+        """The ranks of this one's tensor parallelism, which compute on the same samples: those
+        along the dimensions over which layers are split, but for FSDP's. Experts are split over
+        ranks with samples of their own."""
+        if self._mesh is None:
+            return [dist.get_rank()]
+        data: "set[str]" = set()  # dimensions over which FSDP splits
+        split: "set[str]" = set()
+        for module in model.modules():
+            state = getattr(module, "_get_fsdp_state", None)
+            group = getattr(state(), "_fsdp_param_group", None) if state is not None else None
+            if group is not None:
+                mesh = group.mesh_info.mesh
+                if mesh.mesh.numel() == self._mesh.mesh.numel():
+                    return [dist.get_rank()]  # all of it, perhaps by other names
+                data.update(mesh.mesh_dim_names or ())
+            if not isinstance(module, (torch.nn.Linear, torch.nn.Embedding)):
+                continue
+            for parameter in module.parameters(recurse=False):
+                if isinstance(parameter, self._dtensor):
+                    mesh = parameter.device_mesh
+                    names = mesh.mesh_dim_names or ("",) * mesh.mesh.ndim
+                    split.update(n for n, p in zip(names, parameter.placements) if p.is_shard())
+        names = self._mesh.mesh_dim_names or ("",) * self._mesh.mesh.ndim
+        return _along(self._mesh, [i for i, n in enumerate(names) if n in split - data])
 
     def _add_norms(self, model: torch.nn.Module) -> None:
-        meshes = [p.device_mesh for p in self.parameters.values() if isinstance(p, self._dtensor)]
-        if not meshes:
+        """Those that are plain tensors beside DTensors are whole on all ranks of the mesh."""
+        if self._mesh is None:
             return
-        ranks = max((m.mesh.flatten().tolist() for m in meshes), key=len)
+        everywhere = _along(self._mesh, list(range(self._mesh.mesh.ndim)))
         for prefix, module in model.named_modules():
-            if not isinstance(module, _NORMS):
+            if not _is_norm(module):
                 continue
             for name, parameter in module.named_parameters(prefix, recurse=False):
                 if not isinstance(parameter, self._dtensor):
-                    self._shared.setdefault(name, name + _ranks_suffix(ranks, self._world_size))
+                    self._shared.setdefault(name, (everywhere, name))
 
     def of_clipping(self) -> Optional[str]:
         """The suffix of what ranks compute from all gradients; none: not all are shared."""
         if set(self._shared) != set(self.parameters):
             return None
-        suffixes = {shared.rpartition("@")[2] if "@" in shared else ""
-                    for shared in self._shared.values()}
-        if len(suffixes) != 1:
+        ranks = [ranks for ranks, _ in self._shared.values()]
+        if not ranks or any(one != ranks[0] for one in ranks):
             return None
-        suffix = suffixes.pop()
-        return f"@{suffix}" if suffix else ""
+        return _ranks_suffix(ranks[0], self._world_size)
+
+    def suffix(self, ranks: "list[int]") -> str:
+        return _ranks_suffix(ranks, self._world_size)
+
+    def _holders(self, name: str, value: Any) -> "list[int]":
+        """The ranks that hold the same part of a DTensor as this one."""
+        mesh, placements = value.device_mesh, value.placements
+        if any(placement.is_partial() for placement in placements):
+            return [dist.get_rank()]
+        ranks = _along(mesh, [i for i, p in enumerate(placements) if p.is_replicate()])
+        # On a part of the model's mesh: in the other dimensions it is held, and computed, alike.
+        names, all_names = mesh.mesh_dim_names or (), self._mesh.mesh_dim_names or ()
+        if len(names) < len(all_names) and set(names) < set(all_names):
+            others = [i for i, dim in enumerate(all_names) if dim not in names
+                      or placements[names.index(dim)].is_replicate()]
+            ranks = _along(self._mesh, others)
+        replicas = self._shared.get(name, (ranks, name))[0]
+        if len(ranks) == 1:
+            return replicas
+        # Two directions that make up the whole job.
+        return list(range(self._world_size)) if (
+            len(ranks) * len(replicas) == self._world_size and ranks != replicas) else ranks
 
     def local(self, name: str, value: torch.Tensor) -> "tuple[torch.Tensor, str, bool]":
         """The values that this rank holds, their name, and whether to compare them."""
         parameter = self.parameters[name]
         if isinstance(value, self._dtensor):
-            ranks = value.device_mesh.mesh.flatten().tolist()
-            replicated = all(placement.is_replicate() for placement in value.placements)
-            return value.to_local(), name + _ranks_suffix(ranks, self._world_size), replicated
+            ranks = self._holders(name, value)
+            return value.to_local(), name + self.suffix(ranks), len(ranks) > 1
         if isinstance(parameter, self._dtensor):  # such as a count of steps beside sharded moments
             return value, name, False
-        return value, self._shared.get(name, name), name in self._shared
+        if name not in self._shared:
+            return value, name, False
+        ranks, shown = self._shared[name]
+        return value, shown + self.suffix(ranks), len(ranks) > 1
+
+
+def _tensors_of(batch: Any) -> "Iterator[torch.Tensor]":
+    if isinstance(batch, torch.Tensor):
+        yield batch
+    elif isinstance(batch, Mapping):
+        for value in batch.values():
+            yield from _tensors_of(value)
+    elif isinstance(batch, (list, tuple)):
+        for value in batch:
+            yield from _tensors_of(value)
+
+
+def _samples_by_content(batch: Any) -> "list[int]":
+    """A number for each sample of a batch, equal for equal samples. Of long ones some columns."""
+    tensors = [t.detach() for t in _tensors_of(batch) if t.ndim > 0 and t.device.type == "cpu"]
+    if not tensors or tensors[0].shape[0] == 0:
+        return []
+    total = torch.zeros(tensors[0].shape[0], dtype=torch.int64)
+    generator = torch.Generator().manual_seed(1)
+    for tensor in tensors:
+        if tensor.shape[0] != total.shape[0] or tensor.is_complex():
+            continue
+        rows = tensor.reshape(tensor.shape[0], -1)
+        rows = rows[:, ::rows.shape[1] // _COLUMNS + 1].contiguous()
+        if rows.numel() == 0:
+            continue
+        numbers = (rows.double().view(torch.int64) if rows.dtype.is_floating_point
+                   else rows.to(torch.int64))
+        numbers = (numbers ^ (numbers >> 29)) * -4658895280553007687  # mixes the bits
+        weights = torch.randint(-2**62, 2**62, (numbers.shape[1],), generator=generator) | 1
+        total = total * 31 + ((numbers ^ (numbers >> 32)) * weights).sum(1)
+    return [int(number) & (2**62 - 1) for number in total]
 
 
 class _RecordedBatches:
-    """A batch sampler that tells which samples it hands out."""
+    """A batch sampler that remembers which samples it hands out."""
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
-        self._batch = 0
+        self.handed_out: "collections.deque[list[int]]" = collections.deque()
 
     def __iter__(self) -> "Iterator[Any]":
+        self.handed_out.clear()
         for indices in self._inner:
-            if all(isinstance(i, int) for i in indices):
-                torch.ops.lockstep.record_samples(self._batch, list(indices))
-            self._batch += 1
+            known = isinstance(indices, (list, tuple)) and all(isinstance(i, int) for i in indices)
+            self.handed_out.append(list(indices) if known else [])
             yield indices
+
+    def __len__(self) -> int:
+        return len(self._inner)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+class _RecordedIterator:
+    """A DataLoader's iterator that tells of each batch when the program takes it."""
+
+    def __init__(self, inner: Any, tell: "Callable[[Any], None]") -> None:
+        self._inner, self._tell = inner, tell
+
+    def __iter__(self) -> "_RecordedIterator":
+        return self
+
+    def __next__(self) -> Any:
+        batch = next(self._inner)
+        self._tell(batch)
+        return batch
 
     def __len__(self) -> int:
         return len(self._inner)
@@ -150,7 +279,11 @@ class _Watch:
         self._step = 1
         self._began = False
         self._clipped = 0  # how often in this step
-        self._told_gradients = False  # … of this step
+        # Of this step's gradients: they were recorded; and, once the program changed them by
+        # clipping or unscaling, the norms that they had then, by which a later change is told.
+        self._told_gradients = False
+        self._changed_to: "Optional[list[torch.Tensor]]" = None
+        self._unscaled = 1.0  # what they were multiplied by to unscale them
         self._own: dict[str, torch.Tensor] = {}  # gradients before their reduction
         self._updated: Optional[int] = None  # a step whose parameters are still to be recorded
         self._of_parameter = {id(p): name for name, p in tensors.parameters.items()}
@@ -163,7 +296,8 @@ class _Watch:
                 if parameter.requires_grad and tensors.local(name, parameter)[2]:
                     parameter.register_hook(self._keep_own(name))
 
-    def _on(self) -> bool:
+    def records(self) -> bool:
+        """Whether values of this step are recorded."""
         return self._step <= _FIRST_STEPS or self._step % self._every == 0
 
     def _record(self, step: int, name: str, value: torch.Tensor, kind: str,
@@ -174,7 +308,7 @@ class _Watch:
     def _keep_own(self, name: str) -> "Callable[[torch.Tensor], None]":
         """Adds up what each backward of the step gives, before anybody reduces it."""
         def keep(gradient: torch.Tensor) -> None:
-            if self._on():
+            if self.records():
                 known = self._own.get(name)
                 self._own[name] = (gradient.detach().clone() if known is None
                                    else known + gradient.detach())
@@ -210,30 +344,83 @@ class _Watch:
         """The gradients as they come from their reduction: before they are clipped or unscaled."""
         self.begin()
         self.parameters()
-        if self._told_gradients or not self._on():
+        if not self.records():
             return
-        self._told_gradients = True
+        if self._told_gradients and not self._reduced_since():
+            return
+        again, self._told_gradients, self._changed_to = self._told_gradients, True, None
+        factor = self._unscaled if again else 1.0
         for name, own in self._own.items():
-            self._record(self._step, name, own, "local")
+            own.mul_(factor)
+        self._unscaled = 1.0
         for name, parameter in self._tensors.parameters.items():
             if parameter.grad is not None:
                 self._record(self._step, name, parameter.grad, "grad")
+
+    def _norms(self) -> "list[torch.Tensor]":
+        gradients = [p.grad for p in self._tensors.parameters.values() if p.grad is not None]
+        return [torch.linalg.vector_norm(g.to_local() if hasattr(g, "to_local") else g)
+                for g in gradients]
+
+    def changed_gradients(self, factor: float = 1.0) -> None:
+        """The program has just clipped the gradients, or multiplied them by `factor`."""
+        if self.records():
+            self._changed_to = self._norms()
+            self._unscaled *= factor
+
+    def _reduced_since(self) -> bool:
+        """Whether they are others than the program clipped or unscaled: it reduces them after."""
+        if self._changed_to is None:
+            return False
+        now = self._norms()
+        return len(now) != len(self._changed_to) or any(
+            not torch.equal(a, b) and not (a.isnan() and b.isnan())
+            for a, b in zip(now, self._changed_to))
 
     def clips(self, parameters: Any, norm: torch.Tensor) -> None:
         listed = [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
         if not all(id(p) in self._of_parameter for p in listed):
             return
         self.gradients()
-        suffix = self._tensors.of_clipping()
-        if self._on() and suffix is not None and type(norm) is torch.Tensor:
+        if self.records() and type(norm) is torch.Tensor:
+            suffix = self._tensors.of_clipping()
             name = f"clip.norm/{self._clipped}" if self._clipped else "clip.norm"
-            torch.ops.lockstep.record_value(self._step, name + suffix, norm.detach(), "optim", True)
+            torch.ops.lockstep.record_value(self._step, name + (suffix or ""), norm.detach(),
+                                            "optim", suffix is not None)
         self._clipped += 1
+
+    def clipped(self, parameters: Any) -> None:
+        if any(id(p) in self._of_parameter for p in parameters):
+            self.changed_gradients()
+
+    def scaled_step(self, step: int, made: bool, scale: float) -> None:
+        """What a GradScaler decided in a step: all ranks must decide alike."""
+        for name, value in (("stepped", float(made)), ("loss_scale", scale)):
+            torch.ops.lockstep.record_value(step, name, torch.tensor(value, dtype=torch.float64),
+                                            "optim", self._tensors.compares)
+
+    def takes(self, samples: "Callable[[], list[int]]") -> None:
+        """The program has taken a batch from its loader."""
+        ranks = self._tensors.tensor_ranks
+        if not torch.ops.lockstep.is_recording():
+            return
+        numbers = samples()
+        if not numbers:
+            return
+        if len(ranks) > 1 and self.records():  # these read the same
+            digest = hashlib.blake2b(repr(numbers).encode(), digest_size=6).digest()
+            number = torch.tensor(int.from_bytes(digest, "big"), dtype=torch.float64)
+            torch.ops.lockstep.record_value(self._step, f"batch{self._tensors.suffix(ranks)}",
+                                            number, "optim", True)
+        if dist.get_rank() == ranks[0]:
+            torch.ops.lockstep.record_samples(self._step, numbers)
 
     def _before(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         self.gradients()
-        if not self._on():
+        if not self.records():
             return
+        for name, own in self._own.items():
+            self._record(self._step, name, own, "local")
         for i, group in enumerate(optimizer.param_groups):
             rate = torch.as_tensor(group.get("lr", 0.0), dtype=torch.float64)
             torch.ops.lockstep.record_value(self._step, f"lr/{i}" if i else "lr", rate, "optim",
@@ -243,7 +430,7 @@ class _Watch:
                                             "optim", True)
 
     def _after(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
-        if self._on():
+        if self.records():
             for name, parameter in self._tensors.parameters.items():
                 for what, value in optimizer.state.get(parameter, {}).items():
                     if isinstance(value, torch.Tensor) and value.numel() > 1:
@@ -251,11 +438,12 @@ class _Watch:
         self._end_step()
 
     def _end_step(self) -> None:
-        if self._on():
+        if self.records():
             self._updated = self._step
         torch.ops.lockstep.record_step(self._step)
         self._step += 1
         self._clipped, self._told_gradients = 0, False
+        self._changed_to, self._unscaled = None, 1.0
         self._own.clear()
 
     @property
@@ -265,6 +453,9 @@ class _Watch:
     def skipped(self) -> None:
         """A step in which a GradScaler left out the update."""
         self.gradients()
+        if self.records():
+            for name, own in self._own.items():
+                self._record(self._step, name, own, "local")
         self._end_step()
 
 
@@ -285,7 +476,10 @@ def _listen() -> None:
             listed = parameters if isinstance(parameters, torch.Tensor) else list(parameters)
             for watching in _watches:
                 watching.clips(listed, total_norm)
-            return inner(listed, max_norm, total_norm, *more, **named)
+            out = inner(listed, max_norm, total_norm, *more, **named)
+            for watching in _watches:
+                watching.clipped([listed] if isinstance(listed, torch.Tensor) else listed)
+            return out
 
         module._clip_grads_with_norm_ = clip
     scaler = torch.amp.GradScaler
@@ -294,19 +488,50 @@ def _listen() -> None:
     def unscale_(self: Any, optimizer: torch.optim.Optimizer) -> Any:
         for watching in _of(optimizer):
             watching.gradients()
-        return unscale(self, optimizer)
+        listening = [watching for watching in _of(optimizer) if watching.records()]
+        scale = self.get_scale() if listening else 1.0
+        out = unscale(self, optimizer)
+        for watching in listening:
+            watching.changed_gradients(1 / scale)
+        return out
 
     def step_(self: Any, optimizer: torch.optim.Optimizer, *more: Any, **named: Any) -> Any:
         before = [(watching, watching.step) for watching in _of(optimizer)]
         for watching, _ in before:
             watching.gradients()
+        tells = self.is_enabled() and any(watching.records() for watching, _ in before)
+        scale = self.get_scale() if tells else 1.0
         out = step(self, optimizer, *more, **named)
         for watching, number in before:
-            if watching.step == number:
+            made = watching.step != number
+            if not made:
                 watching.skipped()
+            if tells:
+                watching.scaled_step(number, made, scale)
         return out
 
     scaler.unscale_, scaler.step = unscale_, step_
+
+
+def _watch_loader(loader: Any, watching: _Watch) -> None:
+    """Batches are told when the program takes them, with the samples' indices or, of a stream,
+    with numbers made of their content."""
+    inner = getattr(loader, "_get_iterator", None)
+    if inner is None:
+        return
+    batches: "Optional[_RecordedBatches]" = None
+    if getattr(loader, "batch_sampler", None) is not None:
+        # DataLoader refuses to have it replaced; it reads it anew for every epoch.
+        batches = loader.__dict__["batch_sampler"] = _RecordedBatches(loader.batch_sampler)
+
+    def tell(batch: Any) -> None:
+        indices = batches.handed_out.popleft() if batches is not None and batches.handed_out else []
+        if indices:
+            watching.takes(lambda: indices)
+        elif watching.records():
+            watching.takes(lambda: _samples_by_content(batch))
+
+    loader.__dict__["_get_iterator"] = lambda: _RecordedIterator(inner(), tell)
 
 
 def watch(model: torch.nn.Module, optimizer: torch.optim.Optimizer, loader: Optional[Any] = None,
@@ -329,6 +554,5 @@ def watch(model: torch.nn.Module, optimizer: torch.optim.Optimizer, loader: Opti
     watching = _Watch(model, tensors, optimizer, every, same_random, mean)
     _watches.append(watching)
     watching.begin()
-    if loader is not None and getattr(loader, "batch_sampler", None) is not None:
-        # DataLoader refuses to have it replaced; it reads it anew for every epoch.
-        loader.__dict__["batch_sampler"] = _RecordedBatches(loader.batch_sampler)
+    if loader is not None:
+        _watch_loader(loader, watching)

@@ -43,6 +43,76 @@ TEST(Blocking, WhereAllFilesJustEndTheWaitsAreTold) {
                                                    HasSubstr("train.py:7) for rank 2"))));
 }
 
+// A pipeline of three stages without step numbers, over `rounds` steps of two messages each.
+std::string stage(int rank, int rounds, const std::string& end) {
+  std::string out;
+  for (int i = 0; i < 2 * rounds; ++i) {
+    if (rank > 0) out += "recv peer=" + std::to_string(rank - 1) + " n=4; ";
+    if (rank < 2) out += "send peer=" + std::to_string(rank + 1) + " n=4; ";
+  }
+  return out + end;
+}
+
+TEST(Blocking, AStageWithAStepMoreThanTheOthersIsNamed) {
+  EXPECT_THAT(judge({stage(0, 3, "send peer=1 n=4 open; hung"), stage(1, 3, "clean"),
+                     stage(2, 3, "clean")}),
+              HasSubstr("unequal-iterations error proven culprits=0"));
+  EXPECT_THAT(judge({stage(0, 3, "clean"), stage(1, 3, "recv peer=0 n=4 open; hung"),
+                     stage(2, 3, "clean")}),
+              HasSubstr("unequal-iterations error proven culprits=1"));
+  EXPECT_THAT(judge({stage(0, 3, "clean"), stage(1, 3, "clean"),
+                     stage(2, 3, "recv peer=1 n=4 open; hung")}),
+              HasSubstr("unequal-iterations error proven culprits=2"));
+}
+
+TEST(Blocking, AStageWithAStepLessThanTheOthersIsNamed) {
+  EXPECT_THAT(judge({stage(0, 3, "send peer=1 n=4 open; hung"), stage(1, 3, "clean"),
+                     stage(2, 3, "recv peer=1 n=4 open; hung")}),
+              HasSubstr("culprits=1"));
+}
+
+TEST(Blocking, AStageThatReceivesOneMessageLessIsNamed) {
+  const std::string cut_short = stage(2, 2, "recv peer=1 n=4; clean");
+  EXPECT_THAT(judge({stage(0, 3, "clean"),
+                     stage(1, 2,
+                           "recv peer=0 n=4; send peer=2 n=4; "
+                           "recv peer=0 n=4; send peer=2 n=4 open; hung"),
+                     cut_short}),
+              HasSubstr("p2p-unmatched error proven culprits=2"));
+}
+
+TEST(Blocking, OfTwoStagesOneStepApartNobodyIsNamed) {
+  const std::string sends = "send peer=1 n=4; send peer=1 n=4; ";
+  EXPECT_THAT(
+      judge({sends + "send peer=1 n=4 open; hung", "recv peer=0 n=4; recv peer=0 n=4; clean"}),
+      testing::AllOf(HasSubstr("p2p-unmatched"), Not(HasSubstr("culprits"))));
+}
+
+TEST(Blocking, AStageThatExpectsAMicroBatchMoreIsNamed) {
+  EXPECT_THAT(
+      judge({stage(0, 2, "recv peer=1 n=4 open; hung"), stage(1, 2, "recv peer=2 n=4 open; hung"),
+             stage(2, 2, "recv peer=1 n=4 open; hung")}),
+      HasSubstr("p2p-cycle error proven culprits=2"));
+}
+
+TEST(Blocking, OfNeighboursThatAllReceiveFirstNobodyIsNamed) {
+  const auto exchange = [](int rank) {
+    std::string out;
+    for (const int peer : {rank + 1, rank - 1}) {
+      if (peer < 0 || peer > 3) continue;
+      const std::string with = " peer=" + std::to_string(peer) + " n=4; ";
+      out += peer > rank ? "send" + with + "recv" + with : "recv" + with + "send" + with;
+    }
+    return out;
+  };
+  const auto waits = [](int peer) {
+    return "recv peer=" + std::to_string(peer) + " n=4 open; hung";
+  };
+  EXPECT_THAT(judge({exchange(0) + waits(1), exchange(1) + waits(2), exchange(2) + waits(3),
+                     exchange(3) + waits(2)}),
+              testing::AllOf(HasSubstr("p2p-cycle"), Not(HasSubstr("culprits=3"))));
+}
+
 TEST(Blocking, TheSameTwoGroupsAsynchronouslyAreNot) {
   const std::string groups = "group a 0,1; group b 0,1; ";
   EXPECT_EQ(

@@ -100,6 +100,38 @@ TEST(ReductionWrong, OtherDivisorsAreNamed) {
   }
 }
 
+// In 16 bits the divisor of each tensor comes out a little different; it is one fault.
+TEST(ReductionWrong, ASumInBfloat16IsOneFinding) {
+  std::mt19937_64 random(3);
+  std::normal_distribution<double> any;
+  std::vector<std::string> texts(2);
+  for (std::uint32_t r = 0; r < 2; ++r) {
+    texts[r] = R"({"header":1,"rank":)" + std::to_string(r) + R"(,"world_size":2})" + "\n";
+  }
+  const auto line = [](const std::string& name, const std::string& when, double norm,
+                       const std::vector<double>& sketch) {
+    std::string values;
+    for (const double x : sketch) values += (values.empty() ? "" : ",") + std::to_string(x);
+    return R"({"ev":"state","n":1,"name":")" + name + R"(","kind":"grad","when":")" + when +
+           R"(","dtype":"bfloat16","shape":[64],"norm":)" + std::to_string(norm) +
+           R"(,"sketch":[)" + values + "]}\n";
+  };
+  for (int t = 0; t < 20; ++t) {
+    const std::string name = "p" + std::to_string(t);
+    std::vector<double> own[2], sum(8);
+    for (std::uint32_t r = 0; r < 2; ++r) {
+      for (std::size_t j = 0; j < 8; ++j) own[r].push_back(any(random));
+      for (std::size_t j = 0; j < 8; ++j) sum[j] += own[r][j];
+      texts[r] += line(name, "local", 2.8, own[r]);
+    }
+    for (double& x : sum) x *= 1 + 0.003 * any(random);  // what the rounding to 8 bits does
+    for (std::string& text : texts) text += line(name, "synced", 4, sum);
+  }
+  const Report report = verify(run_from_text(texts));
+  ASSERT_EQ(report.findings.size(), 1);
+  EXPECT_THAT(report.findings[0].message, HasSubstr("are the sum over the 2 ranks"));
+}
+
 TEST(ReductionWrong, ASumThatTheProgramDeclaresIsNone) {
   for (const std::string tag : {"average=sum", "manual.grad average=sum"}) {
     TinyTraining t = training();
@@ -418,6 +450,94 @@ TEST(RankLocalDecision, AClipFactorThatDiffersInSomeStepsOnly) {
   }
   EXPECT_EQ(summary(verify(t.run())),
             "rank-local-decision error proven culprits=3 step=1\nverdict findings");
+}
+
+// Gradients are recorded as the optimizer gets them; each rank has clipped its own before.
+TEST(RankLocalDecision, GradientsThatAreClippedBeforeTheyAreReduced) {
+  TinyTraining t = training(2);
+  const Report report = with_fault(t, [](TinyTraining& x) {
+    x.backward();
+    x.record_local();
+    for (std::uint32_t r = 0; r < 2; ++r) {
+      x.record_scalar(r, "clip.norm", 3 + r);
+      for (std::size_t i = 0; i < x.tensors(); ++i) {
+        for (float& g : x.grad(r, i)) g *= r == 0 ? 0.5F : 0.3F;
+      }
+    }
+    x.average_all();
+    x.finish();
+  });
+  EXPECT_EQ(summary(report), "rank-local-decision error proven step=2\nverdict findings");
+  EXPECT_THAT(report.findings[0].what, ElementsAre("clip.norm"));
+  EXPECT_THAT(report.findings[0].why, HasSubstr("before they were reduced"));
+}
+
+// A run of which no value is said to be the same on several ranks.
+trace::Run undeclared(const TinyTraining& t) {
+  trace::Run run = t.run();
+  for (trace::RankTrace& rank : run.ranks) {
+    for (trace::StateMark& mark : rank.states) mark.sharded = true;
+  }
+  return run;
+}
+
+TEST(UndeclaredReplicas, AreKnownByTheirEqualGradients) {
+  TinyTraining t = training();
+  for (int i = 0; i < 2; ++i) t.good_step();
+  EXPECT_EQ(summary(verify(undeclared(t))), "verdict clean");
+  t.backward();
+  t.average_all();
+  t.record_synced();
+  for (std::uint32_t r = 0; r < kWorld; ++r) t.update(r, r == 3 ? 0.2F : 0.1F);
+  t.record_params();
+  EXPECT_EQ(summary(verify(undeclared(t))),
+            "rank-local-decision error proven culprits=3 step=2\nverdict findings");
+}
+
+TEST(UndeclaredReplicas, PartsOfAModelAreNone) {
+  TinyTraining t = training();
+  for (int i = 0; i < 3; ++i) {
+    t.backward();
+    t.average(0, all_of(t), 4);  // a norm; everything else is each rank's own
+    t.finish();
+    t.end_step();
+  }
+  const Report report = verify(undeclared(t));
+  EXPECT_EQ(report.verdict, Verdict::clean);
+  EXPECT_THAT(report.unknown, ::testing::Contains(HasSubstr("so not compared")));
+}
+
+TEST(RankLocalDecision, APartThatTheOptimizerOfOneRankLacks) {
+  TinyTraining t = training(3);
+  for (int i = 0; i < 2; ++i) {  // each rank's own part
+    t.backward();
+    t.finish();
+    t.end_step();
+  }
+  EXPECT_EQ(verify(undeclared(t)).verdict, Verdict::clean);
+  t.backward();
+  t.record_synced();
+  const TinyTraining::Tensor kept = t.param(2, 1);
+  t.update_all();
+  t.param(2, 1) = kept;
+  t.record_params();
+  const Report report = verify(undeclared(t));
+  EXPECT_EQ(summary(report),
+            "rank-local-decision error observed culprits=2 step=2\nverdict findings");
+  EXPECT_THAT(report.findings[0].what, ElementsAre("p1"));
+}
+
+TEST(GradDivergence, WhereParametersAreAveragedInsteadItIsANote) {
+  TinyTraining t = training(2);
+  for (int step = 0; step < 8; ++step) {
+    t.backward();
+    t.record_synced();
+    t.update_all();
+    for (std::size_t i = 0; step % 2 == 1 && i < t.tensors(); ++i) t.param(1, i) = t.param(0, i);
+    t.record_params();
+    t.end_step();
+  }
+  EXPECT_EQ(verify(t.run()).verdict, Verdict::clean);
 }
 
 TEST(RankLocalDecision, EqualScalarsAreNone) {

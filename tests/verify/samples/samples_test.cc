@@ -222,6 +222,52 @@ TEST(Overlap, TwoRanksThatAreOneInAFewSteps) {
   EXPECT_THAT(report.findings[0].ranks, ElementsAre(trace::Rank(1), trace::Rank(4)));
 }
 
+Report judged_batches(const std::vector<Batches>& ranks) {
+  std::vector<std::string> texts;
+  const auto world = static_cast<std::uint32_t>(ranks.size());
+  for (std::uint32_t r = 0; r < world; ++r) texts.push_back(text_of(r, world, ranks[r], gradients));
+  return verify(run_from_text(texts));
+}
+
+TEST(Overlap, ABatchThatOneRankReadsTwice) {
+  Job job;
+  job.world = 2;
+  std::vector<Batches> ranks = {batches_of(job, 0), batches_of(job, 1)};
+  ASSERT_GT(ranks[1].size(), 4);
+  EXPECT_EQ(summary(judged_batches(ranks)), "verdict clean");
+  ranks[1][3] = ranks[1][1];
+  const Report report = judged_batches(ranks);
+  EXPECT_EQ(summary(report), "overlap error observed culprits=1 step=3\nverdict findings");
+  EXPECT_THAT(report.findings[0].message, HasSubstr("of step 1 again in step 3"));
+}
+
+// Rank 1 has half of the data and begins its second epoch when rank 0 is not through with its
+// first.
+TEST(Overlap, AShorterEpochIsNoRepeatedBatch) {
+  Job job;
+  job.world = 2;
+  job.epochs = 1;
+  job.items = 104;
+  job.shuffle = false;
+  std::vector<Batches> ranks = {batches_of(job, 0), batches_of(job, 1)};
+  const std::size_t half = ranks[1].size() / 2;
+  for (std::size_t i = half; i < ranks[1].size(); ++i) ranks[1][i] = ranks[1][i - half];
+  EXPECT_EQ(summary(judged_batches(ranks)), "verdict clean");
+}
+
+TEST(Overlap, WorkersThatEachReadTheWholeStream) {
+  Job job;
+  job.world = 2;
+  job.epochs = 1;
+  std::vector<Batches> ranks;
+  for (std::uint32_t r = 0; r < 2; ++r) {
+    Batches twice;
+    for (const Samples& batch : batches_of(job, r)) twice.insert(twice.end(), 2, batch);
+    ranks.push_back(std::move(twice));
+  }
+  EXPECT_THAT(summary(judged_batches(ranks)), HasSubstr("overlap warning observed"));
+}
+
 TEST(Overlap, SamplingWithReplacementTellsNothing) {
   std::mt19937_64 random(5);
   std::uniform_int_distribution<std::int64_t> any(0, 40);

@@ -59,7 +59,9 @@ TEST(Lanes, TypesAreShortenedEverywhere) {
   const auto run = inline_run({two + call(2) + kHung, two + kHung});
   std::set<bool> shortened;
   for (std::size_t width = 50; width < 100; ++width) {
-    const std::string text = lanes(difference_at(2, {1}), run, {.width = width});
+    LaneOptions options;
+    options.width = width;
+    const std::string text = lanes(difference_at(2, {1}), run, options);
     const bool has_short = text.find("33554432 bf16") != std::string::npos;
     EXPECT_NE(text.find("bfloat16") != std::string::npos, has_short) << text;
     shortened.insert(has_short);

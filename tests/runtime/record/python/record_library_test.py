@@ -294,8 +294,7 @@ class Faults(Forked):
         self.assertEqual((right["verdict"], right["findings"]), ("clean", []), right)
 
     def test_gradients_clipped_before_they_are_reduced(self) -> None:
-        self.assert_found("clip", "grad-divergence", 1, [
-            "0.weight", "0.bias", "1.weight", "1.bias", "3.weight", "3.bias"])
+        self.assert_found("clip", "rank-local-decision", 1, ["clip.norm"])
 
     def test_a_norm_whose_gradients_are_not_reduced_in_its_tensor_group(self) -> None:
         self.assert_found("tensor_parallel", "grad-divergence", 1, ["norm.weight"])
@@ -308,7 +307,32 @@ class Faults(Forked):
         self.assert_found("shard", "rank-local-decision", 1, ["3.bias"])
 
     def test_a_loader_that_gives_all_ranks_the_same(self) -> None:
-        self.assert_found("loader", "no-sharding", 0, [])
+        self.assert_found("loader", "no-sharding", 1, [])
+
+    def test_a_stream_that_all_ranks_read_from_its_beginning(self) -> None:
+        self.assert_found("stream", "no-sharding", 1, [])
+
+    def test_a_loader_that_gives_one_rank_a_batch_twice(self) -> None:
+        self.assert_found("repeats", "overlap", 3, [])
+
+    def test_ranks_of_a_tensor_group_that_read_different_samples(self) -> None:
+        self.assert_found("tensor_batches", "rank-local-decision", 1, ["batch"])
+
+    def test_a_shard_of_an_older_checkpoint_under_hybrid_sharding(self) -> None:
+        self.assert_found("hybrid", "param-divergence", 0, ["0.weight@1,3"], ranks=4)
+
+    def test_a_shard_that_one_ranks_optimizer_lacks(self) -> None:
+        self.assert_found("shard_left_out", "rank-local-decision", 1, ["3.weight"])
+
+    def test_a_norm_of_another_class_under_tensor_and_sharded_data_parallelism(self) -> None:
+        self.assert_found("tensor_and_data", "grad-divergence", 1,
+                          ["norm.weight@0,1", "norm.weight@2,3"], ranks=4)
+
+    def test_a_parameter_left_out_where_nothing_is_said(self) -> None:
+        self.assert_found("unsaid", "grad-divergence", 1, ["1.bias"])
+
+    def test_gradients_that_are_unscaled_before_they_are_reduced(self) -> None:
+        self.assert_found("unscale", "rank-local-decision", 2, ["stepped"])
 
     def test_an_overflow_that_one_rank_sees_alone(self) -> None:
         self.assert_found("mixed_precision", "grad-divergence", 2, ["0.weight"])

@@ -1,4 +1,4 @@
-"""Ten silent faults of the kinds that TrainCheck and TTrace describe, watched by lockstep_watch.
+"""Silent faults of the kinds that TrainCheck and TTrace describe, watched by lockstep_watch.
 
 usage: silent_faults.py JOB [wrong]     a process for each rank, started as torchrun does
 
@@ -38,7 +38,7 @@ def average_gradients(parameters, group=None, divisor=None):
 
 
 def clip():
-    """Gradients are clipped before they are reduced: the norm differs between ranks in step 1."""
+    """Gradients are clipped before they are reduced: clip.norm differs between ranks in step 1."""
     net = model()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     watch(net, optimizer, replicas=dist.group.WORLD)
@@ -116,7 +116,7 @@ def shard():
 
 
 def loader():
-    """The loader gives all ranks the same samples: step 0."""
+    """The loader gives all ranks the same samples: step 1."""
     samples = TensorDataset(torch.randn(48, 8))
     sampler = None if WRONG else DistributedSampler(samples)
     batches = DataLoader(samples, batch_size=4, sampler=sampler, shuffle=False)
@@ -216,6 +216,169 @@ def experts():
         average_gradients(expert.parameters(), mine, WORLD if WRONG else None)
         average_gradients([p for n, p in net.named_parameters() if "expert" not in n])
         optimizer.step()
+        optimizer.zero_grad()
+
+
+def _sharded(mesh=None):
+    from torch.distributed.fsdp import fully_shard
+    net = model()
+    fully_shard(net, mesh=mesh)
+    return net
+
+
+def train(net, optimizer, after_backward=lambda step: None):
+    for step in range(STEPS):
+        net(data(step)).square().mean().backward()
+        after_backward(step)
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def hybrid():
+    """Hybrid sharding: rank 3's shard is of an older checkpoint, and rank 1 holds the right one."""
+    from torch.distributed.device_mesh import init_device_mesh
+    net = _sharded(init_device_mesh("cpu", (2, WORLD // 2), mesh_dim_names=("replicate", "shard")))
+    if WRONG and RANK == 3:
+        with torch.no_grad():
+            net[0].weight.to_local().mul_(0.99)
+    optimizer = torch.optim.AdamW(net.parameters())
+    watch(net, optimizer)
+    train(net, optimizer)
+
+
+def shard_left_out():
+    """FSDP2: rank 1's optimizer lacks a parameter, of which its shard stays: 3.weight in step 1."""
+    net = _sharded()
+    optimizer = torch.optim.SGD([p for name, p in net.named_parameters()
+                                 if not (WRONG and RANK == 1 and name == "3.weight")], lr=0.1)
+    watch(net, optimizer)
+    train(net, optimizer)
+
+
+def tensor_and_data():
+    """FSDP2 over a tensor group whose norm, a class of its own, sees other activations on rank 1."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+    from torch.distributed.tensor.parallel import (
+        ColwiseParallel, RowwiseParallel, parallelize_module)
+
+    class OwnRMSNorm(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(8))
+
+        def forward(self, x):
+            return self.weight * x / x.square().mean(-1, keepdim=True).sqrt()
+
+    mesh = init_device_mesh("cpu", (WORLD // 2, 2), mesh_dim_names=("dp", "tp"))
+    torch.manual_seed(0)
+    net = nn.ModuleDict({"norm": OwnRMSNorm(), "up": nn.Linear(8, 16), "down": nn.Linear(16, 8)})
+    parallelize_module(net, mesh["tp"], {"up": ColwiseParallel(), "down": RowwiseParallel()})
+    for part in net.values():
+        fully_shard(part, mesh=mesh["dp"])
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    watch(net, optimizer)
+    for step in range(STEPS):
+        torch.manual_seed(2 * step + mesh["dp"].get_local_rank())
+        normed = net["norm"](torch.randn(4, 8)) * (2 if WRONG and RANK == 1 else 1)
+        net["down"](torch.relu(net["up"](normed))).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def unsaid():
+    """Data parallelism by hand, of which watch() is told nothing; 1.bias is left out: step 1."""
+    net = model()
+    optimizer = torch.optim.AdamW(net.parameters())
+    watch(net, optimizer)
+
+    def reduce(_):
+        average_gradients([p for name, p in net.named_parameters() if not WRONG or name != "1.bias"])
+
+    train(net, optimizer, reduce)
+
+
+class Stream(torch.utils.data.IterableDataset):
+    def __iter__(self):
+        samples = torch.randn(48, 8, generator=torch.Generator().manual_seed(1))
+        yield from samples if WRONG else samples[RANK::WORLD]
+
+
+def stream():
+    """A stream of which all ranks read everything: step 1."""
+    net = DDP(model())
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    batches = DataLoader(Stream(), batch_size=4)
+    watch(net, optimizer, batches)
+    for batch in batches:
+        net(batch).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+class Restarts:
+    """A batch sampler that hands out a batch twice on rank 1."""
+
+    def __init__(self, inner):
+        self.inner = inner
+
+    def __iter__(self):
+        before = None
+        for i, batch in enumerate(self.inner):
+            yield before if WRONG and RANK == 1 and i == 2 else batch
+            before = batch
+
+
+def repeats():
+    """Rank 1's loader gives the second batch again: step 3."""
+    samples = TensorDataset(torch.randn(96, 8))
+    sampler = DistributedSampler(samples)
+    batches = DataLoader(samples, batch_sampler=Restarts(
+        torch.utils.data.BatchSampler(sampler, 4, False)), num_workers=1)
+    net = DDP(model())
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    watch(net, optimizer, batches)
+    for (batch,) in batches:
+        net(batch).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def tensor_batches():
+    """The two ranks of a tensor group read different samples: step 1."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor.parallel import (
+        ColwiseParallel, RowwiseParallel, parallelize_module)
+    mesh = init_device_mesh("cpu", (WORLD,), mesh_dim_names=("tp",))
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 8))
+    parallelize_module(net, mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()})
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    samples = TensorDataset(torch.randn(48, 8, generator=torch.Generator().manual_seed(1)))
+    batches = DataLoader(samples, 4, sampler=DistributedSampler(samples) if WRONG else None)
+    watch(net, optimizer, batches)
+    for (batch,) in batches:
+        net(batch).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def unscale():
+    """Gradients are unscaled before they are reduced; rank 1 alone sees an overflow in step 2."""
+    net = model()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
+    watch(net, optimizer, replicas=dist.group.WORLD, mean=not WRONG)
+    for step in range(STEPS):
+        scaler.scale(net(data(step)).square().mean()).backward()
+        if step == 1 and RANK == 1 and WRONG:
+            next(net.parameters()).grad[0, 0] = float("inf")
+        scaler.unscale_(optimizer)
+        for p in net.parameters():
+            p.grad.nan_to_num_(posinf=0.0)
+        average_gradients(net.parameters())
+        scaler.step(optimizer)
+        scaler.update()
         optimizer.zero_grad()
 
 

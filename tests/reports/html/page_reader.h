@@ -1,5 +1,5 @@
 // Reads the markup of a report page strictly: every element is closed in its order, attributes are
-// quoted and known, links lead to something. What browsers would mend is an error here.
+// quoted and known, links lead to something. What browsers would repair is an error here.
 #pragma once
 
 #include <cstddef>

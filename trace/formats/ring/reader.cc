@@ -378,7 +378,7 @@ End RingTail::end() const {
 std::int64_t RingTail::pid() const { return impl_->layout.header->pid; }
 
 // A record that is not written yet, or torn, is passed over: progress is only shown to people, and
-// the next step's record mends it.
+// the next step's record corrects it.
 RingTail::Progress RingTail::poll() {
   const RingLayout& layout = impl_->layout;
   const std::uint64_t written = layout.written();

@@ -30,7 +30,7 @@ install(FILES ${pages}/completion/lockstep.fish
   DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
 install(DIRECTORY examples scenarios sim/machines sim/plans DESTINATION ${CMAKE_INSTALL_DATADIR}/lockstep)
 install(DIRECTORY runtime/record/python/lockstep_record DESTINATION ${CMAKE_INSTALL_DATADIR}/lockstep
-  FILES_MATCHING PATTERN "*.py")
+  FILES_MATCHING PATTERN "*.py" PATTERN "__pycache__" EXCLUDE)
 install(PROGRAMS runtime/record/python/lockstep_record.py verify/certificates/check_certificate.py
   DESTINATION ${CMAKE_INSTALL_DATADIR}/lockstep)
 install(FILES runtime/record/python/lockstep_watch.py

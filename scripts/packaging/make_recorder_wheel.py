@@ -55,10 +55,10 @@ def main() -> int:
         libraries=", ".join(n for n in needed if not n.startswith(own)) or "none")
     with tempfile.TemporaryDirectory() as temporary:
         tree = pathlib.Path(temporary)
-        place = tree / "lockstep" / "lib" / f"torch-{torch}"
-        place.mkdir(parents=True)
-        shutil.copy(library, place / "liblockstep_record.so")
-        make_wheel.output_of("strip", "--strip-unneeded", str(place / "liblockstep_record.so"))
+        target = tree / "lockstep" / "lib" / f"torch-{torch}"
+        target.mkdir(parents=True)
+        shutil.copy(library, target / "liblockstep_record.so")
+        make_wheel.output_of("strip", "--strip-unneeded", str(target / "liblockstep_record.so"))
         print(make_wheel.write_wheel(tree, version, [f"linux_{platform.machine()}"], folder,
                                      f"lockstep_recorder_torch_{torch.replace('.', '_')}", metadata))
     return 0

@@ -386,7 +386,6 @@ TEST(SimulateTrace, AWaitForNothingIsRefused) {
             std::string::npos);
 }
 
-// A recording of calls alone is not the job: its time must not be taken for the job's.
 // Ranks 0 and 1 below one leaf switch, 2 and 3 below another: rings of {0, 2} and {1, 3} cross the
 // same uplinks. 50 MB at 50 GB/s take 1 ms; together 2 ms where the uplinks have one port's
 // bandwidth.
@@ -429,6 +428,7 @@ TEST(SimulateTrace, GroupsWhoseRingsCrossOneUplinkSlowEachOtherDown) {
   }
 }
 
+// A recording of calls alone is not the job: its time must not be taken for the job's.
 TEST(SimulateTrace, SaysWhereNothingIsComputed) {
   const Simulated calls = simulate(but_rank_3(kUsual, kUsual));
   EXPECT_EQ(calls.json["computes"], false);

@@ -55,6 +55,9 @@ TEST_F(Wheel, IsForEveryLinuxAndHoldsWhatIsShipped) {
         "lockstep/share/lockstep/examples/hung-job/nccl_trace_rank_7",
         "lockstep/share/lockstep/machines/dgx-h100.yaml",
         "lockstep/share/lockstep/plans/llama3-70b.yaml",
+        "lockstep/share/lockstep/lockstep_record.py",
+        "lockstep/share/lockstep/lockstep_record/__init__.py",
+        "lockstep/share/lockstep/lockstep_record/wrappers.py",
         "lockstep/share/lockstep/python/lockstep_watch.py",
         "lockstep/share/lockstep/scenarios/modality/manual_hang_bad.yaml",
         "lockstep-0.1.0.dev7+abc.dist-info/LICENSE", "lockstep-0.1.0.dev7+abc.dist-info/RECORD"})

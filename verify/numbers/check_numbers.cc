@@ -73,9 +73,10 @@ bool clipped_before_reduced(const Context& context, const ValueTable& table, con
   };
   if (d.phase != Phase::optim || !std::all_of(d.rows.begin(), d.rows.end(), is_norm)) return false;
   const auto gradients = table.rows(Phase::synced_grad, d.n);
-  return std::all_of(gradients.begin(), gradients.end(), [&](const ValueRow& row) {
-    return row.sharded() || !classes_of(context.run, row).differ();
-  });
+  return !gradients.empty() &&
+         std::all_of(gradients.begin(), gradients.end(), [&](const ValueRow& row) {
+           return row.sharded() || !classes_of(context.run, row).differ();
+         });
 }
 
 // Whether parameters differ and agree again and again: averaged every few steps (local SGD), so

@@ -27,8 +27,8 @@ say:
     watch(model, optimizer, same_random=group)           # random numbers: dropout in a tensor group
     watch(model, optimizer, mean=True)   # the optimizer gets the mean of the replicas' gradients
 
-In a process that is not recorded it does nothing. Needs torch alone (tested with 2.15); copy it
-where you need it.
+In a process that is not recorded it does nothing. Needs torch alone (tested with 2.11 and 2.15).
+`lockstep record` makes it importable; elsewhere copy it beside the program.
 """
 
 import atexit
@@ -98,7 +98,7 @@ class _Tensors:
             group = None if prefix is None else by_prefix[prefix]
             if group is not None:
                 self._shared[name] = (dist.get_process_group_ranks(group), name)
-        # The largest mesh of the model's DTensors, by whose dimensions others are told.
+        # The largest mesh of the model's DTensors: its dimensions say which ranks hold the same.
         meshes = [p.device_mesh for p in self.parameters.values() if isinstance(p, DTensor)]
         self._mesh = max(meshes, key=lambda m: m.mesh.numel(), default=None)
         self.tensor_ranks = self._tensor_ranks(inner)
@@ -206,7 +206,10 @@ def _tensors_of(batch: Any) -> "Iterator[torch.Tensor]":
 
 def _samples_by_content(batch: Any) -> "list[int]":
     """A number for each sample of a batch, equal for equal samples. Of long ones some columns."""
-    tensors = [t.detach() for t in _tensors_of(batch) if t.ndim > 0 and t.device.type == "cpu"]
+    # Sparse, nested and quantized tensors have no rows to reshape.
+    tensors = [t.detach() for t in _tensors_of(batch)
+               if t.layout == torch.strided and not t.is_nested and not t.is_quantized
+               and t.device.type == "cpu" and t.ndim > 0]
     if not tensors or tensors[0].shape[0] == 0:
         return []
     total = torch.zeros(tensors[0].shape[0], dtype=torch.int64)
@@ -244,11 +247,13 @@ class _RecordedBatches:
         return len(self._inner)
 
     def __getattr__(self, name: str) -> Any:
+        if name == "_inner":  # of a copy that has no attributes yet
+            raise AttributeError(name)
         return getattr(self._inner, name)
 
 
 class _RecordedIterator:
-    """A DataLoader's iterator that tells of each batch when the program takes it."""
+    """A DataLoader's iterator that reports each batch when the program takes it."""
 
     def __init__(self, inner: Any, tell: "Callable[[Any], None]") -> None:
         self._inner, self._tell = inner, tell
@@ -265,6 +270,8 @@ class _RecordedIterator:
         return len(self._inner)
 
     def __getattr__(self, name: str) -> Any:
+        if name == "_inner":  # of a copy that has no attributes yet
+            raise AttributeError(name)
         return getattr(self._inner, name)
 
 
@@ -280,7 +287,7 @@ class _Watch:
         self._began = False
         self._clipped = 0  # how often in this step
         # Of this step's gradients: they were recorded; and, once the program changed them by
-        # clipping or unscaling, the norms that they had then, by which a later change is told.
+        # clipping or unscaling, the norms that they had then, to notice a later change.
         self._told_gradients = False
         self._changed_to: "Optional[list[torch.Tensor]]" = None
         self._unscaled = 1.0  # what they were multiplied by to unscale them
@@ -514,7 +521,7 @@ def _listen() -> None:
 
 
 def _watch_loader(loader: Any, watching: _Watch) -> None:
-    """Batches are told when the program takes them, with the samples' indices or, of a stream,
+    """Records batches when the program takes them, with the samples' indices or, of a stream,
     with numbers made of their content."""
     inner = getattr(loader, "_get_iterator", None)
     if inner is None:

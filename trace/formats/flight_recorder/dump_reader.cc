@@ -369,6 +369,8 @@ class DumpReader {
     for (const Value& v : tree_.items(entry[DumpKey::input_dtypes]))
       types.push_back(names_.dtype(v));
     if (types.empty()) {
+      if (!spend(tree_.items(entry[DumpKey::output_dtypes]).size()))
+        return tables_.make_signature(s);
       for (const Value& v : tree_.items(entry[DumpKey::output_dtypes]))
         types.push_back(names_.dtype(v));
     }

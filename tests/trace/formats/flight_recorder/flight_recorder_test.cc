@@ -140,30 +140,33 @@ TEST_F(FlightRecorder, CountersThatNoGroupCanBeToldForAreNotUsed) {
 
 TEST_F(FlightRecorder, PartsThatAreReferredToWithoutEndAreDamage) {
   constexpr int kEntries = 3000;
-  PickleWriter w;
-  w.begin_dict().text("entries").begin_list();
-  std::uint32_t frames = 0;
-  for (int i = 0; i < kEntries; ++i) {
-    w.begin_dict().text("process_group").pair("0", "").text("collective_seq_id").integer(i + 1);
-    w.text("profiling_name").text("nccl:all_reduce").text("state").text("scheduled");
-    w.text("frames");
-    if (i == 0) {
-      w.begin_list();
-      for (int f = 0; f < kEntries; ++f) w.begin_dict().text("line").integer(f).end_dict();
-      w.end_list();
-      frames = w.memoize();
-    } else {
-      w.get(frames);
+  for (const char* const part : {"frames", "input_dtypes", "output_dtypes"}) {
+    SCOPED_TRACE(part);
+    PickleWriter w;
+    w.begin_dict().text("entries").begin_list();
+    std::uint32_t shared = 0;
+    for (int i = 0; i < kEntries; ++i) {
+      w.begin_dict().text("process_group").pair("0", "").text("collective_seq_id").integer(i + 1);
+      w.text("profiling_name").text("nccl:all_reduce").text("state").text("scheduled");
+      w.text(part);
+      if (i == 0) {
+        w.begin_list();
+        for (int f = 0; f < kEntries; ++f) w.begin_dict().text("line").integer(f).end_dict();
+        w.end_list();
+        shared = w.memoize();
+      } else {
+        w.get(shared);
+      }
+      w.end_dict();
     }
-    w.end_dict();
+    w.end_list().end_dict();
+    write(0, w.finish());
+    const trace::Run run = load();
+    ASSERT_THAT(run.ranks, SizeIs(1));
+    EXPECT_LT(run.ranks[0].calls.size(), std::size_t{kEntries});
+    ASSERT_FALSE(run.ranks[0].damaged.empty());
+    EXPECT_THAT(run.ranks[0].damaged[0].message, HasSubstr("refers to the same parts too often"));
   }
-  w.end_list().end_dict();
-  write(0, w.finish());
-  const trace::Run run = load();
-  ASSERT_THAT(run.ranks, SizeIs(1));
-  EXPECT_LT(run.ranks[0].calls.size(), std::size_t{kEntries});
-  ASSERT_FALSE(run.ranks[0].damaged.empty());
-  EXPECT_THAT(run.ranks[0].damaged[0].message, HasSubstr("refers to the same parts too often"));
 }
 
 TEST_F(FlightRecorder, APeerThatCanBeNoRankIsDamage) {

@@ -240,6 +240,7 @@ class Loads {
   // Each node's buffer once to its leaf; a switch adds up what comes from below. On rails each rail
   // has its share of the buffer, that of the members on it.
   void up_and_down() {
+    if (nodes_.size() < 2) return;
     for (const GroupNode& node : nodes_)
       for (const std::int32_t member : node.members)
         for (const auto port : {Network::Port::net_out, Network::Port::net_in})

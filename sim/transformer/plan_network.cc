@@ -17,10 +17,21 @@ std::vector<std::int32_t> members_of(const Group& group, std::int64_t first) {
   return out;
 }
 
-// The traffic of all groups like this one among GPUs `first` … `last` - 1.
+// The traffic of all groups like this one among GPUs `first` … `last` - 1. Of messages: from every
+// stage to the next one.
 std::vector<LinkLoad> of_all(const Network& network, const Group& group, std::int64_t first,
                              std::int64_t last, trace::Op op, Pattern pattern) {
   std::vector<std::vector<LinkLoad>> out;
+  if (op == trace::Op::send) {
+    for (std::int64_t from = first; from < last; ++from) {
+      const bool of_last = from + group.stride >= last;
+      if (of_last && !group.wraps) break;
+      const std::int64_t to = of_last ? from + group.stride - (last - first) : from + group.stride;
+      out.push_back(traffic(
+          network, {static_cast<std::int32_t>(from), static_cast<std::int32_t>(to)}, op, pattern));
+    }
+    return sum_of(out);
+  }
   const std::int64_t block = std::int64_t{group.ranks} * group.stride;
   for (std::int64_t begin = first; begin + block <= last; begin += block)
     for (int i = 0; i < group.stride; ++i)

@@ -132,6 +132,8 @@ Handover handover(const Transformer& model, const TrainingPlan& plan, const Cost
   stages.stride = static_cast<int>(plan.ranks() / plan.pipeline);
   // Beside the tasks the engine shares the links.
   stages.all = plan.overlapped_pipeline ? 0 : plan.ranks();
+  // In a vee the last stage has both chunks in the middle.
+  stages.wraps = plan.chunks > 1 && plan.schedule != PipelineSchedule::zbv;
   const double message = collective_seconds(cost, trace::Op::send, bytes, stages);
   const double both = cost.stage_handover + message;
   // A send occupies both stages, as the blocking sends of Megatron's schedule do. Beside computing

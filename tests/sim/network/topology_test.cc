@@ -228,6 +228,14 @@ TEST(Topology, SwitchesThatReducePassOnOneBuffer) {
   EXPECT_DOUBLE_EQ(shares.at(by_rail.up(1, 0, 0)), 1);
 }
 
+// NVLS within a node reduces in the switch of that node.
+TEST(Topology, ANodeThatReducesAloneUsesNoNetwork) {
+  const Network net = network(tree({{2, 1}}), 8, 16);
+  const auto loads = traffic(net, every(8), trace::Op::all_reduce, Pattern::in_network);
+  EXPECT_EQ(loads.size(), 16);
+  for (const LinkLoad& load : loads) EXPECT_TRUE(net.is_inside(load.link));
+}
+
 TEST(Topology, WhatASenderSendsIsWhatReceiversReceive) {
   const std::vector<std::int32_t> members = {0, 1, 2, 9, 10, 17, 30, 31};
   for (const Topology& topology :

@@ -93,6 +93,18 @@ TEST(PlanNetwork, CallsWithinTasksAreSlowedByNarrowLinks) {
   EXPECT_EQ(tensor(on_tree(2, 4)), tensor({}));
 }
 
+// Four stages of a node each, two of them below each leaf: only what the second sends to the third
+// leaves a leaf.
+TEST(PlanNetwork, MessagesBetweenAllStagesCount) {
+  TrainingPlan plan = data_parallel(1);
+  plan.tensor = 8;
+  plan.pipeline = 4;
+  const auto handover = [&](const CostParameters& cost) { return step(plan, cost).parts.handover; };
+  EXPECT_EQ(handover(on_tree(2, 1)), handover({}));
+  EXPECT_GT(handover(on_tree(2, 64)), 5 * handover({}));
+  EXPECT_EQ(handover(on_tree(4, 64)), handover({}));
+}
+
 TEST(PlanNetwork, ATooSmallNetworkIsRefused) {
   CostParameters cost;
   cost.network.emplace();

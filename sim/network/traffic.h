@@ -54,7 +54,7 @@ std::vector<LinkLoad> traffic(const Network& network, const std::vector<std::int
 // About how many links traffic() visits of routes between all pairs of so many nodes; 0 of patterns
 // and networks whose sums need no pairs.
 double visits(const Network& network, std::int64_t nodes, Pattern pattern);
-inline constexpr double kMostVisits = 1 << 30;  // they take seconds
+inline constexpr double kMostVisits = 1 << 30;  // they take up to a minute
 // An error for more than kMostVisits.
 Status check_visits(const Network& network, double visits);
 

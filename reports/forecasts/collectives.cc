@@ -39,7 +39,7 @@ std::string formula_name(trace::Op op) {
 std::string algorithm_of(const sim::PricedCalls& answer, const sim::PricedCall& call) {
   if (call.chosen) return std::string(sim::algorithm_name(call.chosen->algorithm));
   const bool in_network = answer.machine.network && answer.machine.network->sharp &&
-                          answer.layout.nodes > 1 &&
+                          sim::goes_in_rings(answer.op, answer.layout) &&
                           sim::plain_op(answer.op) == trace::Op::all_reduce;
   return in_network ? "in_network" : formula_name(answer.op);
 }

@@ -138,35 +138,36 @@ Result<Picos> picos_of(double seconds) {
   return Picos{std::llround(picos)};
 }
 
-// Steps over the network, one after the other, of the algorithm that carries the call.
-double network_steps(trace::Op op, const GroupLayout& place, const Interconnect& machine,
-                     const std::optional<NcclCost>& nccl) {
+// Links between switches that the call's steps pass one after the other, by the algorithm that
+// carries it.
+double links_passed(trace::Op op, const GroupLayout& place, const Interconnect& machine,
+                    const std::optional<NcclCost>& nccl) {
   const double rounds = plain_op(op) == trace::Op::all_reduce ? 2 : 1;
   const auto nodes = static_cast<double>(place.nodes);
   if (nccl) {
-    if (nccl->algorithm == NcclAlgorithm::ring) return rounds * (nodes - 1);
+    if (nccl->algorithm == NcclAlgorithm::ring) return rounds * (nodes - 1) * place.ring_hops;
     const bool tree =
         nccl->algorithm == NcclAlgorithm::tree || nccl->algorithm == NcclAlgorithm::nvls_tree;
-    return tree ? 2 * std::floor(std::log2(nodes)) : 1;
+    return tree ? 2 * std::floor(std::log2(nodes)) * place.pair_hops : place.most_hops;
   }
-  if (goes_in_rings(op, place) && machine.links.size() == 2)
-    return machine.network->sharp && rounds == 2
-               ? 1
-               : rounds * static_cast<double>(log2_ceil(place.nodes));
+  if (goes_in_rings(op, place)) {
+    if (machine.network->sharp && rounds == 2) return place.most_hops;
+    if (machine.links.size() == 2)
+      return rounds * static_cast<double>(log2_ceil(place.nodes)) * place.pair_hops;
+  }
   const std::optional<Algorithm> algorithm = default_algorithm(op);
-  if (algorithm == Algorithm::ring) return rounds * static_cast<double>(place.ranks - 1);
+  const auto others = static_cast<double>(place.ranks - 1);
+  if (algorithm == Algorithm::ring) return rounds * others * place.ring_hops;
   if (algorithm == Algorithm::direct)
-    return plain_op(op) == trace::Op::send ? 1 : static_cast<double>(place.ranks - 1);
-  return static_cast<double>(log2_ceil(place.ranks));
+    return (plain_op(op) == trace::Op::send ? 1 : others) * place.pair_hops;
+  return static_cast<double>(log2_ceil(place.ranks)) * place.pair_hops;
 }
 
 // What the links between switches add to the latency, in seconds.
 double seconds_between_switches(trace::Op op, const GroupLayout& place, const Interconnect& machine,
                                 const std::optional<NcclCost>& nccl) {
   if (!machine.network || machine.network->hop.value == 0 || place.nodes < 2) return 0;
-  const bool pairs = !nccl && default_algorithm(op) == Algorithm::direct;
-  return machine.network->hop.seconds() * (pairs ? place.pair_hops : place.ring_hops) *
-         network_steps(op, place, machine, nccl);
+  return machine.network->hop.seconds() * links_passed(op, place, machine, nccl);
 }
 
 // By NCCL's tuning where it applies, else by formula.

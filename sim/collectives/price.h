@@ -41,8 +41,9 @@ struct GroupLayout {
   // Ranks on each of its nodes; 0 if the nodes have different numbers.
   std::int64_t per_node = 1;
   // Links between switches on the way from one of its nodes to the next, and from any to any other:
-  // the mean. Only where such a link adds latency (Topology::hop), else 0.
-  double ring_hops = 0, pair_hops = 0;
+  // the mean; and the most from the first one to another. Only where such a link adds latency
+  // (Topology::hop), else 0.
+  double ring_hops = 0, pair_hops = 0, most_hops = 0;
 
   friend auto operator<=>(const GroupLayout&, const GroupLayout&) = default;
 };
@@ -110,7 +111,9 @@ bool goes_in_rings(trace::Op op, const GroupLayout& place);
 //   2(k-1)·a' + 2·a + B/min(beta', k·beta)
 //
 // Links between switches add Topology::hop for each step of the algorithm over the network and each
-// link on its way. What other calls, or full links, do to a call is not in its price: the engine
+// link on its way: in rings between neighbours, in trees (also that of the formula above) and
+// direct messages between any two nodes, by switches that reduce the longest way up and down once.
+// What other calls, or full links, do to a call is not in its price: the engine
 // tells that (sim/engine/shared_links.h).
 //
 // Errors: an operation that is not modelled, a time beyond the range of the clock (106 days).

@@ -58,9 +58,9 @@ RecordedCalls recorded_calls(const trace::Run& run, const RunProgram& program) {
 }
 
 Picos RecordedCalls::time(std::uint32_t group, std::uint32_t number, double factor) const {
-  const Picos known = times[group][number];
-  if (known == kUnknown) return {};
-  const double scaled = static_cast<double>(known.value) * factor;
+  const Picos recorded = times[group][number];
+  if (recorded == kUnknown) return {};
+  const double scaled = static_cast<double>(recorded.value) * factor;
   if (!(scaled < static_cast<double>(Picos::forever().value))) return Picos::forever();
   return Picos{std::llround(scaled)};
 }

@@ -56,7 +56,8 @@ Status JobNetwork::add(const Machine& machine, const ProgramJob& job,
         if (!priced) return priced.error();
         way->second = way_of(call.op, pattern_of(call.op, place, *priced, machine.network->sharp));
       }
-      add_traffic(job, group, way->second);
+      if (const Status added = add_traffic(job, group, way->second, place.nodes); !added)
+        return added;
     }
   // Number the links that are used.
   for (const std::vector<Traffic>& group : of_group_)
@@ -72,16 +73,20 @@ Status JobNetwork::add(const Machine& machine, const ProgramJob& job,
   return Status::ok();
 }
 
-void JobNetwork::add_traffic(const ProgramJob& job, std::uint32_t group, std::uint32_t way) {
+Status JobNetwork::add_traffic(const ProgramJob& job, std::uint32_t group, std::uint32_t way,
+                               std::int64_t nodes) {
   const auto pattern = static_cast<Pattern>(way & 0xffU);
   const std::vector<std::int32_t>& members = job.groups[group].members;
-  if (pattern == Pattern::none || members.size() < 2) return;
+  if (pattern == Pattern::none || members.size() < 2) return Status::ok();
   for (const Traffic& known : of_group_[group])
-    if (known.way == way) return;
+    if (known.way == way) return Status::ok();
+  visits_ += visits(network_, nodes, pattern);
+  if (const Status checked = check_visits(network_, visits_); !checked) return checked;
   std::vector<LinkLoad> loads =
       traffic(network_, members, static_cast<trace::Op>(way >> 8U), pattern);
   const PortLoad ports = port_load(network_, loads);
   of_group_[group].push_back({way, ports, std::move(loads)});
+  return Status::ok();
 }
 
 Folding JobNetwork::fold(const ProgramJob& job) const {

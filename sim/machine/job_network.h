@@ -19,7 +19,8 @@ namespace lockstep::sim {
 class JobNetwork {
  public:
   // `machine` has a network; `layouts`: of the job's groups. Errors: a network that is too small;
-  // price()'s. O(different calls of ranks + the traffic of each group).
+  // all-to-alls beyond kMostVisits; price()'s. O(different calls of ranks + the traffic of each
+  // group).
   static Result<JobNetwork> of(const Machine& machine, const ProgramJob& job,
                                const std::vector<GroupLayout>& layouts);
 
@@ -35,9 +36,11 @@ class JobNetwork {
 
   Status add(const Machine& machine, const ProgramJob& job,
              const std::vector<GroupLayout>& layouts);
-  void add_traffic(const ProgramJob& job, std::uint32_t group, std::uint32_t way);
+  Status add_traffic(const ProgramJob& job, std::uint32_t group, std::uint32_t way,
+                     std::int64_t nodes);
 
   Network network_;
+  double visits_ = 0;                 // of traffic(), so far
   std::vector<std::uint32_t> kinds_;  // of groups, by their layouts
   // An operation and its pattern: (op << 8) | pattern. By kind of group and call.
   std::unordered_map<std::uint64_t, std::uint32_t> ways_;

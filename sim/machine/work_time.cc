@@ -164,6 +164,7 @@ Result<PricedCalls> price_calls(trace::Op op, std::int64_t ranks, const std::vec
     for (std::int32_t r = 0; r < ranks; ++r) members.push_back(r);
     if (machine.network->hop.value > 0) add_hops(*network, members, out.layout);
   }
+  std::map<Pattern, std::vector<LinkLoad>> known;
   for (const Bytes bytes : sizes) {
     const Result<Price> one = price({op, bytes}, out.layout, machine);
     if (!one) return one.error();
@@ -176,9 +177,14 @@ Result<PricedCalls> price_calls(trace::Op op, std::int64_t ranks, const std::vec
                      *machine.nccl);
     if (network) {
       const Pattern pattern = pattern_of(op, out.layout, *one, sharp);
-      const Narrowest slowed =
-          narrowest(*network, traffic(*network, members, op, pattern),
-                    static_cast<double>(priced.bytes.value), one->time.seconds());
+      const auto [loads, is_new] = known.try_emplace(pattern);
+      if (is_new) {
+        const Status checked = check_visits(*network, visits(*network, out.layout.nodes, pattern));
+        if (!checked) return checked.error();
+        loads->second = traffic(*network, members, op, pattern);
+      }
+      const Narrowest slowed = narrowest(
+          *network, loads->second, static_cast<double>(priced.bytes.value), one->time.seconds());
       priced.slowed = slowed.factor;
       if (slowed.factor > 1) {
         const double picos = static_cast<double>(one->time.value) * slowed.factor;

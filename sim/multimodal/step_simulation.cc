@@ -56,7 +56,7 @@ class Simulation {
   // The places and the order of their tasks; returns the first step.
   Result<DealtStep> prepare() {
     if (const Status checked = check_size(); !checked) return checked.error();
-    if (const Status checked = check_network(llm_, cost_); !checked) return checked.error();
+    if (const Status checked = check_network(plan_.gpus, cost_); !checked) return checked.error();
     Result<DealtStep> first = deal_step(plan_, 0);
     if (!first) return first.error();
     places_ = make_places(towers_, *first);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 #include <string_view>
 #include <utility>
 
@@ -15,6 +16,11 @@ namespace {
 constexpr std::int64_t kMostLinks = std::int64_t{1} << 28;
 // Nodes of a torus or a dragonfly.
 constexpr std::int64_t kMostNodes = std::int64_t{1} << 20;
+// Of a dragonfly: links between its routers, and those between two groups, which routes visit.
+constexpr std::int64_t kMostRouterLinks = kMostLinks / 2;
+constexpr std::int64_t kMostLinksPerPair = 4096;
+// Nodes below a switch, as the schema says.
+constexpr std::int64_t kMostBelow = std::int64_t{1} << 20;
 
 bool has_switches(const Topology& topology) {
   return topology.kind == Topology::Kind::fat_tree || topology.kind == Topology::Kind::rails;
@@ -22,6 +28,11 @@ bool has_switches(const Topology& topology) {
 
 std::int64_t groups_of(const Topology& t) {
   return t.groups > 0 ? t.groups : t.routers_per_group * t.global_links + 1;
+}
+
+std::int64_t links_per_pair(const Topology& t) {
+  const std::int64_t groups = groups_of(t);
+  return groups > 1 ? t.routers_per_group * t.global_links / (groups - 1) : 0;
 }
 
 std::optional<TopologyProblem> tiers_problem(const Topology& t) {
@@ -34,7 +45,9 @@ std::optional<TopologyProblem> tiers_problem(const Topology& t) {
           fmt::format("/tiers/{}/nodes", i),
           fmt::format("{} nodes below a switch are not whole switches of {} nodes",
                       t.tiers[i].nodes, t.tiers[i - 1].nodes),
-          fmt::format("nodes: {}", 2 * t.tiers[i - 1].nodes)};
+          2 * t.tiers[i - 1].nodes <= kMostBelow
+              ? fmt::format("nodes: {}", 2 * t.tiers[i - 1].nodes)
+              : "leave the last tier out"};
   return std::nullopt;
 }
 
@@ -80,6 +93,16 @@ std::optional<TopologyProblem> topology_problem(const Topology& t, std::int64_t 
   if (groups * t.routers_per_group > kMostNodes / t.nodes_per_router)
     return TopologyProblem{"/groups", "the dragonfly has more than 1,048,576 nodes",
                            "use fewer groups"};
+  if (links_per_pair(t) > kMostLinksPerPair)
+    return TopologyProblem{"/global_links",
+                           fmt::format("{} links between two groups are more than {}",
+                                       links_per_pair(t), kMostLinksPerPair),
+                           "use fewer, or more groups"};
+  if (groups * t.routers_per_group * (t.routers_per_group + t.global_links) > kMostRouterLinks)
+    return TopologyProblem{
+        "/global_links",
+        fmt::format("the dragonfly has more than {} links between its routers", kMostRouterLinks),
+        "use fewer, or fewer groups or routers"};
   return std::nullopt;
 }
 
@@ -127,9 +150,7 @@ Result<Network> Network::make(const Topology& topology, const Links& links,
     next += 2 * static_cast<std::int64_t>(topology.sides.size()) * *most_nodes(topology);
   if (topology.kind == Topology::Kind::dragonfly) {
     out.groups_ = groups_of(topology);
-    out.links_per_pair_ =
-        out.groups_ > 1 ? topology.routers_per_group * topology.global_links / (out.groups_ - 1)
-                        : 0;
+    out.links_per_pair_ = links_per_pair(topology);
     next += out.routers() * (topology.routers_per_group + topology.global_links);
   }
   if (next > kMostLinks)
@@ -154,10 +175,47 @@ void Network::route(std::int64_t from, std::int64_t to, std::int64_t rail,
   }
 }
 
+// As route() does, without going along.
 double Network::hops(std::int64_t from, std::int64_t to) const {
-  double sum = 0;
-  route(from, to, 0, [&sum](std::uint32_t, double share) { sum += share; });
-  return sum;
+  std::int64_t sum = 0;
+  if (topology_.kind == Topology::Kind::torus) {
+    std::int64_t stride = 1;
+    for (const std::int64_t side : topology_.sides) {
+      const std::int64_t ahead = (to / stride % side - from / stride % side + side) % side;
+      sum += std::min(ahead, side - ahead);
+      stride *= side;
+    }
+    return static_cast<double>(sum);
+  }
+  if (topology_.kind != Topology::Kind::dragonfly) {
+    for (std::size_t tier = 0; tier < topology_.tiers.size() && parted(tier, from, to); ++tier)
+      sum += 2;
+    return static_cast<double>(sum);
+  }
+  const std::int64_t routers = topology_.routers_per_group, global = topology_.global_links;
+  const std::int64_t source = from / topology_.nodes_per_router;
+  const std::int64_t target = to / topology_.nodes_per_router;
+  const std::int64_t a = source / routers, b = target / routers;
+  if (a == b) return source == target ? 0 : 1;
+  // The share of the links from a router's group to the `distance`-th after it that is its own.
+  const auto own = [&](std::int64_t router, std::int64_t distance) {
+    const std::int64_t first = (distance - 1) * links_per_pair_, mine = router % routers * global;
+    const std::int64_t both =
+        std::min(first + links_per_pair_, mine + global) - std::max(first, mine);
+    return static_cast<double>(std::max<std::int64_t>(0, both)) /
+           static_cast<double>(links_per_pair_);
+  };
+  const std::int64_t ahead = (b - a + groups_) % groups_;
+  return 3 - own(source, ahead) - own(target, groups_ - ahead);
+}
+
+std::int64_t Network::longest_route() const {
+  if (topology_.kind == Topology::Kind::dragonfly)
+    return std::max<std::int64_t>(1, 3 * links_per_pair_);
+  if (topology_.kind != Topology::Kind::torus)
+    return 2 * static_cast<std::int64_t>(topology_.tiers.size());
+  // Halfway around, traffic goes both ways.
+  return std::accumulate(topology_.sides.begin(), topology_.sides.end(), std::int64_t{0});
 }
 
 // Link 2 (D n + d) goes from node n forwards in dimension d, the next one backwards.

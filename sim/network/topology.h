@@ -93,11 +93,13 @@ class Network {
   bool is_inside(std::uint32_t link) const { return is_port(link) && link % 4 < 2; }
 
   // Visits the links between switches on the way between two different nodes, and the share of the
-  // traffic on each. `rail`: of the sender's port; counts for Kind::rails only. O(links).
+  // traffic on each. `rail`: whose leaf switches it takes; counts for Kind::rails only. O(links).
   using Visit = std::function<void(std::uint32_t link, double share)>;
   void route(std::int64_t from, std::int64_t to, std::int64_t rail, const Visit& visit) const;
   // How many links between switches a message passes, on average over equally short routes.
   double hops(std::int64_t from, std::int64_t to) const;
+  // The most links that route() visits.
+  std::int64_t longest_route() const;
 
   // The uplink and the downlink of the switch above a node on a tier; trees and rails only. `rail`
   // counts for the leaves of Kind::rails only.

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include <fmt/core.h>
+
 #include "base/check.h"
 #include "sim/collectives/collective.h"
 
@@ -98,7 +100,11 @@ class Loads {
 
  private:
   void add(std::uint32_t link, double bytes) {
-    if (bytes > 0) out_.push_back({link, bytes});
+    if (bytes <= 0) return;
+    out_.push_back({link, bytes});
+    if (out_.size() < merged_at_) return;
+    out_ = merged(std::move(out_));
+    merged_at_ = std::max(merged_at_, 2 * out_.size());
   }
 
   double ring_volume() const {
@@ -123,17 +129,19 @@ class Loads {
 
   // From one node to another, over the ports of all members there.
   void hop(const GroupNode& from, const GroupNode& to, double bytes) {
-    for (const std::int32_t member : to.members)
-      add(network_.port(member, Network::Port::net_in),
-          bytes / static_cast<double>(to.members.size()));
-    const double each = bytes / static_cast<double>(from.members.size());
-    for (const std::int32_t member : from.members) {
-      add(network_.port(member, Network::Port::net_out), each);
+    for (const std::int32_t member : from.members)
+      add(network_.port(member, Network::Port::net_out),
+          bytes / static_cast<double>(from.members.size()));
+    const double each = bytes / static_cast<double>(to.members.size());
+    for (const std::int32_t member : to.members) {
+      add(network_.port(member, Network::Port::net_in), each);
       if (network_.rails() > 1) pass(from.node, to.node, network_.rail_of(member), each);
     }
     if (network_.rails() == 1) pass(from.node, to.node, 0, bytes);
   }
 
+  // On rails a message takes the leaf of its receiver's rail: it changes rails inside the sender's
+  // node (NCCL's PXN).
   void pass(std::int64_t from, std::int64_t to, std::int64_t rail, double bytes) {
     network_.route(from, to, rail,
                    [&](std::uint32_t link, double share) { add(link, bytes * share); });
@@ -184,7 +192,7 @@ class Loads {
     }
     add(network_.port(from, Network::Port::net_out), bytes);
     add(network_.port(to, Network::Port::net_in), bytes);
-    pass(network_.node_of(from), network_.node_of(to), network_.rail_of(from), bytes);
+    pass(network_.node_of(from), network_.node_of(to), network_.rail_of(to), bytes);
   }
 
   void pairs() {
@@ -207,8 +215,7 @@ class Loads {
   }
 
   // A switch with m members below it sends m (n - m) parts up and takes as many from above. On
-  // rails what goes to a member takes the leaf of that member's rail: it changes rails inside the
-  // sender's node (NCCL's PXN).
+  // rails what goes to a member takes the leaf of that member's rail, as in pass().
   void pairs_on_tiers() {
     const double each = 1 / ranks_;
     for (std::size_t tier = 0; tier < network_.topology().tiers.size(); ++tier) {
@@ -240,6 +247,7 @@ class Loads {
   // Each node's buffer once to its leaf; a switch adds up what comes from below. On rails each rail
   // has its share of the buffer, that of the members on it.
   void up_and_down() {
+    if (nodes_.size() < 2) return;
     for (const GroupNode& node : nodes_)
       for (const std::int32_t member : node.members)
         for (const auto port : {Network::Port::net_out, Network::Port::net_in})
@@ -277,6 +285,7 @@ class Loads {
   trace::Op op_;
   double ranks_;
   std::vector<LinkLoad> out_;
+  std::size_t merged_at_ = std::size_t{1} << 20U;  // so that memory holds each link a few times
 };
 
 }  // namespace
@@ -298,7 +307,8 @@ Pattern pattern_of(trace::Op op, const GroupLayout& place, const Price& price, b
   }
   switch (plain_op(op)) {
     case trace::Op::all_reduce:
-      return !price.chosen && sharp && place.nodes > 1 ? Pattern::in_network : Pattern::ring;
+      return !price.chosen && sharp && goes_in_rings(op, place) ? Pattern::in_network
+                                                                : Pattern::ring;
     case trace::Op::all_gather:
     case trace::Op::reduce_scatter:
       return Pattern::ring;
@@ -321,6 +331,22 @@ std::vector<LinkLoad> traffic(const Network& network, const std::vector<std::int
                               trace::Op op, Pattern pattern) {
   LOCKSTEP_CHECK(members.size() >= 2, "a call of one rank uses no link");
   return merged(Loads(network, members, op).of(pattern));
+}
+
+double visits(const Network& network, std::int64_t nodes, Pattern pattern) {
+  if (pattern != Pattern::pairs || network.has_tiers()) return 0;
+  return static_cast<double>(nodes) * static_cast<double>(nodes) *
+         static_cast<double>(network.longest_route());
+}
+
+Status check_visits(const Network& network, double visits) {
+  if (visits <= kMostVisits) return Status::ok();
+  return Error{
+      fmt::format("network: all-to-alls have too many routes on this {} to be followed one "
+                  "by one",
+                  topology_name(network.topology().kind)),
+      {},
+      "use fewer ranks, or a fat tree or rails"};
 }
 
 std::vector<LinkLoad> sum_of(const std::vector<std::vector<LinkLoad>>& loads) {
@@ -364,6 +390,7 @@ void add_hops(const Network& network, const std::vector<std::int32_t>& members,
   const std::size_t every = std::max<std::size_t>(1, count / 64);
   for (std::size_t i = 0; i < count; ++i) {
     ring += network.hops(nodes[i].node, nodes[(i + 1) % count].node);
+    layout.most_hops = std::max(layout.most_hops, network.hops(nodes[0].node, nodes[i].node));
     if (i % every != 0) continue;
     for (std::size_t ahead = 1; ahead < count; ++ahead, ++counted)
       pairs += network.hops(nodes[i].node, nodes[(i + ahead) % count].node);

@@ -10,6 +10,7 @@
 #include "base/documents/schema_check.h"
 #include "base/text.h"
 #include "sim/engine/step_program.h"
+#include "sim/network/topology.h"
 #include "sim/transformer/transformer.h"
 
 namespace lockstep::sim {
@@ -273,6 +274,10 @@ Result<CostParameters> plan_cost(const PlanFile& plan, const CostParameters& cal
         {},
         fmt::format("use {} or {} GPUs, or say gpus_per_node", gpus / each * each,
                     (gpus / each + 1) * each)};
+  // The machine was checked with its own nodes.
+  if (out.network)
+    if (const auto problem = topology_problem(*out.network, out.ranks_per_node))
+      return Error{fmt::format("network{}: {}", problem->key, problem->message), {}, problem->fix};
   return out;
 }
 

@@ -17,10 +17,21 @@ std::vector<std::int32_t> members_of(const Group& group, std::int64_t first) {
   return out;
 }
 
-// The traffic of all groups like this one among GPUs `first` … `last` - 1.
+// The traffic of all groups like this one among GPUs `first` … `last` - 1. Of messages: from every
+// stage to the next one.
 std::vector<LinkLoad> of_all(const Network& network, const Group& group, std::int64_t first,
                              std::int64_t last, trace::Op op, Pattern pattern) {
   std::vector<std::vector<LinkLoad>> out;
+  if (op == trace::Op::send) {
+    for (std::int64_t from = first; from < last; ++from) {
+      const bool of_last = from + group.stride >= last;
+      if (of_last && !group.wraps) break;
+      const std::int64_t to = of_last ? from + group.stride - (last - first) : from + group.stride;
+      out.push_back(traffic(
+          network, {static_cast<std::int32_t>(from), static_cast<std::int32_t>(to)}, op, pattern));
+    }
+    return sum_of(out);
+  }
   const std::int64_t block = std::int64_t{group.ranks} * group.stride;
   for (std::int64_t begin = first; begin + block <= last; begin += block)
     for (int i = 0; i < group.stride; ++i)
@@ -63,9 +74,9 @@ StepLinks folded(const Network& network, const std::vector<CallLoads>& calls) {
 
 }  // namespace
 
-Status check_network(const TrainingPlan& plan, const CostParameters& cost) {
+Status check_network(std::int64_t ranks, const CostParameters& cost) {
   if (!cost.network) return Status::ok();
-  const Result<Network> network = network_of(cost, plan.ranks());
+  const Result<Network> network = network_of(cost, ranks);
   return network ? Status::ok() : Status(network.error());
 }
 
@@ -87,7 +98,8 @@ void add_hops(const CostParameters& cost, const Group& group, GroupLayout& place
 }
 
 StepLinks step_links(const TrainingPlan& plan, const CostParameters& cost,
-                     const StepProgram& program, const ExchangeCalls& exchange) {
+                     const StepProgram& program, const ExchangeCalls& exchange,
+                     const std::vector<std::int32_t>& class_of) {
   const std::int64_t of_stage = plan.ranks() / plan.pipeline;
   const Network network = *network_of(cost, plan.ranks());
   std::vector<CallLoads> calls;
@@ -111,11 +123,15 @@ StepLinks step_links(const TrainingPlan& plan, const CostParameters& cost,
     const std::vector<std::int32_t>& ends = program.job.groups[g].members;
     if (program.call_times[kMessageCall].value == 0 || ends[0] == ends[1]) continue;
     std::vector<std::vector<LinkLoad>> all;
-    for (std::int64_t i = 0; i < of_stage; ++i)
+    const std::int64_t of_replica = std::int64_t{plan.tensor} * plan.context;
+    for (std::int64_t i = 0; i < of_stage; ++i) {
+      // Replicas that differ have messages of their own.
+      if (class_of[static_cast<std::size_t>(i / of_replica)] != ends[0] / plan.pipeline) continue;
       all.push_back(traffic(network,
                             {static_cast<std::int32_t>(ends[0] % plan.pipeline * of_stage + i),
                              static_cast<std::int32_t>(ends[1] % plan.pipeline * of_stage + i)},
                             trace::Op::send, Pattern::message));
+    }
     calls.push_back({static_cast<std::uint32_t>(g), kMessageCall, sum_of(all)});
     for (LinkLoad& load : calls.back().loads) load.bytes *= exchange.message_bytes;
   }

@@ -9,6 +9,7 @@
 //                     the step's program, whose links the engine shares (sim/engine/shared_links.h)
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "base/result.h"
@@ -17,8 +18,8 @@
 
 namespace lockstep::sim {
 
-// Whether the network has room for the plan's GPUs; fine where there is none.
-Status check_network(const TrainingPlan& plan, const CostParameters& cost);
+// Whether the network has room for so many GPUs; fine where there is none.
+Status check_network(std::int64_t ranks, const CostParameters& cost);
 
 // How many times as long a call takes while all groups like this one call at once. `seconds`: what
 // it takes alone. 1 without a network, of groups on one node, and where Group::all is 0. O(GPUs).
@@ -28,8 +29,10 @@ double crowding(const CostParameters& cost, const Call& call, const Group& group
 // Links between the nodes of such a group, on average (GroupLayout).
 void add_hops(const CostParameters& cost, const Group& group, GroupLayout& place);
 
-// The links of a step's program (StepProgram::links), whose stages are alike. O(GPUs · log).
+// The links of a step's program (StepProgram::links), whose stages are alike. `class_of`: by
+// replica, which of the program's stands for it. O(GPUs · log).
 StepLinks step_links(const TrainingPlan& plan, const CostParameters& cost,
-                     const StepProgram& program, const ExchangeCalls& exchange);
+                     const StepProgram& program, const ExchangeCalls& exchange,
+                     const std::vector<std::int32_t>& class_of);
 
 }  // namespace lockstep::sim

@@ -132,6 +132,8 @@ Handover handover(const Transformer& model, const TrainingPlan& plan, const Cost
   stages.stride = static_cast<int>(plan.ranks() / plan.pipeline);
   // Beside the tasks the engine shares the links.
   stages.all = plan.overlapped_pipeline ? 0 : plan.ranks();
+  // In a vee the last stage has both chunks in the middle.
+  stages.wraps = plan.chunks > 1 && plan.schedule != PipelineSchedule::zbv;
   const double message = collective_seconds(cost, trace::Op::send, bytes, stages);
   const double both = cost.stage_handover + message;
   // A send occupies both stages, as the blocking sends of Megatron's schedule do. Beside computing
@@ -222,11 +224,19 @@ struct AlikeReplicas {
 
 constexpr std::size_t kMostReplicas = 256;
 
-// The most numerous in front.
-std::vector<AlikeReplicas> replicas_of(const TrainingPlan& plan,
-                                       const std::vector<Machine::Slow>& slow) {
-  if (slow.empty()) return {{std::vector<double>(static_cast<std::size_t>(plan.pipeline), 1), 1}};
-  std::map<std::vector<double>, std::int64_t> counted;
+struct ReplicaClasses {
+  std::vector<AlikeReplicas> alike;    // the most numerous in front
+  std::vector<std::int32_t> class_of;  // by replica: index in `alike`
+};
+
+ReplicaClasses replicas_of(const TrainingPlan& plan, const std::vector<Machine::Slow>& slow) {
+  ReplicaClasses out;
+  out.class_of.resize(static_cast<std::size_t>(plan.data));
+  if (slow.empty()) {
+    out.alike = {{std::vector<double>(static_cast<std::size_t>(plan.pipeline), 1), 1}};
+    return out;
+  }
+  std::map<std::vector<double>, std::vector<std::int64_t>> found;
   const std::int64_t together = std::int64_t{plan.tensor} * plan.context;
   for (std::int64_t replica = 0; replica < plan.data; ++replica) {
     std::vector<double> stages;
@@ -237,12 +247,15 @@ std::vector<AlikeReplicas> replicas_of(const TrainingPlan& plan,
         most = std::max(most, slowness_of(slow, rank));
       stages.push_back(most);
     }
-    ++counted[std::move(stages)];
+    found[std::move(stages)].push_back(replica);
   }
-  std::vector<AlikeReplicas> out;
-  for (const auto& [stages, count] : counted) out.push_back({stages, count});
-  std::stable_sort(out.begin(), out.end(),
+  for (const auto& [stages, replicas] : found)
+    out.alike.push_back({stages, static_cast<std::int64_t>(replicas.size())});
+  std::stable_sort(out.alike.begin(), out.alike.end(),
                    [](const auto& a, const auto& b) { return a.count > b.count; });
+  for (std::size_t i = 0; i < out.alike.size(); ++i)
+    for (const std::int64_t replica : found.at(out.alike[i].slowness))
+      out.class_of[static_cast<std::size_t>(replica)] = static_cast<std::int32_t>(i);
   return out;
 }
 
@@ -327,13 +340,25 @@ double optimizer_seconds(const Transformer& model, const TrainingPlan& plan,
 Result<SimulatedStep> simulate_step(const Transformer& model, const TrainingPlan& plan,
                                     const CostParameters& cost, bool for_path) {
   if (const Status checked = check_workload(model, plan); !checked) return checked.error();
-  if (const Status checked = check_network(plan, cost); !checked) return checked.error();
-  const std::vector<AlikeReplicas> alike = replicas_of(plan, cost.slow);
+  if (const Status checked = check_network(plan.ranks(), cost); !checked) return checked.error();
+  const ReplicaClasses classes = replicas_of(plan, cost.slow);
+  const std::vector<AlikeReplicas>& alike = classes.alike;
   if (alike.size() > kMostReplicas)
-    return Error{fmt::format("the machine's slow ranks make {} replicas different, each of its own",
-                             alike.size()),
+    return Error{
+        fmt::format("slow ranks make {} different kinds of replicas, at most {} are simulated",
+                    alike.size(), kMostReplicas),
+        {},
+        "give ranks of equal speed equal `work`"};
+  const double tasks_of_each = (splits_backward(plan.schedule) ? 3.0 : 2.0) *
+                               static_cast<double>(plan.micro_batches()) * plan.pipeline *
+                               plan.chunks;
+  if (alike.size() > 1 &&
+      tasks_of_each * static_cast<double>(alike.size()) > static_cast<double>(kMostStepTasks))
+    return Error{fmt::format("a step of {} micro-batches in {} different kinds of replicas is too "
+                             "long to be simulated",
+                             plan.micro_batches(), alike.size()),
                  {},
-                 fmt::format("describe them so that at most {} are", kMostReplicas)};
+                 "use fewer different slow ranks, or larger micro-batches"};
   std::map<double, PricedTasks> priced;  // by slowness
   for (const AlikeReplicas& replicas : alike)
     for (const double slowness : replicas.slowness) {
@@ -378,7 +403,8 @@ Result<SimulatedStep> simulate_step(const Transformer& model, const TrainingPlan
   step.program = make_step_program(
       step.order, replicas, std::vector<StepExchange>(step.order.tasks.size(), exchange.step),
       step.update);
-  if (cost.network) step.program.links = step_links(plan, cost, step.program, exchange.calls);
+  if (cost.network)
+    step.program.links = step_links(plan, cost, step.program, exchange.calls, classes.class_of);
   Result<ExecutionResult> result = execute_step(step.program, for_path);
   if (!result) return result.error();
   step.result = std::move(*result);

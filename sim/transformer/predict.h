@@ -71,6 +71,7 @@ struct Group {
   int stride = 1;    // how far they are apart
   // GPUs among which all groups like this one call at once; 0: this one calls alone.
   std::int64_t all = 0;
+  bool wraps = false;  // of a message: the last of those GPUs also send to the first
 };
 
 // A piece of the model for one micro-batch: its time, and the parts of both directions together.

@@ -143,6 +143,22 @@ TEST(SimulateCollective, OnANetworkItNamesTheLinkThatIsTooNarrow) {
   cli::expect_fits_a_terminal(text.out);
 }
 
+TEST(SimulateCollective, SaysWhetherSwitchesReduce) {
+  const TempDir folder;
+  const std::string file =
+      folder.write("m.yaml",
+                   "machine: 1\nname: two nodes\nranks_per_node: 8\n"
+                   "compute: {float32: {peak: 1TFLOP/s}}\nmemory: {bandwidth: 1TB/s}\n"
+                   "links: [{alpha: 0us, beta: 400GB/s}, {alpha: 0us, beta: 50GB/s}]\n"
+                   "network: {topology: fat-tree, tiers: [{nodes: 4}], sharp: true}\n");
+  const auto algorithm = [&](const char* ranks) {
+    return json_of({"--machine", file, "--ranks", ranks, "--bytes", "16MB", "--op", "all_reduce"},
+                   false)["collectives"][0]["algorithm"];
+  };
+  EXPECT_EQ(algorithm("16"), "in_network");
+  EXPECT_EQ(algorithm("12"), "ring");  // nodes of 8 and 4
+}
+
 TEST(SimulateCollective, AMachineReplacesTheLinks) {
   const auto refusal = [](std::vector<std::string> options) {
     const cli::Outcome outcome = collective(std::move(options), false);

@@ -2,6 +2,7 @@
 #include "sim/machine/job_network.h"
 
 #include <algorithm>
+#include <numeric>
 #include <string>
 
 #include <gtest/gtest.h>
@@ -210,6 +211,29 @@ TEST(JobNetwork, LinksBetweenSwitchesAddLatency) {
             Picos{4 * 2 * 300'000});
   EXPECT_EQ(time_of(job, machine_with("{topology: fat-tree, tiers: [{nodes: 4}], hop: 300ns}")),
             Picos{0});
+}
+
+// Four nodes, two to a switch of the second tier: 2, 4, 2, 4 links around, 2, 4, 4 to the others.
+TEST(JobNetwork, EachAlgorithmPaysForItsOwnWay) {
+  const std::string tiers = "{topology: fat-tree, tiers: [{nodes: 1}, {nodes: 2}], hop: 300ns";
+  const ProgramJob reduce = at_once({{0, 1, 2, 3}}, 4, 0);
+  const ProgramJob broadcast = at_once({{0, 1, 2, 3}}, 4, 0, trace::Op::broadcast);
+  EXPECT_EQ(time_of(reduce, machine_with(tiers + ", sharp: true}")), Picos{4 * 300'000});
+  EXPECT_EQ(time_of(reduce, machine_with(tiers + "}")), Picos{4 * 1'000'000});
+  EXPECT_EQ(time_of(broadcast, machine_with(tiers + "}")), Picos{2 * 1'000'000});
+}
+
+TEST(JobNetwork, TooManyPairsAreRefused) {
+  const Machine machine = machine_with("{topology: torus, sides: [64, 128]}");
+  const Result<PricedCalls> priced =
+      price_calls(trace::Op::all_to_all, 8192, {Bytes{kMega}}, machine);
+  ASSERT_FALSE(priced);
+  EXPECT_NE(priced.error().message.find("on this torus"), std::string::npos);
+  EXPECT_TRUE(price_calls(trace::Op::all_reduce, 8192, {Bytes{kMega}}, machine));
+  std::vector<std::int32_t> all(8192);
+  std::iota(all.begin(), all.end(), 0);
+  const ProgramJob job = at_once({all}, 8192, kMega, trace::Op::all_to_all);
+  EXPECT_FALSE(JobNetwork::of(machine, job, layouts_of(job, machine)));
 }
 
 // Up to the switches and down once: latency twice, and each byte once.

@@ -86,6 +86,12 @@ TEST_F(SimulateTowers, RunOnNetworks) {
   EXPECT_EQ(seconds("{topology: fat-tree, tiers: [{nodes: 4, oversubscription: 50}]}"), wide);
   EXPECT_THAT(simulate({"--set", "calibration.network={topology: torus, sides: [2]}"}).err,
               HasSubstr("needs 4 nodes"));
+  // 1,180 GPUs, of which the LLM has fewer.
+  EXPECT_THAT(
+      cli::run_lockstep({"simulate", "plan", LOCKSTEP_SOURCE_DIR "/sim/plans/disttrain-72b.yaml",
+                         "--set", "calibration.network={topology: torus, sides: [10, 14]}"})
+          .err,
+      HasSubstr("needs 148 nodes"));
   EXPECT_THAT(simulate({"--set", "calibration.slow=[{first: 3, work: 2}]"}).err,
               HasSubstr("slow ranks"));
 }

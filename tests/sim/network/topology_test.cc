@@ -228,6 +228,45 @@ TEST(Topology, SwitchesThatReducePassOnOneBuffer) {
   EXPECT_DOUBLE_EQ(shares.at(by_rail.up(1, 0, 0)), 1);
 }
 
+// A message changes rails before it leaves its node.
+TEST(Topology, AMessageTakesItsReceiversRail) {
+  const Network net = network(rails(1, 1), 8, 16);
+  const auto loads = between(net, traffic(net, {0, 9}, trace::Op::send, Pattern::message));
+  EXPECT_EQ(loads, (std::map<std::uint32_t, double>{{net.up(0, 0, 1), 1}, {net.down(0, 1, 1), 1}}));
+  const auto ring = between(net, traffic(net, {0, 9}, trace::Op::all_reduce, Pattern::ring));
+  EXPECT_TRUE(ring.contains(net.down(0, 1, 1)) && !ring.contains(net.down(0, 1, 0)));
+}
+
+TEST(Topology, HopsAreThoseOfTheRoutes) {
+  Topology several = dragonfly(2, 4, 2);
+  several.groups = 4;
+  for (const Topology& one :
+       {tree({{2, 1}, {4, 1}}), torus({4, 3, 2}), torus({2, 2, 6}), dragonfly(1, 4, 2), several}) {
+    const Network net = network(one, 1, 24);
+    for (std::int64_t from = 0; from < 24; ++from)
+      for (std::int64_t to = 0; to < 24; ++to) {
+        double sum = 0;
+        if (from != to)
+          net.route(from, to, 0, [&sum](std::uint32_t, double share) { sum += share; });
+        EXPECT_NEAR(net.hops(from, to), sum, 1e-12) << from << " " << to;
+      }
+  }
+}
+
+// 12 ranks on nodes of 8: no formula of switches, so that they go around.
+TEST(Topology, UnequalNodesGoInARingAlsoWhereSwitchesReduce) {
+  EXPECT_EQ(pattern_of(trace::Op::all_reduce, packed(12, 8), {}, true), Pattern::ring);
+  EXPECT_EQ(pattern_of(trace::Op::all_reduce, packed(16, 8), {}, true), Pattern::in_network);
+}
+
+// NVLS within a node reduces in the switch of that node.
+TEST(Topology, ANodeThatReducesAloneUsesNoNetwork) {
+  const Network net = network(tree({{2, 1}}), 8, 16);
+  const auto loads = traffic(net, every(8), trace::Op::all_reduce, Pattern::in_network);
+  EXPECT_EQ(loads.size(), 16);
+  for (const LinkLoad& load : loads) EXPECT_TRUE(net.is_inside(load.link));
+}
+
 TEST(Topology, WhatASenderSendsIsWhatReceiversReceive) {
   const std::vector<std::int32_t> members = {0, 1, 2, 9, 10, 17, 30, 31};
   for (const Topology& topology :
@@ -270,6 +309,16 @@ TEST(Topology, WhatCannotBeIsSaid) {
   Topology far = dragonfly(1, 2, 1);
   far.groups = 4;
   EXPECT_EQ(topology_problem(far, 8)->key, "/groups");
+  // Routes over 2^20 links between two groups; more links than numbers.
+  Topology two = dragonfly(1, 1024, 1024);
+  two.groups = 2;
+  EXPECT_EQ(topology_problem(two, 8)->key, "/global_links");
+  two = dragonfly(1, 1024, 1024);
+  two.groups = 1024;
+  EXPECT_EQ(topology_problem(two, 8)->key, "/global_links");
+  // 2^21 nodes are not offered: no file may say so.
+  EXPECT_EQ(topology_problem(tree({{1 << 20, 1}, {1 << 20, 1}}), 8)->fix,
+            "leave the last tier out");
   Topology reducing = torus({4});
   reducing.sharp = true;
   EXPECT_EQ(topology_problem(reducing, 8)->key, "/sharp");

@@ -93,6 +93,32 @@ TEST(PlanNetwork, CallsWithinTasksAreSlowedByNarrowLinks) {
   EXPECT_EQ(tensor(on_tree(2, 4)), tensor({}));
 }
 
+// Four stages of a node each, two of them below each leaf: only what the second sends to the third
+// leaves a leaf.
+TEST(PlanNetwork, MessagesBetweenAllStagesCount) {
+  TrainingPlan plan = data_parallel(1);
+  plan.tensor = 8;
+  plan.pipeline = 4;
+  const auto handover = [&](const CostParameters& cost) { return step(plan, cost).parts.handover; };
+  EXPECT_EQ(handover(on_tree(2, 1)), handover({}));
+  EXPECT_GT(handover(on_tree(2, 64)), 5 * handover({}));
+  EXPECT_EQ(handover(on_tree(4, 64)), handover({}));
+}
+
+// Replicas that hardly differ are simulated one by one, with as many messages as before.
+TEST(PlanNetwork, ReplicasHaveMessagesOfTheirOwn) {
+  TrainingPlan plan = data_parallel(4);
+  plan.tensor = 8;
+  plan.pipeline = 4;
+  plan.overlapped_pipeline = true;
+  CostParameters cost = on_tree(2, 64);
+  const double alike = step(plan, cost).seconds;
+  EXPECT_GT(alike, 1.2 * step(plan, {}).seconds);
+  for (int replica = 1; replica < 4; ++replica)
+    cost.slow.push_back({8 * replica, 8 * replica, 1 + 1e-9 * replica});
+  EXPECT_NEAR(step(plan, cost).seconds, alike, 1e-4 * alike);
+}
+
 TEST(PlanNetwork, ATooSmallNetworkIsRefused) {
   CostParameters cost;
   cost.network.emplace();
@@ -151,7 +177,21 @@ TEST(SlowGpus, TooManyKindsAreRefused) {
   plan.global_batch = 300;
   const Result<StepPrediction> out = predict_step(model(), plan, cost);
   ASSERT_FALSE(out);
-  EXPECT_NE(out.error().message.find("300 replicas"), std::string::npos);
+  EXPECT_EQ(out.error().message,
+            "slow ranks make 300 different kinds of replicas, at most 256 are simulated");
+}
+
+// Each kind has tasks of its own: 200 of 16,000 would fill the memory.
+TEST(SlowGpus, TooManyTasksAreRefused) {
+  CostParameters cost;
+  for (int r = 0; r < 200; ++r) cost.slow.push_back({r, r, 1 + 0.001 * r});
+  TrainingPlan plan = data_parallel(200);
+  plan.pipeline = 4;
+  plan.global_batch = 200 * 2000;
+  const Result<StepPrediction> out = predict_step(model(), plan, cost);
+  ASSERT_FALSE(out);
+  EXPECT_NE(out.error().message.find("200 different kinds"), std::string::npos)
+      << out.error().str();
 }
 
 }  // namespace

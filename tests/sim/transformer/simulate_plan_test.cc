@@ -146,6 +146,9 @@ TEST_F(SimulatePlan, WhatCannotBeIsRefused) {
   expect_refused({"--set", "tensor=0"}, "at least 1");
   expect_refused({"--set", "calibration=h100-cluster"}, "--calibration");
   expect_refused({"--set", "calibration.network=1"}, "\"network\"");
+  expect_refused({"--set", "gpus_per_node=4", "--set",
+                  "calibration.network={topology: rails, rails: 8, tiers: [{nodes: 4}]}"},
+                 "network/rails: 4 ranks of a node do not divide into 8 rails");
   expect_refused({"--set", "tensor=2", "--set", "tensor=4"}, "varied twice");
   expect_refused({"--calibration", "h300"}, "h300");
   expect_refused({"--output", "xml=-"}, "text, json, csv and html");

@@ -1,0 +1,311 @@
+#include "verify/blocking/cycles.h"
+
+#include <algorithm>
+#include <iterator>
+#include <optional>
+#include <set>
+
+#include <fmt/core.h>
+
+#include "verify/blocking/blocking.h"
+#include "verify/blocking/messages.h"
+#include "verify/blocking/overtaking.h"
+#include "verify/blocking/partings.h"
+#include "verify/blocking/stopped.h"
+#include "verify/blocking/unanswered.h"
+#include "verify/blocking/wait_evidence.h"
+#include "verify/blocking/witnesses.h"
+#include "verify/matching/matching.h"
+#include "verify/streams/programs.h"
+
+namespace lockstep::verify {
+
+namespace {
+
+bool all_point_to_point(const Context& context, const std::vector<std::size_t>& points) {
+  return std::all_of(points.begin(), points.end(), [&](std::size_t p) {
+    return context.where.wait_points[p].group == WaitPoint::kPointToPoint;
+  });
+}
+
+// Of a cycle over two groups: the ranks that entered the groups in the less common order; none
+// where both orders are equally common.
+std::vector<std::uint32_t> in_the_other_order(const WaitPoint& a, const WaitPoint& b) {
+  // The ranks that wait `there` and are missing `here`: they took `there` first.
+  const auto missed = [](const WaitPoint& there, const WaitPoint& here) {
+    const std::vector<std::uint32_t> lacks = lacked_by(here);
+    std::vector<std::uint32_t> out;
+    std::set_intersection(there.waiting.begin(), there.waiting.end(), lacks.begin(), lacks.end(),
+                          std::back_inserter(out));
+    return out;
+  };
+  std::vector<std::uint32_t> in_a = missed(a, b);
+  std::vector<std::uint32_t> in_b = missed(b, a);
+  if (in_a.size() == in_b.size()) return {};
+  return in_a.size() < in_b.size() ? in_a : in_b;
+}
+
+// The ranks of a cycle that reached one call before most of its group and are missing in another in
+// which most of the group waits. Whether they left that one out or moved it, they are the minority
+// in both.
+std::vector<std::uint32_t> ahead_of_most(const Context& context,
+                                         const std::vector<std::size_t>& points) {
+  const auto few = [&](const std::vector<std::uint32_t>& ranks, const WaitPoint& point) {
+    return 2 * ranks.size() < context.groups[point.group].streams.size();
+  };
+  std::vector<std::uint32_t> early;
+  std::vector<std::uint32_t> missed;
+  for (const std::size_t p : points) {
+    const WaitPoint& point = context.where.wait_points[p];
+    if (point.group == WaitPoint::kPointToPoint || point.unknown_member) return {};
+    if (few(point.waiting, point))
+      early.insert(early.end(), point.waiting.begin(), point.waiting.end());
+    if (const std::vector<std::uint32_t> lacks = lacked_by(point); few(lacks, point))
+      missed.insert(missed.end(), lacks.begin(), lacks.end());
+  }
+  std::sort(early.begin(), early.end());
+  std::sort(missed.begin(), missed.end());
+  missed.erase(std::unique(missed.begin(), missed.end()), missed.end());
+  std::vector<std::uint32_t> out;
+  std::set_intersection(early.begin(), early.end(), missed.begin(), missed.end(),
+                        std::back_inserter(out));
+  return out;
+}
+
+// Whether, by the rank's past, `second` should have come where it issued `first`: then it changed
+// the order of the two. Nothing where its past does not tell.
+std::optional<bool> broke_its_order(const Context& context, std::uint32_t rank, std::uint32_t first,
+                                    std::uint32_t second) {
+  const std::optional<std::uint32_t> usual =
+      usual_call(context.run, context.agreement, {rank, first});
+  if (!usual) return std::nullopt;
+  const std::vector<trace::Call>& calls = context.run.ranks[rank].calls;
+  if (is_same_of_program(context.agreement, calls[*usual], calls[first])) return false;
+  if (is_same_of_program(context.agreement, calls[*usual], calls[second])) return true;
+  return std::nullopt;
+}
+
+// Of a cycle of queued calls: the ranks that issued two of its calls in another order than the last
+// time. None where all ranks did, since then nobody stands out.
+std::vector<std::uint32_t> out_of_their_order(const Context& context,
+                                              const std::vector<std::size_t>& points) {
+  std::vector<std::uint32_t> broke;
+  std::size_t judged = 0;
+  for (const std::size_t p : points) {
+    const WaitPoint& point = context.where.wait_points[p];
+    if (point.group == WaitPoint::kPointToPoint) continue;
+    for (const Stream& s : context.groups[point.group].streams) {
+      const bool behind =
+          std::binary_search(point.behind.begin(), point.behind.end(), s.rank_index);
+      if (!behind || point.instance >= s.calls.size()) continue;
+      const std::uint32_t first = context.where.positions[s.rank_index].waiting_in();
+      const auto out = broke_its_order(context, s.rank_index, first, s.calls[point.instance]);
+      if (!out) continue;
+      ++judged;
+      if (*out) broke.push_back(s.rank_index);
+    }
+  }
+  if (broke.size() == judged) return {};
+  std::sort(broke.begin(), broke.end());
+  broke.erase(std::unique(broke.begin(), broke.end()), broke.end());
+  return broke;
+}
+
+// Of a cycle over two calls: ranks that wait in the one for a rank that waits in the other, where a
+// sister group of theirs went to the other call without theirs. So they issued it alone.
+//
+//   ranks 0, 1   rank 0 waits in all_gather of [0, 1] for rank 1, which waits in the barrier
+//   ranks 2, 3   wait in the barrier, and neither issued an all_gather of [2, 3]: rank 0 is odd
+std::vector<std::uint32_t> beside_sister_groups(const Context& context,
+                                                const std::vector<std::size_t>& points) {
+  if (points.size() != 2) return {};
+  std::vector<std::uint32_t> out;
+  for (const std::size_t p : points) {
+    const WaitPoint& own = context.where.wait_points[p];
+    const WaitPoint& usual = context.where.wait_points[p == points[0] ? points[1] : points[0]];
+    if (own.group == WaitPoint::kPointToPoint || usual.group == WaitPoint::kPointToPoint) return {};
+    const GroupStreams& group = context.groups[own.group];
+    const bool went_past =
+        std::any_of(context.groups.begin(), context.groups.end(), [&](const GroupStreams& sister) {
+          return &sister != &group && sister.members.size() == group.members.size() &&
+                 sister.first_seq == group.first_seq && !sister.streams.empty() &&
+                 std::all_of(sister.streams.begin(), sister.streams.end(), [&](const Stream& s) {
+                   return s.calls.size() == own.instance &&
+                          std::binary_search(usual.waiting.begin(), usual.waiting.end(),
+                                             s.rank_index);
+                 });
+        });
+    if (went_past) out.insert(out.end(), own.waiting.begin(), own.waiting.end());
+  }
+  return out;
+}
+
+// Whether a call of the cycle lacks a member of a group that nobody lists: one of several ranks,
+// and nothing tells which.
+bool lacks_unlisted_member(const Context& context, const std::vector<std::size_t>& points) {
+  return std::any_of(points.begin(), points.end(), [&](std::size_t p) {
+    const WaitPoint& point = context.where.wait_points[p];
+    return point.any_source && point.group != WaitPoint::kPointToPoint;
+  });
+}
+
+// The cycle as a finding. Its culprits are looked for from strong evidence to weak; the first
+// criterion that names anyone decides:
+//
+//   1. ranks whose device overtook (overtaking.h)
+//   2. of messages, ranks that differ from their sister groups
+//   3. with two groups, ranks that used the less common order
+//   4. ranks that changed the order of two calls since the last time
+//   5. ranks that were early in one call and late in another
+//   6. ranks that wait in a call which sister groups did not issue
+//   7. ranks that broke with their past
+//   8. stages of a pipeline that expect more messages than their neighbour has to pass on
+//
+// `lacks_message`: one of the ranks waits in a collective where a message was to come. It left the
+// message out, or comes to it later; so the finding does not say that two groups cross.
+Cause cycle_cause(const Context& context, const WaitCause& wait,
+                  const std::vector<std::size_t>& points, const std::vector<Break>& breaks,
+                  const std::optional<Overtaking>& overtaking,
+                  const std::vector<std::uint32_t>& odd, bool lacks_message) {
+  if (std::optional<Cause> lost = explain_lost_message(context, points)) return std::move(*lost);
+  std::set<trace::GroupId> groups;
+  for (const std::size_t p : points) {
+    const WaitPoint& point = context.where.wait_points[p];
+    groups.insert(context.call(waiting_call(context, point.waiting[0])).group);
+  }
+  const bool p2p = all_point_to_point(context, points);
+  // In MPI programs, ranks that all receive from each other mostly forgot to send.
+  const bool unmatched =
+      p2p && context.semantics == CallSemantics::mpi &&
+      std::all_of(points.begin(), points.end(), [&](std::size_t p) {
+        const CallRef call = waiting_call(context, context.where.wait_points[p].waiting[0]);
+        return context.run.tables.signatures[context.call(call).signature].op == trace::Op::recv;
+      });
+  const RuleId id = unmatched                             ? RuleId::p2p_unmatched
+                    : p2p                                 ? RuleId::p2p_cycle
+                    : groups.size() > 1 && !lacks_message ? RuleId::cross_group_deadlock
+                                                          : RuleId::deadlock;
+  Cause cause;
+  cause.finding = make_finding(id);
+  std::string parts;
+  for (std::size_t i = 0; i < points.size() && i < 4; ++i) {
+    const WaitPoint& point = context.where.wait_points[points[i]];
+    parts += (parts.empty() ? "" : "; ") + describe_awaited(context, point);
+  }
+  if (points.size() > 4) parts += fmt::format("; and {} more", points.size() - 4);
+  cause.finding.message = parts;
+  cause.finding.why =
+      fmt::format("Each waits for another one of them, in a cycle, so none can continue{}.",
+                  wait.stuck ? ", in whichever order things happen" : "");
+  cause.deviants = wait.roots;
+  locate_cause(context, first_point(context, wait), cause);
+  if (lacks_unlisted_member(context, points)) {
+    cause.finding.why +=
+        " The dumps do not list the members of the group, and so not who left its call out.";
+    return cause;
+  }
+  if (overtaking) {
+    cause.finding.culprits = context.ranks(overtaking->deviants);
+  } else if (id == RuleId::cross_group_deadlock && points.size() == 2) {
+    cause.finding.culprits = context.ranks(in_the_other_order(
+        context.where.wait_points[points[0]], context.where.wait_points[points[1]]));
+  }
+  if (!overtaking && !odd.empty()) cause.finding.culprits = context.ranks(odd);
+  if (cause.finding.culprits.empty()) {
+    cause.finding.culprits = context.ranks(out_of_their_order(context, points));
+  }
+  if (cause.finding.culprits.empty()) {
+    cause.finding.culprits = context.ranks(ahead_of_most(context, points));
+  }
+  if (cause.finding.culprits.empty()) {
+    cause.finding.culprits = context.ranks(beside_sister_groups(context, points));
+  }
+  if (cause.finding.culprits.empty()) {
+    std::vector<std::uint32_t> broke(breaks.size());
+    std::transform(breaks.begin(), breaks.end(), broke.begin(),
+                   [](const Break& b) { return b.rank; });
+    cause.finding.culprits = context.ranks(broke);
+  }
+  if (cause.finding.culprits.empty())
+    cause.finding.culprits = context.ranks(expect_more_than_comes(context, points));
+  if (breaks.size() == 1 && breaks[0].kind == EditKind::missing &&
+      cause.finding.culprits == context.ranks({breaks[0].rank})) {
+    const Break& broke = breaks[0];
+    const std::string who = context.describe_ranks({broke.rank});
+    const std::string usual = context.describe_call({broke.rank, broke.usual});
+    const std::string call = context.describe_call({broke.rank, broke.call});
+    cause.finding.why += fmt::format(
+        " In its earlier rounds {} issued {} where it issued {} now: it left that call out, "
+        "or comes to it later.",
+        who, usual, call);
+    cause.finding.fix =
+        fmt::format("on {}, issue {} before {}, as in its earlier rounds", who, usual, call);
+  }
+  // The same cycle in sister groups is told as one.
+  if (!p2p)
+    cause.call =
+        context.call(waiting_call(context, first_point(context, wait).waiting[0])).signature;
+  return cause;
+}
+
+}  // namespace
+
+Cause explain_cycle(const Context& context, const WaitCause& wait) {
+  const std::vector<std::size_t> points = points_of_roots(context, wait);
+  const std::optional<Overtaking> overtaking = find_overtaking(context, points);
+  std::vector<const WaitPoint*> waits(points.size());
+  std::transform(points.begin(), points.end(), waits.begin(),
+                 [&](std::size_t p) { return &context.where.wait_points[p]; });
+  const std::vector<std::uint32_t> odd = part_from_sisters(context, waits);
+  std::optional<Cause> left_out;
+  std::vector<Break> breaks;
+  std::optional<Parting> parting;
+  bool most_broke = false;
+  if (lacks_unlisted_member(context, points)) {
+    // The past of any rank would only accuse it.
+  } else if (overtaking && overtaking->left_out) {
+    left_out = explain_left_out(context, *overtaking);
+  } else {
+    // Where most ranks left out a call, it is not the few that lack one.
+    parting = most_broke_in_cycle(context, points);
+    most_broke = parting.has_value();
+    if (most_broke) left_out = explain_parting(context, *parting);
+    if (!left_out) breaks = breaks_with_the_past(context, wait.roots);
+    if (!left_out && !most_broke) left_out = explain_left_out_call(context, points, breaks);
+    if (!left_out) left_out = explain_broken_habit(context, points, breaks);
+    if (!left_out && !most_broke) {
+      parting = parting_in_cycle(context, points);
+      if (parting) left_out = explain_parting(context, *parting);
+    }
+  }
+  const WaitPoint* message = nullptr;
+  if (!left_out && !overtaking && !most_broke && odd.size() == 1)
+    message = message_of_sisters(context, points, odd[0]);
+  // Where the rank blocks, the message may still come after the call in which it does.
+  if (message != nullptr &&
+      newest_call(context, odd[0]) != context.where.positions[odd[0]].waiting_in()) {
+    left_out = left_out_message(context, *message, odd[0]);
+  }
+  // Sister groups are better witnesses than a rank's own past.
+  if (left_out && !odd.empty() && !overtaking && left_out->deviants != odd &&
+      !left_out->finding.culprits.empty()) {
+    left_out.reset();
+  }
+  if (left_out) {
+    left_out->finding.consequences.push_back(wait_consequence(context, wait));
+    return std::move(*left_out);
+  }
+  const bool lacks_message =
+      message != nullptr ||
+      (breaks.size() == 1 && breaks[0].kind == EditKind::missing &&
+       trace::is_point_to_point(context.op({breaks[0].rank, breaks[0].usual})));
+  Cause cause = cycle_cause(context, wait, points, breaks, overtaking, odd, lacks_message);
+  if (parting && (most_broke || cause.finding.culprits.empty())) {
+    cause.finding.culprits =
+        context.ranks(ranks_that_part_alike(context.run, context.agreement, *parting));
+  }
+  add_wait_evidence(context, wait, cause.finding);
+  return cause;
+}
+
+}  // namespace lockstep::verify

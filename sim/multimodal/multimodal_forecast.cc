@@ -103,11 +103,10 @@ std::vector<std::string> MultimodalForecast::basis() const {
       "an encoder computes items without padding between them, at the efficiency of the LLM's "
       "products; patch embedding and pooling take no time"};
   if (calibration.cost.network)
-    out.push_back(
-        fmt::format("calls of the LLM and of gradients take longer where links of the {} are too "
-                    "narrow for all "
-                    "that are alike; calls of different kinds do not slow each other down",
-                    topology_name(calibration.cost.network->kind)));
+    out.push_back(fmt::format(
+        "calls of the LLM and of gradients take longer where links of the {} are too "
+        "narrow for all that are alike; calls of different kinds do not slow each other down",
+        topology_name(calibration.cost.network->kind)));
   for (const EncoderTower& tower : plan.encoders) {
     if (tower.place == EncoderPlace::every_gpu)
       out.push_back(printable(tower.name) +

@@ -168,8 +168,7 @@ std::vector<std::string> PlanForecast::basis() const {
   if (calibration.cost.network)
     out.push_back(
         fmt::format("calls share the links of a {}: gradients and messages beside the tasks as "
-                    "they come, those "
-                    "within tasks with all that are alike",
+                    "they come, those within tasks with all that are alike",
                     topology_name(calibration.cost.network->kind)));
   if (model.layers % pieces != 0)
     out.push_back(fmt::format(

@@ -175,12 +175,12 @@ Cause cycle_cause(const Context& context, const WaitCause& wait,
   }
   const bool p2p = all_point_to_point(context, points);
   // In MPI programs, ranks that all receive from each other mostly forgot to send.
-  const bool unmatched =
-      p2p && context.semantics == CallSemantics::mpi &&
-      std::all_of(points.begin(), points.end(), [&](std::size_t p) {
-        const CallRef call = waiting_call(context, context.where.wait_points[p].waiting[0]);
-        return context.run.tables.signatures[context.call(call).signature].op == trace::Op::recv;
-      });
+  const bool unmatched = p2p && context.semantics == CallSemantics::mpi &&
+                         std::all_of(points.begin(), points.end(), [&](std::size_t p) {
+                           const CallRef call =
+                               waiting_call(context, context.where.wait_points[p].waiting[0]);
+                           return context.op(call) == trace::Op::recv;
+                         });
   const RuleId id = unmatched                             ? RuleId::p2p_unmatched
                     : p2p                                 ? RuleId::p2p_cycle
                     : groups.size() > 1 && !lacks_message ? RuleId::cross_group_deadlock

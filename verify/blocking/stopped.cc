@@ -233,9 +233,7 @@ std::string file_and_line(std::string_view at) {
   return printable(slash == kNpos ? at : at.substr(slash + 1));
 }
 
-bool is_send(const Context& context, CallRef ref) {
-  return context.run.tables.signatures[context.call(ref).signature].op == trace::Op::send;
-}
+bool is_send(const Context& context, CallRef ref) { return context.op(ref) == trace::Op::send; }
 
 // Where the stopped rank last answered this message's like: received from the rank that waits in a
 // send, or sent to the one that waits in a receive. The waiting rank's own line where it never did.

@@ -48,7 +48,8 @@ struct Break {
 };
 
 // Where some of the ranks broke with their past while the others went on as usual. Empty where the
-// past of any of them does not tell. O(ranks · 64) times the cost of is_usual().
+// past of any of them does not tell. O(ranks · 64) times the cost of is_usual(), and of comparing
+// a rank's program with 8 others where a call is not usual.
 std::vector<Break> breaks_with_the_past(const Context& context,
                                         const std::vector<std::uint32_t>& ranks);
 

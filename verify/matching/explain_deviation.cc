@@ -267,7 +267,7 @@ bool explain_modality(const Context& context, const Deviation& d, Finding& findi
                     context.modalities.stood_in(deviant, d.batch());
   finding = make_finding(dead ? RuleId::dead_remedy : RuleId::modality_divergence);
   if (!dead && lacks && d.expected.call != kNoCall) {
-    const trace::Op op = context.run.tables.signatures[context.call(d.expected).signature].op;
+    const trace::Op op = context.op(d.expected);
     if (std::string fix = fix_of_sharded(op); !fix.empty()) finding.fix = std::move(fix);
   }
   finding.what = names_carried(context, d);
@@ -293,10 +293,9 @@ bool explain_modality(const Context& context, const Deviation& d, Finding& findi
         describe_modality(context.modalities.held(other, d.batch())), context.describe_call(d.got),
         context.describe_location(d.got, d.seq));
   } else if (lacks) {
-    finding.message = fmt::format(
-        "{}; {} got no gradient there, and {} {} was never called", batch, names,
-        several ? "their" : "its",
-        trace::op_name(context.run.tables.signatures[context.call(d.expected).signature].op));
+    finding.message =
+        fmt::format("{}; {} got no gradient there, and {} {} was never called", batch, names,
+                    several ? "their" : "its", trace::op_name(context.op(d.expected)));
     if (dead) {
       finding.message +=
           ". A stand-in was computed there, but it is not connected to the loss, or not computed "

@@ -132,7 +132,8 @@ class CostsReader {
       if (of_kinds.get(kinds) != simdjson::SUCCESS || !is_dtype(dtype))
         return complain("\"flops\" is not by names of types");
       if (out.size() == kMostDtypes) return complain("\"flops\" names too many types");
-      if (std::any_of(out.begin(), out.end(), [&](const auto& one) { return one.dtype == dtype; }))
+      if (std::any_of(out.begin(), out.end(),
+                      [name = dtype](const WorkCost::Flops& one) { return one.dtype == name; }))
         return complain("\"flops\" names a type twice");
       out.push_back({std::string(dtype), amount(kinds, "matmul"), amount(kinds, "convolution")});
     }

@@ -102,10 +102,10 @@ Folding JobNetwork::fold(const ProgramJob& job) const {
         label.push_back(std::bit_cast<std::uint64_t>(load.bytes));
       }
     auto& of_group = links.of_group.emplace_back();
-    for (auto& [link, label] : by_link)
-      of_group.emplace_back(
-          link, labels.try_emplace(std::move(label), static_cast<std::uint32_t>(labels.size()))
-                    .first->second);
+    for (auto& [link, label] : by_link) {
+      const auto next = static_cast<std::uint32_t>(labels.size());
+      of_group.push_back({link, labels.try_emplace(std::move(label), next).first->second});
+    }
   }
   std::map<double, std::uint32_t> capacities;
   for (const std::uint32_t link : used_)

@@ -251,7 +251,8 @@ std::optional<RepeatedBatch> find_repeated_batch(const SampleLog& log, const Ran
   std::optional<RepeatedBatch> out;
   for (const std::uint32_t r : ranks) {
     const auto& own = log.by_step[r];
-    for (const auto& [n, first] : repeats[r].whole) {
+    for (const auto& [n_of_repeat, first] : repeats[r].whole) {
+      const auto n = n_of_repeat;  // clang 14 takes no structured binding into a lambda
       if (out && out->n <= n) break;
       // The first repeat of any rank: later ones may be those of a new epoch.
       const bool alone = std::all_of(ranks.begin(), ranks.end(), [&](std::uint32_t other) {

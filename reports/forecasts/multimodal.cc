@@ -41,8 +41,8 @@ std::string tower_text(const sim::EncoderTower& tower) {
                          p.tensor, p.data);
       break;
     case sim::EncoderPlace::every_gpu:
-      out += fmt::format("on every GPU, tensor {}, items over {} ranks of a replica", p.tensor,
-                         p.data);
+      out += fmt::format("on every GPU, tensor {}, items over {} of a replica", p.tensor,
+                         plural(p.data, "rank"));
       break;
     case sim::EncoderPlace::own_gpus:
       out += fmt::format("on {} GPUs of its own: tensor {}, pipeline {}, data {}", tower.gpus,

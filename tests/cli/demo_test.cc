@@ -124,7 +124,9 @@ TEST(Shipped, IsFoundByNameFromAnywhere) {
         << command << "\n"
         << TempDir::read(folder.file("out"));
   }
-  EXPECT_THAT(TempDir::read(folder.file("out")), HasSubstr("modality/manual_hang_bad.yaml"));
+  EXPECT_THAT(TempDir::read(folder.file("out")), HasSubstr("\nmodality/manual_hang_bad.yaml "))
+      << "their folder is named once";
+  EXPECT_THAT(TempDir::read(folder.file("out")), testing::StartsWith("in /"));
 }
 
 TEST(Shipped, AnUnknownNameIsAnErrorThatNamesTheNearest) {

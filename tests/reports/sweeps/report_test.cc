@@ -144,6 +144,14 @@ TEST(SweepHtml, HasTheChartAndNoScriptButItsOwn) {
   EXPECT_EQ(count("<circle class=\"dot front\""), 6U);
 }
 
+TEST(SweepHtml, WhatByFarDoesNotFitLeavesRoomForWhatDoes) {
+  reports::Summary s = small_sweep();
+  s.rows.push_back(plan_row(8, "huge", 12, 700, 900));
+  const std::string page = reports::sweep_html(s);
+  EXPECT_THAT(page, HasSubstr("1 plan that does not fit: right of this picture"));
+  EXPECT_THAT(page.substr(0, page.find("<figcaption>")), Not(HasSubstr("huge")));
+}
+
 TEST(SweepHtml, TheFrontAndTheTenBestComeBeforeTheFullList) {
   reports::Summary s = small_sweep();
   for (int i = 0; i < 50; ++i)

@@ -250,6 +250,15 @@ TEST(NcclLog, OneFileMayHoldAllProcesses) {
   }
 }
 
+TEST(NcclLog, AByteOrderMarkIsNoPartOfAHost) {
+  std::string text = job(0, 3, 1).str();
+  text.erase(0, text.find('\n') + 1);  // the communicator is the first line
+  const auto run = run_of(nccl_log_format(), {{"a.log", "\xEF\xBB\xBF" + text}});
+  ASSERT_EQ(run.ranks.size(), 1U);
+  EXPECT_EQ(run.ranks[0].host, "node7");
+  EXPECT_EQ(run.ranks[0].calls.size(), 3U);
+}
+
 TEST(NcclLog, GroupsLinkByTheirId) {
   // Two pairs, {0, 2} and {1, 3}, besides the communicator of all.
   std::vector<NamedFile> files;

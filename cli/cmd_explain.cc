@@ -57,7 +57,8 @@ reports::ExitStatus print_rules() {
     std::cout << fmt::format("  {:<21}{:<9}{}\n", rule.name, verify::to_string(rule.severity),
                              wrap(verify::rule_page(rule.id).summary, columns(), 32, 32));
   }
-  std::cout << "\n`lockstep explain RULE` says what a rule means and what to do.\n";
+  std::cout << fmt::format(
+      "\n{}\n", wrap("`lockstep explain RULE` says what a rule means and what to do.", columns()));
   return reports::ExitStatus::clean;
 }
 

@@ -57,16 +57,19 @@ reports::ExitStatus list_scenarios(const std::vector<std::string>& files) {
   const auto name = [&](const std::string& file) { return printable(file.substr(folder.size())); };
   std::size_t width = 0;
   for (const std::string& file : files) width = std::max(width, columns_of(name(file)));
+  const std::size_t columns = stdout_columns();
+  // Below each other, unless that leaves too little room.
+  const std::size_t indent = width + 24 < columns ? width + 2 : 2;
   for (const std::string& file : files) {
     const Result<runtime::Scenario> scenario = runtime::load_checked_scenario(file);
     if (!scenario) {
       status = reports::fail(scenario.error());
       continue;
     }
-    std::cout << fmt::format("{}  {}\n", pad_right(name(file), width), printable(scenario->name));
+    std::cout << fmt::format("{}  {}\n", pad_right(name(file), width),
+                             wrap(printable(scenario->name), columns, indent, width + 2));
     if (!scenario->description.empty())
-      std::cout << fmt::format("  {}\n",
-                               wrap(printable(scenario->description), stdout_columns(), 2, 2));
+      std::cout << fmt::format("  {}\n", wrap(printable(scenario->description), columns, 2, 2));
   }
   return status;
 }

@@ -93,7 +93,7 @@ inline constexpr std::size_t kMostRanksShown = 4096;
 
 // Markup; empty for no or too many ranks. The cells stand in the groups that the first finding is
 // about, TENSOR_PARALLEL say, else by host. A cell links to its row; the table is folded away. Both
-// are left out where nothing is wrong. O(ranks · groups).
+// are left out where nothing is wrong, or nothing sets a rank apart. O(ranks · groups).
 std::string rank_overview(const verify::Report& report, const trace::Run& run,
                           const WaitPicture& waits);
 

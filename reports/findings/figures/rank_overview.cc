@@ -284,10 +284,24 @@ class Overview {
 
 }  // namespace
 
+namespace {
+
+// Whether nothing sets a rank apart: all ended in order, and nobody waits or is named.
+bool all_are_alike(const verify::Report& report, const trace::Run& run, const WaitPicture& waits) {
+  return waits.nodes.empty() && report.ranks_missing.empty() &&
+         std::all_of(run.ranks.begin(), run.ranks.end(),
+                     [](const trace::RankTrace& one) { return one.end == trace::End::clean; }) &&
+         std::all_of(report.findings.begin(), report.findings.end(),
+                     [](const verify::Finding& one) { return one.culprits.empty(); });
+}
+
+}  // namespace
+
 std::string rank_overview(const verify::Report& report, const trace::Run& run,
                           const WaitPicture& waits) {
   const std::size_t ranks = all_ranks(report, run).size();
   if (ranks == 0 || ranks > kMostRanksShown || report.verdict == verify::Verdict::clean) return {};
+  if (all_are_alike(report, run, waits)) return {};
   return Overview(report, run, waits).str();
 }
 

@@ -108,6 +108,17 @@ trace::Run pairs() {
   return run_from_text(files);
 }
 
+TEST(HtmlReport, HasNoCellsWhereNothingSetsARankApart) {
+  const auto rank = [](const std::string& hash) {
+    return R"({"ev":"state","n":0,"name":"w","norm":1,"hash":")" + hash + "\"}\n" + kClean;
+  };
+  const trace::Run run = inline_run({rank("a"), rank("b")});
+  const verify::Report report = verify::verify(run);
+  ASSERT_FALSE(report.findings.empty());
+  ASSERT_THAT(report.findings[0].culprits, IsEmpty());
+  EXPECT_THAT(html_report(report, run), Not(HasSubstr("id=\"ranks\"")));
+}
+
 TEST(HtmlReport, HasACellAndARowForEveryRank) {
   const std::string text = html_report(verify::verify(pairs()), pairs());
   const Page page = read_page(text);

@@ -10,6 +10,7 @@
 
 #include "base/text.h"
 #include "verify/blocking/stopped.h"
+#include "verify/blocking/wait_graph.h"
 #include "verify/context.h"
 #include "verify/replay/replay.h"
 
@@ -142,7 +143,8 @@ bool waits_for_more(const Context& context, const Lack& a, const Lack& b) {
 
 // Sets the note's headline where ranks of a job that hangs wait for nobody but ranks without a
 // trace. Where the ranks are only taken to hang, others must wait for these: then they are behind,
-// and not merely in the newest call of all.
+// and not merely in the newest call of all. And nobody who left a trace may be behind by itself: of
+// a running job's logs several ranks are.
 void tell_missing_stopped(const Context& context, Finding& note) {
   const std::vector<WaitPoint>& points = context.where.wait_points;
   std::vector<std::size_t> lack;  // … them alone
@@ -154,6 +156,13 @@ void tell_missing_stopped(const Context& context, Finding& note) {
     if (context.presumed || waits.snapshot || waits.end == trace::End::hung) lack.push_back(p);
   }
   if (lack.empty()) return;
+  if (context.presumed) {
+    const std::vector<WaitCause> causes = wait_causes(context.where);
+    const bool others_are_behind =
+        std::any_of(causes.begin(), causes.end(),
+                    [](const WaitCause& wait) { return !wait.cycle && wait.stalled == SIZE_MAX; });
+    if (others_are_behind) return;
+  }
   const std::size_t first = first_missed(context, lack);
   const std::vector<trace::Rank> ranks = absent_at(context, points[first]);
   std::erase_if(lack, [&](std::size_t p) { return absent_at(context, points[p]) != ranks; });

@@ -182,6 +182,28 @@ TEST(NcclLog, ARankWhoseLogIsGoneIsNamedByThoseThatAreBehindWithIt) {
   EXPECT_EQ(note.waiting, std::vector{Rank(2)});
 }
 
+// As above, with a third pair, in which rank 4 is ahead of rank 5: ranks 3 and 5 are hardly both
+// why the job stands. It may as well run.
+TEST(NcclLog, ARankWhoseLogIsGoneIsNotAccusedWhereOthersAreBehindAsWell) {
+  std::vector<NamedFile> files;
+  for (const int process : {0, 1, 2, 4, 5}) {
+    Log log(process);
+    log.init(pointer(process), process, 6, "0xaaaa");
+    log.init(pointer(process, 16), process % 2, 2, "0xb" + std::to_string(process / 2));
+    log.init(pointer(process, 32), process / 2, 3, process % 2 == 0 ? "0xc0" : "0xc1");
+    log.call("AllReduce", 8, pointer(process, 16)).call("AllReduce", 8, pointer(process, 16));
+    if (process == 4) log.call("AllReduce", 8, pointer(process, 16));
+    if (process == 0) log.from_count(0).call("AllReduce", 9, pointer(process, 32));
+    files.push_back(log.file());
+  }
+  const verify::Report report = verify::verify(run_of(nccl_log_format(), files));
+  EXPECT_EQ(report.verdict, verify::Verdict::inconclusive);
+  ASSERT_EQ(report.findings.size(), 2U);
+  EXPECT_THAT(report.findings[0].headline, HasSubstr("rank 5 (GPU 11) may have stopped"));
+  EXPECT_EQ(report.findings[1].rule, verify::RuleId::missing_rank);
+  EXPECT_EQ(report.findings[1].headline, "");
+}
+
 TEST(NcclLog, AWatchdogTellsThatTheyHang) {
   const auto run = run_of(nccl_log_format(),
                           mesh_without_rank_3("Watchdog caught collective operation timeout\n"));

@@ -12,6 +12,8 @@
 #include <string_view>
 #include <utility>
 
+#include "base/text.h"
+
 namespace lockstep {
 
 // Sequences of xterm (ctlseqs), which all terminals in use know.
@@ -40,6 +42,30 @@ std::size_t stdout_columns() {
   constexpr std::size_t kFewest = 60;
   constexpr std::size_t kMost = 200;
   return std::clamp(terminal_size(STDOUT_FILENO).width, kFewest, kMost);
+}
+
+std::string fit_error(std::string_view text, std::size_t columns) {
+  constexpr std::string_view kFix = "fix: ";
+  std::string out;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    const std::string_view line = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    const std::size_t begin = std::min(line.find_first_not_of(' '), line.size());
+    const std::size_t indent = begin + (line.substr(begin).starts_with(kFix) ? kFix.size() : 2);
+    out.append(out.empty() ? "" : "\n")
+        .append(begin, ' ')
+        .append(wrap(line.substr(begin), columns, indent, begin));
+  }
+  return out;
+}
+
+void print_error(std::string_view text) {
+  std::string out = "lockstep: ";
+  out += text;
+  if (::isatty(STDERR_FILENO) == 1)
+    out = fit_error(out, std::max<std::size_t>(terminal_size(STDERR_FILENO).width, 40));
+  std::cerr << out << "\n";
 }
 
 std::string drawn_over(const std::string& text) {

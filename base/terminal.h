@@ -57,6 +57,13 @@ ScreenSize terminal_size(int descriptor);
 // anywhere.
 std::size_t stdout_columns();
 
+// An error's text (Error::str()) with its lines wrapped at `columns`, fixes behind "fix: ".
+std::string fit_error(std::string_view text, std::size_t columns);
+
+// Prints "lockstep: ", the error's text and a line break on standard error: fitted to the terminal
+// if it is one, else as it is, so that programs find each part in one line.
+void print_error(std::string_view text);
+
 // The bytes that make a terminal show exactly `text`: from the first line on, erasing the rest of
 // each line and everything below.
 std::string drawn_over(const std::string& text);

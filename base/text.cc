@@ -6,6 +6,8 @@
 #include <numeric>
 #include <utility>
 
+#include "base/quantities.h"
+
 namespace lockstep {
 
 std::string_view trimmed(std::string_view text) {
@@ -78,7 +80,7 @@ std::string ranges(std::span<const std::int32_t> sorted) {
 }
 
 std::string plural(std::uint64_t n, std::string_view singular, std::string_view many) {
-  std::string out = std::to_string(n) + " ";
+  std::string out = grouped(n) + " ";
   if (n == 1) return out.append(singular);
   return many.empty() ? out.append(singular) + "s" : out.append(many);
 }

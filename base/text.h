@@ -38,7 +38,7 @@ std::string join_and(std::span<const std::string> items, std::size_t limit = 0);
 // Sorted integers as ranges: "0-3,7".
 std::string ranges(std::span<const std::int32_t> sorted);
 
-// "1 rank", "3 ranks"; `many`: where it is not `singular` with an "s". `n` >= 0.
+// "1 rank", "1,024 ranks"; `many`: where it is not `singular` with an "s". `n` >= 0.
 std::string plural(std::uint64_t n, std::string_view singular, std::string_view many = {});
 template <std::integral Count>
 std::string plural(Count n, std::string_view singular, std::string_view many = {}) {

@@ -1,8 +1,10 @@
 // lockstep calibrate: measures this machine for `lockstep simulate`.
 #include <algorithm>
+#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -96,6 +98,13 @@ std::string summary(const runtime::Calibration& c, const std::string& file) {
 }
 
 reports::ExitStatus calibrate_command(const CalibrateCommand& command) {
+  const auto parent = std::filesystem::path(command.output).parent_path();
+  std::error_code unknown;
+  // Now, and not after minutes of measuring.
+  if (!parent.empty() && !std::filesystem::is_directory(parent, unknown))
+    return reports::fail({"the folder of this file does not exist",
+                          {command.output},
+                          "make it first, or check how the path is written"});
   const Result<std::string> worker = runtime::find_worker(runtime::worker_search_of_this_process());
   if (!worker) return reports::fail(worker.error());
   // Traces of a few dozen short jobs, which nobody reads again.

@@ -14,6 +14,7 @@
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "base/text.h"
 #include "cli/commands.h"
@@ -21,7 +22,11 @@
 #include "cli/program.h"
 #include "reports/exit_status.h"
 #include "reports/findings/forms.h"
+#include "runtime/job/scenario.h"
+#include "sim/collectives/closed_form.h"
+#include "sim/pipeline/schedule.h"
 #include "trace/formats/format.h"
+#include "trace/signature.h"
 #include "verify/rules/page.h"
 #include "verify/rules/rules.h"
 
@@ -103,6 +108,37 @@ Candidates format_names() {
   return out;
 }
 
+// The names of a definition of the scenarios' schema: "strategy_kind".
+Candidates kinds_of(const char* definition) {
+  const auto schema = nlohmann::json::parse(runtime::scenario_schema());
+  return words(schema["definitions"][definition]["enum"].get<std::vector<std::string>>());
+}
+
+// The formulas' operations, or their algorithms, once each.
+Candidates of_formulas(std::string_view (*name)(const sim::Formula&)) {
+  std::vector<std::string> out;
+  for (const sim::Formula& formula : sim::formulas())
+    if (const std::string one(name(formula)); std::find(out.begin(), out.end(), one) == out.end())
+      out.push_back(one);
+  return words(out);
+}
+
+// The forms of reports that the option's description names: "text, json or html".
+Candidates forms_in(const std::string& description) {
+  std::vector<std::string> names(1);
+  for (const char c : description) {
+    if (c >= 'a' && c <= 'z')
+      names.back() += c;
+    else
+      names.emplace_back();
+  }
+  std::vector<std::string> out = reports::report_forms().kinds;
+  std::erase_if(out, [&](const std::string& form) {
+    return std::find(names.begin(), names.end(), form) == names.end();
+  });
+  return words(out, "=");
+}
+
 // The values that an option's type lists: "error|warning|note|never", or CLI11's "TEXT:{a,b}".
 std::vector<std::string> listed_values(std::string_view type) {
   const std::size_t brace = type.find(":{");
@@ -124,20 +160,22 @@ std::vector<std::string> listed_values(std::string_view type) {
 }
 
 // Empty: files.
-Candidates values_of(const CLI::App& command, const CLI::Option& option) {
+Candidates values_of(const CLI::Option& option) {
   const std::string name = option.get_name();
   // What the option's type does not list: names that the program knows.
   if (name == "--only" || name == "--disable") return rule_names();
   if (name == "--format") return format_names();
-  if (name == "--machine") return words(shipped_names("machines"));
+  if (name == "--machine" || name == "--calibration") return words(shipped_names("machines"));
+  if (name == "--strategy") return kinds_of("strategy_kind");
+  if (name == "--remedy") return kinds_of("remedy_kind");
+  if (name == "--schedule") return words(sim::pipeline_schedule_names());
+  if (name == "--op")
+    return of_formulas([](const sim::Formula& one) { return trace::op_name(one.op); });
+  if (name == "--algorithm")
+    return of_formulas([](const sim::Formula& one) { return sim::algorithm_name(one.algorithm); });
   if (name == "--ci") return words({"auto", "github", "gitlab", "junit"});
-  if (name == "--output" && option.get_type_name().find("KIND") != std::string::npos) {
-    // What a command that judges writes; others write fewer forms, which their types do not list.
-    if (command.get_option_no_throw("--fail-on") != nullptr || command.get_name() == "derive" ||
-        command.get_name() == "demo")
-      return words(reports::report_forms().kinds, "=");
-    return words({"text", "json"}, "=");
-  }
+  if (name == "--output" && option.get_type_name().find("KIND") != std::string::npos)
+    return forms_in(option.get_description());
   return words(listed_values(option.get_type_name()));
 }
 
@@ -145,6 +183,8 @@ Candidates values_of(const CLI::App& command, const CLI::Option& option) {
 Candidates positional_values(const CLI::App& command) {
   if (command.get_name() == "explain") return rule_names();
   if (command.get_name() == "completion") return words({"bash", "zsh", "fish"});
+  if (command.get_name() == "plan" || command.get_name() == "sweep")
+    return words(shipped_names("plans"));
   return {};
 }
 
@@ -219,10 +259,10 @@ Candidates candidates_for(const CLI::App& app, std::vector<std::string> typed) {
   if (!typed.empty()) typed.pop_back();
   if (current == "=") current.clear();
   const Typed at = understood(app, typed);
-  if (at.option != nullptr) return values_of(*at.command, *at.option);
+  if (at.option != nullptr) return values_of(*at.option);
   if (const std::size_t equals = current.find('='); current.starts_with("--") && equals != kNpos) {
     const CLI::Option* option = option_that_takes_a_value(*at.command, current.substr(0, equals));
-    Candidates out = option == nullptr ? Candidates() : values_of(*at.command, *option);
+    Candidates out = option == nullptr ? Candidates() : values_of(*option);
     // zsh and fish complete the word as it stands, "--only=" and all; bash has split it before.
     for (Candidate& value : out) value.word.insert(0, current.substr(0, equals + 1));
     return out;

@@ -29,6 +29,16 @@ explained, 4 otherwise.)";
 
 constexpr const char* kExample = "hung-job";
 
+// As a shell's comment, in the columns of standard output.
+std::string comment(const std::string& text) {
+  std::string out = "# ";
+  for (const char c : wrap(text, stdout_columns() - 2)) {
+    out += c;
+    if (c == '\n') out += "# ";
+  }
+  return out;
+}
+
 // Shows the command line that a user would type, its output, and what to type for an own job.
 reports::ExitStatus run_demo(const reports::ReportOptions& report) {
   const std::optional<std::string> examples = shipped_folder("examples");
@@ -44,8 +54,8 @@ reports::ExitStatus run_demo(const reports::ReportOptions& report) {
   const Paint paint{stdout_wants_color()};
   if (said)
     std::cout << paint.dim(
-                     "# A training job of 8 ranks hung. Each left a Flight Recorder dump, and "
-                     "this\n# is what Lockstep makes of them:")
+                     comment("A training job of 8 ranks hung. Each left a Flight Recorder dump, "
+                             "and this is what Lockstep makes of them:"))
               << "\n"
               << paint.bold(fmt::format("$ lockstep verify {}", printable(folder))) << "\n\n"
               << std::flush;
@@ -56,7 +66,8 @@ reports::ExitStatus run_demo(const reports::ReportOptions& report) {
     return judged == reports::ExitStatus::clean ? reports::ExitStatus::own_failure : judged;
   if (said)
     std::cout << "\n"
-              << paint.dim("# Your own job: give the folder with its dumps, logs and stacks.")
+              << paint.dim(
+                     comment("Your own job: give the folder with its dumps, logs and stacks."))
               << "\n"
               << paint.bold("$ lockstep verify PATH") << "\n"
               << std::flush;

@@ -1,4 +1,5 @@
 // lockstep explain [RULE]: the rules, and the page of each.
+#include <algorithm>
 #include <iostream>
 #include <memory>
 #include <span>
@@ -20,7 +21,8 @@
 namespace lockstep::cli {
 namespace {
 
-constexpr std::size_t kWidth = 80;
+// The columns of prose: longer lines are hard to read.
+std::size_t columns() { return std::min<std::size_t>(stdout_columns(), 100); }
 
 std::vector<std::string> certainties_of(const verify::Rule& rule) {
   std::vector<std::string> out;
@@ -53,9 +55,10 @@ reports::ExitStatus print_rules() {
       family = rule.family;
     }
     std::cout << fmt::format("  {:<21}{:<9}{}\n", rule.name, verify::to_string(rule.severity),
-                             wrap(verify::rule_page(rule.id).summary, kWidth, 32, 32));
+                             wrap(verify::rule_page(rule.id).summary, columns(), 32, 32));
   }
-  std::cout << "\n`lockstep explain RULE` says what a rule means and what to do.\n";
+  std::cout << fmt::format(
+      "\n{}\n", wrap("`lockstep explain RULE` says what a rule means and what to do.", columns()));
   return reports::ExitStatus::clean;
 }
 
@@ -86,7 +89,7 @@ std::string certainty_lines(const verify::Rule& rule) {
   for (const verify::Certainty c :
        {verify::Certainty::proven, verify::Certainty::observed, verify::Certainty::possible})
     if (rule.certainties.has(c))
-      out += fmt::format("  {:<10}{}\n", verify::to_string(c), wrap(meaning(c), kWidth, 12, 12));
+      out += fmt::format("  {:<10}{}\n", verify::to_string(c), wrap(meaning(c), columns(), 12, 12));
   return out;
 }
 
@@ -102,7 +105,7 @@ std::string section(std::string_view text) {
     else if (fenced || line.empty())
       out += line + "\n";
     else
-      out += fmt::format("  {}\n", wrap(line, kWidth - 2, line.starts_with("- ") ? 4 : 2));
+      out += fmt::format("  {}\n", wrap(line, columns() - 2, line.starts_with("- ") ? 4 : 2));
   }
   return out;
 }
@@ -112,7 +115,7 @@ reports::ExitStatus explain(const verify::Rule& rule) {
   const Paint paint{stdout_wants_color()};
   std::cout << paint.bold(rule.name) << " (" << rule.family << ", usually "
             << verify::to_string(rule.severity) << ")\n"
-            << "  " << wrap(page.summary, kWidth, 2, 2) << "\n\n"
+            << "  " << wrap(page.summary, columns(), 2, 2) << "\n\n"
             << paint.bold("What it means") << "\n"
             << section(page.meaning) << "\n"
             << paint.bold("How certain a finding is") << "\n"

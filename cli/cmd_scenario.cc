@@ -12,10 +12,12 @@
 #include "base/documents/yaml_document.h"
 #include "base/files/read_file.h"
 #include "base/tables.h"
+#include "base/terminal.h"
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/input_files.h"
 #include "reports/exit_status.h"
+#include "reports/findings/finding_words.h"
 #include "runtime/job/scenario_example.h"
 #include "runtime/launch/run_summary.h"
 #include "runtime/launch/scenario_files.h"
@@ -46,20 +48,28 @@ struct ScenarioCommand {
 
 //   scenarios/fsdp/fsdp_ok.yaml   fully sharded data parallel
 //   scenarios/fsdp/hsdp_ok.yaml   hybrid sharding over two copies
-// A file that is no scenario does not keep the others from being listed.
+// The folder of those that are shipped is named once. A file that is no scenario does not keep the
+// others from being listed.
 reports::ExitStatus list_scenarios(const std::vector<std::string>& files) {
   reports::ExitStatus status = reports::ExitStatus::clean;
+  const std::string folder = reports::common_folder(files, 1);
+  if (!folder.empty()) std::cout << fmt::format("in {}\n", printable(folder));
+  const auto name = [&](const std::string& file) { return printable(file.substr(folder.size())); };
   std::size_t width = 0;
-  for (const std::string& file : files) width = std::max(width, columns_of(printable(file)));
+  for (const std::string& file : files) width = std::max(width, columns_of(name(file)));
+  const std::size_t columns = stdout_columns();
+  // Below each other, unless that leaves too little room.
+  const std::size_t indent = width + 24 < columns ? width + 2 : 2;
   for (const std::string& file : files) {
     const Result<runtime::Scenario> scenario = runtime::load_checked_scenario(file);
     if (!scenario) {
       status = reports::fail(scenario.error());
       continue;
     }
-    std::cout << pad_right(printable(file), width) << "  " << printable(scenario->name) << "\n";
+    std::cout << fmt::format("{}  {}\n", pad_right(name(file), width),
+                             wrap(printable(scenario->name), columns, indent, width + 2));
     if (!scenario->description.empty())
-      std::cout << "  " << printable(scenario->description) << "\n";
+      std::cout << fmt::format("  {}\n", wrap(printable(scenario->description), columns, 2, 2));
   }
   return status;
 }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <filesystem>
-#include <iostream>
 #include <memory>
 #include <string>
 #include <system_error>
@@ -12,6 +11,7 @@
 
 #include <fmt/format.h>
 
+#include "base/terminal.h"
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/report_options.h"
@@ -133,10 +133,10 @@ reports::ExitStatus run_verify(VerifyCommand command, const reports::CiEnvironme
   derived.outputs = report.outputs;
   derived.quiet = report.quiet;
   if (!report.quiet)
-    std::cerr << fmt::format(
-        "lockstep: note: {0} is a scenario, so every mix of batches is judged, as by\n"
-        "  `lockstep derive`. To train it and judge that run: lockstep run {0}\n",
-        printable(*whole));
+    print_error(
+        fmt::format("note: {0} is a scenario, so every mix of batches is judged, as by\n"
+                    "  `lockstep derive`. To train it and judge that run: lockstep run {0}",
+                    printable(*whole)));
   return runtime::derive_scenario(derived);
 }
 

@@ -49,14 +49,14 @@ int unknown_command(const std::string& word, const std::vector<std::string>& com
     fix = fmt::format("did you mean `lockstep {}`?", meant);
   else if (std::filesystem::exists(word, unknown))  // `lockstep dumps/`
     fix = fmt::format("to find out what is wrong with it: lockstep verify {}", printable(word));
-  std::cerr << fmt::format("lockstep: error: no command \"{}\"\n  fix: {}\n", printable(word), fix);
+  print_error(fmt::format("error: no command \"{}\"\n  fix: {}", printable(word), fix));
   return static_cast<int>(reports::ExitStatus::bad_usage);
 }
 
 int usage_error(const CLI::App& app, const CLI::ParseError& error,
                 const std::vector<std::string>& arguments) {
-  std::cerr << fmt::format("lockstep: error: {}\n  fix: {}\n", printable(usage_problem(error)),
-                           usage_fix(app, error, arguments));
+  print_error(fmt::format("error: {}\n  fix: {}", printable(usage_problem(error)),
+                          usage_fix(app, error, arguments)));
   return static_cast<int>(reports::ExitStatus::bad_usage);
 }
 
@@ -118,8 +118,8 @@ int run(int argc, const char* const* argv) {
       return unknown_command(word, commands);
   }
   if (!renamed.note.empty())
-    std::cerr << fmt::format("lockstep: note: {}; the next release will not accept the old form\n",
-                             renamed.note);
+    print_error(
+        fmt::format("note: {}; the next release will not accept the old form", renamed.note));
   try {
     // CLI11 takes a vector in reverse.
     std::reverse(renamed.arguments.begin(), renamed.arguments.end());

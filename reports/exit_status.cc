@@ -1,9 +1,10 @@
 #include "reports/exit_status.h"
 
 #include <algorithm>
-#include <iostream>
 #include <optional>
 #include <string_view>
+
+#include "base/terminal.h"
 
 namespace lockstep::reports {
 namespace {
@@ -35,7 +36,7 @@ ExitStatus status_of(verify::ProductVerdict verdict) {
 }
 
 ExitStatus fail(const Error& error, ExitStatus status) {
-  std::cerr << "lockstep: " << error.str() << "\n";
+  print_error(error.str());
   return status;
 }
 

@@ -112,6 +112,7 @@ ExitStatus judge_product(const std::string& folder, const std::string& certifica
   if (options.quiet || takes_stdout(options)) return status;
   ProductTextOptions text;
   text.color = stdout_wants_color();
+  text.width = stdout_columns();
   if (const Status printed = write_stdout(product_text_report(model, decision, text)); !printed)
     return fail(printed.error(), ExitStatus::own_failure);
   return status;

@@ -129,6 +129,9 @@ std::string Table::html(std::string_view label, std::string_view classes) const 
   // So many columns fit beside each other on a phone.
   constexpr std::size_t kBeside = 4;
   const bool as_list = columns_.size() > kBeside;
+  // The script names the cells of its tables (html/explore.js), which are long; without it the head
+  // stays in view.
+  const bool named = as_list && !contains_text(classes, "explore");
   std::string head, body;
   const auto look = [](const Column& column) -> std::string_view {
     return column.kind == Column::number ? "n" : column.kind == Column::mark ? "place" : "";
@@ -147,7 +150,7 @@ std::string Table::html(std::string_view label, std::string_view classes) const 
           c < row.look.values.size() ? row.look.values[c] : std::nullopt;
       body += fmt::format(
           "<td{}{}{}>{}</td>", attribute_if("class", look(columns_[c])),
-          attribute_if("data-name", as_list && !cell.empty() ? columns_[c].name : ""),
+          attribute_if("data-name", named && !cell.empty() ? columns_[c].name : ""),
           attribute_if("data-value", value ? fmt::format("{}", *value) : ""),
           columns_[c].kind == Column::code && !cell.empty() ? html::code(cell) : html::text(cell));
     }

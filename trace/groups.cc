@@ -38,6 +38,7 @@ class Linker {
     if (options_.ranks_are_guesses) number_ranks();
     collect();
     choose_world();
+    if (options_.ranks_are_guesses) add_missing_members();
     for (RankTrace* trace : traces_) {
       declare(*trace);
       translate(*trace);
@@ -118,6 +119,45 @@ class Linker {
     return world_ == group && !comm.contradicted &&
            std::all_of(comm.members.begin(), comm.members.end(),
                        [](const auto& m) { return m.first == m.second.value; });
+  }
+
+  // Adds the members without a trace where the ranks are those of the world after all. Only a rank
+  // that left no trace can be one; and where the known members ascend, as PyTorch sorts them, those
+  // that are missing between two of them lie between them, too:
+  //
+  //   size 8, no trace of ranks 12 and 37      32 33 34 35 36 . 38 39      37 is missing
+  void add_missing_members() {
+    if (!world_) return;
+    const Comm& world = comms_.at(*world_);
+    if (!group_ranks_are_ranks(*world_, world)) return;
+    std::set<Rank> missing;
+    for (std::int32_t r = 0; r < world_size_; ++r) missing.emplace(r);
+    for (const RankTrace* trace : traces_) missing.erase(trace->rank);
+    for (const RankTrace* trace : others_) missing.erase(trace->rank);
+    for (auto& [group, comm] : comms_)
+      if (!comm.contradicted && !comm.is_whole()) fill_gaps(comm, missing);
+  }
+
+  static void fill_gaps(Comm& comm, const std::set<Rank>& missing) {
+    std::map<std::int32_t, Rank> members = comm.members;
+    const auto fill = [&](std::int32_t from, std::int32_t to, auto low, auto high) {
+      if (from == to) return true;
+      if (std::distance(low, high) != to - from) return false;
+      for (; low != high; ++low) members.emplace(from++, *low);
+      return true;
+    };
+    std::int32_t next = 0;
+    auto above = missing.begin();  // the first missing rank above the last known member
+    for (const auto& [group_rank, rank] : comm.members) {
+      const auto until = missing.lower_bound(rank);
+      const bool ascends = next == 0 || members.at(next - 1) < rank;
+      if (!ascends || !fill(next, group_rank, above, until)) return;
+      above = until;
+      next = group_rank + 1;
+    }
+    if (!fill(next, comm.size, above, missing.end())) return;
+    for (const auto& [group_rank, rank] : members) comm.ranks.insert(rank);
+    comm.members = std::move(members);
   }
 
   GroupId final_group(GroupId group) {

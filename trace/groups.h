@@ -27,8 +27,9 @@ bool has_unlinked(const RankTrace& trace, const Tables& tables);
 
 struct LinkOptions {
   // For sources in which a trace's rank is a guess: if two traces claim one rank, all are numbered
-  // anew by host and process; all get the same world size; and nothing is concluded about processes
-  // without a trace.
+  // anew by host and process; and all get the same world size. Processes without a trace are
+  // members only where the known members of the world are its ranks, and their places leave no
+  // choice.
   bool ranks_are_guesses = false;
 };
 

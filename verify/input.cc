@@ -10,6 +10,7 @@
 
 #include "base/text.h"
 #include "verify/blocking/stopped.h"
+#include "verify/blocking/wait_graph.h"
 #include "verify/context.h"
 #include "verify/replay/replay.h"
 
@@ -141,7 +142,9 @@ bool waits_for_more(const Context& context, const Lack& a, const Lack& b) {
 }
 
 // Sets the note's headline where ranks of a job that hangs wait for nobody but ranks without a
-// trace.
+// trace. Where the ranks are only taken to hang, others must wait for these: then they are behind,
+// and not merely in the newest call of all. And nobody who left a trace may be behind by itself: of
+// a running job's logs several ranks are.
 void tell_missing_stopped(const Context& context, Finding& note) {
   const std::vector<WaitPoint>& points = context.where.wait_points;
   std::vector<std::size_t> lack;  // … them alone
@@ -150,19 +153,30 @@ void tell_missing_stopped(const Context& context, Finding& note) {
     if (point.any_source || !point.missing.empty() || !point.behind.empty()) continue;
     if (point.waiting.empty() || absent_at(context, point).empty()) continue;
     const trace::RankTrace& waits = context.run.ranks[point.waiting[0]];
-    if (waits.snapshot || waits.end == trace::End::hung) lack.push_back(p);
+    if (context.presumed || waits.snapshot || waits.end == trace::End::hung) lack.push_back(p);
   }
   if (lack.empty()) return;
+  if (context.presumed) {
+    const std::vector<WaitCause> causes = wait_causes(context.where);
+    const bool others_are_behind =
+        std::any_of(causes.begin(), causes.end(),
+                    [](const WaitCause& wait) { return !wait.cycle && wait.stalled == SIZE_MAX; });
+    if (others_are_behind) return;
+  }
   const std::size_t first = first_missed(context, lack);
   const std::vector<trace::Rank> ranks = absent_at(context, points[first]);
   std::erase_if(lack, [&](std::size_t p) { return absent_at(context, points[p]) != ranks; });
+  std::vector<std::uint32_t> direct;
+  for (const std::size_t p : lack) direct = united(direct, points[p].waiting);
+  const std::vector<std::uint32_t> all = all_waiting(context, lack);
+  if (context.presumed && all.size() == direct.size()) return;
   tell_stopped(context,
                {.ranks = ranks,
-                .verb = "stopped",
+                .verb = context.presumed ? "may have stopped" : "stopped",
                 .alive = true,
                 .point = first,
                 .missed = missed_call(context, {}, points[first]),
-                .waiting = all_waiting(context, lack).size()},
+                .waiting = all.size()},
                note);
   const trace::Call& call = context.call(waiting_call(context, points[first].waiting[0]));
   note.group = printable(context.run.tables.str(call.group));
@@ -191,16 +205,20 @@ void note_who_waits_for_missing(const Context& context, const std::vector<trace:
   for (const auto& [rank, lack] : waited_for) {
     if (reported++ == kRanksShown) break;
     const bool alone = !lack.alone.empty();
-    const WaitPoint& point = context.where.wait_points[alone ? lack.alone[0] : lack.among[0]];
+    const WaitPoint& point =
+        context.where.wait_points[alone ? first_missed(context, lack.alone) : lack.among[0]];
     const std::string words = describe_wait(context, point);
-    note.message += fmt::format("; {}, and {} {} has not come that far in the traces", words,
-                                alone ? "only" : "among others", describe_ranks({rank}));
+    note.message += fmt::format(
+        "; {}{}, and {} {} has not come that far in the traces",
+        context.presumed && reported == 1 ? "if the job stands where the traces end, " : "", words,
+        alone ? "only" : "among others", describe_ranks({rank}));
     note.evidence.push_back(context.evidence(waiting_call(context, point.waiting[0]), words));
   }
   tell_missing_stopped(context, note);
-  if (!not_waited_for.empty()) {
-    note.message += "; nobody waits for " + describe_ranks(not_waited_for);
-  }
+  if (!not_waited_for.empty())
+    note.message += fmt::format(
+        "; {} for {}", context.presumed ? "nothing shows whether anybody waits" : "nobody waits",
+        describe_ranks(not_waited_for));
 }
 
 }  // namespace lockstep::verify

@@ -346,33 +346,31 @@ void note_open_calls(const Context& context, Outlook& outlook) {
       context.describe_location(first, context.call(first).seq)));
 }
 
-// Notes the ranks that are behind where all traces just end and hold the issue of calls alone, as
-// NCCL's logs do: whom the others would wait for if the job stood there. A log that was copied
-// while the job ran looks the same, so that this accuses nobody. Of a rank without a trace nothing
-// shows how far it came. One replay, O(events log events).
-std::vector<Finding> note_ranks_behind(const Context& context, Outlook& outlook) {
-  const bool complete =
-      context.run.ranks.size() == static_cast<std::size_t>(context.run.world_size);
-  if (!outlook.all_cut || !issued_alone(context) || is_snapshot(context.run) || !complete)
-    return {};
+// Where the ranks stand if they hang where their traces end. Only where all traces just end and
+// hold the issue of calls alone, as NCCL's logs do: a log that was copied while the job ran looks
+// the same, so that what follows from it accuses nobody. One replay, O(events log events).
+std::optional<ReplayResult> presumed_positions(const Context& context, const Outlook& outlook) {
+  if (!outlook.all_cut || !issued_alone(context) || is_snapshot(context.run)) return std::nullopt;
   ReplayOptions options;
   options.semantics = context.semantics;
   options.cut_ranks_hang = true;
-  const ReplayResult where = replay(context.run, context.groups, context.agreement, options);
-  const Context there{context.run,        context.groups,    where,
-                      context.modalities, context.agreement, /*live=*/false,
-                      context.semantics,  /*presumed=*/true};
-  Causes causes(there);
-  for (const WaitCause& wait : wait_causes(where)) {
+  return replay(context.run, context.groups, context.agreement, options);
+}
+
+// Notes the ranks that are behind, for whom the others wait if the job stands there. `presumed`: a
+// context of presumed_positions().
+std::vector<Finding> note_ranks_behind(const Context& presumed, Outlook& outlook) {
+  Causes causes(presumed);
+  for (const WaitCause& wait : wait_causes(presumed.where)) {
     if (wait.cycle || wait.stalled != SIZE_MAX) continue;
-    if (std::string why = may_be_in_newest_call(there, wait); !why.empty()) {
+    if (std::string why = may_be_in_newest_call(presumed, wait); !why.empty()) {
       outlook.undecided.push_back(std::move(why));
       continue;
     }
     outlook.undecided.push_back(fmt::format(
         "all traces just end, and completions were not recorded: nothing shows whether {} {} late "
         "or would never have come",
-        there.describe_ranks(wait.roots), wait.roots.size() == 1 ? "was" : "were"));
+        presumed.describe_ranks(wait.roots), wait.roots.size() == 1 ? "was" : "were"));
     causes.add_wait(wait);
   }
   causes.merge_sister_groups();
@@ -487,8 +485,11 @@ void sort_findings(std::vector<Finding>& findings) {
   std::stable_sort(findings.begin(), findings.end(), [&](const Finding& a, const Finding& b) {
     const auto key = [&](const Finding& f) {
       const std::int64_t step = f.step.value_or(INT64_MAX);
-      return std::tuple(-static_cast<int>(f.severity), cycle && f.rule == RuleId::host_stall,
-                        static_cast<int>(f.certainty), step, f.seq.value_or(UINT64_MAX));
+      // Of notes, those about ranks that seem to have stopped say more than those about files.
+      const bool only_note = f.severity == Severity::note && f.headline.empty();
+      return std::tuple(-static_cast<int>(f.severity), only_note,
+                        cycle && f.rule == RuleId::host_stall, static_cast<int>(f.certainty), step,
+                        f.seq.value_or(UINT64_MAX));
     };
     return key(a) < key(b);
   });
@@ -597,8 +598,17 @@ Report verify(const trace::Run& run, const VerifyOptions& options) {
     note_open_calls(context, outlook);
   }
   if (report.findings.empty()) note_parted_numbers(context, outlook);
-  if (report.findings.empty() && outlook.undecided.empty())
-    report.findings = note_ranks_behind(context, outlook);
+  const std::optional<ReplayResult> positions = presumed_positions(context, outlook);
+  const Context presumed{run,
+                         groups,
+                         positions ? *positions : where,
+                         modalities,
+                         agreement,
+                         may_go_on && !positions,
+                         semantics,
+                         positions.has_value()};
+  if (positions && report.findings.empty() && outlook.undecided.empty())
+    report.findings = note_ranks_behind(presumed, outlook);
   if (report.findings.empty() && !options.live && !is_snapshot(run)) {
     if (auto hang = unexplained_hang(context, outlook)) report.findings.push_back(std::move(*hang));
   }
@@ -610,7 +620,7 @@ Report verify(const trace::Run& run, const VerifyOptions& options) {
   }
   for (Finding& note : input.findings) {
     if (note.rule == RuleId::missing_rank) {
-      note_who_waits_for_missing(context, report.ranks_missing, note);
+      note_who_waits_for_missing(presumed, report.ranks_missing, note);
     }
   }
   report.findings.insert(report.findings.end(), input.findings.begin(), input.findings.end());

@@ -5,7 +5,6 @@
 
 #include <cerrno>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <system_error>
 
@@ -18,9 +17,10 @@ namespace {
 namespace fs = std::filesystem;
 
 Error cannot_write(const std::string& path, int error) {
-  return {"cannot write " + printable(path) + ": " + std::strerror(error),
-          {},
-          "check that the folder exists, may be written and has space"};
+  Error out = system_error("cannot write", error, path);
+  if (error == ENOENT) out.fix = "make its folder first, or check how the path is written";
+  if (error == EISDIR) out.fix = "name a file, for instance one in this folder";
+  return out;
 }
 
 // Returns 0, or the errno of the failure.

@@ -27,7 +27,7 @@ std::string rank_label(std::span<const trace::Rank> sorted, std::size_t width) {
   const std::string list = folded_ranges(numbers);
   std::string label = fmt::format("{} {}", sorted.size() == 1 ? "rank" : "ranks", list);
   if (width == 0 || label.size() <= width) return label;
-  label = fmt::format("{} ranks: ", sorted.size());
+  label = fmt::format("{} ranks: ", grouped(sorted.size()));
   if (label.size() + cut.size() + 1 > width) return shorten_middle(label, width);
   // "127 ranks: 5,13,.. every 8th": of a list that folds as a whole, how it does.
   const std::size_t every = list.find("(every ");
@@ -198,6 +198,7 @@ std::string group_and_shapes(const trace::Call& call, const trace::Tables& table
   const std::string filled = shapes(signature.out);
   if (!in.empty()) out += fmt::format(", {}", in);
   if (!filled.empty()) out += fmt::format("{}{}", in.empty() ? ", to " : " to ", filled);
+  if (call.has(trace::kStarted) && !call.has(trace::kCompleted)) out += ", runs on its device";
   return out;
 }
 
@@ -206,6 +207,18 @@ std::vector<std::string> stack_of(const trace::Call& call, const trace::Tables& 
   std::istringstream frames(tables.str(call.stack));
   for (std::string frame; std::getline(frames, frame);) out.push_back(frame);
   return out;
+}
+
+std::string common_folder(const std::vector<std::string>& locations, std::size_t worth_naming) {
+  std::optional<std::string> common;
+  for (const std::string& at : locations) {
+    if (at.empty()) continue;
+    if (!common) common = at;
+    const auto parting = std::mismatch(common->begin(), common->end(), at.begin(), at.end());
+    common->erase(parting.first, common->end());
+    common->erase(common->rfind('/') + 1);  // all of it where there is none
+  }
+  return common && common->starts_with('/') && common->size() >= worth_naming ? *common : "";
 }
 
 std::string UniqueFingerprints::next(const verify::Finding& finding) {

@@ -80,11 +80,17 @@ bool says_who_and_where(const verify::Evidence& evidence);
 const trace::Call* call_of(const verify::Evidence& evidence, const trace::Run& run);
 
 // "group 5, [8192,4096] to [8192,4096]": the group's own name, which a description hides, and the
-// shapes of the tensors, which their number of elements hides. Without what was not recorded.
+// shapes of the tensors, which their number of elements hides; ", runs on its device" where it began
+// and did not end. Without what was not recorded.
 std::string group_and_shapes(const trace::Call& call, const trace::Tables& tables);
 
 // Its frames, innermost first; empty where none was recorded.
 std::vector<std::string> stack_of(const trace::Call& call, const trace::Tables& tables);
+
+// The folder that all of these source locations are in, with a '/' at its end:
+// "/srv/alice/llm/src/". Empty where they are not absolute, or naming it once would save little:
+// below `worth_naming` bytes.
+std::string common_folder(const std::vector<std::string>& locations, std::size_t worth_naming = 24);
 
 // Names for findings, unique within a report and stable across runs: the fingerprint, with "-2",
 // "-3" … if several findings share it. Call next() once per finding, in order.

@@ -144,10 +144,6 @@ std::string with_whole_dates(const std::string& markup) {
   return std::regex_replace(markup, kDate, "<span class=\"whole\">$&</span>");
 }
 
-std::string ranks_in_words(std::size_t count) {
-  return fmt::format("{} {}", grouped(count), count == 1 ? "rank" : "ranks");
-}
-
 class HtmlWriter {
  public:
   HtmlWriter(const FilteredReport& filtered, const trace::Run& run,
@@ -206,7 +202,7 @@ class HtmlWriter {
         fmt::format("<span class=\"badge\"><span aria-hidden=\"true\">{}</span>{}</span>", mark,
                     html::text(verify::to_string(report_.verdict)));
     const std::string words = title.empty() ? fmt::format("{} in {}", counts_in_words(report_),
-                                                          ranks_in_words(report_.ranks_read.size()))
+                                                          plural(report_.ranks_read.size(), "rank"))
                                             : std::string(title);
     const verify::Finding* const first = headline_of(report_);
     std::string below;

@@ -22,8 +22,8 @@ namespace {
 constexpr std::size_t kAlignedCalls = 64;  // calls that are aligned
 constexpr std::size_t kShownBefore = 2, kShownBehind = 2;
 
-std::string paragraph(const std::string& text) {
-  return fmt::format("  {}\n", wrap(text, kReportColumns - 2, 4));
+std::string paragraph(const std::string& text, std::size_t width) {
+  return fmt::format("  {}\n", wrap(text, width - 2, 4));
 }
 
 std::string product_headline(const verify::ProductModel& model,
@@ -53,7 +53,7 @@ std::string table(const verify::ProductModel& model, const verify::Counterexampl
     ranks.insert(r);
   const std::size_t steps = a.steps.size() - first;
   const std::size_t width =
-      std::max<std::size_t>(6, (kReportColumns - 12) / std::max<std::size_t>(steps, 1) - 2);
+      std::max<std::size_t>(6, (options.width - 12) / std::max<std::size_t>(steps, 1) - 2);
   std::vector<Column> columns = {{""}};
   for (std::size_t s = first; s < a.steps.size(); ++s)
     columns.push_back({shorten_middle(fmt::format("step {}", a.steps[s]), width)});
@@ -71,30 +71,30 @@ std::string table(const verify::ProductModel& model, const verify::Counterexampl
   }
   const std::size_t hidden = static_cast<std::size_t>(model.ranks()) - ranks.size();
   return hidden == 0
-             ? out.text(kReportColumns)
-             : fmt::format("{}  and {}\n", out.text(kReportColumns), plural(hidden, "more rank"));
+             ? out.text(options.width)
+             : fmt::format("{}  and {}\n", out.text(options.width), plural(hidden, "more rank"));
 }
 
 // Two sequences of calls in two columns, from a few calls before they diverge: a call that one of
 // them leaves out is next to an empty cell.
-std::string side_by_side(const verify::Counterexample& example) {
+std::string side_by_side(const verify::Counterexample& example, std::size_t width) {
   const std::vector<std::string>& x = example.reference->calls;
   const std::vector<std::string>& y = example.deviant->calls;
-  constexpr std::size_t kColumn = 36;
+  const std::size_t column = (width - 8) / 2;
   std::string out;
   const auto row = [&](const std::string& left, const std::string& right, char mark) {
     // Of two long calls the middle is cut, where most differences are: both in full, one below the
     // other, show it.
     const bool differs = mark == '>' && left != right;
     if (differs && !left.empty() && !right.empty() &&
-        shorten_middle(left, kColumn) == shorten_middle(right, kColumn)) {
-      out += fmt::format("  {} {}\n  {} {}\n", mark, wrap(left, kReportColumns - 4, 6), mark,
-                         wrap(right, kReportColumns - 4, 6));
+        shorten_middle(left, column) == shorten_middle(right, column)) {
+      out += fmt::format("  {} {}\n  {} {}\n", mark, wrap(left, width - 4, 6), mark,
+                         wrap(right, width - 4, 6));
       return;
     }
     std::string line =
-        fmt::format("  {} {}  {}", mark, pad_right(shorten_middle(left, kColumn), kColumn),
-                    shorten_middle(right, kColumn));
+        fmt::format("  {} {}  {}", mark, pad_right(shorten_middle(left, column), column),
+                    shorten_middle(right, column));
     out.append(line, 0, line.find_last_not_of(' ') + 1).append("\n");
   };
   row(fmt::format("rank {}", example.reference->rank.value),
@@ -147,17 +147,21 @@ std::string where(const verify::Counterexample& example) {
 std::string counterexample_text(const verify::ProductModel& model,
                                 const verify::Counterexample& example,
                                 const ProductTextOptions& options) {
-  std::string out = "The shortest path to it that was found (> differs from the others):\n\n";
+  std::string out = fmt::format(
+      "{}\n\n",
+      wrap("The shortest path to it that was found (> differs from the others):", options.width));
   out += fmt::format("{}\nWhat happens {}:\n", table(model, example, options), where(example));
-  for (const std::string& reason : example.reason) out += paragraph(reason);
+  for (const std::string& reason : example.reason) out += paragraph(reason, options.width);
   if (!example.what.empty()) {
     std::vector<std::string> names;
     for (const std::string& name : example.what) names.push_back(printable(name));
-    out += paragraph(fmt::format("parameters concerned: {}", join_and(names, 6)));
+    out += paragraph(fmt::format("parameters concerned: {}", join_and(names, 6)), options.width);
   }
-  if (example.reference && example.deviant) out += fmt::format("\n{}", side_by_side(example));
+  if (example.reference && example.deviant)
+    out += fmt::format("\n{}", side_by_side(example, options.width));
   TextOptions text;
   text.color = options.color;
+  text.width = options.width;
   return fmt::format("{}\nThat run, judged like a recorded one:\n\n{}", out,
                      text_report(example.report, example.run, text));
 }
@@ -188,16 +192,19 @@ verify::Report report_without_findings(const verify::ProductDecision& decision,
 std::string product_text_report(const verify::ProductModel& model,
                                 const verify::ProductDecision& decision,
                                 const ProductTextOptions& options) {
-  std::string out = fmt::format("{}\n", wrap(product_headline(model, decision), kReportColumns, 2));
+  std::string out = fmt::format("{}\n", wrap(product_headline(model, decision), options.width, 2));
   if (decision.verdict == verify::ProductVerdict::safe) {
-    out += paragraph(fmt::format(
-        "no assignment of conditions to ranks diverges or deadlocks: {}, {}, {} examined",
-        plural(decision.situations, "situation"), plural(decision.sequences, "different sequence"),
-        plural(decision.instances, "collective")));
+    out += paragraph(
+        fmt::format(
+            "no assignment of conditions to ranks diverges or deadlocks: {}, {}, {} examined",
+            plural(decision.situations, "situation"),
+            plural(decision.sequences, "different sequence"),
+            plural(decision.instances, "collective")),
+        options.width);
   }
-  for (const std::string& reason : decision.why) out += paragraph(printable(reason));
+  for (const std::string& reason : decision.why) out += paragraph(printable(reason), options.width);
   for (const std::string& assumption : model.spec().assumptions)
-    out += paragraph(fmt::format("assumed: {}", printable(assumption)));
+    out += paragraph(fmt::format("assumed: {}", printable(assumption)), options.width);
   if (decision.counterexample)
     out += fmt::format("\n{}", counterexample_text(model, *decision.counterexample, options));
   return out;

@@ -1,6 +1,5 @@
-// The verdict about a product as text, at most 80 columns wide: the counterexample as a table of
-// ranks and steps, the two sequences side by side where they part, and what verify() says of the
-// run.
+// The verdict about a product as text: the counterexample as a table of ranks and steps, the two
+// sequences side by side where they part, and what verify() says of the run.
 #pragma once
 
 #include <cstddef>
@@ -15,6 +14,7 @@ namespace lockstep::reports {
 
 struct ProductTextOptions {
   bool color = false;
+  std::size_t width = 80;       // columns; at least 60
   std::size_t most_ranks = 12;  // in the table; ranks that differ are always there
   std::size_t most_steps = 8;
 };

@@ -28,23 +28,14 @@ constexpr std::size_t kSetAsideShown = 8;
 constexpr std::size_t kIndent = 2;
 constexpr std::size_t kKey = 7;  // width of "where  "
 
-// The folder that all source locations of the findings are in, with a '/' at its end: "/srv/alice/
-// llm/src/". Empty where naming it once would save nothing: below kWorthNaming bytes.
-std::string common_folder(const verify::Report& report) {
-  constexpr std::size_t kWorthNaming = 24;
-  std::optional<std::string> common;
+// The source locations of the findings that are shown with them.
+std::vector<std::string> shown_locations(const verify::Report& report) {
+  std::vector<std::string> out;
   for (const verify::Finding& finding : report.findings) {
-    if (!is_about_calls(finding)) continue;  // shown without evidence
-    for (const verify::Evidence& evidence : finding.evidence) {
-      const std::string at = printable(evidence.at);
-      if (at.empty()) continue;
-      if (!common) common = at;
-      const auto parting = std::mismatch(common->begin(), common->end(), at.begin(), at.end());
-      common->erase(parting.first, common->end());
-      common->erase(common->rfind('/') + 1);  // all of it where there is none
-    }
+    if (!is_about_calls(finding) && finding.headline.empty()) continue;
+    for (const verify::Evidence& evidence : finding.evidence) out.push_back(printable(evidence.at));
   }
-  return common && common->starts_with('/') && common->size() >= kWorthNaming ? *common : "";
+  return out;
 }
 
 class TextReportWriter {
@@ -56,7 +47,7 @@ class TextReportWriter {
         run_(run),
         options_(options),
         paint_{options.color},
-        folder_(common_folder(report_)) {}
+        folder_(common_folder(shown_locations(report_))) {}
 
   std::string str() {
     headline();
@@ -96,27 +87,31 @@ class TextReportWriter {
   }
 
   void verdict() {
-    std::string line;
+    std::string line, painted;
     const std::string size = fmt::format("{}, {} events", plural(report_.ranks_read.size(), "rank"),
                                          grouped(report_.events));
     switch (report_.verdict) {
       case verify::Verdict::clean:
-        line = fmt::format("{}: nothing {} in {}", paint_.green("CLEAN"),
+        painted = paint_.green("CLEAN");
+        line = fmt::format("CLEAN: nothing {} in {}",
                            filtered_.set_aside.empty() ? "wrong" : "else wrong", size);
         break;
       case verify::Verdict::findings:
-        line = fmt::format("{}: {} in {}", paint_.red("FINDINGS"), counts_in_words(report_), size);
+        painted = paint_.red("FINDINGS");
+        line = fmt::format("FINDINGS: {} in {}", counts_in_words(report_), size);
         break;
       case verify::Verdict::inconclusive:
-        line = fmt::format("{}: no error seen in {}, but not all is known",
-                           paint_.yellow("INCONCLUSIVE"), size);
+        painted = paint_.yellow("INCONCLUSIVE");
+        line = fmt::format("INCONCLUSIVE: no error seen in {}, but not all is known", size);
         break;
     }
-    out_.append(line).append("\n");
+    // Colours take no columns: the first word gets its own after the line was wrapped.
+    line = wrap(line, options_.width, kIndent);
+    out_.append(painted).append(line.substr(line.find(':'))).append("\n");
     if (!report_.ranks_missing.empty())
       paragraph(fmt::format("no trace of {}: {} of {} ranks were read",
-                            rank_label(report_.ranks_missing, 40), report_.ranks_read.size(),
-                            report_.ranks_expected));
+                            rank_label(report_.ranks_missing, 40),
+                            grouped(report_.ranks_read.size()), grouped(report_.ranks_expected)));
     if (!report_.ranks_damaged.empty())
       paragraph(fmt::format("damaged trace of {}", rank_label(report_.ranks_damaged, 40)));
     if (!report_.sources.empty()) paragraph(report_.sources);
@@ -331,7 +326,7 @@ class TextReportWriter {
   const trace::Run& run_;
   TextOptions options_;
   Paint paint_;
-  std::string folder_;  // common_folder()
+  std::string folder_;  // of the source files; empty: there is no common one
   std::string out_;
 };
 

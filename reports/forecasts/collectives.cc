@@ -91,8 +91,8 @@ std::string collectives_text(const std::vector<sim::Collective>& collectives,
   for (std::size_t i = 0; i < collectives.size(); ++i) {
     const sim::Collective& collective = collectives[i];
     const Picos time = times.ends[i];
-    out += fmt::format("{} by {}, {} ranks, {}\n  time     {}\n", trace::op_name(collective.op),
-                       sim::algorithm_name(collective.algorithm), collective.ranks,
+    out += fmt::format("{} by {}, {}, {}\n  time     {}\n", trace::op_name(collective.op),
+                       sim::algorithm_name(collective.algorithm), plural(collective.ranks, "rank"),
                        bytes_text(collective.bytes), duration_text(time));
     // A barrier moves no bytes and has no bandwidth.
     if (collective.bytes.value > 0 && time.value > 0)

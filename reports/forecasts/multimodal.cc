@@ -30,10 +30,11 @@ std::string tower_text(const sim::EncoderTower& tower) {
   const sim::Transformer& m = tower.model;
   const double billions =
       static_cast<double>(m.layers) * static_cast<double>(sim::layer_parameters(m)) * 1e-9;
-  std::string out = fmt::format(
-      "{}{} layers, hidden {}, {} heads, ffn {}; {} billion parameters{}; ",
-      tower.model_name.empty() ? "" : fmt::format("{}: ", printable(tower.model_name)), m.layers,
-      m.hidden, m.heads, m.ffn, number_text(billions), tower.frozen ? ", frozen" : "");
+  std::string out =
+      fmt::format("{}{} layers, hidden {}, {} heads, ffn {}; {} billion parameters{}; ",
+                  tower.model_name.empty() ? "" : fmt::format("{}: ", printable(tower.model_name)),
+                  m.layers, grouped(m.hidden), m.heads, grouped(m.ffn), number_text(billions),
+                  tower.frozen ? ", frozen" : "");
   const sim::TrainingPlan& p = tower.layout;
   switch (tower.place) {
     case sim::EncoderPlace::first_stage:
@@ -41,8 +42,8 @@ std::string tower_text(const sim::EncoderTower& tower) {
                          p.tensor, p.data);
       break;
     case sim::EncoderPlace::every_gpu:
-      out += fmt::format("on every GPU, tensor {}, items over {} ranks of a replica", p.tensor,
-                         p.data);
+      out += fmt::format("on every GPU, tensor {}, items over {} of a replica", p.tensor,
+                         plural(p.data, "rank"));
       break;
     case sim::EncoderPlace::own_gpus:
       out += fmt::format("on {} GPUs of its own: tensor {}, pipeline {}, data {}", tower.gpus,
@@ -59,7 +60,7 @@ std::string llm_text(const MultimodalForecast& f) {
   std::string out = fmt::format(
       "{}{} layers, hidden {}; {} billion parameters{}; {} GPUs: tensor {}",
       f.plan.llm.model_name.empty() ? "" : fmt::format("{}: ", printable(f.plan.llm.model_name)),
-      m.layers, m.hidden, number_text(static_cast<double>(sim::parameters(m)) * 1e-9),
+      m.layers, grouped(m.hidden), number_text(static_cast<double>(sim::parameters(m)) * 1e-9),
       f.plan.llm_frozen ? ", frozen" : "", p.ranks(), p.tensor);
   if (p.context > 1) out += fmt::format(", context {}", p.context);
   out += fmt::format(", pipeline {}", p.pipeline);

@@ -26,11 +26,11 @@ std::string model_text(const sim::PlanForecast& f) {
   const sim::Transformer& m = f.plan.model;
   std::string out =
       f.plan.model_name.empty() ? "" : fmt::format("{}: ", printable(f.plan.model_name));
-  out += fmt::format("{}, hidden {}, {}", plural(m.layers, "layer"), m.hidden,
+  out += fmt::format("{}, hidden {}, {}", plural(m.layers, "layer"), grouped(m.hidden),
                      plural(m.heads, "head"));
   if (m.kv_heads != m.heads) out += fmt::format(" ({} of keys and values)", m.kv_heads);
   return out + fmt::format(", {}ffn {}, {} words; {} billion parameters", m.gated ? "gated " : "",
-                           m.ffn, grouped(m.vocabulary),
+                           grouped(m.ffn), grouped(m.vocabulary),
                            number_text(static_cast<double>(sim::parameters(m)) * 1e-9));
 }
 

@@ -6,6 +6,9 @@ for (const table of document.querySelectorAll('table.explore')) {
   const body = table.tBodies[0];
   const heads = [...table.tHead.rows[0].cells];
   const rows = [...body.rows];
+  for (const row of rows)
+    for (const cell of row.cells)
+      if (cell.textContent !== '') cell.dataset.name = heads[cell.cellIndex].textContent;
   const words = (row, column) => row.cells[column] ? row.cells[column].textContent : '';
 
   const bar = document.createElement('p');

@@ -128,7 +128,7 @@ class SweepPage {
                    "ranks, and better in one of them; the number is its place. Ringed: "
                    "beaten. Dashed: does not fit.",
                    objective))) +
-           html::pareto_chart(out) +
+           html::pareto_chart(std::move(out)) +
            html::element("p", "caption", html::text(fmt::format("{}.", memory_text(summary_))));
   }
 

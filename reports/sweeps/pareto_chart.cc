@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "base/text.h"
 #include "reports/html/markup.h"
 #include "reports/html/svg.h"
 
@@ -15,7 +16,8 @@ namespace {
 constexpr double kParetoWidth = 760, kParetoNarrow = 340;  // with a card's width, and a phone's
 constexpr double kParetoHeight = 420;
 constexpr double kFarApart = 50;  // ratio of largest to smallest from which an axis is logarithmic
-constexpr double kTicks = 5;
+constexpr double kTicks = 5, kTicksNarrow = 3;
+constexpr double kBeyond = 3;  // of the largest plan that fits: how far the x axis goes
 
 // The largest power of 1024 that is at most this: what bytes_text() shows it in.
 double unit_of_bytes(double size) {
@@ -50,14 +52,15 @@ class Axis {
     return logarithmic_ ? std::log(value / low_) / std::log(high_ / low_) : value / high_;
   }
 
-  std::vector<double> ticks() const {
+  // About `most` of them.
+  std::vector<double> ticks(double most) const {
     std::vector<double> out;
     if (logarithmic_) {
       for (double tick = low_; tick <= high_; tick *= 10) out.push_back(tick);
       return out;
     }
-    // Ticks at multiples of 1, 2 or 5 times a power of ten, about kTicks of them.
-    const double rough = high_ / kTicks;
+    // Ticks at multiples of 1, 2 or 5 times a power of ten.
+    const double rough = high_ / most;
     const double power = unit_ * std::pow(10, std::floor(std::log10(rough / unit_)));
     double step = 10 * power;
     for (const double factor : {5.0, 2.0, 1.0})
@@ -119,12 +122,12 @@ class ParetoDrawing {
     const double bottom = plot_.y + plot_.height;
     std::string out = svg_line("axis", {plot_.x, plot_.y}, {plot_.x, bottom}) +
                       svg_line("axis", {plot_.x, bottom}, {plot_.x + plot_.width, bottom});
-    for (const double tick : x_.ticks()) {
+    for (const double tick : x_.ticks(width_ < kParetoWidth ? kTicksNarrow : kTicks)) {
       const double x = plot_.x + plot_.width * x_.fraction(tick);
       out += svg_line("axis", {x, bottom}, {x, bottom + 5}) +
              svg_text("note", {x, bottom + 19}, chart_.x_text(tick), "middle");
     }
-    for (const double tick : y_.ticks()) {
+    for (const double tick : y_.ticks(kTicks)) {
       const double y = plot_.y + plot_.height * (1 - y_.fraction(tick));
       out += svg_line("axis", {plot_.x - 5, y}, {plot_.x, y}) +
              svg_text("note", {plot_.x - 9, y + 4}, chart_.y_text(tick), "end");
@@ -175,11 +178,24 @@ class ParetoDrawing {
 
 }  // namespace
 
-std::string pareto_chart(const ParetoChart& chart) {
+std::string pareto_chart(ParetoChart chart) {
   if (chart.dots.empty()) return {};
+  // Plans that by far do not fit would squeeze those that do into a corner.
+  double largest = 0;
+  for (const ParetoDot& dot : chart.dots)
+    if (dot.kind != ParetoDot::Kind::too_large) largest = std::max(largest, dot.x);
+  const std::size_t beyond =
+      largest == 0 ? 0 : std::erase_if(chart.dots, [&](const ParetoDot& dot) {
+        return dot.kind == ParetoDot::Kind::too_large && dot.x > kBeyond * largest;
+      });
   return element("figure", "",
                  element("div", "roomy", ParetoDrawing(chart, kParetoWidth).str()) +
-                     element("div", "narrow", ParetoDrawing(chart, kParetoNarrow).str()));
+                     element("div", "narrow", ParetoDrawing(chart, kParetoNarrow).str()) +
+                     (beyond == 0 ? ""
+                                  : element("figcaption", "",
+                                            fmt::format("{} that {} not fit: right of this picture",
+                                                        plural(beyond, "plan"),
+                                                        beyond == 1 ? "does" : "do"))));
 }
 
 }  // namespace lockstep::reports::html

@@ -26,7 +26,8 @@ struct ParetoChart {
 
 inline constexpr std::size_t kMostMarks = 24;  // more are not readable, and are not drawn
 
-// An axis is logarithmic if its numbers are far apart. Empty without dots.
-std::string pareto_chart(const ParetoChart& chart);
+// An axis is logarithmic if its numbers are far apart. Dots that are too large for the plans that
+// fit to be seen beside them are counted below. Empty without dots.
+std::string pareto_chart(ParetoChart chart);
 
 }  // namespace lockstep::reports::html

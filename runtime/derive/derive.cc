@@ -21,6 +21,7 @@
 #include "base/quantities.h"
 #include "base/result.h"
 #include "base/tables.h"
+#include "base/terminal.h"
 #include "base/text.h"
 #include "reports/findings/forms.h"
 #include "reports/findings/product_text.h"
@@ -251,7 +252,7 @@ Result<reports::ExitStatus> derive(const Scenario& scenario, const DeriveJob& op
       !written)
     return reports::fail(written.error(), reports::ExitStatus::own_failure);
   if (!options.quiet && !reports::takes_stdout(files))
-    said << reports::product_text_report(worst.model, worst.decision);
+    said << reports::product_text_report(worst.model, worst.decision, {.width = stdout_columns()});
   said << certified.str() << std::flush;
   const bool wrong =
       verdict != verify::ProductVerdict::safe && verdict != verify::ProductVerdict::inconclusive;

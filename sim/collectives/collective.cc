@@ -86,7 +86,7 @@ Status check(const Collective& collective, const Links& links) {
     return Error{fmt::format("{} cannot do a collective",
                              plural(std::max<std::int64_t>(collective.ranks, 0), "rank")),
                  {},
-                 fmt::format("give 2 to {} ranks", kMostRanks)};
+                 fmt::format("give 2 to {}", plural(kMostRanks, "rank"))};
   }
   if (collective.op == trace::Op::send && collective.ranks != 2)
     return Error{fmt::format("a send has 2 ranks, not {}", ranks), {}, "give 2 ranks"};

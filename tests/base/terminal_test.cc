@@ -5,6 +5,13 @@
 namespace lockstep {
 namespace {
 
+TEST(FitError, WrapsBehindTheFixAndKeepsShortLines) {
+  EXPECT_EQ(fit_error("lockstep: error: no\n  fix: did you mean one of ring and text?", 30),
+            "lockstep: error: no\n  fix: did you mean one of\n       ring and text?");
+  EXPECT_EQ(fit_error("a/very/long/path: error: it is not there", 20),
+            "a/very/long/path:\n  error: it is not\n  there");
+}
+
 TEST(TakeKey, KnowsWhatTerminalsSend) {
   std::string bytes = "\x1b[A\x1bOBq\r\x1b[5~";
   EXPECT_EQ(take_key(bytes), KeyPress{Key::up});

@@ -78,6 +78,7 @@ TEST(PluralTest, OneAndMany) {
   EXPECT_EQ(plural(1, "rank"), "1 rank");
   EXPECT_EQ(plural(0, "rank"), "0 ranks");
   EXPECT_EQ(plural(2, "entry", "entries"), "2 entries");
+  EXPECT_EQ(plural(1023, "rank"), "1,023 ranks");
 }
 
 TEST(HexTest, SixteenDigits) { EXPECT_EQ(hex(255), "00000000000000ff"); }

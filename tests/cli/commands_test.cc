@@ -194,7 +194,13 @@ TEST(Verify, AnOutputThatCannotBeWrittenIsAFailureOfTheTool) {
   const Outcome outcome =
       run_lockstep({"verify", run.folder.path(), "-q", "-o", "json=/no/such/folder/x"});
   EXPECT_EQ(outcome.status, 4);
-  EXPECT_THAT(outcome.err, HasSubstr("cannot write /no/such/folder/x"));
+  EXPECT_THAT(outcome.err, HasSubstr("/no/such/folder/x: error: cannot write"));
+}
+
+TEST(Calibrate, AFolderThatIsNotThereIsToldBeforeAnythingIsMeasured) {
+  const Outcome outcome = run_lockstep({"calibrate", "-o", "/no/such/folder/machine.yaml"});
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("the folder of this file does not exist"));
 }
 
 TEST(Convert, WritesTextThatReadsBackTheSame) {

@@ -87,6 +87,19 @@ TEST_F(Completion, BashOffersWhatTheProgramKnows) {
   EXPECT_THAT(bash_offers("lockstep verify -o \"\""), AllOf(Contains("html="), Contains("sarif=")));
   EXPECT_THAT(bash_offers("lockstep simulate job.yaml --machine dgx-h"), Contains("dgx-h100"));
   EXPECT_THAT(bash_offers("lockstep completion \"\""), ElementsAre("bash", "zsh", "fish"));
+  EXPECT_THAT(bash_offers("lockstep simulate plan llama3-7"), ElementsAre("llama3-70b"));
+  EXPECT_THAT(bash_offers("lockstep sweep vlm"), ElementsAre("vlm-75b"));
+  EXPECT_THAT(bash_offers("lockstep simulate plan my"), IsEmpty()) << "files";
+  EXPECT_THAT(bash_offers("lockstep simulate plan x --calibration dgx-h1"), Contains("dgx-h100"));
+  EXPECT_THAT(bash_offers("lockstep simulate collective --op all_r"), ElementsAre("all_reduce"));
+  EXPECT_THAT(bash_offers("lockstep simulate collective --algorithm \"\""), Contains("ring"));
+  EXPECT_THAT(bash_offers("lockstep simulate pipeline --schedule z"), Contains("zb-h2"));
+  EXPECT_THAT(bash_offers("lockstep scenario --new --strategy \"\""), Contains("fsdp"));
+  EXPECT_THAT(bash_offers("lockstep scenario --new --remedy d"), ElementsAre("dummy-image"));
+  EXPECT_THAT(bash_offers("lockstep simulate job.yaml -o \"\""),
+              AllOf(Contains("html="), Contains("timeline="), Not(Contains("sarif="))));
+  EXPECT_THAT(bash_offers("lockstep compare a b -o \"\""),
+              UnorderedElementsAre("text=", "json=", "html=", "markdown="));
 }
 
 TEST_F(Completion, HostileWordsAreWordsOnly) {

@@ -4,11 +4,14 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <regex>
+#include <sstream>
 #include <tuple>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include "base/text.h"
 #include "cli/input_files.h"
 #include "tests/cli/run_lockstep.h"
 #include "tests/cli/terminal.h"
@@ -111,6 +114,32 @@ TEST(Shipped, FoldersLieBesideTheProgram) {
   EXPECT_FALSE(shipped_folder("examples", "/usr/lib/nowhere/lockstep"));
 }
 
+// What people read fits their terminal. Only a path may be longer, for a broken one opens nothing.
+TEST(Columns, OutputFitsTheTerminal) {
+  const std::string hung = LOCKSTEP_SOURCE_DIR "/examples/hung-job";
+  const std::vector<std::vector<std::string>> commands = {
+      {"demo"},
+      {"verify", hung},
+      {"verify", hung, "--format", "none"},
+      {"verify", hung, "-o", "r.foo"},
+      {"explain"},
+      {"scenario", "--list", LOCKSTEP_SOURCE_DIR "/scenarios"},
+      {"simulate", "plan", "none"}};
+  for (const unsigned short columns : {60, 72, 80, 120, 200}) {
+    for (const std::vector<std::string>& command : commands) {
+      Terminal terminal(command, columns);
+      terminal.ends();
+      const std::regex colours("\x1b\\[[0-9;]*m");
+      std::istringstream lines(std::regex_replace(terminal.shown(), colours, ""));
+      for (std::string line; std::getline(lines, line);) {
+        while (line.ends_with('\r')) line.pop_back();
+        const bool has_path = line.find('/') < 20;
+        EXPECT_TRUE(has_path || columns_of(line) <= columns) << columns << ": " << line;
+      }
+    }
+  }
+}
+
 // They are called in / (run_program_at), where the repository's folders are not.
 TEST(Shipped, IsFoundByNameFromAnywhere) {
   const TempDir folder;
@@ -124,7 +153,9 @@ TEST(Shipped, IsFoundByNameFromAnywhere) {
         << command << "\n"
         << TempDir::read(folder.file("out"));
   }
-  EXPECT_THAT(TempDir::read(folder.file("out")), HasSubstr("modality/manual_hang_bad.yaml"));
+  EXPECT_THAT(TempDir::read(folder.file("out")), HasSubstr("\nmodality/manual_hang_bad.yaml "))
+      << "their folder is named once";
+  EXPECT_THAT(TempDir::read(folder.file("out")), testing::StartsWith("in /"));
 }
 
 TEST(Shipped, AnUnknownNameIsAnErrorThatNamesTheNearest) {

@@ -137,13 +137,13 @@ TEST_F(DeriveAtScale, ARemedyHasACertificate) {
                       derived, "--certificate", certificate}),
             0)
       << log();
-  EXPECT_THAT(log(), HasSubstr("SAFE: large, 4096 ranks, 2 conditions"));
+  EXPECT_THAT(log(), HasSubstr("SAFE: large, 4,096 ranks, 2 conditions"));
   EXPECT_EQ(lockstep({"check-certificate", certificate, derived + "/root-0"}), 0) << log();
 }
 
 TEST_F(DeriveAtScale, WithoutOneARankAloneLeavesTheOthersWaiting) {
   ASSERT_EQ(lockstep({"derive", job("strategy: fsdp\n")}), 1) << log();
-  EXPECT_THAT(log(), HasSubstr("DIVERGES: large, 4096 ranks"));
+  EXPECT_THAT(log(), HasSubstr("DIVERGES: large, 4,096 ranks"));
 }
 
 // With prefetch a step gathers what the step before it used: more than its own condition decides.
@@ -155,7 +155,7 @@ TEST_F(DeriveAtScale, MixesAreTriedWhereAStepDependsOnTheOneBefore) {
       << "data: {modality: [{ranks: [2], steps: [2], has: [text]}, {has: [image, text]}]}\n"
       << "train: {steps: 4}\n";
   ASSERT_EQ(lockstep({"derive", folder_.file("job.yaml")}), 1) << log();
-  EXPECT_THAT(log(), HasSubstr("DIVERGES: large, 4096 ranks"));
+  EXPECT_THAT(log(), HasSubstr("DIVERGES: large, 4,096 ranks"));
   EXPECT_THAT(log(), HasSubstr("a step depends on more than its condition"));
   EXPECT_THAT(log(), HasSubstr("ERROR modality-divergence (proven)\n  rank 2's batch of step 2"));
 }
@@ -167,7 +167,7 @@ TEST_F(DeriveAtScale, WhatNeedsValuesIsRefused) {
 
 TEST_F(DeriveAtScale, SoManyRanksAreNotStartedOnOneMachine) {
   EXPECT_EQ(lockstep({"run", job("")}), 2);
-  EXPECT_THAT(log(), HasSubstr("4096 processes are more than one machine is asked to run"));
+  EXPECT_THAT(log(), HasSubstr("4,096 processes are more than one machine is asked to run"));
 }
 
 TEST_F(Derive, SaysWhyAJobCannotBeDerived) {

@@ -16,6 +16,8 @@ constexpr std::size_t kTail = std::size_t{1} << 20U;
 }  // namespace
 
 std::optional<std::string_view> LogLines::next() {
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+  if (number_ == 0 && rest_.starts_with(kByteOrderMark)) rest_.remove_prefix(kByteOrderMark.size());
   if (rest_.empty()) return std::nullopt;
   const std::size_t length = std::min(rest_.find_first_of("\n\r"), rest_.size());
   const std::string_view line = rest_.substr(0, std::min(length, kLongestLine));

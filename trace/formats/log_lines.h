@@ -12,7 +12,8 @@
 namespace lockstep::trace {
 
 // Iterates over the lines of a text, without their ends ("\n", "\r\n", or "\r" alone, as progress
-// bars write it). Lines longer than kLongestLine are cut.
+// bars write it), and without a byte order mark before the first one. Lines longer than
+// kLongestLine are cut.
 class LogLines {
  public:
   explicit LogLines(std::string_view text) : rest_(text) {}

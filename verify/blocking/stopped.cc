@@ -170,20 +170,35 @@ std::string plain_host(std::string_view name) {
 // Where a rank ran: by its trace, and where it left none by what other sources say of it.
 struct Whereabouts {
   bool traced = false;
-  std::string host;  // empty: not known
+  std::string host;      // empty: not known
+  bool guessed = false;  // the host
   std::int64_t pid = trace::kNone;
   std::int32_t gpu = trace::kNone;
 };
 
+// The host of the nearest ranks below and above, where these agree: launchers number the ranks of a
+// host in a row. Empty otherwise.
+std::string host_of_neighbours(const trace::Run& run, trace::Rank rank) {
+  const auto above = std::find_if(run.ranks.begin(), run.ranks.end(),
+                                  [&](const trace::RankTrace& trace) { return trace.rank > rank; });
+  if (above == run.ranks.begin() || above == run.ranks.end()) return "";
+  const std::string& host = std::prev(above)->host;
+  return host == above->host ? plain_host(host) : "";
+}
+
 Whereabouts whereabouts(const trace::Run& run, trace::Rank rank) {
   if (const trace::RankTrace* trace = run.find(rank); trace != nullptr)
-    return {true, plain_host(trace->host), trace->pid, trace->gpu};
+    return {.traced = true, .host = plain_host(trace->host), .pid = trace->pid, .gpu = trace->gpu};
   Whereabouts out;
   for (const trace::RankNote& note : run.notes) {
     if (note.rank != rank) continue;
     if (out.host.empty()) out.host = plain_host(note.host);
     if (out.pid == trace::kNone) out.pid = note.pid;
     if (out.gpu == trace::kNone) out.gpu = note.gpu;
+  }
+  if (out.host.empty()) {
+    out.host = host_of_neighbours(run, rank);
+    out.guessed = !out.host.empty();
   }
   return out;
 }
@@ -195,8 +210,9 @@ bool hosts_matter(const trace::Run& run) {
   });
 }
 
-// " (node4, GPU 5)", " (no trace; node4)"; of several ranks only the hosts, " (node1, node2)".
-// Empty where nothing is known, or all ranks were on one host and the GPU is not known.
+// " (node4, GPU 5)", " (no trace; node4)", " (no trace; probably node4)"; of several ranks only the
+// hosts, " (node1, node2)". Empty where nothing is known, or all ranks were on one host and the GPU
+// is not known.
 std::string where_words(const Context& context, const std::vector<trace::Rank>& ranks) {
   constexpr std::size_t kHosts = 3;
   std::vector<std::string> parts;
@@ -205,7 +221,8 @@ std::string where_words(const Context& context, const std::vector<trace::Rank>& 
     const Whereabouts at = whereabouts(context.run, r);
     traced &= at.traced;
     hosts_known &= !at.host.empty();
-    if (std::find(parts.begin(), parts.end(), at.host) == parts.end()) parts.push_back(at.host);
+    const std::string host = at.guessed ? fmt::format("probably {}", at.host) : at.host;
+    if (std::find(parts.begin(), parts.end(), host) == parts.end()) parts.push_back(host);
   }
   const bool told = hosts_known && parts.size() <= kHosts && hosts_matter(context.run);
   if (!told) parts.clear();

@@ -7,6 +7,7 @@
 
 #include <fmt/core.h>
 
+#include "base/quantities.h"
 #include "base/text.h"
 #include "verify/context.h"
 #include "verify/numbers/reduction.h"
@@ -34,7 +35,7 @@ std::string describe_divisor(double divisor) {
 // It is estimated, so 1 and the square count within a thousandth.
 std::string divisor_fault(const Context& context, const ReductionFault& f) {
   if (std::abs(f.divisor - 1) < 1e-3) {
-    return fmt::format("are the sum over the {} ranks, not their mean", f.world);
+    return fmt::format("are the sum over the {}, not their mean", plural(f.world, "rank"));
   }
   const auto job = static_cast<double>(context.run.world_size);
   if (job > static_cast<double>(f.world) && std::abs(f.divisor - job) < 1e-3 * job) {
@@ -46,8 +47,8 @@ std::string divisor_fault(const Context& context, const ReductionFault& f) {
     return fmt::format("were divided by the number of ranks twice ({})",
                        describe_divisor(f.divisor));
   }
-  std::string out =
-      fmt::format("are the sum over {} ranks divided by {}", f.world, describe_divisor(f.divisor));
+  std::string out = fmt::format("are the sum over {} divided by {}", plural(f.world, "rank"),
+                                describe_divisor(f.divisor));
   if (f.contributors < f.world && f.contributors > 0) {
     out += fmt::format(", neither by {} nor by the {} ranks that had a gradient", f.world,
                        f.contributors);
@@ -76,9 +77,9 @@ std::string describe_fault(const Context& context, const ReductionFault& f) {
                          printable(context.run.tables.str(f.partner)));
     case FaultKind::diluted:
       return fmt::format(
-          "are divided by all {} ranks, though only {} had {}: the mean is {} % of the mean over "
+          "are divided by all {}, though only {} had {}: the mean is {} % of the mean over "
           "those{}",
-          f.world, f.contributors, f.contributors == 1 ? "one" : "any",
+          plural(f.world, "rank"), grouped(f.contributors), f.contributors == 1 ? "one" : "any",
           fixed(100.0 * static_cast<double>(f.contributors) / static_cast<double>(f.world), 0),
           f.declared ? ", which the program declares (average=contributors)" : "");
     case FaultKind::too_large:

@@ -124,7 +124,16 @@ class Positions {
     if (at_.knows_completion()) return !is_over(at_.call(r, c), at_.options().semantics);
     // No completions were recorded: a call is open if it cannot have completed, because a member
     // never issued it or issued a different call at that index.
-    return !at_.completes(r, c) && (at_.is_message(r, c) || !has_absent_member(r, c));
+    if (at_.completes(r, c)) return false;
+    return at_.is_message(r, c) || !has_absent_member(r, c) || hangs_in(r, c);
+  }
+
+  // Whether a rank that hangs stands in the collective, one of whose members left no trace: it is
+  // the rank's newest call, or another member never issued it.
+  bool hangs_in(std::uint32_t r, std::uint32_t c) const {
+    const trace::RankTrace& trace = at_.run().ranks[r];
+    if (!at_.options().cut_ranks_hang && trace.end != trace::End::hung) return false;
+    return c + std::size_t{1} == trace.calls.size() || !at_.all_arrived(at_.instance(r, c));
   }
 
   bool has_absent_member(std::uint32_t r, std::uint32_t c) const {

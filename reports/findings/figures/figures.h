@@ -54,6 +54,7 @@ struct CurvePoint {
 };
 
 struct Curve {
+  std::string label;               // empty: the ranks
   std::vector<trace::Rank> ranks;  // that recorded exactly these values, sorted
   std::vector<CurvePoint> points;
 };
@@ -74,8 +75,9 @@ struct ValueCurves {
 };
 
 // The mean loss over the ranks, then at most `most` tensors: those that a finding names, then those
-// that differ earliest, then those recorded first. Empty if neither was recorded. O(marks log
-// marks).
+// that differ earliest, then those recorded first. Of a gradient that a finding names the result of
+// the synchronisation stands beside the mean that it should be, by their sketches. Empty if neither
+// was recorded. O(marks log marks).
 std::vector<ValueCurves> value_curves(const verify::Report& report, const trace::Run& run,
                                       std::size_t most);
 
@@ -86,12 +88,12 @@ namespace lockstep::reports::html {
 // Every rank at a glance: a cell per rank in the rows of its group, and a table with its host, its
 // last call and what it waits for.
 
-// Of larger jobs the page shows kinds of ranks only: it grows by 400 bytes per rank.
+// Of larger jobs the page shows kinds of ranks only: it grows by 250 bytes per rank.
 inline constexpr std::size_t kMostRanksShown = 4096;
 
 // Markup; empty for no or too many ranks. The cells stand in the groups that the first finding is
 // about, TENSOR_PARALLEL say, else by host. A cell links to its row; the table is folded away. Both
-// are left out where nothing is wrong. O(ranks · groups).
+// are left out where nothing is wrong, or nothing sets a rank apart. O(ranks · groups).
 std::string rank_overview(const verify::Report& report, const trace::Run& run,
                           const WaitPicture& waits);
 

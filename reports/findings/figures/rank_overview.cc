@@ -206,9 +206,9 @@ class Overview {
 
   std::string cell(trace::Rank rank) const {
     const LookWords how = words_of(look(rank));
-    return fmt::format("<a{} href=\"#rank-{}\" title=\"rank {}: {}\">{}</a>",
+    return fmt::format("<a{} href=\"#rank-{}\" title=\"{}\">{}</a>",
                        how.css.empty() ? "" : fmt::format(" class=\"{}\"", how.css), rank.value,
-                       rank.value, text(state(rank)), rank.value);
+                       text(state(rank)), rank.value);
   }
 
   std::string legend() const {
@@ -243,10 +243,15 @@ class Overview {
     std::map<trace::Rank, const Team*> team_of;
     for (const Team& team : teams_.teams)
       for (const trace::Rank rank : team.ranks) team_of[rank] = &team;
+    std::map<trace::Rank, LastCall> last_calls;
+    std::vector<std::string> locations;
+    for (const auto& [rank, team] : team_of)
+      locations.push_back((last_calls[rank] = last_call(rank)).at);
+    const std::string folder = common_folder(locations);
     Table out(std::move(columns));
     for (const auto& [rank, team] : team_of) {
       const trace::RankTrace* const trace = run_.find(rank);
-      const LastCall last = last_call(rank);
+      const LastCall& last = last_calls[rank];
       std::vector<std::string> cells = {fmt::format("{}", rank.value)};
       if (hosts) cells.push_back(trace == nullptr ? "" : trace->host);
       if (gpus) {
@@ -254,13 +259,18 @@ class Overview {
         cells.push_back(known ? fmt::format("{}", trace->gpu) : "");
       }
       if (teams) cells.push_back(team->name);
-      cells.insert(cells.end(), {culprits_.contains(rank) ? fmt::format("culprit: {}", state(rank))
-                                                          : state(rank),
-                                 last.call, last.location, last.at});
+      cells.insert(
+          cells.end(),
+          {culprits_.contains(rank) ? fmt::format("culprit: {}", state(rank)) : state(rank),
+           last.call, last.location, last.at.empty() ? "" : last.at.substr(folder.size())});
       out.add(std::move(cells),
               {fmt::format("rank-{}", rank.value), culprits_.contains(rank) ? "error" : ""});
     }
-    return out.html("every rank", "explore");
+    const std::string files =
+        folder.empty()
+            ? ""
+            : element("p", "caption", fmt::format("Source files are in {}", code(folder)));
+    return out.html("every rank", "explore") + files;
   }
 
   const verify::Report& report_;
@@ -274,10 +284,24 @@ class Overview {
 
 }  // namespace
 
+namespace {
+
+// Whether nothing sets a rank apart: all ended in order, and nobody waits or is named.
+bool all_are_alike(const verify::Report& report, const trace::Run& run, const WaitPicture& waits) {
+  return waits.nodes.empty() && report.ranks_missing.empty() &&
+         std::all_of(run.ranks.begin(), run.ranks.end(),
+                     [](const trace::RankTrace& one) { return one.end == trace::End::clean; }) &&
+         std::all_of(report.findings.begin(), report.findings.end(),
+                     [](const verify::Finding& one) { return one.culprits.empty(); });
+}
+
+}  // namespace
+
 std::string rank_overview(const verify::Report& report, const trace::Run& run,
                           const WaitPicture& waits) {
   const std::size_t ranks = all_ranks(report, run).size();
   if (ranks == 0 || ranks > kMostRanksShown || report.verdict == verify::Verdict::clean) return {};
+  if (all_are_alike(report, run, waits)) return {};
   return Overview(report, run, waits).str();
 }
 

@@ -124,6 +124,38 @@ std::optional<ValueCurves> loss_of(const trace::Run& run) {
   return ValueCurves{"loss", "mean over the ranks", {std::move(curve)}, 0, {}, std::nullopt};
 }
 
+// The mean of the ranks' own gradients, and what the synchronisation made of it: their 2-norms, as
+// the sketches estimate them alike. Nothing where some rank recorded no sketch.
+std::optional<ValueCurves> mean_and_result(const verify::ValueTable& table,
+                                           const verify::Series& synced, const trace::Run& run) {
+  ValueCurves out;
+  out.name = run.tables.str(synced.name);
+  out.kind = "gradient: the ranks' mean, and the result";
+  Curve mean{"mean of the ranks' own", {}, {}};
+  std::map<trace::Rank, Points> results;
+  for (const verify::ValueRow* row : synced.rows) {
+    const verify::ValueRow* const own = table.row(verify::Phase::local_grad, row->name, row->n);
+    if (own == nullptr || row->sharded()) return std::nullopt;
+    verify::Sketch total;
+    for (const verify::Reading& reading : row->readings) {
+      const trace::StateMark* const local = own->of(reading.rank);
+      if (reading.mark->sketch.empty()) return std::nullopt;
+      results[run.ranks[reading.rank].rank].emplace_back(
+          row->n, verify::norm_estimate(reading.mark->sketch));
+      if (local == nullptr) continue;  // it had no gradient: zero
+      if (local->sketch.size() != reading.mark->sketch.size()) return std::nullopt;
+      total = total.empty() ? local->sketch : verify::sum(std::move(total), local->sketch);
+    }
+    mean.points.push_back(
+        {row->n, verify::norm_estimate(total) / static_cast<double>(row->readings.size())});
+  }
+  fold_curves(results, out);
+  for (Curve& curve : out.curves)
+    curve.label = fmt::format("result on {}", rank_label(curve.ranks, 24));
+  out.curves.insert(out.curves.begin(), std::move(mean));
+  return out;
+}
+
 std::set<std::string> named_by(const verify::Report& report) {
   std::set<std::string> out;
   for (const verify::Finding& finding : report.findings)
@@ -142,6 +174,17 @@ std::vector<ValueCurves> value_curves(const verify::Report& report, const trace:
   const std::set<std::string> named = named_by(report);
   // Tensors that a finding names first, then by the first step in which ranks differ, then in the
   // table's order.
+  std::set<std::uint32_t> compared;
+  for (const verify::Series& series : table.series()) {
+    // At most half of the charts: what else differs is to be seen as well.
+    if (series.phase != verify::Phase::synced_grad || 2 * compared.size() >= most) continue;
+    if (!named.contains(run.tables.str(series.name))) continue;
+    std::optional<ValueCurves> both = mean_and_result(table, series, run);
+    if (!both) continue;
+    compared.insert(series.name.value);
+    out.push_back(std::move(*both));
+  }
+  const std::size_t left = most - compared.size();
   using Key = std::tuple<bool, std::int64_t, std::size_t>;
   std::vector<std::pair<Key, const verify::Series*>> order;
   for (const verify::Series& series : table.series()) {
@@ -150,7 +193,12 @@ std::vector<ValueCurves> value_curves(const verify::Report& report, const trace:
         {{!is_named, first_difference(series).value_or(INT64_MAX), order.size()}, &series});
   }
   std::sort(order.begin(), order.end());
-  for (std::size_t i = 0; i < std::min(most, order.size()); ++i)
+  std::erase_if(order, [&](const auto& one) {
+    const verify::Phase phase = one.second->phase;
+    return compared.contains(one.second->name.value) &&
+           (phase == verify::Phase::local_grad || phase == verify::Phase::synced_grad);
+  });
+  for (std::size_t i = 0; i < std::min(left, order.size()); ++i)
     out.push_back(curves_of(*order[i].second, run));
   return out;
 }
@@ -301,7 +349,8 @@ class ValueChart {
         out += fmt::format(
             R"(<span><svg aria-hidden="true" width="28" height="6" viewBox="0 0 28 6">{}</svg>{}</span>)",
             svg_line(fmt::format("curve s{}", c), {0, 3}, {28, 3}),
-            text(rank_label(curves_.curves[c].ranks, 30)));
+            text(curves_.curves[c].label.empty() ? rank_label(curves_.curves[c].ranks, 30)
+                                                 : curves_.curves[c].label));
       if (curves_.curves_left_out > 0)
         out += element("span", "", text(plural(curves_.curves_left_out, "more curve")));
     } else if (!curves_.curves.empty()) {

@@ -24,6 +24,13 @@ namespace {
 constexpr std::size_t kMostNodes = 16;
 constexpr std::size_t kNodeLetters = 37;  // that fit into a node's box
 
+// A call in so many letters. Its reduce operation, " (sum)", goes before digits of its size do.
+std::string fitted_call(std::string call, std::size_t letters) {
+  if (columns_of(call) > letters && call.ends_with(')'))
+    call.erase(std::min(call.size(), call.rfind(" (")));
+  return shorten_middle(call, letters);
+}
+
 // The part of the graph that is drawn.
 struct Drawn {
   std::vector<WaitNode> nodes;
@@ -330,8 +337,8 @@ class WaitFigure {
                     rank_label(node.ranks, kNodeLetters));
     if (!waits)
       return fmt::format("{}{}</g>", out, svg_text("note", {box.x + 12, box.y + 39}, node.state));
-    out += svg_text("", {box.x + 12, box.y + 38},
-                    shorten_middle(printable(node.call), kNodeLetters - 1));
+    out +=
+        svg_text("", {box.x + 12, box.y + 38}, fitted_call(printable(node.call), kNodeLetters - 1));
     return fmt::format(
         "{}{}</g>", out,
         svg_text("note", {box.x + 12, box.y + 54},

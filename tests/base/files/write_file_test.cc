@@ -40,8 +40,14 @@ TEST(WriteFile, SaysWhyItCannot) {
   const TempDir folder;
   const Status status = write_file(folder.file("no/such/folder"), "x");
   ASSERT_FALSE(status);
-  EXPECT_EQ(status.error().message,
-            "cannot write " + folder.file("no/such/folder") + ": No such file or directory");
+  EXPECT_EQ(
+      status.error().str(),
+      folder.file("no/such/folder") +
+          ": error: cannot write: No such file or directory\n  fix: make its folder first, or "
+          "check how the path is written");
+  const Status no_file = write_file(folder.path(), "x");
+  ASSERT_FALSE(no_file);
+  EXPECT_EQ(no_file.error().fix, "name a file, for instance one in this folder");
 }
 
 }  // namespace

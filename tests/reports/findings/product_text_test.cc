@@ -1,5 +1,7 @@
 #include "reports/findings/product_text.h"
 
+#include <sstream>
+
 #include <gmock/gmock.h>
 
 #include "tests/verify/product/small_product.h"
@@ -10,10 +12,10 @@ namespace {
 using testing::HasSubstr;
 using verify::SmallProduct;
 
-std::string text_of(const SmallProduct& product) {
+std::string text_of(const SmallProduct& product, std::size_t width = 80) {
   const trace::Derivation derivation = product.derivation();
   const verify::ProductModel model(derivation);
-  return product_text_report(model, verify::decide(model));
+  return product_text_report(model, verify::decide(model), {.width = width});
 }
 
 TEST(ProductText, HasTheConditionsAndBothSequences) {
@@ -46,6 +48,17 @@ TEST(ProductText, TheSidesShowTheDifferenceThatTheTextTells) {
   const std::string sides = text.substr(0, text.find("That run"));
   EXPECT_THAT(sides, HasSubstr("of 1048576 (sum)"));
   EXPECT_THAT(sides, HasSubstr("of 1048577 (sum)"));
+}
+
+TEST(ProductText, FitsTheTerminal) {
+  SmallProduct p(4);
+  p.condition("image", "A:image A:text");
+  p.condition("text", "A:text");
+  for (const std::size_t width : {60U, 100U}) {
+    std::istringstream lines(text_of(p, width));
+    for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), width) << line;
+  }
+  EXPECT_THAT(text_of(p, 60), HasSubstr("    rank 1                      rank 0\n"));
 }
 
 }  // namespace

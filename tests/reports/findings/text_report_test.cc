@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "base/terminal.h"
 #include "reports/findings/reports.h"
 #include "tests/reports/inline_run.h"
 
@@ -134,6 +135,17 @@ TEST(TextReport, InconclusiveSaysWhoseTraceIsMissing) {
   no trace of ranks 2,3: 2 of 4 ranks were read
   damaged trace of rank 1
 )");
+}
+
+TEST(TextReport, TheVerdictIsWrappedAndColouredAlike) {
+  verify::Report report = report_of_ranks(2000);
+  report.verdict = verify::Verdict::inconclusive;
+  const std::string plain = text_report(report, inline_run({}), {.width = 60});
+  EXPECT_EQ(plain,
+            "INCONCLUSIVE: no error seen in 2,000 ranks, 1,234 events,\n"
+            "  but not all is known\n");
+  EXPECT_EQ(text_report(report, inline_run({}), {.width = 60, .color = true}),
+            Paint{true}.yellow("INCONCLUSIVE") + plain.substr(plain.find(':')));
 }
 
 TEST(TextReport, NotesAreBrief) {

@@ -61,6 +61,7 @@ TEST_F(Browser, TablesCanBeFilteredAndSorted) {
   EXPECT_THAT(page.dom, HasSubstr("<input type=\"search\""));
   EXPECT_THAT(page.dom, HasSubstr("<button type=\"button\">rank</button>"));
   EXPECT_THAT(page.dom, HasSubstr(">every state</option>"));
+  EXPECT_THAT(page.dom, HasSubstr("data-name=\"last call\"")) << "for phones";
 }
 
 TEST_F(Browser, AScriptThatThePolicyDoesNotNameIsRefused) {

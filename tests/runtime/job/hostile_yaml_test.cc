@@ -93,7 +93,7 @@ TEST(HostileYaml, huge) {
   EXPECT_THAT(error_of_text("name: " + std::string(2 << 20, 'x')), HasSubstr("larger than 1 MiB"));
   EXPECT_THAT(error_of_text("lockstep: 1\nname: " + std::string(5000, 'x')),
               HasSubstr("\"name\" should be text of at most 200 characters, but it is a text of "
-                        "5000 bytes"));
+                        "5,000 bytes"));
   EXPECT_THAT(error_of_text("lockstep: 1\nname: x\nranks: 99999999999999999999999\n"),
               HasSubstr("\"ranks\" should be a whole number"));
 }

@@ -35,7 +35,7 @@ TEST(ReplayRefusals, ranks_without_a_trace) {
 
 TEST(ReplayRefusals, more_ranks_than_processes) {
   EXPECT_THAT(why_not(run_from_text({R"({"header":1,"rank":1,"world_size":4096})"})),
-              HasSubstr("4096 ranks would be as many processes on one machine"));
+              HasSubstr("4,096 ranks would be as many processes on one machine"));
 }
 
 TEST(ReplayRefusals, damaged_traces_but_for_the_record_a_rank_died_in) {

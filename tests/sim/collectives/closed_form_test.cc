@@ -107,7 +107,7 @@ TEST(ClosedForm, RefusesWhatCannotBe) {
             "no all_reduce by chain | all_reduce goes by ring, double_binary_tree, "
             "recursive_doubling, halving_doubling, hierarchical and nvls");
   EXPECT_EQ(why({trace::Op::all_reduce, Algorithm::ring, 1, kFormulaMiB}, {kFormulaLink}),
-            "1 rank cannot do a collective | give 2 to 1048576 ranks");
+            "1 rank cannot do a collective | give 2 to 1,048,576 ranks");
   EXPECT_EQ(why({trace::Op::all_reduce, Algorithm::hierarchical, 10, kFormulaMiB, 4},
                 {kFormulaLink, kFormulaLink}),
             "10 ranks are not divisible into nodes of 4 | give ranks that are a multiple of the "

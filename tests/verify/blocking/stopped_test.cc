@@ -163,6 +163,26 @@ TEST(Stopped, OthersTellWhereARankWithoutADumpRan) {
   EXPECT_EQ(note.next, "ssh node1 py-spy dump --pid 4711");
 }
 
+TEST(Stopped, NeighboursTellTheProbableHostOfARankWithoutADump) {
+  const auto rank = [](int r) {
+    return "{\"header\":1,\"rank\":" + std::to_string(r) +
+           ",\"world_size\":3,\"backend\":\"nccl\"}\n"
+           "{\"ev\":\"issue\",\"id\":0,\"g\":\"world\",\"op\":\"all_reduce\",\"in\":[[8]]}\n"
+           "{\"end\":\"hung\"}\n";
+  };
+  trace::Run run = run_from_text({rank(0), rank(2)});
+  for (trace::RankTrace& trace : run.ranks) {
+    trace.snapshot = true;
+    trace.host = "node4";
+  }
+  Finding note = verify(run).findings.at(0);
+  EXPECT_THAT(note.headline, StartsWith("rank 1 (no trace; probably node4) stopped"));
+  EXPECT_EQ(note.next, "ssh node4 py-spy dump --pid <PID of rank 1>");
+  run.ranks[1].host = "node5";
+  note = verify(run).findings.at(0);
+  EXPECT_THAT(note.headline, StartsWith("rank 1 (no trace) stopped"));
+}
+
 TEST(Stopped, ClocksOfTwoMachinesAreNotCompared) {
   MeshJob job;
   trace::Run run = job.run();

@@ -173,6 +173,26 @@ TEST(ValueCurves, NamedTensorsComeFirstThenThoseThatDiffer) {
   EXPECT_THAT(names(value_curves(report, run, 6)), ElementsAre("c", "b", "a"));
 }
 
+TEST(ValueCurves, AResultStandsBesideTheMeanThatItShouldBe) {
+  // Gradients of norm 3 and 5 whose sum, 8, was not divided; the sketches have one direction.
+  const auto rank = [](const std::string& own) {
+    const std::string grad = R"("kind":"grad","when":)";
+    return state(0, "w", grad + R"("local","norm":)" + own + R"(,"sketch":[)" + own + "]") +
+           state(0, "w", grad + R"("synced","norm":8,"sketch":[8])");
+  };
+  verify::Report report;
+  report.findings.emplace_back();
+  report.findings[0].rule = verify::RuleId::reduction_wrong;
+  report.findings[0].what = {"w"};
+  const auto all = value_curves(report, inline_run({rank("3"), rank("5")}), 6);
+  ASSERT_EQ(all.size(), 1U) << "not its two sides once more";
+  ASSERT_EQ(all[0].curves.size(), 2U);
+  EXPECT_EQ(all[0].curves[0].label, "mean of the ranks' own");
+  EXPECT_EQ(all[0].curves[0].points.at(0).value, 4);
+  EXPECT_EQ(all[0].curves[1].label, "result on ranks 0,1");
+  EXPECT_EQ(all[0].curves[1].points.at(0).value, 8);
+}
+
 TEST(ValueCurves, OfManyDifferentRanksSomeAreShown) {
   std::vector<std::string> ranks;
   for (int i = 0; i < 9; ++i) ranks.push_back(state(0, "w", R"("norm":)" + std::to_string(i)));

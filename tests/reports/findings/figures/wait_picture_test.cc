@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "reports/findings/figures/figures.h"
 #include "tests/reports/inline_run.h"
 #include "verify/verify.h"
 
@@ -42,6 +43,21 @@ TEST(WaitPicture, RanksThatWaitAlikeShareANode) {
   EXPECT_EQ(hang.edges[0].from, 0U);
   EXPECT_EQ(hang.edges[0].to, 1U);
   EXPECT_EQ(hang.edges[0].kind, WaitEdge::Kind::missing);
+}
+
+TEST(WaitFigure, ASizeIsNotCutForWhatIsReduced) {
+  WaitPicture two;
+  two.nodes = {{.ranks = {trace::Rank(1)},
+                .call = "all_reduce of 134217728 bfloat16 (sum)",
+                .location = "group world, seq 3",
+                .state = "waits"},
+               {.ranks = {trace::Rank(0)},
+                .call = "",
+                .location = "",
+                .state = "no trace",
+                .culprit = true}};
+  two.edges = {{0, 1, WaitEdge::Kind::missing}};
+  EXPECT_THAT(html::wait_figure(two), testing::HasSubstr(">all_reduce of 134217728 bfloat16<"));
 }
 
 TEST(WaitPicture, ACycleHasItsEdgesInBothDirections) {

@@ -152,6 +152,104 @@ TEST(NcclLog, TheRankBehindIsNotedWhereAllLogsJustEnd) {
   EXPECT_EQ(judged(run_of(nccl_log_format(), {job(0, 4).file(), job(1, 4).file()})), "clean");
 }
 
+// Pairs of neighbours and pairs across them. Rank 3 stops before the second call of its first pair;
+// rank 2 waits for it there, rank 0 for rank 2, and rank 1 in its second pair for rank 3.
+std::vector<NamedFile> mesh_without_rank_3(const std::string& last_words) {
+  std::vector<NamedFile> files;
+  for (int process = 0; process < 3; ++process) {
+    Log log(process);
+    log.init(pointer(process), process, 4, "0xaaaa");
+    log.init(pointer(process, 16), process % 2, 2, process < 2 ? "0xb0" : "0xb1");
+    log.init(pointer(process, 32), process / 2, 2, process % 2 == 0 ? "0xc0" : "0xc1");
+    log.call("AllReduce", 8, pointer(process, 16)).call("AllReduce", 8, pointer(process, 16));
+    if (process < 2) log.from_count(0).call("AllReduce", 9, pointer(process, 32));
+    log.raw(last_words);
+    files.push_back(log.file());
+  }
+  return files;
+}
+
+TEST(NcclLog, ARankWhoseLogIsGoneIsNamedByThoseThatAreBehindWithIt) {
+  const auto run = run_of(nccl_log_format(), mesh_without_rank_3(""));
+  const verify::Report report = verify::verify(run);
+  EXPECT_EQ(report.verdict, verify::Verdict::inconclusive);
+  ASSERT_EQ(report.findings.size(), 1U);
+  const verify::Finding& note = report.findings[0];
+  EXPECT_EQ(note.headline,
+            "rank 3 (no trace) may have stopped before call 1 of group comm 0xb1 (all_reduce of 8 "
+            "float32 (sum)); 3 ranks wait for it");
+  EXPECT_THAT(note.message, HasSubstr("if the job stands where the traces end, rank 2 waits in "));
+  EXPECT_EQ(note.waiting, std::vector{Rank(2)});
+}
+
+// As above, with a third pair, in which rank 4 is ahead of rank 5: ranks 3 and 5 are hardly both
+// why the job stands. It may as well run.
+TEST(NcclLog, ARankWhoseLogIsGoneIsNotAccusedWhereOthersAreBehindAsWell) {
+  std::vector<NamedFile> files;
+  for (const int process : {0, 1, 2, 4, 5}) {
+    Log log(process);
+    log.init(pointer(process), process, 6, "0xaaaa");
+    log.init(pointer(process, 16), process % 2, 2, "0xb" + std::to_string(process / 2));
+    log.init(pointer(process, 32), process / 2, 3, process % 2 == 0 ? "0xc0" : "0xc1");
+    log.call("AllReduce", 8, pointer(process, 16)).call("AllReduce", 8, pointer(process, 16));
+    if (process == 4) log.call("AllReduce", 8, pointer(process, 16));
+    if (process == 0) log.from_count(0).call("AllReduce", 9, pointer(process, 32));
+    files.push_back(log.file());
+  }
+  const verify::Report report = verify::verify(run_of(nccl_log_format(), files));
+  EXPECT_EQ(report.verdict, verify::Verdict::inconclusive);
+  ASSERT_EQ(report.findings.size(), 2U);
+  EXPECT_THAT(report.findings[0].headline, HasSubstr("rank 5 (GPU 11) may have stopped"));
+  EXPECT_EQ(report.findings[1].rule, verify::RuleId::missing_rank);
+  EXPECT_EQ(report.findings[1].headline, "");
+}
+
+TEST(NcclLog, AWatchdogTellsThatTheyHang) {
+  const auto run = run_of(nccl_log_format(),
+                          mesh_without_rank_3("Watchdog caught collective operation timeout\n"));
+  const verify::Report report = verify::verify(run);
+  ASSERT_FALSE(report.findings.empty());
+  EXPECT_THAT(report.findings[0].headline,
+              HasSubstr("rank 3 (no trace) stopped before call 1 of group comm 0xb1"));
+}
+
+// All that is known are in their newest call: the missing rank may have been there as well.
+TEST(NcclLog, OfARankWhoseLogIsGoneNothingIsKnownWhereNobodyIsBehind) {
+  const auto run = run_of(nccl_log_format(), {job(0, 4, 3).file(), job(1, 4, 3).file()});
+  const verify::Report report = verify::verify(run);
+  EXPECT_EQ(report.verdict, verify::Verdict::inconclusive);
+  ASSERT_EQ(report.findings.size(), 1U);
+  EXPECT_EQ(report.findings[0].headline, "");
+  EXPECT_EQ(report.findings[0].message,
+            "no trace of rank 2 was given; what it did is unknown; if the job stands where the "
+            "traces end, ranks 0, 1 wait in all_reduce of 103 float32 (sum) (call 3 of group "
+            "world), and only rank 2 has not come that far in the traces");
+}
+
+// Ranks 1 and 6 left nothing. In {0, 1, 2} only rank 1 lies between the others; in {0, 3, x} it may
+// be rank 6 only.
+TEST(NcclLog, MembersWithoutALogFollowFromTheirPlaces) {
+  std::vector<NamedFile> files;
+  for (const int process : {0, 2, 3, 4, 5}) {
+    Log log(process);
+    log.init(pointer(process), process, 7, "0xaaaa");
+    if (process == 0 || process == 2) log.init(pointer(process, 16), process, 3, "0xb0");
+    if (process == 0 || process == 3) log.init(pointer(process, 32), process / 3, 3, "0xc0");
+    log.call("AllReduce", 8, pointer(process));
+    files.push_back(log.file());
+  }
+  const auto run = run_of(nccl_log_format(), files);
+  const auto members = [&](const std::string& name) {
+    for (const auto& group : run.ranks[0].groups)
+      if (run.tables.str(group.group) == name)
+        return std::vector<Rank>(group.ranks.begin(), group.ranks.end());
+    return std::vector<Rank>();
+  };
+  EXPECT_EQ(members("world").size(), 7U);
+  EXPECT_EQ(members("comm 0xb0"), (std::vector{Rank(0), Rank(1), Rank(2)}));
+  EXPECT_EQ(members("comm 0xc0"), (std::vector{Rank(0), Rank(3), Rank(6)}));
+}
+
 TEST(NcclLog, OneFileMayHoldAllProcesses) {
   for (const std::string prefix : {"[rank%]:", "[default%]:", "%: ", "(Worker pid=%, ip=10.0.0.1) ",
                                    "[2025-03-01 12:00:00] "}) {
@@ -172,6 +270,15 @@ TEST(NcclLog, OneFileMayHoldAllProcesses) {
     EXPECT_EQ(judged(run), "clean") << prefix;
     EXPECT_EQ(run.ranks[1].calls.size(), 3U);
   }
+}
+
+TEST(NcclLog, AByteOrderMarkIsNoPartOfAHost) {
+  std::string text = job(0, 3, 1).str();
+  text.erase(0, text.find('\n') + 1);  // the communicator is the first line
+  const auto run = run_of(nccl_log_format(), {{"a.log", "\xEF\xBB\xBF" + text}});
+  ASSERT_EQ(run.ranks.size(), 1U);
+  EXPECT_EQ(run.ranks[0].host, "node7");
+  EXPECT_EQ(run.ranks[0].calls.size(), 3U);
 }
 
 TEST(NcclLog, GroupsLinkByTheirId) {

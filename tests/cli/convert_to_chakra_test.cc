@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
@@ -18,16 +19,17 @@ using Json = nlohmann::json;
 void write_traces(const TempDir& folder, const std::vector<std::string>& lines) {
   for (std::size_t r = 0; r < lines.size(); ++r) {
     const std::string rank = std::to_string(r);
-    folder.write("rank_" + rank + ".trace.jsonl",
-                 "{\"header\":1,\"rank\":" + rank + ",\"world_size\":" +
-                     std::to_string(lines.size()) + "}\n" + lines[r] + "{\"end\":\"clean\"}\n");
+    folder.write(
+        "rank_" + rank + ".trace.jsonl",
+        fmt::format("{{\"header\":1,\"rank\":{},\"world_size\":{}}}\n{}{{\"end\":\"clean\"}}\n",
+                    rank, lines.size(), lines[r]));
   }
 }
 
 std::string issue(int id, const std::string& op, const std::string& more,
                   const std::string& group = "world") {
-  return "{\"ev\":\"issue\",\"id\":" + std::to_string(id) + ",\"g\":\"" + group + "\",\"op\":\"" +
-         op + "\"" + more + "}\n";
+  return fmt::format("{{\"ev\":\"issue\",\"id\":{},\"g\":\"{}\",\"op\":\"{}\"{}}}\n", id, group, op,
+                     more);
 }
 
 void convert(const TempDir& from, const TempDir& to) {
@@ -57,13 +59,12 @@ std::vector<std::string> calls_of(const TempDir& folder) {
   for (const trace::RankTrace& rank : run->ranks) {
     for (const trace::Call& call : rank.calls) {
       const trace::Signature& s = run->tables.signatures[call.signature];
-      out.push_back(run->tables.str(call.group) + "#" + std::to_string(call.seq) + " " +
-                    describe(run->tables, call.signature) + " " + std::to_string(s.in_elements) +
-                    " " + std::to_string(s.out_elements) + " root " + std::to_string(s.root) +
-                    " peer " + std::to_string(call.peer.value));
+      out.push_back(fmt::format("{}#{} {} {} {} root {} peer {}", run->tables.str(call.group),
+                                call.seq, describe(run->tables, call.signature), s.in_elements,
+                                s.out_elements, s.root, call.peer.value));
     }
     for (const trace::RankTrace::Membership& group : rank.groups)
-      out.push_back(run->tables.str(group.group) + " of " + std::to_string(group.ranks.size()));
+      out.push_back(fmt::format("{} of {}", run->tables.str(group.group), group.ranks.size()));
   }
   return out;
 }

@@ -2,6 +2,7 @@
 // tests/scenarios.
 #include <filesystem>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "runtime/job/scenario.h"
@@ -28,7 +29,7 @@ class ConvertToScenario : public ::testing::Test {
       if (completes) text += R"({"ev":"complete","id":)" + std::to_string(i) + "}\n";
     }
     std::filesystem::create_directory(folder_.file("run"));
-    folder_.write("run/rank_" + std::to_string(rank) + ".trace.jsonl",
+    folder_.write(fmt::format("run/rank_{}.trace.jsonl", rank),
                   text + R"({"end":")" + end + "\"}\n");
   }
   void record_stall() {
@@ -42,7 +43,7 @@ class ConvertToScenario : public ::testing::Test {
     return run_lockstep(arguments);
   }
   std::string calls(int rank) const {
-    return TempDir::read(folder_.file("job.calls/rank_" + std::to_string(rank) + ".trace.jsonl"));
+    return TempDir::read(folder_.file(fmt::format("job.calls/rank_{}.trace.jsonl", rank)));
   }
   TempDir folder_;
 };
@@ -103,7 +104,7 @@ TEST_F(ConvertToScenario, what_calls_do_not_show_is_refused) {
   // Parameters part in step 1, and the calls agree.
   for (int rank = 0; rank < 2; ++rank) {
     record(rank, 3, "clean");
-    const std::string file = "run/rank_" + std::to_string(rank) + ".trace.jsonl";
+    const std::string file = fmt::format("run/rank_{}.trace.jsonl", rank);
     std::string text = TempDir::read(folder_.file(file));
     text.insert(text.rfind("{\"end\""), R"({"ev":"state","n":0,"name":"w","hash":"5"})"
                                         "\n"

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -158,8 +159,7 @@ struct RecordedRun {
                 R"("],"step":)" + std::to_string(id / 2) + "}\n" + R"({"ev":"complete","id":)" +
                 std::to_string(id) + "}\n";
       }
-      traces.write("rank_" + std::to_string(rank) + ".trace.jsonl",
-                   text + R"({"end":"clean"})" + "\n");
+      traces.write(fmt::format("rank_{}.trace.jsonl", rank), text + R"({"end":"clean"})" + "\n");
     }
   }
   TempDir traces;

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -32,7 +33,7 @@ Simulated simulate_texts(const std::vector<std::string>& texts,
                          const std::vector<std::string>& more = {}) {
   const TempDir folder;
   for (std::size_t r = 0; r < texts.size(); ++r)
-    folder.write("rank_" + std::to_string(r) + ".trace.jsonl", texts[r]);
+    folder.write(fmt::format("rank_{}.trace.jsonl", r), texts[r]);
   const std::string json = folder.file("out.json");
   std::vector<std::string> arguments = {"simulate", "trace",    folder.path(), "--alpha",
                                         "1us",      "--output", "json=" + json};
@@ -217,12 +218,12 @@ TEST(SimulateTrace, SpansTakeTheirTimeAndRanksAreComparedOnlyWhereTheyDiffer) {
 TEST(SimulateTrace, RanksInPairsFoldIntoOneKindAndWhoLeavesOutACallIsFoundAmongHundreds) {
   std::vector<std::string> programs;
   for (int r = 0; r < 512; ++r) {
-    const std::string pair = "pair" + std::to_string(r / 2);
+    const std::string pair = fmt::format("pair{}", r / 2);
     const int first = r / 2 * 2;
     programs.push_back(
-        "group " + pair + " " + std::to_string(first) + "," + std::to_string(first + 1) +
-        "; all_reduce n=1000 dtype=float32 what=a step=0; all_reduce n=500 g=" + pair +
-        " dtype=float32 what=b step=0; clean");
+        fmt::format("group {} {},{}; all_reduce n=1000 dtype=float32 what=a step=0; all_reduce "
+                    "n=500 g={} dtype=float32 what=b step=0; clean",
+                    pair, first, first + 1, pair));
   }
   const Simulated ends = simulate(programs);
   EXPECT_EQ(ends.status, 0) << ends.text;
@@ -402,13 +403,13 @@ TEST(SimulateTrace, GroupsWhoseRingsCrossOneUplinkSlowEachOtherDown) {
   const TempDir traces;
   for (const int rank : {0, 1, 2, 3}) {
     const std::string group = rank % 2 == 0 ? "even" : "odd";
-    traces.write("rank_" + std::to_string(rank) + ".trace.jsonl",
-                 "{\"header\":1,\"rank\":" + std::to_string(rank) +
-                     ",\"world_size\":4}\n{\"group\":\"" + group + "\",\"ranks\":[" +
-                     (rank % 2 == 0 ? "0,2" : "1,3") + "]}\n{\"ev\":\"issue\",\"id\":1,\"g\":\"" +
-                     group +
-                     "\",\"op\":\"all_reduce\",\"in\":[[12500000]],\"dtype\":\"float32\"}\n"
-                     "{\"ev\":\"wait\",\"id\":1}\n{\"end\":\"clean\"}\n");
+    traces.write(
+        fmt::format("rank_{}.trace.jsonl", rank),
+        fmt::format(
+            "{{\"header\":1,\"rank\":{},\"world_size\":4}}\n{{\"group\":\"{}\",\"ranks\":[{}]}}\n{{"
+            "\"ev\":\"issue\",\"id\":1,\"g\":\"{}\",\"op\":\"all_reduce\",\"in\":[[12500000]],"
+            "\"dtype\":\"float32\"}}\n{{\"ev\":\"wait\",\"id\":1}}\n{{\"end\":\"clean\"}}\n",
+            rank, group, (rank % 2 == 0 ? "0,2" : "1,3"), group));
   }
   const auto simulated = [&](const std::string& on, const std::vector<std::string>& more) {
     std::vector<std::string> arguments = {"simulate", "trace", traces.path(), "--machine", on};

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
@@ -51,7 +52,7 @@ class VerifyCi : public ::testing::Test {
   void record(int elements, const std::string& end = "{\"end\":\"clean\"}\n") {
     std::filesystem::create_directories("traces");
     for (int rank = 0; rank < 2; ++rank) {
-      folder_.write("traces/rank_" + std::to_string(rank) + ".trace.jsonl",
+      folder_.write(fmt::format("traces/rank_{}.trace.jsonl", rank),
                     R"({"header":1,"rank":)" + std::to_string(rank) +
                         R"(,"world_size":2})"
                         "\n" +

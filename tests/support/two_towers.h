@@ -4,6 +4,8 @@
 #include <filesystem>
 #include <string>
 
+#include <fmt/format.h>
+
 #include "tests/support/temp_dir.h"
 
 namespace lockstep {
@@ -20,7 +22,7 @@ inline void write_two_towers(const TempDir& folder, const std::string& name,
 "histories":[{"first":"image+text","folder":"first-0"},{"first":"text","folder":"first-1"}],
 "steps":["image+text","text","image+text","text"]})");
   for (int history = 0; history < 2; ++history) {
-    const std::string traces = name + "/first-" + std::to_string(history);
+    const std::string traces = fmt::format("{}/first-{}", name, history);
     std::filesystem::create_directories(folder.file(traces));
     for (int rank = 0; rank < 2; ++rank) {
       std::string text = R"({"header":1,"rank":)" + std::to_string(rank) +
@@ -36,7 +38,7 @@ inline void write_two_towers(const TempDir& folder, const std::string& name,
                   R"("what":[")" + what + R"("],"step":)" + std::to_string(step) + "}\n";
         }
       }
-      folder.write(traces + "/rank_" + std::to_string(rank) + ".trace.jsonl",
+      folder.write(fmt::format("{}/rank_{}.trace.jsonl", traces, rank),
                    text + R"({"end":"clean"})" + "\n");
     }
   }

@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "base/text.h"
@@ -115,8 +116,8 @@ TEST(HtmlReport, HasACellAndARowForEveryRank) {
   EXPECT_THAT(page.texts("h2"), Contains("Every rank, by TENSOR_PARALLEL"));
   EXPECT_THAT(page.labels, Contains("ranks 4,5")) << "a row of cells per group";
   for (int r = 0; r < 8; ++r) {
-    EXPECT_TRUE(page.ids.contains("rank-" + std::to_string(r)));
-    EXPECT_THAT(page.links, Contains("#rank-" + std::to_string(r)));
+    EXPECT_TRUE(page.ids.contains(fmt::format("rank-{}", r)));
+    EXPECT_THAT(page.links, Contains(fmt::format("#rank-{}", r)));
   }
   EXPECT_THAT(text, HasSubstr("<a class=\"bad\" href=\"#rank-5\" title=\"rank 5:"));
   EXPECT_THAT(text, HasSubstr("<a class=\"direct\" href=\"#rank-4\" title=\"rank 4: waits\">"));
@@ -317,8 +318,8 @@ TEST(HtmlReport, LoadsNothing) {
 TEST(HtmlReport, OfManyFindingsTheFirstAreInFullAndNoneIsLost) {
   std::vector<verify::Finding> findings;
   for (int i = 0; i < 30; ++i)
-    findings.push_back(finding_of(verify::RuleId::deadlock, verify::Severity::error,
-                                  "event " + std::to_string(i)));
+    findings.push_back(
+        finding_of(verify::RuleId::deadlock, verify::Severity::error, fmt::format("event {}", i)));
   const Page page = read_page(html_report(report_of(findings), {}));
   EXPECT_THAT(page.errors, IsEmpty());
   EXPECT_EQ(page.count("article"), 12U);

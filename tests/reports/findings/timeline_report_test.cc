@@ -5,6 +5,7 @@
 #include <set>
 #include <tuple>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
@@ -29,7 +30,7 @@ std::vector<Json> events_of(const Json& timeline, const std::string& phase) {
   return out;
 }
 
-std::string time_at(trace::Nanos time) { return ",\"t\":" + std::to_string(time); }
+std::string time_at(trace::Nanos time) { return fmt::format(",\"t\":{}", time); }
 std::string event(const std::string& kind, int id, trace::Nanos time) {
   return R"({"ev":")" + kind + R"(","id":)" + std::to_string(id) + time_at(time) + "}\n";
 }
@@ -270,7 +271,7 @@ TEST(Timeline, SomeTimesMissingTakeTheOneBefore) {
 TEST(Timeline, OfALargeRunTheLastCallsAreThere) {
   std::string rank;
   for (int i = 0; i < 50; ++i)
-    rank += all_reduce(i, "w" + std::to_string(i), 8, time_at(i * 100)) +
+    rank += all_reduce(i, fmt::format("w{}", i), 8, time_at(i * 100)) +
             event("complete", i, i * 100 + 50);
   const Json file = timeline(inline_run({rank + kClean, rank + kClean}), {.most_entries = 20});
   expect_well_formed(file);

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "tests/support/temp_dir.h"
@@ -85,7 +86,7 @@ std::string dump_of(const RankStory& story) {
     const bool begun = call.reached != Reduce::Reached::issued;
     if (over) completed = c + 1;
     const std::string time = std::to_string(1000 * (c + 1));
-    const std::string sizes = "[[" + std::to_string(call.elements) + "]]";
+    const std::string sizes = fmt::format("[[{}]]", call.elements);
     entries += std::string(c == 0 ? "" : ",") + R"({"collective_seq_id":)" + std::to_string(c + 1) +
                R"(,"input_dtypes":["Float"],"input_sizes":)" + sizes +
                R"(,"is_p2p":false,"output_dtypes":["Float"],"output_sizes":)" + sizes +
@@ -150,14 +151,12 @@ std::string watchdog_of(int rank, int completed, int enqueued, int elements) {
   const std::string prefix = "[rank" + r + "]:[E709 ProcessGroupNCCL.cpp:632] ";
   const std::string size = std::to_string(elements);
   const std::string next = std::to_string(completed + 1);
-  return prefix + "[Rank " + r +
-         "] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=" + next +
-         ", OpType=ALLREDUCE, NumelIn=" + size + ", NumelOut=" + size +
-         ", Timeout(ms)=600000) ran for 600001 milliseconds before timing out.\n" + prefix +
-         "[PG ID 0 PG GUID 0(default_pg) Rank " + r +
-         "] failure detected by watchdog at work sequence id: " + next +
-         " PG status: last enqueued work: " + std::to_string(enqueued) +
-         ", last completed work: " + std::to_string(completed) + "\n";
+  return fmt::format(
+      "{}[Rank {}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum={}, "
+      "OpType=ALLREDUCE, NumelIn={}, NumelOut={}, Timeout(ms)=600000) ran for 600001 milliseconds "
+      "before timing out.\n{}[PG ID 0 PG GUID 0(default_pg) Rank {}] failure detected by watchdog "
+      "at work sequence id: {} PG status: last enqueued work: {}, last completed work: {}\n",
+      prefix, r, next, size, size, prefix, r, next, enqueued, completed);
 }
 
 const std::string kSourceTraceback =

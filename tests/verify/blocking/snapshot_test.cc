@@ -2,6 +2,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -20,8 +21,8 @@ using testing::ElementsAre;
 Report judge_snapshot(const std::vector<std::string>& ranks, const std::string& op = "all_reduce") {
   std::vector<std::string> texts;
   for (std::size_t r = 0; r < ranks.size(); ++r) {
-    std::string text = "{\"header\":1,\"rank\":" + std::to_string(r) +
-                       ",\"world_size\":" + std::to_string(ranks.size()) + "}\n";
+    std::string text =
+        fmt::format("{{\"header\":1,\"rank\":{},\"world_size\":{}}}\n", r, ranks.size());
     int id = 0;
     char line = '0';
     for (const char c : ranks[r]) {
@@ -29,9 +30,11 @@ Report judge_snapshot(const std::vector<std::string>& ranks, const std::string& 
         line = c;
         continue;
       }
-      text += "{\"ev\":\"issue\",\"id\":" + std::to_string(id) + ",\"g\":\"world\",\"op\":\"" + op +
-              "\",\"in\":[[8]],\"out\":[[8]],\"async\":true,\"at\":\"train.py:" + line + "\"}\n";
-      if (c == 'c') text += "{\"ev\":\"complete\",\"id\":" + std::to_string(id) + "}\n";
+      text += fmt::format(
+          "{{\"ev\":\"issue\",\"id\":{},\"g\":\"world\",\"op\":\"{}\",\"in\":[[8]],\"out\":[[8]],"
+          "\"async\":true,\"at\":\"train.py:{}\"}}\n",
+          id, op, line);
+      if (c == 'c') text += fmt::format("{{\"ev\":\"complete\",\"id\":{}}}\n", id);
       ++id;
       line = '0';
     }
@@ -53,13 +56,16 @@ TEST(Snapshot, AStalledDeviceIsBehindPeersThatWait) {
 TEST(Snapshot, AStalledDeviceHoldsUpItsPeerInAnotherGroup) {
   // Rank 0 completed the call of the pair, and waits for rank 1 in one of all.
   const auto rank = [](int r) {
-    std::string text = "{\"header\":1,\"rank\":" + std::to_string(r) +
-                       ",\"world_size\":2,\"backend\":\"nccl\"}\n"
-                       "{\"group\":\"pair\",\"ranks\":[0,1]}\n";
+    std::string text = fmt::format(
+        "{{\"header\":1,\"rank\":{},\"world_size\":2,\"backend\":\"nccl\"}}\n{{\"group\":\"pair\","
+        "\"ranks\":[0,1]}}\n",
+        r);
     const auto issue = [&](int id, const std::string& group, bool completes) {
-      text += "{\"ev\":\"issue\",\"id\":" + std::to_string(id) + ",\"g\":\"" + group +
-              "\",\"op\":\"all_reduce\",\"in\":[[8]],\"async\":true}\n";
-      if (completes) text += "{\"ev\":\"complete\",\"id\":" + std::to_string(id) + "}\n";
+      text += fmt::format(
+          "{{\"ev\":\"issue\",\"id\":{},\"g\":\"{}\",\"op\":\"all_reduce\",\"in\":[[8]],\"async\":"
+          "true}}\n",
+          id, group);
+      if (completes) text += fmt::format("{{\"ev\":\"complete\",\"id\":{}}}\n", id);
     };
     issue(0, "world", true);
     issue(1, "pair", r == 0);
@@ -104,18 +110,19 @@ TEST(Snapshot, ACallThatOneMemberSawCompletedStallsNobody) {
 Report judge_lanes(const std::vector<std::string>& ranks) {
   std::vector<std::string> texts;
   for (std::size_t r = 0; r < ranks.size(); ++r) {
-    std::string text = "{\"header\":1,\"rank\":" + std::to_string(r) + ",\"world_size\":2}\n" +
-                       "{\"group\":\"a\",\"ranks\":[0,1]}\n{\"group\":\"b\",\"ranks\":[0,1]}\n";
+    std::string text = fmt::format(
+        "{{\"header\":1,\"rank\":{},\"world_size\":2}}\n{{\"group\":\"a\",\"ranks\":[0,1]}}\n{{"
+        "\"group\":\"b\",\"ranks\":[0,1]}}\n",
+        r);
     int id = 0;
     for (const char c : ranks[r]) {
       const char kind = static_cast<char>(c | 0x20);
       const std::string call =
-          kind == 's'   ? R"("world","op":"send","in":[[8]],"peer":)" + std::to_string(1 - r)
-          : kind == 'r' ? R"("world","op":"recv","out":[[8]],"peer":)" + std::to_string(1 - r)
+          kind == 's'   ? fmt::format(R"("world","op":"send","in":[[8]],"peer":{})", 1 - r)
+          : kind == 'r' ? fmt::format(R"("world","op":"recv","out":[[8]],"peer":{})", 1 - r)
                         : "\"" + std::string(1, kind) + R"(","op":"all_reduce","in":[[8]])";
-      text += "{\"ev\":\"issue\",\"id\":" + std::to_string(id) + ",\"g\":" + call +
-              ",\"async\":true}\n";
-      if (kind != c) text += "{\"ev\":\"complete\",\"id\":" + std::to_string(id) + "}\n";
+      text += fmt::format("{{\"ev\":\"issue\",\"id\":{},\"g\":{},\"async\":true}}\n", id, call);
+      if (kind != c) text += fmt::format("{{\"ev\":\"complete\",\"id\":{}}}\n", id);
       ++id;
     }
     texts.push_back(text + "{\"end\":\"hung\"}\n");
@@ -173,12 +180,14 @@ TEST(Snapshot, AnExtraCallThatTheCallsThemselvesShowIsSaidOnce) {
   // Rank 0's second call is a barrier where the others have all_reduces from other places.
   std::vector<std::string> texts;
   for (int r = 0; r < 3; ++r) {
-    std::string text = "{\"header\":1,\"rank\":" + std::to_string(r) + ",\"world_size\":3}\n";
+    std::string text = fmt::format("{{\"header\":1,\"rank\":{},\"world_size\":3}}\n", r);
     int id = 0;
     const auto issue = [&](const std::string& op, const std::string& at, bool completed) {
-      text += "{\"ev\":\"issue\",\"id\":" + std::to_string(id) + ",\"g\":\"world\",\"op\":\"" + op +
-              "\",\"async\":true,\"at\":\"" + at + "\"}\n";
-      if (completed) text += "{\"ev\":\"complete\",\"id\":" + std::to_string(id) + "}\n";
+      text += fmt::format(
+          "{{\"ev\":\"issue\",\"id\":{},\"g\":\"world\",\"op\":\"{}\",\"async\":true,\"at\":\"{}\"}"
+          "}\n",
+          id, op, at);
+      if (completed) text += fmt::format("{{\"ev\":\"complete\",\"id\":{}}}\n", id);
       ++id;
     };
     issue("all_reduce", "a:1", true);
@@ -196,9 +205,10 @@ TEST(Snapshot, AnExtraCallThatTheCallsThemselvesShowIsSaidOnce) {
 
 TEST(Snapshot, TotalsOfAnAllToAllMustAgree) {
   const auto text = [](int rank, int in, int out) {
-    return "{\"header\":1,\"rank\":" + std::to_string(rank) + ",\"world_size\":2}\n" +
-           "{\"ev\":\"issue\",\"id\":0,\"g\":\"world\",\"op\":\"all_to_all\",\"in\":[[" +
-           std::to_string(in) + "]],\"out\":[[" + std::to_string(out) + "]]}\n{\"end\":\"hung\"}\n";
+    return fmt::format(
+        "{{\"header\":1,\"rank\":{},\"world_size\":2}}\n{{\"ev\":\"issue\",\"id\":0,\"g\":"
+        "\"world\",\"op\":\"all_to_all\",\"in\":[[{}]],\"out\":[[{}]]}}\n{{\"end\":\"hung\"}}\n",
+        rank, in, out);
   };
   const Report bad = verify(run_from_text({text(0, 5, 4), text(1, 3, 3)}));
   ASSERT_FALSE(bad.findings.empty());
@@ -238,10 +248,10 @@ Report judge_many_groups(int stalled, bool by_counter) {
   constexpr int kGroups = 2000;
   std::vector<std::string> texts;
   for (int r = 0; r < 2; ++r) {
-    std::string text = "{\"header\":1,\"rank\":" + std::to_string(r) + ",\"world_size\":2}\n";
+    std::string text = fmt::format("{{\"header\":1,\"rank\":{},\"world_size\":2}}\n", r);
     int id = 0;
     for (int g = 0; g < kGroups; ++g) {
-      const std::string name = "\"g" + std::to_string(g) + "\"";
+      const std::string name = fmt::format("\"g{}\"", g);
       text += "{\"group\":" + name + ",\"ranks\":[0,1]}\n";
       for (int call = 0; call < 2; ++call, ++id) {
         const std::string number = std::to_string(id);

@@ -3,6 +3,7 @@
 #include <numeric>
 #include <random>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -71,7 +72,7 @@ Batches batches_of(const Job& job, std::uint32_t rank) {
 }
 
 std::string data_line(std::int64_t n, const Samples& samples, const std::string& more = "") {
-  std::string out = R"({"ev":"data","n":)" + std::to_string(n) + R"(,"indices":[)";
+  std::string out = fmt::format(R"({{"ev":"data","n":{},"indices":[)", n);
   for (std::size_t i = 0; i < samples.size(); ++i) {
     out += (i > 0 ? "," : "") + std::to_string(samples[i]);
   }
@@ -162,15 +163,16 @@ TEST(NoSharding, PartsOfOneModelReadOneBatch) {
 
 TEST(NoSharding, SeveralGroupsThatReduceNamelesslyTellNothing) {
   const auto rank = [](int r) {
-    return R"({"header":1,"rank":)" + std::to_string(r) + R"(,"world_size":2}
-{"group":"tp","ranks":[0,1]}
-{"group":"dp","ranks":[0,1]}
-{"ev":"data","n":0,"indices":[1,2,3]}
-{"ev":"issue","id":0,"g":"tp","op":"all_reduce","in":[[4]]}
-{"ev":"complete","id":0}
-{"ev":"issue","id":1,"g":"dp","op":"all_reduce","in":[[4]]}
-{"ev":"complete","id":1}
-{"end":"clean"})";
+    return fmt::format(R"({{"header":1,"rank":{},"world_size":2}}
+{{"group":"tp","ranks":[0,1]}}
+{{"group":"dp","ranks":[0,1]}}
+{{"ev":"data","n":0,"indices":[1,2,3]}}
+{{"ev":"issue","id":0,"g":"tp","op":"all_reduce","in":[[4]]}}
+{{"ev":"complete","id":0}}
+{{"ev":"issue","id":1,"g":"dp","op":"all_reduce","in":[[4]]}}
+{{"ev":"complete","id":1}}
+{{"end":"clean"}})",
+                       r);
   };
   const Report report = verify(run_from_text({rank(0), rank(1)}));
   EXPECT_EQ(summary(report), "verdict clean");

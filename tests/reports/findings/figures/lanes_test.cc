@@ -2,6 +2,7 @@
 
 #include <set>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "tests/reports/inline_run.h"
@@ -73,7 +74,7 @@ TEST(Lanes, TypesAreShortenedEverywhere) {
 // calls are alike, and their steps tell the difference.
 TEST(Lanes, StepsAreShownWhereTheyDiffer) {
   const auto call = [](int id, int step) {
-    return all_reduce(id, "a", 8, ",\"step\":" + std::to_string(step));
+    return all_reduce(id, "a", 8, fmt::format(",\"step\":{}", step));
   };
   const auto run = inline_run({call(0, 1) + complete(0) + call(1, 2) + kHung,
                                call(0, 1) + complete(0) + call(1, 3) + kHung,

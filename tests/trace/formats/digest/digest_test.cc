@@ -7,6 +7,7 @@
 #include <random>
 #include <utility>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "base/sha256.h"
@@ -63,7 +64,7 @@ RankTrace kept(RankTrace trace, const Tables& tables) {
 
 TEST(Digest, GivesBackWhatItTookButTimes) {
   for (std::uint32_t seed = 0; seed < kSeeds; ++seed) {
-    SCOPED_TRACE("seed " + std::to_string(seed));
+    SCOPED_TRACE(fmt::format("seed {}", seed));
     Tables tables;
     const RankTrace trace = random_trace(seed, tables);
     Tables others;
@@ -117,7 +118,7 @@ TEST(Digest, KeepsWhatCouldNotBeReadAndWhatItWasMadeFrom) {
 
 TEST(Digest, MergingIsAssociativeAndCommutative) {
   for (std::uint32_t seed = 0; seed < kSeeds; ++seed) {
-    SCOPED_TRACE("seed " + std::to_string(seed));
+    SCOPED_TRACE(fmt::format("seed {}", seed));
     std::mt19937 random(seed);
     std::vector<std::string> parts;
     std::vector<RankTrace> all;
@@ -183,8 +184,7 @@ TEST(DigestForms, TheMiddleOfAPipelineIsOne) {
     int id = 0;
     const auto message = [&](const char* op, int peer) {
       lines += call_text(id++, "world",
-                         std::string(R"("op":")") + op + R"(","in":[[4]],"peer":)" +
-                             std::to_string(peer) + R"(,"ptag":1)");
+                         fmt::format(R"("op":"{}","in":[[4]],"peer":{},"ptag":1)", op, peer));
     };
     if (r > 0) message("recv", r - 1);
     if (r < 5) message("send", r + 1);
@@ -195,11 +195,11 @@ TEST(DigestForms, TheMiddleOfAPipelineIsOne) {
 
 TEST(DigestForms, TimesMakeNoDifferenceAndEndsDo) {
   const auto rank = [](int r, int t, const std::string& end) {
-    return rank_text(r, 2,
-                     group_text("world", "0,1") +
-                         call_text(0, "world", R"("op":"barrier","t":)" + std::to_string(t)) +
-                         "{\"ev\":\"complete\",\"id\":0,\"t\":" + std::to_string(t + 5) + "}\n" +
-                         end);
+    return rank_text(
+        r, 2,
+        fmt::format("{}{}{{\"ev\":\"complete\",\"id\":0,\"t\":{}}}\n{}", group_text("world", "0,1"),
+                    call_text(0, "world", R"("op":"barrier","t":)" + std::to_string(t)), t + 5,
+                    end));
   };
   const std::string clean = "{\"end\":\"clean\"}\n";
   EXPECT_EQ(forms_of({rank(0, 10, clean), rank(1, 70, clean)}), 1U);

@@ -77,7 +77,7 @@ std::string version_of_recorder(const fs::path& library) {
   return bytes->substr(begin, bytes->find_first_not_of("0123456789.", begin) - begin);
 }
 
-// Folders in which a recorder may be: beside this program as it was built, installed, or put there
+// Folders in which a recorder may be: next to this program as it was built, installed, or put there
 // by whoever has several.
 std::vector<fs::path> recorder_folders(const std::string& version) {
   std::error_code none;

@@ -70,7 +70,7 @@ Status keep_traces(const SimulateScenarioCommand& command, const sim::SimulatedP
                                 : sim::write_simulated_traces(simulated, run, command.traces);
 }
 
-// The job that was derived into `folder`, of which one rank may stand for many. Empty: no rank of
+// The job that was derived into `folder`; one of its ranks may stand for many. Empty: no rank of
 // it raised an exception, or it was not derived to its end.
 std::optional<sim::RaisedJob> raised_job(const std::string& folder) {
   const Result<runtime::Scenario> scenario = runtime::load_scenario(folder + "/scenario.yaml");

@@ -66,7 +66,7 @@ struct TraceCommand {
   SimulationOutput output;
 };
 
-// The error if an option about links is given beside another one that says what calls take.
+// The error if an option about links is combined with another one that sets the time of calls.
 Status without_links(const TraceCommand& command, const char* excluded) {
   for (const auto& [option, given] : {std::pair{"--alpha", &command.alpha},
                                       {"--beta", &command.beta},
@@ -148,7 +148,7 @@ bool has_streams(const trace::RankTrace& trace) {
                      [](const trace::SpanMark& span) { return span.stream.value != 0; });
 }
 
-// What the recording tells about its own times.
+// The times that the recording itself holds.
 reports::Recorded recorded_by(const trace::Run& run) {
   reports::Recorded out;
   std::vector<trace::Rank> without;

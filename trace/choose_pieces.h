@@ -13,7 +13,7 @@
 
 namespace lockstep::trace {
 
-// Drops text forms beside the ring file of the same rank (rank_3.ring, rank_3.trace.jsonl): the
+// Drops text forms next to the ring file of the same rank (rank_3.ring, rank_3.trace.jsonl): the
 // text was made from it, and both would be two traces of one rank.
 void drop_second_forms(std::vector<Piece>& pieces, bool evidence);
 

@@ -1,4 +1,4 @@
-// Communicators whose members no process knows: NCCL tells each process its own rank in a
+// Communicators whose members no process knows: each process learns from NCCL its own rank in a
 // communicator and the communicator's size, but not who the others are. Only the traces of all
 // processes together tell the members.
 //
@@ -26,9 +26,9 @@ bool is_unlinked(const RankTrace::Membership& membership, const Tables& tables);
 bool has_unlinked(const RankTrace& trace, const Tables& tables);
 
 struct LinkOptions {
-  // For sources in which a trace's rank is a guess: if two traces claim one rank, all are numbered
-  // anew by host and process; all get the same world size; and nothing is concluded about processes
-  // without a trace.
+  // For sources in which a trace's rank is a guess: if two traces claim one rank, all get
+  // new numbers by host and process; all get the same world size; and nothing is concluded about
+  // processes without a trace.
   bool ranks_are_guesses = false;
 };
 

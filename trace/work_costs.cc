@@ -100,7 +100,7 @@ class CostsReader {
 
  private:
   Error failure(const std::string& why) const {
-    return {why, {file_}, "record the costs again: they are written beside the traces"};
+    return {why, {file_}, "record the costs again: they are written next to the traces"};
   }
 
   void complain(std::string what) {

@@ -101,8 +101,8 @@ void find_possible_causes(const Context& context, Outlook& outlook, Causes& caus
 }
 
 // Whether all ranks were killed together, apart from those that had finished: the job was preempted
-// or interrupted, or somebody ended its hang. Then nothing tells whether a rank waited for a killed
-// one for a millisecond or for an hour. (A rank without an end mark beside others that have one
+// or interrupted, or somebody ended its hang. Then nothing shows whether a rank waited for a killed
+// one for a millisecond or for an hour. (A rank without an end mark, where others have one,
 // died by itself.)
 bool ended_together(const Context& context, const WaitCause& wait) {
   const auto killed = [&](std::uint32_t r) {
@@ -323,11 +323,11 @@ bool says_how_it_ended(const Finding& f) {
 // have been issued a moment before, or hang. Not for Gloo, where hosts block in their calls and the
 // replay decides what can complete.
 void note_open_calls(const Context& context, Outlook& outlook) {
-  const auto tells_nothing = [](const trace::RankTrace& trace) {
+  const auto holds_no_call = [](const trace::RankTrace& trace) {
     return trace.snapshot && trace.calls.empty() && trace.progress.empty();
   };
   const std::vector<trace::RankTrace>& ranks = context.run.ranks;
-  if (!ranks.empty() && std::all_of(ranks.begin(), ranks.end(), tells_nothing)) {
+  if (!ranks.empty() && std::all_of(ranks.begin(), ranks.end(), holds_no_call)) {
     outlook.undecided.emplace_back(
         "no recording holds a call: nothing was called, or the recorder was off (Flight Recorder "
         "with TORCH_FR_BUFFER_SIZE=0)");
@@ -575,8 +575,8 @@ Report verify(const trace::Run& run, const VerifyOptions& options) {
                                  trace.inconclusive) != outlook.undecided.end();
     if (!trace.inconclusive.empty() && !known) outlook.undecided.push_back(trace.inconclusive);
   }
-  // Searching other orders of messages needs whole programs. The result also tells the replay which
-  // message each receive from any source took.
+  // Searching other orders of messages needs whole programs. The replay also needs the result,
+  // which says what message each receive from any source took.
   if (!may_go_on) {
     SearchOptions search;
     search.buffered_sends = semantics == CallSemantics::mpi;

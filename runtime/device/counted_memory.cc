@@ -76,7 +76,7 @@ class CpuAllocator final : public c10::Allocator {
 
  private:
   static void free(void* data) {
-    // Before the address can be given out anew.
+    // Before the address can be given out again.
     if (const std::optional<Entry> entry = entries().take(data))
       entry->account->freed(entry->block);
     cpu_before->raw_deallocate(data);

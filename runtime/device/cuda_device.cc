@@ -316,7 +316,7 @@ Result<std::unique_ptr<Device>> open_cuda_device(const DeviceChoice& choice) {
         "start fewer ranks on this machine; or, to test, let ranks share GPUs: lockstep run "
         "--share-gpus, or backend: gloo and --device cuda"};
   }
-  // Read when the process group is made: without timing, no work tells when it begins.
+  // Read when the process group is made: without timing, a Work does not record when it begins.
   setenv("TORCH_NCCL_ENABLE_TIMING", "1", /*overwrite=*/0);
   return std::unique_ptr<Device>(std::make_unique<Cuda>(
       choice.transport, static_cast<c10::DeviceIndex>(choice.local_rank % devices)));

@@ -42,8 +42,8 @@ constexpr int kWorkSteps = 10;
 constexpr int kWarmSteps = 4;  // the first ones: memory is asked for, buffers are made
 constexpr int kMostLooks = 8;  // where all-reduces do not fit
 
-// Jobs that are run: of many calls, one for each parameter, from some bytes to the largest; of few;
-// and of some beside which ranks compute.
+// Jobs that are run: one with many calls, one per parameter, from a few bytes to the largest; one
+// with few calls; and one whose calls overlap the ranks' computing.
 constexpr std::array<std::string_view, 3> kTogetherStrategies = {"manual", "ddp", "fsdp"};
 
 std::string together_job(std::string_view strategy) {
@@ -108,8 +108,8 @@ Result<WorkMeasured> measure_work(const CalibrateOptions& options, Interrupts& i
   return out;
 }
 
-// Where bytes cost nothing that shows beside the operations that move them: so much faster than any
-// step moved them that they cost none in a prediction either.
+// The rate for machines where moving bytes costs nothing measurable on top of the operations that
+// move them: this many times the fastest measured rate, so that bytes cost nothing in a prediction.
 constexpr double kDoesNotShow = 1000;
 double fastest_bytes(const std::vector<trace::WorkCost>& steps) {
   double out = 0;

@@ -255,7 +255,7 @@ Losses ContrastiveModelImpl::losses_of(const Batch& batch, const EncodedText& te
 
 namespace {
 
-// What the backward needs; a holder, so that autograd keeps it beside the graph.
+// What the backward needs; a holder, so that autograd keeps it with the graph.
 struct Context : torch::CustomClassHolder {
   Context(c10::intrusive_ptr<c10d::ProcessGroup> g, Recorder& r, std::string n)
       : group(std::move(g)), recorder(r), name(std::move(n)) {}

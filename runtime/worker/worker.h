@@ -15,7 +15,7 @@ namespace lockstep::runtime {
 
 class Recorder;
 
-// Exit statuses of a rank beside kExitGaveUp (runtime/record/watchdog.h).
+// Exit statuses of a rank, in addition to kExitGaveUp (runtime/record/watchdog.h).
 inline constexpr int kExitFinished = 0;
 inline constexpr int kExitException = 1;
 inline constexpr int kExitUsage = 2;

@@ -201,7 +201,7 @@ TaskTime TaskTimes::of(const DealtStep& step, std::size_t group, std::int32_t pi
   return offloaded(std::move(task));
 }
 
-// Activations go to the host beside the forward pass and come back beside the backward pass; what
+// Activations go to the host during the forward pass and come back during the backward pass; what
 // takes longer than the pass is added to it.
 TaskTime TaskTimes::offloaded(TaskTime task) const {
   if (!plan_.offload.activations) return task;

@@ -120,7 +120,7 @@ Result<std::vector<TrainingSequence>> draw_sequences(const TrainingData& data,
 // The work of a sample, for balancing, in any unit.
 using SampleLoad = std::function<double(const DataSample&)>;
 
-// Packs the samples of packed sequences anew, into as many: the longest first, each into the
+// Packs the samples of packed sequences again, into as many: the longest first, each into the
 // sequence with the least load that has room. The sequences as they were, if one finds no room.
 // O(samples x sequences).
 std::vector<TrainingSequence> repack(const std::vector<TrainingSequence>& sequences,

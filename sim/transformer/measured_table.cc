@@ -405,8 +405,8 @@ MeasuredStep nemo_step(TableRow& row) {
   if (dtype != "bf16" && dtype != "fp8")
     row.refuse(fmt::format("dtype \"{}\" is not known", printable(dtype)), "write bf16 or fp8");
   plan.fp8 = dtype == "fp8";
-  // NeMo's recipes: Megatron's distributed optimizer, all communication beside computing that can
-  // be, and kernels fused by Transformer Engine.
+  // NeMo's recipes: Megatron's distributed optimizer, all communication overlapped where possible,
+  // and kernels fused by Transformer Engine.
   plan.sharding = Sharding::zero1;
   plan.sequence_parallel = plan.overlapped_tensor = plan.tensor > 1;
   plan.overlapped_gradients = plan.overlapped_context = true;

@@ -101,7 +101,7 @@ TEST(Demo, SaysWhereItsFilesShouldBe) {
   fs::create_directories(prefix.file("bin"));
   fs::copy_file(LOCKSTEP_BINARY_DIR "/lockstep", prefix.file("bin/lockstep"));
   EXPECT_EQ(run_program_at(prefix.file("bin/lockstep"), "demo", prefix.file("out")), 4);
-  EXPECT_THAT(TempDir::read(prefix.file("out")), HasSubstr("not beside this program"));
+  EXPECT_THAT(TempDir::read(prefix.file("out")), HasSubstr("not next to this program"));
 }
 
 TEST(Shipped, FoldersLieBesideTheProgram) {

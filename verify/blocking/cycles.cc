@@ -141,7 +141,7 @@ std::vector<std::uint32_t> beside_sister_groups(const Context& context,
 }
 
 // Whether a call of the cycle lacks a member of a group that nobody lists: one of several ranks,
-// and nothing tells which.
+// and nothing shows which.
 bool lacks_unlisted_member(const Context& context, const std::vector<std::size_t>& points) {
   return std::any_of(points.begin(), points.end(), [&](std::size_t p) {
     const WaitPoint& point = context.where.wait_points[p];

@@ -22,7 +22,7 @@ struct Standing {
   std::uint64_t completed = 0;           // as a count: all below are done
   std::optional<std::uint64_t> pending;  // number of its oldest call without completion
   std::uint32_t pending_call = kNoCall;
-  bool known = false;  // the source tells completed calls from others
+  bool known = false;  // the source records which calls completed
 };
 
 // The completed counts of the ranks' own counters, by group, then by rank index.

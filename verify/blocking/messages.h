@@ -24,8 +24,8 @@ bool is_new_kind_of_message(const Context& context, const WaitPoint& message);
 // the exchange.
 Cause explain_message(const Context& context, const WaitPoint& message);
 
-// Explains a message of which `rank` (a rank index) left its side out. It may have posted those of
-// later rounds, which take its place.
+// Explains a message whose side on `rank` (a rank index) was left out. The rank may have posted
+// those of later rounds, which match in its place.
 Cause left_out_message(const Context& context, const WaitPoint& message, std::uint32_t rank);
 
 // Explains a cycle over `points` by a message without a partner: a rank waits for a peer that went

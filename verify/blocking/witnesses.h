@@ -58,8 +58,8 @@ std::vector<Break> breaks_with_the_past(const Context& context,
 // another should do.
 
 // What the group is for: its description ("TENSOR_MODEL_PARALLEL"), otherwise its name before the
-// number that tells it from its sisters ("embedding_1"). Empty where neither says: c10d's own names
-// are numbers, and a name without one is no other group's.
+// number that distinguishes it from its sisters ("embedding_1"). Empty where neither says: c10d's
+// own names are numbers, and a name without one is no other group's.
 std::string_view role_of(const trace::Tables& tables, const trace::RankTrace::Membership& group);
 
 // Whether ranks of other groups of equal size make calls like this one, so that it belongs to the

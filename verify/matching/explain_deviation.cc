@@ -87,8 +87,8 @@ bool may_be_modality(const Context& context, const Deviation& d) {
     case Deviation::Kind::swapped:
       return false;
     case Deviation::Kind::identity:
-      // Beside the branch that the deviants skipped, others of equal sizes: shards of large worlds
-      // often are.
+      // The deviants skipped a branch, and its calls pair with others of equal sizes, as shards of
+      // large worlds often have.
       return true;
     case Deviation::Kind::replaced:
       break;

@@ -149,7 +149,7 @@ class Diagnosis {
   // ("rest"):
   //
   //   rank 0  all_reduce(a)  all_reduce(b)     a = a0 + a1 + b2, b = b0 + b1 + a2
-  //   rank 1  all_reduce(a)  all_reduce(b)     likewise
+  //   rank 1  all_reduce(a)  all_reduce(b)     the same
   //   rank 2  all_reduce(b)  all_reduce(a)     its b is what the others call a
   std::optional<ReductionFault> partner(const Sketch& got) const {
     const std::int64_t size = elements_of(context_.run, *r_.row->readings.front().mark);

@@ -69,7 +69,7 @@ class RankComposer {
   void add_part(const trace::RankTrace& trace, std::uint32_t begin, std::uint32_t end,
                 std::optional<std::int64_t> step) {
     std::map<std::uint32_t, std::uint32_t> moved;  // calls
-    std::map<std::int32_t, std::int32_t> batches;  // their numbers begin anew in each part
+    std::map<std::int32_t, std::int32_t> batches;  // their numbers start again in each part
     for (std::uint32_t e = begin; e < end; ++e) {
       const trace::Event& event = trace.events[e];
       if (event.kind == trace::EventKind::issue) {

@@ -154,7 +154,7 @@ std::optional<Sharing> find_sharing(const Counts& counts, std::uint64_t ranks) {
     // Less likely than once in a thousand runs: no replacement. Else the finding is a warning.
     const bool certain = chance(others_before_own) < 1e-3;
     if (own_early && !certain) return std::nullopt;
-    // A rank whose data is shorter begins anew, and shares nothing.
+    // A rank whose data is shorter starts again, and shares nothing.
     if (others_before_own == 0) return std::nullopt;
     return Sharing{at, certain};
   }
@@ -194,7 +194,7 @@ std::optional<SharedSamples> find_shared_samples(const SampleLog& log, const Ran
   std::map<std::uint32_t, std::uint64_t> sharing;
   for (std::size_t i = 0; i < counts.steps.size(); ++i) {
     const StepCount& step = counts.steps[i];
-    // At most one epoch: a rank that meets its own samples is in the next.
+    // At most one epoch: a rank that reads its own samples again is in the next.
     if (i > at && (step.from_own > 0 || step.seen_before >= counts.distinct)) break;
     out.consumed += step.batch;
     out.distinct = step.seen_before + step.batch - step.from_others - step.from_own;
@@ -303,7 +303,7 @@ EpochOrder find_epoch_order(const Samples& samples) {
   for (std::size_t i = 0; i + period < samples.size(); ++i) {
     if (samples[i] != samples[i + period]) return out;
     // A shuffled epoch has the same sample at index m, after m that were the same, once in
-    // period - m times (more rarely still where the shards are dealt anew).
+    // period - m times (more rarely still where the shards are dealt again).
     repeated.log_chance -= std::log(static_cast<double>(period - i % period));
   }
   repeated.ascending =

@@ -79,7 +79,7 @@ bool begins_step(const std::vector<trace::Call>& calls, std::uint32_t index) {
   return before == 0 || step > calls[before - 1].step;
 }
 
-// As is_run_usual(), where so many earlier runs of other lengths show that this one is unusual.
+// Like is_run_usual(), but needs that many earlier runs of other lengths to call this one unusual.
 Usual is_run_usual_after(const trace::Run& run, Agreement& agreement, CallRef call,
                          std::uint32_t needed) {
   const std::vector<trace::Call>& calls = run.ranks[call.rank].calls;

@@ -118,7 +118,7 @@ class Choice {
   // told where the smaller party breaks with its own past: then it is the odd one.
   //
   // O(ranks of the parties), the search of a past for at most kMostVoters classes, and an edit for
-  // each class of the larger party where this tells.
+  // each class of the larger party where this decides.
   std::optional<std::size_t> left_out_by_most() {
     if (parties_.size() != 2 || largest_.size() != 1) return std::nullopt;
     const std::size_t small = 1 - largest_[0];
@@ -280,7 +280,7 @@ class Choice {
         const trace::Call& a = at_.run().ranks[mine.rank_index].calls[mine.calls[next - back]];
         const trace::Call& b = at_.run().ranks[theirs.rank_index].calls[theirs.calls[next - back]];
         // Not the parameters: groups of other pipeline stages hold other ones. The source location
-        // tells calls apart instead, where it was recorded.
+        // distinguishes calls instead, where it was recorded.
         const bool same_location = a.at == b.at || a.at.value == 0 || b.at.value == 0;
         if (!same_location || !at_.agreement().agree(a.signature, b.signature)) return false;
       }
@@ -289,7 +289,7 @@ class Choice {
   }
 
   // Whether the rank uses the operation, reduction and type of the cursor's next call elsewhere, in
-  // any group. In a first step there is no past, and only this tells which of two forms is unusual:
+  // any group. In a first step there is no past, and only this shows which of two forms is unusual:
   // a rank that reduces everything in bfloat16 is more likely to be wrong about one float32 call.
   // The program's first call does not count: most begin with a single broadcast.
   bool is_of_common_form(std::size_t cursor) {

@@ -70,7 +70,7 @@ WaitPicture without_chains(const WaitPicture& picture) {
     std::sort(folded.ranks.begin(), folded.ranks.end());
     folded.location = "each for the one before";
   }
-  // Numbered anew, without what was folded away.
+  // New numbers, without the nodes that were folded away.
   std::vector<std::size_t> number(count, count);
   std::vector<WaitNode> kept;
   for (std::size_t n = 0; n < count; ++n) {

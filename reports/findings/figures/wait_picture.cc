@@ -209,8 +209,8 @@ verify::ReplayResult replayed(const trace::Run& run,
   options.live = std::all_of(run.ranks.begin(), run.ranks.end(), [](const trace::RankTrace& trace) {
     return trace.end == trace::End::cut;
   });
-  // NCCL's logs hold the issue of calls alone: verify() tells what they show if the ranks hang
-  // there.
+  // NCCL's logs record only when calls were issued: verify() reports what they show if the ranks
+  // hang there.
   if (options.live && semantics == verify::CallSemantics::nccl &&
       !verify::records_completion(run, semantics)) {
     options.live = false;

@@ -60,7 +60,7 @@ class JobRecord {
  private:
   JobRecord() = default;
   void open(const c10d::ProcessGroup& first);
-  // True where a backend of the group tells completions.
+  // True if a backend of the group reports completions.
   bool hook_into_all(c10d::ProcessGroup& group);
   WorkWatch& open_watch();
   void start_hang_watch();

@@ -20,8 +20,8 @@ enum class ChakraType : std::uint8_t { other, compute, send, recv, collective };
 inline constexpr std::string_view kChakraOp = "op";                 // "reduce_scatter_tensor"
 inline constexpr std::string_view kChakraRedop = "redop";           // "sum"
 inline constexpr std::string_view kChakraRoot = "root";             // global rank
-inline constexpr std::string_view kChakraOutSize = "out_size";      // bytes, beside comm_size
-inline constexpr std::string_view kChakraNanos = "duration_nanos";  // beside duration_micros
+inline constexpr std::string_view kChakraOutSize = "out_size";      // bytes; besides comm_size
+inline constexpr std::string_view kChakraNanos = "duration_nanos";  // besides duration_micros
 // Of the metadata: "group tp" with the global ranks of its members.
 inline constexpr std::string_view kChakraGroup = "group ";
 

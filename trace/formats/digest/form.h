@@ -68,7 +68,7 @@ inline constexpr std::size_t kCompletionsTimed = 32;
 CodedColumns code_columns(const RankTrace& trace, const Tables& tables, const DigestValues& values,
                           RankIndices& rank_indices);
 
-// Beside Call::flags, of what kind a call is: it has values, it is one of a batch.
+// In addition to Call::flags: the call has values; it is one of a batch.
 inline constexpr std::uint64_t kHasValues = 64;
 inline constexpr std::uint64_t kHasBatch = 128;
 

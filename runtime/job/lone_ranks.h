@@ -39,7 +39,7 @@ std::string lone_ranks_text(const std::vector<LoneRanks>& list);
 // a list.
 Result<std::vector<LoneRanks>> read_lone_ranks(const std::string& file);
 
-// Which ranks of a job draw alike batches: `lockstep-worker draws` writes it, `lockstep simulate`
+// Which ranks of a job draw equal batches: `lockstep-worker draws` writes it, `lockstep simulate`
 // reads it for jobs with too many ranks to derive each of them.
 
 // By rank: the first rank whose drawn batches are like its own, as far as three questions tell.

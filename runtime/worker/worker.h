@@ -21,6 +21,9 @@ inline constexpr int kExitException = 1;
 inline constexpr int kExitUsage = 2;
 inline constexpr int kExitFailed = 4;  // a file could not be read or written
 
+// Prints the error on standard error. Returns `status`.
+int fail_with(const Error& error, int status = kExitUsage);
+
 struct WorkerOptions {
   int rank = 0;
   int world_size = 1;

@@ -23,7 +23,7 @@ namespace lockstep::sim {
 inline constexpr std::array<std::string_view, 3> kItemKinds = {"image", "video", "audio"};
 inline constexpr std::size_t kItemKindCount = kItemKinds.size();
 
-// SplitMix64: the same numbers everywhere, which std's distributions do not promise.
+// Random numbers that are the same everywhere (base/splitmix.h).
 class RandomStream {
  public:
   RandomStream(std::uint64_t seed, std::uint64_t step);

@@ -168,7 +168,8 @@ std::string folder_of_watch() {
 
 void set_variables(const RecordCommand& command, const std::string& library,
                    const std::string& folder) {
-  // Behind the program's own, so that `from lockstep_watch import watch` works without a copy.
+  // After the program's own folders, so that `from lockstep_watch import watch` works without a
+  // copy.
   if (const std::string watch = folder_of_watch(); !watch.empty()) {
     const char* const path = std::getenv("PYTHONPATH");
     ::setenv("PYTHONPATH",

@@ -265,7 +265,7 @@ std::string usage_problem(const CLI::ParseError& error) {
   };
   // "The following argument was not expected: --outpt", "The following arguments were …: a b"
   if (const auto rest = after(" not expected: ")) {
-    // CLI11 names them from last to first. Behind an unknown option stands its value.
+    // CLI11 names them from last to first. An unknown option is followed by its value.
     std::vector<std::string> words;
     std::istringstream in(*rest);
     for (std::string word; in >> word;) words.insert(words.begin(), word);

@@ -84,7 +84,7 @@ std::vector<fs::path> recorder_folders(const std::string& version) {
   const fs::path here = fs::read_symlink("/proc/self/exe", none).parent_path();
   std::vector<fs::path> out = {here, here / "../recorder", here / "../lib", here / "../lib64",
                                here / "../lib/x86_64-linux-gnu"};
-  // Whoever has several torches has a folder for each, in those of libraries.
+  // Users with several versions of torch have a folder for each, among those of libraries.
   for (const std::size_t i : {2U, 3U, 4U}) out.push_back(out[i] / fmt::format("torch-{}", version));
   return out;
 }

@@ -102,7 +102,7 @@ Status set_backward(const PipelineCommand& command, const sim::PipelineProgram& 
     pieces[i].backward = (*backward)[i];
     if (program.split) {
       // A backward of a linear layer is two products of one size: the input's gradient and the
-      // weights'. Of an odd number of picoseconds the first part is longer.
+      // weights'. If the number of picoseconds is odd, the first part is longer.
       pieces[i].weight = weight ? (*weight)[i] : Picos{(*backward)[i].value / 2};
       if (!weight) pieces[i].backward = (*backward)[i] - pieces[i].weight;
     } else if (weight) {

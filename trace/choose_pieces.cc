@@ -32,8 +32,8 @@ std::string folder_below(const std::string& name, const std::vector<std::string>
   return {};
 }
 
-// Of several formats, the one that provides the calls: the richest (first in all_formats()) of
-// those that hold at least half as many ranks as the one with most ranks. So a single dump left
+// The format that provides the calls: the richest one (first in all_formats()) among those that
+// hold at least half as many ranks as the format with most ranks. So a single dump left
 // over from before does not replace the log of the whole job.
 const Format* choose_calls(const std::vector<Piece>& pieces) {
   std::map<const Format*, std::set<Rank>> ranks;

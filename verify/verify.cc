@@ -348,8 +348,8 @@ void note_open_calls(const Context& context, Outlook& outlook) {
 
 // Notes the ranks that are behind where all traces just end and hold the issue of calls alone, as
 // NCCL's logs do: whom the others would wait for if the job stood there. A log that was copied
-// while the job ran looks the same, so that this accuses nobody. Of a rank without a trace nothing
-// shows how far it came. One replay, O(events log events).
+// while the job ran looks the same, so that this accuses nobody. How far a rank without a trace
+// came is not known. One replay, O(events log events).
 std::vector<Finding> note_ranks_behind(const Context& context, Outlook& outlook) {
   const bool complete =
       context.run.ranks.size() == static_cast<std::size_t>(context.run.world_size);

@@ -247,7 +247,7 @@ Status write_shapes(const std::string& folder, const ShapesFiles& options) {
   if (fs::exists(folder, failed)) return check_written(folder, options);
   fs::path target(folder);
   if (!target.has_filename()) target = target.parent_path();  // a trailing slash
-  // Of this thread: ranks may be played side by side in one process.
+  // Named after this thread, because several ranks may run in one process.
   const fs::path work = fmt::format("{}.part-{}", target.string(), ::gettid());
   fs::remove_all(work, failed);
   fs::create_directories(work / "images", failed);

@@ -169,7 +169,7 @@ Status fit_to_steps(std::vector<TogetherMeasure> jobs, sim::Machine& machine) {
   return sim::fit_sharing(measured, machine);
 }
 
-// Of a machine whose work is measured: its links, and how its ranks share the cores.
+// Measures the rest of a machine whose work was measured: its links, and how ranks share its cores.
 Status measure_together(const CalibrateOptions& options, Calibration& out, Interrupts& interrupts) {
   const int few = static_cast<int>(
       std::clamp<std::int64_t>(options.cores, 2, std::min(options.ranks, kRanksOnOneMachine)));

@@ -78,13 +78,13 @@ class TogetherMeasure {
   std::vector<double> took_;  // seconds of a step, of each run
 };
 
-// Of a run in which all-reduces were recorded by one machine's processes: bytes, and the time from
-// the last rank's arrival, or the end of the call before in its group where that was later, to the
-// last rank's completion. Calls that lack a time are left out. O(calls).
+// The all-reduces of a run that one machine's processes recorded: bytes, and the time to the last
+// rank's completion from the last rank's arrival or, if that was later, from the end of the group's
+// previous call. Calls that lack a time are left out. O(calls).
 std::vector<sim::MeasuredCall> all_reduces_of(const trace::Run& run);
 
-// Of a recorded run, in seconds: the mean time between the ends of two steps, over the ranks; 0
-// where there is none. O(events).
+// The mean time between the ends of two steps of a recorded run, over the ranks, in seconds; 0 if
+// there is none. O(events).
 double mean_step_of(const trace::Run& run);
 
 }  // namespace lockstep::runtime

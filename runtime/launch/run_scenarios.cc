@@ -237,7 +237,7 @@ class Runner {
   }
 
   static reports::ExitStatus worse(reports::ExitStatus a, reports::ExitStatus b) {
-    // Of several scenarios the worst status counts: failure of ours, findings, inconclusive, clean.
+    // The worst status of all scenarios counts: our own failure, findings, inconclusive, clean.
     const auto badness = [](reports::ExitStatus s) {
       if (s == reports::ExitStatus::own_failure) return 3;
       if (s == reports::ExitStatus::findings) return 2;

@@ -70,7 +70,7 @@ void checkpoint_tower(Tower& tower, Scenario::Model::Checkpointing what) {
   }
 }
 
-// Of images that have no text, as one number.
+// The fusion of images that have no text, as one number.
 at::Tensor fused_without_text(CrossAttentionFusion& fusion, const at::Tensor& features,
                               std::int64_t text_width) {
   const at::Tensor no_text = at::zeros({features.size(0), 1, text_width}, features.options());

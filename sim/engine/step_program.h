@@ -70,10 +70,10 @@ struct StepReplica {
   Picos before{0}, after{0};  // the tasks of each stage: encoders on every GPU
 };
 
-// Of the data-parallel ranks of a stage.
+// The exchange of parameters and gradients among the data-parallel ranks of a stage.
 struct StepExchange {
   Picos gather, reduce;  // of one bucket; 0: there is none
-  // Of each chunk; 0: one exchange of everything, which overlaps nothing.
+  // By chunk; 0: one exchange of everything, which overlaps nothing.
   std::int32_t buckets = 0;
   double slowdown = 0;  // share of a hidden bucket's time that the overlapped tasks take longer
 };
@@ -139,7 +139,8 @@ struct StepInterval {
   Picos begin, end;
   StepWork work;
 };
-// Of one rank; intervals of no length are left out. `outcome`: the rank's, of execute_step().
+// The intervals of one rank; those without length are left out. `outcome`: the rank's, of
+// execute_step().
 std::vector<StepInterval> intervals(const StepProgram& step, std::size_t rank,
                                     const RankOutcome& outcome);
 

@@ -350,7 +350,7 @@ std::vector<Alternative> alternatives(const MultimodalForecast& forecast) {
     }
     out.push_back(std::move(row));
   }
-  // Of equals the order above.
+  // Stable: on a tie, the order above.
   std::stable_sort(out.begin(), out.end(), [](const Alternative& a, const Alternative& b) {
     const auto rank = [](const Alternative& row) {
       return !row.refused.empty() ? 3 : row.hang_probability > 0 ? 2 : row.fits ? 0 : 1;

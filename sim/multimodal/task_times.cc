@@ -167,7 +167,7 @@ TaskTime TaskTimes::of(const DealtStep& step, std::size_t group, std::int32_t pi
   for (std::size_t i = 0; i < plan_.encoders.size(); ++i) {
     if (place.shares[i] <= 0) continue;
     const bool own = plan_.encoders[i].place == EncoderPlace::own_gpus;
-    // Of replicas that move together the slowest.
+    // Replicas that move together are as slow as the slowest.
     GroupTime slowest;
     double transfer = 0;
     const std::size_t units = own ? 1 : static_cast<std::size_t>(towers_.per_group);

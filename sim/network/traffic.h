@@ -76,8 +76,8 @@ Narrowest narrowest(const Network& network, const std::vector<LinkLoad>& loads, 
                     double seconds);
 PortLoad port_load(const Network& network, const std::vector<LinkLoad>& loads);
 
-// Sets GroupLayout::ring_hops, pair_hops and most_hops. Of large groups, pairs from 64 of their
-// nodes count. O(nodes).
+// Sets GroupLayout::ring_hops, pair_hops and most_hops. In large groups, only pairs from 64 of
+// their nodes count. O(nodes).
 void add_hops(const Network& network, const std::vector<std::int32_t>& members,
               GroupLayout& layout);
 

@@ -219,8 +219,8 @@ class RankLogReader {
   }
 
   void note_exception(Stream& stream, Rank rank, std::string_view text) {
-    // Of a chain ("During handling of …") the last one counts, which is what ended the rank; the
-    // ones before stay as what it was caused by.
+    // In a chain ("During handling of …") the last one counts: it ended the rank. The earlier ones
+    // stay as its causes.
     NoteKind kind = kind_of_exception(text);
     if (kind == NoteKind::peer_lost && stream.exception) {
       // Torn down after an exception of its own.

@@ -46,8 +46,8 @@ Fault fault_at(const Context& context, CallRef waiting, bool others_finished) {
   return made_before ? Fault::missing : Fault::unknown;
 }
 
-// Of the ranks that wait in a call, the one whose program parts last from that of `other`, with the
-// place where it does; nothing where even that one parted before the group's call before. The
+// Among the ranks that wait in a call, the one whose program parts last from that of `other`, and
+// where it parts; nothing if even that one parted before the group's previous call. The
 // nearest ranks are asked first: neighbours are mostly in one stage of a pipeline.
 struct Nearest {
   std::uint32_t rank = 0, parted = 0;
@@ -75,9 +75,9 @@ std::optional<Nearest> nearest_program(const Context& context, std::vector<std::
   return best;
 }
 
-// Of ranks that wait in a call and those that lack it, the more numerous side: whether it deviates
-// all the same. It broke with its past where the programs of two ranks part, or most ranks outside
-// the group do as the smaller side does.
+// Whether the more numerous side deviates, of the ranks that wait in a call and those that lack it.
+// It broke with its past where the programs of two ranks part, or most ranks outside the group do
+// as the smaller side does.
 bool most_deviate(const Context& context, CallRef call, const std::vector<std::uint32_t>& waiting,
                   const std::vector<std::uint32_t>& missing) {
   const auto nearest = nearest_program(context, waiting, missing[0], call);

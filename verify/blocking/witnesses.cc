@@ -39,7 +39,7 @@ EditKind edit_of_break(const Context& context, std::uint32_t rank, std::uint32_t
     const auto mine = steps_since(call + j, call - 1);
     const auto predicted = steps_since(then, usual - 1);
     const auto round = steps_since(call - 1, usual - 1);
-    // Of a step that holds several rounds, nothing is known of where in it this one is.
+    // In a step that holds several rounds, it is not known which of them this one is.
     if (!mine || !predicted || !round || *round == 0) return true;
     return *mine == *predicted + static_cast<std::int32_t>(i / period) * *round;
   };

@@ -307,7 +307,7 @@ bool explain_modality(const Context& context, const Deviation& d, Finding& findi
                                   describe_modality(context.modalities.held(other, d.batch())),
                                   context.describe_location(call, d.seq));
   }
-  // Of a rank that runs a part once more the trace may end before the calls that it has left.
+  // If a rank runs a part once more, its trace may end before the calls that it has left.
   finding.why =
       once_more ? again_words(d) : fmt::format("{}.{}", form_message(context, d), again_words(d));
   return true;

@@ -174,7 +174,7 @@ class Diagnosis {
         const bool fits_rest = whole && fits_any(got, sum(sum(all_other, mark->sketch, -1), own));
         if (!fits_alone && !fits_rest) continue;
         ReductionFault out = fault(FaultKind::mispaired);
-        // Of two ranks, either may have swapped its tensors: both explain the sum.
+        // With two ranks, either may have swapped its tensors: both explain the sum.
         if (r_.world() > 2) out.culprits = {term.rank};
         out.partner = other.name;
         return out;

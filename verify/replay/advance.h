@@ -77,7 +77,7 @@ class Advance {
   bool completes(std::uint32_t r, std::uint32_t c) const;
   // Like completes(), or a member recorded that the call completed.
   bool all_issued(std::uint32_t r, std::uint32_t c) const;
-  // Of a known instance: whether all members issued it, with calls that match or not.
+  // For a known instance: whether all members issued it, with calls that match or not.
   bool all_arrived(CollectiveInstance instance) const;
   // Whether its calls do not match.
   bool differs(CollectiveInstance instance) const;

@@ -135,8 +135,8 @@ std::optional<Sharing> find_sharing(const Counts& counts, std::uint64_t ranks) {
       std::any_of(steps.begin(), steps.end(), [](const StepCount& s) { return s.own_twice_now; });
   if (first == steps.end() || replaced) return std::nullopt;
   const auto at = static_cast<std::size_t>(first - steps.begin());
-  // Who samples with replacement meets its own samples as often as any other rank's: chance(n) is
-  // that of n repeats, all from others.
+  // A rank that samples with replacement draws its own samples as often as any other rank's:
+  // chance(n) is the probability of n repeats that are all from others.
   const auto chance = [&](std::uint64_t n) {
     return std::pow(1 - 1.0 / static_cast<double>(ranks), static_cast<double>(n));
   };
@@ -215,7 +215,7 @@ std::optional<SharedSamples> find_shared_samples(const SampleLog& log, const Ran
 
 namespace {
 
-// Of one rank: the steps in which it reads samples that it has read before.
+// The steps in which one rank reads samples that it has read before.
 struct OwnRepeats {
   std::map<std::int64_t, std::int64_t>
       whole;                   // by step: the one in which the same batch came first

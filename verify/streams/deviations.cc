@@ -46,7 +46,7 @@ class Walker {
     const std::vector<std::uint32_t> reference_ranks = at_.ranks(parties[chosen.party]);
     const auto edit_of = [&](std::size_t cursor) {
       const Edit edit = at_.find_edit(reference, cursor);
-      // Of ranks that hang in their next call too little is left to align.
+      // Ranks that hang in their next call have too few calls left to align.
       return chosen.left_out_by_most && edit.kind == EditKind::replaced ? Edit{EditKind::missing, 1}
                                                                         : edit;
     };

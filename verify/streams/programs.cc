@@ -125,8 +125,8 @@ std::pair<std::size_t, std::size_t> votes(const trace::Run& run, Agreement& agre
                                           std::uint32_t a, std::uint32_t b, std::uint32_t parted) {
   std::size_t with_a = 0, with_b = 0;
   ask_others(run, a, b, [&](std::uint32_t r) {
-    // Whoever agrees with one of them beyond the difference differs from the other one there, or
-    // soon after: parameters do not compare between groups, so calls of equal form look alike.
+    // A rank that agrees with one of them beyond the difference differs from the other one there,
+    // or soon after: parameters do not compare between groups, so calls of equal form look alike.
     const std::uint32_t as_a = common_start(run, agreement, a, r).value_or(0);
     const std::uint32_t as_b = common_start(run, agreement, b, r).value_or(0);
     if (as_a > parted && as_a > as_b) ++with_a;

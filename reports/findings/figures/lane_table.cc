@@ -367,7 +367,7 @@ bool disagree(const LaneCell& a, const LaneCell& b) {
 }
 
 // The call that a column's calls are compared with: the one that most ranks made. Culprits count
-// only if nobody else called anything. Of equals the first row's.
+// only if nobody else called anything. On a tie, the first row's.
 const LaneCell* reference(const LaneTable& table, std::size_t column) {
   const LaneCell* best = nullptr;
   std::size_t best_count = 0;

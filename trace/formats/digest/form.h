@@ -58,8 +58,8 @@ class RankIndices {
 
 // The events, by index, whose times are kept, with these: every one where lost messages are sought
 // by them (verify/replay/channels.h), the newest and the last kCompletionsTimed completions of a
-// rank that did not end cleanly (verify/blocking/blocking.h). Of any other trace one time, as
-// 0: it tells that it was recorded.
+// rank that did not end cleanly (verify/blocking/blocking.h). From any other trace one time, as
+// 0: it says that times were recorded.
 std::vector<std::pair<std::uint32_t, Nanos>> kept_times(const RankTrace& trace,
                                                         const Tables& tables);
 inline constexpr std::size_t kCompletionsTimed = 32;

@@ -5,12 +5,10 @@
 #include <optional>
 #include <string>
 #include <tuple>
-#include <unordered_map>
 #include <utility>
 
 #include <fmt/core.h>
 
-#include "base/text.h"
 #include "verify/blocking/blocking.h"
 #include "verify/blocking/endings.h"
 #include "verify/blocking/partings.h"
@@ -18,6 +16,7 @@
 #include "verify/blocking/witnesses.h"
 #include "verify/causes.h"
 #include "verify/context.h"
+#include "verify/finding_labels.h"
 #include "verify/input.h"
 #include "verify/job_evidence.h"
 #include "verify/lifecycle.h"
@@ -494,49 +493,6 @@ void sort_findings(std::vector<Finding>& findings) {
   });
 }
 
-// What people are shown of groups. O(groups · log), and what a label asks for.
-class GroupLabels {
- public:
-  explicit GroupLabels(const Context& context) : context_(context) {
-    for (const GroupStreams& group : context.groups) {
-      by_name_.emplace(printable(group.name), &group);
-      if (!group.streams.empty()) ++groups_called_[words_of(group)];
-    }
-  }
-
-  // Empty: no rank called in the group.
-  std::string of(const std::string& name) const {
-    const auto found = by_name_.find(name);
-    if (found == by_name_.end() || found->second->streams.empty()) return "";
-    const GroupStreams& group = *found->second;
-    std::string words = words_of(group);
-    if (groups_called_.at(words) == 1) return words;
-    // A description that several groups have: their ranks tell them apart.
-    std::vector<trace::Rank> members = group.members;
-    std::sort(members.begin(), members.end());
-    return fmt::format("{} ({})", words, describe_ranks(members));
-  }
-
- private:
-  std::string words_of(const GroupStreams& group) const {
-    return context_.group_words(group.streams[0].rank_index, group.group);
-  }
-
-  const Context& context_;
-  std::unordered_map<std::string, const GroupStreams*> by_name_;
-  std::unordered_map<std::string, std::size_t> groups_called_;
-};
-
-// Sets what people are shown of the findings' groups and numbers.
-void label(const Context& context, const GroupLabels& labels, std::vector<Finding>& findings) {
-  for (Finding& f : findings) {
-    if (!f.group.empty()) f.group_label = labels.of(f.group);
-    if (f.seq && !context.run.ranks.empty()) f.number = *f.seq + context.run.ranks[0].first_number;
-    for (Elsewhere& other : f.also) other.group_label = labels.of(other.group);
-    label(context, labels, f.consequences);
-  }
-}
-
 // Whether the finding or a consequence of it proves that ranks cannot continue.
 bool holds_deadlock(const Finding& f) {
   const bool blocks = rule(f.rule).family == "blocking" || f.rule == RuleId::modality_divergence ||
@@ -616,7 +572,7 @@ Report verify(const trace::Run& run, const VerifyOptions& options) {
   report.findings.insert(report.findings.end(), input.findings.begin(), input.findings.end());
   add_job_evidence(run, report);
   sort_findings(report.findings);
-  if (!report.findings.empty()) label(context, GroupLabels(context), report.findings);
+  label_findings(context, report.findings);
   list_unknowns(context, outlook, report);
   report.verdict = verdict_of(report, run, outlook);
   return report;

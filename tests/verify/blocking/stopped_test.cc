@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/temp_dir.h"
+#include "tests/support/trace_lines.h"
 #include "tests/support/trace_text.h"
 #include "tests/verify/program.h"
 #include "trace/load.h"
@@ -53,20 +54,18 @@ class MeshJob {
   }
 
  private:
-  static std::string group(const std::string& name, const std::string& ranks,
-                           const std::string& desc) {
-    return "{\"group\":\"" + name + "\",\"ranks\":[" + ranks + "],\"desc\":\"" + desc + "\"}\n";
-  }
   std::string call(int rank, int id, const std::string& group, const std::string& at, bool done,
                    bool last) const {
     const auto late = time.find(rank);
-    const std::int64_t t =
+    const std::int64_t seconds =
         1'700'000'000 + (last && late != time.end() ? late->second : std::int64_t{id});
-    return fmt::format(
-        "{{\"ev\":\"issue\",\"id\":{},\"g\":\"{}\",\"op\":\"all_reduce\",\"t\":{}000000000,\"in\":["
-        "[67108864]],\"dtype\":\"bfloat16\",\"async\":true,\"at\":\"{}\"}}\n{}",
-        id, group, t, at,
-        (done ? "{\"ev\":\"complete\",\"id\":" + std::to_string(id) + "}\n" : ""));
+    return issue_line(id, group, "all_reduce",
+                      {{"t", seconds * 1'000'000'000},
+                       {"in", {{67108864}}},
+                       {"dtype", "bfloat16"},
+                       {"async", true},
+                       {"at", at}}) +
+           (done ? event_line("complete", id) : "");
   }
   std::string text(int r) const {
     static const std::string kTensor = "/w/megatron/mappings.py:226";
@@ -74,13 +73,13 @@ class MeshJob {
     const std::string tp = r < 2 ? "3" : "4";
     const std::string dp = r % 2 == 0 ? "1" : "2";
     std::string out =
-        fmt::format("{{\"header\":1,\"rank\":{},\"world_size\":4,\"backend\":\"nccl\"}}\n{}{}", r,
-                    group(dp, r % 2 == 0 ? "0,2" : "1,3", "DATA_PARALLEL"),
-                    group(tp, r < 2 ? "0,1" : "2,3", "TENSOR_MODEL_PARALLEL"));
+        header_line(r, 4, {{"backend", "nccl"}}) +
+        group_line(dp, {r % 2, r % 2 + 2}, {{"desc", "DATA_PARALLEL"}}) +
+        group_line(tp, {r / 2 * 2, r / 2 * 2 + 1}, {{"desc", "TENSOR_MODEL_PARALLEL"}});
     out += call(r, 0, tp, kTensor, true, r == 3);
     if (r != 3) out += call(r, 1, tp, kTensor, r < 2, r == 2);
     if (r < 2) out += call(r, 2, dp, kData, false, true);
-    return out + "{\"end\":\"hung\"}\n";
+    return out + end_line("hung");
   }
 };
 
@@ -205,11 +204,9 @@ TEST(Stopped, APipelineStageWithoutADumpHasTheSameHeadline) {
   // Four stages, of which stage 2 left nothing: stage 1 sends to it, stage 3 receives from it, and
   // stage 0 waits for stage 1.
   const auto stage = [](int rank, const std::string& op, int peer, const std::string& at) {
-    return fmt::format(
-        "{{\"header\":1,\"rank\":{},\"world_size\":4,\"backend\":\"nccl\"}}\n{{\"group\":\"7\","
-        "\"ranks\":[0,1,2,3],\"desc\":\"PIPELINE_PARALLEL\"}}\n{{\"ev\":\"issue\",\"id\":0,\"g\":"
-        "\"7\",\"op\":\"{}\",\"peer\":{},\"in\":[[64]],\"at\":\"{}\"}}\n{{\"end\":\"hung\"}}\n",
-        rank, op, peer, at);
+    return header_line(rank, 4, {{"backend", "nccl"}}) +
+           group_line("7", {0, 1, 2, 3}, {{"desc", "PIPELINE_PARALLEL"}}) +
+           issue_line(0, "7", op, {{"peer", peer}, {"in", {{64}}}, {"at", at}}) + end_line("hung");
   };
   trace::Run run =
       run_from_text({stage(0, "recv", 1, "p2p.py:230"), stage(1, "send", 2, "p2p.py:214"),
@@ -231,15 +228,12 @@ TEST(Stopped, APipelineStageWithoutADumpHasTheSameHeadline) {
 TEST(Stopped, TheFirstCallThatTheCulpritLacksIsNamed) {
   // Rank 0 issues three calls and waits for the last one; rank 1 lacks the last two.
   const auto issue = [](int id) {
-    return fmt::format(
-        "{{\"ev\":\"issue\",\"id\":{},\"g\":\"world\",\"op\":\"all_reduce\",\"async\":true,\"at\":"
-        "\"a.py:{}\"}}\n",
-        id, id);
+    return issue_line(id, "world", "all_reduce",
+                      {{"async", true}, {"at", fmt::format("a.py:{}", id)}});
   };
-  const Report report = verify(run_from_text(
-      {"{\"header\":1,\"rank\":0,\"world_size\":2}\n" + issue(0) + issue(1) + issue(2) +
-           "{\"ev\":\"wait\",\"id\":2}\n{\"end\":\"hung\"}",
-       "{\"header\":1,\"rank\":1,\"world_size\":2}\n" + issue(0) + "{\"end\":\"hung\"}"}));
+  const Report report = verify(run_from_text({header_line(0, 2) + issue(0) + issue(1) + issue(2) +
+                                                  event_line("wait", 2) + end_line("hung"),
+                                              header_line(1, 2) + issue(0) + end_line("hung")}));
   ASSERT_FALSE(report.findings.empty());
   EXPECT_EQ(report.findings[0].seq, 1U);
   EXPECT_THAT(report.findings[0].headline, HasSubstr("before call 1 of group world (a.py:1)"));
@@ -250,11 +244,10 @@ TEST(Stopped, OneDefectInManyGroupsIsOneFinding) {
   std::vector<std::string> texts;
   for (int r = 0; r < 8; ++r) {
     const std::string group = std::to_string(1 + r % 4);
-    texts.push_back(fmt::format(
-        "{{\"header\":1,\"rank\":{},\"world_size\":8}}\n{{\"group\":\"{}\",\"ranks\":[{},{}],"
-        "\"desc\":\"DATA_PARALLEL\"}}\n{{\"ev\":\"issue\",\"id\":0,\"g\":\"{}\",\"op\":\"all_"
-        "reduce\",\"in\":[[{}]],\"at\":\"grads.py:160\"}}\n{{\"end\":\"hung\"}}\n",
-        r, group, r % 4, r % 4 + 4, group, r < 4 ? 64 : 65));
+    texts.push_back(
+        header_line(r, 8) + group_line(group, {r % 4, r % 4 + 4}, {{"desc", "DATA_PARALLEL"}}) +
+        issue_line(0, group, "all_reduce", {{"in", {{r < 4 ? 64 : 65}}}, {"at", "grads.py:160"}}) +
+        end_line("hung"));
   }
   const Report report = verify(run_from_text(texts));
   ASSERT_THAT(report.findings, SizeIs(1));
@@ -320,13 +313,10 @@ TEST(Numbers, OfTheWatchdogsLogAreItsSeqNums) {
 }
 
 TEST(Numbers, OfOurOwnTracesCountFromZero) {
-  const auto issue = [](int id) {
-    return fmt::format("{{\"ev\":\"issue\",\"id\":{},\"g\":\"world\",\"op\":\"barrier\"}}\n", id);
-  };
-  const Report report = verify(run_from_text(
-      {"{\"header\":1,\"rank\":0,\"world_size\":2}\n" + issue(0) + issue(1) + "{\"end\":\"hung\"}",
-       "{\"header\":1,\"rank\":1,\"world_size\":2}\n" + issue(0) +
-           "{\"ev\":\"complete\",\"id\":0}\n{\"end\":\"hung\"}"}));
+  const auto issue = [](int id) { return issue_line(id, "world", "barrier"); };
+  const Report report = verify(
+      run_from_text({header_line(0, 2) + issue(0) + issue(1) + end_line("hung"),
+                     header_line(1, 2) + issue(0) + event_line("complete", 0) + end_line("hung")}));
   ASSERT_FALSE(report.findings.empty());
   EXPECT_EQ(report.findings[0].number, report.findings[0].seq);
   EXPECT_THAT(report.findings[0].message, HasSubstr("before call 1 of group world"));

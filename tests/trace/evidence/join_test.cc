@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/temp_dir.h"
+#include "tests/support/trace_lines.h"
 #include "trace/load.h"
 #include "verify/rules/rules.h"
 #include "verify/verify.h"
@@ -25,18 +26,16 @@ using testing::Not;
 // A rank's own trace of `calls` all-reduces, the last of which is open where it hangs.
 std::string trace_of(int rank, int world, int calls, const std::string& end) {
   const bool open = end == "hung";
-  std::string out = R"({"header":1,"rank":)" + std::to_string(rank) + R"(,"world_size":)" +
-                    std::to_string(world) + R"(,"backend":"nccl","pid":)" +
-                    std::to_string(100 + rank) + "}\n";
+  std::string out = header_line(rank, static_cast<std::size_t>(world),
+                                {{"backend", "nccl"}, {"pid", 100 + rank}});
   int t = 0;
-  for (int c = 0; c < calls; ++c) {
-    const std::string id = std::to_string(c);
-    out += R"({"ev":"issue","id":)" + id + R"(,"g":"world","op":"all_reduce","in":[[8]],"t":)" +
-           std::to_string(t++) + R"(,"async":true,"step":)" + id + "}\n";
-    if (open && c + 1 == calls) break;
-    out += R"({"ev":"complete","id":)" + id + R"(,"t":)" + std::to_string(t++) + "}\n";
+  for (int id = 0; id < calls; ++id) {
+    out += issue_line(id, "world", "all_reduce",
+                      {{"in", {{8}}}, {"t", t++}, {"async", true}, {"step", id}});
+    if (open && id + 1 == calls) break;
+    out += event_line("complete", id, {{"t", t++}});
   }
-  if (end != "cut") out += R"({"end":")" + end + "\"}\n";
+  if (end != "cut") out += end_line(end);
   return out;
 }
 
@@ -49,14 +48,13 @@ const std::string kLost =
     "torch.distributed.DistBackendError: NCCL communicator was aborted on rank 0.\n";
 
 std::string timeout_of(int rank, int completed) {
-  const std::string r = std::to_string(rank);
-  const std::string prefix = "[rank" + r + "]:[E709 ProcessGroupNCCL.cpp:632] ";
+  const std::string prefix = fmt::format("[rank{}]:[E709 ProcessGroupNCCL.cpp:632] ", rank);
   return fmt::format(
       "{}[Rank {}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum={}, "
       "OpType=ALLREDUCE, NumelIn=8, NumelOut=8, Timeout(ms)=600000) ran for 600001 milliseconds "
       "before timing out.\n{}[PG ID 0 PG GUID 0(default_pg) Rank {}] failure detected by watchdog "
       "at work sequence id: {} PG status: last enqueued work: {}, last completed work: {}\n",
-      prefix, r, completed + 1, prefix, r, completed + 1, completed + 1, completed);
+      prefix, rank, completed + 1, prefix, rank, completed + 1, completed + 1, completed);
 }
 
 class JoinTest : public testing::Test {

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/trace_lines.h"
 #include "tests/support/trace_text.h"
 #include "tests/verify/numbers/tiny_training.h"
 #include "tests/verify/program.h"
@@ -21,16 +22,15 @@ using ::testing::HasSubstr;
 
 TEST(ParamDivergence, BeforeTheFirstUpdateNoCallWasLeftOut) {
   const auto rank = [](int r) {
-    const std::string n = std::to_string(r);
-    const std::string param = R"(,"name":"w","kind":"param","hash":"0)" + n + "\"}\n";
-    const std::string grad = R"(,"name":"w","kind":"grad","when":"synced","hash":"7"})";
-    std::string text = R"({"header":1,"rank":)" + n + R"(,"world_size":2})" + "\n";
-    text += R"({"ev":"state","n":0)" + param;
-    for (const char* const step : {"1", "2"}) {
-      text += std::string(R"({"ev":"state","n":)") + step + grad + "\n";
-      text += std::string(R"({"ev":"state","n":)") + step + param;
-    }
-    return text + R"({"end":"clean"})";
+    const auto state = [](int step, const char* kind, const std::string& hash) {
+      LineKeys keys = {{"ev", "state"}, {"n", step}, {"name", "w"}, {"kind", kind}, {"hash", hash}};
+      if (kind == std::string("grad")) keys["when"] = "synced";
+      return json_line(keys);
+    };
+    const std::string own = fmt::format("0{}", r);
+    std::string text = header_line(r, 2) + state(0, "param", own);
+    for (const int step : {1, 2}) text += state(step, "grad", "7") + state(step, "param", own);
+    return text + end_line("clean");
   };
   const Report report = verify(run_from_text({rank(1), rank(0)}));
   ASSERT_FALSE(report.findings.empty());

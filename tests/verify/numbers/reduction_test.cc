@@ -9,6 +9,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/trace_lines.h"
 #include "tests/support/trace_text.h"
 #include "tests/verify/numbers/tiny_training.h"
 #include "tests/verify/program.h"
@@ -77,16 +78,18 @@ TEST(ReductionWrong, ASumInBfloat16IsOneFinding) {
   std::mt19937_64 random(3);
   std::normal_distribution<double> any;
   std::vector<std::string> texts(2);
-  for (std::uint32_t r = 0; r < 2; ++r) {
-    texts[r] = R"({"header":1,"rank":)" + std::to_string(r) + R"(,"world_size":2})" + "\n";
-  }
+  for (int r : {0, 1}) texts[static_cast<std::size_t>(r)] = header_line(r, 2);
   const auto line = [](const std::string& name, const std::string& when, double norm,
                        const std::vector<double>& sketch) {
-    std::string values;
-    for (const double x : sketch) values += (values.empty() ? "" : ",") + std::to_string(x);
-    return R"({"ev":"state","n":1,"name":")" + name + R"(","kind":"grad","when":")" + when +
-           R"(","dtype":"bfloat16","shape":[64],"norm":)" + std::to_string(norm) +
-           R"(,"sketch":[)" + values + "]}\n";
+    return json_line({{"ev", "state"},
+                      {"n", 1},
+                      {"name", name},
+                      {"kind", "grad"},
+                      {"when", when},
+                      {"dtype", "bfloat16"},
+                      {"shape", {64}},
+                      {"norm", norm},
+                      {"sketch", sketch}});
   };
   for (int t = 0; t < 20; ++t) {
     const std::string name = fmt::format("p{}", t);

@@ -73,9 +73,7 @@ TEST(Lanes, TypesAreShortenedEverywhere) {
 // A rank that left out a step's calls makes the next step's where the others make this one's: the
 // calls are alike, and their steps tell the difference.
 TEST(Lanes, StepsAreShownWhereTheyDiffer) {
-  const auto call = [](int id, int step) {
-    return all_reduce(id, "a", 8, fmt::format(",\"step\":{}", step));
-  };
+  const auto call = [](int id, int step) { return all_reduce(id, "a", 8, {{"step", step}}); };
   const auto run = inline_run({call(0, 1) + complete(0) + call(1, 2) + kHung,
                                call(0, 1) + complete(0) + call(1, 3) + kHung,
                                call(0, 1) + complete(0) + call(1, 2) + kHung});

@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "tests/support/trace_lines.h"
 #include "tests/support/two_towers.h"
 #include "trace/formats/ring/writer.h"
 
@@ -20,14 +21,12 @@ namespace fs = std::filesystem;
 
 // Two all-reduces; of another size in the second one where `numel` says so.
 std::string trace(int rank, int numel) {
-  const std::string header = R"({"header":1,"rank":)" + std::to_string(rank) +
-                             R"(,"world_size":2,"backend":"gloo"})" + "\n";
   const auto call = [](int id, int elements) {
-    return R"({"ev":"issue","id":)" + std::to_string(id) +
-           R"(,"g":"world","op":"all_reduce","in":[[)" + std::to_string(elements) +
-           R"(]],"dtype":"float32","redop":"sum"})" + "\n";
+    return issue_line(id, "world", "all_reduce",
+                      {{"in", {{elements}}}, {"dtype", "float32"}, {"redop", "sum"}});
   };
-  return header + call(0, 8) + call(1, numel) + R"({"end":"clean"})" + "\n";
+  return header_line(rank, 2, {{"backend", "gloo"}}) + call(0, 8) + call(1, numel) +
+         end_line("clean");
 }
 
 // What a rank records that waits for ever in its second all-reduce, of `numel` elements.

@@ -12,6 +12,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/temp_dir.h"
+#include "tests/support/trace_lines.h"
 #include "tests/support/trace_text.h"
 #include "trace/formats/digest/digest.h"
 #include "trace/formats/format.h"
@@ -148,10 +149,8 @@ TEST_F(Communicators, SurviveEveryDamagedByteOfTheTable) {
 // Groups that share their name and nothing else are distinguished when a run is put together.
 
 // A rank of four that declares group "1" and calls barrier in it.
-std::string rank(int r, const std::string& group) {
-  return R"({"header":1,"rank":)" + std::to_string(r) + R"(,"world_size":4})" + "\n" +
-         R"({"group":"1","ranks":)" + group + "}\n" +
-         R"({"ev":"issue","id":0,"g":"1","op":"barrier"})" + "\n";
+std::string rank(int r, const std::vector<int>& group) {
+  return header_line(r, 4) + group_line("1", group) + issue_line(0, "1", "barrier");
 }
 
 using Names = std::set<std::string>;
@@ -168,21 +167,21 @@ Names names_in(const Run& run) {
 }
 
 TEST(Namesakes, ListsWithoutACommonRankAreDifferentGroups) {
-  EXPECT_EQ(names_in(run_from_text(
-                {rank(0, "[0,2]"), rank(1, "[1,3]"), rank(2, "[0,2]"), rank(3, "[1,3]")})),
-            (Names{"1 [0, 2]", "1 [1, 3]"}));
+  EXPECT_EQ(
+      names_in(run_from_text({rank(0, {0, 2}), rank(1, {1, 3}), rank(2, {0, 2}), rank(3, {1, 3})})),
+      (Names{"1 [0, 2]", "1 [1, 3]"}));
 }
 
 TEST(Namesakes, OneListIsOneGroup) {
-  EXPECT_EQ(names_in(run_from_text({rank(0, "[0,1]"), rank(1, "[0,1]")})), Names{"1"});
+  EXPECT_EQ(names_in(run_from_text({rank(0, {0, 1}), rank(1, {0, 1})})), Names{"1"});
 }
 
 TEST(Namesakes, ListsThatOverlapAreOneGroupThatRanksDisagreeAbout) {
-  EXPECT_EQ(names_in(run_from_text({rank(0, "[0,1]"), rank(1, "[1,2]")})), Names{"1"});
+  EXPECT_EQ(names_in(run_from_text({rank(0, {0, 1}), rank(1, {1, 2})})), Names{"1"});
 }
 
 TEST(Namesakes, AListThatARankOutsideGivesSaysThatItIsOneGroup) {
-  EXPECT_EQ(names_in(run_from_text({rank(0, "[0,1]"), rank(1, "[2,3]")})), Names{"1"});
+  EXPECT_EQ(names_in(run_from_text({rank(0, {0, 1}), rank(1, {2, 3})})), Names{"1"});
 }
 
 TEST(Namesakes, LongListsKeepDifferentNames) {

@@ -8,6 +8,7 @@
 
 #include "base/files/gzip.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/trace_lines.h"
 #include "tests/support/trace_text.h"
 #include "trace/formats/ring/writer.h"
 #include "trace/run.h"
@@ -21,10 +22,9 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
 
-std::string trace_of(int rank, int steps = 1, int world_size = 2) {
-  std::string text =
-      fmt::format("{{\"header\":1,\"rank\":{},\"world_size\":{}}}\n", rank, world_size);
-  for (int n = 0; n < steps; ++n) text += fmt::format("{{\"ev\":\"step\",\"n\":{}}}\n", n);
+std::string trace_of(int rank, int steps = 1, std::size_t world_size = 2) {
+  std::string text = header_line(rank, world_size);
+  for (int n = 0; n < steps; ++n) text += json_line({{"ev", "step"}, {"n", n}});
   return text;
 }
 

@@ -231,7 +231,7 @@ std::uint32_t alarms_in_running(std::uint32_t dumps) {
   for (std::uint32_t seed = 0; seed < dumps; ++seed) {
     Random random(seed * 1000 + 998);
     const Trial trial = make_running(generated_program, random);
-    alarms += verify(read_files(trial.files)).verdict == Verdict::findings ? 1 : 0;
+    alarms += verify(read_files(trial.files)).verdict == Verdict::findings ? 1U : 0U;
   }
   return alarms;
 }

@@ -95,7 +95,7 @@ Result<std::vector<std::string>> rank_files(const trace::Run& run, const Convert
     const fs::path path =
         fs::path(command.output) / fmt::format("{}{}{}", before, trace.rank.value, after);
     std::error_code ignored;
-    // All are looked at before the first is written: a refusal leaves nothing half done.
+    // All are checked before the first is written: a refusal leaves nothing half done.
     if (!command.force && fs::exists(path, ignored))
       return Error{"file exists already",
                    {.file = path.string()},

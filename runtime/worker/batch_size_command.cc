@@ -85,6 +85,8 @@ int BatchSizeCommand::run() const {
                     : kOfFreeMemory * static_cast<double>(free_memory_bytes()));
   std::printf("limit: %s of resident memory\n", mebibytes(options.limit_bytes).c_str());
   std::printf("%6s  %11s  samples/s\n", "batch", "peak memory");
+  // Each try is a process of its own: memory that one has used does not count against the next, and
+  // a try that is killed ends nothing else.
   BatchSizeSearch search(first_, most_);
   ProbeResult best;
   while (const auto size = search.next()) {

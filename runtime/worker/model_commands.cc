@@ -91,6 +91,8 @@ int describe_file(const std::string& path) {
   return kExitFinished;
 }
 
+// Loads the weights and prints what became of them: types that were converted, and tensors of the
+// file that the model does not have, are no errors, but the user should know.
 Status load_model(const CatalogModel& model, const std::string& path) {
   const Stopwatch watch;
   const auto file = SafetensorsFile::open(path);

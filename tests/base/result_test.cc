@@ -16,7 +16,7 @@ TEST(Location, LeavesOutWhatIsUnknown) {
   EXPECT_EQ(Location{}.str(), "");
 }
 
-TEST(Error, SaysWhereWhatAndHowToMendIt) {
+TEST(Error, SaysWhereWhatAndHowToFixIt) {
   EXPECT_EQ((Error{"no such file", {"a"}, "name another"}.str()),
             "a: error: no such file\n  fix: name another");
   EXPECT_EQ((Error{"no traces", {}, ""}.str()), "error: no traces");

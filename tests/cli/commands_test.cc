@@ -80,7 +80,7 @@ TEST(Verify, NamesRankStepAndParametersOfAModalityHang) {
                                      "  where  step 0; group world, seq 1; sync.cc:41\n"));
 }
 
-TEST(Verify, WritesJsonBesideTheText) {
+TEST(Verify, WritesJsonAsWellAsText) {
   const TwoRanks run("sum");
   const std::string path = run.folder.file("report.json");
   const Outcome outcome = run_lockstep({"verify", run.folder.path(), "--output", "json=" + path});
@@ -247,7 +247,7 @@ TEST(Program, VersionAndHelpExitWithZero) {
 
 // Footers are written for 80 columns; only commands, which are copied, may be wider than the
 // terminal.
-TEST(Program, HelpIsFilledAnewForANarrowTerminal) {
+TEST(Program, HelpIsWrappedForANarrowTerminal) {
   CLI::App app("", "lockstep");
   app.footer(
       "Examples:\n"

@@ -95,7 +95,7 @@ TEST_F(ConvertToDigest, SaysHowManyClassesThereAre) {
   EXPECT_NE(outcome.out.find("wrote 4 ranks in 2 classes, "), std::string::npos) << outcome.out;
 }
 
-TEST_F(ConvertToDigest, BesideItsTracesItIsPassedOver) {
+TEST_F(ConvertToDigest, IsPassedOverNextToItsTraces) {
   const std::string whole = verdict({dir_.file("job")});
   digest("job/node.digest", {dir_.file("job")});
   EXPECT_EQ(verdict({dir_.file("job")}), whole);

@@ -104,7 +104,7 @@ TEST(Demo, SaysWhereItsFilesShouldBe) {
   EXPECT_THAT(TempDir::read(prefix.file("out")), HasSubstr("not next to this program"));
 }
 
-TEST(Shipped, FoldersLieBesideTheProgram) {
+TEST(Shipped, FoldersAreNextToTheProgram) {
   const std::string built = LOCKSTEP_BINARY_DIR "/lockstep";
   EXPECT_EQ(fs::path(*shipped_folder("machines", built)).filename(), "machines");
   EXPECT_TRUE(fs::exists(*shipped_folder("plans", built) + "/llama3-70b.yaml"));

@@ -260,7 +260,7 @@ TEST_F(WatchTest, SaysWhatIsWrongWithTheFolder) {
   EXPECT_EQ(run_lockstep({"watch"}).status, 2);
 }
 
-TEST_F(WatchTest, ADamagedRingBesideGoodOnesDoesNotStopIt) {
+TEST_F(WatchTest, ADamagedRingAmongGoodOnesDoesNotStopIt) {
   start(0, 2, end_cleanly, false);
   dir_.write("rank_1.ring", "LKSRING1 and then nothing");
   const Outcome outcome = watch({"--once"});

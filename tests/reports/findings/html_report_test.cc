@@ -131,7 +131,7 @@ TEST(HtmlReport, HasACellAndARowForEveryRank) {
 }
 
 // 2 groups of 4, and 4 across them; rank 5 stops. In a narrow window the graph is a list.
-TEST(HtmlReport, TheNarrowListFoldsWhoWaitsAlike) {
+TEST(HtmlReport, TheNarrowListFoldsWhoWaitsForTheSame) {
   std::vector<std::string> files;
   for (int r = 0; r < 8; ++r) {
     const auto call = [&](int id, const std::string& group, int bytes) {

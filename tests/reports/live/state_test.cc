@@ -92,7 +92,7 @@ TEST(WatchState, WhoWaitsForOneThatEndedIsStuck) {
   EXPECT_EQ(state.findings[0].culprits, reports::ranks_of({1}));
 }
 
-TEST(WatchState, TellsHowARankEnded) {
+TEST(WatchState, ShowsHowARankEnded) {
   for (const auto& [mark, doing] : {std::pair("clean", Doing::ended),
                                     {"hung", Doing::hung},
                                     {"exception", Doing::raised},

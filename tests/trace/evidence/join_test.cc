@@ -94,7 +94,7 @@ TEST_F(JoinTest, TheRicherRecordingIsTheCalls) {
 }
 
 // The headline of a hang names host, process and GPU, which traces of most forms lack.
-TEST_F(JoinTest, OtherSourcesTellWhereARankRan) {
+TEST_F(JoinTest, OtherSourcesShowWhereARankRan) {
   for (int r = 0; r < 2; ++r)
     dir_.write(fmt::format("rank_{}.trace.jsonl", r), trace_of(r, 2, 3, "clean"));
   std::string log;
@@ -118,7 +118,7 @@ TEST_F(JoinTest, OneLeftOverTraceDoesNotOutweighTheLogOfAll) {
   EXPECT_THAT(load().sources, HasSubstr("calls: 1 file of watchdog-log; evidence: 1 file of text"));
 }
 
-TEST_F(JoinTest, TheLogTellsHowARankEnded) {
+TEST_F(JoinTest, TheLogShowsHowARankEnded) {
   for (int r = 0; r < 4; ++r) {
     dir_.write(fmt::format("rank_{}.trace.jsonl", r),
                r == 3 ? trace_of(r, 4, 2, "cut") : trace_of(r, 4, 3, "hung"));

@@ -90,7 +90,7 @@ TEST(Lanes, StepsAreShownWhereTheyDiffer) {
             "    ! not what the other ranks called\n");
 }
 
-TEST(Lanes, TellsHowEveryStreamStops) {
+TEST(Lanes, ShowsHowEveryStreamStops) {
   const std::string first = all_reduce(0, "a", 8) + complete(0);
   const auto run =
       inline_run({first + all_reduce(1, "b", 8) + kHung, first + kHung, first + kClean,

@@ -128,7 +128,7 @@ TEST(Chakra, DependenciesMakeTheOrder) {
   EXPECT_EQ(judged(run_of(chakra_format(), {layers(4096).file(0), shuffled.file(1)})), "clean");
 }
 
-TEST(Chakra, TypesTellTheElements) {
+TEST(Chakra, TypesGiveTheElements) {
   Graph g;
   const auto types = [](std::string_view text) {
     return bytes(8, bytes(1, "[[1]]") + bytes(3, text));

@@ -65,6 +65,7 @@ bool SequenceReader::is_disputed(const std::string& group) const {
 trace::RankList SequenceReader::members_of(const std::string& name) {
   if (const auto known = members_.find(name); known != members_.end()) return known->second;
   std::vector<trace::Rank> all;
+  all.reserve(static_cast<std::size_t>(world_size_));
   for (std::int32_t r = 0; r < world_size_; ++r) all.emplace_back(r);
   if (name != "world" && !name.empty())
     say(fmt::format("group \"{}\" was never declared, so its members are not known",

@@ -206,6 +206,7 @@ RankStory waits_in(int rank, int completed, int elements = 8) {
 
 std::vector<RankStory> all_wait() {
   std::vector<RankStory> out;
+  out.reserve(kWorld);
   for (int r = 0; r < kWorld; ++r) out.push_back(waits_in(r, 2));
   return out;
 }

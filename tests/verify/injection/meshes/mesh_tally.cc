@@ -145,6 +145,7 @@ MeshTally judge_meshes(const MeshRange& range) {
   std::atomic<int> next = 0;
   {
     std::vector<std::jthread> workers;
+    workers.reserve(parts.size());
     for (MeshTally& part : parts) {
       workers.emplace_back([&] {
         for (int i = next++; i < range.programs; i = next++) {

@@ -7,7 +7,7 @@
 namespace lockstep {
 namespace {
 
-// Of fewer blocks the whole list is as short as the folded one, and says more.
+// With fewer blocks the whole list is as short as the folded one, and says more.
 constexpr std::size_t kFewestFolded = 5;
 
 // Neighbours: 4-7.

@@ -10,8 +10,8 @@
 
 namespace lockstep {
 
-// Of the device that CUDA calls `device` in this process. Nothing where the list names GPUs by
-// their UUIDs ("GPU-8932f937") or has no such entry, and where ROCm's lists apply.
+// The index of the device that CUDA calls `device` in this process. Nothing where the list names
+// GPUs by their UUIDs ("GPU-8932f937") or has no such entry, and where ROCm's lists apply.
 std::optional<int> gpu_of_device(int device, const Environment& get);
 
 }  // namespace lockstep

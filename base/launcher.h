@@ -37,7 +37,7 @@ struct LaunchedRank {
 // This process's rank; empty without a launcher. Errors: values that are not numbers, a rank that
 // is not below the size.
 Result<std::optional<LaunchedRank>> launched_rank(const Environment& get);
-// Its number among the processes of its machine; empty where no launcher tells.
+// Its number among the processes of its machine; empty if no launcher gives one.
 std::optional<int> launched_local_rank(const Environment& get);
 
 }  // namespace lockstep

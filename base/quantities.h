@@ -29,8 +29,8 @@
 namespace lockstep {
 
 // A time or duration in picoseconds, never negative, up to 106 days. Sums and products that
-// overflow give forever(), which absorbs everything added to it: one look at a result tells whether
-// it overflowed.
+// overflow give forever(), which absorbs everything added to it: the final result alone shows
+// whether anything overflowed.
 struct Picos {
   std::int64_t value = 0;
 

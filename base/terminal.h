@@ -82,7 +82,7 @@ class TerminalScreen {
   std::ostream& out_;
 };
 
-// Patience: tells the user at a terminal that a slow command still works.
+// Patience: shows the user at a terminal that a slow command is still working.
 
 // While it lives, and after the first second, a line on standard error counts the seconds; it is
 // erased at the end. Does nothing if standard error is not a terminal. Uses a thread of its own.

@@ -163,7 +163,7 @@ void add_calibrate(CLI::App& app, reports::ExitStatus& status) {
   });
 }
 
-// lockstep calibrate check FILE: every row of a table of measurements, beside its prediction.
+// lockstep calibrate check FILE: every row of a table of measurements, with its prediction.
 
 namespace {
 

@@ -1,4 +1,4 @@
-// lockstep compare RUN_A RUN_B: where two runs of one job part.
+// lockstep compare RUN_A RUN_B: where two runs of one job first differ.
 #include <memory>
 #include <optional>
 #include <string>
@@ -49,6 +49,7 @@ Result<verify::Comparison> compare(const CompareCommand& command) {
 }
 
 reports::ExitStatus run_compare(const CompareCommand& command) {
+  // Before the traces are read: a typing error in an output should not cost minutes.
   const auto targets = reports::parse_output_targets(command.outputs, reports::comparison_forms());
   if (!targets) return reports::fail(targets.error());
   const Result<verify::Comparison> compared = compare(command);

@@ -67,7 +67,7 @@ PATH is anything that `lockstep verify` reads. --to decides what OUT is:
   text      a folder with a rank_<r>.trace.jsonl for each rank
   digest    one file; digests can be merged in any order. It leaves out what no
             verdict needs, such as durations (docs/digest.md)
-  scenario  the scenario's file, and beside it a folder of traces with calls:
+  scenario  the scenario's file, and next to it a folder of traces with calls:
             job.yaml and job.calls/. It expects the verdict of the traces. What
             a replay cannot show is refused: wrong numbers, missing ranks, MPI
             programs (docs/replay.md)
@@ -95,7 +95,7 @@ Result<std::vector<std::string>> rank_files(const trace::Run& run, const Convert
     const fs::path path =
         fs::path(command.output) / fmt::format("{}{}{}", before, trace.rank.value, after);
     std::error_code ignored;
-    // All are looked at before the first is written: a refusal leaves nothing half done.
+    // All are checked before the first is written: a refusal leaves nothing half done.
     if (!command.force && fs::exists(path, ignored))
       return Error{"file exists already",
                    {.file = path.string()},

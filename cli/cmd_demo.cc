@@ -24,7 +24,7 @@ constexpr const char* kDemoFooter = R"(Examples:
     lockstep demo -o report.html
 
 The job had 8 ranks, and each left the dump of PyTorch's Flight Recorder. The
-program that hung lies beside the dumps. Exit status: 0 if the hang was
+program that hung is next to the dumps. Exit status: 0 if the hang was
 explained, 4 otherwise.)";
 
 constexpr const char* kExample = "hung-job";
@@ -45,7 +45,7 @@ reports::ExitStatus run_demo(const reports::ReportOptions& report) {
   std::error_code unknown;
   if (!examples ||
       !std::filesystem::is_directory(fmt::format("{}/{}", *examples, kExample), unknown))
-    return reports::fail({"the example's files are not beside this program",
+    return reports::fail({"the example's files are not next to this program",
                           {},
                           "install the package or the wheel, or run it from its build folder"},
                          reports::ExitStatus::own_failure);

@@ -168,7 +168,8 @@ std::string folder_of_watch() {
 
 void set_variables(const RecordCommand& command, const std::string& library,
                    const std::string& folder) {
-  // Behind the program's own, so that `from lockstep_watch import watch` works without a copy.
+  // After the program's own folders, so that `from lockstep_watch import watch` works without a
+  // copy.
   if (const std::string watch = folder_of_watch(); !watch.empty()) {
     const char* const path = std::getenv("PYTHONPATH");
     ::setenv("PYTHONPATH",
@@ -195,11 +196,11 @@ bool watch_until_end(Job& job, const std::string& folder, Interrupts& interrupts
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
     if (Clock::now() < next) continue;
     const Clock::time_point begin = Clock::now();
-    const Result<std::optional<runtime::WatchSource::Look>> look = source.look();
+    const Result<std::optional<runtime::WatchSource::Poll>> poll = source.poll();
     // A twentieth of the time at most, as `watch`.
     next = Clock::now() +
            std::max<Clock::duration>(std::chrono::seconds(2), 20 * (Clock::now() - begin));
-    if (look && *look && !(*look)->over && verify::proves_stuck((*look)->report)) return true;
+    if (poll && *poll && !(*poll)->over && verify::proves_stuck((*poll)->report)) return true;
   }
   return false;
 }

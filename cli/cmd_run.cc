@@ -39,7 +39,7 @@ reports::ExitStatus run(runtime::RunOptions options) {
   StandardInput input;
   for (std::string& path : options.paths)
     if (const Status taken = input.take(path); !taken) return reports::fail(taken.error());
-  // A folder may hold a study beside scenarios, which are run without it.
+  // A folder may hold a study as well as scenarios; only the scenarios are run.
   if (options.paths.size() == 1 && !std::filesystem::is_directory(options.paths.front())) {
     const Result<std::optional<runtime::Study>> study = runtime::load_study(options.paths.front());
     if (study && *study) {

@@ -33,7 +33,7 @@ void add_watch(CLI::App& app, reports::ExitStatus& status) {
   command->add_flag("--once", options->once, "Print the current state and exit; for cron");
   command
       ->add_option("--interval", options->interval_s,
-                   "Seconds between two looks; more if a look takes\nlong")
+                   "Seconds between two polls; more if one takes long")
       ->type_name("S")
       ->check(CLI::Range(0.05, 3600.0).description(""))
       ->capture_default_str();

@@ -87,12 +87,12 @@ class HelpLayout : public CLI::Formatter {
     return entry(command->get_name(), command->get_description());
   }
 
-  // Options of which one is required, which CLI11 takes for a command without a name.
+  // A group of options, one of them required: CLI11 takes it for a command without a name.
   std::string make_expanded(const CLI::App* group) const override {
     return fmt::format("\n{}:\n{}", group->get_group(), options_of(group));
   }
 
-  // Footers are written for 80 columns. In fewer, prose is filled anew; commands stay as they are,
+  // Footers are written for 80 columns. In fewer, prose is filled again; commands stay as they are,
   // to be copied.
   std::string make_footer(const CLI::App* app) const override {
     constexpr std::size_t kWritten = 80;
@@ -265,7 +265,7 @@ std::string usage_problem(const CLI::ParseError& error) {
   };
   // "The following argument was not expected: --outpt", "The following arguments were …: a b"
   if (const auto rest = after(" not expected: ")) {
-    // CLI11 names them from last to first. Behind an unknown option stands its value.
+    // CLI11 names them from last to first. An unknown option is followed by its value.
     std::vector<std::string> words;
     std::istringstream in(*rest);
     for (std::string word; in >> word;) words.insert(words.begin(), word);

@@ -22,12 +22,12 @@ bool is_folder(const fs::path& path) {
 }  // namespace
 
 std::optional<std::string> shipped_folder(const std::string& kind, const std::string& program) {
-  const fs::path beside = fs::path(program).parent_path();
-  // PREFIX/bin/lockstep, and the wheel's lockstep/bin/lockstep: share/lockstep beside bin.
-  const fs::path installed = (beside / ".." / "share" / "lockstep" / kind).lexically_normal();
+  const fs::path folder = fs::path(program).parent_path();
+  // PREFIX/bin/lockstep, and the wheel's lockstep/bin/lockstep: share/lockstep is next to bin.
+  const fs::path installed = (folder / ".." / "share" / "lockstep" / kind).lexically_normal();
   if (is_folder(installed)) return installed.string();
   // build/core/lockstep in the repository, where machines and plans are the simulator's.
-  const fs::path source = (beside / ".." / "..").lexically_normal();
+  const fs::path source = (folder / ".." / "..").lexically_normal();
   const bool of_simulator = kind == "machines" || kind == "plans";
   const fs::path built = of_simulator ? source / "sim" / kind : source / kind;
   if (is_folder(source / "examples" / "hung-job") && is_folder(built)) return built.string();

@@ -1,6 +1,6 @@
 // Files that a command line names: those that come with the program, and "-".
 //
-// Examples, scenarios, machines and plans come with the program. They lie beside it, in the
+// Examples, scenarios, machines and plans come with the program. They are next to it: in the
 // repository, in an installed prefix or in a wheel.
 #pragma once
 

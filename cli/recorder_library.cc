@@ -77,14 +77,14 @@ std::string version_of_recorder(const fs::path& library) {
   return bytes->substr(begin, bytes->find_first_not_of("0123456789.", begin) - begin);
 }
 
-// Folders in which a recorder may be: beside this program as it was built, installed, or put there
+// Folders in which a recorder may be: next to this program as it was built, installed, or put there
 // by whoever has several.
 std::vector<fs::path> recorder_folders(const std::string& version) {
   std::error_code none;
   const fs::path here = fs::read_symlink("/proc/self/exe", none).parent_path();
   std::vector<fs::path> out = {here, here / "../recorder", here / "../lib", here / "../lib64",
                                here / "../lib/x86_64-linux-gnu"};
-  // Whoever has several torches has a folder for each, in those of libraries.
+  // Users with several versions of torch have a folder for each, among those of libraries.
   for (const std::size_t i : {2U, 3U, 4U}) out.push_back(out[i] / fmt::format("torch-{}", version));
   return out;
 }

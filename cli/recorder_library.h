@@ -19,7 +19,7 @@ std::string python_of(const std::string& program);
 // imported: that takes seconds. Errors: there is none.
 Result<std::string> torch_version_of(const std::string& python);
 
-// The recorder's path: the one that the user named (`named`; empty: none), one that lies beside
+// The recorder's path: the one that the user named (`named`; empty: none), one that is next to
 // this program, or one that is built now, which takes minutes. `torch`: its version. Errors: none
 // is for that torch.
 Result<std::string> recorder_for(const std::string& named, const std::string& python,

@@ -66,6 +66,7 @@ std::vector<std::string> split(const std::string& list) {
   return parts;
 }
 
+// The links of each level, the inner one first.
 Result<sim::Links> parse_links(const CollectiveCommand& command) {
   const Result<std::vector<Picos>> alphas = parse_durations(command.alpha);
   if (!alphas) return with_option("--alpha", alphas.error());
@@ -136,6 +137,8 @@ Result<std::vector<sim::Collective>> parse_collectives(const CollectiveCommand& 
   return collectives;
 }
 
+// Message by message, several collectives share links and so are timed together; a formula times
+// the only one.
 Result<reports::CollectiveTimes> times_of(const CollectiveCommand& command,
                                           const std::vector<sim::Collective>& collectives,
                                           const sim::Links& links) {

@@ -102,7 +102,7 @@ Status set_backward(const PipelineCommand& command, const sim::PipelineProgram& 
     pieces[i].backward = (*backward)[i];
     if (program.split) {
       // A backward of a linear layer is two products of one size: the input's gradient and the
-      // weights'. Of an odd number of picoseconds the first part is longer.
+      // weights'. If the number of picoseconds is odd, the first part is longer.
       pieces[i].weight = weight ? (*weight)[i] : Picos{(*backward)[i].value / 2};
       if (!weight) pieces[i].backward = (*backward)[i] - pieces[i].weight;
     } else if (weight) {
@@ -124,12 +124,13 @@ Result<std::vector<sim::KeptBytes>> kept_bytes(const PipelineCommand& command,
   }
   const Result<std::vector<Bytes>> activation = sizes("--activation", command.activation, program);
   if (!activation) return activation.error();
+  // What the weight part needs stays until that part has run; by default all of it does.
   const Result<std::vector<Bytes>> kept =
       command.activation_weight.empty()
           ? activation
           : sizes("--activation-weight", command.activation_weight, program);
   if (!kept) return kept.error();
-  double all = 0;
+  double all = 0;  // as a double: the sum that is to be refused may not fit into an integer
   for (std::size_t i = 0; i < activation->size(); ++i) {
     if ((*kept)[i] > (*activation)[i])
       return Error{

@@ -75,6 +75,7 @@ Result<sim::TrainingPlans> plans_of(const PlanCommand& command) {
                                   inputs->manifest.text);
 }
 
+// A plan that hangs is an answer with a finding, as a trace that hangs is.
 reports::ExitStatus write_plan(const PlanCommand& command, const reports::OutputContent& content,
                                bool hangs) {
   return write_simulation(content, command.output,
@@ -102,6 +103,7 @@ reports::ExitStatus simulate_plan(PlanCommand command) {
   command.file = std::move(*file);
   if (const Status output = check_simulation_output(command.output); !output)
     return reports::fail(output.error());
+  // --set gives each key one value, so there is one plan: number 0.
   const Result<sim::TrainingPlans> plans = plans_of(command);
   if (!plans) return reports::fail(plans.error());
   if (plans->multimodal()) return simulate_towers(command, *plans);

@@ -70,7 +70,7 @@ Status keep_traces(const SimulateScenarioCommand& command, const sim::SimulatedP
                                 : sim::write_simulated_traces(simulated, run, command.traces);
 }
 
-// The job that was derived into `folder`, of which one rank may stand for many. Empty: no rank of
+// The job that was derived into `folder`; one of its ranks may stand for many. Empty: no rank of
 // it raised an exception, or it was not derived to its end.
 std::optional<sim::RaisedJob> raised_job(const std::string& folder) {
   const Result<runtime::Scenario> scenario = runtime::load_scenario(folder + "/scenario.yaml");
@@ -90,6 +90,8 @@ std::optional<sim::RaisedJob> raised_job(const std::string& folder) {
   return sim::raised_job(std::move(*all));
 }
 
+// Derives the job's calls into `folder`, times them on the machine, and reports. What the user can
+// change about the job, by --ranks and --steps, is changed before it is derived.
 Result<reports::ExitStatus> simulate(const SimulateScenarioCommand& command,
                                      const sim::Machine& machine, const sim::TrialOptions& trials,
                                      const std::string& folder, Interrupts& interrupts) {
@@ -123,6 +125,8 @@ Result<reports::ExitStatus> simulate(const SimulateScenarioCommand& command,
         command.output);
   }
   sim::ScenarioForecast& forecast = *timed->forecast;
+  // Both simulate the derived calls again, with other times: that costs little once they are
+  // derived.
   Result<std::vector<sim::WhatIf>> changed = sim::what_ifs(*timed, machine);
   if (!changed) return changed.error();
   forecast.what_ifs = std::move(*changed);

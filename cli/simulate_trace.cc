@@ -1,5 +1,5 @@
-// lockstep simulate trace: runs the program that traces hold on a simulated clock. Where that is
-// stuck, the verifier says why, in the words in which it would of a real hang.
+// lockstep simulate trace: runs the program that traces hold on a simulated clock. If it gets stuck
+// there, the verifier explains that as it would explain a real hang.
 #include <algorithm>
 #include <cstdint>
 #include <memory>
@@ -66,7 +66,7 @@ struct TraceCommand {
   SimulationOutput output;
 };
 
-// The error if an option about links is given beside another one that says what calls take.
+// The error if an option about links is combined with another one that sets the time of calls.
 Status without_links(const TraceCommand& command, const char* excluded) {
   for (const auto& [option, given] : {std::pair{"--alpha", &command.alpha},
                                       {"--beta", &command.beta},
@@ -148,7 +148,7 @@ bool has_streams(const trace::RankTrace& trace) {
                      [](const trace::SpanMark& span) { return span.stream.value != 0; });
 }
 
-// What the recording tells about its own times.
+// The times that the recording itself holds.
 reports::Recorded recorded_by(const trace::Run& run) {
   reports::Recorded out;
   std::vector<trace::Rank> without;
@@ -169,6 +169,7 @@ Result<sim::SimulatedProgram> with_recorded_calls(const trace::Run& run, sim::Ru
                                                   const TraceCommand& command, Picos launch,
                                                   reports::Recorded& recorded) {
   const sim::RecordedCalls calls = sim::recorded_calls(run, program);
+  // The calls of a single rank wait for nobody: it needs no times of them.
   if (calls.known == 0 && calls.unknown > 0 && run.world_size > 1)
     return Error{"--recorded-calls: these traces record no call's begin and end",
                  {},
@@ -208,7 +209,7 @@ reports::ExitStatus simulate_trace(const TraceCommand& command) {
                                {},
                                "add it, or give a machine with other links"});
   trace::LoadOptions load = command.load;
-  load.work = true;
+  load.work = true;  // kernels and the host's spans, which the verifier does without
   Result<trace::Run> run = trace::load_run(command.paths, load);
   if (!run) return reports::fail(run.error());
   // A machine's file may name slow ranks that this job does not have; an option may not.
@@ -218,6 +219,7 @@ reports::ExitStatus simulate_trace(const TraceCommand& command) {
                                  {},
                                  fmt::format("the job has {}", plural(run->world_size, "rank"))});
   reports::Recorded recorded = recorded_by(*run);
+  // With `cores`, the ranks' work shares processors, and a kernel has none to share.
   if (machine->cores && std::any_of(run->ranks.begin(), run->ranks.end(), has_streams))
     return reports::fail(Error{"the traces hold work of devices, and this machine has none",
                                {command.machine},
@@ -235,6 +237,7 @@ reports::ExitStatus simulate_trace(const TraceCommand& command) {
     const Status kept = sim::write_simulated_traces(*simulated, *run, command.traces);
     if (!kept) return reports::fail(kept.error(), reports::ExitStatus::own_failure);
   }
+  // `run` is moved into the report: that of the hang, or that of the whole run.
   if (simulated->result.stuck)
     return write_failure(reports::simulated_hang(*simulated, std::move(*run),
                                                  reports::simulated_json(*simulated, recorded)),

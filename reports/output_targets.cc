@@ -25,7 +25,7 @@ std::string wrapped_fix(const std::string& text) {
   return out;
 }
 
-// What the endings of names mean. Of two for one form the longer comes first.
+// What the endings of names mean. Where two endings name one form, the longer one comes first.
 constexpr std::pair<std::string_view, std::string_view> kEndings[] = {
     {".timeline.json", "timeline"},
     {".perfetto.json", "timeline"},

@@ -126,9 +126,9 @@ std::string Table::csv() const {
 }
 
 std::string Table::html(std::string_view label, std::string_view classes) const {
-  // So many columns fit beside each other on a phone.
-  constexpr std::size_t kBeside = 4;
-  const bool as_list = columns_.size() > kBeside;
+  // A phone has room for this many columns; a wider table becomes a list.
+  constexpr std::size_t kColumnsOnPhone = 4;
+  const bool as_list = columns_.size() > kColumnsOnPhone;
   // The script names the cells of its tables (html/explore.js), which are long; without it the head
   // stays in view.
   const bool named = as_list && !contains_text(classes, "explore");

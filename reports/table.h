@@ -39,7 +39,7 @@ std::vector<Column> columns(const std::vector<std::string>& words,
                             const std::vector<std::string>& numbers,
                             const std::vector<std::string>& last = {});
 
-// What a row of an HTML table has beside its cells.
+// What a row of an HTML table has in addition to its cells.
 struct RowLook {
   std::string id;     // for links; unique in the page
   std::string marks;  // classes

@@ -32,8 +32,8 @@ std::string folder_below(const std::string& name, const std::vector<std::string>
   return {};
 }
 
-// Of several formats, the one that provides the calls: the richest (first in all_formats()) of
-// those that hold at least half as many ranks as the one with most ranks. So a single dump left
+// The format that provides the calls: the richest one (first in all_formats()) among those that
+// hold at least half as many ranks as the format with most ranks. So a single dump left
 // over from before does not replace the log of the whole job.
 const Format* choose_calls(const std::vector<Piece>& pieces) {
   std::map<const Format*, std::set<Rank>> ranks;
@@ -90,7 +90,7 @@ void drop_second_forms(std::vector<Piece>& pieces, bool evidence) {
       if (!piece.name.ends_with(ending)) continue;
       if (rings.contains(piece.name.substr(0, piece.name.size() - ending.size()))) return true;
     }
-    // What else a rank left beside its ring file (rank_3.log, rank_3.result.json) may quote
+    // What else a rank left next to its ring file (rank_3.log, rank_3.result.json) may quote
     // PyTorch's messages, which name calls as well: evidence, and not a second recording.
     if (evidence || piece.name.ends_with(kRing)) return false;
     const std::size_t file = piece.name.rfind('/') + 1;  // 0 where there is no folder
@@ -123,7 +123,7 @@ std::optional<Error> several_runs(const std::vector<Piece>& pieces,
       const auto [first, is_new] = holder.try_emplace(trace.rank, folder);
       if (is_new || first->second == folder) continue;
       return Error{fmt::format("{} and {} both hold a trace of rank {}: they are two runs, or "
-                               "their files are numbered anew on each node",
+                               "their files are numbered from 0 on each node",
                                printable(first->second), printable(folder), trace.rank.value),
                    {paths.front()},
                    "name the folder of one run; for files of several nodes, rename them by global "
@@ -188,7 +188,7 @@ JobEvidence gather_evidence(std::vector<Piece>& pieces, const Tables& tables) {
     for (const RankTrace& trace : piece.traces) chosen_ranks.insert(trace.rank);
   }
   JobEvidence out;
-  std::map<std::string, std::size_t> beside;  // files by kind
+  std::map<std::string, std::size_t> by_kind;  // number of files
   std::size_t files = 0;
   for (Piece& piece : pieces) {
     const bool chosen = !piece.traces.empty() && piece.kind() == calls;
@@ -197,18 +197,18 @@ JobEvidence gather_evidence(std::vector<Piece>& pieces, const Tables& tables) {
       note_recording(piece, chosen_ranks, tables, piece.evidence);
       for (const RankTrace& trace : piece.traces)
         out.locations.push_back({trace.rank, trace.world_size, trace.host, trace.pid, trace.gpu});
-      ++beside[std::string(piece.kind()->name)];
+      ++by_kind[std::string(piece.kind()->name)];
       piece.traces.clear();
     } else if (!piece.evidence.notes.empty() && !chosen) {
-      ++beside[std::string(piece.source->name)];
+      ++by_kind[std::string(piece.source->name)];
     }
     std::move(piece.evidence.notes.begin(), piece.evidence.notes.end(),
               std::back_inserter(out.notes));
     out.world_size = std::max(out.world_size, piece.evidence.world_size);
   }
-  if (beside.empty()) return out;
+  if (by_kind.empty()) return out;
   std::vector<std::string> parts;
-  for (const auto& [kind, count] : beside)
+  for (const auto& [kind, count] : by_kind)
     parts.push_back(fmt::format("{} of {}", plural(count, "file"), kind));
   out.sources = fmt::format(
       "{}; evidence: {}",

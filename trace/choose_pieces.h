@@ -13,12 +13,12 @@
 
 namespace lockstep::trace {
 
-// Drops text forms beside the ring file of the same rank (rank_3.ring, rank_3.trace.jsonl): the
+// Drops text forms next to the ring file of the same rank (rank_3.ring, rank_3.trace.jsonl): the
 // text was made from it, and both would be two traces of one rank.
 void drop_second_forms(std::vector<Piece>& pieces, bool evidence);
 
-// Of several runs of a job that recorded into one folder, keeps the newest: a rank that did not
-// come to record in it has the file of an earlier run there. Returns the names of those dropped.
+// If several runs of a job recorded into one folder, keeps the newest: a rank that recorded nothing
+// in it has the file of an earlier run there. Returns the names of those dropped.
 std::vector<std::string> drop_earlier_runs(std::vector<Piece>& pieces);
 
 // Drops digests that are in a folder with traces: they were made from these.

@@ -1,7 +1,7 @@
 // Column: a list that its copies share until one of them is changed.
 //
-// Of a job of 65,536 ranks, most do the same: their traces hold one list of events and one of
-// calls, and whoever looks at all ranks looks once at each list (identity()).
+// In a job of 65,536 ranks, most do the same: their traces share one list of events and one of
+// calls, and an analysis of all ranks reads each list once (identity()).
 #pragma once
 
 #include <cstddef>

@@ -61,7 +61,7 @@ struct ProductSpec {
   std::vector<std::vector<std::int32_t>> together;
   std::vector<History> histories;
   std::vector<std::uint32_t> steps;
-  std::optional<std::int64_t> only_steps;  // the program has so many steps; nothing: any number
+  std::optional<std::int64_t> only_steps;  // the program has this many steps; nothing: any number
 
   // The condition under which a step of a history was recorded; 0 <= step <= steps.size().
   std::uint32_t recorded_condition(std::uint32_t history, std::int64_t step) const {

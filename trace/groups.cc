@@ -61,7 +61,7 @@ class Linker {
     }
   };
 
-  // Numbers the processes anew, by host and pid, if two of them claim one rank.
+  // Gives the processes new numbers, by host and pid, if two of them claim one rank.
   void number_ranks() {
     std::set<Rank> used;
     const bool unique = std::all_of(traces_.begin(), traces_.end(), [&](const RankTrace* trace) {

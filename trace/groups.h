@@ -1,4 +1,4 @@
-// Communicators whose members no process knows: NCCL tells each process its own rank in a
+// Communicators whose members no process knows: each process learns from NCCL its own rank in a
 // communicator and the communicator's size, but not who the others are. Only the traces of all
 // processes together tell the members.
 //
@@ -26,8 +26,8 @@ bool is_unlinked(const RankTrace::Membership& membership, const Tables& tables);
 bool has_unlinked(const RankTrace& trace, const Tables& tables);
 
 struct LinkOptions {
-  // For sources in which a trace's rank is a guess: if two traces claim one rank, all are numbered
-  // anew by host and process; and all get the same world size. Processes without a trace are
+  // For sources in which a trace's rank is a guess: if two traces claim one rank, all get new
+  // numbers by host and process; and all get the same world size. Processes without a trace are
   // members only where the known members of the world are its ranks, and their places leave no
   // choice.
   bool ranks_are_guesses = false;

@@ -63,8 +63,8 @@ Result<LoadedTraces> load_traces(const std::vector<std::string>& paths,
     if (!files) return files.error();
     out.tables = Tables();
     pieces = read_pieces(*files, *plan, options.threads, out.tables);
-    // Drop what is a second form of something else, in this order: a text form beside its ring file
-    // must be gone before traces are counted.
+    // Drop what is a second form of something else, in this order: a text form next to its ring
+    // file must be gone before traces are counted.
     drop_second_forms(pieces, options.evidence);
     out.earlier_runs = drop_earlier_runs(pieces);
     drop_digests_of_others(pieces);

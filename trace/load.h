@@ -33,10 +33,10 @@ struct LoadOptions {
 // that it was made from. The order of paths never changes the result.
 //
 // In a folder, files of unknown formats are skipped. But a file that is named like the traces
-// beside it (rank_3.json beside rank_4.json), and every file that the user named, is listed in
+// next to it (rank_3.json and rank_4.json), and every file that the user named, is listed in
 // Run::unreadable if it cannot be read. Unusable records are counted per rank. If a folder holds a
-// rank's ring file and its text form, the ring file is read; if it holds traces, digests beside
-// them are skipped.
+// rank's ring file and its text form, the ring file is read; if it holds traces, its digests
+// are skipped.
 //
 // Errors: a path that does not exist, a folder without any trace (or evidence), folders of several
 // runs in a folder, files of several formats, an unknown format, a bad pattern, nothing readable at

@@ -31,7 +31,7 @@ struct RankNote {
   enum class Kind : std::uint8_t {
     exception,      // an uncaught exception ended it
     out_of_memory,  // the device or host ran out of memory, which ended it
-    killed,         // a signal ended it; from outside, as far as the source tells
+    killed,         // a signal ended it; from outside, as far as the source says
     crashed,        // a signal of its own ended it: a segmentation fault, a bus error
     gpu_fault,      // the driver reported that its GPU stopped working (Xid)
     caught,         // an exception after which the rank went on

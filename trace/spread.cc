@@ -135,7 +135,7 @@ Status move_to_copy(Tables& tables, RankTrace& trace, Rank rank, std::int32_t co
 }
 
 Result<Run> spread(Run run, const std::vector<std::int32_t>& traced, std::int32_t copy_ranks) {
-  // A job of which one copy is the world has no other.
+  // If one copy is the whole job, there is no other.
   if (static_cast<std::size_t>(copy_ranks) >= traced.size()) copy_ranks = 0;
   std::vector<RankTrace> ranks;
   std::map<std::int32_t, RankTrace> stand_ins;  // by traced rank: its trace for others

@@ -23,7 +23,7 @@ using Json = nlohmann::ordered_json;
 constexpr std::size_t kMostBytes = std::size_t{1} << 30U;
 constexpr std::int64_t kCostsVersion = 2;
 constexpr std::size_t kMostDtypes = 64;  // of one segment
-// Of one category, so that their sum fits.
+// The limit of one category, so that the sum of all fits.
 constexpr std::int64_t kMostMemory = (std::int64_t{1} << 62U) / kMemoryCategories;
 
 // By WorkCost::Before.
@@ -100,7 +100,7 @@ class CostsReader {
 
  private:
   Error failure(const std::string& why) const {
-    return {why, {file_}, "record the costs again: they are written beside the traces"};
+    return {why, {file_}, "record the costs again: they are written next to the traces"};
   }
 
   void complain(std::string what) {

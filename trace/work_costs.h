@@ -1,5 +1,5 @@
 // What a rank computes between its calls, as costs: operations, bytes and kernels, independent of
-// any machine's speed. They are in a file beside the rank's trace, rank_<r>.costs.json, because a
+// any machine's speed. They are in a file next to the rank's trace, rank_<r>.costs.json, because a
 // trace (docs/trace-format.md) has no keys for them; docs/simulate-scenarios.md describes the file.
 //
 // A segment of work ends where the rank issues a call, waits or finishes a step, and is identified

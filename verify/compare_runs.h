@@ -90,8 +90,8 @@ struct Drift {
   double travelled = 0;     // |b - b in the first step recorded|
 };
 
-// Of the values of `phase` whose names `counts` accepts. Distances are estimated from sketches (as
-// compare_runs does): over many tensors the error of the estimate averages out.
+// The drift of the values of `phase` whose names `counts` accepts. Distances are estimated from
+// sketches (as compare_runs does): over many tensors the error of the estimate averages out.
 // O(marks log marks).
 Drift drift_between(const trace::Run& a, const trace::Run& b, Phase phase,
                     const std::function<bool(std::string_view)>& counts);

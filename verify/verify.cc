@@ -5,12 +5,10 @@
 #include <optional>
 #include <string>
 #include <tuple>
-#include <unordered_map>
 #include <utility>
 
 #include <fmt/core.h>
 
-#include "base/text.h"
 #include "verify/blocking/blocking.h"
 #include "verify/blocking/endings.h"
 #include "verify/blocking/partings.h"
@@ -18,6 +16,7 @@
 #include "verify/blocking/witnesses.h"
 #include "verify/causes.h"
 #include "verify/context.h"
+#include "verify/finding_labels.h"
 #include "verify/input.h"
 #include "verify/job_evidence.h"
 #include "verify/lifecycle.h"
@@ -101,8 +100,8 @@ void find_possible_causes(const Context& context, Outlook& outlook, Causes& caus
 }
 
 // Whether all ranks were killed together, apart from those that had finished: the job was preempted
-// or interrupted, or somebody ended its hang. Then nothing tells whether a rank waited for a killed
-// one for a millisecond or for an hour. (A rank without an end mark beside others that have one
+// or interrupted, or somebody ended its hang. Then nothing shows whether a rank waited for a killed
+// one for a millisecond or for an hour. (A rank without an end mark, where others have one,
 // died by itself.)
 bool ended_together(const Context& context, const WaitCause& wait) {
   const auto killed = [&](std::uint32_t r) {
@@ -323,11 +322,11 @@ bool says_how_it_ended(const Finding& f) {
 // have been issued a moment before, or hang. Not for Gloo, where hosts block in their calls and the
 // replay decides what can complete.
 void note_open_calls(const Context& context, Outlook& outlook) {
-  const auto tells_nothing = [](const trace::RankTrace& trace) {
+  const auto holds_no_call = [](const trace::RankTrace& trace) {
     return trace.snapshot && trace.calls.empty() && trace.progress.empty();
   };
   const std::vector<trace::RankTrace>& ranks = context.run.ranks;
-  if (!ranks.empty() && std::all_of(ranks.begin(), ranks.end(), tells_nothing)) {
+  if (!ranks.empty() && std::all_of(ranks.begin(), ranks.end(), holds_no_call)) {
     outlook.undecided.emplace_back(
         "no recording holds a call: nothing was called, or the recorder was off (Flight Recorder "
         "with TORCH_FR_BUFFER_SIZE=0)");
@@ -495,49 +494,6 @@ void sort_findings(std::vector<Finding>& findings) {
   });
 }
 
-// What people are shown of groups. O(groups · log), and what a label asks for.
-class GroupLabels {
- public:
-  explicit GroupLabels(const Context& context) : context_(context) {
-    for (const GroupStreams& group : context.groups) {
-      by_name_.emplace(printable(group.name), &group);
-      if (!group.streams.empty()) ++groups_called_[words_of(group)];
-    }
-  }
-
-  // Empty: no rank called in the group.
-  std::string of(const std::string& name) const {
-    const auto found = by_name_.find(name);
-    if (found == by_name_.end() || found->second->streams.empty()) return "";
-    const GroupStreams& group = *found->second;
-    std::string words = words_of(group);
-    if (groups_called_.at(words) == 1) return words;
-    // A description that several groups have: their ranks tell them apart.
-    std::vector<trace::Rank> members = group.members;
-    std::sort(members.begin(), members.end());
-    return fmt::format("{} ({})", words, describe_ranks(members));
-  }
-
- private:
-  std::string words_of(const GroupStreams& group) const {
-    return context_.group_words(group.streams[0].rank_index, group.group);
-  }
-
-  const Context& context_;
-  std::unordered_map<std::string, const GroupStreams*> by_name_;
-  std::unordered_map<std::string, std::size_t> groups_called_;
-};
-
-// Sets what people are shown of the findings' groups and numbers.
-void label(const Context& context, const GroupLabels& labels, std::vector<Finding>& findings) {
-  for (Finding& f : findings) {
-    if (!f.group.empty()) f.group_label = labels.of(f.group);
-    if (f.seq && !context.run.ranks.empty()) f.number = *f.seq + context.run.ranks[0].first_number;
-    for (Elsewhere& other : f.also) other.group_label = labels.of(other.group);
-    label(context, labels, f.consequences);
-  }
-}
-
 // Whether the finding or a consequence of it proves that ranks cannot continue.
 bool holds_deadlock(const Finding& f) {
   const bool blocks = rule(f.rule).family == "blocking" || f.rule == RuleId::modality_divergence ||
@@ -576,8 +532,8 @@ Report verify(const trace::Run& run, const VerifyOptions& options) {
                                  trace.inconclusive) != outlook.undecided.end();
     if (!trace.inconclusive.empty() && !known) outlook.undecided.push_back(trace.inconclusive);
   }
-  // Searching other orders of messages needs whole programs. The result also tells the replay which
-  // message each receive from any source took.
+  // Searching other orders of messages needs whole programs. The replay also needs the result,
+  // which says what message each receive from any source took.
   if (!may_go_on) {
     SearchOptions search;
     search.buffered_sends = semantics == CallSemantics::mpi;
@@ -626,7 +582,7 @@ Report verify(const trace::Run& run, const VerifyOptions& options) {
   report.findings.insert(report.findings.end(), input.findings.begin(), input.findings.end());
   add_job_evidence(run, report);
   sort_findings(report.findings);
-  if (!report.findings.empty()) label(context, GroupLabels(context), report.findings);
+  label_findings(context, report.findings);
   list_unknowns(context, outlook, report);
   report.verdict = verdict_of(report, run, outlook);
   return report;

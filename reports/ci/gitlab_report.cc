@@ -11,7 +11,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Of info, minor, major, critical, blocker.
+// GitLab knows info, minor, major, critical and blocker.
 std::string_view severity_name(verify::Severity severity) {
   switch (severity) {
     case verify::Severity::error:

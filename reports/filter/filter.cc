@@ -26,7 +26,7 @@ bool any_matches(const std::vector<std::string>& globs, std::string_view text) {
 bool serious(const verify::Finding& finding) { return finding.severity != verify::Severity::note; }
 
 // The verdict over the findings that are left, by verify()'s rules. Setting findings aside cannot
-// make a run clean of which a part was never read.
+// make a run clean if a part of it was never read.
 verify::Verdict judge(const verify::Report& report, const trace::Run& run, verify::Verdict before) {
   if (std::any_of(report.findings.begin(), report.findings.end(), serious))
     return verify::Verdict::findings;

@@ -75,7 +75,7 @@ std::vector<FoldedEvidence> fold_evidence(const std::vector<verify::Evidence>& a
 // 3".
 bool says_who_and_where(const verify::Evidence& evidence);
 
-// The call that the evidence is about, as the program's own log tells it; null: about none.
+// The call that the evidence is about; null: about none.
 // O(calls of the rank).
 const trace::Call* call_of(const verify::Evidence& evidence, const trace::Run& run);
 

@@ -83,8 +83,8 @@ std::string side_by_side(const verify::Counterexample& example, std::size_t widt
   const std::size_t column = (width - 8) / 2;
   std::string out;
   const auto row = [&](const std::string& left, const std::string& right, char mark) {
-    // Of two long calls the middle is cut, where most differences are: both in full, one below the
-    // other, show it.
+    // A table would cut the middle of two long calls, where most differences are. So both are shown
+    // in full, one below the other.
     const bool differs = mark == '>' && left != right;
     if (differs && !left.empty() && !right.empty() &&
         shorten_middle(left, column) == shorten_middle(right, column)) {

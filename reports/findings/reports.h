@@ -40,15 +40,16 @@ namespace lockstep::reports {
 // Rows end in CR LF, as the RFC requires.
 std::string csv_report(const FilteredReport& filtered);
 
-// The wait-for graph of a run in Graphviz's language, with the findings beside it:
+// The wait-for graph of a run in Graphviz's language, with the findings:
 //
 //   lockstep verify traces/ --output dot=- | dot -Tsvg > waits.svg
 //
 // https://graphviz.org/doc/info/lang.html
 //
-// A digraph: a box for each set of ranks that wait alike or are waited for alike (culprits with a
-// thick red frame), an arrow to the ranks that they wait for, and for each error or warning a note
-// that points to its culprits. If nobody waits, only the notes. `semantics`: as given to verify().
+// A digraph: a box for each set of ranks that wait, or are waited for, in the same calls (culprits
+// with a thick red frame), an arrow to the ranks that they wait for, and for each error or warning
+// a note that points to its culprits. If nobody waits, only the notes. `semantics`: as given to
+// verify().
 std::string dot_report(const FilteredReport& filtered, const trace::Run& run,
                        std::optional<verify::CallSemantics> semantics = std::nullopt);
 
@@ -79,8 +80,9 @@ std::string json_report(const verify::Report& report);
 // do not count, each with `status` "suppressed" or "known" and, if given, `reason` and `expires`)
 // and `notes`.
 //
-// With `run`, what the report judges, evidence tells its call: `group`, the group's own name; `in`
-// and `out`, the tensors' shapes; `stack`, all frames, innermost first; each where it was recorded.
+// With `run`, the run that the report judges, evidence describes its call: `group`, the group's own
+// name; `in` and `out`, the tensors' shapes; `stack`, all frames, innermost first; each where it
+// was recorded.
 std::string json_report(const FilteredReport& filtered, const trace::Run* run = nullptr);
 
 // A report as GitHub-flavoured Markdown, for job summaries ($GITHUB_STEP_SUMMARY) and comments: the

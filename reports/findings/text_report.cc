@@ -16,8 +16,8 @@
 namespace lockstep::reports {
 namespace {
 
-// A finding must fit on a screen of 40 lines with its picture: of each list so many, and how many
-// more there are. The JSON report and the page have all.
+// A finding and its picture must fit on a screen of 40 lines. So each list shows this many entries,
+// and how many more there are. The JSON report and the page have all of them.
 constexpr std::size_t kNamesShown = 4;
 constexpr std::size_t kAlsoShown = 8;
 constexpr std::size_t kEvidenceShown = 4;

@@ -43,8 +43,8 @@ struct TimelineCounter {
 };
 
 struct TimelineOptions {
-  // Calls, spans and steps that viewers can still open. Of a larger run the last ones of every rank
-  // are shown, since a hang is at the end; the file says so.
+  // The most calls, spans and steps that viewers can open. From a larger run, the last ones of
+  // every rank are shown, since a hang is at the end; the file says so.
   std::uint64_t most_entries = 400'000;
   bool simulated = false;  // the times are those of one simulated clock
   // By which verify() judged; empty: the traces'.

@@ -52,7 +52,7 @@ std::vector<Kind> kinds_of(const sim::MemoryForecast& memory) {
       const sim::MemoryTimeline& shown = memory.classes[known.shown];
       return shown.peak == timeline.peak && shown.peak_use() == timeline.peak_use();
     });
-    // Quadratic in the kinds, of which there are as many as roles in the job: stages times a few.
+    // Quadratic in the kinds. There are as many kinds as roles in the job: stages times a few.
     if (kind == out.end()) kind = out.insert(kind, {c, {}});
     for (const std::int32_t rank : timeline.ranks) kind->ranks.emplace_back(rank);
   }

@@ -27,8 +27,8 @@ std::string pipeline_json(const PipelineAnswer& answer);
 //
 // Lines of at most `width` columns (at least 24), each ending in a line break; the last one
 // explains the characters. If every start and end is a multiple of a unit and the run fits into the
-// width, one column is one unit; else a column shows what runs in its middle. Of more than
-// `most_stages` stages only the first ones are shown. `run` is that of `program`.
+// width, one column is one unit; else a column shows what runs in its middle. Only the first
+// `most_stages` stages are shown. `run` is that of `program`.
 std::string pipeline_timeline(const sim::PipelineProgram& program, const sim::PipelineRun& run,
                               std::size_t width = 80, std::size_t most_stages = 32);
 

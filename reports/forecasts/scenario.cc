@@ -97,13 +97,13 @@ std::string links_assumption(const sim::ScenarioForecast& f) {
                           plural(f.slowed_calls, "call"), number_text(f.most_slowed));
     return fmt::format(
         "a call takes {} from the last rank's arrival, and longer while the links of the {} are "
-        "full, which all calls share fairly: {}; calls do not slow down the work that runs beside "
-        "them",
+        "full, which all calls share fairly: {}; calls do not slow down the work that they "
+        "overlap",
         carrier_of_calls(f), sim::topology_name(f.machine.network->kind), slowed);
   }
   return fmt::format(
       "a call takes {} from the last rank's arrival; links and devices carry nothing "
-      "else meanwhile, and calls do not slow down the work that runs beside them",
+      "else meanwhile, and calls do not slow down the work that they overlap",
       carrier_of_calls(f));
 }
 

@@ -61,7 +61,7 @@ std::string trials_assumption(const sim::TrialsForecast& trials);
 // (reports/html/page.h): the figures, what ranks do over the steps, the critical path, what would
 // change the result, and the assumptions. Names from the job are escaped.
 //
-// A document. Its size depends on the number of *different* ranks, of which the first ones are
+// A document. Its size depends on the number of *different* ranks; only the first ones are
 // shown.
 std::string forecast_page(const sim::ScenarioForecast& forecast);
 

@@ -16,7 +16,7 @@
 
 namespace lockstep::reports {
 
-// What the recording itself tells about a job whose simulation is shown.
+// What the recording itself says about a job whose simulation is shown.
 struct Recorded {
   std::map<std::int32_t, Picos> ranks;  // how long each took; none where its work was not measured
   std::vector<std::string> notes;       // sentences that the reader has to know

@@ -16,7 +16,7 @@ inline constexpr std::size_t kMostStagesShown = 16;  // in text
 std::vector<sim::ForecastPart> step_path(const sim::StepPicture& picture);
 
 // When stages encode, run the model forward or backward, or wait: with characters, at most 80
-// columns wide. Of a long step its beginning. `what`: what is drawn.
+// columns wide. From a long step, its beginning. `what`: what is drawn.
 std::string step_picture_text(const sim::StepPicture& picture, const std::string& what);
 
 // A card of the page: the lanes of the stages with their sums, and the critical path.

@@ -41,8 +41,9 @@ struct AreaPoint {
   double x = 0;
   std::vector<double> parts;  // of each series, from x on
 };
-// Step functions: a point's parts hold until the next point, the last ones until `end`. Of very
-// many the largest of neighbours is drawn. `limit`: a line at this height; 0: none.
+// Step functions: a point's parts hold until the next point, the last ones until `end`. If there
+// are very many points, the largest of neighbours is drawn. `limit`: a line at this height; 0:
+// none.
 std::string stacked_areas(const std::string& label, const std::vector<Series>& series,
                           const std::vector<AreaPoint>& points, double end, double limit,
                           const NumberWords& words, const NumberWords& x_words);

@@ -393,9 +393,9 @@ std::string watch_screen(const WatchState& state, const ScreenSize& size, const 
     if (rank != state.ranks.end())
       return with_keys(rank_detail(state, *rank, width, paint), size, view, width, paint);
   }
-  // A single look (--once) has watched for no time that anybody wants to know.
-  constexpr double kOneLook = 0.1;
-  const std::string watched = state.watched_s < kOneLook
+  // A single poll (--once) has watched for no time that anybody wants to know.
+  constexpr double kOnePoll = 0.1;
+  const std::string watched = state.watched_s < kOnePoll
                                   ? ""
                                   : fmt::format(", watched for {}", duration_text(state.watched_s));
   std::vector<std::string> top = {
@@ -457,7 +457,7 @@ std::vector<std::string> watch_news(const WatchState& before, const WatchState& 
       const std::string words(to_string(r.doing));
       happened[r.doing == Doing::killed ? "gone: killed" : words].push_back(r.rank);
     }
-    // Reported once per call, not at every look.
+    // Reported once per call, not at every poll.
     const bool was_late = !is_new && old->behind >= late && old->behind_in == r.behind_in;
     if (r.behind >= late && !was_late) {
       delays.push_back(fmt::format("rank {} is {} behind the median in {}", r.rank.value,

@@ -58,7 +58,7 @@ std::optional<trace::Rank> row_from(const WatchState& state, const WatchView& vi
 // "4 of 4 ranks, step 12, 3.1 steps/s, loss 2.31, quiet for 3.4 s".
 std::string progress_text(const WatchState& state);
 
-// What changed between two looks at a running job, as lines: `lockstep watch` without a terminal.
+// What changed between two polls of a running job, as lines: `lockstep watch` without a terminal.
 
 // What is new in `now`: ranks that began, ended, or became late by `late` or more, and findings.
 // Lines without line breaks, safe to print; none if nothing happened. `before`: the previous state;

@@ -52,8 +52,8 @@ struct WatchState {
   std::vector<WatchedRank> ranks;         // by rank
   std::vector<trace::Rank> absent;        // without a trace so far, sorted
   std::vector<verify::Finding> findings;  // worst first
-  std::string problem;                    // why the last look failed; empty: it did not
-  std::optional<double> steps_per_s;      // of the whole job, between the last looks
+  std::string problem;                    // why the last poll failed; empty: it did not
+  std::optional<double> steps_per_s;      // of the whole job, between the last polls
 
   // Steps that every rank has finished; 0 if a rank is absent.
   std::int64_t steps() const;
@@ -61,7 +61,7 @@ struct WatchState {
   std::optional<double> loss() const;
 };
 
-// Where the ranks are. `now`: the time of the look on the traces' clock; kNoTime: unknown, then
+// Where the ranks are. `now`: the time of the poll on the traces' clock; kNoTime: unknown, then
 // neither silences nor current waits are measured. Times are not compared if ranks are on different
 // hosts, whose clocks are unrelated. `live`: traces without an end mark continue. O(events log
 // events), as verify().

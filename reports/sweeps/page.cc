@@ -172,7 +172,7 @@ class SweepPage {
     table.add(std::move(cells), std::move(look));
   }
 
-  // Of the tables of plans.
+  // The columns of tables of plans.
   std::vector<Column> plan_columns() const {
     std::vector<Column> all = {{"place", Column::number}};
     const std::vector<std::string> heads = value_heads(summary_);

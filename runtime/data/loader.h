@@ -92,7 +92,7 @@ class Loader {
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
-  // The next batch; nothing after the last. A batch of which nothing could be read has no samples.
+  // The next batch; nothing after the last. A batch has no samples if none of it could be read.
   // Errors (on_error = stop only): the first bad item of the batch; every later call returns it
   // again. For one thread.
   Result<std::optional<LoadedBatch>> next();

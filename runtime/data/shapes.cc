@@ -16,6 +16,7 @@
 #include "base/files/read_file.h"
 #include "base/files/write_file.h"
 #include "base/result.h"
+#include "base/splitmix.h"
 #include "base/text.h"
 #include "runtime/data/image.h"
 #include "runtime/data/manifest_readers.h"
@@ -41,16 +42,11 @@ constexpr std::array<const char*, 3> kSizes = {"small", "", "large"};
 constexpr std::array<float, 3> kRadius = {5.0F, 8.0F, 12.0F};  // pixels
 constexpr float kNoise = 0.05F;
 
-// splitmix64: std's distributions differ between standard libraries, and items must not.
+// Items must be the same everywhere (base/splitmix.h).
 class Random {
  public:
   explicit Random(std::uint64_t seed) : state_(seed) {}
-  std::uint64_t next() {
-    std::uint64_t z = (state_ += 0x9e3779b97f4a7c15U);
-    z = (z ^ (z >> 30U)) * 0xbf58476d1ce4e5b9U;
-    z = (z ^ (z >> 27U)) * 0x94d049bb133111ebU;
-    return z ^ (z >> 31U);
-  }
+  std::uint64_t next() { return splitmix64(state_ += kSplitMixStep); }
   int below(std::size_t n) { return static_cast<int>(next() % n); }
   float uniform() { return static_cast<float>(next() >> 40U) * 0x1p-24F; }  // [0, 1)
 
@@ -251,7 +247,7 @@ Status write_shapes(const std::string& folder, const ShapesFiles& options) {
   if (fs::exists(folder, failed)) return check_written(folder, options);
   fs::path target(folder);
   if (!target.has_filename()) target = target.parent_path();  // a trailing slash
-  // Of this thread: ranks may be played side by side in one process.
+  // Named after this thread, because several ranks may run in one process.
   const fs::path work = fmt::format("{}.part-{}", target.string(), ::gettid());
   fs::remove_all(work, failed);
   fs::create_directories(work / "images", failed);

@@ -11,7 +11,7 @@ namespace lockstep::runtime {
 
 struct ImageTransform {
   int side = 224;  // pixels; pictures are stretched to a square
-  // Of each channel, for values in 0…1: those of ImageNet.
+  // By channel, for values in 0…1: those of ImageNet.
   std::array<float, kRgbChannels> mean = {0.485F, 0.456F, 0.406F};
   std::array<float, kRgbChannels> deviation = {0.229F, 0.224F, 0.225F};
 

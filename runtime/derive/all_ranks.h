@@ -53,8 +53,8 @@ bool rules_say_all(const Scenario& scenario);
 
 // Whether to derive on the meta device, where a model of any size takes no memory, but the job must
 // not read values. `asked`: the user's choice; nothing: use the meta device if the model or the
-// world is large and nothing prevents it. `obstacle`: a reason against it beside the job itself.
-// Errors: it was asked for and is not possible.
+// world is large and nothing prevents it. `obstacle`: a reason against it other than the job
+// itself. Errors: it was asked for and is not possible.
 Result<bool> derive_on_meta(const Scenario& scenario, std::optional<bool> asked,
                             std::optional<std::string> obstacle = std::nullopt);
 

@@ -30,7 +30,7 @@ bool scales_losses(const Scenario& s) {
 // After how many tokens texts end; nothing: none are generated.
 using Tokens = std::optional<int>;
 
-// The texts of some ranks after some steps; empty lists: all. Of a list of these, the first that
+// The texts of some ranks after some steps; empty lists: all. In a list of these, the first that
 // fits decides.
 struct Generation {
   std::vector<int> ranks;

@@ -47,7 +47,7 @@ struct DerivationPlan {
   std::vector<Allowed> allowed;
   // Ranks that never have an image, by the modality rules; only the first rank of each replica.
   std::vector<int> text_ranks;
-  std::optional<std::int64_t> only_steps;  // the job has so many; nothing: it holds for any number
+  std::optional<std::int64_t> only_steps;  // the job's steps; nothing: it holds for any number
   std::vector<std::string> assumptions;    // sentences for people
 
   // The conditions that a first step may have, from 0 on: a history begins with each.
@@ -85,8 +85,8 @@ std::vector<std::int64_t> dissent_steps(const Scenario& scenario, int rank);
 // is moved to the rank's copy (trace/spread.h). A rank's number only decides whether it is a root
 // (rank 0), whether it is among the ranks with images if these have their own group, how many
 // micro-batches it takes, and its index in its copy; ranks of copies stand for each other where all
-// ranks of their copies do. `differs`: by rank, a number of what else tells ranks apart; empty:
-// nothing does. O(ranks · log).
+// ranks of their copies do. `differs`: by rank, a number for everything else in which ranks
+// differ; empty: they differ in nothing else. O(ranks · log).
 std::vector<std::int32_t> representatives(const Scenario& scenario,
                                           const std::vector<std::uint32_t>& differs = {});
 

@@ -47,7 +47,7 @@ class LoneRun {
   bool refused_ = false;
 };
 
-// Asks a worker which ranks of a job draw alike batches, and keeps its answer as
+// Asks a worker which ranks of a job draw equal batches, and keeps its answer as
 // options.folder/draws.json. Errors: a worker that cannot be started, refuses, or fails; files that
 // cannot be read or written.
 Result<DrawnAlike> ask_who_draws_alike(const Scenario& scenario, const LoneOptions& options);

@@ -15,7 +15,7 @@ namespace {
 
 using AccountPtr = std::shared_ptr<MemoryAccount>;
 
-// Of this thread. `marks` stays while counting pauses.
+// The accounts of this thread. `marks` stays while counting pauses.
 struct Current {
   AccountPtr counts, marks;
 };
@@ -31,7 +31,7 @@ Entry entry_of(std::size_t bytes) {
   return {current.counts, current.counts->allocated(static_cast<std::int64_t>(bytes))};
 }
 
-// Of storages on the CPU, by their address: what frees one may know nothing else (raw_deallocate).
+// The live storages on the CPU, by address: what frees one may know nothing else (raw_deallocate).
 class Entries {
  public:
   void put(const void* address, Entry entry) {
@@ -76,7 +76,7 @@ class CpuAllocator final : public c10::Allocator {
 
  private:
   static void free(void* data) {
-    // Before the address can be given out anew.
+    // Before the address can be given out again.
     if (const std::optional<Entry> entry = entries().take(data))
       entry->account->freed(entry->block);
     cpu_before->raw_deallocate(data);

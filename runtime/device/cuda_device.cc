@@ -41,7 +41,7 @@ struct Driver {
   decltype(&::cuModuleGetFunction) function = nullptr;
   decltype(&::cuLaunchKernel) launch = nullptr;
 
-  // Of a library that stays loaded: LibTorch uses it, too.
+  // From a library that stays loaded: LibTorch uses it, too.
   static Result<Driver> open() {
     void* library = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     Driver out;
@@ -115,7 +115,7 @@ class CudaFingerprints final : public DeviceFingerprints {
     const auto elements = static_cast<std::uint64_t>(values.numel());
     const unsigned blocks = fingerprint_blocks(elements, multiprocessors_);
     fingerprinting::KernelSums* whole = next_result();
-    // Of this stream: freed, it goes to what the stream is given later.
+    // Allocated for this stream: after it is freed, later work of the stream gets its memory.
     const at::Tensor parts = bytes(blocks > 1 ? blocks : 0);
     fingerprinting::KernelSums* out = blocks > 1 ? sums(parts) : whole;
     launch(kernel, blocks, values.const_data_ptr(), elements, first, out);
@@ -316,7 +316,7 @@ Result<std::unique_ptr<Device>> open_cuda_device(const DeviceChoice& choice) {
         "start fewer ranks on this machine; or, to test, let ranks share GPUs: lockstep run "
         "--share-gpus, or backend: gloo and --device cuda"};
   }
-  // Read when the process group is made: without timing, no work tells when it begins.
+  // Read when the process group is made: without timing, a Work does not record when it begins.
   setenv("TORCH_NCCL_ENABLE_TIMING", "1", /*overwrite=*/0);
   return std::unique_ptr<Device>(std::make_unique<Cuda>(
       choice.transport, static_cast<c10::DeviceIndex>(choice.local_rank % devices)));

@@ -90,7 +90,7 @@ void MemoryAccount::end_segment() {
 
 std::vector<trace::SegmentMemory> MemoryAccount::end_step() {
   const std::lock_guard lock(mutex_);
-  // Places in storages_ are used anew from here on.
+  // From here on, freed entries of storages_ are used again.
   LOCKSTEP_CHECK(phases_.empty(), "a step ends outside of its passes");
   settle();
   std::vector<trace::SegmentMemory> out = replay();

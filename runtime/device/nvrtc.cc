@@ -12,7 +12,7 @@ namespace lockstep::runtime {
 
 namespace {
 
-// Of the CUDA versions that LibTorch is built for, the newest first.
+// One per CUDA version that LibTorch is built for, the newest first.
 constexpr std::array kNames = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"};
 
 template <class Call>

@@ -112,7 +112,7 @@ double matrix_product(const at::Tensor& a, const at::Tensor& b) {
   return 2 * product(a.sizes()) * static_cast<double>(b.size(-1));
 }
 
-// Of one kernel over `outputs` elements of its result: each is a dot product.
+// The operations of one kernel: each element of `outputs` is a dot product.
 double convolution_flops(const at::Tensor& outputs, const at::Tensor& weight) {
   const double kernel = product(weight.sizes()) / static_cast<double>(weight.size(0));
   return 2 * product(outputs.sizes()) * kernel;

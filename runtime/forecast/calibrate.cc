@@ -39,11 +39,11 @@ constexpr std::array<WorkJob, 14> kWorkJobs = {{{"image, text", "manual", 2},
                                                 {"image, text", "manual", 8, "float16"},
                                                 {"image, text", "ddp", 24, "float16"}}};
 constexpr int kWorkSteps = 10;
-constexpr int kWarmSteps = 4;  // the first ones: memory is asked for, buffers are made
-constexpr int kMostLooks = 8;  // where all-reduces do not fit
+constexpr int kWarmSteps = 4;   // the first ones: memory is asked for, buffers are made
+constexpr int kMostRounds = 8;  // where all-reduces do not fit
 
-// Jobs that are run: of many calls, one for each parameter, from some bytes to the largest; of few;
-// and of some beside which ranks compute.
+// Jobs that are run: one with many calls, one per parameter, from a few bytes to the largest; one
+// with few calls; and one whose calls overlap the ranks' computing.
 constexpr std::array<std::string_view, 3> kTogetherStrategies = {"manual", "ddp", "fsdp"};
 
 std::string together_job(std::string_view strategy) {
@@ -90,15 +90,15 @@ Result<WorkMeasured> measure_work(const CalibrateOptions& options, Interrupts& i
                       options, interrupts);
     if (const Status ok = jobs.back().count(); !ok) return ok.error();
   }
-  // Each look goes around all jobs: what else the machine does then hits them alike. On a busy
-  // machine the looks that were asked for may not tell products from other operations; more of them
-  // do, as the shortest times count.
-  constexpr int kMoreLooks = 6;
+  // Each round measures all jobs, so that what else the machine does meanwhile slows all of them.
+  // On a busy machine the rounds that were asked for may not separate products from other
+  // operations; a few more do, since the shortest times count.
+  constexpr int kMoreRounds = 6;
   WorkMeasured out;
-  for (int look = 0; look < options.repeats + kMoreLooks; ++look) {
+  for (int round = 0; round < options.repeats + kMoreRounds; ++round) {
     for (CalibrationJob& job : jobs)
-      if (const Status ok = job.time(look); !ok) return ok.error();
-    if (look + 1 < options.repeats) continue;
+      if (const Status ok = job.time(round); !ok) return ok.error();
+    if (round + 1 < options.repeats) continue;
     out = {};
     for (std::size_t i = 0; i < jobs.size(); ++i)
       add_to(out, jobs[i].first(), kWorkJobs[i].batch_size);
@@ -108,8 +108,8 @@ Result<WorkMeasured> measure_work(const CalibrateOptions& options, Interrupts& i
   return out;
 }
 
-// Where bytes cost nothing that shows beside the operations that move them: so much faster than any
-// step moved them that they cost none in a prediction either.
+// The rate for machines where moving bytes costs nothing measurable on top of the operations that
+// move them: this many times the fastest measured rate, so that bytes cost nothing in a prediction.
 constexpr double kDoesNotShow = 1000;
 double fastest_bytes(const std::vector<trace::WorkCost>& steps) {
   double out = 0;
@@ -169,7 +169,7 @@ Status fit_to_steps(std::vector<TogetherMeasure> jobs, sim::Machine& machine) {
   return sim::fit_sharing(measured, machine);
 }
 
-// Of a machine whose work is measured: its links, and how its ranks share the cores.
+// Measures the rest of a machine whose work was measured: its links, and how ranks share its cores.
 Status measure_together(const CalibrateOptions& options, Calibration& out, Interrupts& interrupts) {
   const int few = static_cast<int>(
       std::clamp<std::int64_t>(options.cores, 2, std::min(options.ranks, kRanksOnOneMachine)));
@@ -184,13 +184,13 @@ Status measure_together(const CalibrateOptions& options, Calibration& out, Inter
     if (const Status ok = job.count(); !ok) return ok;
   const TogetherMeasure& many_of_few = jobs.front();
   const TogetherMeasure& many_of_all = jobs[jobs.size() - kTogetherStrategies.size()];
-  for (int look = 1;; ++look) {
+  for (int round = 1;; ++round) {
     for (TogetherMeasure& job : jobs)
-      if (const Status ok = job.look(look); !ok) return ok;
-    if (look < options.repeats) continue;
+      if (const Status ok = job.measure(round); !ok) return ok;
+    if (round < options.repeats) continue;
     const Status fitted = fit_links(many_of_few, many_of_all, out.machine);
     // What else the machine does can hide what bytes cost: then once more.
-    if (!fitted && look == kMostLooks) return fitted;
+    if (!fitted && round == kMostRounds) return fitted;
     if (fitted) break;
   }
   out.calls = many_of_all.calls().size();

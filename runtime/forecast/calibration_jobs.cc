@@ -16,9 +16,9 @@
 namespace lockstep::runtime {
 namespace {
 
-// How a rank is looked at by itself, with its files in `folder`. With values, never on the meta
-// device: what is measured is the time that real work takes.
-DeriveRanksOptions look_in(const std::string& folder, const CalibrateOptions& options) {
+// How a rank is derived, with its files in `folder`. With values, never on the meta device: what is
+// measured is the time that real work takes.
+DeriveRanksOptions derive_options(const std::string& folder, const CalibrateOptions& options) {
   DeriveRanksOptions out;
   out.worker = options.worker;
   out.folder = folder;
@@ -45,14 +45,14 @@ Status CalibrationJob::count() {
   if (!scenario) return scenario.error();
   scenario_ = std::move(*scenario);
   Result<sim::DerivedRanks> derived =
-      derive_ranks(scenario_, look_in(counts, *options_), *interrupts_);
+      derive_ranks(scenario_, derive_options(counts, *options_), *interrupts_);
   if (!derived) return derived.error();
   derived_ = std::move(*derived);
   return Status::ok();
 }
 
-Status CalibrationJob::time(int look) {
-  return time_work(scenario_, look_in(fmt::format("{}/times-{}", folder_, look), *options_),
+Status CalibrationJob::time(int round) {
+  return time_work(scenario_, derive_options(fmt::format("{}/times-{}", folder_, round), *options_),
                    derived_.costs, *interrupts_);
 }
 
@@ -68,10 +68,10 @@ TogetherMeasure::TogetherMeasure(std::string_view job, int ranks, const std::str
       options_(&options),
       interrupts_(&interrupts) {}
 
-// One by one and together, in turn: a machine that is slower for a while is so in both.
-Status TogetherMeasure::look(int number) {
-  if (const Status ok = job_.time(number); !ok) return ok;
-  const std::string folder = fmt::format("{}/run-{}", job_.folder(), number);
+// Both in one round, so that a machine that is slower for a while slows both measurements.
+Status TogetherMeasure::measure(int round) {
+  if (const Status ok = job_.time(round); !ok) return ok;
+  const std::string folder = fmt::format("{}/run-{}", job_.folder(), round);
   if (const Status ok = make_folder(folder); !ok) return ok;
   const Result<JobOutcome> outcome = run_job(job_.scenario(), {options_->worker, folder, {}},
                                              *interrupts_, [](const JobProgress&, double) {});

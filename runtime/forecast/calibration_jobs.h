@@ -1,5 +1,5 @@
-// The small jobs that `lockstep calibrate` looks at: their ranks one by one, counted once and timed
-// several times; and run together, to see what that costs them.
+// The small jobs by which `lockstep calibrate` measures a machine: their ranks one by one, counted
+// once and timed in several rounds; and run together, to measure what ranks cost one another.
 #pragma once
 
 #include <string>
@@ -18,7 +18,7 @@
 
 namespace lockstep::runtime {
 
-// Looked at one by one.
+// A job whose ranks run one by one.
 class CalibrationJob {
  public:
   // `job`: a scenario's text without its name and ranks. `folder` is made; the others are not
@@ -29,7 +29,7 @@ class CalibrationJob {
   // Writes the scenario and counts the ranks' work. Before all else. Errors: derive_ranks'.
   Status count();
   // Errors: time_work's.
-  Status time(int look);
+  Status time(int round);
 
   const Scenario& scenario() const { return scenario_; }
   const std::string& folder() const { return folder_; }
@@ -49,7 +49,7 @@ class CalibrationJob {
   sim::DerivedRanks derived_;
 };
 
-// … and run together.
+// A job whose ranks run one by one and together.
 class TogetherMeasure {
  public:
   // `job`, as CalibrationJob's, has more than a step.
@@ -59,7 +59,7 @@ class TogetherMeasure {
   Status count() { return job_.count(); }
   // Times the ranks one by one, and then runs them together. Errors: time_work's; a job that does
   // not end well, with its folder.
-  Status look(int number);
+  Status measure(int round);
 
   int ranks() const { return ranks_; }
   const std::vector<sim::MeasuredCall>& calls() const { return calls_; }  // of all runs
@@ -78,13 +78,13 @@ class TogetherMeasure {
   std::vector<double> took_;  // seconds of a step, of each run
 };
 
-// Of a run in which all-reduces were recorded by one machine's processes: bytes, and the time from
-// the last rank's arrival, or the end of the call before in its group where that was later, to the
-// last rank's completion. Calls that lack a time are left out. O(calls).
+// The all-reduces of a run that one machine's processes recorded: bytes, and the time to the last
+// rank's completion from the last rank's arrival or, if that was later, from the end of the group's
+// previous call. Calls that lack a time are left out. O(calls).
 std::vector<sim::MeasuredCall> all_reduces_of(const trace::Run& run);
 
-// Of a recorded run, in seconds: the mean time between the ends of two steps, over the ranks; 0
-// where there is none. O(events).
+// The mean time between the ends of two steps of a recorded run, over the ranks, in seconds; 0 if
+// there is none. O(events).
 double mean_step_of(const trace::Run& run);
 
 }  // namespace lockstep::runtime

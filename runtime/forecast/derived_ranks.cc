@@ -103,8 +103,8 @@ Result<std::vector<std::int32_t>> ranks_that_stand_for(const Scenario& scenario,
     std::iota(out.begin(), out.end(), 0);
     return out;
   }
-  // How ranks that draw their batches are taken as alike, the finest way first. The first that
-  // leaves few enough ranks to derive is taken.
+  // Ways to class ranks by the batches that they draw, the finest first. The first that leaves few
+  // enough ranks to derive is taken.
   std::vector<const std::vector<std::int32_t>*> ways;
   const std::vector<std::int32_t> none;
   if (!drawn) {

@@ -15,7 +15,7 @@
 namespace lockstep::runtime {
 namespace {
 
-// A small job is derived in 0.2 s, beside which this does not show.
+// Short against the 0.2 s in which even a small job is derived.
 constexpr std::chrono::milliseconds kSweepPoll(5);
 // Number of jobs whose derivations are kept for points that differ only in their machine.
 constexpr std::size_t kMostKept = 4;
@@ -153,8 +153,8 @@ Result<sim::Row> SweepRun::row_of(sim::PointId point, Derived& derived) const {
   };
   const Result<sim::Machine> machine = plan_.machine(point);
   if (!machine) return refused(machine.error());
-  // time_scenario() takes the calls and costs, and changes them: each further machine gets them
-  // anew from the files.
+  // time_scenario() takes the calls and costs, and changes them: for each further machine they are
+  // read again from the files.
   if (derived.was_timed) {
     Result<sim::DerivedRanks> again = read_derived_ranks(derived.folder->path(), derived.ranks);
     if (!again) return again.error();

@@ -77,7 +77,7 @@ std::string drawn_alike_text(const DrawnAlike& drawn) {
 Result<DrawnAlike> read_drawn_alike(const std::string& file, int ranks) {
   const Result<std::string> text = read_file(file, kDrawnBytes);
   if (!text) return text.error();
-  const Error refusal{"this does not say which ranks draw alike batches",
+  const Error refusal{"this does not say which ranks draw equal batches",
                       {file},
                       "`lockstep-worker draws` writes it"};
   DrawnAlike out;

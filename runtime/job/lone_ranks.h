@@ -23,7 +23,7 @@ struct LoneRanks {
   // Another such file: if rank 0 broadcast the same there, these ranks are skipped, because their
   // traces would be the same.
   std::string unless_same_as;
-  // What to record of their work beside the trace (trace/work_costs.h).
+  // What to record of their work in addition to the trace (trace/work_costs.h).
   enum class Costs : std::uint8_t {
     none,
     counts,  // operations, bytes, kernels
@@ -39,8 +39,8 @@ std::string lone_ranks_text(const std::vector<LoneRanks>& list);
 // a list.
 Result<std::vector<LoneRanks>> read_lone_ranks(const std::string& file);
 
-// Which ranks of a job draw alike batches: `lockstep-worker draws` writes it, `lockstep simulate`
-// reads it for jobs of so many ranks that not each can be derived.
+// Which ranks of a job draw equal batches: `lockstep-worker draws` writes it, `lockstep simulate`
+// reads it for jobs with too many ranks to derive each of them.
 
 // By rank: the first rank whose drawn batches are like its own, as far as three questions tell.
 struct DrawnAlike {

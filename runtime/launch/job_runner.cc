@@ -164,7 +164,7 @@ class Job {
       return JobEnd::interrupted;
     }
     if (never_began_) return JobEnd::failed;  // the others would wait for it forever
-    if (auto proof = live_.look(now, ended_)) {
+    if (auto proof = live_.poll(now, ended_)) {
       outcome_.proof_s = proof->seconds;
       proven_ = std::move(proof->report);
       return JobEnd::stopped;
@@ -200,7 +200,7 @@ class Job {
   void freeze_and_kill() {
     stop_all(workers_, kFreezing);
     live_.follow(monotonic_nanos());
-    // Now nothing moves, so one more look is cheap. It may find that the job was stuck already.
+    // Now nothing moves, so one more poll is cheap. It may find that the job was stuck already.
     auto proof = never_began_ ? std::nullopt : live_.judge(monotonic_nanos());
     if (proof) {
       outcome_.proof_s = proof->seconds;  // stuck, but a limit or a signal came before the proof

@@ -14,13 +14,13 @@ namespace lockstep::runtime {
 namespace {
 
 constexpr trace::Nanos kMillisecond = 1'000'000;
-// The silence before a look: 0.2 s at first, doubled after each look, at most 6.4 s.
+// The silence before a poll: 0.2 s at first, doubled after each poll, at most 6.4 s.
 constexpr trace::Nanos kFirstPatience = 200 * kMillisecond;
 // When a worker ends, ranks that waited for it usually fail by themselves, because its connections
 // close. Wait for that: their own error messages are useful.
 constexpr trace::Nanos kPatienceAfterEnd = 500 * kMillisecond;
 constexpr trace::Nanos kMostPatience = 6400 * kMillisecond;
-// A look that took 1 s is not repeated within 20 s.
+// A poll that took 1 s is not repeated within 20 s.
 constexpr trace::Nanos kCostFactor = 20;
 
 }  // namespace
@@ -53,7 +53,7 @@ const JobProgress& LiveVerifier::follow(trace::Nanos now) {
     if (!next.loss && !std::isnan(rank_progress.loss)) next.loss = rank_progress.loss;
   }
   next.steps = fewest_steps.value_or(0);
-  // Something moved: the silence ends and the first look is near again.
+  // Something moved: the silence ends and the first poll is near again.
   if (next.records != progress_.records || next.started != progress_.started) {
     quiet_since_ = now;
     patience_ = kFirstPatience;
@@ -71,7 +71,7 @@ bool LiveVerifier::due(trace::Nanos now, const std::vector<bool>& ended) {
   return progress_.started > 0 && now - quiet_since_ >= patience_;
 }
 
-std::optional<LiveVerifier::Proof> LiveVerifier::look(trace::Nanos now,
+std::optional<LiveVerifier::Proof> LiveVerifier::poll(trace::Nanos now,
                                                       const std::vector<bool>& ended) {
   return due(now, ended) ? judge(now) : std::nullopt;
 }

@@ -1,8 +1,8 @@
 // LiveVerifier: follows the traces of a running job, and proves a hang as soon as there is one.
 //
-// Following costs a look at a few counters. Traces are read and judged only when no rank has
+// Following costs the reading of a few counters. Traces are read and judged only when no rank has
 // recorded anything for a while, because a job that hangs is silent. Long computation is silent
-// too, so the looks become rarer while the silence lasts, and never take more than a small share of
+// too, so the polls become rarer while the silence lasts, and never take more than a small share of
 // the time.
 //
 // The ring files are read one after the other while the ranks may still write. That is safe: every
@@ -41,10 +41,10 @@ class LiveVerifier {
     double seconds = 0;  // from the last movement to the proof
     verify::Report report;
   };
-  // Judges the traces if a look is due. `ended`: per rank, whether its process has ended. `now`:
+  // Judges the traces if a poll is due. `ended`: per rank, whether its process has ended. `now`:
   // CLOCK_MONOTONIC. Nothing if the job may still continue.
-  std::optional<Proof> look(trace::Nanos now, const std::vector<bool>& ended);
-  // The same, whether a look is due or not.
+  std::optional<Proof> poll(trace::Nanos now, const std::vector<bool>& ended);
+  // The same, whether a poll is due or not.
   std::optional<Proof> judge(trace::Nanos now);
 
   const JobProgress& progress() const { return progress_; }
@@ -58,7 +58,7 @@ class LiveVerifier {
   std::vector<std::optional<trace::RingTail>> tails_;  // by rank; empty until its file exists
   JobProgress progress_;
   trace::Nanos quiet_since_ = 0;
-  trace::Nanos patience_ = 0;  // the silence after which the next look is due
+  trace::Nanos patience_ = 0;  // the silence after which the next poll is due
   std::vector<bool> ended_;    // as of the last call
 };
 

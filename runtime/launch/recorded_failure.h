@@ -1,6 +1,6 @@
-// Turns a recorded failure into a scenario that reproduces it: the scenario's file, and beside it a
-// folder of traces with the calls, e.g. job.yaml and job.calls/. The replay is expected to give the
-// verdict of the traces.
+// Turns a recorded failure into a scenario that reproduces it: the scenario's file, and next to it
+// a folder of traces with the calls, e.g. job.yaml and job.calls/. The replay is expected to give
+// the verdict of the traces.
 #pragma once
 
 #include <ostream>

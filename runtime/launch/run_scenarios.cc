@@ -61,7 +61,7 @@ class Runner {
     }
     if (scenarios_.size() > 1 && !options_.report.quiet) said_ << table(rows) << std::flush;
     if (!references_.empty() && !options_.report.quiet) {
-      said_ << "\nfinal losses, beside one process with all batches:\n"
+      said_ << "\nfinal losses, compared with one process that has all batches:\n"
             << reports::reference_table(references_) << std::flush;
     }
     if (const int signal = interrupts.poll(); signal != 0) return reports::interrupted_by(signal);
@@ -237,7 +237,7 @@ class Runner {
   }
 
   static reports::ExitStatus worse(reports::ExitStatus a, reports::ExitStatus b) {
-    // Of several scenarios the worst status counts: failure of ours, findings, inconclusive, clean.
+    // The worst status of all scenarios counts: our own failure, findings, inconclusive, clean.
     const auto badness = [](reports::ExitStatus s) {
       if (s == reports::ExitStatus::own_failure) return 3;
       if (s == reports::ExitStatus::findings) return 2;

@@ -1,5 +1,5 @@
-// What `lockstep run` prints beside the report: how each job ended, whether that was expected, and
-// for several jobs, a table.
+// What `lockstep run` prints in addition to the report: how each job ended, whether that was
+// expected, and for several jobs, a table.
 #pragma once
 
 #include <cstdint>

@@ -44,15 +44,15 @@ Result<std::string> find_worker(const WorkerSearch& search) {
                  {},
                  "unset it, or set it to the path of lockstep-worker"};
   }
-  const fs::path beside = fs::path(search.program).parent_path() / "lockstep-worker";
-  if (is_program(beside)) return beside.string();
+  const fs::path neighbour = fs::path(search.program).parent_path() / "lockstep-worker";
+  if (is_program(neighbour)) return neighbour.string();
   std::istringstream folders(search.path);
   for (std::string folder; std::getline(folders, folder, ':');) {
     if (!folder.empty() && is_program(fs::path(folder) / "lockstep-worker"))
       return (fs::path(folder) / "lockstep-worker").string();
   }
   return Error{
-      "lockstep-worker, which trains, is neither beside lockstep nor in PATH",
+      "lockstep-worker, which trains, is neither next to lockstep nor in PATH",
       {},
       "build it from Lockstep's source, with LibTorch: scripts/demo; or set LOCKSTEP_WORKER "
       "to its path"};

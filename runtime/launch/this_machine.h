@@ -19,7 +19,7 @@ struct WorkerSearch {
 };
 WorkerSearch worker_search_of_this_process();
 
-// LOCKSTEP_WORKER if set, else the one beside lockstep, else the first in PATH. Errors: none is
+// LOCKSTEP_WORKER if set, else the one next to lockstep, else the first in PATH. Errors: none is
 // found, or LOCKSTEP_WORKER does not name a program.
 Result<std::string> find_worker(const WorkerSearch& search);
 

@@ -74,9 +74,9 @@ std::string this_host() {
 
 // Marks ranks whose process has ended as killed.
 //
-// A rank must be found gone in two looks without new events between them: it may have recorded
-// events after the first look's reading and before its end. If a "gone" rank goes on recording in
-// two looks, the process ids are from another machine or container; then none of them is used any
+// A rank must be found gone in two polls without new events between them: it may have recorded
+// events after the first poll read them and before its end. If a "gone" rank goes on recording in
+// two polls, the process ids are from another machine or container; then none of them is used any
 // more.
 void WatchSource::mark_gone(trace::Run& run) {
   if (!options_.look_for_processes || foreign_processes_) return;
@@ -101,16 +101,16 @@ void WatchSource::mark_gone(trace::Run& run) {
   for (trace::RankTrace* trace : silent) trace->end = trace::End::killed;
 }
 
-Result<std::optional<WatchSource::Look>> WatchSource::look() {
+Result<std::optional<WatchSource::Poll>> WatchSource::poll() {
   const Result<std::vector<std::string>> files = ring_files(options_.folder);
   if (!files) return files.error();
-  if (files->empty()) return std::optional<Look>();
+  if (files->empty()) return std::optional<Poll>();
   trace::LoadOptions reading;
   reading.format = "ring";
   Result<trace::Run> run = trace::load_run(*files, reading);
   if (!run) return run.error();
   mark_gone(*run);
-  Look out;
+  Poll out;
   const std::string host = this_host();
   out.one_host = std::all_of(
       run->ranks.begin(), run->ranks.end(),
@@ -119,12 +119,12 @@ Result<std::optional<WatchSource::Look>> WatchSource::look() {
       std::none_of(run->ranks.begin(), run->ranks.end(),
                    [](const trace::RankTrace& t) { return t.end == trace::End::cut; });
   const bool all_there = static_cast<std::size_t>(run->world_size) <= run->ranks.size();
-  looks_after_end_ = all_ended ? looks_after_end_ + 1 : 0;
-  // Absent ranks may still begin, so wait a few looks before the report is final.
-  out.over = all_ended && (all_there || looks_after_end_ >= kLooksForAbsent);
+  polls_after_end_ = all_ended ? polls_after_end_ + 1 : 0;
+  // Absent ranks may still begin, so wait a few polls before the report is final.
+  out.over = all_ended && (all_there || polls_after_end_ >= kPollsForAbsent);
   out.report = verify::verify(*run, {.live = !out.over});
   out.run = std::move(*run);
-  return std::optional<Look>(std::move(out));
+  return std::optional<Poll>(std::move(out));
 }
 
 std::vector<std::pair<std::string, std::string>> exec_environment(const std::string& folder,
@@ -164,12 +164,12 @@ Status run_exec(const std::string& command, const std::string& folder, const ver
 namespace {
 
 constexpr trace::Nanos kSecond = 1'000'000'000;
-// Look at most one twentieth of the time: a look that took 1 s is followed by 20 s of pause,
+// Poll at most one twentieth of the time: a poll that took 1 s is followed by 20 s of pause,
 // because the job needs the machine.
-constexpr trace::Nanos kLookCostFactor = 20;
+constexpr trace::Nanos kPollCostFactor = 20;
 // Signals and changes of the terminal's size are noticed this fast.
 constexpr auto kSlice = std::chrono::milliseconds(50);
-constexpr trace::Nanos kSettle = kSecond / 2;            // between the two looks of --once
+constexpr trace::Nanos kSettle = kSecond / 2;            // between the two polls of --once
 constexpr trace::Nanos kProgressInterval = 5 * kSecond;  // between two progress lines
 
 class Watcher {
@@ -185,7 +185,7 @@ class Watcher {
     if (const Status ready = prepare(); !ready) return reports::fail(ready.error());
     Interrupts interrupts;
     began_ = monotonic_nanos();
-    return options_.once ? look_once(interrupts) : follow(interrupts);
+    return options_.once ? poll_once(interrupts) : follow(interrupts);
   }
 
  private:
@@ -203,10 +203,10 @@ class Watcher {
     return Status::ok();
   }
 
-  // One look at the traces. Keeps the last look that found ring files.
-  Status look() {
+  // Polls the traces. Keeps the last poll that found ring files.
+  Status poll() {
     const trace::Nanos begin = monotonic_nanos();
-    Result<std::optional<WatchSource::Look>> seen = source_.look();
+    Result<std::optional<WatchSource::Poll>> seen = source_.poll();
     const trace::Nanos end = monotonic_nanos();
     cost_ = end - begin;
     if (!seen) {
@@ -215,29 +215,29 @@ class Watcher {
     }
     state_.problem.clear();
     if (*seen) {
-      look_ = std::move(**seen);
-      stuck_ = verify::proves_stuck(look_->report);
-      report_ = reports::filtered(look_->report, look_->run, filter_, reports::today_utc());
-      state_ = reports::watch_state(look_->run, report_.report,
-                                    look_->one_host ? end : trace::kNoTime, !look_->over);
+      latest_ = std::move(**seen);
+      stuck_ = verify::proves_stuck(latest_->report);
+      report_ = reports::filtered(latest_->report, latest_->run, filter_, reports::today_utc());
+      state_ = reports::watch_state(latest_->run, report_.report,
+                                    latest_->one_host ? end : trace::kNoTime, !latest_->over);
     }
     state_.folder = options_.folder;
     state_.watched_s = static_cast<double>(end - began_) / kSecond;
     return Status::ok();
   }
 
-  // Two looks, because a rank counts as killed only after two.
-  reports::ExitStatus look_once(Interrupts& interrupts) {
-    if (const Status first = look(); !first) return reports::fail(first.error());
-    if (!look_) {
+  // Two polls, because a rank counts as killed only after two.
+  reports::ExitStatus poll_once(Interrupts& interrupts) {
+    if (const Status first = poll(); !first) return reports::fail(first.error());
+    if (!latest_) {
       return reports::fail({"no ring files in this folder",
                             {options_.folder},
                             "has the job begun? `lockstep verify` judges traces of other forms"});
     }
-    if (!look_->over && !stuck_) {
+    if (!latest_->over && !stuck_) {
       if (const int signal = pause(kSettle, interrupts); signal != 0)
         return reports::interrupted_by(signal);
-      if (const Status second = look(); !second) return reports::fail(second.error());
+      if (const Status second = poll(); !second) return reports::fail(second.error());
     }
     if (!options_.report.quiet) {
       said_ << reports::watch_screen(state_, {.width = width()},
@@ -245,7 +245,7 @@ class Watcher {
             << std::flush;
     }
     if (const Status status = act_on_findings(interrupts); !status) reports::fail(status.error());
-    return conclude(look_->over || stuck_ || !report_.report.findings.empty());
+    return conclude(latest_->over || stuck_ || !report_.report.findings.empty());
   }
 
   reports::ExitStatus follow(Interrupts& interrupts) {
@@ -260,7 +260,7 @@ class Watcher {
     }
     while (true) {
       const reports::WatchState before = state_;
-      const Status looked = look();
+      const Status polled = poll();
       measure_speed(before);
       show(before);
       if (const Status status = act_on_findings(interrupts); !status) {
@@ -268,16 +268,16 @@ class Watcher {
         reports::fail(status.error());
         if (on_terminal) screen_.emplace(std::cout);
       }
-      if (looked && look_ && (look_->over || stuck_)) break;
+      if (polled && latest_ && (latest_->over || stuck_)) break;
       const trace::Nanos interval = static_cast<trace::Nanos>(options_.interval_s * kSecond);
-      if (const int signal = pause(std::max(interval, kLookCostFactor * cost_), interrupts);
+      if (const int signal = pause(std::max(interval, kPollCostFactor * cost_), interrupts);
           signal != 0) {
         leave_screen();
         return reports::interrupted_by(signal);
       }
       if (quit_) {
         leave_screen();
-        return look_ ? conclude(false) : reports::ExitStatus::inconclusive;
+        return latest_ ? conclude(false) : reports::ExitStatus::inconclusive;
       }
     }
     leave_screen();
@@ -289,7 +289,7 @@ class Watcher {
     screen_.reset();
   }
 
-  // Steps per second since the count last changed: a look is too short to measure a step by.
+  // Steps per second since the count last changed: a poll is too short to measure a step by.
   void measure_speed(const reports::WatchState& before) {
     const trace::Nanos now = monotonic_nanos();
     if (state_.ranks.empty()) return;
@@ -367,7 +367,7 @@ class Watcher {
 
   void show(const reports::WatchState& before) {
     if (options_.report.quiet) return;
-    // Without a screen: print what is new since the last look, and the progress now and then.
+    // Without a screen: print what is new since the last poll, and the progress now and then.
     if (screen_) return draw();
     const std::string at = fmt::format("{}  ", duration_text(state_.watched_s));
     const trace::Nanos late = static_cast<trace::Nanos>(options_.late_s * kSecond);
@@ -396,7 +396,8 @@ class Watcher {
       if (counts && acted_on_.insert(f.fingerprint).second && worst == nullptr) worst = &f;
     }
     if (worst == nullptr) return Status::ok();
-    if (const Status written = reports::write_reports(report_, look_->run, files_only()); !written)
+    if (const Status written = reports::write_reports(report_, latest_->run, files_only());
+        !written)
       return written;
     const bool on_terminal = screen_.has_value();
     screen_.reset();
@@ -417,7 +418,7 @@ class Watcher {
     reports::ReportOptions outputs = options_.report;
     outputs.quiet |= !with_report;
     if (with_report && !outputs.quiet) said_ << "\n" << std::flush;
-    if (const Status written = reports::write_reports(report_, look_->run, outputs); !written)
+    if (const Status written = reports::write_reports(report_, latest_->run, outputs); !written)
       return reports::fail(written.error(), reports::ExitStatus::own_failure);
     const reports::ExitStatus status =
         reports::exit_status(report_.report, options_.report.fail_on);
@@ -429,8 +430,8 @@ class Watcher {
 
   // A job that did not complete is never clean, even if its traces show no fault.
   bool ended_badly() const {
-    return look_->over &&
-           std::any_of(look_->run.ranks.begin(), look_->run.ranks.end(),
+    return latest_->over &&
+           std::any_of(latest_->run.ranks.begin(), latest_->run.ranks.end(),
                        [](const trace::RankTrace& t) { return t.end != trace::End::clean; });
   }
 
@@ -457,7 +458,7 @@ class Watcher {
   std::ostream& said_;
   reports::Filter filter_;
   WatchSource source_;
-  std::optional<WatchSource::Look> look_;
+  std::optional<WatchSource::Poll> latest_;
   reports::FilteredReport report_;
   bool stuck_ = false;
   reports::WatchState state_;
@@ -472,7 +473,7 @@ class Watcher {
   std::string last_progress_;       // the last progress line, and when it was printed
   trace::Nanos progress_time_ = 0;
   trace::Nanos began_ = 0;
-  trace::Nanos cost_ = 0;  // of the last look
+  trace::Nanos cost_ = 0;  // of the last poll
 };
 
 }  // namespace

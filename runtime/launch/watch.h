@@ -3,7 +3,7 @@
 //
 // Each reading is a prefix of what the ranks will have recorded, and is judged as such. So what a
 // report says about a running job stays true, whatever the job does next. A rank whose process is
-// gone without an end mark counts as killed, once two looks found it gone and silent. The job's
+// gone without an end mark counts as killed, once two polls found it gone and silent. The job's
 // files are never written.
 #pragma once
 
@@ -40,32 +40,32 @@ class WatchSource {
   };
   explicit WatchSource(Options options) : options_(std::move(options)) {}
 
-  struct Look {
+  struct Poll {
     trace::Run run;
     verify::Report report;
     // Every rank has ended, and the report is final. If ranks are absent (they recorded on another
-    // machine, or never began), this holds after kLooksForAbsent looks that found nothing new.
+    // machine, or never began), this holds after kPollsForAbsent polls that found nothing new.
     bool over = false;
     bool one_host = true;  // all ranks run on this machine: times can be compared with now
   };
-  static constexpr int kLooksForAbsent = 10;
+  static constexpr int kPollsForAbsent = 10;
 
   // Nothing if no rank has begun to record. Cost: O(events in the rings). Errors: the folder, or
   // all of its ring files, cannot be read.
-  Result<std::optional<Look>> look();
+  Result<std::optional<Poll>> poll();
 
  private:
   void mark_gone(trace::Run& run);
 
   Options options_;
-  // A rank whose process was gone at the last look.
+  // A rank whose process was gone at the last poll.
   struct Gone {
     std::uint64_t events = 0;  // recorded by then
     bool moved = false;        // it has recorded since it was first found gone
   };
 
   bool foreign_processes_ = false;  // process ids are not this machine's
-  int looks_after_end_ = 0;
+  int polls_after_end_ = 0;
   std::map<trace::Rank, Gone> gone_;
 };
 
@@ -91,7 +91,7 @@ struct WatchOptions {
   std::string folder;             // with the job's ring files
   bool once = false;              // show the state once and exit
   bool ignore_processes = false;  // the negation of WatchSource::Options::look_for_processes
-  double interval_s = 1;          // between two looks; longer if a look takes long
+  double interval_s = 1;          // between two polls; longer if a poll takes long
   double late_s = 0.1;            // report ranks that are this far behind the median of their group
   std::string exec;  // run_exec()'s command, for each new finding that counts; empty: none
   reports::ReportOptions report;

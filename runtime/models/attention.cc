@@ -26,8 +26,8 @@ double lowest(at::ScalarType type) {
   }
 }
 
-// [n, k] to [n, 1, 1, k]. Of the scores' own type: cast to a narrower one, as autocast would, the
-// lowest number becomes -inf.
+// [n, k] to [n, 1, 1, k]. It has the type of the scores: if autocast cast it to a narrower one, the
+// lowest number would become -inf.
 at::Tensor padding_bias(const at::Tensor& mask, const at::Tensor& query) {
   const at::Tensor padding = mask.eq(0).unsqueeze(1).unsqueeze(1);
   return at::zeros(padding.sizes(), query.options())

@@ -9,8 +9,8 @@
 
 namespace lockstep::runtime {
 
-// The weights of a batch's losses relative to other ranks' batches; 1 if all ranks' batches are
-// alike.
+// The weights of a batch's losses relative to other ranks' batches; 1 if all batches have as many
+// texts and as many pairs.
 struct LossWeights {
   double text = 1;   // of the language task
   double pairs = 1;  // of the losses over images and their sentences

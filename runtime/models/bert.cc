@@ -108,7 +108,7 @@ BertEncoderImpl::BertEncoderImpl(const BertOptions& options) : options_(options)
   for (std::int64_t i = 0; i < options.layers; ++i) {
     layers_.push_back(layers.register_module(std::to_string(i), BertLayer(options)));
   }
-  // Of the published model, so that its files load; nothing here computes with it.
+  // The published model has it, and its files must load; nothing here computes with it.
   folder(*this, "pooler").register_module("dense", torch::nn::Linear(options.width, options.width));
   start_weights(*this);
 }

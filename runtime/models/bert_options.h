@@ -29,7 +29,7 @@ struct BertOptions {
   static BertOptions minilm();
 };
 
-// The parameters of an encoder without its biases, LayerNorms and pooler: few beside these.
+// The number of parameters of an encoder, without its biases, LayerNorms and pooler, which are few.
 double weights_in(const BertOptions& options);
 
 // Errors: sizes that make no encoder, more than a thousand layers, more than 100 billion
@@ -37,7 +37,7 @@ double weights_in(const BertOptions& options);
 Status check_bert_options(const BertOptions& options);
 
 // Reads the text of a config.json. Keys that it lacks are BERT-base's, which is Hugging Face's
-// rule too. Errors, without a place: no JSON object, a value of the wrong kind, an architecture
+// rule too. Errors, without a location: no JSON object, a value of the wrong kind, an architecture
 // that is not BERT's (model_type, hidden_act other than "gelu", relative positions, a decoder).
 Result<BertOptions> parse_bert_config(std::string_view json);
 // The same from a file. Errors: also what cannot be read.

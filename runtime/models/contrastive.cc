@@ -70,7 +70,7 @@ void checkpoint_tower(Tower& tower, Scenario::Model::Checkpointing what) {
   }
 }
 
-// Of images that have no text, as one number.
+// The fusion of images that have no text, as one number.
 at::Tensor fused_without_text(CrossAttentionFusion& fusion, const at::Tensor& features,
                               std::int64_t text_width) {
   const at::Tensor no_text = at::zeros({features.size(0), 1, text_width}, features.options());
@@ -255,7 +255,7 @@ Losses ContrastiveModelImpl::losses_of(const Batch& batch, const EncodedText& te
 
 namespace {
 
-// What the backward needs; a holder, so that autograd keeps it beside the graph.
+// What the backward needs; a holder, so that autograd keeps it with the graph.
 struct Context : torch::CustomClassHolder {
   Context(c10::intrusive_ptr<c10d::ProcessGroup> g, Recorder& r, std::string n)
       : group(std::move(g)), recorder(r), name(std::move(n)) {}

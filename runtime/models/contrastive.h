@@ -109,13 +109,12 @@ class ContrastiveModelImpl : public torch::nn::Module {
   };
   Losses losses_of(const Batch& batch, const EncodedText& text, const ImageFeatures& image_features,
                    FeatureGather* gather = nullptr);
-  // The tokens with some words hidden, drawn anew by each call, where the text encoder sees both
-  // ways: it would read the answer otherwise. And which of them are no padding.
+  // The tokens with some words hidden, drawn again by each call. For text encoders that see both
+  // ways: they would read the answer otherwise. And which of them are no padding.
   at::Tensor seen_by_text(const at::Tensor& tokens) const;
   at::Tensor text_mask(const at::Tensor& tokens) const { return tokens != input_.pad; }
 
-  // Words of these texts that the language task predicts, or of which it hides some to predict
-  // them.
+  // Words of these texts that the language task predicts, or may hide to predict.
   std::int64_t words_to_predict(const at::Tensor& tokens) const;
 
   // The most likely next token of each text, [n, tokens] to [n, 1]. Texts longer than the text

@@ -20,7 +20,7 @@ namespace lockstep::runtime {
 namespace {
 
 // Both small encoders end in features of this width, so that their projections have one shape: with
-// all else frozen, nothing but a name tells their gradients apart.
+// all else frozen, only their names distinguish their gradients.
 constexpr int kSmallWidth = 64;
 
 // Fills in what every image encoder with front() and back() offers.

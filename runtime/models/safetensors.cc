@@ -110,7 +110,7 @@ static_assert(std::endian::native == std::endian::little, "the format's values a
 
 constexpr std::size_t kWrittenAtOnce = std::size_t{1} << 30U;
 
-// A file of its own beside `target`; gone again unless it was put in place.
+// A temporary file next to `target`; removed again unless it was renamed to `target`.
 class Unfinished {
  public:
   explicit Unfinished(const std::string& target)
@@ -214,7 +214,7 @@ Status write_safetensors(const std::string& path, const std::vector<TensorToStor
                  "give each tensor its own name, and the data that its shape says"};
   }
   Unfinished file(path);
-  if (!file.opened()) return system_error("cannot make a file beside it", errno, path);
+  if (!file.opened()) return system_error("cannot make a file next to it", errno, path);
   std::string head(8, '\0');
   for (std::size_t i = 0; i < 8; ++i) head[i] = static_cast<char>(json.size() >> (8 * i));
   head += json;

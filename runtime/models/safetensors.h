@@ -47,7 +47,7 @@ struct TensorToStore {
   std::span<const std::byte> data;  // row-major, little-endian; not owned
 };
 
-// Writes all of it or nothing: into a temporary file beside `path`, which takes its place once it
+// Writes all of it or nothing: into a temporary file next to `path`, which replaces it once it
 // is on the disk. Each tensor begins at a multiple of its type's size.
 // Errors: a name twice or not UTF-8, data that is not as large as type and shape say, and whatever
 // the system refuses.

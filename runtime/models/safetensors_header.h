@@ -1,4 +1,5 @@
-// The header of a safetensors file: which tensors it holds, of which type and shape, and where.
+// The header of a safetensors file: which tensors it holds, their types and shapes, and where they
+// are.
 //
 // Format (https://github.com/huggingface/safetensors, "Format"): 8 bytes, the little-endian length
 // N of the header; N bytes of JSON, an object that begins with '{' and may end in blanks; the data.
@@ -50,7 +51,7 @@ inline constexpr std::uint64_t kLongestHeader = 100'000'000;
 
 // Reads the JSON of a file whose data has `data_bytes` bytes. Costs memory in proportion to the
 // header, whatever it says.
-// Errors, without a place: no JSON of this form, a name twice, an unknown type, offsets that are
+// Errors, without a location: no JSON of this form, a name twice, an unknown type, offsets that are
 // not those of type and shape, that lie outside of the data, overlap, or leave a hole.
 Result<SafetensorsHeader> parse_safetensors_header(std::string_view json, std::uint64_t data_bytes);
 

@@ -12,7 +12,7 @@
 namespace lockstep::runtime {
 namespace {
 
-constexpr std::size_t kNamed = 5;  // so many of a kind stand in a message
+constexpr std::size_t kNamed = 5;  // names of each kind in a message
 
 constexpr std::array<std::pair<StoredType, at::ScalarType>, 10> kTypes = {
     {{StoredType::F64, at::kDouble},

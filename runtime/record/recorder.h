@@ -23,7 +23,7 @@
 
 namespace lockstep::runtime {
 
-// What the trace says about a call beside its shapes. Created once, used for many calls.
+// What the trace says about a call in addition to its shapes. Created once, used for many calls.
 struct CallNote {
   trace::RingWriter::NamesRef what;  // the parameters, buffers or values carried
   trace::RingWriter::StringRef tag;

@@ -1,4 +1,4 @@
-// Remedy: how training handles batches without images. One file per remedy beside this one.
+// Remedy: how training handles batches without images. One file per remedy in this folder.
 #pragma once
 
 #include <memory>

@@ -14,7 +14,7 @@ namespace {
 
 using CallOf = std::pair<std::size_t, std::size_t>;  // rank index and call
 
-// Of all tensors on one side of a call.
+// The bytes of all tensors on one side of a call.
 std::int64_t bytes_of(const std::vector<CallTensors::Shape>& shapes, const CallTensors& tensors) {
   std::int64_t sum = 0;
   for (std::size_t i = 0; i < shapes.size(); ++i) {

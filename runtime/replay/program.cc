@@ -115,7 +115,8 @@ class RankProgram {
     call.flags = call.has(trace::kAsync) || waits_after_batch ? trace::kAsync : 0;
     call.values = 0;
     call.stream = call.stack = trace::StringId{};
-    // Numbered anew per group, messages apart, because calls may have been left out.
+    // New numbers per group, with messages counted separately, because calls may have been left
+    // out.
     std::uint32_t& next = next_[{call.group, point_to_point(tables_, call)}];
     call.seq = next++;
     if (waits_after_batch) {

@@ -1,5 +1,5 @@
-// FlatUnit: the trained parameters of one part of a model as one flat tensor, of which every rank
-// of a group keeps a shard (Zhao et al., "PyTorch FSDP", 2023, arXiv:2304.11277, section 4).
+// FlatUnit: the trained parameters of one part of a model as one flat tensor; every rank
+// of a group keeps a shard of it (Zhao et al., "PyTorch FSDP", 2023, arXiv:2304.11277, section 4).
 //
 //  flat:   | parameter 0 | parameter 1 | ... | padding |     [shard size x ranks of the group]
 //  shards: |   rank 0    |   rank 1    |    rank 2     |     [shard size] each

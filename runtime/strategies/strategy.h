@@ -1,4 +1,4 @@
-// Strategy: how the ranks' gradients are combined. One file per strategy beside this one.
+// Strategy: how the ranks' gradients are combined. One file per strategy in this folder.
 #pragma once
 
 #include <functional>

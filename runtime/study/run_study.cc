@@ -142,8 +142,8 @@ std::optional<reports::Spread> spread_of(std::vector<double> values) {
   if (values.empty()) return std::nullopt;
   std::sort(values.begin(), values.end());
   const std::size_t n = values.size();
-  // Of an even number the mean of the middle two, unlike base's median(): repeats are few, and the
-  // upper one would be biased.
+  // For an even number, the mean of the middle two, unlike base's median(): repeats are few, and
+  // taking the upper one would be biased.
   return reports::Spread{(values[(n - 1) / 2] + values[n / 2]) / 2, values.front(), values.back()};
 }
 

@@ -28,7 +28,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Often enough to end a process before it takes much more than the limit; 100 looks a second cost
+// Often enough to end a process before it takes much more than the limit; 100 polls a second cost
 // nothing.
 constexpr auto kLookEvery = std::chrono::milliseconds(10);
 constexpr auto kTimeout = std::chrono::hours(1);
@@ -187,7 +187,7 @@ ProbeResult probe_batch_size(const Scenario& scenario, const ProbeOptions& optio
   result.peak_bytes = ended.usage.ru_maxrss * std::int64_t{1024};  // Linux counts in KiB
   const std::string said = text_of(folder.path() + "/result");
   const bool over = options.limit_bytes > 0 && result.peak_bytes > options.limit_bytes;
-  // A process can also pass the limit between two looks and end well; ru_maxrss shows that.
+  // A process can also pass the limit between two polls and end well; ru_maxrss shows that.
   if (ended.over_limit || (WIFEXITED(ended.status) && WEXITSTATUS(ended.status) == 0 && over)) {
     result.outcome = Outcome::over_limit;
   } else if (WIFSIGNALED(ended.status)) {

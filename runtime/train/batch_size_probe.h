@@ -12,7 +12,7 @@ namespace lockstep::runtime {
 struct ProbeOptions {
   int batch_size = 1;
   int steps = 3;
-  // Of resident memory: a process that passes it is killed; 0: no limit.
+  // The most resident memory: a process that passes it is killed; 0: no limit.
   std::int64_t limit_bytes = 0;
 };
 

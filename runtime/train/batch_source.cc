@@ -378,7 +378,7 @@ Result<DrawnAlike> ranks_that_draw_alike(const Scenario& scenario) {
   const double drawn = static_cast<double>(scenario.ranks) * static_cast<double>(draws->items()) *
                        static_cast<double>(scenario.train.steps);
   if (drawn > kMostDrawn)
-    return Error{"to draw the batches of so many ranks, from so many items, takes minutes",
+    return Error{"to draw the batches of this many ranks, from this many items, takes minutes",
                  {scenario.file},
                  "take fewer steps or ranks, or write rules: data: {modality: [{has: [text]}]}"};
   using Numbers = std::vector<std::int64_t>;

@@ -1,4 +1,4 @@
-// What a rank writes beside its trace: rank_<r>.result.json, for people and for tables.
+// What a rank writes in addition to its trace: rank_<r>.result.json, for people and for tables.
 #pragma once
 
 #include <cstdint>

@@ -67,19 +67,15 @@ BatchSizeCommand::BatchSizeCommand(CLI::App& app)
 bool BatchSizeCommand::chosen() const { return command_->parsed(); }
 
 int BatchSizeCommand::run() const {
-  const auto fail = [](const Error& error) {
-    std::fprintf(stderr, "%s\n", error.str().c_str());
-    return kExitUsage;
-  };
   const auto scenario = load_scenario(scenario_);
-  if (!scenario) return fail(scenario.error());
+  if (!scenario) return fail_with(scenario.error());
   WorkerOptions job;
   job.world_size = scenario->ranks;
   // As rank 0 of the whole job: a try is one process, and what the job refuses is refused at once.
   if (const Status runnable = check_runnable(*scenario, job); !runnable) {
-    return fail(runnable.error());
+    return fail_with(runnable.error());
   }
-  if (first_ > most_) return fail(Error{"--first is larger than --most", {}, "raise --most"});
+  if (first_ > most_) return fail_with(Error{"--first is larger than --most", {}, "raise --most"});
 
   ProbeOptions options;
   options.steps = steps_;
@@ -89,6 +85,8 @@ int BatchSizeCommand::run() const {
                     : kOfFreeMemory * static_cast<double>(free_memory_bytes()));
   std::printf("limit: %s of resident memory\n", mebibytes(options.limit_bytes).c_str());
   std::printf("%6s  %11s  samples/s\n", "batch", "peak memory");
+  // Each try is a process of its own: memory that one has used does not count against the next, and
+  // a try that is killed ends nothing else.
   BatchSizeSearch search(first_, most_);
   ProbeResult best;
   while (const auto size = search.next()) {

@@ -85,7 +85,8 @@ struct DataCommands::Options {
   int run_image() const;
 };
 
-// With a vocabulary texts are tokenized, and too long ones are counted; without it only read.
+// With a vocabulary texts are tokenized, and those that are too long counted; without one they are
+// only read.
 int DataCommands::Options::run_check() const {
   std::optional<WordPiece> tokenizer;
   if (!vocab.empty()) {
@@ -100,7 +101,8 @@ int DataCommands::Options::run_check() const {
   return finish(result.is_fine() ? kFine : kFound);
 }
 
-// {"text": "a red circle"} → {"ids":[101,1037,2417,4418,102],"length":5}, a line for a line.
+// {"text": "a red circle"} → {"ids":[101,1037,2417,4418,102],"length":5}, one line for each line of
+// the input.
 int DataCommands::Options::run_tokenize() const {
   const Result<WordPiece> tokenizer = open_tokenizer(vocab);
   if (!tokenizer) return fail(tokenizer.error());
@@ -124,8 +126,8 @@ int DataCommands::Options::run_tokenize() const {
   }
 }
 
-// {"rank":0,"indices":[4,7,2,0]}, a line for each rank: what PyTorch's DistributedSampler gives for
-// the same seed and epoch, to compare with.
+// {"rank":0,"indices":[4,7,2,0]}, one line for each rank. PyTorch's DistributedSampler gives the
+// same for the same seed and epoch, so the two can be compared.
 int DataCommands::Options::run_sampler() const {
   SamplerOptions chosen = sampling;
   chosen.shuffle = !no_shuffle;
@@ -211,7 +213,7 @@ DataCommands::~DataCommands() = default;
 bool DataCommands::chosen() const { return command_->parsed(); }
 
 int DataCommands::run() const {
-  // A rank blocks these for its watchdog; here nobody would look at them.
+  // Blocked for the watchdog of a rank. This command has none, so the signals must end it again.
   sigset_t signals;
   sigemptyset(&signals);
   sigaddset(&signals, SIGINT);

@@ -14,16 +14,14 @@ struct Row {
   const char* fix;
 };
 
-// The first that fits counts: the more particular stands before the more general.
+// The first that fits counts, so specific texts come before general ones.
 constexpr std::array kRows = {
     Row{"CUDA out of memory", "the GPU has not enough memory free",
         "make \"batch_size\" smaller, or let fewer ranks share the GPU; nvidia-smi shows who else "
-        "uses "
-        "it"},
+        "uses it"},
     Row{"CUDA error: out of memory", "the GPU has not enough memory free",
         "make \"batch_size\" smaller, or let fewer ranks share the GPU; nvidia-smi shows who else "
-        "uses "
-        "it"},
+        "uses it"},
     Row{"CUDA driver version is insufficient", "the GPU's driver is too old for this CUDA",
         "install a newer driver, or build the worker against an older torch; the first line of "
         "nvidia-smi has the newest CUDA that the driver takes"},
@@ -44,14 +42,13 @@ constexpr std::array kRows = {
         "set NCCL_SOCKET_IFNAME to one that `ip address` lists; on one machine: lo"},
     Row{"Duplicate GPU detected", "two ranks of NCCL were given the same GPU",
         "start one rank on each GPU (LOCAL_RANK says which); or, for testing, let ranks share: "
-        "lockstep "
-        "run --share-gpus"},
+        "lockstep run --share-gpus"},
 };
 
 }  // namespace
 
 std::optional<Error> known_failure(std::string_view text) {
-  // The first row whose words are in the text: exceptions carry stacks and addresses around them.
+  // Anywhere in the text: exceptions have stacks and addresses around the message.
   const auto row = std::find_if(kRows.begin(), kRows.end(), [&](const Row& one) {
     return text.find(one.sign) != std::string_view::npos;
   });

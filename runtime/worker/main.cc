@@ -14,6 +14,7 @@
 #include "runtime/worker/commands.h"
 #include "runtime/worker/worker.h"
 
+namespace lockstep::runtime {
 namespace {
 
 constexpr const char* kExamples = R"(Examples:
@@ -33,9 +34,8 @@ Exit status: 0 finished; 1 training raised an exception (it is in the trace);
 )";
 
 // Which rank this is and where the others are, from the options and from the launcher's variables.
-lockstep::Status find_rank_settings(const lockstep::runtime::LaunchOptions& launch,
-                                    lockstep::runtime::WorkerOptions& options) {
-  const auto found = lockstep::runtime::find_launch_settings(
+Status find_rank_settings(const LaunchOptions& launch, WorkerOptions& options) {
+  const auto found = find_launch_settings(
       launch, [](const char* name) -> const char* { return std::getenv(name); });
   if (!found) return found.error();
   options.rank = found->rank;
@@ -51,79 +51,60 @@ lockstep::Status find_rank_settings(const lockstep::runtime::LaunchOptions& laun
   if (options.store.empty() && options.master_host.empty()) {  // a single process
     options.store = options.trace + "/store." + std::to_string(getpid());
   }
-  return lockstep::Status::ok();
+  return Status::ok();
 }
 
-int train(const std::string& scenario_file, const lockstep::runtime::LaunchOptions& launch,
-          lockstep::runtime::WorkerOptions options) {
+int train(const std::string& scenario_file, const LaunchOptions& launch, WorkerOptions options) {
   // Here, and not in main: the other commands have no watchdog, which alone reads the signals that
   // this blocks. No thread has been made yet.
-  options.parent = lockstep::runtime::prepare_process_for_watchdog();
-  if (const auto found = find_rank_settings(launch, options); !found) {
-    std::fprintf(stderr, "%s\n", found.error().str().c_str());
-    return lockstep::runtime::kExitUsage;
-  }
-  const auto scenario = lockstep::runtime::load_scenario(scenario_file);
-  if (!scenario) {
-    std::fprintf(stderr, "%s\n", scenario.error().str().c_str());
-    return lockstep::runtime::kExitUsage;
-  }
-  if (const auto runnable = lockstep::runtime::check_runnable(*scenario, options); !runnable) {
-    std::fprintf(stderr, "%s\n", runnable.error().str().c_str());
-    return lockstep::runtime::kExitUsage;
-  }
+  options.parent = prepare_process_for_watchdog();
+  if (const auto found = find_rank_settings(launch, options); !found)
+    return fail_with(found.error());
+  const auto scenario = load_scenario(scenario_file);
+  if (!scenario) return fail_with(scenario.error());
+  if (const auto runnable = check_runnable(*scenario, options); !runnable)
+    return fail_with(runnable.error());
   if (scenario->share_gpus) {  // `lockstep run` has set these already, other launchers have not
-    for (const auto& [name, value] : lockstep::runtime::sharing_environment(options.rank)) {
+    for (const auto& [name, value] : sharing_environment(options.rank)) {
       setenv(name.c_str(), value.c_str(), /*overwrite=*/0);
     }
     options.share_gpus = true;
   }
-  const int status = lockstep::runtime::run_worker(*scenario, options);
+  const int status = run_worker(*scenario, options);
   // Nobody watches over the libraries' destructors, and those of a GPU's may block.
   std::fflush(nullptr);
   std::_Exit(status);
 }
 
 std::string version() {
-  return "lockstep-worker " LOCKSTEP_VERSION " (LibTorch " + lockstep::runtime::torch_version() +
-         ")";
+  return "lockstep-worker " LOCKSTEP_VERSION " (LibTorch " + torch_version() + ")";
 }
 
 // `lockstep derive` starts this: ranks of a list, one after the other in this process, with
 // collectives that complete at once (runtime/derive/torch).
-int look_at_lone_ranks(const std::string& list, bool on_meta) {
+int run_lone_ranks(const std::string& list, bool on_meta) {
   std::printf("%s\n", version().c_str());  // whoever reads this log says what derived the calls
   std::fflush(stdout);
-  const auto runs = lockstep::runtime::read_lone_ranks(list);
-  if (!runs) {
-    std::fprintf(stderr, "%s\n", runs.error().str().c_str());
-    return lockstep::runtime::kExitUsage;
-  }
-  const auto failure = lockstep::runtime::run_alone(*runs, on_meta);
-  if (!failure) return lockstep::runtime::kExitFinished;
-  std::fprintf(stderr, "%s\n", failure->error.str().c_str());
-  return failure->refused ? lockstep::runtime::kExitUsage : lockstep::runtime::kExitFailed;
+  const auto runs = read_lone_ranks(list);
+  if (!runs) return fail_with(runs.error());
+  const auto failure = run_alone(*runs, on_meta);
+  if (!failure) return kExitFinished;
+  return fail_with(failure->error, failure->refused ? kExitUsage : kExitFailed);
 }
 
 // Batches are drawn by LibTorch's generators, which `lockstep` does not have: it asks this program
-// which ranks get alike ones, and derives one of each.
-int say_who_draws_alike(const std::string& scenario_file) {
-  const auto scenario = lockstep::runtime::load_scenario(scenario_file);
-  const auto drawn = scenario ? lockstep::runtime::ranks_that_draw_alike(*scenario)
-                              : lockstep::Result<lockstep::runtime::DrawnAlike>(scenario.error());
-  if (!drawn) {
-    std::fprintf(stderr, "%s\n", drawn.error().str().c_str());
-    return lockstep::runtime::kExitUsage;
-  }
-  std::printf("%s\n", lockstep::runtime::drawn_alike_text(*drawn).c_str());
-  return std::fflush(stdout) == 0 ? lockstep::runtime::kExitFinished
-                                  : lockstep::runtime::kExitFailed;
+// which ranks get equal ones, and derives one rank of each kind.
+int print_equal_draws(const std::string& scenario_file) {
+  const auto scenario = load_scenario(scenario_file);
+  const auto drawn =
+      scenario ? ranks_that_draw_alike(*scenario) : Result<DrawnAlike>(scenario.error());
+  if (!drawn) return fail_with(drawn.error());
+  std::printf("%s\n", drawn_alike_text(*drawn).c_str());
+  return std::fflush(stdout) == 0 ? kExitFinished : kExitFailed;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  lockstep::runtime::WorkerOptions options;
+int run(int argc, char** argv) {
+  WorkerOptions options;
   CLI::App app("lockstep-worker: trains one rank of a scenario and records its collectives");
   app.footer(kExamples);
   app.set_version_flag("--version", version);
@@ -132,7 +113,7 @@ int main(int argc, char** argv) {
   CLI::App* train_command = app.add_subcommand("train", "train one rank");
   train_command->footer(kExamples);
   train_command->add_option("SCENARIO", scenario, "scenario file (YAML)")->required();
-  lockstep::runtime::LaunchOptions launch;
+  LaunchOptions launch;
   train_command->add_option("--rank", launch.rank, "this rank, from 0; left out: the launcher's");
   train_command->add_option("--world-size", launch.world_size,
                             "number of ranks; left out: the launcher's");
@@ -165,20 +146,25 @@ int main(int argc, char** argv) {
                           "on the meta device: shapes without values, so that models of\n"
                           "any size take no memory and no time");
   CLI::App* draws_command =
-      app.add_subcommand("draws", "which ranks draw alike batches, as JSON: by rank, the first");
+      app.add_subcommand("draws", "which ranks draw equal batches, as JSON: by rank, the first");
   draws_command->add_option("SCENARIO", scenario, "scenario file (YAML)")->required();
-  const lockstep::runtime::DataCommands data(app);
-  const lockstep::runtime::ModelCommands model(app);
-  const lockstep::runtime::BatchSizeCommand batch_size(app);
+  const DataCommands data(app);
+  const ModelCommands model(app);
+  const BatchSizeCommand batch_size(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? lockstep::runtime::kExitFinished : lockstep::runtime::kExitUsage;
+    return app.exit(error) == 0 ? kExitFinished : kExitUsage;
   }
   if (data.chosen()) return data.run();
   if (model.chosen()) return model.run();
   if (batch_size.chosen()) return batch_size.run();
-  if (draws_command->parsed()) return say_who_draws_alike(scenario);
-  if (alone_command->parsed()) return look_at_lone_ranks(lone_runs, on_meta);
+  if (draws_command->parsed()) return print_equal_draws(scenario);
+  if (alone_command->parsed()) return run_lone_ranks(lone_runs, on_meta);
   return train(scenario, launch, options);
 }
+
+}  // namespace
+}  // namespace lockstep::runtime
+
+int main(int argc, char** argv) { return lockstep::runtime::run(argc, argv); }

@@ -46,11 +46,6 @@ class Stopwatch {
 
 constexpr double kGibibyte = 1024.0 * 1024.0 * 1024.0;
 
-int fail(const Error& error) {
-  std::fprintf(stderr, "%s\n", error.str().c_str());
-  return kExitUsage;
-}
-
 // "forward      0.183 s": the report of `model step` is of such lines.
 void line(const char* what, const std::string& value) {
   std::printf("%-12s %s\n", what, value.c_str());
@@ -70,20 +65,20 @@ int describe_module(const torch::nn::Module& module) {
 
 int describe_config(const std::string& path) {
   const auto options = load_bert_config(path);
-  if (!options) return fail(options.error());
+  if (!options) return fail_with(options.error());
   // Before it is built: a config.json may ask for more than the machine has.
   const double needed = weights_in(*options) * sizeof(float);
   if (needed > kOfFreeMemory * static_cast<double>(free_memory_bytes())) {
-    return fail({"this encoder takes " + fixed(needed / kGibibyte, 1) + " GiB",
-                 {path},
-                 "describe it on a machine with more free memory"});
+    return fail_with({"this encoder takes " + fixed(needed / kGibibyte, 1) + " GiB",
+                      {path},
+                      "describe it on a machine with more free memory"});
   }
   return describe_module(*BertEncoder(*options));
 }
 
 int describe_file(const std::string& path) {
   const auto file = SafetensorsFile::open(path);
-  if (!file) return fail(file.error());
+  if (!file) return fail_with(file.error());
   std::vector<TensorRow> rows;
   for (const StoredTensor& tensor : file->header().tensors) {
     rows.push_back({tensor.name, std::string(name_of(tensor.type)), tensor.shape, tensor.elements(),
@@ -96,6 +91,8 @@ int describe_file(const std::string& path) {
   return kExitFinished;
 }
 
+// Loads the weights and prints what became of them: types that were converted, and tensors of the
+// file that the model does not have, are no errors, but the user should know.
 Status load_model(const CatalogModel& model, const std::string& path) {
   const Stopwatch watch;
   const auto file = SafetensorsFile::open(path);
@@ -137,7 +134,7 @@ int ModelCommands::describe() const {
     return describe_file(described_);
   }
   const auto model = build_model(described_);
-  if (!model) return fail(model.error());
+  if (!model) return fail_with(model.error());
   return describe_module(*model->module);
 }
 
@@ -146,12 +143,13 @@ int ModelCommands::describe() const {
 int ModelCommands::step() const {
   const Stopwatch build;
   const auto model = build_model(name_);
-  if (!model) return fail(model.error());
+  if (!model) return fail_with(model.error());
   line("model", name_);
   line("parameters", tensor_sum(parameters_of(*model->module)));
   line("build", build.seconds());
   if (!weights_.empty()) {
-    if (const Status loaded = load_model(*model, weights_); !loaded) return fail(loaded.error());
+    if (const Status loaded = load_model(*model, weights_); !loaded)
+      return fail_with(loaded.error());
   }
   line("input", std::to_string(batch_) + " times " + model->input);
   const Stopwatch forward;

@@ -45,7 +45,7 @@ DeviceKind device_kind(const Scenario& scenario, const WorkerOptions& options) {
 void save(const WorkerResult& result, const WorkerOptions& options) {
   const Status written =
       write_result(result, file_of_rank(options.trace, options.rank, ".result.json"));
-  if (!written) std::fprintf(stderr, "%s\n", written.error().str().c_str());
+  if (!written) fail_with(written.error());
 }
 
 // A device completes calls after the program has returned from them: the trace is whole once it
@@ -79,15 +79,18 @@ Error refuse_world_size(const Scenario& scenario, const WorkerOptions& options, 
 
 }  // namespace
 
+int fail_with(const Error& error, int status) {
+  std::fprintf(stderr, "%s\n", error.str().c_str());
+  return status;
+}
+
 void record_exception(Recorder& recorder, int rank, const std::string& message) {
   recorder.raised(message);
   recorder.ring().finish(trace::End::exception);
   const std::int32_t step = recorder.context().step;
   const std::string when = step == trace::kNone ? "start" : "step " + std::to_string(step);
   std::fprintf(stderr, "rank %d: %s: %s\n", rank, when.c_str(), message.c_str());
-  if (const auto known = known_failure(message)) {
-    std::fprintf(stderr, "%s\n", known->str().c_str());
-  }
+  if (const auto known = known_failure(message)) fail_with(*known);
 }
 
 namespace {
@@ -122,8 +125,7 @@ Result<std::unique_ptr<Device>> open_device_of(const Scenario& scenario,
 int refuse_device(const Error& error, Recorder& recorder) {
   recorder.raised(error.message);
   recorder.ring().finish(trace::End::exception);
-  std::fprintf(stderr, "%s\n", error.str().c_str());
-  return kExitUsage;
+  return fail_with(error);
 }
 
 }  // namespace
@@ -149,8 +151,7 @@ Status check_runnable(const Scenario& scenario, const WorkerOptions& options) {
   if (balances && options.device == "cuda" && scenario.backend == Scenario::Backend::gloo) {
     return refuse(
         "distributing by cost needs NCCL's calls on a GPU: where Gloo makes them, neither the "
-        "host's "
-        "clock nor the GPU's says how long a rank computes and how long it waits for others",
+        "host's clock nor the GPU's says how long a rank computes and how long it waits for others",
         "backend: nccl, --device cpu, or \"balance: none\"");
   }
   for (const auto& rule : scenario.data.modality) {
@@ -191,42 +192,60 @@ int stand_still(ProcessGroups& groups, const Scenario& scenario) {
   return kExitGaveUp;
 }
 
+// The recorded calls that a replay makes; nothing: the job trains. Errors: load_replay_program()'s;
+// calls that cannot be queued as NCCL would, because NCCL does not have them.
+Result<std::optional<trace::Run>> replayed_calls(const Scenario& scenario,
+                                                 const WorkerOptions& options) {
+  if (!scenario.replays()) return std::optional<trace::Run>();
+  Result<trace::Run> loaded = load_replay_program(scenario);
+  if (!loaded) return loaded.error();
+  if (options.queued != QueuedCalls::no) {
+    if (const auto refused = find_nccl_refusal(*loaded)) return *refused;
+  }
+  return std::optional(std::move(*loaded));
+}
+
+// Closes the connections once all ranks are done. Until then a rank that still waits for this one
+// must be seen waiting: a closed connection would look like this rank's failure.
+void leave_together(std::optional<ProcessGroups>& groups, const Scenario& scenario,
+                    Recorder& recorder, Watchdog& watchdog) {
+  bool all_done = false;
+  {
+    // Longer than the watchdog's patience: a rank that hangs has ended by then, and is not waited
+    // for.
+    const Recorder::Blocked waiting(recorder, "the other ranks to finish",
+                                    Recorder::Blocked::Limit::total);
+    groups->announce_done();
+    all_done =
+        groups->wait_until_all_are_done(milliseconds(scenario.limits.hang_after_s + kExitGraceS));
+  }
+  const Recorder::Blocked leaving(recorder, "its connections to close");
+  if (all_done) {
+    groups->shut_down();
+  } else {
+    groups->abort_all();  // some rank is gone, and shutting down would wait for it
+  }
+  watchdog.abort_by({});
+  groups.reset();  // here, where the watchdog still looks
+}
+
 }  // namespace
 
 int run_worker(const Scenario& job, const WorkerOptions& options) {
-  Result<Scenario> reference = options.reference ? reference_of(job) : Result<Scenario>(job);
-  if (!reference) {
-    std::fprintf(stderr, "%s\n", reference.error().str().c_str());
-    return kExitUsage;
-  }
-  const Scenario& scenario = *reference;
-  std::optional<trace::Run> program;  // of a replay
-  if (scenario.replays()) {
-    Result<trace::Run> loaded = load_replay_program(scenario);
-    if (!loaded) {
-      std::fprintf(stderr, "%s\n", loaded.error().str().c_str());
-      return kExitUsage;
-    }
-    // Calls that NCCL does not have cannot be queued as if it had.
-    if (options.queued != QueuedCalls::no) {
-      if (const auto refused = find_nccl_refusal(*loaded)) {
-        std::fprintf(stderr, "%s\n", refused->str().c_str());
-        return kExitUsage;
-      }
-    }
-    program = std::move(*loaded);
-  }
+  const Result<Scenario> own = options.reference ? reference_of(job) : Result<Scenario>(job);
+  if (!own) return fail_with(own.error());
+  const Scenario& scenario = *own;
+  const Result<std::optional<trace::Run>> program = replayed_calls(scenario, options);
+  if (!program) return fail_with(program.error());
+  const std::optional<trace::Run>& replay = *program;
   auto ring = make_job_ring(
       scenario, {.rank = options.rank,
                  .world_size = options.world_size,
                  .folder = options.trace,
-                 .records = program ? records_of(*program->find(trace::Rank(options.rank)))
-                                    : records_of(scenario, options.rank),
+                 .records = replay ? records_of(*replay->find(trace::Rank(options.rank)))
+                                   : records_of(scenario, options.rank),
                  .queued = options.queued != QueuedCalls::no});
-  if (!ring) {
-    std::fprintf(stderr, "%s\n", ring.error().str().c_str());
-    return kExitUsage;
-  }
+  if (!ring) return fail_with(ring.error());
   // Before any thread starts, which would keep the old policy.
   keep_the_processor_when_waking();
   Recorder recorder(**ring);
@@ -258,12 +277,12 @@ int run_worker(const Scenario& job, const WorkerOptions& options) {
                      milliseconds(scenario.limits.total_s), recorder, std::move(*device));
     }
     watchdog.abort_by([&groups] { groups->abort_all(); });
-    if (program) {
-      end = play(*program, trace::Rank(options.rank), *groups, recorder);
+    if (replay) {
+      end = play(*replay, trace::Rank(options.rank), *groups, recorder);
     } else {
       train(job, scenario, *groups, recorder, result, options);
     }
-    // Who stands still never called what some of its calls may wait for.
+    // A replay that stands still never made calls that the calls on its device may wait for.
     if (groups->device().queues() && end != trace::End::hung) wait_for_device(recorder);
   } catch (const std::exception& error) {
     // The store's server may be gone: the watchdog keeps looking while the others are informed.
@@ -271,28 +290,11 @@ int run_worker(const Scenario& job, const WorkerOptions& options) {
     if (groups) groups->announce_done();
     end_by_exception(error, recorder, result, options);
   }
-  // The program of this rank is over. Its connections stay until the others' programs are, too:
-  // who still waits for this rank is to be seen waiting, not failing on a closed connection.
+  // The program of this rank is over; its trace says so before the rank waits for the others.
   recorder.ring().finish(end);
   if (end == trace::End::hung) return stand_still(*groups, scenario);
   save(result, options);
-  bool all_done = false;
-  {
-    // Beyond the watchdog's patience: a rank that hangs is then gone, and nobody is waited for.
-    const Recorder::Blocked waiting(recorder, "the other ranks to finish",
-                                    Recorder::Blocked::Limit::total);
-    groups->announce_done();
-    all_done =
-        groups->wait_until_all_are_done(milliseconds(scenario.limits.hang_after_s + kExitGraceS));
-  }
-  const Recorder::Blocked leaving(recorder, "its connections to close");
-  if (all_done) {
-    groups->shut_down();
-  } else {
-    groups->abort_all();  // somebody is gone, and shutting down would wait for them
-  }
-  watchdog.abort_by({});
-  groups.reset();  // here, where the watchdog still looks
+  leave_together(groups, scenario, recorder, watchdog);
   return kExitFinished;
 }
 

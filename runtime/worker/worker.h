@@ -15,11 +15,14 @@ namespace lockstep::runtime {
 
 class Recorder;
 
-// Exit statuses of a rank beside kExitGaveUp (runtime/record/watchdog.h).
+// Exit statuses of a rank, in addition to kExitGaveUp (runtime/record/watchdog.h).
 inline constexpr int kExitFinished = 0;
 inline constexpr int kExitException = 1;
 inline constexpr int kExitUsage = 2;
 inline constexpr int kExitFailed = 4;  // a file could not be read or written
+
+// Prints the error on standard error. Returns `status`.
+int fail_with(const Error& error, int status = kExitUsage);
 
 struct WorkerOptions {
   int rank = 0;

@@ -75,7 +75,7 @@ Description-Content-Type: text/markdown
 
 {readme}"""
 
-# The Debian packages of which the program holds code: their licences ask that they come along.
+# The Debian packages whose code the program contains: their licences must come with it.
 LINKED = """libc6 libgcc-s1 libarchive-dev libboost-dev libbz2-dev libcli11-dev libfmt-dev liblzma-dev
 libprotobuf-dev libsimdjson-dev libvalijson-dev libyaml-cpp-dev libzstd-dev nettle-dev nlohmann-json3-dev
 zlib1g-dev""".split()

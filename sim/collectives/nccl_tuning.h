@@ -4,7 +4,7 @@
 // and protocol (LL, LL128, Simple) as latency + bytes / bandwidth and takes the cheapest. Latencies
 // come from the hops, bandwidths from the channels that it found (ncclTopoTuneModel,
 // ncclTopoGetAlgoTime, topoGetAlgoInfo; nccl_tuning.cc names the version). nccl_costs() is that
-// model, written anew. It decides the choice; what the chosen pair then takes on a machine is
+// model, rewritten. It decides the choice; what the chosen pair then takes on a machine is
 //
 //   latency · L + T / speed + fill · sqrt(latency · L · T / speed)
 //

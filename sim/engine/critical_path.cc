@@ -79,7 +79,7 @@ class PathSearch {
     return folding_.group_class_of[member(c).groups[step.slot]];
   }
 
-  // A step that ended when the job did. Of equals the first class, and its last step.
+  // A step that ended when the job did. On a tie, the last step of the first class.
   Cursor last() const {
     for (std::uint32_t c = 0; c < result_.classes.size(); ++c) {
       const std::vector<Picos>& ends = result_.classes[c].ended;

@@ -56,7 +56,7 @@ std::vector<std::vector<Seat>> seats_of(const ProgramJob& job) {
 }
 
 // The (class, slot) of each member of a group, sorted but not yet unique: two groups whose lists
-// are equal have alike members in alike slots.
+// are equal have equivalent members in the same slots.
 std::vector<std::pair<std::uint32_t, std::uint32_t>> color_members(const std::vector<Seat>& seats,
                                                                    const Colors& colors) {
   std::vector<std::pair<std::uint32_t, std::uint32_t>> who;

@@ -79,15 +79,14 @@ struct ProgramJob {
   std::vector<Member> ranks;
 };
 
-// Folding: one rank is simulated for each class of ranks that are alike.
+// Folding: one rank is simulated for each class of equivalent ranks.
 //
-// Two ranks are alike when they run the same program, and each slot of one holds a group whose
-// members are alike, in alike slots, to those of the other's. This is the coarsest equitable
-// partition. It is found by refining colours until none splits (Weisfeiler and Leman's refinement,
-// on the bipartite graph of ranks and groups). Alike ranks do everything at the same times, because
-// the ranks that one of them waits for are alike to those that the other waits for. So the
-// simulator runs one rank of each class, and a collective needs one arrival from each class of its
-// group's members.
+// Two ranks are equivalent when they run the same program and their groups, slot by slot, have
+// equivalent members in the same slots. This is the coarsest equitable partition. It is found by
+// refining colours until none splits (Weisfeiler and Leman's refinement, on the bipartite graph of
+// ranks and groups). Equivalent ranks do everything at the same times, because the ranks that one
+// of them waits for are equivalent to those that the other waits for. So the simulator runs one
+// rank of each class, and a collective needs one arrival from each class of its group's members.
 //
 // Example: in a data-parallel job of 1024 ranks with equal programs and one group, all ranks are
 // one class, and its all-reduce needs one arrival.
@@ -108,7 +107,7 @@ struct Folding {
 struct GroupLinks {
   struct Load {
     std::uint32_t link = 0;
-    std::uint32_t label = 0;  // equal for links that a group loads alike
+    std::uint32_t label = 0;  // equal for links on which a group puts the same load
   };
   std::vector<std::vector<Load>> of_group;  // each link once
   std::vector<std::uint32_t> kinds;         // by link; equal for equal capacities
@@ -116,9 +115,9 @@ struct GroupLinks {
 
 // `kinds`: for each group, a number for what its cost depends on besides its size (where its
 // members are); groups with equal numbers cost the same. Empty: no group differs. With `links`,
-// groups are alike only if they load alike links alike, and links if alike groups load them alike:
-// then every round of sharing them fairly gives alike calls the same rate. O((ranks + memberships +
-// loads) · log · rounds).
+// groups are equivalent only if they put the same load on equivalent links, and links only if
+// equivalent groups put the same load on them: then every round of fair sharing gives equivalent
+// calls the same rate. O((ranks + memberships + loads) · log · rounds).
 Folding fold(const ProgramJob& job, const std::vector<std::uint32_t>& kinds = {},
              const GroupLinks* links = nullptr);
 

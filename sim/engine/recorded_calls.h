@@ -1,5 +1,4 @@
-// What a recording measured, beside the simulation of it: how long its calls took, and how long its
-// ranks did.
+// Compares a recording with its simulation: how long its calls took, and how long its ranks took.
 #pragma once
 
 #include <cstdint>

@@ -11,7 +11,7 @@
 // A call that is never slowed down ends exactly T after its begin. Rates change only when a call
 // begins or ends. Links that could carry all of their calls at full speed are left out; the others
 // connect calls to components, and only the components of a call that began or ended are shared
-// anew: O(links of the call) where nothing is full (at its end times the calls on each, whose list
+// again: O(links of the call) where nothing is full (at its end times the calls on each, whose list
 // is searched), else O((calls + their links) · full links and settled calls) of its component.
 #pragma once
 

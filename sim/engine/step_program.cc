@@ -162,13 +162,13 @@ class StepBuilder {
   }
 
   const StepExchange& exchange() const { return exchanges_[static_cast<std::size_t>(stage_)]; }
-  bool beside(Picos bucket) const { return bucket.value > 0 && exchange().buckets > 0; }
+  bool overlaps_tasks(Picos bucket) const { return bucket.value > 0 && exchange().buckets > 0; }
 
   void add_stage() {
     const std::vector<PipelineTask>& tasks = order_.tasks[static_cast<std::size_t>(stage_)];
     gathered_.clear();
     reduced_ = 0;
-    if (beside(exchange().gather)) {
+    if (overlaps_tasks(exchange().gather)) {
       for (std::int32_t chunk = 0; chunk < order_.shape.chunks; ++chunk)
         for (std::int32_t b = 0; b < exchange().buckets; ++b)
           gathered_.push_back(add_exchange(Kind::gather, false, chunk));
@@ -223,9 +223,9 @@ class StepBuilder {
                        : task.work == Work::backward ? cost.backward
                                                      : cost.weight;
     const bool gathers =
-        beside(exchange().gather) && task.work == Work::forward && task.micro_batch == 0;
+        overlaps_tasks(exchange().gather) && task.work == Work::forward && task.micro_batch == 0;
     // Gradients are complete when the last micro-batch has added its own.
-    const bool reduces = beside(exchange().reduce) &&
+    const bool reduces = overlaps_tasks(exchange().reduce) &&
                          task.work == (order_.split ? Work::weight : Work::backward) &&
                          task.micro_batch + 1 == order_.shape.micro_batches;
     const std::int32_t parts = gathers || reduces ? exchange().buckets : 1;
@@ -263,8 +263,8 @@ class StepBuilder {
 
   std::int32_t buckets() const { return exchange().buckets * order_.shape.chunks; }
 
-  // What the exchange takes longer of the tasks beside it: all but the first gathering and the last
-  // reducing are.
+  // How much longer the tasks take that the exchange overlaps. All buckets but the first gathered
+  // and the last reduced one overlap tasks.
   Picos slowdown() const {
     const double hidden = static_cast<double>(std::max(0, buckets() - 1)) *
                           static_cast<double>((exchange().gather + exchange().reduce).value);

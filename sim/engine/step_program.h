@@ -8,7 +8,7 @@
 //               so that messages overlap with its tasks. Those in one direction between two stages
 //               follow one another.
 //   exchange    over the data-parallel ranks of a stage. Either all at once, while the host waits;
-//               or in buckets, beside the tasks: parameters are gathered before the first
+//               or in buckets that overlap the tasks: parameters are gathered before the first
 //               micro-batch's forward needs them, gradients reduced when the last micro-batch's
 //               backward has computed them.
 //               The time by which that slows the tasks down is added once, after the last of them,
@@ -53,7 +53,7 @@ struct PipelineCosts {
   std::vector<PieceCost> pieces;  // in the model's order, shape.pieces() of them
   Picos send{0};                  // from one stage to another, in either direction
   // Where micro-batches differ: instead of `pieces`, the cost of micro-batch m on piece k at
-  // k x micro_batches + m. Empty: they are alike.
+  // k x micro_batches + m. Empty: they are equal.
   std::vector<PieceCost> unequal = {};
 
   const PieceCost& of(const PipelineShape& shape, std::int32_t piece,
@@ -70,12 +70,12 @@ struct StepReplica {
   Picos before{0}, after{0};  // the tasks of each stage: encoders on every GPU
 };
 
-// Of the data-parallel ranks of a stage.
+// The exchange of parameters and gradients among the data-parallel ranks of a stage.
 struct StepExchange {
   Picos gather, reduce;  // of one bucket; 0: there is none
-  // Of each chunk; 0: there is one of all, with nothing beside it.
+  // By chunk; 0: one exchange of everything, which overlaps nothing.
   std::int32_t buckets = 0;
-  double slowdown = 0;  // share of a hidden bucket's time that the tasks beside it take longer
+  double slowdown = 0;  // share of a hidden bucket's time that the overlapped tasks take longer
 };
 
 // What a step of a stage's program is for.
@@ -88,7 +88,7 @@ struct StepWork {
     message,  // a call, or the wait for it
     gather,   // parameters; a call, or the wait for it
     reduce,   // gradients; the same
-    slowed,   // what the tasks take longer because of the exchange beside them
+    slowed,   // what the tasks take longer because the exchange overlaps them
     norm,     // an all-reduce over all stages, which clipping needs; a call, or the wait for it
     update,
   };
@@ -139,7 +139,8 @@ struct StepInterval {
   Picos begin, end;
   StepWork work;
 };
-// Of one rank; intervals of no length are left out. `outcome`: the rank's, of execute_step().
+// The intervals of one rank; those without length are left out. `outcome`: the rank's, of
+// execute_step().
 std::vector<StepInterval> intervals(const StepProgram& step, std::size_t rank,
                                     const RankOutcome& outcome);
 

@@ -14,6 +14,7 @@
 #include <fmt/core.h>
 
 #include "base/check.h"
+#include "base/splitmix.h"
 #include "sim/forecast/training_steps.h"
 #include "sim/machine/simulated_job.h"
 
@@ -21,13 +22,6 @@ namespace lockstep::sim {
 namespace {
 
 enum class Draw : std::uint64_t { work = 1, call, image, text, batch };
-
-// The output function of SplitMix64.
-std::uint64_t mixed(std::uint64_t state) {
-  state = (state ^ (state >> 30U)) * 0xbf58476d1ce4e5b9U;
-  state = (state ^ (state >> 27U)) * 0x94d049bb133111ebU;
-  return state ^ (state >> 31U);
-}
 
 // A random number for each (seed, trial, kind of draw, a, b), without state: nothing depends on the
 // order of draws.
@@ -54,7 +48,7 @@ class Source {
   }
 
  private:
-  static std::uint64_t next(std::uint64_t state) { return mixed(state + 0x9e3779b97f4a7c15U); }
+  static std::uint64_t next(std::uint64_t state) { return splitmix64(state + kSplitMixStep); }
   static double unit(std::uint64_t bits) {  // above 0, at most 1
     return (static_cast<double>(bits >> 11U) + 1) * 0x1p-53;
   }

@@ -74,7 +74,7 @@ struct Histogram {
   Picos begin, end;                 // the least and the greatest; a part includes its begin
   std::vector<std::size_t> counts;  // by part; the last includes its end, too
 };
-// Of at least one. Equal durations are one part.
+// The histogram of at least one duration. If all are equal, it has one part.
 Histogram histogram(const std::vector<Picos>& durations);
 
 // The results of the trials.

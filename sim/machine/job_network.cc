@@ -90,7 +90,7 @@ Status JobNetwork::add_traffic(const ProgramJob& job, std::uint32_t group, std::
 }
 
 Folding JobNetwork::fold(const ProgramJob& job) const {
-  // Two links are loaded alike by a group if it puts as much on both in each of its ways.
+  // A group puts the same load on two links if each of its ways puts the same bytes on both.
   std::map<std::vector<std::uint64_t>, std::uint32_t> labels;
   GroupLinks links;
   for (const std::vector<Traffic>& group : of_group_) {

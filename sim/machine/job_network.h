@@ -24,7 +24,7 @@ class JobNetwork {
   static Result<JobNetwork> of(const Machine& machine, const ProgramJob& job,
                                const std::vector<GroupLayout>& layouts);
 
-  // fold(), where groups that use links differently are not alike. `job`: that of of().
+  // fold(), where groups that use links differently are not equivalent. `job`: that of of().
   Folding fold(const ProgramJob& job) const;
 
   // For execute(): with `folding` of fold() or keep_apart(). `job` may have moved since, but its

@@ -45,8 +45,7 @@ GroupLayout layout_of(const std::vector<std::int32_t>& members, std::int64_t ran
 // add latency (0 if the network is too small for the job).
 std::vector<GroupLayout> layouts_of(const ProgramJob& job, std::int64_t ranks_per_node);
 std::vector<GroupLayout> layouts_of(const ProgramJob& job, const Machine& machine);
-// For each group a number, equal for groups that are placed alike: fold() must tell the others
-// apart.
+// For each group a number, equal for groups of equal layouts: fold() must keep the others apart.
 std::vector<std::uint32_t> kinds_of(const std::vector<GroupLayout>& layouts);
 
 // The time of a call from its last member's arrival: price() of sim/collectives/price.h. Where

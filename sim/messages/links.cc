@@ -61,7 +61,7 @@ void share_fairly(std::span<const std::int64_t> capacities, std::vector<SharedFl
   std::vector<char> settled(flows.size(), 0);
   for (std::size_t left = flows.size(); left > 0;) {
     // Progressive filling: the link with the smallest share per flow is the bottleneck of its
-    // flows. Their rates are final; their capacity is taken off their other links. Of equals the
+    // flows. Their rates are final; their capacity is taken off their other links. On a tie, the
     // first link.
     const Link* tightest = nullptr;
     for (const Link& link : links) {

@@ -40,7 +40,7 @@ struct MessageResult {
 
 // Runs all jobs to their ends. `horizon`: a rough upper bound of the time, for choosing the tick.
 // Errors: a job that takes more than 2^60 ticks; a size that is too large to count. Without sharing
-// O(messages · log lanes); each change of a shared link adds the cost of sharing anew among all
+// O(messages · log lanes); each change of a shared link adds the cost of sharing again among all
 // messages that are connected to it through common links.
 Result<MessageResult> run_messages(const Fabric& fabric, std::vector<MessageJob> jobs,
                                    Picos horizon);

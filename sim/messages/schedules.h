@@ -1,4 +1,4 @@
-// The messages of a collective, computed rather than stored: a schedule tells what message comes
+// The messages of a collective, computed rather than stored: a schedule says what message comes
 // next.
 //
 // Messages go through *lanes*. A lane has one sender and sends one message at a time, in order; its

@@ -61,7 +61,7 @@ std::vector<ForecastPart> time_parts_of(const MultimodalForecast& f, const WorkS
                            "all pipelines wait for the slowest, where gradients are summed"));
   out.push_back(timed_part("exchange", "gradients, exposed", s * shares.exchange,
                            f.plan.overlapped_gradients
-                               ? "beside the last backward pass, which they slow down"
+                               ? "during the last backward pass, which they slow down"
                                : "after the last backward pass; nothing hides them"));
   out.push_back(timed_part("optimizer", "optimizer, once a step", s * shares.update,
                            f.plan.offload.optimizer
@@ -105,7 +105,7 @@ std::vector<std::string> MultimodalForecast::basis() const {
   if (calibration.cost.network)
     out.push_back(fmt::format(
         "calls of the LLM and of gradients take longer where links of the {} are too "
-        "narrow for all that are alike; calls of different kinds do not slow each other down",
+        "narrow for all calls of one kind; calls of different kinds do not slow each other down",
         topology_name(calibration.cost.network->kind)));
   for (const EncoderTower& tower : plan.encoders) {
     if (tower.place == EncoderPlace::every_gpu)
@@ -350,7 +350,7 @@ std::vector<Alternative> alternatives(const MultimodalForecast& forecast) {
     }
     out.push_back(std::move(row));
   }
-  // Of equals the order above.
+  // Stable: on a tie, the order above.
   std::stable_sort(out.begin(), out.end(), [](const Alternative& a, const Alternative& b) {
     const auto rank = [](const Alternative& row) {
       return !row.refused.empty() ? 3 : row.hang_probability > 0 ? 2 : row.fits ? 0 : 1;

@@ -167,7 +167,7 @@ TaskTime TaskTimes::of(const DealtStep& step, std::size_t group, std::int32_t pi
   for (std::size_t i = 0; i < plan_.encoders.size(); ++i) {
     if (place.shares[i] <= 0) continue;
     const bool own = plan_.encoders[i].place == EncoderPlace::own_gpus;
-    // Of replicas that move together the slowest.
+    // Replicas that move together are as slow as the slowest.
     GroupTime slowest;
     double transfer = 0;
     const std::size_t units = own ? 1 : static_cast<std::size_t>(towers_.per_group);
@@ -201,7 +201,7 @@ TaskTime TaskTimes::of(const DealtStep& step, std::size_t group, std::int32_t pi
   return offloaded(std::move(task));
 }
 
-// Activations go to the host beside the forward pass and come back beside the backward pass; what
+// Activations go to the host during the forward pass and come back during the backward pass; what
 // takes longer than the pass is added to it.
 TaskTime TaskTimes::offloaded(TaskTime task) const {
   if (!plan_.offload.activations) return task;

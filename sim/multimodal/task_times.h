@@ -84,7 +84,7 @@ class TaskTimes {
   // slowest.
   TaskTime of(const DealtStep& step, std::size_t group, std::int32_t piece, std::size_t m) const;
 
-  // Of a layer's backward pass: what schedules that split it can delay.
+  // The share of a layer's backward pass that schedules which split it can delay.
   double weight_share() const { return weight_share_; }
 
  private:

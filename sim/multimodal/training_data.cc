@@ -10,16 +10,10 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "base/splitmix.h"
+
 namespace lockstep::sim {
 namespace {
-
-std::uint64_t mixed_bits(std::uint64_t state) {
-  state = (state ^ (state >> 30U)) * 0xbf58476d1ce4e5b9U;
-  state = (state ^ (state >> 27U)) * 0x94d049bb133111ebU;
-  return state ^ (state >> 31U);
-}
-
-constexpr std::uint64_t kGolden = 0x9e3779b97f4a7c15U;
 
 std::int64_t poisson(double mean, RandomStream& random) {
   // Beyond 30 the normal approximation, whose error is below a tenth of a standard deviation.
@@ -76,9 +70,9 @@ Error manifest_error(const std::string& file, std::size_t line, std::string mess
 }  // namespace
 
 RandomStream::RandomStream(std::uint64_t seed, std::uint64_t step)
-    : state_(mixed_bits(mixed_bits(seed + kGolden) + step + kGolden)) {}
+    : state_(splitmix64(splitmix64(seed + kSplitMixStep) + step + kSplitMixStep)) {}
 
-std::uint64_t RandomStream::bits() { return mixed_bits(state_ += kGolden); }
+std::uint64_t RandomStream::bits() { return splitmix64(state_ += kSplitMixStep); }
 
 double RandomStream::unit() { return (static_cast<double>(bits() >> 11U) + 1) * 0x1p-53; }
 

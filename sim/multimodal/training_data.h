@@ -23,7 +23,7 @@ namespace lockstep::sim {
 inline constexpr std::array<std::string_view, 3> kItemKinds = {"image", "video", "audio"};
 inline constexpr std::size_t kItemKindCount = kItemKinds.size();
 
-// SplitMix64: the same numbers everywhere, which std's distributions do not promise.
+// Random numbers that are the same everywhere (base/splitmix.h).
 class RandomStream {
  public:
   RandomStream(std::uint64_t seed, std::uint64_t step);
@@ -120,7 +120,7 @@ Result<std::vector<TrainingSequence>> draw_sequences(const TrainingData& data,
 // The work of a sample, for balancing, in any unit.
 using SampleLoad = std::function<double(const DataSample&)>;
 
-// Packs the samples of packed sequences anew, into as many: the longest first, each into the
+// Packs the samples of packed sequences again, into as many: the longest first, each into the
 // sequence with the least load that has room. The sequences as they were, if one finds no room.
 // O(samples x sequences).
 std::vector<TrainingSequence> repack(const std::vector<TrainingSequence>& sequences,

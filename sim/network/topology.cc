@@ -16,7 +16,7 @@ namespace {
 constexpr std::int64_t kMostLinks = std::int64_t{1} << 28;
 // Nodes of a torus or a dragonfly.
 constexpr std::int64_t kMostNodes = std::int64_t{1} << 20;
-// Of a dragonfly: links between its routers, and those between two groups, which routes visit.
+// The most links between a dragonfly's routers, and between two of its groups, which routes visit.
 constexpr std::int64_t kMostRouterLinks = kMostLinks / 2;
 constexpr std::int64_t kMostLinksPerPair = 4096;
 // Nodes below a switch, as the schema says.

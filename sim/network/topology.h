@@ -37,7 +37,7 @@ struct Topology {
   enum class Kind : std::uint8_t { fat_tree, rails, torus, dragonfly };
   Kind kind = Kind::fat_tree;
 
-  // Of trees and rails, from the leaves up: nodes below a switch, and the bandwidth of its links
+  // For trees and rails, from the leaves up: nodes below a switch, and the bandwidth of its links
   // down over that of its links up. The last tier's uplinks go to switches that never limit.
   struct Tier {
     std::int64_t nodes = 1;
@@ -137,7 +137,7 @@ class Network {
   std::int64_t groups_ = 0, links_per_pair_ = 0;  // of a dragonfly
   double inside_ = 0, between_ = 0;               // bytes per second of a rank's ports
   double link_ = 0;                               // … of a link of a torus or a dragonfly
-  // Of each tier: its first link, and the bandwidth of an uplink.
+  // By tier: its first link, and the bandwidth of an uplink.
   struct TierLinks {
     std::uint32_t first = 0;
     double capacity = 0;

@@ -51,8 +51,8 @@ struct LinkLoad {
 std::vector<LinkLoad> traffic(const Network& network, const std::vector<std::int32_t>& members,
                               trace::Op op, Pattern pattern);
 
-// About how many links traffic() visits of routes between all pairs of so many nodes; 0 of patterns
-// and networks whose sums need no pairs.
+// About how many links traffic() visits of routes between all pairs of this many nodes; 0 of
+// patterns and networks whose sums need no pairs.
 double visits(const Network& network, std::int64_t nodes, Pattern pattern);
 inline constexpr double kMostVisits = 1 << 30;  // they take up to a minute
 // An error for more than kMostVisits.
@@ -76,8 +76,8 @@ Narrowest narrowest(const Network& network, const std::vector<LinkLoad>& loads, 
                     double seconds);
 PortLoad port_load(const Network& network, const std::vector<LinkLoad>& loads);
 
-// Sets GroupLayout::ring_hops, pair_hops and most_hops. Of large groups, pairs from 64 of their
-// nodes count. O(nodes).
+// Sets GroupLayout::ring_hops, pair_hops and most_hops. In large groups, only pairs from 64 of
+// their nodes count. O(nodes).
 void add_hops(const Network& network, const std::vector<std::int32_t>& members,
               GroupLayout& layout);
 

@@ -53,8 +53,8 @@ Ranking rank(const std::vector<Row>& rows, const Goal& goal);
 using Costs = std::vector<double>;
 
 // Indices, ascending, of the choices that no other dominates; one dominates if it is no worse in
-// every dimension and better in one. Of equal choices all are on the front. All have equally many
-// dimensions. O(n log n + n · front).
+// every dimension and better in one. Equal choices are all on the front. All choices have the same
+// number of dimensions. O(n log n + n · front).
 std::vector<std::size_t> pareto_front(const std::vector<Costs>& all);
 
 }  // namespace lockstep::sim

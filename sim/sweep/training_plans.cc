@@ -19,7 +19,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Of the keys of a machine's file.
+// Before the keys of a machine's file.
 constexpr std::string_view kCalibrationPrefix = "calibration.";
 
 std::optional<Error> refuses(const std::string& key) {

@@ -1,4 +1,4 @@
-// Predicts the rows of a measured table and tells how far off the predictions are.
+// Predicts the rows of a measured table and measures how far off the predictions are.
 #pragma once
 
 #include <cstdint>
@@ -57,7 +57,7 @@ struct TableAnswer {
 Result<TableAnswer> predict_steps(const MeasuredTable& table, const Calibration& calibration);
 
 // Predicts a table of collectives by the shipped machines that have measurements of its machines.
-// Errors: a machine of which none has; price()'s.
+// Errors: a machine that none of them has measured; price()'s.
 Result<TableAnswer> predict_collectives(const MeasuredTable& table);
 
 // Predicts a table of collectives by a machine's model, as `simulate collective --machine` and

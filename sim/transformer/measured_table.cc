@@ -164,8 +164,6 @@ Result<MeasuredTable> parse_measured_table(const std::string& text, const std::s
 
 namespace {
 
-using nlohmann::json;
-
 // The models of both: GPT with a feed-forward block four times as wide, with full recompute.
 void set_gpt(MeasuredStep& step, std::int64_t layers, std::int64_t hidden, std::int64_t heads,
              std::int64_t vocabulary) {
@@ -263,8 +261,6 @@ Result<MeasuredTable> read_step_columns(const json& root, const std::string& fil
 // torchtitan's tables: Llama 3 under FSDP, with tensor, context and pipeline parallelism.
 
 namespace {
-
-using nlohmann::json;
 
 constexpr double kGiB = 1024.0 * 1024 * 1024;
 
@@ -370,8 +366,6 @@ Result<MeasuredTable> read_torchtitan(const json& root, const std::string& file)
 
 namespace {
 
-using nlohmann::json;
-
 // {"model": "llama3-405b", "layers": 42, "gpus": 192, "tp": 8, "pp": 3, "cp": 2, "vp": 7,
 //  "mbs": 1, "gbs": 252, "seq": 8192, "dtype": "bf16", "step_s": 16.93}; layers, cp, vp and mbs may
 // be left out.
@@ -405,8 +399,8 @@ MeasuredStep nemo_step(TableRow& row) {
   if (dtype != "bf16" && dtype != "fp8")
     row.refuse(fmt::format("dtype \"{}\" is not known", printable(dtype)), "write bf16 or fp8");
   plan.fp8 = dtype == "fp8";
-  // NeMo's recipes: Megatron's distributed optimizer, all communication beside computing that can
-  // be, and kernels fused by Transformer Engine.
+  // NeMo's recipes: Megatron's distributed optimizer, all communication overlapped where possible,
+  // and kernels fused by Transformer Engine.
   plan.sharding = Sharding::zero1;
   plan.sequence_parallel = plan.overlapped_tensor = plan.tensor > 1;
   plan.overlapped_gradients = plan.overlapped_context = true;
@@ -442,8 +436,6 @@ Result<MeasuredTable> read_nemo(const json& root, const std::string& file) {
 // …]}, or a machine with a list of rows per size, {"8": [[bytes, time], …], "16": …}.
 
 namespace {
-
-using nlohmann::json;
 
 struct MeasuredMachine {
   std::string name;

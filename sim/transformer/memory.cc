@@ -97,7 +97,7 @@ StepMemory memory_use(const Transformer& model, const TrainingPlan& plan,
     const double logits = stage == head ? logit_bytes(model, plan) : 0;
     // A layer and the logits are never computed at the same time.
     const double now = std::max(working, logits);
-    // Of equals the first stage.
+    // On a tie, the first stage.
     if (kept + now <= most) continue;
     most = kept + now;
     use.activations = kept;

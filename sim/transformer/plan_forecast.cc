@@ -14,7 +14,7 @@ namespace {
 std::string tensor_basis(const TrainingPlan& plan) {
   return fmt::format(
       "two all-reduces each way and layer, or as many bytes as all-gathers and reduce-scatters; {}",
-      plan.overlapped_tensor ? "beside the matrix products, which slow down by a share of them"
+      plan.overlapped_tensor ? "during the matrix products, which slow down by a share of them"
                              : "nothing hides them");
 }
 
@@ -22,10 +22,10 @@ std::string data_basis(const TrainingPlan& plan) {
   const bool layer_by_layer = plan.sharding == Sharding::zero3 && plan.pipeline == 1;
   if (plan.overlapped_gradients && !layer_by_layer)
     return plan.sharding == Sharding::none
-               ? "gradients in buckets beside the last micro-batch's backward pass, which slows "
+               ? "gradients in buckets during the last micro-batch's backward pass, which slows "
                  "down by a share of it; what is left over"
-               : "parameters in buckets beside the first micro-batch's forward pass, gradients "
-                 "beside the last one's backward pass, which slow down by a share of it; what is "
+               : "parameters in buckets during the first micro-batch's forward pass, gradients "
+                 "during the last one's backward pass, which slow down by a share of it; what is "
                  "left over";
   if (plan.sharding != Sharding::zero3)
     return fmt::format(
@@ -33,7 +33,7 @@ std::string data_basis(const TrainingPlan& plan) {
         plan.short_gradients ? "bfloat16" : "float32");
   if (plan.pipeline > 1)
     return "parameters gathered and gradients scattered once a step; nothing hides them";
-  return "parameters gathered and gradients scattered layer by layer beside the computing, which "
+  return "parameters gathered and gradients scattered layer by layer during the computing, which "
          "slows down by a share of them";
 }
 
@@ -68,12 +68,12 @@ std::vector<ForecastPart> time_parts(const PlanForecast& f) {
       {"tensor_parallel", "tensor-parallel collectives", parts.tensor, tensor_basis(plan)},
       {"context_parallel", "context-parallel collectives", parts.context,
        plan.overlapped_context
-           ? "keys and values gathered in each layer, each way, beside the attention"
+           ? "keys and values gathered in each layer, each way, during the attention"
            : "keys and values gathered in each layer, each way; nothing hides them"},
       {"data_parallel", "data-parallel, exposed", parts.data, data_basis(plan)},
       {"pipeline_transfer", "transfers between stages", parts.handover,
        plan.overlapped_pipeline
-           ? "sends run beside computing, which slows down by a share of them"
+           ? "sends overlap computing, which slows down by a share of them"
            : "each send occupies both stages, as Megatron's blocking sends do"},
       {"pipeline_bubble", "pipeline bubble", parts.bubble,
        "the step is run task by task and message by message; the mean over the stages of what each "
@@ -167,8 +167,8 @@ std::vector<std::string> PlanForecast::basis() const {
   // Each sentence below appears only if it affects this plan.
   if (calibration.cost.network)
     out.push_back(
-        fmt::format("calls share the links of a {}: gradients and messages beside the tasks as "
-                    "they come, those within tasks with all that are alike",
+        fmt::format("calls share the links of a {}: gradients and messages that overlap tasks as "
+                    "they come, those within tasks with all of the same kind",
                     topology_name(calibration.cost.network->kind)));
   if (model.layers % pieces != 0)
     out.push_back(fmt::format(

@@ -12,7 +12,7 @@
 
 namespace lockstep::sim {
 
-// Four of five measured peaks of memory (torchtitan's seven, none of which anything was fitted to)
+// Four of five measured peaks of memory (torchtitan's seven, to which nothing was fitted)
 // are within this share of the prediction.
 inline constexpr double kMemorySpread = 0.09;
 
@@ -61,7 +61,7 @@ struct PlanForecast {
   std::vector<std::string> basis() const;
 };
 
-// Of a job on so many GPUs.
+// The goodput of a job on this many GPUs.
 PlanForecast::Goodput goodput_of(const PlanFile::Failures& failures, double gpus);
 
 // Errors: plan_cost()'s and predict_step()'s.

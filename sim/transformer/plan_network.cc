@@ -17,7 +17,7 @@ std::vector<std::int32_t> members_of(const Group& group, std::int64_t first) {
   return out;
 }
 
-// The traffic of all groups like this one among GPUs `first` … `last` - 1. Of messages: from every
+// The traffic of all groups like this one among GPUs `first` … `last` - 1. Messages go from every
 // stage to the next one.
 std::vector<LinkLoad> of_all(const Network& network, const Group& group, std::int64_t first,
                              std::int64_t last, trace::Op op, Pattern pattern) {

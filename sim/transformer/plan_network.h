@@ -5,7 +5,7 @@
 //   within tasks      calls of tensor and context groups that leave their nodes, and messages that
 //                     occupy the stages: all groups of the plan call at once. What that takes
 //                     longer on links that are too narrow for them is a factor
-//   beside the tasks  the exchange of parameters and gradients, and messages that overlap: calls of
+//   overlapping them  the exchange of parameters and gradients, and messages that overlap: calls of
 //                     the step's program, whose links the engine shares (sim/engine/shared_links.h)
 #pragma once
 
@@ -18,7 +18,7 @@
 
 namespace lockstep::sim {
 
-// Whether the network has room for so many GPUs; fine where there is none.
+// Whether the network has room for this many GPUs; fine without a network.
 Status check_network(std::int64_t ranks, const CostParameters& cost);
 
 // How many times as long a call takes while all groups like this one call at once. `seconds`: what

@@ -19,7 +19,7 @@ constexpr double kMostBytes = 1e18;  // of a call: far beyond any, and within 64
 // Host and GPU run in parallel: a step takes as long as the slower one, and a little longer where
 // they are about equal. The 4-norm is a smooth maximum: 19 % more for equal times, 1.5 % more where
 // one is half of the other.
-double beside(double gpu, double host) {
+double in_parallel(double gpu, double host) {
   return std::pow(std::pow(gpu, 4) + std::pow(host, 4), 0.25);
 }
 
@@ -64,7 +64,7 @@ PieceTime piece_time(const Transformer& model, const TrainingPlan& plan, const C
   // The slower of host and GPU counts over forward and backward together, since the host may run
   // ahead. The sum is split in proportion to the GPU's times.
   const double both =
-      beside(forward + backward, layers * (one.forward.launches + back.launches) + 2 * once);
+      in_parallel(forward + backward, layers * (one.forward.launches + back.launches) + 2 * once);
   PieceTime out{0, 0, {}};
   if (forward + backward > 0) {  // no layers, or of a tower without work
     out.forward = both * forward / (forward + backward);
@@ -130,14 +130,14 @@ Handover handover(const Transformer& model, const TrainingPlan& plan, const Cost
   const bool one_node = plan.ranks() <= cost.ranks_per_node;
   Group stages{2, one_node ? 2 : 1};
   stages.stride = static_cast<int>(plan.ranks() / plan.pipeline);
-  // Beside the tasks the engine shares the links.
+  // Messages that overlap the tasks share the links in the engine.
   stages.all = plan.overlapped_pipeline ? 0 : plan.ranks();
   // In a vee the last stage has both chunks in the middle.
   stages.wraps = plan.chunks > 1 && plan.schedule != PipelineSchedule::zbv;
   const double message = collective_seconds(cost, trace::Op::send, bytes, stages);
   const double both = cost.stage_handover + message;
-  // A send occupies both stages, as the blocking sends of Megatron's schedule do. Beside computing
-  // it slows that down.
+  // A send occupies both stages, as the blocking sends of Megatron's schedule do. One that overlaps
+  // computing slows it down.
   return plan.overlapped_pipeline ? Handover{cost.overlap_slowdown * both, message}
                                   : Handover{both, 0};
 }

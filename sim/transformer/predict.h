@@ -118,7 +118,7 @@ ExchangeCalls exchange_calls(const TrainingPlan& plan, const CostParameters& cos
 // What they take one after the other, if nothing else is under way.
 // Plain data parallelism, and ZeRO-1 and 2: an all-reduce after the backward pass. A pipeline with
 // zero3 gathers and scatters; without a pipeline it does layer by layer: piece_time().
-// `overlapped`: with ZeRO-1 and 2 the updated parameters are gathered beside the next step's
+// `overlapped`: with ZeRO-1 and 2 the updated parameters are gathered during the next step's
 // forward (Megatron's distributed optimizer), and only gradients are scattered.
 ExchangeTime exchange_time(const TrainingPlan& plan, const CostParameters& cost, double count,
                            bool overlapped = false);
@@ -140,7 +140,7 @@ struct StepPrediction {
 inline constexpr double kLongestPiece = 1e5;  // seconds
 
 // A step that the engine ran. Where GPUs are slow (CostParameters::slow), replicas differ: costs,
-// parts and intervals are of those of which there are most.
+// parts and intervals are of the most numerous ones.
 struct SimulatedStep {
   PipelineProgram order;
   PipelineCosts costs;

@@ -63,7 +63,7 @@ struct TrainingPlan {
   bool sequence_parallel =
       false;  // arXiv 2205.05198: norms and dropouts split over the tensor ranks
   bool overlapped_tensor = false;  // its collectives overlap the matrix products (async TP)
-  // These run beside computing, and only slow it down (CostParameters::overlap_slowdown):
+  // These overlap computing, and only slow it down (CostParameters::overlap_slowdown):
   bool overlapped_gradients = false;  // the gradients' exchange
   bool overlapped_context = false;    // context-parallel collectives, as in ring attention
   bool overlapped_pipeline = false;   // sends between pipeline stages

@@ -8,7 +8,7 @@
 namespace lockstep {
 namespace {
 
-TEST(LocationTest, LeavesOutWhatIsUnknown) {
+TEST(Location, LeavesOutWhatIsUnknown) {
   EXPECT_EQ((Location{"a.yaml", 3, 7}.str()), "a.yaml:3:7");
   EXPECT_EQ((Location{"a.yaml", 3}.str()), "a.yaml:3");
   EXPECT_EQ((Location{"a.yaml"}.str()), "a.yaml");
@@ -16,26 +16,26 @@ TEST(LocationTest, LeavesOutWhatIsUnknown) {
   EXPECT_EQ(Location{}.str(), "");
 }
 
-TEST(ErrorTest, SaysWhereWhatAndHowToMendIt) {
+TEST(Error, SaysWhereWhatAndHowToFixIt) {
   EXPECT_EQ((Error{"no such file", {"a"}, "name another"}.str()),
             "a: error: no such file\n  fix: name another");
   EXPECT_EQ((Error{"no traces", {}, ""}.str()), "error: no traces");
 }
 
-TEST(ErrorTest, IsSafeToPrintWhateverTheFileIsCalled) {
+TEST(Error, IsSafeToPrintWhateverTheFileIsCalled) {
   const Error error{"not a trace", {"a\x1b[2J\n\xff"}, "name \x1b another\nor two"};
   EXPECT_EQ(error.str(),
             "a\\x1b[2J\\x0a\uFFFD: error: not a trace\n  fix: name \\x1b another\nor two");
   EXPECT_EQ(error.summary(), "a\\x1b[2J\\x0a\uFFFD: not a trace");
 }
 
-TEST(ErrorTest, AMessageKeepsItsLinesButInASummary) {
+TEST(Error, AMessageKeepsItsLinesButInASummary) {
   const Error error{"no trace: it said\n    \x07 bell", {}, ""};
   EXPECT_EQ(error.str(), "error: no trace: it said\n    \\x07 bell");
   EXPECT_EQ(error.summary(), "no trace: it said\\x0a    \\x07 bell");
 }
 
-TEST(ResultTest, HoldsAValueOrAnError) {
+TEST(Result, HoldsAValueOrAnError) {
   Result<std::unique_ptr<int>> value(std::make_unique<int>(7));
   ASSERT_TRUE(value);
   EXPECT_EQ(**value, 7);
@@ -47,7 +47,7 @@ TEST(ResultTest, HoldsAValueOrAnError) {
   EXPECT_EQ(error.error().message, "bad");
 }
 
-TEST(ResultTest, StatusIsAResultOfNothing) {
+TEST(Result, StatusIsAResultOfNothing) {
   EXPECT_TRUE(Status::ok());
   EXPECT_FALSE(Status(Error{"bad", {}, ""}));
 }
@@ -57,7 +57,7 @@ TEST(ResultDeathTest, TakingWhatIsNotThereIsOurOwnBug) {
   EXPECT_DEATH(static_cast<void>(*error), "check failed: .*holds an error");
 }
 
-TEST(SystemErrorTest, SaysWhatWasTriedWhyItFailedAndWhatToDo) {
+TEST(SystemError, SaysWhatWasTriedWhyItFailedAndWhatToDo) {
   EXPECT_EQ(system_error("cannot open the file", ENOENT, "a/b").str(),
             "a/b: error: cannot open the file: No such file or directory\n"
             "  fix: check how the path is written");
@@ -65,7 +65,7 @@ TEST(SystemErrorTest, SaysWhatWasTriedWhyItFailedAndWhatToDo) {
             "error: cannot write: No space left on device\n  fix: free some space");
 }
 
-TEST(SystemErrorTest, NeverWithoutAFix) {
+TEST(SystemError, NeverWithoutAFix) {
   for (int code = 0; code < 140; ++code) EXPECT_FALSE(system_error("", code, "").fix.empty());
   EXPECT_FALSE(system_error("", -1, "").fix.empty());
 }

@@ -7,14 +7,14 @@
 namespace lockstep {
 namespace {
 
-TEST(EditDistanceTest, CountsInsertionsDeletionsAndSubstitutions) {
+TEST(EditDistance, CountsInsertionsDeletionsAndSubstitutions) {
   EXPECT_EQ(edit_distance("", ""), 0U);
   EXPECT_EQ(edit_distance("", "abc"), 3U);
   EXPECT_EQ(edit_distance("kitten", "sitting"), 3U);
   EXPECT_EQ(edit_distance("ranks", "rank"), 1U);
 }
 
-TEST(NearestTest, FindsWhatWasMeantOrNothing) {
+TEST(Nearest, FindsWhatWasMeantOrNothing) {
   const std::vector<std::string> keys = {"ranks", "backend", "strategy", "id"};
   EXPECT_EQ(nearest("rnaks", keys), "ranks");
   EXPECT_EQ(nearest("stratgey", keys), "strategy");
@@ -23,7 +23,7 @@ TEST(NearestTest, FindsWhatWasMeantOrNothing) {
   EXPECT_EQ(nearest("ranks", {}), "");
 }
 
-TEST(JoinAndTest, NamesAllOrTheFirstFew) {
+TEST(JoinAnd, NamesAllOrTheFirstFew) {
   const std::vector<std::string> three = {"a", "b", "c"};
   EXPECT_EQ(join_and({}), "");
   EXPECT_EQ(join_and(std::vector<std::string>{"a"}), "a");
@@ -33,7 +33,7 @@ TEST(JoinAndTest, NamesAllOrTheFirstFew) {
   EXPECT_EQ(join_and(three, 1), "a and 2 more");
 }
 
-TEST(RangesTest, RunsOfThreeAndMoreAreShortened) {
+TEST(Ranges, RunsOfThreeAndMoreAreShortened) {
   const auto of = [](std::vector<std::int32_t> ranks) { return ranges(ranks); };
   EXPECT_EQ(of({}), "");
   EXPECT_EQ(of({7}), "7");
@@ -41,7 +41,7 @@ TEST(RangesTest, RunsOfThreeAndMoreAreShortened) {
   EXPECT_EQ(of({0, 1, 2, 3, 7}), "0-3,7");
 }
 
-TEST(FoldedRangesTest, WhatRepeatsIsFolded) {
+TEST(FoldedRanges, WhatRepeatsIsFolded) {
   const auto every = [](std::int32_t first, std::int32_t step, int count, int size = 1) {
     std::vector<std::int32_t> out;
     for (int i = 0; i < count; ++i)
@@ -74,16 +74,16 @@ TEST(FoldedRangesTest, WhatRepeatsIsFolded) {
             "-2147483648,-5,2147483647");
 }
 
-TEST(PluralTest, OneAndMany) {
+TEST(Plural, OneAndMany) {
   EXPECT_EQ(plural(1, "rank"), "1 rank");
   EXPECT_EQ(plural(0, "rank"), "0 ranks");
   EXPECT_EQ(plural(2, "entry", "entries"), "2 entries");
   EXPECT_EQ(plural(1023, "rank"), "1,023 ranks");
 }
 
-TEST(HexTest, SixteenDigits) { EXPECT_EQ(hex(255), "00000000000000ff"); }
+TEST(Hex, SixteenDigits) { EXPECT_EQ(hex(255), "00000000000000ff"); }
 
-TEST(PrintableTest, KeepsTextAndDisarmsTheRest) {
+TEST(Printable, KeepsTextAndDisarmsTheRest) {
   EXPECT_EQ(printable("a.weight é 漢 😀"), "a.weight é 漢 😀");
   EXPECT_EQ(printable("\x1b[31mred\n"), "\\x1b[31mred\\x0a");
   EXPECT_EQ(printable("\x7f"), "\\x7f");
@@ -95,13 +95,13 @@ TEST(PrintableTest, KeepsTextAndDisarmsTheRest) {
   EXPECT_EQ(printable(std::string_view("\0", 1)), "\\x00");
 }
 
-TEST(ToUtf8Test, ReplacesOnlyWhatIsNoText) {
+TEST(ToUtf8, ReplacesOnlyWhatIsNoText) {
   EXPECT_EQ(to_utf8("a\x1b é\n"), "a\x1b é\n");
   EXPECT_EQ(to_utf8("a\xff\xc3z"), "a\uFFFD\uFFFDz");
   EXPECT_EQ(to_utf8(""), "");
 }
 
-TEST(WrapTest, BreaksAtBlanksAndIndentsWhatFollows) {
+TEST(Wrap, BreaksAtBlanksAndIndentsWhatFollows) {
   EXPECT_EQ(wrap("", 10), "");
   EXPECT_EQ(wrap("one two three", 20), "one two three");
   EXPECT_EQ(wrap("one two three", 8), "one two\nthree");

@@ -11,6 +11,7 @@
 #include <yaml-cpp/yaml.h>
 
 #include "tests/support/temp_dir.h"
+#include "tests/support/trace_lines.h"
 
 namespace lockstep {
 namespace {
@@ -54,9 +55,8 @@ class CiExamples : public ::testing::Test {
   // What the job's checkout has: a training script whose ranks agree, or do not.
   void check_out(bool healthy) {
     const auto trace = [&](int rank, int numel) {
-      return R"({"header":1,"rank":)" + std::to_string(rank) + R"(,"world_size":2})" + "\n" +
-             R"({"ev":"issue","id":0,"g":"world","op":"all_reduce","in":[[)" +
-             std::to_string(numel) + "]]}\n" + R"({"end":"clean"})" + "\n";
+      return header_line(rank, 2) + issue_line(0, "world", "all_reduce", {{"in", {{numel}}}}) +
+             end_line("clean");
     };
     executable("train_two_ranks.sh", "mkdir -p traces\ncat > traces/rank_0.trace.jsonl <<'E'\n" +
                                          trace(0, 8) +

@@ -4,6 +4,7 @@
 #include "runtime/forecast/derived_ranks.h"
 #include "tests/cli/run_lockstep.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/trace_lines.h"
 #include "trace/load.h"
 
 namespace lockstep::cli {
@@ -11,13 +12,14 @@ namespace {
 
 // Two ranks that all-reduce 100 floats: rank 1 comes 5 us later, and it takes 7 us from there.
 std::string rank_text(int rank, int issued, int completed) {
-  return "{\"header\":1,\"rank\":" + std::to_string(rank) +
-         ",\"world_size\":2}\n"
-         "{\"ev\":\"issue\",\"id\":0,\"g\":\"world\",\"op\":\"all_reduce\",\"t\":" +
-         std::to_string(issued) +
-         ",\"in\":[[100]],\"out\":[[100]],\"dtype\":\"float32\",\"async\":true}\n"
-         "{\"ev\":\"complete\",\"id\":0,\"t\":" +
-         std::to_string(completed) + "}\n{\"end\":\"clean\"}\n";
+  return header_line(rank, 2) +
+         issue_line(0, "world", "all_reduce",
+                    {{"t", issued},
+                     {"in", {{100}}},
+                     {"out", {{100}}},
+                     {"dtype", "float32"},
+                     {"async", true}}) +
+         event_line("complete", 0, {{"t", completed}}) + end_line("clean");
 }
 
 trace::Run run_of_two(const std::string& one, const std::string& other) {

@@ -1,5 +1,6 @@
 // The commands as users call them: files in, text and exit status out.
 #include <CLI/CLI.hpp>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
@@ -18,7 +19,7 @@ using testing::StartsWith;
 struct TwoRanks {
   explicit TwoRanks(const std::string& redop_of_rank_1) {
     for (int rank = 0; rank < 2; ++rank)
-      folder.write("rank_" + std::to_string(rank) + ".trace.jsonl",
+      folder.write(fmt::format("rank_{}.trace.jsonl", rank),
                    R"({"header":1,"rank":)" + std::to_string(rank) + R"(,"world_size":2}
 {"group":"world","ranks":[0,1]}
 {"ev":"issue","id":0,"g":"world","op":"all_reduce","in":[[8]],"dtype":"float32","what":["w"],"redop":")" +
@@ -55,7 +56,7 @@ TEST(Verify, NamesRankStepAndParametersOfAModalityHang) {
              R"(,"g":"world","op":"all_reduce","in":[[64]],"dtype":"float32","what":[")" + name +
              R"("],"at":"sync.cc:41","step":0})" + "\n";
     };
-    folder.write("rank_" + std::to_string(rank) + ".trace.jsonl",
+    folder.write(fmt::format("rank_{}.trace.jsonl", rank),
                  R"({"header":1,"rank":)" + std::to_string(rank) + R"(,"world_size":3})" + "\n" +
                      R"({"group":"world","ranks":[0,1,2]})" + "\n" +
                      R"({"ev":"modality","n":0,"has":[)" + (text_only ? "" : "\"image\",") +
@@ -79,7 +80,7 @@ TEST(Verify, NamesRankStepAndParametersOfAModalityHang) {
                                      "  where  step 0; group world, seq 1; sync.cc:41\n"));
 }
 
-TEST(Verify, WritesJsonBesideTheText) {
+TEST(Verify, WritesJsonAsWellAsText) {
   const TwoRanks run("sum");
   const std::string path = run.folder.file("report.json");
   const Outcome outcome = run_lockstep({"verify", run.folder.path(), "--output", "json=" + path});
@@ -252,7 +253,7 @@ TEST(Program, VersionAndHelpExitWithZero) {
 
 // Footers are written for 80 columns; only commands, which are copied, may be wider than the
 // terminal.
-TEST(Program, HelpIsFilledAnewForANarrowTerminal) {
+TEST(Program, HelpIsWrappedForANarrowTerminal) {
   CLI::App app("", "lockstep");
   app.footer(
       "Examples:\n"

@@ -3,11 +3,13 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include "tests/cli/run_lockstep.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/trace_lines.h"
 #include "trace/load.h"
 
 namespace lockstep::chakra_output {
@@ -17,17 +19,9 @@ using Json = nlohmann::json;
 
 void write_traces(const TempDir& folder, const std::vector<std::string>& lines) {
   for (std::size_t r = 0; r < lines.size(); ++r) {
-    const std::string rank = std::to_string(r);
-    folder.write("rank_" + rank + ".trace.jsonl",
-                 "{\"header\":1,\"rank\":" + rank + ",\"world_size\":" +
-                     std::to_string(lines.size()) + "}\n" + lines[r] + "{\"end\":\"clean\"}\n");
+    folder.write(fmt::format("rank_{}.trace.jsonl", r),
+                 header_line(static_cast<int>(r), lines.size()) + lines[r] + end_line("clean"));
   }
-}
-
-std::string issue(int id, const std::string& op, const std::string& more,
-                  const std::string& group = "world") {
-  return "{\"ev\":\"issue\",\"id\":" + std::to_string(id) + ",\"g\":\"" + group + "\",\"op\":\"" +
-         op + "\"" + more + "}\n";
 }
 
 void convert(const TempDir& from, const TempDir& to) {
@@ -57,13 +51,12 @@ std::vector<std::string> calls_of(const TempDir& folder) {
   for (const trace::RankTrace& rank : run->ranks) {
     for (const trace::Call& call : rank.calls) {
       const trace::Signature& s = run->tables.signatures[call.signature];
-      out.push_back(run->tables.str(call.group) + "#" + std::to_string(call.seq) + " " +
-                    describe(run->tables, call.signature) + " " + std::to_string(s.in_elements) +
-                    " " + std::to_string(s.out_elements) + " root " + std::to_string(s.root) +
-                    " peer " + std::to_string(call.peer.value));
+      out.push_back(fmt::format("{}#{} {} {} {} root {} peer {}", run->tables.str(call.group),
+                                call.seq, describe(run->tables, call.signature), s.in_elements,
+                                s.out_elements, s.root, call.peer.value));
     }
     for (const trace::RankTrace::Membership& group : rank.groups)
-      out.push_back(run->tables.str(group.group) + " of " + std::to_string(group.ranks.size()));
+      out.push_back(fmt::format("{} of {}", run->tables.str(group.group), group.ranks.size()));
   }
   return out;
 }
@@ -71,29 +64,34 @@ std::vector<std::string> calls_of(const TempDir& folder) {
 // A kernel, a call after it beside another kernel, one more kernel after the call; then calls that
 // block, in a group and between two ranks.
 std::string job(int rank) {
-  const std::string peer = std::to_string(1 - rank);
-  const std::string message = ",\"peer\":" + peer + ",\"in\":[[100]],\"dtype\":\"int64\"";
   return R"({"group":"pair","ranks":[0,1]}
 {"ev":"span","name":"first","dur":10123,"stream":"7","id":100}
 {"ev":"span","name":"wait","stream":"9","after":100}
 )" +
-         issue(
-             1, "all_reduce",
-             R"(,"in":[[1000]],"out":[[1000]],"dtype":"float32","redop":"sum","async":true,"stream":"9")") +
+         issue_line(1, "world", "all_reduce",
+                    {{"in", {{1000}}},
+                     {"out", {{1000}}},
+                     {"dtype", "float32"},
+                     {"redop", "sum"},
+                     {"async", true},
+                     {"stream", "9"}}) +
          R"({"ev":"span","name":"beside","dur":30000,"stream":"7"}
 {"ev":"span","name":"wait","stream":"7","after":1}
 {"ev":"span","name":"last","dur":5000,"stream":"7","id":101}
 {"ev":"span","name":"wait","after":101}
 {"ev":"span","name":"host","dur":2001}
 )" +
-         issue(2, "reduce_scatter_tensor",
-               R"(,"in":[[1000]],"out":[[500]],"dtype":"bfloat16","redop":"avg")", "pair") +
-         issue(3, "broadcast", R"(,"in":[[64]],"dtype":"float32","root":1)") +
-         issue(4, rank == 0 ? "send" : "recv", message, "pair") +
-         issue(5, "all_gather",
-               R"(,"in":[[10]],"out":[[10],[10]],"dtype":"float32","async":true)") +
-         "{\"ev\":\"span\",\"name\":\"host\",\"dur\":700}\n{\"ev\":\"wait\",\"id\":5}\n" +
-         "{\"ev\":\"span\",\"name\":\"host\",\"dur\":300}\n" + issue(6, "barrier", "");
+         issue_line(2, "pair", "reduce_scatter_tensor",
+                    {{"in", {{1000}}}, {"out", {{500}}}, {"dtype", "bfloat16"}, {"redop", "avg"}}) +
+         issue_line(3, "world", "broadcast", {{"in", {{64}}}, {"dtype", "float32"}, {"root", 1}}) +
+         issue_line(4, "pair", rank == 0 ? "send" : "recv",
+                    {{"peer", 1 - rank}, {"in", {{100}}}, {"dtype", "int64"}}) +
+         issue_line(
+             5, "world", "all_gather",
+             {{"in", {{10}}}, {"out", {{10}, {10}}}, {"dtype", "float32"}, {"async", true}}) +
+         json_line({{"ev", "span"}, {"name", "host"}, {"dur", 700}}) + event_line("wait", 5) +
+         json_line({{"ev", "span"}, {"name", "host"}, {"dur", 300}}) +
+         issue_line(6, "world", "barrier");
 }
 
 TEST(ConvertToChakra, WhatIsReadBackCallsTheSameAndTakesTheSameTime) {
@@ -112,11 +110,11 @@ TEST(ConvertToChakra, WhatIsReadBackCallsTheSameAndTakesTheSameTime) {
 }
 
 TEST(ConvertToChakra, AProgramThatHangsStillHangs) {
-  const std::string tensor = R"(,"in":[[8]],"dtype":"float32")";
-  const std::string groups =
-      "{\"group\":\"a\",\"ranks\":[0,1]}\n{\"group\":\"b\",\"ranks\":[0,1]}\n";
+  const auto reduce = [](int id, const std::string& group) {
+    return issue_line(id, group, "all_reduce", {{"in", {{8}}}, {"dtype", "float32"}});
+  };
   const auto rank = [&](const char* first, const char* second) {
-    return groups + issue(1, "all_reduce", tensor, first) + issue(2, "all_reduce", tensor, second);
+    return group_line("a", {0, 1}) + group_line("b", {0, 1}) + reduce(1, first) + reduce(2, second);
   };
   const TempDir text, chakra;
   write_traces(text, {rank("a", "b"), rank("b", "a")});
@@ -128,8 +126,7 @@ TEST(ConvertToChakra, AProgramThatHangsStillHangs) {
             before.json["report"]["findings"][0]["rule"]);
   // A rank that leaves out a call is found without a simulation, too.
   const TempDir less, less_chakra;
-  write_traces(less, {issue(1, "all_reduce", tensor) + issue(2, "all_reduce", tensor),
-                      issue(1, "all_reduce", tensor)});
+  write_traces(less, {reduce(1, "world") + reduce(2, "world"), reduce(1, "world")});
   convert(less, less_chakra);
   for (const TempDir* folder : {&less, &less_chakra})
     EXPECT_EQ(cli::run_lockstep({"verify", folder->path()}).status, 1);
@@ -144,7 +141,8 @@ TEST(ConvertToChakra, WhatChakraCannotSayIsRefused) {
     EXPECT_EQ(outcome.status, 2);
     return outcome.err;
   };
-  EXPECT_NE(why(issue(1, "my_own", "")).find("which Chakra does not have"), std::string::npos);
+  EXPECT_NE(why(issue_line(1, "world", "my_own")).find("which Chakra does not have"),
+            std::string::npos);
   EXPECT_NE(why("{\"ev\":\"span\",\"name\":\"wait\",\"after\":9}\n").find("waits for 9"),
             std::string::npos);
 }

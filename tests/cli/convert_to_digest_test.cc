@@ -11,6 +11,7 @@
 #include "tests/cli/run_lockstep.h"
 #include "tests/reports/inline_run.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/trace_lines.h"
 #include "trace/formats/ring/writer.h"
 
 namespace lockstep::cli {
@@ -19,12 +20,11 @@ namespace {
 namespace fs = std::filesystem;
 
 // Four ranks; rank 2 leaves out the second call, and all others hang in it.
-std::string hung_rank(int rank, int world = 4) {
-  std::string out = R"({"header":1,"rank":)" + std::to_string(rank) + R"(,"world_size":)" +
-                    std::to_string(world) + "}\n{\"group\":\"world\",\"ranks\":[0,1,2,3]}\n" +
-                    reports::all_reduce(0, "a", 8) + reports::complete(0);
-  if (rank != 2) return out + reports::all_reduce(1, "b", 8) + "{\"end\":\"hung\"}\n";
-  return out + "{\"end\":\"clean\"}\n";
+std::string hung_rank(int rank, std::size_t world = 4) {
+  const std::string out = header_line(rank, world) + world_line(4) +
+                          reports::all_reduce(0, "a", 8) + reports::complete(0);
+  if (rank != 2) return out + reports::all_reduce(1, "b", 8) + reports::kHung;
+  return out + reports::kClean;
 }
 
 class ConvertToDigest : public ::testing::Test {
@@ -95,7 +95,7 @@ TEST_F(ConvertToDigest, SaysHowManyClassesThereAre) {
   EXPECT_NE(outcome.out.find("wrote 4 ranks in 2 classes, "), std::string::npos) << outcome.out;
 }
 
-TEST_F(ConvertToDigest, BesideItsTracesItIsPassedOver) {
+TEST_F(ConvertToDigest, IsPassedOverNextToItsTraces) {
   const std::string whole = verdict({dir_.file("job")});
   digest("job/node.digest", {dir_.file("job")});
   EXPECT_EQ(verdict({dir_.file("job")}), whole);

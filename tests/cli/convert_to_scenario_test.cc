@@ -2,11 +2,13 @@
 // tests/scenarios.
 #include <filesystem>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "runtime/job/scenario.h"
 #include "tests/cli/run_lockstep.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/trace_lines.h"
 
 namespace lockstep::cli {
 namespace {
@@ -16,20 +18,17 @@ using ::testing::HasSubstr;
 class ConvertToScenario : public ::testing::Test {
  protected:
   // Rank r calls so many all-reduces, of sizes 1000, 1001, …
-  void record(int rank, int calls, const std::string& end, const std::string& more = "") {
-    std::string text = R"({"header":1,"rank":)" + std::to_string(rank) +
-                       R"(,"world_size":2})"
-                       "\n";
+  void record(int rank, int calls, const std::string& end) {
+    std::string text = header_line(rank, 2);
     for (int i = 0; i < calls; ++i) {
-      text += R"({"ev":"issue","id":)" + std::to_string(i) +
-              R"(,"g":"world","op":"all_reduce","in":[[)" + std::to_string(1000 + i) +
-              R"(]],"dtype":"float32","redop":"sum","step":)" + std::to_string(i) + more + "}\n";
+      text +=
+          issue_line(i, "world", "all_reduce",
+                     {{"in", {{1000 + i}}}, {"dtype", "float32"}, {"redop", "sum"}, {"step", i}});
       const bool completes = i < 4;
-      if (completes) text += R"({"ev":"complete","id":)" + std::to_string(i) + "}\n";
+      if (completes) text += event_line("complete", i);
     }
     std::filesystem::create_directory(folder_.file("run"));
-    folder_.write("run/rank_" + std::to_string(rank) + ".trace.jsonl",
-                  text + R"({"end":")" + end + "\"}\n");
+    folder_.write(fmt::format("run/rank_{}.trace.jsonl", rank), text + end_line(end));
   }
   void record_stall() {
     record(0, 5, "hung");
@@ -42,7 +41,7 @@ class ConvertToScenario : public ::testing::Test {
     return run_lockstep(arguments);
   }
   std::string calls(int rank) const {
-    return TempDir::read(folder_.file("job.calls/rank_" + std::to_string(rank) + ".trace.jsonl"));
+    return TempDir::read(folder_.file(fmt::format("job.calls/rank_{}.trace.jsonl", rank)));
   }
   TempDir folder_;
 };
@@ -103,7 +102,7 @@ TEST_F(ConvertToScenario, what_calls_do_not_show_is_refused) {
   // Parameters part in step 1, and the calls agree.
   for (int rank = 0; rank < 2; ++rank) {
     record(rank, 3, "clean");
-    const std::string file = "run/rank_" + std::to_string(rank) + ".trace.jsonl";
+    const std::string file = fmt::format("run/rank_{}.trace.jsonl", rank);
     std::string text = TempDir::read(folder_.file(file));
     text.insert(text.rfind("{\"end\""), R"({"ev":"state","n":0,"name":"w","hash":"5"})"
                                         "\n"

@@ -104,10 +104,10 @@ TEST(Demo, SaysWhereItsFilesShouldBe) {
   fs::create_directories(prefix.file("bin"));
   fs::copy_file(LOCKSTEP_BINARY_DIR "/lockstep", prefix.file("bin/lockstep"));
   EXPECT_EQ(run_program_at(prefix.file("bin/lockstep"), "demo", prefix.file("out")), 4);
-  EXPECT_THAT(TempDir::read(prefix.file("out")), HasSubstr("not beside this program"));
+  EXPECT_THAT(TempDir::read(prefix.file("out")), HasSubstr("not next to this program"));
 }
 
-TEST(Shipped, FoldersLieBesideTheProgram) {
+TEST(Shipped, FoldersAreNextToTheProgram) {
   const std::string built = LOCKSTEP_BINARY_DIR "/lockstep";
   EXPECT_EQ(fs::path(*shipped_folder("machines", built)).filename(), "machines");
   EXPECT_TRUE(fs::exists(*shipped_folder("plans", built) + "/llama3-70b.yaml"));

@@ -1,9 +1,11 @@
 // --only, --disable, --baseline and --write-baseline as users give them.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
 #include "tests/cli/run_lockstep.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/trace_lines.h"
 
 namespace lockstep::cli {
 namespace {
@@ -16,18 +18,15 @@ using testing::Not;
 struct ErrorAndWarning {
   ErrorAndWarning() {
     for (int rank = 0; rank < 2; ++rank) {
-      const std::string redop = rank == 0 ? "sum" : "max";
-      const std::string waits = "{\"ev\":\"wait\",\"id\":1}\n{\"ev\":\"waited\",\"id\":1}\n";
-      folder.write("rank_" + std::to_string(rank) + ".trace.jsonl", R"({"header":1,"rank":)" +
-                                                                        std::to_string(rank) +
-                                                                        R"(,"world_size":2}
-{"group":"world","ranks":[0,1]}
-{"ev":"issue","id":0,"g":"world","op":"all_reduce","in":[[8]],"redop":")" +
-                                                                        redop + R"("}
-{"ev":"complete","id":0}
-{"ev":"issue","id":1,"g":"world","op":"broadcast","in":[[8]],"root":0,"async":true}
-{"ev":"complete","id":1}
-)" + (rank == 0 ? waits : "") + "{\"end\":\"clean\"}\n");
+      const std::string waits = event_line("wait", 1) + event_line("waited", 1);
+      folder.write(
+          fmt::format("rank_{}.trace.jsonl", rank),
+          header_line(rank, 2) + world_line(2) +
+              issue_line(0, "world", "all_reduce",
+                         {{"in", {{8}}}, {"redop", rank == 0 ? "sum" : "max"}}) +
+              event_line("complete", 0) +
+              issue_line(1, "world", "broadcast", {{"in", {{8}}}, {"root", 0}, {"async", true}}) +
+              event_line("complete", 1) + (rank == 0 ? waits : "") + end_line("clean"));
     }
   }
   Outcome verify(std::vector<std::string> options) const {

@@ -2,12 +2,14 @@
 #include <algorithm>
 #include <filesystem>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include "tests/cli/run_lockstep.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/trace_lines.h"
 #include "tests/support/two_towers.h"
 
 namespace lockstep::cli {
@@ -145,21 +147,18 @@ TEST(Product, BadInputIsRefusedWithLocationAndFix) {
 struct RecordedRun {
   explicit RecordedRun(const std::string& other = "b") {
     for (int rank = 0; rank < 2; ++rank) {
-      std::string text = R"({"header":1,"rank":)" + std::to_string(rank) +
-                         R"(,"world_size":2,"backend":"gloo"})" + "\n" +
-                         R"({"group":"world","ranks":[0,1]})" + "\n";
+      std::string text = header_line(rank, 2, {{"backend", "gloo"}}) + world_line(2);
       for (int id = 0; id < 4; ++id) {
-        text += R"({"ev":"issue","id":)" + std::to_string(id) +
-                R"(,"g":"world","op":"all_reduce","in":[[8]],"dtype":"float32","redop":"sum",)" +
-                R"("what":[")" +
-                (id % 2 == 0 ? "a"
-                 : rank == 0 ? "b"
-                             : other) +
-                R"("],"step":)" + std::to_string(id / 2) + "}\n" + R"({"ev":"complete","id":)" +
-                std::to_string(id) + "}\n";
+        const std::string second = rank == 0 ? "b" : other;
+        text += issue_line(id, "world", "all_reduce",
+                           {{"in", {{8}}},
+                            {"dtype", "float32"},
+                            {"redop", "sum"},
+                            {"what", {id % 2 == 0 ? "a" : second}},
+                            {"step", id / 2}}) +
+                event_line("complete", id);
       }
-      traces.write("rank_" + std::to_string(rank) + ".trace.jsonl",
-                   text + R"({"end":"clean"})" + "\n");
+      traces.write(fmt::format("rank_{}.trace.jsonl", rank), text + end_line("clean"));
     }
   }
   TempDir traces;

@@ -5,12 +5,14 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include "tests/cli/run_lockstep.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/trace_lines.h"
 #include "tests/verify/program.h"
 #include "verify/verify.h"
 
@@ -32,7 +34,7 @@ Simulated simulate_texts(const std::vector<std::string>& texts,
                          const std::vector<std::string>& more = {}) {
   const TempDir folder;
   for (std::size_t r = 0; r < texts.size(); ++r)
-    folder.write("rank_" + std::to_string(r) + ".trace.jsonl", texts[r]);
+    folder.write(fmt::format("rank_{}.trace.jsonl", r), texts[r]);
   const std::string json = folder.file("out.json");
   std::vector<std::string> arguments = {"simulate", "trace",    folder.path(), "--alpha",
                                         "1us",      "--output", "json=" + json};
@@ -142,24 +144,19 @@ std::vector<std::string> opposite_orders(const std::string& stream_a, const std:
   std::vector<std::string> texts;
   for (const int rank : {0, 1}) {
     const auto issue = [&](int id, const std::string& group, const std::string& stream) {
-      return R"({"ev":"issue","id":)" + std::to_string(id) + R"(,"g":")" + group +
-             R"(","op":"all_reduce","in":[[8]],"out":[[8]],"dtype":"float32","async":true,"stream":")" +
-             stream + "\"}\n";
+      return issue_line(id, group, "all_reduce",
+                        {{"in", {{8}}},
+                         {"out", {{8}}},
+                         {"dtype", "float32"},
+                         {"async", true},
+                         {"stream", stream}});
     };
-    std::string text = R"({"header":1,"rank":)" + std::to_string(rank) +
-                       R"(,"world_size":2,"backend":"nccl"})"
-                       "\n"
-                       R"({"group":"a","ranks":[0,1]})"
-                       "\n"
-                       R"({"group":"b","ranks":[0,1]})"
-                       "\n";
+    std::string text = header_line(rank, 2, {{"backend", "nccl"}}) + group_line("a", {0, 1}) +
+                       group_line("b", {0, 1});
     text += rank == 0 ? issue(0, "a", stream_a) + issue(1, "b", stream_b)
                       : issue(0, "b", stream_b) + issue(1, "a", stream_a);
-    for (const int id : {0, 1}) {
-      text += R"({"ev":"wait","id":)" + std::to_string(id) + "}\n" + R"({"ev":"waited","id":)" +
-              std::to_string(id) + "}\n";
-    }
-    texts.push_back(text + "{\"end\":\"clean\"}\n");
+    for (const int id : {0, 1}) text += event_line("wait", id) + event_line("waited", id);
+    texts.push_back(text + end_line("clean"));
   }
   return texts;
 }
@@ -200,10 +197,9 @@ TEST(SimulateTrace, SaysWhatTheVerifierSaysOfTheSameHang) {
 
 TEST(SimulateTrace, SpansTakeTheirTimeAndRanksAreComparedOnlyWhereTheyDiffer) {
   const auto text = [](int rank, int nanos) {
-    return R"({"header":1,"rank":)" + std::to_string(rank) + ",\"world_size\":4}\n" +
-           R"({"ev":"span","name":"forward","t":0,"dur":)" + std::to_string(nanos) + "}\n" +
-           R"({"ev":"issue","id":0,"g":"world","op":"barrier"})"
-           "\n{\"end\":\"clean\"}\n";
+    return header_line(rank, 4) +
+           json_line({{"ev", "span"}, {"name", "forward"}, {"t", 0}, {"dur", nanos}}) +
+           issue_line(0, "world", "barrier") + end_line("clean");
   };
   const Simulated s = simulate_texts({text(0, 10), text(1, 10), text(2, 10), text(3, 5000)});
   EXPECT_EQ(s.json["time_ps"], 5'000'000 + 2 * 1'000'000);
@@ -217,12 +213,12 @@ TEST(SimulateTrace, SpansTakeTheirTimeAndRanksAreComparedOnlyWhereTheyDiffer) {
 TEST(SimulateTrace, RanksInPairsFoldIntoOneKindAndWhoLeavesOutACallIsFoundAmongHundreds) {
   std::vector<std::string> programs;
   for (int r = 0; r < 512; ++r) {
-    const std::string pair = "pair" + std::to_string(r / 2);
+    const std::string pair = fmt::format("pair{}", r / 2);
     const int first = r / 2 * 2;
     programs.push_back(
-        "group " + pair + " " + std::to_string(first) + "," + std::to_string(first + 1) +
-        "; all_reduce n=1000 dtype=float32 what=a step=0; all_reduce n=500 g=" + pair +
-        " dtype=float32 what=b step=0; clean");
+        fmt::format("group {} {},{}; all_reduce n=1000 dtype=float32 what=a step=0; all_reduce "
+                    "n=500 g={} dtype=float32 what=b step=0; clean",
+                    pair, first, first + 1, pair));
   }
   const Simulated ends = simulate(programs);
   EXPECT_EQ(ends.status, 0) << ends.text;
@@ -286,11 +282,8 @@ TEST(SimulateTrace, WritesTheSimulatedRunAsTracesThatOthersRead) {
 
 TEST(SimulateTrace, ACallThatBlocksIsWaitedForFromItsIssueOn) {
   const auto text = [](int rank, const std::string& work) {
-    return R"({"header":1,"rank":)" + std::to_string(rank) + R"(,"world_size":2})" + "\n" +
-           R"({"group":"world","ranks":[0,1]})" + "\n" + work +
-           R"({"ev":"issue","id":7,"g":"world","op":"barrier"})" + "\n" +
-           R"({"ev":"wait","id":7})" + "\n" + R"({"ev":"waited","id":7})" + "\n" +
-           R"({"end":"clean"})" + "\n";
+    return header_line(rank, 2) + world_line(2) + work + issue_line(7, "world", "barrier") +
+           event_line("wait", 7) + event_line("waited", 7) + end_line("clean");
   };
   const TempDir folder;
   const std::string later = R"({"ev":"span","name":"load","dur":5000})"
@@ -402,13 +395,11 @@ TEST(SimulateTrace, GroupsWhoseRingsCrossOneUplinkSlowEachOtherDown) {
   const TempDir traces;
   for (const int rank : {0, 1, 2, 3}) {
     const std::string group = rank % 2 == 0 ? "even" : "odd";
-    traces.write("rank_" + std::to_string(rank) + ".trace.jsonl",
-                 "{\"header\":1,\"rank\":" + std::to_string(rank) +
-                     ",\"world_size\":4}\n{\"group\":\"" + group + "\",\"ranks\":[" +
-                     (rank % 2 == 0 ? "0,2" : "1,3") + "]}\n{\"ev\":\"issue\",\"id\":1,\"g\":\"" +
-                     group +
-                     "\",\"op\":\"all_reduce\",\"in\":[[12500000]],\"dtype\":\"float32\"}\n"
-                     "{\"ev\":\"wait\",\"id\":1}\n{\"end\":\"clean\"}\n");
+    traces.write(
+        fmt::format("rank_{}.trace.jsonl", rank),
+        header_line(rank, 4) + group_line(group, {rank % 2, rank % 2 + 2}) +
+            issue_line(1, group, "all_reduce", {{"in", {{12500000}}}, {"dtype", "float32"}}) +
+            event_line("wait", 1) + end_line("clean"));
   }
   const auto simulated = [&](const std::string& on, const std::vector<std::string>& more) {
     std::vector<std::string> arguments = {"simulate", "trace", traces.path(), "--machine", on};

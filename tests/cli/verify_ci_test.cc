@@ -4,12 +4,14 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
 #include "reports/ci/ci_reports.h"
 #include "tests/cli/run_lockstep.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/trace_lines.h"
 
 namespace lockstep::cli {
 namespace {
@@ -48,39 +50,30 @@ class VerifyCi : public ::testing::Test {
 
   // Two ranks whose second call is of so many elements on rank 1, and of 8 on rank 0. Without an
   // end mark rank 1 may have been killed.
-  void record(int elements, const std::string& end = "{\"end\":\"clean\"}\n") {
+  void record(int elements, const std::string& end = end_line("clean")) {
     std::filesystem::create_directories("traces");
     for (int rank = 0; rank < 2; ++rank) {
-      folder_.write("traces/rank_" + std::to_string(rank) + ".trace.jsonl",
-                    R"({"header":1,"rank":)" + std::to_string(rank) +
-                        R"(,"world_size":2})"
-                        "\n" +
-                        R"({"ev":"issue","id":0,"g":"world","op":"all_reduce","in":[[)" +
-                        std::to_string(rank == 0 ? 8 : elements) + "]]}\n" + end);
+      folder_.write(
+          fmt::format("traces/rank_{}.trace.jsonl", rank),
+          header_line(rank, 2) +
+              issue_line(0, "world", "all_reduce", {{"in", {{rank == 0 ? 8 : elements}}}}) + end);
     }
   }
   // A program of two ranks that make one call in each step, after the first under these conditions.
   void derive(const std::vector<std::string>& steps) {
     std::filesystem::create_directories("derived/first");
-    std::string names, calls;
-    for (std::size_t n = 0; n <= steps.size(); ++n) {
-      if (n > 0) names += (n == 1 ? "\"" : ",\"") + steps[n - 1] + "\"";
-      calls += R"({"ev":"issue","id":)" + std::to_string(n) +
-               R"(,"g":"world","op":"all_reduce","in":[[8]],"step":)" + std::to_string(n) + "}\n";
+    std::string calls;
+    for (int n = 0; n <= static_cast<int>(steps.size()); ++n) {
+      calls += issue_line(n, "world", "all_reduce", {{"in", {{8}}}, {"step", n}});
     }
-    for (const char* rank : {"0", "1"})
-      folder_.write(std::string("derived/first/rank_") + rank + ".trace.jsonl",
-                    std::string(R"({"header":1,"rank":)") + rank + R"(,"world_size":2})" +
-                        "\n"
-                        R"({"group":"world","ranks":[0,1]})"
-                        "\n" +
-                        calls +
-                        R"({"end":"clean"})"
-                        "\n");
+    for (const int rank : {0, 1}) {
+      folder_.write(fmt::format("derived/first/rank_{}.trace.jsonl", rank),
+                    header_line(rank, 2) + world_line(2) + calls + end_line("clean"));
+    }
     folder_.write("derived/product.json", R"({"product":1,"program":"p","world_size":2,
 "assumptions":[],"conditions":[{"name":"all","has":[]}],"choice":"free",
-"histories":[{"first":"all","folder":"first"}],"steps":[)" +
-                                              names + "]}");
+"histories":[{"first":"all","folder":"first"}],"steps":)" +
+                                              LineKeys(steps).dump() + "}");
   }
   bool exists(const std::string& name) { return std::filesystem::exists(folder_.file(name)); }
 

@@ -260,7 +260,7 @@ TEST_F(WatchTest, SaysWhatIsWrongWithTheFolder) {
   EXPECT_EQ(run_lockstep({"watch"}).status, 2);
 }
 
-TEST_F(WatchTest, ADamagedRingBesideGoodOnesDoesNotStopIt) {
+TEST_F(WatchTest, ADamagedRingAmongGoodOnesDoesNotStopIt) {
   start(0, 2, end_cleanly, false);
   dir_.write("rank_1.ring", "LKSRING1 and then nothing");
   const Outcome outcome = watch({"--once"});
@@ -287,18 +287,18 @@ TEST_F(WatchTest, WhoRecordsIsNotGoneWhateverItsNumber) {
   }
   waitpid(named, nullptr, 0);
   const auto end_seen = [](runtime::WatchSource& source) {
-    const auto look = source.look();
-    return look && *look ? (*look)->run.ranks[0].end : trace::End::hung;
+    const auto poll = source.poll();
+    return poll && *poll ? (*poll)->run.ranks[0].end : trace::End::hung;
   };
   runtime::WatchSource source({dir_.path()});
   EXPECT_EQ(end_seen(source), trace::End::cut);
-  for (int look = 0; look < 2; ++look) {
+  for (int poll = 0; poll < 2; ++poll) {
     char any;
     ASSERT_EQ(write(go[1], "x", 1), 1);
     ASSERT_EQ(read(done[0], &any, 1), 1);
     EXPECT_EQ(end_seen(source), trace::End::cut);
   }
-  for (int look = 0; look < 3; ++look) EXPECT_EQ(end_seen(source), trace::End::cut) << "for good";
+  for (int poll = 0; poll < 3; ++poll) EXPECT_EQ(end_seen(source), trace::End::cut) << "for good";
   runtime::WatchSource silent({dir_.path()});
   EXPECT_EQ(end_seen(silent), trace::End::cut);
   EXPECT_EQ(end_seen(silent), trace::End::killed) << "gone, and nothing recorded since";
@@ -308,10 +308,10 @@ TEST_F(WatchTest, WhoRecordsIsNotGoneWhateverItsNumber) {
 TEST_F(WatchTest, AbsentRanksAreWaitedForAWhile) {
   start(0, 2, end_cleanly, false);
   runtime::WatchSource source({dir_.path()});
-  for (int look = 1; look <= runtime::WatchSource::kLooksForAbsent; ++look) {
-    const auto seen = source.look();
+  for (int poll = 1; poll <= runtime::WatchSource::kPollsForAbsent; ++poll) {
+    const auto seen = source.poll();
     ASSERT_TRUE(seen && *seen);
-    EXPECT_EQ((*seen)->over, look == runtime::WatchSource::kLooksForAbsent) << look;
+    EXPECT_EQ((*seen)->over, poll == runtime::WatchSource::kPollsForAbsent) << poll;
   }
 }
 

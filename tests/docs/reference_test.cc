@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <map>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -87,7 +88,7 @@ TEST(Reference, SubcommandsAreReadFromHelp) {
 
 // "| 8 | i64 | `time` | …": the row of the page for a field at an offset.
 std::string row(std::size_t offset, const std::string& type, const std::string& field) {
-  return "\n| " + std::to_string(offset) + " | " + type + " | `" + field + "` |";
+  return fmt::format("\n| {} | {} | `{}` |", offset, type, field);
 }
 
 TEST(RingFilePage, HasTheHeadersOffsets) {
@@ -97,12 +98,14 @@ TEST(RingFilePage, HasTheHeadersOffsets) {
       page.substr(page.find("### Header"), page.find("### Table") - page.find("### Header"));
   for (const std::string& expected :
        {row(offsetof(trace::ring::Header, magic), "char[8]", "magic"),
-        row(offsetof(trace::ring::Header, version), "u32", "version") + " " +
-            std::to_string(trace::ring::kVersion) + " |",
-        row(offsetof(trace::ring::Header, header_bytes), "u32", "header_bytes") + " " +
-            std::to_string(trace::ring::kHeaderBytes) + " |",
-        row(offsetof(trace::ring::Header, record_bytes), "u32", "record_bytes") + " " +
-            std::to_string(sizeof(trace::ring::Record)) + " |",
+        fmt::format("{} {} |", row(offsetof(trace::ring::Header, version), "u32", "version"),
+                    trace::ring::kVersion),
+        fmt::format("{} {} |",
+                    row(offsetof(trace::ring::Header, header_bytes), "u32", "header_bytes"),
+                    trace::ring::kHeaderBytes),
+        fmt::format("{} {} |",
+                    row(offsetof(trace::ring::Header, record_bytes), "u32", "record_bytes"),
+                    sizeof(trace::ring::Record)),
         row(offsetof(trace::ring::Header, rank), "i32", "rank"),
         row(offsetof(trace::ring::Header, world_size), "i32", "world_size"),
         row(offsetof(trace::ring::Header, semantics), "u32", "semantics"),
@@ -133,9 +136,8 @@ TEST(RingFilePage, HasTheRecordsOffsets) {
         row(offsetof(trace::ring::Record, id), "u32", "id"),
         row(offsetof(trace::ring::Record, kind), "u16", "kind"),
         row(offsetof(trace::ring::Record, part), "u16", "part"),
-        "\n| " + std::to_string(offsetof(trace::ring::Record, call)) + " | " +
-            std::to_string(sizeof(trace::ring::Record) - offsetof(trace::ring::Record, call)) +
-            " bytes |"})
+        fmt::format("\n| {} | {} bytes |", offsetof(trace::ring::Record, call),
+                    sizeof(trace::ring::Record) - offsetof(trace::ring::Record, call))})
     EXPECT_THAT(record, HasSubstr(expected));
 }
 
@@ -202,7 +204,7 @@ TEST(RingFilePage, ListsEachKindsFieldsInTheirPlaces) {
                                                                {9, "data"},
                                                                {10, "state"},
                                                                {11, "span"}})
-    EXPECT_THAT(page, HasSubstr("\n| " + std::to_string(number) + " | " + name + " | "));
+    EXPECT_THAT(page, HasSubstr(fmt::format("\n| {} | {} | ", number, name)));
   static_assert(static_cast<int>(trace::ring::RecordKind::issue) == 1 &&
                 static_cast<int>(trace::ring::RecordKind::span) == 11);
 }

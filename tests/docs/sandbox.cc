@@ -8,6 +8,9 @@
 #include <regex>
 #include <utility>
 
+#include <fmt/format.h>
+
+#include "tests/support/trace_lines.h"
 #include "tests/support/two_towers.h"
 #include "trace/formats/ring/writer.h"
 
@@ -18,20 +21,18 @@ namespace fs = std::filesystem;
 
 // Two all-reduces; of another size in the second one where `numel` says so.
 std::string trace(int rank, int numel) {
-  const std::string header = R"({"header":1,"rank":)" + std::to_string(rank) +
-                             R"(,"world_size":2,"backend":"gloo"})" + "\n";
   const auto call = [](int id, int elements) {
-    return R"({"ev":"issue","id":)" + std::to_string(id) +
-           R"(,"g":"world","op":"all_reduce","in":[[)" + std::to_string(elements) +
-           R"(]],"dtype":"float32","redop":"sum"})" + "\n";
+    return issue_line(id, "world", "all_reduce",
+                      {{"in", {{elements}}}, {"dtype", "float32"}, {"redop", "sum"}});
   };
-  return header + call(0, 8) + call(1, numel) + R"({"end":"clean"})" + "\n";
+  return header_line(rank, 2, {{"backend", "gloo"}}) + call(0, 8) + call(1, numel) +
+         end_line("clean");
 }
 
 // What a rank records that waits for ever in its second all-reduce, of `numel` elements.
 void record(const std::string& folder, int rank, std::int64_t numel) {
   trace::RingWriter::Options options;
-  options.path = folder + "/rank_" + std::to_string(rank) + ".ring";
+  options.path = fmt::format("{}/rank_{}.ring", folder, rank);
   options.rank = trace::Rank(rank);
   options.world_size = 2;
   options.capacity = 256;
@@ -87,8 +88,7 @@ void Sandbox::write_traces() const {
   for (const char* name : {"traces", "program", "run-1"}) {
     fs::create_directories(folder_.file(name));
     for (int rank = 0; rank < 2; ++rank)
-      folder_.write(std::string(name) + "/rank_" + std::to_string(rank) + ".trace.jsonl",
-                    trace(rank, 8));
+      folder_.write(fmt::format("{}/rank_{}.trace.jsonl", name, rank), trace(rank, 8));
   }
   folder_.write("known.yaml",
                 "- {rule: never-waited, reason: the new scheduler, expires: never}\n");
@@ -128,7 +128,7 @@ void Sandbox::write_foreign() const {
     fs::copy_file(corpus + from, folder_.file(to));
   };
   for (int rank = 0; rank < 2; ++rank)
-    copy("flight_recorder/gloo_2.11.json", "dumps/node0_rank" + std::to_string(rank));
+    copy("flight_recorder/gloo_2.11.json", fmt::format("dumps/node0_rank{}", rank));
   std::string ignored;
   run("tar czf dumps.tar.gz dumps", 60, ignored);
   const std::string profile = TempDir::read(corpus + "kineto/calls_and_kernels");
@@ -158,9 +158,9 @@ int Sandbox::run(const std::string& command, int seconds, std::string& output) c
   static const std::regex kOutside(R"((^|[ =@'"])/(tmp|shared)/)");
   const std::string inside = std::regex_replace(command, kOutside, "$1" + folder_.path() + "/$2/");
   const std::string script = folder_.write("command.sh", inside + "\n");
-  const std::string shell = "cd " + folder_.path() + " && PATH=" + programs_ + ":$PATH timeout " +
-                            std::to_string(seconds) + " sh " + script +
-                            " > output.log 2>&1 < /dev/null";
+  const std::string shell =
+      fmt::format("cd {} && PATH={}:$PATH timeout {} sh {} > output.log 2>&1 < /dev/null",
+                  folder_.path(), programs_, seconds, script);
   const int status = std::system(shell.c_str());
   output = TempDir::read(folder_.file("output.log"));
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128;

@@ -1,9 +1,10 @@
 """What the checks on a GPU share: commands that end in bounded time, and rows of one table.
 
 A row of the table is a line of a file: RESULT, NAME, SECONDS, DETAIL, separated by tabs. RESULT is ok,
-FAILED, or skipped: it could not be looked at here, for the reason in DETAIL.
+FAILED, or skipped: it could not be checked here, for the reason in DETAIL.
 """
 
+import argparse
 import contextlib
 import os
 import signal
@@ -17,6 +18,19 @@ from pathlib import Path
 GRACE_S = 5  # between asking a command to end and killing it
 
 _lock = threading.Lock()
+
+
+def options_parser(usage: str, limit_s: float) -> argparse.ArgumentParser:
+    """The options that all checks take. `limit_s`: the default for one command, in seconds."""
+    parser = argparse.ArgumentParser(usage=usage.replace("%", "%%"))  # it formats what it shows
+    parser.add_argument("--output", type=Path, required=True)
+    parser.add_argument("--cpu", action="store_true")
+    parser.add_argument("--gpus", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 1) // 4))
+    parser.add_argument("--limit-s", type=float, default=limit_s)
+    parser.add_argument("--minutes", type=float, default=60)
+    parser.add_argument("--only", action="append", default=[])
+    return parser
 
 
 class Rows:

@@ -26,7 +26,17 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from checks import CheckFailed, Rows, Skipped, end, free_port, last_lines, rank_environment, require
+from checks import (
+    CheckFailed,
+    Rows,
+    Skipped,
+    end,
+    free_port,
+    last_lines,
+    options_parser,
+    rank_environment,
+    require,
+)
 
 HERE = Path(__file__).resolve().parent
 RANKS = 3
@@ -172,15 +182,8 @@ class Recorders:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(usage=__doc__)
+    parser = options_parser(__doc__, limit_s=90)
     parser.add_argument("--build", type=Path, required=True)
-    parser.add_argument("--output", type=Path, required=True)
-    parser.add_argument("--cpu", action="store_true")
-    parser.add_argument("--gpus", type=int, default=1)
-    parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 1) // 4))
-    parser.add_argument("--limit-s", type=float, default=90)
-    parser.add_argument("--minutes", type=float, default=60)
-    parser.add_argument("--only", action="append", default=[])
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)
     checker = Recorders(options)

@@ -17,14 +17,13 @@ DIR gets rows.tsv (checks.py), and for each scenario runs/FAMILY/NAME with its t
 
 import argparse
 import json
-import os
 import re
 import shutil
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from checks import CheckFailed, Rows, Skipped, last_lines, require, run
+from checks import CheckFailed, Rows, Skipped, last_lines, options_parser, require, run
 
 ROOT = Path(__file__).resolve().parents[2]
 TOLERANCE = 0.05  # a GPU computes in another order
@@ -110,15 +109,8 @@ class Checker:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(usage=__doc__)
+    parser = options_parser(__doc__, limit_s=150)
     parser.add_argument("--lockstep", required=True)
-    parser.add_argument("--output", type=Path, required=True)
-    parser.add_argument("--cpu", action="store_true")
-    parser.add_argument("--gpus", type=int, default=1)
-    parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 1) // 4))
-    parser.add_argument("--limit-s", type=float, default=150)
-    parser.add_argument("--minutes", type=float, default=60)
-    parser.add_argument("--only", action="append", default=[])
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)
     names = sorted(str(file.relative_to(ROOT / "scenarios").with_suffix(""))

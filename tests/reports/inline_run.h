@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/trace_lines.h"
 #include "tests/support/trace_text.h"
 #include "trace/run.h"
 
@@ -12,34 +13,27 @@ namespace lockstep::reports {
 
 // `traces[r]` is rank r's file without its header and `world` group line; an empty string: no file.
 inline trace::Run inline_run(const std::vector<std::string>& traces) {
-  std::string members;
-  for (std::size_t rank = 0; rank < traces.size(); ++rank)
-    members += (rank == 0 ? "" : ",") + std::to_string(rank);
   std::vector<std::string> files;
   for (std::size_t rank = 0; rank < traces.size(); ++rank) {
     if (traces[rank].empty()) continue;
-    files.push_back(R"({"header":1,"rank":)" + std::to_string(rank) + R"(,"world_size":)" +
-                    std::to_string(traces.size()) + "}\n" + R"({"group":"world","ranks":[)" +
-                    members + "]}\n" + traces[rank]);
+    files.push_back(header_line(static_cast<int>(rank), traces.size()) + world_line(traces.size()) +
+                    traces[rank]);
   }
   return run_from_text(files);
 }
 
-// An issue line of an all_reduce on `world`; `rest` holds further keys, `,"async":true` say.
+// An issue line of an all_reduce on `world`; `more` holds further keys, {{"async", true}} say.
 inline std::string all_reduce(int id, const std::string& what, int elements,
-                              const std::string& rest = "") {
-  return R"({"ev":"issue","id":)" + std::to_string(id) +
-         R"(,"g":"world","op":"all_reduce","in":[[)" + std::to_string(elements) +
-         R"(]],"dtype":"float32","what":[")" + what + "\"]" + rest + "}\n";
+                              const LineKeys& more = LineKeys::object()) {
+  LineKeys keys = {{"in", {{elements}}}, {"dtype", "float32"}, {"what", {what}}};
+  keys.update(more);
+  return issue_line(id, "world", "all_reduce", keys);
 }
 
-inline std::string complete(int id) {
-  return R"({"ev":"complete","id":)" + std::to_string(id) + "}\n";
-}
+inline std::string complete(int id) { return event_line("complete", id); }
 
-// How a trace ends.
-inline const std::string kHung = "{\"end\":\"hung\"}\n";
-inline const std::string kClean = "{\"end\":\"clean\"}\n";
+inline const std::string kHung = end_line("hung");
+inline const std::string kClean = end_line("clean");
 
 inline std::vector<trace::Rank> ranks_of(const std::vector<std::int32_t>& numbers) {
   std::vector<trace::Rank> out;

@@ -89,7 +89,7 @@ TEST(WriteTargets, PrintsTheTextUnlessQuietOrStandardOutputIsTaken) {
   EXPECT_EQ(printed({{"json", "-"}}, false), "json on stdout\n");
 }
 
-TEST(WriteTargets, WritesFilesBesideThePrintedText) {
+TEST(WriteTargets, WritesFilesAsWellAsThePrintedText) {
   const TempDir folder;
   EXPECT_EQ(printed({{"json", folder.file("a")}, {"text", folder.file("b")}}, false),
             "text on stdout\n");

@@ -140,7 +140,7 @@ TEST_F(Simulate, ABarrierOfRank0AloneHangsTheJob) {
   EXPECT_THAT(log(), HasSubstr("barrier"));
 }
 
-TEST_F(Simulate, CheckpointsAndTheEvaluationAreTimedBesideTheSteps) {
+TEST_F(Simulate, CheckpointsAndTheEvaluationAreTimedApartFromTheSteps) {
   const std::string train = "ranks: 2\nstrategy: fsdp\ndata: {held_out: 32}\ntrain: {steps: 5";
   const std::string saved = folder_.file("saved");
   const std::string saves = ", checkpoint: {folder: " + saved + ", every: 2, layout: gathered}";

@@ -102,7 +102,7 @@ TEST_F(Wheel, RefusesARecorderThatOnlyNewMachinesLoad) {
 }
 
 // `lockstep record` looks there for the recorder of the job's torch.
-TEST_F(Wheel, OfARecorderPutsItBesideTheProgram) {
+TEST_F(Wheel, OfARecorderPutsItNextToTheProgram) {
   const std::string make_recorder =
       "python3 " LOCKSTEP_SOURCE_DIR
       "/scripts/packaging/make_recorder_wheel.py recorder.so 0.1.0 dist";

@@ -4,7 +4,10 @@
 #include <filesystem>
 #include <string>
 
+#include <fmt/format.h>
+
 #include "tests/support/temp_dir.h"
+#include "tests/support/trace_lines.h"
 
 namespace lockstep {
 
@@ -20,24 +23,24 @@ inline void write_two_towers(const TempDir& folder, const std::string& name,
 "histories":[{"first":"image+text","folder":"first-0"},{"first":"text","folder":"first-1"}],
 "steps":["image+text","text","image+text","text"]})");
   for (int history = 0; history < 2; ++history) {
-    const std::string traces = name + "/first-" + std::to_string(history);
+    const std::string traces = fmt::format("{}/first-{}", name, history);
     std::filesystem::create_directories(folder.file(traces));
     for (int rank = 0; rank < 2; ++rank) {
-      std::string text = R"({"header":1,"rank":)" + std::to_string(rank) +
-                         R"(,"world_size":2,"backend":"gloo"})" + "\n" +
-                         R"({"group":"world","ranks":[0,1]})" + "\n";
+      std::string text = header_line(rank, 2, {{"backend", "gloo"}}) + world_line(2);
       int id = 0;
       for (int step = 0; step < 5; ++step) {
         const bool text_only = step == 0 ? history == 1 : step % 2 == 0;
         for (const std::string what : {"image.weight", "text.weight"}) {
           if (text_only && !text_reduces_all && what == "image.weight") continue;
-          text += R"({"ev":"issue","id":)" + std::to_string(id++) +
-                  R"(,"g":"world","op":"all_reduce","in":[[8]],"dtype":"float32","redop":"sum",)" +
-                  R"("what":[")" + what + R"("],"step":)" + std::to_string(step) + "}\n";
+          text += issue_line(id++, "world", "all_reduce",
+                             {{"in", {{8}}},
+                              {"dtype", "float32"},
+                              {"redop", "sum"},
+                              {"what", {what}},
+                              {"step", step}});
         }
       }
-      folder.write(traces + "/rank_" + std::to_string(rank) + ".trace.jsonl",
-                   text + R"({"end":"clean"})" + "\n");
+      folder.write(fmt::format("{}/rank_{}.trace.jsonl", traces, rank), text + end_line("clean"));
     }
   }
 }

@@ -7,10 +7,12 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/support/temp_dir.h"
+#include "tests/support/trace_lines.h"
 #include "tests/support/trace_text.h"
 #include "trace/formats/digest/digest.h"
 #include "trace/formats/format.h"
@@ -34,7 +36,7 @@ class Communicators : public testing::Test {
   // A rank's file: in each of its communicators a broadcast from place 0 and a message to place 1.
   void write(std::int32_t rank, std::int32_t world_size, const std::vector<GroupMember>& members) {
     RingWriter::Options options;
-    options.path = folder_.file("rank_" + std::to_string(rank) + ".ring");
+    options.path = folder_.file(fmt::format("rank_{}.ring", rank));
     options.rank = Rank(rank);
     options.world_size = world_size;
     options.capacity = 16;
@@ -64,14 +66,14 @@ class Communicators : public testing::Test {
     std::vector<std::string> out;
     for (const auto& m : trace.groups) {
       out.push_back(run->tables.str(m.group));
-      for (const Rank member : m.ranks) out.back() += " " + std::to_string(member.value);
+      for (const Rank member : m.ranks) out.back() += fmt::format(" {}", member.value);
       out.back() += " " + run->tables.str(m.desc);
     }
     for (const Call& call : trace.calls) {
       const Signature& s = run->tables.signatures[call.signature];
       out.push_back(run->tables.str(call.group) + (s.op == Op::broadcast
-                                                       ? " " + std::to_string(s.root)
-                                                       : " >" + std::to_string(call.peer.value)));
+                                                       ? fmt::format(" {}", s.root)
+                                                       : fmt::format(" >{}", call.peer.value)));
     }
     return out;
   }
@@ -93,7 +95,7 @@ TEST_F(Communicators, HaveUnknownMembersWhereAFileIsMissing) {
   write(2, 4, {{"all", 2, 4}});
   // The places of the communicator of all are ranks; who else is in the pair is not known.
   EXPECT_THAT(seen(0), ElementsAre("world 0 1 2 3 told", "world 0", "world >1", "pair 0",
-                                   "pair >" + std::to_string(kNone)));
+                                   fmt::format("pair >{}", kNone)));
 }
 
 TEST_F(Communicators, OfAllRanksInAnotherOrderHaveNoMembersWhereAFileIsMissing) {
@@ -108,7 +110,7 @@ TEST_F(Communicators, ThatContradictEachOtherHaveNoMembers) {
   write(0, 2, {{"all", 0, 2}});
   write(1, 2, {{"all", 0, 2}});  // the same place
   EXPECT_THAT(seen(0),
-              ElementsAre("world " + std::to_string(kNone), "world >" + std::to_string(kNone)));
+              ElementsAre(fmt::format("world {}", kNone), fmt::format("world >{}", kNone)));
 }
 
 TEST_F(Communicators, AreTheSameThroughDigestsOfEachFile) {
@@ -147,10 +149,8 @@ TEST_F(Communicators, SurviveEveryDamagedByteOfTheTable) {
 // Groups that share their name and nothing else are distinguished when a run is put together.
 
 // A rank of four that declares group "1" and calls barrier in it.
-std::string rank(int r, const std::string& group) {
-  return R"({"header":1,"rank":)" + std::to_string(r) + R"(,"world_size":4})" + "\n" +
-         R"({"group":"1","ranks":)" + group + "}\n" +
-         R"({"ev":"issue","id":0,"g":"1","op":"barrier"})" + "\n";
+std::string rank(int r, const std::vector<int>& group) {
+  return header_line(r, 4) + group_line("1", group) + issue_line(0, "1", "barrier");
 }
 
 using Names = std::set<std::string>;
@@ -167,21 +167,21 @@ Names names_in(const Run& run) {
 }
 
 TEST(Namesakes, ListsWithoutACommonRankAreDifferentGroups) {
-  EXPECT_EQ(names_in(run_from_text(
-                {rank(0, "[0,2]"), rank(1, "[1,3]"), rank(2, "[0,2]"), rank(3, "[1,3]")})),
-            (Names{"1 [0, 2]", "1 [1, 3]"}));
+  EXPECT_EQ(
+      names_in(run_from_text({rank(0, {0, 2}), rank(1, {1, 3}), rank(2, {0, 2}), rank(3, {1, 3})})),
+      (Names{"1 [0, 2]", "1 [1, 3]"}));
 }
 
 TEST(Namesakes, OneListIsOneGroup) {
-  EXPECT_EQ(names_in(run_from_text({rank(0, "[0,1]"), rank(1, "[0,1]")})), Names{"1"});
+  EXPECT_EQ(names_in(run_from_text({rank(0, {0, 1}), rank(1, {0, 1})})), Names{"1"});
 }
 
 TEST(Namesakes, ListsThatOverlapAreOneGroupThatRanksDisagreeAbout) {
-  EXPECT_EQ(names_in(run_from_text({rank(0, "[0,1]"), rank(1, "[1,2]")})), Names{"1"});
+  EXPECT_EQ(names_in(run_from_text({rank(0, {0, 1}), rank(1, {1, 2})})), Names{"1"});
 }
 
 TEST(Namesakes, AListThatARankOutsideGivesSaysThatItIsOneGroup) {
-  EXPECT_EQ(names_in(run_from_text({rank(0, "[0,1]"), rank(1, "[2,3]")})), Names{"1"});
+  EXPECT_EQ(names_in(run_from_text({rank(0, {0, 1}), rank(1, {2, 3})})), Names{"1"});
 }
 
 TEST(Namesakes, LongListsKeepDifferentNames) {

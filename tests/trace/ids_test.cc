@@ -9,7 +9,7 @@ namespace {
 
 using WordId = StrongId<struct WordTag, std::uint32_t>;
 
-TEST(InternerTest, EqualValuesShareAnId) {
+TEST(Interner, EqualValuesShareAnId) {
   Interner<std::string, WordId> words;
   const WordId world = words.intern("world");
   EXPECT_EQ(words.intern("world"), world);
@@ -18,13 +18,13 @@ TEST(InternerTest, EqualValuesShareAnId) {
   EXPECT_EQ(words.size(), 3U);
 }
 
-TEST(InternerTest, IdZeroIsTheEmptyValue) {
+TEST(Interner, IdZeroIsTheEmptyValue) {
   Interner<std::string, WordId> words;
   EXPECT_EQ(words.intern(""), WordId{});
   EXPECT_EQ(words[WordId{}], "");
 }
 
-TEST(InternerTest, ReferencesOutliveGrowthAndMoves) {
+TEST(Interner, ReferencesOutliveGrowthAndMoves) {
   Interner<std::string, WordId> words;
   const WordId first = words.intern("first");
   const std::string& text = words[first];

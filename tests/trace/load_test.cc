@@ -2,11 +2,13 @@
 #include <algorithm>
 #include <filesystem>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/files/gzip.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/trace_lines.h"
 #include "tests/support/trace_text.h"
 #include "trace/formats/ring/writer.h"
 #include "trace/run.h"
@@ -20,10 +22,9 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
 
-std::string trace_of(int rank, int steps = 1, int world_size = 2) {
-  std::string text = "{\"header\":1,\"rank\":" + std::to_string(rank) +
-                     ",\"world_size\":" + std::to_string(world_size) + "}\n";
-  for (int n = 0; n < steps; ++n) text += "{\"ev\":\"step\",\"n\":" + std::to_string(n) + "}\n";
+std::string trace_of(int rank, int steps = 1, std::size_t world_size = 2) {
+  std::string text = header_line(rank, world_size);
+  for (int n = 0; n < steps; ++n) text += json_line({{"ev", "step"}, {"n", n}});
   return text;
 }
 
@@ -70,7 +71,7 @@ TEST_F(LoadTest, WhatARankSaidBesideItsRingFileIsNoSecondRecording) {
 TEST_F(LoadTest, OfSeveralRunsInOneFolderTheNewestIsRead) {
   const auto write = [&](int rank, int world_size, const std::string& job) {
     RingWriter::Options options;
-    options.path = dir_.file("rank_" + std::to_string(rank) + ".ring");
+    options.path = dir_.file(fmt::format("rank_{}.ring", rank));
     options.rank = Rank(rank);
     options.world_size = world_size;
     options.capacity = 64;
@@ -202,13 +203,13 @@ TEST_F(LoadTest, FoldersWithOneRankInTwoAreTwoRuns) {
   for (const std::string folder : {"monday", "tuesday"}) {
     std::filesystem::create_directories(dir_.file(folder));
     for (int rank = 0; rank < 2; ++rank)
-      dir_.write(folder + "/rank_" + std::to_string(rank) + ".trace.jsonl", trace_of(rank));
+      dir_.write(fmt::format("{}/rank_{}.trace.jsonl", folder, rank), trace_of(rank));
   }
   EXPECT_THAT(error({dir_.path()}), HasSubstr("both hold a trace of rank 0: they are two runs"));
   EXPECT_THAT(load({dir_.file("monday")}).ranks, SizeIs(2));
 }
 
-TEST(AssembleTest, DifferentSemanticsAreAContradiction) {
+TEST(Assemble, DifferentSemanticsAreAContradiction) {
   const trace::Run run =
       run_from_text({R"({"header":1,"rank":1,"world_size":2})",
                      R"({"header":1,"rank":0,"world_size":2,"semantics":"mpi"})"});

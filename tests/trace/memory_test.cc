@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "tests/trace/counted_memory.h"
@@ -71,12 +72,12 @@ std::string nccl(const std::string& process, const std::string& message) {
 std::string timeout(int rank, int seq) {
   const std::string r = std::to_string(rank);
   const std::string prefix = "[rank" + r + "]:[E ProcessGroupNCCL.cpp:1] ";
-  return prefix + "[Rank " + r +
-         "] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=" + std::to_string(seq) +
-         ", OpType=A, NumelIn=1, NumelOut=1, Timeout(ms)=1) ran\n" + prefix +
-         "[PG ID 0 PG GUID 0(default_pg) Rank " + r +
-         "] failure detected by watchdog at work sequence id: " + std::to_string(seq) +
-         " PG status: last enqueued work: 1000000, last completed work: 1\n";
+  return fmt::format(
+      "{}[Rank {}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum={}, OpType=A, "
+      "NumelIn=1, NumelOut=1, Timeout(ms)=1) ran\n{}[PG ID 0 PG GUID 0(default_pg) Rank {}] "
+      "failure detected by watchdog at work sequence id: {} PG status: last enqueued work: "
+      "1000000, last completed work: 1\n",
+      prefix, r, seq, prefix, r, seq);
 }
 
 // A dump of a rank; its entries have these sizes.
@@ -179,8 +180,8 @@ const std::vector<Case>& cases() {
       {"kineto_work", kineto_format(), kKinetoMemoryFactor,
        [] {
          return profile([](int i) {
-           return R"({"cat":"kernel","name":"k","ts":)" + std::to_string(2 * i) +
-                  R"(,"dur":1,"args":{}})";
+           return fmt::format(R"({{"cat":"kernel","name":"k","ts":{},"dur":1,"args":{{}}}})",
+                              2 * i);
          });
        }},
       {"kineto_work_and_launches", kineto_format(), kKinetoMemoryFactor,
@@ -205,8 +206,7 @@ const std::vector<Case>& cases() {
       {"kineto_steps", kineto_format(), kKinetoMemoryFactor,
        [] {
          return profile([](int i) {
-           return R"({"ph":"X","name":"ProfilerStep#)" + std::to_string(i) + R"(","ts":)" +
-                  std::to_string(i) + R"(,"dur":1})";
+           return fmt::format(R"({{"ph":"X","name":"ProfilerStep#{}","ts":{},"dur":1}})", i, i);
          });
        }},
       {"nccl_calls", nccl_log_format(), kNcclLogMemoryFactor,
@@ -244,7 +244,7 @@ const std::vector<Case>& cases() {
       {"clog_signatures", clog_format(), kClogMemoryFactor,
        [] {
          return "V|1|base_timestamp=1\n" +
-                repeated([](int i) { return "C" + std::to_string(i) + "|sig|a\n"; });
+                repeated([](int i) { return fmt::format("C{}|sig|a\n", i); });
        }},
       {"clog_calls", clog_format(), kClogMemoryFactor,
        [] {
@@ -260,7 +260,7 @@ const std::vector<Case>& cases() {
        [] {
          return repeated([](int i) {
            const std::string call = " is running collective: CollectiveFingerPrint(OpType=A";
-           const std::string rank = "Rank " + std::to_string(i);
+           const std::string rank = fmt::format("Rank {}", i);
            return "Detected mismatch between collectives on ranks. " + rank + call + rank + call +
                   "\n";
          });
@@ -275,7 +275,7 @@ const std::vector<Case>& cases() {
       {"watchdog_exceptions", watchdog_log_format(), kWatchdogLogMemoryFactor,
        [] {
          return timeout(0, 1) + repeated([](int i) {
-                  const std::string rank = "[rank" + std::to_string(i) + "]: ";
+                  const std::string rank = fmt::format("[rank{}]: ", i);
                   return rank + "Traceback (most recent call last):\n" + rank + "E: x\n";
                 });
        }},

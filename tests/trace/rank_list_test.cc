@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/trace_lines.h"
 #include "tests/support/trace_text.h"
 
 namespace lockstep::trace {
@@ -88,9 +89,8 @@ TEST(RankLists, GiveEmptyListsWithoutKeepingThem) {
 // A gigabyte in a world of 16,384 ranks, if each had its own.
 TEST(RankLists, ARunHoldsEachListOnce) {
   const auto rank = [](int r) {
-    return "{\"header\":1,\"rank\":" + std::to_string(r) +
-           ",\"world_size\":3}\n{\"group\":\"world\",\"ranks\":[0,1,2]}\n" +
-           "{\"group\":\"all again\",\"ranks\":[0,1,2]}\n{\"end\":\"clean\"}\n";
+    return header_line(r, 3) + world_line(3) + group_line("all again", {0, 1, 2}) +
+           end_line("clean");
   };
   const trace::Run run = run_from_text({rank(0), rank(1), rank(2)});
   const void* const one = run.ranks[0].groups[0].ranks.identity();

@@ -27,7 +27,7 @@ std::string rewritten(const std::string& text) {
   return trace ? written(*trace, tables) : "";
 }
 
-TEST(TextWriterTest, WritesTheKeysOfTheFormatInItsOrder) {
+TEST(TextWriter, WritesTheKeysOfTheFormatInItsOrder) {
   const std::string text =
       R"({"header":1,"rank":0,"world_size":2,"backend":"gloo","clock":"ns","host":"h","pid":7,"program":"p","dropped":3,"semantics":"mpi"}
 {"group":"world","ranks":[0,1],"desc":"all"}
@@ -44,12 +44,12 @@ TEST(TextWriterTest, WritesTheKeysOfTheFormatInItsOrder) {
   EXPECT_EQ(rewritten(text), text);
 }
 
-TEST(TextWriterTest, WhatWasCutOffGetsNoEndMark) {
+TEST(TextWriter, WhatWasCutOffGetsNoEndMark) {
   EXPECT_EQ(rewritten("{\"header\":1,\"rank\":0,\"world_size\":1}"),
             "{\"header\":1,\"rank\":0,\"world_size\":1,\"clock\":\"ns\"}\n");
 }
 
-TEST(TextWriterTest, BytesThatAreNoTextAndNumbersThatJsonLacks) {
+TEST(TextWriter, BytesThatAreNoTextAndNumbersThatJsonLacks) {
   Tables tables;
   RankTrace trace;
   trace.rank = Rank(0);
@@ -62,7 +62,7 @@ TEST(TextWriterTest, BytesThatAreNoTextAndNumbersThatJsonLacks) {
             "\"program\":\"a\uFFFD\\\"\\u001f\"}\n{\"ev\":\"step\",\"n\":1}\n");
 }
 
-TEST(RoundTripTest, RandomTracesComeBackEqual) {
+TEST(RoundTrip, RandomTracesComeBackEqual) {
   for (std::uint32_t seed = 0; seed < 500; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Tables tables;
@@ -75,7 +75,7 @@ TEST(RoundTripTest, RandomTracesComeBackEqual) {
 }
 
 // A file that was cut off anywhere still gives all whole lines before the cut.
-TEST(RoundTripTest, CutAtEveryByte) {
+TEST(RoundTrip, CutAtEveryByte) {
   Tables tables;
   std::string text;
   for (std::uint32_t seed = 0; text.size() < 3000; ++seed) {
@@ -94,7 +94,7 @@ TEST(RoundTripTest, CutAtEveryByte) {
   }
 }
 
-TEST(RoundTripTest, WhatIsReadFromFlippedBitsIsConsistent) {
+TEST(RoundTrip, WhatIsReadFromFlippedBitsIsConsistent) {
   Tables tables;
   const std::string text = written(random_trace(7, tables), tables).substr(0, 2000);
   for (std::size_t bit = 0; bit < text.size() * 8; ++bit) {

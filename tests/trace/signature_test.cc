@@ -9,7 +9,7 @@ namespace {
 
 using testing::ElementsAre;
 
-TEST(OpTest, EveryNameLeadsBackToItsOperation) {
+TEST(Op, EveryNameLeadsBackToItsOperation) {
   for (int i = 1; i <= static_cast<int>(Op::finalize); ++i) {
     const Op op = static_cast<Op>(i);
     EXPECT_EQ(op_from_name(op_name(op)), op) << op_name(op);
@@ -19,7 +19,7 @@ TEST(OpTest, EveryNameLeadsBackToItsOperation) {
   EXPECT_EQ(op_from_name(""), std::nullopt);
 }
 
-TEST(OpTest, PointToPointOperations) {
+TEST(Op, PointToPointOperations) {
   EXPECT_TRUE(is_point_to_point(Op::send));
   EXPECT_TRUE(is_point_to_point(Op::recv_any));
   EXPECT_TRUE(is_point_to_point(Op::probe));
@@ -27,13 +27,13 @@ TEST(OpTest, PointToPointOperations) {
   EXPECT_FALSE(is_point_to_point(Op::other));
 }
 
-TEST(ShapesTest, FlattenAndBack) {
+TEST(Shapes, FlattenAndBack) {
   const std::vector<std::vector<std::int64_t>> shapes = {{2, 3}, {}, {0}};
   EXPECT_THAT(flatten_shapes(shapes), ElementsAre(2, 3, -1, -1, 0, -1));
   EXPECT_EQ(unflatten_shapes(flatten_shapes(shapes)), shapes);
 }
 
-TEST(ShapesTest, ElementsAreSummedOverTensorsAndNeverOverflow) {
+TEST(Shapes, ElementsAreSummedOverTensorsAndNeverOverflow) {
   EXPECT_EQ(total_elements({}), 0);
   EXPECT_EQ(total_elements({-1}), 1);  // a scalar
   EXPECT_EQ(total_elements({2, 3, -1, 4, -1}), 10);
@@ -42,7 +42,7 @@ TEST(ShapesTest, ElementsAreSummedOverTensorsAndNeverOverflow) {
   EXPECT_EQ(total_elements({INT64_MAX, INT64_MAX, 0, -1, 5, -1}), 5);
 }
 
-TEST(TablesTest, EqualSignaturesAreOneId) {
+TEST(Tables, EqualSignaturesAreOneId) {
   Tables tables;
   const auto all_reduce = [&](std::int64_t elements) {
     Signature s;
@@ -57,7 +57,7 @@ TEST(TablesTest, EqualSignaturesAreOneId) {
   EXPECT_EQ(tables.make_signature({}), SignatureId{});
 }
 
-TEST(RunTest, FindsARankAmongThoseThatAreThere) {
+TEST(Run, FindsARankAmongThoseThatAreThere) {
   trace::Run run;
   run.ranks.resize(2);
   run.ranks[0].rank = Rank(1);

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include "tests/support/trace_lines.h"
 #include "tests/support/trace_text.h"
 
 namespace lockstep::trace {
@@ -44,10 +45,8 @@ std::string rank_2() {
 
 TEST(Spread, MovesARankToItsCopy) {
   const auto one = [](int rank, int other) {
-    return "{\"header\":1,\"rank\":" + std::to_string(rank) + ",\"world_size\":6}\n" +
-           "{\"group\":\"world\",\"ranks\":[0,1,2,3,4,5]}\n" +
-           "{\"ev\":\"issue\",\"id\":0,\"g\":\"world\",\"op\":\"recv\",\"peer\":" +
-           std::to_string(other) + ",\"in\":[[1]]}\n{\"end\":\"clean\"}";
+    return header_line(rank, 6) + world_line(6) +
+           issue_line(0, "world", "recv", {{"peer", other}, {"in", {{1}}}}) + end_line("clean");
   };
   trace::Run run = run_from_text({one(0, 1), one(1, 0), rank_2(), one(3, 2)});
   const Result<trace::Run> all = spread(std::move(run), {0, 1, 2, 3, 2, 3}, 2);

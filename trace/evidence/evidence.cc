@@ -30,7 +30,7 @@ std::map<std::int64_t, Rank> ranks_by_pid(const Run& run, const std::vector<Rank
   return out;
 }
 
-// The note that tells why the rank ended: of several the last, which is what nobody caught.
+// The note that says why the rank ended: the last of several, which is the error nobody caught.
 const RankNote* ending_of(const std::vector<RankNote>& notes, Rank rank) {
   const RankNote* out = nullptr;
   for (const RankNote& note : notes) {

@@ -1,5 +1,5 @@
-// Evidence: files besides a job's recorded calls that tell something about its ranks. The table of
-// its sources is in evidence.cc. A new source needs a reader beside this file (`<name>.cc`), its
+// Evidence: files besides a job's recorded calls that say something about its ranks. The table of
+// its sources is in evidence.cc. A new source needs a reader in this folder (`<name>.cc`), its
 // declaration here, a row in the table, a fuzz target, and a test with damaged input.
 //
 // A source never fails: what can be read of a damaged file counts.
@@ -32,7 +32,8 @@ struct EvidenceSource {
   std::string_view summary;  // one line, for `--help`
   // Whether a file with these bytes (all, or the first FileBuffer::kHead) and that name may be one.
   bool (*recognises)(std::string_view bytes, std::string_view name);
-  // O(bytes). TraceFile::rank is the rank of the process whose file it is, if its name tells.
+  // O(bytes). TraceFile::rank is the rank of the process that wrote the file, if the file's name
+  // says it.
   FileEvidence (*read)(const TraceFile& file);
 };
 

@@ -1,4 +1,4 @@
-// The output of a job's ranks, which tells why one of them ended. A file has the output of one
+// The output of a job's ranks, which says why one of them ended. A file has the output of one
 // rank, or of several whose lines have PyTorch's prefix ("[rank3]:"), with any other lines in
 // between.
 //
@@ -219,8 +219,8 @@ class RankLogReader {
   }
 
   void note_exception(Stream& stream, Rank rank, std::string_view text) {
-    // Of a chain ("During handling of …") the last one counts, which is what ended the rank; the
-    // ones before stay as what it was caused by.
+    // In a chain ("During handling of …") the last one counts: it ended the rank. The earlier ones
+    // stay as its causes.
     NoteKind kind = kind_of_exception(text);
     if (kind == NoteKind::peer_lost && stream.exception) {
       // Torn down after an exception of its own.
@@ -335,7 +335,7 @@ class RankLogReader {
     const std::int64_t pid = number_after(line, "(pid: ").value_or(kNone);
     const std::int64_t code = value("exitcode ").value_or(0);
     // torchrun ends the other ranks itself (SIGTERM), and the watchdog aborts those that wait
-    // (SIGABRT): only the first failure tells what began it.
+    // (SIGABRT): only the first failure is the cause.
     const NoteKind kind = code == -11 || code == -7      ? NoteKind::crashed
                           : code == -9 && in_root_cause_ ? NoteKind::killed
                                                          : NoteKind::peer_lost;

@@ -9,7 +9,7 @@
 //   gdb -p 12 -batch -ex "thread  Thread 1 (Thread 0x7f01 (LWP 12) "python"):
 //       apply all bt"             #0  0x00007f01 in syscall () from /lib/libc.so.6
 //
-// Of a process the main thread counts: py-spy's "MainThread" (else its first), faulthandler's
+// The main thread of a process counts: py-spy's "MainThread" (else its first), faulthandler's
 // "Current thread" (else its last), gdb's thread 1. Its rank follows from the file's name, a
 // heading "Rank 3: …" (the debug server's pages and dumps), or the process id.
 //
@@ -185,8 +185,8 @@ class StacksReader {
     return std::nullopt;
   }
 
-  // Of several threads the main one counts; where none is known to be, the last of faulthandler's
-  // (which lists the newest first) and the first of the others.
+  // The main thread counts. If none is known to be it: the last of faulthandler's (which lists the
+  // newest first), the first of the others'.
   void end_thread() {
     if (form_ != Form::none && innermost_) {
       const bool better =

@@ -13,7 +13,7 @@
 // none yet. Roots and peers are ranks in the communicator; "ranks" of a split are global.
 //
 // A log is a snapshot of a process that may still run. Where lifecycle events are off (only Q
-// lines), it tells which calls were issued, but not which completed.
+// lines), it shows which calls were issued, but not which completed.
 
 #include <algorithm>
 #include <array>

@@ -1,5 +1,5 @@
 // Format: a kind of file that holds recorded calls. The table of all formats is in format.cc. A new
-// format needs a reader beside this file (`<name>.cc`), its declaration here, a row in the table,
+// format needs a reader in this folder (`<name>.cc`), its declaration here, a row in the table,
 // and a test with damaged input.
 //
 // A reader turns one file into the traces of the ranks that it holds. What only several files

@@ -35,10 +35,10 @@ constexpr std::size_t kBlock = 256;  // elements; what is kept of them stays in 
 template <class T>
 void take_one_by_one(std::span<const T> values, std::uint64_t first, bool sketch,
                      FingerprintSums& sums) {
-  Word signs = fingerprinting::sign_word(first);
+  Word signs = sign_word(first);
   for (std::size_t i = 0; i < values.size(); ++i) {
     const std::uint64_t index = first + i;
-    if (index % 8 == 0) signs = fingerprinting::sign_word(index);
+    if (index % 8 == 0) signs = sign_word(index);
     const BitsOf<T> bits = canonical(std::bit_cast<BitsOf<T>>(values[i]));
     sums.hash += hash_term(bits, index);
     if (!is_finite(bits)) {
@@ -46,11 +46,11 @@ void take_one_by_one(std::span<const T> values, std::uint64_t first, bool sketch
       continue;
     }
     const auto x = static_cast<double>(std::bit_cast<T>(bits));
-    const long long key = fingerprinting::order_key(std::bit_cast<Word>(x));
+    const long long key = order_key(std::bit_cast<Word>(x));
     sums.lowest = std::min(sums.lowest, key);
     sums.highest = std::max(sums.highest, key);
     sums.squares[index % 8] += x * x;
-    if (sketch) sums.by_signs[fingerprinting::sign_byte(signs, index)] += x;
+    if (sketch) sums.by_signs[sign_byte(signs, index)] += x;
   }
   sums.count += values.size();
 }
@@ -76,9 +76,8 @@ template <class T>
 
   // A loop each: together they are too much for the compiler to make vectors of.
   Word hash = 0;
-  Word salted = fingerprinting::salt(index);
-  for (std::size_t i = 0; i < n; ++i, salted += fingerprinting::kGolden)
-    hash += mix(bits[i] ^ salted);
+  Word salted = salt(index);
+  for (std::size_t i = 0; i < n; ++i, salted += kGolden) hash += mix(bits[i] ^ salted);
   using Key = decltype(order_key(Bits{}));
   Key low = std::numeric_limits<Key>::max();
   Key high = std::numeric_limits<Key>::min();
@@ -89,8 +88,7 @@ template <class T>
   sums.hash += hash;
   sums.count += n;
   const auto widened = [](auto key) {
-    return fingerprinting::order_key(
-        std::bit_cast<Word>(static_cast<double>(std::bit_cast<T>(bits_of_key(key)))));
+    return order_key(std::bit_cast<Word>(static_cast<double>(std::bit_cast<T>(bits_of_key(key)))));
   };
   sums.lowest = std::min(sums.lowest, widened(low));
   sums.highest = std::max(sums.highest, widened(high));
@@ -103,9 +101,9 @@ template <class T>
   }
   if (!sketch) return true;
   for (std::size_t i = 0; i < n; i += 8) {
-    const Word signs = fingerprinting::sign_word(index + i);
+    const Word signs = sign_word(index + i);
     for (std::size_t lane = 0; lane < 8; ++lane) {
-      sums.by_signs[fingerprinting::sign_byte(signs, lane)] += x[i + lane];
+      sums.by_signs[sign_byte(signs, lane)] += x[i + lane];
     }
   }
   return true;
@@ -164,9 +162,6 @@ std::span<const FingerprintWay> fingerprint_ways() {
 
 namespace {
 
-using fingerprinting::bits_of_key;
-using fingerprinting::whole_hash;
-
 static_assert(kSketchValues == fingerprinting::kSketchMost);
 
 using Lanes = std::array<double, 8>;
@@ -222,8 +217,8 @@ Fingerprint Fingerprinter::finish() const {
   out.norm = std::sqrt(sum(sums_.squares));
   out.non_finite = sums_.non_finite;
   if (sums_.lowest <= sums_.highest) {
-    out.min = std::bit_cast<double>(fingerprinting::bits_of_key(sums_.lowest));
-    out.max = std::bit_cast<double>(fingerprinting::bits_of_key(sums_.highest));
+    out.min = std::bit_cast<double>(bits_of_key(sums_.lowest));
+    out.max = std::bit_cast<double>(bits_of_key(sums_.highest));
   }
   if (k_ > 0) out.sketch = fold(sums_.by_signs, k_);
   return out;

@@ -20,8 +20,8 @@ constexpr Word mix(Word x) {
   return x ^ (x >> 31U);
 }
 
-// Of an element with these (canonical) bits, at `index` of the flattened tensor: the sum over all
-// elements (mod 2^64) is what is hashed. salt() grows by kGolden from place to place.
+// The term of an element with these (canonical) bits, at `index` of the flattened tensor. The hash
+// is of the sum of all terms (mod 2^64). salt() grows by kGolden from one index to the next.
 constexpr Word salt(Word index) { return (index + 1) * kGolden; }
 constexpr Word hash_term(Word bits, Word index) { return mix(bits ^ salt(index)); }
 constexpr Word whole_hash(Word sum, Word elements) { return mix(sum + elements * kGolden); }
@@ -64,7 +64,7 @@ constexpr Word bits_of_key(long long key) {
   return static_cast<Word>(key ^ (key >> 63 & 0x7FFFFFFFFFFFFFFFLL));
 }
 
-// The bits of the float that a bfloat16, or an IEEE half, stands for. Of a NaN: some NaN's.
+// The bits of the float that a bfloat16, or an IEEE half, stands for. For a NaN: those of some NaN.
 constexpr unsigned float_bits_of_bfloat16(unsigned short bits) {
   return static_cast<unsigned>(bits) << 16U;
 }

@@ -274,7 +274,7 @@ Cause explain_finished(const Context& context, const WaitCause& wait) {
   }
   const bool blame_waiting = few_go_on && cause.finding.rule != RuleId::p2p_unmatched;
   cause.deviants = blame_waiting ? point.waiting : wait.roots;
-  // Within a step nothing tells whether the one ended too early or the other made a call too many.
+  // Within a step, nothing shows whether the one ended too early or the other made an extra call.
   const bool tied = (one_message_more || (missing && !missing->singled_out)) && !fewer &&
                     !(steps_known && further_step);
   if (tied) {

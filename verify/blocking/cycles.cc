@@ -28,7 +28,7 @@ bool all_point_to_point(const Context& context, const std::vector<std::size_t>& 
   });
 }
 
-// Of a cycle over two groups: the ranks that entered the groups in the less common order; none
+// In a cycle over two groups, the ranks that entered the groups in the less common order; none
 // where both orders are equally common.
 std::vector<std::uint32_t> in_the_other_order(const WaitPoint& a, const WaitPoint& b) {
   // The ranks that wait `there` and are missing `here`: they took `there` first.
@@ -85,8 +85,8 @@ std::optional<bool> broke_its_order(const Context& context, std::uint32_t rank, 
   return std::nullopt;
 }
 
-// Of a cycle of queued calls: the ranks that issued two of its calls in another order than the last
-// time. None where all ranks did, since then nobody stands out.
+// In a cycle of queued calls, the ranks that issued two of its calls in another order than the last
+// time. None where all ranks did, since then no rank stands out.
 std::vector<std::uint32_t> out_of_their_order(const Context& context,
                                               const std::vector<std::size_t>& points) {
   std::vector<std::uint32_t> broke;
@@ -111,8 +111,8 @@ std::vector<std::uint32_t> out_of_their_order(const Context& context,
   return broke;
 }
 
-// Of a cycle over two calls: ranks that wait in the one for a rank that waits in the other, where a
-// sister group of theirs went to the other call without theirs. So they issued it alone.
+// In a cycle over two calls, the ranks that wait in one for a rank in the other, if a sister group
+// went to the other call without making theirs. So they issued it alone.
 //
 //   ranks 0, 1   rank 0 waits in all_gather of [0, 1] for rank 1, which waits in the barrier
 //   ranks 2, 3   wait in the barrier, and neither issued an all_gather of [2, 3]: rank 0 is odd
@@ -141,7 +141,7 @@ std::vector<std::uint32_t> beside_sister_groups(const Context& context,
 }
 
 // Whether a call of the cycle lacks a member of a group that nobody lists: one of several ranks,
-// and nothing tells which.
+// and nothing shows which.
 bool lacks_unlisted_member(const Context& context, const std::vector<std::size_t>& points) {
   return std::any_of(points.begin(), points.end(), [&](std::size_t p) {
     const WaitPoint& point = context.where.wait_points[p];

@@ -22,7 +22,7 @@ struct Standing {
   std::uint64_t completed = 0;           // as a count: all below are done
   std::optional<std::uint64_t> pending;  // number of its oldest call without completion
   std::uint32_t pending_call = kNoCall;
-  bool known = false;  // the source tells completed calls from others
+  bool known = false;  // the source records which calls completed
 };
 
 // The completed counts of the ranks' own counters, by group, then by rank index.
@@ -96,8 +96,8 @@ struct Lag {
   CallRef call{0, kNoCall};
 };
 
-// Who in the group lags; nothing where nobody does, or nobody waits ahead. A member is behind if
-// its oldest open call was completed by another member. O(calls of the group).
+// Which members of the group lag; nothing where none does, or none waits ahead. A member is behind
+// if its oldest open call was completed by another member. O(calls of the group).
 std::optional<Lag> lag_in(const Context& context, const Counters& counters,
                           const GroupStreams& group) {
   // Which call a member completed is known by its number alone.

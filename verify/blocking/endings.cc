@@ -315,7 +315,7 @@ std::optional<Cause> explain_deaths(const Context& context) {
       hurt.push_back(r);
     }
   }
-  // Ranks that wait for others that live hang by themselves, whoever died beside them.
+  // Ranks that wait for living ones hang by themselves, whichever rank died as well.
   std::erase_if(hurt, [&](std::uint32_t r) {
     const std::size_t at = context.where.point_of[r];
     if (context.where.positions[r].state != State::hung || at == SIZE_MAX) return false;

@@ -27,7 +27,7 @@ Begun begun(const Context& context, const WaitPoint& point);
 std::string may_be_running(const Context& context, const WaitPoint& point,
                            const std::vector<std::uint32_t>& victims);
 
-// Whether only issue lines were recorded of a job over NCCL: nothing tells which calls completed,
+// Whether only issue lines were recorded of a job over NCCL: nothing shows which calls completed,
 // nor what a host was doing when it issued no more.
 bool issued_alone(const Context& context);
 

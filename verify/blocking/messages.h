@@ -24,8 +24,8 @@ bool is_new_kind_of_message(const Context& context, const WaitPoint& message);
 // the exchange.
 Cause explain_message(const Context& context, const WaitPoint& message);
 
-// Explains a message of which `rank` (a rank index) left its side out. It may have posted those of
-// later rounds, which take its place.
+// Explains a message whose side on `rank` (a rank index) was left out. The rank may have posted
+// those of later rounds, which match in its place.
 Cause left_out_message(const Context& context, const WaitPoint& message, std::uint32_t rank);
 
 // Explains a cycle over `points` by a message without a partner: a rank waits for a peer that went
@@ -34,9 +34,9 @@ Cause left_out_message(const Context& context, const WaitPoint& message, std::ui
 std::optional<Cause> explain_lost_message(const Context& context,
                                           const std::vector<std::size_t>& points);
 
-// Of a cycle, the message that sisters of `odd` post where its program parts from theirs, while it
-// waits in a collective: the only rank that parts from its sisters (part_from_sisters). Others in
-// the cycle wait for it in that message. Null where there is none such.
+// In a cycle, the message that sisters of `odd` post where its program parts from theirs, while
+// `odd` waits in a collective: it is the only rank that parts from its sisters (part_from_sisters),
+// and others in the cycle wait for it in that message. Null where there is none such.
 const WaitPoint* message_of_sisters(const Context& context, const std::vector<std::size_t>& points,
                                     std::uint32_t odd);
 

@@ -15,12 +15,14 @@
 namespace lockstep::verify {
 
 // Where ranks of a cycle part, and which of the two does the unusual: of a rank that waits and one
-// that it lacks. The first of `points` that tells; only collectives. O(points · 64 · calls).
+// that it lacks. From the first of `points` that shows it; only collectives. O(points · 64 ·
+// calls).
 std::optional<Parting> parting_in_cycle(const Context& context,
                                         const std::vector<std::size_t>& points);
 
 // Where most ranks of a cycle broke with their past and those that they wait for did not
-// (most_broke_with_the_past). The first of `points` that tells, of the first 8; only collectives.
+// (most_broke_with_the_past). From the first of `points`, of at most 8, that shows it; only
+// collectives.
 std::optional<Parting> most_broke_in_cycle(const Context& context,
                                            const std::vector<std::size_t>& points);
 

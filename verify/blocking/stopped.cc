@@ -131,7 +131,7 @@ std::string time_words(const Context& context, const std::vector<trace::Rank>& r
   std::set<std::string> hosts;
   for (const trace::Rank r : ranks) {
     const trace::RankTrace* trace = context.run.find(r);
-    // Of a rank without a trace, the first that waits for it tells the time.
+    // For a rank without a trace, take the time of the first rank that waits for it.
     last = std::max(last, trace == nullptr ? issued_at(context, point).value_or(trace::kNoTime)
                                            : last_doing(*trace));
   }

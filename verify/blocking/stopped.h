@@ -27,9 +27,9 @@ std::vector<std::size_t> by_distance(const Context& context,
                                      const std::vector<std::size_t>& points);
 
 // Which of the calls comes first in the program; `points`: at least one, all of which lack the same
-// ranks. The earlier step decides where steps are known. A rank that waits in one of them tells it:
-// it issued the other one before, or its own group's call at the same index (another
-// tensor-parallel group of the job). Where no rank tells it: the call in which most ranks wait.
+// ranks. The earlier step decides where steps are known. Otherwise a rank that waits in one of them
+// shows it: it issued the other one before, or its own group's call at the same index (another
+// tensor-parallel group of the job). If none shows it: the call in which most ranks wait.
 std::size_t first_missed(const Context& context, const std::vector<std::size_t>& points);
 
 // The first call of a point's group that a rank never issued, as another rank issued it. Ranks that

@@ -30,8 +30,8 @@ Fault fault_at(const Context& context, CallRef waiting, bool others_finished) {
   const bool repeats =
       waiting.call > 0 && is_same_of_program(context.agreement, trace.calls[waiting.call - 1],
                                              trace.calls[waiting.call]);
-  // It was, where so many never came in a row. In the first row of such calls nothing tells how
-  // long it is to be.
+  // It was, if there were never this many in a row. In the first row of such calls nothing shows
+  // how long the row should be.
   const Usual run =
       repeats ? is_run_usual(context.run, context.agreement, waiting) : Usual::unknown;
   if (usual == Usual::no && run == Usual::no) return Fault::extra;
@@ -46,8 +46,8 @@ Fault fault_at(const Context& context, CallRef waiting, bool others_finished) {
   return made_before ? Fault::missing : Fault::unknown;
 }
 
-// Of the ranks that wait in a call, the one whose program parts last from that of `other`, with the
-// place where it does; nothing where even that one parted before the group's call before. The
+// Among the ranks that wait in a call, the one whose program parts last from that of `other`, and
+// where it parts; nothing if even that one parted before the group's previous call. The
 // nearest ranks are asked first: neighbours are mostly in one stage of a pipeline.
 struct Nearest {
   std::uint32_t rank = 0, parted = 0;
@@ -75,9 +75,9 @@ std::optional<Nearest> nearest_program(const Context& context, std::vector<std::
   return best;
 }
 
-// Of ranks that wait in a call and those that lack it, the more numerous side: whether it deviates
-// all the same. It broke with its past where the programs of two ranks part, or most ranks beside
-// the group do as the fewer.
+// Whether the more numerous side deviates, of the ranks that wait in a call and those that lack it.
+// It broke with its past where the programs of two ranks part, or most ranks outside the group do
+// as the smaller side does.
 bool most_deviate(const Context& context, CallRef call, const std::vector<std::uint32_t>& waiting,
                   const std::vector<std::uint32_t>& missing) {
   const auto nearest = nearest_program(context, waiting, missing[0], call);
@@ -116,7 +116,7 @@ Fault fault_of(const Context& context, const Deviation& missing) {
     const bool deviant_calls_it = calls_in(context.run, parting->deviant, parting->index, group);
     if (waits && deviant_calls_it && !usual_calls_it) return Fault::extra;
     if (!waits && usual_calls_it && !deviant_calls_it) return Fault::missing;
-    // Both are calls of the group: what follows tells which side has one more.
+    // Both are calls of the group: what follows shows which side has an extra one.
     if (usual_calls_it && deviant_calls_it) {
       const std::vector<trace::Call>& usual = context.run.ranks[parting->usual].calls;
       const std::vector<trace::Call>& deviant = context.run.ranks[parting->deviant].calls;

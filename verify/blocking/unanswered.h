@@ -23,15 +23,15 @@ Deviation missing_at(const Context& context, const WaitPoint& point,
 // Decides whether a call that seems left out stays so or is one too many of the ranks that wait in
 // it, which then deviate from those who went on: where most of the group went on without them; or
 // as many did, and in the past of those who wait, another call came there and this one nowhere. It
-// stays so where the batches of those who went on lacked the call's modality. Where nothing tells,
-// nobody is singled out.
+// stays so where the batches of those who went on lacked the call's modality. If nothing
+// decides, no rank is named.
 void decide_fault(const Context& context, Deviation& missing);
 
 // Turns a missing call into an extra one: the waiting ranks deviate from those who went on.
 void turn_into_extra(Deviation& missing);
 
 // Whether the ranks that lack the call at `point` are most of its group, and left it out: they
-// broke with their past where they part from one that waits in it, or most ranks beside the group
+// broke with their past where they part from one that waits in it, or most ranks outside the group
 // made such a call. `point` must be of a collective.
 bool is_missing_by_most(const Context& context, const WaitPoint& point);
 

@@ -39,7 +39,7 @@ EditKind edit_of_break(const Context& context, std::uint32_t rank, std::uint32_t
     const auto mine = steps_since(call + j, call - 1);
     const auto predicted = steps_since(then, usual - 1);
     const auto round = steps_since(call - 1, usual - 1);
-    // Of a step that holds several rounds, nothing is known of where in it this one is.
+    // In a step that holds several rounds, it is not known which of them this one is.
     if (!mine || !predicted || !round || *round == 0) return true;
     return *mine == *predicted + static_cast<std::int32_t>(i / period) * *round;
   };
@@ -73,8 +73,8 @@ EditKind edit_of_break(const Context& context, std::uint32_t rank, std::uint32_t
 // count as one: the last receives of a pipeline's step end one round. Over NCCL the host may be
 // rounds past the call in which its device waits: all of them are looked at.
 //
-// What most of `ranks` did, too, is the program's doing. In a second round, little of the past
-// tells what is usual.
+// What most of `ranks` did, too, is the program's doing. In a second round, the past is too short
+// to show what is usual.
 std::pair<Usual, Break> usual_of_late(const Context& context, std::uint32_t rank,
                                       const std::vector<std::uint32_t>& ranks) {
   const std::uint32_t newest = newest_call(context, rank);
@@ -127,8 +127,8 @@ std::string_view role_of(const trace::Tables& tables, const trace::RankTrace::Me
   const std::string_view description = trace::description_of(tables, group);
   const std::string_view name = description.empty() ? tables.str(group.group) : description;
   const std::size_t length = name.find_last_not_of(kDigits) + 1;
-  const bool tells = !description.empty() || length < name.size();
-  return tells ? name.substr(0, length) : std::string_view();
+  const bool has_role = !description.empty() || length < name.size();
+  return has_role ? name.substr(0, length) : std::string_view();
 }
 
 bool is_snapshot(const trace::Run& run) {

@@ -43,7 +43,7 @@ struct Break {
   std::uint32_t call = 0;   // the first such call
   std::uint32_t usual = 0;  // the earlier call that its past predicts there
   // How the rank's calls from `call` on differ from those that its past predicts from `usual` on.
-  // Of a rank that blocks in `call`, it is what that call alone suggests.
+  // For a rank that blocks in `call`, it is what that call alone suggests.
   EditKind kind = EditKind::replaced;
 };
 
@@ -58,8 +58,8 @@ std::vector<Break> breaks_with_the_past(const Context& context,
 // another should do.
 
 // What the group is for: its description ("TENSOR_MODEL_PARALLEL"), otherwise its name before the
-// number that tells it from its sisters ("embedding_1"). Empty where neither says: c10d's own names
-// are numbers, and a name without one is no other group's.
+// number that distinguishes it from its sisters ("embedding_1"). Empty where neither says: c10d's
+// own names are numbers, and a name without one is no other group's.
 std::string_view role_of(const trace::Tables& tables, const trace::RankTrace::Membership& group);
 
 // Whether ranks of other groups of equal size make calls like this one, so that it belongs to the
@@ -72,10 +72,10 @@ bool is_made_in_sister_groups(const Context& context, CallRef call);
 bool leaves_out_message(const Context& context, std::uint32_t rank, trace::GroupId group,
                         std::uint32_t peer, trace::Op op);
 
-// Of the ranks on both sides of messages in which ranks wait: those whose messages, or the calls
-// between them, differ from their sisters', while all others did as theirs. Empty where a rank has
-// no sister, where its sisters disagree, where its first messages were not recorded, and for more
-// than 64 ranks. O(64 · 8 · calls).
+// Among the ranks on both sides of messages in which ranks wait, those whose messages, or the calls
+// between them, differ from their sisters', while all others did what their sisters did. Empty
+// where a rank has no sister, where its sisters disagree, where its first messages were not
+// recorded, and for more than 64 ranks. O(64 · 8 · calls).
 std::vector<std::uint32_t> part_from_sisters(const Context& context,
                                              const std::vector<const WaitPoint*>& points);
 

@@ -210,7 +210,7 @@ void CertificateText::sequence(const std::string& part, std::int32_t rank, std::
   known->second.push_back({sha, {rank}});
 }
 
-// Of a list of its items: [how, channel, index there], and of a call its key and splits.
+// The SHA-256 of a list of its items: [how, channel, index there]; a call adds its key and splits.
 const std::string& CertificateText::digest(std::uint32_t sequence) {
   const auto [known, fresh] = digests_.emplace(sequence, "");
   if (!fresh) return known->second;

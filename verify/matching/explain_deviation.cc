@@ -87,8 +87,8 @@ bool may_be_modality(const Context& context, const Deviation& d) {
     case Deviation::Kind::swapped:
       return false;
     case Deviation::Kind::identity:
-      // Beside the branch that the deviants skipped, others of equal sizes: shards of large worlds
-      // often are.
+      // The deviants skipped a branch, and its calls pair with others of equal sizes, as shards of
+      // large worlds often have.
       return true;
     case Deviation::Kind::replaced:
       break;
@@ -307,7 +307,7 @@ bool explain_modality(const Context& context, const Deviation& d, Finding& findi
                                   describe_modality(context.modalities.held(other, d.batch())),
                                   context.describe_location(call, d.seq));
   }
-  // Of a rank that runs a part once more the trace may end before the calls that it has left.
+  // If a rank runs a part once more, its trace may end before the calls that it has left.
   finding.why =
       once_more ? again_words(d) : fmt::format("{}.{}", form_message(context, d), again_words(d));
   return true;

@@ -156,8 +156,7 @@ std::optional<NameExchange> exchange_in(const Context& context, const Descriptio
                                         std::size_t group) {
   const auto& kinds = descriptions.of(group);
   if (kinds.size() < 2) return std::nullopt;
-  // Of equally common ones the first in the alphabet: the report does not depend on the ranks'
-  // order.
+  // On a tie, the first in the alphabet, so that the report does not depend on the ranks' order.
   const auto usual = std::max_element(kinds.begin(), kinds.end(), [](const auto& a, const auto& b) {
     return a.second.size() < b.second.size();
   });

@@ -40,7 +40,7 @@ std::vector<Cause> check_near_misses(const Context& context) {
     Cause cause;
     cause.finding = make_finding(RuleId::p2p_unmatched);
     Finding& f = cause.finding;
-    // Both ranks concern the finding, but nothing tells which of them is wrong: no culprits.
+    // The finding concerns both ranks, but nothing shows which of them is wrong: no culprits.
     cause.deviants = {std::min(r, send.rank), std::max(r, send.rank)};
     if (r == send.rank) cause.deviants.pop_back();
     const std::string expected =

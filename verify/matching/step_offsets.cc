@@ -72,8 +72,8 @@ class GroupSteps {
     return 2 * alike > calls_in.size();
   }
 
-  // Of two classes in different steps at call `i`: whether the one in the later step lacked a
-  // modality of the other one in the earlier step, whose call it would have left out.
+  // For two classes in different steps at call `i`: whether the one in the later step lacked a
+  // modality that the other one had in the earlier step. It would then have left out that call.
   bool lacks_modality(std::size_t a, std::size_t b, std::size_t i) const {
     const std::size_t ahead = step(a, i) > step(b, i) ? a : b;
     const std::size_t other = ahead == a ? b : a;

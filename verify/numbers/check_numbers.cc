@@ -122,8 +122,8 @@ void add_divergences(const Context& context, const ValueTable& table, const Sync
 }
 
 // Puts consequences below their cause. The first fault that makes ranks differ is the cause of all
-// later differences: nothing tells whether a later one has a reason of its own. Faults on all ranks
-// alike (a wrong divisor) are independent of it.
+// later differences: nothing shows whether a later one has a reason of its own. Faults that all
+// ranks share (a wrong divisor) are independent of it.
 std::vector<Cause> chained(std::vector<Link> links) {
   std::stable_sort(links.begin(), links.end(), [](const Link& a, const Link& b) {
     return std::tie(a.n, a.phase) < std::tie(b.n, b.phase);

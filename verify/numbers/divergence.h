@@ -57,7 +57,7 @@ std::vector<Divergence> find_divergences(const trace::Run& run, const ValueTable
 std::string describe_sides(const trace::Run& run, const ValueRow& row);
 
 // Explains values that differ between ranks: gradients, optimiser values, parameters or buffers.
-// For parameters the rule tells what is known about the reason: unsynchronised-step where the calls
+// For parameters the rule says what is known about the reason: unsynchronised-step where the calls
 // show no synchronisation before the update; rank-local-decision where the synchronised gradients
 // of that step were equal; otherwise param-divergence.
 Cause explain_divergence(const Context& context, const ValueTable& table, const SyncCalls& calls,

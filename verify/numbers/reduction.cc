@@ -149,7 +149,7 @@ class Diagnosis {
   // ("rest"):
   //
   //   rank 0  all_reduce(a)  all_reduce(b)     a = a0 + a1 + b2, b = b0 + b1 + a2
-  //   rank 1  all_reduce(a)  all_reduce(b)     likewise
+  //   rank 1  all_reduce(a)  all_reduce(b)     the same
   //   rank 2  all_reduce(b)  all_reduce(a)     its b is what the others call a
   std::optional<ReductionFault> partner(const Sketch& got) const {
     const std::int64_t size = elements_of(context_.run, *r_.row->readings.front().mark);
@@ -174,7 +174,7 @@ class Diagnosis {
         const bool fits_rest = whole && fits_any(got, sum(sum(all_other, mark->sketch, -1), own));
         if (!fits_alone && !fits_rest) continue;
         ReductionFault out = fault(FaultKind::mispaired);
-        // Of two ranks, either may have swapped its tensors: both explain the sum.
+        // With two ranks, either may have swapped its tensors: both explain the sum.
         if (r_.world() > 2) out.culprits = {term.rank};
         out.partner = other.name;
         return out;

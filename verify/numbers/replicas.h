@@ -1,4 +1,4 @@
-// Replicas that nothing declares: data parallelism by hand, of which a recorder knows no group.
+// Replicas that nothing declares: data parallelism by hand, whose group a recorder does not know.
 #pragma once
 
 #include "trace/run.h"

@@ -33,7 +33,7 @@ double rounding_bound(std::uint64_t terms, double roundoff, double norms) {
   // gamma(m) = m / (1 - m) grows without bound as m comes to 1: float8 over 16 ranks. From a half
   // on the bound is the size of the terms themselves.
   const double gamma = m < 0.5 ? m / (1 - m) : 1;
-  // 2^-48: a sketch is itself a sum of doubles. Of integers, nothing else is rounded.
+  // 2^-48: a sketch is itself a sum of doubles. For integers, nothing else is rounded.
   return (gamma + 0x1p-48) * norms * sign_sum;
 }
 

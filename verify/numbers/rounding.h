@@ -25,8 +25,8 @@ std::optional<double> unit_roundoff(std::string_view dtype);
 // `terms` tensors, whose 2-norms add up to `norms`, are added in a type of that roundoff.
 double rounding_bound(std::uint64_t terms, double roundoff, double norms);
 
-// The relative difference that the order of summation may make to the 2-norm of one and the same
-// tensor of so many elements, summed in float32.
+// The relative difference that the order of summation may make to the 2-norm of a
+// tensor with this many elements, summed in float32.
 double norm_tolerance(std::int64_t elements);
 
 }  // namespace lockstep::verify

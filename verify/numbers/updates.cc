@@ -65,7 +65,7 @@ bool is_multiple(const trace::Run& run, const trace::StateMark& gradient,
                     [&](double x, double y) { return std::abs(x - factor * y) <= most; });
 }
 
-// What the trace tells about a parameter's gradient in one step on one rank.
+// What the trace says about a parameter's gradient in one step on one rank.
 enum class Gradient : std::uint8_t { unknown, zero, absent, some };
 
 class Gradients {

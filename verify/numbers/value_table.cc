@@ -72,8 +72,8 @@ std::vector<Entry> sorted_entries(const trace::Run& run, const ValueTable::Count
   const auto less = [](const Entry& a, const Entry& b) { return a.key() < b.key(); };
   std::sort(out.begin(), out.end(), less);
 
-  // Keeps one entry per value: the last one. Of several local gradients of a step also the first:
-  // it was recorded before backward added to it.
+  // Keeps one entry per value: the last one. If a step has several local gradients, the first one,
+  // too: it was recorded before backward added to it.
   std::vector<Entry> kept;
   for (std::size_t i = 0, next = 0; i < out.size(); i = next) {
     while (next < out.size() && out[next].same_value(out[i])) ++next;

@@ -97,7 +97,7 @@ std::string phase_name(Phase phase, std::uint64_t count);
 
 using Sketch = std::vector<double>;
 
-// Of equal length.
+// The sketches must have equal lengths.
 inline double dot(const Sketch& a, const Sketch& b) {
   return std::inner_product(a.begin(), a.end(), b.begin(), 0.0);
 }

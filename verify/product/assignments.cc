@@ -69,7 +69,7 @@ class RankComposer {
   void add_part(const trace::RankTrace& trace, std::uint32_t begin, std::uint32_t end,
                 std::optional<std::int64_t> step) {
     std::map<std::uint32_t, std::uint32_t> moved;  // calls
-    std::map<std::int32_t, std::int32_t> batches;  // their numbers begin anew in each part
+    std::map<std::int32_t, std::int32_t> batches;  // their numbers start again in each part
     for (std::uint32_t e = begin; e < end; ++e) {
       const trace::Event& event = trace.events[e];
       if (event.kind == trace::EventKind::issue) {
@@ -162,7 +162,7 @@ trace::Run compose(const ProductModel& model, const Assignment& assignment) {
   const ProductSequences& sequences = model.sequences();
   const std::int32_t copy_ranks = model.spec().copy_ranks;
   const std::vector<std::int32_t> traced = trace::traced_ranks(model.spec());
-  // By the rank that was traced, and its options: what it does. Of a large job most do the same.
+  // By the rank that was traced, and its options: what it does. In a large job, most do the same.
   std::map<std::pair<std::int32_t, std::vector<ProductOption>>, std::size_t> known;
   std::vector<trace::RankTrace> ranks;
   for (std::int32_t r = 0; r < model.ranks(); ++r) {

@@ -33,8 +33,8 @@ trace::Run as_program(const trace::Run& run);
 std::vector<ProductOption> usual_options(const ProductModel& model, const Situation& situation);
 
 // The steps up to the situation's, and one more where that can be: step 0 and those between as
-// usual, the situation's with `options`, by rank. Of many steps only the first and the last ones:
-// what lies between them agrees, whatever the choice.
+// usual, the situation's with `options`, by rank. If there are many steps, only the first and
+// the last ones: what is between them agrees, whatever the choice.
 Assignment lead_to(const ProductModel& model, const Situation& situation,
                    const std::vector<ProductOption>& options);
 

@@ -13,8 +13,8 @@ namespace lockstep::verify {
 
 namespace {
 
-// What a rank that differs costs: more than its conditions, of which at most two differ (that of
-// its first step and the present one).
+// What a rank that differs costs: more than its conditions can; at most two of
+// those differ (that of its first step and the current one).
 constexpr std::size_t kRankCost = 4;
 
 // What a sequence does where others take part who choose for themselves.

@@ -99,7 +99,7 @@ void ProductModel::note_teams(const Situation& situation, Evaluation& out) const
   }
 }
 
-// Who chooses as one need not agree over its options.
+// The ranks of a team choose together, so calls within it need not agree over different options.
 void ProductModel::forgive_teams(const Situation& situation, Evaluation& out) const {
   std::set<std::int32_t> concerned;  // first ranks
   std::set<std::uint32_t> within;

@@ -49,7 +49,7 @@ class Situations {
   // Why there is no assignment for some step, or no history for a first condition; empty: fine.
   const std::vector<std::string>& problems() const { return problems_; }
 
-  // A rank's options, never none. Of start and end: one history, whose condition means nothing.
+  // A rank's options, never none. For start and end: one history, whose condition means nothing.
   std::vector<ProductOption> options(const Situation& situation, std::int32_t rank) const;
 
   // The ranks that choose as one with this one, itself included; ascending.

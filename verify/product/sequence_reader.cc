@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include <fmt/core.h>
+#include <nlohmann/json.hpp>
 
 #include "base/text.h"
 
@@ -64,6 +65,7 @@ bool SequenceReader::is_disputed(const std::string& group) const {
 trace::RankList SequenceReader::members_of(const std::string& name) {
   if (const auto known = members_.find(name); known != members_.end()) return known->second;
   std::vector<trace::Rank> all;
+  all.reserve(static_cast<std::size_t>(world_size_));
   for (std::int32_t r = 0; r < world_size_; ++r) all.emplace_back(r);
   if (name != "world" && !name.empty())
     say(fmt::format("group \"{}\" was never declared, so its members are not known",
@@ -215,7 +217,7 @@ bool cut_unevenly(const trace::Signature& s) {
   return s.op == trace::Op::all_to_all || s.splits_in.value != 0 || s.splits_out.value != 0;
 }
 
-// Elements that must be alike on all ranks.
+// Element counts that must be equal on all ranks.
 std::string sizes_text(const trace::Signature& s) {
   if (lacks_sizes(s)) return "null";
   const std::string in = number(s.in_elements);
@@ -307,34 +309,8 @@ std::string shared_key(const trace::Tables& tables, const trace::Call& call) {
 }
 
 std::string json_text(const std::string& text) {
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  const std::string valid = to_utf8(text);
-  std::string out = "\"";
-  const auto unit = [&](std::uint32_t code) {
-    out += "\\u";
-    for (const unsigned shift : {12U, 8U, 4U, 0U}) out += kDigits[code >> shift & 15U];
-  };
-  for (std::size_t i = 0; i < valid.size();) {
-    const auto first = static_cast<unsigned char>(valid[i]);
-    const std::size_t length = first < 0x80 ? 1 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
-    std::uint32_t code = length == 1 ? first : first & (0x7FU >> length);
-    for (std::size_t j = 1; j < length; ++j)
-      code = code << 6U | (static_cast<unsigned char>(valid[i + j]) & 0x3FU);
-    i += length;
-    constexpr std::string_view kShort = "\"\\\b\f\n\r\t";
-    const std::size_t known = code < 0x80 ? kShort.find(static_cast<char>(code)) : kShort.npos;
-    if (known != kShort.npos) {
-      out += {'\\', "\"\\bfnrt"[known]};
-    } else if (code >= 0x20 && code < 0x7F) {
-      out += static_cast<char>(code);
-    } else if (code < 0x10000) {
-      unit(code);
-    } else {
-      unit(0xD800 + ((code - 0x10000) >> 10U));
-      unit(0xDC00 + ((code - 0x10000) & 0x3FFU));
-    }
-  }
-  return out + "\"";
+  constexpr bool kAsciiOnly = true;  // as Python's json.dumps(), which the checker compares with
+  return nlohmann::json(to_utf8(text)).dump(-1, ' ', kAsciiOnly);
 }
 
 ExchangeSplits exchange_splits(const trace::Tables& tables, const trace::Call& call) {

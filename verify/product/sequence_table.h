@@ -1,7 +1,7 @@
-// What ranks do, as sequences of calls and waits: the form in which everything here looks at
-// traces.
+// What ranks do, as sequences of calls and waits: the form of a trace that all of product/ works
+// on.
 //
-// Equal sequences have one id, so that what follows costs what the number of different ones costs.
+// Equal sequences have one id, so that the analysis costs as much as there are different ones.
 // A call is reduced to what its peers must agree on (its *shared* key: operation, sizes by the
 // operation's own rule, type, reduce operation, root, identity) and what a rank must do the same
 // under all conditions although its peers do something else (its *own* key: splits of an
@@ -24,8 +24,8 @@ struct ProductChannel {
   bool message = false;     // members are the sender and the receiver; `tag` counts
   trace::RankList members;  // in group order
   std::int32_t tag = trace::kNoPeerTag;
-  // Within one copy of the model (ProductSpec::copy_ranks). Ranks of other copies that do as its
-  // members do it do it on a channel of their own, which is not looked at: it is like this one.
+  // Within one copy of the model (ProductSpec::copy_ranks). The other copies have equal channels of
+  // their own, which need no analysis.
   bool of_copy = false;
 
   // Whether what the rank does here counts.

@@ -40,7 +40,7 @@ class SequenceCutter {
   }
 
  private:
-  // Of a class of ranks one has a trace.
+  // Only one rank of each class has a trace: the others share its sequences.
   void share_within_classes() {
     const std::vector<std::int32_t> traced_by = trace::traced_ranks(d_.spec);
     for (std::size_t h = 0; h < d_.runs.size(); ++h) {

@@ -77,7 +77,7 @@ class Advance {
   bool completes(std::uint32_t r, std::uint32_t c) const;
   // Like completes(), or a member recorded that the call completed.
   bool all_issued(std::uint32_t r, std::uint32_t c) const;
-  // Of a known instance: whether all members issued it, with calls that match or not.
+  // For a known instance: whether all members issued it, with calls that match or not.
   bool all_arrived(CollectiveInstance instance) const;
   // Whether its calls do not match.
   bool differs(CollectiveInstance instance) const;
@@ -138,7 +138,7 @@ class Advance {
   // Snapshots of hosts that carry their calls out themselves (Gloo): a host with an open call is
   // taken to wait for it, as it does unless the call is asynchronous and it still computes.
   const bool dumped_hosts_;
-  const bool records_completion_;  // some rank's trace tells when calls complete
+  const bool records_completion_;  // some rank's trace says when calls complete
   std::vector<RankState> states_;
   std::vector<std::vector<std::uint32_t>> index_;    // CollectiveInstance::index, by rank and call
   std::vector<std::vector<bool>> matched_;           // messages with a partner, by rank and call

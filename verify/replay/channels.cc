@@ -18,7 +18,7 @@ void Mailbox::remove_first(ByTag& queues, ByTag::iterator queue) {
 }
 
 std::optional<Mailbox::Posted> Mailbox::post_send(const Posted& send) {
-  // Of the oldest receive with this tag and the oldest with any tag, the one posted earlier.
+  // Takes the earlier one of the oldest receive with this tag and the oldest with any tag.
   const auto exact = receives_.find(send.tag);
   const auto any = receives_.find(kAnyTag);
   auto first = exact;

@@ -55,7 +55,7 @@ class Mailbox {
 // Finds messages whose other side a bounded recorder dropped. By rank index and call: true for the
 // calls whose partner was dropped. Empty where no recorder dropped messages.
 //
-// The rings of a sender and a receiver begin at different messages, and no recorded number tells
+// The rings of a sender and a receiver begin at different messages, and no recorded number shows
 // which ones pair (Flight Recorder counts a rank's messages to all peers in one sequence). The ends
 // of the rings do: what one side saw completed, the other side saw completed or has still open. So
 // a channel is aligned at its ends:

@@ -13,8 +13,8 @@
 //                              ```trace    the lines of all ranks' traces, rank after rank
 //                              ```report   what `lockstep verify` prints for them
 //
-// A line of a trace block that begins with a blank goes on with the line above it. Tests make the
-// report blocks anew (tests/docs/reference.h).
+// A line of a trace block that begins with a blank continues the line above it. Tests make the
+// report blocks again and compare (tests/docs/reference.h).
 #pragma once
 
 #include <span>

@@ -91,7 +91,7 @@ Cause explain_repeated(const Context& context, const RepeatedBatch& batch, const
       context.describe_ranks({batch.rank}), plural(batch.samples, "sample"), batch.first, batch.n);
   f.why = "in an epoch a sampler hands out each sample once";
   f.fix =
-      "look at the loader of that rank: an iterator that was made anew, a worker that restarted, "
+      "look at the loader of that rank: an iterator that was made again, a worker that restarted, "
       "or a cached batch";
   return out;
 }

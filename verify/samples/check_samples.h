@@ -20,7 +20,7 @@ struct Replicas {
   std::vector<std::vector<std::uint32_t>> sets;
   // Pairs of ranks that send each other messages: parts of one model, which read one batch.
   std::vector<std::pair<std::uint32_t, std::uint32_t>> partners;
-  bool known = true;  // false: several groups reduce, and nothing tells which of them average
+  bool known = true;  // false: several groups reduce, and nothing shows which of them average
 };
 
 // Ranks whose gradients are averaged are replicas: they share a group whose reductions name what

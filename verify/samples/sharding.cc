@@ -135,8 +135,8 @@ std::optional<Sharing> find_sharing(const Counts& counts, std::uint64_t ranks) {
       std::any_of(steps.begin(), steps.end(), [](const StepCount& s) { return s.own_twice_now; });
   if (first == steps.end() || replaced) return std::nullopt;
   const auto at = static_cast<std::size_t>(first - steps.begin());
-  // Who samples with replacement meets its own samples as often as any other rank's: chance(n) is
-  // that of n repeats, all from others.
+  // A rank that samples with replacement draws its own samples as often as any other rank's:
+  // chance(n) is the probability of n repeats that are all from others.
   const auto chance = [&](std::uint64_t n) {
     return std::pow(1 - 1.0 / static_cast<double>(ranks), static_cast<double>(n));
   };
@@ -154,7 +154,7 @@ std::optional<Sharing> find_sharing(const Counts& counts, std::uint64_t ranks) {
     // Less likely than once in a thousand runs: no replacement. Else the finding is a warning.
     const bool certain = chance(others_before_own) < 1e-3;
     if (own_early && !certain) return std::nullopt;
-    // A rank whose data is shorter begins anew, and shares nothing.
+    // A rank whose data is shorter starts again, and shares nothing.
     if (others_before_own == 0) return std::nullopt;
     return Sharing{at, certain};
   }
@@ -194,7 +194,7 @@ std::optional<SharedSamples> find_shared_samples(const SampleLog& log, const Ran
   std::map<std::uint32_t, std::uint64_t> sharing;
   for (std::size_t i = 0; i < counts.steps.size(); ++i) {
     const StepCount& step = counts.steps[i];
-    // At most one epoch: a rank that meets its own samples is in the next.
+    // At most one epoch: a rank that reads its own samples again is in the next.
     if (i > at && (step.from_own > 0 || step.seen_before >= counts.distinct)) break;
     out.consumed += step.batch;
     out.distinct = step.seen_before + step.batch - step.from_others - step.from_own;
@@ -215,7 +215,7 @@ std::optional<SharedSamples> find_shared_samples(const SampleLog& log, const Ran
 
 namespace {
 
-// Of one rank: the steps in which it reads samples that it has read before.
+// The steps in which one rank reads samples that it has read before.
 struct OwnRepeats {
   std::map<std::int64_t, std::int64_t>
       whole;                   // by step: the one in which the same batch came first
@@ -304,7 +304,7 @@ EpochOrder find_epoch_order(const Samples& samples) {
   for (std::size_t i = 0; i + period < samples.size(); ++i) {
     if (samples[i] != samples[i + period]) return out;
     // A shuffled epoch has the same sample at index m, after m that were the same, once in
-    // period - m times (more rarely still where the shards are dealt anew).
+    // period - m times (more rarely still where the shards are dealt again).
     repeated.log_chance -= std::log(static_cast<double>(period - i % period));
   }
   repeated.ascending =

@@ -49,7 +49,7 @@ struct SharedSamples {
   std::vector<std::uint32_t> ranks;  // rank indices that consume another one's samples
   std::int64_t n = 0;                // the first step that shows it
   std::uint64_t consumed = 0;        // samples over the ranks, up to where it was counted
-  std::uint64_t distinct = 0;        // … of which different
+  std::uint64_t distinct = 0;        // … different ones among them
 };
 
 // What the replicas `ranks` (rank indices) share; nothing where their shards are disjoint but for
@@ -70,14 +70,14 @@ struct RepeatedBatch {
 };
 
 // Nothing where another of the ranks meets samples of its own again in that step (a new epoch),
-// where the rank's next batch is an old one, too (its data is shorter, and began anew), where a
+// where the rank's next batch is an old one, too (its data is shorter, and started again), where a
 // rank draws a sample twice otherwise (sampling with replacement), or where chance could give the
 // same batch once in a thousand runs. O(samples log samples).
 std::optional<RepeatedBatch> find_repeated_batch(const SampleLog& log,
                                                  const std::vector<std::uint32_t>& ranks);
 
-// Ranks of which at least half of the batches are those that they read just before, and at least
-// two different ones are: the workers of a loader each read the whole stream. O(samples log
+// Ranks for which at least half of the batches, and at least two different ones, repeat the batch
+// that they read just before: the workers of a loader each read the whole stream. O(samples log
 // samples).
 std::vector<std::uint32_t> find_doubled(const SampleLog& log,
                                         const std::vector<std::uint32_t>& ranks);

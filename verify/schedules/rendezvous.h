@@ -7,7 +7,7 @@
 // A second replay, by the semantics alone, lets every send wait for its receive and every
 // collective for all its members. The matching is the same, so what is stuck there is stuck
 // whenever the library blocks: an error with certainty `possible`. A third replay with buffered
-// sends tells whether the sends or the collectives are the reason.
+// sends shows whether the sends or the collectives are the reason.
 //
 // Cost: two replays, O(events log events).
 #pragma once

@@ -28,8 +28,8 @@ Alignment::Alignment(const trace::Run& run, const std::vector<GroupStreams>& gro
 }
 
 // Step numbers are labels that each program chooses. They are comparable where the ranks' first
-// or last labels are equal. A rank that left out its first step has steps 1..9 beside 0..9: the
-// last labels agree. A rank that counts from 1 has 1..10 beside 0..9: neither end agrees.
+// or last labels are equal. A rank that left out its first step has steps 1..9 against 0..9: the
+// last labels agree. A rank that counts from 1 has 1..10 against 0..9: neither end agrees.
 bool Alignment::compare_steps() const {
   std::optional<std::pair<std::int32_t, std::int32_t>> reference;
   for (const StreamClass& c : group().classes) {

@@ -49,7 +49,7 @@ class Alignment {
   std::size_t group_index() const { return group_index_; }
   const GroupStreams& group() const { return groups_[group_index_]; }
 
-  // Of the classes that have calls left, in the order of the classes.
+  // The cursors of the classes that have calls left, in the order of the classes.
   const std::vector<Cursor>& cursors() const { return cursors_; }
   const std::vector<std::size_t>& ended_classes() const { return ended_; }
 

@@ -46,14 +46,14 @@ class Walker {
     const std::vector<std::uint32_t> reference_ranks = at_.ranks(parties[chosen.party]);
     const auto edit_of = [&](std::size_t cursor) {
       const Edit edit = at_.find_edit(reference, cursor);
-      // Of ranks that hang in their next call too little is left to align.
+      // Ranks that hang in their next call have too few calls left to align.
       return chosen.left_out_by_most && edit.kind == EditKind::replaced ? Edit{EditKind::missing, 1}
                                                                         : edit;
     };
     for (std::size_t p = 0; p < parties.size(); ++p) {
       if (p == chosen.party) continue;
-      // All members issue the same call here. Of one that was killed or hung soon after, too little
-      // is left to tell how it deviates: as the member does of which the most is known.
+      // All members issue the same call here. If a member was killed or hung soon after, its
+      // stream is too short to show how it deviates: use the member with the longest stream.
       const std::size_t clearest = at_.longest(parties[p]);
       const Edit of_party = edit_of(clearest);
       record(of_party, reference, clearest, reference_ranks, chosen.singled_out);

@@ -49,7 +49,7 @@ struct Deviation {
 };
 
 // The deviations of one group (index `group` into `groups`), in the order of the walk; at most 64
-// distinct ones. `where` tells which ranks wait: a shorter stream of a waiting rank is no
+// distinct ones. `where` says which ranks wait: a shorter stream of a waiting rank is no
 // deviation. Empty where all members issued the same calls or the streams are not comparable.
 std::vector<Deviation> find_deviations(const trace::Run& run,
                                        const std::vector<GroupStreams>& groups, std::size_t group,

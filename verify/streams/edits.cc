@@ -182,7 +182,7 @@ std::optional<std::size_t> EditFinder::calls_until(const Side& ref, const Token&
 bool EditFinder::agrees_after(const Edit& edit, const Side& ref, const Side& dev) {
   const bool skips = edit.kind == EditKind::missing;
   const bool adds = edit.kind == EditKind::extra;
-  // Whether a replacement or swap applies again depends on more than the next call: search anew.
+  // Whether a replacement or swap applies again depends on more than the next call: search again.
   if (!skips && !adds) return false;
   const auto expected = ref.sequence.ahead(ref.next + (skips ? edit.count : 0));
   const std::size_t next = dev.next + (adds ? edit.count : 0);

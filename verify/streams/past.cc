@@ -79,7 +79,7 @@ bool begins_step(const std::vector<trace::Call>& calls, std::uint32_t index) {
   return before == 0 || step > calls[before - 1].step;
 }
 
-// As is_run_usual(), where so many earlier runs of other lengths show that this one is unusual.
+// Like is_run_usual(), but needs that many earlier runs of other lengths to call this one unusual.
 Usual is_run_usual_after(const trace::Run& run, Agreement& agreement, CallRef call,
                          std::uint32_t needed) {
   const std::vector<trace::Call>& calls = run.ranks[call.rank].calls;
@@ -227,7 +227,7 @@ bool repeats(const trace::Run& run, Agreement& agreement, CallRef call) {
 }  // namespace
 
 bool is_within_round(const trace::Run& run, Agreement& agreement, CallRef call) {
-  // Of a call that is made after every second round, the past expects another one, too.
+  // At a call that is made after every second round, the past expects another call, too.
   const auto context = context_of(run, agreement, call);
   if (!context || is_usual(run, agreement, call) != Usual::yes ||
       !usual_call(run, agreement, call)) {
@@ -252,7 +252,7 @@ Expected expected_of(const trace::Run& run, Agreement& agreement, CallRef first,
   if (of_first && !of_second && is_within_round(run, agreement, first)) return Expected::first;
   if (of_second && !of_first && is_within_round(run, agreement, second)) return Expected::second;
   if (!of_first || !of_second) return Expected::unknown;
-  // Of two calls that were both made before, one earlier run is enough.
+  // Both calls were made before, so one earlier run is enough.
   const Usual run_of_first = is_run_usual_after(run, agreement, first, 1);
   const Usual run_of_second = is_run_usual_after(run, agreement, second, 1);
   if (run_of_first == Usual::yes && run_of_second == Usual::no) return Expected::first;

@@ -50,7 +50,7 @@ Usual usually_precedes(const trace::Run& run, Agreement& agreement, CallRef call
 //
 //   a a a b | c a a a b | a a b      runs of three, and one of two
 //
-// One earlier run tells nothing where it is over: it may have been cut by what comes only once, as
+// One earlier run does not show how long runs are: it may have been cut by what comes only once, as
 // when DDP arranges its buckets after the first step. O(4096).
 Usual is_run_usual(const trace::Run& run, Agreement& agreement, CallRef call);
 

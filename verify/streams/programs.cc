@@ -43,7 +43,7 @@ class ProgramComparison {
   }
 
  private:
-  // The source location tells calls of equal form apart, where it was recorded, and so do the
+  // The source location distinguishes calls of equal form, where it was recorded, and so do the
   // parameters, but only within one group: another pipeline stage holds others.
   bool same(const trace::Call& x, const trace::Call& y) {
     const bool same_line = x.at == y.at || x.at.value == 0 || y.at.value == 0;
@@ -71,7 +71,7 @@ class ProgramComparison {
   std::unordered_map<std::uint32_t, std::uint32_t> of_b_, of_a_;  // corresponding groups
 };
 
-// The sizes of the groups of which the rank is a member, ascending. By its own list and those of
+// The sizes of the groups that the rank belongs to, ascending. By its own list and those of
 // two `witnesses` (rank indices): a rank may list only the groups that it has called in.
 std::vector<std::size_t> group_sizes(const trace::Run& run, std::uint32_t rank,
                                      std::array<std::uint32_t, 2> witnesses) {
@@ -125,8 +125,8 @@ std::pair<std::size_t, std::size_t> votes(const trace::Run& run, Agreement& agre
                                           std::uint32_t a, std::uint32_t b, std::uint32_t parted) {
   std::size_t with_a = 0, with_b = 0;
   ask_others(run, a, b, [&](std::uint32_t r) {
-    // Whoever agrees with one of them beyond the difference differs from the other one there, or
-    // soon after: parameters do not compare between groups, so calls of equal form look alike.
+    // A rank that agrees with one of them beyond the difference differs from the other one there,
+    // or soon after: parameters do not compare between groups, so calls of equal form look alike.
     const std::uint32_t as_a = common_start(run, agreement, a, r).value_or(0);
     const std::uint32_t as_b = common_start(run, agreement, b, r).value_or(0);
     if (as_a > parted && as_a > as_b) ++with_a;

@@ -7,7 +7,7 @@
 //   rank 2   exchange(ep1)  exchange(ep1)  …
 //   rank 3   exchange(ep1)  reduce(dp1)                  rank 3 left out its second exchange
 //
-// A rank's own past (past.h) tells the same.
+// A rank's own past (past.h) can show the same.
 #pragma once
 
 #include <cstdint>
@@ -48,8 +48,8 @@ std::optional<Parting> find_parting(const trace::Run& run, Agreement& agreement,
 
 // Where the program of rank `shorter` is the start of that of `longer` (rank indices): whether the
 // other ranks go on as the longer one does, or end as the shorter one does; the majority of those
-// in groups of the same sizes decides, at most 64 are asked. Nothing where it is tied, where nobody
-// tells, or where the two part otherwise. O(64 · calls of the shorter one).
+// in groups of the same sizes decides, at most 64 are asked. Nothing where it is tied, where no
+// other rank shows it, or where the two part otherwise. O(64 · calls of the shorter one).
 std::optional<bool> others_go_on(const trace::Run& run, Agreement& agreement, std::uint32_t longer,
                                  std::uint32_t shorter);
 

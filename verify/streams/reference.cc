@@ -28,8 +28,8 @@ class Choice {
     }
   }
 
-  // The largest party, if most left out nothing. Of several, the one that break_tie() finds, or
-  // else the one with the lowest rank, so that the report does not depend on the order of files:
+  // The largest party, if most left out nothing. On a tie, the one that break_tie() finds, or else
+  // the one with the lowest rank, so that the report does not depend on the order of files:
   // then it names the difference but no culprit.
   Reference choose() {
     if (const auto small = left_out_by_most()) return {*small, true, /*left_out_by_most=*/true};
@@ -39,9 +39,9 @@ class Choice {
   }
 
  private:
-  // Of the largest parties (two ranks, or two halves of a group), the one that alone meets the
-  // first of these criteria, from strong evidence to weak. A party's first cursor stands for all
-  // of it: their next calls agree.
+  // Among the largest parties (two ranks, or two halves of a group), the only one that meets the
+  // first criterion that decides; from strong evidence to weak. A party's first cursor stands for
+  // all of it: their next calls agree.
   std::optional<std::size_t> break_tie() {
     // Whether one side may have left out a call: then another call than before is no sign of an
     // error, and batches may explain it. They cannot explain a wrong size of the same call.
@@ -58,9 +58,9 @@ class Choice {
     }
     if (const auto p = as_other_programs()) return p;
     if (const auto p = only([&](std::size_t c) { return follows_habit(c); })) return p;
-    // Of one call in two forms, the one that the rank used before. Where a call may be missing,
-    // that says nothing: of a rank that left out the last call of its first round, the next call is
-    // the familiar one.
+    // If the two are forms of one call, the form that the rank used before. Where a call may be
+    // missing, that says nothing: if a rank left out the last call of its first round, its next
+    // call is the familiar one.
     if (!may_be_skip) {
       if (const auto p = only([&](std::size_t c) { return was_made_before(c); })) return p;
     }
@@ -68,7 +68,7 @@ class Choice {
           return at_.sequence(c).seen_after(at_.cursors()[c].next, at_.next_token(c));
         }))
       return p;
-    // Of calls that all begin a step, the one that is the first of its stream.
+    // If all calls begin a step, the one that is the first of its stream.
     if (std::all_of(largest_.begin(), largest_.end(),
                     [&](std::size_t p) { return begins_step(parties_[p][0]); })) {
       if (const auto p = only([&](std::size_t c) {
@@ -111,14 +111,14 @@ class Choice {
     return std::nullopt;
   }
 
-  // Of two parties, the smaller one where the larger one left out its call. Batches without images
-  // may be most batches, so the number of ranks says little about a call that is left out. It is
-  // told by the batches: every rank of the larger party lacks a modality that those of the smaller
-  // one hold. Or by the sister groups, which made the call. Or by the past: see expected_of(). Not
-  // told where the smaller party breaks with its own past: then it is the odd one.
+  // The smaller one of two parties, if the larger one left out its call. Most batches may have no
+  // images, so the number of ranks says little about a call that is left out. The batches show it
+  // (every rank of the larger party lacks a modality that those of the smaller one hold), or the
+  // sister groups, which made the call, or the past: see expected_of(). Nothing where the smaller
+  // party breaks with its own past: then that party is the odd one.
   //
   // O(ranks of the parties), the search of a past for at most kMostVoters classes, and an edit for
-  // each class of the larger party where this tells.
+  // each class of the larger party where this decides.
   std::optional<std::size_t> left_out_by_most() {
     if (parties_.size() != 2 || largest_.size() != 1) return std::nullopt;
     const std::size_t small = 1 - largest_[0];
@@ -189,7 +189,7 @@ class Choice {
     return before != trace::kNone && before < step;
   }
 
-  // Of the largest parties, the one with the lowest rank.
+  // The one of the largest parties that has the lowest rank.
   std::size_t lowest() const {
     return *std::min_element(largest_.begin(), largest_.end(), [&](std::size_t a, std::size_t b) {
       return at_.ranks(parties_[a])[0] < at_.ranks(parties_[b])[0];
@@ -242,8 +242,8 @@ class Choice {
     return static_cast<std::size_t>(std::find(votes.begin(), votes.end(), most) - votes.begin());
   }
 
-  // Of two largest parties, the one that does what ranks of other groups do where the programs of
-  // the two part.
+  // The one of two largest parties that does what ranks of other groups do where the programs of
+  // the two parties part.
   std::optional<std::size_t> as_other_programs() {
     if (largest_.size() != 2) return std::nullopt;
     const std::size_t a = parties_[largest_[0]][0];
@@ -280,7 +280,7 @@ class Choice {
         const trace::Call& a = at_.run().ranks[mine.rank_index].calls[mine.calls[next - back]];
         const trace::Call& b = at_.run().ranks[theirs.rank_index].calls[theirs.calls[next - back]];
         // Not the parameters: groups of other pipeline stages hold other ones. The source location
-        // tells calls apart instead, where it was recorded.
+        // distinguishes calls instead, where it was recorded.
         const bool same_location = a.at == b.at || a.at.value == 0 || b.at.value == 0;
         if (!same_location || !at_.agreement().agree(a.signature, b.signature)) return false;
       }
@@ -289,7 +289,7 @@ class Choice {
   }
 
   // Whether the rank uses the operation, reduction and type of the cursor's next call elsewhere, in
-  // any group. In a first step there is no past, and only this tells which of two forms is unusual:
+  // any group. In a first step there is no past, and only this shows which of two forms is unusual:
   // a rank that reduces everything in bfloat16 is more likely to be wrong about one float32 call.
   // The program's first call does not count: most begin with a single broadcast.
   bool is_of_common_form(std::size_t cursor) {

@@ -88,7 +88,7 @@ namespace lockstep::reports::html {
 // Every rank at a glance: a cell per rank in the rows of its group, and a table with its host, its
 // last call and what it waits for.
 
-// Of larger jobs the page shows kinds of ranks only: it grows by 250 bytes per rank.
+// For larger jobs the page shows kinds of ranks only: it grows by 250 bytes per rank.
 inline constexpr std::size_t kMostRanksShown = 4096;
 
 // Markup; empty for no or too many ranks. The cells stand in the groups that the first finding is
@@ -110,9 +110,9 @@ std::string value_charts(const std::vector<ValueCurves>& all);
 // left, and a rank that waits is right of those that it waits for. A cycle is drawn as a ring. In a
 // narrow window the same stands there as lines.
 //
-// Markup; empty if nobody waits. A chain of ranks that wait one for the other is one node. Of a
-// larger graph only the culprits and their neighbours are drawn, and the caption says how many are
-// not. O(nodes + edges).
+// Markup; empty if nobody waits. A chain of ranks that wait one for the other is one node. If the
+// graph is larger, only the culprits and their neighbours are drawn, and the caption says how many
+// are not. O(nodes + edges).
 std::string wait_figure(const WaitPicture& picture);
 
 // The layout of a small wait-for graph: a node is left of those that it waits for. The nodes of a

@@ -23,7 +23,7 @@ std::string joined(const trace::IntList& list) { return fmt::format("{}", fmt::j
 std::string what_of(const trace::Call& call, const trace::Tables& tables) {
   const std::vector<trace::StringId>& names = tables.name_lists[call.what];
   if (names.empty()) return {};
-  // The first of a bucket's parameters tells buckets apart: DDP fills them in a fixed order.
+  // The first parameter identifies a bucket, because DDP fills its buckets in a fixed order.
   std::string out = printable(tables.str(names.front()));
   // "head.weight +3" for a bucket of four.
   if (names.size() > 1) out += fmt::format(" +{}", names.size() - 1);
@@ -367,7 +367,7 @@ bool disagree(const LaneCell& a, const LaneCell& b) {
 }
 
 // The call that a column's calls are compared with: the one that most ranks made. Culprits count
-// only if nobody else called anything. Of equals the first row's.
+// only if nobody else called anything. On a tie, the first row's.
 const LaneCell* reference(const LaneTable& table, std::size_t column) {
   const LaneCell* best = nullptr;
   std::size_t best_count = 0;

@@ -474,7 +474,7 @@ class LaneFigure {
     return table.html("the calls in full");
   }
 
-  // Of the names that a call carries the picture has the first; here are more.
+  // The picture shows only the first of the names that a call carries; here are more.
   std::string whole_words(const LaneCell& cell, const trace::Call& made) const {
     constexpr std::size_t kNames = 40;
     std::string out;

@@ -77,7 +77,7 @@ WaitPicture without_chains(const WaitPicture& picture) {
     std::sort(folded.ranks.begin(), folded.ranks.end());
     folded.location = "each for the one before";
   }
-  // Numbered anew, without what was folded away.
+  // New numbers, without the nodes that were folded away.
   std::vector<std::size_t> number(count, count);
   std::vector<WaitNode> kept;
   for (std::size_t n = 0; n < count; ++n) {
@@ -205,7 +205,7 @@ class WaitFigure {
     using Key = std::tuple<bool, std::string, std::string, std::set<std::size_t>>;
     const std::size_t count = drawn_.nodes.size();
     std::vector<std::size_t> item_of(count);
-    // Of a target that is in no item yet (in a cycle), its own number: equal to no other's.
+    // A target that is in no item yet (in a cycle) gets a number that no other node has.
     for (std::size_t n = 0; n < count; ++n) item_of[n] = count + n;
     std::map<Key, std::size_t> known;
     std::vector<Item> out;

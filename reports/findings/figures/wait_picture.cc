@@ -40,7 +40,7 @@ std::string_view describe_state(verify::Position::State state) {
 std::set<trace::Rank> culprits_of(const verify::Report& report) {
   std::set<trace::Rank> out;
   for (const verify::Finding& finding : report.findings) {
-    // Of notes those with a headline: all wait for such a rank.
+    // Only notes with a headline count: all ranks wait for the rank of such a note.
     if (finding.severity == verify::Severity::note && finding.headline.empty()) continue;
     const std::vector<trace::Rank>& named = named_ranks(finding);
     out.insert(named.begin(), named.end());
@@ -105,8 +105,8 @@ class Builder {
     WaitNode& node = out_.nodes[at];
     if (node.ranks.empty()) {
       node.culprit = culprit;
-      // Of a rank that is only taken to hang there (ReplayOptions::cut_ranks_hang) no more is
-      // known.
+      // The rank is only assumed to hang there (ReplayOptions::cut_ranks_hang); nothing else is
+      // known about it.
       const bool presumed =
           position.state == verify::Position::State::hung && run_.ranks[r].end == trace::End::cut;
       const auto state = presumed ? verify::Position::State::cut : position.state;
@@ -209,8 +209,8 @@ verify::ReplayResult replayed(const trace::Run& run,
   options.live = std::all_of(run.ranks.begin(), run.ranks.end(), [](const trace::RankTrace& trace) {
     return trace.end == trace::End::cut;
   });
-  // NCCL's logs hold the issue of calls alone: verify() tells what they show if the ranks hang
-  // there.
+  // NCCL's logs record only when calls were issued: verify() reports what they show if the ranks
+  // hang there.
   if (options.live && semantics == verify::CallSemantics::nccl &&
       !verify::records_completion(run, semantics)) {
     options.live = false;

@@ -36,7 +36,7 @@ struct NcclCall {
   std::int32_t dtype = trace::kNone;  // ncclDataType_t; kNone: not known
   std::int32_t redop = trace::kNone;  // ncclRedOp_t; kNone: not known, or the program's own
   std::int32_t root = trace::kNone;   // a position in the communicator
-  std::int32_t peer = trace::kNone;   // likewise; of Send and Recv
+  std::int32_t peer = trace::kNone;   // the same; of Send and Recv
 };
 
 // The program's own description of a call, if any.

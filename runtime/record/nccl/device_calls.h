@@ -1,4 +1,4 @@
-// DeviceCalls: tells when calls complete that were put into a CUDA stream.
+// DeviceCalls: finds out when the calls in a CUDA stream complete.
 //
 // Behind the calls goes an event of ours into their stream; once a millisecond a thread asks for
 // the oldest event of each stream, so completions are recorded late by that at most. RecordedRank

@@ -116,7 +116,7 @@ class KnownCommunicators {
   // `job` outlives this.
   KnownCommunicators(NcclJobRecord& job, Ask ask) : job_(job), ask_(std::move(ask)) {}
 
-  // A communicator by its ids, of which all processes give the same.
+  // The name of a communicator, from its ids: the same in all its processes.
   static std::string name_of(std::span<const nccl::UniqueId> ids);
 
   void made(nccl::Comm comm, std::string name, GroupMember group_rank);

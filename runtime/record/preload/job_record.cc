@@ -62,7 +62,7 @@ std::string run_of_job(const Group& group) {
       if (auto* const part = dynamic_cast<c10d::PrefixStore*>(store.get()); part != nullptr)
         store = part->getUnderlyingNonPrefixStore();
       if (!store) return {};
-      // torchrun's store outlives the ranks that it starts anew.
+      // torchrun's store outlives the ranks, and is used again when they are restarted.
       const char* const attempt = std::getenv("TORCHELASTIC_RESTART_COUNT");
       const std::string key = std::string("lockstep/run/") + (attempt == nullptr ? "0" : attempt);
       const auto now = std::chrono::system_clock::now().time_since_epoch();

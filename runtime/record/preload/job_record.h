@@ -51,16 +51,16 @@ class JobRecord {
 
   // Whether there is a file: once group() was not null.
   bool is_open() const;
-  // Of group()'s owner, once that was not null.
+  // The recorder of group()'s owner; valid once group() was not null.
   Recorder& recorder() { return *recorder_; }
   // What sees when the works of a call complete: those of a device, or of a backend that says so by
-  // itself. Null: their futures tell. `group`: one that group() knows.
+  // itself. Null: their futures show it. `group`: one that group() knows.
   WorkWatch* watch(const c10d::ProcessGroup& group, bool on_device);
 
  private:
   JobRecord() = default;
   void open(const c10d::ProcessGroup& first);
-  // True where a backend of the group tells completions.
+  // True if a backend of the group reports completions.
   bool hook_into_all(c10d::ProcessGroup& group);
   WorkWatch& open_watch();
   void start_hang_watch();

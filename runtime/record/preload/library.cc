@@ -66,7 +66,7 @@ void record(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit:
   const c10::FunctionSchema& schema = op.schema();
   const auto call = read_call(schema, torch::jit::last(*stack, schema.arguments().size()));
   JobRecord& job = JobRecord::of_process();
-  // Of tensors without values nothing is sent: a program is traced, or its sizes are computed.
+  // Tensors without values are not sent: a program is being traced, or its sizes are computed.
   RecordedGroup* const group = call && !call->is_meta() ? job.group(call->group) : nullptr;
   if (group == nullptr) return pass_on(op, keys, stack);
   Recorder& recorder = job.recorder();

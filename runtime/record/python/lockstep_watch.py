@@ -137,7 +137,7 @@ class _Tensors:
         return _along(self._mesh, [i for i, n in enumerate(names) if n in split - data])
 
     def _add_norms(self, model: torch.nn.Module) -> None:
-        """Those that are plain tensors beside DTensors are whole on all ranks of the mesh."""
+        """Norms that are plain tensors in a model of DTensors are whole on all ranks of the mesh."""
         if self._mesh is None:
             return
         everywhere = _along(self._mesh, list(range(self._mesh.mesh.ndim)))
@@ -528,7 +528,7 @@ def _watch_loader(loader: Any, watching: _Watch) -> None:
         return
     batches: "Optional[_RecordedBatches]" = None
     if getattr(loader, "batch_sampler", None) is not None:
-        # DataLoader refuses to have it replaced; it reads it anew for every epoch.
+        # DataLoader refuses to have it replaced; it reads it again for every epoch.
         batches = loader.__dict__["batch_sampler"] = _RecordedBatches(loader.batch_sampler)
 
     def tell(batch: Any) -> None:

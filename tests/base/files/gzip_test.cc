@@ -15,7 +15,7 @@ std::string sample() {
   return text;
 }
 
-TEST(GzipTest, ThereAndBack) {
+TEST(Gzip, ThereAndBack) {
   for (const std::string& text : {std::string(), std::string("a"), sample()}) {
     const Result<Inflated> back = gunzip(gzip(text), "f", kNoLimit);
     ASSERT_TRUE(back);
@@ -24,13 +24,13 @@ TEST(GzipTest, ThereAndBack) {
   }
 }
 
-TEST(GzipTest, SeveralMembersAreOneText) {
+TEST(Gzip, SeveralMembersAreOneText) {
   const Result<Inflated> back = gunzip(gzip("one ") + gzip("two"), "f", kNoLimit);
   ASSERT_TRUE(back);
   EXPECT_EQ(back->text, "one two");
 }
 
-TEST(GzipTest, WhatWasCutOffGivesWhatCameBefore) {
+TEST(Gzip, WhatWasCutOffGivesWhatCameBefore) {
   const std::string text = sample();
   const std::string packed = gzip(text);
   for (std::size_t cut = 2; cut < packed.size(); cut += 101) {
@@ -41,7 +41,7 @@ TEST(GzipTest, WhatWasCutOffGivesWhatCameBefore) {
   }
 }
 
-TEST(GzipTest, DamageIsNoticed) {
+TEST(Gzip, DamageIsNoticed) {
   std::string packed = gzip(sample());
   packed[packed.size() / 2] = static_cast<char>(~packed[packed.size() / 2]);
   const Result<Inflated> back = gunzip(packed, "f", kNoLimit);
@@ -49,7 +49,7 @@ TEST(GzipTest, DamageIsNoticed) {
   EXPECT_TRUE(back->truncated);
 }
 
-TEST(GzipTest, ABombIsRefused) {
+TEST(Gzip, ABombIsRefused) {
   const std::string bomb = gzip(std::string(10'000'000, 'a'));
   const Result<Inflated> back = gunzip(bomb, "f", 1'000'000);
   ASSERT_FALSE(back);
@@ -57,13 +57,13 @@ TEST(GzipTest, ABombIsRefused) {
   EXPECT_EQ(back.error().location.file, "f");
 }
 
-TEST(GzipTest, TheLimitIsTheLastSizeThatIsTaken) {
+TEST(Gzip, TheLimitIsTheLastSizeThatIsTaken) {
   const std::string text = sample();
   EXPECT_TRUE(gunzip(gzip(text), "f", text.size()));
   EXPECT_FALSE(gunzip(gzip(text), "f", text.size() - 1));
 }
 
-TEST(GzipTest, ALengthThatLiesTakesNoMemory) {
+TEST(Gzip, ALengthThatLiesTakesNoMemory) {
   const std::string text = sample();
   for (const char byte : {'\0', '\x01', '\xff'}) {
     std::string packed = gzip(text);
@@ -76,14 +76,14 @@ TEST(GzipTest, ALengthThatLiesTakesNoMemory) {
   }
 }
 
-TEST(GzipTest, WhatAFileMayUnpackTo) {
+TEST(Gzip, WhatAFileMayUnpackTo) {
   EXPECT_EQ(inflation_limit(0), std::size_t{256} << 20U);
   EXPECT_EQ(inflation_limit(1000), std::size_t{256} << 20U);
   EXPECT_EQ(inflation_limit(std::size_t{2} << 20U), std::size_t{400} << 20U);
   EXPECT_EQ(inflation_limit(SIZE_MAX), kLargestFile);
 }
 
-TEST(GzipTest, OtherBytesAreNotGzip) {
+TEST(Gzip, OtherBytesAreNotGzip) {
   EXPECT_FALSE(looks_like_gzip(""));
   EXPECT_FALSE(looks_like_gzip("\x1f"));
   EXPECT_TRUE(looks_like_gzip("\x1f\x8b"));

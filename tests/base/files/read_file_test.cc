@@ -128,7 +128,7 @@ TEST_F(ReadFileTest, TheEndOfAFile) {
   EXPECT_EQ(*read_file_end(dir_.write("g", ""), 100), "");
 }
 
-TEST(MappedFileTest, GivesTheBytesOfAFile) {
+TEST(MappedFile, GivesTheBytesOfAFile) {
   const TempDir dir;
   Result<MappedFile> file = MappedFile::open(dir.write("a", "hello"));
   ASSERT_TRUE(file);
@@ -137,14 +137,14 @@ TEST(MappedFileTest, GivesTheBytesOfAFile) {
   EXPECT_EQ(moved.bytes(), "hello");
 }
 
-TEST(MappedFileTest, AnEmptyFileIsAnEmptyView) {
+TEST(MappedFile, AnEmptyFileIsAnEmptyView) {
   const TempDir dir;
   const Result<MappedFile> file = MappedFile::open(dir.write("a", ""));
   ASSERT_TRUE(file);
   EXPECT_EQ(file->bytes(), "");
 }
 
-TEST(MappedFileTest, WhatIsNoFileIsAnErrorThatNamesIt) {
+TEST(MappedFile, WhatIsNoFileIsAnErrorThatNamesIt) {
   const TempDir dir;
   const Result<MappedFile> absent = MappedFile::open(dir.file("absent"));
   ASSERT_FALSE(absent);

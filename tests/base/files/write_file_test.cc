@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-TEST(WriteFile, ReplacesAFileAndLeavesNothingBeside) {
+TEST(WriteFile, ReplacesAFileAndLeavesNoOther) {
   const TempDir folder;
   const std::string path = folder.file("report.json");
   ASSERT_TRUE(write_file(path, "old"));

@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "tests/trace/formats/pickle_writer.h"
 
 namespace lockstep {
@@ -182,7 +184,7 @@ Status write_dumps(const DumpJob& job, const std::string& folder) {
   std::filesystem::create_directories(folder, problem);
   if (problem) return Error{"cannot create the folder: " + problem.message(), {folder}, ""};
   for (int r = 0; r < job.ranks; ++r) {
-    const std::string path = folder + "/nccl_trace_rank_" + std::to_string(r);
+    const std::string path = fmt::format("{}/nccl_trace_rank_{}", folder, r);
     std::ofstream file(path, std::ios::binary);
     const std::string bytes = make_dump(job, r);
     file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));

@@ -93,7 +93,7 @@ TEST(SarifReport, PathsBecomeUris) {
   EXPECT_EQ(uri("gr\xc3\xbcn.py:1"), "gr%C3%BCn.py");
 }
 
-TEST(SarifReport, TellsSuppressedFromKnownAndNew) {
+TEST(SarifReport, MarksWhatIsSuppressedKnownAndNew) {
   const json results = run_of(crowded_report())["results"];
   ASSERT_EQ(results.size(), 6U);
   EXPECT_EQ(results[0]["baselineState"], "new");

@@ -9,6 +9,7 @@
 #include <sstream>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -108,8 +109,8 @@ std::vector<Expected> expected_of(const verify::Report& report, std::size_t widt
     if (f.severity != verify::Severity::note) {
       if (!f.group.empty())
         one.parts.push_back(group_in_words(f) +
-                            (f.seq ? ", seq " + std::to_string(number_of(f)) : ""));
-      if (f.step) one.parts.push_back("step " + std::to_string(*f.step));
+                            (f.seq ? fmt::format(", seq {}", number_of(f)) : ""));
+      if (f.step) one.parts.push_back(fmt::format("step {}", *f.step));
     }
     out.push_back(std::move(one));
   }
@@ -326,7 +327,7 @@ void write_example(const verify::RulePage& page, const TempDir& folder) {
     if (!inside || line.empty()) continue;
     if (line.starts_with("{\"header\"")) {
       file.close();
-      file.open(folder.file("rank_" + std::to_string(files++) + ".trace.jsonl"));
+      file.open(folder.file(fmt::format("rank_{}.trace.jsonl", files++)));
     } else if (line.front() != ' ') {
       file << "\n";
     }
@@ -382,7 +383,7 @@ TEST(Agreement, OfAllFormsAboutOneDefectInManyGroups) {
   const TempDir folder;
   for (int r = 0; r < 8; ++r) {
     const std::string group = std::to_string(1 + r % 4);
-    std::ofstream(folder.file("rank_" + std::to_string(r) + ".trace.jsonl"))
+    std::ofstream(folder.file(fmt::format("rank_{}.trace.jsonl", r)))
         << "{\"header\":1,\"rank\":" << r << ",\"world_size\":8}\n{\"group\":\"" << group
         << "\",\"ranks\":[" << r % 4 << "," << r % 4 + 4
         << "],\"desc\":\"DATA_PARALLEL\"}\n{\"ev\":\"issue\",\"id\":0,\"g\":\"" << group

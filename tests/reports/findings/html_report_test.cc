@@ -1,9 +1,11 @@
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "base/text.h"
 #include "reports/findings/reports.h"
 #include "tests/reports/html/page_reader.h"
 #include "tests/reports/samples.h"
+#include "tests/support/trace_lines.h"
 #include "verify/verify.h"
 
 namespace lockstep::reports {
@@ -21,11 +23,12 @@ Page page_of(const trace::Run& run) { return read_page(html_report(verify::verif
 // Rank 1's batch has no image, so that it skips the call for the image branch.
 trace::Run skips_image() {
   const auto rank = [](bool image) {
-    std::string out = std::string(R"({"ev":"modality","n":0,"has":[)") +
-                      (image ? "\"image\"," : "") + "\"text\"]}\n";
-    out += all_reduce(0, "text.weight", 64, R"(,"step":0,"at":"train.py:41")") + complete(0);
-    if (image) out += all_reduce(1, "image.weight", 64, R"(,"step":0,"at":"train.py:43")");
-    return out + all_reduce(2, "head.weight", 32, R"(,"step":0,"at":"train.py:45")") + kHung;
+    std::vector<std::string> has = {"text"};
+    if (image) has.insert(has.begin(), "image");
+    std::string out = json_line({{"ev", "modality"}, {"n", 0}, {"has", has}});
+    out += all_reduce(0, "text.weight", 64, {{"step", 0}, {"at", "train.py:41"}}) + complete(0);
+    if (image) out += all_reduce(1, "image.weight", 64, {{"step", 0}, {"at", "train.py:43"}});
+    return out + all_reduce(2, "head.weight", 32, {{"step", 0}, {"at", "train.py:45"}}) + kHung;
   };
   return inline_run({rank(true), rank(false), rank(true)});
 }
@@ -34,11 +37,15 @@ trace::Run skips_image() {
 trace::Run parts() {
   const auto rank = [](bool other) {
     std::string out = all_reduce(0, "w", 8) + complete(0);
-    for (int n = 0; n < 4; ++n)
-      out += R"({"ev":"step","n":)" + std::to_string(n) + R"(,"loss":)" + std::to_string(4 - n) +
-             "}\n" + R"({"ev":"state","n":)" + std::to_string(n) + R"(,"name":"w","norm":)" +
-             (other && n >= 2 ? "7.5" : "1.25") + R"(,"hash":")" + (other && n >= 2 ? "bb" : "aa") +
-             "\"}\n";
+    for (int n = 0; n < 4; ++n) {
+      const bool differs = other && n >= 2;
+      out += json_line({{"ev", "step"}, {"n", n}, {"loss", 4 - n}}) +
+             json_line({{"ev", "state"},
+                        {"n", n},
+                        {"name", "w"},
+                        {"norm", differs ? 7.5 : 1.25},
+                        {"hash", differs ? "bb" : "aa"}});
+    }
     return out + kClean;
   };
   return inline_run({rank(false), rank(true), rank(false)});
@@ -94,16 +101,12 @@ trace::Run pairs() {
   std::vector<std::string> files;
   for (int r = 0; r < 8; ++r) {
     const std::string group = std::to_string(1 + r / 2);
-    files.push_back(R"({"header":1,"rank":)" + std::to_string(r) +
-                    R"(,"world_size":8,"host":"node)" + std::to_string(r / 4) +
-                    "\",\"gpu\":" + std::to_string(10 + r % 4) + "}\n" + R"({"group":")" + group +
-                    R"(","ranks":[)" + std::to_string(r / 2 * 2) + "," +
-                    std::to_string(r / 2 * 2 + 1) + R"(],"desc":"TENSOR_PARALLEL"})" + "\n" +
-                    (r == 5 ? ""
-                            : R"({"ev":"issue","id":0,"g":")" + group +
-                                  R"(","op":"all_reduce","in":[[8]],"at":"mlp.py:7"})" + "\n" +
-                                  (r == 4 ? "" : complete(0))) +
-                    kHung);
+    std::string file =
+        header_line(r, 8, {{"host", fmt::format("node{}", r / 4)}, {"gpu", 10 + r % 4}}) +
+        group_line(group, {r / 2 * 2, r / 2 * 2 + 1}, {{"desc", "TENSOR_PARALLEL"}});
+    if (r != 5) file += issue_line(0, group, "all_reduce", {{"in", {{8}}}, {"at", "mlp.py:7"}});
+    if (r < 4 || r > 5) file += complete(0);
+    files.push_back(file + kHung);
   }
   return run_from_text(files);
 }
@@ -126,8 +129,8 @@ TEST(HtmlReport, HasACellAndARowForEveryRank) {
   EXPECT_THAT(page.texts("h2"), Contains("Every rank, by TENSOR_PARALLEL"));
   EXPECT_THAT(page.labels, Contains("ranks 4,5")) << "a row of cells per group";
   for (int r = 0; r < 8; ++r) {
-    EXPECT_TRUE(page.ids.contains("rank-" + std::to_string(r)));
-    EXPECT_THAT(page.links, Contains("#rank-" + std::to_string(r)));
+    EXPECT_TRUE(page.ids.contains(fmt::format("rank-{}", r)));
+    EXPECT_THAT(page.links, Contains(fmt::format("#rank-{}", r)));
   }
   EXPECT_THAT(text, HasSubstr("<a class=\"bad\" href=\"#rank-5\" title=\""));
   EXPECT_THAT(text, HasSubstr("<a class=\"direct\" href=\"#rank-4\" title=\"waits\">"));
@@ -139,21 +142,17 @@ TEST(HtmlReport, HasACellAndARowForEveryRank) {
 }
 
 // 2 groups of 4, and 4 across them; rank 5 stops. In a narrow window the graph is a list.
-TEST(HtmlReport, TheNarrowListFoldsWhoWaitsAlike) {
+TEST(HtmlReport, TheNarrowListFoldsWhoWaitsForTheSame) {
   std::vector<std::string> files;
   for (int r = 0; r < 8; ++r) {
     const auto call = [&](int id, const std::string& group, int bytes) {
-      return R"({"ev":"issue","id":)" + std::to_string(id) + R"(,"g":")" + group +
-             R"(","op":"all_reduce","in":[[)" + std::to_string(bytes) + "]]}\n";
+      return issue_line(id, group, "all_reduce", {{"in", {{bytes}}}});
     };
     const std::string own = std::to_string(1 + r / 4), across = std::to_string(3 + r % 4);
     const int first = r / 4 * 4;
     files.push_back(
-        R"({"header":1,"rank":)" + std::to_string(r) + ",\"world_size\":8}\n" + R"({"group":")" +
-        own + R"(","ranks":[)" + std::to_string(first) + "," + std::to_string(first + 1) + "," +
-        std::to_string(first + 2) + "," + std::to_string(first + 3) + "]}\n" + R"({"group":")" +
-        across + R"(","ranks":[)" + std::to_string(r % 4) + "," + std::to_string(r % 4 + 4) +
-        "]}\n" +
+        header_line(r, 8) + group_line(own, {first, first + 1, first + 2, first + 3}) +
+        group_line(across, {r % 4, r % 4 + 4}) +
         // Rank 5 makes no call, its group's others hang in theirs, and the rest one later.
         (r == 5 ? ""
                 : call(0, own, 8) + (r > 4 || r == 4 ? "" : complete(0) + call(1, across, 9))) +
@@ -184,8 +183,7 @@ TEST(HtmlReport, ANarrowWindowShowsTheDifference) {
 TEST(HtmlReport, FoldsAPipelinesChainOfWaitingStages) {
   std::vector<std::string> stages = {kHung};
   for (int r = 1; r < 12; ++r)
-    stages.push_back(R"({"ev":"issue","id":0,"g":"world","op":"recv","in":[[8]],"peer":)" +
-                     std::to_string(r - 1) + "}\n" + kHung);
+    stages.push_back(issue_line(0, "world", "recv", {{"in", {{8}}}, {"peer", r - 1}}) + kHung);
   const trace::Run run = inline_run(stages);
   const Page page = page_of(run);
   EXPECT_THAT(page.errors, IsEmpty());
@@ -227,10 +225,8 @@ TEST(HtmlReport, DrawsALanePerKindOfRankAndListsItsCallsInFull) {
 
 TEST(HtmlReport, TheTableOfCallsHasTheWholeNames) {
   const auto rank = [](int elements) {
-    return R"({"ev":"issue","id":0,"g":"world","op":"all_reduce","in":[[)" +
-           std::to_string(elements) +
-           R"(]],"what":["a.weight","b.weight","c.weight"]})"
-           "\n" +
+    return issue_line(0, "world", "all_reduce",
+                      {{"in", {{elements}}}, {"what", {"a.weight", "b.weight", "c.weight"}}}) +
            kHung;
   };
   const Page page = page_of(inline_run({rank(8), rank(9), rank(8)}));
@@ -328,8 +324,8 @@ TEST(HtmlReport, LoadsNothing) {
 TEST(HtmlReport, OfManyFindingsTheFirstAreInFullAndNoneIsLost) {
   std::vector<verify::Finding> findings;
   for (int i = 0; i < 30; ++i)
-    findings.push_back(finding_of(verify::RuleId::deadlock, verify::Severity::error,
-                                  "event " + std::to_string(i)));
+    findings.push_back(
+        finding_of(verify::RuleId::deadlock, verify::Severity::error, fmt::format("event {}", i)));
   const Page page = read_page(html_report(report_of(findings), {}));
   EXPECT_THAT(page.errors, IsEmpty());
   EXPECT_EQ(page.count("article"), 12U);

@@ -56,7 +56,7 @@ TEST(JsonReport, LeavesOutWhatIsNotKnown) {
   for (const char* key : {"id", "at"}) EXPECT_FALSE(written["evidence"][0].contains(key)) << key;
 }
 
-TEST(JsonReport, TellsGroupAndShapesOfACall) {
+TEST(JsonReport, HasGroupAndShapesOfACall) {
   const trace::Run run = inline_run(
       {R"({"ev":"issue","id":4,"g":"9","op":"all_gather_into_tensor","in":[[2,3]],"out":[[4,3]]})"
        "\n",

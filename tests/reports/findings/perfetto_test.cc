@@ -1,9 +1,11 @@
 // What timeline_report() writes, in the reader that people open it with.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "reports/findings/timeline_report.h"
 #include "tests/reports/findings/trace_reader.h"
 #include "tests/reports/samples.h"
+#include "tests/support/trace_lines.h"
 #include "tests/verify/program.h"
 #include "verify/verify.h"
 
@@ -52,12 +54,10 @@ TEST_F(PerfettoReads, AHungRunWithMessagesSpansAndWaits) {
 }
 
 TEST_F(PerfettoReads, ASliceHasItsTimeToTheNanosecond) {
-  const std::string rank = all_reduce(0, "w", 8, ",\"t\":100000000001") +
-                           R"({"ev":"complete","id":0,"t":100123456790})"
-                           "\n" +
-                           all_reduce(1, "w", 8, ",\"t\":100123456790") +
-                           R"({"ev":"complete","id":1,"t":100123456791})"
-                           "\n{\"end\":\"clean\"}\n";
+  const std::string rank = all_reduce(0, "w", 8, {{"t", 100000000001}}) +
+                           event_line("complete", 0, {{"t", 100123456790}}) +
+                           all_reduce(1, "w", 8, {{"t", 100123456790}}) +
+                           event_line("complete", 1, {{"t", 100123456791}}) + kClean;
   const std::string file = timeline(inline_run({rank}));
   expect_perfetto_reads(file);
   EXPECT_EQ(ask(file, "select ts, dur from slice order by ts"),
@@ -107,12 +107,10 @@ TEST_F(PerfettoReads, AThousandRanks) {
     std::string text;
     for (int call = 0; call < 20; ++call) {
       const int t = call * 100'000 + r * 7;
-      text += all_reduce(call, "w" + std::to_string(call), 8, ",\"t\":" + std::to_string(t)) +
-              R"({"ev":"complete","id":)" + std::to_string(call) + R"(,"t":)" +
-              std::to_string((call + 1) * 100'000 - 1) + "}\n";
+      text += all_reduce(call, fmt::format("w{}", call), 8, {{"t", t}}) +
+              event_line("complete", call, {{"t", (call + 1) * 100'000 - 1}});
     }
-    ranks.push_back(text + (r == 500 ? "" : all_reduce(20, "last", 8, ",\"t\":2100000")) +
-                    "{\"end\":\"hung\"}\n");
+    ranks.push_back(text + (r == 500 ? "" : all_reduce(20, "last", 8, {{"t", 2100000}})) + kHung);
   }
   const std::string file = timeline(inline_run(ranks));
   expect_perfetto_reads(file);
@@ -124,9 +122,8 @@ TEST_F(PerfettoReads, CountersOfWhatARankHolds) {
   TimelineOptions options;
   options.counters = {{1, "memory (bytes), rank 1:", {"parameters", "activations"}, {}}};
   options.counters[0].points = {{1000, {10, 0}}, {2000, {10, 5'000'000'000}}, {3000, {10, 0}}};
-  const std::string rank = all_reduce(0, "w", 8, ",\"t\":1000") +
-                           R"({"ev":"complete","id":0,"t":3000})"
-                           "\n{\"end\":\"clean\"}\n";
+  const std::string rank =
+      all_reduce(0, "w", 8, {{"t", 1000}}) + event_line("complete", 0, {{"t", 3000}}) + kClean;
   const std::string file = timeline(inline_run({rank, rank}), options);
   expect_perfetto_reads(file);
   EXPECT_EQ(ask(file,

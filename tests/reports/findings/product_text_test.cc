@@ -32,7 +32,7 @@ TEST(ProductText, HasTheConditionsAndBothSequences) {
 }
 
 // The columns are narrow, and names of parameters differ in the middle.
-TEST(ProductText, TheSidesShowTheDifferenceThatTheTextTells) {
+TEST(ProductText, TheSidesShowTheDifferenceThatTheTextNames) {
   const std::string stem = "A:backbone.encoder.transformer.layers.";
   SmallProduct p(2);
   p.condition("image", stem + "11.attention.output.dense.weight");

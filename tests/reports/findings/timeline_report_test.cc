@@ -5,11 +5,13 @@
 #include <set>
 #include <tuple>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
 #include "tests/reports/samples.h"
+#include "tests/support/trace_lines.h"
 #include "verify/verify.h"
 
 namespace lockstep::reports {
@@ -29,9 +31,11 @@ std::vector<Json> events_of(const Json& timeline, const std::string& phase) {
   return out;
 }
 
-std::string time_at(trace::Nanos time) { return ",\"t\":" + std::to_string(time); }
-std::string event(const std::string& kind, int id, trace::Nanos time) {
-  return R"({"ev":")" + kind + R"(","id":)" + std::to_string(id) + time_at(time) + "}\n";
+const LineKeys kAsync = {{"async", true}};
+LineKeys time_at(trace::Nanos time) { return {{"t", time}}; }
+LineKeys async_at(trace::Nanos time) { return {{"async", true}, {"t", time}}; }
+std::string event(const char* kind, int id, trace::Nanos time) {
+  return event_line(kind, id, time_at(time));
 }
 
 // What viewers need: slices of one thread that nest, and arrows with two ends inside of slices.
@@ -111,9 +115,10 @@ TEST(Timeline, ArrowsGoFromTheFirstToComeToTheLast) {
 
 TEST(Timeline, JoinsMessagesInTheirOrder) {
   const auto message = [](int id, const std::string& op, int peer, trace::Nanos time) {
-    return R"({"ev":"issue","id":)" + std::to_string(id) + R"(,"g":"world","op":")" + op +
-           R"(","peer":)" + std::to_string(peer) + R"(,"ptag":0,"in":[[4]],"dtype":"float32")" +
-           time_at(time) + "}\n" + event("complete", id, time + 100);
+    return issue_line(
+               id, "world", op,
+               {{"peer", peer}, {"ptag", 0}, {"in", {{4}}}, {"dtype", "float32"}, {"t", time}}) +
+           event("complete", id, time + 100);
   };
   const Json file =
       timeline(inline_run({message(0, "send", 1, 1000) + message(1, "send", 1, 2000) + kClean,
@@ -130,9 +135,8 @@ TEST(Timeline, JoinsMessagesInTheirOrder) {
 
 // Calls of one stream run one after the other; what ends out of order needs a track of its own.
 TEST(Timeline, SlicesOfOneTrackNeverOverlap) {
-  const std::string async = ",\"async\":true";
   const std::string in_order =
-      all_reduce(0, "a", 8, async + time_at(0)) + all_reduce(1, "b", 8, async + time_at(10)) +
+      all_reduce(0, "a", 8, async_at(0)) + all_reduce(1, "b", 8, async_at(10)) +
       event("complete", 0, 100) + event("complete", 1, 200) + event("wait", 0, 20) +
       event("waited", 0, 110) + event("wait", 1, 120) + event("waited", 1, 210) + kClean;
   const Json file = timeline(inline_run({in_order}));
@@ -143,10 +147,10 @@ TEST(Timeline, SlicesOfOneTrackNeverOverlap) {
   EXPECT_EQ(slices[3]["ts"], 0.1) << "begins when the one before ends";
   EXPECT_EQ(slices[3]["args"]["begins_after_issue_ns"], 90);
 
-  const std::string out_of_order = all_reduce(0, "a", 8, async + time_at(0)) +
-                                   all_reduce(1, "b", 8, async + time_at(10)) +
-                                   event("complete", 1, 100) + event("complete", 0, 200) +
-                                   event("wait", 0, 300) + event("wait", 1, 310) + kClean;
+  const std::string out_of_order = all_reduce(0, "a", 8, async_at(0)) +
+                                   all_reduce(1, "b", 8, async_at(10)) + event("complete", 1, 100) +
+                                   event("complete", 0, 200) + event("wait", 0, 300) +
+                                   event("wait", 1, 310) + kClean;
   const Json crossed = timeline(inline_run({out_of_order}));
   expect_well_formed(crossed);
   EXPECT_THAT(crossed.dump(), HasSubstr("\"group world (2)\""));
@@ -154,9 +158,9 @@ TEST(Timeline, SlicesOfOneTrackNeverOverlap) {
 
 TEST(Timeline, WhatNeverFinishedLastsUntilTheEndAndTheCulpritIsMarked) {
   const std::string done = all_reduce(0, "w", 8, time_at(0)) + event("complete", 0, 100);
-  const trace::Run run = inline_run(
-      {done + all_reduce(1, "b", 8, time_at(200) + ",\"step\":1") + "{\"end\":\"hung\"}\n",
-       done + R"({"ev":"step","n":0,"t":5000})" + "\n" + kClean});
+  const trace::Run run =
+      inline_run({done + all_reduce(1, "b", 8, {{"t", 200}, {"step", 1}}) + kHung,
+                  done + R"({"ev":"step","n":0,"t":5000})" + "\n" + kClean});
   const Json file = timeline(run);
   expect_well_formed(file);
   EXPECT_EQ(file["otherData"]["verdict"], "findings");
@@ -204,11 +208,8 @@ TEST(Timeline, OfAProgramWhatHangsLastsUntilTheEndAndTheRestIsNotThere) {
 }
 
 TEST(Timeline, OfAProgramAWaitThatNeverEndsIsWhereItStops) {
-  const std::string async = ",\"async\":true";
-  const std::string rank = all_reduce(0, "a", 8, async) + all_reduce(1, "b", 8, async) +
-                           R"({"ev":"wait","id":1})"
-                           "\n" +
-                           all_reduce(2, "c", 8) + kClean;
+  const std::string rank = all_reduce(0, "a", 8, kAsync) + all_reduce(1, "b", 8, kAsync) +
+                           event_line("wait", 1) + all_reduce(2, "c", 8) + kClean;
   const Json file = timeline(inline_run({rank, all_reduce(0, "a", 8) + kClean}));
   expect_well_formed(file);
   std::vector<std::string> names;
@@ -219,11 +220,10 @@ TEST(Timeline, OfAProgramAWaitThatNeverEndsIsWhereItStops) {
 }
 
 TEST(Timeline, AWaitThatTookNoTimeIsLeftOut) {
-  const std::string async = ",\"async\":true";
   const Json file =
       timeline(inline_run({R"({"ev":"span","name":"forward","t":0,"dur":100})"
                            "\n" +
-                           all_reduce(0, "a", 8, async + time_at(50)) + event("complete", 0, 60) +
+                           all_reduce(0, "a", 8, async_at(50)) + event("complete", 0, 60) +
                            event("wait", 0, 100) + event("waited", 0, 100) +
                            R"({"ev":"span","name":"update","t":100,"dur":50})"
                            "\n" +
@@ -270,7 +270,7 @@ TEST(Timeline, SomeTimesMissingTakeTheOneBefore) {
 TEST(Timeline, OfALargeRunTheLastCallsAreThere) {
   std::string rank;
   for (int i = 0; i < 50; ++i)
-    rank += all_reduce(i, "w" + std::to_string(i), 8, time_at(i * 100)) +
+    rank += all_reduce(i, fmt::format("w{}", i), 8, time_at(i * 100)) +
             event("complete", i, i * 100 + 50);
   const Json file = timeline(inline_run({rank + kClean, rank + kClean}), {.most_entries = 20});
   expect_well_formed(file);
@@ -283,8 +283,8 @@ TEST(Timeline, OfALargeRunTheLastCallsAreThere) {
 TEST(Timeline, SpansCountAsWell) {
   std::string rank;
   for (int i = 0; i < 50; ++i)
-    rank += R"({"ev":"span","name":"s)" + std::to_string(i) + R"(","dur":50,"t":)" +
-            std::to_string(i * 100) + "}\n";
+    rank +=
+        json_line({{"ev", "span"}, {"name", fmt::format("s{}", i)}, {"dur", 50}, {"t", i * 100}});
   const Json file = timeline(inline_run({rank + kClean}), {.most_entries = 5});
   expect_well_formed(file);
   EXPECT_EQ(events_of(file, "X").size(), 5U);

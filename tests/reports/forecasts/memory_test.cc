@@ -101,7 +101,7 @@ TEST(SimulateMemory, NoLineIsWiderThanATerminalHoweverManyRanksAndLongNames) {
   for (std::string line; std::getline(lines, line);) EXPECT_LE(columns_of(line), 80U) << line;
 }
 
-TEST(SimulateMemory, RanksWhosePeaksAreAlikeAreToldTogetherWheneverTheyCome) {
+TEST(SimulateMemory, RanksOfEqualPeaksShareARowWheneverTheyCome) {
   sim::MemoryTimeline late = timeline({1}, 70 * kGiga);
   for (sim::MemorySegment& segment : late.segments) segment.end.value += kGiga / 2;
   const sim::MemoryForecast memory =

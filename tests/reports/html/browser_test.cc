@@ -8,6 +8,7 @@
 #include "reports/html/charts.h"
 #include "reports/html/page.h"
 #include "tests/reports/samples.h"
+#include "tests/support/trace_lines.h"
 #include "verify/verify.h"
 
 namespace lockstep::reports {
@@ -93,10 +94,9 @@ TEST_F(Browser, TenThousandRanksAreASmallPage) {
   constexpr int kRanks = 10'000;
   std::vector<std::string> files;
   for (int rank = 0; rank < kRanks; ++rank) {
-    files.push_back(R"({"header":1,"rank":)" + std::to_string(rank) + R"(,"world_size":)" +
-                    std::to_string(kRanks) + "}\n" + all_reduce(0, "w", 8) + complete(0) +
+    files.push_back(header_line(rank, kRanks) + all_reduce(0, "w", 8) + complete(0) +
                     (rank % 2 == 0 ? all_reduce(1, "image", 8) : "") + all_reduce(2, "head", 8) +
-                    "{\"end\":\"hung\"}\n");
+                    kHung);
   }
   const trace::Run run = run_from_text(files);
   const std::string markup = html_report(verify::verify(run), run);

@@ -212,7 +212,7 @@ TEST(TerminalScreen, ErasesWhatStoodThere) {
   EXPECT_EQ(drawn_over(""), "\x1b[H\x1b[K\x1b[J");
 }
 
-TEST(WatchNews, TellsWhatChangedAndNothingTwice) {
+TEST(WatchNews, SaysWhatChangedAndNothingTwice) {
   const trace::Nanos late = 100'000'000;
   reports::WatchState now = one_late(3);
   EXPECT_EQ(reports::watch_news({}, now, late),

@@ -3,29 +3,24 @@
 #include <gtest/gtest.h>
 
 #include "tests/reports/inline_run.h"
+#include "tests/support/trace_lines.h"
 #include "verify/verify.h"
 
 namespace lockstep::cli {
 namespace {
 
 using Doing = reports::WatchedRank::Doing;
+using reports::kClean;
 
-std::string at(const char* event, int id, long t) {
-  return std::string(R"({"ev":")") + event + R"(","id":)" + std::to_string(id) +
-         ",\"t\":" + std::to_string(t) + "}\n";
-}
+std::string at(const char* event, int id, long t) { return event_line(event, id, {{"t", t}}); }
 std::string issue(int id, long t, const std::string& what = "w") {
-  return reports::all_reduce(id, what, 8,
-                             ",\"t\":" + std::to_string(t) + R"(,"async":true,"at":"a.py:3")");
+  return reports::all_reduce(id, what, 8, {{"t", t}, {"async", true}, {"at", "a.py:3"}});
 }
 // Issued, waited for, and done.
 std::string whole(int id, long t) {
   return issue(id, t) + at("wait", id, t + 1) + at("complete", id, t + 2) + at("waited", id, t + 3);
 }
-std::string step(int n, long t) {
-  return R"({"ev":"step","n":)" + std::to_string(n) + ",\"t\":" + std::to_string(t) + "}\n";
-}
-constexpr const char* kClean = "{\"end\":\"clean\"}\n";
+std::string step(int n, long t) { return json_line({{"ev", "step"}, {"n", n}, {"t", t}}); }
 
 reports::WatchState state_of(const trace::Run& run, trace::Nanos now, bool live = true) {
   return reports::watch_state(run, verify::verify(run, {.live = live}), now, live);
@@ -73,9 +68,7 @@ TEST(WatchState, AStragglerIsBehindTheMedianOfTheLastCallOfAll) {
 
 TEST(WatchState, ClocksOfDifferentHostsAreNotCompared) {
   const auto trace = [](int rank, const char* host, long t) {
-    return std::string(R"({"header":1,"rank":)") + std::to_string(rank) +
-           R"(,"world_size":2,"host":")" + host + "\"}\n{\"group\":\"world\",\"ranks\":[0,1]}\n" +
-           whole(0, t);
+    return header_line(rank, 2, {{"host", host}}) + world_line(2) + whole(0, t);
   };
   const reports::WatchState same =
       state_of(run_from_text({trace(0, "a", 10), trace(1, "a", 900)}), 1000);
@@ -87,9 +80,9 @@ TEST(WatchState, ClocksOfDifferentHostsAreNotCompared) {
 }
 
 TEST(WatchState, WhoWaitsForOneThatEndedIsStuck) {
-  const std::string waits = whole(0, 10) + step(0, 20) +
-                            reports::all_reduce(1, "w", 8, R"(,"t":50,"async":true,"step":1)") +
-                            at("wait", 1, 51);
+  const std::string waits =
+      whole(0, 10) + step(0, 20) +
+      reports::all_reduce(1, "w", 8, {{"t", 50}, {"async", true}, {"step", 1}}) + at("wait", 1, 51);
   const reports::WatchState state =
       state_of(reports::inline_run({waits, whole(0, 10) + step(0, 20) + kClean}), 1000);
   EXPECT_EQ(state.ranks[0].doing, Doing::stuck);
@@ -99,7 +92,7 @@ TEST(WatchState, WhoWaitsForOneThatEndedIsStuck) {
   EXPECT_EQ(state.findings[0].culprits, reports::ranks_of({1}));
 }
 
-TEST(WatchState, TellsHowARankEnded) {
+TEST(WatchState, ShowsHowARankEnded) {
   for (const auto& [mark, doing] : {std::pair("clean", Doing::ended),
                                     {"hung", Doing::hung},
                                     {"exception", Doing::raised},

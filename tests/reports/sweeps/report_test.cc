@@ -40,7 +40,7 @@ TEST(Ranking, SortsByTheObjectiveAndMarksTheFront) {
               ElementsAre(0, 1, 2, 3));
 }
 
-TEST(Ranking, TheLimitHoldsBesideTheMachines) {
+TEST(Ranking, TheLimitHoldsAsWellAsTheMachines) {
   const reports::Summary s = small_sweep();
   EXPECT_THAT(rank(s.rows, {Objective::samples_per_second, 30e9}).fitting, ElementsAre(2, 3));
   EXPECT_THAT(rank(s.rows, {Objective::samples_per_second, 30e9}).too_large, ElementsAre(0, 1, 4));

@@ -137,7 +137,7 @@ TEST(Loader, EndsAtAnyMoment) {
   const Loader empty(shapes.recipe, {}, {});
 }
 
-TEST(ShapesFiles, AreWrittenOnceAndAlike) {
+TEST(ShapesFiles, AreWrittenOnceAndEqual) {
   const TemporaryFolder folder;
   const std::string target = (folder.path() / "s").string();
   const ShapesFiles options{.items = 3, .side = 16, .seed = 7};

@@ -215,7 +215,7 @@ TEST(Manifests, TheReferenceManifestOpens) {
   EXPECT_THAT(problems(data), ElementsAre("13: the image \"images/missing.jpg\" is not there"));
 }
 
-TEST(IndexMap, DigestsTellMapsApart) {
+TEST(IndexMap, DigestsDistinguishMaps) {
   const TemporaryFolder folder;
   const auto digest = [&](const std::string& text) {
     return opened(folder.write("m.jsonl", text)).map().digest();

@@ -27,7 +27,7 @@ std::vector<std::string> names_of_plan(const DerivationPlan& plan) {
   return out;
 }
 
-TEST(DerivationPlan, AJobWhoseBatchesAreAllAlikeHasOneCondition) {
+TEST(DerivationPlan, AJobWithBatchesOfOneKindHasOneCondition) {
   const DerivationPlan plan = plan_of("");
   EXPECT_THAT(names_of_plan(plan), ElementsAre("image+text"));
   EXPECT_FALSE(plan.agreed);
@@ -201,7 +201,7 @@ TEST(HistoryScenario, GeneratesAsItsConditionsSay) {
   EXPECT_THAT(parse_scenario(shown.value(), "c.yaml")->train.generate.ends, IsEmpty());
 }
 
-TEST(HistoryScenario, MeetsEachConditionInTurn) {
+TEST(HistoryScenario, HasOneConditionAfterTheOther) {
   const std::string text =
       "lockstep: 1\nname: x\nranks: 4\nstrategy: {kind: ddp, bucket_cap_mb: 3}\n"
       "data: {text_only: 0.5, sampler: grouped}\n"
@@ -280,7 +280,7 @@ TEST(Representatives, Rank0IsTheRootAndTheOthersAreAlike) {
   EXPECT_THAT(representatives(parsed_for_classes("strategy: fsdp")), ElementsAre(0, 1, 1, 1, 1, 1));
 }
 
-TEST(Representatives, WhatARankMayMeetTellsItApartOnlyWhereAsked) {
+TEST(Representatives, WhatARankMayMeetDistinguishesItOnlyWhereAsked) {
   const Scenario job = parsed_for_classes("data: {modality: [{ranks: [2], has: [text]}]}");
   EXPECT_THAT(representatives(job), ElementsAre(0, 1, 1, 1, 1, 1));
   EXPECT_THAT(representatives(job, {0, 0, 1, 0, 0, 1}), ElementsAre(0, 1, 2, 1, 1, 2));

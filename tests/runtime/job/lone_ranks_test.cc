@@ -1,4 +1,4 @@
-// Which ranks draw alike batches, as a worker says it.
+// Which ranks draw equal batches, as a worker says it.
 #include "runtime/job/lone_ranks.h"
 
 #include <gmock/gmock.h>

@@ -244,7 +244,7 @@ TEST(Training, TheLossFallsAndCaptionsOfUnseenPicturesAreFoundAboveChance) {
 }
 
 // A model that gives every sentence the same embedding, or none that is a number, finds nothing.
-TEST(Evaluation, AModelThatTellsNothingApartFindsNothing) {
+TEST(Evaluation, AModelThatDistinguishesNothingFindsNothing) {
   Scenario scenario;
   scenario.data.items = 64;
   scenario.data.held_out = 64;
@@ -265,7 +265,7 @@ TEST(Evaluation, AModelThatTellsNothingApartFindsNothing) {
   }
 }
 
-TEST(Fusion, TellsRightPairsFromWrongOnesAndNeedsImages) {
+TEST(Fusion, DistinguishesRightPairsFromWrongOnesAndNeedsImages) {
   Scenario::Model options;
   options.head = "fusion";
   options.fusion.width = 32;

@@ -6,6 +6,7 @@
 #include <map>
 #include <random>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "tests/runtime/replay/program_words.h"
@@ -89,7 +90,7 @@ TEST(KeptCalls, a_cut_goes_back_through_two_groups) {
 TEST(KeptCalls, a_step_is_kept_whole) {
   std::string steps;
   for (int i = 0; i < 9; ++i) {
-    steps += kept_call(i, "world", R"(,"step":)" + std::to_string(i / 3));
+    steps += kept_call(i, "world", fmt::format(R"(,"step":{})", i / 3));
   }
   EXPECT_EQ(left(recorded({steps, steps}), 4), (std::vector<std::size_t>{6, 6}));
   EXPECT_EQ(left(recorded({steps, times(7, "world")}), 2), (std::vector<std::size_t>{6, 4}));
@@ -176,7 +177,7 @@ TEST(KeptCalls, are_those_behind_the_latest_cut_there_is) {
                               which == 3 ? "world"
                               : in_a     ? "a"
                                          : "b",
-                              steps ? R"(,"step":)" + std::to_string(step) : "");
+                              steps ? fmt::format(R"(,"step":{})", step) : "");
       }
     }
     const auto run = recorded(ranks);

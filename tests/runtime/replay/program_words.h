@@ -4,7 +4,11 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include "runtime/replay/program.h"
+#include "tests/support/trace_lines.h"
 #include "tests/support/trace_text.h"
 
 namespace lockstep::runtime {
@@ -13,8 +17,7 @@ namespace lockstep::runtime {
 inline trace::Run recorded(const std::vector<std::string>& bodies) {
   std::vector<std::string> texts;
   for (std::size_t r = 0; r < bodies.size(); ++r) {
-    texts.push_back(R"({"header":1,"rank":)" + std::to_string(r) + R"(,"world_size":)" +
-                    std::to_string(bodies.size()) + "}\n" + bodies[r]);
+    texts.push_back(header_line(static_cast<int>(r), bodies.size()) + bodies[r]);
   }
   return run_from_text(texts);
 }
@@ -28,28 +31,25 @@ inline std::vector<std::string> words(const trace::Run& run, std::size_t rank) {
       case trace::EventKind::issue: {
         const trace::Call& call = trace.calls[event.index];
         const trace::Signature& s = run.tables.signatures[call.signature];
-        std::string word = "issue " + std::to_string(call.id) + " " +
-                           std::string(trace::op_name(s.op)) + " " + run.tables.str(call.group);
+        std::string word = fmt::format("issue {} {} {}", call.id, trace::op_name(s.op),
+                                       run.tables.str(call.group));
         const trace::IntListId side = s.in != trace::IntListId{} ? s.in : s.out;
         if (side != trace::IntListId{}) {
           for (const auto& shape : trace::unflatten_shapes(run.tables.int_lists[side])) {
-            word += " [";
-            for (std::size_t d = 0; d < shape.size(); ++d)
-              word += (d == 0 ? "" : ",") + std::to_string(shape[d]);
-            word += "]";
+            word += fmt::format(" [{}]", fmt::join(shape, ","));
           }
         }
         out.push_back(word + (call.has(trace::kAsync) ? " async" : ""));
         break;
       }
       case trace::EventKind::wait:
-        out.push_back("wait " + std::to_string(trace.calls[event.index].id));
+        out.push_back(fmt::format("wait {}", trace.calls[event.index].id));
         break;
       case trace::EventKind::step:
-        out.push_back("step " + std::to_string(trace.steps[event.index].n));
+        out.push_back(fmt::format("step {}", trace.steps[event.index].n));
         break;
       case trace::EventKind::modality:
-        out.push_back("modality " + std::to_string(trace.modalities[event.index].n));
+        out.push_back(fmt::format("modality {}", trace.modalities[event.index].n));
         break;
       case trace::EventKind::exception:
         out.push_back("raise " + trace.exceptions[event.index].what);

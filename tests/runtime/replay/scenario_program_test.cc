@@ -3,6 +3,7 @@
 
 #include "runtime/replay/replay_scenario.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/trace_lines.h"
 
 namespace lockstep::runtime {
 namespace {
@@ -13,11 +14,6 @@ constexpr const char* kBarrier = R"({"ev":"issue","id":0,"g":"world","op":"barri
                                  "\n"
                                  R"({"end":"clean"})"
                                  "\n";
-
-std::string header(int rank, int world) {
-  return R"({"header":1,"rank":)" + std::to_string(rank) + R"(,"world_size":)" +
-         std::to_string(world) + "}\n";
-}
 
 class ScenarioProgram : public ::testing::Test {
  protected:
@@ -59,16 +55,16 @@ TEST_F(ScenarioProgram, the_text_is_the_scenario) {
 }
 
 TEST_F(ScenarioProgram, reads_the_calls_beside_the_scenario) {
-  write_calls(0, header(0, 2) + kBarrier);
-  write_calls(1, header(1, 2) + kBarrier);
+  write_calls(0, header_line(0, 2) + kBarrier);
+  write_calls(1, header_line(1, 2) + kBarrier);
   EXPECT_EQ(refusal(2), "no error");
 }
 
 TEST_F(ScenarioProgram, what_is_not_there_or_does_not_fit_is_said) {
   EXPECT_THAT(refusal(2), HasSubstr("\"trace\" is a folder, as seen from the folder"));
-  write_calls(0, header(0, 2) + kBarrier);
+  write_calls(0, header_line(0, 2) + kBarrier);
   EXPECT_THAT(refusal(2), HasSubstr("rank 1 left no trace"));
-  write_calls(1, header(1, 2) + kBarrier);
+  write_calls(1, header_line(1, 2) + kBarrier);
   EXPECT_THAT(refusal(3), HasSubstr("\"ranks: 3\", and the calls to be replayed are those of 2"));
   write_calls(1, "no trace at all");
   EXPECT_THAT(refusal(2), HasSubstr("rank_1.trace.jsonl"));
@@ -77,8 +73,8 @@ TEST_F(ScenarioProgram, what_is_not_there_or_does_not_fit_is_said) {
 TEST_F(ScenarioProgram, what_nccl_does_not_carry_is_said_where_it_is_to) {
   const std::string receive = R"({"ev":"issue","id":0,"g":"world","op":"recv_any","out":[[1]]})"
                               "\n";
-  write_calls(0, header(0, 2) + receive);
-  write_calls(1, header(1, 2) + kBarrier);
+  write_calls(0, header_line(0, 2) + receive);
+  write_calls(1, header_line(1, 2) + kBarrier);
   Scenario s = scenario(2);
   EXPECT_TRUE(load_replay_program(s));
   s.backend = Scenario::Backend::nccl;
@@ -89,8 +85,8 @@ TEST_F(ScenarioProgram, what_nccl_does_not_carry_is_said_where_it_is_to) {
 }
 
 TEST_F(ScenarioProgram, every_damaged_byte_is_refused_or_replayable) {
-  write_calls(0, header(0, 2) + kBarrier);
-  const std::string whole = header(1, 2) + kBarrier;
+  write_calls(0, header_line(0, 2) + kBarrier);
+  const std::string whole = header_line(1, 2) + kBarrier;
   const Scenario s = scenario(2);
   for (std::size_t i = 0; i < whole.size(); ++i) {
     std::string damaged = whole;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/trace_lines.h"
 #include "tests/support/trace_text.h"
 #include "verify/verify.h"
 
@@ -13,24 +14,24 @@ namespace {
 trace::Run small_run() {
   std::vector<std::string> texts;
   for (int r = 0; r < 2; ++r) {
-    std::string t = R"({"header":1,"rank":)" + std::to_string(r) +
-                    R"(,"world_size":2}
-{"group":"world","ranks":[0,1]}
-{"ev":"issue","id":0,"g":"world","op":"broadcast","in":[[1000]],"dtype":["float32"]}
-{"ev":"complete","id":0}
-)";
+    std::string text =
+        header_line(r, 2) + world_line(2) +
+        issue_line(0, "world", "broadcast", {{"in", {{1000}}}, {"dtype", {"float32"}}}) +
+        event_line("complete", 0);
     int id = 1;
     for (int n = 0; n < 2; ++n) {
-      for (const char* call :
-           {R"("in":[[10]],"dtype":["float32"])", R"("in":[[4]],"dtype":["bfloat16"])"}) {
-        const std::string i = std::to_string(id++);
-        t += R"({"ev":"issue","id":)" + i + R"(,"g":"world","op":"all_reduce","redop":"sum",)" +
-             call + R"(,"step":)" + std::to_string(n) + "}\n" + R"({"ev":"complete","id":)" + i +
-             "}\n";
-      }
-      t += R"({"ev":"step","n":)" + std::to_string(n) + R"(,"loss":1.0})" + "\n";
+      const auto add_call = [&](int elements, const char* type) {
+        text +=
+            issue_line(id, "world", "all_reduce",
+                       {{"redop", "sum"}, {"in", {{elements}}}, {"dtype", {type}}, {"step", n}}) +
+            event_line("complete", id);
+        ++id;
+      };
+      add_call(10, "float32");
+      add_call(4, "bfloat16");
+      text += json_line({{"ev", "step"}, {"n", n}, {"loss", 1.0}});
     }
-    texts.push_back(t + R"({"end":"clean"})" + "\n");
+    texts.push_back(text + end_line("clean"));
   }
   return run_from_text(texts);
 }

@@ -153,7 +153,7 @@ TEST(Executor, CallsThatDisagreeNeverEnd) {
   EXPECT_FALSE(execute(job, fold(job), constant(1)).stuck);
 }
 
-TEST(Fold, GroupsOfAlikeRanksAreOneClass) {
+TEST(Fold, GroupsOfEquivalentRanksAreOneClass) {
   // 4 x 4 ranks: rows and columns; each does a call in its row, then in its column.
   ProgramJob job;
   job.programs = {{{compute(10), issue(0, 0, true, 0), issue(0, 1, true, 1)}, 2, 2}};

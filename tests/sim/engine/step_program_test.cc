@@ -52,7 +52,7 @@ TEST(StepProgram, AnExchangeWithoutBucketsIsAroundTheTasks) {
 
 // n buckets of x beside a backward of B: the last one is left over, or, of longer ones, all after
 // the first part of the backward.
-TEST(StepProgram, GradientsAreReducedBesideTheLastBackward) {
+TEST(StepProgram, GradientsAreReducedDuringTheLastBackward) {
   const PipelineProgram order = *make_pipeline(PipelineSchedule::one_f_one_b, {1, 3, 1});
   constexpr std::int64_t kF = 40, kB = 80;
   for (std::int32_t n : {1, 2, 4, 8})
@@ -63,7 +63,7 @@ TEST(StepProgram, GradientsAreReducedBesideTheLastBackward) {
 }
 
 // One gather ahead (as FSDP's forward, L layers): g + (L - 1) max(g, c) + c.
-TEST(StepProgram, ParametersAreGatheredBesideTheFirstForward) {
+TEST(StepProgram, ParametersAreGatheredDuringTheFirstForward) {
   const PipelineProgram order = *make_pipeline(PipelineSchedule::gpipe, {1, 2, 1});
   for (std::int32_t n : {1, 2, 4})
     for (std::int64_t g : {1, 10, 40, 100})

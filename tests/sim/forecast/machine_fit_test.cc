@@ -129,7 +129,7 @@ TEST(FitAllReduce, CallsOfGroupsThatRestedAreTheStarts) {
 }
 
 // A hop of 10 us: 4 us until its thread is awake, and 2 us for each of its turns.
-TEST(ShareLink, TellsWakesFromWork) {
+TEST(ShareLink, DistinguishesWakesFromWork) {
   const Bandwidth beta{8'000'000'000};
   const auto us = [](std::int64_t n) { return Picos{n * 1'000'000}; };
   const SharedLink link = share_link({us(6), beta, {}}, 1, {us(10), beta, {}}, 3);

@@ -21,7 +21,7 @@ Picos sum_of(const PathSummary& summary) {
   return sum;
 }
 
-TEST(PathSummary, AlikePartsOfAllMeasuredStepsAreOne) {
+TEST(PathSummary, EqualPartsOfAllMeasuredStepsAreOne) {
   // Rank 1 comes last in each step; the call takes 2 ms.
   const KernelJob job({{{1, 0, ""}, {1, 0, ""}, {1, 0, ""}}, {{9, 0, ""}, {4, 0, ""}, {5, 0, ""}}});
   const PathSummary summary = summary_of(job);
@@ -50,7 +50,7 @@ TEST(PathSummary, WorkThatHidesACallIsOnThePathAndTheCallIsNot) {
   for (const PathItem& item : summary.items) EXPECT_EQ(item.kind, PathPart::Kind::work);
 }
 
-TEST(PathSummary, TellsLinksBetweenNodes) {
+TEST(PathSummary, ShowsLinksBetweenNodes) {
   Machine machine = millisecond_kernels();
   machine.ranks_per_node = 1;
   const KernelJob job({{{1, 0, ""}}, {{1, 0, ""}}}, machine);

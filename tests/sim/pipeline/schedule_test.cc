@@ -73,7 +73,7 @@ TEST(PipelineSchedule, IsWhatThePapersState) {
       }
 }
 
-TEST(PipelineSchedule, InterleavedTakesChunksInTurnAndBackwardsInReverse) {
+TEST(PipelineSchedule, InterleavedAlternatesChunksAndRunsBackwardsInReverse) {
   EXPECT_EQ(order(PipelineSchedule::interleaved, {2, 2, 2}, 1), "F0 F1 F0.1 B0.1 F1.1 B1.1 B0 B1");
 }
 

@@ -120,7 +120,7 @@ TEST(Search, IsTheSameWithTheSameSeed) {
             search(grid, 100, 8, bowl({1, 2, 3})).points);
 }
 
-TEST(Search, ComesToAnEndWhereEverythingIsAlike) {
+TEST(Search, EndsWhereAllPointsAreEqual) {
   const Grid grid = *Grid::of({9, 9, 9});
   EXPECT_EQ(search(grid, 700, 1, [](const Digits&) { return Score{2, 0}; }).points.size(), 700U);
 }

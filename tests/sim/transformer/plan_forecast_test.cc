@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -21,34 +22,43 @@ using ::testing::AnyOf;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 
-std::string word(bool value) { return value ? "true" : "false"; }
-
 // The plan file of a measured step.
 std::string plan_text(const Transformer& m, const TrainingPlan& p, const std::string& more = "") {
   const char* const recompute = p.recompute == Recompute::full        ? "full"
                                 : p.recompute == Recompute::selective ? "selective"
                                                                       : "none";
-  return "plan: 1\nname: row\ncalibration: any\nmodel: {layers: " + std::to_string(m.layers) +
-         ", hidden: " + std::to_string(m.hidden) + ", heads: " + std::to_string(m.heads) +
-         ", kv_heads: " + std::to_string(m.kv_heads) + ", ffn: " + std::to_string(m.ffn) +
-         ", vocabulary: " + std::to_string(m.vocabulary) + ", gated: " + word(m.gated) +
-         ", tied_embeddings: " + word(m.tied_embeddings) +
-         ", fused_attention: " + word(m.fused_attention) + ", causal: " + word(m.causal) +
-         "}\nsequence: " + std::to_string(p.sequence) + "\ngpus: " + std::to_string(p.ranks()) +
-         "\ntensor: " + std::to_string(p.tensor) +
-         "\nsequence_parallel: " + word(p.sequence_parallel) +
-         "\nasync_tensor: " + word(p.overlapped_tensor) +
-         "\noverlap: {gradients: " + word(p.overlapped_gradients) +
-         ", context: " + word(p.overlapped_context) + ", pipeline: " + word(p.overlapped_pipeline) +
-         "}" + "\ncontext: " + std::to_string(p.context) +
-         "\npipeline: {stages: " + std::to_string(p.pipeline) +
-         ", schedule: " + std::string(pipeline_schedule_name(p.schedule)) +
-         ", chunks: " + std::to_string(p.chunks) +
-         "}\nzero: " + std::to_string(static_cast<int>(p.sharding)) +
-         "\nmicro_batch: " + std::to_string(p.micro_batch) +
-         "\nglobal_batch: " + std::to_string(p.global_batch) + "\nrecompute: " + recompute +
-         "\ndtype: " + (p.fp8 ? "float8" : "bfloat16") + "\ncompile: " + word(p.compiled) + "\n" +
-         more;
+  const std::string model = fmt::format(
+      R"({{layers: {}, hidden: {}, heads: {}, kv_heads: {}, ffn: {}, vocabulary: {},
+        gated: {}, tied_embeddings: {}, fused_attention: {}, causal: {}}})",
+      m.layers, m.hidden, m.heads, m.kv_heads, m.ffn, m.vocabulary, m.gated, m.tied_embeddings,
+      m.fused_attention, m.causal);
+  const std::string parallelism = fmt::format(
+      R"(gpus: {}
+tensor: {}
+sequence_parallel: {}
+async_tensor: {}
+overlap: {{gradients: {}, context: {}, pipeline: {}}}
+context: {}
+pipeline: {{stages: {}, schedule: {}, chunks: {}}}
+zero: {})",
+      p.ranks(), p.tensor, p.sequence_parallel, p.overlapped_tensor, p.overlapped_gradients,
+      p.overlapped_context, p.overlapped_pipeline, p.context, p.pipeline,
+      pipeline_schedule_name(p.schedule), p.chunks, static_cast<int>(p.sharding));
+  return fmt::format(
+      R"(plan: 1
+name: row
+calibration: any
+model: {}
+sequence: {}
+{}
+micro_batch: {}
+global_batch: {}
+recompute: {}
+dtype: {}
+compile: {}
+{})",
+      model, p.sequence, parallelism, p.micro_batch, p.global_batch, recompute,
+      p.fp8 ? "float8" : "bfloat16", p.compiled, more);
 }
 
 Result<PlanForecast> forecast_of(const std::string& text, const Calibration& calibration) {
@@ -231,8 +241,7 @@ TEST(PlanForecast, SaysHowMuchIsMissing) {
   const auto bytes = static_cast<std::int64_t>(needs);
   EXPECT_EQ(forecast(forecast_model(), p).missing_bytes(), 0);
   const auto missing = [&](std::int64_t has) {
-    return forecast(forecast_model(), p, "gpu_memory: " + std::to_string(has) + "B\n")
-        .missing_bytes();
+    return forecast(forecast_model(), p, fmt::format("gpu_memory: {}B\n", has)).missing_bytes();
   };
   EXPECT_EQ(missing(bytes + 1), 0);
   EXPECT_NEAR(missing(bytes - 1'000'000), 1e6, 1);

@@ -5,19 +5,10 @@
 
 #include "sim/transformer/plan_forecast.h"
 #include "sim/transformer/predict.h"
+#include "tests/sim/transformer/small_transformer.h"
 
 namespace lockstep::sim {
 namespace {
-
-Transformer model() {
-  Transformer out;
-  out.layers = 8;
-  out.hidden = 2048;
-  out.heads = out.kv_heads = 16;
-  out.ffn = 8192;
-  out.vocabulary = 51200;
-  return out;
-}
 
 TrainingPlan data_parallel(std::int32_t ranks) {
   TrainingPlan out;
@@ -28,7 +19,7 @@ TrainingPlan data_parallel(std::int32_t ranks) {
 }
 
 StepPrediction step(const TrainingPlan& plan, const CostParameters& cost) {
-  const Result<StepPrediction> out = predict_step(model(), plan, cost);
+  const Result<StepPrediction> out = predict_step(small_transformer(), plan, cost);
   EXPECT_TRUE(out) << out.error().str();
   return *out;
 }
@@ -124,7 +115,7 @@ TEST(PlanNetwork, ATooSmallNetworkIsRefused) {
   cost.network.emplace();
   cost.network->kind = Topology::Kind::torus;
   cost.network->sides = {2, 1};
-  const Result<StepPrediction> out = predict_step(model(), data_parallel(32), cost);
+  const Result<StepPrediction> out = predict_step(small_transformer(), data_parallel(32), cost);
   ASSERT_FALSE(out);
   EXPECT_EQ(out.error().message, "the job needs 4 nodes, and the machine's torus has 2");
 }
@@ -175,7 +166,7 @@ TEST(SlowGpus, TooManyKindsAreRefused) {
   for (int r = 0; r < 300; ++r) cost.slow.push_back({r, r, 1 + 0.001 * r});
   TrainingPlan plan = data_parallel(300);
   plan.global_batch = 300;
-  const Result<StepPrediction> out = predict_step(model(), plan, cost);
+  const Result<StepPrediction> out = predict_step(small_transformer(), plan, cost);
   ASSERT_FALSE(out);
   EXPECT_EQ(out.error().message,
             "slow ranks make 300 different kinds of replicas, at most 256 are simulated");
@@ -188,7 +179,7 @@ TEST(SlowGpus, TooManyTasksAreRefused) {
   TrainingPlan plan = data_parallel(200);
   plan.pipeline = 4;
   plan.global_batch = 200 * 2000;
-  const Result<StepPrediction> out = predict_step(model(), plan, cost);
+  const Result<StepPrediction> out = predict_step(small_transformer(), plan, cost);
   ASSERT_FALSE(out);
   EXPECT_NE(out.error().message.find("200 different kinds"), std::string::npos)
       << out.error().str();

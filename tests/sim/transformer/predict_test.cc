@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/sim/transformer/small_transformer.h"
+
 namespace lockstep::sim {
 namespace {
 
@@ -57,16 +59,6 @@ TEST(Groups, AreWithinANodeOrBringANetworkCardEach) {
   EXPECT_EQ(collective_seconds(cost, trace::Op::all_reduce, bytes, {1, 1}), 0);
 }
 
-Transformer predicted_model() {
-  Transformer out;
-  out.layers = 8;
-  out.hidden = 2048;
-  out.heads = out.kv_heads = 16;
-  out.ffn = 8192;
-  out.vocabulary = 51200;
-  return out;
-}
-
 TrainingPlan predicted_plan() {
   TrainingPlan out;
   out.sequence = 1024;
@@ -76,7 +68,7 @@ TrainingPlan predicted_plan() {
 }
 
 double seconds(const TrainingPlan& of, const CostParameters& cost = {}) {
-  const Result<StepPrediction> step = predict_step(predicted_model(), of, cost);
+  const Result<StepPrediction> step = predict_step(small_transformer(), of, cost);
   EXPECT_TRUE(step) << step.error().str();
   return step->seconds;
 }
@@ -86,7 +78,7 @@ double seconds(const TrainingPlan& of, const CostParameters& cost = {}) {
 TEST(Layer, RecomputationTakesTime) {
   const CostParameters cost;
   for (const bool gated : {false, true}) {
-    Transformer model = predicted_model();
+    Transformer model = small_transformer();
     model.gated = gated;
     TrainingPlan of = predicted_plan();
     EXPECT_EQ(layer_times(model, of, cost).again.on_gpu(), 0);
@@ -113,24 +105,24 @@ TEST(Layer, RecomputationTakesTime) {
 TEST(Layer, TheFusedSoftmaxNeedsAMultipleOfFour) {
   TrainingPlan of = predicted_plan();
   of.tensor = 8;  // 2 heads x 2 sequences
-  const LayerTimes fused = layer_times(predicted_model(), of, {});
+  const LayerTimes fused = layer_times(small_transformer(), of, {});
   of.micro_batch = 1;
-  const LayerTimes unfused = layer_times(predicted_model(), of, {});
+  const LayerTimes unfused = layer_times(small_transformer(), of, {});
   EXPECT_GT(unfused.forward.launches, fused.forward.launches);
 }
 
 TEST(Layer, RecomputeLeavesTheLayersOwnTimesAlone) {
   TrainingPlan of = predicted_plan();
-  const LayerTimes once = layer_times(predicted_model(), of, {});
+  const LayerTimes once = layer_times(small_transformer(), of, {});
   of.recompute = Recompute::full;
-  EXPECT_EQ(layer_times(predicted_model(), of, {}).backward.kernels, once.backward.kernels);
+  EXPECT_EQ(layer_times(small_transformer(), of, {}).backward.kernels, once.backward.kernels);
   EXPECT_GT(seconds(of), seconds(predicted_plan()));
 }
 
 TEST(Step, IsThePipelinesPlusTheExchangesPlusTheUpdates) {
   TrainingPlan of = predicted_plan();
   of.data = 4;
-  const StepPrediction step = *predict_step(predicted_model(), of, {});
+  const StepPrediction step = *predict_step(small_transformer(), of, {});
   EXPECT_DOUBLE_EQ(step.seconds,
                    step.pipeline_seconds + step.exchange_seconds + step.update_seconds);
   EXPECT_GT(step.exchange_seconds, 0);
@@ -142,17 +134,17 @@ TEST(Step, APipelinesBubbleFollowsItsSchedule) {
   TrainingPlan of = predicted_plan();
   of.pipeline = 4;
   of.global_batch = 16;  // 8 micro-batches
-  const StepPrediction alternate = *predict_step(predicted_model(), of, {});
+  const StepPrediction alternate = *predict_step(small_transformer(), of, {});
   EXPECT_GT(alternate.parts.bubble / alternate.pipeline_seconds,
             0.2);  // (p-1)/(m+p-1) = 0.27, more for uneven stages
   of.schedule = PipelineSchedule::interleaved;
   of.chunks = 2;
-  const StepPrediction interleaved = *predict_step(predicted_model(), of, {});
+  const StepPrediction interleaved = *predict_step(small_transformer(), of, {});
   EXPECT_LT(interleaved.parts.bubble, alternate.parts.bubble);
   EXPECT_LT(interleaved.seconds, alternate.seconds);
   of.schedule = PipelineSchedule::zb_h2;
   of.chunks = 1;
-  EXPECT_LT(predict_step(predicted_model(), of, {})->seconds, alternate.seconds);
+  EXPECT_LT(predict_step(small_transformer(), of, {})->seconds, alternate.seconds);
 }
 
 TEST(Step, FasterPartsNeverMakeItSlower) {
@@ -178,10 +170,10 @@ TEST(Step, Zero3HidesItsExchangeBesideTheLayers) {
   TrainingPlan of = predicted_plan();
   of.data = 8;
   of.sharding = Sharding::zero3;
-  const StepPrediction sharded = *predict_step(predicted_model(), of, {});
+  const StepPrediction sharded = *predict_step(small_transformer(), of, {});
   EXPECT_EQ(sharded.exchange_seconds, 0);
   of.sharding = Sharding::none;
-  const StepPrediction whole = *predict_step(predicted_model(), of, {});
+  const StepPrediction whole = *predict_step(small_transformer(), of, {});
   EXPECT_LT(sharded.memory.state.total(), whole.memory.state.total() / 7);
   EXPECT_GT(sharded.memory.unsharded, 0);
 }

@@ -6,10 +6,12 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/support/temp_dir.h"
+#include "tests/support/trace_lines.h"
 #include "trace/load.h"
 #include "verify/rules/rules.h"
 #include "verify/verify.h"
@@ -24,18 +26,16 @@ using testing::Not;
 // A rank's own trace of `calls` all-reduces, the last of which is open where it hangs.
 std::string trace_of(int rank, int world, int calls, const std::string& end) {
   const bool open = end == "hung";
-  std::string out = R"({"header":1,"rank":)" + std::to_string(rank) + R"(,"world_size":)" +
-                    std::to_string(world) + R"(,"backend":"nccl","pid":)" +
-                    std::to_string(100 + rank) + "}\n";
+  std::string out = header_line(rank, static_cast<std::size_t>(world),
+                                {{"backend", "nccl"}, {"pid", 100 + rank}});
   int t = 0;
-  for (int c = 0; c < calls; ++c) {
-    const std::string id = std::to_string(c);
-    out += R"({"ev":"issue","id":)" + id + R"(,"g":"world","op":"all_reduce","in":[[8]],"t":)" +
-           std::to_string(t++) + R"(,"async":true,"step":)" + id + "}\n";
-    if (open && c + 1 == calls) break;
-    out += R"({"ev":"complete","id":)" + id + R"(,"t":)" + std::to_string(t++) + "}\n";
+  for (int id = 0; id < calls; ++id) {
+    out += issue_line(id, "world", "all_reduce",
+                      {{"in", {{8}}}, {"t", t++}, {"async", true}, {"step", id}});
+    if (open && id + 1 == calls) break;
+    out += event_line("complete", id, {{"t", t++}});
   }
-  if (end != "cut") out += R"({"end":")" + end + "\"}\n";
+  if (end != "cut") out += end_line(end);
   return out;
 }
 
@@ -48,17 +48,13 @@ const std::string kLost =
     "torch.distributed.DistBackendError: NCCL communicator was aborted on rank 0.\n";
 
 std::string timeout_of(int rank, int completed) {
-  const std::string r = std::to_string(rank);
-  const std::string prefix = "[rank" + r + "]:[E709 ProcessGroupNCCL.cpp:632] ";
-  return prefix + "[Rank " + r +
-         "] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=" +
-         std::to_string(completed + 1) +
-         ", OpType=ALLREDUCE, NumelIn=8, NumelOut=8, Timeout(ms)=600000) ran for 600001 "
-         "milliseconds before timing out.\n" +
-         prefix + "[PG ID 0 PG GUID 0(default_pg) Rank " + r +
-         "] failure detected by watchdog at work sequence id: " + std::to_string(completed + 1) +
-         " PG status: last enqueued work: " + std::to_string(completed + 1) +
-         ", last completed work: " + std::to_string(completed) + "\n";
+  const std::string prefix = fmt::format("[rank{}]:[E709 ProcessGroupNCCL.cpp:632] ", rank);
+  return fmt::format(
+      "{}[Rank {}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum={}, "
+      "OpType=ALLREDUCE, NumelIn=8, NumelOut=8, Timeout(ms)=600000) ran for 600001 milliseconds "
+      "before timing out.\n{}[PG ID 0 PG GUID 0(default_pg) Rank {}] failure detected by watchdog "
+      "at work sequence id: {} PG status: last enqueued work: {}, last completed work: {}\n",
+      prefix, rank, completed + 1, prefix, rank, completed + 1, completed + 1, completed);
 }
 
 class JoinTest : public testing::Test {
@@ -77,7 +73,7 @@ class JoinTest : public testing::Test {
     for (const verify::Finding& f : report.findings) {
       if (f.severity == verify::Severity::note) continue;
       out += "\n" + std::string(verify::rule(f.rule).name) + " by";
-      for (const Rank rank : f.culprits) out += " " + std::to_string(rank.value);
+      for (const Rank rank : f.culprits) out += fmt::format(" {}", rank.value);
     }
     return out;
   }
@@ -87,7 +83,7 @@ class JoinTest : public testing::Test {
 
 TEST_F(JoinTest, TheRicherRecordingIsTheCalls) {
   for (int r = 0; r < 2; ++r) {
-    dir_.write("rank_" + std::to_string(r) + ".trace.jsonl", trace_of(r, 2, 3, "clean"));
+    dir_.write(fmt::format("rank_{}.trace.jsonl", r), trace_of(r, 2, 3, "clean"));
   }
   dir_.write("job.log", timeout_of(0, 2) + timeout_of(1, 2));
   const trace::Run run = load();
@@ -98,15 +94,15 @@ TEST_F(JoinTest, TheRicherRecordingIsTheCalls) {
 }
 
 // The headline of a hang names host, process and GPU, which traces of most forms lack.
-TEST_F(JoinTest, OtherSourcesTellWhereARankRan) {
+TEST_F(JoinTest, OtherSourcesShowWhereARankRan) {
   for (int r = 0; r < 2; ++r)
-    dir_.write("rank_" + std::to_string(r) + ".trace.jsonl", trace_of(r, 2, 3, "clean"));
+    dir_.write(fmt::format("rank_{}.trace.jsonl", r), trace_of(r, 2, 3, "clean"));
   std::string log;
   for (int r = 0; r < 2; ++r)
-    log += "node" + std::to_string(r) + ":41" + std::to_string(r) +
-           ":500 [0] NCCL INFO ncclCommInitRank comm 0x5" + std::to_string(r) + " rank " +
-           std::to_string(r) + " nranks 2 cudaDev 0 nvmlDev " + std::to_string(r + 4) +
-           " busId 1000 commId 0x8b - Init COMPLETE\n";
+    log += fmt::format(
+        "node{}:41{}:500 [0] NCCL INFO ncclCommInitRank comm 0x5{} rank {} nranks 2 cudaDev 0 "
+        "nvmlDev {} busId 1000 commId 0x8b - Init COMPLETE\n",
+        r, r, r, r, r + 4);
   dir_.write("nccl.log", log);
   const trace::Run run = load();
   EXPECT_EQ(run.ranks[1].host, "node1");
@@ -122,9 +118,9 @@ TEST_F(JoinTest, OneLeftOverTraceDoesNotOutweighTheLogOfAll) {
   EXPECT_THAT(load().sources, HasSubstr("calls: 1 file of watchdog-log; evidence: 1 file of text"));
 }
 
-TEST_F(JoinTest, TheLogTellsHowARankEnded) {
+TEST_F(JoinTest, TheLogShowsHowARankEnded) {
   for (int r = 0; r < 4; ++r) {
-    dir_.write("rank_" + std::to_string(r) + ".trace.jsonl",
+    dir_.write(fmt::format("rank_{}.trace.jsonl", r),
                r == 3 ? trace_of(r, 4, 2, "cut") : trace_of(r, 4, 3, "hung"));
   }
   dir_.write("rank_3.log", "epoch 1\n" + kOom);
@@ -140,7 +136,7 @@ TEST_F(JoinTest, TheLogTellsHowARankEnded) {
 
 TEST_F(JoinTest, ARankWithoutATraceIsNamedByItsLog) {
   for (int r = 0; r < 2; ++r) {
-    dir_.write("rank_" + std::to_string(r) + ".trace.jsonl", trace_of(r, 3, 3, "clean"));
+    dir_.write(fmt::format("rank_{}.trace.jsonl", r), trace_of(r, 3, 3, "clean"));
   }
   dir_.write("rank_2.log", kOom);
   EXPECT_EQ(judged(load()), "findings\nrank-exception by 2");
@@ -164,15 +160,15 @@ TEST_F(JoinTest, LogsOfVictimsAloneAreInconclusive) {
 
 TEST_F(JoinTest, ACaughtExceptionOfAHealthyJobChangesNothing) {
   for (int r = 0; r < 2; ++r) {
-    dir_.write("rank_" + std::to_string(r) + ".trace.jsonl", trace_of(r, 2, 3, "clean"));
-    dir_.write("rank_" + std::to_string(r) + ".log", kOom + "smaller batch\nstep 2\ndone\n");
+    dir_.write(fmt::format("rank_{}.trace.jsonl", r), trace_of(r, 2, 3, "clean"));
+    dir_.write(fmt::format("rank_{}.log", r), kOom + "smaller batch\nstep 2\ndone\n");
   }
   EXPECT_EQ(judged(load()), "clean");
 }
 
 TEST_F(JoinTest, AnEndThatTheTraceContradictsIsANote) {
   for (int r = 0; r < 2; ++r) {
-    dir_.write("rank_" + std::to_string(r) + ".trace.jsonl", trace_of(r, 2, 3, "clean"));
+    dir_.write(fmt::format("rank_{}.trace.jsonl", r), trace_of(r, 2, 3, "clean"));
   }
   dir_.write("rank_1.log", kOom);
   const trace::Run run = load();
@@ -185,7 +181,7 @@ TEST_F(JoinTest, AnEndThatTheTraceContradictsIsANote) {
 
 TEST_F(JoinTest, TheKernelsLogFindsItsRankByTheProcess) {
   for (int r = 0; r < 3; ++r) {
-    dir_.write("rank_" + std::to_string(r) + ".trace.jsonl",
+    dir_.write(fmt::format("rank_{}.trace.jsonl", r),
                r == 1 ? trace_of(r, 3, 2, "cut") : trace_of(r, 3, 3, "hung"));
   }
   dir_.write("dmesg.txt", "[1.0] Out of memory: Killed process 101 (python) total-vm:1kB\n");
@@ -194,7 +190,7 @@ TEST_F(JoinTest, TheKernelsLogFindsItsRankByTheProcess) {
 
 TEST_F(JoinTest, TorchrunsFoldersSayWhoseTheirLogsAre) {
   for (int r = 0; r < 2; ++r) {
-    const std::string folder = "attempt_0/" + std::to_string(r);
+    const std::string folder = fmt::format("attempt_0/{}", r);
     std::filesystem::create_directories(dir_.file(folder));
     dir_.write(folder + "/stderr.log", r == 1 ? kOom : kLost);
   }
@@ -203,7 +199,7 @@ TEST_F(JoinTest, TorchrunsFoldersSayWhoseTheirLogsAre) {
 
 TEST_F(JoinTest, ExpectedRanksThatLeftNothingAreMissing) {
   for (int r = 0; r < 2; ++r) {
-    dir_.write("rank_" + std::to_string(r) + ".trace.jsonl", trace_of(r, 2, 3, "clean"));
+    dir_.write(fmt::format("rank_{}.trace.jsonl", r), trace_of(r, 2, 3, "clean"));
   }
   LoadOptions options;
   options.expect_ranks = 4;
@@ -228,8 +224,8 @@ TEST_F(JoinTest, WhatAMismatchBringsAboutIsNoCauseOfItsOwn) {
       const std::size_t last = trace.rfind("[[8]]");
       trace.replace(last, 5, "[[9]]");
     }
-    dir_.write("rank_" + std::to_string(r) + ".trace.jsonl", trace);
-    dir_.write("rank_" + std::to_string(r) + ".log",
+    dir_.write(fmt::format("rank_{}.trace.jsonl", r), trace);
+    dir_.write(fmt::format("rank_{}.log", r),
                "terminate called after throwing an instance of 'gloo::EnforceNotMet'\n"
                "  what():  op.preamble.length <= op.nbytes\n");
   }
@@ -245,11 +241,10 @@ TEST_F(JoinTest, DetailMessagesOutweighWhatWasIssuedBefore) {
     const int other = r == 2 ? 0 : 2;
     const std::string own = fingerprint(r == 2 ? "BROADCAST" : "ALLREDUCE");
     const std::string theirs = fingerprint(r == 2 ? "ALLREDUCE" : "BROADCAST");
-    dir_.write("rank_" + std::to_string(r) + ".log",
-               kJoinedTraceback +
-                   "RuntimeError: Detected mismatch between collectives on ranks. Rank " +
-                   std::to_string(r) + " is running collective: " + own + ", but Rank " +
-                   std::to_string(other) + " is running collective: " + theirs + "\n");
+    dir_.write(fmt::format("rank_{}.log", r),
+               fmt::format("{}RuntimeError: Detected mismatch between collectives on ranks. Rank "
+                           "{} is running collective: {}, but Rank {} is running collective: {}\n",
+                           kJoinedTraceback, r, own, other, theirs));
   }
   dir_.write("job.out", timeout_of(0, 2) + timeout_of(1, 2) + timeout_of(2, 2));
   const trace::Run run = load();

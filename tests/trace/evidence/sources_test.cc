@@ -9,15 +9,20 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include "tests/support/temp_dir.h"
+#include "tests/support/trace_lines.h"
 #include "trace/load.h"
 #include "verify/rules/rules.h"
 #include "verify/verify.h"
 
 namespace lockstep::trace {
 namespace {
+
+using Json = nlohmann::ordered_json;
 
 constexpr int kWorld = 4;
 
@@ -55,88 +60,112 @@ struct SourceFile {
   std::string name, content;
 };
 
+int pid_of(int rank) { return 100 + rank; }
+
 std::string trace_of(const RankStory& story, int rank) {
-  std::string out = R"({"header":1,"rank":)" + std::to_string(rank) + R"(,"world_size":)" +
-                    std::to_string(kWorld) + R"(,"backend":"nccl","pid":)" +
-                    std::to_string(100 + rank) + "}\n";
+  std::string out = header_line(rank, kWorld, {{"backend", "nccl"}, {"pid", pid_of(rank)}});
   int t = 0;
-  for (std::size_t c = 0; c < story.calls.size(); ++c) {
-    const std::string id = std::to_string(c);
-    const Reduce& call = story.calls[c];
-    out += R"({"ev":"issue","id":)" + id + R"(,"g":"world","op":"all_reduce","in":[[)" +
-           std::to_string(call.elements) + R"(]],"t":)" + std::to_string(t++) +
-           R"(,"async":true,"step":)" + id + "}\n";
-    if (call.reached != Reduce::Reached::issued)
-      out += R"({"ev":"start","id":)" + id + R"(,"t":)" + std::to_string(t++) + "}\n";
-    if (call.reached == Reduce::Reached::completed)
-      out += R"({"ev":"complete","id":)" + id + R"(,"t":)" + std::to_string(t++) + "}\n";
+  int id = 0;
+  for (const Reduce& call : story.calls) {
+    out += issue_line(id, "world", "all_reduce",
+                      {{"in", {{call.elements}}}, {"t", t++}, {"async", true}, {"step", id}});
+    if (call.reached != Reduce::Reached::issued) out += event_line("start", id, {{"t", t++}});
+    if (call.reached == Reduce::Reached::completed) {
+      out += event_line("complete", id, {{"t", t++}});
+    }
+    ++id;
   }
-  if (story.end != "cut") out += R"({"end":")" + story.end + "\"}\n";
+  if (story.end != "cut") out += end_line(story.end);
   return out;
 }
 
 std::string dump_of(const RankStory& story) {
   static constexpr const char* kStates[] = {"scheduled", "started", "completed"};
-  std::string entries;
+  Json entries = Json::array();
   std::size_t completed = 0;
   for (std::size_t c = 0; c < story.calls.size(); ++c) {
     const Reduce& call = story.calls[c];
     const bool over = call.reached == Reduce::Reached::completed;
     const bool begun = call.reached != Reduce::Reached::issued;
     if (over) completed = c + 1;
-    const std::string time = std::to_string(1000 * (c + 1));
-    const std::string sizes = "[[" + std::to_string(call.elements) + "]]";
-    entries += std::string(c == 0 ? "" : ",") + R"({"collective_seq_id":)" + std::to_string(c + 1) +
-               R"(,"input_dtypes":["Float"],"input_sizes":)" + sizes +
-               R"(,"is_p2p":false,"output_dtypes":["Float"],"output_sizes":)" + sizes +
-               R"(,"p2p_seq_id":0,"pg_id":0,"process_group":["0","default_pg"],)"
-               R"("profiling_name":"nccl:all_reduce","record_id":)" +
-               std::to_string(c) + R"(,"retired":)" + (over ? "true" : "false") + R"(,"state":")" +
-               kStates[static_cast<int>(call.reached)] + R"(","time_created_ns":)" + time +
-               R"(,"time_discovered_started_ns":)" + (begun ? time : "null") +
-               R"(,"time_discovered_completed_ns":)" + (over ? time : "null") + "}";
+    const Json time = 1000 * (c + 1);
+    const Json sizes = Json::array({Json::array({call.elements})});
+    entries.push_back({{"collective_seq_id", c + 1},
+                       {"input_dtypes", {"Float"}},
+                       {"input_sizes", sizes},
+                       {"is_p2p", false},
+                       {"output_dtypes", {"Float"}},
+                       {"output_sizes", sizes},
+                       {"p2p_seq_id", 0},
+                       {"pg_id", 0},
+                       {"process_group", {"0", "default_pg"}},
+                       {"profiling_name", "nccl:all_reduce"},
+                       {"record_id", c},
+                       {"retired", over},
+                       {"state", kStates[static_cast<int>(call.reached)]},
+                       {"time_created_ns", time},
+                       {"time_discovered_started_ns", begun ? time : Json()},
+                       {"time_discovered_completed_ns", over ? time : Json()}});
   }
-  return R"({"entries":[)" + entries +
-         R"(],"pg_config":{"0":{"name":"0","desc":"default_pg","ranks":"[0, 1, 2, 3]"}},)"
-         R"("pg_status":{"0":{"last_completed_collective":)" +
-         std::to_string(completed) + R"(,"last_enqueued_collective":)" +
-         std::to_string(story.calls.size()) + R"(}},"version":"2.10"})";
+  const Json group = {{"name", "0"}, {"desc", "default_pg"}, {"ranks", "[0, 1, 2, 3]"}};
+  const Json status = {{"last_completed_collective", completed},
+                       {"last_enqueued_collective", story.calls.size()}};
+  return Json{{"entries", entries},
+              {"pg_config", {{"0", group}}},
+              {"pg_status", {{"0", status}}},
+              {"version", "2.10"}}
+      .dump();
 }
 
 std::string ras_of(const Story& story) {
-  std::string ranks;
+  Json ranks = Json::array();
   for (int r = 0; r < kWorld; ++r) {
-    const std::string rank = std::to_string(r);
-    ranks += std::string(r == 0 ? "" : ",") + R"({"rank":)" + rank +
-             R"(,"host":"10.0.0.1","pid":)" + std::to_string(100 + r) + R"(,"cuda_dev":)" + rank +
-             R"(,"nvml_dev":)" + rank +
-             R"(,"status":{"init_state":0,"async_error":0,"finalize_called":false,)"
-             R"("destroy_flag":false,"abort_flag":false},"collective_counts":{"AllReduce":)" +
-             std::to_string(story.ranks[static_cast<std::size_t>(r)].calls.size()) + "}}";
+    const std::size_t calls = story.ranks[static_cast<std::size_t>(r)].calls.size();
+    ranks.push_back({{"rank", r},
+                     {"host", "10.0.0.1"},
+                     {"pid", pid_of(r)},
+                     {"cuda_dev", r},
+                     {"nvml_dev", r},
+                     {"status",
+                      {{"init_state", 0},
+                       {"async_error", 0},
+                       {"finalize_called", false},
+                       {"destroy_flag", false},
+                       {"abort_flag", false}}},
+                     {"collective_counts", {{"AllReduce", calls}}}});
   }
-  return R"({"nccl_version":"2.28.3","cuda_runtime_version":12080,"cuda_driver_version":12080,)"
-         R"("timestamp":"2026-01-01 00:00:00","communicators_count":1,"communicators":[)"
-         R"({"hash":"0x78db","secondary_hash":"0x1:0x2","size":4,"ranks_count":4,)"
-         R"("missing_ranks_count":0,"ranks":[)" +
-         ranks +
-         R"(],"missing_ranks":[]}],"ras":{"collection_time_sec":0.001,"timeouts_count":0}})";
+  const Json communicator = {{"hash", "0x78db"},
+                             {"secondary_hash", "0x1:0x2"},
+                             {"size", 4},
+                             {"ranks_count", 4},
+                             {"missing_ranks_count", 0},
+                             {"ranks", ranks},
+                             {"missing_ranks", Json::array()}};
+  return Json{{"nccl_version", "2.28.3"},
+              {"cuda_runtime_version", 12080},
+              {"cuda_driver_version", 12080},
+              {"timestamp", "2026-01-01 00:00:00"},
+              {"communicators_count", 1},
+              {"communicators", Json::array({communicator})},
+              {"ras", {{"collection_time_sec", 0.001}, {"timeouts_count", 0}}}}
+      .dump();
 }
 
 std::string stack_of(const RankStory& story, int rank) {
-  const std::string pid = std::to_string(100 + rank);
-  return "Process " + pid + ": python train.py\nPython v3.10.12 (/usr/bin/python3.10)\n\nThread " +
-         pid + " (idle): \"MainThread\"\n    " + story.frame + "\n    <module> (train.py:120)\n";
+  return fmt::format(
+      "Process {0}: python train.py\nPython v3.10.12 (/usr/bin/python3.10)\n\n"
+      "Thread {0} (idle): \"MainThread\"\n    {1}\n    <module> (train.py:120)\n",
+      pid_of(rank), story.frame);
 }
 
 std::vector<SourceFile> files_of(const Story& story) {
   std::vector<SourceFile> out;
   for (int r = 0; r < kWorld; ++r) {
     const RankStory& of = story.ranks[static_cast<std::size_t>(r)];
-    const std::string rank = std::to_string(r);
-    out.push_back({Source::trace, r, "rank_" + rank + ".trace.jsonl", trace_of(of, r)});
-    out.push_back({Source::dump, r, "nccl_trace_rank_" + rank + ".json", dump_of(of)});
-    out.push_back({Source::log, r, "rank_" + rank + ".log", of.log});
-    out.push_back({Source::stack, r, "stack_rank_" + rank + ".txt", stack_of(of, r)});
+    out.push_back({Source::trace, r, fmt::format("rank_{}.trace.jsonl", r), trace_of(of, r)});
+    out.push_back({Source::dump, r, fmt::format("nccl_trace_rank_{}.json", r), dump_of(of)});
+    out.push_back({Source::log, r, fmt::format("rank_{}.log", r), of.log});
+    out.push_back({Source::stack, r, fmt::format("stack_rank_{}.txt", r), stack_of(of, r)});
   }
   out.push_back({Source::ras, kNoRank, "ras.json", ras_of(story)});
   if (!story.kernel_log.empty())
@@ -146,18 +175,16 @@ std::vector<SourceFile> files_of(const Story& story) {
 
 // What PyTorch's watchdog writes when the call after `completed` of `enqueued` does not complete.
 std::string watchdog_of(int rank, int completed, int enqueued, int elements) {
-  const std::string r = std::to_string(rank);
-  const std::string prefix = "[rank" + r + "]:[E709 ProcessGroupNCCL.cpp:632] ";
-  const std::string size = std::to_string(elements);
-  const std::string next = std::to_string(completed + 1);
-  return prefix + "[Rank " + r +
-         "] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=" + next +
-         ", OpType=ALLREDUCE, NumelIn=" + size + ", NumelOut=" + size +
-         ", Timeout(ms)=600000) ran for 600001 milliseconds before timing out.\n" + prefix +
-         "[PG ID 0 PG GUID 0(default_pg) Rank " + r +
-         "] failure detected by watchdog at work sequence id: " + next +
-         " PG status: last enqueued work: " + std::to_string(enqueued) +
-         ", last completed work: " + std::to_string(completed) + "\n";
+  const std::string prefix = fmt::format("[rank{}]:[E709 ProcessGroupNCCL.cpp:632] ", rank);
+  return fmt::format(
+             "{}[Rank {}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum={}, "
+             "OpType=ALLREDUCE, NumelIn={}, NumelOut={}, Timeout(ms)=600000) ran for 600001 "
+             "milliseconds before timing out.\n",
+             prefix, rank, completed + 1, elements, elements) +
+         fmt::format(
+             "{}[PG ID 0 PG GUID 0(default_pg) Rank {}] failure detected by watchdog at work "
+             "sequence id: {} PG status: last enqueued work: {}, last completed work: {}\n",
+             prefix, rank, completed + 1, enqueued, completed);
 }
 
 const std::string kSourceTraceback =
@@ -179,6 +206,7 @@ RankStory waits_in(int rank, int completed, int elements = 8) {
 
 std::vector<RankStory> all_wait() {
   std::vector<RankStory> out;
+  out.reserve(kWorld);
   for (int r = 0; r < kWorld; ++r) out.push_back(waits_in(r, 2));
   return out;
 }

@@ -1,6 +1,7 @@
 // torchcomms' collective log.
 #include <string>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -13,8 +14,8 @@ namespace {
 using testing::HasSubstr;
 
 std::string header(int rank, int world) {
-  return "V|1|base_timestamp=1714234567.890\nnew_comm|comm=main|rank=" + std::to_string(rank) +
-         "|world_size=" + std::to_string(world) + "\n";
+  return fmt::format(
+      "V|1|base_timestamp=1714234567.890\nnew_comm|comm=main|rank={}|world_size={}\n", rank, world);
 }
 
 const std::string kSignatures =
@@ -25,7 +26,7 @@ std::string events(int calls, bool last_open) {
   std::string out;
   for (int c = 0; c < calls; ++c) {
     const std::string t = std::to_string(c);
-    out += "C1|Q|work_id=" + std::to_string(c + 1) + "|+" + t + ".001\n";
+    out += fmt::format("C1|Q|work_id={}|+{}.001\n", c + 1, t);
     if (last_open && c + 1 == calls) break;
     out += "C1|S|+" + t + ".002\nC1|E|+" + t + ".003\n";
   }
@@ -33,7 +34,7 @@ std::string events(int calls, bool last_open) {
 }
 
 NamedFile clog_file(int rank, const std::string& bytes) {
-  return {"clog_rank_" + std::to_string(rank) + ".log", bytes};
+  return {fmt::format("clog_rank_{}.log", rank), bytes};
 }
 
 TEST(Clog, HealthyRanksAreClean) {

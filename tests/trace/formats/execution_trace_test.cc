@@ -2,6 +2,7 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -50,7 +51,7 @@ std::string healthy_trace(const std::string& schema, MakeCall call, int rank) {
 }
 
 NamedFile execution_trace_file(int rank, const std::string& bytes) {
-  return {"et_" + std::to_string(rank) + ".json", bytes};
+  return {fmt::format("et_{}.json", rank), bytes};
 }
 
 TEST(ExecutionTrace, HealthyRanksOfEverySchemaAreClean) {

@@ -1,5 +1,6 @@
 // Ties that the ranks' own past, their later calls or their sisters decide; and those that nothing
 // decides.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -149,7 +150,7 @@ TEST(Habit, StepsTellACallTooManyFromOneThatCameEarly) {
   const std::string groups = "group a 0,1; group b 0,1; ";
   std::string rounds;
   for (int step = 0; step < 3; ++step) {
-    const std::string at = " step=" + std::to_string(step) + "; ";
+    const std::string at = fmt::format(" step={}; ", step);
     rounds += "all_reduce g=a n=4" + at + "all_reduce g=b n=8" + at;
   }
   const std::string begins = groups + rounds + "all_reduce g=a n=4 step=3; ";
@@ -201,9 +202,8 @@ TEST(Sisters, AreForTheSamePurpose) {
                                 "group pp_1 1,3; group embedding_1 1,3; "};
   const auto first = [&](int pipeline, const std::string& more) {
     const std::string n = std::to_string(pipeline);
-    return "backend nccl; " + groups[pipeline] + "send g=pp_" + n +
-           " n=4 peer=" + std::to_string(pipeline + 2) + "; " + more + "all_reduce g=embedding_" +
-           n + " n=8";
+    return fmt::format("backend nccl; {}send g=pp_{} n=4 peer={}; {}all_reduce g=embedding_{} n=8",
+                       groups[pipeline], n, pipeline + 2, more, n);
   };
   const auto second = [&](int pipeline) {
     const std::string n = std::to_string(pipeline);

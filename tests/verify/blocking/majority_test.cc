@@ -1,5 +1,6 @@
 // Most ranks may be the ones that are wrong: text-only batches are often most batches. The past
 // tells, or the ranks beside the group; where nothing does, the many are taken to be right.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -27,16 +28,16 @@ std::string repeated(const std::string& round, int times) {
 std::vector<std::string> most_skip(int steps, const std::string& full, const std::string& text) {
   std::string past;
   for (int s = 0; s < steps; ++s) {
-    const std::string step = " step=" + std::to_string(s) + "; ";
-    past += (full.empty() ? "" : "modality " + std::to_string(s) + " image,text; ");
+    const std::string step = fmt::format(" step={}; ", s);
+    past += (full.empty() ? "" : fmt::format("modality {} image,text; ", s));
     past += "all_reduce n=1 at=a.py:1" + step + "all_reduce n=2 at=a.py:2" + step +
             "all_reduce n=3 at=a.py:3" + step;
   }
-  const std::string now = " step=" + std::to_string(steps) + "; ";
+  const std::string now = fmt::format(" step={}; ", steps);
   const auto batch = [&](const std::string& has) {
-    return has.empty() ? "" : "modality " + std::to_string(steps) + " " + has + "; ";
+    return has.empty() ? "" : fmt::format("modality {} {}; ", steps, has);
   };
-  const std::string open = " open step=" + std::to_string(steps) + "; hung";
+  const std::string open = fmt::format(" open step={}; hung", steps);
   const std::string first = "all_reduce n=1 at=a.py:1" + now;
   const std::string skips = past + batch(text) + first + "all_reduce n=3 at=a.py:3" + open;
   return {past + batch(full) + first + "all_reduce n=2 at=a.py:2" + open, skips, skips, skips};
@@ -129,13 +130,13 @@ TEST(Majority, MayMakeARunOfEqualCallsTooShort) {
 TEST(Majority, OfAGroupMayBeFewOfTheJob) {
   const auto head = [](int group) {
     const std::string g = std::to_string(group);
-    return "group dp" + g + " " + std::to_string(3 * group) + "," + std::to_string(3 * group + 1) +
-           "," + std::to_string(3 * group + 2) + "; all_reduce g=dp" + g + " n=1; ";
+    return fmt::format("group dp{} {},{},{}; all_reduce g=dp{} n=1; ", g, 3 * group, 3 * group + 1,
+                       3 * group + 2, g);
   };
   std::vector<std::string> ranks;
   for (int r = 0; r < 9; ++r) {
     const int group = r / 3;
-    const std::string g = " g=dp" + std::to_string(group);
+    const std::string g = fmt::format(" g=dp{}", group);
     std::string calls = head(group);
     const bool skips = r == 1 || r == 2;
     if (!skips) calls += "all_reduce" + g + " n=2" + (r == 0 ? " open; hung" : "; ");

@@ -2,6 +2,7 @@
 // blame, where the data tell it, and where they do not.
 #include <map>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -117,9 +118,10 @@ TEST(Overtaking, WhoComesToItLaterSwappedTheTwo) {
   const Halves halves;
   std::vector<std::string> programs;
   for (std::size_t r = 0; r < 8; ++r) {
-    const std::string part = halves.part(r) + "; ";
-    const std::string whole = halves.whole() + "; ";
-    programs.push_back(halves.declared(r) + (r == 5 ? whole + part : part + whole) + "clean");
+    const std::string part = halves.part(r);
+    const std::string whole = halves.whole();
+    programs.push_back(fmt::format("{}{}; {}; clean", halves.declared(r), r == 5 ? whole : part,
+                                   r == 5 ? part : whole));
   }
   EXPECT_THAT(summary(verify(program(programs, /*timed=*/false))),
               HasSubstr("cross-group-deadlock error proven culprits=5 "));

@@ -2,10 +2,12 @@
 #include <filesystem>
 #include <fstream>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "tests/support/trace_lines.h"
 #include "tests/support/trace_text.h"
 #include "trace/load.h"
 #include "verify/blocking/unanswered.h"
@@ -20,8 +22,7 @@ using testing::ElementsAre;
 Report judge_snapshot(const std::vector<std::string>& ranks, const std::string& op = "all_reduce") {
   std::vector<std::string> texts;
   for (std::size_t r = 0; r < ranks.size(); ++r) {
-    std::string text = "{\"header\":1,\"rank\":" + std::to_string(r) +
-                       ",\"world_size\":" + std::to_string(ranks.size()) + "}\n";
+    std::string text = header_line(static_cast<int>(r), ranks.size());
     int id = 0;
     char line = '0';
     for (const char c : ranks[r]) {
@@ -29,13 +30,16 @@ Report judge_snapshot(const std::vector<std::string>& ranks, const std::string& 
         line = c;
         continue;
       }
-      text += "{\"ev\":\"issue\",\"id\":" + std::to_string(id) + ",\"g\":\"world\",\"op\":\"" + op +
-              "\",\"in\":[[8]],\"out\":[[8]],\"async\":true,\"at\":\"train.py:" + line + "\"}\n";
-      if (c == 'c') text += "{\"ev\":\"complete\",\"id\":" + std::to_string(id) + "}\n";
+      text += issue_line(id, "world", op,
+                         {{"in", {{8}}},
+                          {"out", {{8}}},
+                          {"async", true},
+                          {"at", fmt::format("train.py:{}", line)}});
+      if (c == 'c') text += event_line("complete", id);
       ++id;
       line = '0';
     }
-    texts.push_back(text + "{\"end\":\"hung\"}\n");
+    texts.push_back(text + end_line("hung"));
   }
   trace::Run run = run_from_text(texts);
   for (trace::RankTrace& trace : run.ranks) trace.snapshot = true;
@@ -53,18 +57,15 @@ TEST(Snapshot, AStalledDeviceIsBehindPeersThatWait) {
 TEST(Snapshot, AStalledDeviceHoldsUpItsPeerInAnotherGroup) {
   // Rank 0 completed the call of the pair, and waits for rank 1 in one of all.
   const auto rank = [](int r) {
-    std::string text = "{\"header\":1,\"rank\":" + std::to_string(r) +
-                       ",\"world_size\":2,\"backend\":\"nccl\"}\n"
-                       "{\"group\":\"pair\",\"ranks\":[0,1]}\n";
+    std::string text = header_line(r, 2, {{"backend", "nccl"}}) + group_line("pair", {0, 1});
     const auto issue = [&](int id, const std::string& group, bool completes) {
-      text += "{\"ev\":\"issue\",\"id\":" + std::to_string(id) + ",\"g\":\"" + group +
-              "\",\"op\":\"all_reduce\",\"in\":[[8]],\"async\":true}\n";
-      if (completes) text += "{\"ev\":\"complete\",\"id\":" + std::to_string(id) + "}\n";
+      text += issue_line(id, group, "all_reduce", {{"in", {{8}}}, {"async", true}});
+      if (completes) text += event_line("complete", id);
     };
     issue(0, "world", true);
     issue(1, "pair", r == 0);
     if (r == 0) issue(2, "world", false);
-    return text + "{\"end\":\"hung\"}\n";
+    return text + end_line("hung");
   };
   trace::Run run = run_from_text({rank(0), rank(1)});
   for (trace::RankTrace& trace : run.ranks) trace.snapshot = true;
@@ -104,21 +105,25 @@ TEST(Snapshot, ACallThatOneMemberSawCompletedStallsNobody) {
 Report judge_lanes(const std::vector<std::string>& ranks) {
   std::vector<std::string> texts;
   for (std::size_t r = 0; r < ranks.size(); ++r) {
-    std::string text = "{\"header\":1,\"rank\":" + std::to_string(r) + ",\"world_size\":2}\n" +
-                       "{\"group\":\"a\",\"ranks\":[0,1]}\n{\"group\":\"b\",\"ranks\":[0,1]}\n";
+    const int rank = static_cast<int>(r);
+    std::string text = header_line(rank, 2) + group_line("a", {0, 1}) + group_line("b", {0, 1});
     int id = 0;
     for (const char c : ranks[r]) {
       const char kind = static_cast<char>(c | 0x20);
-      const std::string call =
-          kind == 's'   ? R"("world","op":"send","in":[[8]],"peer":)" + std::to_string(1 - r)
-          : kind == 'r' ? R"("world","op":"recv","out":[[8]],"peer":)" + std::to_string(1 - r)
-                        : "\"" + std::string(1, kind) + R"(","op":"all_reduce","in":[[8]])";
-      text += "{\"ev\":\"issue\",\"id\":" + std::to_string(id) + ",\"g\":" + call +
-              ",\"async\":true}\n";
-      if (kind != c) text += "{\"ev\":\"complete\",\"id\":" + std::to_string(id) + "}\n";
+      if (kind == 's') {
+        text +=
+            issue_line(id, "world", "send", {{"in", {{8}}}, {"peer", 1 - rank}, {"async", true}});
+      } else if (kind == 'r') {
+        text +=
+            issue_line(id, "world", "recv", {{"out", {{8}}}, {"peer", 1 - rank}, {"async", true}});
+      } else {
+        text +=
+            issue_line(id, std::string(1, kind), "all_reduce", {{"in", {{8}}}, {"async", true}});
+      }
+      if (kind != c) text += event_line("complete", id);
       ++id;
     }
-    texts.push_back(text + "{\"end\":\"hung\"}\n");
+    texts.push_back(text + end_line("hung"));
   }
   trace::Run run = run_from_text(texts);
   for (trace::RankTrace& trace : run.ranks) trace.snapshot = true;
@@ -173,19 +178,18 @@ TEST(Snapshot, AnExtraCallThatTheCallsThemselvesShowIsSaidOnce) {
   // Rank 0's second call is a barrier where the others have all_reduces from other places.
   std::vector<std::string> texts;
   for (int r = 0; r < 3; ++r) {
-    std::string text = "{\"header\":1,\"rank\":" + std::to_string(r) + ",\"world_size\":3}\n";
+    std::string text = header_line(r, 3);
     int id = 0;
     const auto issue = [&](const std::string& op, const std::string& at, bool completed) {
-      text += "{\"ev\":\"issue\",\"id\":" + std::to_string(id) + ",\"g\":\"world\",\"op\":\"" + op +
-              "\",\"async\":true,\"at\":\"" + at + "\"}\n";
-      if (completed) text += "{\"ev\":\"complete\",\"id\":" + std::to_string(id) + "}\n";
+      text += issue_line(id, "world", op, {{"async", true}, {"at", at}});
+      if (completed) text += event_line("complete", id);
       ++id;
     };
     issue("all_reduce", "a:1", true);
     if (r == 0) issue("barrier", "log:7", true);
     issue("all_reduce", "a:2", true);
     issue("all_gather", "a:3", r > 0);
-    texts.push_back(text + "{\"end\":\"hung\"}\n");
+    texts.push_back(text + end_line("hung"));
   }
   trace::Run run = run_from_text(texts);
   for (trace::RankTrace& trace : run.ranks) trace.snapshot = true;
@@ -196,9 +200,9 @@ TEST(Snapshot, AnExtraCallThatTheCallsThemselvesShowIsSaidOnce) {
 
 TEST(Snapshot, TotalsOfAnAllToAllMustAgree) {
   const auto text = [](int rank, int in, int out) {
-    return "{\"header\":1,\"rank\":" + std::to_string(rank) + ",\"world_size\":2}\n" +
-           "{\"ev\":\"issue\",\"id\":0,\"g\":\"world\",\"op\":\"all_to_all\",\"in\":[[" +
-           std::to_string(in) + "]],\"out\":[[" + std::to_string(out) + "]]}\n{\"end\":\"hung\"}\n";
+    return header_line(rank, 2) +
+           issue_line(0, "world", "all_to_all", {{"in", {{in}}}, {"out", {{out}}}}) +
+           end_line("hung");
   };
   const Report bad = verify(run_from_text({text(0, 5, 4), text(1, 3, 3)}));
   ASSERT_FALSE(bad.findings.empty());
@@ -238,20 +242,18 @@ Report judge_many_groups(int stalled, bool by_counter) {
   constexpr int kGroups = 2000;
   std::vector<std::string> texts;
   for (int r = 0; r < 2; ++r) {
-    std::string text = "{\"header\":1,\"rank\":" + std::to_string(r) + ",\"world_size\":2}\n";
+    std::string text = header_line(r, 2);
     int id = 0;
     for (int g = 0; g < kGroups; ++g) {
-      const std::string name = "\"g" + std::to_string(g) + "\"";
-      text += "{\"group\":" + name + ",\"ranks\":[0,1]}\n";
+      const std::string name = fmt::format("g{}", g);
+      text += group_line(name, {0, 1});
       for (int call = 0; call < 2; ++call, ++id) {
-        const std::string number = std::to_string(id);
-        text += "{\"ev\":\"issue\",\"id\":" + number + ",\"g\":" + name +
-                R"(,"op":"all_reduce","in":[[8]],"async":true})" + "\n";
+        text += issue_line(id, name, "all_reduce", {{"in", {{8}}}, {"async", true}});
         const bool waits = g == stalled && (call == 1 || (r == 1 && !by_counter));
-        if (!waits) text += "{\"ev\":\"complete\",\"id\":" + number + "}\n";
+        if (!waits) text += event_line("complete", id);
       }
     }
-    texts.push_back(text + "{\"end\":\"hung\"}\n");
+    texts.push_back(text + end_line("hung"));
   }
   trace::Run run = run_from_text(texts);
   for (trace::RankTrace& trace : run.ranks) {

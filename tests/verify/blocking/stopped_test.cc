@@ -3,10 +3,12 @@
 #include <cstdint>
 #include <map>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/support/temp_dir.h"
+#include "tests/support/trace_lines.h"
 #include "tests/support/trace_text.h"
 #include "tests/verify/program.h"
 #include "trace/load.h"
@@ -52,33 +54,32 @@ class MeshJob {
   }
 
  private:
-  static std::string group(const std::string& name, const std::string& ranks,
-                           const std::string& desc) {
-    return "{\"group\":\"" + name + "\",\"ranks\":[" + ranks + "],\"desc\":\"" + desc + "\"}\n";
-  }
   std::string call(int rank, int id, const std::string& group, const std::string& at, bool done,
                    bool last) const {
     const auto late = time.find(rank);
-    const std::int64_t t =
+    const std::int64_t seconds =
         1'700'000'000 + (last && late != time.end() ? late->second : std::int64_t{id});
-    return "{\"ev\":\"issue\",\"id\":" + std::to_string(id) + ",\"g\":\"" + group +
-           "\",\"op\":\"all_reduce\",\"t\":" + std::to_string(t) +
-           "000000000,\"in\":[[67108864]],\"dtype\":\"bfloat16\",\"async\":true,\"at\":\"" + at +
-           "\"}\n" + (done ? "{\"ev\":\"complete\",\"id\":" + std::to_string(id) + "}\n" : "");
+    return issue_line(id, group, "all_reduce",
+                      {{"t", seconds * 1'000'000'000},
+                       {"in", {{67108864}}},
+                       {"dtype", "bfloat16"},
+                       {"async", true},
+                       {"at", at}}) +
+           (done ? event_line("complete", id) : "");
   }
   std::string text(int r) const {
     static const std::string kTensor = "/w/megatron/mappings.py:226";
     static const std::string kData = "/w/megatron/grads.py:160";
     const std::string tp = r < 2 ? "3" : "4";
     const std::string dp = r % 2 == 0 ? "1" : "2";
-    std::string out = "{\"header\":1,\"rank\":" + std::to_string(r) +
-                      ",\"world_size\":4,\"backend\":\"nccl\"}\n" +
-                      group(dp, r % 2 == 0 ? "0,2" : "1,3", "DATA_PARALLEL") +
-                      group(tp, r < 2 ? "0,1" : "2,3", "TENSOR_MODEL_PARALLEL");
+    std::string out =
+        header_line(r, 4, {{"backend", "nccl"}}) +
+        group_line(dp, {r % 2, r % 2 + 2}, {{"desc", "DATA_PARALLEL"}}) +
+        group_line(tp, {r / 2 * 2, r / 2 * 2 + 1}, {{"desc", "TENSOR_MODEL_PARALLEL"}});
     out += call(r, 0, tp, kTensor, true, r == 3);
     if (r != 3) out += call(r, 1, tp, kTensor, r < 2, r == 2);
     if (r < 2) out += call(r, 2, dp, kData, false, true);
-    return out + "{\"end\":\"hung\"}\n";
+    return out + end_line("hung");
   }
 };
 
@@ -223,12 +224,9 @@ TEST(Stopped, APipelineStageWithoutADumpHasTheSameHeadline) {
   // Four stages, of which stage 2 left nothing: stage 1 sends to it, stage 3 receives from it, and
   // stage 0 waits for stage 1.
   const auto stage = [](int rank, const std::string& op, int peer, const std::string& at) {
-    return "{\"header\":1,\"rank\":" + std::to_string(rank) +
-           ",\"world_size\":4,\"backend\":\"nccl\"}\n"
-           "{\"group\":\"7\",\"ranks\":[0,1,2,3],\"desc\":\"PIPELINE_PARALLEL\"}\n"
-           "{\"ev\":\"issue\",\"id\":0,\"g\":\"7\",\"op\":\"" +
-           op + "\",\"peer\":" + std::to_string(peer) + ",\"in\":[[64]],\"at\":\"" + at +
-           "\"}\n{\"end\":\"hung\"}\n";
+    return header_line(rank, 4, {{"backend", "nccl"}}) +
+           group_line("7", {0, 1, 2, 3}, {{"desc", "PIPELINE_PARALLEL"}}) +
+           issue_line(0, "7", op, {{"peer", peer}, {"in", {{64}}}, {"at", at}}) + end_line("hung");
   };
   trace::Run run =
       run_from_text({stage(0, "recv", 1, "p2p.py:230"), stage(1, "send", 2, "p2p.py:214"),
@@ -250,14 +248,12 @@ TEST(Stopped, APipelineStageWithoutADumpHasTheSameHeadline) {
 TEST(Stopped, TheFirstCallThatTheCulpritLacksIsNamed) {
   // Rank 0 issues three calls and waits for the last one; rank 1 lacks the last two.
   const auto issue = [](int id) {
-    return "{\"ev\":\"issue\",\"id\":" + std::to_string(id) +
-           ",\"g\":\"world\",\"op\":\"all_reduce\",\"async\":true,\"at\":\"a.py:" +
-           std::to_string(id) + "\"}\n";
+    return issue_line(id, "world", "all_reduce",
+                      {{"async", true}, {"at", fmt::format("a.py:{}", id)}});
   };
-  const Report report = verify(run_from_text(
-      {"{\"header\":1,\"rank\":0,\"world_size\":2}\n" + issue(0) + issue(1) + issue(2) +
-           "{\"ev\":\"wait\",\"id\":2}\n{\"end\":\"hung\"}",
-       "{\"header\":1,\"rank\":1,\"world_size\":2}\n" + issue(0) + "{\"end\":\"hung\"}"}));
+  const Report report = verify(run_from_text({header_line(0, 2) + issue(0) + issue(1) + issue(2) +
+                                                  event_line("wait", 2) + end_line("hung"),
+                                              header_line(1, 2) + issue(0) + end_line("hung")}));
   ASSERT_FALSE(report.findings.empty());
   EXPECT_EQ(report.findings[0].seq, 1U);
   EXPECT_THAT(report.findings[0].headline, HasSubstr("before call 1 of group world (a.py:1)"));
@@ -268,12 +264,10 @@ TEST(Stopped, OneDefectInManyGroupsIsOneFinding) {
   std::vector<std::string> texts;
   for (int r = 0; r < 8; ++r) {
     const std::string group = std::to_string(1 + r % 4);
-    texts.push_back("{\"header\":1,\"rank\":" + std::to_string(r) + ",\"world_size\":8}\n" +
-                    "{\"group\":\"" + group + "\",\"ranks\":[" + std::to_string(r % 4) + "," +
-                    std::to_string(r % 4 + 4) + "],\"desc\":\"DATA_PARALLEL\"}\n" +
-                    "{\"ev\":\"issue\",\"id\":0,\"g\":\"" + group +
-                    "\",\"op\":\"all_reduce\",\"in\":[[" + std::to_string(r < 4 ? 64 : 65) +
-                    "]],\"at\":\"grads.py:160\"}\n{\"end\":\"hung\"}\n");
+    texts.push_back(
+        header_line(r, 8) + group_line(group, {r % 4, r % 4 + 4}, {{"desc", "DATA_PARALLEL"}}) +
+        issue_line(0, group, "all_reduce", {{"in", {{r < 4 ? 64 : 65}}}, {"at", "grads.py:160"}}) +
+        end_line("hung"));
   }
   const Report report = verify(run_from_text(texts));
   ASSERT_THAT(report.findings, SizeIs(1));
@@ -306,7 +300,7 @@ TEST(Numbers, OfADumpAreItsCollectiveSeqIds) {
                  R"("state":")" +
                  (seq == 317 ? "completed" : "scheduled") +
                  R"(","retired":false,"timeout_ms":600000,"is_p2p":false})";
-    folder.write("trace_rank_" + std::to_string(r),
+    folder.write(fmt::format("trace_rank_{}", r),
                  R"({"version":"2.10","pg_config":{"7":{"name":"7","desc":"TENSOR_PARALLEL",)"
                  R"("ranks":"[0, 1]"}},"pg_status":{},"entries":[)" +
                      entries + "]}");
@@ -324,12 +318,11 @@ TEST(Numbers, OfTheWatchdogsLogAreItsSeqNums) {
   const TempDir folder;
   std::string log;
   for (int r = 0; r < 2; ++r)
-    log += "[rank" + std::to_string(r) + "]:[E1 ProcessGroupNCCL.cpp:632] [PG ID 0 PG GUID " +
-           "22(TENSOR_PARALLEL) Rank " + std::to_string(r) +
-           "] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=318, OpType=" +
-           (r == 0 ? "ALLREDUCE" : "ALLGATHER") +
-           ", NumelIn=8, NumelOut=8, Timeout(ms)=600000) ran for 600026 milliseconds before "
-           "timing out.\n";
+    log += fmt::format(
+        "[rank{}]:[E1 ProcessGroupNCCL.cpp:632] [PG ID 0 PG GUID 22(TENSOR_PARALLEL) Rank {}] "
+        "Watchdog caught collective operation timeout: WorkNCCL(SeqNum=318, OpType={}, NumelIn=8, "
+        "NumelOut=8, Timeout(ms)=600000) ran for 600026 milliseconds before timing out.\n",
+        r, r, (r == 0 ? "ALLREDUCE" : "ALLGATHER"));
   folder.write("job.log", log);
   const auto run = trace::load_run({folder.path()});
   ASSERT_TRUE(run) << run.error().str();
@@ -340,14 +333,10 @@ TEST(Numbers, OfTheWatchdogsLogAreItsSeqNums) {
 }
 
 TEST(Numbers, OfOurOwnTracesCountFromZero) {
-  const auto issue = [](int id) {
-    return "{\"ev\":\"issue\",\"id\":" + std::to_string(id) +
-           ",\"g\":\"world\",\"op\":\"barrier\"}\n";
-  };
-  const Report report = verify(run_from_text(
-      {"{\"header\":1,\"rank\":0,\"world_size\":2}\n" + issue(0) + issue(1) + "{\"end\":\"hung\"}",
-       "{\"header\":1,\"rank\":1,\"world_size\":2}\n" + issue(0) +
-           "{\"ev\":\"complete\",\"id\":0}\n{\"end\":\"hung\"}"}));
+  const auto issue = [](int id) { return issue_line(id, "world", "barrier"); };
+  const Report report = verify(
+      run_from_text({header_line(0, 2) + issue(0) + issue(1) + end_line("hung"),
+                     header_line(1, 2) + issue(0) + event_line("complete", 0) + end_line("hung")}));
   ASSERT_FALSE(report.findings.empty());
   EXPECT_EQ(report.findings[0].number, report.findings[0].seq);
   EXPECT_THAT(report.findings[0].message, HasSubstr("before call 1 of group world"));

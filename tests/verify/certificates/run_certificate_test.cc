@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <random>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -33,18 +34,18 @@ std::vector<std::string> rich_programs() {
     std::string program = rank < 2 ? "group pair 0,1" : "group other 2";
     int calls = 0;
     for (int step = 0; step < 3; ++step) {
-      const std::string of_step = " step=" + std::to_string(step);
+      const std::string of_step = fmt::format(" step={}", step);
       program += "; all_reduce n=8 redop=sum what=w" + of_step;
       calls += 1;
       if (rank == 0) program += "; send n=4 peer=1 what=x" + of_step;
       if (rank == 1) program += "; recv n=4 peer=0 what=y" + of_step;
       if (rank < 2) {
         program += "; all_reduce n=2 redop=max g=pair what=v async" + of_step;
-        program += "; wait " + std::to_string(calls + 1);
+        program += fmt::format("; wait {}", calls + 1);
         calls += 2;
       }
       program += "; all_to_all_single what=e " + cuts[static_cast<std::size_t>(rank)] + of_step;
-      program += "; broadcast n=5 root=1 what=b" + of_step + "; step " + std::to_string(step);
+      program += fmt::format("; broadcast n=5 root=1 what=b{}; step {}", of_step, step);
       calls += 2;
     }
     out.push_back(program + "; clean");
@@ -304,7 +305,7 @@ TEST(RunCertificate, AgreesWithWhatVerifyFinds) {
       if (random() % 3 == 0) std::shuffle(mine.begin(), mine.end(), random);
       if (random() % 20 == 0 && !mine.empty()) mine.pop_back();
       std::string text = "group a 0,1; group b 0,1" + std::string(ranks > 2 ? ",2" : "");
-      text += "; group c 0," + std::to_string(ranks - 1);
+      text += fmt::format("; group c 0,{}", ranks - 1);
       std::string waits;
       int issued = 0;
       for (const std::string& word : mine) {
@@ -314,7 +315,7 @@ TEST(RunCertificate, AgreesWithWhatVerifyFinds) {
         text += "; all_reduce n=4 redop=sum what=w g=" + std::string(1, group);
         if (word[0] == group) {
           text += " async";
-          waits = "; wait " + std::to_string(issued) + " open" + waits;
+          waits = fmt::format("; wait {} open{}", issued, waits);
         }
         ++issued;
       }

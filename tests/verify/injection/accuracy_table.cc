@@ -9,13 +9,14 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <cstdio>
 #include <fstream>
 #include <iostream>
 #include <map>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "tests/verify/injection/faults.h"
 #include "tests/verify/injection/judging.h"
@@ -28,8 +29,8 @@
 namespace lockstep::verify::injection {
 namespace {
 
-// Counts how reports stand beside what could be expected of them, and writes the counts as tables
-// in Markdown.
+// Counts how often reports are what could be expected of them, and writes the counts as tables in
+// Markdown.
 
 // Of the trials of one fault.
 struct Score {
@@ -38,10 +39,10 @@ struct Score {
   int open = 0;               // the verdict was "inconclusive"
   int rule = 0;               // … by a rule that the data allow
   int exact = 0;              // … by the fault's own rule
-  int culprit = 0;            // … and the right ranks, or nobody where none can be told
+  int culprit = 0;            // … and the right ranks, or nobody where the data cannot show them
   int location = 0;           // … and group, number, step
   int clean = 0;              // nothing to complain about
-  int overwritten = 0;        // not judged: the place was not in the ring any more
+  int overwritten = 0;        // not judged: the ring no longer had the call
   int overwritten_found = 0;  // of those, something was said
 };
 
@@ -69,19 +70,16 @@ std::string leading(const Report& report) {
 
 std::string share(int part, int whole) {
   if (whole == 0) return "–";
-  std::array<char, 32> text{};
-  // Rounded down: 100 % is said of no misses alone.
-  const int tenths = static_cast<int>(1000LL * part / whole);
-  std::snprintf(text.data(), text.size(), "%d.%d %%", tenths / 10, tenths % 10);
-  return tenths == 1000 ? "100 %" : text.data();
+  // Rounded down, so that 100 % means no miss at all.
+  const long long tenths = 1000LL * part / whole;
+  return tenths == 1000 ? "100 %" : fmt::format("{}.{} %", tenths / 10, tenths % 10);
 }
 
-std::string row(const std::string& name, const std::string& own_rule, const Score& s) {
-  return "| " + name + " | " + own_rule + " | " + std::to_string(s.judged) + " | " +
-         share(s.found, s.judged) + " | " + std::to_string(s.open) + " | " +
-         share(s.rule, s.judged) + " | " + share(s.exact, s.judged) + " | " +
-         share(s.culprit, s.judged) + " | " + share(s.location, s.judged) + " | " +
-         std::to_string(s.judged - s.clean) + " |\n";
+std::string row(std::string_view name, const std::string& own_rule, const Score& s) {
+  const auto of_judged = [&](int part) { return share(part, s.judged); };
+  return fmt::format("| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |\n", name, own_rule,
+                     s.judged, of_judged(s.found), s.open, of_judged(s.rule), of_judged(s.exact),
+                     of_judged(s.culprit), of_judged(s.location), s.judged - s.clean);
 }
 
 void Tally::add(Fault fault, const Report& report, const Judgement& judgement) {
@@ -130,34 +128,34 @@ Score Tally::total() const {
   return out;
 }
 
-// Recall, culprit and place by fault.
+// Recall, culprit and location by fault.
 std::string table_of_faults(const Tally& tally) {
   std::string out =
       "| fault | its rule | cases | found | undecided | rule right | its own rule | culprit right "
-      "| place "
-      "right "
-      "| wrong |\n|---|---|--:|--:|--:|--:|--:|--:|--:|--:|\n";
+      "| place right | wrong |\n|---|---|--:|--:|--:|--:|--:|--:|--:|--:|\n";
   for (int f = 0; f < kFaults; ++f) {
     const auto fault = static_cast<Fault>(f);
     const Score& s = tally.scores[static_cast<std::size_t>(f)];
     if (s.judged == 0) continue;
-    out += row(to_string(fault), "`" + std::string(rule_of(fault)) + "`", s);
+    out += row(to_string(fault), fmt::format("`{}`", rule_of(fault)), s);
   }
   return out + row("**all**", "", tally.total());
 }
 
 // Precision by rule.
 std::string table_of_rules(const Tally& tally) {
+  const auto row_of = [](const std::string& name, const Said& said) {
+    return fmt::format("| {} | {} | {} | {} |\n", name, said.times, said.right,
+                       share(said.right, said.times));
+  };
   std::string out = "| rule | led a report | rightly | precision |\n|---|--:|--:|--:|\n";
   Said all;
   for (const auto& [name, said] : tally.said) {
-    out += "| `" + name + "` | " + std::to_string(said.times) + " | " + std::to_string(said.right) +
-           " | " + share(said.right, said.times) + " |\n";
+    out += row_of("`" + name + "`", said);
     all.times += said.times;
     all.right += said.right;
   }
-  return out + "| **all** | " + std::to_string(all.times) + " | " + std::to_string(all.right) +
-         " | " + share(all.right, all.times) + " |\n";
+  return out + row_of("**all**", all);
 }
 
 struct Options {
@@ -197,9 +195,9 @@ class Judge {
     const Judgement judgement = judge(report, trial->expected);
     tally_.add(fault, report, judgement);
     if (judgement.complaint.empty()) return;
-    show(std::string(to_string(fault)) + " seed " + std::to_string(seed), *trial,
-         judgement.complaint + "; culprit " +
-             text_of(trial->expected.culprits.value_or(std::vector<int>{})),
+    show(fmt::format("{} seed {}", to_string(fault), seed), *trial,
+         fmt::format("{}; culprit {}", judgement.complaint,
+                     text_of(trial->expected.culprits.value_or(std::vector<int>{}))),
          report);
   }
 
@@ -209,7 +207,7 @@ class Judge {
     const Report report = verify(read_files(trial.files));
     tally_.add_healthy(report);
     if (report.verdict == Verdict::findings) {
-      show("healthy seed " + std::to_string(seed), trial, "false alarm", report);
+      show(fmt::format("healthy seed {}", seed), trial, "false alarm", report);
     }
   }
 
@@ -227,31 +225,26 @@ class Judge {
   Tally tally_;
 };
 
-struct Running {
-  int looks = 0, said = 0;
-};
-
-// Dumps of jobs under way, which nobody has ended.
-Running judge_running(std::uint32_t looks) {
-  Running out;
-  for (std::uint32_t seed = 0; seed < looks; ++seed) {
+// How many of so many dumps, taken of healthy jobs under way, have findings.
+std::uint32_t alarms_in_running(std::uint32_t dumps) {
+  std::uint32_t alarms = 0;
+  for (std::uint32_t seed = 0; seed < dumps; ++seed) {
     Random random(seed * 1000 + 998);
     const Trial trial = make_running(generated_program, random);
-    ++out.looks;
-    out.said += verify(read_files(trial.files)).verdict == Verdict::findings ? 1 : 0;
+    alarms += verify(read_files(trial.files)).verdict == Verdict::findings ? 1U : 0U;
   }
-  return out;
+  return alarms;
 }
 
-std::string section(const std::string& title, const std::string& words, const Tally& tally) {
-  std::string out = "## " + title + "\n\n" + words + "\n\n" + table_of_faults(tally) + "\n" +
-                    "Healthy runs: " + std::to_string(tally.healthy) +
-                    ", false alarms: " + std::to_string(tally.alarms) + ".\n";
+std::string section(std::string_view title, std::string_view introduction, const Tally& tally) {
+  std::string out = fmt::format("## {}\n\n{}\n\n{}\nHealthy runs: {}, false alarms: {}.\n", title,
+                                introduction, table_of_faults(tally), tally.healthy, tally.alarms);
   const Score all = tally.total();
   if (all.overwritten > 0) {
-    out += "\nNot in the table: " + std::to_string(all.overwritten) +
-           " cases whose place the recorder's ring had overwritten (something was said of " +
-           std::to_string(all.overwritten_found) + ").\n";
+    out += fmt::format(
+        "\nNot in the table: {} cases whose place the recorder's ring had overwritten (something "
+        "was said of {}).\n",
+        all.overwritten, all.overwritten_found);
   }
   return out + "\n" + table_of_rules(tally) + "\n";
 }
@@ -321,8 +314,9 @@ executor runs the same program for G. Each answer is judged by what that form sh
 
 std::string page(const Options& options) {
   std::string out(kTop);
-  out += "Made with " + std::to_string(options.seeds) + " seeds per fault and " +
-         std::to_string(options.seeds * 5) + " healthy runs per source.\n\n";
+  const std::uint32_t healthy = options.seeds * 5;
+  out += fmt::format("Made with {} seeds per fault and {} healthy runs per source.\n\n",
+                     options.seeds, healthy);
   const Programs generated = generated_program;
   const Tally traces = Judge(Form::traces, generated, options).judge_all();
   const Tally dumps = Judge(Form::dumps, generated, options).judge_all();
@@ -334,10 +328,10 @@ std::string page(const Options& options) {
                  "with or without\n"
                  "timing, frames and completed calls. Healthy ones are seen up to four calls late.",
                  dumps);
-  const Running running = judge_running(options.seeds * 5);
-  out += "Dumps taken of healthy jobs under way, ranks at different calls: " +
-         std::to_string(running.looks) + ", of which something was said of " +
-         std::to_string(running.said) + " (see the end of this page).\n\n";
+  out += fmt::format(
+      "Dumps taken of healthy jobs under way, ranks at different calls: {}, of which something was "
+      "said of {} (see the end of this page).\n\n",
+      healthy, alarms_in_running(healthy));
   out += std::string(kMeshes) +
          mesh_tables(judge_meshes({.programs = static_cast<int>(options.seeds) * 10}));
   const struct {
@@ -351,13 +345,13 @@ std::string page(const Options& options) {
   few.seeds = options.seeds / 4 + 1;
   for (const auto& corpus : corpora) {
     if (corpus.programs.empty()) {
-      out += "## " + std::string(corpus.title) + "\n\nThe corpus was not there.\n\n";
+      out += fmt::format("## {}\n\nThe corpus was not there.\n\n", corpus.title);
       continue;
     }
     out += section(corpus.title,
-                   std::to_string(corpus.programs.size()) +
-                       " healthy runs from disk, run again with one fault each (" +
-                       std::to_string(few.seeds) + " seeds per fault).",
+                   fmt::format("{} healthy runs from disk, run again with one fault each ({} seeds "
+                               "per fault).",
+                               corpus.programs.size(), few.seeds),
                    Judge(corpus.form, any_of(corpus.programs), few).judge_all());
   }
   return out + std::string(kLimits);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include "tests/trace/formats/pickle_writer.h"
@@ -53,10 +55,13 @@ namespace {
 
 std::string name_in_torch(const CallSpec& call, const Members& members, int rank) {
   const auto in_group = [&](int global) {
-    return std::to_string(std::find(members.begin(), members.end(), global) - members.begin());
+    return std::find(members.begin(), members.end(), global) - members.begin();
   };
-  if (call.op == "send") return "nccl:send " + in_group(rank) + "->" + in_group(call.peer);
-  if (call.op == "recv") return "nccl:recv " + in_group(rank) + "<-" + in_group(call.peer);
+  const auto message = [&](const char* arrow) {
+    return fmt::format("nccl:{} {}{}{}", call.op, in_group(rank), arrow, in_group(call.peer));
+  };
+  if (call.op == "send") return message("->");
+  if (call.op == "recv") return message("<-");
   static const std::map<std::string, std::string> kNames = {
       {"barrier", "all_reduce_barrier"},
       {"all_gather_into_tensor", "_all_gather_base"},
@@ -73,11 +78,7 @@ std::string type_in_torch(const std::string& dtype) {
   return dtype;
 }
 
-std::string list(const Members& members) {
-  std::string out = "[";
-  for (const int m : members) out += (out.size() > 1 ? ", " : "") + std::to_string(m);
-  return out + "]";
-}
+std::string list(const Members& members) { return fmt::format("[{}]", fmt::join(members, ", ")); }
 
 // Writes the JSON twin with the same calls: what is missing is 0 there.
 class JsonWriter {
@@ -91,7 +92,7 @@ class JsonWriter {
   }
   JsonWriter& none() { return value("0"); }
   JsonWriter& boolean(bool b) { return value(b ? "true" : "false"); }
-  JsonWriter& integer(std::int64_t i) { return value(std::to_string(i)); }
+  JsonWriter& integer(std::int64_t i) { return value(fmt::to_string(i)); }
   JsonWriter& text(std::string_view s) { return value('"' + std::string(s) + '"'); }
   std::string finish() { return nlohmann::json::parse(out_).dump(); }  // the keys sorted
 
@@ -176,10 +177,10 @@ class DumpWriter {
       if (e.state != Entry::State::scheduled && style_.timing) started = seq;
       if (e.state == Entry::State::completed) completed = seq;
     }
-    w_.text(std::to_string(number)).begin_dict();
+    w_.text(fmt::to_string(number)).begin_dict();
     const auto put = [&](const char* key, std::int64_t value) {
       w_.text(key);
-      style_.json ? w_.text(std::to_string(value)) : w_.integer(value);
+      style_.json ? w_.text(fmt::to_string(value)) : w_.integer(value);
     };
     put("last_enqueued_collective", enqueued);
     put("last_started_collective", started);
@@ -187,7 +188,8 @@ class DumpWriter {
     w_.end_dict();
   }
 
-  // Of a batch no message ever gets further than scheduled; the entry that closes it tells.
+  // No message of a batch gets further than scheduled: only the entry that closes the batch shows
+  // how far all of them got.
   void write_entry(const Entry& e) {
     if (e.call.coalesced == kUnset) return write_entry(e, e.state, profiling_name(e), false);
     write_entry(e, Entry::State::scheduled, profiling_name(e), false);
@@ -282,7 +284,7 @@ Files dump_files(const Job& job, const DeviceOutcome& outcome, const DumpStyle& 
     const auto rank = static_cast<std::size_t>(r);
     if (!outcome.ranks[rank].dumped) continue;
     const auto& entries = outcome.ranks[rank].entries;
-    std::string& file = out["nccl_trace_rank_" + std::to_string(r)];
+    std::string& file = out[fmt::format("nccl_trace_rank_{}", r)];
     if (style.json) {
       file = DumpWriter<JsonWriter>(job, r, style).write(entries);
     } else {

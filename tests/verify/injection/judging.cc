@@ -5,6 +5,9 @@
 #include <filesystem>
 #include <fstream>
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 namespace lockstep::verify::injection {
 
 Recording any_recording(Random& random) {
@@ -29,9 +32,7 @@ Behaviour any_behaviour(Random& random) {
 }
 
 std::string text_of(const std::vector<int>& ranks) {
-  std::string out = "[";
-  for (const int r : ranks) out += (out.size() > 1 ? "," : "") + std::to_string(r);
-  return out + "]";
+  return fmt::format("[{}]", fmt::join(ranks, ","));
 }
 
 namespace {
@@ -43,10 +44,10 @@ std::vector<int> numbers(const std::vector<trace::Rank>& ranks) {
 }
 
 std::string finding_text(const Finding& f) {
-  return std::string(rule(f.rule).name) + " " + std::string(to_string(f.severity)) + " " +
-         std::string(to_string(f.certainty)) + " culprits " + text_of(numbers(f.culprits)) + " " +
-         f.group + "#" + (f.seq ? std::to_string(*f.seq) : "-") + " step " +
-         (f.step ? std::to_string(*f.step) : "-") + ": " + f.message;
+  const auto number = [](const auto& known) { return known ? fmt::to_string(*known) : "-"; };
+  return fmt::format("{} {} {} culprits {} {}#{} step {}: {}", rule(f.rule).name,
+                     to_string(f.severity), to_string(f.certainty), text_of(numbers(f.culprits)),
+                     f.group, number(f.seq), number(f.step), f.message);
 }
 
 }  // namespace
@@ -61,9 +62,10 @@ namespace {
 
 // Empty: every finding is as certain as its rule may be.
 std::string unlisted_certainty(const Report& report) {
-  for (const Finding& f : report.findings)
-    if (!rule(f.rule).certainties.has(f.certainty))
-      return std::string(rule(f.rule).name) + " may not be " + std::string(to_string(f.certainty));
+  for (const Finding& f : report.findings) {
+    if (rule(f.rule).certainties.has(f.certainty)) continue;
+    return fmt::format("{} may not be {}", rule(f.rule).name, to_string(f.certainty));
+  }
   return "";
 }
 
@@ -110,19 +112,18 @@ Judgement judge(const Report& report, const Expectation& e) {
   }
   const auto errors = std::count_if(report.findings.begin(), report.findings.end(),
                                     [](const Finding& x) { return x.severity == Severity::error; });
-  if (errors > 1) complain("one cause, but " + std::to_string(errors) + " errors");
+  if (errors > 1) complain(fmt::format("one cause, but {} errors", errors));
   return out;
 }
 
 std::string describe(const Job& job, const Recording& r, const Behaviour& b) {
   static const char* const kMismatch[] = {"hangs", "silent", "aborts"};
-  return job.shape + ", " + std::to_string(job.world()) + " ranks, " + std::to_string(job.steps) +
-         " steps," + (r.what ? " what" : "") + (r.step ? " step" : "") +
-         (r.modality ? " modality" : "") + (r.times ? "" : " no-times") +
-         (r.step_marks ? " step-marks" : "") + "; mismatch " +
-         kMismatch[static_cast<int>(b.mismatch)] +
-         (b.death == Behaviour::Death::peers_raise ? ", peers raise" : "") +
-         (b.buffered_sends ? ", buffered sends" : "");
+  return fmt::format("{}, {} ranks, {} steps,{}{}{}{}{}; mismatch {}{}{}", job.shape, job.world(),
+                     job.steps, r.what ? " what" : "", r.step ? " step" : "",
+                     r.modality ? " modality" : "", r.times ? "" : " no-times",
+                     r.step_marks ? " step-marks" : "", kMismatch[static_cast<int>(b.mismatch)],
+                     b.death == Behaviour::Death::peers_raise ? ", peers raise" : "",
+                     b.buffered_sends ? ", buffered sends" : "");
 }
 
 void keep(const Files& files) {

@@ -15,7 +15,7 @@ namespace lockstep::verify::injection {
 Recording any_recording(Random& random);
 Behaviour any_behaviour(Random& random);
 
-// How a report stands beside what can be expected of it. What is not judged is right.
+// How a report compares with what can be expected of it. What is not judged is right.
 struct Judgement {
   bool found = false;  // something of weight was said
   bool open = false;   // nothing was, for the data cannot show it either way

@@ -4,6 +4,8 @@
 #include <optional>
 #include <string>
 
+#include <nlohmann/json.hpp>
+
 #include "tests/verify/injection/job.h"
 
 namespace lockstep::verify::injection {
@@ -25,7 +27,10 @@ class TraceLines {
   const std::string& text() const { return text_; }
 
  private:
-  void add(std::string line);  // without the closing brace; the time is appended
+  using Line = nlohmann::ordered_json;
+
+  void append(const Line& line);
+  void add_event(Line line);  // with the time, where times are recorded
 
   const Recording& recording_;
   Random& random_;

@@ -3,11 +3,13 @@
 #pragma once
 
 #include <cstdint>
+#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "trace/run.h"
+#include "verify/verify.h"
 
 namespace lockstep::verify {
 
@@ -24,7 +26,7 @@ class TinyTraining {
   Tensor& param(std::uint32_t rank, std::size_t t) { return ranks_[rank].params[t]; }
   Tensor& grad(std::uint32_t rank, std::size_t t) { return ranks_[rank].grads[t]; }
 
-  // One step: backward() fills the gradients anew and records them; average() and update() compute;
+  // One step: backward() computes new gradients and records them; average() and update() compute;
   // record_* write the lines.
   void backward();
   void record_local();
@@ -74,5 +76,33 @@ class TinyTraining {
   std::mt19937_64 random_;
   std::int64_t step_ = 0;
 };
+
+// The training of most tests: four ranks, four parameters, two of them of one size.
+inline constexpr std::uint32_t kWorld = 4;
+inline TinyTraining training(std::uint32_t world = kWorld, std::uint64_t seed = 1) {
+  return TinyTraining(world, {64, 256, 64, 1}, seed);
+}
+
+inline std::vector<std::uint32_t> all_of(const TinyTraining& t) {
+  std::vector<std::uint32_t> out(t.world());
+  std::iota(out.begin(), out.end(), 0U);
+  return out;
+}
+
+// Good steps, then one that `fault` makes, then good ones.
+template <class Fault>
+Report with_fault(TinyTraining& t, Fault fault, int good = 2) {
+  for (int i = 0; i < good; ++i) t.good_step();
+  fault(t);
+  t.end_step();
+  for (int i = 0; i < good; ++i) t.good_step();
+  return verify(t.run());
+}
+
+// A clean report whose one finding is a note of that rule.
+inline bool is_note(const Report& report, RuleId rule) {
+  return report.verdict == Verdict::clean && report.findings.size() == 1 &&
+         report.findings[0].rule == rule && report.findings[0].severity == Severity::note;
+}
 
 }  // namespace lockstep::verify

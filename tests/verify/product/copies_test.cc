@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "tests/support/sanitized.h"
@@ -44,10 +45,9 @@ std::string numbers_of(std::int32_t first, std::int32_t stride) {
 std::string steps_of(const CopiedJob& job, std::int32_t rank,
                      const std::vector<std::uint32_t>& conditions) {
   const std::int32_t place = rank % kPlaces, copy = rank / kPlaces, first = rank - place;
-  const std::string own = "copy" + std::to_string(copy), across = "place" + std::to_string(place);
-  std::string out = "backend gloo; group " + own + " " + std::to_string(first) + "," +
-                    std::to_string(first + 1) + "; group " + across + " " +
-                    numbers_of(place, kPlaces);
+  const std::string own = fmt::format("copy{}", copy), across = fmt::format("place{}", place);
+  std::string out = fmt::format("backend gloo; group {} {},{}; group {} {}", own, first, first + 1,
+                                across, numbers_of(place, kPlaces));
   for (std::size_t step = 0; step < conditions.size(); ++step) {
     for (const char letter : job.of(rank, conditions[step])) {
       const char kind = static_cast<char>(letter & ~0x20);
@@ -57,7 +57,7 @@ std::string steps_of(const CopiedJob& job, std::int32_t rank,
                            : "; all_reduce redop=sum g=" + (kind == 'P'   ? across
                                                             : kind == 'K' ? own
                                                                           : "world");
-      out += " n=4 what=w step=" + std::to_string(step) + (letter == kind ? "" : " async");
+      out += fmt::format(" n=4 what=w step={}{}", step, (letter == kind ? "" : " async"));
     }
   }
   return out + "; clean";
@@ -68,8 +68,8 @@ trace::ProductSpec spec_of(const CopiedJob& job, std::size_t conditions) {
   out.program = "copies";
   out.world_size = kWorld;
   for (std::uint32_t c = 0; c < conditions; ++c) {
-    out.conditions.push_back({"c" + std::to_string(c), "", {}});
-    out.histories.push_back({c, "first-" + std::to_string(c)});
+    out.conditions.push_back({fmt::format("c{}", c), "", {}});
+    out.histories.push_back({c, fmt::format("first-{}", c)});
   }
   for (int round = 0; round < 2; ++round)
     for (std::uint32_t c = 0; c < conditions; ++c) out.steps.push_back(c);
@@ -116,11 +116,11 @@ std::string answer_of(const trace::Derivation& derivation) {
   std::string out(to_string(decision.verdict));
   if (!decision.counterexample) return out;
   const Counterexample& example = *decision.counterexample;
-  out += ", step " + std::to_string(example.step) + ", ranks";
-  for (const trace::Rank r : example.differing) out += " " + std::to_string(r.value);
+  out += fmt::format(", step {}, ranks", example.step);
+  for (const trace::Rank r : example.differing) out += fmt::format(" {}", r.value);
   for (const Finding& finding : example.report.findings) {
     out += "; " + std::string(rule(finding.rule).name) + " in " + finding.group + ":";
-    for (const trace::Rank r : finding.culprits) out += " " + std::to_string(r.value);
+    for (const trace::Rank r : finding.culprits) out += fmt::format(" {}", r.value);
   }
   return out;
 }

@@ -8,6 +8,7 @@
 // in its run: "may deadlock" needs no schedule that the enumeration would miss.
 #include <random>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "tests/support/sanitized.h"
@@ -241,15 +242,15 @@ class Generator {
   SmallProduct product(std::string& shown) {
     const auto ranks = static_cast<std::int32_t>(2 + below(2));
     SmallProduct p(ranks);
-    shown += std::to_string(ranks) + " ranks";
+    shown += fmt::format("{} ranks", ranks);
     if (ranks == 3) {
       const std::vector<std::vector<std::int32_t>> some = {{0, 1}, {1, 2}, {0, 2}, {0, 1, 2}, {0}};
       p.group("a", members_ = some[below(some.size())]);
       p.group("b", other_ = some[below(some.size())]);
       shown += ", groups";
-      for (const std::int32_t r : members_) shown += " " + std::to_string(r);
+      for (const std::int32_t r : members_) shown += fmt::format(" {}", r);
       shown += " /";
-      for (const std::int32_t r : other_) shown += " " + std::to_string(r);
+      for (const std::int32_t r : other_) shown += fmt::format(" {}", r);
     } else {
       members_ = other_ = {0, 1};
     }
@@ -266,8 +267,7 @@ class Generator {
       for (std::int32_t r = 0; r < ranks; ++r) {
         const std::string calls = agreeing ? shuffled(names) : word(below(4), "ABab");
         const std::string program = for_rank(calls, r);
-        shown +=
-            "\n  " + std::string(conditions[c]) + ", rank " + std::to_string(r) + ": " + program;
+        shown += fmt::format("\n  {}, rank {}: {}", conditions[c], r, program);
         p.condition(conditions[c], program, r);
       }
     }
@@ -292,7 +292,7 @@ class Generator {
     for (const char c : letters) {
       const auto& group = (c | 0x20) == 'a' ? members_ : other_;
       if (std::find(group.begin(), group.end(), rank) == group.end()) continue;
-      if (c == 'a' || c == 'b') waits += " w" + std::to_string(calls);
+      if (c == 'a' || c == 'b') waits += fmt::format(" w{}", calls);
       out += std::string(" ") + c;
       ++calls;
     }
@@ -308,7 +308,7 @@ TEST(ProductOracle, RandomPrograms) {
   const std::uint32_t seeds = kSanitized ? 40 : 400;
   for (std::uint32_t seed = 1; seed <= seeds; ++seed) {
     Generator generator(seed);
-    std::string shown = "seed " + std::to_string(seed) + ": ";
+    std::string shown = fmt::format("seed {}: ", seed);
     const SmallProduct p = generator.product(shown);
     if (!compare(p, shown, tally)) return;
   }

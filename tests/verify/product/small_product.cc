@@ -6,6 +6,8 @@
 #include <fstream>
 #include <sstream>
 
+#include <fmt/format.h>
+
 #include "tests/support/trace_text.h"
 #include "tests/verify/program.h"
 
@@ -36,7 +38,7 @@ std::string items(const std::string& program, std::optional<std::int64_t> step, 
       out += "; raise unused parameter; exception";
       raised = true;
     } else if (kind == 'w') {
-      out += "; wait " + std::to_string(first + std::stoll(number)) + " open";
+      out += fmt::format("; wait {} open", first + std::stoll(number));
     } else {
       const char upper = static_cast<char>(std::toupper(static_cast<unsigned char>(kind)));
       const bool message = upper == 'S' || upper == 'R';
@@ -47,7 +49,7 @@ std::string items(const std::string& program, std::optional<std::int64_t> step, 
                std::string(1, static_cast<char>(std::tolower(static_cast<unsigned char>(upper))));
       out += " n=" + (size.empty() ? "4" : size);
       if (!what.empty()) out += " what=" + what;
-      if (step) out += " step=" + std::to_string(*step);
+      if (step) out += fmt::format(" step={}", *step);
       if (kind != upper) out += " async";
       ++calls;
     }
@@ -122,7 +124,7 @@ void SmallProduct::allow(std::vector<std::int32_t> ranks, std::vector<std::int64
 trace::ProductSpec SmallProduct::full_spec() const {
   trace::ProductSpec out = spec;
   const auto n = static_cast<std::uint32_t>(spec.conditions.size());
-  for (std::uint32_t c = 0; c < n; ++c) out.histories.push_back({c, "first-" + std::to_string(c)});
+  for (std::uint32_t c = 0; c < n; ++c) out.histories.push_back({c, fmt::format("first-{}", c)});
   for (int round = 0; round < 2; ++round) {
     for (std::uint32_t c = 0; c < n; ++c) out.steps.push_back(c);
   }
@@ -152,7 +154,7 @@ std::string SmallProduct::rank_program(std::int32_t rank,
   out += items(of(start_, rank), std::nullopt, calls, raised);
   for (std::size_t step = 0; step < conditions.size(); ++step) {
     if (raised) return out;
-    out += "; modality " + std::to_string(step) + " " + spec.conditions[conditions[step]].name;
+    out += fmt::format("; modality {} {}", step, spec.conditions[conditions[step]].name);
     out += items(step_program(rank, conditions[0], conditions[step], step == 0),
                  static_cast<std::int64_t>(step), calls, raised);
   }
@@ -187,7 +189,7 @@ void SmallProduct::write(const std::string& folder) const {
     std::filesystem::create_directories(history);
     const std::vector<std::string> all = texts(h);
     for (std::size_t r = 0; r < all.size(); ++r)
-      std::ofstream(history + "/rank_" + std::to_string(r) + ".trace.jsonl") << all[r];
+      std::ofstream(fmt::format("{}/rank_{}.trace.jsonl", history, r)) << all[r];
   }
 }
 

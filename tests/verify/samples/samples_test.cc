@@ -3,9 +3,11 @@
 #include <numeric>
 #include <random>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/trace_lines.h"
 #include "tests/support/trace_text.h"
 #include "tests/verify/program.h"
 #include "verify/verify.h"
@@ -70,32 +72,25 @@ Batches batches_of(const Job& job, std::uint32_t rank) {
   return out;
 }
 
-std::string data_line(std::int64_t n, const Samples& samples, const std::string& more = "") {
-  std::string out = R"({"ev":"data","n":)" + std::to_string(n) + R"(,"indices":[)";
-  for (std::size_t i = 0; i < samples.size(); ++i) {
-    out += (i > 0 ? "," : "") + std::to_string(samples[i]);
-  }
-  return out + "]" + more + "}\n";
+std::string data_line(std::size_t n, const Samples& samples,
+                      const LineKeys& more = LineKeys::object()) {
+  LineKeys keys = {{"ev", "data"}, {"n", n}, {"indices", samples}};
+  keys.update(more);
+  return json_line(keys);
 }
 
 // `extra(n)`: lines of a step after its data.
 template <class Extra>
 std::string text_of(std::uint32_t rank, std::uint32_t world, const Batches& batches, Extra extra) {
-  std::string all;
-  for (std::uint32_t r = 0; r < world; ++r) all += (r > 0 ? "," : "") + std::to_string(r);
-  std::string out = R"({"header":1,"rank":)" + std::to_string(rank) + R"(,"world_size":)" +
-                    std::to_string(world) + "}\n" + R"({"group":"world","ranks":[)" + all + "]}\n";
-  for (std::size_t n = 0; n < batches.size(); ++n) {
-    out += data_line(static_cast<std::int64_t>(n), batches[n]) + extra(n);
-  }
-  return out + R"({"end":"clean"})" + "\n";
+  std::string out = header_line(static_cast<int>(rank), world) + world_line(world);
+  for (std::size_t n = 0; n < batches.size(); ++n) out += data_line(n, batches[n]) + extra(n);
+  return out + end_line("clean");
 }
 
 std::string gradients(std::size_t n) {
-  const std::string id = std::to_string(n);
-  return R"({"ev":"issue","id":)" + id +
-         R"(,"g":"world","op":"all_reduce","in":[[4]],"redop":"sum","step":)" + id + "}\n" +
-         R"({"ev":"complete","id":)" + id + "}\n";
+  const int id = static_cast<int>(n);
+  return issue_line(id, "world", "all_reduce", {{"in", {{4}}}, {"redop", "sum"}, {"step", n}}) +
+         event_line("complete", id);
 }
 
 // `acts_as(rank)`: whose samples the rank reads. `extra`: as text_of's.
@@ -147,30 +142,30 @@ TEST(NoSharding, PartsOfOneModelReadOneBatch) {
   Job job;
   job.shard = false;
   job.world = 2;
-  const auto message = [](const std::string& op, const std::string& peer) {
+  const auto message = [](const std::string& op, int peer) {
     return [=](std::size_t n) {
-      const std::string id = std::to_string(n);
-      return R"({"ev":"issue","id":)" + id + R"(,"g":"world","op":")" + op + R"(","peer":)" + peer +
-             R"(,"in":[[4]],"out":[[4]]})" + "\n" + R"({"ev":"complete","id":)" + id + "}\n";
+      const int id = static_cast<int>(n);
+      return issue_line(id, "world", op, {{"peer", peer}, {"in", {{4}}}, {"out", {{4}}}}) +
+             event_line("complete", id);
     };
   };
-  EXPECT_EQ(
-      summary(verify(run_from_text({text_of(0, 2, batches_of(job, 0), message("send", "1")),
-                                    text_of(1, 2, batches_of(job, 1), message("recv", "0"))}))),
-      "verdict clean");
+  EXPECT_EQ(summary(verify(run_from_text({text_of(0, 2, batches_of(job, 0), message("send", 1)),
+                                          text_of(1, 2, batches_of(job, 1), message("recv", 0))}))),
+            "verdict clean");
 }
 
 TEST(NoSharding, SeveralGroupsThatReduceNamelesslyTellNothing) {
   const auto rank = [](int r) {
-    return R"({"header":1,"rank":)" + std::to_string(r) + R"(,"world_size":2}
-{"group":"tp","ranks":[0,1]}
-{"group":"dp","ranks":[0,1]}
-{"ev":"data","n":0,"indices":[1,2,3]}
-{"ev":"issue","id":0,"g":"tp","op":"all_reduce","in":[[4]]}
-{"ev":"complete","id":0}
-{"ev":"issue","id":1,"g":"dp","op":"all_reduce","in":[[4]]}
-{"ev":"complete","id":1}
-{"end":"clean"})";
+    return fmt::format(R"({{"header":1,"rank":{},"world_size":2}}
+{{"group":"tp","ranks":[0,1]}}
+{{"group":"dp","ranks":[0,1]}}
+{{"ev":"data","n":0,"indices":[1,2,3]}}
+{{"ev":"issue","id":0,"g":"tp","op":"all_reduce","in":[[4]]}}
+{{"ev":"complete","id":0}}
+{{"ev":"issue","id":1,"g":"dp","op":"all_reduce","in":[[4]]}}
+{{"ev":"complete","id":1}}
+{{"end":"clean"}})",
+                       r);
   };
   const Report report = verify(run_from_text({rank(0), rank(1)}));
   EXPECT_EQ(summary(report), "verdict clean");
@@ -339,17 +334,16 @@ TEST(IndexMisaligned, LoadersThatFellOutOfStep) {
     std::vector<std::string> texts;
     for (std::uint32_t r = 0; r < 2; ++r) {
       const Batches batches = batches_of(job, r);
-      std::string text = R"({"header":1,"rank":)" + std::to_string(r) +
-                         R"(,"world_size":2})"
-                         "\n";
+      std::string text = header_line(static_cast<int>(r), 2);
+      const auto modality = [&](const char* name) {
+        return named ? LineKeys{{"modality", name}} : LineKeys::object();
+      };
       for (std::size_t n = 0; n < 6; ++n) {
         Samples words = batches[n];
         if (r == 1 && n >= 4) std::rotate(words.begin(), words.begin() + 1, words.end());
-        const auto step = static_cast<std::int64_t>(n);
-        text += data_line(step, batches[n], named ? R"(,"modality":"image")" : "") +
-                data_line(step, words, named ? R"(,"modality":"text")" : "");
+        text += data_line(n, batches[n], modality("image")) + data_line(n, words, modality("text"));
       }
-      texts.push_back(text + R"({"end":"clean"})");
+      texts.push_back(text + end_line("clean"));
     }
     const Report report = verify(run_from_text(texts));
     EXPECT_EQ(summary(report),
@@ -365,14 +359,11 @@ TEST(IndexMisaligned, MicroBatchesOfAStepAreNone) {
   std::vector<std::string> texts;
   for (std::uint32_t r = 0; r < 2; ++r) {
     const Batches batches = batches_of(job, r);
-    std::string text = R"({"header":1,"rank":)" + std::to_string(r) +
-                       R"(,"world_size":2})"
-                       "\n";
+    std::string text = header_line(static_cast<int>(r), 2);
     for (std::size_t n = 0; n + 1 < 6; n += 2) {
-      text += data_line(static_cast<std::int64_t>(n), batches[n]) +
-              data_line(static_cast<std::int64_t>(n), batches[n + 1]);
+      text += data_line(n, batches[n]) + data_line(n, batches[n + 1]);
     }
-    texts.push_back(text + R"({"end":"clean"})");
+    texts.push_back(text + end_line("clean"));
   }
   EXPECT_EQ(summary(verify(run_from_text(texts))), "verdict clean");
 }

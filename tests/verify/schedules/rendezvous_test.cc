@@ -1,4 +1,5 @@
 // What MPI leaves open: sends that may wait for their receive, collectives that may synchronise.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -31,8 +32,9 @@ TEST(Rendezvous, SendsThatOnlyBuffersLetThroughAreAPossibleCycle) {
 
 TEST(Rendezvous, ACycleOfThreeIsNamedInFull) {
   const auto rank = [](int r) {
-    return "mpi; send count=1 peer=" + std::to_string((r + 1) % 3) +
-           " ptag=0; recv count=1 peer=" + std::to_string((r + 2) % 3) + " ptag=0; finalize; clean";
+    return fmt::format(
+        "mpi; send count=1 peer={} ptag=0; recv count=1 peer={} ptag=0; finalize; clean",
+        (r + 1) % 3, (r + 2) % 3);
   };
   const Report report = verify(program({rank(0), rank(1), rank(2)}));
   EXPECT_EQ(summary(report), "p2p-cycle error possible group=world seq=0\nverdict findings");

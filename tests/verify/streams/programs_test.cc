@@ -1,5 +1,6 @@
 // Where two members of a group part, the programs of other ranks, their own past and their later
 // rounds tell which of the two does the unusual.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -50,9 +51,9 @@ TEST(Programs, WithoutOtherRanksAndRoundsNobodyIsNamed) {
 Report pairs_that_end(const std::vector<std::string>& calls) {
   std::vector<std::string> ranks;
   for (std::size_t r = 0; r < calls.size(); ++r) {
-    const std::string pair = "p" + std::to_string(r / 2);
-    std::string rank = "backend nccl; group " + pair + " " + std::to_string(r / 2 * 2) + "," +
-                       std::to_string(r / 2 * 2 + 1) + "; all_reduce n=8 step=0; ";
+    const std::string pair = fmt::format("p{}", r / 2);
+    std::string rank = fmt::format("backend nccl; group {} {},{}; all_reduce n=8 step=0; ", pair,
+                                   r / 2 * 2, r / 2 * 2 + 1);
     for (const char c : calls[r]) {
       rank += "all_reduce n=8 step=0 g=" + pair + (c == 'w' ? " open" : "") + "; ";
     }
@@ -112,7 +113,7 @@ TEST(Programs, OneFaultOfATensorParallelGroupIsOneFinding) {
     for (int step = 0; step < 3; ++step) {
       const bool last = step == 2;
       const std::string state = last ? " async open; " : " async; ";
-      const std::string at = " step=" + std::to_string(step);
+      const std::string at = fmt::format(" step={}", step);
       if (!last || r > 1) out += "all_reduce g=" + dp + " n=4" + at + state;
       out += "all_reduce n=1" + at + state;
     }
@@ -183,18 +184,19 @@ TEST(Programs, ThePipelineBesideTellsWhoLeftOutAMessage) {
   // The hosts go on, so both sides of the later messages are there. Rank 1 lacks a receive.
   const auto first = [](int r, bool skips) {
     const std::string peer = std::to_string(r + 2);
-    const std::string pp = "pp" + std::to_string(r);
-    return "backend nccl; group " + pp + " " + std::to_string(r) + "," + peer + "; send g=" + pp +
-           " n=4 async peer=" + peer + "; " +
-           (skips ? "" : "recv g=" + pp + " n=4 async peer=" + peer + "; ") +
-           "all_reduce n=8 async open; hung";
+    const std::string pp = fmt::format("pp{}", r);
+    return fmt::format(
+        "backend nccl; group {} {},{}; send g={} n=4 async peer={}; {}all_reduce n=8 async open; "
+        "hung",
+        pp, r, peer, pp, peer, (skips ? "" : "recv g=" + pp + " n=4 async peer=" + peer + "; "));
   };
   const auto last = [](int r, const std::string& sent) {
     const std::string peer = std::to_string(r - 2);
     const std::string pp = "pp" + peer;
-    return "backend nccl; group " + pp + " " + peer + "," + std::to_string(r) + "; recv g=" + pp +
-           " n=4 async peer=" + peer + "; send g=" + pp + " n=4 async peer=" + peer + sent +
-           "; all_reduce n=8 async open; hung";
+    return fmt::format(
+        "backend nccl; group {} {},{}; recv g={} n=4 async peer={}; send g={} n=4 async peer={}{}; "
+        "all_reduce n=8 async open; hung",
+        pp, peer, r, pp, peer, pp, peer, sent);
   };
   EXPECT_THAT(
       summary(verify(program({first(0, false), first(1, true), last(2, ""), last(3, " open")}))),

@@ -372,7 +372,7 @@ class ChakraReader {
     builder.add_mark(EventKind::span, trace_.spans, span, kNoTime);
   }
 
-  // Calls that name no stream run beside work, those of a group one after the other.
+  // Calls that name no stream overlap work; those of a group run one after the other.
   StringId stream_of(const Comm& comm) {
     if (comm.stream != kNone) return tables_.strings.intern(std::to_string(comm.stream));
     const std::string& group = tables_.str(comm.call.group);

@@ -20,9 +20,9 @@ enum class ChakraType : std::uint8_t { other, compute, send, recv, collective };
 inline constexpr std::string_view kChakraOp = "op";                 // "reduce_scatter_tensor"
 inline constexpr std::string_view kChakraRedop = "redop";           // "sum"
 inline constexpr std::string_view kChakraRoot = "root";             // global rank
-inline constexpr std::string_view kChakraOutSize = "out_size";      // bytes, beside comm_size
-inline constexpr std::string_view kChakraNanos = "duration_nanos";  // beside duration_micros
-// Of the metadata: "group tp" with the global ranks of its members.
+inline constexpr std::string_view kChakraOutSize = "out_size";      // bytes; besides comm_size
+inline constexpr std::string_view kChakraNanos = "duration_nanos";  // besides duration_micros
+// In the metadata: "group tp" with the global ranks of its members.
 inline constexpr std::string_view kChakraGroup = "group ";
 
 // What is used of a Node. Its lists are reused from node to node.
@@ -42,7 +42,7 @@ struct ChakraNode {
   std::optional<std::int64_t> root, out_size;
 };
 
-// Of a time that a file holds: below zero and what does not fit count as 0.
+// Converts a time that a file holds; one below zero, or that does not fit, counts as 0.
 constexpr std::int64_t nanos_of_micros(std::int64_t micros) {
   return micros > 0 && micros < INT64_MAX / 1000 ? micros * 1000 : 0;
 }

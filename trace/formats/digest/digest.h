@@ -50,8 +50,8 @@ struct ReadDigest {
 // that.
 Result<ReadDigest> read_digest(std::string_view bytes, const std::string& file, Tables& tables);
 
-// How much the traces of a digest of so many bytes may take: 8192 times as much, but never less
-// than 256 MiB and never more than 64 GiB. A small hostile file cannot fill the memory.
+// How much memory the traces of a digest of `bytes` bytes may take: 8192 times as much, but never
+// less than 256 MiB and never more than 64 GiB. A small hostile file cannot fill the memory.
 std::size_t most_expanded(std::size_t bytes);
 
 // Digests as a format: what they hold is read as the format that they were made

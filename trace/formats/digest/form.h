@@ -58,8 +58,8 @@ class RankIndices {
 
 // The events, by index, whose times are kept, with these: every one where lost messages are sought
 // by them (verify/replay/channels.h), the newest and the last kCompletionsTimed completions of a
-// rank that did not end cleanly (verify/blocking/blocking.h). Of any other trace one time, as
-// 0: it tells that it was recorded.
+// rank that did not end cleanly (verify/blocking/blocking.h). From any other trace one time, as
+// 0: it says that times were recorded.
 std::vector<std::pair<std::uint32_t, Nanos>> kept_times(const RankTrace& trace,
                                                         const Tables& tables);
 inline constexpr std::size_t kCompletionsTimed = 32;
@@ -68,7 +68,7 @@ inline constexpr std::size_t kCompletionsTimed = 32;
 CodedColumns code_columns(const RankTrace& trace, const Tables& tables, const DigestValues& values,
                           RankIndices& rank_indices);
 
-// Beside Call::flags, of what kind a call is: it has values, it is one of a batch.
+// In addition to Call::flags: the call has values; it is one of a batch.
 inline constexpr std::uint64_t kHasValues = 64;
 inline constexpr std::uint64_t kHasBatch = 128;
 

@@ -13,7 +13,7 @@
 //   entries. record_id counts across groups and aligns nothing.
 // - pg_status is keyed by pg_id, which differs between ranks; entries connect it to a group's name.
 //   For groups with point-to-point calls its numbers mix both counters, so they are ignored.
-// - Gloo's entries stay "scheduled": `retired` tells that they completed. Its dumps hold neither
+// - Gloo's entries stay "scheduled": `retired` says that they completed. Its dumps hold neither
 //   messages nor the members of groups (pg_config has one entry without a name, whose ranks are
 //   those within the group that was made last), and threads complete calls out of order, so that
 //   pg_status lags. No watchdog writes them: they say nothing about whether a rank hangs

@@ -48,7 +48,7 @@ std::map<GroupId, std::uint64_t> completed_calls(std::span<const RankTrace> trac
 }
 
 // Completes dumps of a job that uses nothing but Gloo. They were taken at some moment of a process
-// that may go on. Of the groups only the default one's members are known, which are all ranks. A
+// that may continue. Only the members of the default group are known: all ranks. A
 // rank that had not issued a call that completed elsewhere was dumped before: its dump does not
 // show what it did since. O(calls).
 void link_gloo_dumps(std::span<RankTrace> traces, const Tables& tables, std::int32_t world) {

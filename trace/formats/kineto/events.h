@@ -35,7 +35,7 @@ struct KinetoComm {
   std::int32_t peer = kNone;        // send, recv: global rank
   std::int64_t seq = kNone;         // 1-based, in its group; coalesced calls share one
   StringId redop;                   // kernels: from the kernel's name
-  // Of kernels, where work is read: the runtime's call that queued it, and its CUDA stream.
+  // For kernels, where work is read: the runtime's call that queued it, and its CUDA stream.
   std::int64_t correlation = kNone, stream = kNone;
   Nanos queued = kNoTime;  // when it was in its stream, or the host had issued the call; see work.h
 };

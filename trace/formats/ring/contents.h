@@ -67,7 +67,7 @@ Fields RingRecord::as() const {
   return fields;
 }
 
-// RingTableReader: the interned values of a ring file, interned anew in a run's Tables. Internal to
+// RingTableReader: the interned values of a ring file, interned in a run's Tables. Internal to
 // the ring reader.
 //
 // Table ids are offsets, so a plain vector leads from each to the run's id: no hashing per record.

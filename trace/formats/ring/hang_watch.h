@@ -1,4 +1,4 @@
-// HangWatch: tells when a rank's end mark should say that it hangs.
+// HangWatch: decides when a rank's end mark should say that it hangs.
 //
 // A process that is killed leaves no end mark, and its file does not tell whether it hung before or
 // went on. So while calls are on the device and nothing at all has been recorded for some time, the

@@ -18,10 +18,10 @@ namespace lockstep::trace {
 
 namespace {
 
-// How often to begin anew when a writer overtakes the reader.
+// How often to start again when a writer overtakes the reader.
 constexpr int kAttempts = 3;
 
-// So many records at the end may be reserved and not written: one for each thread that is just
+// This many records at the end may be reserved and not written: one for each thread that is just
 // recording, or was when the process died. What they would have said has not happened yet.
 constexpr std::uint64_t kInFlight = 64;
 

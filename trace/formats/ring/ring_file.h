@@ -78,7 +78,7 @@ enum class EntryKind : std::uint32_t {
   ints = 3,          // i64 values
   group = 4,         // u32 name, u32 desc, then i32 global ranks
   signature = 5,     // SignatureEntry
-  communicator = 6,  // CommunicatorEntry: a group of which the rank knows its own place only
+  communicator = 6,  // CommunicatorEntry: a group in which the rank knows only its own group rank
 };
 struct TableEntry {
   std::uint32_t kind;

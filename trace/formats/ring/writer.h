@@ -65,7 +65,7 @@ class RingWriter {
   // A group must be made before its first use. `ranks`: global, in group order.
   GroupRef make_group(std::string_view name, std::span<const std::int32_t> ranks,
                       std::string_view desc = {});
-  // A group of which the rank knows only its own group rank among `size` (trace/groups.h). Peers
+  // A group in which the rank knows only its own group rank among `size` (trace/groups.h). Peers
   // and roots of its calls are group ranks. `name` is the same in all its processes, and not empty.
   GroupRef make_communicator(std::string_view name, std::int32_t group_rank, std::int32_t size,
                              std::string_view desc = {});

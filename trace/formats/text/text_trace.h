@@ -14,7 +14,7 @@ namespace lockstep::trace {
 inline constexpr std::string_view kCutOffLine = "the line was cut off";
 
 // Reads one rank's trace from memory. `file` names it in errors. Damaged lines are counted, with
-// file and line, and skipped; a line that was cut off at the end of the text likewise. Blank lines
+// file and line, and skipped; so is a line that was cut off at the end of the text. Blank lines
 // are ignored. O(bytes).
 // Errors: no usable header (then nothing can be said whose trace it is), or a version that this
 // reader does not know.

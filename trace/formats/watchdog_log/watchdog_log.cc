@@ -1,5 +1,5 @@
-// The messages of PyTorch's NCCL watchdog in a job's log, for jobs of which nothing but the output
-// is left. A file may hold one rank or several, in any order, between any other lines.
+// The messages of PyTorch's NCCL watchdog in a job's log, for jobs that left nothing but
+// their output. A file may hold one rank or several, in any order, between any other lines.
 //
 //   [rank3]:[E… ProcessGroupNCCL.cpp:632] [Rank 3] Watchdog caught collective operation timeout:
 //       WorkNCCL(SeqNum=12, OpType=ALLREDUCE, NumelIn=1024, NumelOut=1024, Timeout(ms)=600000) ran
@@ -18,7 +18,7 @@
 // rank is that of the prefix "[rank3]:"; in the default group both are the same.
 //
 // A rank's trace holds the calls that timed out, how far it got in each group
-// (RankTrace::progress), and its exceptions. `link` adds calls of which nothing else is known:
+// (RankTrace::progress), and its exceptions. `link` adds calls about which nothing else is known:
 // those that timed out on other ranks and that this rank, by its counters, had issued too, and the
 // last call that all ranks completed.
 
@@ -97,7 +97,7 @@ struct PlannedCall {
   bool message = false, completed = false, waits = false;
 };
 
-// Builds a trace's calls and events anew, with the calls of each group in the order of their
+// Rebuilds a trace's calls and events, with the calls of each group in the order of their
 // numbers. Exceptions are kept, after all calls.
 void build(RankTrace& trace, std::vector<PlannedCall> planned) {
   std::map<GroupId, std::size_t> order;

@@ -2,6 +2,7 @@
 
 #include <set>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "tests/reports/inline_run.h"
@@ -72,9 +73,7 @@ TEST(Lanes, TypesAreShortenedEverywhere) {
 // A rank that left out a step's calls makes the next step's where the others make this one's: the
 // calls are alike, and their steps tell the difference.
 TEST(Lanes, StepsAreShownWhereTheyDiffer) {
-  const auto call = [](int id, int step) {
-    return all_reduce(id, "a", 8, ",\"step\":" + std::to_string(step));
-  };
+  const auto call = [](int id, int step) { return all_reduce(id, "a", 8, {{"step", step}}); };
   const auto run = inline_run({call(0, 1) + complete(0) + call(1, 2) + kHung,
                                call(0, 1) + complete(0) + call(1, 3) + kHung,
                                call(0, 1) + complete(0) + call(1, 2) + kHung});
@@ -91,7 +90,7 @@ TEST(Lanes, StepsAreShownWhereTheyDiffer) {
             "    ! not what the other ranks called\n");
 }
 
-TEST(Lanes, TellsHowEveryStreamStops) {
+TEST(Lanes, ShowsHowEveryStreamStops) {
   const std::string first = all_reduce(0, "a", 8) + complete(0);
   const auto run =
       inline_run({first + all_reduce(1, "b", 8) + kHung, first + kHung, first + kClean,

@@ -27,7 +27,7 @@ TEST(WaitPicture, OfACleanRunIsEmpty) {
   EXPECT_TRUE(empty.edges.empty());
 }
 
-TEST(WaitPicture, RanksThatWaitAlikeShareANode) {
+TEST(WaitPicture, RanksThatWaitForTheSameShareANode) {
   const std::string waits = all_reduce(0, "w", 8) + kHung;
   const WaitPicture hang = picture(inline_run({waits, kClean, waits, waits}));
   ASSERT_EQ(hang.nodes.size(), 2U);

@@ -165,7 +165,7 @@ void wait_for(const std::function<bool()>& condition) {
   while (!condition()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 
-TEST(WorkWatch, RecordsWhatADeviceTellsWhoAsks) {
+TEST(WorkWatch, RecordsWhatADeviceAnswers) {
   const TempDir folder;
   const auto statuses = run_ranks(1, folder, [&](ProcessGroups&, Recorder& recorder) {
     WorkWatch watch(recorder,

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -61,7 +62,7 @@ class Graph {
               const std::string& more = "") {
     std::string packed;
     for (const std::uint64_t dep : deps) packed += varint(dep);
-    std::string content = number(1, id) + bytes(2, "node" + std::to_string(id)) + number(3, type);
+    std::string content = number(1, id) + bytes(2, fmt::format("node{}", id)) + number(3, type);
     if (!packed.empty()) content += bytes(5, packed);
     bytes_ += chakra_message(content + number(7, 12) + more);
     return *this;
@@ -77,7 +78,7 @@ class Graph {
     return *this;
   }
   const std::string& str() const { return bytes_; }
-  NamedFile file(int rank) const { return {"workload." + std::to_string(rank) + ".et", bytes_}; }
+  NamedFile file(int rank) const { return {fmt::format("workload.{}.et", rank), bytes_}; }
 
  private:
   std::string bytes_;
@@ -127,7 +128,7 @@ TEST(Chakra, DependenciesMakeTheOrder) {
   EXPECT_EQ(judged(run_of(chakra_format(), {layers(4096).file(0), shuffled.file(1)})), "clean");
 }
 
-TEST(Chakra, TypesTellTheElements) {
+TEST(Chakra, TypesGiveTheElements) {
   Graph g;
   const auto types = [](std::string_view text) {
     return bytes(8, bytes(1, "[[1]]") + bytes(3, text));
@@ -139,7 +140,7 @@ TEST(Chakra, TypesTellTheElements) {
   const auto run = run_of(chakra_format(), {g.file(0)});
   const auto described = [&](std::size_t i) {
     const Signature& s = run.tables.signatures[run.ranks[0].calls[i].signature];
-    return std::to_string(s.in_elements) + " " + run.tables.names(s.dtypes)[0];
+    return fmt::format("{} {}", s.in_elements, run.tables.names(s.dtypes)[0]);
   };
   EXPECT_EQ(described(0), "1024 float32");
   EXPECT_EQ(described(1), "2048 bfloat16");
@@ -249,27 +250,27 @@ using testing::HasSubstr;
 
 // As Chakra's feeder reads it.
 std::string graph(int size) {
-  return R"({"workload_graph": [
-    {"Id": 2, "Name": "c10d::allreduce_", "NodeType": 7, "data_deps": [], "is_cpu_op": true},
-    {"Id": 3, "Name": "ncclKernel_AllReduce_RING_LL_Sum_float", "NodeType": 7,
-     "data_deps": [2], "is_cpu_op": false, "comm_size": )" +
-         std::to_string(size) + R"(},
-    {"Id": 4, "Name": "gather", "NodeType": 7, "data_deps": [3], "is_cpu_op": false,
-     "comm_type": 2, "comm_size": 64}],
-    "workload_name": "w", "ngpus": 2})";
+  return fmt::format(R"({{"workload_graph": [
+    {{"Id": 2, "Name": "c10d::allreduce_", "NodeType": 7, "data_deps": [], "is_cpu_op": true}},
+    {{"Id": 3, "Name": "ncclKernel_AllReduce_RING_LL_Sum_float", "NodeType": 7,
+     "data_deps": [2], "is_cpu_op": false, "comm_size": {}}},
+    {{"Id": 4, "Name": "gather", "NodeType": 7, "data_deps": [3], "is_cpu_op": false,
+     "comm_type": 2, "comm_size": 64}}],
+    "workload_name": "w", "ngpus": 2}})",
+                     size);
 }
 
 // As chakra_jsonizer prints a protobuf file.
 std::string printed(int size) {
-  return R"({
+  return fmt::format(R"({{
   "version": "0.0.4"
-}
-{
+}}
+{{
   "id": "2",
   "name": "compute",
   "type": "COMP_NODE"
-}
-{
+}}
+{{
   "id": "3",
   "name": "allreduce",
   "type": "COMM_COLL_NODE",
@@ -277,16 +278,16 @@ std::string printed(int size) {
     "2"
   ],
   "attr": [
-    {"name": "is_cpu_op", "boolVal": false},
-    {"name": "comm_type", "int64Val": "0"},
-    {"name": "comm_size", "int64Val": ")" +
-         std::to_string(size) + R"("}
+    {{"name": "is_cpu_op", "boolVal": false}},
+    {{"name": "comm_type", "int64Val": "0"}},
+    {{"name": "comm_size", "int64Val": "{}"}}
   ]
-})";
+}})",
+                     size);
 }
 
 NamedFile chakra_file(int rank, const std::string& bytes) {
-  return {"workload." + std::to_string(rank) + ".json", bytes};
+  return {fmt::format("workload.{}.json", rank), bytes};
 }
 
 TEST(ChakraJson, HealthyRanksAreClean) {

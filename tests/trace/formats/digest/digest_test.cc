@@ -7,12 +7,14 @@
 #include <random>
 #include <utility>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "base/sha256.h"
 #include "tests/support/random_trace.h"
 #include "tests/support/sanitized.h"
 #include "tests/support/trace_dump.h"
+#include "tests/support/trace_lines.h"
 #include "tests/support/trace_text.h"
 #include "trace/formats/digest/form.h"
 #include "trace/formats/digest/values.h"
@@ -63,7 +65,7 @@ RankTrace kept(RankTrace trace, const Tables& tables) {
 
 TEST(Digest, GivesBackWhatItTookButTimes) {
   for (std::uint32_t seed = 0; seed < kSeeds; ++seed) {
-    SCOPED_TRACE("seed " + std::to_string(seed));
+    SCOPED_TRACE(fmt::format("seed {}", seed));
     Tables tables;
     const RankTrace trace = random_trace(seed, tables);
     Tables others;
@@ -117,7 +119,7 @@ TEST(Digest, KeepsWhatCouldNotBeReadAndWhatItWasMadeFrom) {
 
 TEST(Digest, MergingIsAssociativeAndCommutative) {
   for (std::uint32_t seed = 0; seed < kSeeds; ++seed) {
-    SCOPED_TRACE("seed " + std::to_string(seed));
+    SCOPED_TRACE(fmt::format("seed {}", seed));
     std::mt19937 random(seed);
     std::vector<std::string> parts;
     std::vector<RankTrace> all;
@@ -145,46 +147,34 @@ TEST(Digest, MergingIsAssociativeAndCommutative) {
   }
 }
 
-std::string rank_text(int rank, int world, const std::string& lines) {
-  return R"({"header":1,"rank":)" + std::to_string(rank) + R"(,"world_size":)" +
-         std::to_string(world) + ",\"host\":\"h" + std::to_string(rank / 2) +
-         "\",\"pid\":" + std::to_string(100 + rank) + "}\n" + lines;
-}
-std::string group_text(const std::string& name, const std::string& ranks) {
-  return R"({"group":")" + name + R"(","ranks":[)" + ranks + "]}\n";
-}
-std::string call_text(int id, const std::string& group, const std::string& rest) {
-  return R"({"ev":"issue","id":)" + std::to_string(id) + R"(,"g":")" + group + "\"," + rest + "}\n";
+std::string rank_text(int rank, std::size_t world, const std::string& lines) {
+  return header_line(rank, world, {{"host", fmt::format("h{}", rank / 2)}, {"pid", 100 + rank}}) +
+         lines;
 }
 
 TEST(DigestForms, RanksOfOneRoleInDifferentGroupsShareOne) {
-  const std::string reduce = R"("op":"all_reduce","in":[[8]])";
-  const std::string root = R"("op":"broadcast","in":[[8]],"root":)";
-  const auto rank = [&](int r, const std::string& group, const std::string& ranks, int first,
-                        const std::string& more = "") {
-    return rank_text(r, 4,
-                     group_text(group, ranks) + call_text(0, group, reduce) +
-                         call_text(1, group, root + std::to_string(first)) + more);
+  const auto reduce = [](int id, const std::string& group) {
+    return issue_line(id, group, "all_reduce", {{"in", {{8}}}});
   };
-  EXPECT_EQ(forms_of({rank(0, "dp0", "0,2", 0), rank(1, "dp1", "1,3", 1), rank(2, "dp0", "0,2", 0),
-                      rank(3, "dp1", "1,3", 1)}),
-            1U);
+  const auto rank = [&](int r, int root, const std::string& more = "") {
+    const std::string group = fmt::format("dp{}", r % 2);
+    return rank_text(r, 4,
+                     group_line(group, {r % 2, r % 2 + 2}) + reduce(0, group) +
+                         issue_line(1, group, "broadcast", {{"in", {{8}}}, {"root", root}}) + more);
+  };
+  EXPECT_EQ(forms_of({rank(0, 0), rank(1, 1), rank(2, 0), rank(3, 1)}), 1U);
   // Another root's place in the group, and one call more, are other forms.
-  EXPECT_EQ(forms_of({rank(0, "dp0", "0,2", 0), rank(1, "dp1", "1,3", 3)}), 2U);
-  EXPECT_EQ(
-      forms_of({rank(0, "dp0", "0,2", 0), rank(1, "dp1", "1,3", 1, call_text(2, "dp1", reduce))}),
-      2U);
+  EXPECT_EQ(forms_of({rank(0, 0), rank(1, 3)}), 2U);
+  EXPECT_EQ(forms_of({rank(0, 0), rank(1, 1, reduce(2, "dp1"))}), 2U);
 }
 
 TEST(DigestForms, TheMiddleOfAPipelineIsOne) {
   std::vector<std::string> texts;
   for (int r = 0; r < 6; ++r) {
-    std::string lines = group_text("world", "0,1,2,3,4,5");
+    std::string lines = world_line(6);
     int id = 0;
     const auto message = [&](const char* op, int peer) {
-      lines += call_text(id++, "world",
-                         std::string(R"("op":")") + op + R"(","in":[[4]],"peer":)" +
-                             std::to_string(peer) + R"(,"ptag":1)");
+      lines += issue_line(id++, "world", op, {{"in", {{4}}}, {"peer", peer}, {"ptag", 1}});
     };
     if (r > 0) message("recv", r - 1);
     if (r < 5) message("send", r + 1);
@@ -196,12 +186,10 @@ TEST(DigestForms, TheMiddleOfAPipelineIsOne) {
 TEST(DigestForms, TimesMakeNoDifferenceAndEndsDo) {
   const auto rank = [](int r, int t, const std::string& end) {
     return rank_text(r, 2,
-                     group_text("world", "0,1") +
-                         call_text(0, "world", R"("op":"barrier","t":)" + std::to_string(t)) +
-                         "{\"ev\":\"complete\",\"id\":0,\"t\":" + std::to_string(t + 5) + "}\n" +
-                         end);
+                     world_line(2) + issue_line(0, "world", "barrier", {{"t", t}}) +
+                         event_line("complete", 0, {{"t", t + 5}}) + end);
   };
-  const std::string clean = "{\"end\":\"clean\"}\n";
+  const std::string clean = end_line("clean");
   EXPECT_EQ(forms_of({rank(0, 10, clean), rank(1, 70, clean)}), 1U);
   EXPECT_EQ(forms_of({rank(0, 10, clean), rank(1, 10, "")}), 2U);
 }

@@ -1,6 +1,7 @@
 // Flight Recorder dumps: from bytes to a verdict.
 #include <map>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -64,7 +65,7 @@ std::string dump_of(const std::vector<Entry>& entries, int world, int completed 
 class FlightRecorder : public testing::Test {
  protected:
   void write(int rank, const std::string& bytes) {
-    dir_.write("nccl_trace_rank_" + std::to_string(rank), bytes);
+    dir_.write(fmt::format("nccl_trace_rank_{}", rank), bytes);
   }
   trace::Run load() {
     Result<trace::Run> run = load_run({dir_.path()});

@@ -2,6 +2,7 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -32,7 +33,7 @@ std::string args_of(const Comm& c) {
                     R"(", "In split size": "[]", "Out split size": "[]", "Process Group Name": ")" +
                     c.group + R"(", "Process Group Description": ")" + c.desc +
                     R"(", "Process Group Ranks": ")" + c.ranks + "\"";
-  if (c.seq > 0) out += R"(, "Seq": )" + std::to_string(c.seq);
+  if (c.seq > 0) out += fmt::format(R"(, "Seq": {})", c.seq);
   return out + c.more;
 }
 
@@ -53,10 +54,11 @@ class Profile {
   }
   // The kernel of the last call.
   Profile& kernel(const Comm& comm, int ts, const std::string& name) {
-    event(R"("cat": "kernel", "name": ")" + name + "(ncclDevKernelArgsStorage<4096ul>)\"", ts, 20,
-          R"("External id": )" + std::to_string(id_) +
-              R"(, "est. achieved occupancy %": nan, "device": )" + std::to_string(rank_) +
-              R"(, "stream": 40, )" + args_of(comm));
+    event(
+        R"("cat": "kernel", "name": ")" + name + "(ncclDevKernelArgsStorage<4096ul>)\"", ts, 20,
+        fmt::format(
+            R"("External id": {}, "est. achieved occupancy %": nan, "device": {}, "stream": 40, {})",
+            id_, rank_, args_of(comm)));
     return *this;
   }
   Profile& raw(const std::string& text) {
@@ -78,14 +80,14 @@ class Profile {
     info_ = text;
     return *this;
   }
-  NamedFile file() const { return {"rank" + std::to_string(rank_) + ".pt.trace.json", str()}; }
+  NamedFile file() const { return {fmt::format("rank{}.pt.trace.json", rank_), str()}; }
 
  private:
   void event(const std::string& what, int ts, int dur, const std::string& args) {
-    events_ += "\n  {\n    \"ph\": \"X\", " + what +
-               ", \"pid\": 7, \"tid\": 7,\n    \"ts\": " + std::to_string(ts) +
-               ".125, \"dur\": " + std::to_string(dur) + ".250,\n    \"args\": {\n      " + args +
-               "\n    }\n  },";
+    events_ += fmt::format(
+        "\n  {{\n    \"ph\": \"X\", {}, \"pid\": 7, \"tid\": 7,\n    \"ts\": {}.125, \"dur\": "
+        "{}.250,\n    \"args\": {{\n      {}\n    }}\n  }},",
+        what, ts, dur, args);
   }
 
   int rank_, world_, id_ = 100;

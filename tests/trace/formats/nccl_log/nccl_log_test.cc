@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -23,27 +24,25 @@ class Log {
   }
 
   Log& init(const std::string& comm, int rank, int nranks, const std::string& id) {
-    const std::string what = "ncclCommInitRank comm " + comm + " rank " + std::to_string(rank) +
-                             " nranks " + std::to_string(nranks) + " cudaDev " +
-                             std::to_string(process_) + " nvmlDev " + std::to_string(process_ + 6) +
-                             " busId 1000 commId " + id;
+    const std::string what = fmt::format(
+        "ncclCommInitRank comm {} rank {} nranks {} cudaDev {} nvmlDev {} busId 1000 commId {}",
+        comm, rank, nranks, process_, process_ + 6, id);
     return line(what + " - Init START").line(what + " - Init COMPLETE");
   }
   Log& split(const std::string& comm, int rank, int nranks, const std::string& parent, int color) {
-    return line("ncclCommSplit comm " + comm + " rank " + std::to_string(rank) + " nranks " +
-                std::to_string(nranks) + " cudaDev " + std::to_string(process_) +
-                " nvmlDev 0 busId 1000 parent " + parent + " splitCount 1 color " +
-                std::to_string(color) + " key 0 - Init COMPLETE");
+    return line(
+        fmt::format("ncclCommSplit comm {} rank {} nranks {} cudaDev {} nvmlDev 0 busId 1000 "
+                    "parent {} splitCount 1 color {} key 0 - Init COMPLETE",
+                    comm, rank, nranks, process_, parent, color));
   }
   Log& call(const std::string& op, int count, const std::string& comm, int root = 0,
             int datatype = 7, int redop = 0) {
     std::ostringstream hex;
     hex << std::hex << op_count_++;
-    return line(op + ": opCount " + hex.str() +
-                " sendbuff 0x7f0000000000 recvbuff 0x7f0000001000 count " + std::to_string(count) +
-                " datatype " + std::to_string(datatype) + " op " + std::to_string(redop) +
-                " root " + std::to_string(root) + " comm " + comm +
-                " [nranks=2] stream 0x55f1de727ae0");
+    return line(
+        fmt::format("{}: opCount {} sendbuff 0x7f0000000000 recvbuff 0x7f0000001000 count {} "
+                    "datatype {} op {} root {} comm {} [nranks=2] stream 0x55f1de727ae0",
+                    op, hex.str(), count, datatype, redop, root, comm));
   }
   Log& from_count(int op_count) {
     op_count_ = op_count;
@@ -53,9 +52,8 @@ class Log {
     return line("comm " + comm + " rank 0 nranks 2 cudaDev 0 busId 1000 - Destroy COMPLETE");
   }
   Log& line(const std::string& message) {
-    text_ += prefix_ + "node7:" + std::to_string(4000 + process_) + ":" +
-             std::to_string(5000 + process_) + " [" + std::to_string(process_) + "] NCCL INFO " +
-             message + "\n";
+    text_ += fmt::format("{}node7:{}:{} [{}] NCCL INFO {}\n", prefix_, 4000 + process_,
+                         5000 + process_, process_, message);
     return *this;
   }
   Log& raw(const std::string& text) {
@@ -63,7 +61,7 @@ class Log {
     return *this;
   }
   const std::string& str() const { return text_; }
-  NamedFile file() const { return {"nccl.node7." + std::to_string(4000 + process_), text_}; }
+  NamedFile file() const { return {fmt::format("nccl.node7.{}", 4000 + process_), text_}; }
 
  private:
   int process_;
@@ -359,7 +357,7 @@ TEST(NcclLog, OpCountLinesUpLogsThatBeginLate) {
 TEST(NcclLog, RanksComeFromPrefixesWhereNoCommunicatorHoldsAll) {
   std::string text;
   for (int process = 0; process < 4; ++process) {
-    Log log(process, "[rank" + std::to_string(process) + "]:");
+    Log log(process, fmt::format("[rank{}]:", process));
     log.init(pointer(process), process % 2, 2, process < 2 ? "0xbbbb" : "0xcccc");
     log.call("Broadcast", 8, pointer(process), 1);
     text += log.str();

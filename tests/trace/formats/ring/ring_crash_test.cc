@@ -70,7 +70,7 @@ void expect_sound(const RankTrace& trace, const Tables& tables) {
   }
 }
 
-TEST(RingCrashTest, SigkillWhileTwoThreadsRecord) {
+TEST(RingCrash, SigkillWhileTwoThreadsRecord) {
   for (int repeat = 0; repeat < 5; ++repeat) {
     const TempDir dir;
     const std::string path = dir.file("r.ring");
@@ -93,7 +93,7 @@ TEST(RingCrashTest, SigkillWhileTwoThreadsRecord) {
   }
 }
 
-TEST(RingCrashTest, AbortLeavesTheLastRecordAndTheEndMark) {
+TEST(RingCrash, AbortLeavesTheLastRecordAndTheEndMark) {
   const TempDir dir;
   const std::string path = dir.file("r.ring");
   const pid_t child = ::fork();
@@ -118,7 +118,7 @@ TEST(RingCrashTest, AbortLeavesTheLastRecordAndTheEndMark) {
 }
 
 // A reader beside a writer that laps it: whatever it gets is consistent.
-TEST(RingCrashTest, ReadingWhileOthersWrite) {
+TEST(RingCrash, ReadingWhileOthersWrite) {
   const TempDir dir;
   const std::string path = dir.file("r.ring");
   const pid_t child = ::fork();

@@ -2,6 +2,7 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -14,7 +15,7 @@ namespace {
 using testing::HasSubstr;
 
 std::string prefix(int rank) {
-  return "[rank" + std::to_string(rank) + "]:[E709 17:05:38.162555850 ProcessGroupNCCL.cpp:632] ";
+  return fmt::format("[rank{}]:[E709 17:05:38.162555850 ProcessGroupNCCL.cpp:632] ", rank);
 }
 
 // The two lines of PyTorch 2.5 and later for a call that timed out.
@@ -22,25 +23,22 @@ std::string timed_out(int rank, int seq, const std::string& op, int in, int enqu
                       const std::string& group = "PG ID 0 PG GUID 0(default_pg)",
                       int group_rank = -1) {
   const std::string own = std::to_string(group_rank < 0 ? rank : group_rank);
-  return prefix(rank) + "[Rank " + own +
-         "] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=" + std::to_string(seq) +
-         ", OpType=" + op + ", NumelIn=" + std::to_string(in) + ", NumelOut=" + std::to_string(in) +
-         ", Timeout(ms)=600000) ran for 600000 milliseconds before timing out.\n" + prefix(rank) +
-         "[" + group + " Rank " + own +
-         "]  failure detected by watchdog at work sequence id: " + std::to_string(seq) +
-         " PG status: last enqueued work: " + std::to_string(enqueued) +
-         ", last completed work: " + std::to_string(completed) + "\n";
+  return fmt::format(
+      "{}[Rank {}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum={}, OpType={}, "
+      "NumelIn={}, NumelOut={}, Timeout(ms)=600000) ran for 600000 milliseconds before timing "
+      "out.\n{}[{} Rank {}]  failure detected by watchdog at work sequence id: {} PG status: last "
+      "enqueued work: {}, last completed work: {}\n",
+      prefix(rank), own, seq, op, in, in, prefix(rank), group, own, seq, enqueued, completed);
 }
 
 // What a rank writes that others told to dump.
 std::string told_to_dump(int rank, int enqueued, int completed) {
-  return prefix(rank) + "[PG ID 0 PG GUID 0(default_pg) Rank " + std::to_string(rank) +
-         "] Received a dump signal due to a collective timeout from rank 0 and we will try our "
-         "best "
-         "to dump the debug info. Last enqueued NCCL work: " +
-         std::to_string(enqueued) + ", last completed NCCL work: " + std::to_string(completed) +
-         ".This is most likely caused by incorrect usages of collectives, e.g., wrong sizes used "
-         "across ranks\n";
+  return fmt::format(
+      "{}[PG ID 0 PG GUID 0(default_pg) Rank {}] Received a dump signal due to a collective "
+      "timeout from rank 0 and we will try our best to dump the debug info. Last enqueued NCCL "
+      "work: {}, last completed NCCL work: {}.This is most likely caused by incorrect usages of "
+      "collectives, e.g., wrong sizes used across ranks\n",
+      prefix(rank), rank, enqueued, completed);
 }
 
 Run run_of_log(const std::string& text) {
@@ -151,9 +149,11 @@ TEST(WatchdogLog, GroupsAreKnownByNameAndPurpose) {
 // Until PyTorch 2.2 a message names no group: what is unlike may be of two groups.
 TEST(WatchdogLog, WithoutGroupsOnlyLikeCallsAreCompared) {
   const auto old = [](int rank, const std::string& op) {
-    return "[E ProcessGroupNCCL.cpp:464] [Rank " + std::to_string(rank) +
-           "] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1, OpType=" + op +
-           ", Timeout(ms)=10000) ran for 10917 milliseconds before timing out.\n";
+    return fmt::format(
+        "[E ProcessGroupNCCL.cpp:464] [Rank {}] Watchdog caught collective operation timeout: "
+        "WorkNCCL(SeqNum=1, OpType={}, Timeout(ms)=10000) ran for 10917 milliseconds before timing "
+        "out.\n",
+        rank, op);
   };
   const auto run = run_of_log(old(0, "ALLREDUCE") + old(1, "BROADCAST"));
   EXPECT_EQ(run.ranks.size(), 2U);
@@ -215,7 +215,7 @@ TEST(WatchdogLog, NumbersOutOfRangeAreNoCalls) {
 
 TEST(WatchdogLog, RecognisedAtTheEndOfALongLog) {
   std::string text;
-  for (int i = 0; i < 20'000; ++i) text += "step " + std::to_string(i) + " loss 0.5\n";
+  for (int i = 0; i < 20'000; ++i) text += fmt::format("step {} loss 0.5\n", i);
   EXPECT_FALSE(watchdog_log_format().recognises(text));
   EXPECT_TRUE(watchdog_log_format().recognises(text + timed_out(0, 1, "ALLREDUCE", 1, 1, 0)));
 }

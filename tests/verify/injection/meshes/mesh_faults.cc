@@ -1,9 +1,8 @@
 #include "tests/verify/injection/meshes/mesh_faults.h"
 
 #include <algorithm>
-#include <array>
-#include <functional>
 
+#include "tests/verify/injection/meshes/mesh_editor.h"
 #include "tests/verify/injection/meshes/mesh_jobs.h"
 
 namespace lockstep::verify::injection {
@@ -11,21 +10,11 @@ namespace lockstep::verify::injection {
 namespace {
 
 using Found = std::optional<Deviation>;
-using Test = std::function<bool(const CallSpec&)>;
-struct Site {
-  int rank = 0;
-  std::size_t at = 0;  // in the rank's actions
-};
 
-class MeshInjector {
+class MeshInjector : private MeshEditor {
  public:
   MeshInjector(Job& job, DeviceBehaviour& behaviour, Random& random)
-      : job_(job), behaviour_(behaviour), random_(random) {
-    // The first step, the last one, or one between.
-    const int when = pick(random, 0, 3);
-    first_ = when == 0 ? 0 : when == 1 ? job.steps - 1 : 1;
-    last_ = when == 0 ? 0 : job.steps - 1;
-  }
+      : MeshEditor(job, random), behaviour_(behaviour) {}
 
   Found inject(MeshFault fault) {
     switch (fault) {
@@ -113,74 +102,6 @@ class MeshInjector {
   }
 
  private:
-  Actions& actions(int r) { return job_.ranks[static_cast<std::size_t>(r)]; }
-  CallSpec& call(const Site& s) { return actions(s.rank)[s.at].call; }
-  std::size_t size_of(const std::string& group) const { return job_.groups.at(group).size(); }
-
-  template <class List>
-  const auto& any(const List& list) {
-    return list[static_cast<std::size_t>(pick(random_, 0, static_cast<int>(list.size()) - 1))];
-  }
-
-  // A call of a group of several, in the steps of this fault, that passes the test.
-  std::optional<Site> find_call(const Test& test) {
-    std::vector<Site> sites;
-    for (int r = 0; r < job_.world(); ++r) {
-      for (std::size_t i = 0; i < actions(r).size(); ++i) {
-        const Action& a = actions(r)[i];
-        if (a.kind != Action::Kind::issue || a.call.step < first_ || a.call.step > last_) continue;
-        if (size_of(a.call.group) > 1 && test(a.call)) sites.push_back({r, i});
-      }
-    }
-    if (sites.empty()) return std::nullopt;
-    return any(sites);
-  }
-  // … a collective.
-  std::optional<Site> find(const Test& test) {
-    return find_call([&](const CallSpec& c) { return !is_point_to_point(c) && test(c); });
-  }
-
-  std::int64_t seq_of(const Site& s) {
-    const auto all = collectives(actions(s.rank), call(s).group);
-    return std::find(all.begin(), all.end(), s.at) - all.begin();
-  }
-
-  void remove(int rank, std::size_t at) {
-    Actions& list = actions(rank);
-    const int handle = list[at].handle;
-    list.erase(list.begin() + static_cast<std::ptrdiff_t>(at));
-    std::erase_if(
-        list, [&](const Action& a) { return a.kind == Action::Kind::wait && a.handle == handle; });
-  }
-
-  void insert(int rank, std::size_t at, Action a) {
-    Actions& list = actions(rank);
-    list.insert(list.begin() + static_cast<std::ptrdiff_t>(at), std::move(a));
-  }
-
-  // Group, step and reference of a deviation at a call.
-  Deviation at_call(std::vector<int> culprits, const CallSpec& c, std::int64_t seq) {
-    Deviation d;
-    std::sort(culprits.begin(), culprits.end());
-    d.groups = {c.group};
-    d.seq = seq;
-    d.step = c.step;
-    const Members& members = job_.groups.at(c.group);
-    const auto deviate = std::count_if(members.begin(), members.end(), [&](int m) {
-      return std::binary_search(culprits.begin(), culprits.end(), m);
-    });
-    const bool majority = 2 * static_cast<std::size_t>(deviate) < members.size();
-    const auto sisters = std::count_if(job_.groups.begin(), job_.groups.end(), [&](const auto& g) {
-      return dimension(g.first) == dimension(c.group);
-    });
-    // Where a whole row of ranks deviates, so do half of the sisters' members.
-    const bool alone = culprits.size() == static_cast<std::size_t>(deviate);
-    d.has_reference = majority || (alone && sisters > 1);
-    d.is_regular = c.op != "barrier" && c.step != kUnset;
-    d.culprits = std::move(culprits);
-    return d;
-  }
-
   Found leave_out(const std::optional<Site>& site, int ranks) {
     if (!site) return std::nullopt;
     const CallSpec gone = call(*site);
@@ -204,12 +125,6 @@ class MeshInjector {
     return leave_out(site, pick(random_, 2, std::min(most, 5)));
   }
 
-  // More than half of `members`, not all.
-  int pick_most(std::size_t members) {
-    const auto n = static_cast<int>(members);
-    return pick(random_, n / 2 + 1, n - 1);
-  }
-
   // Two steps are enough of a past. In the first one nothing tells a call that the few made from
   // one that they should not have made, and in the second one little.
   static bool has_past(const CallSpec& c) { return c.step >= 2; }
@@ -217,22 +132,6 @@ class MeshInjector {
   Found leave_out_by_most() {
     const auto site = find([&](const CallSpec& c) { return size_of(c.group) >= 3 && has_past(c); });
     return site ? leave_out(site, pick_most(size_of(call(*site).group))) : std::nullopt;
-  }
-
-  // The ranks of a tensor-parallel group, or of one replica.
-  std::vector<int> row_of(int rank, const std::set<std::string>& dimensions) {
-    std::vector<int> row = {rank};
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      for (const auto& [name, members] : job_.groups) {
-        if (!dimensions.contains(dimension(name))) continue;
-        if (std::find(members.begin(), members.end(), row[i]) == members.end()) continue;
-        for (const int m : members) {
-          if (std::find(row.begin(), row.end(), m) == row.end()) row.push_back(m);
-        }
-      }
-    }
-    std::sort(row.begin(), row.end());
-    return row;
   }
 
   static bool syncs_replicas(const CallSpec& c) {
@@ -260,13 +159,6 @@ class MeshInjector {
     return d;
   }
 
-  Action added_call(CallSpec c) {
-    Action a;
-    a.handle = 100000 + added_++;
-    a.call = std::move(c);
-    return a;
-  }
-
   Found one_too_many() {
     const auto site = find([](const CallSpec& c) { return c.splits_in.empty(); });
     if (!site) return std::nullopt;
@@ -290,29 +182,6 @@ class MeshInjector {
 
   static bool is_image(const CallSpec& c) {
     return !c.what.empty() && c.what[0].starts_with("image.");
-  }
-
-  void set_batch(int rank, int step, const std::vector<std::string>& names) {
-    for (Action& a : actions(rank)) {
-      if (a.kind == Action::Kind::modality && a.n == step) a.names = names;
-    }
-  }
-
-  // Removes the rank's calls of that step that pass; the place of the first.
-  struct First {
-    std::string group;
-    std::int64_t seq = kUnset;
-  };
-  First remove_all(int rank, int step, const Test& test) {
-    First first;
-    Actions& list = actions(rank);
-    for (std::size_t i = list.size(); i-- > 0;) {
-      if (list[i].kind != Action::Kind::issue || list[i].call.step != step) continue;
-      if (!test(list[i].call)) continue;
-      first = {list[i].call.group, seq_of({rank, i})};
-      remove(rank, i);
-    }
-    return first;
   }
 
   static bool is_image_sync(const CallSpec& c) { return is_image(c) && syncs_replicas(c); }
@@ -615,11 +484,7 @@ class MeshInjector {
     return Deviation{};
   }
 
-  Job& job_;
   DeviceBehaviour& behaviour_;
-  Random& random_;
-  int first_ = 0, last_ = 0;
-  int added_ = 0;
 };
 
 }  // namespace

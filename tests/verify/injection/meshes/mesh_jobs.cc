@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "tests/verify/injection/program_writer.h"
 
 namespace lockstep::verify::injection {
@@ -40,9 +42,7 @@ MeshPosition mesh_position(const MeshPlan& plan, int rank) {
 }
 int rank_at(const MeshPlan& plan, int t, int d, int p) { return t + plan.tp * (d + plan.dp * p); }
 
-std::string numbered(const char* dimension, int n) {
-  return std::string(dimension) + "_" + std::to_string(n);
-}
+std::string numbered(const char* dimension, int n) { return fmt::format("{}_{}", dimension, n); }
 std::string tp_group(const MeshPlan& plan, const MeshPosition& at) {
   return numbered("tp", at.d + plan.dp * at.p);
 }
@@ -136,7 +136,7 @@ class RankProgram {
     for (int i = 0; i < plan_.layers; ++i) {
       const int layer = forward ? i : plan_.layers - 1 - i;
       if (plan_.tp > 1) {
-        call(all_reduce(tp_group(plan_, at_), 96, {"layer" + std::to_string(layer)}),
+        call(all_reduce(tp_group(plan_, at_), 96, {fmt::format("layer{}", layer)}),
              forward ? "model.py:40" : "model.py:61");
       }
       if (plan_.ep > 1) {
@@ -165,7 +165,7 @@ class RankProgram {
     }
     c.in = {in, 4};
     c.out = {out, 4};
-    c.what = {"expert" + std::to_string(layer)};
+    c.what = {fmt::format("expert{}", layer)};
     call(std::move(c), forth ? "moe.py:20" : "moe.py:33");
   }
 
@@ -232,7 +232,7 @@ class RankProgram {
 
   // Parameters of the text and of the image branch in turn.
   static std::string parameter(std::size_t i) {
-    return (i % 2 == 0 ? "text.layer" : "image.layer") + std::to_string(i / 2) + ".weight";
+    return fmt::format("{}.layer{}.weight", i % 2 == 0 ? "text" : "image", i / 2);
   }
 
   void gather_parameters() {
@@ -294,11 +294,11 @@ void join_groups(const MeshPlan& plan, int rank, Job& job) {
 std::string words(const MeshPlan& plan) {
   static const char* const kSyncs[] = {"buckets", "per parameter", "per modality", "sharded"};
   const auto part = [](const char* name, int size) {
-    return size > 1 ? " " + std::string(name) + std::to_string(size) : std::string();
+    return size > 1 ? fmt::format(" {}{}", name, size) : std::string();
   };
-  return "mesh" + part("tp", plan.tp) + part("dp", plan.dp) + part("pp", plan.pp) +
-         part("ep", plan.ep) + " " + kSyncs[static_cast<int>(plan.sync)] +
-         (plan.pp > 1 && plan.batched ? " batched" : "");
+  return fmt::format("mesh{}{}{}{} {}{}", part("tp", plan.tp), part("dp", plan.dp),
+                     part("pp", plan.pp), part("ep", plan.ep), kSyncs[static_cast<int>(plan.sync)],
+                     plan.pp > 1 && plan.batched ? " batched" : "");
 }
 
 }  // namespace

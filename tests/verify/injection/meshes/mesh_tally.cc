@@ -7,6 +7,9 @@
 #include <thread>
 #include <tuple>
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include "tests/verify/injection/judging.h"
 #include "verify/verify.h"
 
@@ -22,10 +25,10 @@ std::size_t bytes_of(const Files& files) {
 
 std::string wanted(const MeshView& view) {
   const Expectation& e = view.expected;
-  return "want " + text_of(*e.culprits) + (e.culprits_needed ? "" : " or nobody") + ", rules " +
-         joined(e.rules) + "group " + joined(e.groups) + "seq " + joined(e.seqs) + "step " +
-         joined(e.steps) + (e.may_be_open ? "or inconclusive" : "") +
-         (view.may_be_clean ? "or clean" : "");
+  return fmt::format("want {}{}, rules {}group {}seq {}step {}{}{}", text_of(*e.culprits),
+                     e.culprits_needed ? "" : " or nobody", joined(e.rules), joined(e.groups),
+                     joined(e.seqs), joined(e.steps), e.may_be_open ? "or inconclusive" : "",
+                     view.may_be_clean ? "or clean" : "");
 }
 
 void judge_case(MeshFault fault, std::uint32_t seed, MeshTally& tally) {
@@ -39,9 +42,9 @@ void judge_case(MeshFault fault, std::uint32_t seed, MeshTally& tally) {
   std::vector<Answer> answers;
   const auto fail = [&](const MeshView& view, const std::string& complaint,
                         const std::string& got) {
-    std::string text = std::string(to_string(fault)) + " seed " + std::to_string(seed) + " form " +
-                       to_string(view.form) + " (" + made->words + ";" + view.words + ")\n  " +
-                       complaint + "; " + wanted(view) + "\n  got " + got;
+    std::string text =
+        fmt::format("{} seed {} form {} ({};{})\n  {}; {}\n  got {}", to_string(fault), seed,
+                    to_string(view.form), made->words, view.words, complaint, wanted(view), got);
     tally.failures.push_back(
         {view.form, fault, complaint, seed, bytes_of(view.files), std::move(text)});
   };
@@ -65,28 +68,25 @@ void judge_case(MeshFault fault, std::uint32_t seed, MeshTally& tally) {
     for (std::size_t j = i + 1; j < answers.size(); ++j) {
       if (agree(answers[i].report, answers[j].report)) continue;
       differs = true;
-      fail(*answers[j].view, std::string("differs from ") + to_string(answers[i].view->form),
-           text_of(answers[j].report) + "\n  beside " + text_of(answers[i].report));
+      fail(*answers[j].view, fmt::format("differs from {}", to_string(answers[i].view->form)),
+           text_of(answers[j].report) + "\n  and " + text_of(answers[i].report));
     }
   }
   tally.differing += differs ? 1 : 0;
 }
 
 std::string share(int part, int whole) {
-  return whole == 0 ? "–" : std::to_string(100 * part / whole) + " %";
+  return whole == 0 ? "–" : fmt::format("{} %", 100 * part / whole);
 }
 
 std::string row(const std::string& name, const MeshScore& s) {
-  std::string out = "| " + name + " | " + std::to_string(s.cases);
-  for (const int count : s.marks) out += " | " + std::to_string(count);
-  return out + " | " + share(s.rule, s.decided) + " | " + share(s.location, s.decided) + " |\n";
+  return fmt::format("| {} | {} | {} | {} | {} |\n", name, s.cases, fmt::join(s.marks, " | "),
+                     share(s.rule, s.decided), share(s.location, s.decided));
 }
 
 std::string healthy_row(const std::string& name, const MeshScore& s) {
-  return "| " + name + " | " + std::to_string(s.cases) + " | " +
-         std::to_string(s.count(Mark::exact)) + " | " + std::to_string(s.count(Mark::undecided)) +
-         " | " + std::to_string(s.count(Mark::missed)) + " | " +
-         std::to_string(s.count(Mark::innocents)) + " |\n";
+  return fmt::format("| {} | {} | {} | {} | {} | {} |\n", name, s.cases, s.count(Mark::exact),
+                     s.count(Mark::undecided), s.count(Mark::missed), s.count(Mark::innocents));
 }
 
 void add(MeshScore& to, const MeshScore& s) {
@@ -145,6 +145,7 @@ MeshTally judge_meshes(const MeshRange& range) {
   std::atomic<int> next = 0;
   {
     std::vector<std::jthread> workers;
+    workers.reserve(parts.size());
     for (MeshTally& part : parts) {
       workers.emplace_back([&] {
         for (int i = next++; i < range.programs; i = next++) {
@@ -165,14 +166,14 @@ MeshTally judge_meshes(const MeshRange& range) {
 }
 
 std::string mesh_tables(const MeshTally& tally) {
-  std::string out = std::to_string(tally.programs) +
-                    " programs, each seen in all forms that it can take. Of " +
-                    std::to_string(tally.differing) +
-                    " of them the answers to two forms name different ranks.\n\n";
+  std::string out = fmt::format(
+      "{} programs, each seen in all forms that it can take. Of {} of them the answers to two "
+      "forms name different ranks.\n\n",
+      tally.programs, tally.differing);
   for (int i = 0; i < kMeshForms; ++i) {
     const auto form = static_cast<MeshForm>(i);
-    out += "### " + std::string(title(form)) + "\n\n| fault | cases";
-    for (int m = 0; m < kMarks; ++m) out += " | " + std::string(to_string(static_cast<Mark>(m)));
+    out += fmt::format("### {}\n\n| fault | cases", title(form));
+    for (int m = 0; m < kMarks; ++m) out += fmt::format(" | {}", to_string(static_cast<Mark>(m)));
     out += " | rule right | place right |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n";
     std::string healthy =
         "| nothing is wrong | cases | right | undecided | called clean | false alarms |\n"
@@ -198,7 +199,7 @@ std::string mesh_failures(const MeshTally& tally, bool with_text) {
   std::vector<Class> classes;
   for (const MeshFailure& f : tally.failures) {
     const std::string name =
-        std::string(to_string(f.form)) + " " + to_string(f.fault) + ": " + f.complaint;
+        fmt::format("{} {}: {}", to_string(f.form), to_string(f.fault), f.complaint);
     if (classes.empty() || classes.back().name != name) classes.push_back({name, {}});
     classes.back().cases.push_back(&f);
   }
@@ -206,12 +207,12 @@ std::string mesh_failures(const MeshTally& tally, bool with_text) {
                    [](const Class& a, const Class& b) { return a.cases.size() > b.cases.size(); });
   std::string out;
   for (const Class& c : classes) {
-    out += std::to_string(c.cases.size()) + " x " + c.name + "; seeds";
+    out += fmt::format("{} x {}; seeds", c.cases.size(), c.name);
     for (std::size_t i = 0; i < std::min<std::size_t>(6, c.cases.size()); ++i) {
-      out += " " + std::to_string(c.cases[i]->seed);
+      out += fmt::format(" {}", c.cases[i]->seed);
     }
     out += "\n";
-    if (with_text) out += "  " + c.cases[0]->text + "\n";
+    if (with_text) out += fmt::format("  {}\n", c.cases[0]->text);
   }
   return out;
 }
@@ -248,7 +249,7 @@ Mark mark_of(const Report& report, const MeshView& view) {
   return overlap(named, *e.culprits) ? Mark::among : Mark::innocents;
 }
 
-// A run of which a part is not there, or that was cut off, cannot be called clean.
+// A run with a trace missing, or one that was cut off, cannot be called clean.
 Mark healthy_mark(const Report& report, MeshFault fault, MeshForm form) {
   if (report.verdict == Verdict::findings) return Mark::innocents;
   const bool is_open = report.verdict == Verdict::inconclusive;
@@ -282,7 +283,7 @@ MeshJudgement judge(const Report& report, MeshFault fault, const MeshView& view)
   const auto is_in = [](const std::set<std::int64_t>& wanted, auto got) {
     return wanted.empty() || (got && wanted.contains(static_cast<std::int64_t>(*got)));
   };
-  // A cycle has no first place; an exception has its own.
+  // A cycle has no first call; an exception has a call of its own, in no group.
   const std::string_view name = rule(f.rule).name;
   const bool no_location =
       name == "cross-group-deadlock" || name == "deadlock" ||

@@ -37,20 +37,57 @@ def average_gradients(parameters, group=None, divisor=None):
         p.grad /= divisor or dist.get_world_size(group)
 
 
+def train(net, optimizer, after_backward=lambda step: None, output=None):
+    """Trains on the mean square of `output(step)`; by default, of what the net makes of the data."""
+    for step in range(STEPS):
+        made = output(step) if output else net(data(step))
+        made.square().mean().backward()
+        after_backward(step)
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def train_on(batches, net, optimizer):
+    for batch in batches:
+        net(batch).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+# Imported where they are needed: these modules take a second, which most jobs can do without.
+
+def mesh_of(shape, names):
+    from torch.distributed.device_mesh import init_device_mesh
+    return init_device_mesh("cpu", shape, mesh_dim_names=names)
+
+
+def split_linears(net, mesh, up="up", down="down"):
+    """Tensor parallelism: each rank has some columns of `up`, and the same rows of `down`."""
+    from torch.distributed.tensor.parallel import (
+        ColwiseParallel, RowwiseParallel, parallelize_module)
+    parallelize_module(net, mesh, {up: ColwiseParallel(), down: RowwiseParallel()})
+
+
+def sharded(net, mesh=None):
+    from torch.distributed.fsdp import fully_shard
+    fully_shard(net, mesh=mesh)
+    return net
+
+
 def clip():
     """Gradients are clipped before they are reduced: clip.norm differs between ranks in step 1."""
     net = model()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     watch(net, optimizer, replicas=dist.group.WORLD)
-    for step in range(STEPS):
-        net(data(step)).square().mean().backward()
+
+    def reduce(_):
         if WRONG:
             nn.utils.clip_grad_norm_(net.parameters(), 0.01)
         average_gradients(net.parameters())
         if not WRONG:
             nn.utils.clip_grad_norm_(net.parameters(), 0.01)
-        optimizer.step()
-        optimizer.zero_grad()
+
+    train(net, optimizer, reduce)
 
 
 class Block(nn.Module):
@@ -66,20 +103,18 @@ class Block(nn.Module):
 
 def tensor_parallel():
     """The norm's gradients are not reduced over the tensor group: norm.weight parts in step 1."""
-    from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.tensor.parallel import (
-        ColwiseParallel, RowwiseParallel, parallelize_module)
-    mesh = init_device_mesh("cpu", (WORLD,), mesh_dim_names=("tp",))
+    mesh = mesh_of((WORLD,), ("tp",))
     torch.manual_seed(0)
     net = Block()
-    parallelize_module(net, mesh, {"up": ColwiseParallel(), "down": RowwiseParallel()})
+    split_linears(net, mesh)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     watch(net, optimizer)
-    for step in range(STEPS):
+
+    def output(step):
         torch.manual_seed(step)
-        net(torch.randn(4, 8) + (RANK if WRONG else 0)).square().mean().backward()
-        optimizer.step()
-        optimizer.zero_grad()
+        return net(torch.randn(4, 8) + (RANK if WRONG else 0))
+
+    train(net, optimizer, output=output)
 
 
 def stale():
@@ -91,11 +126,7 @@ def stale():
                 p.mul_(1.01)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     watch(net, optimizer, replicas=dist.group.WORLD)
-    for step in range(STEPS):
-        net(data(step)).square().mean().backward()
-        average_gradients(net.parameters())
-        optimizer.step()
-        optimizer.zero_grad()
+    train(net, optimizer, lambda step: average_gradients(net.parameters()))
 
 
 def shard():
@@ -123,10 +154,7 @@ def loader():
     net = DDP(model())
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     watch(net, optimizer, batches)
-    for (batch,) in batches:
-        net(batch).square().mean().backward()
-        optimizer.step()
-        optimizer.zero_grad()
+    train_on((batch for (batch,) in batches), net, optimizer)
 
 
 def mixed_precision():
@@ -156,34 +184,31 @@ def tied():
     net.register_parameter(name, nn.Parameter(table.clone()))
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     watch(net, optimizer, tied={"embedding": ends, "head": ("embedding", ends)})
-    for step in range(STEPS):
-        (data(step) @ getattr(net, name).T).square().mean().backward()
+
+    def reduce(_):
         if not WRONG and RANK in (0, WORLD - 1):
             average_gradients(net.parameters(), ends)
-        optimizer.step()
-        optimizer.zero_grad()
+
+    train(net, optimizer, reduce, lambda step: data(step) @ getattr(net, name).T)
 
 
 def dropout():
     """In a tensor group, whose ranks need one mask for a replicated activation, seeds differ: step 1."""
-    from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.tensor.parallel import (
-        ColwiseParallel, RowwiseParallel, parallelize_module)
-    mesh = init_device_mesh("cpu", (WORLD,), mesh_dim_names=("tp",))
+    mesh = mesh_of((WORLD,), ("tp",))
     torch.manual_seed(0)
     net = nn.ModuleDict({"up": nn.Linear(8, 16), "down": nn.Linear(16, 8), "norm": nn.LayerNorm(8)})
-    parallelize_module(net, mesh, {"up": ColwiseParallel(), "down": RowwiseParallel()})
+    split_linears(net, mesh)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     watch(net, optimizer, same_random=mesh.get_group())
-    for step in range(STEPS):
+
+    def output(step):
         torch.manual_seed(step)
         x = torch.randn(4, 8)
         if WRONG:
             torch.manual_seed(100 * step + RANK)
-        hidden = net["norm"](net["down"](torch.relu(net["up"](x))))
-        nn.functional.dropout(hidden, 0.5).square().mean().backward()
-        optimizer.step()
-        optimizer.zero_grad()
+        return nn.functional.dropout(net["norm"](net["down"](torch.relu(net["up"](x)))), 0.5)
+
+    train(net, optimizer, output=output)
 
 
 def rate():
@@ -202,7 +227,7 @@ def rate():
 
 
 def experts():
-    """Experts' gradients are divided by the world instead of their two replicas: expert.weight in step 1."""
+    """Experts' gradients are divided by the world, not by their two replicas: expert.weight, step 1."""
     net = model()
     expert = nn.Linear(4, 4)
     with torch.no_grad():
@@ -211,33 +236,17 @@ def experts():
     mine = [dist.new_group([e, e + 2]) for e in (0, 1)][RANK % 2]
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     watch(net, optimizer, replicas={"expert": mine, "": dist.group.WORLD}, mean=True)
-    for step in range(STEPS):
-        net(data(step)).square().mean().backward()
+
+    def reduce(_):
         average_gradients(expert.parameters(), mine, WORLD if WRONG else None)
         average_gradients([p for n, p in net.named_parameters() if "expert" not in n])
-        optimizer.step()
-        optimizer.zero_grad()
 
-
-def _sharded(mesh=None):
-    from torch.distributed.fsdp import fully_shard
-    net = model()
-    fully_shard(net, mesh=mesh)
-    return net
-
-
-def train(net, optimizer, after_backward=lambda step: None):
-    for step in range(STEPS):
-        net(data(step)).square().mean().backward()
-        after_backward(step)
-        optimizer.step()
-        optimizer.zero_grad()
+    train(net, optimizer, reduce)
 
 
 def hybrid():
     """Hybrid sharding: rank 3's shard is of an older checkpoint, and rank 1 holds the right one."""
-    from torch.distributed.device_mesh import init_device_mesh
-    net = _sharded(init_device_mesh("cpu", (2, WORLD // 2), mesh_dim_names=("replicate", "shard")))
+    net = sharded(model(), mesh_of((2, WORLD // 2), ("replicate", "shard")))
     if WRONG and RANK == 3:
         with torch.no_grad():
             net[0].weight.to_local().mul_(0.99)
@@ -247,8 +256,8 @@ def hybrid():
 
 
 def shard_left_out():
-    """FSDP2: rank 1's optimizer lacks a parameter, of which its shard stays: 3.weight in step 1."""
-    net = _sharded()
+    """FSDP2: rank 1's optimizer lacks a parameter, whose shard stays: 3.weight in step 1."""
+    net = sharded(model())
     optimizer = torch.optim.SGD([p for name, p in net.named_parameters()
                                  if not (WRONG and RANK == 1 and name == "3.weight")], lr=0.1)
     watch(net, optimizer)
@@ -256,11 +265,7 @@ def shard_left_out():
 
 
 def tensor_and_data():
-    """FSDP2 over a tensor group whose norm, a class of its own, sees other activations on rank 1."""
-    from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.fsdp import fully_shard
-    from torch.distributed.tensor.parallel import (
-        ColwiseParallel, RowwiseParallel, parallelize_module)
+    """FSDP2 over a tensor group whose norm, a class of the program, sees other activations on rank 1."""
 
     class OwnRMSNorm(nn.Module):
         def __init__(self):
@@ -270,24 +275,25 @@ def tensor_and_data():
         def forward(self, x):
             return self.weight * x / x.square().mean(-1, keepdim=True).sqrt()
 
-    mesh = init_device_mesh("cpu", (WORLD // 2, 2), mesh_dim_names=("dp", "tp"))
+    mesh = mesh_of((WORLD // 2, 2), ("dp", "tp"))
     torch.manual_seed(0)
     net = nn.ModuleDict({"norm": OwnRMSNorm(), "up": nn.Linear(8, 16), "down": nn.Linear(16, 8)})
-    parallelize_module(net, mesh["tp"], {"up": ColwiseParallel(), "down": RowwiseParallel()})
+    split_linears(net, mesh["tp"])
     for part in net.values():
-        fully_shard(part, mesh=mesh["dp"])
+        sharded(part, mesh["dp"])
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     watch(net, optimizer)
-    for step in range(STEPS):
+
+    def output(step):
         torch.manual_seed(2 * step + mesh["dp"].get_local_rank())
         normed = net["norm"](torch.randn(4, 8)) * (2 if WRONG and RANK == 1 else 1)
-        net["down"](torch.relu(net["up"](normed))).square().mean().backward()
-        optimizer.step()
-        optimizer.zero_grad()
+        return net["down"](torch.relu(net["up"](normed)))
+
+    train(net, optimizer, output=output)
 
 
 def unsaid():
-    """Data parallelism by hand, of which watch() is told nothing; 1.bias is left out: step 1."""
+    """Data parallelism by hand, which watch() is not told about; 1.bias is left out: step 1."""
     net = model()
     optimizer = torch.optim.AdamW(net.parameters())
     watch(net, optimizer)
@@ -305,15 +311,12 @@ class Stream(torch.utils.data.IterableDataset):
 
 
 def stream():
-    """A stream of which all ranks read everything: step 1."""
+    """A stream that all ranks read whole: step 1."""
     net = DDP(model())
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     batches = DataLoader(Stream(), batch_size=4)
     watch(net, optimizer, batches)
-    for batch in batches:
-        net(batch).square().mean().backward()
-        optimizer.step()
-        optimizer.zero_grad()
+    train_on(batches, net, optimizer)
 
 
 class Restarts:
@@ -338,29 +341,20 @@ def repeats():
     net = DDP(model())
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     watch(net, optimizer, batches)
-    for (batch,) in batches:
-        net(batch).square().mean().backward()
-        optimizer.step()
-        optimizer.zero_grad()
+    train_on((batch for (batch,) in batches), net, optimizer)
 
 
 def tensor_batches():
     """The two ranks of a tensor group read different samples: step 1."""
-    from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.tensor.parallel import (
-        ColwiseParallel, RowwiseParallel, parallelize_module)
-    mesh = init_device_mesh("cpu", (WORLD,), mesh_dim_names=("tp",))
+    mesh = mesh_of((WORLD,), ("tp",))
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 8))
-    parallelize_module(net, mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()})
+    split_linears(net, mesh, "0", "2")
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     samples = TensorDataset(torch.randn(48, 8, generator=torch.Generator().manual_seed(1)))
     batches = DataLoader(samples, 4, sampler=DistributedSampler(samples) if WRONG else None)
     watch(net, optimizer, batches)
-    for (batch,) in batches:
-        net(batch).square().mean().backward()
-        optimizer.step()
-        optimizer.zero_grad()
+    train_on((batch for (batch,) in batches), net, optimizer)
 
 
 def unscale():

@@ -1,0 +1,320 @@
+// Do the ranks agree on their parameters, gradients, buffers and decisions? One fault at a time in
+// a small training, and what looks like one and is not.
+#include <string>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/trace_lines.h"
+#include "tests/support/trace_text.h"
+#include "tests/verify/numbers/tiny_training.h"
+#include "tests/verify/program.h"
+#include "verify/verify.h"
+
+namespace lockstep::verify {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST(ParamDivergence, BeforeTheFirstUpdateNoCallWasLeftOut) {
+  const auto rank = [](int r) {
+    const auto state = [](int step, const char* kind, const std::string& hash) {
+      LineKeys keys = {{"ev", "state"}, {"n", step}, {"name", "w"}, {"kind", kind}, {"hash", hash}};
+      if (kind == std::string("grad")) keys["when"] = "synced";
+      return json_line(keys);
+    };
+    const std::string own = fmt::format("0{}", r);
+    std::string text = header_line(r, 2) + state(0, "param", own);
+    for (const int step : {1, 2}) text += state(step, "grad", "7") + state(step, "param", own);
+    return text + end_line("clean");
+  };
+  const Report report = verify(run_from_text({rank(1), rank(0)}));
+  ASSERT_FALSE(report.findings.empty());
+  EXPECT_EQ(report.findings[0].rule, RuleId::param_divergence) << summary(report);
+  EXPECT_EQ(report.findings[0].step, 0);
+}
+
+TEST(ParamDivergence, NamesTheFirstStepTensorsRanksAndHowFarItSpreads) {
+  TinyTraining t = training(5);
+  for (int i = 0; i < 3; ++i) {
+    t.record_params();
+    t.end_step();
+  }
+  t.param(1, 2)[5] += 1;
+  t.record_params();
+  t.end_step();
+  t.param(1, 0)[5] += 1;
+  t.record_params();
+  const Report report = verify(t.run());
+  EXPECT_EQ(summary(report), "param-divergence error proven culprits=1 step=3\nverdict findings");
+  const Finding& f = report.findings[0];
+  EXPECT_THAT(f.what, ElementsAre("p2"));
+  EXPECT_THAT(f.message, AllOf(HasSubstr("rank 1 against ranks 0, 2-4"),
+                               HasSubstr("1 parameter of 4"), HasSubstr("2 of 4 in step 4")));
+}
+
+TEST(ParamDivergence, TwoRanksHaveNoMajority) {
+  TinyTraining t = training(2);
+  t.record_params();
+  t.end_step();
+  t.param(1, 2)[5] += 1;
+  t.record_params();
+  EXPECT_EQ(summary(verify(t.run())), "param-divergence error proven step=1\nverdict findings");
+}
+
+TEST(ParamDivergence, BeforeTheFirstSynchronisationItIsANote) {
+  TinyTraining t = training();
+  t.param(1, 0)[0] += 1;
+  t.record_params();
+  t.end_step();
+  t.param(1, 0) = t.param(0, 0);
+  t.record_params();
+  EXPECT_TRUE(is_note(verify(t.run()), RuleId::param_divergence));
+}
+
+TEST(ParamDivergence, ParametersAveragedEveryFewStepsAreInOrder) {
+  TinyTraining t = training();
+  for (int round = 0; round < 3; ++round) {
+    t.record_params();
+    t.end_step();
+    for (std::uint32_t r = 0; r < kWorld; ++r) t.param(r, 0)[0] += static_cast<float>(r + 1);
+    t.record_params();
+    t.end_step();
+    for (std::uint32_t r = 0; r < kWorld; ++r) t.param(r, 0)[0] = 0;
+  }
+  t.record_params();
+  EXPECT_THAT(summary(verify(t.run())), HasSubstr("verdict clean"));
+}
+
+TEST(ParamDivergence, OneLookBeforeTheFirstStepTellsNothing) {
+  TinyTraining t = training();
+  t.param(1, 0)[0] += 1;
+  t.record_params();
+  EXPECT_EQ(verify(t.run()).verdict, Verdict::inconclusive);
+}
+
+TEST(ParamDivergence, PartsOfShardedTensorsAreNotCompared) {
+  const auto rank = [](int r) {
+    return fmt::format(R"({{"header":1,"rank":{},"world_size":2}}
+{{"ev":"state","n":0,"name":"w","hash":"1","sharded":true}}
+{{"ev":"state","n":1,"name":"w","hash":"{}","sharded":true}}
+{{"end":"clean"}})",
+                       r, 5 + r);
+  };
+  EXPECT_EQ(summary(verify(run_from_text({rank(0), rank(1)}))), "verdict clean");
+}
+
+TEST(ParamDivergence, RanksOutsideOfTheGroupThatAveragesATensorAreNoReplicasOfIt) {
+  const auto rank = [](int r) {
+    std::string out = fmt::format(R"({{"header":1,"rank":{},"world_size":3}}
+{{"group":"world","ranks":[0,1,2]}}
+{{"group":"images","ranks":[0,1]}}
+)",
+                                  r);
+    for (int n = 0; n < 3; ++n) {
+      const std::string step = std::to_string(n);
+      if (r < 2) {
+        out += R"({"ev":"issue","id":)" + step +
+               R"(,"g":"images","op":"all_reduce","in":[[8]],"what":["image.w"]})"
+               "\n"
+               R"({"ev":"complete","id":)" +
+               step + "}\n";
+      }
+      out += R"({"ev":"state","n":)" + step + R"(,"name":"image.w","hash":")" +
+             std::to_string(r < 2 ? n + 1 : 7) + "\"}\n";
+    }
+    return out + R"({"end":"clean"})";
+  };
+  EXPECT_EQ(summary(verify(run_from_text({rank(0), rank(1), rank(2)}))), "verdict clean");
+}
+
+TEST(GradDivergence, ParametersThatFollowHangBelow) {
+  TinyTraining t = training();
+  t.detail = TinyTraining::Detail::hash;
+  const Report report = with_fault(t, [](TinyTraining& x) {
+    x.backward();
+    x.average_all();
+    x.grad(2, 1)[3] *= 2;
+    x.finish();
+  });
+  EXPECT_EQ(summary(report), "grad-divergence error proven culprits=2 step=2\nverdict findings");
+  ASSERT_FALSE(report.findings[0].consequences.empty());
+  EXPECT_EQ(report.findings[0].consequences[0].rule, RuleId::param_divergence);
+}
+
+TEST(GradDivergence, WhereParametersAreAveragedInsteadItIsANote) {
+  TinyTraining t = training(2);
+  for (int step = 0; step < 8; ++step) {
+    t.backward();
+    t.record_synced();
+    t.update_all();
+    for (std::size_t i = 0; step % 2 == 1 && i < t.tensors(); ++i) t.param(1, i) = t.param(0, i);
+    t.record_params();
+    t.end_step();
+  }
+  EXPECT_EQ(verify(t.run()).verdict, Verdict::clean);
+}
+
+TEST(BufferDivergence, IsAWarningUnlessBroadcastsKeepThemTogether) {
+  const auto rank = [](int r, bool broadcast) {
+    std::string out = fmt::format(R"({{"header":1,"rank":{},"world_size":2}}
+{{"group":"world","ranks":[0,1]}}
+)",
+                                  r);
+    for (int n = 0; n < 4; ++n) {
+      const std::string step = std::to_string(n);
+      if (broadcast) {
+        out += R"({"ev":"issue","id":)" + step +
+               R"(,"g":"world","op":"broadcast","in":[[8]],"root":0,"what":["bn.mean"]})"
+               "\n"
+               R"({"ev":"complete","id":)" +
+               step + "}\n";
+      }
+      out += R"({"ev":"state","n":)" + step + R"(,"name":"bn.mean","kind":"buffer","hash":")" +
+             std::to_string(10 * n + r) + "\"}\n";
+    }
+    return out + R"({"end":"clean"})";
+  };
+  EXPECT_EQ(summary(verify(run_from_text({rank(0, false), rank(1, false)}))),
+            "buffer-divergence warning proven step=0\nverdict findings");
+  EXPECT_TRUE(
+      is_note(verify(run_from_text({rank(0, true), rank(1, true)})), RuleId::buffer_divergence));
+}
+
+// A run of which no value is said to be the same on several ranks.
+trace::Run undeclared(const TinyTraining& t) {
+  trace::Run run = t.run();
+  for (trace::RankTrace& rank : run.ranks) {
+    for (trace::StateMark& mark : rank.states) mark.sharded = true;
+  }
+  return run;
+}
+
+TEST(UndeclaredReplicas, AreKnownByTheirEqualGradients) {
+  TinyTraining t = training();
+  for (int i = 0; i < 2; ++i) t.good_step();
+  EXPECT_EQ(summary(verify(undeclared(t))), "verdict clean");
+  t.backward();
+  t.average_all();
+  t.record_synced();
+  for (std::uint32_t r = 0; r < kWorld; ++r) t.update(r, r == 3 ? 0.2F : 0.1F);
+  t.record_params();
+  EXPECT_EQ(summary(verify(undeclared(t))),
+            "rank-local-decision error proven culprits=3 step=2\nverdict findings");
+}
+
+TEST(UndeclaredReplicas, PartsOfAModelAreNone) {
+  TinyTraining t = training();
+  for (int i = 0; i < 3; ++i) {
+    t.backward();
+    t.average(0, all_of(t), 4);  // a norm; everything else is each rank's own
+    t.finish();
+    t.end_step();
+  }
+  const Report report = verify(undeclared(t));
+  EXPECT_EQ(report.verdict, Verdict::clean);
+  EXPECT_THAT(report.unknown, Contains(HasSubstr("so not compared")));
+}
+
+TEST(RankLocalDecision, ARankThatSkipsItsUpdate) {
+  TinyTraining t = training();
+  const Report report = with_fault(t, [](TinyTraining& x) {
+    x.backward();
+    x.record_local();
+    x.average_all();
+    x.record_synced();
+    for (const std::uint32_t r : {0U, 2U, 3U}) x.update(r);
+    x.record_params();
+  });
+  EXPECT_EQ(summary(report),
+            "rank-local-decision error proven culprits=1 step=2\nverdict findings");
+  EXPECT_THAT(report.findings[0].why, HasSubstr("rank 1 skipped it"));
+}
+
+TEST(RankLocalDecision, ScalarsThatDiffer) {
+  TinyTraining t = training();
+  const Report report = with_fault(t, [](TinyTraining& x) {
+    x.backward();
+    x.record_local();
+    x.average_all();
+    x.record_synced();
+    for (std::uint32_t r = 0; r < kWorld; ++r) {
+      x.record_scalar(r, "lr", r == 3 ? 0.2 : 0.1);
+      x.update(r, r == 3 ? 0.2F : 0.1F);
+    }
+    x.record_params();
+  });
+  EXPECT_EQ(summary(report),
+            "rank-local-decision error proven culprits=3 step=2\nverdict findings");
+  EXPECT_THAT(report.findings[0].what, ElementsAre("lr"));
+}
+
+// A clip factor is 1 wherever nothing is clipped, so that it agrees in most steps even where each
+// rank clips by its own norm.
+TEST(RankLocalDecision, AClipFactorThatDiffersInSomeStepsOnly) {
+  TinyTraining t = training();
+  for (int i = 0; i < 6; ++i) {
+    for (std::uint32_t r = 0; r < kWorld; ++r) {
+      t.record_scalar(r, "clip_factor", i % 2 == 1 && r == 3 ? 0.5 : 1);
+    }
+    t.good_step();
+  }
+  EXPECT_EQ(summary(verify(t.run())),
+            "rank-local-decision error proven culprits=3 step=1\nverdict findings");
+}
+
+// Gradients are recorded as the optimizer gets them; each rank has clipped its own before.
+TEST(RankLocalDecision, GradientsThatAreClippedBeforeTheyAreReduced) {
+  TinyTraining t = training(2);
+  const Report report = with_fault(t, [](TinyTraining& x) {
+    x.backward();
+    x.record_local();
+    for (std::uint32_t r = 0; r < 2; ++r) {
+      x.record_scalar(r, "clip.norm", 3 + r);
+      for (std::size_t i = 0; i < x.tensors(); ++i) {
+        for (float& g : x.grad(r, i)) g *= r == 0 ? 0.5F : 0.3F;
+      }
+    }
+    x.average_all();
+    x.finish();
+  });
+  EXPECT_EQ(summary(report), "rank-local-decision error proven step=2\nverdict findings");
+  EXPECT_THAT(report.findings[0].what, ElementsAre("clip.norm"));
+  EXPECT_THAT(report.findings[0].why, HasSubstr("before they were reduced"));
+}
+
+TEST(RankLocalDecision, APartThatTheOptimizerOfOneRankLacks) {
+  TinyTraining t = training(3);
+  for (int i = 0; i < 2; ++i) {  // each rank's own part
+    t.backward();
+    t.finish();
+    t.end_step();
+  }
+  EXPECT_EQ(verify(undeclared(t)).verdict, Verdict::clean);
+  t.backward();
+  t.record_synced();
+  const TinyTraining::Tensor kept = t.param(2, 1);
+  t.update_all();
+  t.param(2, 1) = kept;
+  t.record_params();
+  const Report report = verify(undeclared(t));
+  EXPECT_EQ(summary(report),
+            "rank-local-decision error observed culprits=2 step=2\nverdict findings");
+  EXPECT_THAT(report.findings[0].what, ElementsAre("p1"));
+}
+
+TEST(RankLocalDecision, EqualScalarsAreNone) {
+  TinyTraining t = training();
+  for (int i = 0; i < 3; ++i) {
+    for (std::uint32_t r = 0; r < kWorld; ++r) t.record_scalar(r, "lr", 0.1 * i);
+    t.good_step();
+  }
+  EXPECT_EQ(summary(verify(t.run())), "verdict clean");
+}
+
+}  // namespace
+}  // namespace lockstep::verify

@@ -1,0 +1,62 @@
+#include "verify/finding_labels.h"
+
+#include <algorithm>
+#include <string>
+#include <unordered_map>
+
+#include <fmt/core.h>
+
+#include "base/text.h"
+
+namespace lockstep::verify {
+
+namespace {
+
+class GroupLabels {
+ public:
+  explicit GroupLabels(const Context& context) : context_(context) {
+    for (const GroupStreams& group : context.groups) {
+      by_name_.emplace(printable(group.name), &group);
+      if (!group.streams.empty()) ++groups_called_[description_of(group)];
+    }
+  }
+
+  // The label of the group with this name. Empty: no rank called in the group.
+  std::string of(const std::string& name) const {
+    const auto found = by_name_.find(name);
+    if (found == by_name_.end() || found->second->streams.empty()) return "";
+    const GroupStreams& group = *found->second;
+    std::string description = description_of(group);
+    if (groups_called_.at(description) == 1) return description;
+    // Several groups have this description: "data parallel (ranks 0, 4)".
+    std::vector<trace::Rank> members = group.members;
+    std::sort(members.begin(), members.end());
+    return fmt::format("{} ({})", description, describe_ranks(members));
+  }
+
+ private:
+  std::string description_of(const GroupStreams& group) const {
+    return context_.group_words(group.streams[0].rank_index, group.group);
+  }
+
+  const Context& context_;
+  std::unordered_map<std::string, const GroupStreams*> by_name_;
+  std::unordered_map<std::string, std::size_t> groups_called_;  // by description
+};
+
+void label(const Context& context, const GroupLabels& labels, std::vector<Finding>& findings) {
+  for (Finding& f : findings) {
+    if (!f.group.empty()) f.group_label = labels.of(f.group);
+    if (f.seq && !context.run.ranks.empty()) f.number = *f.seq + context.run.ranks[0].first_number;
+    for (Elsewhere& other : f.also) other.group_label = labels.of(other.group);
+    label(context, labels, f.consequences);
+  }
+}
+
+}  // namespace
+
+void label_findings(const Context& context, std::vector<Finding>& findings) {
+  if (!findings.empty()) label(context, GroupLabels(context), findings);
+}
+
+}  // namespace lockstep::verify

@@ -107,7 +107,10 @@ class Positions {
     std::uint32_t oldest = kNoCall;
     for (std::size_t c = calls.size(); c-- > 0;) {
       if (is_open(r, static_cast<std::uint32_t>(c))) {
-        oldest = static_cast<std::uint32_t>(c);
+        // Others' rings have lost this call: in which later one they meet is known.
+        const bool lost =
+            oldest != kNoCall && precedes_common_start(r, static_cast<std::uint32_t>(c));
+        if (!lost) oldest = static_cast<std::uint32_t>(c);
       } else if (calls.size() - c > kLongestQueue) {
         break;
       }
@@ -125,6 +128,14 @@ class Positions {
     // No completions were recorded: a call is open if it cannot have completed, because a member
     // never issued it or issued a different call at that index.
     return !at_.completes(r, c) && (at_.is_message(r, c) || !has_absent_member(r, c));
+  }
+
+  // Whether the group's streams are compared from a later call on.
+  bool precedes_common_start(std::uint32_t r, std::uint32_t c) const {
+    const std::uint32_t g =
+        at_.is_message(r, c) ? CollectiveInstance::kNone : at_.index_of(at_.call(r, c).group);
+    return g != CollectiveInstance::kNone && at_.groups()[g].comparable &&
+           !at_.instance(r, c).is_known();
   }
 
   bool has_absent_member(std::uint32_t r, std::uint32_t c) const {

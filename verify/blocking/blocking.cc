@@ -180,7 +180,8 @@ bool ended_within_round(const Context& context, const WaitPoint& point) {
            common_start(context.run, context.agreement, r, call.rank) == call.call;
   };
   return std::any_of(point.missing.begin(), point.missing.end(), stopped_before) &&
-         is_within_round(context.run, context.agreement, call);
+         is_within_round(context.run, context.agreement, call) &&
+         !do_rounds_vary(context.run, context.agreement, call);
 }
 
 // Whether the waiting ranks are a minority, so that they deviate rather than those that finished.
@@ -250,7 +251,10 @@ Cause explain_finished(const Context& context, const WaitCause& wait) {
   const std::string location = context.describe_location(call, seq_at(context, point));
   const bool message = point.group == WaitPoint::kPointToPoint;
   const bool one_message_more = message && !steps_known && is_one_message_more(context, point);
-  const bool went_further = one_message_more && fewer == true;
+  const bool others_ended =
+      message && !point.missing.empty() &&
+      others_go_on(context.run, context.agreement, point.waiting[0], point.missing[0]) == false;
+  const bool went_further = (one_message_more || others_ended) && fewer == true;
   Cause cause;
   if (message && !(steps_known && further_step) && !went_further) {
     cause.finding = make_finding(RuleId::p2p_unmatched);
@@ -357,7 +361,10 @@ Cause explain_gone(const Context& context, const WaitCause& wait) {
   // That most of a group hangs is less likely than that the few are ahead, or finished: nothing
   // shows how a dump's ranks ended, and issue lines alone do not show what a host was doing.
   const bool shows_little = is_snapshot(context.run) || issued_alone(context);
-  const bool few_wait = hung && shows_little && point.waiting.size() < wait.roots.size();
+  const bool few_wait =
+      hung && shows_little &&
+      (point.waiting.size() < wait.roots.size() ||
+       others_go_on(context.run, context.agreement, point.waiting[0], root) == false);
   if (!few_wait) cause.finding.culprits = context.ranks(wait.roots);
   cause.deviants = wait.roots;
   locate_cause(context, place, first.call, first.seq, cause);

@@ -226,22 +226,60 @@ bool repeats(const trace::Run& run, Agreement& agreement, CallRef call) {
 
 }  // namespace
 
-bool is_within_round(const trace::Run& run, Agreement& agreement, CallRef call) {
-  // Of a call that is made after every second round, the past expects another one, too.
+namespace {
+
+// The calls up to `end` repeat after `period` calls, from `first` on.
+struct Repetition {
+  std::uint32_t period = 0;
+  std::uint32_t first = 0;
+};
+
+// The repetition in which the call is expected; nothing where the past expects another one, or
+// none. Of a call that is made after every second round, it expects another one, too.
+std::optional<Repetition> repetition_before(const trace::Run& run, Agreement& agreement,
+                                            CallRef call) {
   const auto context = context_of(run, agreement, call);
   if (!context || is_usual(run, agreement, call) != Usual::yes ||
       !usual_call(run, agreement, call)) {
-    return false;
+    return std::nullopt;
   }
   const std::vector<trace::Call>& calls = run.ranks[call.rank].calls;
-  const std::uint32_t period = context->back;
-  std::uint32_t first = call.call - period;  // of the calls that repeat after a period
-  while (first > 0 && call.call - first < kHistory &&
-         is_same_of_program(agreement, calls[first - 1], calls[first - 1 + period]) &&
-         begins_step(calls, first - 1) == begins_step(calls, first - 1 + period)) {
-    --first;
+  Repetition out{context->back, call.call - context->back};
+  while (out.first > 0 && call.call - out.first < kHistory &&
+         is_same_of_program(agreement, calls[out.first - 1], calls[out.first - 1 + out.period]) &&
+         begins_step(calls, out.first - 1) == begins_step(calls, out.first - 1 + out.period)) {
+    --out.first;
   }
-  return (call.call - first) % period != 0;
+  return out;
+}
+
+}  // namespace
+
+bool is_within_round(const trace::Run& run, Agreement& agreement, CallRef call) {
+  const auto repetition = repetition_before(run, agreement, call);
+  return repetition && (call.call - repetition->first) % repetition->period != 0;
+}
+
+bool do_rounds_vary(const trace::Run& run, Agreement& agreement, CallRef call) {
+  const auto repetition = repetition_before(run, agreement, call);
+  if (!repetition || repetition->first == 0) return false;
+  const auto [period, first] = *repetition;
+  if (call.call - first >= 2 * period) return false;
+  // A call that is made once (as a program begins, or at a checkpoint) is no part of the rounds.
+  const std::vector<trace::Call>& calls = run.ranks[call.rank].calls;
+  const auto form = [&](std::uint32_t i) -> const trace::Signature& {
+    return run.tables.signatures[calls[i].signature];
+  };
+  const auto recurs = [&](std::uint32_t index) {
+    for (std::uint32_t i = 0; i < call.call; ++i) {
+      if (i != index && calls[i].group == calls[index].group && form(i).op == form(index).op &&
+          form(i).dtypes == form(index).dtypes) {
+        return true;
+      }
+    }
+    return false;
+  };
+  return recurs(first - 1) && recurs(first - 1 + period);
 }
 
 Expected expected_of(const trace::Run& run, Agreement& agreement, CallRef first, CallRef second) {

@@ -86,6 +86,47 @@ TEST(Majority, ThatEndsWithinARoundLeftOutItsRest) {
               HasSubstr("unequal-iterations error proven culprits=0"));
 }
 
+// A text is generated until it ends, so that rounds have several lengths.
+TEST(Majority, ThatEndsAfterARoundOfAnotherLengthLeftNothingOut) {
+  const auto text = [](int tokens) {
+    return "broadcast n=1; " + repeated("all_reduce n=8; ", tokens) + "all_gather n=2; ";
+  };
+  const std::string past = text(3) + text(5) + text(4);
+  EXPECT_THAT(judgement_of({past + "broadcast n=1 open; hung", past + "clean", past + "clean"}),
+              HasSubstr("unequal-iterations error proven culprits=0"));
+  // So does an object whose size is another one each time.
+  const auto object = [](int size) {
+    return "all_reduce n=8; all_reduce n=4; broadcast n=" + std::to_string(size) + "; barrier; ";
+  };
+  const std::string sent = object(300) + object(307);
+  EXPECT_THAT(judgement_of({sent + "all_reduce n=8 open; hung", sent + "clean", sent + "clean"}),
+              HasSubstr("unequal-iterations error proven culprits=0"));
+  // The look-alike: two whole rounds of one length, and a part of the third.
+  const std::string alike =
+      repeated(text(3), 3) + "broadcast n=1; " + repeated("all_reduce n=8; ", 3);
+  EXPECT_THAT(judgement_of({alike + "all_gather n=2 open; hung", alike + "clean", alike + "clean"}),
+              HasSubstr("missing-collective error proven culprits=1,2"));
+}
+
+// A ring: each rank sends to the next one. Rank 0 begins another round.
+TEST(Majority, ThatFinishedIsNotAskedForAMessageMore) {
+  const auto rank = [](int r, const std::string& more) {
+    const std::string next = std::to_string((r + 1) % 4), last = std::to_string((r + 3) % 4);
+    const std::string round =
+        "send n=8 peer=" + next + " async; recv n=8 peer=" + last + " async; all_reduce n=4; ";
+    return "backend nccl; " + round + round + more;
+  };
+  const std::string end = "clean";
+  EXPECT_THAT(judgement_of({rank(0, "send n=8 peer=1 async open; hung"), rank(1, end), rank(2, end),
+                            rank(3, end)}),
+              HasSubstr("unequal-iterations error observed culprits=0 "));
+  // The look-alike: of two ranks, either may have the wrong number of rounds.
+  const std::string round = "send n=8 peer=1 async; all_reduce n=4; ";
+  EXPECT_THAT(judgement_of({"backend nccl; " + round + "send n=8 peer=1 async open; hung",
+                            "backend nccl; recv n=8 peer=0 async; all_reduce n=4; clean"}),
+              HasSubstr("p2p-unmatched error observed "));
+}
+
 // A call after every second round: that the past shows one there is no reason to miss it.
 TEST(Majority, ThatEndsBeforeACallThatIsMadeNowAndThenEndedWell) {
   const std::string round = "all_reduce n=1; all_reduce n=2; ";

@@ -81,7 +81,11 @@ std::optional<Nearest> nearest_program(const Context& context, std::vector<std::
 bool most_deviate(const Context& context, CallRef call, const std::vector<std::uint32_t>& waiting,
                   const std::vector<std::uint32_t>& missing) {
   const auto nearest = nearest_program(context, waiting, missing[0], call);
-  if (!nearest) return false;
+  // Stages of a pipeline part before that, and each does as always there.
+  if (!nearest ||
+      !is_like(context, context.call({nearest->rank, nearest->parted}), context.call(call))) {
+    return false;
+  }
   auto parting =
       most_broke_with_the_past(context.run, context.agreement, nearest->rank, missing[0]);
   if (!parting) parting = find_parting(context.run, context.agreement, nearest->rank, missing[0]);

@@ -135,6 +135,27 @@ std::pair<std::size_t, std::size_t> votes(const trace::Run& run, Agreement& agre
   return {with_a, with_b};
 }
 
+std::optional<Parting> by_votes(const trace::Run& run, Agreement& agreement, std::uint32_t a,
+                                std::uint32_t b, std::uint32_t parted) {
+  const auto [with_a, with_b] = votes(run, agreement, a, b, parted);
+  if (with_a == with_b) return std::nullopt;
+  return with_a > with_b ? Parting{a, b, parted} : Parting{b, a, parted};
+}
+
+// Where the programs part, if both are known from their start, neither ends there, and
+// both are of one kind.
+std::optional<std::uint32_t> parted_at(const trace::Run& run, Agreement& agreement, std::uint32_t a,
+                                       std::uint32_t b) {
+  const auto parted = common_start(run, agreement, a, b);
+  // If one of them just ends, it is late, which is no other path. A rank without a group like
+  // theirs runs another program.
+  if (!parted || *parted >= run.ranks[a].calls.size() || *parted >= run.ranks[b].calls.size() ||
+      group_sizes(run, a, {a, b}) != group_sizes(run, b, {a, b})) {
+    return std::nullopt;
+  }
+  return parted;
+}
+
 }  // namespace
 
 bool did_the_same_before(const trace::Run& run, Agreement& agreement, CallRef a, CallRef b) {
@@ -143,18 +164,17 @@ bool did_the_same_before(const trace::Run& run, Agreement& agreement, CallRef a,
   return compared > 0 && programs.common_before(a.call, b.call, compared) == compared;
 }
 
+std::optional<Parting> parting_by_votes(const trace::Run& run, Agreement& agreement,
+                                        std::uint32_t a, std::uint32_t b) {
+  const auto parted = parted_at(run, agreement, a, b);
+  return parted ? by_votes(run, agreement, a, b, *parted) : std::nullopt;
+}
+
 std::optional<Parting> find_parting(const trace::Run& run, Agreement& agreement, std::uint32_t a,
                                     std::uint32_t b) {
-  const auto parted = common_start(run, agreement, a, b);
-  // A rank without a group like theirs runs another program.
-  if (group_sizes(run, a, {a, b}) != group_sizes(run, b, {a, b})) return std::nullopt;
-  // If one of them just ends, it is late, which is no other path.
-  if (!parted || *parted >= run.ranks[a].calls.size() || *parted >= run.ranks[b].calls.size())
-    return std::nullopt;
-  const auto [with_a, with_b] = votes(run, agreement, a, b, *parted);
-  if (with_a != with_b) {
-    return with_a > with_b ? Parting{a, b, *parted} : Parting{b, a, *parted};
-  }
+  const auto parted = parted_at(run, agreement, a, b);
+  if (!parted) return std::nullopt;
+  if (const auto voted = by_votes(run, agreement, a, b, *parted)) return voted;
   // From strong evidence to weak: what the rank did at this point in its other rounds, in its past,
   // how often in a row, and what came before such calls otherwise.
   const std::pair<Usual, Usual> judgements[] = {
@@ -173,11 +193,8 @@ std::optional<Parting> find_parting(const trace::Run& run, Agreement& agreement,
 
 std::optional<Parting> most_broke_with_the_past(const trace::Run& run, Agreement& agreement,
                                                 std::uint32_t a, std::uint32_t b) {
-  const auto parted = common_start(run, agreement, a, b);
-  if (!parted || *parted >= run.ranks[a].calls.size() || *parted >= run.ranks[b].calls.size() ||
-      group_sizes(run, a, {a, b}) != group_sizes(run, b, {a, b})) {
-    return std::nullopt;
-  }
+  const auto parted = parted_at(run, agreement, a, b);
+  if (!parted) return std::nullopt;
   const Expected expected = expected_of(run, agreement, {a, *parted}, {b, *parted});
   if (expected == Expected::unknown) return std::nullopt;
   const auto [with_a, with_b] = votes(run, agreement, a, b, *parted);
@@ -201,8 +218,8 @@ std::optional<bool> others_go_on(const trace::Run& run, Agreement& agreement, st
     if (start > end) {
       ++go_on;
     } else if (start == end && run.ranks[r].calls.size() == end &&
-               run.ranks[r].end == trace::End::clean) {
-      ++ended;  // any other end may have come too early
+               (run.ranks[r].end == trace::End::clean || run.ranks[r].snapshot)) {
+      ++ended;  // any other end may have come too early; of a dump nobody knows it
     }
   });
   return go_on == ended ? std::nullopt : std::optional(go_on > ended);

@@ -1,5 +1,6 @@
 // A call of a subgroup that a rank left out, and is in the next call of a larger group: who is to
 // blame, where the data tell it, and where they do not.
+#include <algorithm>
 #include <map>
 
 #include <gmock/gmock.h>
@@ -154,6 +155,38 @@ TEST(Overtaking, WithoutOtherGroupsAndWithoutAPastOnlyTheFewAreNamed) {
   const std::string of_two = "group image 2,3; ";
   EXPECT_THAT(judge({there, there, of_two + "all_reduce g=image n=8 open; hung", of_two + there}),
               HasSubstr("cross-group-deadlock error proven group="));
+}
+
+// Replicas generate texts of several lengths, so that the numbers of their calls say nothing: rank
+// 1 left out the broadcast in which most wait, and rank 4 did in another group.
+TEST(Overtaking, WholeProgramsTellWhereTheNumbersOfCallsMislead) {
+  const auto text = [](int rank, int tokens) {
+    std::string out = "broadcast n=9; ";
+    for (int t = 0; t < tokens; ++t) out += "all_reduce g=tp" + std::to_string(rank / 3) + " n=8; ";
+    return out + "all_gather n=2; ";
+  };
+  const auto programs = [&](const std::vector<int>& skips) {
+    std::vector<std::string> out;
+    for (int r = 0; r < 9; ++r) {
+      const std::string tp = std::to_string(r / 3 * 3);
+      const std::string group = "group tp" + std::to_string(r / 3) + " " + tp + "," +
+                                std::to_string(r / 3 * 3 + 1) + "," +
+                                std::to_string(r / 3 * 3 + 2) + "; ";
+      const bool skip = std::find(skips.begin(), skips.end(), r) != skips.end();
+      out.push_back("backend nccl; " + group +
+                    text(r, r < 3   ? 3
+                            : r < 6 ? 6
+                                    : 4) +
+                    (skip ? "all_reduce g=tp" + std::to_string(r / 3) + " n=8 open; hung"
+                          : "broadcast n=11 open; hung"));
+    }
+    return out;
+  };
+  EXPECT_THAT(judge(programs({1})),
+              HasSubstr("error observed culprits=1 group=world seq=2"));
+  EXPECT_THAT(judge(programs({1, 4})),
+              HasSubstr("error observed culprits=1,4 group=world seq=2"));
+  EXPECT_EQ(judge(programs({})), "device-stall error observed group=world seq=2\nverdict findings");
 }
 
 TEST(Overtaking, OtherGroupsThatDoNotAgreeTellNothing) {

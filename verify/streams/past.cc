@@ -95,22 +95,25 @@ Usual is_run_usual_after(const trace::Run& run, Agreement& agreement, CallRef ca
   while (end < calls.size() && same(end) && !begins_step(calls, end)) ++end;
   const std::uint32_t length = end - first;
   const bool may_go_on = end == calls.size();
+  std::uint32_t runs = 0, alike = 0;
+  const auto count = [&](std::uint32_t earlier) {
+    if (earlier == 0) return;
+    ++runs;
+    if (earlier == length || (may_go_on && earlier > length)) ++alike;
+  };
   std::uint32_t earlier = 0;  // length of an earlier run
-  std::uint32_t runs = 0;
   for (std::uint32_t i = first > kHistory ? first - kHistory : 0; i < first; ++i) {
     if (same(i) && (earlier == 0 || !begins_step(calls, i))) {
       ++earlier;
       continue;
     }
-    if (earlier == length || (may_go_on && earlier > length)) return Usual::yes;
-    runs += earlier > 0 ? 1U : 0U;
+    count(earlier);
     earlier = same(i) ? 1 : 0;
   }
-  if (begins_step(calls, first) && earlier > 0) {
-    if (earlier == length || (may_go_on && earlier > length)) return Usual::yes;
-    ++runs;
-  }
-  return runs >= needed ? Usual::no : Usual::unknown;
+  if (begins_step(calls, first)) count(earlier);
+  if (alike == 0) return runs >= needed ? Usual::no : Usual::unknown;
+  // Where each run has another length (tokens of a text), one of the same length is chance.
+  return alike > 1 || alike == runs ? Usual::yes : Usual::unknown;
 }
 
 }  // namespace

@@ -165,6 +165,26 @@ TEST(Majority, MayMakeARunOfEqualCallsTooShort) {
   EXPECT_THAT(judgement_of({longer, usual, usual}), Not(HasSubstr("culprits=1,2")));
 }
 
+// The tokens of a text: each run has a length of its own, so that one of the same length is chance.
+TEST(Majority, IsNotBlamedForARunOfAnotherLengthWhereLengthsVary) {
+  const auto text = [](int tokens) {
+    return repeated("all_reduce g=tp n=8; ", tokens) + "all_reduce n=2; ";
+  };
+  const std::string past = "group tp 0,1,2,3; " + text(3) + text(4);
+  const std::string whole =
+      past + repeated("all_reduce g=tp n=8; ", 4) + "all_reduce g=tp n=8 open; hung";
+  const std::string skips =
+      past + repeated("all_reduce g=tp n=8; ", 4) + "all_reduce n=2 open; hung";
+  EXPECT_THAT(judgement_of({whole, whole, whole, skips}), HasSubstr("culprits=3 "));
+  // The look-alike: twice the same length, which most leave now.
+  const std::string twice = "group tp 0,1,2,3; " + text(5) + text(5) + text(3);
+  const std::string usual =
+      twice + repeated("all_reduce g=tp n=8; ", 4) + "all_reduce g=tp n=8 open; hung";
+  const std::string most =
+      twice + repeated("all_reduce g=tp n=8; ", 4) + "all_reduce n=2 open; hung";
+  EXPECT_THAT(judgement_of({usual, most, most, most}), HasSubstr("culprits=1-3 "));
+}
+
 // Of three ranks of a data-parallel group two leave out a call that all ranks of the groups beside
 // it make, in a first round, which has no past.
 TEST(Majority, OfAGroupMayBeFewOfTheJob) {

@@ -422,6 +422,11 @@ Finding wait_consequence(const Context& context, const WaitCause& wait) {
   f.ranks = context.ranks(all_ranks(wait));
   std::string parts;
   std::size_t shown = 0;
+  if (wait.stalled != SIZE_MAX) {
+    parts = describe_wait(context, context.where.wait_points[wait.stalled]) +
+            ", which every member issued";
+    ++shown;
+  }
   // The nearest waits: those farther away follow from them.
   for (const std::size_t p : by_distance(context, wait.roots, wait.points)) {
     if (++shown > 4) break;

@@ -192,6 +192,28 @@ TEST(NcclRules, ACallAfterAnOpenOneHasNotStarted) {
   EXPECT_THAT(report.findings[0].message, Not(HasSubstr("completed")));
 }
 
+// Issue lines alone. Rank 1 left out its reduction and waits in the next round's message; its next
+// reduction is queued behind that. So rank 2 hangs in the reduction, and not outside of any call.
+TEST(NcclRules, ANewestCallThatAMemberQueuedBehindAnOpenOneIsOpen) {
+  const auto rank = [](int r, bool skips) {
+    const std::string next = std::to_string((r + 1) % 4), last = std::to_string((r + 3) % 4);
+    const auto pass = [&](const std::string& batch) {
+      const std::string together = " async open coalesced=" + batch + "; ";
+      return "send n=8 peer=" + next + together + "recv n=8 peer=" + last + together;
+    };
+    const std::string all = "all_reduce n=4 async open; ";
+    return "backend nccl; " + pass("1") + all + pass("2") + (skips ? pass("3") : "") + all + "hung";
+  };
+  const std::string found = judge({rank(0, false), rank(1, true), rank(2, false), rank(3, false)});
+  EXPECT_THAT(found, HasSubstr("culprits=1 "));
+  EXPECT_THAT(found, Not(HasSubstr("host-stall")));
+  // The look-alike: nobody left out anything, and rank 2 stopped before its newest reduction.
+  const std::string stopped = rank(2, false);
+  const std::string cut = stopped.substr(0, stopped.rfind("all_reduce")) + "hung";
+  EXPECT_THAT(judge({rank(0, false), rank(1, false), cut, rank(3, false)}),
+              HasSubstr("host-stall error observed culprits=2 "));
+}
+
 // The call of the next step takes the place of the one left out, so that all of them issued both
 // calls. Ranks of the other pairs, which do as ranks 1 and 3, show the order.
 TEST(NcclRules, OthersShowWhoTookTheSecondOfTwoCallsFirst) {

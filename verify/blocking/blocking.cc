@@ -184,6 +184,18 @@ bool ended_within_round(const Context& context, const WaitPoint& point) {
          !do_rounds_vary(context.run, context.agreement, call);
 }
 
+// Whether a rank that did the same up to this call finished there: it came to a step more.
+bool ended_alike(const Context& context, CallRef call) {
+  for (std::uint32_t r = 0; r < context.run.ranks.size(); ++r) {
+    if (r != call.rank && context.where.positions[r].state == State::finished &&
+        context.run.ranks[r].calls.size() == call.call &&
+        common_start(context.run, context.agreement, r, call.rank) == call.call) {
+      return true;
+    }
+  }
+  return false;
+}
+
 // Whether the waiting ranks are a minority, so that they deviate rather than those that finished.
 // The call's group decides; on a tie the programs of other groups' ranks do, or those of the two
 // themselves, and where these do not tell, and for point-to-point calls, the number of all ranks
@@ -251,10 +263,8 @@ Cause explain_finished(const Context& context, const WaitCause& wait) {
   const std::string location = context.describe_location(call, seq_at(context, point));
   const bool message = point.group == WaitPoint::kPointToPoint;
   const bool one_message_more = message && !steps_known && is_one_message_more(context, point);
-  const bool others_ended =
-      message && !point.missing.empty() &&
-      others_go_on(context.run, context.agreement, point.waiting[0], point.missing[0]) == false;
-  const bool went_further = (one_message_more || others_ended) && fewer == true;
+  const bool went_further =
+      message && (one_message_more || ended_alike(context, call)) && fewer == true;
   Cause cause;
   if (message && !(steps_known && further_step) && !went_further) {
     cause.finding = make_finding(RuleId::p2p_unmatched);

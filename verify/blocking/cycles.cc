@@ -149,6 +149,21 @@ bool lacks_unlisted_member(const Context& context, const std::vector<std::size_t
   });
 }
 
+// Says where a message and its receive differ in the tag alone: two ranks that wait for each other
+// may be no cycle of messages but one message with a wrong tag.
+void add_other_tags(const Context& context, const WaitCause& wait, Finding& finding) {
+  for (const Cause& near : check_near_misses(context)) {
+    const bool concerned =
+        std::all_of(near.deviants.begin(), near.deviants.end(), [&](std::uint32_t r) {
+          return std::binary_search(wait.roots.begin(), wait.roots.end(), r);
+        });
+    if (!concerned) continue;
+    finding.why += fmt::format(" But {}. {}", near.finding.message, near.finding.why);
+    finding.fix = near.finding.fix + "; or " + finding.fix;
+    return;
+  }
+}
+
 // The cycle as a finding. Its culprits are looked for from strong evidence to weak; the first
 // criterion that names anyone decides:
 //
@@ -241,6 +256,7 @@ Cause cycle_cause(const Context& context, const WaitCause& wait,
     cause.finding.fix =
         fmt::format("on {}, issue {} before {}, as in its earlier rounds", who, usual, call);
   }
+  if (p2p) add_other_tags(context, wait, cause.finding);
   // The same cycle in sister groups is told as one.
   if (!p2p)
     cause.call =

@@ -120,6 +120,16 @@ TEST(Majority, ThatFinishedIsNotAskedForAMessageMore) {
   EXPECT_THAT(judgement_of({rank(0, "send n=8 peer=1 async open; hung"), rank(1, end), rank(2, end),
                             rank(3, end)}),
               HasSubstr("unequal-iterations error observed culprits=0 "));
+  // Two pipelines: rank 1 receives once more than rank 3, which has the same stage.
+  const auto stage = [](int r, const std::string& more) {
+    const std::string peer = std::to_string(r ^ 1);
+    const std::string round =
+        (r % 2 == 0 ? "send n=8 peer=" : "recv n=8 peer=") + peer + " async; all_reduce n=4; ";
+    return "backend nccl; " + round + round + more;
+  };
+  EXPECT_THAT(judgement_of({stage(0, end), stage(1, "recv n=8 peer=0 async open; hung"),
+                            stage(2, end), stage(3, end)}),
+              HasSubstr("unequal-iterations error observed culprits=1 "));
   // The look-alike: of two ranks, either may have the wrong number of rounds.
   const std::string round = "send n=8 peer=1 async; all_reduce n=4; ";
   EXPECT_THAT(judgement_of({"backend nccl; " + round + "send n=8 peer=1 async open; hung",

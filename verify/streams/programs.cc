@@ -221,12 +221,17 @@ std::optional<Parting> most_broke_with_the_past(const trace::Run& run, Agreement
   const Expected expected = expected_of(run, agreement, {a, *parted}, {b, *parted});
   if (expected == Expected::unknown) return std::nullopt;
   const Votes cast = votes(run, agreement, a, b, *parted);
+  // One rank alone against so many is the odd one, whatever its past.
+  constexpr std::size_t kFarTooMany = 16;
+  const auto may_be_most = [](std::size_t most, std::size_t few) {
+    return most >= few && (few > 0 || most < kFarTooMany);
+  };
   // Those who came to the same call from elsewhere broke with no past of this group.
   if (expected == Expected::first) {
-    const bool most = cast.b >= cast.a && cast.locally_b <= cast.locally_a;
+    const bool most = may_be_most(cast.b, cast.a) && cast.locally_b <= cast.locally_a;
     return most ? std::optional(Parting{a, b, *parted}) : std::nullopt;
   }
-  const bool most = cast.a >= cast.b && cast.locally_a <= cast.locally_b;
+  const bool most = may_be_most(cast.a, cast.b) && cast.locally_a <= cast.locally_b;
   return most ? std::optional(Parting{b, a, *parted}) : std::nullopt;
 }
 

@@ -162,6 +162,24 @@ TEST(Majority, ThatComesToANewPartWithinARoundLeftOutItsRest) {
               HasSubstr("missing-collective error proven culprits=1-3"));
 }
 
+// In a first text, the past shows only that tokens follow each other.
+TEST(Majority, OfManyIsNotBlamedByThePastOfOne) {
+  const auto ranks = [](int n) {
+    std::vector<std::string> out;
+    for (int r = 0; r < n; ++r) {
+      const std::string tp = "tp" + std::to_string(r / 2);
+      const std::string pair = std::to_string(r / 2 * 2) + "," + std::to_string(r / 2 * 2 + 1);
+      const std::string token = "all_reduce g=" + tp + " n=8; ";
+      out.push_back("group " + tp + " " + pair + "; broadcast n=9; " + repeated(token, 9) +
+                    "all_gather g=" + tp + " n=3; all_gather n=2; " +
+                    (r == 4 ? "all_reduce g=" + tp + " n=8" : "broadcast n=9") + " open; hung");
+    }
+    return judgement_of(out);
+  };
+  EXPECT_THAT(ranks(20), HasSubstr("culprits=4 "));
+  EXPECT_THAT(ranks(32), HasSubstr("culprits=4 "));
+}
+
 // Layers issue equal calls; how many there are in a row is what tells.
 TEST(Majority, MayMakeARunOfEqualCallsTooShort) {
   const std::string past = repeated("all_reduce n=4; all_reduce n=4; all_reduce n=1; ", 3);

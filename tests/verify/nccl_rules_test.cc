@@ -189,6 +189,50 @@ TEST(NcclRules, ACallAfterAnOpenOneHasNotStarted) {
   EXPECT_THAT(report.findings[0].message, Not(HasSubstr("completed")));
 }
 
+// Issue lines alone. Rank 1 left out its reduction and waits in the next round's message; its next
+// reduction is queued behind that. So rank 2 hangs in the reduction, and not outside of any call.
+TEST(NcclRules, ANewestCallThatAMemberQueuedBehindAnOpenOneIsOpen) {
+  const auto rank = [](int r, bool skips) {
+    const std::string next = std::to_string((r + 1) % 4), last = std::to_string((r + 3) % 4);
+    const auto pass = [&](const std::string& batch) {
+      const std::string together = " async open coalesced=" + batch + "; ";
+      return "send n=8 peer=" + next + together + "recv n=8 peer=" + last + together;
+    };
+    const std::string all = "all_reduce n=4 async open; ";
+    return "backend nccl; " + pass("1") + all + pass("2") + (skips ? pass("3") : "") + all + "hung";
+  };
+  const std::string found = judge({rank(0, false), rank(1, true), rank(2, false), rank(3, false)});
+  EXPECT_THAT(found, HasSubstr("culprits=1 "));
+  EXPECT_THAT(found, Not(HasSubstr("host-stall")));
+  // The look-alike: nobody left out anything, and rank 2 stopped before its newest reduction.
+  const std::string stopped = rank(2, false);
+  const std::string cut = stopped.substr(0, stopped.rfind("all_reduce")) + "hung";
+  EXPECT_THAT(judge({rank(0, false), rank(1, false), cut, rank(3, false)}),
+              HasSubstr("host-stall error observed culprits=2 "));
+}
+
+// The call of the next step takes the place of the one left out, so that all of them issued both
+// calls. Ranks of the other pairs, which do as ranks 1 and 3, show the order.
+TEST(NcclRules, OthersShowWhoTookTheSecondOfTwoCallsFirst) {
+  const auto rank = [](int r, bool skips) {
+    const std::string dp = r % 2 == 0 ? "even" : "odd";
+    const std::string groups = "backend nccl; group " + dp + (r % 2 == 0 ? " 0,2,4; " : " 1,3,5; ");
+    const std::string all = "all_reduce n=4 async", own = "all_reduce n=8 async g=" + dp;
+    const std::string round = all + "; " + own + "; ";
+    if (!skips) return groups + round + all + " open; " + own + " open; hung";
+    return groups + round + own + " open; " + all + " open; " + own + " open; hung";
+  };
+  const auto programs = [&](const std::vector<int>& skips) {
+    std::vector<std::string> out;
+    for (int r = 0; r < 6; ++r)
+      out.push_back(rank(r, std::find(skips.begin(), skips.end(), r) != skips.end()));
+    return summary(verify(program(out)));
+  };
+  EXPECT_THAT(programs({0, 4}), HasSubstr("error observed culprits=0,4 "));
+  EXPECT_THAT(programs({2}), HasSubstr("error observed culprits=2 "));
+  EXPECT_THAT(programs({}), StartsWith("device-stall error observed group=world"));
+}
+
 TEST(NcclRules, QueuesInOppositeOrdersBlockEachOther) {
   const std::string round = "all_reduce g=a n=4 async; all_reduce g=b n=4 async; ";
   const std::string groups = "group a 0,1; group b 0,1; " + round + round;

@@ -125,7 +125,8 @@ class ProgramTextWriter {
         json["splits_out"] = numbers(value);
       else if (key == "from" || key == "fromtag")
         complete[key] = std::stoll(value);
-      else if (key == "count" || key == "step" || key == "root" || key == "peer" || key == "ptag")
+      else if (key == "count" || key == "step" || key == "root" || key == "peer" || key == "ptag" ||
+               key == "coalesced")
         json[key] = std::stoll(value);
       else if (key == "g" || key == "dtype" || key == "redop" || key == "at" || key == "mode" ||
                key == "tag")

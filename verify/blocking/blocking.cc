@@ -180,7 +180,20 @@ bool ended_within_round(const Context& context, const WaitPoint& point) {
            common_start(context.run, context.agreement, r, call.rank) == call.call;
   };
   return std::any_of(point.missing.begin(), point.missing.end(), stopped_before) &&
-         is_within_round(context.run, context.agreement, call);
+         is_within_round(context.run, context.agreement, call) &&
+         !do_rounds_vary(context.run, context.agreement, call);
+}
+
+// Whether a rank that did the same up to this call finished there: it came to a step more.
+bool ended_alike(const Context& context, CallRef call) {
+  for (std::uint32_t r = 0; r < context.run.ranks.size(); ++r) {
+    if (r != call.rank && context.where.positions[r].state == State::finished &&
+        context.run.ranks[r].calls.size() == call.call &&
+        common_start(context.run, context.agreement, r, call.rank) == call.call) {
+      return true;
+    }
+  }
+  return false;
 }
 
 // Whether the waiting ranks are a minority, so that they deviate rather than those that finished.
@@ -250,7 +263,8 @@ Cause explain_finished(const Context& context, const WaitCause& wait) {
   const std::string location = context.describe_location(call, seq_at(context, point));
   const bool message = point.group == WaitPoint::kPointToPoint;
   const bool one_message_more = message && !steps_known && is_one_message_more(context, point);
-  const bool went_further = one_message_more && fewer == true;
+  const bool went_further =
+      message && (one_message_more || ended_alike(context, call)) && fewer == true;
   Cause cause;
   if (message && !(steps_known && further_step) && !went_further) {
     cause.finding = make_finding(RuleId::p2p_unmatched);
@@ -357,7 +371,10 @@ Cause explain_gone(const Context& context, const WaitCause& wait) {
   // That most of a group hangs is less likely than that the few are ahead, or finished: nothing
   // shows how a dump's ranks ended, and issue lines alone do not show what a host was doing.
   const bool shows_little = is_snapshot(context.run) || issued_alone(context);
-  const bool few_wait = hung && shows_little && point.waiting.size() < wait.roots.size();
+  const bool few_wait =
+      hung && shows_little &&
+      (point.waiting.size() < wait.roots.size() ||
+       others_go_on(context.run, context.agreement, point.waiting[0], root) == false);
   if (!few_wait) cause.finding.culprits = context.ranks(wait.roots);
   cause.deviants = wait.roots;
   locate_cause(context, place, first.call, first.seq, cause);
@@ -415,6 +432,11 @@ Finding wait_consequence(const Context& context, const WaitCause& wait) {
   f.ranks = context.ranks(all_ranks(wait));
   std::string parts;
   std::size_t shown = 0;
+  if (wait.stalled != SIZE_MAX) {
+    parts = describe_wait(context, context.where.wait_points[wait.stalled]) +
+            ", which every member issued";
+    ++shown;
+  }
   // The nearest waits: those farther away follow from them.
   for (const std::size_t p : by_distance(context, wait.roots, wait.points)) {
     if (++shown > 4) break;

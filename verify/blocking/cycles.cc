@@ -149,6 +149,21 @@ bool lacks_unlisted_member(const Context& context, const std::vector<std::size_t
   });
 }
 
+// Says where a message and its receive differ in the tag alone: two ranks that wait for each other
+// may be no cycle of messages but one message with a wrong tag.
+void add_other_tags(const Context& context, const WaitCause& wait, Finding& finding) {
+  for (const Cause& near : check_near_misses(context)) {
+    const bool concerned =
+        std::all_of(near.deviants.begin(), near.deviants.end(), [&](std::uint32_t r) {
+          return std::binary_search(wait.roots.begin(), wait.roots.end(), r);
+        });
+    if (!concerned) continue;
+    finding.why += fmt::format(" But {}. {}", near.finding.message, near.finding.why);
+    finding.fix = near.finding.fix + "; or " + finding.fix;
+    return;
+  }
+}
+
 // The cycle as a finding. Its culprits are looked for from strong evidence to weak; the first
 // criterion that names anyone decides:
 //
@@ -241,6 +256,7 @@ Cause cycle_cause(const Context& context, const WaitCause& wait,
     cause.finding.fix =
         fmt::format("on {}, issue {} before {}, as in its earlier rounds", who, usual, call);
   }
+  if (p2p) add_other_tags(context, wait, cause.finding);
   // The same cycle in sister groups is told as one.
   if (!p2p)
     cause.call =
@@ -252,7 +268,14 @@ Cause cycle_cause(const Context& context, const WaitCause& wait,
 
 Cause explain_cycle(const Context& context, const WaitCause& wait) {
   const std::vector<std::size_t> points = points_of_roots(context, wait);
-  const std::optional<Overtaking> overtaking = find_overtaking(context, points);
+  std::optional<Overtaking> overtaking = find_overtaking(context, points);
+  // Counts of calls mislead where rounds differ: texts are generated until they end. Whole programs
+  // do not.
+  const std::optional<Vote> vote = vote_in_cycle(context, points);
+  const auto is_refuted = [&](const std::vector<trace::Rank>& blamed) {
+    return vote && vote->contradicts(context, blamed);
+  };
+  if (overtaking && is_refuted(context.ranks(overtaking->deviants))) overtaking.reset();
   std::vector<const WaitPoint*> waits(points.size());
   std::transform(points.begin(), points.end(), waits.begin(),
                  [&](std::size_t p) { return &context.where.wait_points[p]; });
@@ -278,6 +301,8 @@ Cause explain_cycle(const Context& context, const WaitCause& wait) {
       if (parting) left_out = explain_parting(context, *parting);
     }
   }
+  if (left_out && !most_broke && is_refuted(left_out->finding.culprits))
+    left_out = explain_parting(context, vote->parting, vote->deviants);
   const WaitPoint* message = nullptr;
   if (!left_out && !overtaking && !most_broke && odd.size() == 1)
     message = message_of_sisters(context, points, odd[0]);
@@ -300,7 +325,9 @@ Cause explain_cycle(const Context& context, const WaitCause& wait) {
       (breaks.size() == 1 && breaks[0].kind == EditKind::missing &&
        trace::is_point_to_point(context.op({breaks[0].rank, breaks[0].usual})));
   Cause cause = cycle_cause(context, wait, points, breaks, overtaking, odd, lacks_message);
-  if (parting && (most_broke || cause.finding.culprits.empty())) {
+  if (!most_broke && is_refuted(cause.finding.culprits)) {
+    cause.finding.culprits = context.ranks(vote->deviants);
+  } else if (parting && (most_broke || cause.finding.culprits.empty())) {
     cause.finding.culprits =
         context.ranks(ranks_that_part_alike(context.run, context.agreement, *parting));
   }

@@ -72,10 +72,14 @@ Standing standing_of(const Context& context, const Counters& counters, trace::Gr
   };
   for (const std::uint32_t c : stream.earlier) look_at(c);
   for (const std::uint32_t c : stream.calls) look_at(c);
-  for (const Counters::Completed& counted : counters.of(group, stream.rank_index)) {
-    out.completed = std::max(out.completed, counted.count);
-    out.known = true;
+  bool counted = false;
+  for (const Counters::Completed& counter : counters.of(group, stream.rank_index)) {
+    out.completed = std::max(out.completed, counter.count);
+    out.known = counted = true;
   }
+  // A host that ran far ahead has overwritten its oldest open calls: the call at which its device
+  // stands is not among the entries, and nothing tells whether others completed it.
+  if (counted && out.pending && *out.pending > out.completed) out.pending.reset();
   // The counter says more calls completed than the entries do. The oldest open entry limits it: a
   // stall is about that call.
   if (out.pending && *out.pending < out.completed) {

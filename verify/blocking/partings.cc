@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <iterator>
 #include <utility>
 
 #include <fmt/core.h>
@@ -16,6 +17,13 @@
 namespace lockstep::verify {
 
 namespace {
+
+// The sister groups of a large job all part in the same way.
+constexpr std::size_t kMostPoints = 8;
+
+bool has(const std::vector<std::uint32_t>& ascending, std::uint32_t rank) {
+  return std::binary_search(ascending.begin(), ascending.end(), rank);
+}
 
 // The index of a call in its group's stream, and of the group; nothing where the group's streams do
 // not hold it.
@@ -167,10 +175,77 @@ std::optional<Parting> parting_in_cycle(const Context& context,
   return std::nullopt;
 }
 
+bool Vote::contradicts(const Context& context, const std::vector<trace::Rank>& blamed) const {
+  const std::vector<trace::Rank> own = context.ranks(deviants);
+  const auto deviates = [&](trace::Rank r) {
+    return std::binary_search(own.begin(), own.end(), r);
+  };
+  const auto count = std::count_if(blamed.begin(), blamed.end(), deviates);
+  const auto all = static_cast<std::ptrdiff_t>(blamed.size());
+  return all > 0 && (count == 0 || (count == all && blamed.size() < own.size()));
+}
+
+namespace {
+
+// Where the two ranks part by the votes of the others, if one of them waits there. Stages of a
+// pipeline part at their first messages, where nobody waits.
+std::optional<Parting> vote_between(const Context& context, std::uint32_t a, std::uint32_t b) {
+  const auto found = parting_by_votes(context.run, context.agreement, a, b);
+  const auto waits_there = [&](std::uint32_t r) {
+    return context.where.positions[r].waiting_in() == found->index;
+  };
+  return found && (waits_there(a) || waits_there(b)) ? found : std::nullopt;
+}
+
+// All that deviate as the deviant one does: they part from the usual one alike, or lack the call in
+// which that one waits. Ranks of other groups may have done something else before.
+std::vector<std::uint32_t> deviants_of(const Context& context,
+                                       const std::vector<std::size_t>& points,
+                                       const Parting& parting) {
+  constexpr std::size_t kMostAsked = 16;  // each costs a vote
+  std::vector<std::uint32_t> candidates =
+      ranks_that_part_alike(context.run, context.agreement, parting);
+  std::vector<std::uint32_t> in_order{parting.usual};
+  for (const std::size_t p : points) {
+    const WaitPoint& usual = context.where.wait_points[p];
+    const std::vector<std::uint32_t>& lack = usual.missing.empty() ? usual.behind : usual.missing;
+    if (has(usual.waiting, parting.usual) && has(lack, parting.deviant) &&
+        lack.size() < usual.waiting.size()) {
+      candidates = united(candidates, lack);
+      in_order = united(in_order, usual.waiting);
+    }
+  }
+  if (candidates.size() > kMostAsked) return {parting.deviant};
+  const auto parts_from = [&](std::uint32_t r, std::uint32_t usual) {
+    const auto own = vote_between(context, usual, r);
+    return own && own->deviant == r;
+  };
+  std::erase_if(candidates, [&](std::uint32_t r) {
+    if (r == parting.deviant || parts_from(r, parting.usual)) return false;
+    // Its neighbours are mostly in its groups.
+    const auto next = std::lower_bound(in_order.begin(), in_order.end(), r);
+    return (next == in_order.end() || !parts_from(r, *next)) &&
+           (next == in_order.begin() || !parts_from(r, *std::prev(next)));
+  });
+  return candidates;
+}
+
+}  // namespace
+
+std::optional<Vote> vote_in_cycle(const Context& context, const std::vector<std::size_t>& points) {
+  for (std::size_t i = 0; i < std::min(points.size(), kMostPoints); ++i) {
+    const WaitPoint& point = context.where.wait_points[points[i]];
+    if (point.group == WaitPoint::kPointToPoint || point.any_source) continue;
+    const std::vector<std::uint32_t> lacked = lacked_by(point);
+    if (lacked.empty()) continue;
+    if (const auto found = vote_between(context, point.waiting[0], lacked[0]))
+      return Vote{*found, deviants_of(context, points, *found)};
+  }
+  return std::nullopt;
+}
+
 std::optional<Parting> most_broke_in_cycle(const Context& context,
                                            const std::vector<std::size_t>& points) {
-  // The sister groups of a large job all part in the same way.
-  constexpr std::size_t kMostPoints = 8;
   for (std::size_t i = 0; i < std::min(points.size(), kMostPoints); ++i) {
     const WaitPoint& point = context.where.wait_points[points[i]];
     if (point.group == WaitPoint::kPointToPoint || point.any_source) continue;
@@ -185,10 +260,14 @@ std::optional<Parting> most_broke_in_cycle(const Context& context,
 }
 
 std::optional<Cause> explain_parting(const Context& context, const Parting& parting) {
+  return explain_parting(context, parting,
+                         ranks_that_part_alike(context.run, context.agreement, parting));
+}
+
+std::optional<Cause> explain_parting(const Context& context, const Parting& parting,
+                                     const std::vector<std::uint32_t>& alike) {
   std::optional<Deviation> d = deviation_at(context, parting);
   if (!d) return std::nullopt;
-  const std::vector<std::uint32_t> alike =
-      ranks_that_part_alike(context.run, context.agreement, parting);
   d->deviants.clear();
   d->reference.clear();
   for (const Stream& s : context.groups[d->group].streams) {

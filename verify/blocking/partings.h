@@ -20,13 +20,31 @@ namespace lockstep::verify {
 std::optional<Parting> parting_in_cycle(const Context& context,
                                         const std::vector<std::size_t>& points);
 
+// What most other ranks show of a cycle: where two of its ranks part (parting_by_votes), and all
+// that do as the deviant one there, or lack the call that it lacks (rank indices, ascending).
+struct Vote {
+  Parting parting;
+  std::vector<std::uint32_t> deviants;
+
+  // Whether these (ranks, ascending) are blamed although most did as they, or are only some of the
+  // deviants.
+  bool contradicts(const Context& context, const std::vector<trace::Rank>& blamed) const;
+};
+
+// The vote at the first of `points` that tells, of the first 8; only collectives. O(64 · calls) for
+// each.
+std::optional<Vote> vote_in_cycle(const Context& context, const std::vector<std::size_t>& points);
+
 // Where most ranks of a cycle broke with their past and those that they wait for did not
 // (most_broke_with_the_past). From the first of `points`, of at most 8, that shows it; only
 // collectives.
 std::optional<Parting> most_broke_in_cycle(const Context& context,
                                            const std::vector<std::size_t>& points);
 
-// Explains it as a call left out, or as one too many. Nothing where it may be another order.
+// Explains it as a call left out, or as one too many. Nothing where it may be another order. The
+// ranks that part alike (rank indices, ascending) are to blame.
+std::optional<Cause> explain_parting(const Context& context, const Parting& parting,
+                                     const std::vector<std::uint32_t>& alike);
 std::optional<Cause> explain_parting(const Context& context, const Parting& parting);
 
 // The rest is for snapshots of running processes (RankTrace::snapshot: Flight Recorder dumps).

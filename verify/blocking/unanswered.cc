@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <utility>
 
 #include <fmt/core.h>
@@ -14,12 +15,32 @@ namespace lockstep::verify {
 
 namespace {
 
+// Whether the rank made this call more often in its step than in each earlier one, which all had it
+// equally often: it runs a part of the step again, as for an evaluation.
+bool is_one_more_in_its_step(const Context& context, CallRef waiting) {
+  const std::vector<trace::Call>& calls = context.run.ranks[waiting.rank].calls;
+  const trace::Call& call = calls[waiting.call];
+  if (call.step == trace::kNone) return false;
+  std::map<std::int32_t, std::size_t> times;
+  for (std::uint32_t c = 0; c <= waiting.call; ++c) {
+    if (calls[c].step != trace::kNone && is_same_of_program(context.agreement, calls[c], call))
+      ++times[calls[c].step];
+  }
+  const std::size_t now = times[call.step];
+  times.erase(call.step);
+  // Not where steps differ: one may have more micro-batches.
+  return !times.empty() && std::all_of(times.begin(), times.end(), [&](const auto& entry) {
+    return entry.second < now && entry.second == times.begin()->second;
+  });
+}
+
 // Judges by the waiting rank's past. If the call is usual at this point, the others left it out. If
 // another call is usual there and this one is new, it is one too many. Where the past does not tell
 // what is usual, a call that the rank made before was left out by the others; about a new one
 // nothing is known.
 Fault fault_at(const Context& context, CallRef waiting, bool others_finished) {
   if (!knows_its_past(context, waiting.rank)) return Fault::unknown;
+  if (is_one_more_in_its_step(context, waiting)) return Fault::extra;
   const Usual usual = is_usual(context.run, context.agreement, waiting);
   const trace::RankTrace& trace = context.run.ranks[waiting.rank];
   const bool made_before = std::any_of(
@@ -81,7 +102,11 @@ std::optional<Nearest> nearest_program(const Context& context, std::vector<std::
 bool most_deviate(const Context& context, CallRef call, const std::vector<std::uint32_t>& waiting,
                   const std::vector<std::uint32_t>& missing) {
   const auto nearest = nearest_program(context, waiting, missing[0], call);
-  if (!nearest) return false;
+  // Stages of a pipeline part before that, and each does as always there.
+  if (!nearest ||
+      !is_like(context, context.call({nearest->rank, nearest->parted}), context.call(call))) {
+    return false;
+  }
   auto parting =
       most_broke_with_the_past(context.run, context.agreement, nearest->rank, missing[0]);
   if (!parting) parting = find_parting(context.run, context.agreement, nearest->rank, missing[0]);

@@ -102,18 +102,44 @@ Cause splits_cause(const Context& context, std::size_t g, std::uint64_t instance
   return cause;
 }
 
-// The calls of one all-to-all, by group rank, with the call of member `shifted` taken `by` calls
-// later. Missing calls are null.
+// Of two sides of a group, each of which fits together and not with the other one, the smaller one;
+// empty where there are no two such sides, or both are equally large. As group ranks, ascending.
+//
+//   ranks 0, 3   exchange 4, which fits         ranks 1, 2 and 4 left out exchange 4, and their
+//   1, 2, 4      exchange 5, which fits         exchange 5 does not fit exchange 4 of ranks 0 and 3
+std::vector<std::size_t> smaller_side(const std::vector<SplitConflict>& found,
+                                      std::size_t members) {
+  if (found.size() >= kConflictsKept) return {};
+  const std::size_t one = found[0].sender;
+  std::vector<bool> opposite(members);
+  for (const SplitConflict& c : found) {
+    if (c.sender == one) opposite[c.receiver] = true;
+    if (c.receiver == one) opposite[c.sender] = true;
+  }
+  const bool parts = std::all_of(found.begin(), found.end(), [&](const SplitConflict& c) {
+    return opposite[c.sender] != opposite[c.receiver];
+  });
+  const auto far = static_cast<std::size_t>(std::count(opposite.begin(), opposite.end(), true));
+  if (!parts || 2 * far == members) return {};
+  std::vector<std::size_t> out;
+  for (std::size_t m = 0; m < members; ++m)
+    if (opposite[m] == (2 * far < members)) out.push_back(m);
+  return out;
+}
+
+// The calls of one all-to-all, by group rank, with the calls of members `shifted` (ascending) taken
+// `by` calls later. Missing calls are null.
 struct ShiftedExchange {
   std::vector<CallRef> refs;
   std::vector<const trace::Call*> calls;
 };
 ShiftedExchange exchange_at(const Context& context, const std::vector<const Stream*>& members,
-                            std::size_t instance, std::size_t shifted = SIZE_MAX,
+                            std::size_t instance, const std::vector<std::size_t>& shifted = {},
                             std::size_t by = 0) {
   ShiftedExchange out;
   for (std::size_t m = 0; m < members.size(); ++m) {
-    const std::size_t at = instance + (m == shifted ? by : 0);
+    const bool moves = std::binary_search(shifted.begin(), shifted.end(), m);
+    const std::size_t at = instance + (moves ? by : 0);
     const bool there = members[m] != nullptr && at < members[m]->calls.size();
     out.refs.push_back(there ? CallRef{members[m]->rank_index, members[m]->calls[at]} : CallRef{});
     out.calls.push_back(there ? &context.call(out.refs.back()) : nullptr);
@@ -121,43 +147,51 @@ ShiftedExchange exchange_at(const Context& context, const std::vector<const Stre
   return out;
 }
 
-// Where one member is part of every conflict: did it leave out an all-to-all, issue one too many,
-// or issue two in the other order? It did if its calls fit those of the others one call later, one
-// call earlier, or both.
+// Where members (group ranks, ascending) are part of every conflict: did they leave out an
+// all-to-all, issue one too many, or issue two in the other order? They did if their calls fit
+// those of the others one call later, one call earlier, or both.
 std::optional<Deviation> shifted_exchange(const Context& context, std::size_t g,
                                           const std::vector<const Stream*>& members,
-                                          std::size_t instance, std::size_t deviant) {
+                                          std::size_t instance,
+                                          const std::vector<std::size_t>& deviants) {
   const auto exchanges = [&](const trace::Call* c) {
     return c != nullptr && context.run.tables.signatures[c->signature].splits_in.value != 0;
   };
   const auto fits = [&](const ShiftedExchange& exchange) {
-    return exchanges(exchange.calls[deviant]) &&
-           std::count_if(exchange.calls.begin(), exchange.calls.end(), exchanges) > 1 &&
+    return std::all_of(deviants.begin(), deviants.end(),
+                       [&](std::size_t m) { return exchanges(exchange.calls[m]); }) &&
+           std::count_if(exchange.calls.begin(), exchange.calls.end(), exchanges) >
+               static_cast<std::ptrdiff_t>(deviants.size()) &&
            conflicts(context.run.tables, exchange.calls).empty();
   };
   Deviation d;
   d.group = g;
   d.seq = context.groups[g].first_seq + instance;
-  d.deviants = {members[deviant]->rank_index};
   const ShiftedExchange here = exchange_at(context, members, instance);
   for (std::size_t m = 0; m < members.size(); ++m) {
-    if (m != deviant && members[m] != nullptr) d.reference.push_back(members[m]->rank_index);
+    if (members[m] == nullptr) continue;
+    const bool deviates = std::binary_search(deviants.begin(), deviants.end(), m);
+    (deviates ? d.deviants : d.reference).push_back(members[m]->rank_index);
   }
+  std::sort(d.deviants.begin(), d.deviants.end());
   std::sort(d.reference.begin(), d.reference.end());
   const auto other = std::find_if(here.refs.begin(), here.refs.end(), [&](const CallRef& ref) {
-    return ref.call != kNoCall && ref.rank != d.deviants[0];
+    return ref.call != kNoCall &&
+           !std::binary_search(d.deviants.begin(), d.deviants.end(), ref.rank);
   });
   if (other == here.refs.end()) return std::nullopt;
   d.expected = *other;
-  d.got = here.refs[deviant];
+  d.got = here.refs[deviants[0]];
   d.step = context.call(d.expected).step;
   // Left out: what it issued here fits what the others issue next. Extra: what it issues next fits
   // what the others issued here.
   ShiftedExchange next = exchange_at(context, members, instance + 1);
-  next.refs[deviant] = here.refs[deviant];
-  next.calls[deviant] = here.calls[deviant];
+  for (const std::size_t m : deviants) {
+    next.refs[m] = here.refs[m];
+    next.calls[m] = here.calls[m];
+  }
   const bool fits_later = fits(next);
-  const bool fits_earlier = fits(exchange_at(context, members, instance, deviant, 1));
+  const bool fits_earlier = fits(exchange_at(context, members, instance, deviants, 1));
   if (!fits_later && !fits_earlier) return std::nullopt;
   d.kind = fits_later ? Deviation::Kind::missing : Deviation::Kind::extra;
   // Both: two calls changed places if what follows them fits as it is. Of exchanges that alternate
@@ -264,8 +298,10 @@ std::vector<Cause> check_splits(const Context& context) {
         break;
       }
       const std::optional<std::size_t> odd = in_all(found);
+      const std::vector<std::size_t> few =
+          odd ? std::vector{*odd} : smaller_side(found, members.size());
       std::optional<Deviation> shifted =
-          odd ? shifted_exchange(context, g, members, m, *odd) : std::nullopt;
+          few.empty() ? std::nullopt : shifted_exchange(context, g, members, m, few);
       if (!shifted) {
         shifted = parting_at(context, g, m, *members[found[0].sender], *members[found[0].receiver]);
       }

@@ -1,7 +1,9 @@
 #include "verify/replay/positions.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <utility>
 
 #include "verify/replay/semantics.h"
@@ -107,7 +109,10 @@ class Positions {
     std::uint32_t oldest = kNoCall;
     for (std::size_t c = calls.size(); c-- > 0;) {
       if (is_open(r, static_cast<std::uint32_t>(c))) {
-        oldest = static_cast<std::uint32_t>(c);
+        // Others' rings have lost this call: in which later one they meet is known.
+        const bool lost =
+            oldest != kNoCall && precedes_common_start(r, static_cast<std::uint32_t>(c));
+        if (!lost) oldest = static_cast<std::uint32_t>(c);
       } else if (calls.size() - c > kLongestQueue) {
         break;
       }
@@ -134,6 +139,14 @@ class Positions {
     const trace::RankTrace& trace = at_.run().ranks[r];
     if (!at_.options().cut_ranks_hang && trace.end != trace::End::hung) return false;
     return c + std::size_t{1} == trace.calls.size() || !at_.all_arrived(at_.instance(r, c));
+  }
+
+  // Whether the group's streams are compared from a later call on.
+  bool precedes_common_start(std::uint32_t r, std::uint32_t c) const {
+    const std::uint32_t g =
+        at_.is_message(r, c) ? CollectiveInstance::kNone : at_.index_of(at_.call(r, c).group);
+    return g != CollectiveInstance::kNone && at_.groups()[g].comparable &&
+           !at_.instance(r, c).is_known();
   }
 
   bool has_absent_member(std::uint32_t r, std::uint32_t c) const {
@@ -182,11 +195,53 @@ class Positions {
 
 }  // namespace
 
+namespace {
+
+// Over NCCL, where no completions were recorded: a rank that hung after its newest call, which
+// others issued behind a call that is open, hangs in that newest call: it cannot have completed.
+void stay_in_newest_calls(const Advance& at, std::vector<Position>& positions) {
+  const auto may_be_there = [&](std::uint32_t r) {
+    return positions[r].state == Position::State::hung && positions[r].waiting_in() == kNoCall &&
+           !at.run().ranks[r].calls.empty();
+  };
+  const auto is_behind = [&](std::uint32_t r, std::uint32_t call) {
+    return positions[r].waiting_in() < call;
+  };
+  const auto is_held_up = [&](std::uint32_t r) {
+    const auto newest = static_cast<std::uint32_t>(at.run().ranks[r].calls.size() - 1);
+    if (at.is_message(r, newest)) {
+      const std::optional<CallRef> partner = at.partner(r, newest);
+      return partner && is_behind(partner->rank, partner->call);
+    }
+    const CollectiveInstance instance = at.instance(r, newest);
+    if (!instance.is_known()) return false;
+    const std::vector<Stream>& streams = at.groups()[instance.group].streams;
+    return std::any_of(streams.begin(), streams.end(), [&](const Stream& s) {
+      return instance.index < s.calls.size() && is_behind(s.rank_index, s.calls[instance.index]);
+    });
+  };
+  // Whoever stays holds up others.
+  constexpr int kMostPasses = 16;  // each asks all members of all newest calls
+  bool moved = true;
+  for (int pass = 0; pass < kMostPasses && moved; ++pass) {
+    moved = false;
+    for (std::uint32_t r = 0; r < positions.size(); ++r) {
+      if (!may_be_there(r) || !is_held_up(r)) continue;
+      positions[r].pending = static_cast<std::uint32_t>(at.run().ranks[r].calls.size() - 1);
+      moved = true;
+    }
+  }
+}
+
+}  // namespace
+
 std::vector<Position> final_positions(const Advance& at) {
   const Positions positions(at);
   std::vector<Position> out;
   out.reserve(at.run().ranks.size());
   for (std::uint32_t r = 0; r < at.run().ranks.size(); ++r) out.push_back(positions.of(r));
+  const bool devices = at.queues() && at.options().semantics == CallSemantics::nccl;
+  if (devices && !at.knows_completion()) stay_in_newest_calls(at, out);
   return out;
 }
 

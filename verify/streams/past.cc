@@ -95,22 +95,25 @@ Usual is_run_usual_after(const trace::Run& run, Agreement& agreement, CallRef ca
   while (end < calls.size() && same(end) && !begins_step(calls, end)) ++end;
   const std::uint32_t length = end - first;
   const bool may_go_on = end == calls.size();
+  std::uint32_t runs = 0, alike = 0;
+  const auto count = [&](std::uint32_t earlier) {
+    if (earlier == 0) return;
+    ++runs;
+    if (earlier == length || (may_go_on && earlier > length)) ++alike;
+  };
   std::uint32_t earlier = 0;  // length of an earlier run
-  std::uint32_t runs = 0;
   for (std::uint32_t i = first > kHistory ? first - kHistory : 0; i < first; ++i) {
     if (same(i) && (earlier == 0 || !begins_step(calls, i))) {
       ++earlier;
       continue;
     }
-    if (earlier == length || (may_go_on && earlier > length)) return Usual::yes;
-    runs += earlier > 0 ? 1U : 0U;
+    count(earlier);
     earlier = same(i) ? 1 : 0;
   }
-  if (begins_step(calls, first) && earlier > 0) {
-    if (earlier == length || (may_go_on && earlier > length)) return Usual::yes;
-    ++runs;
-  }
-  return runs >= needed ? Usual::no : Usual::unknown;
+  if (begins_step(calls, first)) count(earlier);
+  if (alike == 0) return runs >= needed ? Usual::no : Usual::unknown;
+  // Where each run has another length (tokens of a text), one of the same length is chance.
+  return alike > 1 || alike == runs ? Usual::yes : Usual::unknown;
 }
 
 }  // namespace
@@ -224,24 +227,58 @@ bool repeats(const trace::Run& run, Agreement& agreement, CallRef call) {
          is_same_of_program(agreement, calls[call.call - 1], calls[call.call]);
 }
 
-}  // namespace
+// The calls up to `end` repeat after `period` calls, from `first` on.
+struct Repetition {
+  std::uint32_t period = 0;
+  std::uint32_t first = 0;
+};
 
-bool is_within_round(const trace::Run& run, Agreement& agreement, CallRef call) {
-  // At a call that is made after every second round, the past expects another call, too.
+// The repetition in which the call is expected; nothing where the past expects another one, or
+// none. At a call that is made after every second round, it expects another one, too.
+std::optional<Repetition> repetition_before(const trace::Run& run, Agreement& agreement,
+                                            CallRef call) {
   const auto context = context_of(run, agreement, call);
   if (!context || is_usual(run, agreement, call) != Usual::yes ||
       !usual_call(run, agreement, call)) {
-    return false;
+    return std::nullopt;
   }
   const std::vector<trace::Call>& calls = run.ranks[call.rank].calls;
-  const std::uint32_t period = context->back;
-  std::uint32_t first = call.call - period;  // of the calls that repeat after a period
-  while (first > 0 && call.call - first < kHistory &&
-         is_same_of_program(agreement, calls[first - 1], calls[first - 1 + period]) &&
-         begins_step(calls, first - 1) == begins_step(calls, first - 1 + period)) {
-    --first;
+  Repetition out{context->back, call.call - context->back};
+  while (out.first > 0 && call.call - out.first < kHistory &&
+         is_same_of_program(agreement, calls[out.first - 1], calls[out.first - 1 + out.period]) &&
+         begins_step(calls, out.first - 1) == begins_step(calls, out.first - 1 + out.period)) {
+    --out.first;
   }
-  return (call.call - first) % period != 0;
+  return out;
+}
+
+}  // namespace
+
+bool is_within_round(const trace::Run& run, Agreement& agreement, CallRef call) {
+  const auto repetition = repetition_before(run, agreement, call);
+  return repetition && (call.call - repetition->first) % repetition->period != 0;
+}
+
+bool do_rounds_vary(const trace::Run& run, Agreement& agreement, CallRef call) {
+  const auto repetition = repetition_before(run, agreement, call);
+  if (!repetition || repetition->first == 0) return false;
+  const auto [period, first] = *repetition;
+  if (call.call - first >= 2 * period) return false;
+  // A call that is made once (as a program begins, or at a checkpoint) is no part of the rounds.
+  const std::vector<trace::Call>& calls = run.ranks[call.rank].calls;
+  const auto form = [&](std::uint32_t i) -> const trace::Signature& {
+    return run.tables.signatures[calls[i].signature];
+  };
+  const auto recurs = [&](std::uint32_t index) {
+    for (std::uint32_t i = 0; i < call.call; ++i) {
+      if (i != index && calls[i].group == calls[index].group && form(i).op == form(index).op &&
+          form(i).dtypes == form(index).dtypes) {
+        return true;
+      }
+    }
+    return false;
+  };
+  return recurs(first - 1) && recurs(first - 1 + period);
 }
 
 Expected expected_of(const trace::Run& run, Agreement& agreement, CallRef first, CallRef second) {

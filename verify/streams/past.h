@@ -77,4 +77,14 @@ Expected expected_of(const trace::Run& run, Agreement& agreement, CallRef first,
 // False where no such call came before. O(4096 · 64) comparisons at most.
 bool is_within_round(const trace::Run& run, Agreement& agreement, CallRef call);
 
+// Whether earlier rounds were not all alike, so that is_within_round() says little of a program
+// that ended: texts are generated until they end, and an object that is sent has another size each
+// time.
+//
+//   a b b c | a b b b c | a            the last round repeats only a part of the one before it
+//   a b1 | a b2 | a                    b1 and b2: calls of one kind, with other sizes
+//
+// O(4096 · 64) comparisons at most.
+bool do_rounds_vary(const trace::Run& run, Agreement& agreement, CallRef call);
+
 }  // namespace lockstep::verify

@@ -120,19 +120,63 @@ std::optional<std::uint32_t> common_start(const trace::Run& run, Agreement& agre
 
 namespace {
 
-// How many of the others do as `a` where it parts from `b`, and how many as `b`.
-std::pair<std::size_t, std::size_t> votes(const trace::Run& run, Agreement& agreement,
-                                          std::uint32_t a, std::uint32_t b, std::uint32_t parted) {
-  std::size_t with_a = 0, with_b = 0;
+// Whether rank `r` made the call of `a` at `index` after the same calls; among its newest ones.
+bool did_locally(const trace::Run& run, Agreement& agreement, std::uint32_t a, std::uint32_t index,
+                 std::uint32_t r) {
+  constexpr std::uint32_t kSameBefore = 8, kNewest = 64;
+  const auto end = static_cast<std::uint32_t>(run.ranks[r].calls.size());
+  if (index < kSameBefore) return false;
+  for (std::uint32_t i = end; i > kSameBefore && end - i < kNewest; --i) {
+    // With new groups each time: which correspond follows from the calls compared.
+    ProgramComparison programs(run.ranks[a], run.ranks[r], agreement);
+    if (programs.common_before(index + 1, i, kSameBefore + 1) == kSameBefore + 1) return true;
+  }
+  return false;
+}
+
+struct Votes {
+  std::size_t a = 0, b = 0;  // the others that do as `a` where it parts from `b`, or as `b`
+  std::size_t locally_a = 0, locally_b = 0;  // … of those that did something else long before
+};
+
+Votes votes(const trace::Run& run, Agreement& agreement, std::uint32_t a, std::uint32_t b,
+            std::uint32_t parted) {
+  Votes out;
   ask_others(run, a, b, [&](std::uint32_t r) {
     // A rank that agrees with one of them beyond the difference differs from the other one there,
     // or soon after: parameters do not compare between groups, so calls of equal form look alike.
     const std::uint32_t as_a = common_start(run, agreement, a, r).value_or(0);
     const std::uint32_t as_b = common_start(run, agreement, b, r).value_or(0);
-    if (as_a > parted && as_a > as_b) ++with_a;
-    if (as_b > parted && as_b > as_a) ++with_b;
+    if (as_a > parted && as_a > as_b) ++out.a;
+    if (as_b > parted && as_b > as_a) ++out.b;
+    if (as_a >= parted || as_b >= parted) return;
+    const bool did_a = did_locally(run, agreement, a, parted, r);
+    const bool did_b = did_locally(run, agreement, b, parted, r);
+    if (did_a != did_b) ++(did_a ? out.locally_a : out.locally_b);
   });
-  return {with_a, with_b};
+  return out;
+}
+
+std::optional<Parting> by_votes(const trace::Run& run, Agreement& agreement, std::uint32_t a,
+                                std::uint32_t b, std::uint32_t parted) {
+  const Votes cast = votes(run, agreement, a, b, parted);
+  if (cast.a != cast.b) return cast.a > cast.b ? Parting{a, b, parted} : Parting{b, a, parted};
+  if (cast.locally_a == cast.locally_b) return std::nullopt;
+  return cast.locally_a > cast.locally_b ? Parting{a, b, parted} : Parting{b, a, parted};
+}
+
+// Where the programs part, if both are known from their start, neither ends there, and
+// both are of one kind.
+std::optional<std::uint32_t> parted_at(const trace::Run& run, Agreement& agreement, std::uint32_t a,
+                                       std::uint32_t b) {
+  const auto parted = common_start(run, agreement, a, b);
+  // If one of them just ends, it is late, which is no other path. A rank without a group like
+  // theirs runs another program.
+  if (!parted || *parted >= run.ranks[a].calls.size() || *parted >= run.ranks[b].calls.size() ||
+      group_sizes(run, a, {a, b}) != group_sizes(run, b, {a, b})) {
+    return std::nullopt;
+  }
+  return parted;
 }
 
 }  // namespace
@@ -143,18 +187,17 @@ bool did_the_same_before(const trace::Run& run, Agreement& agreement, CallRef a,
   return compared > 0 && programs.common_before(a.call, b.call, compared) == compared;
 }
 
+std::optional<Parting> parting_by_votes(const trace::Run& run, Agreement& agreement,
+                                        std::uint32_t a, std::uint32_t b) {
+  const auto parted = parted_at(run, agreement, a, b);
+  return parted ? by_votes(run, agreement, a, b, *parted) : std::nullopt;
+}
+
 std::optional<Parting> find_parting(const trace::Run& run, Agreement& agreement, std::uint32_t a,
                                     std::uint32_t b) {
-  const auto parted = common_start(run, agreement, a, b);
-  // A rank without a group like theirs runs another program.
-  if (group_sizes(run, a, {a, b}) != group_sizes(run, b, {a, b})) return std::nullopt;
-  // If one of them just ends, it is late, which is no other path.
-  if (!parted || *parted >= run.ranks[a].calls.size() || *parted >= run.ranks[b].calls.size())
-    return std::nullopt;
-  const auto [with_a, with_b] = votes(run, agreement, a, b, *parted);
-  if (with_a != with_b) {
-    return with_a > with_b ? Parting{a, b, *parted} : Parting{b, a, *parted};
-  }
+  const auto parted = parted_at(run, agreement, a, b);
+  if (!parted) return std::nullopt;
+  if (const auto voted = by_votes(run, agreement, a, b, *parted)) return voted;
   // From strong evidence to weak: what the rank did at this point in its other rounds, in its past,
   // how often in a row, and what came before such calls otherwise.
   const std::pair<Usual, Usual> judgements[] = {
@@ -173,18 +216,23 @@ std::optional<Parting> find_parting(const trace::Run& run, Agreement& agreement,
 
 std::optional<Parting> most_broke_with_the_past(const trace::Run& run, Agreement& agreement,
                                                 std::uint32_t a, std::uint32_t b) {
-  const auto parted = common_start(run, agreement, a, b);
-  if (!parted || *parted >= run.ranks[a].calls.size() || *parted >= run.ranks[b].calls.size() ||
-      group_sizes(run, a, {a, b}) != group_sizes(run, b, {a, b})) {
-    return std::nullopt;
-  }
+  const auto parted = parted_at(run, agreement, a, b);
+  if (!parted) return std::nullopt;
   const Expected expected = expected_of(run, agreement, {a, *parted}, {b, *parted});
   if (expected == Expected::unknown) return std::nullopt;
-  const auto [with_a, with_b] = votes(run, agreement, a, b, *parted);
+  const Votes cast = votes(run, agreement, a, b, *parted);
+  // One rank alone against so many is the odd one, whatever its past.
+  constexpr std::size_t kFarTooMany = 16;
+  const auto may_be_most = [](std::size_t most, std::size_t few) {
+    return most >= few && (few > 0 || most < kFarTooMany);
+  };
+  // Those who came to the same call from elsewhere broke with no past of this group.
   if (expected == Expected::first) {
-    return with_b >= with_a ? std::optional(Parting{a, b, *parted}) : std::nullopt;
+    const bool most = may_be_most(cast.b, cast.a) && cast.locally_b <= cast.locally_a;
+    return most ? std::optional(Parting{a, b, *parted}) : std::nullopt;
   }
-  return with_a >= with_b ? std::optional(Parting{b, a, *parted}) : std::nullopt;
+  const bool most = may_be_most(cast.a, cast.b) && cast.locally_a <= cast.locally_b;
+  return most ? std::optional(Parting{b, a, *parted}) : std::nullopt;
 }
 
 std::optional<bool> others_go_on(const trace::Run& run, Agreement& agreement, std::uint32_t longer,
@@ -201,8 +249,8 @@ std::optional<bool> others_go_on(const trace::Run& run, Agreement& agreement, st
     if (start > end) {
       ++go_on;
     } else if (start == end && run.ranks[r].calls.size() == end &&
-               run.ranks[r].end == trace::End::clean) {
-      ++ended;  // any other end may have come too early
+               (run.ranks[r].end == trace::End::clean || run.ranks[r].snapshot)) {
+      ++ended;  // any other end may have come too early; of a dump nobody knows it
     }
   });
   return go_on == ended ? std::nullopt : std::optional(go_on > ended);

@@ -37,6 +37,14 @@ struct Parting {
   std::uint32_t index = 0;               // of the first different call, in both programs
 };
 
+// Which of ranks `a` and `b` (rank indices) does something unusual where their programs part, by
+// the majority of the other ranks that follow one of the two there. Nothing on a tie, or if there
+// are none; where one just ends, where the two are in groups of other sizes, or where a recording
+// starts in mid-run. Only ranks in groups of the same sizes are asked, at most 64. O(64 · calls
+// before the difference).
+std::optional<Parting> parting_by_votes(const trace::Run& run, Agreement& agreement,
+                                        std::uint32_t a, std::uint32_t b);
+
 // Which of ranks `a` and `b` (rank indices) does something unusual where their programs part. Most
 // of the other ranks that follow one of the two there decide. On a tie, or if there are none, what
 // the two do in their other rounds decides. Nothing where that does not tell either,

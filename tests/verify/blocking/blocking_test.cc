@@ -10,6 +10,7 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 TEST(Blocking, TwoGroupsInOppositeOrdersAreADeadlock) {
   const std::string groups = "group a 0,1; group b 0,1; ";
@@ -234,6 +235,19 @@ TEST(Blocking, ALiveRankThatMayStillComeProvesNothing) {
 
 TEST(Blocking, ALiveRankThatEndedProvesIt) {
   EXPECT_TRUE(proves_stuck(verify(program({"all_reduce n=4 open; cut", "clean"}), {.live = true})));
+}
+
+TEST(Blocking, AMessageWithAnotherTagThanItsReceiveIsSaidToBeThat) {
+  const std::string sends = "send n=4 peer=1 ptag=1 open; hung";
+  const Report report = verify(program({sends, "recv n=4 peer=0 ptag=2 open; hung"}));
+  ASSERT_EQ(report.findings.size(), 1U);
+  EXPECT_EQ(report.findings[0].rule, RuleId::p2p_cycle);
+  EXPECT_THAT(report.findings[0].why, HasSubstr("rank 0 sent its message with tag 1"));
+  EXPECT_THAT(report.findings[0].fix, StartsWith("give the send and its receive one tag; or "));
+  // The look-alike: both send first, with one tag.
+  const Report cycle = verify(program({sends, "send n=4 peer=0 ptag=1 open; hung"}));
+  ASSERT_EQ(cycle.findings.size(), 1U);
+  EXPECT_THAT(cycle.findings[0].why, Not(HasSubstr("tag")));
 }
 
 TEST(Blocking, EverybodyReceivesFirst) {

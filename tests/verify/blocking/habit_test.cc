@@ -71,6 +71,23 @@ TEST(Habit, ACallThatIsNewWhereItsPeerHasFinishedIsOneTooMany) {
               HasSubstr("unequal-iterations error proven culprits=1"));
 }
 
+// Rank 0 evaluates after the last step: the call is the usual one here, but not twice in a step.
+TEST(Habit, ACallThatComesOnceMoreInItsStepIsOneTooMany) {
+  const auto step = [](int n) {
+    const std::string at = " step=" + std::to_string(n) + "; ";
+    return "all_gather n=4 what=w" + at + "all_reduce n=8 what=w" + at;
+  };
+  const std::string steps = step(0) + step(1) + step(2);
+  EXPECT_THAT(judge({steps + "all_gather n=4 what=w step=2 open; hung", steps + "clean"}),
+              HasSubstr("extra-collective error proven culprits=0 "));
+  // The look-alikes: the next step, and steps of which one has a micro-batch more.
+  EXPECT_THAT(judge({steps + "all_gather n=4 what=w step=3 open; hung", steps + "clean"}),
+              HasSubstr("unequal-iterations error proven "));
+  const std::string uneven = step(0) + step(1) + step(1) + step(2) + step(2);
+  EXPECT_THAT(judge({uneven + "all_gather n=4 what=w step=2 open; hung", uneven + "clean"}),
+              Not(HasSubstr("extra-collective")));
+}
+
 TEST(Habit, OfTwoFormsTheOneThatIsNeverUsedElsewhereIsTheOddOne) {
   const std::string head = "backend nccl; group a 0,1; ";
   EXPECT_THAT(judge({head + "all_reduce n=4 redop=sum; all_reduce g=a n=8 redop=sum; clean",

@@ -87,6 +87,57 @@ TEST(Majority, ThatEndsWithinARoundLeftOutItsRest) {
               HasSubstr("unequal-iterations error proven culprits=0"));
 }
 
+// A text is generated until it ends, so that rounds have several lengths.
+TEST(Majority, ThatEndsAfterARoundOfAnotherLengthLeftNothingOut) {
+  const auto text = [](int tokens) {
+    return "broadcast n=1; " + repeated("all_reduce n=8; ", tokens) + "all_gather n=2; ";
+  };
+  const std::string past = text(3) + text(5) + text(4);
+  EXPECT_THAT(judgement_of({past + "broadcast n=1 open; hung", past + "clean", past + "clean"}),
+              HasSubstr("unequal-iterations error proven culprits=0"));
+  // So does an object whose size is another one each time.
+  const auto object = [](int size) {
+    return "all_reduce n=8; all_reduce n=4; broadcast n=" + std::to_string(size) + "; barrier; ";
+  };
+  const std::string sent = object(300) + object(307);
+  EXPECT_THAT(judgement_of({sent + "all_reduce n=8 open; hung", sent + "clean", sent + "clean"}),
+              HasSubstr("unequal-iterations error proven culprits=0"));
+  // The look-alike: two whole rounds of one length, and a part of the third.
+  const std::string alike =
+      repeated(text(3), 3) + "broadcast n=1; " + repeated("all_reduce n=8; ", 3);
+  EXPECT_THAT(judgement_of({alike + "all_gather n=2 open; hung", alike + "clean", alike + "clean"}),
+              HasSubstr("missing-collective error proven culprits=1,2"));
+}
+
+// A ring: each rank sends to the next one. Rank 0 begins another round.
+TEST(Majority, ThatFinishedIsNotAskedForAMessageMore) {
+  const auto rank = [](int r, const std::string& more) {
+    const std::string next = std::to_string((r + 1) % 4), last = std::to_string((r + 3) % 4);
+    const std::string round =
+        "send n=8 peer=" + next + " async; recv n=8 peer=" + last + " async; all_reduce n=4; ";
+    return "backend nccl; " + round + round + more;
+  };
+  const std::string end = "clean";
+  EXPECT_THAT(judgement_of({rank(0, "send n=8 peer=1 async open; hung"), rank(1, end), rank(2, end),
+                            rank(3, end)}),
+              HasSubstr("unequal-iterations error observed culprits=0 "));
+  // Two pipelines: rank 1 receives once more than rank 3, which has the same stage.
+  const auto stage = [](int r, const std::string& more) {
+    const std::string peer = std::to_string(r ^ 1);
+    const std::string round =
+        (r % 2 == 0 ? "send n=8 peer=" : "recv n=8 peer=") + peer + " async; all_reduce n=4; ";
+    return "backend nccl; " + round + round + more;
+  };
+  EXPECT_THAT(judgement_of({stage(0, end), stage(1, "recv n=8 peer=0 async open; hung"),
+                            stage(2, end), stage(3, end)}),
+              HasSubstr("unequal-iterations error observed culprits=1 "));
+  // The look-alike: of two ranks, either may have the wrong number of rounds.
+  const std::string round = "send n=8 peer=1 async; all_reduce n=4; ";
+  EXPECT_THAT(judgement_of({"backend nccl; " + round + "send n=8 peer=1 async open; hung",
+                            "backend nccl; recv n=8 peer=0 async; all_reduce n=4; clean"}),
+              HasSubstr("p2p-unmatched error observed "));
+}
+
 // A call after every second round: that the past shows one there is no reason to miss it.
 TEST(Majority, ThatEndsBeforeACallThatIsMadeNowAndThenEndedWell) {
   const std::string round = "all_reduce n=1; all_reduce n=2; ";
@@ -112,6 +163,24 @@ TEST(Majority, ThatComesToANewPartWithinARoundLeftOutItsRest) {
               HasSubstr("missing-collective error proven culprits=1-3"));
 }
 
+// In a first text, the past shows only that tokens follow each other.
+TEST(Majority, OfManyIsNotBlamedByThePastOfOne) {
+  const auto ranks = [](int n) {
+    std::vector<std::string> out;
+    for (int r = 0; r < n; ++r) {
+      const std::string tp = "tp" + std::to_string(r / 2);
+      const std::string pair = std::to_string(r / 2 * 2) + "," + std::to_string(r / 2 * 2 + 1);
+      const std::string token = "all_reduce g=" + tp + " n=8; ";
+      out.push_back("group " + tp + " " + pair + "; broadcast n=9; " + repeated(token, 9) +
+                    "all_gather g=" + tp + " n=3; all_gather n=2; " +
+                    (r == 4 ? "all_reduce g=" + tp + " n=8" : "broadcast n=9") + " open; hung");
+    }
+    return judgement_of(out);
+  };
+  EXPECT_THAT(ranks(20), HasSubstr("culprits=4 "));
+  EXPECT_THAT(ranks(32), HasSubstr("culprits=4 "));
+}
+
 // Layers issue equal calls; how many there are in a row is what tells.
 TEST(Majority, MayMakeARunOfEqualCallsTooShort) {
   const std::string past = repeated("all_reduce n=4; all_reduce n=4; all_reduce n=1; ", 3);
@@ -123,6 +192,26 @@ TEST(Majority, MayMakeARunOfEqualCallsTooShort) {
   const std::string longer = past + "all_reduce n=4; all_reduce n=4; all_reduce n=4 open; hung";
   const std::string usual = past + "all_reduce n=4; all_reduce n=4; all_reduce n=1 open; hung";
   EXPECT_THAT(judgement_of({longer, usual, usual}), Not(HasSubstr("culprits=1,2")));
+}
+
+// The tokens of a text: each run has a length of its own, so that one of the same length is chance.
+TEST(Majority, IsNotBlamedForARunOfAnotherLengthWhereLengthsVary) {
+  const auto text = [](int tokens) {
+    return repeated("all_reduce g=tp n=8; ", tokens) + "all_reduce n=2; ";
+  };
+  const std::string past = "group tp 0,1,2,3; " + text(3) + text(4);
+  const std::string whole =
+      past + repeated("all_reduce g=tp n=8; ", 4) + "all_reduce g=tp n=8 open; hung";
+  const std::string skips =
+      past + repeated("all_reduce g=tp n=8; ", 4) + "all_reduce n=2 open; hung";
+  EXPECT_THAT(judgement_of({whole, whole, whole, skips}), HasSubstr("culprits=3 "));
+  // The look-alike: twice the same length, which most leave now.
+  const std::string twice = "group tp 0,1,2,3; " + text(5) + text(5) + text(3);
+  const std::string usual =
+      twice + repeated("all_reduce g=tp n=8; ", 4) + "all_reduce g=tp n=8 open; hung";
+  const std::string most =
+      twice + repeated("all_reduce g=tp n=8; ", 4) + "all_reduce n=2 open; hung";
+  EXPECT_THAT(judgement_of({usual, most, most, most}), HasSubstr("culprits=1-3 "));
 }
 
 // Of three ranks of a data-parallel group two leave out a call that all ranks of the groups beside

@@ -1,5 +1,6 @@
 // A call of a subgroup that a rank left out, and is in the next call of a larger group: who is to
 // blame, where the data tell it, and where they do not.
+#include <algorithm>
 #include <map>
 
 #include <fmt/format.h>
@@ -156,6 +157,58 @@ TEST(Overtaking, WithoutOtherGroupsAndWithoutAPastOnlyTheFewAreNamed) {
   const std::string of_two = "group image 2,3; ";
   EXPECT_THAT(judge({there, there, of_two + "all_reduce g=image n=8 open; hung", of_two + there}),
               HasSubstr("cross-group-deadlock error proven group="));
+}
+
+// Replicas generate texts of several lengths, so that the numbers of their calls say nothing: rank
+// 1 left out the broadcast in which most wait, and rank 4 did in another group.
+TEST(Overtaking, WholeProgramsTellWhereTheNumbersOfCallsMislead) {
+  const auto text = [](int rank, int tokens) {
+    std::string out = "broadcast n=9; ";
+    for (int t = 0; t < tokens; ++t) out += "all_reduce g=tp" + std::to_string(rank / 3) + " n=8; ";
+    return out + "all_gather n=2; ";
+  };
+  const auto programs = [&](const std::vector<int>& skips) {
+    std::vector<std::string> out;
+    for (int r = 0; r < 9; ++r) {
+      const std::string tp = std::to_string(r / 3 * 3);
+      const std::string group = "group tp" + std::to_string(r / 3) + " " + tp + "," +
+                                std::to_string(r / 3 * 3 + 1) + "," +
+                                std::to_string(r / 3 * 3 + 2) + "; ";
+      const bool skip = std::find(skips.begin(), skips.end(), r) != skips.end();
+      out.push_back("backend nccl; " + group +
+                    text(r, r < 3   ? 3
+                            : r < 6 ? 6
+                                    : 4) +
+                    (skip ? "all_reduce g=tp" + std::to_string(r / 3) + " n=8 open; hung"
+                          : "broadcast n=11 open; hung"));
+    }
+    return out;
+  };
+  EXPECT_THAT(judge(programs({1})), HasSubstr("error observed culprits=1 group=world seq=2"));
+  EXPECT_THAT(judge(programs({1, 4})), HasSubstr("error observed culprits=1,4 group=world seq=2"));
+  EXPECT_EQ(judge(programs({})), "device-stall error observed group=world seq=2\nverdict findings");
+}
+
+// The first object of a second text comes where the past shows only tokens. Ranks of the other
+// groups, whose texts had other lengths, came to it after the same calls.
+TEST(Overtaking, ThoseWhoCameFromElsewhereShowWhatIsUsual) {
+  const auto programs = [](const std::vector<int>& skips) {
+    std::vector<std::string> out;
+    for (int r = 0; r < 8; ++r) {
+      const std::string tp = "tp" + std::to_string(r / 4);
+      std::string text =
+          "backend nccl; group " + tp + (r < 4 ? " 0,1,2,3; " : " 4,5,6,7; ") + "broadcast n=9; ";
+      for (int token = 0; token < (r < 4 ? 12 : 9); ++token)
+        text += "all_reduce g=" + tp + " n=8; ";
+      text += "all_gather g=" + tp + " n=3; all_gather n=2; ";
+      const bool skip = std::find(skips.begin(), skips.end(), r) != skips.end();
+      out.push_back(text +
+                    (skip ? "all_reduce g=" + tp + " n=8 open; hung" : "broadcast n=9 open; hung"));
+    }
+    return out;
+  };
+  EXPECT_THAT(judge(programs({2})), HasSubstr("error observed culprits=2 group=world"));
+  EXPECT_THAT(judge(programs({1, 3})), HasSubstr("error observed culprits=1,3 group=world"));
 }
 
 TEST(Overtaking, OtherGroupsThatDoNotAgreeTellNothing) {

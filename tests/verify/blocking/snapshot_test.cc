@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "tests/support/temp_dir.h"
 #include "tests/support/trace_lines.h"
 #include "tests/support/trace_text.h"
 #include "trace/load.h"
@@ -52,6 +53,64 @@ TEST(Snapshot, AStalledDeviceIsBehindPeersThatWait) {
   EXPECT_EQ(report.findings[0].rule, RuleId::device_stall);
   EXPECT_THAT(report.findings[0].culprits, ElementsAre(trace::Rank(1)));
   EXPECT_EQ(report.findings[0].seq, 1U);
+}
+
+// A rank's calls of the default group by their numbers in the dump, `first` to `last`: those up to
+// `completed` are over, as its counters say, too.
+struct Ring {
+  int first, last, completed;
+};
+
+Report judge_rings(const std::vector<Ring>& ranks) {
+  const TempDir folder;
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    const Ring& ring = ranks[r];
+    nlohmann::json dump = {
+        {"version", "2.10"},
+        {"pg_config", {{"0", {{"name", "0"}, {"desc", "default_pg"}, {"ranks", "[0, 1, 2, 3]"}}}}},
+        {"pg_status",
+         {{"0",
+           {{"last_enqueued_collective", ring.last},
+            {"last_started_collective", -1},
+            {"last_completed_collective", ring.completed}}}}}};
+    for (int seq = ring.first; seq <= ring.last; ++seq) {
+      dump["entries"].push_back({{"record_id", seq - 1},
+                                 {"pg_id", 0},
+                                 {"process_group", {"0", "default_pg"}},
+                                 {"collective_seq_id", seq},
+                                 {"p2p_seq_id", 0},
+                                 {"op_id", seq},
+                                 {"profiling_name", "nccl:all_reduce"},
+                                 {"time_created_ns", 1795247719749931269},
+                                 {"input_sizes", {{8}}},
+                                 {"input_dtypes", {"Float"}},
+                                 {"output_sizes", {{8}}},
+                                 {"output_dtypes", {"Float"}},
+                                 {"state", seq <= ring.completed ? "completed" : "scheduled"},
+                                 {"retired", seq <= ring.completed},
+                                 {"timeout_ms", 600000},
+                                 {"is_p2p", false}});
+    }
+    folder.write("trace_rank_" + std::to_string(r), dump.dump());
+  }
+  const auto run = trace::load_run({folder.path()});
+  return run ? verify(*run) : Report{};
+}
+
+// Hosts that ran far ahead have overwritten the call in which their devices stand.
+TEST(Snapshot, AnOldestOpenCallThatTheRingLostIsNotThatOfTheNewestEntries) {
+  const Report report = judge_rings({{3, 6, 1}, {3, 6, 1}, {1, 1, 1}, {2, 5, 1}});
+  ASSERT_FALSE(report.findings.empty());
+  EXPECT_EQ(report.findings[0].rule, RuleId::host_stall);
+  EXPECT_THAT(report.findings[0].culprits, ElementsAre(trace::Rank(2)));
+  // The look-alike: the ring lost calls that are over.
+  const Report stall = judge_rings({{3, 6, 4}, {3, 6, 4}, {3, 6, 4}, {2, 5, 2}});
+  ASSERT_FALSE(stall.findings.empty());
+  EXPECT_EQ(stall.findings[0].rule, RuleId::device_stall);
+  EXPECT_THAT(stall.findings[0].culprits, ElementsAre(trace::Rank(3)));
+  // All lost it: nothing tells whether it is a device or the network.
+  EXPECT_EQ(judge_rings({{3, 6, 1}, {3, 6, 1}, {3, 6, 1}, {4, 6, 1}}).verdict,
+            Verdict::inconclusive);
 }
 
 TEST(Snapshot, AStalledDeviceHoldsUpItsPeerInAnotherGroup) {

@@ -61,7 +61,7 @@ std::vector<ForecastPart> time_parts_of(const MultimodalForecast& f, const WorkS
                            "all pipelines wait for the slowest, where gradients are summed"));
   out.push_back(timed_part("exchange", "gradients, exposed", s * shares.exchange,
                            f.plan.overlapped_gradients
-                               ? "beside the last backward pass, which they slow down"
+                               ? "in buckets beside the last backward pass, which they slow down"
                                : "after the last backward pass; nothing hides them"));
   out.push_back(timed_part("optimizer", "optimizer, once a step", s * shares.update,
                            f.plan.offload.optimizer
@@ -104,8 +104,8 @@ std::vector<std::string> MultimodalForecast::basis() const {
       "products; patch embedding and pooling take no time"};
   if (calibration.cost.network)
     out.push_back(fmt::format(
-        "calls of the LLM and of gradients take longer where links of the {} are too "
-        "narrow for all that are alike; calls of different kinds do not slow each other down",
+        "calls share the links of a {}: gradients and messages beside the tasks as they come, "
+        "those within tasks with all that are alike",
         topology_name(calibration.cost.network->kind)));
   for (const EncoderTower& tower : plan.encoders) {
     if (tower.place == EncoderPlace::every_gpu)
@@ -150,7 +150,11 @@ std::string MultimodalForecast::reason() const {
        "ranks of a group that wait for the one with the largest items; data.arrange: reordered "
        "evens them out"},
       {exchange_seconds / seconds,
-       "gradients summed after the backward pass; overlap_gradients: true hides most of it"}};
+       plan.overlapped_gradients
+           ? "exchanging parameters and gradients for longer than the tasks hide; larger batches "
+             "or "
+             "gradient_dtype: bfloat16 make it a smaller share"
+           : "gradients summed after the backward pass; overlap_gradients: true hides most of it"}};
   const auto most = std::max_element(
       losses.begin(), losses.end(), [](const Loss& a, const Loss& b) { return a.share < b.share; });
   if (most->share < 0.01) return "nothing but computing takes more than a hundredth of the time";

@@ -115,14 +115,9 @@ PieceTime logits_time(const Transformer& model, const TrainingPlan& plan,
   return out;
 }
 
-namespace {
-
-// Activations go between stages in pieces, one per tensor rank (arXiv 2104.04473, section 4.1).
 double message_bytes(const Transformer& model, const TrainingPlan& plan) {
   return 2 * static_cast<double>(plan.tokens()) * static_cast<double>(model.hidden) / plan.tensor;
 }
-
-}  // namespace
 
 Handover handover(const Transformer& model, const TrainingPlan& plan, const CostParameters& cost) {
   if (plan.pipeline == 1) return {};
@@ -294,39 +289,28 @@ ExchangeTime exchange_time(const TrainingPlan& plan, const CostParameters& cost,
   return time_of(exchange_calls(plan, cost, count, overlapped), cost);
 }
 
-namespace {
-
-// Overlapped, the exchange has a bucket for each layer; where stages have several chunks, one for
-// each chunk, which is started as a whole (Megatron-LM's grad_sync_func; NeMo's documentation,
-// "Communication overlap"). More than some change nothing.
-constexpr double kMostBuckets = 128;
-
-struct PlannedExchange {
-  StepExchange step;
-  ExchangeCalls calls;
-};
-
-PlannedExchange exchange_of(const Transformer& model, const TrainingPlan& plan,
-                            const CostParameters& cost) {
-  PlannedExchange all;
-  StepExchange& out = all.step;
-  double count = parameters_per_rank(model, plan);
-  if (plan.overlapped_gradients) {
-    const double layers = static_cast<double>(model.layers) / plan.pipeline;
-    out.buckets =
-        plan.chunks > 1 ? 1 : static_cast<std::int32_t>(std::ceil(std::min(layers, kMostBuckets)));
-    out.slowdown = cost.overlap_slowdown;
-    count /= std::int64_t{out.buckets} * plan.chunks;
+PlannedExchange planned_exchange(const TrainingPlan& plan, const CostParameters& cost, double count,
+                                 double layers, bool overlapped) {
+  constexpr double kMostBuckets = 128;  // more change nothing
+  PlannedExchange out;
+  if (overlapped) {
+    out.step.buckets =
+        plan.chunks > 1
+            ? 1
+            : static_cast<std::int32_t>(std::ceil(std::clamp(layers, 1.0, kMostBuckets)));
+    out.step.slowdown = cost.overlap_slowdown;
+    count /= std::int64_t{out.step.buckets} * plan.chunks;
   }
-  all.calls = exchange_calls(plan, cost, count, plan.overlapped_gradients);
+  out.calls = exchange_calls(plan, cost, count, overlapped);
   // Alone: the engine shares the links.
-  all.calls.group.all = 0;
-  all.calls.message_bytes = message_bytes(model, plan);
-  const ExchangeTime time = time_of(all.calls, cost);
-  out.gather = picos_of_seconds(time.gather);
-  out.reduce = picos_of_seconds(time.reduce);
-  return all;
+  out.calls.group.all = 0;
+  const ExchangeTime time = time_of(out.calls, cost);
+  out.step.gather = picos_of_seconds(time.gather);
+  out.step.reduce = picos_of_seconds(time.reduce);
+  return out;
 }
+
+namespace {
 
 double optimizer_seconds(const Transformer& model, const TrainingPlan& plan,
                          const CostParameters& cost) {
@@ -399,12 +383,20 @@ Result<SimulatedStep> simulate_step(const Transformer& model, const TrainingPlan
   step.optimizer = slowest == 1 ? optimizer_seconds(model, plan, cost)
                                 : optimizer_seconds(model, plan, slowed(cost, slowest));
   step.update = picos_of_seconds(cost.step_overhead + step.optimizer);
-  const PlannedExchange exchange = exchange_of(model, plan, cost);
+  const PlannedExchange exchange = planned_exchange(
+      plan, cost, parameters_per_rank(model, plan),
+      static_cast<double>(model.layers) / plan.pipeline, plan.overlapped_gradients);
   step.program = make_step_program(
-      step.order, replicas, std::vector<StepExchange>(step.order.tasks.size(), exchange.step),
+      step.order, replicas, std::vector<StageExchange>(step.order.tasks.size(), {exchange.step}),
       step.update);
-  if (cost.network)
-    step.program.links = step_links(plan, cost, step.program, exchange.calls, classes.class_of);
+  if (cost.network) {
+    std::vector<StageOnNetwork> stages;
+    const std::int64_t each = plan.ranks() / plan.pipeline;
+    for (std::int64_t stage = 0; stage < plan.pipeline; ++stage)
+      stages.push_back({{stage * each, each}, {{exchange.calls, {stage * each, each}}}});
+    step.program.links = step_links(cost, plan.ranks(), step.program, stages,
+                                    message_bytes(model, plan), classes.class_of);
+  }
   Result<ExecutionResult> result = execute_step(step.program, for_path);
   if (!result) return result.error();
   step.result = std::move(*result);

@@ -95,6 +95,9 @@ struct Handover {
   double message = 0;   // seconds on its way while the stages go on; 0 if they do not
 };
 Handover handover(const Transformer& model, const TrainingPlan& plan, const CostParameters& cost);
+// Its bytes: activations go between stages in pieces, one per tensor rank (arXiv 2104.04473,
+// section 4.1).
+double message_bytes(const Transformer& model, const TrainingPlan& plan);
 
 // The exchange of `count` parameters of a rank and their gradients, over the data-parallel ranks
 // and the context ranks, that takes place once a step: none of it is hidden yet. `gather`: the
@@ -103,7 +106,7 @@ struct ExchangeTime {
   double gather = 0, reduce = 0;
   double total() const { return gather + reduce; }
 };
-// Its calls; without bytes there is none. `message_bytes`: of a message between pipeline stages.
+// Its calls; without bytes there is none.
 struct ExchangeCalls {
   struct One {
     trace::Op op = trace::Op::all_reduce;
@@ -111,17 +114,28 @@ struct ExchangeCalls {
   };
   Group group;
   One gather, reduce;
-  double message_bytes = 0;
 };
-ExchangeCalls exchange_calls(const TrainingPlan& plan, const CostParameters& cost, double count,
-                             bool overlapped = false);
-// What they take one after the other, if nothing else is under way.
 // Plain data parallelism, and ZeRO-1 and 2: an all-reduce after the backward pass. A pipeline with
 // zero3 gathers and scatters; without a pipeline it does layer by layer: piece_time().
 // `overlapped`: with ZeRO-1 and 2 the updated parameters are gathered beside the next step's
 // forward (Megatron's distributed optimizer), and only gradients are scattered.
+ExchangeCalls exchange_calls(const TrainingPlan& plan, const CostParameters& cost, double count,
+                             bool overlapped = false);
+// What they take one after the other, if nothing else is under way.
 ExchangeTime exchange_time(const TrainingPlan& plan, const CostParameters& cost, double count,
                            bool overlapped = false);
+
+// The exchange of `count` parameters of a rank, of `layers` layers of its stage, in a step's
+// program. Overlapped it has a bucket for each layer; where stages have several chunks, one for
+// each chunk, which is started as a whole (Megatron-LM's grad_sync_func; NeMo's documentation,
+// "Communication overlap"). Its times are those of calls that share no links: step_links() says
+// which they use.
+struct PlannedExchange {
+  StepExchange step;
+  ExchangeCalls calls;
+};
+PlannedExchange planned_exchange(const TrainingPlan& plan, const CostParameters& cost, double count,
+                                 double layers, bool overlapped);
 
 struct StepPrediction {
   double seconds = 0;

@@ -41,7 +41,8 @@ std::vector<ForecastPart> time_parts_of(const MultimodalForecast& f, const WorkS
                            "what the plan's recompute repeats"));
   out.push_back(timed_part("host", "GPU waits for the host", s * shares.host,
                            "the host issues each layer's kernels at the calibrated pace"));
-  out.push_back(timed_part("collectives", "tensor and context parallel", s * shares.collectives,
+  out.push_back(timed_part("collectives", "tensor, context, expert parallel",
+                           s * shares.collectives,
                            "of the LLM; nothing hides them unless async_tensor"));
   out.push_back(timed_part("handover", "transfers between stages", s * shares.handover,
                            "activations between stages, embeddings to the LLM"));

@@ -5,10 +5,13 @@
 namespace lockstep::sim {
 namespace {
 
-void add(PlaceExchange& out, PlannedExchange exchange, StepExchange::Of of, const GpuRange& gpus) {
-  exchange.step.of = of;
-  out.step.push_back(exchange.step);
-  out.on_network.exchanges.push_back({exchange.calls, gpus});
+void add(PlaceExchange& out, const std::vector<PlannedExchange>& exchanges, StepExchange::Of of,
+         const GpuRange& gpus) {
+  for (const PlannedExchange& exchange : exchanges) {
+    out.step.push_back(exchange.step);
+    out.step.back().of = of;
+    out.on_network.exchanges.push_back({exchange.calls, gpus});
+  }
 }
 
 }  // namespace
@@ -38,8 +41,8 @@ std::vector<PlaceExchange> place_exchanges(const TowerTimes& towers,
     one.on_network.gpus = here;
     if (of_llm && !plan.llm_frozen)
       add(one,
-          planned_exchange(towers.llm, towers.cost, llm_count(towers, place), place.layers,
-                           plan.overlapped_gradients || towers.llm.overlapped_gradients),
+          planned_exchanges(towers.llm, towers.cost, llm_count(towers, place), place.layers,
+                            plan.overlapped_gradients || towers.llm.overlapped_gradients),
           StepExchange::Of::model, here);
     // Those on every GPU come last: their gradients are complete after all others.
     for (const bool around : {false, true})
@@ -49,9 +52,9 @@ std::vector<PlaceExchange> place_exchanges(const TowerTimes& towers,
         if (count <= 0 || around != (tower.place == EncoderPlace::every_gpu)) continue;
         const double share = around ? 1 : place.shares[i];
         add(one,
-            planned_exchange(towers.layouts[i], towers.cost, count,
-                             share * static_cast<double>(tower.model.layers),
-                             plan.overlapped_gradients),
+            planned_exchanges(towers.layouts[i], towers.cost, {.dense = count},
+                              share * static_cast<double>(tower.model.layers),
+                              plan.overlapped_gradients),
             around ? StepExchange::Of::around : StepExchange::Of::encoders,
             around ? GpuRange{0, towers.llm.ranks()} : here);
       }

@@ -36,8 +36,9 @@ class MemoryOfPlaces {
   const TaskTime& time_of(const std::vector<TaskTime>& tasks, std::size_t place,
                           const PipelineTask& task) const;
 
-  TowerMemory states(std::string name, double trained, double frozen, const TrainingPlan& layout,
-                     double layer) const;
+  // `layer`: parameters of one of its layers on a GPU.
+  TowerMemory states(std::string name, const RankParameters& trained, const RankParameters& frozen,
+                     const TrainingPlan& layout, double layer) const;
 
   const TowerTimes& towers_;
   const std::vector<Place>& places_;

@@ -329,7 +329,7 @@ class Simulation {
     for (const double encoder : sums.encoders) worked += encoder;
     worked += gpus * ends.gathering;
     const StepParts& l = sums.llm;
-    worked += l.layers + l.recompute + l.logits + l.host + l.tensor + l.context + l.data;
+    worked += l.layers + l.recompute + l.logits + l.host + l.tensor + l.context + l.expert + l.data;
     const double idle = std::max(0.0, gpus * ends.latest - worked);
     LostTime lost;
     lost.stragglers = std::min(idle, gpus * std::max(0.0, ends.latest - ends.sum / groups));
@@ -351,7 +351,7 @@ class Simulation {
     work.llm += share * (l.layers + l.logits);
     work.recompute += share * l.recompute;
     work.host += share * l.host;
-    work.collectives += share * (l.tensor + l.context + l.data);
+    work.collectives += share * (l.tensor + l.context + l.expert + l.data);
     work.handover += share * sums.handover;
     work.offload += share * sums.offload;
     for (std::size_t i = 0; i < sums.encoders.size(); ++i)
@@ -409,20 +409,18 @@ class Simulation {
     double most = 0;
     for (const Place& place : places_) {
       double seconds = 0;
-      const auto add_count = [&](double count, const TrainingPlan& layout) {
-        const double shards = layout.sharding == Sharding::none
-                                  ? 1.0
-                                  : static_cast<double>(layout.data) * layout.context;
+      const auto add_count = [&](const RankParameters& count, const TrainingPlan& layout) {
+        const double mine = updated(count, layout);
         if (plan_.offload.optimizer)
           // Gradients out in float32, weights back in 16 bits, and the host reads and writes 28
           // bytes of state at the same bandwidth.
-          seconds += (4 + 2 + 28) * count / shards / plan_.offload.bandwidth;
+          seconds += (4 + 2 + 28) * mine / plan_.offload.bandwidth;
         else
-          seconds += traffic_seconds(cost_, cost_.optimizer_traffic * count / shards);
+          seconds += traffic_seconds(cost_, cost_.optimizer_traffic * mine);
       };
       if (!plan_.llm_frozen) add_count(llm_count(towers_, place), llm_);
       for (std::size_t i = 0; i < plan_.encoders.size(); ++i)
-        add_count(trained_encoder_count(towers_, place, i), towers_.layouts[i]);
+        add_count({.dense = trained_encoder_count(towers_, place, i)}, towers_.layouts[i]);
       most = std::max(most, seconds);
     }
     return cost_.step_overhead + most;

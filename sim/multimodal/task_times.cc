@@ -87,7 +87,7 @@ double TowerTimes::gather_seconds(std::size_t encoder, double tokens) const {
 void add(StepParts& sum, const StepParts& more, double times) {
   for (double StepParts::*part :
        {&StepParts::layers, &StepParts::recompute, &StepParts::logits, &StepParts::host,
-        &StepParts::tensor, &StepParts::context, &StepParts::data})
+        &StepParts::tensor, &StepParts::context, &StepParts::expert, &StepParts::data})
     sum.*part += times * more.*part;
 }
 

@@ -122,6 +122,13 @@ double fullest_link(const CostParameters& cost, std::int64_t gpus, const GpuRang
   return out;
 }
 
+StageOnNetwork stage_on_network(const GpuRange& gpus,
+                                const std::vector<PlannedExchange>& exchanges) {
+  StageOnNetwork out{gpus, {}};
+  for (const PlannedExchange& exchange : exchanges) out.exchanges.push_back({exchange.calls, gpus});
+  return out;
+}
+
 StepLinks step_links(const CostParameters& cost, std::int64_t gpus, const StepProgram& program,
                      const std::vector<StageOnNetwork>& stages, double message_bytes,
                      const std::vector<std::int32_t>& class_of) {

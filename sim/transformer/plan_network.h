@@ -48,6 +48,9 @@ struct StageOnNetwork {
   std::vector<Exchange> exchanges;  // as in StageExchange
 };
 
+StageOnNetwork stage_on_network(const GpuRange& gpus,
+                                const std::vector<PlannedExchange>& exchanges);
+
 // The links of a step's program (StepProgram::links) on a network of `gpus`. `class_of`: by
 // replica, which of the program's stands for it. O(GPUs · log).
 StepLinks step_links(const CostParameters& cost, std::int64_t gpus, const StepProgram& program,

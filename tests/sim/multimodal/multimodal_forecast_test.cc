@@ -288,6 +288,19 @@ TEST(Towers, ShareLinksBesideTheirTasks) {
     }
 }
 
+// A mixture of experts in the LLM: its all-to-alls are charged, with the skew of tokens.
+TEST(Towers, TheLlmMayHaveExperts) {
+  const auto with = [&](const std::string& skew) {
+    std::string text = top({"none", "1", "1f1b", "  expert: 8\n  expert_skew: " + skew + "\n"});
+    text.replace(text.find("{layers"), 1, "{experts: 8, experts_per_token: 2, ffn: 4096, ");
+    return forecast(text + encoder("tensor: 4") + images("2", "576"));
+  };
+  const MultimodalForecast even = with("1"), skewed = with("2");
+  EXPECT_GT(skewed.seconds, 1.05 * even.seconds);
+  EXPECT_GT(skewed.memory_bytes(), even.memory_bytes());
+  EXPECT_NEAR(parts_sum(skewed), skewed.seconds, 0.005 * skewed.seconds);
+}
+
 TEST(Towers, AlternativesAreForecastsOfChangedPlans) {
   const MultimodalForecast f =
       forecast(top() + encoder("tensor: 4") + images("{poisson: 6}", "{lognormal: [700, 1]}"));

@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/files/read_file.h"
 #include "sim/transformer/evaluation.h"
 #include "sim/transformer/plan_forecast.h"
 
@@ -160,6 +161,22 @@ TEST(PublishedSteps, OfLlama3) {
     // than there is.
     EXPECT_FALSE(forecast->surely_too_large()) << c.layout;
   }
+}
+
+// Mixtral 8x7B on 64 H100: 468 TFLOP/s a GPU in bfloat16, the layout as in the plan (Megatron-LM,
+// megatron/core/transformer/moe/README.md, commit 022bcb5). Its count of operations includes what
+// the causal mask hides.
+TEST(PublishedSteps, OfAMixtureOfExperts) {
+  const Result<PlanFile> plan = parse_plan(
+      *read_file(LOCKSTEP_SOURCE_DIR "/sim/plans/mixtral-8x7b.yaml", 1 << 20U), "mixtral.yaml");
+  ASSERT_TRUE(plan) << plan.error().str();
+  const Result<PlanForecast> forecast = forecast_plan(*plan, *shipped_calibration("dgx-h100"));
+  ASSERT_TRUE(forecast) << forecast.error().str();
+  Transformer counted = plan->model;
+  counted.causal = false;
+  const double flops = model_flops(counted, plan->plan) / forecast->step.seconds / 64;
+  EXPECT_NEAR(flops * 1e-12, 468, 0.05 * 468);
+  EXPECT_EQ(forecast->missing_bytes(), 0);
 }
 
 // GPUs of the next generations are faster than those before them, on the same work.

@@ -163,8 +163,11 @@ std::string MultimodalForecast::reason() const {
                      percent(most->share));
 }
 
-Result<MultimodalForecast> forecast_towers(const MultimodalPlan& plan,
-                                           const Calibration& calibration) {
+namespace {
+
+// `remedies`: also of a plan that can hang.
+Result<MultimodalForecast> forecast_with(const MultimodalPlan& plan, const Calibration& calibration,
+                                         bool remedies) {
   const Result<CostParameters> cost = plan_cost(plan.llm, calibration.cost);
   if (!cost) return cost.error();
   if (!cost->slow.empty())
@@ -203,10 +206,18 @@ Result<MultimodalForecast> forecast_towers(const MultimodalPlan& plan,
   out.time = time_parts_of(out, steps->shares);
   Result<std::optional<ModalityDivergence>> divergence = check_modalities(
       plan,
-      std::clamp<std::int64_t>(kSequencesChecked / plan.llm.plan.global_batch, 8, kStepsChecked));
+      std::clamp<std::int64_t>(kSequencesChecked / plan.llm.plan.global_batch, 8, kStepsChecked),
+      remedies);
   if (!divergence) return divergence.error();
   out.divergence = std::move(*divergence);
   return out;
+}
+
+}  // namespace
+
+Result<MultimodalForecast> forecast_towers(const MultimodalPlan& plan,
+                                           const Calibration& calibration) {
+  return forecast_with(plan, calibration, true);
 }
 
 Result<StepPicture> draw_step(const MultimodalForecast& forecast) {
@@ -340,7 +351,7 @@ std::vector<Alternative> alternatives(const MultimodalForecast& forecast) {
     row.change = change.what;
     row.refused = change.refused;
     if (row.refused.empty()) {
-      const Result<MultimodalForecast> f = forecast_towers(change.plan, forecast.calibration);
+      const Result<MultimodalForecast> f = forecast_with(change.plan, forecast.calibration, false);
       if (f) {
         row.seconds = f->seconds;
         row.mfu = f->mfu;

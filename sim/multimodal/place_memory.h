@@ -17,7 +17,7 @@ class MemoryOfPlaces {
       : towers_(towers),
         places_(places),
         program_(program),
-        peaks_(places.size()),
+        peaks_(places.size(), {0, 0, std::vector<double>(towers.plan.encoders.size(), 0)}),
         most_tokens_(towers.plan.encoders.size(), 0) {}
 
   // What encoders hold of a step's items.

@@ -248,6 +248,16 @@ TEST(Towers, FrozenOnesTakeNoBackwardAndKeepNothing) {
   }
 }
 
+// Nothing is kept on GPUs that only run forward.
+TEST(Towers, AFrozenEncoderOnItsOwnGpusKeepsNothing) {
+  const MultimodalForecast f =
+      forecast(top() + encoder("on: own_gpus, gpus: 32, frozen: true, projector: {frozen: true}") +
+               images("2", "576"));
+  ASSERT_EQ(f.memory[0].name, "vit stage 0");
+  EXPECT_EQ(f.memory[0].towers[0].activations, 0);
+  EXPECT_GT(f.memory[0].towers[0].parameters, 0);
+}
+
 TEST(Towers, ABalancedSplitNeverTakesLonger) {
   std::string balanced = top();
   balanced.replace(balanced.find("stages: 2"), 9, "stages: 2, split: balanced");

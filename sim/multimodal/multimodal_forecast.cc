@@ -120,8 +120,10 @@ std::vector<std::string> MultimodalForecast::basis() const {
   }
   if (plan.llm.plan.sharding == Sharding::zero1 || plan.llm.plan.sharding == Sharding::zero2)
     out.emplace_back(
-        "no measured step at hand ran ZeRO-1 or ZeRO-2: they count in memory and in the "
-        "optimizer's time, and exchange as much as without");
+        plan.overlapped_gradients || plan.llm.plan.overlapped_gradients
+            ? "ZeRO-2 exchanges as ZeRO-1 does: no measured step at hand ran it"
+            : "no measured step at hand ran ZeRO-1 or ZeRO-2 without overlap: they count in memory "
+              "and in the optimizer's time, and exchange as much as without");
   if (plan.llm_frozen)
     out.emplace_back("a frozen LLM takes half of its backward products, for the input's gradients");
   if (goodput)

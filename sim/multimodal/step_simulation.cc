@@ -184,7 +184,7 @@ class Simulation {
 
   // Each tower's gradients of a place are summed when all pipelines have done their part of them.
   // One replica stands for all.
-  StepProgram program_of(const std::vector<StepReplica>& replicas) const {
+  StepProgram program_of(const std::vector<StepReplica>& replicas) {
     std::vector<StageExchange> exchanges;
     std::vector<StageOnNetwork> stages;
     for (const PlaceExchange& place : exchanges_) {
@@ -193,11 +193,14 @@ class Simulation {
     }
     StepProgram out =
         make_step_program(program_, replicas, exchanges, picos_of_seconds(update_seconds()));
-    if (cost_.network) {
+    // The same in all steps.
+    std::optional<StepLinks>& links = replicas.size() > 1 ? links_ : links_of_one_;
+    if (cost_.network && !links) {
       std::vector<std::int32_t> each(static_cast<std::size_t>(towers_.groups), 0);
       if (replicas.size() > 1) std::iota(each.begin(), each.end(), 0);
-      out.links = step_links(cost_, plan_.gpus, out, stages, message_bytes(model_, llm_), each);
+      links = step_links(cost_, plan_.gpus, out, stages, message_bytes(model_, llm_), each);
     }
+    out.links = links;
     return out;
   }
 
@@ -260,7 +263,7 @@ class Simulation {
 
   // Seconds of the tasks of a pipeline whose micro-batches are alike: `pieces` by piece. `before`:
   // what encodes before them, which does not count.
-  Result<double> seconds_with(const std::vector<TaskTime>& pieces, double before) const {
+  Result<double> seconds_with(const std::vector<TaskTime>& pieces, double before) {
     StepReplica replica;
     replica.before = picos_of_seconds(before);
     PipelineCosts& costs = replica.costs;
@@ -446,8 +449,9 @@ class Simulation {
   const CostParameters& cost_;
   std::vector<Place> places_;
   PipelineProgram program_;
-  std::vector<PlaceExchange> exchanges_;  // by place
-  Picos send_;                            // a message that overlaps with tasks
+  std::vector<PlaceExchange> exchanges_;           // by place
+  Picos send_;                                     // a message that overlaps with tasks
+  std::optional<StepLinks> links_, links_of_one_;  // of all replicas' program, and of one's
   // Once the places are known.
   std::optional<TaskTimes> times_;
   std::optional<MemoryOfPlaces> memory_;

@@ -111,15 +111,35 @@ void add_hops(const CostParameters& cost, const Group& group, GroupLayout& place
   if (network) add_hops(*network, members_of(group, 0), place);
 }
 
+namespace {
+
+double fullest(const Network& network, const std::vector<LinkLoad>& loads) {
+  double out = 0;
+  // Ports are priced by the call alone.
+  for (const LinkLoad& load : loads)
+    if (!network.is_port(load.link)) out = std::max(out, load.bytes / network.capacity(load.link));
+  return out;
+}
+
+}  // namespace
+
 double fullest_link(const CostParameters& cost, std::int64_t gpus, const GpuRange& from,
                     const GpuRange& to) {
   if (!cost.network) return 0;
   const Result<Network> network = network_of(cost, gpus);
-  if (!network) return 0;
-  double out = 0;
-  for (const LinkLoad& load : messages(*network, from, to, 0, from.count))
-    out = std::max(out, load.bytes / network->capacity(load.link));
-  return out;
+  return network ? fullest(*network, messages(*network, from, to, 0, from.count)) : 0;
+}
+
+double fullest_link(const CostParameters& cost, std::int64_t gpus, const GpuRange& range,
+                    trace::Op op, const Group& group) {
+  if (!cost.network || group.ranks < 2) return 0;
+  const Result<Network> network = network_of(cost, gpus);
+  constexpr double kLarge = 1 << 26U;
+  const PricedGroup priced = price_group(cost, op, kLarge, group);
+  if (!network || !priced.price || priced.place.nodes < 2) return 0;
+  return fullest(*network,
+                 of_all(*network, group, range.first, range.first + range.count, op,
+                        pattern_of(op, priced.place, *priced.price, cost.network->sharp)));
 }
 
 StageOnNetwork stage_on_network(const GpuRange& gpus,

@@ -36,6 +36,9 @@ struct GpuRange {
 // to those of another, GPU i to the one at the same share of them. 0 without a network. O(GPUs).
 double fullest_link(const CostParameters& cost, std::int64_t gpus, const GpuRange& from,
                     const GpuRange& to);
+// The same of large calls of all groups like this one among the GPUs of a range.
+double fullest_link(const CostParameters& cost, std::int64_t gpus, const GpuRange& range,
+                    trace::Op op, const Group& group);
 
 // A stage of a step's program: its GPUs, of all replicas, and the calls of its exchanges, with the
 // GPUs that make them. Replicas have equally many of its GPUs, one after the other.

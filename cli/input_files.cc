@@ -61,7 +61,9 @@ Result<std::string> shipped_or_own(const std::string& kind, const std::string& g
   return Error{
       fmt::format("\"{}\" is neither a file nor one of the shipped {}", printable(given), kind),
       {},
-      did_you_mean(given, names, fmt::format("name a file, or one of {}", join_and(names)))};
+      names.empty()
+          ? fmt::format("name a file: no {} are installed with this program", kind)
+          : did_you_mean(given, names, fmt::format("name a file, or one of {}", join_and(names)))};
 }
 
 Status StandardInput::take(std::string& path) {

@@ -63,6 +63,7 @@ std::string llm_text(const MultimodalForecast& f) {
       m.layers, grouped(m.hidden), number_text(static_cast<double>(sim::parameters(m)) * 1e-9),
       f.plan.llm_frozen ? ", frozen" : "", p.ranks(), p.tensor);
   if (p.context > 1) out += fmt::format(", context {}", p.context);
+  if (p.expert > 1) out += fmt::format(", expert {}", p.expert);
   out += fmt::format(", pipeline {}", p.pipeline);
   if (p.pipeline > 1)
     out += fmt::format(" ({}{})", sim::pipeline_schedule_name(p.schedule),

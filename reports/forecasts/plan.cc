@@ -29,9 +29,16 @@ std::string model_text(const sim::PlanForecast& f) {
   out += fmt::format("{}, hidden {}, {}", plural(m.layers, "layer"), grouped(m.hidden),
                      plural(m.heads, "head"));
   if (m.kv_heads != m.heads) out += fmt::format(" ({} of keys and values)", m.kv_heads);
-  return out + fmt::format(", {}ffn {}, {} words; {} billion parameters", m.gated ? "gated " : "",
-                           grouped(m.ffn), grouped(m.vocabulary),
-                           number_text(static_cast<double>(sim::parameters(m)) * 1e-9));
+  out += fmt::format(", {}ffn {}", m.gated ? "gated " : "", grouped(m.ffn));
+  if (m.experts > 0)
+    out += fmt::format(" in each of {}, {} for a token", plural(m.experts, "expert"),
+                       m.experts_per_token);
+  out += fmt::format(", {} words; {} billion parameters", grouped(m.vocabulary),
+                     number_text(static_cast<double>(sim::parameters(m)) * 1e-9));
+  if (m.experts > 0)
+    out += fmt::format(", {} of them for a token",
+                       number_text(static_cast<double>(sim::active_parameters(m)) * 1e-9));
+  return out;
 }
 
 std::string layout_text(const sim::PlanForecast& f) {
@@ -41,6 +48,7 @@ std::string layout_text(const sim::PlanForecast& f) {
   if (p.sequence_parallel) out += " with sequence parallelism";
   if (p.overlapped_tensor) out += ", async";
   if (p.context > 1) out += fmt::format(", context {}", p.context);
+  if (p.expert > 1) out += fmt::format(", expert {}", p.expert);
   out += fmt::format(", pipeline {}", p.pipeline);
   if (p.pipeline > 1)
     out += fmt::format(" ({}{})", sim::pipeline_schedule_name(p.schedule),
@@ -89,6 +97,11 @@ Json model_json(const sim::PlanFile& plan) {
   out["kv_heads"] = m.kv_heads;
   out["ffn"] = m.ffn;
   out["vocabulary"] = m.vocabulary;
+  if (m.experts > 0) {
+    out["experts"] = m.experts;
+    out["experts_per_token"] = m.experts_per_token;
+    out["active_parameters"] = sim::active_parameters(m);
+  }
   out["gated"] = m.gated;
   out["tied_embeddings"] = m.tied_embeddings;
   out["fused_attention"] = m.fused_attention;
@@ -109,6 +122,8 @@ Json layout_json(const sim::PlanForecast& f) {
             {"context", p.overlapped_context},
             {"pipeline", p.overlapped_pipeline}}},
           {"context", p.context},
+          {"expert", p.expert},
+          {"expert_skew", p.expert_skew},
           {"pipeline",
            {{"stages", p.pipeline},
             {"schedule", sim::pipeline_schedule_name(p.schedule)},
@@ -245,19 +260,27 @@ namespace {
 
 // The parts that share a series in the bar: there are fewer styles than parts of a step.
 const std::map<std::string_view, std::size_t>& series_of_part() {
-  static const std::map<std::string_view, std::size_t> out = {
-      {"layers", 0},        {"recompute", 0},         {"logits", 0},
-      {"host", 1},          {"tensor_parallel", 2},   {"context_parallel", 3},
-      {"data_parallel", 4}, {"pipeline_transfer", 5}, {"pipeline_bubble", 6},
-      {"optimizer", 7},     {"overhead", 7}};
+  static const std::map<std::string_view, std::size_t> out = {{"layers", 0},
+                                                              {"recompute", 0},
+                                                              {"logits", 0},
+                                                              {"host", 1},
+                                                              {"tensor_parallel", 2},
+                                                              {"context_parallel", 3},
+                                                              {"expert_parallel", 3},
+                                                              {"data_parallel", 4},
+                                                              {"pipeline_transfer", 5},
+                                                              {"pipeline_bubble", 6},
+                                                              {"optimizer", 7},
+                                                              {"overhead", 7}};
   return out;
 }
 
 const std::vector<html::Series>& time_series() {
   static const std::vector<html::Series> out = {
-      {"computes", 0},         {"waits for the host", 1},    {"tensor parallel", 2},
-      {"context parallel", 3}, {"data parallel", 4},         {"between stages", 5},
-      {"bubble", 6},           {"optimizer, once a step", 7}};
+      {"computes", 0},        {"waits for the host", 1},
+      {"tensor parallel", 2}, {"context, expert parallel", 3},
+      {"data parallel", 4},   {"between stages", 5},
+      {"bubble", 6},          {"optimizer, once a step", 7}};
   return out;
 }
 

@@ -49,6 +49,15 @@ std::vector<std::string> cells(const Summary& summary, const sim::Row& row,
   return out;
 }
 
+std::string best_text(const Summary& summary, const sim::Row& row) {
+  const std::vector<std::string> heads = value_heads(summary), values = value_cells(summary, row);
+  std::string out = "the best:";
+  for (std::size_t i = 0; i < heads.size(); ++i)
+    out +=
+        " " + shorten_middle(printable(heads[i]) + "=" + printable(values[i]), kReportColumns - 4);
+  return wrap(out, kReportColumns, 2) + "\n";
+}
+
 std::string table_text(const Summary& summary, const sim::Ranking& ranking) {
   if (ranking.fitting.empty() && ranking.too_large.empty()) return {};
   Table table = plans_table(summary);
@@ -65,6 +74,9 @@ std::string table_text(const Summary& summary, const sim::Ranking& ranking) {
   for (std::size_t i = 0; i < ranking.too_large.size() && shown < kShown; ++i, ++shown)
     table.add(cells(summary, summary.rows[ranking.too_large[i]], "!"));
   std::string out = table.text(kReportColumns, 2);
+  // Where the columns are too narrow for their names, the best row at least says all of them.
+  if (!ranking.fitting.empty() && out.find("..") != std::string::npos)
+    out = best_text(summary, summary.rows[ranking.fitting.front()]) + "\n" + out;
   const std::size_t all = ranking.fitting.size() + ranking.too_large.size();
   if (all > shown)
     out += fmt::format("  and {} more: --output csv=FILE has them all\n", grouped(all - shown));

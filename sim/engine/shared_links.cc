@@ -11,6 +11,7 @@ namespace {
 
 // Sums of rates are compared with capacities up to rounding.
 constexpr double kRoom = 1 + 1e-9;
+constexpr double kNever = std::numeric_limits<double>::infinity();
 
 }  // namespace
 
@@ -76,7 +77,9 @@ std::vector<CallsOnLinks::Ended> CallsOnLinks::advance() {
     }
     Under& under = calls_[call];
     const std::uint32_t version = under.version + 1;
+    std::vector<std::uint32_t> seats = std::move(under.seats);  // its memory
     under = {};
+    under.seats = std::move(seats);
     under.begin = under.updated = now_;
     under.alone = coming.alone;
     under.end = now_ + coming.alone;
@@ -101,10 +104,14 @@ bool CallsOnLinks::full(std::uint32_t link) const {
 }
 
 void CallsOnLinks::enter(std::uint32_t call) {
-  const Under& under = calls_[call];
+  Under& under = calls_[call];
+  under.seats.clear();
   if (under.scale == 0) return;
   for (const CallTraffic::Use& use : links_.kinds[under.kind].uses) {
-    users_[use.link].push_back(call);
+    ++visits_;
+    const auto number = static_cast<std::uint32_t>(under.seats.size());
+    under.seats.push_back(static_cast<std::uint32_t>(users_[use.link].size()));
+    users_[use.link].push_back({call, number});
     wanted_[use.link] += use.bytes * under.scale;
     if (full(use.link)) dirty_.push_back(use.link);
   }
@@ -115,12 +122,17 @@ void CallsOnLinks::leave(std::uint32_t call) {
   under.under_way = false;
   spare_.push_back(call);
   if (under.scale == 0) return;
-  for (const CallTraffic::Use& use : links_.kinds[under.kind].uses) {
+  for (std::size_t u = 0; u < under.seats.size(); ++u) {
+    ++visits_;
+    const CallTraffic::Use& use = links_.kinds[under.kind].uses[u];
     if (full(use.link)) dirty_.push_back(use.link);
-    std::vector<std::uint32_t>& users = users_[use.link];
-    const auto found = std::find(users.begin(), users.end(), call);
-    LOCKSTEP_CHECK(found != users.end(), "a call leaves a link that it does not use");
-    *found = users.back();
+    std::vector<User>& users = users_[use.link];
+    const std::uint32_t seat = under.seats[u];
+    LOCKSTEP_CHECK(seat < users.size() && users[seat].call == call,
+                   "a call leaves a link that it does not use");
+    // The last user takes its seat.
+    users[seat] = users.back();
+    calls_[users[seat].call].seats[users[seat].use] = seat;
     users.pop_back();
     // From nothing again, so that rounding does not add up.
     wanted_[use.link] = users.empty() ? 0 : wanted_[use.link] - use.bytes * under.scale;
@@ -145,11 +157,13 @@ void CallsOnLinks::share_component(std::uint32_t first) {
   std::vector<std::uint32_t> numbers = {first}, members;
   link_round_[first] = round_, link_index_[first] = 0;
   for (std::size_t i = 0; i < numbers.size(); ++i)
-    for (const std::uint32_t call : users_[numbers[i]]) {
+    for (const auto& [call, number] : users_[numbers[i]]) {
+      ++visits_;
       Under& under = calls_[call];
       if (under.round == round_) continue;
       under.round = round_;
       members.push_back(call);
+      visits_ += links_.kinds[under.kind].uses.size();
       for (const CallTraffic::Use& use : links_.kinds[under.kind].uses) {
         if (link_round_[use.link] == round_ || !full(use.link)) continue;
         link_round_[use.link] = round_;
@@ -161,6 +175,7 @@ void CallsOnLinks::share_component(std::uint32_t first) {
   for (const std::uint32_t number : numbers) links.push_back({links_.capacities[number], 0});
   const auto each_use = [&](std::uint32_t call, const auto& visit) {
     const CallTraffic& kind = links_.kinds[calls_[call].kind];
+    visits_ += kind.uses.size();
     for (const CallTraffic::Use& use : kind.uses)
       if (link_round_[use.link] == round_ && link_index_[use.link] < links.size() &&
           numbers[link_index_[use.link]] == use.link)
@@ -177,6 +192,16 @@ void CallsOnLinks::share_component(std::uint32_t first) {
     each_use(call, [](Link& link, double flows) { link.flows += flows; });
   for (std::size_t m = 0; m < members.size(); ++m)
     calls_[members[m]].index = static_cast<std::uint32_t>(m);
+  // By the level at which a link is full, which only rises as calls are settled: what is older than
+  // the link's level now is void.
+  using Level = std::pair<double, std::size_t>;
+  std::priority_queue<Level, std::vector<Level>, std::greater<>> levels;
+  // What is left of sums of settled flows is rounding.
+  const auto level_of = [&](std::size_t l) {
+    return links[l].flows <= 1e-9 ? kNever : links[l].left / links[l].flows;
+  };
+  for (std::size_t l = 0; l < links.size(); ++l)
+    if (level_of(l) < kNever) levels.push({level_of(l), l});
   std::vector<char> settled(members.size(), 0);
   const auto settle = [&](std::size_t m, double level) {
     settled[m] = 1;
@@ -184,6 +209,8 @@ void CallsOnLinks::share_component(std::uint32_t first) {
     each_use(members[m], [&](Link& link, double flows) {
       link.left = std::max(0.0, link.left - flows * level);
       link.flows -= flows;
+      const auto l = static_cast<std::size_t>(&link - links.data());
+      if (level_of(l) < kNever) levels.push({level_of(l), l});
     });
   };
   std::size_t slowest = 0;  // the first that is not settled
@@ -191,21 +218,17 @@ void CallsOnLinks::share_component(std::uint32_t first) {
   for (;;) {
     while (slowest < members.size() && settled[slowest] != 0) ++slowest;
     if (slowest == members.size()) return;
-    double level = std::numeric_limits<double>::infinity();
-    std::size_t tightest = 0;
-    for (std::size_t l = 0; l < links.size(); ++l) {
-      // What is left of sums of settled flows is rounding.
-      if (links[l].flows <= 1e-9) continue;
-      const double here = std::max(reached, links[l].left / links[l].flows);
-      if (here < level) level = here, tightest = l;
-    }
+    while (!levels.empty() && levels.top().first != level_of(levels.top().second)) levels.pop();
+    const double level = levels.empty() ? kNever : std::max(reached, levels.top().first);
+    const std::size_t tightest = levels.empty() ? 0 : levels.top().second;
     reached = std::min(level, most(members[slowest]));
     if (most(members[slowest]) <= level) {
       settle(slowest, most(members[slowest]));
       continue;
     }
     const double flows = links[tightest].flows;
-    for (const std::uint32_t call : users_[numbers[tightest]]) {
+    for (const auto& [call, number] : users_[numbers[tightest]]) {
+      ++visits_;
       const std::size_t m = calls_[call].index;
       if (settled[m] == 0) settle(m, level);
     }

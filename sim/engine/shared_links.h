@@ -11,8 +11,8 @@
 // A call that is never slowed down ends exactly T after its begin. Rates change only when a call
 // begins or ends. Links that could carry all of their calls at full speed are left out; the others
 // connect calls to components, and only the components of a call that began or ended are shared
-// again: O(links of the call) where nothing is full (at its end times the calls on each, whose list
-// is searched), else O((calls + their links) · full links and settled calls) of its component.
+// again: O(links of the call) where nothing is full, else O(u log u), u the links of all calls of
+// its component.
 #pragma once
 
 #include <cstddef>
@@ -72,6 +72,8 @@ class CallsOnLinks {
   // So far: calls that others or their links slowed down, and the most that one was, as a factor.
   std::uint64_t slowed() const { return slowed_; }
   double most_slowed() const { return most_slowed_; }
+  // So far: how often a call's use of a link was looked at, which is what this costs.
+  std::uint64_t visits() const { return visits_; }
 
  private:
   struct Coming {
@@ -95,7 +97,11 @@ class CallsOnLinks {
     std::uint32_t version = 0;  // ends of older versions are void
     std::uint32_t index = 0;    // in the component that is shared at the moment
     bool under_way = false;
-    std::uint64_t round = 0;  // of sharing, in which it was last visited
+    std::uint64_t round = 0;           // of sharing, in which it was last visited
+    std::vector<std::uint32_t> seats;  // by use of the kind: where it is in the link's users
+  };
+  struct User {
+    std::uint32_t call = 0, use = 0;  // indices of calls_, and of the uses of its kind
   };
   struct End {
     Picos time;
@@ -118,15 +124,16 @@ class CallsOnLinks {
   std::priority_queue<Coming, std::vector<Coming>, std::greater<>> coming_;
   std::priority_queue<End, std::vector<End>, std::greater<>> ends_;
   std::vector<Under> calls_;
-  std::vector<std::uint32_t> spare_;               // of calls_, free again
-  std::vector<std::vector<std::uint32_t>> users_;  // by link: indices of calls_
-  std::vector<double> wanted_;                     // by link: bytes per second at full speed
-  std::vector<std::uint32_t> dirty_;               // links whose users changed
+  std::vector<std::uint32_t> spare_;      // of calls_, free again
+  std::vector<std::vector<User>> users_;  // by link
+  std::vector<double> wanted_;            // by link: bytes per second at full speed
+  std::vector<std::uint32_t> dirty_;      // links whose users changed
   std::vector<std::uint64_t> link_round_;
   std::vector<std::uint32_t> link_index_;
   std::uint64_t round_ = 0;
   std::uint64_t slowed_ = 0;
   double most_slowed_ = 1;
+  std::uint64_t visits_ = 0;
 };
 
 }  // namespace lockstep::sim

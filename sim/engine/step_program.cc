@@ -12,10 +12,12 @@ namespace {
 
 using Kind = StepWork::Kind;
 
-// Indices of ProgramJob::calls; after them a pair for each stage, to gather and to reduce.
-constexpr std::uint32_t kMessage = kMessageCall, kNorm = 1, kFirstExchange = 2;
+using Of = StepExchange::Of;
+
+// Indices of ProgramJob::calls; after them pairs for each exchange, to gather and to reduce.
+constexpr std::uint32_t kMessage = kMessageCall, kNorm = 1;
 // Slots of a rank's groups; after them a pair for each of its channels, to send and to receive.
-constexpr std::uint16_t kExchangeSlot = 0, kNormSlot = 1, kFirstChannel = 2;
+constexpr std::uint16_t kExchangeSlot = 0, kNormSlot = 1, kAroundSlot = 2, kFirstChannel = 3;
 
 // Messages of one direction (forward or backward) from one stage to another. In a vee a stage's
 // chunks send different ways, so that each has a channel; else a stage's forward results all go to
@@ -35,21 +37,20 @@ Kind kind_of(Work work) {
 class StepBuilder {
  public:
   StepBuilder(const PipelineProgram& order, const std::vector<StepReplica>& replicas,
-              const std::vector<StepExchange>& exchange, Picos update)
+              const std::vector<StageExchange>& exchange, Picos update)
       : order_(order), replicas_(replicas), exchanges_(exchange), update_(update) {}
 
   StepProgram build() {
     add_call(trace::Op::send, replicas_[0].costs.send);
     add_call(trace::Op::all_reduce, Picos{});
-    for (const StepExchange& exchange : exchanges_) {
-      add_call(trace::Op::all_gather, exchange.gather);
-      add_call(trace::Op::reduce_scatter, exchange.reduce);
-    }
     add_groups();
+    add_exchanges();
     for (const StepReplica& replica : replicas_)
       for (std::int32_t stage = 0; stage < order_.shape.stages; ++stage) {
         Program program;
-        program.streams = exchange_stream() + 1U;
+        program.streams =
+            first_exchange_stream() +
+            static_cast<std::uint32_t>(exchanges_[static_cast<std::size_t>(stage)].size());
         program.slots = kFirstChannel + 2 * channels();
         const std::size_t tasks = order_.tasks[static_cast<std::size_t>(stage)].size();
         program.steps.reserve(4 * tasks);
@@ -63,19 +64,20 @@ class StepBuilder {
   }
 
  private:
-  void add_call(trace::Op op, Picos time) {
+  std::uint32_t add_call(trace::Op op, Picos time) {
     ProgramCall call;
     call.op = op;
     out_.job.calls.push_back(call);
     out_.call_times.push_back(time);
+    return static_cast<std::uint32_t>(out_.job.calls.size() - 1);
   }
 
   std::uint32_t channels() const { return order_.shape.stages == 1 ? 0 : order_.vee ? 4 : 2; }
   std::uint32_t number_of(const StageChannel& channel) const {
     return 2 * static_cast<std::uint32_t>(channel.chunk) + (channel.backward ? 1 : 0);
   }
-  // Sends and receives of a channel have a stream each, the exchange one after them.
-  std::uint8_t exchange_stream() const { return static_cast<std::uint8_t>(2 * channels()); }
+  // Sends and receives of a channel have a stream each, the exchanges one each after them.
+  std::uint32_t first_exchange_stream() const { return 2 * channels(); }
 
   // The stage that receives what `stage` sends. A channel without messages has one, too.
   std::uint32_t receiver(std::uint32_t stage, std::uint32_t channel) const {
@@ -85,21 +87,29 @@ class StepBuilder {
     return (stage + (backward != returns ? stages - 1 : 1)) % stages;
   }
 
-  // The groups of the stages, that of all, and those of each replica's channels.
+  // The groups of the stages, that of all, that of the stages with exchanges of `around`, that of
+  // the others, and those of each replica's channels.
   void add_groups() {
     const auto stages = static_cast<std::uint32_t>(order_.shape.stages);
     const auto ranks = static_cast<std::uint32_t>(replicas_.size()) * stages;
     ProgramJob& job = out_.job;
     job.ranks.resize(ranks);
-    job.groups.resize(stages + 1);
+    job.groups.resize(stages + 3);
     for (std::uint32_t rank = 0; rank < ranks; ++rank) {
-      job.groups[rank % stages].members.push_back(static_cast<std::int32_t>(rank));
-      job.groups[stages].members.push_back(static_cast<std::int32_t>(rank));
+      const auto member = static_cast<std::int32_t>(rank);
+      job.groups[rank % stages].members.push_back(member);
+      job.groups[stages].members.push_back(member);
+      const StageExchange& exchanges = exchanges_[rank % stages];
+      const bool has_around = !exchanges.empty() && exchanges.back().of == Of::around;
+      const std::uint32_t around = has_around ? stages + 1 : stages + 2;
+      job.groups[around].members.push_back(member);
       job.ranks[rank].program = rank;
       job.ranks[rank].groups.assign(kFirstChannel + 2 * channels(), 0);
       job.ranks[rank].groups[kExchangeSlot] = rank % stages;
       job.ranks[rank].groups[kNormSlot] = stages;
+      job.ranks[rank].groups[kAroundSlot] = around;
     }
+    out_.first_channel = stages + 3;
     for (std::uint32_t channel = 0; channel < channels(); ++channel)
       for (std::uint32_t rank = 0; rank < ranks; ++rank) {
         const std::uint32_t to = rank - rank % stages + receiver(rank % stages, channel);
@@ -108,6 +118,27 @@ class StepBuilder {
         job.ranks[to].groups[kFirstChannel + 2 * channel + 1] = group;
         job.groups.push_back({{static_cast<std::int32_t>(rank), static_cast<std::int32_t>(to)}});
       }
+  }
+
+  // The calls of the exchanges. Those of `around` are one for all stages.
+  void add_exchanges() {
+    const auto stages = static_cast<std::uint32_t>(exchanges_.size());
+    std::vector<ExchangeIndex> around;
+    for (std::uint32_t stage = 0; stage < stages; ++stage) {
+      std::vector<ExchangeIndex>& out = out_.exchanges.emplace_back();
+      std::size_t of_around = 0;
+      for (const StepExchange& exchange : exchanges_[stage]) {
+        const bool shared = exchange.of == Of::around;
+        if (shared && of_around < around.size()) {
+          out.push_back(around[of_around++]);
+          continue;
+        }
+        const std::uint32_t gather = add_call(trace::Op::all_gather, exchange.gather);
+        const std::uint32_t reduce = add_call(trace::Op::reduce_scatter, exchange.reduce);
+        out.push_back({shared ? stages + 1 : stage, gather, reduce});
+        if (shared) around.push_back(out.back()), ++of_around;
+      }
+    }
   }
 
   // The channel by which the result of a task of the piece goes on; empty: nobody else needs it.
@@ -156,26 +187,34 @@ class StepBuilder {
     step.index = awaited;
     add(step, StepWork(out_.work.back()[awaited]));
   }
-  std::uint32_t add_exchange(Kind kind, bool blocks, std::int32_t chunk) {
-    return call(kind == Kind::gather ? gather_call(stage_) : reduce_call(stage_), kExchangeSlot,
-                exchange_stream(), blocks, {kind, 0, chunk});
+  std::uint32_t add_exchange(Kind kind, std::size_t x, bool blocks, std::int32_t chunk) {
+    const ExchangeIndex& index = out_.exchanges[static_cast<std::size_t>(stage_)][x];
+    return call(kind == Kind::gather ? index.gather : index.reduce,
+                exchanges()[x].of == Of::around ? kAroundSlot : kExchangeSlot,
+                static_cast<std::uint8_t>(first_exchange_stream() + x), blocks, {kind, 0, chunk});
   }
 
-  const StepExchange& exchange() const { return exchanges_[static_cast<std::size_t>(stage_)]; }
-  bool overlaps_tasks(Picos bucket) const { return bucket.value > 0 && exchange().buckets > 0; }
+  const StageExchange& exchanges() const { return exchanges_[static_cast<std::size_t>(stage_)]; }
+  // Encoders are on the first chunk of a stage.
+  std::int32_t chunks_of(const StepExchange& exchange) const {
+    return exchange.of == Of::tasks || exchange.of == Of::model ? order_.shape.chunks : 1;
+  }
+  std::int32_t buckets_of(const StepExchange& exchange) const {
+    return exchange.buckets * chunks_of(exchange);
+  }
 
   void add_stage() {
     const std::vector<PipelineTask>& tasks = order_.tasks[static_cast<std::size_t>(stage_)];
-    gathered_.clear();
-    reduced_ = 0;
-    if (overlaps_tasks(exchange().gather)) {
-      for (std::int32_t chunk = 0; chunk < order_.shape.chunks; ++chunk)
-        for (std::int32_t b = 0; b < exchange().buckets; ++b)
-          gathered_.push_back(add_exchange(Kind::gather, false, chunk));
-    } else if (exchange().gather.value > 0) {
-      add_exchange(Kind::gather, true, 0);
+    gathered_.assign(exchanges().size(), {});
+    reduced_.assign(exchanges().size(), {});
+    for (std::size_t x = 0; x < exchanges().size(); ++x) {
+      const StepExchange& exchange = exchanges()[x];
+      if (exchange.gather.value == 0) continue;
+      if (exchange.buckets == 0) add_exchange(Kind::gather, x, true, 0);
+      for (std::int32_t b = 0; b < buckets_of(exchange); ++b)
+        gathered_[x].push_back(add_exchange(Kind::gather, x, false, b / exchange.buckets));
     }
-    if (replica_->before.value > 0) compute(replica_->before, {Kind::encode});
+    add_encoding(Work::forward, replica_->before);
     received_.clear();
     // A message that takes no time is there when it is sent: nothing is gained by posting it early.
     if (out_.call_times[kMessage].value > 0)
@@ -196,12 +235,73 @@ class StepBuilder {
       }
     }
     out_.last_task.push_back(last);
-    if (replica_->after.value > 0) compute(replica_->after, {Kind::encode});
-    // The last task of a stage completes its last gradients.
+    add_encoding(Work::backward, replica_->after);
     if (const Picos slowed = slowdown(); slowed.value > 0) compute(slowed, {Kind::slowed});
-    if (exchange().reduce.value > 0) add_exchange(Kind::reduce, true, 0);
+    // The last of all gradients are complete by now; those of others were before.
+    for (std::size_t x = 0; x < exchanges().size(); ++x)
+      if (exchanges()[x].reduce.value > 0 && (exchanges()[x].buckets == 0 || is_last(x)))
+        add_exchange(Kind::reduce, x, true, 0);
+    for (std::size_t x = 0; x < exchanges().size(); ++x)
+      if (!reduced_[x].empty() && !is_last(x)) wait(reduced_[x].back());
     if (out_.job.ranks.size() > 1) call(kNorm, kNormSlot, ProgramStep::kHost, true, {Kind::norm});
     compute(update_, {Kind::update});
+  }
+
+  bool is_last(std::size_t exchange) const { return exchange + 1 == exchanges().size(); }
+
+  // What encoders do before the tasks and after them.
+  void add_encoding(Work direction, Picos time) {
+    Picos done;
+    for (const Bucket& bucket : buckets_in(Of::around, direction, 0, {}, time)) {
+      if (bucket.at > done) compute(bucket.at - done, {Kind::encode});
+      done = std::max(done, bucket.at);
+      exchange_bucket(bucket, direction, 0);
+    }
+    if (time > done) compute(time - done, {Kind::encode});
+  }
+
+  // Where in a task a bucket is needed, or is complete.
+  struct Bucket {
+    Picos at;
+    std::size_t exchange = 0;
+    std::int32_t number = 0;
+  };
+
+  // Those of exchanges that belong to the work from `begin` to `end`.
+  std::vector<Bucket> buckets_in(Of of, Work direction, std::int32_t chunk, Picos begin,
+                                 Picos end) const {
+    std::vector<Bucket> out;
+    for (std::size_t x = 0; x < exchanges().size(); ++x) {
+      const StepExchange& exchange = exchanges()[x];
+      const bool gathers = direction == Work::forward;
+      if (exchange.of != of || exchange.buckets == 0 || chunk >= chunks_of(exchange)) continue;
+      if ((gathers ? exchange.gather : exchange.reduce).value == 0) continue;
+      // Parameters are needed at the begin of their part, gradients complete at its end. Shares of
+      // a whole, so that the parts sum up to it.
+      for (std::int32_t b = 0; b < exchange.buckets; ++b) {
+        const std::int32_t parts = gathers ? b : b + 1;
+        const double whole = static_cast<double>((end - begin).value);
+        out.push_back({parts == exchange.buckets ? end
+                                                 : begin + Picos{static_cast<std::int64_t>(
+                                                               whole * parts / exchange.buckets)},
+                       x, b});
+      }
+    }
+    return out;
+  }
+
+  // Waits for the parameters, or begins to reduce gradients. The last bucket of the stage's last
+  // exchange is left to add_stage().
+  void exchange_bucket(const Bucket& bucket, Work direction, std::int32_t chunk) {
+    const StepExchange& exchange = exchanges()[bucket.exchange];
+    if (direction == Work::forward) {
+      const std::int32_t index = chunk * exchange.buckets + bucket.number;
+      return wait(gathered_[bucket.exchange][static_cast<std::size_t>(index)]);
+    }
+    std::vector<std::uint32_t>& reduced = reduced_[bucket.exchange];
+    const auto before = static_cast<std::int32_t>(reduced.size());
+    if (is_last(bucket.exchange) && before + 1 == buckets_of(exchange)) return;
+    reduced.push_back(add_exchange(Kind::reduce, bucket.exchange, false, chunk));
   }
 
   // Posts what a task receives, and waits for it if `blocks`. Empty: it receives nothing.
@@ -214,35 +314,50 @@ class StepBuilder {
                 {Kind::message, task.micro_batch, task.chunk});
   }
 
-  // A task, in as many parts as it shares with buckets. The last bucket of the stage is left to
-  // add_stage(). Returns its last step.
+  // A task, in as many parts as it shares with buckets. Returns its last step.
   std::uint32_t add_task(const PipelineTask& task) {
     const PieceCost& cost =
         replica_->costs.of(order_.shape, order_.piece(stage_, task.chunk), task.micro_batch);
     const Picos time = task.work == Work::forward    ? cost.forward
                        : task.work == Work::backward ? cost.backward
                                                      : cost.weight;
-    const bool gathers =
-        overlaps_tasks(exchange().gather) && task.work == Work::forward && task.micro_batch == 0;
-    // Gradients are complete when the last micro-batch has added its own.
-    const bool reduces = overlaps_tasks(exchange().reduce) &&
-                         task.work == (order_.split ? Work::weight : Work::backward) &&
-                         task.micro_batch + 1 == order_.shape.micro_batches;
-    const std::int32_t parts = gathers || reduces ? exchange().buckets : 1;
     Picos done;
-    std::uint32_t last = 0;
-    for (std::int32_t b = 0; b < parts; ++b) {
-      if (gathers) wait(gathered_[static_cast<std::size_t>(task.chunk * parts + b)]);
-      // Shares of a whole, so that the parts of a task sum up to it.
-      const Picos until =
-          b + 1 == parts
-              ? time
-              : Picos{static_cast<std::int64_t>(static_cast<double>(time.value) * (b + 1) / parts)};
-      last = add_part(task, cost, done, until);
-      done = until;
-      if (reduces && ++reduced_ < buckets()) add_exchange(Kind::reduce, false, task.chunk);
+    std::optional<std::uint32_t> last;
+    for (const Bucket& bucket : buckets_in_task(task, cost, time)) {
+      if (bucket.at > done) last = add_part(task, cost, done, bucket.at);
+      done = std::max(done, bucket.at);
+      exchange_bucket(bucket, task.work == Work::forward ? Work::forward : Work::backward,
+                      task.chunk);
     }
-    return last;
+    if (time > done || !last) last = add_part(task, cost, done, time);
+    return *last;
+  }
+
+  std::vector<Bucket> buckets_in_task(const PipelineTask& task, const PieceCost& cost,
+                                      Picos time) const {
+    const bool gathers = task.work == Work::forward && task.micro_batch == 0;
+    // Gradients are complete when the last micro-batch has added its own.
+    const bool reduces = task.work == (order_.split ? Work::weight : Work::backward) &&
+                         task.micro_batch + 1 == order_.shape.micro_batches;
+    if (!gathers && !reduces) return {};
+    const Work direction = gathers ? Work::forward : Work::backward;
+    // Encoders come first in the forward, last in the backward. Split off, the weights' part is all
+    // of both.
+    Picos begin, end = time, encode_begin, encode_end = time;
+    if (gathers) {
+      begin = encode_end = std::clamp(cost.encode_forward, Picos{}, time);
+    } else if (!order_.split) {
+      end = encode_begin = std::clamp(cost.backward - cost.encode_backward, Picos{}, time);
+    }
+    std::vector<Bucket> out = buckets_in(Of::tasks, direction, task.chunk, {}, time);
+    for (const Bucket& bucket : buckets_in(Of::model, direction, task.chunk, begin, end))
+      out.push_back(bucket);
+    for (const Bucket& bucket :
+         buckets_in(Of::encoders, direction, task.chunk, encode_begin, encode_end))
+      out.push_back(bucket);
+    std::stable_sort(out.begin(), out.end(),
+                     [](const Bucket& a, const Bucket& b) { return a.at < b.at; });
+    return out;
   }
 
   // The part of a task between two times of its own: an encoder's part is a step of its own.
@@ -261,36 +376,32 @@ class StepBuilder {
     return cut == end ? last : compute(end - cut, second);
   }
 
-  std::int32_t buckets() const { return exchange().buckets * order_.shape.chunks; }
-
-  // How much longer the tasks take that the exchange overlaps. All buckets but the first gathered
-  // and the last reduced one overlap tasks.
+  // How much longer the tasks take that the exchanges overlap: of each exchange all buckets but the
+  // first gathered and the last reduced one overlap tasks.
   Picos slowdown() const {
-    const double hidden = static_cast<double>(std::max(0, buckets() - 1)) *
-                          static_cast<double>((exchange().gather + exchange().reduce).value);
-    return picos_of_seconds(exchange().slowdown * hidden * 1e-12);
+    double seconds = 0;
+    for (const StepExchange& exchange : exchanges()) {
+      const double hidden = static_cast<double>(std::max(0, buckets_of(exchange) - 1)) *
+                            static_cast<double>((exchange.gather + exchange.reduce).value);
+      seconds += exchange.slowdown * hidden * 1e-12;
+    }
+    return picos_of_seconds(seconds);
   }
 
   const PipelineProgram& order_;
   const std::vector<StepReplica>& replicas_;
-  const std::vector<StepExchange>& exchanges_;
+  const std::vector<StageExchange>& exchanges_;
   Picos update_;
   StepProgram out_;
-  // What is at hand: the calls that gather its buckets, by chunk; how many it has reduced; what
-  // each task receives.
+  // What is at hand: by exchange the calls that gather its buckets, by chunk, and those that reduce
+  // them; what each task receives.
   const StepReplica* replica_ = nullptr;
   std::int32_t stage_ = 0;
-  std::vector<std::uint32_t> gathered_;
-  std::int32_t reduced_ = 0;
+  std::vector<std::vector<std::uint32_t>> gathered_, reduced_;
   std::vector<std::optional<std::uint32_t>> received_;
 };
 
 }  // namespace
-
-std::uint32_t gather_call(std::int32_t stage) {
-  return kFirstExchange + 2 * static_cast<std::uint32_t>(stage);
-}
-std::uint32_t reduce_call(std::int32_t stage) { return gather_call(stage) + 1; }
 
 Picos picos_of_seconds(double seconds) {
   // Beyond 2^63 llround() says nothing.
@@ -299,7 +410,7 @@ Picos picos_of_seconds(double seconds) {
 
 StepProgram make_step_program(const PipelineProgram& order,
                               const std::vector<StepReplica>& replicas,
-                              const std::vector<StepExchange>& exchange, Picos update) {
+                              const std::vector<StageExchange>& exchange, Picos update) {
   LOCKSTEP_CHECK(!replicas.empty() && exchange.size() == order.tasks.size(),
                  "a step has a replica, and an exchange for each stage");
   return StepBuilder(order, replicas, exchange, update).build();
@@ -353,7 +464,7 @@ std::vector<StepInterval> intervals(const StepProgram& step, std::size_t rank,
 
 Result<PipelineRun> run_pipeline(const PipelineProgram& order, const PipelineCosts& costs) {
   const StepProgram step = make_step_program(
-      order, {StepReplica{costs}}, std::vector<StepExchange>(order.tasks.size()), Picos{});
+      order, {StepReplica{costs}}, std::vector<StageExchange>(order.tasks.size()), Picos{});
   const Result<ExecutionResult> result = execute_step(step);
   if (!result) return result.error();
   PipelineRun out;

@@ -7,10 +7,11 @@
 //   messages    a task's result is sent when the task ends. What a stage receives is posted ahead,
 //               so that messages overlap with its tasks. Those in one direction between two stages
 //               follow one another.
-//   exchange    over the data-parallel ranks of a stage. Either all at once, while the host waits;
-//               or in buckets that overlap the tasks: parameters are gathered before the first
-//               micro-batch's forward needs them, gradients reduced when the last micro-batch's
-//               backward has computed them.
+//   exchange    over the data-parallel ranks of a stage, for each tower that it holds. Either all
+//               at once, while the host waits; or in buckets that overlap the tasks: parameters are
+//               gathered before the first micro-batch's forward needs them, gradients reduced when
+//               the last micro-batch's backward has computed them. Each tower's calls are in a
+//               stream of their own.
 //               The time by which that slows the tasks down is added once, after the last of them,
 //               and delays no other stage: trainers make the calls of all stages at the same time,
 //               so that all are slowed at once (Megatron-LM's align_grad_reduce).
@@ -70,13 +71,24 @@ struct StepReplica {
   Picos before{0}, after{0};  // the tasks of each stage: encoders on every GPU
 };
 
-// The exchange of parameters and gradients among the data-parallel ranks of a stage.
+// What the data-parallel ranks of a stage exchange, of all of its parameters or of some.
 struct StepExchange {
   Picos gather, reduce;  // of one bucket; 0: there is none
   // By chunk; 0: one exchange of everything, which overlaps nothing.
   std::int32_t buckets = 0;
   double slowdown = 0;  // share of a hidden bucket's time that the overlapped tasks take longer
+  // Which work needs the parameters, and gives the gradients.
+  enum class Of : std::uint8_t {
+    tasks,     // all of a task
+    model,     // a task without its encoder's part
+    encoders,  // a task's encoder's part; of its first chunk alone
+    around,  // StepReplica::before and after; the ranks of all stages that have this call together
+  };
+  Of of = Of::tasks;
 };
+// Of one stage, in the order in which their gradients are complete: the model's, the encoders',
+// those of `around`. Stages that have some of `around` have equally many.
+using StageExchange = std::vector<StepExchange>;
 
 // What a step of a stage's program is for.
 struct StepWork {
@@ -96,11 +108,11 @@ struct StepWork {
   std::int32_t micro_batch = 0, chunk = 0;  // of tasks and their messages
 };
 
-// The index in ProgramJob::calls of a message between stages, and of a bucket's exchange on a
-// stage.
-inline constexpr std::uint32_t kMessageCall = 0;
-std::uint32_t gather_call(std::int32_t stage);
-std::uint32_t reduce_call(std::int32_t stage);
+// Indices in ProgramJob::groups and calls.
+inline constexpr std::uint32_t kMessageCall = 0;  // a message between stages
+struct ExchangeIndex {
+  std::uint32_t group = 0, gather = 0, reduce = 0;
+};
 
 // The links that the calls of a step share (sim/engine/shared_links.h). Uses are in bytes, those of
 // all GPUs that make a call together.
@@ -116,6 +128,8 @@ struct StepProgram {
   std::vector<Picos> call_times;            // by index in job.calls
   std::vector<std::vector<StepWork>> work;  // by rank, and step of its program
   std::optional<StepLinks> links;           // empty: no call slows another down
+  std::vector<std::vector<ExchangeIndex>> exchanges;  // by stage, as its StageExchange
+  std::uint32_t first_channel = 0;  // groups from here on are channels from one stage to another
   // By rank: the step that ends its last task, and when that is if the step ran.
   std::vector<std::uint32_t> last_task;
   Picos tasks_end(std::size_t rank, const ExecutionResult& result) const {
@@ -127,7 +141,7 @@ struct StepProgram {
 // order's shape. O(tasks): at most four steps a task, two more where encoders are, and the buckets.
 StepProgram make_step_program(const PipelineProgram& order,
                               const std::vector<StepReplica>& replicas,
-                              const std::vector<StepExchange>& exchange, Picos update);
+                              const std::vector<StageExchange>& exchange, Picos update);
 
 // Runs it. Not stuck: make_pipeline()'s orders have no cycle. `record_issues`: so that draw_step()
 // can follow. O(steps). Errors: a step beyond the clock.

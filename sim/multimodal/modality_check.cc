@@ -94,7 +94,7 @@ Result<ModalityRemedy> remedy_of(std::string what, const MultimodalPlan& plan, s
 }  // namespace
 
 Result<std::optional<ModalityDivergence>> check_modalities(const MultimodalPlan& plan,
-                                                           std::int64_t steps) {
+                                                           std::int64_t steps, bool remedies) {
   const Result<HangCount> count = count_hangs(plan, steps);
   if (!count) return count.error();
   if (count->hang == 0) return std::optional<ModalityDivergence>();
@@ -111,28 +111,29 @@ Result<std::optional<ModalityDivergence>> check_modalities(const MultimodalPlan&
   const double half = z / (1 + z * z / n) * std::sqrt(p * (1 - p) / n + z * z / (4 * n * n));
   out.low = std::max(0.0, middle - half);
   out.high = std::min(1.0, middle + half);
-  std::vector<std::pair<std::string, MultimodalPlan>> remedies;
+  if (!remedies) return std::optional<ModalityDivergence>(std::move(out));
+  std::vector<std::pair<std::string, MultimodalPlan>> changes;
   MultimodalPlan changed = plan;
   for (EncoderTower& tower : changed.encoders) tower.dummy = true;
-  remedies.emplace_back("without_items: dummy (remedy: dummy-image)", changed);
+  changes.emplace_back("without_items: dummy (remedy: dummy-image)", changed);
   const EncoderTower& tower = plan.encoders[out.encoder];
   if (tower.gradients == GradientCalls::hooks) {
     changed = plan;
     for (EncoderTower& other : changed.encoders) other.gradients = GradientCalls::buffer;
-    remedies.emplace_back("gradients: buffer, one call a step whatever came", changed);
+    changes.emplace_back("gradients: buffer, one call a step whatever came", changed);
   }
   if (tower.layout.sharding == Sharding::zero3) {
     changed = plan;
     for (EncoderTower& other : changed.encoders)
       other.layout.sharding = std::min(other.layout.sharding, Sharding::zero2);
-    remedies.emplace_back("zero: 2, so that nothing is gathered as it runs", changed);
+    changes.emplace_back("zero: 2, so that nothing is gathered as it runs", changed);
   }
   if (plan.data.arrangement != Arrangement::balanced) {
     changed = plan;
     changed.data.arrangement = Arrangement::balanced;
-    remedies.emplace_back("data.arrange: balanced", changed);
+    changes.emplace_back("data.arrange: balanced", changed);
   }
-  for (auto& [what, with] : remedies) {
+  for (auto& [what, with] : changes) {
     Result<ModalityRemedy> remedy = remedy_of(std::move(what), with, steps);
     if (!remedy) return remedy.error();
     out.remedies.push_back(std::move(*remedy));

@@ -34,9 +34,11 @@ struct ModalityDivergence {
   double low = 0, high = 0;
 };
 
-// Draws `steps` steps. Empty: no step diverges. Errors: draw_sequences()'s.
+// Draws `steps` steps; with `remedies` as many again for each. Empty: no step diverges. Errors:
+// draw_sequences()'s.
 Result<std::optional<ModalityDivergence>> check_modalities(const MultimodalPlan& plan,
-                                                           std::int64_t steps);
+                                                           std::int64_t steps,
+                                                           bool remedies = true);
 
 // The calls of the encoder's ranks in step divergence.first: what each gathers and sums. At most
 // kMostRanksShown ranks: those that differ, and others.

@@ -41,7 +41,8 @@ std::vector<ForecastPart> time_parts_of(const MultimodalForecast& f, const WorkS
                            "what the plan's recompute repeats"));
   out.push_back(timed_part("host", "GPU waits for the host", s * shares.host,
                            "the host issues each layer's kernels at the calibrated pace"));
-  out.push_back(timed_part("collectives", "tensor and context parallel", s * shares.collectives,
+  out.push_back(timed_part("collectives", "tensor, context, expert parallel",
+                           s * shares.collectives,
                            "of the LLM; nothing hides them unless async_tensor"));
   out.push_back(timed_part("handover", "transfers between stages", s * shares.handover,
                            "activations between stages, embeddings to the LLM"));
@@ -61,7 +62,7 @@ std::vector<ForecastPart> time_parts_of(const MultimodalForecast& f, const WorkS
                            "all pipelines wait for the slowest, where gradients are summed"));
   out.push_back(timed_part("exchange", "gradients, exposed", s * shares.exchange,
                            f.plan.overlapped_gradients
-                               ? "during the last backward pass, which they slow down"
+                               ? "in buckets during the last backward pass, which they slow down"
                                : "after the last backward pass; nothing hides them"));
   out.push_back(timed_part("optimizer", "optimizer, once a step", s * shares.update,
                            f.plan.offload.optimizer
@@ -104,8 +105,8 @@ std::vector<std::string> MultimodalForecast::basis() const {
       "products; patch embedding and pooling take no time"};
   if (calibration.cost.network)
     out.push_back(fmt::format(
-        "calls of the LLM and of gradients take longer where links of the {} are too "
-        "narrow for all calls of one kind; calls of different kinds do not slow each other down",
+        "calls share the links of a {}: gradients and messages with all calls under way, those "
+        "within tasks with calls of the same kind",
         topology_name(calibration.cost.network->kind)));
   for (const EncoderTower& tower : plan.encoders) {
     if (tower.place == EncoderPlace::every_gpu)
@@ -119,8 +120,10 @@ std::vector<std::string> MultimodalForecast::basis() const {
   }
   if (plan.llm.plan.sharding == Sharding::zero1 || plan.llm.plan.sharding == Sharding::zero2)
     out.emplace_back(
-        "no measured step at hand ran ZeRO-1 or ZeRO-2: they count in memory and in the "
-        "optimizer's time, and exchange as much as without");
+        plan.overlapped_gradients || plan.llm.plan.overlapped_gradients
+            ? "ZeRO-2 exchanges as ZeRO-1 does: no measured step at hand ran it"
+            : "no measured step at hand ran ZeRO-1 or ZeRO-2 without overlap: they count in memory "
+              "and in the optimizer's time, and exchange as much as without");
   if (plan.llm_frozen)
     out.emplace_back("a frozen LLM takes half of its backward products, for the input's gradients");
   if (goodput)
@@ -150,7 +153,11 @@ std::string MultimodalForecast::reason() const {
        "ranks of a group that wait for the one with the largest items; data.arrange: reordered "
        "evens them out"},
       {exchange_seconds / seconds,
-       "gradients summed after the backward pass; overlap_gradients: true hides most of it"}};
+       plan.overlapped_gradients
+           ? "exchanging parameters and gradients for longer than the tasks hide; larger batches "
+             "or "
+             "gradient_dtype: bfloat16 make it a smaller share"
+           : "gradients summed after the backward pass; overlap_gradients: true hides most of it"}};
   const auto most = std::max_element(
       losses.begin(), losses.end(), [](const Loss& a, const Loss& b) { return a.share < b.share; });
   if (most->share < 0.01) return "nothing but computing takes more than a hundredth of the time";
@@ -158,8 +165,11 @@ std::string MultimodalForecast::reason() const {
                      percent(most->share));
 }
 
-Result<MultimodalForecast> forecast_towers(const MultimodalPlan& plan,
-                                           const Calibration& calibration) {
+namespace {
+
+// `remedies`: also of a plan that can hang.
+Result<MultimodalForecast> forecast_with(const MultimodalPlan& plan, const Calibration& calibration,
+                                         bool remedies) {
   const Result<CostParameters> cost = plan_cost(plan.llm, calibration.cost);
   if (!cost) return cost.error();
   if (!cost->slow.empty())
@@ -198,10 +208,18 @@ Result<MultimodalForecast> forecast_towers(const MultimodalPlan& plan,
   out.time = time_parts_of(out, steps->shares);
   Result<std::optional<ModalityDivergence>> divergence = check_modalities(
       plan,
-      std::clamp<std::int64_t>(kSequencesChecked / plan.llm.plan.global_batch, 8, kStepsChecked));
+      std::clamp<std::int64_t>(kSequencesChecked / plan.llm.plan.global_batch, 8, kStepsChecked),
+      remedies);
   if (!divergence) return divergence.error();
   out.divergence = std::move(*divergence);
   return out;
+}
+
+}  // namespace
+
+Result<MultimodalForecast> forecast_towers(const MultimodalPlan& plan,
+                                           const Calibration& calibration) {
+  return forecast_with(plan, calibration, true);
 }
 
 Result<StepPicture> draw_step(const MultimodalForecast& forecast) {
@@ -335,7 +353,7 @@ std::vector<Alternative> alternatives(const MultimodalForecast& forecast) {
     row.change = change.what;
     row.refused = change.refused;
     if (row.refused.empty()) {
-      const Result<MultimodalForecast> f = forecast_towers(change.plan, forecast.calibration);
+      const Result<MultimodalForecast> f = forecast_with(change.plan, forecast.calibration, false);
       if (f) {
         row.seconds = f->seconds;
         row.mfu = f->mfu;

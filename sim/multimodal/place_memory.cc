@@ -58,19 +58,19 @@ void MemoryOfPlaces::keep_tasks(const std::vector<TaskTime>& tasks) {
   }
 }
 
-TowerMemory MemoryOfPlaces::states(std::string name, double trained, double frozen,
-                                   const TrainingPlan& layout, double layer) const {
+TowerMemory MemoryOfPlaces::states(std::string name, const RankParameters& trained,
+                                   const RankParameters& frozen, const TrainingPlan& layout,
+                                   double layer) const {
   TowerMemory out;
   out.tower = std::move(name);
-  const double ranks = static_cast<double>(layout.data) * layout.context;
-  const auto shared = [&](Sharding from) { return layout.sharding >= from ? ranks : 1.0; };
+  const StateBytes bytes = state_bytes(trained, layout);
   const bool fsdp = layout.sharding == Sharding::zero3;
-  out.parameters = ((fsdp ? 4 : 2) * trained + 2 * frozen) / shared(Sharding::zero3);
-  out.gradients = (fsdp ? 4 : layout.gradient_bytes()) * trained / shared(Sharding::zero2);
-  out.optimizer = (fsdp ? 8 : 12) * trained / shared(Sharding::zero1);
-  if (towers_.plan.offload.optimizer) out.optimizer = 0;
+  // Of a frozen tower the 16-bit parameters are all.
+  out.parameters = bytes.parameters + 2 * (fsdp ? updated(frozen, layout) : frozen.total());
+  out.gradients = bytes.gradients;
+  out.optimizer = towers_.plan.offload.optimizer ? 0 : bytes.optimizer;
   if (fsdp)
-    out.gathered = layout.pipeline > 1 ? 6 * trained + 2 * frozen : 2 * 2 * layer / layout.tensor;
+    out.gathered = layout.pipeline > 1 ? 6 * trained.total() + 2 * frozen.total() : 2 * 2 * layer;
   return out;
 }
 
@@ -82,10 +82,10 @@ std::vector<PlaceMemory> MemoryOfPlaces::finish() const {
     memory.name = place.name;
     memory.reserved = towers_.cost.reserved_memory;
     if (place.own == SIZE_MAX) {
-      const double count = llm_count(towers_, place);
-      TowerMemory tower =
-          states("LLM", towers_.plan.llm_frozen ? 0 : count, towers_.plan.llm_frozen ? count : 0,
-                 towers_.llm, static_cast<double>(layer_parameters(towers_.model)));
+      const RankParameters count = llm_count(towers_, place), none;
+      const bool frozen = towers_.plan.llm_frozen;
+      TowerMemory tower = states("LLM", frozen ? none : count, frozen ? count : none, towers_.llm,
+                                 parameters_of(towers_.model, towers_.llm, 1, 0).total());
       tower.activations = peaks_[p].llm;
       memory.towers.push_back(std::move(tower));
       TrainingPlan whole = towers_.llm;
@@ -102,8 +102,9 @@ std::vector<PlaceMemory> MemoryOfPlaces::finish() const {
       const double frozen =
           encoder_count(towers_, place, i) + projector_count(towers_, place, i) - trained;
       if (trained + frozen <= 0) continue;
-      TowerMemory bytes = states(tower.name, trained, frozen, towers_.layouts[i],
-                                 static_cast<double>(layer_parameters(tower.model)));
+      TowerMemory bytes =
+          states(tower.name, {.dense = trained}, {.dense = frozen}, towers_.layouts[i],
+                 parameters_of(tower.model, towers_.layouts[i], 1, 0).total());
       // Encoded before the pipeline: all of a step's items are kept until it has ended.
       bytes.activations = tower.place == EncoderPlace::every_gpu
                               ? towers_.kept_per_token(i) * most_tokens_[i]

@@ -17,7 +17,7 @@ class MemoryOfPlaces {
       : towers_(towers),
         places_(places),
         program_(program),
-        peaks_(places.size()),
+        peaks_(places.size(), {0, 0, std::vector<double>(towers.plan.encoders.size(), 0)}),
         most_tokens_(towers.plan.encoders.size(), 0) {}
 
   // What encoders hold of a step's items.
@@ -36,8 +36,9 @@ class MemoryOfPlaces {
   const TaskTime& time_of(const std::vector<TaskTime>& tasks, std::size_t place,
                           const PipelineTask& task) const;
 
-  TowerMemory states(std::string name, double trained, double frozen, const TrainingPlan& layout,
-                     double layer) const;
+  // `layer`: parameters of one of its layers on a GPU.
+  TowerMemory states(std::string name, const RankParameters& trained, const RankParameters& frozen,
+                     const TrainingPlan& layout, double layer) const;
 
   const TowerTimes& towers_;
   const std::vector<Place>& places_;

@@ -129,15 +129,14 @@ std::int32_t own_stages(const std::vector<Place>& places) {
                                                  [](const Place& p) { return p.own != SIZE_MAX; }));
 }
 
-double llm_count(const TowerTimes& towers, const Place& place) {
-  if (place.own != SIZE_MAX) return 0;
-  if (!towers.plan.balanced_split) return parameters_per_rank(towers.model, towers.llm);
+RankParameters llm_count(const TowerTimes& towers, const Place& place) {
+  if (place.own != SIZE_MAX) return {};
+  if (!towers.plan.balanced_split) return parameters_of_rank(towers.model, towers.llm);
   const double table =
       static_cast<double>(towers.model.vocabulary) * static_cast<double>(towers.model.hidden);
   double tables = place.stage == 0 || place.stage + 1 == towers.llm.pipeline ? table : 0;
   if (towers.llm.pipeline == 1 && !towers.model.tied_embeddings) tables = 2 * table;
-  return (place.layers * static_cast<double>(layer_parameters(towers.model)) + tables) /
-         towers.llm.tensor;
+  return parameters_of(towers.model, towers.llm, place.layers, tables);
 }
 
 double encoder_count(const TowerTimes& towers, const Place& place, std::size_t encoder) {

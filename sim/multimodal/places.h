@@ -15,7 +15,7 @@ std::int32_t own_stages(const std::vector<Place>& places);
 
 // Parameters on a GPU: of the LLM, of an encoder's layers, of its projector, and of these two
 // together what is trained.
-double llm_count(const TowerTimes& towers, const Place& place);
+RankParameters llm_count(const TowerTimes& towers, const Place& place);
 double encoder_count(const TowerTimes& towers, const Place& place, std::size_t encoder);
 double projector_count(const TowerTimes& towers, const Place& place, std::size_t encoder);
 double trained_encoder_count(const TowerTimes& towers, const Place& place, std::size_t encoder);

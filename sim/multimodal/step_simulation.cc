@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "sim/multimodal/place_exchange.h"
 #include "sim/multimodal/place_memory.h"
 #include "sim/multimodal/places.h"
 #include "sim/multimodal/task_times.h"
@@ -44,7 +45,7 @@ class Simulation {
     if (!first) return first.error();
     const Result<PricedStep> priced = price_step(*first);
     if (!priced) return priced.error();
-    const StepProgram program = program_of(*priced);
+    const StepProgram program = program_of(priced->groups);
     const Result<ExecutionResult> ran = execute_step(program, /*record_issues=*/true);
     if (!ran) return ran.error();
     std::vector<std::string> names;
@@ -66,6 +67,8 @@ class Simulation {
     if (!program) return program.error();
     program_ = std::move(*program);
     times_.emplace(towers_, places_, own_stages(places_), program_);
+    exchanges_ = place_exchanges(towers_, places_);
+    if (places_.size() > 1) send_ = picos_of_seconds(handover(model_, llm_, cost_).message);
     memory_.emplace(towers_, places_, program_);
     return first;
   }
@@ -96,8 +99,7 @@ class Simulation {
   // The tasks of a drawn step. A group of replicas that move together is one pipeline.
   struct PricedStep {
     std::vector<StepReplica> groups;
-    std::vector<TaskTime> pieces;       // sums over the groups and their micro-batches
-    std::vector<double> last_backward;  // by place: of the last task, the longest
+    std::vector<TaskTime> pieces;  // sums over the groups and their micro-batches
     Sums sums;
   };
 
@@ -120,10 +122,10 @@ class Simulation {
     PricedStep out;
     out.sums.encoders.assign(plan_.encoders.size(), 0);
     out.pieces.resize(static_cast<std::size_t>(program_.shape.pieces()));
-    out.last_backward.assign(places_.size(), 0);
     memory_->keep_items(step);
     for (std::size_t group = 0; group < static_cast<std::size_t>(towers_.groups); ++group) {
       StepReplica replica;
+      replica.costs.send = send_;
       std::vector<TaskTime> tasks;  // by piece x micro-batch
       tasks.reserve(out.pieces.size() * static_cast<std::size_t>(towers_.micro_batches));
       for (std::int32_t piece = 0; piece < program_.shape.pieces(); ++piece)
@@ -135,8 +137,6 @@ class Simulation {
           add_task(tasks.back(), piece, out);
         }
       memory_->keep_tasks(tasks);
-      for (std::size_t p = 0; p < places_.size(); ++p)
-        out.last_backward[p] = std::max(out.last_backward[p], last_seconds(p, replica.costs));
       encode_around(step, group, replica);
       out.groups.push_back(std::move(replica));
     }
@@ -158,14 +158,6 @@ class Simulation {
     out.sums.lost += gpus * task.lost;
     for (std::size_t i = 0; i < task.encoders.size(); ++i)
       out.sums.encoders[i] += gpus * task.encoders[i];
-  }
-
-  // The last task of a place.
-  double last_seconds(std::size_t p, const PipelineCosts& costs) const {
-    const PipelineTask& last = program_.tasks[p].back();
-    const PieceCost& cost = costs.of(
-        program_.shape, program_.piece(static_cast<std::int32_t>(p), last.chunk), last.micro_batch);
-    return (last.work == Work::weight ? cost.weight : cost.backward).seconds();
   }
 
   // Encoding on every GPU, before the pipeline and after it.
@@ -190,12 +182,26 @@ class Simulation {
     replica.after = picos_of_seconds(after);
   }
 
-  // Gradients of a place are summed when all pipelines have done their part of it.
-  StepProgram program_of(const PricedStep& priced) const {
-    std::vector<StepExchange> exchange(places_.size());
-    for (std::size_t p = 0; p < places_.size(); ++p)
-      exchange[p].reduce = picos_of_seconds(exposed_exchange(p, priced.last_backward[p]));
-    return make_step_program(program_, priced.groups, exchange, picos_of_seconds(update_seconds()));
+  // Each tower's gradients of a place are summed when all pipelines have done their part of them.
+  // One replica stands for all.
+  StepProgram program_of(const std::vector<StepReplica>& replicas) {
+    std::vector<StageExchange> exchanges;
+    std::vector<StageOnNetwork> stages;
+    for (const PlaceExchange& place : exchanges_) {
+      exchanges.push_back(place.step);
+      stages.push_back(place.on_network);
+    }
+    StepProgram out =
+        make_step_program(program_, replicas, exchanges, picos_of_seconds(update_seconds()));
+    // The same in all steps.
+    std::optional<StepLinks>& links = replicas.size() > 1 ? links_ : links_of_one_;
+    if (cost_.network && !links) {
+      std::vector<std::int32_t> each(static_cast<std::size_t>(towers_.groups), 0);
+      if (replicas.size() > 1) std::iota(each.begin(), each.end(), 0);
+      links = step_links(cost_, plan_.gpus, out, stages, message_bytes(model_, llm_), each);
+    }
+    out.links = links;
+    return out;
   }
 
   // When the groups' pipelines have ended, in seconds.
@@ -203,6 +209,7 @@ class Simulation {
     double latest = 0, sum = 0;
     double pipeline = 0, around = 0;  // of the latest: its tasks, and what encodes around them
     double edges = 0;                 // … summed over the groups
+    double gathering = 0;             // stages wait for parameters, mean over all of them
   };
 
   Ends ends_of(const PricedStep& priced, const StepProgram& program,
@@ -222,13 +229,18 @@ class Simulation {
       out.pipeline = end - around;
       out.around = around;
     }
+    for (std::size_t rank = 0; rank < ran.classes.size(); ++rank)
+      for (const StepInterval& one : intervals(program, rank, ran.classes[rank]))
+        if (one.work.kind == StepWork::Kind::gather)
+          out.gathering +=
+              (one.end - one.begin).seconds() / static_cast<double>(ran.classes.size());
     return out;
   }
 
   Status run_step(const DealtStep& step, std::int64_t number) {
     const Result<PricedStep> priced = price_step(step);
     if (!priced) return priced.error();
-    const StepProgram program = program_of(*priced);
+    const StepProgram program = program_of(priced->groups);
     const Result<ExecutionResult> ran = execute_step(program);
     if (!ran) return ran.error();
     const Ends ends = ends_of(*priced, program, *ran);
@@ -241,7 +253,7 @@ class Simulation {
     out_.longest = std::max(out_.longest, seconds);
     out_.pipeline_seconds += share * ends.pipeline;
     out_.encode_seconds += share * ends.around;
-    out_.exchange_seconds += share * exposed;
+    out_.exchange_seconds += share * (exposed + ends.gathering);
     out_.update_seconds += share * update;
     if (const Status counted = count_lost(step, *priced, ends, seconds, exposed, update); !counted)
       return counted.error();
@@ -249,17 +261,25 @@ class Simulation {
     return Status::ok();
   }
 
-  // Seconds of a pipeline whose micro-batches are alike: `pieces` by piece.
-  Result<double> seconds_with(const std::vector<TaskTime>& pieces) const {
-    PipelineCosts costs;
+  // Seconds of the tasks of a pipeline whose micro-batches are alike: `pieces` by piece. `before`:
+  // what encodes before them, which does not count.
+  Result<double> seconds_with(const std::vector<TaskTime>& pieces, double before) {
+    StepReplica replica;
+    replica.before = picos_of_seconds(before);
+    PipelineCosts& costs = replica.costs;
+    costs.send = send_;
     for (std::size_t piece = 0; piece < pieces.size(); ++piece) {
       const Result<PieceCost> cost = cost_of(static_cast<std::int32_t>(piece), pieces[piece]);
       if (!cost) return cost.error();
       costs.pieces.push_back(*cost);
     }
-    const Result<PipelineRun> run = run_pipeline(program_, costs);
-    if (!run) return run.error();
-    return run->time.seconds();
+    const StepProgram program = program_of({replica});
+    const Result<ExecutionResult> ran = execute_step(program);
+    if (!ran) return ran.error();
+    Picos end;
+    for (std::size_t p = 0; p < places_.size(); ++p)
+      end = std::max(end, program.tasks_end(p, *ran));
+    return (end - replica.before).seconds();
   }
 
   Status count_lost(const DealtStep& step, const PricedStep& priced, const Ends& ends,
@@ -299,17 +319,20 @@ class Simulation {
         sums.handover += gpus * transfer;
       }
     }
-    const Result<double> equal = seconds_with(mean);
+    double before = 0;
+    for (const StepReplica& group : priced.groups) before += group.before.seconds() / groups;
+    const Result<double> equal = seconds_with(mean, before);
     if (!equal) return equal.error();
-    const Result<double> even = seconds_with(std::vector<TaskTime>(mean.size(), of_all));
+    const Result<double> even = seconds_with(std::vector<TaskTime>(mean.size(), of_all), before);
     if (!even) return even.error();
     const auto gpus = static_cast<double>(plan_.gpus);
     const double all = gpus * seconds;
     // All that is neither computed nor exchanged: what is left of the GPUs' time.
     double worked = sums.handover + sums.offload + sums.lost;
     for (const double encoder : sums.encoders) worked += encoder;
+    worked += gpus * ends.gathering;
     const StepParts& l = sums.llm;
-    worked += l.layers + l.recompute + l.logits + l.host + l.tensor + l.context + l.data;
+    worked += l.layers + l.recompute + l.logits + l.host + l.tensor + l.context + l.expert + l.data;
     const double idle = std::max(0.0, gpus * ends.latest - worked);
     LostTime lost;
     lost.stragglers = std::min(idle, gpus * std::max(0.0, ends.latest - ends.sum / groups));
@@ -331,12 +354,12 @@ class Simulation {
     work.llm += share * (l.layers + l.logits);
     work.recompute += share * l.recompute;
     work.host += share * l.host;
-    work.collectives += share * (l.tensor + l.context + l.data);
+    work.collectives += share * (l.tensor + l.context + l.expert + l.data);
     work.handover += share * sums.handover;
     work.offload += share * sums.offload;
     for (std::size_t i = 0; i < sums.encoders.size(); ++i)
       work.encoders[i] += share * sums.encoders[i];
-    work.exchange += share * gpus * exposed;
+    work.exchange += share * gpus * (exposed + ends.gathering);
     work.update += share * gpus * update;
     return Status::ok();
   }
@@ -385,44 +408,22 @@ class Simulation {
 
   // --- Gradients and the optimizer.
 
-  double exposed_exchange(std::size_t p, double last_backward) const {
-    const Place& place = places_[p];
-    double all = 0;
-    if (place.own == SIZE_MAX && !plan_.llm_frozen)
-      all += exchange_time(llm_, cost_, llm_count(towers_, place)).total();
-    for (std::size_t i = 0; i < plan_.encoders.size(); ++i) {
-      const double count = trained_encoder_count(towers_, place, i);
-      if (count > 0) all += exchange_time(towers_.layouts[i], cost_, count).total();
-    }
-    if (!plan_.overlapped_gradients || all == 0) return all;
-    // The last bucket cannot be hidden: a layer of the place's.
-    double layers = place.layers;
-    for (std::size_t i = 0; i < plan_.encoders.size(); ++i)
-      if (trained_encoder_count(towers_, place, i) > 0)
-        layers += static_cast<double>(plan_.encoders[i].model.layers);
-    layers = std::max(1.0, layers);
-    const double shown = std::min(all, std::max(all / layers, all - last_backward));
-    return shown + cost_.overlap_slowdown * (all - shown);
-  }
-
   double update_seconds() const {
     double most = 0;
     for (const Place& place : places_) {
       double seconds = 0;
-      const auto add_count = [&](double count, const TrainingPlan& layout) {
-        const double shards = layout.sharding == Sharding::none
-                                  ? 1.0
-                                  : static_cast<double>(layout.data) * layout.context;
+      const auto add_count = [&](const RankParameters& count, const TrainingPlan& layout) {
+        const double mine = updated(count, layout);
         if (plan_.offload.optimizer)
           // Gradients out in float32, weights back in 16 bits, and the host reads and writes 28
           // bytes of state at the same bandwidth.
-          seconds += (4 + 2 + 28) * count / shards / plan_.offload.bandwidth;
+          seconds += (4 + 2 + 28) * mine / plan_.offload.bandwidth;
         else
-          seconds += traffic_seconds(cost_, cost_.optimizer_traffic * count / shards);
+          seconds += traffic_seconds(cost_, cost_.optimizer_traffic * mine);
       };
       if (!plan_.llm_frozen) add_count(llm_count(towers_, place), llm_);
       for (std::size_t i = 0; i < plan_.encoders.size(); ++i)
-        add_count(trained_encoder_count(towers_, place, i), towers_.layouts[i]);
+        add_count({.dense = trained_encoder_count(towers_, place, i)}, towers_.layouts[i]);
       most = std::max(most, seconds);
     }
     return cost_.step_overhead + most;
@@ -448,6 +449,9 @@ class Simulation {
   const CostParameters& cost_;
   std::vector<Place> places_;
   PipelineProgram program_;
+  std::vector<PlaceExchange> exchanges_;           // by place
+  Picos send_;                                     // a message that overlaps with tasks
+  std::optional<StepLinks> links_, links_of_one_;  // of all replicas' program, and of one's
   // Once the places are known.
   std::optional<TaskTimes> times_;
   std::optional<MemoryOfPlaces> memory_;

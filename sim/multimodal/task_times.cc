@@ -4,6 +4,7 @@
 
 #include "sim/multimodal/mixed_lengths.h"
 #include "sim/multimodal/multimodal_forecast.h"
+#include "sim/multimodal/place_exchange.h"
 
 namespace lockstep::sim {
 
@@ -17,6 +18,23 @@ TowerTimes::TowerTimes(const MultimodalPlan& of, const CostParameters& by)
     if (tower.place != EncoderPlace::own_gpus) layout.data *= llm.data;
     layouts.push_back(layout);
   }
+  for (std::size_t i = 0; i < plan.encoders.size(); ++i) {
+    const EncoderTower& tower = plan.encoders[i];
+    if (tower.place == EncoderPlace::own_gpus)
+      handover_links.push_back(fullest_link(
+          cost, plan.gpus, own_gpus(plan, i, layouts[i].pipeline - 1), stage_gpus(llm, 0)));
+    else
+      handover_links.push_back(fullest_link(
+          cost, plan.gpus,
+          tower.place == EncoderPlace::every_gpu ? GpuRange{0, llm.ranks()} : stage_gpus(llm, 0),
+          trace::Op::all_gather, gathering(i)));
+  }
+}
+
+Group TowerTimes::gathering(std::size_t encoder) const {
+  const EncoderTower& tower = plan.encoders[encoder];
+  if (tower.layout.data == 1) return {};
+  return group_of(cost, static_cast<int>(std::int64_t{tower.layout.data} * tower.layout.tensor), 1);
 }
 
 bool TowerTimes::trained_before() const {
@@ -64,17 +82,20 @@ double TowerTimes::gather_seconds(std::size_t encoder, double tokens) const {
   const double bytes =
       2 * tokens / static_cast<double>(tower.merge) * static_cast<double>(model.hidden);
   if (tokens <= 0) return 0;
-  if (tower.place == EncoderPlace::own_gpus)
-    return collective_seconds(cost, trace::Op::send, bytes / tower.layout.tensor, {2, 1});
-  if (tower.layout.data == 1) return 0;
-  const int ranks = static_cast<int>(std::int64_t{tower.layout.data} * tower.layout.tensor);
-  return collective_seconds(cost, trace::Op::all_gather, bytes, group_of(cost, ranks, 1));
+  if (tower.place == EncoderPlace::own_gpus) {
+    // From all ranks of its last stage at once.
+    const double each = bytes / tower.layout.tensor;
+    return std::max(collective_seconds(cost, trace::Op::send, each, {2, 1}),
+                    each * handover_links[encoder]);
+  }
+  return std::max(collective_seconds(cost, trace::Op::all_gather, bytes, gathering(encoder)),
+                  bytes * handover_links[encoder]);
 }
 
 void add(StepParts& sum, const StepParts& more, double times) {
   for (double StepParts::*part :
        {&StepParts::layers, &StepParts::recompute, &StepParts::logits, &StepParts::host,
-        &StepParts::tensor, &StepParts::context, &StepParts::data})
+        &StepParts::tensor, &StepParts::context, &StepParts::expert, &StepParts::data})
     sum.*part += times * more.*part;
 }
 

@@ -40,10 +40,15 @@ struct TowerTimes {
   const Transformer& model;
   const CostParameters& cost;
   std::vector<TrainingPlan> layouts;  // of encoders, with all their data-parallel ranks
+  // By encoder: seconds for each byte that the fullest link needs, while all of its ranks send or
+  // gather embeddings. 0 without a network.
+  std::vector<double> handover_links;
   std::int32_t groups = 1;     // of replicas that share ranks of encoders, and so move together
   std::int32_t per_group = 1;  // replicas
   std::int32_t micro_batches = 1;
 
+  // The ranks that gather embeddings, of an encoder that is not on its own GPUs.
+  Group gathering(std::size_t encoder) const;
   // Whether gradients pass through the LLM for something before it.
   bool trained_before() const;
   // `one` layer of the LLM, `layers` times.

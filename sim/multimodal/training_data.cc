@@ -5,6 +5,7 @@
 #include <numbers>
 #include <numeric>
 #include <queue>
+#include <set>
 #include <utility>
 
 #include <fmt/format.h>
@@ -204,19 +205,28 @@ std::vector<TrainingSequence> repack(const std::vector<TrainingSequence>& sequen
   std::stable_sort(samples.begin(), samples.end(),
                    [](const Placed& a, const Placed& b) { return a.kept > b.kept; });
   std::vector<TrainingSequence> out(sequences.size());
-  std::vector<double> loads(sequences.size(), 0);
+  // Those with room for the sample at hand, by their load; and the others by their room: samples
+  // become shorter, so that what has room once keeps it until it gets one.
+  std::set<std::pair<double, std::size_t>> with_room;
+  struct Waiting {
+    std::int64_t room;
+    double load;
+    std::size_t index;
+    bool operator<(const Waiting& other) const { return room < other.room; }
+  };
+  std::priority_queue<Waiting> waiting;
+  for (std::size_t i = 0; i < out.size(); ++i) waiting.push({shape.length, 0, i});
   for (const Placed& placed : samples) {
-    std::size_t best = out.size();
-    for (std::size_t i = 0; i < out.size(); ++i)
-      if (out[i].tokens + placed.kept <= shape.length &&
-          (best == out.size() || loads[i] < loads[best]))
-        best = i;
-    if (best == out.size()) return sequences;
-    loads[best] += placed.load;
+    for (; !waiting.empty() && waiting.top().room >= placed.kept; waiting.pop())
+      with_room.emplace(waiting.top().load, waiting.top().index);
+    if (with_room.empty()) return sequences;
+    const auto [least, best] = *with_room.begin();
+    with_room.erase(with_room.begin());
     out[best].tokens += placed.kept;
     out[best].cut += placed.tokens - placed.kept;
     append(out[best], *placed.sample);
     out[best].parts.push_back(*placed.sample);
+    waiting.push({shape.length - out[best].tokens, least + placed.load, best});
   }
   return out;
 }

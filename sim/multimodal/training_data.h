@@ -122,7 +122,7 @@ using SampleLoad = std::function<double(const DataSample&)>;
 
 // Packs the samples of packed sequences again, into as many: the longest first, each into the
 // sequence with the least load that has room. The sequences as they were, if one finds no room.
-// O(samples x sequences).
+// O(n log n) of the samples.
 std::vector<TrainingSequence> repack(const std::vector<TrainingSequence>& sequences,
                                      const SequenceShape& shape, const SampleLoad& load);
 

@@ -6,13 +6,21 @@
 namespace lockstep::sim {
 namespace {
 
+// Tokens that a rank's feed-forward blocks take in, for each token of its own: as many as each goes
+// through, on the fullest expert rank.
+double tokens_in_blocks(const Transformer& model, const TrainingPlan& plan) {
+  return static_cast<double>(model.blocks_per_token()) *
+         (model.experts > 0 ? plan.expert_skew : 1.0);
+}
+
 // Bytes that a gated layer without dropouts keeps, per token and element of the width. On every
 // rank, unless split along the sequence: the inputs of the two norms and of the linear layers after
 // them, 4 tensors of 2 bytes. Split over the tensor ranks: queries, keys, values, the attention's
 // output, and the two gates and their product.
 double gated_bytes_per_element(const Transformer& model, const TrainingPlan& plan) {
   const double kv = static_cast<double>(model.kv_heads) / static_cast<double>(model.heads);
-  const double wide = static_cast<double>(model.ffn) / static_cast<double>(model.hidden);
+  const double blocks = tokens_in_blocks(model, plan);
+  const double wide = blocks * static_cast<double>(model.ffn) / static_cast<double>(model.hidden);
   double whole = 4 * 2;
   double cut = 2 * (1 + 2 * kv) + 2 + 3 * 2 * wide;
   if (plan.recompute == Recompute::selective) {
@@ -21,6 +29,8 @@ double gated_bytes_per_element(const Transformer& model, const TrainingPlan& pla
     whole = 2 + 2;
     cut = 2 + (1 + 2 * kv) + 2 * wide;
   }
+  // The experts' inputs, as they came from other ranks.
+  if (model.experts > 0) whole += 2 * blocks;
   return (plan.sequence_parallel ? whole / plan.tensor : whole) + cut / plan.tensor;
 }
 
@@ -32,7 +42,12 @@ double dense_bytes_per_element(const Transformer& model, const TrainingPlan& pla
                             : 5.0 * static_cast<double>(model.heads) *
                                   static_cast<double>(plan.sequence) /
                                   static_cast<double>(model.hidden) / plan.tensor;
-  return (plan.sequence_parallel ? 10.0 / plan.tensor : 10.0) + 24.0 / plan.tensor + scores;
+  // Of the 24, 16 are before and after the activation function, in a block of four times the width.
+  const double wide = tokens_in_blocks(model, plan) * static_cast<double>(model.ffn) /
+                      (4 * static_cast<double>(model.hidden));
+  const double cut = model.experts > 0 ? 8 + 16 * wide : 24;
+  const double whole = model.experts > 0 ? 10 + 2 * tokens_in_blocks(model, plan) : 10;
+  return whole / (plan.sequence_parallel ? plan.tensor : 1) + cut / plan.tensor + scores;
 }
 
 double width_bytes(const Transformer& model, const TrainingPlan& plan) {
@@ -62,14 +77,23 @@ double logit_bytes(const Transformer& model, const TrainingPlan& plan) {
 }
 
 StateBytes state_bytes(const Transformer& model, const TrainingPlan& plan) {
-  const double count = parameters_per_rank(model, plan);
-  const double ranks = static_cast<double>(plan.data) * plan.context;
-  // The number of ranks that a state is divided by, from this level of sharding on.
-  const auto shared = [&](Sharding from) { return plan.sharding >= from ? ranks : 1.0; };
-  if (plan.sharding == Sharding::zero3)
-    return {4 * count / ranks, 4 * count / ranks, 8 * count / ranks};
-  return {2 * count, plan.gradient_bytes() * count / shared(Sharding::zero2),
-          12 * count / shared(Sharding::zero1)};
+  return state_bytes(parameters_of_rank(model, plan), plan);
+}
+
+StateBytes state_bytes(const RankParameters& count, const TrainingPlan& plan) {
+  // What is left of the parameters where those of this level of sharding are divided over the ranks
+  // that hold the same ones.
+  const auto left = [&](Sharding from) {
+    return plan.sharding >= from
+               ? count.dense / plan.replicas() + count.experts / plan.expert_replicas()
+               : count.total();
+  };
+  if (plan.sharding == Sharding::zero3) {
+    const double part = left(Sharding::zero3);
+    return {4 * part, 4 * part, 8 * part};
+  }
+  return {2 * count.total(), plan.gradient_bytes() * left(Sharding::zero2),
+          12 * left(Sharding::zero1)};
 }
 
 StepMemory memory_use(const Transformer& model, const TrainingPlan& plan,
@@ -81,9 +105,8 @@ StepMemory memory_use(const Transformer& model, const TrainingPlan& plan,
     // A pipeline stage keeps its gathered 16-bit weights over all micro-batches and sums gradients
     // in float32: 2 + 4 bytes. Otherwise two layers are gathered: the running one and the
     // prefetched one.
-    use.unsharded = plan.pipeline > 1
-                        ? 6 * parameters_per_rank(model, plan)
-                        : 2 * 2 * static_cast<double>(layer_parameters(model)) / plan.tensor;
+    use.unsharded = plan.pipeline > 1 ? 6 * parameters_per_rank(model, plan)
+                                      : 2 * 2 * parameters_of(model, plan, 1, 0).total();
   }
   // The stage with the last piece of the model holds the logits. In most schedules it has fewer
   // micro-batches in flight, so it is not always the fullest.

@@ -17,7 +17,8 @@ namespace lockstep::sim {
 //   full              2 s b h
 //
 // Gated layers have no dropouts and keep the two inputs of the product and the product itself;
-// grouped queries make keys and values smaller: see memory.cc.
+// grouped queries make keys and values smaller. Of a mixture's feed-forward blocks, those of all
+// tokens that the fullest expert rank gets, and these tokens: see memory.cc.
 double layer_activation_bytes(const Transformer& model, const TrainingPlan& plan);
 
 // Logits of one micro-batch on one rank of the last stage: 16-bit, float32, log-softmax and its
@@ -34,6 +35,8 @@ struct StateBytes {
   double total() const { return parameters + gradients + optimizer; }
 };
 StateBytes state_bytes(const Transformer& model, const TrainingPlan& plan);
+// The same of these parameters of a rank.
+StateBytes state_bytes(const RankParameters& count, const TrainingPlan& plan);
 
 struct StepMemory {
   StateBytes state;

@@ -1,5 +1,6 @@
 #include "sim/transformer/plan_file.h"
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -23,6 +24,7 @@ using Json = nlohmann::json;
 std::string pointer_of(std::string_view field) {
   for (const std::string_view key : {"layers", "hidden", "heads", "kv_heads", "ffn", "vocabulary"})
     if (field == key) return fmt::format("/model/{}", key);
+  if (field == "experts" || field == "experts_per_token") return fmt::format("/model/{}", field);
   if (field == "pipeline") return "/pipeline/stages";
   if (field == "chunks") return "/pipeline/chunks";
   if (field == "data") return "/gpus";
@@ -75,6 +77,13 @@ class PlanReader {
     m.vocabulary = count("vocabulary", m.vocabulary);
     m.kv_heads = given.value("kv_heads", m.kv_heads == 0 ? m.heads : m.kv_heads);
     m.ffn = given.value("ffn", m.ffn == 0 ? 4 * m.hidden : m.ffn);
+    m.experts = given.value("experts", m.experts);
+    m.experts_per_token = given.value("experts_per_token", m.experts_per_token);
+    if (m.experts_per_token == 0 && m.experts > 0)
+      m.experts_per_token = std::min<std::int64_t>(2, m.experts);
+    if (m.experts == 0 && given.contains("experts_per_token"))
+      read_.refuse("/model/experts_per_token", "the model has no experts",
+                   "add \"experts: …\", or leave it out");
     m.gated = given.value("gated", m.gated);
     m.tied_embeddings = given.value("tied_embeddings", m.tied_embeddings);
     // Causal goes with fused_attention unless it is given: only a fused kernel skips what the mask
@@ -109,6 +118,8 @@ class PlanReader {
     plan.micro_batch = root_.value("micro_batch", 1);
     plan.tensor = root_.value("tensor", 1);
     plan.context = root_.value("context", 1);
+    plan.expert = root_.value("expert", 1);
+    plan.expert_skew = root_.value("expert_skew", 1.0);
     plan.pipeline = pipeline.value("stages", 1);
     const Result<PipelineSchedule> schedule =
         parse_pipeline_schedule(pipeline.value("schedule", "1f1b"));

@@ -70,6 +70,13 @@ std::vector<ForecastPart> time_parts(const PlanForecast& f) {
        plan.overlapped_context
            ? "keys and values gathered in each layer, each way, during the attention"
            : "keys and values gathered in each layer, each way; nothing hides them"},
+      {"expert_parallel", "expert-parallel collectives", parts.expert,
+       fmt::format("tokens to their experts' ranks and back, each way and layer{}; nothing hides "
+                   "that",
+                   plan.expert_skew == 1
+                       ? std::string("; all experts get as many")
+                       : fmt::format("; {} times as many to the fullest rank as to the mean",
+                                     number_text(plan.expert_skew)))},
       {"data_parallel", "data-parallel, exposed", parts.data, data_basis(plan)},
       {"pipeline_transfer", "transfers between stages", parts.handover,
        plan.overlapped_pipeline
@@ -87,8 +94,10 @@ std::vector<ForecastPart> time_parts(const PlanForecast& f) {
 
 // The sentence that says over how many ranks a state is divided.
 std::string divided(bool is, const TrainingPlan& plan) {
-  return is ? fmt::format(", divided by {} ranks", std::int64_t{plan.data} * plan.context)
-            : ", whole on every data-parallel rank";
+  if (!is) return ", whole on every data-parallel rank";
+  std::string out = fmt::format(", divided by {} ranks", plan.replicas());
+  if (plan.expert > 1) out += fmt::format(", experts' by {}", plan.expert_replicas());
+  return out;
 }
 
 std::string activations_basis(const Transformer& model, const TrainingPlan& plan) {

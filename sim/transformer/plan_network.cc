@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "sim/network/traffic.h"
@@ -36,6 +37,19 @@ std::vector<LinkLoad> of_all(const Network& network, const Group& group, std::in
   for (std::int64_t begin = first; begin + block <= last; begin += block)
     for (int i = 0; i < group.stride; ++i)
       out.push_back(traffic(network, members_of(group, begin + i), op, pattern));
+  return sum_of(out);
+}
+
+// Messages of GPUs begin … end - 1 of a range, each to the GPU at the same share of another range.
+std::vector<LinkLoad> messages(const Network& network, const GpuRange& from, const GpuRange& to,
+                               std::int64_t begin, std::int64_t end) {
+  std::vector<std::vector<LinkLoad>> out;
+  for (std::int64_t i = begin; i < end; ++i) {
+    const auto source = static_cast<std::int32_t>(from.first + i);
+    const auto target = static_cast<std::int32_t>(to.first + i * to.count / from.count);
+    if (source != target)
+      out.push_back(traffic(network, {source, target}, trace::Op::send, Pattern::message));
+  }
   return sum_of(out);
 }
 
@@ -97,43 +111,85 @@ void add_hops(const CostParameters& cost, const Group& group, GroupLayout& place
   if (network) add_hops(*network, members_of(group, 0), place);
 }
 
-StepLinks step_links(const TrainingPlan& plan, const CostParameters& cost,
-                     const StepProgram& program, const ExchangeCalls& exchange,
+namespace {
+
+double fullest(const Network& network, const std::vector<LinkLoad>& loads) {
+  double out = 0;
+  // Ports are priced by the call alone.
+  for (const LinkLoad& load : loads)
+    if (!network.is_port(load.link)) out = std::max(out, load.bytes / network.capacity(load.link));
+  return out;
+}
+
+}  // namespace
+
+double fullest_link(const CostParameters& cost, std::int64_t gpus, const GpuRange& from,
+                    const GpuRange& to) {
+  if (!cost.network) return 0;
+  const Result<Network> network = network_of(cost, gpus);
+  return network ? fullest(*network, messages(*network, from, to, 0, from.count)) : 0;
+}
+
+double fullest_link(const CostParameters& cost, std::int64_t gpus, const GpuRange& range,
+                    trace::Op op, const Group& group) {
+  if (!cost.network || group.ranks < 2) return 0;
+  const Result<Network> network = network_of(cost, gpus);
+  constexpr double kLarge = 1 << 26U;
+  const PricedGroup priced = price_group(cost, op, kLarge, group);
+  if (!network || !priced.price || priced.place.nodes < 2) return 0;
+  return fullest(*network,
+                 of_all(*network, group, range.first, range.first + range.count, op,
+                        pattern_of(op, priced.place, *priced.price, cost.network->sharp)));
+}
+
+StageOnNetwork stage_on_network(const GpuRange& gpus,
+                                const std::vector<PlannedExchange>& exchanges) {
+  StageOnNetwork out{gpus, {}};
+  for (const PlannedExchange& exchange : exchanges) out.exchanges.push_back({exchange.calls, gpus});
+  return out;
+}
+
+StepLinks step_links(const CostParameters& cost, std::int64_t gpus, const StepProgram& program,
+                     const std::vector<StageOnNetwork>& stages, double message_bytes,
                      const std::vector<std::int32_t>& class_of) {
-  const std::int64_t of_stage = plan.ranks() / plan.pipeline;
-  const Network network = *network_of(cost, plan.ranks());
+  const Network network = *network_of(cost, gpus);
   std::vector<CallLoads> calls;
-  for (std::int32_t stage = 0; stage < plan.pipeline; ++stage) {
-    const auto group = static_cast<std::uint32_t>(stage);
-    for (const auto& [call, index] :
-         {std::pair(exchange.gather, gather_call(stage)), {exchange.reduce, reduce_call(stage)}}) {
-      if (call.bytes == 0 || exchange.group.ranks < 2) continue;
-      const PricedGroup priced = price_group(cost, call.op, call.bytes, exchange.group);
-      if (!priced.price) continue;
-      const Pattern pattern = pattern_of(call.op, priced.place, *priced.price, cost.network->sharp);
-      calls.push_back({group, index,
-                       of_all(network, exchange.group, stage * of_stage, (stage + 1) * of_stage,
-                              call.op, pattern)});
-      for (LinkLoad& load : calls.back().loads) load.bytes *= call.bytes;
+  std::set<std::pair<std::uint32_t, std::uint32_t>> known;  // stages can have a call together
+  for (std::size_t stage = 0; stage < stages.size(); ++stage)
+    for (std::size_t x = 0; x < stages[stage].exchanges.size(); ++x) {
+      const auto& [exchange, range] = stages[stage].exchanges[x];
+      const ExchangeIndex& index = program.exchanges[stage][x];
+      for (const auto& [call, number] :
+           {std::pair(exchange.gather, index.gather), {exchange.reduce, index.reduce}}) {
+        if (call.bytes == 0 || exchange.group.ranks < 2) continue;
+        if (!known.emplace(index.group, number).second) continue;
+        const PricedGroup priced = price_group(cost, call.op, call.bytes, exchange.group);
+        if (!priced.price) continue;
+        const Pattern pattern =
+            pattern_of(call.op, priced.place, *priced.price, cost.network->sharp);
+        calls.push_back({index.group, number,
+                         of_all(network, exchange.group, range.first, range.first + range.count,
+                                call.op, pattern)});
+        for (LinkLoad& load : calls.back().loads) load.bytes *= call.bytes;
+      }
     }
-  }
-  // Messages of one direction between two stages.
-  const std::size_t first_channel = static_cast<std::size_t>(plan.pipeline) + 1;
-  for (std::size_t g = first_channel; g < program.job.groups.size(); ++g) {
+  if (program.call_times[kMessageCall].value == 0) return folded(network, calls);
+  // Messages of one direction between two stages of a replica.
+  const auto replicas = static_cast<std::int64_t>(class_of.size());
+  for (std::size_t g = program.first_channel; g < program.job.groups.size(); ++g) {
     const std::vector<std::int32_t>& ends = program.job.groups[g].members;
-    if (program.call_times[kMessageCall].value == 0 || ends[0] == ends[1]) continue;
+    if (ends[0] == ends[1]) continue;
+    const auto stage_count = static_cast<std::int32_t>(stages.size());
+    const GpuRange& from = stages[static_cast<std::size_t>(ends[0] % stage_count)].gpus;
+    const GpuRange& to = stages[static_cast<std::size_t>(ends[1] % stage_count)].gpus;
     std::vector<std::vector<LinkLoad>> all;
-    const std::int64_t of_replica = std::int64_t{plan.tensor} * plan.context;
-    for (std::int64_t i = 0; i < of_stage; ++i) {
-      // Replicas that differ have messages of their own.
-      if (class_of[static_cast<std::size_t>(i / of_replica)] != ends[0] / plan.pipeline) continue;
-      all.push_back(traffic(network,
-                            {static_cast<std::int32_t>(ends[0] % plan.pipeline * of_stage + i),
-                             static_cast<std::int32_t>(ends[1] % plan.pipeline * of_stage + i)},
-                            trace::Op::send, Pattern::message));
-    }
+    // Replicas that differ have messages of their own.
+    for (std::int64_t replica = 0; replica < replicas; ++replica)
+      if (class_of[static_cast<std::size_t>(replica)] == ends[0] / stage_count)
+        all.push_back(messages(network, from, to, replica * from.count / replicas,
+                               (replica + 1) * from.count / replicas));
     calls.push_back({static_cast<std::uint32_t>(g), kMessageCall, sum_of(all)});
-    for (LinkLoad& load : calls.back().loads) load.bytes *= exchange.message_bytes;
+    for (LinkLoad& load : calls.back().loads) load.bytes *= message_bytes;
   }
   return folded(network, calls);
 }

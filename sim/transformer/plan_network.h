@@ -29,10 +29,35 @@ double crowding(const CostParameters& cost, const Call& call, const Group& group
 // Links between the nodes of such a group, on average (GroupLayout).
 void add_hops(const CostParameters& cost, const Group& group, GroupLayout& place);
 
-// The links of a step's program (StepProgram::links), whose stages are alike. `class_of`: by
+struct GpuRange {
+  std::int64_t first = 0, count = 0;
+};
+// Seconds for each byte of a message that the fullest link needs while all GPUs of one range send
+// to those of another, GPU i to the one at the same share of them. 0 without a network. O(GPUs).
+double fullest_link(const CostParameters& cost, std::int64_t gpus, const GpuRange& from,
+                    const GpuRange& to);
+// The same of large calls of all groups like this one among the GPUs of a range.
+double fullest_link(const CostParameters& cost, std::int64_t gpus, const GpuRange& range,
+                    trace::Op op, const Group& group);
+
+// A stage of a step's program: its GPUs, of all replicas, and the calls of its exchanges, with the
+// GPUs that make them. Replicas have equally many of its GPUs, one after the other.
+struct StageOnNetwork {
+  GpuRange gpus;
+  struct Exchange {
+    ExchangeCalls calls;
+    GpuRange gpus;
+  };
+  std::vector<Exchange> exchanges;  // as in StageExchange
+};
+
+StageOnNetwork stage_on_network(const GpuRange& gpus,
+                                const std::vector<PlannedExchange>& exchanges);
+
+// The links of a step's program (StepProgram::links) on a network of `gpus`. `class_of`: by
 // replica, which of the program's stands for it. O(GPUs · log).
-StepLinks step_links(const TrainingPlan& plan, const CostParameters& cost,
-                     const StepProgram& program, const ExchangeCalls& exchange,
+StepLinks step_links(const CostParameters& cost, std::int64_t gpus, const StepProgram& program,
+                     const std::vector<StageOnNetwork>& stages, double message_bytes,
                      const std::vector<std::int32_t>& class_of);
 
 }  // namespace lockstep::sim

@@ -23,6 +23,14 @@ double in_parallel(double gpu, double host) {
   return std::pow(std::pow(gpu, 4) + std::pow(host, 4), 0.25);
 }
 
+// The ranks that hold the same dense parameters, and the same experts.
+Group dense_group(const TrainingPlan& plan, const CostParameters& cost) {
+  return group_of(cost, plan.replicas(), plan.tensor, plan.ranks());
+}
+Group expert_group(const TrainingPlan& plan, const CostParameters& cost) {
+  return group_of(cost, plan.expert_replicas(), plan.tensor * plan.expert, plan.ranks());
+}
+
 // What a layer of a zero3 plan gathers before it runs, each way, and scatters after its backward.
 struct Exchange {
   double gather = 0, scatter = 0;
@@ -31,12 +39,17 @@ struct Exchange {
 Exchange layer_exchange(const Transformer& model, const TrainingPlan& plan,
                         const CostParameters& cost) {
   if (plan.sharding != Sharding::zero3) return {};
-  const double count = static_cast<double>(layer_parameters(model)) / plan.tensor;
-  const Group group = group_of(cost, plan.data * plan.context, plan.tensor, plan.ranks());
-  // Parameters are gathered in 16 bits.
-  return {
-      collective_seconds(cost, trace::Op::all_gather, 2 * count, group),
-      collective_seconds(cost, trace::Op::reduce_scatter, plan.gradient_bytes() * count, group)};
+  const RankParameters count = parameters_of(model, plan, 1, 0);
+  Exchange out;
+  for (const auto& [part, group] : {std::pair(count.dense, dense_group(plan, cost)),
+                                    {count.experts, expert_group(plan, cost)}}) {
+    if (part == 0) continue;
+    // Parameters are gathered in 16 bits.
+    out.gather += collective_seconds(cost, trace::Op::all_gather, 2 * part, group);
+    out.scatter +=
+        collective_seconds(cost, trace::Op::reduce_scatter, plan.gradient_bytes() * part, group);
+  }
+  return out;
 }
 
 // The time of `compute` while `exchange` overlaps it, which slows it down.
@@ -52,6 +65,7 @@ PieceTime piece_time(const Transformer& model, const TrainingPlan& plan, const C
   back.kernels += one.again.kernels;
   back.tensor += one.again.tensor;
   back.context += one.again.context;
+  back.expert += one.again.expert;
   back.launches += one.again.launches;
   // A pipeline stage keeps what it has gathered over all micro-batches: see exchange_time().
   const Exchange exchange = plan.pipeline > 1 ? Exchange{} : layer_exchange(model, plan, cost);
@@ -75,6 +89,7 @@ PieceTime piece_time(const Transformer& model, const TrainingPlan& plan, const C
   out.parts.recompute = layers * (back.kernels - one.backward.kernels);
   out.parts.tensor = layers * (one.forward.tensor + back.tensor);
   out.parts.context = layers * (one.forward.context + back.context);
+  out.parts.expert = layers * (one.forward.expert + back.expert);
   out.parts.data = layers * ((one_forward - one.forward.on_gpu()) + (one_backward - back.on_gpu()));
   return out;
 }
@@ -115,14 +130,9 @@ PieceTime logits_time(const Transformer& model, const TrainingPlan& plan,
   return out;
 }
 
-namespace {
-
-// Activations go between stages in pieces, one per tensor rank (arXiv 2104.04473, section 4.1).
 double message_bytes(const Transformer& model, const TrainingPlan& plan) {
   return 2 * static_cast<double>(plan.tokens()) * static_cast<double>(model.hidden) / plan.tensor;
 }
-
-}  // namespace
 
 Handover handover(const Transformer& model, const TrainingPlan& plan, const CostParameters& cost) {
   if (plan.pipeline == 1) return {};
@@ -145,9 +155,9 @@ Handover handover(const Transformer& model, const TrainingPlan& plan, const Cost
 namespace {
 
 void add_times(StepParts& sum, const StepParts& more, double times) {
-  for (double StepParts::*part :
-       {&StepParts::layers, &StepParts::recompute, &StepParts::logits, &StepParts::host,
-        &StepParts::tensor, &StepParts::context, &StepParts::data, &StepParts::handover})
+  for (double StepParts::*part : {&StepParts::layers, &StepParts::recompute, &StepParts::logits,
+                                  &StepParts::host, &StepParts::tensor, &StepParts::context,
+                                  &StepParts::expert, &StepParts::data, &StepParts::handover})
     sum.*part += times * more.*part;
 }
 
@@ -262,9 +272,9 @@ ReplicaClasses replicas_of(const TrainingPlan& plan, const std::vector<Machine::
 }  // namespace
 
 ExchangeCalls exchange_calls(const TrainingPlan& plan, const CostParameters& cost, double count,
-                             bool overlapped) {
+                             bool overlapped, bool of_experts) {
   ExchangeCalls out;
-  out.group = group_of(cost, plan.data * plan.context, plan.tensor, plan.ranks());
+  out.group = of_experts ? expert_group(plan, cost) : dense_group(plan, cost);
   const double bytes = plan.gradient_bytes() * count;
   const bool shards = plan.sharding == Sharding::zero3;
   if (shards && plan.pipeline == 1) return out;
@@ -294,45 +304,45 @@ ExchangeTime exchange_time(const TrainingPlan& plan, const CostParameters& cost,
   return time_of(exchange_calls(plan, cost, count, overlapped), cost);
 }
 
-namespace {
-
-// Overlapped, the exchange has a bucket for each layer; where stages have several chunks, one for
-// each chunk, which is started as a whole (Megatron-LM's grad_sync_func; NeMo's documentation,
-// "Communication overlap"). More than some change nothing.
-constexpr double kMostBuckets = 128;
-
-struct PlannedExchange {
-  StepExchange step;
-  ExchangeCalls calls;
-};
-
-PlannedExchange exchange_of(const Transformer& model, const TrainingPlan& plan,
-                            const CostParameters& cost) {
-  PlannedExchange all;
-  StepExchange& out = all.step;
-  double count = parameters_per_rank(model, plan);
-  if (plan.overlapped_gradients) {
-    const double layers = static_cast<double>(model.layers) / plan.pipeline;
-    out.buckets =
-        plan.chunks > 1 ? 1 : static_cast<std::int32_t>(std::ceil(std::min(layers, kMostBuckets)));
-    out.slowdown = cost.overlap_slowdown;
-    count /= std::int64_t{out.buckets} * plan.chunks;
-  }
-  all.calls = exchange_calls(plan, cost, count, plan.overlapped_gradients);
-  // Alone: the engine shares the links.
-  all.calls.group.all = 0;
-  all.calls.message_bytes = message_bytes(model, plan);
-  const ExchangeTime time = time_of(all.calls, cost);
-  out.gather = picos_of_seconds(time.gather);
-  out.reduce = picos_of_seconds(time.reduce);
-  return all;
+double updated(const RankParameters& count, const TrainingPlan& plan) {
+  if (plan.sharding == Sharding::none) return count.total();
+  return count.dense / plan.replicas() + count.experts / plan.expert_replicas();
 }
+
+std::vector<PlannedExchange> planned_exchanges(const TrainingPlan& plan, const CostParameters& cost,
+                                               const RankParameters& count, double layers,
+                                               bool overlapped) {
+  constexpr double kMostBuckets = 128;  // more change nothing
+  std::vector<PlannedExchange> out;
+  for (const auto& [part, of_experts] : {std::pair(count.experts, true), {count.dense, false}}) {
+    if (part == 0 && of_experts) continue;
+    double bucket = part;
+    PlannedExchange one;
+    if (overlapped) {
+      one.step.buckets =
+          plan.chunks > 1
+              ? 1
+              : static_cast<std::int32_t>(std::ceil(std::clamp(layers, 1.0, kMostBuckets)));
+      one.step.slowdown = cost.overlap_slowdown;
+      bucket /= std::int64_t{one.step.buckets} * plan.chunks;
+    }
+    one.calls = exchange_calls(plan, cost, bucket, overlapped, of_experts);
+    // Alone: the engine shares the links.
+    one.calls.group.all = 0;
+    const ExchangeTime time = time_of(one.calls, cost);
+    one.step.gather = picos_of_seconds(time.gather);
+    one.step.reduce = picos_of_seconds(time.reduce);
+    out.push_back(one);
+  }
+  return out;
+}
+
+namespace {
 
 double optimizer_seconds(const Transformer& model, const TrainingPlan& plan,
                          const CostParameters& cost) {
-  // From zero1 on, each rank updates its own shard only.
-  const double shards = plan.sharding == Sharding::none ? 1.0 : plan.data * plan.context;
-  return traffic_seconds(cost, cost.optimizer_traffic * parameters_per_rank(model, plan) / shards);
+  return traffic_seconds(cost,
+                         cost.optimizer_traffic * updated(parameters_of_rank(model, plan), plan));
 }
 
 }  // namespace
@@ -399,12 +409,22 @@ Result<SimulatedStep> simulate_step(const Transformer& model, const TrainingPlan
   step.optimizer = slowest == 1 ? optimizer_seconds(model, plan, cost)
                                 : optimizer_seconds(model, plan, slowed(cost, slowest));
   step.update = picos_of_seconds(cost.step_overhead + step.optimizer);
-  const PlannedExchange exchange = exchange_of(model, plan, cost);
-  step.program = make_step_program(
-      step.order, replicas, std::vector<StepExchange>(step.order.tasks.size(), exchange.step),
-      step.update);
-  if (cost.network)
-    step.program.links = step_links(plan, cost, step.program, exchange.calls, classes.class_of);
+  const std::vector<PlannedExchange> exchanges = planned_exchanges(
+      plan, cost, parameters_of_rank(model, plan),
+      static_cast<double>(model.layers) / plan.pipeline, plan.overlapped_gradients);
+  StageExchange of_stage;
+  for (const PlannedExchange& exchange : exchanges) of_stage.push_back(exchange.step);
+  step.program =
+      make_step_program(step.order, replicas,
+                        std::vector<StageExchange>(step.order.tasks.size(), of_stage), step.update);
+  if (cost.network) {
+    std::vector<StageOnNetwork> stages;
+    const std::int64_t each = plan.ranks() / plan.pipeline;
+    for (std::int64_t stage = 0; stage < plan.pipeline; ++stage)
+      stages.push_back(stage_on_network({stage * each, each}, exchanges));
+    step.program.links = step_links(cost, plan.ranks(), step.program, stages,
+                                    message_bytes(model, plan), classes.class_of);
+  }
   Result<ExecutionResult> result = execute_step(step.program, for_path);
   if (!result) return result.error();
   step.result = std::move(*result);
@@ -476,26 +496,37 @@ constexpr Traffic kBackward{34, 38};
 // more.
 constexpr double kScoreForward = 13, kScoreBackward = 15, kUnfused = 12;
 
+// `experts`: feed-forward blocks that a rank computes; 1 of a dense model. `block_tokens`: tokens
+// that go through them, on the fullest rank.
 struct Sizes {
-  double tokens, hidden, kv, ffn, tensor;
+  double tokens, hidden, kv, ffn, tensor, experts, block_tokens;
 };
 
 Sizes sizes_of(const Transformer& model, const TrainingPlan& plan) {
   const auto h = static_cast<double>(model.hidden);
-  return {static_cast<double>(plan.tokens()), h,
-          h * static_cast<double>(model.kv_heads) / static_cast<double>(model.heads),
-          static_cast<double>(model.ffn), static_cast<double>(plan.tensor)};
+  const auto tokens = static_cast<double>(plan.tokens());
+  const bool mixture = model.experts > 0;
+  return {
+      tokens,
+      h,
+      h * static_cast<double>(model.kv_heads) / static_cast<double>(model.heads),
+      static_cast<double>(model.ffn),
+      static_cast<double>(plan.tensor),
+      mixture ? static_cast<double>(model.experts) / plan.expert : 1,
+      tokens * static_cast<double>(model.blocks_per_token()) * (mixture ? plan.expert_skew : 1)};
 }
 
 // The linear layers of one rank: QKV, projection, and the two of the feed-forward block (gated: the
-// first one is twice as wide).
+// first one is twice as wide). Those of a rank's experts are in one launch; then the router's.
 std::vector<Gemm> linear(const Transformer& model, const Sizes& s) {
+  const double rows = s.block_tokens / s.experts;
   std::vector<Gemm> out = {
       {s.tokens, (s.hidden + 2 * s.kv) / s.tensor, s.hidden},
       {s.tokens, s.hidden, s.hidden / s.tensor},
-      {s.tokens, s.ffn * (model.gated ? 2 : 1) / s.tensor, s.hidden},
-      {s.tokens, s.hidden, s.ffn / s.tensor},
+      {rows, s.ffn * (model.gated ? 2 : 1) / s.tensor, s.hidden, s.experts},
+      {rows, s.hidden, s.ffn / s.tensor, s.experts},
   };
+  if (model.experts > 0) out.push_back({s.tokens, static_cast<double>(model.experts), s.hidden});
   return out;
 }
 
@@ -548,9 +579,23 @@ Attention attention(const Transformer& model, const TrainingPlan& plan,
 // layer. If they overlap the products, only the slowdown that they cause counts.
 double tensor_seconds(const TrainingPlan& plan, const CostParameters& cost, const Sizes& s) {
   const Group tensor = group_of(cost, plan.tensor, 1, plan.ranks());
-  const double seconds =
-      2 * collective_seconds(cost, trace::Op::all_reduce, 2 * s.tokens * s.hidden, tensor);
+  const auto sum = [&](double tokens) {
+    return collective_seconds(cost, trace::Op::all_reduce, 2 * tokens * s.hidden, tensor);
+  };
+  const double seconds = sum(s.tokens) + sum(s.block_tokens);
   return plan.overlapped_tensor ? seconds * cost.overlap_slowdown : seconds;
+}
+
+// Tokens go to the ranks of their experts and come back: two all-to-alls in each direction, which
+// take as long as the fullest rank's.
+double expert_seconds(const Transformer& model, const TrainingPlan& plan,
+                      const CostParameters& cost, const Sizes& s) {
+  if (plan.expert == 1) return 0;
+  const double sent = s.tokens * static_cast<double>(model.blocks_per_token()) /
+                      (plan.sequence_parallel ? s.tensor : 1);
+  return 2 * plan.expert_skew *
+         collective_seconds(cost, trace::Op::all_to_all, 2 * sent * s.hidden,
+                            group_of(cost, plan.expert, plan.tensor, plan.ranks()));
 }
 
 // The gathering of keys and values over the context ranks, in one direction; 16-bit, keys and
@@ -582,7 +627,10 @@ LayerTimes layer_times(const Transformer& model, const TrainingPlan& plan,
   const Attention attends = attention(model, plan, cost);
   const double left = plan.compiled ? cost.compiled_traffic : 1;
   const double whole_ranks = plan.sequence_parallel ? s.tensor : 1;
-  const double wide = s.ffn / (4 * s.hidden) * (model.gated ? 1.5 : 1);
+  const double wide = s.block_tokens / s.tokens * s.ffn / (4 * s.hidden) * (model.gated ? 1.5 : 1);
+  // Sorting tokens by their experts, and back: each read and written, twice.
+  const double sorting =
+      model.experts > 0 ? traffic_seconds(cost, 8 * s.block_tokens * s.hidden / whole_ranks) : 0;
   const auto element_wise = [&](const Traffic& bytes) {
     return traffic_seconds(cost, left * s.tokens * s.hidden *
                                      (bytes.whole / whole_ranks + bytes.cut * wide / s.tensor));
@@ -591,11 +639,12 @@ LayerTimes layer_times(const Transformer& model, const TrainingPlan& plan,
       model.fused_attention || plan.micro_batch * (model.heads / plan.tensor) % 4 == 0;
   LayerTimes times;
   times.forward.kernels =
-      forward_seconds(cost, gemms, speed) + attends.forward + element_wise(kForward);
+      forward_seconds(cost, gemms, speed) + attends.forward + element_wise(kForward) + sorting;
   times.backward.kernels =
-      backward_seconds(cost, gemms, speed) + attends.backward + element_wise(kBackward);
+      backward_seconds(cost, gemms, speed) + attends.backward + element_wise(kBackward) + sorting;
   times.forward.tensor = times.backward.tensor = tensor_seconds(plan, cost, s);
   times.forward.context = times.backward.context = context_seconds(plan, cost, s);
+  times.forward.expert = times.backward.expert = expert_seconds(model, plan, cost, s);
   times.forward.launches = cost.launch_forward + (fused ? 0 : cost.launch_unfused);
   times.backward.launches = cost.launch_backward;
   times.forward.attention = attends.forward;

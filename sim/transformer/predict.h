@@ -15,13 +15,13 @@
 
 namespace lockstep::sim {
 
-// Seconds of a layer for one micro-batch on one rank. `kernels`: the GPU computes; `tensor` and
-// `context`: collectives in these groups; `launches`: the host issues the work. `attention`: the
-// part of the kernels that grows with the square of a sequence.
+// Seconds of a layer for one micro-batch on one rank. `kernels`: the GPU computes; `tensor`,
+// `context` and `expert`: collectives in these groups; `launches`: the host issues the work.
+// `attention`: the part of the kernels that grows with the square of a sequence.
 struct LayerTime {
-  double kernels = 0, tensor = 0, context = 0, launches = 0;
+  double kernels = 0, tensor = 0, context = 0, expert = 0, launches = 0;
   double attention = 0;
-  double on_gpu() const { return kernels + tensor + context; }
+  double on_gpu() const { return kernels + tensor + context + expert; }
 };
 
 struct LayerTimes {
@@ -38,6 +38,10 @@ struct LayerTimes {
 //   element-wise operations, norms and dropouts by their bytes
 //   tensor-parallel collectives: two all-reduces each way (arXiv 1909.08053, section 3), or as many
 //               bytes as all-gathers and reduce-scatters with sequence parallelism
+//   experts     of a mixture: their products, for the tokens of the fullest rank; an all-to-all of
+//               the tokens before and after them, each way; where tensor ranks cut them, a
+//               gathering of all their tokens instead of the layer's second all-reduce (Megatron
+//               Core's dispatcher, arXiv 2504.14960)
 //   again       full: the forward pass. Selective: the attention's forward (arXiv 2205.05198,
 //               section 5); in gated layers torchtitan's policy, whose memory is counted: every
 //               second product (keys, the attention's output, one of the two up-projections), the
@@ -53,14 +57,15 @@ struct StepParts {
   double host = 0;       // the GPU waits for kernels that the host has not issued yet
   double tensor = 0;     // collectives of tensor parallelism
   double context = 0;    // … of context parallelism
+  double expert = 0;     // … of expert parallelism
   double data = 0;  // exposed collectives of parameters and gradients over the data-parallel ranks
   double handover = 0;   // activations and their gradients between pipeline stages
   double bubble = 0;     // a stage waits for another
   double optimizer = 0;  // clipping, update and copy of the parameters
   double overhead = 0;   // a constant per step
   double total() const {
-    return layers + recompute + logits + host + tensor + context + data + handover + bubble +
-           optimizer + overhead;
+    return layers + recompute + logits + host + tensor + context + expert + data + handover +
+           bubble + optimizer + overhead;
   }
 };
 
@@ -95,6 +100,9 @@ struct Handover {
   double message = 0;   // seconds on its way while the stages go on; 0 if they do not
 };
 Handover handover(const Transformer& model, const TrainingPlan& plan, const CostParameters& cost);
+// Its bytes: activations go between stages in pieces, one per tensor rank (arXiv 2104.04473,
+// section 4.1).
+double message_bytes(const Transformer& model, const TrainingPlan& plan);
 
 // The exchange of `count` parameters of a rank and their gradients, over the data-parallel ranks
 // and the context ranks, that takes place once a step: none of it is hidden yet. `gather`: the
@@ -103,7 +111,7 @@ struct ExchangeTime {
   double gather = 0, reduce = 0;
   double total() const { return gather + reduce; }
 };
-// Its calls; without bytes there is none. `message_bytes`: of a message between pipeline stages.
+// Its calls; without bytes there is none.
 struct ExchangeCalls {
   struct One {
     trace::Op op = trace::Op::all_reduce;
@@ -111,17 +119,33 @@ struct ExchangeCalls {
   };
   Group group;
   One gather, reduce;
-  double message_bytes = 0;
 };
-ExchangeCalls exchange_calls(const TrainingPlan& plan, const CostParameters& cost, double count,
-                             bool overlapped = false);
-// What they take one after the other, if nothing else is under way.
 // Plain data parallelism, and ZeRO-1 and 2: an all-reduce after the backward pass. A pipeline with
 // zero3 gathers and scatters; without a pipeline it does layer by layer: piece_time().
 // `overlapped`: with ZeRO-1 and 2 the updated parameters are gathered during the next step's
 // forward (Megatron's distributed optimizer), and only gradients are scattered.
+// `of_experts`: over the ranks that hold the same experts.
+ExchangeCalls exchange_calls(const TrainingPlan& plan, const CostParameters& cost, double count,
+                             bool overlapped = false, bool of_experts = false);
+// What they take one after the other, if nothing else is under way.
 ExchangeTime exchange_time(const TrainingPlan& plan, const CostParameters& cost, double count,
                            bool overlapped = false);
+
+// The exchanges of parameters of a rank, of `layers` layers of its stage, in a step's program.
+// Overlapped it has a bucket for each layer; where stages have several chunks, one for each chunk,
+// which is started as a whole (Megatron-LM's grad_sync_func; NeMo's documentation, "Communication
+// overlap"). Its times are those of calls that share no links: step_links() says which they use.
+struct PlannedExchange {
+  StepExchange step;
+  ExchangeCalls calls;
+};
+// One for dense parameters, and one for experts, if there are any.
+std::vector<PlannedExchange> planned_exchanges(const TrainingPlan& plan, const CostParameters& cost,
+                                               const RankParameters& count, double layers,
+                                               bool overlapped);
+
+// Of these parameters, those that a rank updates: from zero1 on its own shard only.
+double updated(const RankParameters& count, const TrainingPlan& plan);
 
 struct StepPrediction {
   double seconds = 0;

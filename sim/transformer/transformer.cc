@@ -22,6 +22,7 @@ struct Count {
 constexpr std::int64_t kMost = std::int64_t{1} << 20U;
 constexpr std::int64_t kMostLayers = std::int64_t{1} << 14U;
 constexpr std::int64_t kMostRanksOfAKind = std::int64_t{1} << 15U;
+constexpr std::int64_t kMostExperts = std::int64_t{1} << 12U;
 
 std::int64_t most_of(std::string_view name) {
   if (name == "layers" || name == "chunks") return kMostLayers;
@@ -39,12 +40,16 @@ std::optional<WorkloadProblem> indivisible(std::string_view field, Count part, C
 }
 
 // Floating-point operations per token of a layer's linear parts, forward: queries and output h·h
-// each, keys and values h·kv each, and the feed-forward matrices; a product and a sum per weight.
+// each, keys and values h·kv each, and the feed-forward matrices, of a mixture those that a token
+// goes through; a product and a sum per weight.
 double linear_flops(const Transformer& model) {
   const auto h = static_cast<double>(model.hidden);
   const double kv = h * static_cast<double>(model.kv_heads) / static_cast<double>(model.heads);
   const double matrices = model.gated ? 3 : 2;
-  return 2 * (h * h + 2 * h * kv + h * h + matrices * h * static_cast<double>(model.ffn));
+  const double blocks =
+      matrices * static_cast<double>(model.blocks_per_token()) * static_cast<double>(model.ffn);
+  // The router of a mixture is a product with a column for each expert.
+  return 2 * h * (h + 2 * kv + h + blocks + static_cast<double>(model.experts));
 }
 
 // … of its attention: scores and values, 2·s·h each; with a causal kernel half of it.
@@ -58,7 +63,14 @@ double attention_flops(const Transformer& model, std::int64_t sequence) {
 double every_second_flops(const Transformer& model) {
   const auto h = static_cast<double>(model.hidden);
   const double kv = h * static_cast<double>(model.kv_heads) / static_cast<double>(model.heads);
-  return 2 * (h * kv + h * h + h * static_cast<double>(model.ffn));
+  return 2 * h *
+         (kv + h + static_cast<double>(model.blocks_per_token()) * static_cast<double>(model.ffn));
+}
+
+// Of one feed-forward block: its matrices, and the biases of those that are not gated.
+std::int64_t block_parameters(const Transformer& model) {
+  if (model.gated) return 3 * model.hidden * model.ffn;
+  return 2 * model.hidden * model.ffn + model.ffn + model.hidden;
 }
 
 double tokens_of(const TrainingPlan& plan) {
@@ -68,6 +80,44 @@ double tokens_of(const TrainingPlan& plan) {
 double layers_forward(const Transformer& model, const TrainingPlan& plan) {
   return static_cast<double>(model.layers) *
          (linear_flops(model) + attention_flops(model, plan.sequence));
+}
+
+std::optional<WorkloadProblem> expert_problem(const Transformer& model, const TrainingPlan& plan) {
+  if (plan.expert < 1 || plan.expert > kMostRanksOfAKind)
+    return problem("expert", fmt::format("expert is {}", plan.expert),
+                   fmt::format("give a number from 1 to {}", kMostRanksOfAKind));
+  if (model.experts == 0) {
+    if (plan.expert == 1) return std::nullopt;
+    return problem(
+        "expert",
+        fmt::format("{} ranks are to share the experts of a model that has none", plan.expert),
+        "leave expert out, or add experts to the model");
+  }
+  if (model.experts < 1 || model.experts > kMostExperts)
+    return problem("experts", fmt::format("experts is {}", model.experts),
+                   fmt::format("give a number from 1 to {}", kMostExperts));
+  if (model.experts_per_token < 1 || model.experts_per_token > model.experts)
+    return problem("experts_per_token",
+                   fmt::format("a token goes through {} of {} experts", model.experts_per_token,
+                               model.experts),
+                   "give a number from 1 to experts");
+  // Negated, so that NaN is refused.
+  if (!(plan.expert_skew >= 1 && plan.expert_skew <= static_cast<double>(plan.expert)))
+    return problem("expert_skew",
+                   fmt::format("the fullest of {} expert ranks cannot get {:g} times the mean",
+                               plan.expert, plan.expert_skew),
+                   "give a number from 1 to expert");
+  // Beyond this, counts of parameters exceed 64 bits.
+  constexpr double kMostParameters = 1e18;
+  if (static_cast<double>(model.layers) * static_cast<double>(expert_parameters(model)) >
+      kMostParameters)
+    return problem("experts", "the experts have more than 10^18 parameters",
+                   "use fewer or smaller ones");
+  if (auto wrong = indivisible("expert", {"expert", plan.expert}, {"experts", model.experts}))
+    return wrong;
+  return indivisible(
+      "expert", {"expert", plan.expert},
+      {plan.context > 1 ? "data x context" : "data-parallel ranks", plan.replicas()});
 }
 
 }  // namespace
@@ -113,7 +163,7 @@ std::optional<WorkloadProblem> workload_problem(const Transformer& model,
               {"micro_batch x data", plan.micro_batch * plan.data},
               {"global_batch", plan.global_batch}}})
     if (auto wrong = indivisible(share.field, share.part, share.whole)) return wrong;
-  return std::nullopt;
+  return expert_problem(model, plan);
 }
 
 Status check_workload(const Transformer& model, const TrainingPlan& plan) {
@@ -125,10 +175,17 @@ std::int64_t layer_parameters(const Transformer& model) {
   const std::int64_t h = model.hidden;
   const std::int64_t kv = h / model.heads * model.kv_heads;
   const std::int64_t attention = 2 * h * h + 2 * h * kv;
-  if (model.gated) return attention + 3 * h * model.ffn + 2 * h;
-  // Biases of queries, keys and values, the output, and both feed-forward matrices.
-  const std::int64_t biases = h + 2 * kv + h + model.ffn + h;
-  return attention + 2 * h * model.ffn + biases + 4 * h;  // two norms of weight and bias
+  const std::int64_t router = h * model.experts;
+  // Gated: two norms. Otherwise theirs have biases, too, and so have queries, keys and values, and
+  // the output.
+  const std::int64_t rest = model.gated ? 2 * h : h + 2 * kv + h + 4 * h;
+  const std::int64_t blocks =
+      model.experts > 0 ? router + expert_parameters(model) : block_parameters(model);
+  return attention + rest + blocks;
+}
+
+std::int64_t expert_parameters(const Transformer& model) {
+  return model.experts * block_parameters(model);
 }
 
 std::int64_t embedding_parameters(const Transformer& model) {
@@ -139,15 +196,29 @@ std::int64_t parameters(const Transformer& model) {
   return model.layers * layer_parameters(model) + embedding_parameters(model);
 }
 
-double parameters_per_rank(const Transformer& model, const TrainingPlan& plan) {
+std::int64_t active_parameters(const Transformer& model) {
+  const std::int64_t unused = model.experts > 0 ? model.experts - model.experts_per_token : 0;
+  return parameters(model) - model.layers * unused * block_parameters(model);
+}
+
+RankParameters parameters_of(const Transformer& model, const TrainingPlan& plan, double layers,
+                             double tables) {
+  const auto experts = static_cast<double>(expert_parameters(model));
+  const double dense = static_cast<double>(layer_parameters(model)) - experts;
+  return {(layers * dense + tables) / plan.tensor, layers * experts / plan.expert / plan.tensor};
+}
+
+RankParameters parameters_of_rank(const Transformer& model, const TrainingPlan& plan) {
   const double table = static_cast<double>(model.vocabulary) * static_cast<double>(model.hidden);
-  const double layers = static_cast<double>(model.layers) *
-                        static_cast<double>(layer_parameters(model)) / plan.pipeline;
   // The first and the last stage each hold a table, tied or not. ZB-V puts the first and the last
   // piece on the same stage, which then holds both.
   const bool one_stage = plan.pipeline == 1 || plan.schedule == PipelineSchedule::zbv;
   const double tables = one_stage && !model.tied_embeddings ? 2 * table : table;
-  return (layers + tables) / plan.tensor;
+  return parameters_of(model, plan, static_cast<double>(model.layers) / plan.pipeline, tables);
+}
+
+double parameters_per_rank(const Transformer& model, const TrainingPlan& plan) {
+  return parameters_of_rank(model, plan).total();
 }
 
 double model_flops(const Transformer& model, const TrainingPlan& plan) {
@@ -170,14 +241,14 @@ double hardware_flops(const Transformer& model, const TrainingPlan& plan) {
 }
 
 double palm_flops_per_token(const Transformer& model, std::int64_t sequence) {
-  return 6 * static_cast<double>(parameters(model)) + 12.0 * static_cast<double>(model.layers) *
-                                                          static_cast<double>(model.hidden) *
-                                                          static_cast<double>(sequence);
+  return 6 * static_cast<double>(active_parameters(model)) +
+         12.0 * static_cast<double>(model.layers) * static_cast<double>(model.hidden) *
+             static_cast<double>(sequence);
 }
 
 namespace {
 
-enum class Family { llama, gpt };
+enum class Family { llama, mixtral, gpt };
 
 struct Shape {
   std::string_view name;
@@ -185,10 +256,12 @@ struct Shape {
   std::int64_t layers, hidden, heads, ffn;
 };
 
-constexpr std::array<Shape, 9> kShapes = {{
+constexpr std::array<Shape, 11> kShapes = {{
     {"llama3-8b", Family::llama, 32, 4096, 32, 14336},
     {"llama3-70b", Family::llama, 80, 8192, 64, 28672},
     {"llama3-405b", Family::llama, 126, 16384, 128, 53248},
+    {"mixtral-8x7b", Family::mixtral, 32, 4096, 32, 14336},
+    {"mixtral-8x22b", Family::mixtral, 56, 6144, 48, 16384},
     {"gpt-1.7b", Family::gpt, 24, 2304, 24, std::int64_t{4} * 2304},
     {"gpt-7.5b", Family::gpt, 36, 4096, 32, std::int64_t{4} * 4096},
     {"gpt-18.4b", Family::gpt, 40, 6144, 48, std::int64_t{4} * 6144},
@@ -204,12 +277,16 @@ Transformer model_of(const Shape& shape) {
   out.heads = out.kv_heads = shape.heads;
   out.ffn = shape.ffn;
   out.vocabulary = 51200;
-  // The rest is Llama 3's.
+  // The rest is Llama 3's, and nearly all of it Mixtral's.
   if (shape.family == Family::gpt) return out;
   out.kv_heads = 8;
   out.vocabulary = 128256;
   out.gated = out.fused_attention = out.causal = true;
   out.tied_embeddings = false;
+  if (shape.family == Family::llama) return out;
+  out.vocabulary = shape.layers == 32 ? 32000 : 32768;
+  out.experts = 8;
+  out.experts_per_token = 2;
   return out;
 }
 

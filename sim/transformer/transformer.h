@@ -22,7 +22,10 @@ struct Transformer {
   std::int64_t hidden = 0;
   std::int64_t heads = 0;
   std::int64_t kv_heads = 0;  // fewer than `heads`: grouped queries
-  std::int64_t ffn = 0;       // width inside the feed-forward block
+  std::int64_t ffn = 0;       // width inside the feed-forward block, of a mixture of each expert
+  // Feed-forward blocks of a layer, and how many of them a token goes through; 0: there is one.
+  std::int64_t experts = 0;
+  std::int64_t experts_per_token = 0;
   std::int64_t vocabulary = 0;
   bool gated = false;            // SwiGLU: a third matrix in the feed-forward block, no biases
   bool tied_embeddings = true;   // one table for input and output
@@ -30,6 +33,8 @@ struct Transformer {
   bool causal = false;           // the attention kernel skips what the mask hides
 
   std::int64_t head_width() const { return hidden / heads; }
+  // Feed-forward blocks that a token goes through.
+  std::int64_t blocks_per_token() const { return experts > 0 ? experts_per_token : 1; }
 };
 
 // What the backward pass computes again instead of keeping it.
@@ -57,6 +62,8 @@ struct TrainingPlan {
   std::int32_t pipeline = 1;  // … the layers are distributed
   std::int32_t data = 1;      // … the batch is distributed
   std::int32_t chunks = 1;    // pieces of the model per pipeline stage
+  std::int32_t expert = 1;  // … of context and data ranks, over which the experts are distributed
+  double expert_skew = 1;   // tokens that the fullest of them gets, over the mean
   PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
   Recompute recompute = Recompute::none;
   Sharding sharding = Sharding::none;
@@ -75,6 +82,9 @@ struct TrainingPlan {
   double gradient_bytes() const { return short_gradients ? 2 : 4; }
 
   std::int64_t ranks() const { return std::int64_t{tensor} * context * pipeline * data; }
+  // Ranks that hold the same dense parameters, and the same experts.
+  std::int32_t replicas() const { return data * context; }
+  std::int32_t expert_replicas() const { return data * context / expert; }
   // Micro-batches of a rank in a step, and the tokens of a micro-batch that one rank sees.
   std::int64_t micro_batches() const { return global_batch / (micro_batch * data); }
   std::int64_t tokens() const { return micro_batch * sequence / context; }
@@ -99,7 +109,21 @@ Status check_workload(const Transformer& model, const TrainingPlan& plan);
 std::int64_t layer_parameters(const Transformer& model);
 std::int64_t embedding_parameters(const Transformer& model);
 std::int64_t parameters(const Transformer& model);
-// Parameters of one rank in the fullest pipeline stage, before sharding over data-parallel ranks.
+// … of those that a token goes through.
+std::int64_t active_parameters(const Transformer& model);
+// … of them all experts' of a layer; 0 of a dense model.
+std::int64_t expert_parameters(const Transformer& model);
+// Parameters of one rank before sharding over data-parallel ranks. Experts' are shared by fewer of
+// them: TrainingPlan::expert_replicas().
+struct RankParameters {
+  double dense = 0, experts = 0;
+  double total() const { return dense + experts; }
+};
+// `layers` layers and `tables` parameters of embeddings, on the ranks that hold them.
+RankParameters parameters_of(const Transformer& model, const TrainingPlan& plan, double layers,
+                             double tables);
+// … of the fullest pipeline stage.
+RankParameters parameters_of_rank(const Transformer& model, const TrainingPlan& plan);
 double parameters_per_rank(const Transformer& model, const TrainingPlan& plan);
 
 // Floating-point operations of a step that the model needs, without recomputation: 3 times the
@@ -108,15 +132,17 @@ double parameters_per_rank(const Transformer& model, const TrainingPlan& plan);
 double model_flops(const Transformer& model, const TrainingPlan& plan);
 // With recomputation: the "hardware FLOPs" of arXiv 2204.02311, appendix B.
 double hardware_flops(const Transformer& model, const TrainingPlan& plan);
-// Per token: 6 N + 12 L H Q T, arXiv 2204.02311 (PaLM), appendix B.
+// Per token: 6 N + 12 L H Q T, N of the parameters that a token goes through, arXiv 2204.02311
+// (PaLM), appendix B.
 double palm_flops_per_token(const Transformer& model, std::int64_t sequence);
 
 // Transformers whose shapes are published, by name: "llama3-70b", "gpt3-175b", …
 
 // Empty: no such name. Llama 3.1 (arXiv 2407.21783, table 3) has 8 key-value heads, a vocabulary of
-// 128,256 and FlashAttention. GPT-3 (arXiv 2005.14165, table 2.1) and the GPTs of Megatron-LM
-// (arXiv 2104.04473, table 1) have a vocabulary of 51,200 and the scores in memory, as in the
-// published runs.
+// 128,256 and FlashAttention. Mixtral (arXiv 2401.04088, table 1, and its 8x22B's configuration)
+// has 8 experts, of which a token goes through 2. GPT-3 (arXiv 2005.14165, table 2.1) and the GPTs
+// of Megatron-LM (arXiv 2104.04473, table 1) have a vocabulary of 51,200 and the scores in memory,
+// as in the published runs.
 std::optional<Transformer> published_model(std::string_view name);
 
 // All names, by family and size.

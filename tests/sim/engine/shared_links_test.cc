@@ -107,6 +107,36 @@ TEST(SharedLinks, CallsWithoutBytesOrTimeShareNothing) {
 }
 
 // The message level shares the same way, with whole numbers: flows over two links each.
+// A call's begin and end look at its own links alone, however many others are on them.
+TEST(SharedLinks, AnEventCostsItsOwnLinks) {
+  constexpr std::uint32_t kCalls = 5000;
+  SharedLinks links = links_of({2.0 * kCalls, 1}, {{0}});
+  CallsOnLinks calls(links);
+  for (std::uint32_t i = 0; i < kCalls; ++i)
+    calls.begin(Picos{i}, Picos{100'000 + 7 * (i % 100)}, 0, 1, i);
+  while (calls.next()) calls.advance();
+  EXPECT_EQ(calls.visits(), 2 * kCalls);  // once at its begin, once at its end
+}
+
+// Sharing full links anew looks a few times at each of their calls, not at all pairs of them.
+TEST(SharedLinks, SharingCostsTheLinksOfItsCalls) {
+  constexpr std::uint32_t kCalls = 4000;
+  // Each on a link of its own that is too narrow for it, and on one that is too narrow for all.
+  std::vector<double> capacities(kCalls + 1, 0.5);
+  std::vector<std::vector<std::uint32_t>> kinds;
+  for (std::uint32_t i = 0; i < kCalls; ++i) {
+    capacities[i] = 0.1 + 0.4 * i / kCalls;
+    kinds.push_back({i, kCalls});
+  }
+  capacities[kCalls] = 0.25 * kCalls;
+  const SharedLinks links = links_of(capacities, kinds);
+  CallsOnLinks calls(links);
+  for (std::uint32_t i = 0; i < kCalls; ++i) calls.begin(Picos{0}, Picos{1000}, i, 1000, i);
+  calls.advance();
+  ASSERT_TRUE(calls.next());
+  EXPECT_LT(calls.visits(), 20 * 2 * kCalls);
+}
+
 TEST(SharedLinks, AgreeWithTheMessageLevel) {
   Draw random;
   for (int round = 0; round < 300; ++round) {

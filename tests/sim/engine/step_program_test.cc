@@ -18,7 +18,7 @@ using WorkKind = StepWork::Kind;
 StepProgram step_of(const PipelineProgram& order, const PipelineCosts& costs,
                     const StepExchange& exchange = {}, Picos update = {}) {
   return make_step_program(order, {StepReplica{costs}},
-                           std::vector<StepExchange>(order.tasks.size(), exchange), update);
+                           std::vector<StageExchange>(order.tasks.size(), {exchange}), update);
 }
 
 std::int64_t end_of(const PipelineProgram& order, const PipelineCosts& costs,
@@ -135,7 +135,7 @@ TEST(StepProgram, ReplicasMeetWhereGradientsAreSummed) {
   StepExchange first, last;
   first.reduce = Picos{3};
   last.reduce = Picos{100};
-  const StepProgram step = make_step_program(order, {fast, slow}, {first, last}, Picos{11});
+  const StepProgram step = make_step_program(order, {fast, slow}, {{first}, {last}}, Picos{11});
   const ExecutionResult result = *execute_step(step, true);
   // The slow one's last stage: 5 + 10 + 40 + 60, then 7; its exchange outlasts the first stage's
   // backward.
@@ -179,6 +179,64 @@ TEST(StepProgram, AnEncodersPartComesFirstAndLast) {
     EXPECT_EQ(run.tasks[1].back().work.kind, WorkKind::encode);
     EXPECT_EQ(run.tasks[1].back().end - run.tasks[1].back().begin, Picos{6});
   }
+}
+
+// A stage with a tower in front: the model's gradients are complete before the encoder's part of
+// the backward, the encoder's at its end; each has a stream of its own.
+TEST(StepProgram, TowersExchangeBesideEachOther) {
+  const PipelineProgram order = *make_pipeline(PipelineSchedule::gpipe, {1, 1, 1});
+  PipelineCosts costs = one_piece(40, 80);
+  costs.pieces[0].encode_forward = Picos{20};
+  costs.pieces[0].encode_backward = Picos{50};
+  const auto end = [&](const StageExchange& exchanges, Picos around = {}) {
+    StepReplica replica{costs};
+    replica.after = around;
+    return execute_step(make_step_program(order, {replica}, {exchanges}, Picos{}))->end.value;
+  };
+  StepExchange model{Picos{}, Picos{10}, 2, 0, StepExchange::Of::model};
+  StepExchange encoder{Picos{}, Picos{10}, 2, 0, StepExchange::Of::encoders};
+  // The model's backward takes 30, so that its last bucket ends at 80: hidden beside the encoder's.
+  EXPECT_EQ(end({model}), 40 + 80 + 10);
+  EXPECT_EQ(end({model, encoder}), 40 + 80 + 10);
+  // Buckets of 60 begin at 40 + 15 and follow one another; the encoder's at 95 and 155 beside them.
+  model.reduce = Picos{60};
+  EXPECT_EQ(end({model, encoder}), 55 + 2 * 60);
+  encoder.reduce = Picos{60};
+  EXPECT_EQ(end({model, encoder}), 95 + 2 * 60);
+  // After the tasks, in three parts of 30.
+  StepExchange around{Picos{}, Picos{20}, 3, 0, StepExchange::Of::around};
+  EXPECT_EQ(end({around}, Picos{90}), 40 + 80 + 90 + 20);
+  around.reduce = Picos{50};
+  EXPECT_EQ(end({around}, Picos{90}), 40 + 80 + 30 + 3 * 50);
+  // Parameters are waited for where their part begins: the model's in the middle of the forward.
+  StepExchange gathered{Picos{30}, Picos{}, 1, 0, StepExchange::Of::model};
+  EXPECT_EQ(end({gathered}), 30 + 20 + 80);
+  gathered.gather = Picos{20};
+  EXPECT_EQ(end({gathered}), 40 + 80);
+}
+
+// An encoder on every GPU: the ranks of all stages sum its gradients in one call.
+TEST(StepProgram, WhatIsAroundTheTasksIsExchangedByAllStages) {
+  const PipelineProgram order = *make_pipeline(PipelineSchedule::gpipe, {2, 1, 1});
+  StepReplica replica;
+  replica.costs.pieces = {{.forward = Picos{10}, .backward = Picos{20}},
+                          {.forward = Picos{10}, .backward = Picos{20}}};
+  replica.before = Picos{4};
+  replica.after = Picos{6};
+  const StepExchange around{Picos{}, Picos{100}, 0, 0, StepExchange::Of::around};
+  const StepProgram step = make_step_program(order, {replica}, {{around}, {around}}, Picos{});
+  EXPECT_EQ(step.exchanges[0][0].reduce, step.exchanges[1][0].reduce);
+  const ExecutionResult result = *execute_step(step);
+  // The first stage is the last to end.
+  EXPECT_EQ(result.end, Picos{4 + 60 + 6 + 100});
+  std::vector<StepInterval> last = intervals(step, 1, result.classes[1]);
+  std::erase_if(last, [](const StepInterval& one) { return one.work.kind != WorkKind::reduce; });
+  ASSERT_EQ(last.size(), 1U);
+  EXPECT_EQ(last[0].begin, Picos{4 + 40 + 6});
+  EXPECT_EQ(last[0].end, result.end);
+  // A stage without it does not take part.
+  const StepProgram without = make_step_program(order, {replica}, {{around}, {}}, Picos{});
+  EXPECT_EQ(execute_step(without)->end, Picos{4 + 60 + 6 + 100});
 }
 
 }  // namespace

@@ -28,6 +28,7 @@ llm:
 
 struct Options {
   std::string recompute = "none", zero = "0", schedule = "1f1b";
+  std::string more = "";  // lines of the LLM
 };
 
 std::string top(const Options& options = {}) {
@@ -37,7 +38,7 @@ std::string top(const Options& options = {}) {
         {"ZERO", options.zero},
         {"SCHEDULE", options.schedule}})
     out.replace(out.find(from), from.size(), to);
-  return out;
+  return out + options.more;
 }
 
 std::string encoder(const std::string& more) {
@@ -55,11 +56,19 @@ const Calibration& h100() {
   return out;
 }
 
-MultimodalForecast forecast(const std::string& text) {
+// Leaves of one node, with half of the bandwidth between them.
+Calibration on_narrow_tree() {
+  Calibration out = h100();
+  out.cost.network.emplace();
+  out.cost.network->tiers = {{1, 2}};
+  return out;
+}
+
+MultimodalForecast forecast(const std::string& text, const Calibration& calibration = h100()) {
   const auto plan = parse_multimodal_plan(text, "p.yaml", "");
   EXPECT_TRUE(plan) << plan.error().str() << text;
   if (!plan) return {};
-  auto out = forecast_towers(*plan, h100());
+  auto out = forecast_towers(*plan, calibration);
   EXPECT_TRUE(out) << out.error().str();
   return out ? *out : MultimodalForecast{};
 }
@@ -75,28 +84,36 @@ TEST(Towers, WithoutImagesAreTheTransformerAlone) {
   for (const Options& options :
        {Options{}, Options{"full", "1", "1f1b"}, Options{"selective", "3", "gpipe"},
         Options{"none", "0", "interleaved"}, Options{"none", "0", "zb-h1"},
-        Options{"full", "2", "zbv"}}) {
-    std::string text = top(options);
-    const MultimodalForecast f =
-        forecast(text + encoder("tensor: 4, frozen: true, projector: {frozen: true}") +
-                 "data: {text: 4096, image: {per_sample: 0, size: 64}}\n");
-    std::string alone = "plan: 1\nname: a\ncalibration: h100-cluster\ngpus: 64\nglobal_batch: 64\n";
-    text = text.substr(text.find("llm:\n") + 5);
-    for (std::size_t at = 0; at < text.size();) {
-      const std::size_t end = text.find('\n', at);
-      alone += text.substr(at + 2, end - at - 1);
-      at = end + 1;
+        Options{"full", "2", "zbv"},
+        Options{"none", "1", "1f1b", "  overlap: {gradients: true, pipeline: true}\n"},
+        Options{"none", "3", "interleaved", "  overlap: {gradients: true, pipeline: true}\n"}})
+    for (const bool network : {false, true}) {
+      const Calibration calibration = network ? on_narrow_tree() : h100();
+      std::string text = top(options);
+      const MultimodalForecast f =
+          forecast(text + encoder("tensor: 4, frozen: true, projector: {frozen: true}") +
+                       "data: {text: 4096, image: {per_sample: 0, size: 64}}\n",
+                   calibration);
+      std::string alone =
+          "plan: 1\nname: a\ncalibration: h100-cluster\ngpus: 64\nglobal_batch: 64\n";
+      text = text.substr(text.find("llm:\n") + 5);
+      for (std::size_t at = 0; at < text.size();) {
+        const std::size_t end = text.find('\n', at);
+        alone += text.substr(at + 2, end - at - 1);
+        at = end + 1;
+      }
+      const auto plan = parse_plan(alone, "a.yaml");
+      ASSERT_TRUE(plan) << plan.error().str() << alone;
+      const auto of_one = forecast_plan(*plan, calibration);
+      ASSERT_TRUE(of_one) << of_one.error().str();
+      // Rates of links that many replicas share are rounded otherwise.
+      EXPECT_NEAR(f.seconds, of_one->step.seconds, (network ? 1e-6 : 1e-9) * f.seconds)
+          << options.schedule << options.more << network;
+      EXPECT_NEAR(f.mfu, of_one->mfu, 1e-9);
+      EXPECT_NEAR(f.tokens_per_second, of_one->tokens_per_second, 1e-6 * f.tokens_per_second);
+      EXPECT_LT(f.lost.stragglers, network ? 1e-6 : 1e-12);
+      EXPECT_LT(f.lost.unequal_batches, network ? 1e-6 : 1e-12);
     }
-    const auto plan = parse_plan(alone, "a.yaml");
-    ASSERT_TRUE(plan) << plan.error().str() << alone;
-    const auto of_one = forecast_plan(*plan, h100());
-    ASSERT_TRUE(of_one) << of_one.error().str();
-    EXPECT_NEAR(f.seconds, of_one->step.seconds, 1e-9 * f.seconds) << options.schedule;
-    EXPECT_NEAR(f.mfu, of_one->mfu, 1e-9);
-    EXPECT_NEAR(f.tokens_per_second, of_one->tokens_per_second, 1e-6 * f.tokens_per_second);
-    EXPECT_LT(f.lost.stragglers, 1e-12);
-    EXPECT_LT(f.lost.unequal_batches, 1e-12);
-  }
 }
 
 TEST(Towers, EqualWorkHasNoStragglers) {
@@ -231,6 +248,16 @@ TEST(Towers, FrozenOnesTakeNoBackwardAndKeepNothing) {
   }
 }
 
+// Nothing is kept on GPUs that only run forward.
+TEST(Towers, AFrozenEncoderOnItsOwnGpusKeepsNothing) {
+  const MultimodalForecast f =
+      forecast(top() + encoder("on: own_gpus, gpus: 32, frozen: true, projector: {frozen: true}") +
+               images("2", "576"));
+  ASSERT_EQ(f.memory[0].name, "vit stage 0");
+  EXPECT_EQ(f.memory[0].towers[0].activations, 0);
+  EXPECT_GT(f.memory[0].towers[0].parameters, 0);
+}
+
 TEST(Towers, ABalancedSplitNeverTakesLonger) {
   std::string balanced = top();
   balanced.replace(balanced.find("stages: 2"), 9, "stages: 2, split: balanced");
@@ -249,6 +276,39 @@ TEST(Towers, OverlappedGradientsAndOffloadDoWhatTheySay) {
       forecast("offload: {optimizer: true, activations: true}\n" + top() + rest);
   EXPECT_LT(offloaded.memory_bytes(), plain.memory_bytes());
   EXPECT_GT(offloaded.seconds, plain.seconds);
+}
+
+// Gradients in buckets beside the backward passes, each tower's over its own ranks: on links that
+// are too narrow for all of them they take longer, and where none leaves its leaf they do not.
+TEST(Towers, ShareLinksBesideTheirTasks) {
+  for (const char* place : {"tensor: 4", "on: every_gpu", "on: own_gpus, gpus: 32, tensor: 4"})
+    for (const char* zero : {"0", "1"}) {
+      SCOPED_TRACE(std::string(place) + zero);
+      const std::string text = "overlap_gradients: true\n" +
+                               top({"none", zero, "1f1b", "  overlap: {pipeline: true}\n"}) +
+                               encoder(place) + images("2", "576");
+      Calibration wide = on_narrow_tree();
+      wide.cost.network->tiers = {{64, 1}};
+      const MultimodalForecast alone = forecast(text), shared = forecast(text, on_narrow_tree());
+      EXPECT_GT(shared.seconds, alone.seconds);
+      // Ports are shared, too.
+      EXPECT_GE(forecast(text, wide).seconds, alone.seconds * (1 - 1e-9));
+      EXPECT_LT(forecast(text, wide).seconds, shared.seconds);
+      EXPECT_NEAR(parts_sum(shared), shared.seconds, 0.005 * shared.seconds);
+    }
+}
+
+// A mixture of experts in the LLM: its all-to-alls are charged, with the skew of tokens.
+TEST(Towers, TheLlmMayHaveExperts) {
+  const auto with = [&](const std::string& skew) {
+    std::string text = top({"none", "1", "1f1b", "  expert: 8\n  expert_skew: " + skew + "\n"});
+    text.replace(text.find("{layers"), 1, "{experts: 8, experts_per_token: 2, ffn: 4096, ");
+    return forecast(text + encoder("tensor: 4") + images("2", "576"));
+  };
+  const MultimodalForecast even = with("1"), skewed = with("2");
+  EXPECT_GT(skewed.seconds, 1.05 * even.seconds);
+  EXPECT_GT(skewed.memory_bytes(), even.memory_bytes());
+  EXPECT_NEAR(parts_sum(skewed), skewed.seconds, 0.005 * skewed.seconds);
 }
 
 TEST(Towers, AlternativesAreForecastsOfChangedPlans) {

@@ -114,6 +114,52 @@ TEST(Filling, RepackingSpreadsTheLoad) {
   EXPECT_LT(most_packed, 0.75 * most_drawn);
 }
 
+// The rule as it is written: the longest sample first, to the least loaded sequence with room, of
+// equally loaded ones the first.
+std::vector<double> loads_by_the_rule(const std::vector<TrainingSequence>& sequences,
+                                      const SampleLoad& load, std::int64_t length) {
+  std::vector<DataSample> samples;
+  for (const TrainingSequence& sequence : sequences)
+    samples.insert(samples.end(), sequence.parts.begin(), sequence.parts.end());
+  const auto tokens = [&](const DataSample& s) { return std::min(s.text, length); };
+  std::stable_sort(samples.begin(), samples.end(),
+                   [&](const DataSample& a, const DataSample& b) { return tokens(a) > tokens(b); });
+  std::vector<double> loads(sequences.size(), 0);
+  std::vector<std::int64_t> filled(sequences.size(), 0);
+  for (const DataSample& sample : samples) {
+    std::size_t best = loads.size();
+    for (std::size_t i = 0; i < loads.size(); ++i)
+      if (filled[i] + tokens(sample) <= length && (best == loads.size() || loads[i] < loads[best]))
+        best = i;
+    if (best == loads.size()) return {};
+    loads[best] += load(sample);
+    filled[best] += tokens(sample);
+  }
+  return loads;
+}
+
+TEST(Filling, RepackingFollowsItsRule) {
+  const SequenceShape shape{1000, {}};
+  const SampleLoad load = [](const DataSample& s) { return static_cast<double>(s.text % 7); };
+  int packed_anew = 0;
+  for (std::uint64_t step = 0; step < 200; ++step) {
+    TrainingData data;
+    data.text = {Distribution::Kind::lognormal, 120, 1.2, {}};
+    data.seed = step + 1;
+    const auto drawn = *draw_sequences(data, shape, 12, 0);
+    const std::vector<double> expected = loads_by_the_rule(drawn, load, shape.length);
+    const std::vector<TrainingSequence> packed = repack(drawn, shape, load);
+    if (expected.empty()) continue;  // some sample found no room: nothing changes
+    ++packed_anew;
+    for (std::size_t i = 0; i < packed.size(); ++i) {
+      double sum = 0;
+      for (const DataSample& sample : packed[i].parts) sum += load(sample);
+      EXPECT_EQ(sum, expected[i]) << step;
+    }
+  }
+  EXPECT_GT(packed_anew, 20);
+}
+
 TEST(Filling, CountsItemsInTokensOfTheLlm) {
   TrainingData data;
   data.manifest = {{10, {{{4, 5}, {}, {7}}}}};

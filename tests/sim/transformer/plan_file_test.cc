@@ -109,8 +109,10 @@ TEST(PlanFile, KnowsPublishedModels) {
         name + "\n");
     EXPECT_EQ(file.model_name, name);
     EXPECT_EQ(parameters(file.model), parameters(model));
-    // "llama3-70b", "gpt-1.7b": what the name says, in billions.
-    const double said = std::stod(name.substr(name.rfind('-') + 1));
+    // "llama3-70b", "gpt-1.7b": what the name says, in billions. Mixtral's experts share attention.
+    double said = std::stod(name.substr(name.rfind('-') + 1));
+    if (name == "mixtral-8x7b") said = 46.7;
+    if (name == "mixtral-8x22b") said = 140.6;
     EXPECT_NEAR(static_cast<double>(parameters(model)) * 1e-9, said, 0.03 * said + 0.05) << name;
   }
   const std::string head =
@@ -134,6 +136,34 @@ struct Refused {
 };
 
 void PrintTo(const Refused& refused, std::ostream* out) { *out << '"' << refused.line << '"'; }
+
+TEST(PlanFile, ReadsMixturesOfExperts) {
+  const std::string head =
+      "plan: 1\nname: x\ncalibration: c\nsequence: 1024\ngpus: 16\nglobal_batch: 16\n";
+  const PlanFile file =
+      parsed_plan(head + "model: {name: llama3-8b, experts: 16}\nexpert: 8\nexpert_skew: 1.5\n");
+  EXPECT_EQ(file.model.experts, 16);
+  EXPECT_EQ(file.model.experts_per_token, 2);
+  EXPECT_EQ(file.plan.expert, 8);
+  EXPECT_EQ(file.plan.expert_skew, 1.5);
+  EXPECT_EQ(parsed_plan(head + "model: mixtral-8x7b\n").model.experts, 8);
+  for (const auto& [rest, why] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"model: mixtral-8x7b\nexpert: 3\n",
+            "p.yaml:8:9: error: experts 8 does not divide by expert 3"},
+           {"model: mixtral-8x7b\ntensor: 4\nexpert: 8\n",
+            "data-parallel ranks 4 does not divide by expert 8"},
+           {"model: llama3-8b\nexpert: 2\n", "p.yaml:8:9: error: 2 ranks are to share the experts"},
+           {"model: {name: llama3-8b, experts: 4, experts_per_token: 5}\n",
+            "p.yaml:7:57: error: a token goes through 5 of 4 experts"},
+           {"model: {name: llama3-8b, experts_per_token: 2}\n", "the model has no experts"},
+           {"model: mixtral-8x7b\nexpert: 4\nexpert_skew: 5\n",
+            "p.yaml:9:14: error: the fullest of 4 expert ranks cannot get 5 times the mean"},
+           {"model: mixtral-8x7b\nexpert_skew: .nan\n", "p.yaml:8:14"},
+           {"model: {layers: 16384, hidden: 1048576, heads: 4, vocabulary: 10, ffn: 1048576, "
+            "experts: 4096}\n",
+            "more than 10^18 parameters"}})
+    EXPECT_THAT(why_not(head + rest), HasSubstr(why)) << rest;
+}
 
 class PlanRefuses : public ::testing::TestWithParam<Refused> {};
 

@@ -147,6 +147,64 @@ TEST(Step, APipelinesBubbleFollowsItsSchedule) {
   EXPECT_LT(predict_step(small_transformer(), of, {})->seconds, alternate.seconds);
 }
 
+Transformer mixture(std::int64_t experts, std::int64_t per_token) {
+  Transformer out = predicted_model();
+  out.experts = experts;
+  out.experts_per_token = per_token;
+  return out;
+}
+
+// One expert for all tokens is the dense layer, with a router and tokens that are sorted.
+TEST(Experts, OneOfThemIsTheDenseLayer) {
+  const LayerTimes dense = layer_times(predicted_model(), predicted_plan(), {});
+  const LayerTimes one = layer_times(mixture(1, 1), predicted_plan(), {});
+  EXPECT_GT(one.forward.kernels, dense.forward.kernels);
+  EXPECT_LT(one.forward.kernels, 1.1 * dense.forward.kernels);
+  EXPECT_EQ(one.forward.expert, 0);
+}
+
+// Two all-to-alls each way, of the tokens that go through two experts.
+TEST(Experts, TokensGoToTheirRanksAndBack) {
+  CostParameters cost;
+  cost.call_overhead = 0;
+  TrainingPlan of = predicted_plan();
+  of.data = of.expert = 8;
+  const LayerTimes even = layer_times(mixture(16, 2), of, cost);
+  const double bytes =
+      2.0 * 2 * static_cast<double>(of.tokens()) * static_cast<double>(predicted_model().hidden);
+  EXPECT_DOUBLE_EQ(even.forward.expert,
+                   2 * collective_seconds(cost, trace::Op::all_to_all, bytes, {8, 8}));
+  EXPECT_EQ(even.backward.expert, even.forward.expert);
+  // The fullest rank has twice the tokens: all wait for it.
+  of.expert_skew = 2;
+  const LayerTimes skewed = layer_times(mixture(16, 2), of, cost);
+  EXPECT_DOUBLE_EQ(skewed.forward.expert, 2 * even.forward.expert);
+  EXPECT_GT(skewed.forward.kernels, even.forward.kernels);
+  EXPECT_GT(predict_step(mixture(16, 2), of, cost)->parts.expert, 0);
+  // Over nodes it takes longer than within one.
+  of.expert_skew = 1;
+  of.tensor = 2;
+  EXPECT_GT(layer_times(mixture(16, 2), of, cost).forward.expert, even.forward.expert);
+}
+
+// Experts are summed over the ranks that hold the same ones: four of 16.
+TEST(Experts, HaveAnExchangeOfTheirOwn) {
+  TrainingPlan of = predicted_plan();
+  of.data = 16;
+  of.expert = 4;
+  const CostParameters cost;
+  const std::vector<PlannedExchange> planned =
+      planned_exchanges(of, cost, {.dense = 1e6, .experts = 2e6}, 8, true);
+  ASSERT_EQ(planned.size(), 2);
+  EXPECT_EQ(planned[0].calls.group.ranks, 4);
+  EXPECT_EQ(planned[0].calls.group.stride, 4);
+  EXPECT_EQ(planned[1].calls.group.ranks, 16);
+  EXPECT_EQ(planned[0].calls.reduce.bytes, 2 * planned[1].calls.reduce.bytes);
+  const StepPrediction step = *predict_step(mixture(8, 2), of, cost);
+  of.expert = 1;
+  EXPECT_LT(step.memory.state.total(), predict_step(mixture(8, 2), of, cost)->memory.state.total());
+}
+
 TEST(Step, FasterPartsNeverMakeItSlower) {
   TrainingPlan of = predicted_plan();
   of.tensor = 2;

@@ -57,6 +57,28 @@ TEST(Transformer, ParametersOfPublishedModels) {
   EXPECT_NEAR(static_cast<double>(parameters(gpt(60, 10240, 80))), 76.1e9, 0.2e9);
 }
 
+// arXiv 2401.04088: 46.7 billion parameters, of which a token goes through 12.9.
+TEST(Transformer, ParametersOfAMixture) {
+  const Transformer mixtral = *published_model("mixtral-8x7b");
+  EXPECT_EQ(parameters(mixtral) + 4096, 46'702'792'704);  // with the last norm
+  EXPECT_NEAR(static_cast<double>(active_parameters(mixtral)), 12.9e9, 0.05e9);
+  // FLOPs are those of the parameters that a token goes through, and attention.
+  const double per_token = model_flops(mixtral, plan_of(1, 1));
+  EXPECT_NEAR(per_token, 6.0 * static_cast<double>(active_parameters(mixtral)), 0.02 * per_token);
+  // Eight expert ranks hold an eighth of the experts each, and all of the rest.
+  TrainingPlan of = plan_of(4096, 8);
+  of.data = 8;
+  const RankParameters all = parameters_of_rank(mixtral, of);
+  of.expert = 8;
+  const RankParameters part = parameters_of_rank(mixtral, of);
+  EXPECT_EQ(part.dense, all.dense);
+  EXPECT_EQ(part.experts, all.experts / 8);
+  EXPECT_EQ(all.total(), static_cast<double>(parameters(mixtral)));
+  // What ZeRO divides over all ranks is the same either way: only these hold the same experts.
+  of.sharding = Sharding::zero1;
+  EXPECT_DOUBLE_EQ(state_bytes(mixtral, of).optimizer, 12 * (all.dense + all.experts) / 8);
+}
+
 // arXiv 2104.04473, eq. 3: 96 B s l h^2 (1 + s/(6h) + V/(16 l h)), all but the logits recomputed.
 TEST(Transformer, FlopsAreThoseOfThePaper) {
   const Transformer model = gpt(40, 6144, 48);
@@ -120,6 +142,27 @@ TEST(Activations, OfAGatedLayer) {
   EXPECT_DOUBLE_EQ(layer_activation_bytes(model, of), elements * (8 + 3 + 2 + 21));
   of.recompute = Recompute::selective;  // input and half of projections: 4; cut: 2 + 1.5 + 7
   EXPECT_DOUBLE_EQ(layer_activation_bytes(model, of), elements * (4 + 10.5));
+}
+
+// Each of two experts of a token keeps gates and product; so do the copies of its input.
+TEST(Activations, OfAMixture) {
+  Transformer model = llama_8b();
+  TrainingPlan of = plan_of(8192, 1);
+  model.experts = 8;
+  model.experts_per_token = 2;
+  const double elements = 8192.0 * 4096;
+  EXPECT_DOUBLE_EQ(layer_activation_bytes(model, of), elements * (8 + 3 + 2 + 2 * 21 + 2 * 2));
+  // The fullest rank's experts get half as many tokens again.
+  of.expert = 8;
+  of.expert_skew = 1.5;
+  EXPECT_DOUBLE_EQ(layer_activation_bytes(model, of), elements * (8 + 3 + 2 + 3 * 21 + 3 * 2));
+  // Without gates: as dense, where a token goes through one.
+  Transformer dense = gpt(8, 1024, 16), one = dense;
+  dense.fused_attention = one.fused_attention = true;
+  one.experts = 4;
+  one.experts_per_token = 1;
+  EXPECT_DOUBLE_EQ(layer_activation_bytes(one, plan_of(512, 1)),
+                   layer_activation_bytes(dense, plan_of(512, 1)) + 2 * 512.0 * 1024);
 }
 
 // arXiv 1910.02054, figure 1: 7.5 billion parameters on 64 ranks: 120, 31.4, 16.6 and 1.9 GB.

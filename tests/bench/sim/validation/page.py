@@ -14,10 +14,11 @@ Made by `scripts/validate-simulator`; do not edit. To make it again:
     scripts/validate-simulator --profiles DIR  # recorded jobs: DIR/param, DIR/HolisticTraceAnalysis
 
 It fails where an answer is not the expected one, a mean error is above its goal, or a verdict or a
-sequence of calls is another than the real job's. Tables of published measurements are read from a
-folder (`--tables`), since they may not be copied into this repository. What the simulator computes
-and what it does not know: [collectives and traces](simulate.md),
-[step times of scenarios](simulate-scenarios.md), [pipelines and workloads](simulate-workloads.md).
+sequence of calls is another than the real job's. Tables of published measurements are read from
+`sim/tables`, and from a folder (`--tables`) where they may not be copied into this repository;
+`--only tables` makes their section alone. What the simulator computes and what it does not know:
+[collectives and traces](simulate.md), [step times of scenarios](simulate-scenarios.md),
+[pipelines and workloads](simulate-workloads.md).
 """
 SECTIONS = {
     "known-answers": "Known answers",

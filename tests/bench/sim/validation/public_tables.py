@@ -8,6 +8,10 @@ GOALS = {
     "vtrain_measured_single": {"time": 8},
     "megatron": {"time": 7},
     "torchtitan": {"tokens/s": 10, "memory": 10},
+    "mlperf_training_5.1_b200": {"time": 8},
+    # Of two of its three rows the recipe and the software are a year newer than what the machine's
+    # shares are from: no step is off by more than a fifth.
+    "mlperf_training_5.1_h200": {"time": 20},
 }
 MOST_CALIBRATED = 10  # percent of the rows of all tables of a kind together
 
@@ -27,9 +31,10 @@ def ranges(numbers):
     return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in out)
 
 
-def predicted(lockstep, folder):
-    """(name, answer, goals) of every table in the folder that has a goal."""
-    for file in sorted(folder.glob("*.json")):
+def predicted(lockstep, folders):
+    """(name, answer, goals) of every table in the folders that has a goal."""
+    for file in sorted((file for folder in folders for file in folder.glob("*.json")),
+                       key=lambda file: file.name):
         goals = goals_of(file.stem)
         if goals is not None:
             yield file.stem, lockstep.ask("calibrate", "check", file)[1], goals
@@ -39,10 +44,10 @@ def percent(share):
     return f"{100 * share:.1f} %"
 
 
-def section(lockstep, folder):
+def section(lockstep, folders):
     """(Markdown, what is missed)."""
     figures, calibrated, above, missed, kinds = [], [], [], [], {}
-    for name, answer, goals in predicted(lockstep, folder):
+    for name, answer, goals in predicted(lockstep, folders):
         rows = {row["row"] for row in answer["rows"]}
         fitted = sorted({row["row"] for row in answer["rows"] if row["fitted"]})
         for kind, error in answer["summary"].items():

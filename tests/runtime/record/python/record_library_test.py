@@ -236,6 +236,10 @@ class Jobs(Forked):
         self.assertRegex(finding["message"],
                          r"ValueError: no image in the batch \(.*jobs\.py:\d+\)")
 
+    def test_an_exception_before_the_first_call(self) -> None:
+        finding = self.assert_found("raises", "start", "rank-exception", culprits=(1,))
+        self.assertRegex(finding["message"], r"FileNotFoundError: no tokenizer \(.*jobs\.py:\d+\)")
+
     def test_a_cycle_comes_before_ranks_that_compute(self) -> None:
         self.assert_found("two_groups", "crossed", "cross-group-deadlock", ranks=4)
 

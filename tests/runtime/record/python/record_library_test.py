@@ -351,6 +351,15 @@ class Faults(Forked):
     def test_a_learning_rate_that_differs(self) -> None:
         self.assert_found("rate", "rank-local-decision", 1, ["lr"])
 
+    def test_a_rank_that_stays_in_evaluation_mode(self) -> None:
+        self.assert_found("evaluation", "rank-local-decision", 3, ["training"])
+
+    def test_a_rank_that_computes_in_another_precision(self) -> None:
+        self.assert_found("precision", "rank-local-decision", 1, ["autocast"])
+
+    def test_a_weight_decay_that_differs(self) -> None:
+        self.assert_found("decay", "rank-local-decision", 1, ["weight_decay"])
+
     def test_experts_whose_gradients_are_divided_by_the_wrong_world(self) -> None:
         self.assert_found("experts", "reduction-wrong", 1, [
             "expert.weight@0,2", "expert.bias@0,2", "expert.weight@1,3", "expert.bias@1,3"], ranks=4)

@@ -201,6 +201,39 @@ def rate():
         schedule.step()
 
 
+def evaluation():
+    """Rank 0 stays in evaluation mode after its validation: training in step 3."""
+    net = DDP(model())
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    watch(net, optimizer)
+
+    def validate(step):
+        if step == 1 and RANK == 0:
+            net.eval()
+            with torch.no_grad():
+                net.module(data(step))
+            net.train(not WRONG)
+
+    train(net, optimizer, after_step=validate)
+
+
+def precision():
+    """Rank 1 alone computes in bfloat16: autocast in step 1."""
+    net = DDP(model())
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    watch(net, optimizer)
+    with torch.autocast("cpu", torch.bfloat16, enabled=not WRONG or RANK == 1):
+        train(net, optimizer)
+
+
+def decay():
+    """Rank 1's optimizer has another weight decay: weight_decay in step 1."""
+    net = DDP(model())
+    optimizer = torch.optim.AdamW(net.parameters(), weight_decay=0.1 if WRONG and RANK == 1 else 0.01)
+    watch(net, optimizer)
+    train(net, optimizer)
+
+
 def experts():
     """Experts' gradients are divided by the world instead of their two replicas: expert.weight in step 1."""
     net = model()
@@ -226,12 +259,13 @@ def _sharded(mesh=None):
     return net
 
 
-def train(net, optimizer, after_backward=lambda step: None):
+def train(net, optimizer, after_backward=lambda step: None, after_step=lambda step: None):
     for step in range(STEPS):
         net(data(step)).square().mean().backward()
         after_backward(step)
         optimizer.step()
         optimizer.zero_grad()
+        after_step(step)
 
 
 def hybrid():

@@ -10,18 +10,18 @@ each rank's ring file, in the first steps and then in every `every`-th:
 - what the optimizer gets: the gradients, the learning rate and its other numbers (weight decay, ...);
 - whether the model is in training mode, and in which type autocast computes;
 - the norm by which gradients are clipped (torch.nn.utils.clip_grad_norm_);
-- the optimizer's own tensors (momentum, moments), before the first step where it was loaded;
+- the optimizer's own tensors (momentum, moments) in the first two of these steps and each
+  `every`-th, and before the first step where they were loaded;
 - whether a GradScaler made the step, and by what it scales the loss;
 - which samples the rank reads from `loader`, a DataLoader;
 - the number of the step, for all calls in it.
 
 Of each tensor its hash and norm are kept, and a sketch of 8 numbers where it can tell something; not
-its values. What is known to
-be the same on several ranks is compared: tensors of a model under DistributedDataParallel, DTensors
-along the dimensions of their mesh over which they are replicated (hybrid sharding), and
-normalisation layers in a tensor group. What begins equal and gets equal gradients on all ranks is
-taken for replicas, too. Shards and everything else are not compared. What else is the same you may
-say:
+its values. What is known to be the same on several ranks is compared: tensors of a model under
+DistributedDataParallel, DTensors along the dimensions of their mesh over which they are replicated
+(hybrid sharding), and normalisation layers in a tensor group. What begins equal and gets equal
+gradients on all ranks is taken for replicas, too. Shards and everything else are not compared. What
+else is the same you may say:
 
     watch(model, optimizer, replicas=group)              # data parallelism by hand
     watch(model, optimizer, replicas={"experts": expert_group, "": group})   # by prefix of names
@@ -49,6 +49,7 @@ Groups = Union[dist.ProcessGroup, Mapping[str, Optional[dist.ProcessGroup]], Non
 Tied = Mapping[str, Union[dist.ProcessGroup, "tuple[str, dist.ProcessGroup]"]]
 
 _FIRST_STEPS = 10  # all of these are recorded: most faults show in them
+_STATE_STEPS = 2  # of those, the ones with the optimizer's own tensors
 _COLUMNS = 4096  # of a sample, those that tell it from others
 _NO_SETTINGS = ("params", "lr", "initial_lr")  # of an optimizer's groups; lr is told by itself
 _AUTOCAST = {None: 0.0, torch.bfloat16: 1.0, torch.float16: 2.0}
@@ -503,7 +504,8 @@ class _Watch:
                     self._record(step, name, value, "optim", f"{what}/")
 
     def _after(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
-        if self.records():
+        # Where they part, the parameters part in the same step: they only tell why.
+        if self.records() and (self._step <= _STATE_STEPS or self._step > _FIRST_STEPS):
             self._optimizer_state(self._step, optimizer)
         self._end_step()
 

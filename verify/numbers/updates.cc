@@ -178,6 +178,22 @@ std::vector<UpdateFault> find_still(const trace::Run& run, const ValueTable& tab
   return found.take();
 }
 
+namespace {
+
+// Whether a parameter's gradient is zero in the first step alone: it is multiplied by one that is
+// initialised with zeros (a factor of LoRA's), and in use all the same.
+bool begins_at_zero(const Gradients& gradients, const Series& series) {
+  for (std::size_t i = 1; i < series.rows.size(); ++i) {
+    for (const Reading& r : series.rows[i]->readings) {
+      const Gradient g = gradients.of(series.name, series.rows[i]->n, r.rank);
+      if ((g == Gradient::zero) != (i == 1) || (i == 2 && g != Gradient::some)) return false;
+    }
+  }
+  return series.rows.size() > 2;
+}
+
+}  // namespace
+
 std::vector<UpdateFault> find_decayed(const trace::Run& run, const ValueTable& table) {
   const Gradients gradients(run, table);
   UpdateCollector zero;
@@ -188,6 +204,7 @@ std::vector<UpdateFault> find_decayed(const trace::Run& run, const ValueTable& t
       const ValueRow& before = *series.rows[i - 1];
       const ValueRow& after = *series.rows[i];
       if (after.n != before.n + 1) continue;  // steps between them may have had gradients
+      if (i == 1 && begins_at_zero(gradients, series)) continue;
       for (const Reading& now : after.readings) {
         const trace::StateMark* then = before.of(now.rank);
         if (then == nullptr || !then->hash || !now.mark->hash || then->hash == now.mark->hash) {

@@ -247,12 +247,20 @@ bool JobRecord::hook_into_all(c10d::ProcessGroup& group) {
   return has_completion;
 }
 
+void JobRecord::try_to_open(const c10d::ProcessGroup& first) {
+  if (tried_) return;
+  tried_ = true;
+  open(first);
+}
+
+void JobRecord::begin(const c10d::ProcessGroup& first) {
+  const std::lock_guard lock(mutex_);
+  try_to_open(first);
+}
+
 RecordedGroup* JobRecord::group(const c10::intrusive_ptr<c10d::ProcessGroup>& group) {
   const std::lock_guard lock(mutex_);
-  if (!tried_) {
-    tried_ = true;
-    open(*group);
-  }
+  try_to_open(*group);
   if (!recorder_) return nullptr;
   if (const auto known = groups_.find(group.get()); known != groups_.end())
     return known->second.recorded.get();

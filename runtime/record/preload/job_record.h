@@ -38,6 +38,9 @@ class JobRecord {
   // from whoever ends a hung process, often in the handler of a signal.
   static void at_immediate_exit(int status);
 
+  // Makes the process's file, if it has none: `first` is a group that the program has just made.
+  void begin(const c10d::ProcessGroup& first);
+
   // The group's, made at its first call. Null: nothing is recorded of it, because there is nowhere
   // to write to, or because it does not tell which ranks are in it.
   RecordedGroup* group(const c10::intrusive_ptr<c10d::ProcessGroup>& group);
@@ -59,6 +62,7 @@ class JobRecord {
 
  private:
   JobRecord() = default;
+  void try_to_open(const c10d::ProcessGroup& first);  // with mutex_ held
   void open(const c10d::ProcessGroup& first);
   // True if a backend of the group reports completions.
   bool hook_into_all(c10d::ProcessGroup& group);
@@ -71,7 +75,7 @@ class JobRecord {
   static void at_exit(int status, void* job);
 
   std::mutex mutex_;
-  bool tried_ = false;  // to open the file
+  bool tried_ = false;  // to open the file; guarded by mutex_
   int world_size_ = 0;
   std::unique_ptr<trace::RingWriter> ring_;
   std::unique_ptr<Recorder> recorder_;

@@ -12,14 +12,20 @@
 // in those made below autograd and below a tensor subclass (DTensor, functional collectives), and
 // in inference mode. A call passes it once.
 //
+// The file begins with the first group that the program makes: a rank that fails before its first
+// call has one, too.
+//
 // Not seen: the brackets of coalesced calls, and what does not go through c10d (symmetric memory).
+#include <dlfcn.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <exception>
 #include <optional>
+#include <string>
 
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <torch/csrc/distributed/c10d/GroupRegistry.hpp>
 #include <torch/custom_class.h>
 #include <torch/library.h>
 #include <torch/version.h>
@@ -107,6 +113,22 @@ TORCH_LIBRARY_IMPL(c10d, BackendSelect, library) { lockstep::runtime::register_a
 // For whoever looks for the recorder of a torch: `lockstep record` reads this text in the file.
 extern "C" __attribute__((visibility("default"), used)) const char lockstep_records_torch[] =
     "LOCKSTEP_RECORDS_TORCH=" TORCH_VERSION;
+
+// By this function Python says that it has made a group. In front of LibTorch's, where this library
+// is preloaded; else the first call opens the file.
+namespace c10d {
+C10_EXPORT void register_process_group(const std::string& name,
+                                       const c10::intrusive_ptr<ProcessGroup>& group) {
+  using Register = decltype(&register_process_group);
+  static const auto next = [] {
+    Dl_info own{};  // the function's name as the linker knows it, which is LibTorch's, too
+    ::dladdr(reinterpret_cast<const void*>(&register_process_group), &own);
+    return reinterpret_cast<Register>(::dlsym(RTLD_NEXT, own.dli_sname));
+  }();
+  lockstep::runtime::JobRecord::of_process().begin(*group);
+  next(name, group);
+}
+}  // namespace c10d
 
 // In front of the C library's, where this library is preloaded.
 extern "C" __attribute__((visibility("default"))) void _exit(int status) {

@@ -25,14 +25,15 @@ void open_record(const std::string& group) {
 bool is_recording() { return JobRecord::of_process().is_open(); }
 
 // `kind`: param, grad (what the optimizer gets), local (a gradient before its reduction) or optim.
-// `shared`: all ranks that record a tensor of this name hold the same
-// values; else they are parts of something, and not compared.
+// `shared`: all ranks that record a tensor of this name hold the same values; else they are parts of
+// something, and not compared. `sketch`: beside hash and norm, by which sums are told from means, and
+// how far a part moved; it takes as long as those two.
 void record_value(std::int64_t step, const std::string& name, const at::Tensor& value,
-                  const std::string& kind, bool shared) {
+                  const std::string& kind, bool shared, bool sketch) {
   if (!is_recording()) return;
   Recorder& recorder = JobRecord::of_process().recorder();
   const Recorder::Timed timed(recorder);
-  const trace::Fingerprint print = fingerprint_of(value, trace::kSketchValues);
+  const trace::Fingerprint print = fingerprint_of(value, sketch ? trace::kSketchValues : 0);
   const bool finite = print.non_finite == 0;
   trace::RingWriter::State state;
   state.n = step;
@@ -72,8 +73,9 @@ void record_samples(std::int64_t step, std::vector<std::int64_t> indices) {
 TORCH_LIBRARY(lockstep, library) {
   library.def("open_record(str group) -> ()", &lockstep::runtime::open_record);
   library.def("is_recording() -> bool", &lockstep::runtime::is_recording);
-  library.def("record_value(int step, str name, Tensor value, str kind, bool shared) -> ()",
-              &lockstep::runtime::record_value);
+  library.def(
+      "record_value(int step, str name, Tensor value, str kind, bool shared, bool sketch) -> ()",
+      &lockstep::runtime::record_value);
   library.def("record_step(int step) -> ()", &lockstep::runtime::record_step);
   library.def("record_samples(int step, int[] indices) -> ()", &lockstep::runtime::record_samples);
 }

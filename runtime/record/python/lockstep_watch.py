@@ -7,19 +7,21 @@ In a job that `lockstep record` runs (or that has liblockstep_record.so preloade
 each rank's ring file, in the first steps and then in every `every`-th:
 
 - the parameters, before the first step (as step 0) and after each;
-- what the optimizer gets: the gradients, and the learning rate;
+- what the optimizer gets: the gradients, the learning rate and its other numbers (weight decay, ...);
+- whether the model is in training mode, and in which type autocast computes;
 - the norm by which gradients are clipped (torch.nn.utils.clip_grad_norm_);
-- the optimizer's own tensors (momentum, moments);
+- the optimizer's own tensors (momentum, moments) in the first two of these steps and each
+  `every`-th, and before the first step where they were loaded;
 - whether a GradScaler made the step, and by what it scales the loss;
 - which samples the rank reads from `loader`, a DataLoader;
 - the number of the step, for all calls in it.
 
-Of each tensor its hash, norm and a sketch of 8 numbers are kept, not its values. What is known to
-be the same on several ranks is compared: tensors of a model under DistributedDataParallel, DTensors
-along the dimensions of their mesh over which they are replicated (hybrid sharding), and
-normalisation layers in a tensor group. What begins equal and gets equal gradients on all ranks is
-taken for replicas, too. Shards and everything else are not compared. What else is the same you may
-say:
+Of each tensor its hash and norm are kept, and a sketch of 8 numbers where it can tell something; not
+its values. What is known to be the same on several ranks is compared: tensors of a model under
+DistributedDataParallel, DTensors along the dimensions of their mesh over which they are replicated
+(hybrid sharding), and normalisation layers in a tensor group. What begins equal and gets equal
+gradients on all ranks is taken for replicas, too. Shards and everything else are not compared. What
+else is the same you may say:
 
     watch(model, optimizer, replicas=group)              # data parallelism by hand
     watch(model, optimizer, replicas={"experts": expert_group, "": group})   # by prefix of names
@@ -47,7 +49,17 @@ Groups = Union[dist.ProcessGroup, Mapping[str, Optional[dist.ProcessGroup]], Non
 Tied = Mapping[str, Union[dist.ProcessGroup, "tuple[str, dist.ProcessGroup]"]]
 
 _FIRST_STEPS = 10  # all of these are recorded: most faults show in them
+_STATE_STEPS = 2  # of those, the ones with the optimizer's own tensors
 _COLUMNS = 4096  # of a sample, those that tell it from others
+_NO_SETTINGS = ("params", "lr", "initial_lr")  # of an optimizer's groups; lr is told by itself
+_AUTOCAST = {None: 0.0, torch.bfloat16: 1.0, torch.float16: 2.0}
+
+
+def _is_number(value: Any) -> bool:
+    """A number of an optimizer's, or some of them: betas."""
+    if isinstance(value, tuple):
+        return bool(value) and all(map(_is_number, value))
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _is_norm(module: torch.nn.Module) -> bool:
@@ -93,6 +105,7 @@ class _Tensors:
         by_prefix = replicas if isinstance(replicas, Mapping) else {"": replicas}
         # By parameter: the ranks that hold what this one holds, and the name for all of them.
         self._shared: "dict[str, tuple[list[int], str]]" = {}
+        self._known_holders: "dict[tuple[str, Any], list[int]]" = {}
         for name in self.parameters:
             prefix = max((p for p in by_prefix if name.startswith(p)), key=len, default=None)
             group = None if prefix is None else by_prefix[prefix]
@@ -140,13 +153,16 @@ class _Tensors:
         """Norms that are plain tensors in a model of DTensors are whole on all ranks of the mesh."""
         if self._mesh is None:
             return
-        everywhere = _along(self._mesh, list(range(self._mesh.mesh.ndim)))
+        everywhere = self._of_mesh()
         for prefix, module in model.named_modules():
             if not _is_norm(module):
                 continue
             for name, parameter in module.named_parameters(prefix, recurse=False):
                 if not isinstance(parameter, self._dtensor):
                     self._shared.setdefault(name, (everywhere, name))
+
+    def _of_mesh(self) -> "list[int]":
+        return _along(self._mesh, list(range(self._mesh.mesh.ndim)))
 
     def of_clipping(self) -> Optional[str]:
         """The suffix of what ranks compute from all gradients; none: not all are shared."""
@@ -160,8 +176,20 @@ class _Tensors:
     def suffix(self, ranks: "list[int]") -> str:
         return _ranks_suffix(ranks, self._world_size)
 
+    def of_settings(self) -> Optional[str]:
+        """The suffix of what ranks that train one model must have set alike; none: nobody knows."""
+        if self._mesh is None:
+            return self.of_clipping()
+        return self.suffix(self._of_mesh())
+
     def _holders(self, name: str, value: Any) -> "list[int]":
         """The ranks that hold the same part of a DTensor as this one."""
+        key = name, value.placements
+        if key not in self._known_holders:
+            self._known_holders[key] = self._find_holders(name, value)
+        return self._known_holders[key]
+
+    def _find_holders(self, name: str, value: Any) -> "list[int]":
         mesh, placements = value.device_mesh, value.placements
         if any(placement.is_partial() for placement in placements):
             return [dist.get_rank()]
@@ -283,6 +311,10 @@ class _Watch:
         self._optimizer = weakref.ref(optimizer)
         self._every = every
         self._same_random = same_random and f"random{_group_suffix(same_random)}"
+        self._mean = mean
+        # Under DDP's hooks (compression, PowerSGD) gradients are not quite the mean.
+        self._hooks = getattr(model, "_comm_hooks", ())
+        self._mode: "dict[str, float]" = {}  # of the newest forward that has a backward
         self._step = 1
         self._began = False
         self._clipped = 0  # how often in this step
@@ -296,7 +328,7 @@ class _Watch:
         self._of_parameter = {id(p): name for name, p in tensors.parameters.items()}
         optimizer.register_step_pre_hook(self._before)
         optimizer.register_step_post_hook(self._after)
-        model.register_forward_pre_hook(lambda *_: self.parameters())
+        model.register_forward_pre_hook(self._forward)
         atexit.register(self._at_exit)
         if mean:
             for name, parameter in tensors.parameters.items():
@@ -310,7 +342,14 @@ class _Watch:
     def _record(self, step: int, name: str, value: torch.Tensor, kind: str,
                 prefix: str = "") -> None:
         local, shown, shared = self._tensors.local(name, value.detach())
-        torch.ops.lockstep.record_value(step, prefix + shown, local, kind, shared)
+        sketch = not shared or (self._mean and kind != "param" and kind != "optim")
+        torch.ops.lockstep.record_value(step, prefix + shown, local, kind, shared, sketch)
+
+    @staticmethod
+    def _record_number(step: int, name: str, value: Any, shared: bool) -> None:
+        """One that is no tensor of the model, or a few."""
+        numbers = torch.as_tensor(value, dtype=torch.float64).detach()
+        torch.ops.lockstep.record_value(step, name, numbers, "optim", shared, False)
 
     def _keep_own(self, name: str) -> "Callable[[torch.Tensor], None]":
         """Adds up what each backward of the step gives, before anybody reduces it."""
@@ -332,6 +371,9 @@ class _Watch:
         self._began = True
         for name, parameter in self._tensors.parameters.items():
             self._record(self._step - 1, name, parameter, "param")
+        optimizer = self._optimizer()
+        if optimizer is not None:
+            self._optimizer_state(self._step - 1, optimizer)
         torch.ops.lockstep.record_step(self._step - 1)
 
     def parameters(self) -> None:
@@ -392,8 +434,7 @@ class _Watch:
         if self.records() and type(norm) is torch.Tensor:
             suffix = self._tensors.of_clipping()
             name = f"clip.norm/{self._clipped}" if self._clipped else "clip.norm"
-            torch.ops.lockstep.record_value(self._step, name + (suffix or ""), norm.detach(),
-                                            "optim", suffix is not None)
+            self._record_number(self._step, name + (suffix or ""), norm, suffix is not None)
         self._clipped += 1
 
     def clipped(self, parameters: Any) -> None:
@@ -403,8 +444,7 @@ class _Watch:
     def scaled_step(self, step: int, made: bool, scale: float) -> None:
         """What a GradScaler decided in a step: all ranks must decide alike."""
         for name, value in (("stepped", float(made)), ("loss_scale", scale)):
-            torch.ops.lockstep.record_value(step, name, torch.tensor(value, dtype=torch.float64),
-                                            "optim", self._tensors.compares)
+            self._record_number(step, name, value, self._tensors.compares)
 
     def takes(self, samples: "Callable[[], list[int]]") -> None:
         """The program has taken a batch from its loader."""
@@ -416,9 +456,8 @@ class _Watch:
             return
         if len(ranks) > 1 and self.records():  # these read the same
             digest = hashlib.blake2b(repr(numbers).encode(), digest_size=6).digest()
-            number = torch.tensor(int.from_bytes(digest, "big"), dtype=torch.float64)
-            torch.ops.lockstep.record_value(self._step, f"batch{self._tensors.suffix(ranks)}",
-                                            number, "optim", True)
+            self._record_number(self._step, f"batch{self._tensors.suffix(ranks)}",
+                                int.from_bytes(digest, "big"), True)
         if dist.get_rank() == ranks[0]:
             torch.ops.lockstep.record_samples(self._step, numbers)
 
@@ -426,22 +465,48 @@ class _Watch:
         self.gradients()
         if not self.records():
             return
-        for name, own in self._own.items():
-            self._record(self._step, name, own, "local")
-        for i, group in enumerate(optimizer.param_groups):
-            rate = torch.as_tensor(group.get("lr", 0.0), dtype=torch.float64)
-            torch.ops.lockstep.record_value(self._step, f"lr/{i}" if i else "lr", rate, "optim",
-                                            self._tensors.compares)
+        self._own_gradients()
+        self._settings(optimizer)
         if self._same_random is not None:
             torch.ops.lockstep.record_value(self._step, self._same_random, torch.get_rng_state(),
-                                            "optim", True)
+                                            "optim", True, False)
+
+    def _own_gradients(self) -> None:
+        if not self._hooks:
+            for name, own in self._own.items():
+                self._record(self._step, name, own, "local")
+
+    def _settings(self, optimizer: torch.optim.Optimizer) -> None:
+        """The numbers of the optimizer's groups, and how the model computed."""
+        suffix = self._tensors.of_settings()
+        for i, group in enumerate(optimizer.param_groups):
+            nth = f"/{i}" if i else ""
+            self._record_number(self._step, f"lr{nth}", group.get("lr", 0.0), self._tensors.compares)
+            for name, value in group.items():
+                if name not in _NO_SETTINGS and _is_number(value):
+                    self._record_number(self._step, f"{name}{nth}{suffix or ''}", value,
+                                        suffix is not None)
+        for name, number in self._mode.items():
+            self._record_number(self._step, name + (suffix or ""), number, suffix is not None)
+        self._mode.clear()
+
+    def _forward(self, model: torch.nn.Module, *_: Any) -> None:
+        self.parameters()
+        if torch.is_grad_enabled() and self.records() and self._tensors.parameters:
+            device = next(iter(self._tensors.parameters.values())).device.type
+            kind = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
+            self._mode = {"training": float(model.training), "autocast": _AUTOCAST.get(kind, -1.0)}
+
+    def _optimizer_state(self, step: int, optimizer: torch.optim.Optimizer) -> None:
+        for name, parameter in self._tensors.parameters.items():
+            for what, value in optimizer.state.get(parameter, {}).items():
+                if isinstance(value, torch.Tensor) and value.numel() > 1:
+                    self._record(step, name, value, "optim", f"{what}/")
 
     def _after(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
-        if self.records():
-            for name, parameter in self._tensors.parameters.items():
-                for what, value in optimizer.state.get(parameter, {}).items():
-                    if isinstance(value, torch.Tensor) and value.numel() > 1:
-                        self._record(self._step, name, value, "optim", f"{what}/")
+        # Where they part, the parameters part in the same step: they only tell why.
+        if self.records() and (self._step <= _STATE_STEPS or self._step > _FIRST_STEPS):
+            self._optimizer_state(self._step, optimizer)
         self._end_step()
 
     def _end_step(self) -> None:
@@ -461,8 +526,7 @@ class _Watch:
         """A step in which a GradScaler left out the update."""
         self.gradients()
         if self.records():
-            for name, own in self._own.items():
-                self._record(self._step, name, own, "local")
+            self._own_gradients()
         self._end_step()
 
 
@@ -551,7 +615,8 @@ def watch(model: torch.nn.Module, optimizer: torch.optim.Optimizer, loader: Opti
     tied: parameters that are the same on several ranks, perhaps under another name there.
     same_random: ranks that must draw the same random numbers.
     mean: what the optimizer gets (or what is clipped, or unscaled) is the mean over the replicas of
-        what their backward gave. Keeps a copy of the gradients in the steps that are recorded.
+        what their backward gave. Keeps a copy of the gradients in the steps that are recorded. Not
+        compared under a communication hook of DDP's.
     """
     if not hasattr(torch.ops.lockstep, "record_value") or not dist.is_initialized():
         return

@@ -22,8 +22,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
 PROGRAM = ROOT / "tests" / "runtime" / "record" / "python" / "programs" / "healthy.py"
-KINDS = ["ddp", "ddp-mean", "ddp-adamw-clip", "ddp-accumulate", "ddp-scaler-clip", "by-hand",
-         "by-hand-clip", "fsdp2", "tensor-parallel"]
+KINDS = ["ddp", "ddp-mean", "ddp-adamw-clip", "ddp-accumulate", "ddp-compressed", "ddp-adapted",
+         "ddp-scaler-clip", "by-hand", "by-hand-clip", "fsdp2", "tensor-parallel"]
 RANKS = 2
 
 

@@ -34,6 +34,8 @@ class Deriver:
         self.assumed: set[str] = set()
         self.raised: dict[str, str] = {}  # by rank and first condition
         self._firsts = list(plan.conditions)
+        # The first rank that makes a group, which ranks it holds and where: by history and name.
+        self._groups: dict[tuple[int, str], tuple[int, list[int], Optional[str]]] = {}
 
     def derive(self) -> list[Path]:
         """Returns the folders with a product.json: one; or, if rank 0's broadcasts depend on its
@@ -84,7 +86,20 @@ class Deriver:
             self.assumed |= outcome.assumed
             if outcome.raised:
                 self.raised[f"rank {rank}, first step \"{self._firsts[first]}\""] = outcome.raised
+            for name, (members, place) in outcome.groups.items():
+                self._check_group(first, name, rank, members, place)
         return outcomes
+
+    def _check_group(self, first: int, name: str, rank: int, members: list[int],
+                     place: Optional[str]) -> None:
+        """PyTorch numbers the groups of a rank: those of one number must be one group."""
+        other, theirs, _ = self._groups.setdefault((first, name), (rank, members, place))
+        if theirs != members:
+            raise RecordError(
+                f"rank {rank} makes process groups in another order than rank {other}: its group "
+                f"{name} ({place or 'no line known'}) holds ranks {', '.join(map(str, members))}, and "
+                f"there {', '.join(map(str, theirs))}. They would wait for the wrong ranks, or talk "
+                "to them. Call new_group on all ranks, in one order")
 
     def _lay_out(self, folder: Path, traces: Mapping[int, Path]) -> None:
         """Writes one trace for each rank of the world."""

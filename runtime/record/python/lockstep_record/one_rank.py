@@ -40,6 +40,7 @@ class Outcome:
     sent: dict[BroadcastKey, Any]
     assumed: set[str]
     raised: Optional[str]
+    groups: dict[str, tuple[list[int], Optional[str]]]  # Recorder.asked
 
 
 def checked_conditions(conditions: Mapping[str, Any],
@@ -132,4 +133,4 @@ def record_alone(plan: Plan, rank: int, first: str, file: Path,
         recorder.trace.end("exception")
     recorder.trace.header["backend"] = shown_backend(recorder.backend, plan.backend)
     recorder.trace.write(file)
-    return Outcome(world.sent, world.assumed, raised)
+    return Outcome(world.sent, world.assumed, raised, recorder.asked)

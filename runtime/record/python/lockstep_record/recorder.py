@@ -109,6 +109,8 @@ class Recorder:
         self.batch: Optional[int] = None  # number of the open batch of calls (coalesced)
         self.batches = 0
         self._groups: dict[str, tuple[str, list[int]]] = {}  # by c10d's name
+        # All that the program makes, with or without this rank, and where: by c10d's name.
+        self.asked: dict[str, tuple[list[int], Optional[str]]] = {}
         self._scopes: list[tuple[Optional[list[str]], str]] = []
         self._coming: collections.deque[Optional[list[str]]] = collections.deque()
         self._works: list[RecordedWork] = []
@@ -117,6 +119,11 @@ class Recorder:
         self._lock = threading.RLock()
 
     # Groups
+
+    def asked_for(self, c10d_name: str, ranks: Sequence[int]) -> None:
+        """The program makes a group of these ranks; of all: they are not listed."""
+        if ranks:
+            self.asked[c10d_name] = (list(ranks), source_location(self.root))
 
     def add_group(self, c10d_name: str, ranks: Sequence[int], description: str) -> None:
         with self._lock:

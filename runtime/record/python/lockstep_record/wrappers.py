@@ -53,6 +53,8 @@ def _watch_groups(recorder: Recorder) -> None:
                 bound.arguments["backend"] = dist.Backend("fake")
                 for option in ("backend_options", "device_id"):
                     bound.arguments.pop(option, None)
+            recorder.asked_for(bound.arguments["group_name"],
+                               bound.arguments["global_ranks_in_group"])
             result = original(*bound.args, **bound.kwargs)
             group = result[0]
             if isinstance(group, dist.ProcessGroup):

@@ -236,6 +236,10 @@ class Jobs(Forked):
         self.assertRegex(finding["message"],
                          r"ValueError: no image in the batch \(.*jobs\.py:\d+\)")
 
+    def test_an_exception_before_the_first_call(self) -> None:
+        finding = self.assert_found("raises", "start", "rank-exception", culprits=(1,))
+        self.assertRegex(finding["message"], r"FileNotFoundError: no tokenizer \(.*jobs\.py:\d+\)")
+
     def test_a_cycle_comes_before_ranks_that_compute(self) -> None:
         self.assert_found("two_groups", "crossed", "cross-group-deadlock", ranks=4)
 
@@ -346,6 +350,15 @@ class Faults(Forked):
 
     def test_a_learning_rate_that_differs(self) -> None:
         self.assert_found("rate", "rank-local-decision", 1, ["lr"])
+
+    def test_a_rank_that_stays_in_evaluation_mode(self) -> None:
+        self.assert_found("evaluation", "rank-local-decision", 3, ["training"])
+
+    def test_a_rank_that_computes_in_another_precision(self) -> None:
+        self.assert_found("precision", "rank-local-decision", 1, ["autocast"])
+
+    def test_a_weight_decay_that_differs(self) -> None:
+        self.assert_found("decay", "rank-local-decision", 1, ["weight_decay"])
 
     def test_experts_whose_gradients_are_divided_by_the_wrong_world(self) -> None:
         self.assert_found("experts", "reduction-wrong", 1, [

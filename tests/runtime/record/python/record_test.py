@@ -325,6 +325,13 @@ class Calls(RecordTest):
         self.assertIn("ValueError: no such data set", said)
         self.assertFalse(self.derived.exists())
 
+    def test_groups_that_ranks_make_in_another_order_are_refused(self) -> None:
+        said = self.record(PROGRAMS / "pairs.py", own="backwards", status=1, world_size=4)
+        self.assertRegex(said, r"rank 2 makes process groups in another order than rank 0: its group "
+                               r"\d+ \(pairs\.py:14\) holds ranks 2, 3, and there 0, 1")
+        self.record(PROGRAMS / "pairs.py", world_size=4)
+        self.assert_safe()
+
     def test_one_rank_may_stand_for_all(self) -> None:
         self.record(PROGRAMS / "votes.py", "--ranks", "0", world_size=8)
         self.assert_safe()

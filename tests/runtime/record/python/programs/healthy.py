@@ -48,6 +48,31 @@ def ddp(model):
     return DDP(model)
 
 
+def compressed(model):
+    from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook
+    model = DDP(model)
+    model.register_comm_hook(None, bf16_compress_hook)
+    return model
+
+
+class Adapted(nn.Module):
+    """LoRA: the gradients of `down` are zeros in the first step, because `up` is."""
+
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner.requires_grad_(False)
+        self.down = nn.Parameter(torch.randn(4, inner.in_features, dtype=DTYPE))
+        self.up = nn.Parameter(torch.zeros(inner.out_features, 4, dtype=DTYPE))
+
+    def forward(self, x):
+        return self.inner(x) + x @ self.down.T @ self.up.T
+
+
+def adapted(model):
+    model[0], model[4] = Adapted(model[0]), Adapted(model[4])
+    return DDP(model)
+
+
 def by_hand(model):
     return model
 
@@ -74,6 +99,8 @@ KINDS = {
     "ddp-mean": (ddp, (), {"mean": True}),
     "ddp-adamw-clip": (ddp, ("adamw", "clip"), {"mean": True}),
     "ddp-accumulate": (ddp, ("accumulate",), {"mean": True}),
+    "ddp-compressed": (compressed, ("adamw",), {"mean": True}),
+    "ddp-adapted": (adapted, ("adamw",), {}),
     "ddp-scaler-clip": (ddp, ("scaler", "clip"), {"mean": True}),
     "by-hand": (by_hand, (), {"replicas": "world", "mean": True}),
     "by-hand-clip": (by_hand, ("adamw", "clip"), {"replicas": "world", "mean": True}),

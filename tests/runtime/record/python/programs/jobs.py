@@ -328,7 +328,9 @@ def sleeper():
 
 
 def raises():
-    """batch: rank 1's loader raises in step 1."""
+    """batch: rank 1's loader raises in step 1. start: rank 1 raises before its first call."""
+    if VARIANT == "start" and RANK == 1:
+        raise FileNotFoundError("no tokenizer")
     model = DDP(nn.Linear(8, 4))
     for step in range(3):
         if VARIANT == "batch" and step == 1 and RANK == 1:

@@ -37,7 +37,7 @@ def average_gradients(parameters, group=None, divisor=None):
         p.grad /= divisor or dist.get_world_size(group)
 
 
-def train(net, optimizer, after_backward=lambda step: None, output=None):
+def train(net, optimizer, after_backward=lambda step: None, output=None, after_step=lambda step: None):
     """Trains on the mean square of `output(step)`; by default, of what the net makes of the data."""
     for step in range(STEPS):
         made = output(step) if output else net(data(step))
@@ -45,6 +45,7 @@ def train(net, optimizer, after_backward=lambda step: None, output=None):
         after_backward(step)
         optimizer.step()
         optimizer.zero_grad()
+        after_step(step)
 
 
 def train_on(batches, net, optimizer):
@@ -224,6 +225,39 @@ def rate():
         optimizer.step()
         optimizer.zero_grad()
         schedule.step()
+
+
+def evaluation():
+    """Rank 0 stays in evaluation mode after its validation: training in step 3."""
+    net = DDP(model())
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    watch(net, optimizer)
+
+    def validate(step):
+        if step == 1 and RANK == 0:
+            net.eval()
+            with torch.no_grad():
+                net.module(data(step))
+            net.train(not WRONG)
+
+    train(net, optimizer, after_step=validate)
+
+
+def precision():
+    """Rank 1 alone computes in bfloat16: autocast in step 1."""
+    net = DDP(model())
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    watch(net, optimizer)
+    with torch.autocast("cpu", torch.bfloat16, enabled=not WRONG or RANK == 1):
+        train(net, optimizer)
+
+
+def decay():
+    """Rank 1's optimizer has another weight decay: weight_decay in step 1."""
+    net = DDP(model())
+    optimizer = torch.optim.AdamW(net.parameters(), weight_decay=0.1 if WRONG and RANK == 1 else 0.01)
+    watch(net, optimizer)
+    train(net, optimizer)
 
 
 def experts():

@@ -9,45 +9,13 @@
 #include "base/quantities.h"
 #include "sim/engine/step_program.h"
 #include "sim/transformer/calibration.h"
+#include "sim/transformer/kernel_time.h"
+#include "sim/transformer/layer_time.h"
 #include "sim/transformer/memory.h"
 #include "sim/transformer/transformer.h"
 #include "trace/signature.h"
 
 namespace lockstep::sim {
-
-// Seconds of a layer for one micro-batch on one rank. `kernels`: the GPU computes; `tensor`,
-// `context` and `expert`: collectives in these groups; `launches`: the host issues the work.
-// `attention`: the part of the kernels that grows with the square of a sequence.
-struct LayerTime {
-  double kernels = 0, tensor = 0, context = 0, expert = 0, launches = 0;
-  double attention = 0;
-  double on_gpu() const { return kernels + tensor + context + expert; }
-};
-
-struct LayerTimes {
-  LayerTime forward, backward;  // backward: without recomputation
-  LayerTime again;              // what the backward pass computes again
-};
-
-// Forward and backward of one layer:
-//
-//   linear      QKV, projection, feed-forward; backward twice as many products
-//   attention   scores and values; the bytes of softmax and dropout where they are in memory. The
-//               fused softmax is used only where 4 divides micro-batch x heads of the rank
-//               (Megatron-LM, fused_softmax.py, is_kernel_available)
-//   element-wise operations, norms and dropouts by their bytes
-//   tensor-parallel collectives: two all-reduces each way (arXiv 1909.08053, section 3), or as many
-//               bytes as all-gathers and reduce-scatters with sequence parallelism
-//   experts     of a mixture: their products, for the tokens of the fullest rank; an all-to-all of
-//               the tokens before and after them, each way; where tensor ranks cut them, a
-//               gathering of all their tokens instead of the layer's second all-reduce (Megatron
-//               Core's dispatcher, arXiv 2504.14960)
-//   again       full: the forward pass. Selective: the attention's forward (arXiv 2205.05198,
-//               section 5); in gated layers torchtitan's policy, whose memory is counted: every
-//               second product (keys, the attention's output, one of the two up-projections), the
-//               element-wise operations, and with sequence parallelism the all-gathers
-LayerTimes layer_times(const Transformer& model, const TrainingPlan& plan,
-                       const CostParameters& cost);
 
 // Where a step's time goes, in seconds: means over the GPUs, which sum up to the step.
 struct StepParts {
@@ -67,16 +35,6 @@ struct StepParts {
     return layers + recompute + logits + host + tensor + context + expert + data + handover +
            bubble + optimizer + overhead;
   }
-};
-
-// The ranks of a collective.
-struct Group {
-  int ranks = 1;
-  int per_node = 1;  // of them on one node; equal to `ranks` where they use no network
-  int stride = 1;    // how far they are apart
-  // GPUs among which all groups like this one call at once; 0: this one calls alone.
-  std::int64_t all = 0;
-  bool wraps = false;  // of a message: the last of those GPUs also send to the first
 };
 
 // A piece of the model for one micro-batch: its time, and the parts of both directions together.
@@ -161,8 +119,6 @@ struct StepPrediction {
   }
 };
 
-inline constexpr double kLongestPiece = 1e5;  // seconds
-
 // A step that the engine ran. Where GPUs are slow (CostParameters::slow), replicas differ: costs,
 // parts and intervals are of the most numerous ones.
 struct SimulatedStep {
@@ -186,38 +142,5 @@ Result<SimulatedStep> simulate_step(const Transformer& model, const TrainingPlan
 // Predicts a step: runs it, and says where its time goes. Errors: simulate_step()'s.
 Result<StepPrediction> predict_step(const Transformer& model, const TrainingPlan& plan,
                                     const CostParameters& cost);
-
-// Times of single kernels and collectives on one GPU, in seconds.
-
-// A product [rows, depth] x [depth, columns]; `batch` of them in one launch.
-struct Gemm {
-  double rows = 0, columns = 0, depth = 0, batch = 1;
-  double flops() const { return 2 * rows * columns * depth * batch; }
-};
-
-// Time of a product. Tiles of 128 x 128 go to the processors in waves, and the last wave may be
-// mostly empty (NVIDIA, "Matrix multiplication background user's guide", wave quantization). A
-// short inner dimension does not fill the pipeline of loads. At least the time to read and write
-// the 16-bit operands. `speed` multiplies the peak, for 8-bit products.
-double gemm_seconds(const CostParameters& cost, const Gemm& gemm, double speed = 1);
-
-// Time of element-wise kernels that read and write `bytes` in total.
-double traffic_seconds(const CostParameters& cost, double bytes);
-
-// `ranks` ranks that are `stride` apart.
-Group group_of(const CostParameters& cost, int ranks, int stride, std::int64_t all = 0);
-
-// price() of a call at the calibration's speed of its level, and where its group is. Empty: beyond
-// the clock's range.
-struct PricedGroup {
-  GroupLayout place;
-  std::optional<Price> price;
-};
-PricedGroup price_group(const CostParameters& cost, trace::Op op, double bytes, const Group& group);
-
-// Time of a call inside a training step: price_group(), longer where all such groups together fill
-// links of the network (sim/transformer/plan_network.h), plus call_overhead x log2(ranks). `bytes`
-// as nccl-tests counts them.
-double collective_seconds(const CostParameters& cost, trace::Op op, double bytes, Group group);
 
 }  // namespace lockstep::sim

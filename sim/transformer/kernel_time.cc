@@ -1,0 +1,71 @@
+#include "sim/transformer/kernel_time.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "sim/collectives/collective.h"
+#include "sim/transformer/plan_network.h"
+
+namespace lockstep::sim {
+namespace {
+
+constexpr double kMostBytes = 1e18;  // of a call: far beyond any, and within 64 bits
+
+}  // namespace
+
+double gemm_seconds(const CostParameters& cost, const Gemm& gemm, double speed) {
+  constexpr double kTile = 128;
+  const double tiles =
+      std::ceil(gemm.rows / kTile) * std::ceil(gemm.columns / kTile) * std::max(gemm.batch, 1.0);
+  // Example: 110 tiles on 108 processors take two waves, with 51 % of the processors busy.
+  const double waves = std::ceil(tiles / cost.processors);
+  const double filled = tiles / (waves * cost.processors);
+  const double efficiency =
+      cost.gemm_efficiency * filled * gemm.depth / (gemm.depth + cost.gemm_half_depth);
+  const double bytes =
+      2 * gemm.batch *
+      (gemm.rows * gemm.depth + gemm.depth * gemm.columns + gemm.rows * gemm.columns);
+  return std::max(gemm.flops() / (cost.peak_flops * speed * efficiency),
+                  traffic_seconds(cost, bytes));
+}
+
+double traffic_seconds(const CostParameters& cost, double bytes) {
+  return bytes / cost.memory_bandwidth;
+}
+
+Group group_of(const CostParameters& cost, int ranks, int stride, std::int64_t all) {
+  // Ranks `stride` apart: with 8 ranks per node and stride 4, two of them are on one node.
+  const auto places = static_cast<int>(std::max<std::int64_t>(1, cost.ranks_per_node / stride));
+  return {ranks, std::min(ranks, places), stride, all};
+}
+
+PricedGroup price_group(const CostParameters& cost, trace::Op op, double bytes,
+                        const Group& group) {
+  // NCCL's model needs as many members on each node: 5 ranks that could be two on a node are priced
+  // as one on each.
+  int per_node = group.per_node;
+  while (group.ranks % per_node != 0) --per_node;
+  PricedGroup out{{group.ranks, group.ranks / per_node, per_node}, std::nullopt};
+  add_hops(cost, group, out.place);
+  const Call call{op, Bytes{static_cast<std::int64_t>(std::llround(std::min(bytes, kMostBytes)))}};
+  const Result<Price> priced =
+      price(call, out.place, cost, out.place.nodes == 1 ? cost.node_speed : cost.network_speed);
+  if (priced) out.price = *priced;
+  return out;
+}
+
+double collective_seconds(const CostParameters& cost, trace::Op op, double bytes, Group group) {
+  if (group.ranks <= 1) return 0;
+  const PricedGroup priced = price_group(cost, op, bytes, group);
+  // Beyond the clock's range: priced_tasks() refuses a piece that takes this long.
+  if (!priced.price) return 10 * kLongestPiece;
+  double seconds = priced.price->time.seconds();
+  if (cost.network)
+    seconds *= crowding(cost, {op, Bytes{std::llround(std::min(bytes, kMostBytes))}}, group,
+                        priced.place, *priced.price, seconds);
+  // Launching the call, and waiting for the last member: the more there are, the later it comes, as
+  // the largest of n random delays grows with log n.
+  return seconds + cost.call_overhead * std::log2(group.ranks);
+}
+
+}  // namespace lockstep::sim

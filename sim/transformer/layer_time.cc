@@ -1,0 +1,191 @@
+#include "sim/transformer/layer_time.h"
+
+#include <vector>
+
+#include "sim/transformer/kernel_time.h"
+
+namespace lockstep::sim {
+namespace {
+
+// Bytes of element-wise operations, per token and element of the width: reads and writes of 16-bit
+// values. `whole`: norms and residual additions, on every rank. `cut`: activation functions and
+// reshapes, split over the tensor ranks.
+struct Traffic {
+  double whole, cut;
+};
+constexpr Traffic kForward{28, 30};
+constexpr Traffic kBackward{34, 38};
+// Bytes per attention score: write, softmax (read, write), dropout (read, write, mask), read;
+// backward alike. Without the fused kernel, scaling, masking and softmax each read and write once
+// more.
+constexpr double kScoreForward = 13, kScoreBackward = 15, kUnfused = 12;
+
+// `experts`: feed-forward blocks that a rank computes; 1 of a dense model. `block_tokens`: tokens
+// that go through them, on the fullest rank.
+struct Sizes {
+  double tokens, hidden, kv, ffn, tensor, experts, block_tokens;
+};
+
+Sizes sizes_of(const Transformer& model, const TrainingPlan& plan) {
+  const auto h = static_cast<double>(model.hidden);
+  const auto tokens = static_cast<double>(plan.tokens());
+  const bool mixture = model.experts > 0;
+  return {
+      tokens,
+      h,
+      h * static_cast<double>(model.kv_heads) / static_cast<double>(model.heads),
+      static_cast<double>(model.ffn),
+      static_cast<double>(plan.tensor),
+      mixture ? static_cast<double>(model.experts) / plan.expert : 1,
+      tokens * static_cast<double>(model.blocks_per_token()) * (mixture ? plan.expert_skew : 1)};
+}
+
+// The linear layers of one rank: QKV, projection, and the two of the feed-forward block (gated: the
+// first one is twice as wide). Those of a rank's experts are in one launch; then the router's.
+std::vector<Gemm> linear(const Transformer& model, const Sizes& s) {
+  const double rows = s.block_tokens / s.experts;
+  std::vector<Gemm> out = {
+      {s.tokens, (s.hidden + 2 * s.kv) / s.tensor, s.hidden},
+      {s.tokens, s.hidden, s.hidden / s.tensor},
+      {rows, s.ffn * (model.gated ? 2 : 1) / s.tensor, s.hidden, s.experts},
+      {rows, s.hidden, s.ffn / s.tensor, s.experts},
+  };
+  if (model.experts > 0) out.push_back({s.tokens, static_cast<double>(model.experts), s.hidden});
+  return out;
+}
+
+double forward_seconds(const CostParameters& cost, const std::vector<Gemm>& gemms, double speed) {
+  double seconds = 0;
+  for (const Gemm& gemm : gemms) seconds += gemm_seconds(cost, gemm, speed);
+  return seconds;
+}
+
+// Gradients of the input and of the weights.
+double backward_seconds(const CostParameters& cost, const std::vector<Gemm>& gemms, double speed) {
+  double seconds = 0;
+  for (const Gemm& g : gemms)
+    seconds += gemm_seconds(cost, {g.rows, g.depth, g.columns, g.batch}, speed) +
+               gemm_seconds(cost, {g.depth, g.columns, g.rows, g.batch}, speed);
+  return seconds;
+}
+
+struct Attention {
+  double forward, backward;
+};
+
+Attention attention(const Transformer& model, const TrainingPlan& plan,
+                    const CostParameters& cost) {
+  const double rows = static_cast<double>(plan.sequence) / plan.context;
+  const auto columns = static_cast<double>(plan.sequence);
+  const auto width = static_cast<double>(model.head_width());
+  const double batch =
+      static_cast<double>(plan.micro_batch) * static_cast<double>(model.heads) / plan.tensor;
+  const Gemm scores{rows, columns, width, batch};
+  const Gemm values{rows, width, columns, batch};
+  if (model.fused_attention) {
+    // FlashAttention keeps its tiles on chip: 2 products forward, 5 backward (arXiv 2307.08691,
+    // section 3.1).
+    const double share = model.causal ? 0.5 : 1;
+    const double one = share * scores.flops() / (cost.peak_flops * cost.attention_efficiency);
+    return {2 * one, 5 * one};
+  }
+  const double count = rows * columns * batch;
+  const bool fused = plan.micro_batch * (model.heads / plan.tensor) % 4 == 0;
+  const double more = fused ? 0 : kUnfused;
+  const std::vector<Gemm> both = {scores, values};
+  return {forward_seconds(cost, both, 1) +
+              traffic_seconds(cost, cost.attention_traffic * count * (kScoreForward + more)),
+          backward_seconds(cost, both, 1) +
+              traffic_seconds(cost, cost.attention_traffic * count * (kScoreBackward + more))};
+}
+
+// The collectives of the activations over the tensor ranks, in one direction: two all-reduces per
+// layer. If they overlap the products, only the slowdown that they cause counts.
+double tensor_seconds(const TrainingPlan& plan, const CostParameters& cost, const Sizes& s) {
+  const Group tensor = group_of(cost, plan.tensor, 1, plan.ranks());
+  const auto sum = [&](double tokens) {
+    return collective_seconds(cost, trace::Op::all_reduce, 2 * tokens * s.hidden, tensor);
+  };
+  const double seconds = sum(s.tokens) + sum(s.block_tokens);
+  return plan.overlapped_tensor ? seconds * cost.overlap_slowdown : seconds;
+}
+
+// Tokens go to the ranks of their experts and come back: two all-to-alls in each direction, which
+// take as long as the fullest rank's.
+double expert_seconds(const Transformer& model, const TrainingPlan& plan,
+                      const CostParameters& cost, const Sizes& s) {
+  if (plan.expert == 1) return 0;
+  const double sent = s.tokens * static_cast<double>(model.blocks_per_token()) /
+                      (plan.sequence_parallel ? s.tensor : 1);
+  return 2 * plan.expert_skew *
+         collective_seconds(cost, trace::Op::all_to_all, 2 * sent * s.hidden,
+                            group_of(cost, plan.expert, plan.tensor, plan.ranks()));
+}
+
+// The gathering of keys and values over the context ranks, in one direction; 16-bit, keys and
+// values.
+double context_seconds(const TrainingPlan& plan, const CostParameters& cost, const Sizes& s) {
+  if (plan.context == 1) return 0;
+  const double bytes = 2 * 2 * s.tokens * plan.context * s.kv / s.tensor;
+  const double seconds = collective_seconds(
+      cost, trace::Op::all_gather, bytes, group_of(cost, plan.context, plan.tensor, plan.ranks()));
+  return plan.overlapped_context ? seconds * cost.overlap_slowdown : seconds;
+}
+
+// torchtitan's policy for gated layers, train_spec's selective operator checkpointing: of the
+// products wq, wk, wv, wo, w1, w3, w2 every second one is computed again. Ours are joined: queries,
+// keys and values in one, the two up-projections in another.
+double every_second_product(const CostParameters& cost, const Sizes& s,
+                            const std::vector<Gemm>& gemms, double speed) {
+  return gemm_seconds(cost, gemms[0], speed) * s.kv / (s.hidden + 2 * s.kv) +
+         gemm_seconds(cost, gemms[1], speed) + gemm_seconds(cost, gemms[2], speed) / 2;
+}
+
+}  // namespace
+
+LayerTimes layer_times(const Transformer& model, const TrainingPlan& plan,
+                       const CostParameters& cost) {
+  const Sizes s = sizes_of(model, plan);
+  const std::vector<Gemm> gemms = linear(model, s);
+  const double speed = plan.fp8 ? cost.fp8_gain : 1;
+  const Attention attends = attention(model, plan, cost);
+  const double left = plan.compiled ? cost.compiled_traffic : 1;
+  const double whole_ranks = plan.sequence_parallel ? s.tensor : 1;
+  const double wide = s.block_tokens / s.tokens * s.ffn / (4 * s.hidden) * (model.gated ? 1.5 : 1);
+  // Sorting tokens by their experts, and back: each read and written, twice.
+  const double sorting =
+      model.experts > 0 ? traffic_seconds(cost, 8 * s.block_tokens * s.hidden / whole_ranks) : 0;
+  const auto element_wise = [&](const Traffic& bytes) {
+    return traffic_seconds(cost, left * s.tokens * s.hidden *
+                                     (bytes.whole / whole_ranks + bytes.cut * wide / s.tensor));
+  };
+  const bool fused =
+      model.fused_attention || plan.micro_batch * (model.heads / plan.tensor) % 4 == 0;
+  LayerTimes times;
+  times.forward.kernels =
+      forward_seconds(cost, gemms, speed) + attends.forward + element_wise(kForward) + sorting;
+  times.backward.kernels =
+      backward_seconds(cost, gemms, speed) + attends.backward + element_wise(kBackward) + sorting;
+  times.forward.tensor = times.backward.tensor = tensor_seconds(plan, cost, s);
+  times.forward.context = times.backward.context = context_seconds(plan, cost, s);
+  times.forward.expert = times.backward.expert = expert_seconds(model, plan, cost, s);
+  times.forward.launches = cost.launch_forward + (fused ? 0 : cost.launch_unfused);
+  times.backward.launches = cost.launch_backward;
+  times.forward.attention = attends.forward;
+  times.backward.attention = attends.backward;
+  if (plan.recompute == Recompute::full) times.again = times.forward;
+  // What selective recompute computes again: torchtitan, of gated layers, every second product and
+  // what is between them; Megatron the attention (arXiv 2205.05198, section 5). Both keep a fused
+  // attention.
+  if (plan.recompute == Recompute::selective && model.gated) {
+    times.again.kernels = every_second_product(cost, s, gemms, speed) + element_wise(kForward);
+    // With sequence parallelism an all-gather is half of an all-reduce.
+    times.again.tensor = plan.sequence_parallel ? times.forward.tensor / 2 : 0;
+    times.again.launches = times.forward.launches / 2;
+  } else if (plan.recompute == Recompute::selective && !model.fused_attention) {
+    times.again.kernels = times.again.attention = attends.forward;
+  }
+  return times;
+}
+
+}  // namespace lockstep::sim

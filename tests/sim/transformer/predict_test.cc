@@ -148,7 +148,7 @@ TEST(Step, APipelinesBubbleFollowsItsSchedule) {
 }
 
 Transformer mixture(std::int64_t experts, std::int64_t per_token) {
-  Transformer out = predicted_model();
+  Transformer out = small_transformer();
   out.experts = experts;
   out.experts_per_token = per_token;
   return out;
@@ -156,7 +156,7 @@ Transformer mixture(std::int64_t experts, std::int64_t per_token) {
 
 // One expert for all tokens is the dense layer, with a router and tokens that are sorted.
 TEST(Experts, OneOfThemIsTheDenseLayer) {
-  const LayerTimes dense = layer_times(predicted_model(), predicted_plan(), {});
+  const LayerTimes dense = layer_times(small_transformer(), predicted_plan(), {});
   const LayerTimes one = layer_times(mixture(1, 1), predicted_plan(), {});
   EXPECT_GT(one.forward.kernels, dense.forward.kernels);
   EXPECT_LT(one.forward.kernels, 1.1 * dense.forward.kernels);
@@ -171,7 +171,7 @@ TEST(Experts, TokensGoToTheirRanksAndBack) {
   of.data = of.expert = 8;
   const LayerTimes even = layer_times(mixture(16, 2), of, cost);
   const double bytes =
-      2.0 * 2 * static_cast<double>(of.tokens()) * static_cast<double>(predicted_model().hidden);
+      2.0 * 2 * static_cast<double>(of.tokens()) * static_cast<double>(small_transformer().hidden);
   EXPECT_DOUBLE_EQ(even.forward.expert,
                    2 * collective_seconds(cost, trace::Op::all_to_all, bytes, {8, 8}));
   EXPECT_EQ(even.backward.expert, even.forward.expert);

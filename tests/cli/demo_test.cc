@@ -2,6 +2,7 @@
 #include <sys/wait.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <regex>
@@ -125,7 +126,7 @@ TEST(Columns, OutputFitsTheTerminal) {
       {"explain"},
       {"scenario", "--list", LOCKSTEP_SOURCE_DIR "/scenarios"},
       {"simulate", "plan", "none"}};
-  for (const unsigned short columns : {60, 72, 80, 120, 200}) {
+  for (const unsigned short columns : std::array<unsigned short, 5>{60, 72, 80, 120, 200}) {
     for (const std::vector<std::string>& command : commands) {
       Terminal terminal(command, columns);
       terminal.ends();

@@ -134,17 +134,24 @@ class Linker {
     for (std::int32_t r = 0; r < world_size_; ++r) missing.emplace(r);
     for (const RankTrace* trace : traces_) missing.erase(trace->rank);
     for (const RankTrace* trace : others_) missing.erase(trace->rank);
+    // Of all communicators together: a log may name many huge ones.
+    std::size_t left = kMostMembersAdded;
     for (auto& [group, comm] : comms_)
-      if (!comm.contradicted && !comm.is_whole()) fill_gaps(comm, missing);
+      if (!comm.contradicted && !comm.is_whole()) fill_gaps(comm, missing, left);
   }
 
-  static void fill_gaps(Comm& comm, const std::set<Rank>& missing) {
+  static constexpr std::size_t kMostMembersAdded = 1U << 18U;
+
+  // `left`: how many members may still be added.
+  static void fill_gaps(Comm& comm, const std::set<Rank>& missing, std::size_t& left) {
+    const auto lacking = static_cast<std::size_t>(comm.size) - comm.members.size();
+    if (lacking > missing.size() || lacking > left) return;
+    left -= lacking;
     std::map<std::int32_t, Rank> members = comm.members;
     const auto fill = [&](std::int32_t from, std::int32_t to, auto low, auto high) {
       if (from == to) return true;
-      if (std::distance(low, high) != to - from) return false;
-      for (; low != high; ++low) members.emplace(from++, *low);
-      return true;
+      for (; from < to && low != high; ++from, ++low) members.emplace(from, *low);
+      return from == to && low == high;
     };
     std::int32_t next = 0;
     auto above = missing.begin();  // the first missing rank above the last known member

@@ -152,7 +152,7 @@ bool lacks_unlisted_member(const Context& context, const std::vector<std::size_t
 // Says where a message and its receive differ in the tag alone: two ranks that wait for each other
 // may be no cycle of messages but one message with a wrong tag.
 void add_other_tags(const Context& context, const WaitCause& wait, Finding& finding) {
-  for (const Cause& near : check_near_misses(context)) {
+  for (const Cause& near : check_near_misses(context, &wait.roots)) {
     const bool concerned =
         std::all_of(near.deviants.begin(), near.deviants.end(), [&](std::uint32_t r) {
           return std::binary_search(wait.roots.begin(), wait.roots.end(), r);
@@ -320,12 +320,17 @@ Cause explain_cycle(const Context& context, const WaitCause& wait) {
     left_out->finding.consequences.push_back(wait_consequence(context, wait));
     return std::move(*left_out);
   }
+  // Its text would blame the rank that the vote refutes.
+  const bool refuted =
+      !most_broke && breaks.size() == 1 && is_refuted(context.ranks({breaks[0].rank}));
+  if (refuted) breaks.clear();
   const bool lacks_message =
       message != nullptr ||
       (breaks.size() == 1 && breaks[0].kind == EditKind::missing &&
        trace::is_point_to_point(context.op({breaks[0].rank, breaks[0].usual})));
   Cause cause = cycle_cause(context, wait, points, breaks, overtaking, odd, lacks_message);
-  if (!most_broke && is_refuted(cause.finding.culprits)) {
+  if (!most_broke &&
+      ((refuted && cause.finding.culprits.empty()) || is_refuted(cause.finding.culprits))) {
     cause.finding.culprits = context.ranks(vote->deviants);
   } else if (parting && (most_broke || cause.finding.culprits.empty())) {
     cause.finding.culprits =

@@ -182,7 +182,7 @@ bool Vote::contradicts(const Context& context, const std::vector<trace::Rank>& b
   };
   const auto count = std::count_if(blamed.begin(), blamed.end(), deviates);
   const auto all = static_cast<std::ptrdiff_t>(blamed.size());
-  return all > 0 && (count == 0 || (count == all && blamed.size() < own.size()));
+  return all > 0 && (count < all || blamed.size() < own.size());
 }
 
 namespace {
@@ -270,9 +270,18 @@ std::optional<Cause> explain_parting(const Context& context, const Parting& part
   if (!d) return std::nullopt;
   d->deviants.clear();
   d->reference.clear();
-  for (const Stream& s : context.groups[d->group].streams) {
+  const GroupStreams& group = context.groups[d->group];
+  const std::uint64_t index = d->seq - group.first_seq;
+  const bool extra = d->kind == Deviation::Kind::extra;
+  // Where one of the two has no call of that number at all, whoever has one issued it.
+  const Stream& without = *stream_of(group, extra ? parting.usual : parting.deviant);
+  const bool lacked = without.calls.size() <= index;
+  for (const Stream& s : group.streams) {
     const bool deviates = std::binary_search(alike.begin(), alike.end(), s.rank_index);
-    (deviates ? d->deviants : d->reference).push_back(s.rank_index);
+    const bool issued = lacked && index < s.calls.size();
+    // Then it is no extra call of theirs alone.
+    if (extra && issued && !deviates) return std::nullopt;
+    (deviates && (extra || !issued) ? d->deviants : d->reference).push_back(s.rank_index);
   }
   return explain_deviation(context, *d);
 }

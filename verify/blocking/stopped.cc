@@ -215,15 +215,18 @@ bool hosts_matter(const trace::Run& run) {
 // is not known.
 std::string where_words(const Context& context, const std::vector<trace::Rank>& ranks) {
   constexpr std::size_t kHosts = 3;
-  std::vector<std::string> parts;
+  std::vector<std::string> parts, guessed;
   bool traced = true, hosts_known = true;
   for (const trace::Rank r : ranks) {
     const Whereabouts at = whereabouts(context.run, r);
     traced &= at.traced;
     hosts_known &= !at.host.empty();
-    const std::string host = at.guessed ? fmt::format("probably {}", at.host) : at.host;
-    if (std::find(parts.begin(), parts.end(), host) == parts.end()) parts.push_back(host);
+    std::vector<std::string>& hosts = at.guessed ? guessed : parts;
+    if (std::find(hosts.begin(), hosts.end(), at.host) == hosts.end()) hosts.push_back(at.host);
   }
+  for (const std::string& host : guessed)
+    if (std::find(parts.begin(), parts.end(), host) == parts.end())
+      parts.push_back(fmt::format("probably {}", host));
   const bool told = hosts_known && parts.size() <= kHosts && hosts_matter(context.run);
   if (!told) parts.clear();
   if (ranks.size() == 1) {

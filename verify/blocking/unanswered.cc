@@ -15,8 +15,8 @@ namespace lockstep::verify {
 
 namespace {
 
-// Whether the rank made this call more often in its step than in each earlier one, which all had it
-// equally often: it runs a part of the step again, as for an evaluation.
+// Whether the rank made this call once more in its step than in each earlier one, of which there
+// are at least two: it runs a part of the step again, as for an evaluation.
 bool is_one_more_in_its_step(const Context& context, CallRef waiting) {
   const std::vector<trace::Call>& calls = context.run.ranks[waiting.rank].calls;
   const trace::Call& call = calls[waiting.call];
@@ -29,9 +29,9 @@ bool is_one_more_in_its_step(const Context& context, CallRef waiting) {
   const std::size_t now = times[call.step];
   times.erase(call.step);
   // Not where steps differ: one may have more micro-batches.
-  return !times.empty() && std::all_of(times.begin(), times.end(), [&](const auto& entry) {
-    return entry.second < now && entry.second == times.begin()->second;
-  });
+  return times.size() >= 2 && std::all_of(times.begin(), times.end(), [&](const auto& entry) {
+           return entry.second + 1 == now;
+         });
 }
 
 // Judges by the waiting rank's past. If the call is usual at this point, the others left it out. If

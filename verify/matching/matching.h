@@ -37,8 +37,10 @@ std::vector<Cause> check_step_offsets(const Context& context);
 
 // Finds receives that wait although a message for them was sent with another tag or in another
 // group. That mismatch is the cause, whatever else the ranks wait for by then. One finding per
-// waiting rank. O((messages left + waiting ranks) · log).
-std::vector<Cause> check_near_misses(const Context& context);
+// waiting rank, of `among` (rank indices, ascending; null: of all), at most 16. O((messages left +
+// waiting ranks) · log).
+std::vector<Cause> check_near_misses(const Context& context,
+                                     const std::vector<std::uint32_t>* among = nullptr);
 
 // Finds collectives that agree in operation, size and type but do not match in MPI: one rank called
 // the blocking and another the nonblocking form, or one the form with counts per rank and another

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <map>
 
 #include <fmt/core.h>
@@ -18,7 +19,8 @@ std::string describe_tag(std::int32_t tag) {
 
 }  // namespace
 
-std::vector<Cause> check_near_misses(const Context& context) {
+std::vector<Cause> check_near_misses(const Context& context,
+                                     const std::vector<std::uint32_t>* among) {
   std::vector<Cause> out;
   if (context.where.left_messages.empty()) return out;
   // The first message that nobody received, by sender and receiver.
@@ -30,6 +32,7 @@ std::vector<Cause> check_near_misses(const Context& context) {
   for (std::uint32_t r = 0; r < context.run.ranks.size(); ++r) {
     const CallRef receive{r, context.where.positions[r].waiting_in()};
     if (receive.call == kNoCall) continue;
+    if (among != nullptr && !std::binary_search(among->begin(), among->end(), r)) continue;
     const trace::Call& waiting = context.call(receive);
     if (context.run.tables.signatures[waiting.signature].op != trace::Op::recv) continue;
     const auto found = left.find({waiting.peer, context.run.ranks[r].rank});

@@ -107,11 +107,12 @@ Cause splits_cause(const Context& context, std::size_t g, std::uint64_t instance
 //
 //   ranks 0, 3   exchange 4, which fits         ranks 1, 2 and 4 left out exchange 4, and their
 //   1, 2, 4      exchange 5, which fits         exchange 5 does not fit exchange 4 of ranks 0 and 3
+// Members without a trace (null in `calls`) are on no side.
 std::vector<std::size_t> smaller_side(const std::vector<SplitConflict>& found,
-                                      std::size_t members) {
+                                      const std::vector<const trace::Call*>& calls) {
   if (found.size() >= kConflictsKept) return {};
   const std::size_t one = found[0].sender;
-  std::vector<bool> opposite(members);
+  std::vector<bool> opposite(calls.size());
   for (const SplitConflict& c : found) {
     if (c.sender == one) opposite[c.receiver] = true;
     if (c.receiver == one) opposite[c.sender] = true;
@@ -119,11 +120,13 @@ std::vector<std::size_t> smaller_side(const std::vector<SplitConflict>& found,
   const bool parts = std::all_of(found.begin(), found.end(), [&](const SplitConflict& c) {
     return opposite[c.sender] != opposite[c.receiver];
   });
-  const auto far = static_cast<std::size_t>(std::count(opposite.begin(), opposite.end(), true));
-  if (!parts || 2 * far == members) return {};
+  std::size_t near = 0, far = 0;
+  for (std::size_t m = 0; m < calls.size(); ++m)
+    if (calls[m] != nullptr) ++(opposite[m] ? far : near);
+  if (!parts || far == near) return {};
   std::vector<std::size_t> out;
-  for (std::size_t m = 0; m < members; ++m)
-    if (opposite[m] == (2 * far < members)) out.push_back(m);
+  for (std::size_t m = 0; m < calls.size(); ++m)
+    if (calls[m] != nullptr && opposite[m] == (far < near)) out.push_back(m);
   return out;
 }
 
@@ -299,7 +302,7 @@ std::vector<Cause> check_splits(const Context& context) {
       }
       const std::optional<std::size_t> odd = in_all(found);
       const std::vector<std::size_t> few =
-          odd ? std::vector{*odd} : smaller_side(found, members.size());
+          odd ? std::vector{*odd} : smaller_side(found, here.calls);
       std::optional<Deviation> shifted =
           few.empty() ? std::nullopt : shifted_exchange(context, g, members, m, few);
       if (!shifted) {

@@ -84,7 +84,7 @@ bool is_within_round(const trace::Run& run, Agreement& agreement, CallRef call);
 //   a b b c | a b b b c | a            the last round repeats only a part of the one before it
 //   a b1 | a b2 | a                    b1 and b2: calls of one kind, with other sizes
 //
-// O(4096 · 64) comparisons at most.
+// O(4096 · 64) comparisons at most, and the rank's calls before this one.
 bool do_rounds_vary(const trace::Run& run, Agreement& agreement, CallRef call);
 
 }  // namespace lockstep::verify

@@ -142,6 +142,12 @@ struct Votes {
 Votes votes(const trace::Run& run, Agreement& agreement, std::uint32_t a, std::uint32_t b,
             std::uint32_t parted) {
   Votes out;
+  // Where a run of equal calls ends, as long as a text is, say, others had longer and shorter ones.
+  const auto continues_run = [&](std::uint32_t r) {
+    const std::vector<trace::Call>& calls = run.ranks[r].calls;
+    return parted > 0 && is_same_of_program(agreement, calls[parted - 1], calls[parted]);
+  };
+  const bool a_run_ends = continues_run(a) || continues_run(b);
   ask_others(run, a, b, [&](std::uint32_t r) {
     // A rank that agrees with one of them beyond the difference differs from the other one there,
     // or soon after: parameters do not compare between groups, so calls of equal form look alike.
@@ -149,7 +155,7 @@ Votes votes(const trace::Run& run, Agreement& agreement, std::uint32_t a, std::u
     const std::uint32_t as_b = common_start(run, agreement, b, r).value_or(0);
     if (as_a > parted && as_a > as_b) ++out.a;
     if (as_b > parted && as_b > as_a) ++out.b;
-    if (as_a >= parted || as_b >= parted) return;
+    if (a_run_ends || as_a >= parted || as_b >= parted) return;
     const bool did_a = did_locally(run, agreement, a, parted, r);
     const bool did_b = did_locally(run, agreement, b, parted, r);
     if (did_a != did_b) ++(did_a ? out.locally_a : out.locally_b);

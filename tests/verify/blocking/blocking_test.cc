@@ -244,6 +244,14 @@ TEST(Blocking, AMessageWithAnotherTagThanItsReceiveIsSaidToBeThat) {
   EXPECT_EQ(report.findings[0].rule, RuleId::p2p_cycle);
   EXPECT_THAT(report.findings[0].why, HasSubstr("rank 0 sent its message with tag 1"));
   EXPECT_THAT(report.findings[0].fix, StartsWith("give the send and its receive one tag; or "));
+  // Of many pairs, each.
+  std::vector<std::string> pairs;
+  for (int r = 0; r < 40; ++r)
+    pairs.push_back((r % 2 == 0 ? "send n=4 ptag=1 peer=" : "recv n=4 ptag=2 peer=") +
+                    std::to_string(r ^ 1) + " open; hung");
+  const Report many = verify(program(pairs));
+  EXPECT_EQ(many.findings.size(), 20U);
+  for (const Finding& f : many.findings) EXPECT_THAT(f.fix, StartsWith("give the send"));
   // The look-alike: both send first, with one tag.
   const Report cycle = verify(program({sends, "send n=4 peer=0 ptag=1 open; hung"}));
   ASSERT_EQ(cycle.findings.size(), 1U);

@@ -86,6 +86,10 @@ TEST(Habit, ACallThatComesOnceMoreInItsStepIsOneTooMany) {
   const std::string uneven = step(0) + step(1) + step(1) + step(2) + step(2);
   EXPECT_THAT(judge({uneven + "all_gather n=4 what=w step=2 open; hung", uneven + "clean"}),
               Not(HasSubstr("extra-collective")));
+  // One earlier step shows too little.
+  EXPECT_THAT(judge({step(0) + step(1) + "all_gather n=4 what=w step=1 open; hung",
+                     step(0) + step(1) + "clean"}),
+              Not(HasSubstr("extra-collective")));
 }
 
 TEST(Habit, OfTwoFormsTheOneThatIsNeverUsedElsewhereIsTheOddOne) {

@@ -202,6 +202,13 @@ TEST(NcclLog, ARankWhoseLogIsGoneIsNotAccusedWhereOthersAreBehindAsWell) {
   EXPECT_EQ(report.findings[1].headline, "");
 }
 
+// Each of these could take a million members.
+TEST(NcclLog, ManyHugeCommunicatorsTakeNoRoom) {
+  Log log(0);
+  for (int i = 0; i < 200; ++i) log.init(pointer(i), 0, 1 << 20, fmt::format("0xa{}", i));
+  EXPECT_EQ(run_of(nccl_log_format(), {log.file()}).ranks.size(), 1U);
+}
+
 TEST(NcclLog, AWatchdogTellsThatTheyHang) {
   const auto run = run_of(nccl_log_format(),
                           mesh_without_rank_3("Watchdog caught collective operation timeout\n"));

@@ -80,8 +80,8 @@ bool says_who_and_where(const verify::Evidence& evidence);
 const trace::Call* call_of(const verify::Evidence& evidence, const trace::Run& run);
 
 // "group 5, [8192,4096] to [8192,4096]": the group's own name, which a description hides, and the
-// shapes of the tensors, which their number of elements hides; ", runs on its device" where it began
-// and did not end. Without what was not recorded.
+// shapes of the tensors, which their number of elements hides; ", runs on its device" where it
+// began and did not end. Without what was not recorded.
 std::string group_and_shapes(const trace::Call& call, const trace::Tables& tables);
 
 // Its frames, innermost first; empty where none was recorded.

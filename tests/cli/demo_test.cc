@@ -130,6 +130,7 @@ TEST(Columns, OutputFitsTheTerminal) {
     for (const std::vector<std::string>& command : commands) {
       Terminal terminal(command, columns);
       terminal.ends();
+      EXPECT_THAT(terminal.shown(), Not(testing::IsEmpty()));
       const std::regex colours("\x1b\\[[0-9;]*m");
       std::istringstream lines(std::regex_replace(terminal.shown(), colours, ""));
       for (std::string line; std::getline(lines, line);) {

@@ -139,15 +139,18 @@ std::optional<ValueCurves> mean_and_result(const verify::ValueTable& table,
     verify::Sketch total;
     for (const verify::Reading& reading : row->readings) {
       const trace::StateMark* const local = own->of(reading.rank);
-      if (reading.mark->sketch.empty()) return std::nullopt;
-      results[run.ranks[reading.rank].rank].emplace_back(
-          row->n, verify::norm_estimate(reading.mark->sketch));
+      const std::size_t size = row->readings.front().mark->sketch.size();
+      const double result = verify::norm_estimate(reading.mark->sketch);
+      if (size == 0 || reading.mark->sketch.size() != size || !std::isfinite(result))
+        return std::nullopt;
+      results[run.ranks[reading.rank].rank].emplace_back(row->n, result);
       if (local == nullptr) continue;  // it had no gradient: zero
-      if (local->sketch.size() != reading.mark->sketch.size()) return std::nullopt;
+      if (local->sketch.size() != size) return std::nullopt;
       total = total.empty() ? local->sketch : verify::sum(std::move(total), local->sketch);
     }
-    mean.points.push_back(
-        {row->n, verify::norm_estimate(total) / static_cast<double>(row->readings.size())});
+    const double norm = verify::norm_estimate(total) / static_cast<double>(row->readings.size());
+    if (!std::isfinite(norm)) return std::nullopt;
+    mean.points.push_back({row->n, norm});
   }
   fold_curves(results, out);
   for (Curve& curve : out.curves)

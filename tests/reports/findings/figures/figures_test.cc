@@ -193,6 +193,24 @@ TEST(ValueCurves, AResultStandsBesideTheMeanThatItShouldBe) {
   EXPECT_EQ(all[0].curves[1].points.at(0).value, 8);
 }
 
+TEST(ValueCurves, SketchesThatDoNotCompareGiveNoMean) {
+  const auto rank = [](const std::string& sketch) {
+    const std::string grad = R"("kind":"grad","when":)";
+    return state(0, "w", grad + R"("local","norm":1,"sketch":)" + sketch) +
+           state(0, "w", grad + R"("synced","norm":1,"sketch":)" + sketch);
+  };
+  verify::Report report;
+  report.findings.emplace_back();
+  report.findings[0].rule = verify::RuleId::reduction_wrong;
+  report.findings[0].what = {"w"};
+  for (const std::string other : {"[1]", "[1e200,1e200,1e200]"}) {
+    for (const ValueCurves& figure :
+         value_curves(report, inline_run({rank("[1,2,3]"), rank(other)}), 6)) {
+      for (const Curve& curve : figure.curves) EXPECT_NE(curve.label, "mean of the ranks' own");
+    }
+  }
+}
+
 TEST(ValueCurves, OfManyDifferentRanksSomeAreShown) {
   std::vector<std::string> ranks;
   for (int i = 0; i < 9; ++i) ranks.push_back(state(0, "w", R"("norm":)" + std::to_string(i)));

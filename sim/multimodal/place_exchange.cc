@@ -1,6 +1,6 @@
 #include "sim/multimodal/place_exchange.h"
 
-#include <utility>
+#include <cstdint>
 
 namespace lockstep::sim {
 namespace {

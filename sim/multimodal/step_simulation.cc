@@ -68,6 +68,7 @@ class Simulation {
     program_ = std::move(*program);
     times_.emplace(towers_, places_, own_stages(places_), program_);
     exchanges_ = place_exchanges(towers_, places_);
+    if (const Status checked = check_exchanges(); !checked) return checked.error();
     if (places_.size() > 1) send_ = picos_of_seconds(handover(model_, llm_, cost_).message);
     memory_.emplace(towers_, places_, program_);
     return first;
@@ -85,6 +86,18 @@ class Simulation {
                              plan_.steps, towers_.micro_batches, llm_.data),
                  {},
                  "use fewer steps, a smaller global_batch or larger micro-batches"};
+  }
+
+  // Each bucket is a call of each group of replicas.
+  Status check_exchanges() const {
+    double calls = 0;
+    for (const PlaceExchange& place : exchanges_)
+      for (const StepExchange& one : place.step)
+        calls += 2.0 * (one.buckets == 0 ? 1 : one.buckets * llm_.chunks);
+    if (calls * towers_.groups <= static_cast<double>(kMostTasks)) return Status::ok();
+    return Error{"the gradients of all encoders and replicas are too many calls to simulate",
+                 {},
+                 "use fewer encoders, replicas or GPUs"};
   }
 
   // --- A step.
@@ -209,7 +222,7 @@ class Simulation {
     double latest = 0, sum = 0;
     double pipeline = 0, around = 0;  // of the latest: its tasks, and what encodes around them
     double edges = 0;                 // … summed over the groups
-    double gathering = 0;             // stages wait for parameters, mean over all of them
+    double gathering = 0;             // stages wait for parameters: mean over the GPUs
   };
 
   Ends ends_of(const PricedStep& priced, const StepProgram& program,
@@ -229,11 +242,15 @@ class Simulation {
       out.pipeline = end - around;
       out.around = around;
     }
-    for (std::size_t rank = 0; rank < ran.classes.size(); ++rank)
+    double gpus = 0;
+    for (std::size_t rank = 0; rank < ran.classes.size(); ++rank) {
+      const auto own = static_cast<double>(places_[rank % places_.size()].gpus);
+      gpus += own;
       for (const StepInterval& one : intervals(program, rank, ran.classes[rank]))
         if (one.work.kind == StepWork::Kind::gather)
-          out.gathering +=
-              (one.end - one.begin).seconds() / static_cast<double>(ran.classes.size());
+          out.gathering += own * (one.end - one.begin).seconds();
+    }
+    out.gathering /= gpus;
     return out;
   }
 

@@ -64,7 +64,7 @@ PieceTime piece_time(const Transformer& model, const TrainingPlan& plan, const C
   back.context += one.again.context;
   back.expert += one.again.expert;
   back.launches += one.again.launches;
-  // A pipeline stage keeps what it has gathered over all micro-batches: see exchange_time().
+  // A pipeline stage keeps what it has gathered over all micro-batches: see exchange_calls().
   const Exchange exchange = plan.pipeline > 1 ? Exchange{} : layer_exchange(model, plan, cost);
   // The host's cost per micro-batch and stage, half of it in each direction.
   const double once = cost.launch_micro_batch / 2 / plan.chunks;
@@ -296,11 +296,6 @@ ExchangeTime time_of(const ExchangeCalls& calls, const CostParameters& cost) {
 
 }  // namespace
 
-ExchangeTime exchange_time(const TrainingPlan& plan, const CostParameters& cost, double count,
-                           bool overlapped) {
-  return time_of(exchange_calls(plan, cost, count, overlapped), cost);
-}
-
 double updated(const RankParameters& count, const TrainingPlan& plan) {
   if (plan.sharding == Sharding::none) return count.total();
   return count.dense / plan.replicas() + count.experts / plan.expert_replicas();
@@ -310,16 +305,20 @@ std::vector<PlannedExchange> planned_exchanges(const TrainingPlan& plan, const C
                                                const RankParameters& count, double layers,
                                                bool overlapped) {
   constexpr double kMostBuckets = 128;  // more change nothing
+  // Parameters: of more ranks buckets are larger, so that the latency of their calls does not grow
+  // beyond what they hide (Megatron-LM, training.py: bucket_size).
+  constexpr double kBucketPerRank = 1e6;
   std::vector<PlannedExchange> out;
   for (const auto& [part, of_experts] : {std::pair(count.experts, true), {count.dense, false}}) {
     if (part == 0 && of_experts) continue;
     double bucket = part;
     PlannedExchange one;
     if (overlapped) {
-      one.step.buckets =
-          plan.chunks > 1
-              ? 1
-              : static_cast<std::int32_t>(std::ceil(std::clamp(layers, 1.0, kMostBuckets)));
+      const int ranks = (of_experts ? expert_group(plan, cost) : dense_group(plan, cost)).ranks;
+      const double fit = std::max(1.0, part / (kBucketPerRank * ranks));
+      one.step.buckets = plan.chunks > 1 ? 1
+                                         : static_cast<std::int32_t>(std::ceil(std::clamp(
+                                               layers, 1.0, std::min(fit, kMostBuckets))));
       one.step.slowdown = cost.overlap_slowdown;
       bucket /= std::int64_t{one.step.buckets} * plan.chunks;
     }

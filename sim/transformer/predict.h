@@ -85,12 +85,10 @@ struct ExchangeCalls {
 // `of_experts`: over the ranks that hold the same experts.
 ExchangeCalls exchange_calls(const TrainingPlan& plan, const CostParameters& cost, double count,
                              bool overlapped = false, bool of_experts = false);
-// What they take one after the other, if nothing else is under way.
-ExchangeTime exchange_time(const TrainingPlan& plan, const CostParameters& cost, double count,
-                           bool overlapped = false);
 
 // The exchanges of parameters of a rank, of `layers` layers of its stage, in a step's program.
-// Overlapped it has a bucket for each layer; where stages have several chunks, one for each chunk,
+// Overlapped it has a bucket for each layer, or for as many layers as have a million parameters for
+// each rank (Megatron-LM's bucket_size); where stages have several chunks, one for each chunk,
 // which is started as a whole (Megatron-LM's grad_sync_func; NeMo's documentation, "Communication
 // overlap"). Its times are those of calls that share no links: step_links() says which they use.
 struct PlannedExchange {

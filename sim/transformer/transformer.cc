@@ -87,6 +87,9 @@ std::optional<WorkloadProblem> expert_problem(const Transformer& model, const Tr
     return problem("expert", fmt::format("expert is {}", plan.expert),
                    fmt::format("give a number from 1 to {}", kMostRanksOfAKind));
   if (model.experts == 0) {
+    if (plan.expert_skew != 1)
+      return problem("expert_skew", "the model has no experts",
+                     "leave expert_skew out, or add experts to the model");
     if (plan.expert == 1) return std::nullopt;
     return problem(
         "expert",

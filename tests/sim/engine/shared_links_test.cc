@@ -106,7 +106,6 @@ TEST(SharedLinks, CallsWithoutBytesOrTimeShareNothing) {
       EXPECT_EQ(ended.end, Picos{ended.id == 2 ? 0 : 100});
 }
 
-// The message level shares the same way, with whole numbers: flows over two links each.
 // A call's begin and end look at its own links alone, however many others are on them.
 TEST(SharedLinks, AnEventCostsItsOwnLinks) {
   constexpr std::uint32_t kCalls = 5000;
@@ -137,6 +136,7 @@ TEST(SharedLinks, SharingCostsTheLinksOfItsCalls) {
   EXPECT_LT(calls.visits(), 20 * 2 * kCalls);
 }
 
+// The message level shares the same way, with whole numbers: flows over two links each.
 TEST(SharedLinks, AgreeWithTheMessageLevel) {
   Draw random;
   for (int round = 0; round < 300; ++round) {

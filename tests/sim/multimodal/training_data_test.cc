@@ -1,9 +1,11 @@
 // What is drawn, packed and dealt out.
 #include "sim/multimodal/training_data.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <set>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -183,8 +183,7 @@ TEST(PublishedSteps, OfAMixtureOfExperts) {
 // shares of dgx-h100, which was fitted to another version of NeMo: nothing of these rows.
 std::vector<ComparedRow> mlperf_steps(const std::string& machine) {
   const std::string file = "mlperf_training_5.1_" + machine + ".json";
-  const Result<std::string> text =
-      read_file(LOCKSTEP_SOURCE_DIR "/sim/tables/" + file, 1 << 20U);
+  const Result<std::string> text = read_file(LOCKSTEP_SOURCE_DIR "/sim/tables/" + file, 1 << 20U);
   EXPECT_TRUE(text) << file;
   const Result<MeasuredTable> table = parse_measured_table(*text, file);
   EXPECT_TRUE(table) << table.error().str();

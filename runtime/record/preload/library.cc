@@ -20,6 +20,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <exception>
 #include <optional>
 #include <string>
@@ -125,8 +126,13 @@ C10_EXPORT void register_process_group(const std::string& name,
     ::dladdr(reinterpret_cast<const void*>(&register_process_group), &own);
     return reinterpret_cast<Register>(::dlsym(RTLD_NEXT, own.dli_sname));
   }();
-  lockstep::runtime::JobRecord::of_process().begin(*group);
-  next(name, group);
+  // The program asked for a group: a record that cannot begin must not fail it.
+  try {
+    lockstep::runtime::JobRecord::of_process().begin(*group);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "liblockstep_record: %s\n", error.what());
+  }
+  if (next != nullptr) next(name, group);
 }
 }  // namespace c10d
 

@@ -25,9 +25,9 @@ void open_record(const std::string& group) {
 bool is_recording() { return JobRecord::of_process().is_open(); }
 
 // `kind`: param, grad (what the optimizer gets), local (a gradient before its reduction) or optim.
-// `shared`: all ranks that record a tensor of this name hold the same values; else they are parts of
-// something, and not compared. `sketch`: beside hash and norm, by which sums are told from means, and
-// how far a part moved; it takes as long as those two.
+// `shared`: all ranks that record a tensor of this name hold the same values; else they are parts
+// of something, and not compared. `sketch`: beside hash and norm, by which sums are told from
+// means, and how far a part moved; it takes as long as those two.
 void record_value(std::int64_t step, const std::string& name, const at::Tensor& value,
                   const std::string& kind, bool shared, bool sketch) {
   if (!is_recording()) return;

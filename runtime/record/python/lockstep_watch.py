@@ -57,9 +57,11 @@ _AUTOCAST = {None: 0.0, torch.bfloat16: 1.0, torch.float16: 2.0}
 
 def _is_number(value: Any) -> bool:
     """A number of an optimizer's, or some of them: betas."""
-    if isinstance(value, tuple):
-        return bool(value) and all(map(_is_number, value))
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+    values = value if isinstance(value, tuple) else (value,)
+    # A tensor of them is recorded, and its integers have 64 bits.
+    return bool(values) and all(
+        isinstance(v, float) or (isinstance(v, int) and not isinstance(v, bool) and abs(v) < 2**63)
+        for v in values)
 
 
 def _is_norm(module: torch.nn.Module) -> bool:
@@ -314,7 +316,7 @@ class _Watch:
         self._mean = mean
         # Under DDP's hooks (compression, PowerSGD) gradients are not quite the mean.
         self._hooks = getattr(model, "_comm_hooks", ())
-        self._mode: "dict[str, float]" = {}  # of the newest forward that has a backward
+        self._mode: "dict[str, float]" = {}  # of the newest forward with gradients enabled
         self._step = 1
         self._began = False
         self._clipped = 0  # how often in this step
@@ -354,7 +356,7 @@ class _Watch:
     def _keep_own(self, name: str) -> "Callable[[torch.Tensor], None]":
         """Adds up what each backward of the step gives, before anybody reduces it."""
         def keep(gradient: torch.Tensor) -> None:
-            if self.records():
+            if self.records() and not self._hooks:
                 known = self._own.get(name)
                 self._own[name] = (gradient.detach().clone() if known is None
                                    else known + gradient.detach())

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <utility>
 
@@ -193,12 +194,9 @@ class Positions {
   const Advance& at_;
 };
 
-}  // namespace
-
-namespace {
-
 // Over NCCL, where no completions were recorded: a rank that hung after its newest call, which
-// others issued behind a call that is open, hangs in that newest call: it cannot have completed.
+// others issued after a call that is open, hangs in that newest call: it cannot have completed.
+// O(16 · (ranks + members of the collectives that are the newest call of a rank)).
 void stay_in_newest_calls(const Advance& at, std::vector<Position>& positions) {
   const auto may_be_there = [&](std::uint32_t r) {
     return positions[r].state == Position::State::hung && positions[r].waiting_in() == kNoCall &&
@@ -207,6 +205,8 @@ void stay_in_newest_calls(const Advance& at, std::vector<Position>& positions) {
   const auto is_behind = [&](std::uint32_t r, std::uint32_t call) {
     return positions[r].waiting_in() < call;
   };
+  // By collective, in one pass: it is the newest call of many ranks.
+  std::map<std::pair<std::uint32_t, std::uint32_t>, bool> held_up;
   const auto is_held_up = [&](std::uint32_t r) {
     const auto newest = static_cast<std::uint32_t>(at.run().ranks[r].calls.size() - 1);
     if (at.is_message(r, newest)) {
@@ -215,16 +215,21 @@ void stay_in_newest_calls(const Advance& at, std::vector<Position>& positions) {
     }
     const CollectiveInstance instance = at.instance(r, newest);
     if (!instance.is_known()) return false;
-    const std::vector<Stream>& streams = at.groups()[instance.group].streams;
-    return std::any_of(streams.begin(), streams.end(), [&](const Stream& s) {
-      return instance.index < s.calls.size() && is_behind(s.rank_index, s.calls[instance.index]);
-    });
+    const auto [known, is_new] = held_up.try_emplace({instance.group, instance.index}, false);
+    if (is_new) {
+      const std::vector<Stream>& streams = at.groups()[instance.group].streams;
+      known->second = std::any_of(streams.begin(), streams.end(), [&](const Stream& s) {
+        return instance.index < s.calls.size() && is_behind(s.rank_index, s.calls[instance.index]);
+      });
+    }
+    return known->second;
   };
   // Whoever stays holds up others.
-  constexpr int kMostPasses = 16;  // each asks all members of all newest calls
+  constexpr int kMostPasses = 16;
   bool moved = true;
   for (int pass = 0; pass < kMostPasses && moved; ++pass) {
     moved = false;
+    held_up.clear();
     for (std::uint32_t r = 0; r < positions.size(); ++r) {
       if (!may_be_there(r) || !is_held_up(r)) continue;
       positions[r].pending = static_cast<std::uint32_t>(at.run().ranks[r].calls.size() - 1);

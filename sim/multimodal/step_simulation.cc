@@ -165,7 +165,7 @@ class Simulation {
     sum.layers_backward += task.layers_backward;
     sum.encoder_forward += task.encoder_forward;
     sum.encoder_backward += task.encoder_backward;
-    add(out.sums.llm, task.llm, gpus);
+    add_times(out.sums.llm, task.llm, gpus);
     out.sums.handover += gpus * task.handover;
     out.sums.offload += gpus * task.offload;
     out.sums.lost += gpus * task.lost;

@@ -92,13 +92,6 @@ double TowerTimes::gather_seconds(std::size_t encoder, double tokens) const {
                   bytes * handover_links[encoder]);
 }
 
-void add(StepParts& sum, const StepParts& more, double times) {
-  for (double StepParts::*part :
-       {&StepParts::layers, &StepParts::recompute, &StepParts::logits, &StepParts::host,
-        &StepParts::tensor, &StepParts::context, &StepParts::expert, &StepParts::data})
-    sum.*part += times * more.*part;
-}
-
 TaskTimes::TaskTimes(const TowerTimes& towers, const std::vector<Place>& places,
                      std::int32_t own_stages, const PipelineProgram& program)
     : towers_(towers),
@@ -155,17 +148,17 @@ void TaskTimes::add_llm(const DealtStep& step, std::size_t group, const Place& p
   }
   double forward = layers.forward + handover_;
   double backward = layers.backward + handover_;
-  add(task.llm, layers.parts, 1);
+  add_times(task.llm, layers.parts, 1);
   const std::int32_t first = 0, last = llm_.pipeline * llm_.chunks - 1;
   if (piece == first) {
     forward += of_full * embedding_.forward;
     backward += of_full * embedding_.backward;
-    add(task.llm, embedding_.parts, of_full);
+    add_times(task.llm, embedding_.parts, of_full);
   }
   if (piece == last) {
     forward += of_full * logits_.forward;
     backward += of_full * logits_.backward;
-    add(task.llm, logits_.parts, of_full);
+    add_times(task.llm, logits_.parts, of_full);
   }
   if (plan_.llm_frozen && !towers_.trained_before()) backward = 0;
   task.forward = forward;

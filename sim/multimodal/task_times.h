@@ -76,7 +76,6 @@ struct TaskTime {
   std::vector<double> encoders;  // busy, mean over the group's ranks
 };
 
-void add(StepParts& sum, const StepParts& more, double times);
 
 // The tasks of a pipeline. Refers to its arguments.
 class TaskTimes {

@@ -149,14 +149,14 @@ Handover handover(const Transformer& model, const TrainingPlan& plan, const Cost
                                   : Handover{both, 0};
 }
 
-namespace {
-
 void add_times(StepParts& sum, const StepParts& more, double times) {
   for (double StepParts::*part : {&StepParts::layers, &StepParts::recompute, &StepParts::logits,
                                   &StepParts::host, &StepParts::tensor, &StepParts::context,
                                   &StepParts::expert, &StepParts::data, &StepParts::handover})
     sum.*part += times * more.*part;
 }
+
+namespace {
 
 // What the tasks of equally fast GPUs take.
 struct PricedTasks {

@@ -37,6 +37,10 @@ struct StepParts {
   }
 };
 
+// Adds the parts of tasks, `times` times: not bubble, optimizer and overhead, which a step has
+// once.
+void add_times(StepParts& sum, const StepParts& more, double times);
+
 // A piece of the model for one micro-batch: its time, and the parts of both directions together.
 struct PieceTime {
   double forward = 0, backward = 0;

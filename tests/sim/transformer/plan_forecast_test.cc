@@ -14,6 +14,7 @@
 #include "base/files/read_file.h"
 #include "sim/transformer/calibration.h"
 #include "sim/transformer/evaluation.h"
+#include "tests/sim/transformer/small_transformer.h"
 
 namespace lockstep::sim {
 namespace {
@@ -76,12 +77,8 @@ PlanForecast forecast(const Transformer& m, const TrainingPlan& p, const std::st
 }
 
 Transformer forecast_model() {
-  Transformer out;
+  Transformer out = small_transformer();
   out.layers = 16;
-  out.hidden = 2048;
-  out.heads = out.kv_heads = 16;
-  out.ffn = 8192;
-  out.vocabulary = 51200;
   return out;
 }
 

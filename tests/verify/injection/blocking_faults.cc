@@ -183,9 +183,7 @@ Injector::Found Injector::never_waited() {
   e.seqs = {seq_of(*site)};
   if (recording_.step) e.steps = {call(*site).step};
   Actions& list = actions(site->rank);
-  const int handle = list[site->at].handle;
-  std::erase_if(
-      list, [&](const Action& a) { return a.kind == Action::Kind::wait && a.handle == handle; });
+  erase_waits(list, list[site->at].handle);
   return e;
 }
 

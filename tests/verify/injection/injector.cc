@@ -28,8 +28,7 @@ void Injector::remove(int rank, std::size_t at) {
   Actions& list = actions(rank);
   const int handle = list[at].handle;
   list.erase(list.begin() + static_cast<std::ptrdiff_t>(at));
-  std::erase_if(
-      list, [&](const Action& a) { return a.kind == Action::Kind::wait && a.handle == handle; });
+  erase_waits(list, handle);
 }
 
 void Injector::end_with(const Site& s, Action::Kind kind, const std::string& text) {

@@ -80,4 +80,9 @@ std::string visible(const CallSpec& call, const Recording& recording) {
   return out;
 }
 
+void erase_waits(Actions& actions, int handle) {
+  std::erase_if(
+      actions, [&](const Action& a) { return a.kind == Action::Kind::wait && a.handle == handle; });
+}
+
 }  // namespace lockstep::verify::injection

@@ -57,6 +57,10 @@ struct Action {
 };
 
 using Actions = std::vector<Action>;
+
+// Removes the waits for the call with this handle.
+void erase_waits(Actions& actions, int handle);
+
 using Members = std::vector<int>;  // global ranks in group order
 
 struct Job {

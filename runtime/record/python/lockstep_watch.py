@@ -474,9 +474,8 @@ class _Watch:
                                             "optim", True, False)
 
     def _own_gradients(self) -> None:
-        if not self._hooks:
-            for name, own in self._own.items():
-                self._record(self._step, name, own, "local")
+        for name, own in self._own.items():
+            self._record(self._step, name, own, "local")
 
     def _settings(self, optimizer: torch.optim.Optimizer) -> None:
         """The numbers of the optimizer's groups, and how the model computed."""

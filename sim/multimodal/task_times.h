@@ -76,7 +76,6 @@ struct TaskTime {
   std::vector<double> encoders;  // busy, mean over the group's ranks
 };
 
-
 // The tasks of a pipeline. Refers to its arguments.
 class TaskTimes {
  public:

@@ -40,7 +40,7 @@ class RankList {
   Rank front() const { return ranks().front(); }
   Rank back() const { return ranks().back(); }
 
-  // What was found out when the list was made; of a list with ranks.
+  // Computed when the list was made. The list must not be empty.
   Rank lowest() const { return list_->lowest; }
   Rank highest() const { return list_->highest; }
   // No rank is in it twice.

@@ -138,7 +138,7 @@ std::string same_elsewhere(const Finding& finding) {
   std::string out = "; the same in ";
   if (groups == 1 || finding.also[0].group_label == finding.group_label) {
     out += groups == 1 ? finding.also[0].group_label : "";
-    if (groups > 1) out += plural(groups, "more group") + " like it";
+    if (groups > 1) out += fmt::format("{} like it", plural(groups, "more group"));
   } else {
     std::vector<std::string> names;
     for (const Elsewhere& other : finding.also) names.push_back(other.group_label);

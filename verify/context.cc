@@ -56,7 +56,7 @@ std::string Context::describe_location(CallRef ref, std::uint64_t seq) const {
   const trace::Call& c = call(ref);
   std::string out = numbered_words(ref, seq);
   if (c.step != trace::kNone) out += fmt::format(", step {}", c.step);
-  if (c.at.value != 0) out += ", " + printable(run.tables.str(c.at));
+  if (c.at.value != 0) out += fmt::format(", {}", printable(run.tables.str(c.at)));
   return out;
 }
 
@@ -110,7 +110,7 @@ bool is_same_in_sister_group(const Context& context, const Cause& a, const Cause
 void merge_sister(const Context& context, Cause& into, Cause&& same) {
   constexpr std::size_t kMostEvidence = 8;  // what a reader looks at
   const auto label = [&](const Cause& cause) {
-    if (cause.group == SIZE_MAX) return "group " + cause.finding.group;
+    if (cause.group == SIZE_MAX) return fmt::format("group {}", cause.finding.group);
     return context.group_words(cause.deviants.empty() ? 0 : cause.deviants[0],
                                context.groups[cause.group].group);
   };
@@ -184,7 +184,7 @@ std::string describe_awaited(const Context& context, const WaitPoint& point) {
                        point.missing.size() == 1 ? "" : "one of ",
                        context.describe_ranks(point.missing));
   } else if (!point.missing.empty()) {
-    out += " for " + context.describe_ranks(point.missing);
+    out += fmt::format(" for {}", context.describe_ranks(point.missing));
   } else if (!point.behind.empty()) {
     out += fmt::format(" for {}, whose {} not come to it", context.describe_ranks(point.behind),
                        point.behind.size() == 1 ? "device has" : "devices have");
@@ -227,7 +227,7 @@ std::string describe_state(const Context& context, std::uint32_t rank, std::size
       return one ? "was killed" : "were killed";
     case State::raised: {
       const std::string text = exception_text(context, rank);
-      return "raised an exception" + (text.empty() ? "" : ": " + text);
+      return fmt::format("raised an exception{}", text.empty() ? "" : fmt::format(": {}", text));
     }
     case State::hung:
       return "hung outside of any collective";

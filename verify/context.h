@@ -26,7 +26,7 @@ struct Context {
   Agreement& agreement;
   bool live = false;
   CallSemantics semantics = CallSemantics::gloo;
-  // Nothing shows that the ranks hang: they are taken to stand where their traces end.
+  // Nothing shows that the ranks hang. The analysis assumes that they stand where their traces end.
   bool presumed = false;
 
   const trace::Call& call(CallRef ref) const { return run.ranks[ref.rank].calls[ref.call]; }

@@ -61,7 +61,7 @@ Finding note_damaged(const trace::Run& run, const std::vector<trace::Rank>& dama
       }
     }
   }
-  if (records > 0) f.message = plural(records, "record") + " could not be used";
+  if (records > 0) f.message = fmt::format("{} could not be used", plural(records, "record"));
   if (!cut.empty()) f.message += (f.message.empty() ? "" : "; ") + describe_cut(run, cut);
   f.message += "; everything else counts";
   f.ranks = damaged;
@@ -130,7 +130,7 @@ std::map<trace::Rank, Lack> lacks_of(const Context& context) {
   return out;
 }
 
-// Whether more ranks wait for the first one: by those that wait for it alone, then by the others.
+// Whether more ranks wait for `a` than for `b`: those that wait for it alone count first, then all.
 bool waits_for_more(const Context& context, const Lack& a, const Lack& b) {
   const auto waiting = [&](const std::vector<std::size_t>& points) {
     std::size_t ranks = 0;

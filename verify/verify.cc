@@ -172,9 +172,10 @@ void add_wait_causes(const Context& context, Outlook& outlook, Causes& causes) {
     // A cycle stays a finding even if somebody killed the job: it is proven by the calls alone.
     if (!wait.cycle && causes.empty() && ended_together(context, wait)) {
       if (interruption(context)) continue;  // reported by itself; nothing more is known
-      outlook.undecided.push_back(wait_consequence(context, wait).message +
-                                  ": all ranks were ended, and nothing shows whether it was late "
-                                  "or would never have come");
+      outlook.undecided.push_back(
+          fmt::format("{}: all ranks were ended, and nothing shows whether it was late or would "
+                      "never have come",
+                      wait_consequence(context, wait).message));
       continue;
     }
     if (std::string why = may_be_in_newest_call(context, wait); !why.empty() && causes.empty()) {
@@ -299,13 +300,13 @@ std::optional<Finding> unexplained_hang(const Context& context, Outlook& outlook
   if (context.semantics == CallSemantics::nccl &&
       !records_completion(context.run, context.semantics)) {
     outlook.undecided.push_back(
-        context.describe_ranks(hung) +
-        " hung, every call was issued by all its members, and completions were not recorded: a "
-        "device, the network, or the hosts themselves may be stuck");
+        fmt::format("{} hung, every call was issued by all its members, and completions were not "
+                    "recorded: a device, the network, or the hosts themselves may be stuck",
+                    context.describe_ranks(hung)));
     return std::nullopt;
   }
   Finding f = make_finding(RuleId::host_stall);
-  f.message = context.describe_ranks(hung) + " hung outside of any recorded call";
+  f.message = fmt::format("{} hung outside of any recorded call", context.describe_ranks(hung));
   f.culprits = f.ranks = context.ranks(hung);
   set_fingerprint(f, "");
   return f;
@@ -345,9 +346,9 @@ void note_open_calls(const Context& context, Outlook& outlook) {
       context.describe_location(first, context.call(first).seq)));
 }
 
-// Where the ranks stand if they hang where their traces end. Only where all traces just end and
-// hold the issue of calls alone, as NCCL's logs do: a log that was copied while the job ran looks
-// the same, so that what follows from it accuses nobody. One replay, O(events log events).
+// Where the ranks stand if they hang where their traces end. Only for traces that just end and hold
+// nothing but the issue of calls, as NCCL's logs do. A log that was copied while the job ran looks
+// the same, so conclusions from this name no culprit. One replay, O(events log events).
 std::optional<ReplayResult> presumed_positions(const Context& context, const Outlook& outlook) {
   if (!outlook.all_cut || !issued_alone(context) || is_snapshot(context.run)) return std::nullopt;
   ReplayOptions options;
@@ -450,7 +451,7 @@ void list_unknowns(const Context& context, const Outlook& outlook, Report& repor
         "cannot be seen");
   }
   for (const trace::Run::Unreadable& file : context.run.unreadable) {
-    report.unknown.push_back("unreadable file: " + file.error.summary());
+    report.unknown.push_back(fmt::format("unreadable file: {}", file.error.summary()));
   }
 }
 

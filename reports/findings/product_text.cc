@@ -102,7 +102,7 @@ std::string side_by_side(const verify::Counterexample& example, std::size_t widt
   const auto at = [](const std::vector<std::string>& calls, std::size_t i) {
     return i < calls.size() ? calls[i] : std::string();
   };
-  std::size_t i = example.parts_at;
+  std::size_t i = example.first_difference;
   std::size_t j = i;
   for (std::size_t k = i - std::min(i, kShownBefore); k < i; ++k) row(x[k], y[k], ' ');
   if (i < x.size() && j < y.size()) {

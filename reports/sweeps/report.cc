@@ -53,8 +53,8 @@ std::string best_text(const Summary& summary, const sim::Row& row) {
   const std::vector<std::string> heads = value_heads(summary), values = value_cells(summary, row);
   std::string out = "the best:";
   for (std::size_t i = 0; i < heads.size(); ++i)
-    out +=
-        " " + shorten_middle(printable(heads[i]) + "=" + printable(values[i]), kReportColumns - 4);
+    out += " " + shorten_middle(fmt::format("{}={}", printable(heads[i]), printable(values[i])),
+                                kReportColumns - 4);
   return wrap(out, kReportColumns, 2) + "\n";
 }
 
@@ -76,7 +76,7 @@ std::string table_text(const Summary& summary, const sim::Ranking& ranking) {
   std::string out = table.text(kReportColumns, 2);
   // Where the columns are too narrow for their names, the best row at least says all of them.
   if (!ranking.fitting.empty() && out.find("..") != std::string::npos)
-    out = best_text(summary, summary.rows[ranking.fitting.front()]) + "\n" + out;
+    out = fmt::format("{}\n{}", best_text(summary, summary.rows[ranking.fitting.front()]), out);
   const std::size_t all = ranking.fitting.size() + ranking.too_large.size();
   if (all > shown)
     out += fmt::format("  and {} more: --output csv=FILE has them all\n", grouped(all - shown));

@@ -5,6 +5,7 @@
 #include <map>
 #include <utility>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "base/documents/yaml_document.h"
@@ -149,7 +150,7 @@ Result<std::string> assignment_scenario(const std::string& text, const std::stri
   Json& data = (*scenario)["data"];
   (*scenario)["train"]["steps"] = conditions.size();
   end_generation_before(conditions.size(), (*scenario)["train"]);
-  (*scenario)["name"] = (*scenario)["name"].get<std::string>() + ": counterexample";
+  (*scenario)["name"] = fmt::format("{}: counterexample", (*scenario)["name"].get<std::string>());
   (*scenario)["expect"] = {{"verdict", "findings"}};
   const std::size_t replica = plan.together.empty() ? 1 : plan.together.front().size();
   for (std::size_t step = 0; step < conditions.size(); ++step) {

@@ -30,7 +30,7 @@ std::vector<Trial> trials_of(const verify::ProductModel& model) {
   std::vector<Trial> out;
   const auto add = [&](const verify::Situation& situation, std::optional<trace::Rank> other,
                        const std::vector<verify::ProductOption>& options) {
-    verify::Assignment assignment = verify::lead_to(model, situation, options);
+    verify::Assignment assignment = verify::steps_up_to(model, situation, options);
     if (out.size() < kMostTrials && !assignment.steps.empty()) {
       out.push_back({situation, other, std::move(assignment)});
     }

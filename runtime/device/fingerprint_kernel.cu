@@ -1,6 +1,6 @@
 // The fingerprint of a tensor in one pass over its elements on a GPU (trace/values/fingerprint.h).
 //
-// fingerprint_TYPE: every thread takes groups of eight places (one word of signs), as far apart as
+// fingerprint_TYPE: every thread takes groups of eight elements (one word of signs), as far apart as
 // there are threads; the threads of a block join in a tree, in shared memory; a block leaves one
 // KernelSums. fingerprint_join: one block joins those of all blocks. All orders are fixed, so a
 // tensor has the same bits every time with the same number of blocks.
@@ -70,7 +70,7 @@ inline void join_threads(KernelSums* threads) {
   }
 }
 
-// `count` elements from place `first` of the flattened tensor on; `out`: one for each block.
+// `count` elements from index `first` of the flattened tensor on; `out`: one for each block.
 template <class Type>
 inline void take_tensor(const typename Type::Element* values, Word count, Word first,
                         KernelSums* out) {
@@ -83,11 +83,11 @@ inline void take_tensor(const typename Type::Element* values, Word count, Word f
     KernelSums sums = no_sums();
     for (Word group = own + thread; group * 8 < end; group += apart) {
       const Word signs = sign_word(group * 8);
-      for (Word place = group * 8; place < group * 8 + 8; ++place) {
-        if (place < first || place >= end) continue;
-        const auto bits = Type::bits(values[place - first]);
+      for (Word index = group * 8; index < group * 8 + 8; ++index) {
+        if (index < first || index >= end) continue;
+        const auto bits = Type::bits(values[index - first]);
         const double x = value_of(bits);
-        take_element(sums, bits, x, order_key(bits_of(x)), place, signs);
+        take_element(sums, bits, x, order_key(bits_of(x)), index, signs);
       }
     }
     shared[thread] = sums;

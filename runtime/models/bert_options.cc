@@ -3,6 +3,7 @@
 #include <cmath>
 #include <utility>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "base/files/read_file.h"
@@ -27,8 +28,7 @@ Status read_size(const Json& config, const char* key, std::int64_t& size) {
     size = found->get<std::int64_t>();
     return Status::ok();
   }
-  return Error{
-      std::string("'") + key + "' is not a whole number up to ten million", {}, kConfigFix};
+  return Error{fmt::format("'{}' is not a whole number up to ten million", key), {}, kConfigFix};
 }
 
 Status read_share(const Json& config, const char* key, double& share) {
@@ -38,7 +38,7 @@ Status read_share(const Json& config, const char* key, double& share) {
     share = found->get<double>();
     return Status::ok();
   }
-  return Error{std::string("'") + key + "' is not a number", {}, kConfigFix};
+  return Error{fmt::format("'{}' is not a number", key), {}, kConfigFix};
 }
 
 // What would make another network of the same weights.
@@ -48,8 +48,7 @@ Status require(const Json& config, const char* key, const Json& wanted) {
   const auto text = [](const Json& value) {
     return printable(value.dump(-1, ' ', false, Json::error_handler_t::replace).substr(0, 60));
   };
-  return Error{std::string("'") + key + "' is " + text(*found) + "; only " + text(wanted) +
-                   " is implemented",
+  return Error{fmt::format("'{}' is {}; only {} is implemented", key, text(*found), text(wanted)),
                {},
                kConfigFix};
 }
@@ -91,20 +90,18 @@ Status check_bert_options(const BertOptions& o) {
       {"token types", o.segments}};
   for (const auto& [name, size] : sizes) {
     if (size < 1 || size > kLargestSize) {
-      return Error{std::string("a text encoder cannot have ") + std::to_string(size) + " " + name,
-                   {},
-                   "use 1 to ten million"};
+      return Error{
+          fmt::format("a text encoder cannot have {} {}", size, name), {}, "use 1 to ten million"};
     }
   }
   if (o.width % o.heads != 0) {
-    return Error{"a width of " + std::to_string(o.width) + " cannot be shared by " +
-                     std::to_string(o.heads) + " heads",
+    return Error{fmt::format("a width of {} cannot be shared by {} heads", o.width, o.heads),
                  {},
                  "choose a width that is a multiple of the heads"};
   }
   for (const double share : {o.dropout, o.attention_dropout}) {
     if (!(share >= 0 && share < 1)) {
-      return Error{"dropout is " + fixed(share, 2) + ", no share from 0 to below 1",
+      return Error{fmt::format("dropout is {}, no share from 0 to below 1", fixed(share, 2)),
                    {},
                    "0.1 is usual, 0 turns it off"};
     }
@@ -113,14 +110,13 @@ Status check_bert_options(const BertOptions& o) {
     return Error{"LayerNorm's epsilon is not between 0 and 1", {}, "1e-12 is BERT's"};
   }
   if (const double all = weights_in(o); all > kMostParameters) {
-    return Error{"a text encoder of " + fixed(all / 1e9, 0) + " billion parameters",
+    return Error{fmt::format("a text encoder of {} billion parameters", fixed(all / 1e9, 0)),
                  {},
                  "check layers, width and vocabulary"};
   }
   if (o.layers > kMostLayers) {
-    return Error{"a text encoder cannot have " + std::to_string(o.layers) + " layers",
-                 {},
-                 "use 1 to a thousand"};
+    return Error{
+        fmt::format("a text encoder cannot have {} layers", o.layers), {}, "use 1 to a thousand"};
   }
   return Status::ok();
 }

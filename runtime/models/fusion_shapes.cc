@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "base/text.h"
 #include "runtime/models/safetensors_header.h"
 
@@ -17,15 +19,17 @@ std::string words(Shape shape) {
 }
 
 Error width_error(const std::string& side, std::int64_t got, std::int64_t expected) {
-  return {"the fusion's " + side + " projection takes features of width " +
-              std::to_string(expected) + " and got width " + std::to_string(got),
+  return {fmt::format("the fusion's {} projection takes features of width {} and got width {}",
+                      side, expected, got),
           {},
-          "set the fusion's " + side + " width to " + std::to_string(got) + ", or use the " + side +
-              " encoder that gives " + std::to_string(expected)};
+          fmt::format("set the fusion's {} width to {}, or use the {} encoder that gives {}", side,
+                      got, side, expected)};
 }
 
 Error swapped(const std::string& what) {
-  return {what + ": batch and sequence are swapped", {}, "transpose the first two dimensions"};
+  return {fmt::format("{}: batch and sequence are swapped", what),
+          {},
+          "transpose the first two dimensions"};
 }
 
 }  // namespace
@@ -41,21 +45,20 @@ Status check_fusion_options(const FusionOptions& o) {
   constexpr std::int64_t kLargest = 1'000'000;
   for (const auto& [name, size] : sizes) {
     if (size < 1 || size > kLargest) {
-      return Error{std::string("the fusion's ") + name + " is " + std::to_string(size),
-                   {},
-                   "use 1 to a million"};
+      return Error{fmt::format("the fusion's {} is {}", name, size), {}, "use 1 to a million"};
     }
   }
   if (o.width % o.heads != 0) {
-    return Error{"the fusion's width of " + std::to_string(o.width) + " cannot be shared by " +
-                     std::to_string(o.heads) + " heads",
-                 {},
-                 "choose a width that is a multiple of the heads"};
+    return Error{
+        fmt::format("the fusion's width of {} cannot be shared by {} heads", o.width, o.heads),
+        {},
+        "choose a width that is a multiple of the heads"};
   }
   if (!(o.dropout >= 0 && o.dropout < 1)) {
-    return Error{"the fusion's dropout is " + fixed(o.dropout, 2) + ", no share from 0 to below 1",
-                 {},
-                 "0.1 is usual, 0 turns it off"};
+    return Error{
+        fmt::format("the fusion's dropout is {}, no share from 0 to below 1", fixed(o.dropout, 2)),
+        {},
+        "0.1 is usual, 0 turns it off"};
   }
   return Status::ok();
 }
@@ -72,35 +75,37 @@ Status check_fusion_widths(const FusionOptions& options, std::int64_t image_widt
 Status check_fusion_shapes(const FusionOptions& options, Shape image, Shape text, Shape mask) {
   if (image.size() != 2 && image.size() != 3) {
     return Error{
-        "the fusion takes image features [n, width] or [n, regions, width] and got " + words(image),
+        fmt::format("the fusion takes image features [n, width] or [n, regions, width] and got {}",
+                    words(image)),
         {},
         "pool or flatten the picture's height and width into regions"};
   }
   if (text.size() != 3 || mask.size() != 2) {
-    return Error{"the fusion takes text [n, t, width] with a mask [n, t] and got " + words(text) +
-                     " with " + words(mask),
-                 {},
-                 "give it the hidden states of all tokens, not a pooled sentence"};
+    return Error{
+        fmt::format("the fusion takes text [n, t, width] with a mask [n, t] and got {} with {}",
+                    words(text), words(mask)),
+        {},
+        "give it the hidden states of all tokens, not a pooled sentence"};
   }
   if (const Status fit = check_fusion_widths(options, image.back(), text.back()); !fit) return fit;
   const std::int64_t items = image[0];
   if (text[0] != mask[0] || text[1] != mask[1]) {
-    const std::string what = "the text " + words(text) + " does not fit its mask " + words(mask);
+    const std::string what =
+        fmt::format("the text {} does not fit its mask {}", words(text), words(mask));
     if (text[0] == mask[1] && text[1] == mask[0]) return swapped(what);
     return Error{what, {}, "give both for the same items and tokens"};
   }
   if (text[0] != items) {
-    const std::string what = "the image features " + words(image) + " are of " +
-                             plural(items, "item") + ", the text " + words(text) + " of " +
-                             std::to_string(text[0]);
+    const std::string what = fmt::format("the image features {} are of {}, the text {} of {}",
+                                         words(image), plural(items, "item"), words(text), text[0]);
     if (text[1] == items || (image.size() == 3 && image[1] == text[0])) return swapped(what);
     return Error{what, {}, "give an image for each text"};
   }
   if (text[1] == 0 || (image.size() == 3 && image[1] == 0)) {
-    return Error{
-        "the fusion got nothing to attend to: image " + words(image) + ", text " + words(text),
-        {},
-        "leave items without tokens or regions out"};
+    return Error{fmt::format("the fusion got nothing to attend to: image {}, text {}", words(image),
+                             words(text)),
+                 {},
+                 "leave items without tokens or regions out"};
   }
   return Status::ok();
 }

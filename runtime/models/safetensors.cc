@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <utility>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "base/result.h"
@@ -23,7 +24,7 @@ constexpr std::size_t kLengthBytes = 8;
 constexpr std::size_t kReadAtOnce = std::size_t{1} << 30U;  // pread(2) takes no more than 2 GiB
 
 Error not_safetensors(const std::string& path, const std::string& problem) {
-  return {"not a whole safetensors file: " + problem,
+  return {fmt::format("not a whole safetensors file: {}", problem),
           {path},
           "name a .safetensors file; if it is one, download or export it again"};
 }
@@ -65,9 +66,9 @@ Result<SafetensorsFile> SafetensorsFile::open(const std::string& path) {
   }
   const auto size = static_cast<std::uint64_t>(info.st_size);
   if (size < kLengthBytes) {
-    return not_safetensors(path, "it has " + plural(size, "byte") +
-                                     ", and the length of the "
-                                     "header alone takes 8");
+    return not_safetensors(
+        path,
+        fmt::format("it has {}, and the length of the header alone takes 8", plural(size, "byte")));
   }
   std::array<unsigned char, kLengthBytes> raw{};
   if (const Status read = read_at(file.fd_, 0, std::as_writable_bytes(std::span(raw)), path);
@@ -77,12 +78,12 @@ Result<SafetensorsFile> SafetensorsFile::open(const std::string& path) {
   std::uint64_t length = 0;
   for (std::size_t i = 0; i < kLengthBytes; ++i) length |= std::uint64_t{raw[i]} << (8 * i);
   if (length > kLongestHeader) {
-    return not_safetensors(path, "its header would have " + std::to_string(length) +
-                                     " bytes; the format allows 100000000");
+    return not_safetensors(
+        path, fmt::format("its header would have {} bytes; the format allows 100000000", length));
   }
   if (length > size - kLengthBytes) {
-    return not_safetensors(path, "its header has " + std::to_string(length) + " bytes, but only " +
-                                     std::to_string(size - kLengthBytes) + " follow");
+    return not_safetensors(path, fmt::format("its header has {} bytes, but only {} follow", length,
+                                             size - kLengthBytes));
   }
   std::string json(length, '\0');
   if (const Status read =
@@ -115,7 +116,7 @@ class Unfinished {
  public:
   explicit Unfinished(const std::string& target)
       : target_(target),
-        path_(target + "." + std::to_string(::getpid()) + ".tmp"),
+        path_(fmt::format("{}.{}.tmp", target, ::getpid())),
         fd_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) {}
   Unfinished(const Unfinished&) = delete;
   Unfinished& operator=(const Unfinished&) = delete;
@@ -171,24 +172,24 @@ std::vector<const TensorToStore*> in_order(const std::vector<TensorToStore>& ten
   return order;
 }
 
-// May hold a name twice where `order` does: parsing it again tells.
+// The JSON header, padded so that the data after it is aligned.
 std::string header_of(const std::vector<const TensorToStore*>& order,
                       const std::map<std::string, std::string>& metadata) {
   using Json = nlohmann::ordered_json;
-  std::string json;
-  const auto add = [&json](const std::string& name, const Json& value) {
-    json += (json.empty() ? "{" : ",") + Json(name).dump() + ":" + value.dump();
-  };
-  if (!metadata.empty()) add("__metadata__", metadata);
+  Json header = Json::object();
+  // Appended without a search for the name: write_safetensors() parses the text and refuses a name
+  // that appears twice.
+  Json::object_t& members = header.get_ref<Json::object_t&>();
+  if (!metadata.empty()) members.emplace_back("__metadata__", metadata);
   std::uint64_t position = 0;
   for (const TensorToStore* tensor : order) {
     const std::uint64_t end = position + tensor->data.size();
-    add(tensor->name, {{"dtype", std::string(name_of(tensor->type))},
-                       {"shape", tensor->shape},
-                       {"data_offsets", {position, end}}});
+    members.emplace_back(tensor->name, Json{{"dtype", std::string(name_of(tensor->type))},
+                                            {"shape", tensor->shape},
+                                            {"data_offsets", {position, end}}});
     position = end;
   }
-  json += json.empty() ? "{}" : "}";
+  std::string json = header.dump();
   json.append((8 - json.size() % 8) % 8, ' ');  // the data begins at a multiple of 8
   return json;
 }
@@ -209,7 +210,7 @@ Status write_safetensors(const std::string& path, const std::vector<TensorToStor
   for (const TensorToStore& tensor : tensors) data_bytes += tensor.data.size();
   // What every reader checks, before anything is written.
   if (const auto parsed = parse_safetensors_header(json, data_bytes); !parsed) {
-    return Error{"cannot be stored: " + parsed.error().message,
+    return Error{fmt::format("cannot be stored: {}", parsed.error().message),
                  {path},
                  "give each tensor its own name, and the data that its shape says"};
   }

@@ -6,6 +6,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
@@ -34,11 +35,11 @@ constexpr std::array<TypeRow, 10> kTypes = {{{StoredType::F64, "F64", 8},
 
 const TypeRow& row_of(StoredType type) { return kTypes[static_cast<std::size_t>(type)]; }
 
-// What stands in single quotes in a message: a name from the file, short and printable.
+// A name from the file for a message: in single quotes, short and printable.
 std::string in_quotes(std::string_view name) {
   constexpr std::size_t kMost = 80;
   const bool cut = name.size() > kMost;
-  return "'" + printable(name.substr(0, kMost)) + (cut ? "…'" : "'");
+  return fmt::format("'{}{}", printable(name.substr(0, kMost)), cut ? "…'" : "'");
 }
 
 // Takes nlohmann-json's events, so that no tree is built from what a file says: a header of nothing
@@ -81,8 +82,9 @@ class HeaderEvents {
     if (state_ != State::kTensor || field_ != "dtype") return unexpected("a text");
     const auto type = stored_type_named(text);
     if (!type) {
-      return fail("its type " + in_quotes(text) +
-                  " is none of F64, F32, F16, BF16, I64, I32, I16, I8, U8 and BOOL");
+      return fail(
+          fmt::format("its type {} is none of F64, F32, F16, BF16, I64, I32, I16, I8, U8 and BOOL",
+                      in_quotes(text)));
     }
     tensor_.type = *type;
     return true;
@@ -103,16 +105,17 @@ class HeaderEvents {
   bool key(std::string& name) {
     if (state_ == State::kTop) {
       if (!names_.insert(name).second)
-        return fail_top("the name " + in_quotes(name) + " stands twice");
+        return fail_top(fmt::format("the name {} appears twice", in_quotes(name)));
       tensor_ = StoredTensor();
       tensor_.name = name;
       offsets_ = 0;
       return true;
     }
     field_ = name;
-    if (!fields_.insert(name).second) return fail("its " + in_quotes(name) + " stands twice");
+    if (!fields_.insert(name).second)
+      return fail(fmt::format("its {} appears twice", in_quotes(name)));
     if (state_ == State::kTensor && name != "dtype" && name != "shape" && name != "data_offsets") {
-      return fail("it has an unknown " + in_quotes(name));
+      return fail(fmt::format("it has an unknown {}", in_quotes(name)));
     }
     return true;
   }
@@ -140,7 +143,7 @@ class HeaderEvents {
 
   bool parse_error(std::size_t position, const std::string& /*token*/,
                    const nlohmann::json::exception& /*error*/) {
-    return fail_top("no JSON at byte " + std::to_string(position) + " of the header");
+    return fail_top(fmt::format("the header is not JSON at byte {}", position));
   }
 
  private:
@@ -151,14 +154,14 @@ class HeaderEvents {
     return false;
   }
   bool fail(const std::string& problem) {
-    return fail_top("tensor " + in_quotes(tensor_.name) + ": " + problem);
+    return fail_top(fmt::format("tensor {}: {}", in_quotes(tensor_.name), problem));
   }
   bool unexpected(const std::string& what) {
     if (state_ == State::kStart || state_ == State::kEnd) {
-      return fail_top("the header is " + what + " and no object");
+      return fail_top(fmt::format("the header is {}, not an object", what));
     }
-    const std::string at = state_ == State::kTop ? "" : " in " + in_quotes(field_);
-    return fail(what + " stands" + at + " where the format has none");
+    const std::string at = state_ == State::kTop ? "" : fmt::format(" in {}", in_quotes(field_));
+    return fail(fmt::format("{}{} where the format allows none", what, at));
   }
 
   SafetensorsHeader& header_;
@@ -185,7 +188,7 @@ std::optional<std::uint64_t> bytes_needed(const StoredTensor& tensor) {
 }
 
 Error bad(const StoredTensor& tensor, const std::string& problem) {
-  return {"tensor " + in_quotes(tensor.name) + ": " + problem, {}, kHeaderFix};
+  return {fmt::format("tensor {}: {}", in_quotes(tensor.name), problem), {}, kHeaderFix};
 }
 
 // Sorted by their data, each tensor begins where the one before it ends, and the last one ends the
@@ -193,30 +196,33 @@ Error bad(const StoredTensor& tensor, const std::string& problem) {
 Status check_offsets(const std::vector<StoredTensor>& tensors, std::uint64_t data_bytes) {
   std::uint64_t position = 0;
   for (const StoredTensor& tensor : tensors) {
-    const std::string at = std::to_string(tensor.begin) + " to " + std::to_string(tensor.end);
-    if (tensor.end < tensor.begin) return bad(tensor, "its data ends before it begins: " + at);
+    const std::string at = fmt::format("{} to {}", tensor.begin, tensor.end);
+    if (tensor.end < tensor.begin)
+      return bad(tensor, fmt::format("its data ends before it begins: {}", at));
     if (tensor.end > data_bytes) {
-      return bad(tensor, "its data, bytes " + at + ", lies beyond the end of the file, which has " +
-                             std::to_string(data_bytes) + " bytes of data");
+      return bad(
+          tensor,
+          fmt::format(
+              "its data, bytes {}, lies beyond the end of the file, which has {} bytes of data", at,
+              data_bytes));
     }
     const auto needed = bytes_needed(tensor);
     if (!needed || *needed != tensor.bytes()) {
-      return bad(tensor, "its data has " + std::to_string(tensor.bytes()) + " bytes, but " +
-                             std::string(name_of(tensor.type)) + " " +
-                             shape_in_words(tensor.shape) + " takes " +
-                             (needed ? std::to_string(*needed) : "more than a file can hold"));
+      return bad(tensor,
+                 fmt::format("its data has {} bytes, but {} {} takes {}", tensor.bytes(),
+                             name_of(tensor.type), shape_in_words(tensor.shape),
+                             needed ? std::to_string(*needed) : "more than a file can hold"));
     }
     if (tensor.begin != position) {
       const char* what = tensor.begin < position ? "overlaps the one before it"
                                                  : "leaves a hole after the one before it";
-      return bad(tensor, std::string("its data ") + what + ": it begins at byte " +
-                             std::to_string(tensor.begin) + ", the other ends at " +
-                             std::to_string(position));
+      return bad(tensor, fmt::format("its data {}: it begins at byte {}, the other ends at {}",
+                                     what, tensor.begin, position));
     }
     position = tensor.end;
   }
   if (position != data_bytes) {
-    return Error{std::to_string(data_bytes - position) + " bytes at the end belong to no tensor",
+    return Error{fmt::format("{} bytes at the end belong to no tensor", data_bytes - position),
                  {},
                  kHeaderFix};
   }

@@ -2,42 +2,34 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
+#include "base/tables.h"
 #include "base/text.h"
 #include "runtime/models/safetensors_header.h"
 
 namespace lockstep::runtime {
-namespace {
-
-std::string left(std::string text, std::size_t width) {
-  text.resize(std::max(text.size(), width), ' ');
-  return text;
-}
-std::string right(const std::string& text, std::size_t width) {
-  return std::string(width - std::min(width, text.size()), ' ') + text;
-}
-
-}  // namespace
 
 std::string tensor_table(const std::vector<TensorRow>& rows) {
   std::size_t name_width = 4;
   std::size_t shape_width = 5;
   std::size_t values_width = 6;
   for (const TensorRow& row : rows) {
-    name_width = std::max(name_width, printable(row.name).size());
+    name_width = std::max(name_width, columns_of(printable(row.name)));
     shape_width = std::max(shape_width, shape_in_words(row.shape).size());
     values_width = std::max(values_width, std::to_string(row.values).size());
   }
   const auto line = [&](const std::string& name, const std::string& type, const std::string& shape,
                         const std::string& values) {
-    return left(name, name_width) + "  " + left(type, 4) + "  " + left(shape, shape_width) + "  " +
-           right(values, values_width) + "\n";
+    return fmt::format("{}  {}  {}  {}\n", pad_right(name, name_width), pad_right(type, 4),
+                       pad_right(shape, shape_width), pad_left(values, values_width));
   };
   std::string text = line("name", "type", "shape", "values");
   for (const TensorRow& row : rows) {
     text +=
         line(printable(row.name), row.type, shape_in_words(row.shape), std::to_string(row.values));
   }
-  return text + tensor_sum(rows) + "\n";
+  return fmt::format("{}{}\n", text, tensor_sum(rows));
 }
 
 std::string tensor_sum(const std::vector<TensorRow>& rows) {
@@ -47,8 +39,8 @@ std::string tensor_sum(const std::vector<TensorRow>& rows) {
     values += row.values;
     bytes += row.bytes;
   }
-  return plural(rows.size(), "tensor") + ", " + plural(values, "value") + ", " +
-         fixed(static_cast<double>(bytes) / (1 << 20), 1) + " MiB";
+  return fmt::format("{}, {}, {} MiB", plural(rows.size(), "tensor"), plural(values, "value"),
+                     fixed(static_cast<double>(bytes) / (1 << 20), 1));
 }
 
 }  // namespace lockstep::runtime

@@ -4,7 +4,7 @@
 #include <system_error>
 #include <utility>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "base/quantities.h"
@@ -70,18 +70,8 @@ std::string quoted(const std::string& text) { return nlohmann::json(printable(te
 
 std::string expectation(const Scenario::Expect& expect) {
   std::string out = fmt::format("{{verdict: {}", expect.verdict);
-  if (!expect.rules.empty()) {
-    out += ", rules: [";
-    for (std::size_t i = 0; i < expect.rules.size(); ++i)
-      out += (i == 0 ? "" : ", ") + expect.rules[i];
-    out += "]";
-  }
-  if (expect.culprits) {
-    out += ", culprits: [";
-    for (std::size_t i = 0; i < expect.culprits->size(); ++i)
-      out += fmt::format("{}{}", i == 0 ? "" : ", ", (*expect.culprits)[i]);
-    out += "]";
-  }
+  if (!expect.rules.empty()) out += fmt::format(", rules: [{}]", fmt::join(expect.rules, ", "));
+  if (expect.culprits) out += fmt::format(", culprits: [{}]", fmt::join(*expect.culprits, ", "));
   if (expect.step) out += fmt::format(", step: {}", *expect.step);
   return out + "}";
 }

@@ -169,7 +169,7 @@ class CallWriter {
 
   CallWriter(const std::string& encoder, std::size_t rank, std::size_t world,
              std::size_t encoder_rank)
-      : encoder_group_(encoder + " data parallel") {
+      : encoder_group_(fmt::format("{} data parallel", encoder)) {
     line({{"header", 1},
           {"rank", rank},
           {"world_size", world},

@@ -33,10 +33,10 @@ std::vector<ForecastPart> time_parts_of(const MultimodalForecast& f, const WorkS
       timed_part("llm", "LLM: layers, embedding, logits", s * shares.llm,
                  "as in a transformer's plan: each kernel by its FLOPs, or by its bytes"));
   for (std::size_t i = 0; i < f.plan.encoders.size(); ++i)
-    out.push_back(timed_part("encoder." + f.plan.encoders[i].name,
-                             printable(f.plan.encoders[i].name) + " and its projector",
-                             s * shares.encoders[i],
-                             "products by all tokens of its items, attention by their squares"));
+    out.push_back(timed_part(
+        "encoder." + f.plan.encoders[i].name,
+        fmt::format("{} and its projector", printable(f.plan.encoders[i].name)),
+        s * shares.encoders[i], "products by all tokens of its items, attention by their squares"));
   out.push_back(timed_part("recompute", "recomputed forward of the LLM", s * shares.recompute,
                            "what the plan's recompute repeats"));
   out.push_back(timed_part("host", "GPU waits for the host", s * shares.host,
@@ -110,13 +110,15 @@ std::vector<std::string> MultimodalForecast::basis() const {
         topology_name(calibration.cost.network->kind)));
   for (const EncoderTower& tower : plan.encoders) {
     if (tower.place == EncoderPlace::every_gpu)
-      out.push_back(printable(tower.name) +
-                    ": all micro-batches are encoded before the LLM's pipeline, and its backward "
-                    "pass comes after it, so that its activations stay all the while");
+      out.push_back(
+          fmt::format("{}: all micro-batches are encoded before the LLM's pipeline, and its "
+                      "backward pass comes after it, so that its activations stay all the while",
+                      printable(tower.name)));
     if (tower.place == EncoderPlace::own_gpus && coupled_groups(plan) != plan.llm.plan.data)
-      out.push_back(printable(tower.name) +
-                    " serves several replicas of the LLM: they are taken to move together, each "
-                    "micro-batch as slow as the slowest");
+      out.push_back(
+          fmt::format("{} serves several replicas of the LLM: they are taken to move together, "
+                      "each micro-batch as slow as the slowest",
+                      printable(tower.name)));
   }
   if (plan.llm.plan.sharding == Sharding::zero1 || plan.llm.plan.sharding == Sharding::zero2)
     out.emplace_back(

@@ -1,14 +1,15 @@
 // What a trace keeps of a tensor's values: a content hash, the norm, the range, and a sketch.
 //
-// The hash is a sum (mod 2^64) of one mixed word for each element and its place, so that parts can
-// be taken by any thread in any order and come to one result; -0 counts as 0, every NaN as one NaN.
+// The hash is a sum (mod 2^64) of one mixed word per element, made of its bits and its index. So
+// threads can take parts in any order and get the same result. -0 counts as 0, and all NaNs are
+// equal.
 //
-// The sketch is k sums of the elements, each with signs +1 or -1 that depend on the element's place
-// only (Achlioptas, "Database-friendly random projections", 2003): linear, the same projection on
-// every rank and for every tensor, and the mean square of its values is the square of the 2-norm.
-// Sketches of a sum are sums of sketches; sketches of tensors of one size can be compared.
+// The sketch is k sums of the elements, each with signs +1 or -1 that depend only on the element's
+// index (Achlioptas, "Database-friendly random projections", 2003). It is linear: the sketch of a
+// sum is the sum of the sketches. It is the same projection on every rank and for every tensor, so
+// tensors of one size can be compared. The mean square of its values estimates the squared 2-norm.
 //
-// Sums of doubles depend on their order. Taking the same pieces in the same order, and merging them
+// Sums of doubles depend on their order. Adding the same pieces in the same order, and merging them
 // in the same order, gives the same bits on every processor.
 #pragma once
 
@@ -18,17 +19,15 @@
 #include <span>
 #include <vector>
 
-// How a processor takes elements into a fingerprint: one by one, or in blocks whose loops compilers
-// turn into vector instructions, for any processor of the kind or for one with AVX2.
-//
-// All ways come to the same sums, to the last bit: each sum is of the elements of some places, in
-// the order of the places.
+// There are several implementations: one element at a time, or in blocks whose loops compilers turn
+// into vector instructions, for any processor or for one with AVX2. All give the same sums to the
+// last bit: each sum adds the elements at certain indices, in the order of the indices.
 
 namespace lockstep::trace {
 
-// What was taken of a tensor so far. The elements' squares are summed by place mod 8; the elements
-// by their byte of signs, from which finish() makes the sketch's values, each the difference of two
-// sums of sums: one addition an element, however many values a sketch has.
+// The sums over the elements added so far. Squares are summed by index mod 8. Elements are summed
+// by their byte of signs (bit j: the sign in the sketch's value j), which is one addition per
+// element however many values the sketch has; finish() combines the 256 sums to the sketch.
 struct FingerprintSums {
   std::uint64_t hash = 0;
   std::uint64_t count = 0;
@@ -42,15 +41,15 @@ struct FingerprintSums {
 
 struct FingerprintWay {
   const char* name;
-  // `first`: the place of the first value. Without `sketch`, by_signs is left alone.
+  // `first`: the index of the first value. Without `sketch`, by_signs does not change.
   void (*floats)(std::span<const float> values, std::uint64_t first, bool sketch,
                  FingerprintSums& sums);
   void (*doubles)(std::span<const double> values, std::uint64_t first, bool sketch,
                   FingerprintSums& sums);
 };
 
-// The ways that this processor can go; the first takes the elements one by one, the last is
-// fastest.
+// The implementations that this processor can run; the first adds the elements one by one, the last
+// is the fastest.
 std::span<const FingerprintWay> fingerprint_ways();
 
 struct Fingerprint {
@@ -73,14 +72,14 @@ class Fingerprinter {
   explicit Fingerprinter(std::uint32_t k = kSketchValues,
                          const FingerprintWay& way = fingerprint_ways().back());
 
-  // The elements from place `first` of the flattened tensor on.
+  // The elements from index `first` of the flattened tensor on.
   void add(std::span<const float> values, std::uint64_t first) {
     way_->floats(values, first, k_ > 0, sums_);
   }
   void add(std::span<const double> values, std::uint64_t first) {
     way_->doubles(values, first, k_ > 0, sums_);
   }
-  // What another has taken of the same tensor.
+  // Adds what `other` has taken of the same tensor.
   void merge(const Fingerprinter& other);
 
   Fingerprint finish() const;

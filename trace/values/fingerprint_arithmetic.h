@@ -1,6 +1,6 @@
-// What a fingerprint (fingerprint.h) takes of one element: the same text for the processor's code
-// and for the GPU's kernel, which NVRTC compiles. So: no standard headers, and functions of plain
-// words.
+// The arithmetic of a fingerprint (fingerprint.h) on one element. The host's code and the GPU's
+// kernel, which NVRTC compiles, share this file. So it includes no standard headers, and its
+// functions take and return integers only.
 //
 // An element is given as the bits of a float (`unsigned`) or of a double (`Word`).
 #pragma once
@@ -20,14 +20,15 @@ constexpr Word mix(Word x) {
   return x ^ (x >> 31U);
 }
 
-// The term of an element with these (canonical) bits, at `index` of the flattened tensor. The hash
-// is of the sum of all terms (mod 2^64). salt() grows by kGolden from one index to the next.
+// hash_term(): the term of an element with these (canonical) bits at `index` of the flattened
+// tensor. whole_hash(): the hash, from the sum of all terms (mod 2^64). salt() grows by kGolden
+// from one index to the next.
 constexpr Word salt(Word index) { return (index + 1) * kGolden; }
 constexpr Word hash_term(Word bits, Word index) { return mix(bits ^ salt(index)); }
 constexpr Word whole_hash(Word sum, Word elements) { return mix(sum + elements * kGolden); }
 
-// The signs of eight places in a row, the first at a multiple of eight: a byte each, and in it bit
-// j for the sketch's value j; 1 is minus.
+// The signs of eight consecutive elements, the first at a multiple of eight: one byte per element,
+// in which bit j is the sign in the sketch's value j; 1 is minus.
 constexpr Word sign_word(Word index) { return mix(index / 8 * kGolden + 1); }
 constexpr unsigned sign_byte(Word word, Word index) {
   return static_cast<unsigned>(word >> (index % 8 * 8)) & 0xFFU;
@@ -48,7 +49,7 @@ constexpr Word canonical(Word bits) {
   return magnitude == 0 ? 0ULL : magnitude > 0x7FF0000000000000ULL ? 0x7FF8000000000000ULL : bits;
 }
 
-// Whole numbers in the order of the numbers that the bits stand for (no NaN), and back.
+// Integers in the order of the floating-point numbers that the bits represent (no NaN), and back.
 constexpr int order_key(unsigned bits) {
   const int key = static_cast<int>(bits);
   return key ^ (key >> 31 & 0x7FFFFFFF);
@@ -64,7 +65,7 @@ constexpr Word bits_of_key(long long key) {
   return static_cast<Word>(key ^ (key >> 63 & 0x7FFFFFFFFFFFFFFFLL));
 }
 
-// The bits of the float that a bfloat16, or an IEEE half, stands for. For a NaN: those of some NaN.
+// Conversion from bfloat16 and from IEEE half to the bits of a float. A NaN becomes some NaN.
 constexpr unsigned float_bits_of_bfloat16(unsigned short bits) {
   return static_cast<unsigned>(bits) << 16U;
 }

@@ -268,8 +268,8 @@ Cause explain_finished(const Context& context, const WaitCause& wait) {
   Cause cause;
   if (message && !(steps_known && further_step) && !went_further) {
     cause.finding = make_finding(RuleId::p2p_unmatched);
-    cause.finding.message =
-        describe_wait(context, point) + ", which finished without the other side of it";
+    cause.finding.message = fmt::format("{}, which finished without the other side of it",
+                                        describe_wait(context, point));
   } else if (further_step) {
     cause.finding = make_finding(RuleId::unequal_iterations);
     cause.finding.message =
@@ -433,8 +433,8 @@ Finding wait_consequence(const Context& context, const WaitCause& wait) {
   std::string parts;
   std::size_t shown = 0;
   if (wait.stalled != SIZE_MAX) {
-    parts = describe_wait(context, context.where.wait_points[wait.stalled]) +
-            ", which every member issued";
+    parts = fmt::format("{}, which every member issued",
+                        describe_wait(context, context.where.wait_points[wait.stalled]));
     ++shown;
   }
   // The nearest waits: those farther away follow from them.
@@ -447,7 +447,7 @@ Finding wait_consequence(const Context& context, const WaitCause& wait) {
   // How the roots ended. Those of a cycle or a stall wait themselves, which was said above.
   if (!wait.cycle && wait.stalled == SIZE_MAX) {
     constexpr std::size_t kStatesShown = 4;
-    parts += "; " + describe_states(context, wait.roots, kStatesShown);
+    parts += fmt::format("; {}", describe_states(context, wait.roots, kStatesShown));
   }
   f.message = parts;
   f.fix.clear();

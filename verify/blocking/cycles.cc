@@ -159,7 +159,7 @@ void add_other_tags(const Context& context, const WaitCause& wait, Finding& find
         });
     if (!concerned) continue;
     finding.why += fmt::format(" But {}. {}", near.finding.message, near.finding.why);
-    finding.fix = near.finding.fix + "; or " + finding.fix;
+    finding.fix = fmt::format("{}; or {}", near.finding.fix, finding.fix);
     return;
   }
 }
@@ -279,7 +279,7 @@ Cause explain_cycle(const Context& context, const WaitCause& wait) {
   std::vector<const WaitPoint*> waits(points.size());
   std::transform(points.begin(), points.end(), waits.begin(),
                  [&](std::size_t p) { return &context.where.wait_points[p]; });
-  const std::vector<std::uint32_t> odd = part_from_sisters(context, waits);
+  const std::vector<std::uint32_t> odd = ranks_unlike_sisters(context, waits);
   std::optional<Cause> left_out;
   std::vector<Break> breaks;
   std::optional<Parting> parting;

@@ -173,12 +173,12 @@ std::string may_be_running(const Context& context, const WaitPoint& point,
   const Begun who = begun(context, point);
   // Splits that do not fit keep a call from ending. They do not keep a device from beginning it.
   if (has_unknown_splits(context, call) && !(snapshot && who == Begun::some)) {
-    return what +
-           ", which every member issued: its splits were not recorded, and may not fit "
-           "together";
+    return fmt::format(
+        "{}, which every member issued: its splits were not recorded, and may not fit together",
+        what);
   }
   // The two sides of a message were looked at at different moments: these may be two messages.
-  if (snapshot && is_message(point)) return what + ", whose other side was posted";
+  if (snapshot && is_message(point)) return fmt::format("{}, whose other side was posted", what);
   if (snapshot && (who == Begun::all || who == Begun::some)) return "";
   return fmt::format("{}, which every member issued: {}", what,
                      who == Begun::none
@@ -265,7 +265,8 @@ Cause explain_stall(const Context& context, const WaitPoint& point) {
                             context.describe_ranks(point.waiting), describe_call,
                             context.call(call).peer.value);
   } else if (who == Begun::all) {
-    f.message = describe_call + " runs on the devices of all its ranks and ends on none";
+    f.message =
+        fmt::format("{} runs on the devices of all its ranks and ends on none", describe_call);
   } else {
     f.message =
         fmt::format("all members issued {}, and it completed on none of them", describe_call);

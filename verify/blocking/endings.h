@@ -27,17 +27,17 @@ Begun begun(const Context& context, const WaitPoint& point);
 std::string may_be_running(const Context& context, const WaitPoint& point,
                            const std::vector<std::uint32_t>& victims);
 
-// Whether only issue lines were recorded of a job over NCCL: nothing shows which calls completed,
-// nor what a host was doing when it issued no more.
+// Whether a job over NCCL recorded only which calls were issued. Then nothing shows which of them
+// completed, nor what a host did after its last call.
 bool issued_alone(const Context& context);
 
-// Why ranks that seem to have stopped before a call (roots of `wait`) may be in one that they
-// issued: only issue lines were recorded, and none of the members of a rank's newest call went on,
-// so that this call may be what does not complete. Empty where they stopped. O(groups · members).
+// Why ranks that seem to have stopped before a call (roots of `wait`) may instead hang in the
+// newest call that they issued: issued_alone(), and no member of that call went on, so it may be
+// the one that does not complete. Empty where they did stop. O(groups · members).
 std::string may_be_in_newest_call(const Context& context, const WaitCause& wait);
 
-// Explains such a stall: not the program is at fault but the device or transport. Where start
-// events tell, the culprits are the devices that did not begin the call. O(waiting ranks).
+// Explains such a stall: the device or the transport is at fault, not the program. Where start
+// events were recorded, the culprits are the devices that did not begin the call. O(waiting ranks).
 Cause explain_stall(const Context& context, const WaitPoint& point);
 
 // Ranks that died (killed, or their trace has no end mark) while others were in calls with them.
@@ -45,8 +45,7 @@ Cause explain_stall(const Context& context, const WaitPoint& point);
 // where nobody died or no other rank was affected. O(ranks).
 std::optional<Cause> explain_deaths(const Context& context);
 
-// Where the job's user interrupted it, how far it was, in words; nothing where nobody did.
-// O(ranks).
+// A sentence on where the user interrupted the job; nothing where nobody did. O(ranks).
 std::optional<std::string> interruption(const Context& context);
 
 // A note for ranks that were killed, for reports without an error that explains it. Nothing where

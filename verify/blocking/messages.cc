@@ -45,7 +45,7 @@ Fault message_fault(const Context& context, const WaitPoint& point) {
                    context.run.tables.signatures[message.signature].op;
       });
   // Sister pipelines are the best witnesses: they show which of the two sides is unusual.
-  const std::vector<std::uint32_t> odd = part_from_sisters(context, {&point});
+  const std::vector<std::uint32_t> odd = ranks_unlike_sisters(context, {&point});
   if (!odd.empty() && odd == point.missing) return Fault::missing;
   if (made_before) return Fault::missing;
   if (waiting.call == 0) return Fault::unknown;

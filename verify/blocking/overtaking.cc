@@ -229,7 +229,7 @@ std::string describe_other_groups(const Context& context, const std::vector<std:
                        context.group_words(point.waiting[0], context.groups[point.group].group));
   }
   if (points.size() > kShown) {
-    out += ", and those of " + plural(points.size() - kShown, "more group");
+    out += fmt::format(", and those of {}", plural(points.size() - kShown, "more group"));
   }
   return out;
 }
@@ -244,7 +244,8 @@ std::string describe_order(const Context& context, const Overtaking& overtaking)
           ? fmt::format("{} made it before {} the last time, and {}", who, call, without)
           : fmt::format("{} made the same call in groups of the same kind before {}; {} {}",
                         context.describe_ranks(overtaking.witnesses), call, who, without);
-  return order + ". If the call is issued there later, the order is wrong: it belongs before.";
+  return fmt::format(
+      "{}. If the call is issued there later, the order is wrong: it belongs before.", order);
 }
 
 }  // namespace

@@ -6,12 +6,12 @@
 //   rank 2  all_reduce(tp1)  all_reduce(dp)  a witness: tp1 is a sister group of tp0, and comes
 //   rank 3  all_reduce(tp1)  all_reduce(dp)  before dp
 //
-// Two groups that wait for each other look the same from both sides: either of them may be too
-// early. Which call comes first is told by witnesses: members of sister groups (as many members,
-// the same description), who issued their own group's call of that kind before the call that all of
-// them are in. Without witnesses, the last round of the ranks themselves tells. A round is what a
-// rank issued since its last call like the one it is in. A rank that has fewer calls of the kind in
-// its round than the others overtook them.
+// Two groups that wait for each other look the same from both sides: either may be too early.
+// Witnesses decide which call comes first: members of sister groups (as many members, the same
+// description) that issued their own group's call of that kind before the call that all of them are
+// in. Without witnesses, the last round of the ranks themselves decides. A round is what a rank
+// issued since its last call like the one it is in. A rank with fewer calls of the kind in its
+// round than the others overtook them.
 //
 // There is no result where nobody else is in the second call (two groups of the same ranks, entered
 // in opposite orders), where both orders are equally common, or where records were lost.

@@ -1,6 +1,6 @@
-// What a reader needs first about ranks that stopped: who, on which host, how long ago, before
-// which call of which group, at which line of the program, how many ranks wait, and the command
-// that shows where the process is.
+// What the reader of a report needs first about ranks that stopped: who, on which host, how long
+// ago, before which call of which group, at which line of the program, how many ranks wait, and the
+// command that shows where the process is.
 #pragma once
 
 #include <cstddef>
@@ -26,10 +26,10 @@ std::vector<std::size_t> by_distance(const Context& context,
                                      const std::vector<std::uint32_t>& culprits,
                                      const std::vector<std::size_t>& points);
 
-// Which of the calls comes first in the program; `points`: at least one, all of which lack the same
-// ranks. The earlier step decides where steps are known. Otherwise a rank that waits in one of them
-// shows it: it issued the other one before, or its own group's call at the same index (another
-// tensor-parallel group of the job). If none shows it: the call in which most ranks wait.
+// Which of the calls comes first in the program. `points`: at least one, all of which lack the same
+// ranks. Where steps are known, the earliest step decides. Otherwise a rank that waits in one call
+// shows it, if it issued the other one before (or the call of a sister group at the same index).
+// Otherwise the call in which most ranks wait is taken.
 std::size_t first_missed(const Context& context, const std::vector<std::size_t>& points);
 
 // The first call of a point's group that a rank never issued, as another rank issued it. Ranks that
@@ -43,7 +43,7 @@ struct MissedCall {
   CallRef call;
   std::uint64_t seq = 0;
 };
-// `ranks`: rank indices; of several the one that got least far counts.
+// `ranks`: rank indices; the one that got least far counts.
 MissedCall missed_call(const Context& context, const std::vector<std::uint32_t>& ranks,
                        const WaitPoint& point);
 

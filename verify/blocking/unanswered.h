@@ -1,7 +1,7 @@
 // Collectives in which some ranks wait and which others never issued: who is at fault?
 //
-// Either the call is missing on one side, or it is one too many on the other. The majority decides.
-// Where as many ranks wait as are missing, the past of a waiting rank decides
+// Either one side left the call out, or the other side issued one too many. The majority decides.
+// If as many ranks wait as are missing, the past of a waiting rank decides
 // (verify/blocking/witnesses.h).
 #pragma once
 
@@ -20,19 +20,22 @@ namespace lockstep::verify {
 Deviation missing_at(const Context& context, const WaitPoint& point,
                      std::vector<std::uint32_t> deviants);
 
-// Decides whether a call that seems left out stays so or is one too many of the ranks that wait in
-// it, which then deviate from those who went on: where most of the group went on without them; or
-// as many did, and in the past of those who wait, another call came there and this one nowhere. It
-// stays so where the batches of those who went on lacked the call's modality. If nothing
-// decides, no rank is named.
+// `missing` says that a call was left out. Decides whether the ranks that wait in it issued one too
+// many instead, and turns the deviation around (turn_into_extra) if
+//   - most of the group went on without them, or
+//   - as many went on as wait, and the past of those who wait has another call there, and never
+//   this
+//     one.
+// It stays a missing call where the batches of those who went on lacked the call's modality. If
+// nothing decides, no rank is named.
 void decide_fault(const Context& context, Deviation& missing);
 
 // Turns a missing call into an extra one: the waiting ranks deviate from those who went on.
 void turn_into_extra(Deviation& missing);
 
-// Whether the ranks that lack the call at `point` are most of its group, and left it out: they
-// broke with their past where they part from one that waits in it, or most ranks outside the group
-// made such a call. `point` must be of a collective.
+// Whether most of the group left out the call at `point`. Evidence: they broke with their past
+// where their programs diverge from that of a rank that waits, or most ranks outside the group
+// issued such a call. `point` must be of a collective.
 bool is_missing_by_most(const Context& context, const WaitPoint& point);
 
 // Explains a cycle in which a single call lacks ranks that never issued it, while all other calls
@@ -43,8 +46,8 @@ std::optional<Cause> explain_left_out_call(const Context& context,
                                            const std::vector<std::size_t>& points,
                                            const std::vector<Break>& breaks);
 
-// Explains a cycle in which one rank left out a call that its past predicts, while all others went
-// on as usual, and wait for it in that call; or made one too many, in which it waits alone.
+// Explains a cycle in which one rank broke with its past and all others went on as usual: it left
+// out a call, in which the others wait for it, or issued one too many, in which it waits alone.
 std::optional<Cause> explain_broken_habit(const Context& context,
                                           const std::vector<std::size_t>& points,
                                           const std::vector<Break>& breaks);

@@ -9,8 +9,8 @@
 
 namespace lockstep::verify {
 
-// The wait points at which a root is missing; for a cycle, those in which its ranks wait. All
-// points where there are none such.
+// The wait points at which a root is missing; for a cycle, those in which its ranks wait. If there
+// are none, all points.
 std::vector<std::size_t> points_of_roots(const Context& context, const WaitCause& wait);
 
 // The earliest of them: by step, then by sequence number. Without steps, sequence numbers of

@@ -320,8 +320,8 @@ bool leaves_out_message(const Context& context, std::uint32_t rank, trace::Group
   return false;
 }
 
-std::vector<std::uint32_t> part_from_sisters(const Context& context,
-                                             const std::vector<const WaitPoint*>& points) {
+std::vector<std::uint32_t> ranks_unlike_sisters(const Context& context,
+                                                const std::vector<const WaitPoint*>& points) {
   std::vector<std::pair<std::uint32_t, trace::GroupId>> concerned;
   for (const WaitPoint* const point : points) {
     if (point->group != WaitPoint::kPointToPoint) continue;

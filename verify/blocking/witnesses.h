@@ -1,4 +1,5 @@
-// Witnesses of a hang: the own past of its ranks (verify/streams/past.h) and their sisters.
+// Witnesses of a hang: what its ranks did in earlier rounds (verify/streams/past.h), and what their
+// sisters did.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +23,8 @@ bool knows_its_past(const Context& context, std::uint32_t rank);
 // because hosts go on; otherwise the one in which it waits. kNoCall: it waits in none.
 std::uint32_t newest_call(const Context& context, std::uint32_t rank);
 
-// What the witnesses say of a call that lacks ranks: they left it out, those who wait issued one
-// too many, or neither can be told.
+// What witnesses show about a call that some members never issued: these left it out, those who
+// wait issued one too many, or it cannot be told.
 enum class Fault : std::uint8_t { missing, extra, unknown };
 inline constexpr const char* kEitherWay =
     "The traces do not show which: either it is missing on the one side, or it is one too many on "
@@ -32,9 +33,9 @@ inline constexpr const char* kEitherWay =
 // Whether calls of two ranks may be the same one: by group, form and line of the program.
 bool is_like(const Context& context, const trace::Call& a, const trace::Call& b);
 
-// Whether without this call, which the past does not predict, the rank did what its past predicts.
-// A call of a new kind may also open a new part of the program (a checkpoint), then other calls
-// follow. False where the rank blocks in it: what would have come is unknown.
+// For a call that the past does not predict: whether the rank then continued as its past predicts.
+// If it did, the call was one too many. If not, it may begin a new part of the program, such as a
+// checkpoint. False where the rank blocks in it: what would have followed is unknown.
 bool goes_on_as_usual(const Context& context, CallRef added);
 
 // Where a rank broke with its own past: a call among its newest that was not usual there.
@@ -47,9 +48,9 @@ struct Break {
   EditKind kind = EditKind::replaced;
 };
 
-// Where some of the ranks broke with their past while the others went on as usual. Empty where the
-// past of any of them does not tell. O(ranks · 64) times the cost of is_usual(), and of comparing
-// a rank's program with 8 others where a call is not usual.
+// Where some of the ranks broke with their past while the others went on as usual. Empty if the
+// past of one of them is too short to decide. O(ranks · 64) times the cost of is_usual(), and of
+// comparing a rank's program with 8 others where a call is not usual.
 std::vector<Break> breaks_with_the_past(const Context& context,
                                         const std::vector<std::uint32_t>& ranks);
 
@@ -66,17 +67,17 @@ std::string_view role_of(const trace::Tables& tables, const trace::RankTrace::Me
 // program. O(calls).
 bool is_made_in_sister_groups(const Context& context, CallRef call);
 
-// Whether a sister goes on with a message to, or from, the rank in `peer`'s place (a rank index)
-// where the program of `rank` parts from hers, and `rank` does not: it left that message out. At
-// most 8 sisters are asked. O(ranks + 8 · calls).
+// Whether `rank` left out a message to (or from) `peer`, by the comparison with its sisters: where
+// the programs diverge, the sister posts the message to the sister of `peer`, and `rank` does not.
+// At most 8 sisters are asked. Rank indices. O(ranks + 8 · calls).
 bool leaves_out_message(const Context& context, std::uint32_t rank, trace::GroupId group,
                         std::uint32_t peer, trace::Op op);
 
-// Among the ranks on both sides of messages in which ranks wait, those whose messages, or the calls
-// between them, differ from their sisters', while all others did what their sisters did. Empty
-// where a rank has no sister, where its sisters disagree, where its first messages were not
-// recorded, and for more than 64 ranks. O(64 · 8 · calls).
-std::vector<std::uint32_t> part_from_sisters(const Context& context,
-                                             const std::vector<const WaitPoint*>& points);
+// Among the ranks on both sides of the messages at `points`: those whose messages, or the calls
+// between them, differ from their sisters'. Empty where a rank has no sister, where its sisters
+// disagree, where its first messages were not recorded, and for more than 64 ranks.
+// O(64 · 8 · calls).
+std::vector<std::uint32_t> ranks_unlike_sisters(const Context& context,
+                                                const std::vector<const WaitPoint*>& points);
 
 }  // namespace lockstep::verify

@@ -40,7 +40,7 @@ std::string situation_name(const Situation& s) {
       break;
   }
   return fmt::format("step {}{} meet {} after {}", s.step, s.any_other ? " and-others" : "",
-                     s.condition_set, s.past);
+                     s.condition_set, s.past_set);
 }
 
 std::string part_name(const trace::ProductSpec& spec, std::uint32_t part) {
@@ -54,7 +54,8 @@ std::string part_name(const trace::ProductSpec& spec, std::uint32_t part) {
     case ProductSequences::kEnd:
       return "end";
     default:
-      return "under " + spec.conditions[part - ProductSequences::kFirstCondition].name;
+      return fmt::format("under {}",
+                         spec.conditions[part - ProductSequences::kFirstCondition].name);
   }
 }
 

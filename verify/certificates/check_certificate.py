@@ -18,7 +18,7 @@ def dump(value): return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 def parse(text):
     def once(pairs):  # null is as good as absent; two values of one key would be two statements
-        if len(dict(pairs)) < len(pairs): raise ValueError("a key stands twice")
+        if len(dict(pairs)) < len(pairs): raise ValueError("a key appears twice")
         return {key: value for key, value in pairs if value is not None}
     def number(digits):  # 8.0 is 8
         return int(float(digits)) if float(digits).is_integer() else float(digits)

@@ -21,7 +21,7 @@ constexpr const char* kOnlyCompleteRuns =
     "only a complete recording of a run that ended well can be certified";
 
 Error refusal(const std::string& why, const std::string& file, const std::string& fix) {
-  return Error{"there is no certificate: " + why, {file}, fix};
+  return Error{fmt::format("there is no certificate: {}", why), {file}, fix};
 }
 
 // What a trace must be so that it shows all that its rank did.
@@ -48,7 +48,8 @@ std::optional<Error> incomplete(const trace::RankTrace& trace) {
 std::optional<Error> incomplete(const trace::Run& run) {
   if (!run.unreadable.empty()) return run.unreadable.front().error;
   if (!run.header_conflicts.empty()) {
-    return refusal("the traces contradict each other: " + printable(run.header_conflicts.front()),
+    return refusal(fmt::format("the traces contradict each other: {}",
+                               printable(run.header_conflicts.front())),
                    "", kOnlyCompleteRuns);
   }
   if (run.ranks.size() != static_cast<std::size_t>(run.world_size) || run.ranks.empty()) {

@@ -22,7 +22,7 @@ std::string quoted_names(const std::vector<std::string>& names) {
 
 std::string describe_modality(const std::optional<std::vector<std::string>>& held) {
   if (!held || held->empty()) return "nothing";
-  if (held->size() == 1) return printable((*held)[0]) + " only";
+  if (held->size() == 1) return fmt::format("{} only", printable((*held)[0]));
   std::vector<std::string> clean;
   for (const std::string& name : *held) clean.push_back(printable(name));
   return join_and(clean);
@@ -193,7 +193,8 @@ std::string form_message(const Context& context, const Deviation& d) {
                          context.describe_call(d.expected), more, others, location);
     }
     case Deviation::Kind::extra: {
-      const std::string more = d.count > 1 ? " and " + plural(d.count - 1, "more call") : "";
+      const std::string more =
+          d.count > 1 ? fmt::format(" and {}", plural(d.count - 1, "more call")) : "";
       return fmt::format("{} issued {}{} as {}, which {} did not issue", who,
                          context.describe_call(d.got), more,
                          context.describe_location(d.got, d.seq), others);
@@ -315,22 +316,26 @@ bool explain_modality(const Context& context, const Deviation& d, Finding& findi
 
 std::string usual_why(const Deviation& d) {
   if (!d.singled_out) {
-    return "Equally many ranks did each, and nothing earlier in the traces shows which of them "
-           "deviate." +
-           again_words(d);
+    return fmt::format(
+        "Equally many ranks did each, and nothing earlier in the traces shows which of them "
+        "deviate.{}",
+        again_words(d));
   }
   switch (d.kind) {
     case Deviation::Kind::missing:
-      return "Left out that call, the sequences agree again. A group's calls are paired by their "
-             "order, so from there on every call is paired with the wrong one." +
-             again_words(d);
+      return fmt::format(
+          "Without that call the sequences agree again. A group's calls are paired by their "
+          "order, so from there on every call is paired with the wrong one.{}",
+          again_words(d));
     case Deviation::Kind::extra:
-      return "Without it the sequences agree again. A group's calls are paired by their order, so "
-             "from there on every call is paired with the wrong one." +
-             again_words(d);
+      return fmt::format(
+          "Without it the sequences agree again. A group's calls are paired by their order, so "
+          "from there on every call is paired with the wrong one.{}",
+          again_words(d));
     case Deviation::Kind::identity:
-      return "Operation, size and type agree, so nothing hangs: different tensors are combined." +
-             again_words(d);
+      return fmt::format(
+          "Operation, size and type agree, so nothing hangs: different tensors are combined.{}",
+          again_words(d));
     case Deviation::Kind::swapped:
     case Deviation::Kind::replaced:
       return again_words(d).empty() ? "" : again_words(d).substr(1);

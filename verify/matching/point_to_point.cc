@@ -46,10 +46,12 @@ std::vector<Cause> check_near_misses(const Context& context,
     // The finding concerns both ranks, but nothing shows which of them is wrong: no culprits.
     cause.deviants = {std::min(r, send.rank), std::max(r, send.rank)};
     if (r == send.rank) cause.deviants.pop_back();
-    const std::string expected =
-        other_group ? "in " + context.group_words(r, waiting.group) : describe_tag(waiting.ptag);
-    const std::string sent = other_group ? "in " + context.group_words(send.rank, message.group)
-                                         : describe_tag(message.ptag);
+    const std::string expected = other_group
+                                     ? fmt::format("in {}", context.group_words(r, waiting.group))
+                                     : describe_tag(waiting.ptag);
+    const std::string sent =
+        other_group ? fmt::format("in {}", context.group_words(send.rank, message.group))
+                    : describe_tag(message.ptag);
     f.message =
         fmt::format("{0} waits in {1} from rank {2} {3} ({4}); rank {2} sent its message {5} ({6})",
                     context.describe_ranks({r}), context.describe_call(receive), waiting.peer.value,
@@ -63,8 +65,9 @@ std::vector<Cause> check_near_misses(const Context& context,
     f.group = printable(context.run.tables.str(waiting.group));
     f.seq = cause.seq = waiting.seq;
     if (waiting.step != trace::kNone) f.step = cause.step = waiting.step;
-    f.evidence = {context.evidence(receive, "waits for a message " + describe_tag(waiting.ptag)),
-                  context.evidence(send, "sent " + describe_tag(message.ptag))};
+    f.evidence = {context.evidence(
+                      receive, fmt::format("waits for a message {}", describe_tag(waiting.ptag))),
+                  context.evidence(send, fmt::format("sent {}", describe_tag(message.ptag)))};
     set_fingerprint(f, other_group ? "group" : "tag");
     out.push_back(std::move(cause));
     if (out.size() >= kNearMissesShown) break;

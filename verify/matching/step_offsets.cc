@@ -178,7 +178,8 @@ Cause explain_offset(const Context& context, std::size_t g, const GroupSteps& st
                   context.call(d.expected).step, context.describe_location(d.expected, cause.seq));
   if (finding.rule == RuleId::modality_divergence || finding.rule == RuleId::dead_remedy) {
     finding.certainty = Certainty::observed;
-    finding.why = sentence + ". Nothing hangs, and the gradients of different steps are combined.";
+    finding.why = fmt::format(
+        "{}. Nothing hangs, and the gradients of different steps are combined.", sentence);
     return cause;
   }
   const bool known =

@@ -12,8 +12,9 @@
 
 namespace lockstep::verify {
 
-// Returns the causes; empty where no values were recorded. Adds what could not be checked to
-// `unknown`, and what the data leaves undecided to `undecided`. O(marks log marks + events).
+// Returns the causes; empty if no values were recorded. Adds sentences to `unknown` about what
+// could not be checked, and to `undecided` about what the values leave open. O(marks log marks +
+// events).
 std::vector<Cause> check_numbers(const Context& context, std::vector<std::string>& unknown,
                                  std::vector<std::string>& undecided);
 

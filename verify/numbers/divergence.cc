@@ -142,7 +142,8 @@ std::string describe_sides(const trace::Run& run, const ValueRow& row) {
   for (std::size_t s = 0; s < std::min(sides.size(), kSidesShown); ++s) {
     out += (s == 0 ? "" : " against ") + sides[s];
   }
-  if (sides.size() > kSidesShown) out += " and " + plural(sides.size() - kSidesShown, "more side");
+  if (sides.size() > kSidesShown)
+    out += fmt::format(" and {}", plural(sides.size() - kSidesShown, "more side"));
   return out;
 }
 
@@ -218,7 +219,7 @@ std::vector<trace::StringId> names_of(const Divergence& d) {
 
 std::string describe_reading(const trace::Run& run, const trace::StateMark& mark) {
   std::string out = printable(run.tables.str(mark.name));
-  if (mark.hash) out += " hash " + hex(*mark.hash);
+  if (mark.hash) out += fmt::format(" hash {}", hex(*mark.hash));
   if (mark.norm) out += fmt::format(" norm {:.9g}", *mark.norm);
   return out;
 }
@@ -341,8 +342,8 @@ Judgement judge_parameters(const Context& context, const ValueTable& table, cons
   }
   const Ranks still = standing_still(table, d);
   if (!still.empty()) {
-    out.why = context.describe_ranks(still) +
-              " did not change them in that step: the update was skipped there";
+    out.why = fmt::format("{} did not change them in that step: the update was skipped there",
+                          context.describe_ranks(still));
   }
   if (gradients_agreed(context, table, d)) {
     out.rule = RuleId::rank_local_decision;

@@ -155,7 +155,7 @@ ReductionCause explain_faults(const Context& context,
   f.message =
       fmt::format("the synchronised gradients of {} (step {}) {}", describe_names(context, names),
                   first.row->n, describe_fault(context, first));
-  if (steps.size() > 1) f.message += "; so in " + plural(steps.size(), "step");
+  if (steps.size() > 1) f.message += fmt::format("; so in {}", plural(steps.size(), "step"));
   f.why =
       fmt::format("{} ({} of {} checked)", why(first), plural(faults.size(), "gradient"), checked);
   f.fix = fix(first);

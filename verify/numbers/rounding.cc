@@ -28,17 +28,19 @@ std::optional<double> unit_roundoff(std::string_view dtype) {
 double rounding_bound(std::uint64_t terms, double roundoff, double norms) {
   constexpr double kChance = 1e-12;
   const double sign_sum = std::sqrt(2 * std::log(2 / kChance));
-  // One term more: programs may divide before they add, and the sketch is rounded as well.
+  // One term more than there are: programs may divide before they add, and the sketch is rounded.
   const double m = (static_cast<double>(terms) + 1) * roundoff;
-  // gamma(m) = m / (1 - m) grows without bound as m comes to 1: float8 over 16 ranks. From a half
-  // on the bound is the size of the terms themselves.
+  // gamma(m) = m / (1 - m) has a pole at m = 1, which float8 over 16 ranks reaches. From a half on
+  // the bound is the size of the terms themselves.
   const double gamma = m < 0.5 ? m / (1 - m) : 1;
-  // 2^-48: a sketch is itself a sum of doubles. For integers, nothing else is rounded.
+  // 2^-48: the sketch itself is a sum of doubles. For integers that is the only rounding.
   return (gamma + 0x1p-48) * norms * sign_sum;
 }
 
 double norm_tolerance(std::int64_t elements) {
-  constexpr double kUnknown = 1e8;  // as of a large embedding: rather too tolerant than not enough
+  // If the size is unknown, that of a large embedding: a missed difference is better than a false
+  // one.
+  constexpr double kUnknown = 1e8;
   const double n = elements > 0 ? static_cast<double>(elements) : kUnknown;
   // The errors of n additions have random signs, so their sum grows as sqrt(n); the factor 4 leaves
   // room. At most a percent: 10^9 elements give 0.8 %.

@@ -1,5 +1,5 @@
-// Which calls synchronise a gradient: over whom, in what precision, and how the program says that
-// it averages.
+// Which calls synchronise a gradient: over which ranks, in which precision, and with which average,
+// as far as the program declares it.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,9 @@
 
 namespace lockstep::verify {
 
-// Over whom a gradient is averaged. A program declares it by a word in the calls' tag:
-// "average=world", "average=contributors" (ranks that have a gradient) or "average=sum".
+// What a summed gradient is divided by. A program declares it by a word in the calls' tag:
+// "average=world" (all ranks), "average=contributors" (ranks that have a gradient) or "average=sum"
+// (nothing).
 enum class Average : std::uint8_t { undeclared, world, contributors, sum };
 
 struct SyncCall {
@@ -39,10 +40,11 @@ class SyncCalls {
   Average declared_ = Average::undeclared;
 };
 
-// Updates between which a rank synchronised nothing, by its calls: rank indices whose traces hold
-// no reduction that could have synchronised the parameter between `row` and the one before it,
-// although they hold calls: other reductions, or at least some collective. Where reductions name
-// parameters of the table, those of this one count, else all. O(events of the ranks + names).
+// The ranks (indices) that did not synchronise the parameter of `row` in the update before it:
+// their traces hold no reduction between the row's step and the previous one that could have done
+// so. If reductions name the table's parameters, only those that name this one count; otherwise any
+// does. Ranks without any collective are left out: their calls were not recorded. O(events of the
+// ranks + names).
 std::vector<std::uint32_t> ranks_without_sync(const trace::Run& run, const ValueTable& table,
                                               const SyncCalls& calls, const ValueRow& row);
 

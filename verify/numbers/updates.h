@@ -1,5 +1,5 @@
-// Gradients and parameters over one update: parameters that change without a gradient, and
-// gradients that still hold those of the previous step.
+// Faults of single updates: parameters that change without a gradient, gradients that were not
+// zeroed, and parts of parameters that the optimizer skipped.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace lockstep::verify {
 
-// Values of several names that show one fault first in step n.
+// One fault, which these values show first in step n.
 struct UpdateFault {
   std::int64_t n = 0;
   std::vector<trace::StringId> names;  // in the program's order
@@ -28,10 +28,10 @@ std::vector<UpdateFault> find_decayed(const trace::Run& run, const ValueTable& t
 // O(marks).
 std::vector<UpdateFault> find_stale_gradients(const trace::Run& run, const ValueTable& table);
 
-// Finds parts of sharded parameters that an optimizer left out: they stayed as they were in a step,
-// though they had a gradient, and the other ranks' parts of the same parameter changed. Small
-// updates that rounding swallows are none: it counts only where the others' change is far above
-// rounding, and this rank's gradient not much smaller than theirs. O(marks).
+// Finds parts of sharded parameters that an optimizer left out: they did not change in a step,
+// although they had a gradient and the other ranks' parts of the same parameter changed. An update
+// may also be too small to change a rounded value. So this counts only where the others' change is
+// far above rounding, and this rank's gradient is not much smaller than theirs. O(marks).
 std::vector<UpdateFault> find_still(const trace::Run& run, const ValueTable& table);
 
 }  // namespace lockstep::verify

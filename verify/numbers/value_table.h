@@ -42,10 +42,10 @@ struct ValueRow {
   trace::StringId name;
   std::uint32_t name_index = 0;   // the name's index in program order
   std::vector<Reading> readings;  // by rank; at least one
-  bool replicated = false;        // taken for the same on all ranks, though nothing says so
+  bool replicated = false;        // assumed to be the same on all ranks (replicas.h)
 
   const trace::StateMark* of(std::uint32_t rank) const;  // nullptr: the rank recorded none
-  bool sharded() const;                                  // ranks rightly hold different parts of it
+  bool sharded() const;                                  // ranks hold different parts, as intended
 };
 
 // The rows of one name in one phase, by step.

@@ -16,7 +16,7 @@ namespace lockstep::verify {
 
 namespace {
 
-// A trace's declarations, without its events.
+// What a trace says of itself (rank, groups, semantics), without its events.
 trace::RankTrace declared(const trace::RankTrace& trace) {
   trace::RankTrace out;
   out.rank = trace.rank;
@@ -30,7 +30,7 @@ trace::RankTrace declared(const trace::RankTrace& trace) {
   return out;
 }
 
-// Calls and declarations of a trace, without what was measured.
+// The calls of a trace, without what was measured.
 trace::RankTrace bare(const trace::RankTrace& trace) {
   trace::RankTrace out = declared(trace);
   out.events = trace.events;
@@ -38,7 +38,7 @@ trace::RankTrace bare(const trace::RankTrace& trace) {
   return out;
 }
 
-// The declarations of one trace, and all that another did.
+// What `trace` says of itself, with the events of `did`.
 trace::RankTrace declared_with(const trace::RankTrace& trace, const trace::RankTrace& did) {
   trace::RankTrace out = declared(trace);
   out.events = did.events;
@@ -52,7 +52,7 @@ trace::RankTrace declared_with(const trace::RankTrace& trace, const trace::RankT
 
 class RankComposer {
  public:
-  // A trace of the rank that `first` is of.
+  // Begins the trace of the rank that `first` belongs to.
   RankComposer(const trace::RankTrace& first, trace::Tables& tables)
       : tables_(tables), out_(declared(first)) {
     out_.end = trace::End::clean;
@@ -65,10 +65,11 @@ class RankComposer {
     out_.modalities.push_back({step, tables_.make_names(sorted)});
   }
 
-  // The events [begin, end) of `trace`, as calls of that step, or of their own.
+  // Appends the events [begin, end) of `trace`, as calls of `step`; without it, each keeps the step
+  // that was recorded.
   void add_part(const trace::RankTrace& trace, std::uint32_t begin, std::uint32_t end,
                 std::optional<std::int64_t> step) {
-    std::map<std::uint32_t, std::uint32_t> moved;  // calls
+    std::map<std::uint32_t, std::uint32_t> moved;  // from the trace's calls to ours
     std::map<std::int32_t, std::int32_t> batches;  // their numbers start again in each part
     for (std::uint32_t e = begin; e < end; ++e) {
       const trace::Event& event = trace.events[e];
@@ -140,7 +141,7 @@ class MovedTraces {
     }
     trace::move_to_tables(tables, run.tables, traces_);
   }
-  // What stands for that rank.
+  // The trace of the rank, or of the one that was recorded for it.
   const trace::RankTrace& of(std::int32_t rank) const {
     return traces_[trace_index_.at(traced_[static_cast<std::size_t>(rank)])];
   }
@@ -162,7 +163,8 @@ trace::Run compose(const ProductModel& model, const Assignment& assignment) {
   const ProductSequences& sequences = model.sequences();
   const std::int32_t copy_ranks = model.spec().copy_ranks;
   const std::vector<std::int32_t> traced = trace::traced_ranks(model.spec());
-  // By the rank that was traced, and its options: what it does. In a large job, most do the same.
+  // By the traced rank and the options: the index in `ranks`. In a large job most ranks do the
+  // same, and their traces are copied.
   std::map<std::pair<std::int32_t, std::vector<ProductOption>>, std::size_t> known;
   std::vector<trace::RankTrace> ranks;
   for (std::int32_t r = 0; r < model.ranks(); ++r) {
@@ -186,7 +188,9 @@ trace::Run compose(const ProductModel& model, const Assignment& assignment) {
     };
     bool alive = add(first, sequences.part(first, r, ProductSequences::kStart), trace::kNone);
     std::uint32_t history = first;
-    bool as_recorded = true;  // so far: only then the rank is known to raise where its trace does
+    // Whether all steps so far are those of the trace. Only then is it known that the rank raises
+    // the exception of its trace.
+    bool as_recorded = true;
     for (std::size_t s = 0; s < assignment.steps.size() && alive; ++s) {
       const ProductOption& option = assignment.options[s][i];
       const std::int64_t step = assignment.steps[s];
@@ -235,14 +239,16 @@ trace::Run as_program(const trace::Run& run) {
 
 namespace {
 
-constexpr std::int64_t kAllStepsUpTo = 32;    // later ones are shown without those in between
-constexpr std::int64_t kMostFollowed = 4096;  // each step costs options of all ranks
+// Counterexamples up to this step show all steps; later ones leave out those in between.
+constexpr std::int64_t kAllStepsUpTo = 32;
+// follow_trace() gives up after this step: each one asks all ranks for their options.
+constexpr std::int64_t kMostFollowed = 4096;
 
 Situation first_situation(std::uint32_t condition_set) {
   return {Situation::Kind::first, 0, false, condition_set, 0};
 }
 
-// The first set of conditions that is possible at the step, `condition_set` if it is.
+// `condition_set` if it is possible at the step, else the first set that is.
 std::optional<std::uint32_t> possible_set(const ProductModel& model, std::int64_t step,
                                           std::uint32_t condition_set) {
   const Situations& situations = model.situations();
@@ -262,8 +268,8 @@ std::uint32_t set_of(const ProductModel& model, std::uint32_t condition) {
   return static_cast<std::uint32_t>(found - condition_sets.begin());
 }
 
-// The usual conditions of a later step for ranks whose histories are settled. Empty: none that was
-// recorded.
+// The usual options of a later step for ranks whose step 0 was `past`. Empty if some rank has no
+// recorded one.
 std::vector<ProductOption> usual_in(const ProductModel& model, std::int64_t step,
                                     std::uint32_t condition_set,
                                     const std::vector<ProductOption>& past) {
@@ -302,7 +308,7 @@ void add_step(Assignment& assignment, std::int64_t step, std::vector<ProductOpti
   assignment.options.push_back(std::move(options));
 }
 
-// A step as usual. False: none is possible, or was recorded for all.
+// Adds a step with the usual options. False if no assignment is possible or fully recorded.
 bool add_usual(const ProductModel& model, Assignment& assignment, std::int64_t step,
                std::uint32_t condition_set, const std::vector<ProductOption>& past) {
   if (model.spec().only_steps && step >= *model.spec().only_steps) return false;
@@ -342,8 +348,8 @@ std::vector<ProductOption> usual_options(const ProductModel& model, const Situat
   return out;
 }
 
-Assignment lead_to(const ProductModel& model, const Situation& situation,
-                   const std::vector<ProductOption>& options) {
+Assignment steps_up_to(const ProductModel& model, const Situation& situation,
+                       const std::vector<ProductOption>& options) {
   Assignment out;
   const bool later = situation.kind == Situation::Kind::later;
   std::vector<ProductOption> first = options;
@@ -369,7 +375,7 @@ Assignment lead_to(const ProductModel& model, const Situation& situation,
 }
 
 std::optional<Assignment> usual_steps(const ProductModel& model) {
-  Assignment out = lead_to(model, Situation{}, {});
+  Assignment out = steps_up_to(model, Situation{}, {});
   if (out.steps.empty()) return std::nullopt;
   return out;
 }
@@ -392,7 +398,7 @@ std::optional<Assignment> follow_trace(const ProductModel& model, std::uint32_t 
     std::vector<ProductOption> options(static_cast<std::size_t>(model.ranks()));
     for (std::int32_t other = 0; other < model.ranks(); ++other) {
       const auto o = static_cast<std::size_t>(other);
-      // The rank's own condition where the other one may have it: the fewest ranks differ.
+      // The condition of `rank` if the other may be in it, so that the fewest ranks differ.
       const auto may = model.situations().conditions(condition_set, other, step);
       const std::uint32_t c =
           std::binary_search(may.begin(), may.end(), condition) ? condition : may.front();

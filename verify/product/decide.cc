@@ -161,7 +161,7 @@ class Decider {
                     : failure.situation.kind == Situation::Kind::end ? Counterexample::Where::end
                                                                      : Counterexample::Where::step;
     example.step = std::max<std::int64_t>(failure.situation.step, 0);
-    example.assignment = lead_to(model_, failure.situation, failure.options);
+    example.assignment = steps_up_to(model_, failure.situation, failure.options);
     example.differing = failure.differing;
     const std::vector<std::uint32_t> sequences =
         sequences_under(model_, failure.situation, failure.options);
@@ -194,7 +194,7 @@ class Decider {
     Counterexample example;
     const Situation start = model_.situations().all().front();
     example.where = Counterexample::Where::start;
-    example.assignment = lead_to(model_, start, usual_options(model_, start));
+    example.assignment = steps_up_to(model_, start, usual_options(model_, start));
     for (const std::string& name : model_.sequences().disputed_groups)
       example.reason.push_back(
           fmt::format("ranks give group \"{}\" different members", printable(name)));
@@ -290,7 +290,7 @@ std::set<std::string> carried(const ProductModel& model, std::uint32_t shared) {
 }  // namespace
 
 std::string describe_channel(const ProductChannel& channel) {
-  if (!channel.message) return "group " + printable(channel.name);
+  if (!channel.message) return fmt::format("group {}", printable(channel.name));
   std::string out = fmt::format("messages from rank {} to rank {}", channel.members[0].value,
                                 channel.members[1].value);
   if (channel.tag != trace::kNoPeerTag) out += fmt::format(", tag {}", channel.tag);
@@ -319,7 +319,7 @@ ChannelParties parties_on(const ProductModel& model, std::uint32_t channel,
   return out;
 }
 
-std::size_t parties_reference(const ChannelParties& parties) {
+std::size_t reference_party(const ChannelParties& parties) {
   std::size_t best = 0;
   for (std::size_t p = 1; p < parties.size(); ++p) {
     if (parties[p].ranks.size() > parties[best].ranks.size()) best = p;
@@ -344,7 +344,7 @@ void describe_divergence(const ProductModel& model, const std::vector<std::uint3
     return std::includes(out.differing.begin(), out.differing.end(), party.ranks.begin(),
                          party.ranks.end());
   };
-  std::size_t reference = parties_reference(parties);
+  std::size_t reference = reference_party(parties);
   if (differs(parties[reference]))
     reference = static_cast<std::size_t>(std::find_if_not(parties.begin(), parties.end(), differs) -
                                          parties.begin());
@@ -357,7 +357,7 @@ void describe_divergence(const ProductModel& model, const std::vector<std::uint3
   const auto& x = keys_of(model, usual.shared);
   const auto& y = keys_of(model, other.shared);
   const auto [first, second] = std::mismatch(x.begin(), x.end(), y.begin(), y.end());
-  out.parts_at = static_cast<std::size_t>(first - x.begin());
+  out.first_difference = static_cast<std::size_t>(first - x.begin());
   const std::set<std::string> here = carried(model, usual.shared);
   const std::set<std::string> there = carried(model, other.shared);
   std::set_symmetric_difference(here.begin(), here.end(), there.begin(), there.end(),
@@ -365,7 +365,8 @@ void describe_divergence(const ProductModel& model, const std::vector<std::uint3
   const auto count = [](std::size_t n) { return n == 0 ? "no calls" : plural(n, "call"); };
   out.reason.push_back(fmt::format("in {} rank {} makes {}, rank {} {}; they differ from call {}",
                                    out.channel, usual.ranks.front().value, count(x.size()),
-                                   other.ranks.front().value, count(y.size()), out.parts_at));
+                                   other.ranks.front().value, count(y.size()),
+                                   out.first_difference));
 }
 
 void describe_cycle(const ProductModel& model, const Cycle& cycle, Counterexample& out) {

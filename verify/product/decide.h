@@ -47,8 +47,8 @@ struct Counterexample {
   };
   std::string channel;  // "group world", "messages from rank 0 to rank 1"
   std::optional<Side> reference, deviant;
-  std::size_t parts_at = 0;       // the first index at which they differ
-  std::vector<std::string> what;  // parameters that only one of them carries
+  std::size_t first_difference = 0;  // the first index at which they differ
+  std::vector<std::string> what;     // parameters that only one of them carries
 
   trace::Run run;  // the assignment as a program
   Report report;   // verify()'s report on it
@@ -58,10 +58,10 @@ struct ProductDecision {
   ProductVerdict verdict = ProductVerdict::inconclusive;
   std::vector<std::string> why;  // for `inconclusive`; for `safe`, what a reader should know
   std::optional<Counterexample> counterexample;
-  bool one_order = true;  // false: no order of the collectives fits all assignments: no certificate
-  // What ranks that choose together exchange among themselves depends on their choice: no
-  // certificate.
-  bool varying = false;
+  // For certificates, which need one order of the collectives that fits all assignments, and calls
+  // that do not depend on the choice: false, and true, mean that there is none.
+  bool one_order = true;
+  bool varying = false;  // calls within a team depend on its choice
   std::size_t situations = 0, sequences = 0, instances = 0;  // how many were examined
 };
 
@@ -83,7 +83,7 @@ using ChannelParties = std::vector<ChannelParty>;
 ChannelParties parties_on(const ProductModel& model, std::uint32_t channel,
                           const std::vector<std::uint32_t>& sequences);
 // The largest party; of equal ones the first.
-std::size_t parties_reference(const ChannelParties& parties);
+std::size_t reference_party(const ChannelParties& parties);
 
 // Fills in the channel, the two sides, the parameters and the reason.
 void describe_divergence(const ProductModel& model, const std::vector<std::uint32_t>& sequences,

@@ -17,21 +17,23 @@ struct ChannelAgreement {
   std::uint32_t size = 0;
 };
 
-// For a rank of a team, whose ranks choose together: which choices belong together.
+// For a rank of a team, whose ranks choose together: the options that lead to each of its
+// sequences. Sequences of two members go together where they have an option in common.
 struct TeamChoice {
   std::int32_t team = 0;  // its first rank
-  // For each of the rank's choices, the team's options under which it is that; ascending.
+  // By the index of a sequence in the rank's choices: the team's options that lead to it;
+  // ascending.
   std::vector<std::vector<std::uint32_t>> under;
 };
 
 struct Evaluation {
   std::vector<std::vector<std::uint32_t>> choices;  // by rank: its different sequences
   std::map<std::int32_t, TeamChoice> teams;         // of the ranks that do not choose by themselves
-  std::vector<std::string> missing;                 // what a rank does was not recorded; the first
+  std::vector<std::string> missing;                 // the first option that was not recorded
   std::vector<std::uint32_t> disagreeing;           // channels, ascending
-  // Channels within a team that agree under each option, although it is not the same under all.
+  // Channels within a team that agree under each option, but differ between options.
   std::vector<std::uint32_t> varying;
-  std::vector<ChannelAgreement> agreed;  // the others, ascending; none with a single member
+  std::vector<ChannelAgreement> agreed;  // all others with several members; ascending
 };
 
 // Fills in `disagreeing` and `agreed` from `choices`, ignoring teams. Exact: a channel

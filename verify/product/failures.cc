@@ -13,25 +13,25 @@ namespace lockstep::verify {
 
 namespace {
 
-// What a rank that differs costs: more than its conditions can; at most two of
-// those differ (that of its first step and the current one).
+// The cost of a rank that deviates. It is more than all its conditions cost, of which at most two
+// are unusual: those of step 0 and of the current step. So fewer ranks always win.
 constexpr std::size_t kRankCost = 4;
 
-// What a sequence does where others take part who choose for themselves.
+// The calls of a sequence on channels with ranks of other teams: (channel, (shared, own)).
 std::vector<std::pair<std::uint32_t, std::pair<std::uint32_t, std::uint32_t>>> shared_part(
     const ProductModel& model, std::uint32_t sequence) {
   std::vector<std::pair<std::uint32_t, std::pair<std::uint32_t, std::uint32_t>>> out;
   for (const Projection& p : model.sequences().sequences[sequence].projections) {
-    if (!model.sequences().channels[p.channel].lonely() && !model.within_team(p.channel))
+    if (!model.sequences().channels[p.channel].has_one_member() && !model.within_team(p.channel))
       out.push_back({p.channel, {p.shared, p.own}});
   }
   return out;
 }
 
-// Whether the rank and its team, under the option, do something that does not fit what the others
-// usually do, or each other.
-bool parts(const ProductModel& model, const Situation& situation, std::int32_t rank,
-           const ProductOption& option, const std::vector<std::uint32_t>& usual) {
+// Whether the calls of the rank and its team under the option do not match the usual ones of the
+// others, or each other.
+bool deviates(const ProductModel& model, const Situation& situation, std::int32_t rank,
+              const ProductOption& option, const std::vector<std::uint32_t>& usual) {
   const std::vector<std::int32_t>& team = model.situations().team_of(rank);
   for (const std::int32_t r : team) {
     const std::uint32_t other = model.recorded(situation, r, option).sequence;
@@ -42,13 +42,14 @@ bool parts(const ProductModel& model, const Situation& situation, std::int32_t r
          !model.disagreeing(model.team_sequences(situation, rank, option)).empty();
 }
 
-// The members that do not do what most of them do; of equal parties, not that of the lowest rank.
+// The members that do not issue what the largest party issues. Of equally large parties, the one
+// with the lowest rank is the reference.
 std::vector<trace::Rank> minority(const ProductModel& model, std::uint32_t channel,
                                   const std::vector<std::uint32_t>& sequences) {
   const ChannelParties parties = parties_on(model, channel, sequences);
   std::vector<trace::Rank> out;
   for (std::size_t p = 0; p < parties.size(); ++p) {
-    if (p != parties_reference(parties))
+    if (p != reference_party(parties))
       out.insert(out.end(), parties[p].ranks.begin(), parties[p].ranks.end());
   }
   std::sort(out.begin(), out.end());
@@ -65,8 +66,8 @@ std::vector<std::uint32_t> sequences_under(const ProductModel& model, const Situ
   return out;
 }
 
-// All as usual may diverge already. If not, one rank (and its team) in another condition is enough:
-// the usual options agree everywhere, and some option of some rank does not agree with them.
+// The usual options may diverge already. If they agree on every channel, but not all options do,
+// then some option of some rank does not match the usual ones: one rank (with its team) is enough.
 std::optional<Failure> find_divergence(const ProductModel& model, const Situation& situation) {
   const std::vector<ProductOption> usual = usual_options(model, situation);
   if (usual.empty()) return std::nullopt;
@@ -88,7 +89,7 @@ std::optional<Failure> find_divergence(const ProductModel& model, const Situatio
       cost += option.condition != usual[i].condition ? 1U : 0U;
       if (option == usual[i] || (out && out->cost <= cost)) continue;
       if (!model.was_recorded(situation, r, option) ||
-          !parts(model, situation, r, option, sequences)) {
+          !deviates(model, situation, r, option, sequences)) {
         continue;
       }
       out = Failure{situation, usual, {}, cost, std::nullopt};
@@ -103,8 +104,8 @@ std::optional<Failure> find_divergence(const ProductModel& model, const Situatio
 
 namespace {
 
-// The option of the link's rank, and its team, under which all of them do what the cycle says: the
-// usual one if it is one.
+// An option under which the link's rank, and the members of its team on the cycle, have the
+// sequences that the cycle names. The usual one if it fits; null if none does.
 const ProductOption* option_on(const ProductModel& model, const Situation& situation,
                                const Cycle& cycle, const Cycle::Link& link,
                                const std::vector<ProductOption>& options,
@@ -155,7 +156,7 @@ DeadlockSearch find_deadlock(const ProductModel& model, const Situation& situati
 
 namespace {
 
-// Whether the rank may begin the history at all.
+// Whether `allowed` lets the rank begin the history.
 bool may_begin(const ProductModel& model, std::uint32_t history, std::int32_t rank) {
   const std::uint32_t first = model.spec().histories[history].first;
   for (std::uint32_t m = 0; m < model.situations().condition_sets().size(); ++m) {

@@ -1,6 +1,7 @@
-// What goes wrong in a situation, and for which choice of the ranks: a divergence, or a cycle.
+// Finds what can go wrong in a situation, and for which choices of the ranks: a divergence, a
+// cycle, or an exception.
 //
-// Both searches change as few ranks as possible from what is usual (assignments.h).
+// The searches move as few ranks as possible away from the usual options (assignments.h).
 #pragma once
 
 #include <cstdint>
@@ -17,35 +18,34 @@ namespace lockstep::verify {
 struct Failure {
   Situation situation;
   std::vector<ProductOption> options;  // by rank
-  std::vector<trace::Rank> differing;  // sorted
-  std::size_t cost = 0;                // ranks that differ, then their conditions that do
+  std::vector<trace::Rank> differing;  // those that deviate, or form the cycle; sorted
+  std::size_t cost = 0;                // more for each such rank, then for each unusual condition
   std::optional<Cycle> cycle;          // nothing: a divergence
 };
 
-// What each rank does under its option; kNothing: not recorded.
+// By rank: the sequence under its option; kNothing: not recorded.
 std::vector<std::uint32_t> sequences_under(const ProductModel& model, const Situation& situation,
                                            const std::vector<ProductOption>& options);
 
-// The cheapest of a situation in which some channel disagrees. Nothing: for some rank no option was
-// recorded, or what was recorded of the others agrees.
+// The failure of least cost in a situation in which some channel disagrees. Nothing if some rank
+// has no recorded option, or if the recorded ones agree.
 std::optional<Failure> find_divergence(const ProductModel& model, const Situation& situation);
 
 struct DeadlockSearch {
-  std::size_t instances = 0;       // that one order contains
-  bool one_order = true;           // all do
-  bool complete = true;            // false: given up at the bound
-  std::optional<Failure> failure;  // the fewest ranks that close a cycle
+  std::size_t instances = 0;       // calls that complete in one order whatever the ranks choose
+  bool one_order = true;           // all calls do: no deadlock
+  bool complete = true;            // false: the search reached its limit
+  std::optional<Failure> failure;  // a cycle of the fewest ranks
 };
 
-// Where all channels agree. `device`: kernels run one by one (order_graph.h). `budget`: steps that
-// the search for cycles may take; what it takes is subtracted.
+// For a situation in which all channels agree. `device`: kernels run one by one (order_graph.h).
+// `budget`: how many steps the search for cycles may take; those that it took are subtracted.
 DeadlockSearch find_deadlock(const ProductModel& model, const Situation& situation,
                              const Evaluation& evaluation, bool device, std::uint64_t& budget);
 
-// Exceptions in the traces of a derivation: which of them a rank may come to.
+// Exceptions in the traces of a derivation: can a rank raise them in an allowed assignment?
 
-// An allowed assignment under which the rank does what its trace of a history did, to the
-// exception.
+// An allowed assignment in which the rank does what its trace of a history did, exception included.
 struct PossibleRaise {
   std::uint32_t history = 0;
   std::int32_t rank = 0;
@@ -55,8 +55,8 @@ struct PossibleRaise {
 
 struct RaiseSearch {
   std::optional<PossibleRaise> first;  // the earliest
-  // Exceptions that no allowed assignment reproduces as they were recorded, although they may come
-  // about in another way: after the same condition in the step before, or under the same one.
+  // Exceptions that no allowed assignment reproduces as they were recorded. They may still be
+  // possible after other steps, so the verdict cannot be `safe`.
   std::vector<std::string> unknown;
 };
 

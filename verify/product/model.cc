@@ -78,12 +78,12 @@ Evaluation ProductModel::evaluate(const Situation& situation) const {
     mine.erase(std::unique(mine.begin(), mine.end()), mine.end());
   }
   compare_choices(sequences_, out);
-  note_teams(situation, out);
-  forgive_teams(situation, out);
+  add_team_choices(situation, out);
+  accept_differences_within_teams(situation, out);
   return out;
 }
 
-void ProductModel::note_teams(const Situation& situation, Evaluation& out) const {
+void ProductModel::add_team_choices(const Situation& situation, Evaluation& out) const {
   for (std::int32_t r = 0; r < ranks(); ++r) {
     const std::vector<std::int32_t>& team = situations_.team_of(r);
     if (team.size() == 1) continue;
@@ -99,23 +99,27 @@ void ProductModel::note_teams(const Situation& situation, Evaluation& out) const
   }
 }
 
-// The ranks of a team choose together, so calls within it need not agree over different options.
-void ProductModel::forgive_teams(const Situation& situation, Evaluation& out) const {
-  std::set<std::int32_t> concerned;  // first ranks
+// compare_choices() demands that a channel is the same under all options of all members. Within a
+// team that is too much: its ranks choose together, so their calls need to agree under each option,
+// but may differ between options. Channels for which that holds move to `varying`.
+void ProductModel::accept_differences_within_teams(const Situation& situation,
+                                                   Evaluation& out) const {
+  std::set<std::int32_t> teams;  // by their first ranks
   std::set<std::uint32_t> within;
   for (const std::uint32_t channel : out.disagreeing) {
     if (!within_team(channel)) continue;
     within.insert(channel);
-    concerned.insert(situations_.team_of(sequences_.channels[channel].members[0].value).front());
+    teams.insert(situations_.team_of(sequences_.channels[channel].members[0].value).front());
   }
-  std::set<std::uint32_t> bad;
-  for (const std::int32_t team : concerned) {
+  std::set<std::uint32_t> disagreeing_channels;
+  for (const std::int32_t team : teams) {
     for (const ProductOption& option : situations_.options(situation, team)) {
       const auto wrong = disagreeing(team_sequences(situation, team, option));
-      bad.insert(wrong.begin(), wrong.end());
+      disagreeing_channels.insert(wrong.begin(), wrong.end());
     }
   }
-  std::erase_if(within, [&](std::uint32_t channel) { return bad.contains(channel); });
+  std::erase_if(within,
+                [&](std::uint32_t channel) { return disagreeing_channels.contains(channel); });
   std::erase_if(out.disagreeing, [&](std::uint32_t channel) { return within.contains(channel); });
   out.varying.assign(within.begin(), within.end());
 }
@@ -218,7 +222,8 @@ bool Situations::possible(std::uint32_t condition_set, std::int64_t step) const 
   return true;
 }
 
-// Every situation asks every rank for its options, and every option for the first rule that fits.
+// Estimates the work: each situation asks each rank for its options, and each option for the first
+// rule of `allowed` that fits. 2^28 such questions take minutes.
 void Situations::check_size() {
   constexpr double kMost = double{1U << 28U};
   std::size_t named = 2;  // step 0, and all others
@@ -226,21 +231,21 @@ void Situations::check_size() {
   const auto sets = static_cast<double>(condition_sets_.size());
   const auto conditions = static_cast<double>(every_.size());
   const auto rules = static_cast<double>(spec_.allowed.size() + 1);
-  double asked = 0;  // whom each rank's options depend on
+  double asked = 0;  // a rank's options depend on its whole team
   for (const std::vector<std::int32_t>& team : teams_) asked += static_cast<double>(team.size());
   const double work =
       static_cast<double>(named) * asked * (rules * sets * sets + conditions * conditions);
   if (work <= kMost) return;
   problems_.emplace_back(
-      "conditions, ranks and the steps that \"allowed\" names are too many to look at them all");
+      "there are too many conditions, ranks, or steps in \"allowed\" to examine all of them");
 }
 
 void Situations::check_histories() {
   std::set<std::uint32_t> missing;
-  for (std::uint32_t m = 0; m < condition_sets_.size(); ++m) {
-    if (!possible(m, 0)) continue;
+  for (std::uint32_t set = 0; set < condition_sets_.size(); ++set) {
+    if (!possible(set, 0)) continue;
     for (std::int32_t r = 0; r < spec_.world_size; ++r) {
-      for (const std::uint32_t c : conditions(m, r, 0)) {
+      for (const std::uint32_t c : conditions(set, r, 0)) {
         if (history_of_[c] == kNothing) missing.insert(c);
       }
     }
@@ -257,16 +262,16 @@ void Situations::add_later(std::int64_t step, bool any_other,
   if (all_.size() + condition_sets_.size() * pasts.size() > kMostSituations) {
     if (problems_.empty())
       problems_.emplace_back(
-          "there are more than 65,536 kinds of steps: conditions, "
-          "phases and the steps that \"allowed\" names are too many");
+          "there are more than 65,536 kinds of steps: use fewer conditions, phases, or steps in "
+          "\"allowed\"");
     return;
   }
   bool any = false;
-  for (std::uint32_t m = 0; m < condition_sets_.size(); ++m) {
-    if (!possible(m, step)) continue;
+  for (std::uint32_t set = 0; set < condition_sets_.size(); ++set) {
+    if (!possible(set, step)) continue;
     any = true;
     for (const std::uint32_t past : pasts)
-      all_.push_back({Situation::Kind::later, step, any_other, m, past});
+      all_.push_back({Situation::Kind::later, step, any_other, set, past});
   }
   if (!any) {
     problems_.push_back(fmt::format(
@@ -278,10 +283,10 @@ void Situations::add_later(std::int64_t step, bool any_other,
 void Situations::list_steps(bool second_alone) {
   all_.push_back({Situation::Kind::start, trace::kNone, false, 0, 0});
   std::vector<std::uint32_t> pasts;
-  for (std::uint32_t m = 0; m < condition_sets_.size(); ++m) {
-    if (!possible(m, 0)) continue;
-    all_.push_back({Situation::Kind::first, 0, false, m, 0});
-    pasts.push_back(m);
+  for (std::uint32_t set = 0; set < condition_sets_.size(); ++set) {
+    if (!possible(set, 0)) continue;
+    all_.push_back({Situation::Kind::first, 0, false, set, 0});
+    pasts.push_back(set);
   }
   if (pasts.empty())
     problems_.emplace_back("\"allowed\" leaves some rank without a condition in step 0");
@@ -291,6 +296,7 @@ void Situations::list_steps(bool second_alone) {
   if (second_alone) named.insert(1);
   named.erase(0);
   if (spec_.only_steps) named.erase(named.lower_bound(*spec_.only_steps), named.end());
+  // The first step after 0 that `allowed` does not name: it stands for all of these.
   std::int64_t other = 1;
   for (const std::int64_t step : named) other += step == other ? 1 : 0;
   const bool others = !spec_.only_steps || other < *spec_.only_steps;
@@ -319,7 +325,7 @@ std::vector<ProductOption> Situations::options(const Situation& situation,
         out.push_back({history_of_[c], c});
       break;
     case Situation::Kind::later: {
-      const std::vector<std::uint32_t> firsts = conditions(situation.past, rank, 0);
+      const std::vector<std::uint32_t> firsts = conditions(situation.past_set, rank, 0);
       for (const std::uint32_t c : conditions(situation.condition_set, rank, situation.step)) {
         for (const std::uint32_t first : firsts) out.push_back({history_of_[first], c});
       }

@@ -12,17 +12,20 @@
 
 namespace lockstep::verify {
 
-// Situations: what may meet in a step. All assignments of conditions to ranks fall into these.
+// Situations: the cases into which all assignments of conditions to ranks fall.
 //
-// A situation is a kind of step (the start, step 0, a step that `allowed` names, any other step,
-// the end), the set of conditions that may meet there (those of one phase; a single one where all
-// ranks agree on it), and the same of step 0, on which later steps depend. Within a situation every
-// rank chooses freely among its options, whatever the others choose; ranks that share a batch
-// (ProductSpec::together) choose as one.
+// A situation has three parts:
+//   - a kind of step: the start, step 0, a step that `allowed` names, any other step, or the end;
+//   - the set of conditions that ranks may be in at the same time: those of one phase, or a single
+//     one where all ranks agree on it;
+//   - the set of step 0, because later steps depend on how the first one went.
+// Within a situation every rank chooses freely among its options, whatever the others choose. Ranks
+// that share a batch (ProductSpec::together) form a *team* and choose as one.
 //
-// Bounded: what would cost more than a few minutes to look at is a problem, and not tried.
+// A derivation whose situations would take more than a few minutes to examine is refused: see
+// problems().
 
-// A condition that a rank may be in, with the history that it then follows.
+// What a rank may choose: a condition, and the history that it follows (its condition in step 0).
 struct ProductOption {
   std::uint32_t history = 0;
   std::uint32_t condition = 0;
@@ -33,8 +36,8 @@ struct Situation {
   enum class Kind : std::uint8_t { start, first, later, end } kind = Kind::start;
   std::int64_t step = 0;            // the earliest of this kind, of `first` and `later`
   bool any_other = false;           // all steps after 0 that `allowed` does not name
-  std::uint32_t condition_set = 0;  // into Situations::meets
-  std::uint32_t past = 0;           // of `later`: into meets, the one of step 0
+  std::uint32_t condition_set = 0;  // index in Situations::condition_sets()
+  std::uint32_t past_set = 0;       // of `later`: the index of step 0's set
 };
 
 class Situations {
@@ -42,17 +45,18 @@ class Situations {
   // Keeps a reference to `spec`. `second_alone`: step 1 is a kind of step of its own.
   Situations(const trace::ProductSpec& spec, bool second_alone);
 
-  // The sets of conditions that may meet in one step; ascending.
+  // The sets of conditions that ranks may be in in the same step; each ascending.
   const std::vector<std::vector<std::uint32_t>>& condition_sets() const { return condition_sets_; }
-  // By time.
+  // In the order of their steps.
   const std::vector<Situation>& all() const { return all_; }
-  // Why there is no assignment for some step, or no history for a first condition; empty: fine.
+  // Why the derivation cannot be decided: a step without any allowed assignment, a first condition
+  // without a history, too much work. Empty: it can be.
   const std::vector<std::string>& problems() const { return problems_; }
 
-  // A rank's options, never none. For start and end: one history, whose condition means nothing.
+  // A rank's options, at least one. For start and end: one, whose condition means nothing.
   std::vector<ProductOption> options(const Situation& situation, std::int32_t rank) const;
 
-  // The ranks that choose as one with this one, itself included; ascending.
+  // The rank's team, itself included; ascending.
   const std::vector<std::int32_t>& team_of(std::int32_t rank) const {
     return teams_[static_cast<std::size_t>(rank)];
   }
@@ -74,9 +78,9 @@ class Situations {
   void check_histories();
 
   const trace::ProductSpec& spec_;
-  std::vector<std::uint32_t> every_;              // condition
+  std::vector<std::uint32_t> every_;              // all conditions
   std::vector<std::vector<std::int32_t>> teams_;  // by rank
-  std::vector<std::uint32_t> history_of_;
+  std::vector<std::uint32_t> history_of_;         // by the condition of step 0
   std::vector<std::vector<std::uint32_t>> condition_sets_;
   std::vector<Situation> all_;
   std::vector<std::string> problems_;
@@ -94,34 +98,34 @@ class ProductModel {
   bool nccl() const { return nccl_; }
   std::int32_t ranks() const { return derivation_.spec.world_size; }
 
-  // What a rank does in a situation under an option; of `end` and `start`, in any history.
+  // What a rank does in a situation under an option. Start and end are the same in all histories:
+  // the first that recorded them counts.
   const RecordedPart& recorded(const Situation& situation, std::int32_t rank,
                                const ProductOption& option) const;
 
-  // The same of a step; step 1 may be a part of its own (sequences.h), recorded under one condition
-  // a history.
+  // What it does in a step. Step 1 may be a part of its own (sequences.h); then it is recorded
+  // under one condition per history.
   const RecordedPart& at_step(std::uint32_t history, std::int32_t rank, std::int64_t step,
                               std::uint32_t condition) const;
 
   // O(options of all ranks + their projections + members of the channels used).
   Evaluation evaluate(const Situation& situation) const;
-  // The same where each rank does one thing: by rank, a sequence, or kNothing for ranks that are
-  // left out.
+  // The channels that disagree where each rank has one sequence; kNothing leaves a rank out.
   std::vector<std::uint32_t> disagreeing(const std::vector<std::uint32_t>& sequences) const;
 
-  // Whether all members of the channel choose as one.
+  // Whether all members of the channel are in one team.
   bool within_team(std::uint32_t channel) const;
-  // What each rank of the team does under an option; kNothing for the others and what was not
-  // recorded. By rank.
+  // By rank: what the members of the rank's team do under an option; kNothing for all other ranks,
+  // and where nothing was recorded.
   std::vector<std::uint32_t> team_sequences(const Situation& situation, std::int32_t rank,
                                             const ProductOption& option) const;
-  // Whether it was recorded what the rank and its team do under the option.
+  // Whether the derivation recorded what the rank and its team do under the option.
   bool was_recorded(const Situation& situation, std::int32_t rank,
                     const ProductOption& option) const;
 
  private:
-  void note_teams(const Situation& situation, Evaluation& out) const;
-  void forgive_teams(const Situation& situation, Evaluation& out) const;
+  void add_team_choices(const Situation& situation, Evaluation& out) const;
+  void accept_differences_within_teams(const Situation& situation, Evaluation& out) const;
 
   const trace::Derivation& derivation_;
   ProductSequences sequences_;

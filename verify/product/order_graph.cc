@@ -10,15 +10,17 @@ namespace {
 
 using ItemKind = ProductItem::Kind;
 
-// Goes through a sequence: which instances a rank comes to, and which it must be through before
-// it goes on. `comes`(instance) and `through`(instances) are called in program order.
+// Goes through a sequence in program order. Calls `comes`(instance) where the rank issues its call
+// of an instance, and `through`(instances) where the rank blocks until these have completed.
+// Point-to-point calls of a batch block together, after the last one. With `device` an
+// enqueued collective counts as blocking: the device starts no later call before it has completed.
 template <class Comes, class Through>
 void walk(const SequenceTable& sequences, const ProductSequence& sequence, bool device, Comes comes,
           Through through) {
   std::vector<ProductInstance> batch;
   for (const ProductItem& item : sequence.items) {
     const ProductChannel& channel = sequences.channels[item.channel];
-    if (channel.lonely()) {
+    if (channel.has_one_member()) {
       if (item.kind == ItemKind::in_batch || batch.empty()) continue;
       through(batch);
       batch.clear();
@@ -34,6 +36,8 @@ void walk(const SequenceTable& sequences, const ProductSequence& sequence, bool 
   }
 }
 
+// A vertex for each instance, and one for each position where a sequence blocks. Edges go from the
+// position before a call to its instance, and from each instance to the position that waits for it.
 class Graph {
  public:
   Graph(const SequenceTable& sequences, bool device) : sequences_(sequences), device_(device) {}
@@ -106,6 +110,8 @@ class Graph {
   std::vector<std::uint32_t> incoming_, instance_at_;
 };
 
+// Depth-first search for cycles of 2, 3, … links. A path is a list of (rank, sequence, instance):
+// the rank blocks on the instance before it comes to the instance of the next link.
 class CycleSearcher {
  public:
   CycleSearcher(const SequenceTable& sequences, const Evaluation& evaluation,
@@ -128,7 +134,7 @@ class CycleSearcher {
 
   CycleSearch search() {
     CycleSearch out;
-    // Shortest first: the fewest ranks are the easiest to follow.
+    // Shortest first: a cycle of few ranks is the easiest to understand.
     for (std::size_t length = 2; length <= std::min<std::size_t>(choices_.size(), kLongest);
          ++length) {
       for (start_ = 0; start_ < held_.size(); ++start_) {
@@ -150,12 +156,15 @@ class CycleSearcher {
   std::uint64_t steps() const { return steps_; }
 
  private:
-  // Ranks in a cycle. Where there are more ranks, a search that finds none is not complete.
+  // The most ranks in a cycle. In a larger job, a search without a result is incomplete.
   static constexpr std::size_t kLongest = 64;
 
+  // A sequence, reduced to the held instances (indices in held_).
   struct Passage {
-    std::vector<std::uint32_t> comes;             // held instances in program order
-    std::map<std::uint32_t, std::size_t> passed;  // instance -> how many it came to before going on
+    std::vector<std::uint32_t> comes;  // in program order
+    // For each instance that the rank blocks on: how many of `comes` it issues before it goes on.
+    // Those after are the ones that it holds up.
+    std::map<std::uint32_t, std::size_t> passed;
   };
   struct Choice {
     std::uint32_t rank, sequence;
@@ -187,7 +196,8 @@ class CycleSearcher {
     return team.under[static_cast<std::size_t>(at - choices_[rank].begin())];
   }
 
-  // Whether some option of the team gives its ranks on the path, and this one, what they do.
+  // Whether the team has an option under which its ranks on the path, and this one, have the
+  // sequences that were chosen for them.
   bool goes_with_team(const TeamChoice& team, const Choice& choice) const {
     std::vector<std::uint32_t> left = options_of(team, choice.rank, choice.sequence);
     for (const Step& step : path_) {
@@ -201,7 +211,8 @@ class CycleSearcher {
     return !left.empty();
   }
 
-  // Continues the path, which ends before `instance`, by `left` links, back to the start.
+  // Continues the path, which ends before `instance`, by `left` links, back to start_. True if that
+  // closes a cycle, which is then path_. Instances below start_ were tried as starts before.
   bool extend(std::uint32_t instance, std::size_t left) {
     for (const Choice& choice : by_instance_[instance]) {
       if (used_[choice.rank]) continue;

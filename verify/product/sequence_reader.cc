@@ -39,7 +39,7 @@ void SequenceReader::say(std::string reason) {
 }
 
 void SequenceReader::say(const trace::RankTrace& trace, const std::string& reason) {
-  const std::string location = location_.empty() ? "" : " in " + printable(location_);
+  const std::string location = location_.empty() ? "" : fmt::format(" in {}", printable(location_));
   say(fmt::format("rank {}{}: {}", trace.rank.value, location, reason));
 }
 

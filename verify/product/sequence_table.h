@@ -1,12 +1,15 @@
 // What ranks do, as sequences of calls and waits: the form of a trace that all of product/ works
 // on.
 //
-// Equal sequences have one id, so that the analysis costs as much as there are different ones.
-// A call is reduced to what its peers must agree on (its *shared* key: operation, sizes by the
-// operation's own rule, type, reduce operation, root, identity) and what a rank must do the same
-// under all conditions although its peers do something else (its *own* key: splits of an
-// all-to-all). Calls meet on a *channel*: a process group, or the messages from one rank to another
-// with one tag. A sequence's *projection* on a channel is the list of its calls there.
+// Equal sequences have one id, so the cost of the analysis follows the number of different ones.
+//   channel     where calls match: a process group, or the messages from one rank to another with
+//               one tag
+//   shared key  what the peers of a call must agree on: operation, sizes (as far as the operation
+//               demands it), type, reduce operation, root, identity
+//   own key     what differs between peers, but must not depend on a rank's condition: the splits
+//               of an all-to-all
+//   projection  of a sequence on a channel: the list of its calls there
+// Channels, keys, lists and sequences are numbers: indices in SequenceTable.
 #pragma once
 
 #include <cstdint>
@@ -28,11 +31,11 @@ struct ProductChannel {
   // their own, which need no analysis.
   bool of_copy = false;
 
-  // Whether what the rank does here counts.
+  // Whether the rank's calls here are examined.
   bool counts(std::int32_t rank) const { return !of_copy || members.contains(trace::Rank(rank)); }
 
-  // Nobody else can keep a rank waiting there.
-  bool lonely() const { return !message && members.size() < 2; }
+  // A group of one rank: nobody else can keep it waiting.
+  bool has_one_member() const { return !message && members.size() < 2; }
 };
 
 // The sizes of an all-to-all, one for each member; empty where it was cut evenly.
@@ -44,9 +47,9 @@ struct ExchangeSplits {
 struct ProductItem {
   enum class Kind : std::uint32_t {
     issue,     // blocks nobody
-    blocking,  // blocks until the call is met
-    in_batch,  // the same, after the last call of its batch
-    wait,      // blocks until `index` on `channel` is met
+    blocking,  // blocks until all members issued the call
+    in_batch,  // the same, but blocks after the last call of its batch
+    wait,      // blocks until all members issued call `index` of `channel`
   } kind = Kind::issue;
   std::uint32_t channel = 0;
   std::uint32_t index = 0;   // among the sequence's calls of that channel

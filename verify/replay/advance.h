@@ -25,8 +25,8 @@ namespace lockstep::verify {
 struct CollectiveInstance {
   static constexpr std::uint32_t kNone = UINT32_MAX;
   std::uint32_t group = kNone;  // into the groups given; kNone: no rank issued a collective in it
-  // Index in the group's streams; kNone: a message, or a call before what all members' recorders
-  // kept.
+  // Index in the group's streams; kNone: a message, or a call so early that some member's recorder
+  // dropped it.
   std::uint32_t index = kNone;
   bool is_known() const { return group != kNone && index != kNone; }
 };
@@ -39,7 +39,7 @@ class Advance {
   // Advances ranks until none can move. O(events log events) with messages, else O(events).
   void to_the_end();
 
-  // The rest is what holds then.
+  // What holds after to_the_end():
 
   struct RankState {
     std::size_t next = 0;       // the next event
@@ -87,7 +87,7 @@ class Advance {
   // Whether some member recorded its completion.
   bool completed_somewhere(CollectiveInstance instance) const;
 
-  // Whether the message has a partner. So has one whose partner a recorder dropped.
+  // Whether the message has a partner; true also if a recorder dropped that one.
   bool matched(std::uint32_t r, std::uint32_t c) const { return matched_[r][c]; }
   // The other side of a matched message, where calls are queued on devices (queues()).
   std::optional<CallRef> partner(std::uint32_t r, std::uint32_t c) const;

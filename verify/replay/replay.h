@@ -14,9 +14,9 @@
 // call that all members issued need not have begun on all of them (WaitPoint::behind). A call that
 // the trace shows as started is not queued.
 //
-// Traces are of a run or of a program (was_recorded). In a run, where a rank demonstrably went on,
-// it went on, and only its last call is in question. A program is replayed by the semantics alone;
-// so is a run when the question is what another legal schedule would do (ReplayOptions).
+// Traces are of a run or of a program (was_recorded). In a run, a rank passed every call that its
+// trace shows it passed; only its last call is in question. A program is replayed by the semantics
+// alone. So is a run when the question is what another legal schedule would do (ReplayOptions).
 //
 // Cost: each event is visited once; O(events log events) with messages.
 #pragma once
@@ -85,8 +85,8 @@ struct WaitPoint {
 // The sender of the message that each receive from any source takes, by rank index and call.
 struct WildcardChoices {
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> sender;  // a rank index
-  // Receives without a choice: true: they never get a message. False: they are taken to have got
-  // one, which is none of the recorded messages.
+  // What happens to receives without a choice. True: they never get a message. False: they got one
+  // that was not recorded.
   bool others_wait = false;
 };
 
@@ -114,7 +114,8 @@ struct ReplayResult {
     std::uint32_t sender, send_call, receiver, recv_call;
   };
   std::vector<PointToPointPair> size_mismatches;  // pairs whose sizes or types differ
-  bool has_wildcards = false;  // receives from any source without a choice: taken to be matched
+  bool has_wildcards =
+      false;  // some receives from any source have no choice; they count as matched
   // Sends whose message no receive took, completed or not; by rank index and call.
   std::vector<std::pair<std::uint32_t, std::uint32_t>> left_messages;
   // Point-to-point calls without a partner, by rank index and call.

@@ -110,7 +110,7 @@ const RulePage& rule_page(RuleId id) {
       const auto files = rule_files();
       const auto file = std::find_if(files.begin(), files.end(),
                                      [&](const EmbeddedFile& f) { return f.path == path; });
-      LOCKSTEP_CHECK(file != files.end(), path + " is missing");
+      LOCKSTEP_CHECK(file != files.end(), fmt::format("{} is missing", path));
       Result<RulePage> page = parse_rule_page(rule.name, file->text);
       LOCKSTEP_CHECK(static_cast<bool>(page), page.error().str());
       out.push_back(std::move(*page));

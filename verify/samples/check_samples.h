@@ -1,5 +1,5 @@
-// Do the ranks train on the right data? Shards, order and pairing of the samples that the traces
-// record (`data` lines).
+// Checks whether the ranks train on the right data: the shards, order and pairing of the samples
+// that the traces record (`data` lines).
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace lockstep::verify {
 
-// O(samples log samples). What cannot be judged is added to `unknown`.
+// Returns the causes. Adds what cannot be judged to `unknown`. O(samples log samples).
 std::vector<Cause> check_samples(const Context& context, std::vector<std::string>& unknown);
 
 // Which ranks train on different data: the data-parallel sets of a run.

@@ -1,4 +1,5 @@
-// Which samples the ranks consumed, and which of them several replicas did.
+// Which samples each rank consumed, and what is wrong with them: shards that overlap, batches that
+// come twice, epochs in the same order.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +15,8 @@ namespace lockstep::verify {
 // Which samples the ranks consumed, step by step (`data` lines).
 struct SampleLog {
   using Samples = std::vector<std::int64_t>;
-  // By rank index: the samples of each step, micro-batches joined, of what was recorded first for a
-  // modality where the source keeps them apart.
+  // By rank index, then step: the samples of all micro-batches. Where a source records each
+  // modality by itself, those of the first one.
   std::vector<std::map<std::int64_t, Samples>> by_step;
 
   bool has(std::uint32_t rank) const { return !by_step[rank].empty(); }
@@ -35,8 +36,8 @@ struct SamplePair {
 // O(samples).
 SampleLog read_samples(const trace::Run& run);
 
-// The pairs of the run: data lines that name different modalities; and pairs of lines without a
-// name whose samples are mostly the same ones (micro-batches of a step have none in common).
+// The pairs of the run: data lines that name different modalities. Also lines without a name whose
+// samples are mostly the same (micro-batches of a step, in contrast, have none in common).
 // O(samples log samples).
 std::vector<SamplePair> find_sample_pairs(const trace::Run& run);
 
@@ -52,11 +53,13 @@ struct SharedSamples {
   std::uint64_t distinct = 0;        // … different ones among them
 };
 
-// What the replicas `ranks` (rank indices) share; nothing where their shards are disjoint but for
-// what is in order: fewer samples than ranks that pad a last batch, and those of a new epoch. The
-// size of the data set is not recorded, so an epoch may be over when nearly all samples of the
-// trace have been seen; repeats before that are shared ones, and so are several within one step.
-// Where a rank draws a sample twice in a step it samples with replacement, and nothing is said.
+// The samples that several of the replicas `ranks` (rank indices) consumed. Nothing if their shards
+// are disjoint, apart from legitimate repeats: fewer samples than ranks, which pad a last batch,
+// and samples of a new epoch.
+//
+// The size of the data set is not recorded. An epoch may be over once nearly all samples of the
+// trace were seen; repeats before that count as shared, and so do several within one step. A rank
+// that draws a sample twice in a step samples with replacement: then there is no result.
 // O(samples).
 std::optional<SharedSamples> find_shared_samples(const SampleLog& log,
                                                  const std::vector<std::uint32_t>& ranks);
@@ -69,20 +72,22 @@ struct RepeatedBatch {
   std::uint64_t samples = 0;
 };
 
-// Nothing where another of the ranks meets samples of its own again in that step (a new epoch),
-// where the rank's next batch is an old one, too (its data is shorter, and started again), where a
-// rank draws a sample twice otherwise (sampling with replacement), or where chance could give the
-// same batch once in a thousand runs. O(samples log samples).
+// Nothing where the repeat has an innocent explanation:
+//   - another rank also meets its own samples again in that step: a new epoch began;
+//   - the rank's next batch is an old one, too: its shard is shorter, and started again;
+//   - a rank draws some other sample twice: sampling with replacement;
+//   - chance would give the same batch in one of a thousand runs.
+// O(samples log samples).
 std::optional<RepeatedBatch> find_repeated_batch(const SampleLog& log,
                                                  const std::vector<std::uint32_t>& ranks);
 
-// Ranks for which at least half of the batches, and at least two different ones, repeat the batch
-// that they read just before: the workers of a loader each read the whole stream. O(samples log
-// samples).
+// Ranks that read batches twice in a row: at least half of their batches, and at least two
+// different ones, equal the one before. That happens where each worker of a loader reads the whole
+// stream. O(samples log samples).
 std::vector<std::uint32_t> find_doubled(const SampleLog& log,
                                         const std::vector<std::uint32_t>& ranks);
 
-// Where a rank's samples come in one and the same order epoch after epoch.
+// A rank's samples come in the same order in every epoch.
 struct RepeatedOrder {
   std::uint64_t period = 0;    // samples of an epoch
   std::uint64_t compared = 0;  // samples of later epochs, all in the first one's order

@@ -71,7 +71,7 @@ Cause explain_synchronous_wait(const Context& strict, const ReplayResult& lenien
   f.message = fmt::format(
       "where {}, {}",
       sends_matter ? "sends are not buffered" : "collectives wait for all their members", cycle);
-  if (!wait.cycle) f.message += ", which " + describe_state(strict, wait.roots[0]);
+  if (!wait.cycle) f.message += fmt::format(", which {}", describe_state(strict, wait.roots[0]));
   f.why = sends_matter ? "MPI may buffer a standard send or let it wait for its receive. This run "
                          "buffered them; with longer messages, or another MPI, it hangs."
                        : "MPI may let a collective return before all its members came, or after. "

@@ -70,8 +70,8 @@ Cause race_at(const Context& context, const std::vector<WildcardMatch>& matches)
   if (receive.step != trace::kNone) f.step = cause.step = receive.step;
   f.seq = cause.seq = receive.seq;
   for (std::size_t i = 0; i < matches.size() && i < kMatchesShown; ++i) {
-    f.evidence.push_back(
-        context.evidence(receive_of(matches[i]), "takes " + describe_message(context, matches[i])));
+    f.evidence.push_back(context.evidence(
+        receive_of(matches[i]), fmt::format("takes {}", describe_message(context, matches[i]))));
   }
   f.evidence.push_back(context.evidence(send_of(first), "the message that may come first"));
   for (const WildcardMatch& m : matches) {
@@ -124,7 +124,7 @@ std::optional<Cause> race_after_hang(const Context& context, const ScheduleSearc
     f.message +=
         fmt::format("; had it taken {}, all would have continued", describe_message(context, m));
   }
-  f.message += ". So " + add_wait_words(context, f);
+  f.message += fmt::format(". So {}", add_wait_words(context, f));
   for (const std::uint32_t r : waiting) add_rank(cause.deviants, r);
   f.ranks = context.ranks(cause.deviants);
   return cause;

@@ -120,7 +120,7 @@ TEST_F(Safetensors, WhatCannotBeStoredLeavesTheOldFile) {
   };
   EXPECT_THAT(
       refused({tensor("a", StoredType::U8, {3}, kThree), tensor("a", StoredType::U8, {3}, kThree)}),
-      HasSubstr("stands twice"));
+      HasSubstr("appears twice"));
   EXPECT_THAT(refused({tensor("a", StoredType::U8, {4}, kThree)}), HasSubstr("takes 4"));
   EXPECT_THAT(refused({tensor("\xff", StoredType::U8, {3}, kThree)}), HasSubstr("UTF-8"));
   EXPECT_THAT(refused({tensor("__metadata__", StoredType::U8, {3}, kThree)}), HasSubstr("stands"));
@@ -191,7 +191,7 @@ TEST(SafetensorsHeader, SaysWhatIsWrong) {
       {"{", 0, "no JSON"},
       {"{}x", 0, "no JSON"},
       {"{}", 3, "3 bytes at the end belong to no tensor"},
-      {R"({"a":1})", 0, "a number stands where"},
+      {R"({"a":1})", 0, "a number where"},
       {R"({"a":{"dtype":"F32"}})", 0, "needs 'dtype', 'shape' and 'data_offsets'"},
       {R"({"a":{"dtype":"F99","shape":[1],"data_offsets":[0,4]}})", 4, "'F99' is none of"},
       {R"({"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}})", 4, "a negative number"},
@@ -199,7 +199,7 @@ TEST(SafetensorsHeader, SaysWhatIsWrong) {
       {R"({"a":{"dtype":"F32","shape":[[1]],"data_offsets":[0,4]}})", 4, "a list stands"},
       {R"({"a":{"dtype":["F32"],"shape":[1],"data_offsets":[0,4]}})", 4, "a list stands"},
       {R"({"a":{)" + f4 + R"(,"data_offsets":[0]}})", 4, "needs two numbers"},
-      {R"({"a":{)" + f4 + R"(,"data_offsets":[0,4,4]}})", 4, "a number stands in 'data_offsets'"},
+      {R"({"a":{)" + f4 + R"(,"data_offsets":[0,4,4]}})", 4, "a number in 'data_offsets'"},
       {R"({"a":{)" + f4 + R"(,"data_offsets":[4,0]}})", 4, "ends before it begins"},
       {R"({"a":{)" + f4 + R"(,"data_offsets":[0,8]}})", 4, "beyond the end of the file"},
       {R"({"a":{)" + f4 + R"(,"data_offsets":[0,3]}})", 3, "takes 4"},
@@ -207,8 +207,8 @@ TEST(SafetensorsHeader, SaysWhatIsWrong) {
       {R"({"a":{)" + f4 + R"(,"data_offsets":[0,4]},"b":{)" + f4 + R"(,"data_offsets":[2,6]}})", 6,
        "overlaps"},
       {R"({"a":{)" + f4 + R"(,"data_offsets":[0,4]},"a":{)" + f4 + R"(,"data_offsets":[4,8]}})", 8,
-       "'a' stands twice"},
-      {R"({"a":{)" + f4 + R"(,"shape":[1],"data_offsets":[0,4]}})", 4, "'shape' stands twice"},
+       "'a' appears twice"},
+      {R"({"a":{)" + f4 + R"(,"shape":[1],"data_offsets":[0,4]}})", 4, "'shape' appears twice"},
       {R"({"a":{)" + f4 + R"(,"more":1,"data_offsets":[0,4]}})", 4, "unknown 'more'"},
       {R"({"a":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,0]}})", 0,
        "more than a file can hold"},

@@ -82,7 +82,7 @@ TEST(Decide, EqualSizesThatPairDifferentParametersDiverge) {
   p.condition("text", "A:v A:w");
   const Decided d(p);
   ASSERT_EQ(d.verdict(), ProductVerdict::diverges) << d;
-  EXPECT_EQ(d.decision.counterexample->parts_at, 0U);
+  EXPECT_EQ(d.decision.counterexample->first_difference, 0U);
 }
 
 TEST(Decide, WhereOneRankIsFixedTheOthersAreTheOnesThatDiffer) {
@@ -349,7 +349,7 @@ TEST(Decide, TooManyKindsOfStepsAreInconclusive) {
     p.spec.allowed[0].conditions.push_back(static_cast<std::uint32_t>(c));
   const Decided d(p);
   EXPECT_EQ(d.verdict(), ProductVerdict::inconclusive);
-  EXPECT_THAT(d.why(), HasSubstr("too many"));
+  EXPECT_THAT(d.why(), HasSubstr("more than 65,536 kinds of steps"));
 }
 
 TEST(Decide, NoConditionForSomeRankIsInconclusive) {

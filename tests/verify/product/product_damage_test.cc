@@ -83,7 +83,7 @@ TEST(ProductDamage, ADerivationIsOfItsOwnWorldAndWhole) {
 }
 
 // So many rules and steps that asking each rank at each of them would take hours.
-TEST(ProductDamage, TooMuchToLookAtIsSaidAtOnce) {
+TEST(ProductDamage, TooManyCasesAreRefusedAtOnce) {
   SmallProduct p(4);
   for (int c = 0; c < 64; ++c)
     p.condition("c" + std::to_string(c), "", std::nullopt, std::to_string(c));
@@ -92,7 +92,7 @@ TEST(ProductDamage, TooMuchToLookAtIsSaidAtOnce) {
   const ProductModel model(derivation);
   const ProductDecision decision = decide(model);
   EXPECT_EQ(decision.verdict, ProductVerdict::inconclusive);
-  EXPECT_THAT(decision.why, Contains(HasSubstr("too many to look at")));
+  EXPECT_THAT(decision.why, Contains(HasSubstr("too many conditions, ranks, or steps")));
 }
 
 }  // namespace

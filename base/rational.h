@@ -59,9 +59,6 @@ class Rational {
     if (value > INT64_MAX) return std::nullopt;
     return static_cast<std::int64_t>(value);
   }
-  constexpr double approximately() const {
-    return too_large() ? 0 : static_cast<double>(numerator_) / static_cast<double>(denominator_);
-  }
 
   static constexpr Int128 gcd(Int128 a, Int128 b) {
     while (b != 0) {

@@ -82,7 +82,7 @@ void warn_of(const std::vector<trace::Run::Unreadable>& files) {
 }
 
 reports::ExitStatus status_for(const std::vector<trace::Run::Unreadable>& unreadable) {
-  // What was written is right and not everything.
+  // What was written is right, but incomplete.
   return unreadable.empty() ? reports::ExitStatus::clean : reports::ExitStatus::inconclusive;
 }
 
@@ -179,7 +179,7 @@ reports::ExitStatus convert_to_scenario(const ConvertCommand& command) {
       {command.paths, command.load, command.output, command.program, command.force}, std::cout);
 }
 
-// -o job.yaml, -o run.digest and -o job.et say what to write.
+// The form that the name of the output implies: -o job.yaml, -o run.digest, -o job.et.
 std::string form_by_ending(const std::string& output) {
   const std::string ending = fs::path(output).extension().string();
   if (ending == ".yaml" || ending == ".yml") return "scenario";
@@ -194,12 +194,12 @@ reports::ExitStatus run_convert(const ConvertCommand& command) {
   return convert_to_text(command);
 }
 
-// An option that was given and is not of this form.
+// The error for an option that was given and has no effect on the form `to`.
 Status belongs_to(const CLI::Option& option, const std::string& to,
                   const std::vector<std::string>& forms) {
   if (option.count() == 0 || std::find(forms.begin(), forms.end(), to) != forms.end())
     return Status::ok();
-  return Error{fmt::format("{} means nothing with --to {}", option.get_name(), to),
+  return Error{fmt::format("{} has no effect with --to {}", option.get_name(), to),
                {},
                fmt::format("leave it out, or write --to {}", forms.front())};
 }

@@ -170,7 +170,7 @@ void add_verify(CLI::App& app, reports::ExitStatus& status) {
   command
       ->add_flag("--ci{auto}", options->ci,
                  "Write the reports that this CI service shows:\n"
-                 "--ci=github, gitlab or junit; --ci alone decides\n"
+                 "--ci=github, gitlab or junit; --ci alone goes\n"
                  "by GITHUB_ACTIONS and GITLAB_CI, else junit")
       ->check(CLI::IsMember({"auto", "github", "gitlab", "junit"}).description(""));
   command

@@ -4,13 +4,16 @@ namespace lockstep::cli {
 
 namespace {
 
-// By which a CI gate chooses what counts.
+// The options by which a CI job chooses which findings count.
 void add_filter_options(CLI::App& command, reports::FilterOptions& options) {
-  command.add_option("--only", options.only, "Count only findings of this rule; a,b: of both")
+  command
+      .add_option("--only", options.only, "Count only findings of this rule, or of several: a,b")
       ->type_name("RULE")
       ->delimiter(',')
       ->allow_extra_args(false);
-  command.add_option("--disable", options.disable, "Leave out findings of this rule; a,b: of both")
+  command
+      .add_option("--disable", options.disable,
+                  "Leave out findings of this rule, or of several: a,b")
       ->type_name("RULE")
       ->delimiter(',')
       ->allow_extra_args(false);

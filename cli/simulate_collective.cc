@@ -92,7 +92,7 @@ Result<sim::Links> parse_links(const CollectiveCommand& command) {
   return links;
 }
 
-// An algorithm has a formula for each operation that it carries out, and one name.
+// formulas() has a row per algorithm and operation; each name is listed once.
 std::string algorithm_names() {
   std::vector<std::string> names;
   for (const sim::Formula& formula : sim::formulas()) {
@@ -121,7 +121,7 @@ Result<std::vector<sim::Collective>> parse_collectives(const CollectiveCommand& 
   }
   const Result<std::vector<Bytes>> sizes = parse_sizes(command.bytes);
   if (!sizes) return with_option("--bytes", sizes.error());
-  // Formulas are of one collective that has the links for itself.
+  // A formula assumes that its collective has the links for itself.
   if (sizes->size() > 1 && command.level != "message") {
     return Error{
         fmt::format("--bytes: {} collectives at once share their links, which no formula knows",
@@ -137,8 +137,8 @@ Result<std::vector<sim::Collective>> parse_collectives(const CollectiveCommand& 
   return collectives;
 }
 
-// Message by message, several collectives share links and so are timed together; a formula times
-// the only one.
+// The times of all collectives. At the message level they share links, so one simulation times all;
+// otherwise there is only one, which a formula times.
 Result<reports::CollectiveTimes> times_of(const CollectiveCommand& command,
                                           const std::vector<sim::Collective>& collectives,
                                           const sim::Links& links) {
@@ -171,7 +171,7 @@ reports::ExitStatus simulate_collective(const CollectiveCommand& command) {
                           reports::collectives_json(*collectives, *times), command.output);
 }
 
-// What `--machine` is asked for.
+// The prices of the calls on --machine.
 Result<sim::PricedCalls> price_on_machine(const CollectiveCommand& command) {
   const Result<trace::Op> op = op_of(command);
   if (!op) return op.error();
@@ -186,15 +186,16 @@ Result<sim::PricedCalls> price_on_machine(const CollectiveCommand& command) {
   return sim::price_calls(*op, command.ranks, *sizes, *machine);
 }
 
-// A machine file says what these options would.
+// With --machine. The machine's file sets what the other options would.
 reports::ExitStatus simulate_for_machine(const CLI::App& parsed, const CollectiveCommand& command) {
   for (const char* option : {"--algorithm", "--alpha", "--beta", "--gamma", "--ranks-per-node",
                              "--segments", "--level", "--wiring"})
     // count(): an option with a default has a value although nobody gave one.
     if (parsed.get_option(option)->count() > 0)
-      return reports::fail({fmt::format("{} excludes --machine, which says it", option),
-                            {},
-                            "leave one of the two out"});
+      return reports::fail(
+          {fmt::format("{} cannot be combined with --machine, which sets it", option),
+           {},
+           "leave one of the two out"});
   if (const Status outputs = check_simulation_output(command.output); !outputs)
     return reports::fail(outputs.error());
   const Result<sim::PricedCalls> answer = price_on_machine(command);

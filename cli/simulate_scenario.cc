@@ -70,8 +70,8 @@ Status keep_traces(const SimulateScenarioCommand& command, const sim::SimulatedP
                                 : sim::write_simulated_traces(simulated, run, command.traces);
 }
 
-// The job that was derived into `folder`; one of its ranks may stand for many. Empty: no rank of
-// it raised an exception, or it was not derived to its end.
+// The job that was derived into `folder`, if one of its ranks raised an exception. Empty: none did,
+// or the job was not derived to its end. A derived rank may stand for many.
 std::optional<sim::RaisedJob> raised_job(const std::string& folder) {
   const Result<runtime::Scenario> scenario = runtime::load_scenario(folder + "/scenario.yaml");
   if (!scenario) return std::nullopt;
@@ -90,14 +90,13 @@ std::optional<sim::RaisedJob> raised_job(const std::string& folder) {
   return sim::raised_job(std::move(*all));
 }
 
-// Derives the job's calls into `folder`, times them on the machine, and reports. What the user can
-// change about the job, by --ranks and --steps, is changed before it is derived.
+// Derives the job's calls into `folder`, times them on the machine, and reports. --ranks and
+// --steps change the job before it is derived.
 Result<reports::ExitStatus> simulate(const SimulateScenarioCommand& command,
                                      const sim::Machine& machine, const sim::TrialOptions& trials,
                                      const std::string& folder, Interrupts& interrupts) {
   runtime::ForecastOptions options{folder, std::nullopt, command.time_work, command.output.quiet};
-  // Without values nothing is computed, and nothing can be timed; without an option the job
-  // decides.
+  // Tensors without values cannot be timed. Without an option, the job's size decides.
   if (command.time_work) options.on_meta = false;
   if (command.meta || command.no_meta) options.on_meta = command.meta;
   runtime::SimulatedChange change;
@@ -125,8 +124,8 @@ Result<reports::ExitStatus> simulate(const SimulateScenarioCommand& command,
         command.output);
   }
   sim::ScenarioForecast& forecast = *timed->forecast;
-  // Both simulate the derived calls again, with other times: that costs little once they are
-  // derived.
+  // What-ifs and trials simulate the derived calls again with other times, which is cheap compared
+  // with the derivation.
   Result<std::vector<sim::WhatIf>> changed = sim::what_ifs(*timed, machine);
   if (!changed) return changed.error();
   forecast.what_ifs = std::move(*changed);
@@ -206,8 +205,8 @@ void add_simulate_scenario(CLI::App& simulate, reports::ExitStatus& status) {
       ->excludes(meta);
   simulate
       .add_flag("--time-work", options->time_work,
-                "Time each rank's work here, one by one; the machine\n"
-                "file, which describes this machine, has the rest")
+                "Time each rank's work here, one rank after the other;\n"
+                "--machine must describe this machine")
       ->excludes(meta);
   simulate
       .add_option("--output-dir", options->output_dir,

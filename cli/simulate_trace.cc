@@ -33,10 +33,10 @@ constexpr const char* kTraceFooter = R"(Examples:
       --alpha 2us --beta 50GB/s
   A program written by hand (docs/trace-format.md): does it hang?
     lockstep simulate trace program/ --alpha 1us --beta 1GB/s
-  The same on a machine, where every call costs what it does elsewhere:
+  The same on a machine that a file describes:
     lockstep simulate trace program/ --machine dgx-h100
-  Profiles of torch.profiler, with the kernels and calls that they measured;
-  then with calls as on a machine, and with a GPU that is 20 % slower:
+  Profiles of torch.profiler, with the recorded times of kernels and calls; then
+  with the calls of another machine, and with one GPU that is 20 % slower:
     lockstep simulate trace profiles/ --recorded-calls
     lockstep simulate trace profiles/ --machine dgx-h100
     lockstep simulate trace profiles/ --recorded-calls --slow 1=1.2
@@ -47,10 +47,9 @@ constexpr const char* kTraceFooter = R"(Examples:
 On a machine with a `network` calls share its links, and those that cross one
 uplink slow each other down: docs/simulate-networks.md.
 
-Of recorded times the lengths are used: of kernels, of the host's work between
-them, of `span` lines, and of calls with --recorded-calls. When something
-happens follows from the simulation. Ranks that do the same are simulated once
-for all of them.
+The simulation takes durations from the traces: those of kernels, of the host's
+work between them, of `span` lines, and of calls with --recorded-calls. It
+computes when each of them happens. Ranks that do the same are simulated once.
 
 Exit status: 0 the job ends; 1 it hangs, and the report says why; 2 bad usage,
 or traces that cannot be simulated.)";
@@ -72,22 +71,26 @@ Status without_links(const TraceCommand& command, const char* excluded) {
                                       {"--beta", &command.beta},
                                       {"--gamma", &command.gamma}})
     if (!given->empty())
-      return Error{fmt::format("{} excludes {}", option, excluded), {}, "leave one of the two out"};
+      return Error{fmt::format("{} cannot be combined with {}", option, excluded),
+                   {},
+                   "leave one of the two out"};
   return Status::ok();
 }
 
-// What the job runs on: a machine of a file, or one level of links between all ranks, where calls
-// go as in Gloo's code.
+// What the job runs on: the machine of a file, or a single level of links between all ranks, on
+// which calls use Gloo's algorithms.
 Result<sim::Machine> links_of(const TraceCommand& command) {
   if (command.recorded_calls) {
-    const char* const excluded = "--recorded-calls: calls take one or the other";
+    const char* const excluded = "--recorded-calls";
     if (const Status ok = without_links(command, excluded); !ok) return ok.error();
     if (!command.machine.empty())
-      return Error{fmt::format("--machine excludes {}", excluded), {}, "leave one of the two out"};
+      return Error{fmt::format("--machine cannot be combined with {}", excluded),
+                   {},
+                   "leave one of the two out"};
     return sim::Machine{};  // nothing asks it for the time of a call
   }
   if (!command.machine.empty()) {
-    if (const Status ok = without_links(command, "--machine, which says it"); !ok)
+    if (const Status ok = without_links(command, "--machine, which sets it"); !ok)
       return ok.error();
     return sim::load_machine(command.machine);
   }
@@ -164,12 +167,12 @@ reports::Recorded recorded_by(const trace::Run& run) {
   return out;
 }
 
-// Runs the program with calls as long as they were recorded.
+// Runs the program with the recorded durations of its calls.
 Result<sim::SimulatedProgram> with_recorded_calls(const trace::Run& run, sim::RunProgram program,
                                                   const TraceCommand& command, Picos launch,
                                                   reports::Recorded& recorded) {
   const sim::RecordedCalls calls = sim::recorded_calls(run, program);
-  // The calls of a single rank wait for nobody: it needs no times of them.
+  // A single rank's calls wait for nobody, so their durations do not matter.
   if (calls.known == 0 && calls.unknown > 0 && run.world_size > 1)
     return Error{"--recorded-calls: these traces record no call's begin and end",
                  {},
@@ -187,7 +190,7 @@ Result<sim::SimulatedProgram> with_recorded_calls(const trace::Run& run, sim::Ru
   return sim::simulate_with_calls(std::move(program), calls, command.scale_calls, launch);
 }
 
-// Runs the program with calls as on the machine.
+// Runs the program with calls that take as long as the machine's prices say.
 Result<sim::SimulatedProgram> with_priced_calls(sim::RunProgram program,
                                                 const sim::Machine& machine, bool apart,
                                                 Picos launch) {
@@ -271,15 +274,15 @@ void add_simulate_trace(CLI::App& simulate, reports::ExitStatus& status) {
                    "A machine instead of links: a file, or the name of a\nshipped one: dgx-h100")
       ->type_name("NAME|FILE");
   command->add_flag("--recorded-calls", options->recorded_calls,
-                    "Calls take what they took when they were recorded");
+                    "Calls take as long as they did when recorded");
   command
       ->add_option("--scale-calls", options->scale_calls,
-                   "… times this: 0.5 is a network twice as fast")
+                   "Multiply these times: 0.5 for a network twice as fast")
       ->check(CLI::Range(0.0, 1000.0))
       ->type_name("FACTOR");
   command
       ->add_option("--slow", options->slow,
-                   "Ranks whose work takes longer, and how many times as\nlong: 3=1.2 or 4-7=2")
+                   "Slow ranks: their work takes FACTOR times as long:\n3=1.2 or 4-7=2")
       ->allow_extra_args(false)
       ->type_name("RANKS=FACTOR");
   command

@@ -1,4 +1,5 @@
-// Options of `lockstep simulate SCENARIO --trials N`: by how much what varies from trial to trial.
+// Options of `lockstep simulate SCENARIO --trials N`: what varies from trial to trial, and by how
+// much.
 #include <algorithm>
 #include <charconv>
 #include <thread>
@@ -17,14 +18,14 @@ Error bad(const std::string& item, const std::string& why) {
           "write compute=5%,image=20%: any of compute, communication, image and text"};
 }
 
-// "image=20%": adds it to `out`, whose members begin at 0, which is "does not vary".
+// Reads an item such as "image=20%" into `out`. A member of 0 does not vary.
 Status read_item(const std::string& item, sim::Jitter& out) {
   const std::size_t equals = item.find('=');
   const auto* const name =
       std::find_if(sim::kJitterNames.begin(), sim::kJitterNames.end(),
                    [&](const auto& one) { return one.first == item.substr(0, equals); });
   if (equals == std::string::npos || name == sim::kJitterNames.end())
-    return bad(item, "is no name=PERCENTAGE of something that varies");
+    return bad(item, "is not NAME=PERCENTAGE of something that can vary");
   if (!item.ends_with('%')) return bad(item, "is not a percentage");
   double percent = -1;
   const char* const begin = item.data() + equals + 1;
@@ -63,7 +64,7 @@ void add_trials(CLI::App& command, TrialsCommand& options) {
 
 Result<sim::Jitter> parse_jitter(const std::string& text) {
   sim::Jitter out;
-  // The second condition: a comma at the end is followed by an empty item, which is refused.
+  // "compute=5%,": the second condition reads the empty item after the last comma, to refuse it.
   for (std::size_t begin = 0; begin < text.size() || (begin > 0 && begin == text.size());) {
     const std::size_t end = std::min(text.find(',', begin), text.size());
     if (const Status ok = read_item(text.substr(begin, end - begin), out); !ok) return ok.error();

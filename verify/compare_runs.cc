@@ -77,9 +77,10 @@ void keep_worst(std::optional<TensorDifference>& worst, const TensorDifference& 
   if (!worst || d.error / d.tolerance > worst->error / worst->tolerance) worst = d;
 }
 
-// Sets `parted` and `drifted`.
-void find_parting(std::vector<std::pair<std::uint32_t, TensorDifference>> found, Comparison& out) {
-  constexpr double kAmplified = 100;  // compare_runs.h says why differences of rounding grow
+// Sets `first_difference` and `drifted`; compare_runs.h says which differences are explained.
+void find_first_difference(std::vector<std::pair<std::uint32_t, TensorDifference>> found,
+                           Comparison& out) {
+  constexpr double kAmplified = 100;
   std::sort(found.begin(), found.end(), [](const auto& x, const auto& y) {
     return std::tie(x.second.n, x.second.phase, x.first) <
            std::tie(y.second.n, y.second.phase, y.first);
@@ -134,7 +135,7 @@ Comparison compare_runs(const trace::Run& a, const trace::Run& b, std::optional<
     if (!of_a.contains(key)) alone.insert(std::get<std::string>(key));
   }
   out.only_in_one = alone.size();
-  find_parting(std::move(found), out);
+  find_first_difference(std::move(found), out);
 
   const std::map<std::int64_t, double> loss_b = losses_of(b);
   for (const auto& [n, loss] : losses_of(a)) {

@@ -1,10 +1,10 @@
 // Two runs of one job side by side: another strategy, another number of ranks, another precision.
-// Where do their gradients, parameters and losses part?
+// Where do their gradients, parameters and losses begin to differ?
 //
-// What is compared is what the traces record of a tensor: equal hashes are equal values; sketches
-// give the difference: the mean square of the difference of two sketches is the square of the
-// 2-norm of the tensors' difference, on average over the signs (with k values it is off by a factor
-// of about 1 ± sqrt(2/k); Achlioptas 2003). Norms alone give a lower bound.
+// Tensors are compared by what the traces record of them. Equal hashes are equal values. Sketches
+// give the difference: the mean square of the difference of two sketches estimates the squared
+// 2-norm of the tensors' difference (with k values, up to a factor of about 1 ± sqrt(2/k);
+// Achlioptas 2003). Norms alone give a lower bound.
 #pragma once
 
 #include <cstdint>
@@ -38,22 +38,23 @@ struct StepDifference {
 
 struct Comparison {
   std::vector<StepDifference> steps;  // that both runs have something of
-  // The first that is beyond its tolerance, and that earlier differences do not explain.
+  // The first difference beyond its tolerance that earlier differences do not explain.
   std::optional<TensorDifference> first_difference;
-  bool drifted = false;         // some are beyond it, and rounding that grew explains them
+  bool drifted = false;         // some are beyond it, and earlier differences explain them
   std::size_t compared = 0;     // values
   std::size_t only_in_one = 0;  // tensors that one run alone recorded
   std::optional<double> max_loss_difference;
 };
 
-// `tolerance`: of relative errors; left out: the square root of the type's unit roundoff, half of
+// `tolerance`: of relative errors; default: the square root of the type's unit roundoff, half of
 // its digits. Differences of rounding grow: AdamW divides a gradient that is noise by the size of
-// that noise, so that parameters without a real gradient part by as much as the learning rate. So a
-// gradient beyond its tolerance is explained where it is no more than 100 times as far apart as the
-// parameters were before the step, and a parameter where its gradient was compared as well.
+// that noise, so parameters without a real gradient come to differ by as much as the learning rate.
+// So a difference beyond its tolerance is explained if it is of a gradient, and no more than 100
+// times as large as that of the parameters before the step; or of a parameter whose gradient was
+// compared.
 //
-// Where ranks of a run differ, the value of its lowest rank counts (verify() judges that); of
-// sharded tensors all ranks' parts.
+// Where ranks of a run differ, the value of its lowest rank counts (verify() judges such a
+// difference). Of sharded tensors all ranks' parts count.
 // O(marks log marks).
 Comparison compare_runs(const trace::Run& a, const trace::Run& b,
                         std::optional<double> tolerance = {});
@@ -96,8 +97,7 @@ struct Drift {
 Drift drift_between(const trace::Run& a, const trace::Run& b, Phase phase,
                     const std::function<bool(std::string_view)>& counts);
 
-// Do two runs of one job end at the same loss? For a strategy that synchronises in every step, that
-// is what everybody asks first: does it train as one process would?
+// The final losses of two runs of one job: does a strategy train as one process would?
 
 struct FinalLoss {
   std::int64_t step = 0;                              // the last of both
@@ -111,13 +111,13 @@ struct FinalLoss {
 // of the type that the forward computes in, half of its digits. float32: 2.4e-4, float16: 2.2e-2,
 // bfloat16: 6.3e-2. A dtype that is not known counts as float32.
 //
-// Why not a few roundings: the order in which gradients are added up makes differences of about u,
-// and AdamW divides a gradient that is nothing but such noise by the noise's own size, so that
-// parameters without a real gradient part by as much as the learning rate; the loss sees a little
-// of that. docs/scenarios.md says what was measured.
+// Why not a few roundings: the order in which gradients are added makes differences of about u.
+// AdamW divides a gradient that consists of such noise by the noise's own size, so parameters
+// without a real gradient come to differ by as much as the learning rate, which changes the loss a
+// little. docs/scenarios.md has measurements.
 double loss_tolerance(std::string_view dtype);
 
-// Nothing where the runs' last steps are not the same one, or one recorded no loss of it.
+// Nothing where the runs end in different steps, or one recorded no loss of the last step.
 // O(steps).
 std::optional<FinalLoss> final_loss(const trace::Run& run, const trace::Run& reference,
                                     std::string_view dtype);

@@ -43,18 +43,18 @@ std::string Context::describe_call(CallRef ref) const {
   return trace::describe(run.tables, call(ref));
 }
 
-std::string Context::group_words(std::uint32_t rank, trace::GroupId group) const {
+std::string Context::describe_group(std::uint32_t rank, trace::GroupId group) const {
   return trace::group_label(run.ranks[rank], run.tables, group);
 }
 
-std::string Context::numbered_words(CallRef ref, std::uint64_t seq) const {
+std::string Context::describe_numbered(CallRef ref, std::uint64_t seq) const {
   return fmt::format("call {} of {}", seq + run.ranks[ref.rank].first_number,
-                     group_words(ref.rank, call(ref).group));
+                     describe_group(ref.rank, call(ref).group));
 }
 
 std::string Context::describe_location(CallRef ref, std::uint64_t seq) const {
   const trace::Call& c = call(ref);
-  std::string out = numbered_words(ref, seq);
+  std::string out = describe_numbered(ref, seq);
   if (c.step != trace::kNone) out += fmt::format(", step {}", c.step);
   if (c.at.value != 0) out += fmt::format(", {}", printable(run.tables.str(c.at)));
   return out;
@@ -111,8 +111,8 @@ void merge_sister(const Context& context, Cause& into, Cause&& same) {
   constexpr std::size_t kMostEvidence = 8;  // what a reader looks at
   const auto label = [&](const Cause& cause) {
     if (cause.group == SIZE_MAX) return fmt::format("group {}", cause.finding.group);
-    return context.group_words(cause.deviants.empty() ? 0 : cause.deviants[0],
-                               context.groups[cause.group].group);
+    return context.describe_group(cause.deviants.empty() ? 0 : cause.deviants[0],
+                                  context.groups[cause.group].group);
   };
   Finding& f = into.finding;
   f.group_label = label(into);

@@ -37,11 +37,11 @@ struct Context {
   // "rank 1", "ranks 0, 2-4".
   std::string describe_ranks(const std::vector<std::uint32_t>& indices) const;
   // "group world", "TENSOR_PARALLEL"; as the rank (index) names it.
-  std::string group_words(std::uint32_t rank, trace::GroupId group) const;
+  std::string describe_group(std::uint32_t rank, trace::GroupId group) const;
   // "all_reduce(image_proj.weight and 2 more)".
   std::string describe_call(CallRef ref) const;
   // "call 14 of group world", "call 318 of TENSOR_PARALLEL": the number is the source's.
-  std::string numbered_words(CallRef ref, std::uint64_t seq) const;
+  std::string describe_numbered(CallRef ref, std::uint64_t seq) const;
   // "call 14 of group world, step 4, train.py:122", as far as known.
   std::string describe_location(CallRef ref, std::uint64_t seq) const;
   // A call as evidence.

@@ -36,7 +36,7 @@ class GroupLabels {
 
  private:
   std::string description_of(const GroupStreams& group) const {
-    return context_.group_words(group.streams[0].rank_index, group.group);
+    return context_.describe_group(group.streams[0].rank_index, group.group);
   }
 
   const Context& context_;

@@ -123,8 +123,8 @@ bool lost_a_rank(const Context& context, const WaitCause& wait) {
   });
 }
 
-// Notes a wait that may still have ended when the traces did. Those of dumps were taken of running
-// processes, so that a call that all members issued may be on its way.
+// Notes a wait that may have ended soon after the traces did. Dumps are taken of running processes,
+// so a call that all members issued may be under way.
 void note_unended_wait(const Context& context, const WaitCause& wait, bool snapshot,
                        Outlook& outlook) {
   std::string why = wait_consequence(context, wait).message;
@@ -152,7 +152,7 @@ void add_wait_causes(const Context& context, Outlook& outlook, Causes& causes) {
   std::vector<WaitCause> left;
   for (WaitCause& wait : wait_causes(context.where)) {
     // While the job runs, a wait that may still end is no finding. Where all traces just end, it is
-    // told: whoever killed the job may know how long it stood.
+    // reported as undecided: whoever killed the job may know how long it stood.
     if (context.live && !wait.stuck) {
       if (outlook.all_cut) note_unended_wait(context, wait, snapshot, outlook);
       continue;
@@ -382,8 +382,9 @@ std::vector<Finding> note_ranks_behind(const Context& presumed, Outlook& outlook
   return out;
 }
 
-// Notes members whose recorded numbers part from those of the others. Where the calls agree by
-// their order all the same, one recording lacks a call that the group may have been paired by.
+// Notes members whose recorded call numbers differ from those of the others although the calls
+// agree in their order. Then one recording lacks a call, and later calls may be paired with the
+// wrong ones.
 void note_parted_numbers(const Context& context, Outlook& outlook) {
   for (const GroupStreams& group : context.groups) {
     if (!group.parted) continue;
@@ -473,9 +474,8 @@ Verdict verdict_of(const Report& report, const trace::Run& run, const Outlook& o
 }
 
 // Worst first: by severity, certainty, step, sequence number. Findings without a step or number
-// come last among equals. Stable, so that the analyses' order decides the rest. Where ranks wait
-// for each other in a cycle, those that stand or compute outside of it come after it: they may
-// still come, the cycle never ends.
+// come last among equals. Stable, so that the analyses' order decides the rest. A host stall comes
+// after a proven cycle: the stalled rank may still continue, the cycle never does.
 void sort_findings(std::vector<Finding>& findings) {
   const bool cycle = std::any_of(findings.begin(), findings.end(), [](const Finding& f) {
     return f.severity == Severity::error && f.certainty == Certainty::proven &&
@@ -485,7 +485,8 @@ void sort_findings(std::vector<Finding>& findings) {
   std::stable_sort(findings.begin(), findings.end(), [&](const Finding& a, const Finding& b) {
     const auto key = [&](const Finding& f) {
       const std::int64_t step = f.step.value_or(INT64_MAX);
-      // Of notes, those about ranks that seem to have stopped say more than those about files.
+      // Notes with a headline are about ranks that seem to have stopped; the others are about
+      // files.
       const bool only_note = f.severity == Severity::note && f.headline.empty();
       return std::tuple(-static_cast<int>(f.severity), only_note,
                         cycle && f.rule == RuleId::host_stall, static_cast<int>(f.certainty), step,
@@ -501,6 +502,35 @@ bool holds_deadlock(const Finding& f) {
                       rule(f.rule).family == "matching";
   if (blocks && f.certainty == Certainty::proven) return true;
   return std::any_of(f.consequences.begin(), f.consequences.end(), holds_deadlock);
+}
+
+// Notes what the readers of the traces could not decide. Each reason once: all ranks' traces of one
+// job usually say the same.
+void note_undecided_traces(const trace::Run& run, Outlook& outlook) {
+  for (const trace::RankTrace& trace : run.ranks) {
+    const bool known = std::find(outlook.undecided.begin(), outlook.undecided.end(),
+                                 trace.inconclusive) != outlook.undecided.end();
+    if (!trace.inconclusive.empty() && !known) outlook.undecided.push_back(trace.inconclusive);
+  }
+}
+
+// Adds what is known about ranks that hang, or were killed, for no visible reason, where
+// find_causes() found none. `presumed`: a context of presumed_positions(), or nothing.
+void add_unexplained(const Context& context, const Context* presumed, bool live, Outlook& outlook,
+                     std::vector<Finding>& findings) {
+  if (findings.empty() && outlook.undecided.empty() && !live) note_open_calls(context, outlook);
+  if (findings.empty()) note_parted_numbers(context, outlook);
+  if (presumed != nullptr && findings.empty() && outlook.undecided.empty())
+    findings = note_ranks_behind(*presumed, outlook);
+  // While others run they may still come to wait for the killed rank, which is a better finding.
+  if (live) return;
+  if (findings.empty() && !is_snapshot(context.run)) {
+    if (auto hang = unexplained_hang(context, outlook)) findings.push_back(std::move(*hang));
+  }
+  if (std::none_of(findings.begin(), findings.end(), says_how_it_ended)) {
+    if (auto killed = note_killed(context)) findings.push_back(std::move(*killed));
+    if (auto why = interruption(context)) outlook.undecided.push_back(std::move(*why));
+  }
 }
 
 }  // namespace
@@ -527,12 +557,7 @@ Report verify(const trace::Run& run, const VerifyOptions& options) {
   const CallSemantics semantics = options.semantics.value_or(recorded_semantics(run));
   Outlook outlook;
   outlook.all_cut = unended && !options.live;
-  // Each reason once: all ranks' traces of one job usually say the same.
-  for (const trace::RankTrace& trace : run.ranks) {
-    const bool known = std::find(outlook.undecided.begin(), outlook.undecided.end(),
-                                 trace.inconclusive) != outlook.undecided.end();
-    if (!trace.inconclusive.empty() && !known) outlook.undecided.push_back(trace.inconclusive);
-  }
+  note_undecided_traces(run, outlook);
   // Searching other orders of messages needs whole programs. The replay also needs the result,
   // which says what message each receive from any source took.
   if (!may_go_on) {
@@ -550,11 +575,6 @@ Report verify(const trace::Run& run, const VerifyOptions& options) {
   Causes causes(context);
   find_causes(context, outlook, causes);
   report.findings = causes.take();
-  // Only where nothing was found: ranks that hang, or were killed, for no visible reason.
-  if (report.findings.empty() && outlook.undecided.empty() && !options.live) {
-    note_open_calls(context, outlook);
-  }
-  if (report.findings.empty()) note_parted_numbers(context, outlook);
   const std::optional<ReplayResult> positions = presumed_positions(context, outlook);
   const Context presumed{run,
                          groups,
@@ -564,17 +584,7 @@ Report verify(const trace::Run& run, const VerifyOptions& options) {
                          may_go_on && !positions,
                          semantics,
                          positions.has_value()};
-  if (positions && report.findings.empty() && outlook.undecided.empty())
-    report.findings = note_ranks_behind(presumed, outlook);
-  if (report.findings.empty() && !options.live && !is_snapshot(run)) {
-    if (auto hang = unexplained_hang(context, outlook)) report.findings.push_back(std::move(*hang));
-  }
-  // While others run they may still come to wait for the killed rank, which is a better finding.
-  if (!options.live &&
-      std::none_of(report.findings.begin(), report.findings.end(), says_how_it_ended)) {
-    if (auto killed = note_killed(context)) report.findings.push_back(std::move(*killed));
-    if (auto why = interruption(context)) outlook.undecided.push_back(std::move(*why));
-  }
+  add_unexplained(context, positions ? &presumed : nullptr, options.live, outlook, report.findings);
   for (Finding& note : input.findings) {
     if (note.rule == RuleId::missing_rank) {
       note_who_waits_for_missing(presumed, report.ranks_missing, note);

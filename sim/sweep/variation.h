@@ -79,7 +79,6 @@ class Variation {
   const std::string& machine_file(PointId point) const;
   // The number of a point's job: points of one job are consecutive in the grid.
   PointId job(PointId point) const { return point / machine_points_; }
-  PointId machine_point(PointId point) const { return point % machine_points_; }
 
   // The documents of a point. Errors: a list element that does not exist after another key changed
   // the list.

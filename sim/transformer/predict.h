@@ -115,10 +115,6 @@ struct StepPrediction {
   StepParts parts;              // sums up to `seconds`, except for rounding to picoseconds
   StepMemory memory;
   double memory_bytes = 0;  // all memory, with what libraries reserve
-  double tokens_per_second_and_rank(const TrainingPlan& plan) const {
-    return static_cast<double>(plan.global_batch) * static_cast<double>(plan.sequence) / seconds /
-           static_cast<double>(plan.ranks());
-  }
 };
 
 // A step that the engine ran. Where GPUs are slow (CostParameters::slow), replicas differ: costs,

@@ -18,7 +18,7 @@ TEST(Units, DurationsAreExactPicoseconds) {
   EXPECT_EQ(parse_duration("2h")->value, 7'200'000'000'000'000);
 }
 
-TEST(Units, DecimalAndBinaryPrefixesAreToldApart) {
+TEST(Units, DecimalAndBinaryPrefixesDiffer) {
   EXPECT_EQ(parse_bytes("1MiB")->value, 1'048'576);
   EXPECT_EQ(parse_bytes("1MB")->value, 1'000'000);
   EXPECT_EQ(parse_bytes("0.5KiB")->value, 512);
@@ -29,7 +29,7 @@ TEST(Units, DecimalAndBinaryPrefixesAreToldApart) {
   EXPECT_EQ(parse_flop_rate("989TFLOP/s")->per_second, 989'000'000'000'000);
 }
 
-TEST(Units, WhatCannotBeIsRefusedWithReasonAndFix) {
+TEST(Units, ImpossibleQuantitiesAreRefusedWithReasonAndFix) {
   const auto refused = [](const auto& result, const std::string& why) {
     ASSERT_FALSE(result);
     EXPECT_NE(result.error().message.find(why), std::string::npos) << result.error().message;

@@ -27,7 +27,7 @@ TEST(Sha256, TakesTextInPieces) {
   }
 }
 
-TEST(Sha256, GoesOnWhereItWasMoved) {
+TEST(Sha256, ContinuesAfterAMove) {
   Sha256 first;
   first.add("ab");
   Sha256 second = std::move(first);

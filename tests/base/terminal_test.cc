@@ -5,7 +5,7 @@
 namespace lockstep {
 namespace {
 
-TEST(FitError, WrapsBehindTheFixAndKeepsShortLines) {
+TEST(FitError, IndentsWrappedFixesAndKeepsShortLines) {
   EXPECT_EQ(fit_error("lockstep: error: no\n  fix: did you mean one of ring and text?", 30),
             "lockstep: error: no\n  fix: did you mean one of\n       ring and text?");
   EXPECT_EQ(fit_error("a/very/long/path: error: it is not there", 20),
@@ -22,7 +22,7 @@ TEST(TakeKey, KnowsWhatTerminalsSend) {
   EXPECT_EQ(take_key(bytes), std::nullopt);
 }
 
-TEST(TakeKey, ALoneEscapeIsAKeyAndAnUnknownSequenceIsNone) {
+TEST(TakeKey, ALoneEscapeIsAKeyAnUnknownSequenceIsNot) {
   std::string bytes = "\x1b";
   EXPECT_EQ(take_key(bytes), KeyPress{Key::escape});
   bytes = "\x1b[24~q";  // F12; its rest must not be read as characters

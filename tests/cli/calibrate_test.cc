@@ -100,13 +100,13 @@ runtime::Scenario scenario_of(const std::string& more) {
   return *scenario;
 }
 
-TEST(RanksThatStandForOthers, FewRanksAreAllLookedAt) {
+TEST(RanksThatStandForOthers, FewRanksAreAllExamined) {
   const auto traced = runtime::ranks_that_stand_for(scenario_of("ranks: 3\nstrategy: ddp\n"), {});
   ASSERT_TRUE(traced);
   EXPECT_EQ(*traced, (std::vector<std::int32_t>{0, 1, 2}));
 }
 
-TEST(RanksThatStandForOthers, OfManyOneOfThoseThatMeetTheSame) {
+TEST(RanksThatStandForOthers, OfManyRanksOneOfEachClassIsExamined) {
   const auto traced = runtime::ranks_that_stand_for(
       scenario_of("ranks: 1000\nstrategy: ddp\n"
                   "data: {modality: [{ranks: [7, 9], steps: [1], has: [text]}, {has: [image, "
@@ -125,7 +125,7 @@ std::vector<std::int32_t> drawn_every(std::int32_t period) {
   return out;
 }
 
-TEST(RanksThatStandForOthers, OfDrawnBatchesOneOfThoseThatDrewTheSame) {
+TEST(RanksThatStandForOthers, OneOfTheRanksThatDrewEqualBatchesIsExamined) {
   const runtime::Scenario job = scenario_of("ranks: 1000\nstrategy: ddp\ndata: {text_only: 0.5}\n");
   EXPECT_TRUE(runtime::needs_draws(job));
   EXPECT_FALSE(runtime::needs_draws(scenario_of("ranks: 64\ndata: {text_only: 0.5}\n")));
@@ -137,7 +137,7 @@ TEST(RanksThatStandForOthers, OfDrawnBatchesOneOfThoseThatDrewTheSame) {
   EXPECT_EQ((*traced)[7], 7);    // the first but rank 0, which is a root, to draw what rank 0 does
 }
 
-TEST(RanksThatStandForOthers, WhereTooManyDifferTheyAreLookedAtLessClosely) {
+TEST(RanksThatStandForOthers, TooManyDifferentRanksAreExaminedLessClosely) {
   const runtime::DrawnAlike drawn{drawn_every(500), drawn_every(400), drawn_every(3)};
   const auto one_batch = runtime::ranks_that_stand_for(
       scenario_of("ranks: 1000\nstrategy: ddp\ndata: {text_only: 0.5}\n"), drawn);

@@ -198,7 +198,7 @@ TEST(Verify, AnOutputThatCannotBeWrittenIsAFailureOfTheTool) {
   EXPECT_THAT(outcome.err, HasSubstr("/no/such/folder/x: error: cannot write"));
 }
 
-TEST(Calibrate, AFolderThatIsNotThereIsToldBeforeAnythingIsMeasured) {
+TEST(Calibrate, AMissingFolderIsReportedBeforeMeasuring) {
   const Outcome outcome = run_lockstep({"calibrate", "-o", "/no/such/folder/machine.yaml"});
   EXPECT_EQ(outcome.status, 2);
   EXPECT_THAT(outcome.err, HasSubstr("the folder of this file does not exist"));
@@ -233,7 +233,7 @@ TEST(Convert, RefusesOptionsOfAnotherForm) {
     EXPECT_EQ(outcome.status, 2);
     return outcome.err;
   };
-  EXPECT_THAT(error_with({"--last", "3"}), HasSubstr("--last means nothing with --to text"));
+  EXPECT_THAT(error_with({"--last", "3"}), HasSubstr("--last has no effect with --to text"));
   EXPECT_THAT(error_with({"--to", "digest", "--gzip"}), HasSubstr("write --to text"));
   EXPECT_THAT(error_with({"--to", "yaml"}), HasSubstr("--to"));
 }

@@ -40,7 +40,7 @@ TEST_F(Compare, TheSame) {
   EXPECT_THAT(same.out, HasSubstr("THE SAME up to rounding: 1 value compared"));
 }
 
-TEST_F(Compare, TheyPart) {
+TEST_F(Compare, RunsDiffer) {
   const Outcome different =
       run_lockstep({"compare", run("a", "1", 4, 0.5), run("b", "2", 2, 0.25)});
   EXPECT_EQ(different.status, 1);

@@ -65,7 +65,7 @@ TEST(Explain, SuggestsTheNearestRule) {
             "  fix: did you mean modality-divergence? `lockstep explain` lists them\n");
 }
 
-TEST(Explain, OfAPartOfANameAllThatHoldItAreSuggested) {
+TEST(Explain, SuggestsAllRulesThatContainAPartOfAName) {
   EXPECT_THAT(run_lockstep({"explain", "mismatch"}).err,
               HasSubstr("did you mean op-mismatch, size-mismatch, "));
   EXPECT_THAT(run_lockstep({"explain", "lifecycle"}).err, HasSubstr("never-waited"));

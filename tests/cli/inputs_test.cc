@@ -82,7 +82,7 @@ TEST_F(Inputs, AScenarioMayComeOnStandardInput) {
   EXPECT_THAT(ran.out, HasSubstr("valid: 4 ranks"));
 }
 
-TEST_F(Inputs, EmptyStandardInputIsSaidToBeEmpty) {
+TEST_F(Inputs, ReportsEmptyStandardInput) {
   const InputFrom input("/dev/null");
   const Outcome scenario = run_lockstep({"scenario", "--check", "-"});
   EXPECT_EQ(scenario.status, 2);

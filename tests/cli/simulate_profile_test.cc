@@ -208,7 +208,7 @@ TEST(SimulateProfile, RefusesOptionsThatContradictEachOther) {
     return s.error;
   };
   EXPECT_NE(why({"--recorded-calls", "--machine", "dgx-h100"})
-                .find("--machine excludes --recorded-calls"),
+                .find("--machine cannot be combined with --recorded-calls"),
             std::string::npos);
   EXPECT_NE(why({"--alpha", "1us", "--beta", "1GB/s", "--scale-calls", "2"})
                 .find("--scale-calls without --recorded-calls"),

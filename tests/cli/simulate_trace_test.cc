@@ -168,7 +168,7 @@ TEST(SimulateTrace, TwoGroupsInOppositeOrdersHangOnOneStreamAndNotOnTwo) {
   EXPECT_EQ(s.rule(), "cross-group-deadlock") << s.text;
 }
 
-TEST(SimulateTrace, AnImageBranchThatOneRankLacksHangsAndDummyFillDoesNot) {
+TEST(SimulateTrace, ASkippedImageBranchHangsAndDummyFillDoesNot) {
   const std::string full =
       "modality 0 image,text; all_reduce n=64 dtype=float32 what=text.w step=0; "
       "all_reduce n=64 dtype=float32 what=image.w step=0; barrier step=0; clean";

@@ -47,7 +47,7 @@ TEST(ParseSuppressions, NeverIsADateToo) {
   EXPECT_FALSE(entries->front().last_day);
 }
 
-TEST(ParseSuppressions, AFileWithoutEntriesIsNone) {
+TEST(ParseSuppressions, RefusesAFileWithoutEntries) {
   for (const char* text : {"", "\n\n", "# nothing yet\n", "---\n# nothing\n", "[]\n"}) {
     const auto entries = reports::parse_suppressions(text, "s.yaml");
     ASSERT_TRUE(entries) << text;

@@ -90,7 +90,7 @@ TEST_F(SweepPlan, HasATableAndAPage) {
   EXPECT_THAT(sweep(html).out, AllOf(HasSubstr("MFU"), HasSubstr("h100-cluster")));
 }
 
-TEST_F(SweepPlan, ASearchTriesNoMoreThanItMay) {
+TEST_F(SweepPlan, ASearchKeepsToItsTrials) {
   const Outcome outcome =
       sweep({"--vary", "tensor=1,2,4,8", "--vary", "micro_batch=1..16", "--vary",
              "pipeline.stages=1..8", "--trials", "40", "-q", "--output", "json=-"});

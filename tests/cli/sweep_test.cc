@@ -74,7 +74,7 @@ TEST_F(SweepCommand, AGridThatIsTooLargeToTryAsksForASearch) {
                  "1,000,000 points");
 }
 
-TEST_F(SweepCommand, AWorkerThatRefusesIsBelievedAndNotAskedAgain) {
+TEST_F(SweepCommand, ARefusalOfAWorkerIsFinal) {
   use_worker("echo asked >> '" + folder_.file("asked") + "'; echo no such data; exit 2");
   for (int time = 0; time < 2; ++time) {
     const Outcome outcome = sweep({"--vary", "ranks=4,5,6", "-j", "2"});
@@ -92,7 +92,7 @@ TEST_F(SweepCommand, TheReasonIsTheWorkersOwn) {
   EXPECT_THAT(outcome.out, HasSubstr("  3 × no such data\n      first: ranks=4\n"));
 }
 
-TEST_F(SweepCommand, AWorkerWithoutRoomForItsFilesIsAskedAgain) {
+TEST_F(SweepCommand, AWorkerWithoutDiskSpaceIsRetried) {
   use_worker("echo asked >> '" + folder_.file("asked") + "'; echo no space; exit 4");
   for (int time = 0; time < 2; ++time) {
     const Outcome outcome = sweep({"--vary", "ranks=4"});

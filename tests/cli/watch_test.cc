@@ -315,7 +315,7 @@ TEST_F(WatchTest, AbsentRanksAreWaitedForAWhile) {
   }
 }
 
-TEST_F(WatchTest, OnATerminalKeysShowMoreAndNothingStaysBehind) {
+TEST_F(WatchTest, OnATerminalKeysShowMoreAndNothingRemainsOnTheScreen) {
   start(0, 2, wait_for_ever);
   start(1, 2, [](Recorder& r) { r.step(0); });
   Terminal terminal({"watch", dir_.path(), "--interval", "0.05"});

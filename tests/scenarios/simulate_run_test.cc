@@ -198,7 +198,7 @@ TEST_F(Simulate, ARankThatRaisesIsSaidWithWhatComesOfIt) {
   EXPECT_EQ(json()["report"]["findings"][0]["rule"], "p2p-cycle");
 }
 
-TEST_F(Simulate, ARankThatRaisesIsSaidInWorldsOfWhichOneRankStandsForMany) {
+TEST_F(Simulate, ReportsARaisingRankWhereOneRankRepresentsMany) {
   EXPECT_EQ(simulate(shipped("modality/ddp_unused_bad"), {"--ranks", "65"}), 1) << log();
   EXPECT_EQ(json()["raised"], Json({1, 3}));
   EXPECT_EQ(json()["report"]["findings"][0]["rule"], "modality-divergence");
@@ -281,7 +281,7 @@ TEST_F(Simulate, Bfloat16OnTheMetaDeviceComputesWhatItComputesWithValues) {
   EXPECT_GT(with_values.at("bfloat16"), with_values.at("float32"));
 }
 
-TEST_F(Simulate, WhatRanksHoldIsToldByCategoryAndWhatDoesNotFitBySize) {
+TEST_F(Simulate, ShowsMemoryByCategoryAndHowMuchDoesNotFit) {
   folder_.write("small.yaml",
                 "machine: 1\nname: small devices\ncompute: {float32: {peak: 1TFLOP/s}}\n"
                 "memory: {bandwidth: 1TB/s, per_device: 1MB, reserved: 100kB, fragmentation: 1.5}\n"

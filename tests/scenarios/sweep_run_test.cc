@@ -114,7 +114,7 @@ TEST_F(Sweep, AFasterLinkIsTimedAndNotDerivedAgain) {
     EXPECT_LE(next->second, std::prev(next)->second);
 }
 
-TEST_F(Sweep, GoesOnWhereItWasCut) {
+TEST_F(Sweep, ContinuesAfterAnInterruption) {
   const std::string scenario = job("ranks: 2\nstrategy: ddp\n");
   const std::vector<std::string> varied = {"--vary", "train.batch_size=1,2,4", "-j", "1"};
   ASSERT_EQ(sweep(scenario, varied), 0) << log();

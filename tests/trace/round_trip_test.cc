@@ -49,7 +49,7 @@ TEST(TextWriter, WhatWasCutOffGetsNoEndMark) {
             "{\"header\":1,\"rank\":0,\"world_size\":1,\"clock\":\"ns\"}\n");
 }
 
-TEST(TextWriter, BytesThatAreNoTextAndNumbersThatJsonLacks) {
+TEST(TextWriter, WritesInvalidUtf8AndNanAsValidJson) {
   Tables tables;
   RankTrace trace;
   trace.rank = Rank(0);

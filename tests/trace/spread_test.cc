@@ -77,7 +77,7 @@ TEST(Spread, RanksThatDoTheSameShareTheirColumns) {
   EXPECT_EQ(all->ranks[1].events.identity(), all->ranks[3].events.identity());
 }
 
-TEST(Spread, RefusesWhoCannotStandForAnother) {
+TEST(Spread, RefusesARankThatCannotRepresentAnother) {
   const auto refused = [](const std::string& lines, std::int32_t copy_ranks) {
     const std::string text = "{\"header\":1,\"rank\":0,\"world_size\":4}\n" + lines;
     const Result<trace::Run> all = spread(run_from_text({text}), {0, 0, 0, 0}, copy_ranks);

@@ -226,7 +226,7 @@ std::string describe_other_groups(const Context& context, const std::vector<std:
     const WaitPoint& point = context.where.wait_points[points[i]];
     out += fmt::format("{}{} in {}", i == 1 ? "; nor did " : ", ",
                        context.describe_ranks(point.missing),
-                       context.group_words(point.waiting[0], context.groups[point.group].group));
+                       context.describe_group(point.waiting[0], context.groups[point.group].group));
   }
   if (points.size() > kShown) {
     out += fmt::format(", and those of {}", plural(points.size() - kShown, "more group"));

@@ -18,7 +18,7 @@ namespace lockstep::verify {
 
 namespace {
 
-// The sister groups of a large job all part in the same way.
+// How many wait points are examined. The sister groups of a large job all diverge in the same way.
 constexpr std::size_t kMostPoints = 8;
 
 bool has(const std::vector<std::uint32_t>& ascending, std::uint32_t rank) {
@@ -45,9 +45,9 @@ std::optional<InGroup> find_in_group(const Context& context, CallRef ref) {
   return std::nullopt;
 }
 
-// Whether both ranks made the same calls in the group, and each completed. Then neither left one
-// out there: it only came at another time, and the difference lies in the calls in between. Of
-// calls that did not complete, equal ones may be different ones.
+// Whether both ranks made the same calls in the group, and all completed. Then neither left one out
+// there; the difference lies in the calls of other groups in between. Calls that did not complete
+// prove nothing: equal ones may belong to different instances.
 bool completed_alike(const Context& context, const GroupStreams& group, std::uint32_t a,
                      std::uint32_t b) {
   const auto calls_of = [&](std::uint32_t rank) -> const std::vector<std::uint32_t>& {
@@ -62,15 +62,15 @@ bool completed_alike(const Context& context, const GroupStreams& group, std::uin
                     });
 }
 
-// Where the two ranks' programs part, as a deviation of one of them:
+// The divergence of two programs, as a deviation of one of them:
 //
 //   usual     b c       b c      b c
 //   deviant   x b c     x        c
 //             extra     extra    left out      x: a call that it never made before
 //
-// Nothing where the two calls changed places, where the deviant's trace ends too early to tell,
-// where the call belongs to a group of only one of them, and where both issued it. `goes_on`: the
-// deviant is not blocked in its call, so that the usual one would have come before.
+// Nothing where the two calls were swapped, where the deviant's trace ends too early to tell, where
+// only one of the ranks is in the call's group, and where both issued it. `goes_on`: the deviant is
+// not blocked in its call, so the usual one would have come before.
 std::optional<Deviation> deviation_at(const Context& context, const Parting& parting,
                                       bool goes_on = false) {
   const std::vector<trace::Call>& usual = context.run.ranks[parting.usual].calls;
@@ -107,8 +107,8 @@ std::optional<Deviation> deviation_at(const Context& context, const Parting& par
   return d;
 }
 
-// Whether the two ranks made a call of the point's group together after their programs parted, as
-// the stages of a pipeline do, which differ from their first message on.
+// Whether the two ranks made a call of the point's group together after their programs diverged.
+// Stages of a pipeline do: their programs differ from the first message on.
 bool met_since(const Context& context, const WaitPoint& point, const Parting& parting,
                const std::array<std::uint32_t, 2>& ranks) {
   return point.instance > 0 && std::all_of(ranks.begin(), ranks.end(), [&](std::uint32_t rank) {
@@ -187,8 +187,8 @@ bool Vote::contradicts(const Context& context, const std::vector<trace::Rank>& b
 
 namespace {
 
-// Where the two ranks part by the votes of the others, if one of them waits there. Stages of a
-// pipeline part at their first messages, where nobody waits.
+// Where the two ranks diverge by the votes of the others, if one of them waits there. Stages of a
+// pipeline diverge at their first messages, where nobody waits.
 std::optional<Parting> vote_between(const Context& context, std::uint32_t a, std::uint32_t b) {
   const auto found = parting_by_votes(context.run, context.agreement, a, b);
   const auto waits_there = [&](std::uint32_t r) {
@@ -197,8 +197,8 @@ std::optional<Parting> vote_between(const Context& context, std::uint32_t a, std
   return found && (waits_there(a) || waits_there(b)) ? found : std::nullopt;
 }
 
-// All that deviate as the deviant one does: they part from the usual one alike, or lack the call in
-// which that one waits. Ranks of other groups may have done something else before.
+// All ranks that deviate as the deviant one does: they diverge from the usual one at the same call,
+// or did not issue the call in which that one waits.
 std::vector<std::uint32_t> deviants_of(const Context& context,
                                        const std::vector<std::size_t>& points,
                                        const Parting& parting) {
@@ -216,16 +216,17 @@ std::vector<std::uint32_t> deviants_of(const Context& context,
     }
   }
   if (candidates.size() > kMostAsked) return {parting.deviant};
-  const auto parts_from = [&](std::uint32_t r, std::uint32_t usual) {
+  const auto deviates_from = [&](std::uint32_t r, std::uint32_t usual) {
     const auto own = vote_between(context, usual, r);
     return own && own->deviant == r;
   };
   std::erase_if(candidates, [&](std::uint32_t r) {
-    if (r == parting.deviant || parts_from(r, parting.usual)) return false;
-    // Its neighbours are mostly in its groups.
+    if (r == parting.deviant || deviates_from(r, parting.usual)) return false;
+    // Ranks of other groups may have done something else before. So compare with the nearest ranks
+    // that wait, which are mostly in the same groups.
     const auto next = std::lower_bound(in_order.begin(), in_order.end(), r);
-    return (next == in_order.end() || !parts_from(r, *next)) &&
-           (next == in_order.begin() || !parts_from(r, *std::prev(next)));
+    return (next == in_order.end() || !deviates_from(r, *next)) &&
+           (next == in_order.begin() || !deviates_from(r, *std::prev(next)));
   });
   return candidates;
 }

@@ -1,5 +1,5 @@
-// Where the programs of ranks part: calls that were left out or added before the one in which ranks
-// wait, as the other ranks' programs and pasts show (verify/streams/programs.h).
+// Where the programs of two ranks diverge before the call in which ranks wait: a call that was left
+// out or added there, as the other ranks' programs and pasts show (verify/streams/programs.h).
 #pragma once
 
 #include <cstddef>
@@ -14,25 +14,26 @@
 
 namespace lockstep::verify {
 
-// Where ranks of a cycle part, and which of the two does the unusual: of a rank that waits and one
-// that it lacks. From the first of `points` that shows it; only collectives. O(points · 64 ·
-// calls).
+// Compares a rank of a cycle with one that it waits for: where their programs diverge, and which of
+// the two does something unusual. From the first of `points` that shows it; only collectives.
+// O(points · 64 · calls).
 std::optional<Parting> parting_in_cycle(const Context& context,
                                         const std::vector<std::size_t>& points);
 
-// What most other ranks show of a cycle: where two of its ranks part (parting_by_votes), and all
-// that do as the deviant one there, or lack the call that it lacks (rank indices, ascending).
+// What most other ranks show about a cycle (parting_by_votes).
 struct Vote {
-  Parting parting;
+  Parting parting;  // where two ranks of the cycle diverge
+  // Rank indices, ascending: the ranks that do what the deviant one does there, or did not issue
+  // the call that it did not issue.
   std::vector<std::uint32_t> deviants;
 
-  // Whether these (ranks, ascending) are blamed although most did as they, or are only some of the
-  // deviants.
+  // Whether blaming these ranks (ascending) contradicts the vote: some of them did what most did,
+  // or deviants are missing among them.
   bool contradicts(const Context& context, const std::vector<trace::Rank>& blamed) const;
 };
 
-// The vote at the first of `points` that tells, of the first 8; only collectives. O(64 · calls) for
-// each.
+// The vote at the first of `points` that decides, of the first 8; only collectives. O(64 · calls)
+// for each.
 std::optional<Vote> vote_in_cycle(const Context& context, const std::vector<std::size_t>& points);
 
 // Where most ranks of a cycle broke with their past and those that they wait for did not
@@ -41,8 +42,8 @@ std::optional<Vote> vote_in_cycle(const Context& context, const std::vector<std:
 std::optional<Parting> most_broke_in_cycle(const Context& context,
                                            const std::vector<std::size_t>& points);
 
-// Explains it as a call left out, or as one too many. Nothing where it may be another order. The
-// ranks that part alike (rank indices, ascending) are to blame.
+// Explains the divergence as a call left out, or as one too many. Nothing where the calls may only
+// have come in another order. `alike` (rank indices, ascending): the culprits.
 std::optional<Cause> explain_parting(const Context& context, const Parting& parting,
                                      const std::vector<std::uint32_t>& alike);
 std::optional<Cause> explain_parting(const Context& context, const Parting& parting);
@@ -52,8 +53,8 @@ std::optional<Cause> explain_parting(const Context& context, const Parting& part
 // See also find_device_stall() in blocking.h.
 
 // Explains ranks that seem to hang outside of any call while others wait for them in `point`, where
-// their programs show something else: they parted before that call, or the waiting ranks issued one
-// that never came before. Nothing where they just stopped, and where the recording starts in
+// their programs show something else: they diverged before that call, or the waiting ranks issued
+// one that never came before. Nothing where they just stopped, and where the recording starts
 // mid-run. O(64 · calls).
 //
 //   rank 0   a b c | a b c           rank 0 seems to hang before its third b; in fact rank 1 issued

@@ -284,7 +284,7 @@ std::string call_words_of(const Context& context, const Stopped& stopped) {
         context.run.ranks[ref.rank].rank.value, at.empty() ? "" : fmt::format(" ({})", at));
   }
   const std::string at = file_and_line(context.run.tables.str(call.at));
-  std::string out = fmt::format(" before {}", context.numbered_words(ref, stopped.missed.seq));
+  std::string out = fmt::format(" before {}", context.describe_numbered(ref, stopped.missed.seq));
   if (call.step != trace::kNone) out += fmt::format(", step {}", call.step);
   return fmt::format("{} ({})", out, at.empty() ? context.describe_call(ref) : at);
 }

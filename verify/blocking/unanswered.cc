@@ -35,9 +35,9 @@ bool is_one_more_in_its_step(const Context& context, CallRef waiting) {
 }
 
 // Judges by the waiting rank's past. If the call is usual at this point, the others left it out. If
-// another call is usual there and this one is new, it is one too many. Where the past does not tell
-// what is usual, a call that the rank made before was left out by the others; about a new one
-// nothing is known.
+// another call is usual there and this one is new, it is one too many. Where the past does not show
+// what is usual: if the rank made the call before, the others left it out; otherwise nothing is
+// known.
 Fault fault_at(const Context& context, CallRef waiting, bool others_finished) {
   if (!knows_its_past(context, waiting.rank)) return Fault::unknown;
   if (is_one_more_in_its_step(context, waiting)) return Fault::extra;
@@ -47,19 +47,19 @@ Fault fault_at(const Context& context, CallRef waiting, bool others_finished) {
       trace.calls.begin(), trace.calls.begin() + waiting.call, [&](const trace::Call& c) {
         return is_same_of_program(context.agreement, c, trace.calls[waiting.call]);
       });
-  // A call like the one just before it may be that one, made twice.
+  // A call like the one just before it may be the same call, made twice.
   const bool repeats =
       waiting.call > 0 && is_same_of_program(context.agreement, trace.calls[waiting.call - 1],
                                              trace.calls[waiting.call]);
-  // It was, if there were never this many in a row. In the first row of such calls nothing shows
-  // how long the row should be.
+  // It was, if there were never this many in a row. In the first such row nothing shows how long it
+  // should be.
   const Usual run =
       repeats ? is_run_usual(context.run, context.agreement, waiting) : Usual::unknown;
   if (usual == Usual::no && run == Usual::no) return Fault::extra;
   if (usual == Usual::yes)
     return repeats && run == Usual::unknown ? Fault::unknown : Fault::missing;
   if (usual == Usual::no) {
-    // Whose program finished had no new part to come to.
+    // A rank whose program finished did not begin a new part of it.
     const bool new_part = !others_finished && !goes_on_as_usual(context, waiting);
     return made_before || new_part ? Fault::unknown : Fault::extra;
   }
@@ -67,9 +67,9 @@ Fault fault_at(const Context& context, CallRef waiting, bool others_finished) {
   return made_before ? Fault::missing : Fault::unknown;
 }
 
-// Among the ranks that wait in a call, the one whose program parts last from that of `other`, and
-// where it parts; nothing if even that one parted before the group's previous call. The
-// nearest ranks are asked first: neighbours are mostly in one stage of a pipeline.
+// Among the ranks that wait in a call, the one whose program diverges last from that of `other`,
+// and where; nothing if even that one diverged before the group's previous call. The nearest ranks
+// are asked first: neighbours are mostly in one stage of a pipeline.
 struct Nearest {
   std::uint32_t rank = 0, parted = 0;
 };
@@ -96,13 +96,13 @@ std::optional<Nearest> nearest_program(const Context& context, std::vector<std::
   return best;
 }
 
-// Whether the more numerous side deviates, of the ranks that wait in a call and those that lack it.
-// It broke with its past where the programs of two ranks part, or most ranks outside the group do
-// as the smaller side does.
+// Some ranks wait in a call, others never issued it. Whether the larger of the two sides deviates:
+// it broke with its past where the programs of two ranks diverge, or most ranks outside the group
+// do what the smaller side does.
 bool most_deviate(const Context& context, CallRef call, const std::vector<std::uint32_t>& waiting,
                   const std::vector<std::uint32_t>& missing) {
   const auto nearest = nearest_program(context, waiting, missing[0], call);
-  // Stages of a pipeline part before that, and each does as always there.
+  // Stages of a pipeline diverge earlier, and each does there what it always does.
   if (!nearest ||
       !is_like(context, context.call({nearest->rank, nearest->parted}), context.call(call))) {
     return false;

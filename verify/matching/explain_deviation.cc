@@ -130,7 +130,7 @@ std::size_t times_made(const Context& context, std::uint32_t rank, const trace::
   return times;
 }
 
-std::string again_words(const Deviation& d) {
+std::string repeat_sentence(const Deviation& d) {
   return d.repeats == 0 ? "" : fmt::format(" The same happens {}.", plural(d.repeats, "more time"));
 }
 
@@ -173,8 +173,8 @@ std::string location_words(const Context& context, const Deviation& d, CallRef r
   const trace::Call& call = context.call(ref);
   if (d.step == trace::kNone || call.step == d.step) return context.describe_location(ref, d.seq);
   const std::string at = printable(context.run.tables.str(call.at));
-  return at.empty() ? context.numbered_words(ref, d.seq)
-                    : fmt::format("{}, {}", context.numbered_words(ref, d.seq), at);
+  return at.empty() ? context.describe_numbered(ref, d.seq)
+                    : fmt::format("{}, {}", context.describe_numbered(ref, d.seq), at);
 }
 
 // The deviation as one sentence, without its reason.
@@ -309,8 +309,8 @@ bool explain_modality(const Context& context, const Deviation& d, Finding& findi
                                   context.describe_location(call, d.seq));
   }
   // If a rank runs a part once more, its trace may end before the calls that it has left.
-  finding.why =
-      once_more ? again_words(d) : fmt::format("{}.{}", form_message(context, d), again_words(d));
+  finding.why = once_more ? repeat_sentence(d)
+                          : fmt::format("{}.{}", form_message(context, d), repeat_sentence(d));
   return true;
 }
 
@@ -319,26 +319,26 @@ std::string usual_why(const Deviation& d) {
     return fmt::format(
         "Equally many ranks did each, and nothing earlier in the traces shows which of them "
         "deviate.{}",
-        again_words(d));
+        repeat_sentence(d));
   }
   switch (d.kind) {
     case Deviation::Kind::missing:
       return fmt::format(
           "Without that call the sequences agree again. A group's calls are paired by their "
           "order, so from there on every call is paired with the wrong one.{}",
-          again_words(d));
+          repeat_sentence(d));
     case Deviation::Kind::extra:
       return fmt::format(
           "Without it the sequences agree again. A group's calls are paired by their order, so "
           "from there on every call is paired with the wrong one.{}",
-          again_words(d));
+          repeat_sentence(d));
     case Deviation::Kind::identity:
       return fmt::format(
           "Operation, size and type agree, so nothing hangs: different tensors are combined.{}",
-          again_words(d));
+          repeat_sentence(d));
     case Deviation::Kind::swapped:
     case Deviation::Kind::replaced:
-      return again_words(d).empty() ? "" : again_words(d).substr(1);
+      return repeat_sentence(d).empty() ? "" : repeat_sentence(d).substr(1);
   }
   return "";
 }

@@ -399,8 +399,8 @@ Cause explain_order(const Context& context, std::vector<Before> cycle) {
     const char* const separator = f.message.empty() ? "" : &step == &cycle.back() ? ", but " : ", ";
     f.message +=
         fmt::format("{}{} created {} before {}", separator, context.describe_ranks(step.ranks),
-                    context.group_words(step.ranks[0], context.groups[step.from].group),
-                    context.group_words(step.ranks[0], context.groups[step.to].group));
+                    context.describe_group(step.ranks[0], context.groups[step.from].group),
+                    context.describe_group(step.ranks[0], context.groups[step.to].group));
     concerned = united(concerned, step.ranks);
     names += (names.empty() ? "" : ",") + context.groups[step.from].name;
   }

@@ -46,11 +46,11 @@ std::vector<Cause> check_near_misses(const Context& context,
     // The finding concerns both ranks, but nothing shows which of them is wrong: no culprits.
     cause.deviants = {std::min(r, send.rank), std::max(r, send.rank)};
     if (r == send.rank) cause.deviants.pop_back();
-    const std::string expected = other_group
-                                     ? fmt::format("in {}", context.group_words(r, waiting.group))
-                                     : describe_tag(waiting.ptag);
+    const std::string expected =
+        other_group ? fmt::format("in {}", context.describe_group(r, waiting.group))
+                    : describe_tag(waiting.ptag);
     const std::string sent =
-        other_group ? fmt::format("in {}", context.group_words(send.rank, message.group))
+        other_group ? fmt::format("in {}", context.describe_group(send.rank, message.group))
                     : describe_tag(message.ptag);
     f.message =
         fmt::format("{0} waits in {1} from rank {2} {3} ({4}); rank {2} sent its message {5} ({6})",

@@ -215,11 +215,11 @@ bool goes_on_in_group(const Context& context, const Stream& stream, std::size_t 
 }
 
 // The all-to-all that one of two members left out, or issued once too often, where their sizes
-// contradict each other at `instance`. Sizes vary with the routing, so it is the programs of the
-// two that tell. They may part later than the sizes:
+// contradict each other at `instance`. Sizes vary with the routing, so the programs of the two
+// decide. They may diverge later than the sizes do:
 //
 //   rank 0   A  A  A  A  reduce      the sizes contradict each other from the second call on, the
-//   rank 1   A  A  A  reduce         programs part at the fourth
+//   rank 1   A  A  A  reduce         programs diverge at the fourth
 std::optional<Deviation> parting_at(const Context& context, std::size_t g, std::size_t instance,
                                     const Stream& one, const Stream& other) {
   const GroupStreams& group = context.groups[g];

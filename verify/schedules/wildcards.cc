@@ -97,7 +97,7 @@ std::vector<std::uint32_t> waiting_ranks(const ReplayResult& where) {
 }
 
 // "rank 0 waits in recv … for rank 1; …", each also as evidence.
-std::string add_wait_words(const Context& stuck, Finding& finding) {
+std::string add_wait(const Context& stuck, Finding& finding) {
   std::string out;
   std::size_t shown = 0;
   for (const WaitPoint& point : stuck.where.wait_points) {
@@ -124,7 +124,7 @@ std::optional<Cause> race_after_hang(const Context& context, const ScheduleSearc
     f.message +=
         fmt::format("; had it taken {}, all would have continued", describe_message(context, m));
   }
-  f.message += fmt::format(". So {}", add_wait_words(context, f));
+  f.message += fmt::format(". So {}", add_wait(context, f));
   for (const std::uint32_t r : waiting) add_rank(cause.deviants, r);
   f.ranks = context.ranks(cause.deviants);
   return cause;
@@ -182,7 +182,7 @@ std::optional<Cause> possible_hang(const Context& context, const ScheduleSearch&
   Finding& f = cause.finding;
   f.certainty = Certainty::possible;
   f.message = fmt::format("{} may take {}. Then {}", describe_receive(context, matches[0]),
-                          describe_message(context, matches[0]), add_wait_words(stuck, f));
+                          describe_message(context, matches[0]), add_wait(stuck, f));
   f.why = fmt::format(
       "Messages of different senders come in any order. {}; the order given as evidence does not.",
       was_recorded(context.run) ? "This run ended well" : "Other orders end well");

@@ -43,7 +43,7 @@ class ReadFileTest : public testing::Test {
   FileBuffer buffer_;
 };
 
-TEST_F(ReadFileTest, GivesTheBytesOfFilesOneAfterTheOther) {
+TEST_F(ReadFileTest, ReadsSeveralFilesInTurn) {
   for (const std::size_t size :
        {std::size_t{0}, std::size_t{1}, std::size_t{65535}, std::size_t{65536}, kHead - 1, kHead,
         kHead + 1, std::size_t{20} << 20U, std::size_t{3}}) {

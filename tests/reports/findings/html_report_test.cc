@@ -259,7 +259,7 @@ TEST(HtmlReport, ShowsWhoWaitsForWhom) {
   EXPECT_THAT(page.labels, Contains("ranks 0,2 wait for rank 1. "));
 }
 
-TEST(HtmlReport, ShowsNumbersAndWhereTheyPart) {
+TEST(HtmlReport, ShowsValuesAndWhereTheyDiverge) {
   const Page page = page_of(parts());
   EXPECT_THAT(page.errors, IsEmpty());
   EXPECT_THAT(page.texts("h3"), Contains("loss mean over the ranks"));

@@ -31,7 +31,7 @@ std::vector<double> numbers(const std::string& markup, const std::string& look,
   return out;
 }
 
-TEST(StackedBars, PartsStandBehindEachOtherInProportion) {
+TEST(StackedBars, PartsFollowEachOtherInProportion) {
   const std::string chart = stacked_bars("use", kTwo, {{"rank 0", {3, 1}}, {"rank 1", {0, 2}}}, 4);
   const std::vector<double> first = numbers(chart, "f f0", "width");
   const std::vector<double> second = numbers(chart, "f f1", "width");
@@ -83,7 +83,7 @@ TEST(StackedCharts, AreAsWideAsTheirWindow) {
   }
 }
 
-TEST(StackedCharts, OfNothingHaveNoNumbersThatAreNone) {
+TEST(StackedCharts, OfNothingHoldNoNanAndNoInfinity) {
   const std::string all = stacked_bars("a", kTwo, {{"b", {0, 0}}}, 0) +
                           stacked_columns("a", kTwo, {{0, 0}}, words, "", "") +
                           stacked_areas("a", kTwo, {{0, {0, 0}}}, 0, 0, words, words) +

@@ -50,7 +50,7 @@ verify::Finding hang() {
   return f;
 }
 
-TEST(WatchScreen, ASingleLookSaysNotForHowLongItWatched) {
+TEST(WatchScreen, ASinglePollDoesNotShowTheTimeWatched) {
   reports::WatchState state = one_late(3);
   state.watched_s = 0.0035;
   EXPECT_THAT(reports::watch_screen(state, {}, {}),
@@ -198,7 +198,7 @@ TEST(WatchScreen, HasNoEscapeCodesUnlessPainted) {
   EXPECT_NE(reports::watch_screen(state, {}, {.on = true}).find('\x1b'), std::string::npos);
 }
 
-TEST(WatchScreen, SaysThatNothingHasBegun) {
+TEST(WatchScreen, SaysThatNoRankHasBegun) {
   reports::WatchState state;
   state.folder = "/tmp/job";
   EXPECT_NE(reports::watch_screen(state, {}, {}).find("no rank has begun to record"),

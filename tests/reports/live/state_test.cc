@@ -44,7 +44,7 @@ TEST(WatchState, RanksAtWorkWaitForNobody) {
   EXPECT_EQ(state.steps(), 1);
 }
 
-TEST(WatchState, WhoIsWaitedForIsBehindByAtLeastTheWait) {
+TEST(WatchState, AnAwaitedRankIsBehindByAtLeastTheWait) {
   const std::string waits = whole(0, 10) + issue(1, 50, "v") + at("wait", 1, 51);
   const auto run = reports::inline_run({waits, whole(0, 10), waits});
   const reports::WatchState state = state_of(run, 1050);

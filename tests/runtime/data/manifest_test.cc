@@ -76,7 +76,7 @@ TEST(CaptionsFolder, SaysOfEachRowWhatIsWrong) {
   EXPECT_THAT(data.notes(), ElementsAre(HasSubstr("1 image in the folder without a row")));
 }
 
-TEST(CaptionsFolder, RefusesAFileThatIsNone) {
+TEST(CaptionsFolder, RefusesAnotherFile) {
   const TemporaryFolder folder;
   EXPECT_THAT(manifest_error(folder.path().string()), HasSubstr("captions.csv"));
   folder.write("captions.csv", "");

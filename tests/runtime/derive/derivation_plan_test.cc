@@ -34,7 +34,7 @@ TEST(DerivationPlan, AJobWithBatchesOfOneKindHasOneCondition) {
   EXPECT_THAT(plan.later_steps(), ElementsAre(0, 0));
 }
 
-TEST(DerivationPlan, RulesSayWhoMayMeetWhat) {
+TEST(DerivationPlan, RulesDecideTheConditionsOfEachRank) {
   const DerivationPlan plan =
       plan_of("data: {modality: [{ranks: [1], steps: [2], has: [text]}, {has: [image, text]}]}");
   EXPECT_THAT(names_of_plan(plan), ElementsAre("image+text", "text"));
@@ -280,7 +280,7 @@ TEST(Representatives, Rank0IsTheRootAndTheOthersAreAlike) {
   EXPECT_THAT(representatives(parsed_for_classes("strategy: fsdp")), ElementsAre(0, 1, 1, 1, 1, 1));
 }
 
-TEST(Representatives, WhatARankMayMeetDistinguishesItOnlyWhereAsked) {
+TEST(Representatives, ConditionsDistinguishRanksOnlyWhereRequested) {
   const Scenario job = parsed_for_classes("data: {modality: [{ranks: [2], has: [text]}]}");
   EXPECT_THAT(representatives(job), ElementsAre(0, 1, 1, 1, 1, 1));
   EXPECT_THAT(representatives(job, {0, 0, 1, 0, 0, 1}), ElementsAre(0, 1, 2, 1, 1, 2));
@@ -293,7 +293,7 @@ TEST(Representatives, AGroupOfTheRanksWithImagesDoes) {
               ElementsAre(0, 1, 2, 1, 2, 1));
 }
 
-TEST(Representatives, CopiesOfTheModelStandForEachOtherPlaceByPlace) {
+TEST(Representatives, CopiesOfTheModelRepresentEachOtherRankByRank) {
   for (const char* strategy :
        {"strategy: {kind: fsdp, shard_ranks: 2}", "strategy: {kind: pipeline, schedule: gpipe}"}) {
     EXPECT_THAT(representatives(parsed_for_classes(strategy)), ElementsAre(0, 1, 2, 3, 2, 3));

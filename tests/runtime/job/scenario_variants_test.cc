@@ -88,7 +88,7 @@ TEST(RemedyChoices, AreThoseThatTheStrategyTakes) {
   EXPECT_THAT(names_of_choices(""), Contains("find unused"));
 }
 
-TEST(RemedyChoices, WhatTheScenarioHasIsNone) {
+TEST(RemedyChoices, LeavesOutTheRemedyThatTheScenarioHas) {
   EXPECT_THAT(names_of_choices("remedy: dummy-image"), Not(Contains("dummy images")));
   EXPECT_THAT(names_of_choices("remedy: dummy-image\nfault: dummy-outside-graph"),
               Contains("dummy images"));

@@ -91,7 +91,7 @@ TEST_F(StudyTest, ACombinationThatContradictsItselfIsRefused) {
   EXPECT_THAT(text.error().message, HasSubstr("is an option of ddp"));
 }
 
-TEST_F(StudyTest, OtherScenariosAreNone) {
+TEST_F(StudyTest, AScenarioIsNoStudy) {
   const auto none = load("{lockstep: 1, name: a job}");
   ASSERT_TRUE(none);
   EXPECT_FALSE(none->has_value());

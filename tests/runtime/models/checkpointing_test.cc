@@ -133,7 +133,7 @@ TEST(Checkpointing, CanBeTurnedOff) {
   EXPECT_EQ(*part.runs, 1);
 }
 
-TEST(Checkpointing, ASecondRunThatDoesOtherThingsIsAnError) {
+TEST(Checkpointing, ARecomputationThatDiffersIsAnError) {
   Counted part;
   const at::Tensor out = part.run(at::ones({2, 8}), [runs = part.runs](const at::Tensor& x) {
     return *runs == 1 ? x.sin().sin() : x.sin();

@@ -111,7 +111,7 @@ Batch with_lone_images(int pairs, int lone) {
   return batch;
 }
 
-TEST(Model, SentencesAreToldApartFromImagesWithoutOne) {
+TEST(Model, SentencesWithoutAnImageAreDistinguished) {
   ContrastiveModel m = model();
   m->eval();
   const Batch batch = with_lone_images(3, 2);

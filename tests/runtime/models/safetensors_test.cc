@@ -123,7 +123,8 @@ TEST_F(Safetensors, WhatCannotBeStoredLeavesTheOldFile) {
       HasSubstr("appears twice"));
   EXPECT_THAT(refused({tensor("a", StoredType::U8, {4}, kThree)}), HasSubstr("takes 4"));
   EXPECT_THAT(refused({tensor("\xff", StoredType::U8, {3}, kThree)}), HasSubstr("UTF-8"));
-  EXPECT_THAT(refused({tensor("__metadata__", StoredType::U8, {3}, kThree)}), HasSubstr("stands"));
+  EXPECT_THAT(refused({tensor("__metadata__", StoredType::U8, {3}, kThree)}),
+              HasSubstr("where the format allows none"));
   EXPECT_EQ(bytes_in(path()), "old");
   EXPECT_FALSE(write_safetensors(path("no/folder"), some_tensors()));
 }
@@ -188,16 +189,16 @@ TEST(SafetensorsHeader, SaysWhatIsWrong) {
   const std::vector<Bad> cases = {
       {"", 0, "begin with '{'"},
       {" {}", 0, "begin with '{'"},
-      {"{", 0, "no JSON"},
-      {"{}x", 0, "no JSON"},
+      {"{", 0, "not JSON"},
+      {"{}x", 0, "not JSON"},
       {"{}", 3, "3 bytes at the end belong to no tensor"},
       {R"({"a":1})", 0, "a number where"},
       {R"({"a":{"dtype":"F32"}})", 0, "needs 'dtype', 'shape' and 'data_offsets'"},
       {R"({"a":{"dtype":"F99","shape":[1],"data_offsets":[0,4]}})", 4, "'F99' is none of"},
       {R"({"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}})", 4, "a negative number"},
       {R"({"a":{"dtype":"F32","shape":[1.5],"data_offsets":[0,4]}})", 4, "a fraction"},
-      {R"({"a":{"dtype":"F32","shape":[[1]],"data_offsets":[0,4]}})", 4, "a list stands"},
-      {R"({"a":{"dtype":["F32"],"shape":[1],"data_offsets":[0,4]}})", 4, "a list stands"},
+      {R"({"a":{"dtype":"F32","shape":[[1]],"data_offsets":[0,4]}})", 4, "a list in"},
+      {R"({"a":{"dtype":["F32"],"shape":[1],"data_offsets":[0,4]}})", 4, "a list in"},
       {R"({"a":{)" + f4 + R"(,"data_offsets":[0]}})", 4, "needs two numbers"},
       {R"({"a":{)" + f4 + R"(,"data_offsets":[0,4,4]}})", 4, "a number in 'data_offsets'"},
       {R"({"a":{)" + f4 + R"(,"data_offsets":[4,0]}})", 4, "ends before it begins"},
@@ -212,8 +213,8 @@ TEST(SafetensorsHeader, SaysWhatIsWrong) {
       {R"({"a":{)" + f4 + R"(,"more":1,"data_offsets":[0,4]}})", 4, "unknown 'more'"},
       {R"({"a":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,0]}})", 0,
        "more than a file can hold"},
-      {R"({"__metadata__":{"a":1}})", 0, "a number stands"},
-      {R"({"a":null})", 0, "null stands"},
+      {R"({"__metadata__":{"a":1}})", 0, "a number in"},
+      {R"({"a":null})", 0, "null where the format allows none"},
   };
   for (const Bad& bad : cases) {
     const auto header = parse_safetensors_header(bad.json, bad.data_bytes);
@@ -248,7 +249,7 @@ TEST(SafetensorsHeader, NoFlippedBitMakesATensorLeaveTheData) {
 TEST(SafetensorsHeader, BracketsWithoutEndTakeNoMemory) {
   std::string json = R"({"a":{"dtype":"F32","data_offsets":[0,4],"shape":)";
   json.append(1'000'000, '[');
-  EXPECT_THAT(parse_safetensors_header(json, 4).error().message, HasSubstr("a list stands"));
+  EXPECT_THAT(parse_safetensors_header(json, 4).error().message, HasSubstr("a list in"));
   std::string ones = R"({"a":{"dtype":"U8","data_offsets":[0,1],"shape":[1)";
   for (int i = 0; i < 1000; ++i) ones += ",1";
   EXPECT_THAT(parse_safetensors_header(ones + "]}}", 1).error().message,

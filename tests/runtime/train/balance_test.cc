@@ -124,7 +124,7 @@ TEST(FitCosts, DisturbedStepsCountLittle) {
   EXPECT_NEAR(found->text, 1.5, 0.5);
 }
 
-TEST(FitCosts, WhereTextsAndStepsCannotBeToldApartTextsCost) {
+TEST(FitCosts, TextsBearTheCostThatFitsTextsAndStepsEqually) {
   std::vector<CostObservation> observations;
   for (int images = 0; images < 9; ++images)
     observations.push_back({1.0 * images, 8, 8.0 + images});

@@ -29,7 +29,7 @@ Scenario small_job(StrategyKind kind) {
 
 class Resume : public testing::TestWithParam<Scenario::Strategy::Kind> {};
 
-TEST_P(Resume, GoesOnToTheLastBit) {
+TEST_P(Resume, ContinuesBitForBit) {
   const TempDir kept;
   Scenario s = small_job(GetParam());
   s.train.steps = 4;
@@ -180,7 +180,7 @@ struct Route {
 
 class Gathered : public testing::TestWithParam<Route> {};
 
-TEST_P(Gathered, GoesOnWithAnotherStrategyAndNumberOfRanks) {
+TEST_P(Gathered, ContinuesWithAnotherStrategyAndNumberOfRanks) {
   const TempDir kept;
   Scenario s = of_any_ranks(GetParam().made_by, kept);
   s.train.checkpoint.every = 2;

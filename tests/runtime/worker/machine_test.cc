@@ -13,7 +13,7 @@ namespace {
 using ::testing::HasSubstr;
 
 // In the words of torch 2.11, CUDA 13 and NCCL 2.28.
-TEST(KnownFailures, AreToldInOneSentenceWithWhatToDo) {
+TEST(KnownFailures, AreExplainedInOneSentenceWithAFix) {
   struct Case {
     const char* text;
     const char* message;
@@ -51,7 +51,7 @@ TEST(KnownFailures, AreToldInOneSentenceWithWhatToDo) {
   }
 }
 
-TEST(KnownFailures, OtherWordsStandForThemselves) {
+TEST(KnownFailures, OtherMessagesAreShownAsTheyAre) {
   EXPECT_FALSE(known_failure(""));
   EXPECT_FALSE(known_failure("Connection closed by peer [127.0.0.1]:4711"));
   EXPECT_FALSE(known_failure("the loss is not finite"));

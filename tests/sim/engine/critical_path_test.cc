@@ -152,7 +152,7 @@ TEST(CriticalPath, OfNothingIsEmpty) {
   EXPECT_THAT(Job({{work(0)}, {}}, {}).path(), IsEmpty());
 }
 
-TEST(CriticalPath, IsCutToTheTimesThatAreAskedFor) {
+TEST(CriticalPath, IsCutToTheRequestedTimes) {
   const Job job(
       {{work(2), issue_on_stream(true), work(1)}, {work(7), issue_on_stream(true), work(4)}}, {5});
   EXPECT_THAT(clipped(job.path(), Picos{7}, Picos{13}),

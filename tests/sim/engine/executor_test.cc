@@ -46,7 +46,7 @@ TEST(Executor, AsynchronousCallsOverlapWithComputeUntilTheWait) {
   EXPECT_EQ(result.classes[0].compute.value, 35);
 }
 
-TEST(Executor, AStreamThatFollowsAnotherGoesOnWhenThatIsOver) {
+TEST(Executor, AStreamContinuesWhenTheOneItFollowsIsDone) {
   // A kernel of 10, a call after it in stream 1, a kernel of 30 beside the call, one of 5 after it.
   const std::vector<ProgramStep> steps = {compute(10, 0), follow(0, 1),  issue(0, 1),
                                           compute(30, 0), follow(2, 0),  compute(5, 0),

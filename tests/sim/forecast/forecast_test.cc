@@ -85,7 +85,7 @@ TEST(Forecast, WorkThatIsLongEnoughHidesTheWholeCall) {
   EXPECT_DOUBLE_EQ(f.classes[0].hidden, 2e-3);
 }
 
-TEST(Forecast, WhoIsEarlyIsIdleUntilTheStragglerComes) {
+TEST(Forecast, EarlyRanksAreIdleUntilTheStragglerComes) {
   const Forecast f =
       forecast_of({times_of_rank(0, 1, 0), times_of_rank(1, 5, 0)}, millisecond_kernels());
   EXPECT_EQ(f.step_time.value, 7'000'000'000);
@@ -249,7 +249,7 @@ Forecast forecast_of_calls(const std::vector<std::string>& texts, const Machine&
 
 // Four ranks on two nodes: what a ring moves over n ranks is 2 (n - 1) / n of the buffer, and of
 // the two ranks of a node one hands on to the next node.
-TEST(Forecast, BytesAreToldApartByLinks) {
+TEST(Forecast, BytesAreCountedByLinks) {
   Machine machine = millisecond_kernels();
   machine.ranks_per_node = 2;
   machine.links.push_back(machine.links.front());

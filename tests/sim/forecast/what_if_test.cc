@@ -71,7 +71,7 @@ TEST(WhatIf, TheSavingOfCheckpointsIsNoPartOfAStep) {
   EXPECT_EQ(all(KernelJob({saves, others})).at("even_work").step_time, ms(3 + 2));
 }
 
-TEST(WhatIf, LevelsOfLinksAreToldApart) {
+TEST(WhatIf, LevelsOfLinksAreDistinguished) {
   Machine machine = millisecond_kernels();
   machine.ranks_per_node = 2;
   machine.links.push_back({Picos{}, Bandwidth{8'000'000}, std::nullopt});
@@ -84,7 +84,7 @@ TEST(WhatIf, LevelsOfLinksAreToldApart) {
 }
 
 // Ranks whose work takes as long for different reasons are not alike on another machine.
-TEST(WhatIf, RanksThatAreOnlyAsSlowAreToldApart) {
+TEST(WhatIf, EquallySlowRanksAreDistinguished) {
   KernelJob job({{{2, 0, ""}, {2, 0, ""}}, {{2, 0, ""}, {2, 0, ""}}});
   for (trace::WorkCost& work : job.owned[1].work) {
     work.memory_bytes = 1e6 * static_cast<double>(work.kernels);  // at 1 GB/s

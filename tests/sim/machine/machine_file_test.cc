@@ -135,7 +135,7 @@ TEST(MachineFile, MeasurementsGrow) {
               HasSubstr("measured twice"));
 }
 
-TEST(MachineFile, DecimalAndBinaryUnitsAreTwoThings) {
+TEST(MachineFile, DecimalAndBinaryUnitsDiffer) {
   const auto bytes = [](const std::string& unit) {
     return parse_machine(file_with("80GiB", unit), "m.yaml")->per_device->value;
   };

@@ -125,7 +125,7 @@ TEST(Plan, WhatMakesNoDifferenceIsRefused) {
     EXPECT_THAT(why_not({key}), HasSubstr("makes no difference")) << key;
 }
 
-TEST(Plan, OptionsThatAreNoneAreRefused) {
+TEST(Plan, UnknownOptionsAreRefused) {
   EXPECT_THAT(why_not({"ranks"}), HasSubstr("KEY=VALUE"));
   EXPECT_THAT(why_not({"=2"}), HasSubstr("KEY=VALUE"));
   EXPECT_THAT(why_not({"ranks="}), HasSubstr("ranks: there is no value"));

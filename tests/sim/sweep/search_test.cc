@@ -68,7 +68,7 @@ TEST(Search, TriesAWholeGridInBatches) {
   EXPECT_EQ(search(grid, 10'000, 1, bowl({1})).points.size(), 10'000U);
 }
 
-TEST(Search, AsksForNoPointTwiceAndKeepsToItsTrials) {
+TEST(Search, TriesNoPointTwiceAndKeepsToItsTrials) {
   const Grid grid = *Grid::of({5, 20, 3});
   for (const PointId trials : {1U, 2U, 50U, 299U}) {
     for (std::uint64_t seed = 1; seed <= 20; ++seed) {

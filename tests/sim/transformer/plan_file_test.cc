@@ -271,7 +271,7 @@ TEST(PlanFile, DeepNestingAndLongTextsAreRefused) {
   EXPECT_THAT(why_not("plan: 1\nname: &a [x, x]\ncalibration: *a\n"), HasSubstr("p.yaml"));
 }
 
-TEST(PlanFile, IsToldFromScenarios) {
+TEST(PlanFile, IsDistinguishedFromScenarios) {
   EXPECT_TRUE(is_plan(kPlanText));
   EXPECT_FALSE(is_plan("lockstep: 1\nname: a job\n"));
   EXPECT_FALSE(is_plan("plan: [\n"));

@@ -127,7 +127,6 @@ TEST(Step, IsThePipelinesPlusTheExchangesPlusTheUpdates) {
                    step.pipeline_seconds + step.exchange_seconds + step.update_seconds);
   EXPECT_GT(step.exchange_seconds, 0);
   EXPECT_EQ(step.parts.bubble, 0);
-  EXPECT_NEAR(step.tokens_per_second_and_rank(of) * 4 * step.seconds, 32 * 1024, 1e-6);
 }
 
 TEST(Step, APipelinesBubbleFollowsItsSchedule) {

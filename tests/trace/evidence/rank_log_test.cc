@@ -159,7 +159,7 @@ TEST(RankLog, NcclsWarningsAndTheWatchdog) {
       HasSubstr("rank 1 watchdog @1: Watchdog caught collective operation timeout"));
 }
 
-TEST(RankLog, OtherTextIsNone) {
+TEST(RankLog, OtherTextIsNoRankLog) {
   EXPECT_FALSE(rank_log_source().recognises("a note about the weather\n", "notes.txt"));
   EXPECT_TRUE(rank_log_source().recognises("step 1\n", "rank_3.log")) << "it may say more later";
   EXPECT_FALSE(rank_log_source().recognises("{\"a\": 1}", "a.log"));

@@ -97,7 +97,7 @@ TEST(Ras, TheListOfTheFirstVersions) {
               HasSubstr("rank 5 RAS"));
 }
 
-TEST(Ras, AHealthyJobSaysNothing) { EXPECT_EQ(notes_of(ras_source(), text("OK", "")), ""); }
+TEST(Ras, AHealthyJobHasNoNotes) { EXPECT_EQ(notes_of(ras_source(), text("OK", "")), ""); }
 
 TEST(Ras, Json) {
   EXPECT_EQ(notes_of(ras_source(), kJson),

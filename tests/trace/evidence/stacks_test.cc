@@ -61,7 +61,7 @@ TEST(Stacks, TheDebugServerNamesRanks) {
   EXPECT_THAT(notes, HasSubstr("rank 1 stack @10: its process was in fetch (/home/u/data.py:7)"));
 }
 
-TEST(Stacks, ATracebackIsNone) {
+TEST(Stacks, ATracebackIsNoStack) {
   EXPECT_FALSE(stack_source().recognises(
       "Traceback (most recent call last):\n  File \"a.py\", line 1, in f\nKeyError\n", "a"));
 }

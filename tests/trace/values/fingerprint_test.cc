@@ -163,7 +163,7 @@ TEST(Fingerprint, OfNothingIsEmpty) {
   EXPECT_EQ(f.sketch, std::vector<double>(kSketchValues));
 }
 
-TEST(Fingerprint, PartsInAnyOrderComeToTheWhole) {
+TEST(Fingerprint, PartsInAnyOrderGiveTheWhole) {
   const std::vector<float> values = random_values(1003, 1);
   const std::span<const float> all = values;
   Fingerprinter back;

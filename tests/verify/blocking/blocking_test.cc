@@ -26,7 +26,7 @@ TEST(Blocking, ThoseWhoseFilesEndBesideACycleAreNotItsCause) {
             "cross-group-deadlock error proven group=a seq=0\nverdict findings");
 }
 
-TEST(Blocking, RanksThatStandBesideACycleComeBehindIt) {
+TEST(Blocking, StalledRanksAreReportedAfterACycle) {
   const std::string groups = "group a 0,1; group b 0,1; group c 2,3; barrier; ";
   const Report report = verify(program(
       {groups + "all_reduce g=a n=4 open; hung", groups + "all_reduce g=b n=4 open; hung",
@@ -35,7 +35,7 @@ TEST(Blocking, RanksThatStandBesideACycleComeBehindIt) {
   EXPECT_EQ(report.findings[0].rule, RuleId::cross_group_deadlock) << summary(report);
 }
 
-TEST(Blocking, WhereAllFilesJustEndTheWaitsAreTold) {
+TEST(Blocking, ReportsTheWaitsWhereAllFilesJustEnd) {
   const std::string waits = "all_reduce n=4; all_reduce n=8 open at=train.py:7; cut";
   const Report report = verify(program({waits, waits, "all_reduce n=4; cut"}));
   EXPECT_EQ(report.verdict, Verdict::inconclusive) << summary(report);
@@ -140,14 +140,14 @@ TEST(Blocking, ARankThatFinishedEarlyHoldsTheOthersUp) {
       "unequal-iterations error proven culprits=1 group=world seq=1 step=1\nverdict findings");
 }
 
-TEST(Blocking, ARankThatGoesOnAloneIsTheDeviantOne) {
+TEST(Blocking, ARankThatContinuesAloneIsTheDeviant) {
   EXPECT_THAT(judge({"all_reduce n=4 step=0; clean",
                      "all_reduce n=4 step=0; all_reduce n=4 step=1 open; hung",
                      "all_reduce n=4 step=0; clean"}),
               HasSubstr("unequal-iterations error proven culprits=1 group=world seq=1 step=1"));
 }
 
-TEST(Blocking, RanksThatStoppedAlikeAreToldOnce) {
+TEST(Blocking, RanksThatStoppedAlikeAreReportedOnce) {
   const std::string waits = "all_reduce n=4; all_reduce n=8 open; hung";
   const Report killed =
       verify(program({waits, "all_reduce n=4; killed", "all_reduce n=4; killed"}));
@@ -206,7 +206,7 @@ TEST(Blocking, AMessageThatBothSidesIssuedAndThatNeverCompletes) {
             "device-stall error observed group=world seq=0\nverdict findings");
 }
 
-TEST(Blocking, OneMemberThatLacksTheEndOfACallHoldsUpTheNext) {
+TEST(Blocking, ACallThatOneMemberDidNotCompleteHoldsUpTheNext) {
   const std::string out =
       judge({"all_reduce n=4 open; hung", "all_reduce n=4; all_reduce n=8 open; hung"});
   EXPECT_EQ(out, "device-stall error observed culprits=0 group=world seq=0\nverdict findings");

@@ -92,7 +92,7 @@ TEST(Habit, ACallThatComesOnceMoreInItsStepIsOneTooMany) {
               Not(HasSubstr("extra-collective")));
 }
 
-TEST(Habit, OfTwoFormsTheOneThatIsNeverUsedElsewhereIsTheOddOne) {
+TEST(Habit, OfTwoFormsTheOneUsedNowhereElseIsWrong) {
   const std::string head = "backend nccl; group a 0,1; ";
   EXPECT_THAT(judge({head + "all_reduce n=4 redop=sum; all_reduce g=a n=8 redop=sum; clean",
                      head + "all_reduce n=4 redop=max; all_reduce g=a n=8 redop=sum; clean"}),

@@ -52,7 +52,7 @@ TEST(Teams, NoCertificateWhereWhatTheySendDependsOnTheBatch) {
 }
 
 // `allowed` speaks of ranks: a team may meet what all of its ranks may.
-TEST(Teams, MayMeetWhatAllOfThemMay) {
+TEST(Teams, ShareTheConditionsThatAllMembersMayBeIn) {
   SmallProduct p = two_pairs("");
   p.allow({1, 3}, {}, {"image"});
   const trace::Derivation derivation = p.derivation();

@@ -243,7 +243,7 @@ void expect_apart_and_within(const WaitLayout& layout) {
   }
 }
 
-TEST(WaitLayout, WhoWaitsStandsLeftOfWhomTheyWaitFor) {
+TEST(WaitLayout, WaitingRanksAreLeftOfThoseTheyWaitFor) {
   const WaitLayout layout = lay_out(4, {{0, 2}, {1, 2}, {2, 3}});
   expect_apart_and_within(layout);
   EXPECT_LT(layout.boxes[0].x, layout.boxes[2].x);
@@ -252,7 +252,7 @@ TEST(WaitLayout, WhoWaitsStandsLeftOfWhomTheyWaitFor) {
   EXPECT_FALSE(layout.goes_round);
 }
 
-TEST(WaitLayout, ARingGoesRoundAndVictimsStandOutside) {
+TEST(WaitLayout, ACycleIsARingWithItsVictimsOutside) {
   // 0 -> 1 -> 2 -> 0, and one that waits for each of them.
   const WaitLayout layout = lay_out(6, {{0, 1}, {1, 2}, {2, 0}, {3, 0}, {4, 1}, {5, 2}});
   expect_apart_and_within(layout);
@@ -262,7 +262,7 @@ TEST(WaitLayout, ARingGoesRoundAndVictimsStandOutside) {
   EXPECT_GT(layout.boxes[5].x, layout.boxes[2].x);
 }
 
-TEST(WaitLayout, TwoThatWaitForEachOtherStandSideBySide) {
+TEST(WaitLayout, TwoRanksThatWaitForEachOtherAreSideBySide) {
   const WaitLayout layout = lay_out(2, {{0, 1}, {1, 0}});
   expect_apart_and_within(layout);
   EXPECT_TRUE(layout.goes_round);

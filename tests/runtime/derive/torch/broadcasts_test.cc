@@ -28,7 +28,7 @@ TEST(Broadcasts, AreReadAsTheyWereWritten) {
   EXPECT_EQ(read->find({"world", 1}), nullptr);
 }
 
-TEST(Broadcasts, APartOfTheFileIsRefused) {
+TEST(Broadcasts, ATruncatedFileIsRefused) {
   const TempDir folder;
   ASSERT_TRUE(two().write(folder.file("b")));
   const std::string whole = TempDir::read(folder.file("b"));

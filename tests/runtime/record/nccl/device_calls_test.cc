@@ -153,7 +153,7 @@ TEST_F(DeviceCallsTest, ThatAreCapturedAreNotFollowed) {
   EXPECT_THAT(completed(), ElementsAre(false));
 }
 
-TEST_F(DeviceCallsTest, OfADeviceThatFailedStayOpenAndAreNotAskedForAgain) {
+TEST_F(DeviceCallsTest, OfAFailedDeviceStayOpenAndAreNotPolledAgain) {
   run(stream(1));
   device_.fails = true;
   calls_.look();
@@ -164,7 +164,7 @@ TEST_F(DeviceCallsTest, OfADeviceThatFailedStayOpenAndAreNotAskedForAgain) {
   EXPECT_THAT(completed(), ElementsAre(false));
 }
 
-TEST_F(DeviceCallsTest, AreAskedForOnceMoreAtTheEndAndThenNeverAgain) {
+TEST_F(DeviceCallsTest, ArePolledOnceMoreAtTheEnd) {
   run(stream(1));
   run(stream(1));
   device_.reached[stream(1)] = 1;

@@ -199,7 +199,7 @@ TEST_F(PreloadHangs, NamesTheRankThatEndedWhileTheOthersWait) {
   EXPECT_THAT(findings(folder_.path()), ElementsAre("unequal-iterations: 1"));
 }
 
-TEST_F(PreloadHangs, AreTakenBackWhenTheDeviceGoesOn) {
+TEST_F(PreloadHangs, AreWithdrawnWhenTheDeviceContinues) {
   job_that_hangs({{"cuda", "stop", "all_reduce:8", await_, "go", "all_reduce:8"}}, {0});
   EXPECT_THAT(calls(folder_.path(), 0), Each("all_reduce world float32 8>8 sum done"));
   EXPECT_EQ(ending(folder_.path(), 0), "clean");
@@ -219,7 +219,7 @@ TEST_F(Preload, GivesEachDeviceOfOneProcessAFile) {
   EXPECT_THAT(groups(folder_.path(), 1), ElementsAre("world 0 1"));
 }
 
-TEST_F(Preload, LetsAProgramWithoutAFolderGoOn) {
+TEST_F(Preload, LetsAProgramWithoutAFolderContinue) {
   EXPECT_EQ(run_process({{"RANK", "0"}, {"WORLD_SIZE", "1"}},
                         [] {
                           return run_program({"all_reduce:8", "all_reduce:8", "destroy"});

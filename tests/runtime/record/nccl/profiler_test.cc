@@ -177,7 +177,7 @@ TEST_P(Plugin, NamesTheRankThatAHungJobWaitedFor) {
   EXPECT_THAT(findings(folder_.path()), ElementsAre("host-stall: 1"));
 }
 
-TEST_P(Plugin, NamesTheRankWhoseDeviceStandsStill) {
+TEST_P(Plugin, NamesTheRankWhoseDeviceStalls) {
   run_ranks(3, folder_.path(), [&](int rank) {
     ::setenv("LOCKSTEP_RECORD_HUNG_AFTER", "0.05", 1);
     PluginHost nccl(kPlugin, GetParam());
@@ -278,7 +278,7 @@ TEST_P(Plugin, RecordsFromManyThreads) {
   EXPECT_EQ(ending(folder_.path(), 0), "clean");
 }
 
-TEST_P(Plugin, GoesOnWhereNcclUnloadsAndLoadsItAgain) {
+TEST_P(Plugin, ContinuesWhereNcclUnloadsAndLoadsItAgain) {
   run_ranks(1, folder_.path(), [](int) {
     for (unsigned turn = 0; turn < 3; ++turn) {
       PluginHost nccl(kPlugin, GetParam());
@@ -306,7 +306,7 @@ TEST_P(Plugin, LeavesCompletionsOutWhenTold) {
   EXPECT_THAT(calls(folder_.path(), 0), ElementsAre("all_reduce world float32 8>8"));
 }
 
-TEST_P(Plugin, LetsAJobWithoutAFolderGoOn) {
+TEST_P(Plugin, LetsAJobWithoutAFolderContinue) {
   const std::string blocked = folder_.write("a file", "");
   for (const Variables& variables :
        {Variables{}, Variables{{"LOCKSTEP_RECORD_DIR", blocked + "/below"}}}) {

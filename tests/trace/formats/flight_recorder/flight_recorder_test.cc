@@ -124,14 +124,14 @@ TEST_F(FlightRecorder, ADumpWithCallsOfTwoBackendsIsOneOfNccl) {
   EXPECT_EQ(run.ranks[2].backend, "nccl");
 }
 
-TEST_F(FlightRecorder, CountersOfGroupsWithoutEntriesAreToldByTheOrderOfCreation) {
+TEST_F(FlightRecorder, CountersOfGroupsWithoutEntriesFollowTheOrderOfCreation) {
   write(0, idle_dump({"57", "0", "9"}, {3, 0, 12}));
   write(1, idle_dump({"0"}, {0}));
   using Map = std::map<std::string, std::uint64_t>;
   EXPECT_EQ(completed_by_group(load()), (Map{{"0", 100}, {"9", 103}, {"57", 112}}));
 }
 
-TEST_F(FlightRecorder, CountersThatNoGroupCanBeToldForAreNotUsed) {
+TEST_F(FlightRecorder, CountersWithoutAKnownGroupAreNotUsed) {
   write(0, idle_dump({"0", "9"}, {0, 3, 12}));
   write(1, idle_dump({"0"}, {0}));
   EXPECT_THAT(completed_by_group(load()), testing::IsEmpty());
@@ -262,7 +262,7 @@ std::string json_dump(const std::string& more) {
          R"("pg_config":{},"pg_status":{},"version":"2.10"})";
 }
 
-TEST_F(FlightRecorder, WhereTheNameDoesNotTellTheDumpItselfMay) {
+TEST_F(FlightRecorder, WithoutARankInTheNameTheDumpDecides) {
   dir_.write("node-a.json", json_dump(R"("rank":3,"host_name":"gpu7",)"));
   const trace::Run run = load();
   ASSERT_THAT(run.ranks, SizeIs(1));

@@ -219,7 +219,7 @@ TEST(NcclLog, AWatchdogTellsThatTheyHang) {
 }
 
 // All that is known are in their newest call: the missing rank may have been there as well.
-TEST(NcclLog, OfARankWhoseLogIsGoneNothingIsKnownWhereNobodyIsBehind) {
+TEST(NcclLog, NothingIsKnownOfALostLogWhereNobodyIsBehind) {
   const auto run = run_of(nccl_log_format(), {job(0, 4, 3).file(), job(1, 4, 3).file()});
   const verify::Report report = verify::verify(run);
   EXPECT_EQ(report.verdict, verify::Verdict::inconclusive);

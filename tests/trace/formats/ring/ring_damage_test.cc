@@ -140,7 +140,7 @@ TEST_F(RingDamageTest, ARecordThatWasNotWrittenInTheMiddleIsDamageAtTheEndNot) {
   EXPECT_TRUE(trace->states.empty());
 }
 
-TEST_F(RingDamageTest, ADataMarkWithAHoleIsNone) {
+TEST_F(RingDamageTest, ADataMarkWithAHoleIsSkipped) {
   const Result<RankTrace> trace = read(with<std::uint64_t>(record(9), 0));
   ASSERT_TRUE(trace);
   EXPECT_TRUE(trace->data.empty());

@@ -135,7 +135,7 @@ TEST_F(RingTest, TheMarksOfAStep) {
   EXPECT_EQ(trace.exceptions[0].what, "out of data");
 }
 
-TEST_F(RingTest, AWrappedRingKeepsTheNewestAndKnowsWhereTheyStand) {
+TEST_F(RingTest, AWrappedRingKeepsTheNewestWithTheirNumbers) {
   auto writer = create(8);
   const std::uint32_t first = writer->issue(all_reduce(*writer, 0));
   for (std::uint32_t seq = 1; seq < 20; ++seq) writer->issue(all_reduce(*writer, seq));

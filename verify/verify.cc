@@ -11,7 +11,7 @@
 
 #include "verify/blocking/blocking.h"
 #include "verify/blocking/endings.h"
-#include "verify/blocking/partings.h"
+#include "verify/blocking/program_divergence.h"
 #include "verify/blocking/wait_graph.h"
 #include "verify/blocking/witnesses.h"
 #include "verify/causes.h"
@@ -385,18 +385,18 @@ std::vector<Finding> note_ranks_behind(const Context& presumed, Outlook& outlook
 // Notes members whose recorded call numbers differ from those of the others although the calls
 // agree in their order. Then one recording lacks a call, and later calls may be paired with the
 // wrong ones.
-void note_parted_numbers(const Context& context, Outlook& outlook) {
+void note_divergent_numbers(const Context& context, Outlook& outlook) {
   for (const GroupStreams& group : context.groups) {
-    if (!group.parted) continue;
-    const std::optional<PartedNumbers>& parted = group.parted;
-    const CallRef ref{parted->deviants.front(), parted->call};
+    if (!group.divergent_numbers) continue;
+    const std::optional<DivergentNumbers>& diverged = group.divergent_numbers;
+    const CallRef ref{diverged->deviants.front(), diverged->call};
     outlook.undecided.push_back(fmt::format(
         "{} recorded {} as {}, {} as call {}: a call between is missing from a recording, or the "
         "calls from there on are paired with the wrong ones",
-        context.describe_ranks(parted->deviants), context.describe_call(ref),
+        context.describe_ranks(diverged->deviants), context.describe_call(ref),
         context.describe_location(ref, context.call(ref).seq),
-        context.describe_ranks(parted->others),
-        parted->others_seq + context.run.ranks[ref.rank].first_number));
+        context.describe_ranks(diverged->others),
+        diverged->others_seq + context.run.ranks[ref.rank].first_number));
   }
 }
 
@@ -519,7 +519,7 @@ void note_undecided_traces(const trace::Run& run, Outlook& outlook) {
 void add_unexplained(const Context& context, const Context* presumed, bool live, Outlook& outlook,
                      std::vector<Finding>& findings) {
   if (findings.empty() && outlook.undecided.empty() && !live) note_open_calls(context, outlook);
-  if (findings.empty()) note_parted_numbers(context, outlook);
+  if (findings.empty()) note_divergent_numbers(context, outlook);
   if (presumed != nullptr && findings.empty() && outlook.undecided.empty())
     findings = note_ranks_behind(*presumed, outlook);
   // While others run they may still come to wait for the killed rank, which is a better finding.

@@ -9,7 +9,7 @@
 #include "verify/blocking/cycles.h"
 #include "verify/blocking/endings.h"
 #include "verify/blocking/messages.h"
-#include "verify/blocking/partings.h"
+#include "verify/blocking/program_divergence.h"
 #include "verify/blocking/stopped.h"
 #include "verify/blocking/unanswered.h"
 #include "verify/blocking/wait_evidence.h"
@@ -218,9 +218,9 @@ std::optional<bool> fewer_wait_than_finished(const Context& context, const WaitP
     const auto go_on =
         others_go_on(context.run, context.agreement, point.waiting[0], point.missing[0]);
     if (go_on) return !*go_on;
-    if (const auto parting =
-            find_parting(context.run, context.agreement, point.waiting[0], point.missing[0]))
-      return parting->deviant == point.waiting[0];
+    if (const auto divergence = find_program_divergence(context.run, context.agreement,
+                                                        point.waiting[0], point.missing[0]))
+      return divergence->deviant == point.waiting[0];
   }
   std::size_t done = 0;
   for (std::uint32_t r = 0; r < context.run.ranks.size(); ++r) done += finished(r) ? 1U : 0U;

@@ -21,7 +21,7 @@ Finding wait_consequence(const Context& context, const WaitCause& wait);
 
 // Device stalls: ranks that issued a collective and did not complete it, although peers completed
 // it and wait in a later collective of the same group. Found in snapshots of running processes
-// (partings.h), by the states of the calls and the ranks' own counters.
+// (program_divergence.h), by the states of the calls and the ranks' own counters.
 //
 // Skew is no stall: if the peers wait for nothing, a rank that has not completed a call yet was
 // just looked at a little earlier.

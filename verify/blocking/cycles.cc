@@ -10,7 +10,7 @@
 #include "verify/blocking/blocking.h"
 #include "verify/blocking/messages.h"
 #include "verify/blocking/overtaking.h"
-#include "verify/blocking/partings.h"
+#include "verify/blocking/program_divergence.h"
 #include "verify/blocking/stopped.h"
 #include "verify/blocking/unanswered.h"
 #include "verify/blocking/wait_evidence.h"
@@ -282,7 +282,7 @@ Cause explain_cycle(const Context& context, const WaitCause& wait) {
   const std::vector<std::uint32_t> odd = ranks_unlike_sisters(context, waits);
   std::optional<Cause> left_out;
   std::vector<Break> breaks;
-  std::optional<Parting> parting;
+  std::optional<ProgramDivergence> divergence;
   bool most_broke = false;
   if (lacks_unlisted_member(context, points)) {
     // The past of any rank would only accuse it.
@@ -290,19 +290,19 @@ Cause explain_cycle(const Context& context, const WaitCause& wait) {
     left_out = explain_left_out(context, *overtaking);
   } else {
     // Where most ranks left out a call, it is not the few that lack one.
-    parting = most_broke_in_cycle(context, points);
-    most_broke = parting.has_value();
-    if (most_broke) left_out = explain_parting(context, *parting);
+    divergence = most_broke_in_cycle(context, points);
+    most_broke = divergence.has_value();
+    if (most_broke) left_out = explain_program_divergence(context, *divergence);
     if (!left_out) breaks = breaks_with_the_past(context, wait.roots);
     if (!left_out && !most_broke) left_out = explain_left_out_call(context, points, breaks);
     if (!left_out) left_out = explain_broken_habit(context, points, breaks);
     if (!left_out && !most_broke) {
-      parting = parting_in_cycle(context, points);
-      if (parting) left_out = explain_parting(context, *parting);
+      divergence = divergence_in_cycle(context, points);
+      if (divergence) left_out = explain_program_divergence(context, *divergence);
     }
   }
   if (left_out && !most_broke && is_refuted(left_out->finding.culprits))
-    left_out = explain_parting(context, vote->parting, vote->deviants);
+    left_out = explain_program_divergence(context, vote->divergence, vote->deviants);
   const WaitPoint* message = nullptr;
   if (!left_out && !overtaking && !most_broke && odd.size() == 1)
     message = message_of_sisters(context, points, odd[0]);
@@ -332,9 +332,9 @@ Cause explain_cycle(const Context& context, const WaitCause& wait) {
   if (!most_broke &&
       ((refuted && cause.finding.culprits.empty()) || is_refuted(cause.finding.culprits))) {
     cause.finding.culprits = context.ranks(vote->deviants);
-  } else if (parting && (most_broke || cause.finding.culprits.empty())) {
+  } else if (divergence && (most_broke || cause.finding.culprits.empty())) {
     cause.finding.culprits =
-        context.ranks(ranks_that_part_alike(context.run, context.agreement, *parting));
+        context.ranks(ranks_that_diverge_alike(context.run, context.agreement, *divergence));
   }
   add_wait_evidence(context, wait, cause.finding);
   return cause;

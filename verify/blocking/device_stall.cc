@@ -105,7 +105,7 @@ struct Lag {
 std::optional<Lag> lag_in(const Context& context, const Counters& counters,
                           const GroupStreams& group) {
   // Which call a member completed is known by its number alone.
-  if (group.parted) return std::nullopt;
+  if (group.divergent_numbers) return std::nullopt;
   const std::vector<Stream>& streams = group.streams;
   std::vector<Standing> standings;
   std::uint64_t furthest = 0;

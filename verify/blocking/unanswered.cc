@@ -71,7 +71,7 @@ Fault fault_at(const Context& context, CallRef waiting, bool others_finished) {
 // and where; nothing if even that one diverged before the group's previous call. The nearest ranks
 // are asked first: neighbours are mostly in one stage of a pipeline.
 struct Nearest {
-  std::uint32_t rank = 0, parted = 0;
+  std::uint32_t rank = 0, diverged = 0;
 };
 std::optional<Nearest> nearest_program(const Context& context, std::vector<std::uint32_t> waiting,
                                        std::uint32_t other, CallRef call) {
@@ -88,10 +88,10 @@ std::optional<Nearest> nearest_program(const Context& context, std::vector<std::
   };
   std::optional<Nearest> best;
   for (std::size_t i = 0; i < asked; ++i) {
-    const auto parted = common_start(context.run, context.agreement, waiting[i], other);
-    if (parted && (!best || *parted > best->parted)) best = Nearest{waiting[i], *parted};
+    const auto diverged = common_start(context.run, context.agreement, waiting[i], other);
+    if (diverged && (!best || *diverged > best->diverged)) best = Nearest{waiting[i], *diverged};
   }
-  if (!best || calls_before(best->rank, best->parted) != calls_before(call.rank, call.call))
+  if (!best || calls_before(best->rank, best->diverged) != calls_before(call.rank, call.call))
     return std::nullopt;
   return best;
 }
@@ -104,14 +104,15 @@ bool most_deviate(const Context& context, CallRef call, const std::vector<std::u
   const auto nearest = nearest_program(context, waiting, missing[0], call);
   // Stages of a pipeline diverge earlier, and each does there what it always does.
   if (!nearest ||
-      !is_like(context, context.call({nearest->rank, nearest->parted}), context.call(call))) {
+      !is_like(context, context.call({nearest->rank, nearest->diverged}), context.call(call))) {
     return false;
   }
-  auto parting =
+  auto divergence =
       most_broke_with_the_past(context.run, context.agreement, nearest->rank, missing[0]);
-  if (!parting) parting = find_parting(context.run, context.agreement, nearest->rank, missing[0]);
-  return parting &&
-         parting->deviant == (waiting.size() > missing.size() ? nearest->rank : missing[0]);
+  if (!divergence)
+    divergence = find_program_divergence(context.run, context.agreement, nearest->rank, missing[0]);
+  return divergence &&
+         divergence->deviant == (waiting.size() > missing.size() ? nearest->rank : missing[0]);
 }
 
 // Judges by numbers, then by the programs of other ranks, then by the past. If most of the group
@@ -133,24 +134,25 @@ Fault fault_of(const Context& context, const Deviation& missing) {
         most_deviate(context, missing.expected, missing.reference, missing.deviants);
     return most_wait == deviate ? Fault::extra : Fault::missing;
   }
-  if (const auto parting =
-          find_parting(context.run, context.agreement, missing.reference[0], missing.deviants[0])) {
+  if (const auto divergence = find_program_divergence(context.run, context.agreement,
+                                                      missing.reference[0], missing.deviants[0])) {
     const trace::GroupId group = context.groups[missing.group].group;
-    const bool waits = parting->deviant == missing.reference[0];
-    const bool usual_calls_it = calls_in(context.run, parting->usual, parting->index, group);
-    const bool deviant_calls_it = calls_in(context.run, parting->deviant, parting->index, group);
+    const bool waits = divergence->deviant == missing.reference[0];
+    const bool usual_calls_it = calls_in(context.run, divergence->usual, divergence->index, group);
+    const bool deviant_calls_it =
+        calls_in(context.run, divergence->deviant, divergence->index, group);
     if (waits && deviant_calls_it && !usual_calls_it) return Fault::extra;
     if (!waits && usual_calls_it && !deviant_calls_it) return Fault::missing;
     // Both are calls of the group: what follows shows which side has an extra one.
     if (usual_calls_it && deviant_calls_it) {
-      const std::vector<trace::Call>& usual = context.run.ranks[parting->usual].calls;
-      const std::vector<trace::Call>& deviant = context.run.ranks[parting->deviant].calls;
-      const std::size_t next = parting->index + std::size_t{1};
+      const std::vector<trace::Call>& usual = context.run.ranks[divergence->usual].calls;
+      const std::vector<trace::Call>& deviant = context.run.ranks[divergence->deviant].calls;
+      const std::size_t next = divergence->index + std::size_t{1};
       const auto is_next = [&](const std::vector<trace::Call>& there, const trace::Call& call) {
         return next < there.size() && is_like(context, there[next], call);
       };
-      const bool one_more = is_next(deviant, usual[parting->index]);
-      const bool one_less = is_next(usual, deviant[parting->index]);
+      const bool one_more = is_next(deviant, usual[divergence->index]);
+      const bool one_less = is_next(usual, deviant[divergence->index]);
       if (waits && one_more && !one_less) return Fault::extra;
       if (!waits && one_less && !one_more) return Fault::missing;
     }

@@ -310,9 +310,10 @@ bool leaves_out_message(const Context& context, std::uint32_t rank, trace::Group
         continue;
       }
       ++asked;
-      const auto parted = common_start(context.run, context.agreement, rank, r);
-      if (parted && is_message(context.run.ranks[r].calls, *parted, theirs) &&
-          !is_message(trace.calls, *parted, *mine) && comes_later(context.run.ranks[r], *parted)) {
+      const auto diverged = common_start(context.run, context.agreement, rank, r);
+      if (diverged && is_message(context.run.ranks[r].calls, *diverged, theirs) &&
+          !is_message(trace.calls, *diverged, *mine) &&
+          comes_later(context.run.ranks[r], *diverged)) {
         return true;
       }
     }

@@ -220,35 +220,36 @@ bool goes_on_in_group(const Context& context, const Stream& stream, std::size_t 
 //
 //   rank 0   A  A  A  A  reduce      the sizes contradict each other from the second call on, the
 //   rank 1   A  A  A  reduce         programs diverge at the fourth
-std::optional<Deviation> parting_at(const Context& context, std::size_t g, std::size_t instance,
-                                    const Stream& one, const Stream& other) {
+std::optional<Deviation> program_divergence_at(const Context& context, std::size_t g,
+                                               std::size_t instance, const Stream& one,
+                                               const Stream& other) {
   const GroupStreams& group = context.groups[g];
-  const auto parting =
-      find_parting(context.run, context.agreement, one.rank_index, other.rank_index);
-  if (!parting || !goes_on_in_group(context, one, instance, parting->index) ||
-      !goes_on_in_group(context, other, instance, parting->index)) {
+  const auto divergence =
+      find_program_divergence(context.run, context.agreement, one.rank_index, other.rank_index);
+  if (!divergence || !goes_on_in_group(context, one, instance, divergence->index) ||
+      !goes_on_in_group(context, other, instance, divergence->index)) {
     return std::nullopt;
   }
   // One of them issues an all-to-all of the group there, the other one goes on with something else.
-  const bool left_out = calls_in(context.run, parting->usual, parting->index, group.group);
-  if (left_out == calls_in(context.run, parting->deviant, parting->index, group.group)) {
+  const bool left_out = calls_in(context.run, divergence->usual, divergence->index, group.group);
+  if (left_out == calls_in(context.run, divergence->deviant, divergence->index, group.group)) {
     return std::nullopt;
   }
-  const bool first_is_usual = parting->usual == one.rank_index;
+  const bool first_is_usual = divergence->usual == one.rank_index;
   const Stream& usual = first_is_usual ? one : other;
   const Stream& deviant = first_is_usual ? other : one;
   const Stream& issuer = left_out ? usual : deviant;
   std::size_t at = static_cast<std::size_t>(
-      std::lower_bound(issuer.calls.begin(), issuer.calls.end(), parting->index) -
+      std::lower_bound(issuer.calls.begin(), issuer.calls.end(), divergence->index) -
       issuer.calls.begin());
   at = std::min(at, instance);
   Deviation d;
   d.kind = left_out ? Deviation::Kind::missing : Deviation::Kind::extra;
   d.group = g;
   d.seq = group.first_seq + at;
-  d.deviants = {parting->deviant};
+  d.deviants = {divergence->deviant};
   for (const Stream& stream : group.streams) {
-    if (stream.rank_index != parting->deviant) d.reference.push_back(stream.rank_index);
+    if (stream.rank_index != divergence->deviant) d.reference.push_back(stream.rank_index);
   }
   d.expected = {usual.rank_index, usual.calls[at]};
   d.got = {deviant.rank_index, deviant.calls[at]};
@@ -306,7 +307,8 @@ std::vector<Cause> check_splits(const Context& context) {
       std::optional<Deviation> shifted =
           few.empty() ? std::nullopt : shifted_exchange(context, g, members, m, few);
       if (!shifted) {
-        shifted = parting_at(context, g, m, *members[found[0].sender], *members[found[0].receiver]);
+        shifted = program_divergence_at(context, g, m, *members[found[0].sender],
+                                        *members[found[0].receiver]);
       }
       out.push_back(shifted ? explain_deviation(context, *shifted)
                             : splits_cause(context, g, m, here.refs, found[0]));
@@ -345,11 +347,13 @@ std::optional<Totals> totals_of(const Context& context, const GroupStreams& grou
 }
 
 // The same for any two members of the group; the first one that another one's program explains.
-std::optional<Deviation> parting_in(const Context& context, std::size_t g, std::size_t instance) {
+std::optional<Deviation> program_divergence_in(const Context& context, std::size_t g,
+                                               std::size_t instance) {
   constexpr std::size_t kMostMembers = 8;  // asked; a group's members mostly do the same
   const std::vector<Stream>& streams = context.groups[g].streams;
   for (std::size_t s = 1; s < streams.size() && s < kMostMembers; ++s) {
-    if (auto found = parting_at(context, g, instance, streams[0], streams[s])) return found;
+    if (auto found = program_divergence_at(context, g, instance, streams[0], streams[s]))
+      return found;
   }
   return std::nullopt;
 }
@@ -364,8 +368,8 @@ std::vector<Cause> check_exchange_totals(const Context& context) {
     for (std::size_t m = 0; m < group.streams[0].calls.size(); ++m) {
       const std::optional<Totals> totals = totals_of(context, group, m);
       if (!totals || totals->given == totals->taken) continue;
-      if (const auto parting = parting_in(context, g, m)) {
-        out.push_back(explain_deviation(context, *parting));
+      if (const auto divergence = program_divergence_in(context, g, m)) {
+        out.push_back(explain_deviation(context, *divergence));
         break;
       }
       const CallRef call{group.streams[0].rank_index, group.streams[0].calls[m]};

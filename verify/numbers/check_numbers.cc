@@ -23,8 +23,8 @@ namespace {
 struct Link {
   std::int64_t n = 0;
   Phase phase{};
-  bool parts_ranks = false;  // the ranks' values differ after it
-  bool may_follow = false;   // it may be a consequence of an earlier one that parts ranks
+  bool makes_ranks_differ = false;  // the ranks' values differ after it
+  bool may_follow = false;          // it may be a consequence of an earlier one that parts ranks
   Cause cause;
 };
 
@@ -129,15 +129,15 @@ std::vector<Cause> chained(std::vector<Link> links) {
     return std::tie(a.n, a.phase) < std::tie(b.n, b.phase);
   });
   constexpr std::size_t kNobody = SIZE_MAX;
-  std::size_t parting = kNobody;
+  std::size_t first_divergent = kNobody;
   std::vector<Cause> out;
   for (Link& link : links) {
-    if (parting != kNobody && link.may_follow) {
-      out[parting].finding.consequences.push_back(std::move(link.cause.finding));
+    if (first_divergent != kNobody && link.may_follow) {
+      out[first_divergent].finding.consequences.push_back(std::move(link.cause.finding));
       continue;
     }
     out.push_back(std::move(link.cause));
-    if (parting == kNobody && link.parts_ranks) parting = out.size() - 1;
+    if (first_divergent == kNobody && link.makes_ranks_differ) first_divergent = out.size() - 1;
   }
   return out;
 }
@@ -163,7 +163,7 @@ std::vector<Cause> check_numbers(const Context& context, std::vector<std::string
   const bool averaged = are_averaged(context.run, table);
   std::vector<Link> links;
   for (ReductionCause& r : explain_reductions(context, reductions)) {
-    const bool parts = r.parts_ranks();
+    const bool parts = r.makes_ranks_differ();
     links.push_back({r.n, Phase::local_grad, parts, false, std::move(r.cause)});
   }
   for (const UpdateFault& fault : find_stale_gradients(context.run, table)) {

@@ -121,7 +121,7 @@ struct ReductionCause {
   Cause cause;
 
   // Whether ranks end up with different gradients, so that everything after it differs.
-  bool parts_ranks() const {
+  bool makes_ranks_differ() const {
     using Kind = ReductionFault::Kind;
     return kind == Kind::unsynchronised || kind == Kind::mispaired ||
            (kind == Kind::corrupt && !cause.deviants.empty());

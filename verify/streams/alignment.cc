@@ -202,15 +202,15 @@ bool Alignment::ended_cleanly(std::size_t cursor) const {
   return where_.positions[rank(cursor)].state == Position::State::finished;
 }
 
-// Whether the programs part at the reference's next call in this group, and the other rank goes
+// Whether the programs diverge at the reference's next call in this group, and the other rank goes
 // on to calls of other groups without it. Then it left the call out, whatever its later calls in
 // this group look like:
 //
 //   rank 0   x y z(g) | x y z(g)
 //   rank 1   x y z(g) | x y | x y z(g)      its next z is that of the next round
 bool Alignment::goes_on_without(std::size_t reference, std::size_t other) const {
-  const auto parted = parted_between(position(reference), position(other));
-  return parted && next_call(reference).call == *parted && next_call(other).call != *parted;
+  const auto diverged = diverged_between(position(reference), position(other));
+  return diverged && next_call(reference).call == *diverged && next_call(other).call != *diverged;
 }
 
 // Whether the next two calls are of different rounds in one of the programs and not in the other,
@@ -230,13 +230,13 @@ bool Alignment::come_rounds_apart(std::size_t reference, std::size_t other) cons
   return std::max(a, b) > 2 * std::min(a, b);
 }
 
-std::optional<std::uint32_t> Alignment::parted_between(const StreamPosition& a,
-                                                       const StreamPosition& b) const {
-  const auto parted = common_start(run_, agreement_, a.stream.rank_index, b.stream.rank_index);
+std::optional<std::uint32_t> Alignment::diverged_between(const StreamPosition& a,
+                                                         const StreamPosition& b) const {
+  const auto diverged = common_start(run_, agreement_, a.stream.rank_index, b.stream.rank_index);
   const auto between = [&](const StreamPosition& p) {
-    return *parted <= p.call().call && (p.next == 0 || *parted > p.stream.calls[p.next - 1]);
+    return *diverged <= p.call().call && (p.next == 0 || *diverged > p.stream.calls[p.next - 1]);
   };
-  return parted && between(a) && between(b) ? parted : std::nullopt;
+  return diverged && between(a) && between(b) ? diverged : std::nullopt;
 }
 
 }  // namespace lockstep::verify

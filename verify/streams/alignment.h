@@ -120,10 +120,10 @@ class Alignment {
   Edit find_edit(std::size_t reference, std::size_t deviant);
   // Whether the program at the cursor finished: then no call follows the recorded ones.
   bool ended_cleanly(std::size_t cursor) const;
-  // Where the programs of two ranks part (an index into RankTrace::calls of both), if that is
+  // Where the programs of two ranks diverge (an index into RankTrace::calls of both), if that is
   // between their last call in this group and the next one.
-  std::optional<std::uint32_t> parted_between(const StreamPosition& a,
-                                              const StreamPosition& b) const;
+  std::optional<std::uint32_t> diverged_between(const StreamPosition& a,
+                                                const StreamPosition& b) const;
 
  private:
   std::size_t class_of(std::size_t cursor) const { return cursors_[cursor].class_index; }

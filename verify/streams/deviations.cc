@@ -85,7 +85,7 @@ class Walker {
   };
 
   std::optional<Addition> added_before(std::size_t reference, std::size_t deviant) {
-    constexpr std::size_t kMostPlaces = 16;  // where lines may part for another reason: a root's
+    constexpr std::size_t kMostPlaces = 16;  // where lines may diverge for another reason: a root's
     const std::size_t end = at_.cursors()[reference].next;
     Sequence& ref = at_.sequence(reference);
     Sequence& dev = at_.sequence(deviant);

@@ -135,17 +135,17 @@ bool did_locally(const trace::Run& run, Agreement& agreement, std::uint32_t a, s
 }
 
 struct Votes {
-  std::size_t a = 0, b = 0;  // the others that do as `a` where it parts from `b`, or as `b`
+  std::size_t a = 0, b = 0;  // the others that do as `a` where it diverges from `b`, or as `b`
   std::size_t locally_a = 0, locally_b = 0;  // … of those that did something else long before
 };
 
 Votes votes(const trace::Run& run, Agreement& agreement, std::uint32_t a, std::uint32_t b,
-            std::uint32_t parted) {
+            std::uint32_t diverged) {
   Votes out;
   // Where a run of equal calls ends, as long as a text is, say, others had longer and shorter ones.
   const auto continues_run = [&](std::uint32_t r) {
     const std::vector<trace::Call>& calls = run.ranks[r].calls;
-    return parted > 0 && is_same_of_program(agreement, calls[parted - 1], calls[parted]);
+    return diverged > 0 && is_same_of_program(agreement, calls[diverged - 1], calls[diverged]);
   };
   const bool a_run_ends = continues_run(a) || continues_run(b);
   ask_others(run, a, b, [&](std::uint32_t r) {
@@ -153,36 +153,40 @@ Votes votes(const trace::Run& run, Agreement& agreement, std::uint32_t a, std::u
     // or soon after: parameters do not compare between groups, so calls of equal form look alike.
     const std::uint32_t as_a = common_start(run, agreement, a, r).value_or(0);
     const std::uint32_t as_b = common_start(run, agreement, b, r).value_or(0);
-    if (as_a > parted && as_a > as_b) ++out.a;
-    if (as_b > parted && as_b > as_a) ++out.b;
-    if (a_run_ends || as_a >= parted || as_b >= parted) return;
-    const bool did_a = did_locally(run, agreement, a, parted, r);
-    const bool did_b = did_locally(run, agreement, b, parted, r);
+    if (as_a > diverged && as_a > as_b) ++out.a;
+    if (as_b > diverged && as_b > as_a) ++out.b;
+    if (a_run_ends || as_a >= diverged || as_b >= diverged) return;
+    const bool did_a = did_locally(run, agreement, a, diverged, r);
+    const bool did_b = did_locally(run, agreement, b, diverged, r);
     if (did_a != did_b) ++(did_a ? out.locally_a : out.locally_b);
   });
   return out;
 }
 
-std::optional<Parting> by_votes(const trace::Run& run, Agreement& agreement, std::uint32_t a,
-                                std::uint32_t b, std::uint32_t parted) {
-  const Votes cast = votes(run, agreement, a, b, parted);
-  if (cast.a != cast.b) return cast.a > cast.b ? Parting{a, b, parted} : Parting{b, a, parted};
+std::optional<ProgramDivergence> by_votes(const trace::Run& run, Agreement& agreement,
+                                          std::uint32_t a, std::uint32_t b,
+                                          std::uint32_t diverged) {
+  const Votes cast = votes(run, agreement, a, b, diverged);
+  if (cast.a != cast.b)
+    return cast.a > cast.b ? ProgramDivergence{a, b, diverged} : ProgramDivergence{b, a, diverged};
   if (cast.locally_a == cast.locally_b) return std::nullopt;
-  return cast.locally_a > cast.locally_b ? Parting{a, b, parted} : Parting{b, a, parted};
+  return cast.locally_a > cast.locally_b ? ProgramDivergence{a, b, diverged}
+                                         : ProgramDivergence{b, a, diverged};
 }
 
-// Where the programs part, if both are known from their start, neither ends there, and
+// Where the programs diverge, if both are known from their start, neither ends there, and
 // both are of one kind.
-std::optional<std::uint32_t> parted_at(const trace::Run& run, Agreement& agreement, std::uint32_t a,
-                                       std::uint32_t b) {
-  const auto parted = common_start(run, agreement, a, b);
+std::optional<std::uint32_t> diverged_at(const trace::Run& run, Agreement& agreement,
+                                         std::uint32_t a, std::uint32_t b) {
+  const auto diverged = common_start(run, agreement, a, b);
   // If one of them just ends, it is late, which is no other path. A rank without a group like
   // theirs runs another program.
-  if (!parted || *parted >= run.ranks[a].calls.size() || *parted >= run.ranks[b].calls.size() ||
+  if (!diverged || *diverged >= run.ranks[a].calls.size() ||
+      *diverged >= run.ranks[b].calls.size() ||
       group_sizes(run, a, {a, b}) != group_sizes(run, b, {a, b})) {
     return std::nullopt;
   }
-  return parted;
+  return diverged;
 }
 
 }  // namespace
@@ -193,40 +197,43 @@ bool did_the_same_before(const trace::Run& run, Agreement& agreement, CallRef a,
   return compared > 0 && programs.common_before(a.call, b.call, compared) == compared;
 }
 
-std::optional<Parting> parting_by_votes(const trace::Run& run, Agreement& agreement,
-                                        std::uint32_t a, std::uint32_t b) {
-  const auto parted = parted_at(run, agreement, a, b);
-  return parted ? by_votes(run, agreement, a, b, *parted) : std::nullopt;
+std::optional<ProgramDivergence> divergence_by_votes(const trace::Run& run, Agreement& agreement,
+                                                     std::uint32_t a, std::uint32_t b) {
+  const auto diverged = diverged_at(run, agreement, a, b);
+  return diverged ? by_votes(run, agreement, a, b, *diverged) : std::nullopt;
 }
 
-std::optional<Parting> find_parting(const trace::Run& run, Agreement& agreement, std::uint32_t a,
-                                    std::uint32_t b) {
-  const auto parted = parted_at(run, agreement, a, b);
-  if (!parted) return std::nullopt;
-  if (const auto voted = by_votes(run, agreement, a, b, *parted)) return voted;
+std::optional<ProgramDivergence> find_program_divergence(const trace::Run& run,
+                                                         Agreement& agreement, std::uint32_t a,
+                                                         std::uint32_t b) {
+  const auto diverged = diverged_at(run, agreement, a, b);
+  if (!diverged) return std::nullopt;
+  if (const auto voted = by_votes(run, agreement, a, b, *diverged)) return voted;
   // From strong evidence to weak: what the rank did at this point in its other rounds, in its past,
   // how often in a row, and what came before such calls otherwise.
   const std::pair<Usual, Usual> judgements[] = {
-      {is_usual_anywhere(run, agreement, {a, *parted}),
-       is_usual_anywhere(run, agreement, {b, *parted})},
-      {is_usual(run, agreement, {a, *parted}), is_usual(run, agreement, {b, *parted})},
-      {is_run_usual(run, agreement, {a, *parted}), is_run_usual(run, agreement, {b, *parted})},
-      {usually_precedes(run, agreement, {a, *parted}),
-       usually_precedes(run, agreement, {b, *parted})}};
+      {is_usual_anywhere(run, agreement, {a, *diverged}),
+       is_usual_anywhere(run, agreement, {b, *diverged})},
+      {is_usual(run, agreement, {a, *diverged}), is_usual(run, agreement, {b, *diverged})},
+      {is_run_usual(run, agreement, {a, *diverged}), is_run_usual(run, agreement, {b, *diverged})},
+      {usually_precedes(run, agreement, {a, *diverged}),
+       usually_precedes(run, agreement, {b, *diverged})}};
   for (const auto& [one, other] : judgements) {
     if (one == other || one == Usual::unknown || other == Usual::unknown) continue;
-    return one == Usual::yes ? Parting{a, b, *parted} : Parting{b, a, *parted};
+    return one == Usual::yes ? ProgramDivergence{a, b, *diverged}
+                             : ProgramDivergence{b, a, *diverged};
   }
   return std::nullopt;
 }
 
-std::optional<Parting> most_broke_with_the_past(const trace::Run& run, Agreement& agreement,
-                                                std::uint32_t a, std::uint32_t b) {
-  const auto parted = parted_at(run, agreement, a, b);
-  if (!parted) return std::nullopt;
-  const Expected expected = expected_of(run, agreement, {a, *parted}, {b, *parted});
+std::optional<ProgramDivergence> most_broke_with_the_past(const trace::Run& run,
+                                                          Agreement& agreement, std::uint32_t a,
+                                                          std::uint32_t b) {
+  const auto diverged = diverged_at(run, agreement, a, b);
+  if (!diverged) return std::nullopt;
+  const Expected expected = expected_of(run, agreement, {a, *diverged}, {b, *diverged});
   if (expected == Expected::unknown) return std::nullopt;
-  const Votes cast = votes(run, agreement, a, b, *parted);
+  const Votes cast = votes(run, agreement, a, b, *diverged);
   // One rank alone against so many is the odd one, whatever its past.
   constexpr std::size_t kFarTooMany = 16;
   const auto may_be_most = [](std::size_t most, std::size_t few) {
@@ -235,10 +242,10 @@ std::optional<Parting> most_broke_with_the_past(const trace::Run& run, Agreement
   // Those who came to the same call from elsewhere broke with no past of this group.
   if (expected == Expected::first) {
     const bool most = may_be_most(cast.b, cast.a) && cast.locally_b <= cast.locally_a;
-    return most ? std::optional(Parting{a, b, *parted}) : std::nullopt;
+    return most ? std::optional(ProgramDivergence{a, b, *diverged}) : std::nullopt;
   }
   const bool most = may_be_most(cast.a, cast.b) && cast.locally_a <= cast.locally_b;
-  return most ? std::optional(Parting{b, a, *parted}) : std::nullopt;
+  return most ? std::optional(ProgramDivergence{b, a, *diverged}) : std::nullopt;
 }
 
 std::optional<bool> others_go_on(const trace::Run& run, Agreement& agreement, std::uint32_t longer,
@@ -262,14 +269,15 @@ std::optional<bool> others_go_on(const trace::Run& run, Agreement& agreement, st
   return go_on == ended ? std::nullopt : std::optional(go_on > ended);
 }
 
-std::vector<std::uint32_t> ranks_that_part_alike(const trace::Run& run, Agreement& agreement,
-                                                 const Parting& parting) {
+std::vector<std::uint32_t> ranks_that_diverge_alike(const trace::Run& run, Agreement& agreement,
+                                                    const ProgramDivergence& divergence) {
   std::vector<std::uint32_t> out;
   for (std::uint32_t r = 0; r < run.ranks.size(); ++r) {
-    const std::uint32_t as_deviant = common_start(run, agreement, parting.deviant, r).value_or(0);
-    const std::uint32_t as_usual = common_start(run, agreement, parting.usual, r).value_or(0);
-    const bool alike = as_deviant > parting.index && as_deviant > as_usual;
-    if (r == parting.deviant || alike) out.push_back(r);
+    const std::uint32_t as_deviant =
+        common_start(run, agreement, divergence.deviant, r).value_or(0);
+    const std::uint32_t as_usual = common_start(run, agreement, divergence.usual, r).value_or(0);
+    const bool alike = as_deviant > divergence.index && as_deviant > as_usual;
+    if (r == divergence.deviant || alike) out.push_back(r);
   }
   return out;
 }

@@ -152,8 +152,8 @@ class Choice {
   }
 
   // Whether by the past of `most`, the call of `few` is expected and theirs is not. At most
-  // kMostVoters ranks are asked; those whose programs parted elsewhere (other stages of a pipeline)
-  // tell nothing.
+  // kMostVoters ranks are asked; those whose programs diverged elsewhere (other stages of a
+  // pipeline) tell nothing.
   bool past_expects(std::size_t few, const Party& most) {
     if (!knows_its_past(at_.rank(few))) return false;
     bool expected = false;
@@ -165,11 +165,11 @@ class Choice {
         if (!knows_its_past(other.stream.rank_index)) return false;
         CallRef call = at_.next_call(few);
         CallRef got = other.call();
-        // The two may part before, in other groups.
+        // The two may diverge before, in other groups.
         if (common_start(at_.run(), at_.agreement(), call.rank, got.rank)) {
-          const auto parted = at_.parted_between(at_.position(few), other);
-          if (!parted) continue;
-          call.call = got.call = *parted;
+          const auto diverged = at_.diverged_between(at_.position(few), other);
+          if (!diverged) continue;
+          call.call = got.call = *diverged;
         } else if (!did_the_same_before(at_.run(), at_.agreement(), call, got)) {
           continue;
         }
@@ -243,25 +243,26 @@ class Choice {
   }
 
   // The one of two largest parties that does what ranks of other groups do where the programs of
-  // the two parties part.
+  // the two parties diverge.
   std::optional<std::size_t> as_other_programs() {
     if (largest_.size() != 2) return std::nullopt;
     const std::size_t a = parties_[largest_[0]][0];
     const std::size_t b = parties_[largest_[1]][0];
-    // They must part at this call, and not at one that was looked at before or is still to come.
-    // Before the first deviation that was seen, they may have parted unseen: in the line of a call
-    // whose form agrees. The others are asked only then.
-    const auto parted = common_start(at_.run(), at_.agreement(), at_.rank(a), at_.rank(b));
+    // They must diverge at this call, and not at one that was looked at before or is still to come.
+    // Before the first deviation that was seen, they may have diverged unseen: in the line of a
+    // call whose form agrees. The others are asked only then.
+    const auto diverged = common_start(at_.run(), at_.agreement(), at_.rank(a), at_.rank(b));
     const auto between = [&](std::size_t cursor) {
       const Stream& stream = at_.stream(cursor);
       const std::size_t next = at_.cursors()[cursor].next;
-      return *parted <= stream.calls[next] &&
-             (is_first_ || next == 0 || *parted > stream.calls[next - 1]);
+      return *diverged <= stream.calls[next] &&
+             (is_first_ || next == 0 || *diverged > stream.calls[next - 1]);
     };
-    if (!parted || !between(a) || !between(b)) return std::nullopt;
-    const auto parting = find_parting(at_.run(), at_.agreement(), at_.rank(a), at_.rank(b));
-    if (!parting) return std::nullopt;
-    return parting->usual == at_.rank(a) ? largest_[0] : largest_[1];
+    if (!diverged || !between(a) || !between(b)) return std::nullopt;
+    const auto divergence =
+        find_program_divergence(at_.run(), at_.agreement(), at_.rank(a), at_.rank(b));
+    if (!divergence) return std::nullopt;
+    return divergence->usual == at_.rank(a) ? largest_[0] : largest_[1];
   }
 
   // Whether every member of the other group issued what the cursor's class did, up to and including

@@ -1,4 +1,4 @@
-// The reference: where the classes of a group part, which of the parties does what the program
+// The reference: where the classes of a group diverge, which of the parties does what the program
 // says?
 //
 // Mostly the largest one. Where a call is left out, numbers say little: batches without images may

@@ -193,11 +193,12 @@ bool has_messages(const trace::Run& run, const trace::RankTrace& trace, trace::G
          });
 }
 
-// Where the members' recorded numbers part. Nothing where they agree, were counted by the reader,
-// or do not count collectives alone: PyTorch spends a number of the group on each batch of
+// Where the members' recorded numbers diverge. Nothing where they agree, were counted by the
+// reader, or do not count collectives alone: PyTorch spends a number of the group on each batch of
 // messages, which not every member has. O(calls of the group), and O(members) where no number was
 // skipped.
-std::optional<PartedNumbers> parted_numbers(const trace::Run& run, const GroupStreams& group) {
+std::optional<DivergentNumbers> divergent_numbers(const trace::Run& run,
+                                                  const GroupStreams& group) {
   if (!group.comparable) return std::nullopt;
   const auto seq = [&](const Stream& s, std::size_t i) -> std::uint64_t {
     return run.ranks[s.rank_index].calls[s.calls[i]].seq;
@@ -231,7 +232,7 @@ std::optional<PartedNumbers> parted_numbers(const trace::Run& run, const GroupSt
     const auto most = std::max_element(
         by_number.begin(), by_number.end(),
         [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
-    PartedNumbers out;
+    DivergentNumbers out;
     out.others_seq = most->first;
     for (const auto& [number, party] : by_number) {
       for (const Stream* s : party) {
@@ -278,7 +279,7 @@ std::vector<GroupStreams> group_streams(const trace::Run& run) {
     }
     add_silent_members(run, group);
     line_up(run, group);
-    group.parted = parted_numbers(run, group);
+    group.divergent_numbers = divergent_numbers(run, group);
     classify(run, group);
     out.push_back(std::move(group));
   }

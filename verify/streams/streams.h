@@ -28,12 +28,12 @@ struct StreamClass {
   std::vector<std::uint32_t> streams;  // into GroupStreams::streams, ascending
 };
 
-// Where the members' recorded numbers of a group's calls part: a member skipped a number that
+// Where the members' recorded numbers of a group's calls diverge: a member skipped a number that
 // others have, so that its recording lacks a call, or its calls are paired with the wrong ones.
-struct PartedNumbers {
+struct DivergentNumbers {
   std::vector<std::uint32_t> deviants;  // the fewer, rank indices, ascending
   std::vector<std::uint32_t> others;
-  std::uint32_t call = 0;        // where they part, into RankTrace::calls of the first deviant
+  std::uint32_t call = 0;        // where they diverge, into RankTrace::calls of the first deviant
   std::uint64_t others_seq = 0;  // what the others number the call at the same index
 };
 
@@ -47,7 +47,7 @@ struct GroupStreams {
   std::vector<StreamClass> classes;
   std::uint64_t first_seq = 0;  // sequence number of the first call of every stream
   bool comparable = true;       // false: streams start mid-run and nothing aligns them
-  std::optional<PartedNumbers> parted;
+  std::optional<DivergentNumbers> divergent_numbers;
 };
 
 // The stream of a rank (a rank index); null where it is no member, or has no trace. O(log members).

@@ -1,4 +1,4 @@
-#include "verify/blocking/partings.h"
+#include "verify/blocking/program_divergence.h"
 
 #include <algorithm>
 #include <array>
@@ -71,50 +71,51 @@ bool completed_alike(const Context& context, const GroupStreams& group, std::uin
 // Nothing where the two calls were swapped, where the deviant's trace ends too early to tell, where
 // only one of the ranks is in the call's group, and where both issued it. `goes_on`: the deviant is
 // not blocked in its call, so the usual one would have come before.
-std::optional<Deviation> deviation_at(const Context& context, const Parting& parting,
+std::optional<Deviation> deviation_at(const Context& context, const ProgramDivergence& divergence,
                                       bool goes_on = false) {
-  const std::vector<trace::Call>& usual = context.run.ranks[parting.usual].calls;
-  const std::vector<trace::Call>& deviant = context.run.ranks[parting.deviant].calls;
-  const std::size_t at = parting.index;
+  const std::vector<trace::Call>& usual = context.run.ranks[divergence.usual].calls;
+  const std::vector<trace::Call>& deviant = context.run.ranks[divergence.deviant].calls;
+  const std::size_t at = divergence.index;
   if (at >= usual.size() || at >= deviant.size()) return std::nullopt;
   const bool follows = at + 1 < deviant.size() && is_like(context, deviant[at + 1], usual[at]);
   const bool swapped = at + 1 < usual.size() && is_like(context, usual[at + 1], deviant[at]);
   const bool known = std::any_of(
-      deviant.begin(), deviant.begin() + parting.index,
+      deviant.begin(), deviant.begin() + divergence.index,
       [&](const trace::Call& c) { return is_same_of_program(context.agreement, c, deviant[at]); });
   const bool ends = at + 1 == deviant.size();
   // Without a past, a call in which the deviant waits may just come in another order.
   const bool unusual =
-      is_usual(context.run, context.agreement, {parting.deviant, parting.index}) == Usual::no;
+      is_usual(context.run, context.agreement, {divergence.deviant, divergence.index}) == Usual::no;
   const bool left_out = goes_on && known && !follows && !swapped;
   if (!left_out && ((follows && swapped) || (ends && (known || !unusual)))) return std::nullopt;
   Deviation d;
   d.kind = !left_out && (follows || ends) ? Deviation::Kind::extra : Deviation::Kind::missing;
-  d.expected = {parting.usual, parting.index};
-  d.got = {parting.deviant, parting.index};
+  d.expected = {divergence.usual, divergence.index};
+  d.got = {divergence.deviant, divergence.index};
   const CallRef shown = d.kind == Deviation::Kind::extra ? d.got : d.expected;
   const auto in_group = find_in_group(context, shown);
-  if (!in_group || stream_of(context.groups[in_group->group], parting.usual) == nullptr ||
-      stream_of(context.groups[in_group->group], parting.deviant) == nullptr ||
-      completed_alike(context, context.groups[in_group->group], parting.usual, parting.deviant)) {
+  if (!in_group || stream_of(context.groups[in_group->group], divergence.usual) == nullptr ||
+      stream_of(context.groups[in_group->group], divergence.deviant) == nullptr ||
+      completed_alike(context, context.groups[in_group->group], divergence.usual,
+                      divergence.deviant)) {
     return std::nullopt;
   }
   d.group = in_group->group;
   d.seq = in_group->seq;
   d.step = context.call(shown).step;
-  d.deviants = {parting.deviant};
-  d.reference = {parting.usual};
+  d.deviants = {divergence.deviant};
+  d.reference = {divergence.usual};
   return d;
 }
 
 // Whether the two ranks made a call of the point's group together after their programs diverged.
 // Stages of a pipeline do: their programs differ from the first message on.
-bool met_since(const Context& context, const WaitPoint& point, const Parting& parting,
+bool met_since(const Context& context, const WaitPoint& point, const ProgramDivergence& divergence,
                const std::array<std::uint32_t, 2>& ranks) {
   return point.instance > 0 && std::all_of(ranks.begin(), ranks.end(), [&](std::uint32_t rank) {
            const Stream* const stream = stream_of(context.groups[point.group], rank);
            return stream != nullptr && stream->calls.size() >= point.instance &&
-                  stream->calls[point.instance - 1] >= parting.index;
+                  stream->calls[point.instance - 1] >= divergence.index;
          });
 }
 
@@ -161,15 +162,15 @@ std::optional<std::pair<std::size_t, std::size_t>> extra_calls(const Context& co
 
 }  // namespace
 
-std::optional<Parting> parting_in_cycle(const Context& context,
-                                        const std::vector<std::size_t>& points) {
+std::optional<ProgramDivergence> divergence_in_cycle(const Context& context,
+                                                     const std::vector<std::size_t>& points) {
   for (const std::size_t p : points) {
     const WaitPoint& point = context.where.wait_points[p];
     if (point.group == WaitPoint::kPointToPoint || point.missing.empty() || point.any_source)
       continue;
     const std::uint32_t waiting = point.waiting[0];
     const std::uint32_t missing = point.missing[0];
-    auto found = find_parting(context.run, context.agreement, waiting, missing);
+    auto found = find_program_divergence(context.run, context.agreement, waiting, missing);
     if (found && !met_since(context, point, *found, {waiting, missing})) return found;
   }
   return std::nullopt;
@@ -189,8 +190,9 @@ namespace {
 
 // Where the two ranks diverge by the votes of the others, if one of them waits there. Stages of a
 // pipeline diverge at their first messages, where nobody waits.
-std::optional<Parting> vote_between(const Context& context, std::uint32_t a, std::uint32_t b) {
-  const auto found = parting_by_votes(context.run, context.agreement, a, b);
+std::optional<ProgramDivergence> vote_between(const Context& context, std::uint32_t a,
+                                              std::uint32_t b) {
+  const auto found = divergence_by_votes(context.run, context.agreement, a, b);
   const auto waits_there = [&](std::uint32_t r) {
     return context.where.positions[r].waiting_in() == found->index;
   };
@@ -201,27 +203,27 @@ std::optional<Parting> vote_between(const Context& context, std::uint32_t a, std
 // or did not issue the call in which that one waits.
 std::vector<std::uint32_t> deviants_of(const Context& context,
                                        const std::vector<std::size_t>& points,
-                                       const Parting& parting) {
+                                       const ProgramDivergence& divergence) {
   constexpr std::size_t kMostAsked = 16;  // each costs a vote
   std::vector<std::uint32_t> candidates =
-      ranks_that_part_alike(context.run, context.agreement, parting);
-  std::vector<std::uint32_t> in_order{parting.usual};
+      ranks_that_diverge_alike(context.run, context.agreement, divergence);
+  std::vector<std::uint32_t> in_order{divergence.usual};
   for (const std::size_t p : points) {
     const WaitPoint& usual = context.where.wait_points[p];
     const std::vector<std::uint32_t>& lack = usual.missing.empty() ? usual.behind : usual.missing;
-    if (has(usual.waiting, parting.usual) && has(lack, parting.deviant) &&
+    if (has(usual.waiting, divergence.usual) && has(lack, divergence.deviant) &&
         lack.size() < usual.waiting.size()) {
       candidates = united(candidates, lack);
       in_order = united(in_order, usual.waiting);
     }
   }
-  if (candidates.size() > kMostAsked) return {parting.deviant};
+  if (candidates.size() > kMostAsked) return {divergence.deviant};
   const auto deviates_from = [&](std::uint32_t r, std::uint32_t usual) {
     const auto own = vote_between(context, usual, r);
     return own && own->deviant == r;
   };
   std::erase_if(candidates, [&](std::uint32_t r) {
-    if (r == parting.deviant || deviates_from(r, parting.usual)) return false;
+    if (r == divergence.deviant || deviates_from(r, divergence.usual)) return false;
     // Ranks of other groups may have done something else before. So compare with the nearest ranks
     // that wait, which are mostly in the same groups.
     const auto next = std::lower_bound(in_order.begin(), in_order.end(), r);
@@ -245,8 +247,8 @@ std::optional<Vote> vote_in_cycle(const Context& context, const std::vector<std:
   return std::nullopt;
 }
 
-std::optional<Parting> most_broke_in_cycle(const Context& context,
-                                           const std::vector<std::size_t>& points) {
+std::optional<ProgramDivergence> most_broke_in_cycle(const Context& context,
+                                                     const std::vector<std::size_t>& points) {
   for (std::size_t i = 0; i < std::min(points.size(), kMostPoints); ++i) {
     const WaitPoint& point = context.where.wait_points[points[i]];
     if (point.group == WaitPoint::kPointToPoint || point.any_source) continue;
@@ -260,14 +262,16 @@ std::optional<Parting> most_broke_in_cycle(const Context& context,
   return std::nullopt;
 }
 
-std::optional<Cause> explain_parting(const Context& context, const Parting& parting) {
-  return explain_parting(context, parting,
-                         ranks_that_part_alike(context.run, context.agreement, parting));
+std::optional<Cause> explain_program_divergence(const Context& context,
+                                                const ProgramDivergence& divergence) {
+  return explain_program_divergence(
+      context, divergence, ranks_that_diverge_alike(context.run, context.agreement, divergence));
 }
 
-std::optional<Cause> explain_parting(const Context& context, const Parting& parting,
-                                     const std::vector<std::uint32_t>& alike) {
-  std::optional<Deviation> d = deviation_at(context, parting);
+std::optional<Cause> explain_program_divergence(const Context& context,
+                                                const ProgramDivergence& divergence,
+                                                const std::vector<std::uint32_t>& alike) {
+  std::optional<Deviation> d = deviation_at(context, divergence);
   if (!d) return std::nullopt;
   d->deviants.clear();
   d->reference.clear();
@@ -275,7 +279,7 @@ std::optional<Cause> explain_parting(const Context& context, const Parting& part
   const std::uint64_t index = d->seq - group.first_seq;
   const bool extra = d->kind == Deviation::Kind::extra;
   // Where one of the two has no call of that number at all, whoever has one issued it.
-  const Stream& without = *stream_of(group, extra ? parting.usual : parting.deviant);
+  const Stream& without = *stream_of(group, extra ? divergence.usual : divergence.deviant);
   const bool lacked = without.calls.size() <= index;
   for (const Stream& s : group.streams) {
     const bool deviates = std::binary_search(alike.begin(), alike.end(), s.rank_index);
@@ -322,11 +326,12 @@ std::optional<Cause> explain_other_path(const Context& context, const WaitPoint&
     return explain_deviation(context, extra);
   }
   const auto most = most_broke_with_the_past(context.run, context.agreement, waiting, idle[0]);
-  const auto parting = most ? most : find_parting(context.run, context.agreement, waiting, idle[0]);
-  if (!parting) return std::nullopt;
-  std::optional<Deviation> d = deviation_at(context, *parting, most.has_value());
+  const auto divergence =
+      most ? most : find_program_divergence(context.run, context.agreement, waiting, idle[0]);
+  if (!divergence) return std::nullopt;
+  std::optional<Deviation> d = deviation_at(context, *divergence, most.has_value());
   if (!d) return std::nullopt;
-  const bool waits = parting->deviant == waiting;
+  const bool waits = divergence->deviant == waiting;
   d->deviants = waits ? point.waiting : idle;
   d->reference = waits ? idle : point.waiting;
   return explain_deviation(context, *d);
@@ -338,7 +343,7 @@ std::optional<Cause> find_extra_before(const Context& context, const WaitCause& 
   if (const auto most = most_broke_with_the_past(context.run, context.agreement, point->waiting[0],
                                                  point->missing[0]);
       most && most->deviant == point->missing[0]) {
-    return explain_parting(context, *most);
+    return explain_program_divergence(context, *most);
   }
   const GroupStreams& group = context.groups[point->group];
   const Stream* const few = stream_of(group, point->waiting[0]);

@@ -17,12 +17,12 @@ namespace lockstep::verify {
 // Compares a rank of a cycle with one that it waits for: where their programs diverge, and which of
 // the two does something unusual. From the first of `points` that shows it; only collectives.
 // O(points · 64 · calls).
-std::optional<Parting> parting_in_cycle(const Context& context,
-                                        const std::vector<std::size_t>& points);
+std::optional<ProgramDivergence> divergence_in_cycle(const Context& context,
+                                                     const std::vector<std::size_t>& points);
 
-// What most other ranks show about a cycle (parting_by_votes).
+// What most other ranks show about a cycle (divergence_by_votes).
 struct Vote {
-  Parting parting;  // where two ranks of the cycle diverge
+  ProgramDivergence divergence;  // where two ranks of the cycle diverge
   // Rank indices, ascending: the ranks that do what the deviant one does there, or did not issue
   // the call that it did not issue.
   std::vector<std::uint32_t> deviants;
@@ -39,14 +39,16 @@ std::optional<Vote> vote_in_cycle(const Context& context, const std::vector<std:
 // Where most ranks of a cycle broke with their past and those that they wait for did not
 // (most_broke_with_the_past). From the first of `points`, of at most 8, that shows it; only
 // collectives.
-std::optional<Parting> most_broke_in_cycle(const Context& context,
-                                           const std::vector<std::size_t>& points);
+std::optional<ProgramDivergence> most_broke_in_cycle(const Context& context,
+                                                     const std::vector<std::size_t>& points);
 
 // Explains the divergence as a call left out, or as one too many. Nothing where the calls may only
 // have come in another order. `alike` (rank indices, ascending): the culprits.
-std::optional<Cause> explain_parting(const Context& context, const Parting& parting,
-                                     const std::vector<std::uint32_t>& alike);
-std::optional<Cause> explain_parting(const Context& context, const Parting& parting);
+std::optional<Cause> explain_program_divergence(const Context& context,
+                                                const ProgramDivergence& divergence,
+                                                const std::vector<std::uint32_t>& alike);
+std::optional<Cause> explain_program_divergence(const Context& context,
+                                                const ProgramDivergence& divergence);
 
 // The rest is for snapshots of running processes (RankTrace::snapshot: Flight Recorder dumps).
 // There, calls are asynchronous, no waits are recorded, and ranks are seen at different moments.

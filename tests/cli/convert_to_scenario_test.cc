@@ -46,7 +46,7 @@ class ConvertToScenario : public ::testing::Test {
   TempDir folder_;
 };
 
-TEST_F(ConvertToScenario, writes_a_scenario_that_expects_the_verdict) {
+TEST_F(ConvertToScenario, WritesAScenarioThatExpectsTheVerdict) {
   record_stall();
   const Outcome made = make();
   ASSERT_EQ(made.status, 0) << made.err;
@@ -59,7 +59,7 @@ TEST_F(ConvertToScenario, writes_a_scenario_that_expects_the_verdict) {
   EXPECT_EQ(run_lockstep({"scenario", "--check", folder_.file("job.yaml")}).status, 0);
 }
 
-TEST_F(ConvertToScenario, keeps_the_last_calls_and_their_sizes_apart) {
+TEST_F(ConvertToScenario, KeepsTheLastCallsAndTheirSizesApart) {
   record_stall();
   const Outcome made = make({"--last", "2", "--max-elements", "8"});
   ASSERT_EQ(made.status, 0) << made.err;
@@ -69,7 +69,7 @@ TEST_F(ConvertToScenario, keeps_the_last_calls_and_their_sizes_apart) {
   EXPECT_THAT(calls(1), HasSubstr(R"("in":[[6]],"dtype":"float32","redop":"sum","step":3)"));
 }
 
-TEST_F(ConvertToScenario, a_clean_run_is_expected_to_be_clean) {
+TEST_F(ConvertToScenario, ACleanRunIsExpectedToBeClean) {
   record(0, 3, "clean");
   record(1, 3, "clean");
   const Outcome made = make();
@@ -77,7 +77,7 @@ TEST_F(ConvertToScenario, a_clean_run_is_expected_to_be_clean) {
   EXPECT_THAT(made.out, HasSubstr("expected of it: clean"));
 }
 
-TEST_F(ConvertToScenario, replaces_nothing_unless_told) {
+TEST_F(ConvertToScenario, ReplacesNothingUnlessTold) {
   record_stall();
   ASSERT_EQ(make().status, 0);
   const Outcome again = make();
@@ -90,7 +90,7 @@ TEST_F(ConvertToScenario, replaces_nothing_unless_told) {
   EXPECT_TRUE(std::filesystem::exists(folder_.file("job.calls/notes.txt")));
 }
 
-TEST_F(ConvertToScenario, what_has_nothing_to_show_is_refused) {
+TEST_F(ConvertToScenario, WhatHasNothingToShowIsRefused) {
   record(0, 3, "clean");
   const Outcome made = make();
   EXPECT_EQ(made.status, 3);
@@ -98,7 +98,7 @@ TEST_F(ConvertToScenario, what_has_nothing_to_show_is_refused) {
   EXPECT_FALSE(std::filesystem::exists(folder_.file("job.yaml")));
 }
 
-TEST_F(ConvertToScenario, what_calls_do_not_show_is_refused) {
+TEST_F(ConvertToScenario, WhatCallsDoNotShowIsRefused) {
   // Parameters part in step 1, and the calls agree.
   for (int rank = 0; rank < 2; ++rank) {
     record(rank, 3, "clean");
@@ -115,14 +115,14 @@ TEST_F(ConvertToScenario, what_calls_do_not_show_is_refused) {
   EXPECT_THAT(made.err, HasSubstr("it computes nothing and reads no data"));
 }
 
-TEST_F(ConvertToScenario, help_fits_a_terminal) {
+TEST_F(ConvertToScenario, HelpFitsATerminal) {
   const Outcome help = run_lockstep({"convert", "--to", "scenario", "--help"});
   EXPECT_EQ(help.status, 0);
   EXPECT_THAT(help.out, HasSubstr("lockstep run --check hang.yaml"));
   expect_fits_a_terminal(help.out);
 }
 
-TEST_F(ConvertToScenario, names_that_cannot_be_are_refused_before_anything_is_written) {
+TEST_F(ConvertToScenario, NamesThatCannotBeAreRefusedBeforeAnythingIsWritten) {
   record_stall();
   const auto refused = [&](const std::string& output, const std::string& why) {
     const Outcome made =
@@ -140,7 +140,7 @@ TEST_F(ConvertToScenario, names_that_cannot_be_are_refused_before_anything_is_wr
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_.path()), {}), 1);
 }
 
-TEST_F(ConvertToScenario, does_not_replace_what_it_reads) {
+TEST_F(ConvertToScenario, DoesNotReplaceWhatItReads) {
   record_stall();
   ASSERT_EQ(make().status, 0);
   const std::string calls_before = calls(0);
@@ -153,7 +153,7 @@ TEST_F(ConvertToScenario, does_not_replace_what_it_reads) {
   EXPECT_EQ(calls(0), calls_before);
 }
 
-TEST_F(ConvertToScenario, wrong_options_say_so) {
+TEST_F(ConvertToScenario, WrongOptionsSaySo) {
   record_stall();
   const Outcome none = make({"--last", "0"});
   EXPECT_EQ(none.status, 2);

@@ -33,7 +33,7 @@ class RunCommand : public ::testing::Test {
   TempDir folder_;
 };
 
-TEST_F(RunCommand, a_clean_run_exits_with_0_and_keeps_everything) {
+TEST_F(RunCommand, ACleanRunExitsWith0AndKeepsEverything) {
   const Outcome run =
       run_lockstep({"run", scenario("finish"), "--output-dir", folder_.file("out")});
   EXPECT_EQ(run.status, 0) << run.err;
@@ -43,7 +43,7 @@ TEST_F(RunCommand, a_clean_run_exits_with_0_and_keeps_everything) {
   EXPECT_TRUE(std::filesystem::exists(folder_.file("out/report.json")));
 }
 
-TEST_F(RunCommand, a_hang_is_proven_and_exits_with_1) {
+TEST_F(RunCommand, AHangIsProvenAndExitsWith1) {
   const Outcome run =
       run_lockstep({"run", scenario("one rank stops early"), "--output-dir", folder_.file("out")});
   EXPECT_EQ(run.status, 1);
@@ -51,7 +51,7 @@ TEST_F(RunCommand, a_hang_is_proven_and_exits_with_1) {
   EXPECT_THAT(run.out, HasSubstr("hang proven "));
 }
 
-TEST_F(RunCommand, check_compares_with_what_is_expected) {
+TEST_F(RunCommand, CheckComparesWithWhatIsExpected) {
   const std::string good = scenario("one rank stops early",
                                     "expect: {verdict: findings, culprits: [1], ends: stopped}\n");
   EXPECT_EQ(run_lockstep({"run", "--check", good, "--output-dir", folder_.file("a")}).status, 0);
@@ -62,7 +62,7 @@ TEST_F(RunCommand, check_compares_with_what_is_expected) {
   EXPECT_THAT(differing.err, HasSubstr("expected verdict findings, found clean"));
 }
 
-TEST_F(RunCommand, of_a_folder_a_table_comes_last) {
+TEST_F(RunCommand, OfAFolderATableComesLast) {
   scenario("finish", "expect: {verdict: clean}\n");
   scenario("one rank stops early", "expect: {verdict: clean}\n");
   const Outcome run = run_lockstep({"run", folder_.path(), "--output-dir", folder_.file("out")});
@@ -74,7 +74,7 @@ TEST_F(RunCommand, of_a_folder_a_table_comes_last) {
   EXPECT_TRUE(std::filesystem::exists(folder_.file("out/finish/report.json")));
 }
 
-TEST_F(RunCommand, of_references_a_table_comes_last) {
+TEST_F(RunCommand, OfReferencesATableComesLast) {
   scenario("finish");
   folder_.write("global.yaml", "lockstep: 1\nranks: 3\nname: finish\nmodel: {negatives: global}\n");
   const Outcome run =
@@ -88,7 +88,7 @@ TEST_F(RunCommand, of_references_a_table_comes_last) {
   EXPECT_TRUE(std::filesystem::exists(folder_.file("out/finish/reference/rank_0.ring")));
 }
 
-TEST_F(RunCommand, a_comparison_with_a_reference_is_in_the_reports) {
+TEST_F(RunCommand, AComparisonWithAReferenceIsInTheReports) {
   const std::string file = scenario("finish");
   const std::string json = folder_.file("r.json"), page = folder_.file("r.html");
   const Outcome run = run_lockstep({"run", "--reference", "--quiet", file, "--output-dir",
@@ -99,7 +99,7 @@ TEST_F(RunCommand, a_comparison_with_a_reference_is_in_the_reports) {
   EXPECT_THAT(TempDir::read(page), HasSubstr("Against one process with all batches"));
 }
 
-TEST_F(RunCommand, another_final_loss_than_the_references_exits_with_1) {
+TEST_F(RunCommand, AnotherFinalLossThanTheReferencesExitsWith1) {
   const std::string file = scenario("finish, alone with another loss");
   const Outcome run =
       run_lockstep({"run", "--reference", file, "--output-dir", folder_.file("out")});
@@ -107,21 +107,21 @@ TEST_F(RunCommand, another_final_loss_than_the_references_exits_with_1) {
   EXPECT_THAT(run.out, HasSubstr("1.0e-03  2.4e-04    LOSS DIFFERS"));
 }
 
-TEST_F(RunCommand, what_did_not_finish_has_no_reference) {
+TEST_F(RunCommand, WhatDidNotFinishHasNoReference) {
   const Outcome run = run_lockstep(
       {"run", "--reference", scenario("one rank fails"), "--output-dir", folder_.file("out")});
   EXPECT_NE(run.status, 0);
   EXPECT_THAT(run.out, HasSubstr("one rank fails: the job did not finish"));
 }
 
-TEST_F(RunCommand, json_on_standard_output_is_alone_there) {
+TEST_F(RunCommand, JsonOnStandardOutputIsAloneThere) {
   const Outcome run = run_lockstep(
       {"run", scenario("finish"), "--output", "json=-", "--output-dir", folder_.file("out")});
   EXPECT_EQ(nlohmann::json::parse(run.out)["verdict"], "clean");
   EXPECT_THAT(run.err, HasSubstr("all 3 ranks finished"));
 }
 
-TEST_F(RunCommand, quiet_says_nothing_of_a_clean_run) {
+TEST_F(RunCommand, QuietSaysNothingOfACleanRun) {
   const Outcome run =
       run_lockstep({"run", "--quiet", scenario("finish"), "--output-dir", folder_.file("out")});
   EXPECT_EQ(run.status, 0);
@@ -129,21 +129,21 @@ TEST_F(RunCommand, quiet_says_nothing_of_a_clean_run) {
   EXPECT_THAT(run.err, IsEmpty());
 }
 
-TEST_F(RunCommand, workers_that_a_signal_killed_are_named) {
+TEST_F(RunCommand, WorkersThatASignalKilledAreNamed) {
   const Outcome run =
       run_lockstep({"run", scenario("one rank aborts"), "--output-dir", folder_.file("out")});
   EXPECT_EQ(run.status, 1);
   EXPECT_THAT(run.out, HasSubstr("rank 1 aborted (SIGABRT); its log ends with:"));
 }
 
-TEST_F(RunCommand, a_job_that_did_not_complete_is_never_clean) {
+TEST_F(RunCommand, AJobThatDidNotCompleteIsNeverClean) {
   const Outcome run = run_lockstep({"run", scenario("long computation", "limits: {total_s: 1}\n"),
                                     "--output-dir", folder_.file("out")});
   EXPECT_NE(run.status, 0);
   EXPECT_THAT(run.out, HasSubstr("limits.total_s"));
 }
 
-TEST_F(RunCommand, bad_scenarios_and_bad_usage_exit_with_2_before_anything_starts) {
+TEST_F(RunCommand, BadScenariosAndBadUsageExitWith2BeforeAnythingStarts) {
   const auto status_and_error = [&](const std::vector<std::string>& arguments) {
     const Outcome run = run_lockstep(arguments);
     return std::to_string(run.status) + " " + run.err;
@@ -160,7 +160,7 @@ TEST_F(RunCommand, bad_scenarios_and_bad_usage_exit_with_2_before_anything_start
               HasSubstr("LOCKSTEP_WORKER names no program"));
 }
 
-TEST_F(RunCommand, traces_of_an_earlier_run_are_not_written_over) {
+TEST_F(RunCommand, TracesOfAnEarlierRunAreNotWrittenOver) {
   const std::string file = scenario("finish");
   EXPECT_EQ(run_lockstep({"run", file, "--output-dir", folder_.file("out")}).status, 0);
   const Outcome again = run_lockstep({"run", file, "--output-dir", folder_.file("out")});
@@ -168,7 +168,7 @@ TEST_F(RunCommand, traces_of_an_earlier_run_are_not_written_over) {
   EXPECT_THAT(again.err, HasSubstr("holds the traces of an earlier run"));
 }
 
-TEST_F(RunCommand, scenario_lists_checks_and_prints_the_schema) {
+TEST_F(RunCommand, ScenarioListsChecksAndPrintsTheSchema) {
   const std::string file = scenario("finish");
   EXPECT_THAT(run_lockstep({"scenario", "--list", folder_.path()}).out,
               HasSubstr("finish.yaml  finish"));
@@ -188,7 +188,7 @@ TEST_F(RunCommand, scenario_lists_checks_and_prints_the_schema) {
   EXPECT_EQ(run_lockstep({"scenario", "--check"}).status, 2);
 }
 
-TEST_F(RunCommand, nccl_without_a_gpu_is_refused_before_anything_starts) {
+TEST_F(RunCommand, NcclWithoutAGpuIsRefusedBeforeAnythingStarts) {
   setenv("CUDA_VISIBLE_DEVICES", "", 1);
   for (const bool share : {false, true}) {
     std::vector<std::string> arguments = {"run", scenario("finish", "backend: nccl\n"),
@@ -203,7 +203,7 @@ TEST_F(RunCommand, nccl_without_a_gpu_is_refused_before_anything_starts) {
   unsetenv("CUDA_VISIBLE_DEVICES");
 }
 
-TEST_F(RunCommand, sharing_gpus_changes_nothing_on_gloo) {
+TEST_F(RunCommand, SharingGpusChangesNothingOnGloo) {
   const Outcome run = run_lockstep(
       {"run", "--share-gpus", scenario("finish"), "--output-dir", folder_.file("out")});
   EXPECT_EQ(run.status, 0) << run.err;
@@ -223,7 +223,7 @@ runtime::JobOutcome ended(runtime::JobEnd end) {
   return out;
 }
 
-TEST(RunSummary, of_what_we_ended_tells_how_far_it_came_and_that_nothing_was_wrong) {
+TEST(RunSummary, OfWhatWeEndedTellsHowFarItCameAndThatNothingWasWrong) {
   EXPECT_EQ(runtime::run_summary(ended(runtime::JobEnd::interrupted)),
             "interrupted at step 7 of 200, after 12.3 s\nnothing was found wrong until then\n");
   runtime::JobOutcome late = ended(runtime::JobEnd::timed_out);
@@ -236,14 +236,14 @@ TEST(RunSummary, of_what_we_ended_tells_how_far_it_came_and_that_nothing_was_wro
   EXPECT_THAT(runtime::run_summary(wrong), Not(HasSubstr("nothing was found wrong")));
 }
 
-TEST(RunSummary, tells_where_ranks_hung) {
+TEST(RunSummary, TellsWhereRanksHung) {
   runtime::JobOutcome outcome = ended(runtime::JobEnd::stopped);
   for (runtime::WorkerOutcome& worker : outcome.workers) worker.hung_in = "poll < lockstep::train";
   EXPECT_THAT(runtime::run_summary(outcome),
               HasSubstr("ranks 0,1 hung in\n  poll < lockstep::train\n"));
 }
 
-TEST(RunSummary, prints_no_times_that_mean_nothing) {
+TEST(RunSummary, PrintsNoTimesThatMeanNothing) {
   runtime::JobOutcome outcome = ended(runtime::JobEnd::completed);
   runtime::WorkerNumbers& numbers = outcome.workers[0].numbers.emplace();
   numbers.steps = 7;
@@ -258,7 +258,7 @@ TEST(RunSummary, prints_no_times_that_mean_nothing) {
               HasSubstr("the ranks shared GPUs: times mean nothing\n"));
 }
 
-TEST(RunProgress, on_a_terminal_one_line_is_written_over) {
+TEST(RunProgress, OnATerminalOneLineIsWrittenOver) {
   std::ostringstream out;
   runtime::RunProgress progress(out, {.terminal = true, .ranks = 4, .steps = 40});
   progress.update({.steps = 0, .loss = {}, .started = 3}, 0.1);
@@ -272,14 +272,14 @@ TEST(RunProgress, on_a_terminal_one_line_is_written_over) {
             "\r\x1b[K");
 }
 
-TEST(RunProgress, elsewhere_a_plain_line_every_few_seconds) {
+TEST(RunProgress, ElsewhereAPlainLineEveryFewSeconds) {
   std::ostringstream out;
   runtime::RunProgress progress(out, {.terminal = false, .ranks = 1, .steps = 40});
   for (int i = 0; i < 100; ++i) progress.update({.steps = i, .loss = 1.0, .started = 1}, 0.1 * i);
   EXPECT_EQ(out.str(), "step 50/40  loss 1.000  1 rank  10 steps/s  (5 s)\n");
 }
 
-TEST(RunTable, fits_a_terminal) {
+TEST(RunTable, FitsATerminal) {
   const std::string text = runtime::table(
       {{std::string(60, 'x'), "findings", "modality-divergence", "1,3,5,7,9,11,13", "yes", 123.4}});
   expect_fits_a_terminal(text);

@@ -83,7 +83,7 @@ struct Death {
 
 class KilledWorker : public Kill, public ::testing::WithParamInterface<Death> {};
 
-TEST_P(KilledWorker, ends_the_job_is_named_and_leaves_readable_traces) {
+TEST_P(KilledWorker, EndsTheJobIsNamedAndLeavesReadableTraces) {
   const Death death = GetParam();
   runtime::Process launcher = start_launcher();
   kill(workers().at(death.rank), death.signal);
@@ -105,7 +105,7 @@ INSTANTIATE_TEST_SUITE_P(Signals, KilledWorker,
                          ::testing::Values(Death{SIGKILL, 1, "rank 1 was killed by SIGKILL"},
                                            Death{SIGABRT, 0, "rank 0 aborted (SIGABRT)"}));
 
-TEST_F(Kill, ctrl_c_leaves_no_worker_and_keeps_the_traces) {
+TEST_F(Kill, CtrlCLeavesNoWorkerAndKeepsTheTraces) {
   runtime::Process launcher = start_launcher();
   const std::map<int, pid_t> pids = workers();
   kill(launcher.pid(), SIGINT);
@@ -128,7 +128,7 @@ TEST_F(Kill, ctrl_c_leaves_no_worker_and_keeps_the_traces) {
   EXPECT_THAT(said, ::testing::HasSubstr("nothing was found wrong until then"));
 }
 
-TEST_F(Kill, a_killed_launcher_leaves_no_worker) {
+TEST_F(Kill, AKilledLauncherLeavesNoWorker) {
   runtime::Process launcher = start_launcher();
   const std::map<int, pid_t> pids = workers();
   kill(launcher.pid(), SIGKILL);

@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 using ReplayRun = ProgramTest;
 
 // The others are in CMakeLists.txt: replayed_<scenario>.
-TEST_F(ReplayRun, the_last_calls_in_small_tensors) {
+TEST_F(ReplayRun, TheLastCallsInSmallTensors) {
   ASSERT_EQ(lockstep({"run", shipped("modality/manual_hang_bad"), "--quiet", "--output-dir",
                       folder_.file("run")}),
             1)
@@ -31,7 +31,7 @@ TEST_F(ReplayRun, the_last_calls_in_small_tensors) {
       << log();
 }
 
-TEST_F(ReplayRun, says_what_it_does_not_replay) {
+TEST_F(ReplayRun, SaysWhatItDoesNotReplay) {
   const std::string replay = shipped("replay/stalled_rank_bad");
   EXPECT_EQ(lockstep({"derive", replay}), 2);
   EXPECT_THAT(log(), HasSubstr("a replay has no model to derive calls from"));
@@ -41,7 +41,7 @@ TEST_F(ReplayRun, says_what_it_does_not_replay) {
   EXPECT_THAT(log(), HasSubstr("a replay has no model to derive calls from"));
 }
 
-TEST_F(ReplayRun, a_damaged_call_is_said_before_anything_starts) {
+TEST_F(ReplayRun, ADamagedCallIsSaidBeforeAnythingStarts) {
   std::filesystem::copy(LOCKSTEP_SOURCE_DIR "/scenarios/replay", folder_.file("replay"),
                         std::filesystem::copy_options::recursive);
   folder_.write("replay/stalled_rank_bad.calls/rank_1.trace.jsonl", "{\"header\":1}\n");
@@ -54,7 +54,7 @@ TEST_F(ReplayRun, a_damaged_call_is_said_before_anything_starts) {
 
 // All recordings that lie beside the repository, where it has such a neighbour: how many of them
 // come out as they went in. What is refused says why.
-TEST_F(ReplayRun, recordings_of_others) {
+TEST_F(ReplayRun, RecordingsOfOthers) {
   namespace fs = std::filesystem;
   const fs::path data = LOCKSTEP_SOURCE_DIR "/../shared/data";
   if (!fs::exists(data)) GTEST_SKIP() << "no recordings in " << data << ": NOTHING WAS REPLAYED";

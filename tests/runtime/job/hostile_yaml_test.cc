@@ -24,38 +24,38 @@ std::string repeated(const std::string& part, int times) {
   return out;
 }
 
-TEST(HostileYaml, nothing_at_all) {
+TEST(HostileYaml, NothingAtAll) {
   EXPECT_EQ(error_of_text(""),
             "bad.yaml:1:1: error: the file is empty\n  fix: begin with \"lockstep: 1\"");
   EXPECT_THAT(error_of_text("# only a comment\n"), HasSubstr("the file is empty"));
 }
 
-TEST(HostileYaml, no_yaml) {
+TEST(HostileYaml, NoYaml) {
   EXPECT_THAT(error_of_text("name: [1, 2\n"), StartsWith("bad.yaml:2:1: error: not valid YAML:"));
   EXPECT_THAT(error_of_text("\tname: x\n"), HasSubstr("error: not valid YAML:"));
   EXPECT_THAT(error_of_text("a: *nowhere\n"), StartsWith("bad.yaml:1:4: error: not valid YAML:"));
 }
 
-TEST(HostileYaml, two_documents) {
+TEST(HostileYaml, TwoDocuments) {
   EXPECT_THAT(error_of_text("name: a\n---\nname: b\n"),
               StartsWith("bad.yaml:3:1: error: the file holds more than one document"));
 }
 
-TEST(HostileYaml, binary) {
+TEST(HostileYaml, Binary) {
   EXPECT_THAT(error_of_text(std::string("\x7f\x45\x4c\x46\x02\xff\x00\xfe", 8)),
               HasSubstr("not UTF-8 text"));
   EXPECT_THAT(error_of_text(std::string("name: a\0b\n", 10)), HasSubstr("error: "));
   EXPECT_THAT(error_of_text("\x1b[2Jname: \x07\n"), HasSubstr("error: "));
 }
 
-TEST(HostileYaml, control_characters_never_reach_the_terminal) {
+TEST(HostileYaml, ControlCharactersNeverReachTheTerminal) {
   EXPECT_EQ(error_of_text("lockstep: 1\nname: x\nremedy: \"\\e[31mred\"\n"),
             "bad.yaml:3:9: error: \"remedy\" should be one of none, dummy-image, "
             "alternating, presence-vote, gradient-mask and empty-image, but it is the text "
             "\"\\x1b[31mred\"");
 }
 
-TEST(HostileYaml, deep_nesting) {
+TEST(HostileYaml, DeepNesting) {
   EXPECT_THAT(error_of_text("name: " + repeated("[", 100) + repeated("]", 100)),
               HasSubstr("nested more than 32 deep"));
   EXPECT_THAT(error_of_text(repeated("[", 100'000)), HasSubstr("error: "));
@@ -63,7 +63,7 @@ TEST(HostileYaml, deep_nesting) {
   EXPECT_THAT(error_of_text(repeated("- ", 100'000)), HasSubstr("error: "));
 }
 
-TEST(HostileYaml, an_alias_bomb) {
+TEST(HostileYaml, AnAliasBomb) {
   std::string bomb = "a0: &a0 [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n";
   for (int i = 1; i < 10; ++i) {
     const std::string previous = "*a" + std::to_string(i - 1);
@@ -73,23 +73,23 @@ TEST(HostileYaml, an_alias_bomb) {
   EXPECT_THAT(error_of_text(bomb), HasSubstr("more than 20000 values"));
 }
 
-TEST(HostileYaml, an_alias_bomb_of_one_long_text) {
+TEST(HostileYaml, AnAliasBombOfOneLongText) {
   EXPECT_THAT(error_of_text("a: &a " + std::string(500'000, 'x') + "\nb: [" +
                             repeated("*a, ", 1000) + "*a]\n"),
               HasSubstr("more than 20000 values"));
 }
 
-TEST(HostileYaml, an_alias_of_itself) {
+TEST(HostileYaml, AnAliasOfItself) {
   EXPECT_THAT(error_of_text("name: &me [*me]\n"), HasSubstr("error: "));
 }
 
-TEST(HostileYaml, keys_that_are_not_text) {
+TEST(HostileYaml, KeysThatAreNotText) {
   EXPECT_EQ(error_of_text("[1, 2]: x\n"),
             "bad.yaml:1:1: error: a key should be text\n  fix: put it into quotes");
   EXPECT_THAT(error_of_text("<<: {name: x}\n"), HasSubstr("unknown key \"<<\""));
 }
 
-TEST(HostileYaml, huge) {
+TEST(HostileYaml, Huge) {
   EXPECT_THAT(error_of_text("name: " + std::string(2 << 20, 'x')), HasSubstr("larger than 1 MiB"));
   EXPECT_THAT(error_of_text("lockstep: 1\nname: " + std::string(5000, 'x')),
               HasSubstr("\"name\" should be text of at most 200 characters, but it is a text of "
@@ -98,7 +98,7 @@ TEST(HostileYaml, huge) {
               HasSubstr("\"ranks\" should be a whole number"));
 }
 
-TEST(HostileYaml, random_damage_to_a_good_file) {
+TEST(HostileYaml, RandomDamageToAGoodFile) {
   const std::string good =
       "lockstep: 1\nname: x\nranks: 4\ndata: {modality: {rank 1: [text]}}\n"
       "strategy: {kind: ddp}\nexpect: {verdict: findings, culprits: [1]}\n";

@@ -15,7 +15,7 @@ std::string error_with(const std::string& rest) {
   return s ? "no error" : s.error().str();
 }
 
-TEST(ScenarioErrors, an_unknown_key_names_the_nearest) {
+TEST(ScenarioErrors, AnUnknownKeyNamesTheNearest) {
   EXPECT_EQ(
       error_with("stratgy: ddp\n"),
       "job.yaml:3:1: error: unknown key \"stratgy\"; did you mean \"strategy\"?\n"
@@ -23,7 +23,7 @@ TEST(ScenarioErrors, an_unknown_key_names_the_nearest) {
       "model, name, ranks, remedy, replay, strategy, study, train and watch");
 }
 
-TEST(ScenarioErrors, an_unknown_key_deep_inside) {
+TEST(ScenarioErrors, AnUnknownKeyDeepInside) {
   EXPECT_EQ(
       error_with("train:\n  steps: 3\n  batchsize: 8\n"),
       "job.yaml:5:3: error: unknown key \"batchsize\"; did you mean \"batch_size\"?\n"
@@ -31,13 +31,13 @@ TEST(ScenarioErrors, an_unknown_key_deep_inside) {
       "generate, loss_scale, lr, optimizer, precision, schedule, seed, steps and weight_decay");
 }
 
-TEST(ScenarioErrors, a_key_like_no_other_has_no_suggestion) {
+TEST(ScenarioErrors, AKeyLikeNoOtherHasNoSuggestion) {
   EXPECT_EQ(error_with("limits: {zzzzzzzz: 1}\n"),
             "job.yaml:3:10: error: unknown key \"zzzzzzzz\"\n"
             "  fix: allowed here: hang_after_s and total_s");
 }
 
-TEST(ScenarioErrors, a_wrong_type_says_what_was_found) {
+TEST(ScenarioErrors, AWrongTypeSaysWhatWasFound) {
   EXPECT_EQ(error_with("ranks: four\n"),
             "job.yaml:3:8: error: \"ranks\" should be a whole number, but it is the text "
             "\"four\"");
@@ -51,12 +51,12 @@ TEST(ScenarioErrors, a_wrong_type_says_what_was_found) {
             "job.yaml:3:8: error: \"train\" should be a mapping, but it is a list");
 }
 
-TEST(ScenarioErrors, of_numbers_to_choose_from_all_are_named) {
+TEST(ScenarioErrors, OfNumbersToChooseFromAllAreNamed) {
   EXPECT_EQ(error_with("strategy: {kind: ddp, stages: 3}\n"),
             "job.yaml:3:31: error: \"strategy.stages\" should be one of 2 and 4, but it is 3");
 }
 
-TEST(ScenarioErrors, a_replay_has_its_calls_and_nothing_of_training) {
+TEST(ScenarioErrors, AReplayHasItsCallsAndNothingOfTraining) {
   EXPECT_EQ(error_with("replay: x\ntrain: {steps: 3}\n"),
             "job.yaml:4:1: error: a replay only makes the calls of a recorded run: it has no "
             "\"train\"\n"
@@ -64,13 +64,13 @@ TEST(ScenarioErrors, a_replay_has_its_calls_and_nothing_of_training) {
   EXPECT_EQ(error_with("ranks: 2\nreplay: x\nbackend: nccl\ngpus: shared\n"), "no error");
 }
 
-TEST(ScenarioErrors, yes_is_text_not_true) {
+TEST(ScenarioErrors, YesIsTextNotTrue) {
   EXPECT_EQ(error_with("train:\n  evaluate: yes\n"),
             "job.yaml:4:13: error: \"train.evaluate\" should be true or false, but it is the text "
             "\"yes\"");
 }
 
-TEST(ScenarioErrors, a_wrong_choice_names_the_choices) {
+TEST(ScenarioErrors, AWrongChoiceNamesTheChoices) {
   EXPECT_EQ(error_with("remedy: dumy-image\n"),
             "job.yaml:3:9: error: \"remedy\" should be one of none, dummy-image, "
             "alternating, presence-vote, gradient-mask and empty-image, but it is the text "
@@ -81,7 +81,7 @@ TEST(ScenarioErrors, a_wrong_choice_names_the_choices) {
             "\"mpi\"");
 }
 
-TEST(ScenarioErrors, a_number_out_of_range) {
+TEST(ScenarioErrors, ANumberOutOfRange) {
   EXPECT_EQ(error_with("ranks: 0\n"),
             "job.yaml:3:8: error: \"ranks\" should be at least 1, but it is 0");
   EXPECT_EQ(error_with("data: {text_only: 1.5}\n"),
@@ -90,7 +90,7 @@ TEST(ScenarioErrors, a_number_out_of_range) {
             "job.yaml:3:19: error: \"limits.total_s\" should be more than 0, but it is 0");
 }
 
-TEST(ScenarioErrors, the_strategy_is_a_name_or_a_mapping) {
+TEST(ScenarioErrors, TheStrategyIsANameOrAMapping) {
   EXPECT_EQ(error_with("strategy: dpp\n"),
             "job.yaml:3:11: error: \"strategy\" should be one of manual, ddp, pipeline and fsdp, "
             "but it is the text \"dpp\"\n  fix: did you mean \"ddp\"?");
@@ -106,7 +106,7 @@ TEST(ScenarioErrors, the_strategy_is_a_name_or_a_mapping) {
       "keeps a shard of every block's parameters, gathered for use and freed after it.");
 }
 
-TEST(ScenarioErrors, modality_rules) {
+TEST(ScenarioErrors, ModalityRules) {
   EXPECT_EQ(error_with("data:\n  modality: {rnk 1: [text]}\n"),
             "job.yaml:4:14: error: unknown key \"rnk 1\"\n"
             "  fix: write \"rank 0\", \"rank 1\" and so on");
@@ -121,7 +121,7 @@ TEST(ScenarioErrors, modality_rules) {
             "  fix: write [image, text] or [text]");
 }
 
-TEST(ScenarioErrors, videos) {
+TEST(ScenarioErrors, Videos) {
   EXPECT_EQ(error_with("data:\n  modality:\n    - {ranks: [0], has: [image, video]}\n"),
             "job.yaml:5:20: error: a batch of images alone has no loss here\n"
             "  fix: write [image, text] or [text]");
@@ -133,7 +133,7 @@ TEST(ScenarioErrors, videos) {
             "run\n  fix: write \"remedy: dummy-image\"");
 }
 
-TEST(ScenarioErrors, a_network_that_stalls) {
+TEST(ScenarioErrors, ANetworkThatStalls) {
   EXPECT_EQ(error_with("fault: stalled-network\n"),
             "job.yaml:3:1: error: this mistake can be made only under the strategy fsdp\n"
             "  fix: write \"strategy: fsdp\", or remove \"fault\"");
@@ -143,13 +143,13 @@ TEST(ScenarioErrors, a_network_that_stalls) {
       "  fix: remove \"shard_ranks\", or remove \"fault\"");
 }
 
-TEST(ScenarioErrors, the_first_problem_of_the_file_comes_first) {
+TEST(ScenarioErrors, TheFirstProblemOfTheFileComesFirst) {
   EXPECT_EQ(error_with("ranks: four\nbackend: nccl\n"),
             "job.yaml:3:8: error: \"ranks\" should be a whole number, but it is the text "
             "\"four\"");
 }
 
-TEST(ScenarioErrors, what_is_missing_and_what_is_of_another_version) {
+TEST(ScenarioErrors, WhatIsMissingAndWhatIsOfAnotherVersion) {
   const auto whole = [](const std::string& text) {
     return parse_scenario(text, "job.yaml").error().str();
   };
@@ -165,7 +165,7 @@ TEST(ScenarioErrors, what_is_missing_and_what_is_of_another_version) {
             "\"\"");
 }
 
-TEST(ScenarioErrors, a_duplicate_key_names_both_locations) {
+TEST(ScenarioErrors, ADuplicateKeyNamesBothLocations) {
   EXPECT_EQ(error_with("train: {steps: 1, lr: 0.1, steps: 2}\n"),
             "job.yaml:3:28: error: the key \"steps\" is given twice; first in line 3, column 9\n"
             "  fix: remove one of the two");
@@ -174,7 +174,7 @@ TEST(ScenarioErrors, a_duplicate_key_names_both_locations) {
             "  fix: remove one of the two");
 }
 
-TEST(ScenarioErrors, ranks_and_steps_must_exist) {
+TEST(ScenarioErrors, RanksAndStepsMustExist) {
   EXPECT_EQ(error_with("ranks: 2\nexpect: {verdict: findings, culprits: [1, 2]}\n"),
             "job.yaml:4:43: error: there is no rank 2: the job has 2 ranks\n"
             "  fix: ranks are 0 to 1, or raise \"ranks\"");
@@ -192,7 +192,7 @@ TEST(ScenarioErrors, ranks_and_steps_must_exist) {
             "  fix: rank 0 is the only one, or raise \"ranks\"");
 }
 
-TEST(ScenarioErrors, options_of_the_other_strategy) {
+TEST(ScenarioErrors, OptionsOfTheOtherStrategy) {
   EXPECT_EQ(error_with("strategy: {kind: manual, find_unused_parameters: true}\n"),
             "job.yaml:3:26: error: \"find_unused_parameters\" is an option of ddp, but the "
             "strategy is manual\n  fix: remove it, or write \"kind: ddp\"");
@@ -201,7 +201,7 @@ TEST(ScenarioErrors, options_of_the_other_strategy) {
             "ddp\n  fix: remove it, or write \"kind: manual\"");
 }
 
-TEST(ScenarioErrors, what_fully_sharded_does_not_take) {
+TEST(ScenarioErrors, WhatFullyShardedDoesNotTake) {
   EXPECT_EQ(error_with("ranks: 4\nstrategy: {kind: fsdp, shard_ranks: 3}\n"),
             "job.yaml:4:24: error: 4 ranks cannot be cut into groups of 3\n"
             "  fix: choose a divisor of \"ranks\", or leave it out to shard over all of them");
@@ -213,7 +213,7 @@ TEST(ScenarioErrors, what_fully_sharded_does_not_take) {
             "  fix: remove it, or write \"kind: fsdp\"");
 }
 
-TEST(ScenarioErrors, a_fault_that_would_change_nothing) {
+TEST(ScenarioErrors, AFaultThatWouldChangeNothing) {
   EXPECT_EQ(error_with("fault: clip-local-norm\ntrain: {clip: {image: 1}}\n"),
             "job.yaml:3:1: error: this mistake can be made only under the strategy fsdp\n"
             "  fix: write \"strategy: fsdp\", or remove \"fault\"");
@@ -270,7 +270,7 @@ TEST(ScenarioErrors, a_fault_that_would_change_nothing) {
   for (const std::string& scenario : fitting) EXPECT_EQ(error_with(scenario), "no error");
 }
 
-TEST(ScenarioErrors, keys_of_earlier_versions_say_what_is_written_now) {
+TEST(ScenarioErrors, KeysOfEarlierVersionsSayWhatIsWrittenNow) {
   EXPECT_EQ(error_with("train: {zero_grad: false}\n"),
             "job.yaml:3:9: error: \"zero_grad: false\" is no longer accepted\n"
             "  fix: write \"fault: zero-grad-forgotten\"");
@@ -306,7 +306,7 @@ TEST(ScenarioErrors, keys_of_earlier_versions_say_what_is_written_now) {
     EXPECT_THAT(error_with(scenario), testing::HasSubstr("is no longer accepted")) << scenario;
 }
 
-TEST(ScenarioErrors, what_a_pipeline_does_not_take) {
+TEST(ScenarioErrors, WhatAPipelineDoesNotTake) {
   EXPECT_EQ(error_with("ranks: 3\nstrategy: pipeline\n"),
             "job.yaml:3:1: error: a pipeline has 2 stages, one to a rank, but 3 ranks cannot be "
             "distributed among them\n  fix: make \"ranks\" a multiple of 2");
@@ -333,13 +333,13 @@ TEST(ScenarioErrors, what_a_pipeline_does_not_take) {
             "ddp\n  fix: remove it, or write \"kind: pipeline\"");
 }
 
-TEST(ScenarioErrors, a_clean_run_has_no_culprits) {
+TEST(ScenarioErrors, ACleanRunHasNoCulprits) {
   EXPECT_EQ(error_with("expect: {verdict: clean, culprits: [0]}\n"),
             "job.yaml:3:26: error: a clean run has no leading finding, so no \"culprits\"\n"
             "  fix: remove it, or write \"verdict: findings\"");
 }
 
-TEST(ScenarioErrors, only_ranks_on_nccl_are_asked_to_share_gpus) {
+TEST(ScenarioErrors, OnlyRanksOnNcclAreAskedToShareGpus) {
   EXPECT_EQ(error_with("backend: nccl\ngpus: shared\n"), "no error");
   EXPECT_EQ(error_with("gpus: own\n"), "no error");
   EXPECT_EQ(
@@ -348,7 +348,7 @@ TEST(ScenarioErrors, only_ranks_on_nccl_are_asked_to_share_gpus) {
       "  fix: remove it, or write \"backend: nccl\"");
 }
 
-TEST(ScenarioErrors, what_cannot_be_shared_out_by_cost) {
+TEST(ScenarioErrors, WhatCannotBeSharedOutByCost) {
   const auto message = [](const std::string& more) {
     const std::string text = error_with(more);
     return text.substr(text.find("error: ") + 7);
@@ -368,7 +368,7 @@ TEST(ScenarioErrors, what_cannot_be_shared_out_by_cost) {
             "  fix: remove it, or \"fault: unsharded-data\" and \"broadcast\"");
 }
 
-TEST(ScenarioErrors, what_cannot_generate_texts) {
+TEST(ScenarioErrors, WhatCannotGenerateTexts) {
   EXPECT_EQ(error_with("train: {generate: {synced: true}}\n"),
             "job.yaml:3:9: error: \"every\" does not say after which steps texts are generated\n"
             "  fix: write \"every: 1\" in it");
@@ -384,7 +384,7 @@ TEST(ScenarioErrors, what_cannot_generate_texts) {
               testing::HasSubstr("there is no step 6: the job has 6 steps"));
 }
 
-TEST(ScenarioErrors, switches_that_contradict_each_other) {
+TEST(ScenarioErrors, SwitchesThatContradictEachOther) {
   EXPECT_EQ(error_with("strategy: {kind: ddp, skip_all_reduce_unused_params: true}\n"),
             "job.yaml:3:23: error: what is unused is known only where it is looked for\n"
             "  fix: write \"find_unused_parameters: true\" beside it");

@@ -19,7 +19,7 @@ std::vector<std::string> kinds(const std::string& of) {
   return Json::parse(scenario_schema())["definitions"][of + "_kind"]["enum"];
 }
 
-TEST(ScenarioExample, says_the_defaults) {
+TEST(ScenarioExample, SaysTheDefaults) {
   const auto text = example_scenario({});
   ASSERT_TRUE(static_cast<bool>(text)) << text.error().str();
   Scenario scenario = parse_scenario(*text, "example").value();
@@ -28,7 +28,7 @@ TEST(ScenarioExample, says_the_defaults) {
   EXPECT_EQ(scenario, parse_scenario("{lockstep: 1, name: my job}", "example").value());
 }
 
-TEST(ScenarioExample, every_strategy_and_remedy_passes_or_is_refused_with_its_reason) {
+TEST(ScenarioExample, EveryStrategyAndRemedyPassesOrIsRefusedWithItsReason) {
   int passed = 0;
   for (const std::string& strategy : kinds("strategy")) {
     for (const std::string& remedy : kinds("remedy")) {
@@ -48,7 +48,7 @@ TEST(ScenarioExample, every_strategy_and_remedy_passes_or_is_refused_with_its_re
   EXPECT_EQ(passed, 20);
 }
 
-TEST(ScenarioExample, has_every_key_of_the_format) {
+TEST(ScenarioExample, HasEveryKeyOfTheFormat) {
   const std::string text = example_scenario({}).value();
   const std::function<void(const Json&)> visit = [&](const Json& node) {
     if (!node.is_object()) return;
@@ -67,12 +67,12 @@ TEST(ScenarioExample, has_every_key_of_the_format) {
   visit(Json::parse(scenario_schema()));
 }
 
-TEST(ScenarioExample, lines_fit) {
+TEST(ScenarioExample, LinesFit) {
   std::istringstream lines(example_scenario({"fsdp", "dummy-image"}).value());
   for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 100U) << line;
 }
 
-TEST(ScenarioExample, an_unknown_kind_names_the_nearest) {
+TEST(ScenarioExample, AnUnknownKindNamesTheNearest) {
   EXPECT_EQ(example_scenario({"dpd", "none"}).error().fix, "did you mean \"ddp\"?");
   EXPECT_THAT(example_scenario({"ddp", "dummy"}).error().message, HasSubstr("no remedy \"dummy\""));
 }

@@ -19,14 +19,14 @@ Scenario parsed_text(const std::string& text) {
   return scenario ? *scenario : Scenario{};
 }
 
-TEST(Scenario, what_is_left_out_has_the_defaults_of_the_struct) {
+TEST(Scenario, WhatIsLeftOutHasTheDefaultsOfTheStruct) {
   Scenario expected;
   expected.file = "job.yaml";
   expected.name = "small";
   EXPECT_EQ(parsed_text("lockstep: 1\nname: small\n"), expected);
 }
 
-TEST(Scenario, the_example_that_a_person_would_write) {
+TEST(Scenario, TheExampleThatAPersonWouldWrite) {
   const Scenario s = parsed_text(R"(
 lockstep: 1
 name: text-only ranks under DDP
@@ -52,7 +52,7 @@ expect: {verdict: findings, rules: [modality-divergence], culprits: [1, 3], step
   EXPECT_EQ(s.expect->step, 0);
 }
 
-TEST(Scenario, who_asks_for_watched_values_gets_those_of_every_tenth_step) {
+TEST(Scenario, WhoAsksForWatchedValuesGetsThoseOfEveryTenthStep) {
   EXPECT_EQ(parsed_text("lockstep: 1\nname: x\n").watch.every, 0);
   EXPECT_EQ(parsed_text("lockstep: 1\nname: x\nwatch: {}\n").watch.every, 10);
   EXPECT_EQ(parsed_text("lockstep: 1\nname: x\nwatch: {sketch: 0}\n").watch.every, 10);
@@ -60,7 +60,7 @@ TEST(Scenario, who_asks_for_watched_values_gets_those_of_every_tenth_step) {
   EXPECT_EQ(parsed_text("lockstep: 1\nname: x\nwatch: {every: 0}\n").watch.every, 0);
 }
 
-TEST(Scenario, the_first_rule_that_fits_a_rank_and_step_decides) {
+TEST(Scenario, TheFirstRuleThatFitsARankAndStepDecides) {
   const Scenario s = parsed_text(R"(
 lockstep: 1
 name: rules
@@ -76,14 +76,14 @@ data:
   EXPECT_EQ(s.rule_for(1, 4), nullptr);
 }
 
-TEST(Scenario, a_strategy_may_be_its_name_alone) {
+TEST(Scenario, AStrategyMayBeItsNameAlone) {
   Scenario::Strategy manual;
   manual.kind = Scenario::Strategy::Kind::manual;
   EXPECT_EQ(parsed_text("{lockstep: 1, name: x, strategy: manual}").strategy, manual);
   EXPECT_EQ(parsed_text("{lockstep: 1, name: x, strategy: ddp}").strategy, Scenario::Strategy{});
 }
 
-TEST(Scenario, a_pipeline_and_its_replicas) {
+TEST(Scenario, APipelineAndItsReplicas) {
   const Scenario s = parsed_text(R"(
 lockstep: 1
 name: pipeline
@@ -103,7 +103,7 @@ fault: crossed-stages
   EXPECT_EQ(plain.micro_batches(0), 3);
 }
 
-TEST(Scenario, fully_sharded_over_some_of_the_ranks) {
+TEST(Scenario, FullyShardedOverSomeOfTheRanks) {
   const Scenario s = parsed_text(R"(
 lockstep: 1
 name: hybrid
@@ -121,7 +121,7 @@ fault: clip-local-norm
   EXPECT_TRUE(plain.strategy.prefetch);
 }
 
-TEST(Scenario, every_other_choice) {
+TEST(Scenario, EveryOtherChoice) {
   const Scenario s = parsed_text(R"(
 lockstep: 1
 name: "yes"
@@ -152,7 +152,7 @@ expect: {verdict: clean, ends: completed}
   EXPECT_FALSE(s.expect->culprits);
 }
 
-TEST(Scenario, what_the_training_loop_takes) {
+TEST(Scenario, WhatTheTrainingLoopTakes) {
   const Scenario s = parsed_text(R"(
 lockstep: 1
 name: loop
@@ -193,19 +193,19 @@ fault: local-overflow
   EXPECT_EQ(s.generated_tokens(1, 2), 0);  // only after every second step
 }
 
-TEST(Scenario, accumulation_may_be_one_number) {
+TEST(Scenario, AccumulationMayBeOneNumber) {
   EXPECT_EQ(
       parsed_text("{lockstep: 1, name: x, train: {accumulation: 4}}").train.accumulation.of(1), 4);
 }
 
-TEST(Scenario, no_culprits_is_an_expectation_too) {
+TEST(Scenario, NoCulpritsIsAnExpectationToo) {
   const Scenario s =
       parsed_text("{lockstep: 1, name: x, expect: {verdict: findings, culprits: []}}");
   ASSERT_TRUE(s.expect->culprits);
   EXPECT_THAT(*s.expect->culprits, IsEmpty());
 }
 
-TEST(Scenario, anchors_may_be_used) {
+TEST(Scenario, AnchorsMayBeUsed) {
   const Scenario s = parsed_text(R"(
 lockstep: 1
 name: anchors
@@ -217,7 +217,7 @@ data:
   EXPECT_THAT(s.rule_for(1, 0)->has, ElementsAre(Modality::text));
 }
 
-TEST(Scenario, is_read_from_a_file) {
+TEST(Scenario, IsReadFromAFile) {
   const auto path = std::filesystem::path(::testing::TempDir()) / "lockstep_scenario_test.yaml";
   std::ofstream(path) << "lockstep: 1\nname: from a file\n";
   Result<Scenario> s = load_scenario(path.string());
@@ -228,7 +228,7 @@ TEST(Scenario, is_read_from_a_file) {
   EXPECT_FALSE(load_scenario(path.string()));
 }
 
-TEST(Scenario, every_shipped_scenario_loads) {
+TEST(Scenario, EveryShippedScenarioLoads) {
   int count = 0;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(
            std::filesystem::path(LOCKSTEP_SOURCE_DIR) / "scenarios")) {
@@ -240,7 +240,7 @@ TEST(Scenario, every_shipped_scenario_loads) {
   EXPECT_GT(count, 0);
 }
 
-TEST(Scenario, knows_which_ranks_ever_have_images) {
+TEST(Scenario, KnowsWhichRanksEverHaveImages) {
   const auto ranks = [](const std::string& modality) {
     const std::string text =
         "{lockstep: 1, name: x, ranks: 4, train: {steps: 3}, data: {modality: " + modality + "}}";

@@ -15,7 +15,7 @@ using Json = nlohmann::json;
 
 Json schema() { return Json::parse(scenario_schema()); }
 
-TEST(Schema, every_key_is_described) {
+TEST(Schema, EveryKeyIsDescribed) {
   const std::function<void(const Json&, const std::string&)> visit = [&](const Json& node,
                                                                          const std::string& path) {
     if (!node.is_object()) return;
@@ -35,7 +35,7 @@ TEST(Schema, every_key_is_described) {
 
 // JSON is YAML, so a mutated JSON value can be checked like a file. valijson decides; where it
 // refuses, the walk that words the problem must have found it too, or the message is valijson's.
-TEST(Schema, whatever_valijson_refuses_is_explained_in_our_words) {
+TEST(Schema, WhateverValijsonRefusesIsExplainedInOurWords) {
   const Json good = Json::parse(R"({
     "lockstep": 1, "name": "x", "ranks": 4, "model": {"embed_dim": 8, "freeze": ["a"]},
     "data": {"items": 5, "modality": [{"ranks": [1], "steps": [0], "has": ["text"]}]},
@@ -64,7 +64,7 @@ TEST(Schema, whatever_valijson_refuses_is_explained_in_our_words) {
   }
 }
 
-TEST(Schema, a_default_written_out_changes_nothing) {
+TEST(Schema, ADefaultWrittenOutChangesNothing) {
   const Json minimal = {{"lockstep", 1}, {"name", "x"}};
   const Json full = with_defaults(minimal, schema());
   Json written = full;

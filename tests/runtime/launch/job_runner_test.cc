@@ -52,7 +52,7 @@ void expect_interrupted_on_its_way(const trace::Run& run) {
   }
 }
 
-TEST_F(JobRunner, a_job_that_finishes_is_clean) {
+TEST_F(JobRunner, AJobThatFinishesIsClean) {
   const auto outcome = run("finish");
   ASSERT_TRUE(outcome) << outcome.error().str();
   EXPECT_EQ(outcome->end, JobEnd::completed);
@@ -63,7 +63,7 @@ TEST_F(JobRunner, a_job_that_finishes_is_clean) {
   EXPECT_EQ(outcome->run.ranks.size(), 3U);
 }
 
-TEST_F(JobRunner, a_job_that_cannot_go_on_is_proven_stuck_and_ended) {
+TEST_F(JobRunner, AJobThatCannotGoOnIsProvenStuckAndEnded) {
   const auto outcome = run("one rank stops early");
   ASSERT_TRUE(outcome) << outcome.error().str();
   EXPECT_EQ(outcome->end, JobEnd::stopped);
@@ -74,7 +74,7 @@ TEST_F(JobRunner, a_job_that_cannot_go_on_is_proven_stuck_and_ended) {
   EXPECT_FALSE(any_alive(outcome->run));
 }
 
-TEST_F(JobRunner, a_worker_that_dies_without_a_word_leaves_the_others_stuck) {
+TEST_F(JobRunner, AWorkerThatDiesWithoutAWordLeavesTheOthersStuck) {
   const auto outcome = run("one rank aborts");
   ASSERT_TRUE(outcome) << outcome.error().str();
   EXPECT_EQ(outcome->end, JobEnd::stopped);
@@ -86,7 +86,7 @@ TEST_F(JobRunner, a_worker_that_dies_without_a_word_leaves_the_others_stuck) {
 
 // The call could still complete on the others, so nothing is proven; but the job has failed, and
 // nothing moves.
-TEST_F(JobRunner, a_worker_that_dies_in_a_call_ends_the_job_long_before_its_limit) {
+TEST_F(JobRunner, AWorkerThatDiesInACallEndsTheJobLongBeforeItsLimit) {
   const auto outcome = run("one rank aborts in a call");
   ASSERT_TRUE(outcome) << outcome.error().str();
   EXPECT_EQ(outcome->end, JobEnd::failed);
@@ -97,7 +97,7 @@ TEST_F(JobRunner, a_worker_that_dies_in_a_call_ends_the_job_long_before_its_limi
   EXPECT_FALSE(any_alive(outcome->run));
 }
 
-TEST_F(JobRunner, silence_alone_proves_nothing_and_the_time_limit_ends_it) {
+TEST_F(JobRunner, SilenceAloneProvesNothingAndTheTimeLimitEndsIt) {
   const auto outcome = run("long computation", /*total_s=*/4);
   ASSERT_TRUE(outcome) << outcome.error().str();
   EXPECT_EQ(outcome->end, JobEnd::timed_out);
@@ -105,21 +105,21 @@ TEST_F(JobRunner, silence_alone_proves_nothing_and_the_time_limit_ends_it) {
   EXPECT_FALSE(any_alive(outcome->run));
 }
 
-TEST_F(JobRunner, workers_that_do_not_listen_are_killed) {
+TEST_F(JobRunner, WorkersThatDoNotListenAreKilled) {
   const auto outcome = run("deaf to SIGTERM", /*total_s=*/4);
   ASSERT_TRUE(outcome) << outcome.error().str();
   EXPECT_EQ(to_string(outcome->workers[0].end), "was killed by SIGKILL");
   EXPECT_FALSE(any_alive(outcome->run));
 }
 
-TEST_F(JobRunner, a_worker_that_fails_makes_the_job_failed) {
+TEST_F(JobRunner, AWorkerThatFailsMakesTheJobFailed) {
   const auto outcome = run("one rank fails");
   ASSERT_TRUE(outcome) << outcome.error().str();
   EXPECT_EQ(outcome->end, JobEnd::failed);
   EXPECT_EQ(to_string(outcome->workers[1].end), "exited with status 1");
 }
 
-TEST_F(JobRunner, the_users_signal_ends_it_and_keeps_the_traces) {
+TEST_F(JobRunner, TheUsersSignalEndsItAndKeepsTheTraces) {
   const auto outcome = run("long computation", 60, [](const JobProgress& progress, double) {
     if (progress.started == 3) raise(SIGINT);
   });
@@ -131,7 +131,7 @@ TEST_F(JobRunner, the_users_signal_ends_it_and_keeps_the_traces) {
 }
 
 // Its ranks would record how the first one's connections close, and one is behind the others.
-TEST_F(JobRunner, a_healthy_job_that_a_signal_ends_shows_nothing_that_ending_it_did) {
+TEST_F(JobRunner, AHealthyJobThatASignalEndsShowsNothingThatEndingItDid) {
   const auto outcome = run("trains for ever", 60, [](const JobProgress& progress, double) {
     if (progress.steps >= 20) raise(SIGINT);
   });
@@ -143,7 +143,7 @@ TEST_F(JobRunner, a_healthy_job_that_a_signal_ends_shows_nothing_that_ending_it_
   EXPECT_FALSE(any_alive(outcome->run));
 }
 
-TEST_F(JobRunner, a_healthy_job_that_the_time_limit_ends_shows_nothing_that_ending_it_did) {
+TEST_F(JobRunner, AHealthyJobThatTheTimeLimitEndsShowsNothingThatEndingItDid) {
   const auto outcome = run("trains for ever", /*total_s=*/4);
   ASSERT_TRUE(outcome) << outcome.error().str();
   EXPECT_EQ(outcome->end, JobEnd::timed_out);
@@ -151,7 +151,7 @@ TEST_F(JobRunner, a_healthy_job_that_the_time_limit_ends_shows_nothing_that_endi
 }
 
 // What a proof would have said a moment later is said all the same.
-TEST_F(JobRunner, a_job_that_is_stuck_when_a_signal_ends_it_is_proven_stuck) {
+TEST_F(JobRunner, AJobThatIsStuckWhenASignalEndsItIsProvenStuck) {
   constexpr int kAllRecords = 3 * 5 + 2 * 2;
   int polls = 0;
   const auto outcome = run("one rank stops early", 60, [&](const JobProgress& progress, double) {
@@ -162,7 +162,7 @@ TEST_F(JobRunner, a_job_that_is_stuck_when_a_signal_ends_it_is_proven_stuck) {
   EXPECT_TRUE(outcome->proof_s);
 }
 
-TEST_F(JobRunner, ranks_that_are_stuck_before_they_record_end_by_the_time_limit) {
+TEST_F(JobRunner, RanksThatAreStuckBeforeTheyRecordEndByTheTimeLimit) {
   const auto outcome = run("stuck before it records", /*total_s=*/4);
   ASSERT_TRUE(outcome) << outcome.error().str();
   EXPECT_EQ(outcome->end, JobEnd::timed_out);
@@ -170,7 +170,7 @@ TEST_F(JobRunner, ranks_that_are_stuck_before_they_record_end_by_the_time_limit)
   EXPECT_FALSE(any_alive(outcome->run));
 }
 
-TEST_F(JobRunner, ranks_that_are_stuck_behind_their_end_end_by_the_time_limit) {
+TEST_F(JobRunner, RanksThatAreStuckBehindTheirEndEndByTheTimeLimit) {
   const auto outcome = run("blocks when all is done", /*total_s=*/4);
   ASSERT_TRUE(outcome) << outcome.error().str();
   EXPECT_EQ(outcome->end, JobEnd::timed_out);
@@ -178,7 +178,7 @@ TEST_F(JobRunner, ranks_that_are_stuck_behind_their_end_end_by_the_time_limit) {
   EXPECT_FALSE(any_alive(outcome->run));
 }
 
-TEST_F(JobRunner, leaves_no_shared_memory_of_its_ranks_and_touches_no_others) {
+TEST_F(JobRunner, LeavesNoSharedMemoryOfItsRanksAndTouchesNoOthers) {
   std::string anothers = "/dev/shm/nccl-another-XXXXXX";
   const int file = mkstemp(anothers.data());
   ASSERT_GE(file, 0);
@@ -203,7 +203,7 @@ TEST_F(JobRunner, leaves_no_shared_memory_of_its_ranks_and_touches_no_others) {
   unlink(anothers.c_str());
 }
 
-TEST_F(JobRunner, what_a_rank_has_started_ends_with_it) {
+TEST_F(JobRunner, WhatARankHasStartedEndsWithIt) {
   const auto outcome = run("leaves a helper");
   ASSERT_TRUE(outcome) << outcome.error().str();
   EXPECT_EQ(outcome->end, JobEnd::completed);
@@ -213,14 +213,14 @@ TEST_F(JobRunner, what_a_rank_has_started_ends_with_it) {
   }
 }
 
-TEST_F(JobRunner, a_rank_that_refuses_ends_the_job_at_once_in_its_own_words) {
+TEST_F(JobRunner, ARankThatRefusesEndsTheJobAtOnceInItsOwnWords) {
   const auto outcome = run("one rank refuses");
   ASSERT_FALSE(outcome);
   EXPECT_EQ(outcome.error().message, "rank 1: there is no GPU for it");
   EXPECT_EQ(outcome.error().fix, "start fewer");
 }
 
-TEST_F(JobRunner, ranks_that_share_gpus_are_ranks_of_different_hosts_to_nccl) {
+TEST_F(JobRunner, RanksThatShareGpusAreRanksOfDifferentHostsToNccl) {
   const auto outcome = run("says its environment", 60, {}, ", backend: nccl, gpus: shared");
   ASSERT_TRUE(outcome) << outcome.error().str();
   EXPECT_TRUE(outcome->times_mean_nothing);
@@ -232,14 +232,14 @@ TEST_F(JobRunner, ranks_that_share_gpus_are_ranks_of_different_hosts_to_nccl) {
                         home));
 }
 
-TEST_F(JobRunner, ranks_with_gpus_of_their_own_get_none_of_it) {
+TEST_F(JobRunner, RanksWithGpusOfTheirOwnGetNoneOfIt) {
   const auto outcome = run("says its environment", 60, {}, ", backend: nccl");
   ASSERT_TRUE(outcome) << outcome.error().str();
   EXPECT_FALSE(outcome->times_mean_nothing);
   EXPECT_THAT(TempDir::read(outcome->workers[0].log), HasSubstr("NCCL_HOSTID=(not set)"));
 }
 
-TEST(CheckStartable, nccl_needs_gpus_and_one_for_each_rank_unless_they_share) {
+TEST(CheckStartable, NcclNeedsGpusAndOneForEachRankUnlessTheyShare) {
   Scenario scenario;
   scenario.ranks = 4;
   EXPECT_TRUE(check_startable(scenario, 0));  // on gloo
@@ -259,7 +259,7 @@ TEST(CheckStartable, nccl_needs_gpus_and_one_for_each_rank_unless_they_share) {
   EXPECT_FALSE(check_startable(scenario, 0));
 }
 
-TEST_F(JobRunner, progress_counts_what_every_rank_has_finished) {
+TEST_F(JobRunner, ProgressCountsWhatEveryRankHasFinished) {
   JobProgress last;
   const auto outcome = run("long computation", 60, [&](const JobProgress& progress, double) {
     last = progress;
@@ -271,7 +271,7 @@ TEST_F(JobRunner, progress_counts_what_every_rank_has_finished) {
   EXPECT_DOUBLE_EQ(last.loss.value_or(0), 1.0);
 }
 
-TEST_F(JobRunner, workers_that_leave_no_trace_are_an_error_that_quotes_their_log) {
+TEST_F(JobRunner, WorkersThatLeaveNoTraceAreAnErrorThatQuotesTheirLog) {
   const auto outcome = run("no trace");
   ASSERT_FALSE(outcome);
   EXPECT_THAT(outcome.error().message, HasSubstr("exited with status 3 before it began"));

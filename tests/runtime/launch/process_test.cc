@@ -22,35 +22,35 @@ ProcessEnd end_of(Process& process) {
   return *process.poll();
 }
 
-TEST(Process, its_exit_status_is_known) {
+TEST(Process, ItsExitStatusIsKnown) {
   Process good = shell("exit 0");
   EXPECT_TRUE(end_of(good).success());
   Process bad = shell("exit 7");
   EXPECT_EQ(to_string(end_of(bad)), "exited with status 7");
 }
 
-TEST(Process, the_signal_that_killed_it_is_known) {
+TEST(Process, TheSignalThatKilledItIsKnown) {
   Process killed = shell("kill -KILL $$");
   EXPECT_EQ(to_string(end_of(killed)), "was killed by SIGKILL");
   Process aborted = shell("kill -ABRT $$");
   EXPECT_EQ(to_string(end_of(aborted)), "aborted (SIGABRT)");
 }
 
-TEST(Process, both_its_outputs_go_to_the_file) {
+TEST(Process, BothItsOutputsGoToTheFile) {
   const TempDir folder;
   Process process = shell("echo out; echo err >&2", folder.file("log"));
   end_of(process);
   EXPECT_EQ(TempDir::read(folder.file("log")), "out\nerr\n");
 }
 
-TEST(Process, a_program_that_is_not_there_is_an_error) {
+TEST(Process, AProgramThatIsNotThereIsAnError) {
   const Result<Process> process = Process::spawn({"/nowhere/worker"}, "/dev/null");
   ASSERT_FALSE(process);
   EXPECT_EQ(process.error().message, "cannot start /nowhere/worker: No such file or directory");
   EXPECT_FALSE(Process::spawn({"/bin/true"}, "/nowhere/log"));
 }
 
-TEST(Process, is_killed_and_reaped_with_its_children_when_its_object_goes) {
+TEST(Process, IsKilledAndReapedWithItsChildrenWhenItsObjectGoes) {
   const TempDir folder;
   pid_t helper = 0;
   pid_t pid = 0;
@@ -67,7 +67,7 @@ TEST(Process, is_killed_and_reaped_with_its_children_when_its_object_goes) {
   EXPECT_TRUE(launch_testing::eventually([&] { return !launch_testing::is_alive(helper); }));
 }
 
-TEST(Process, does_not_outlive_a_parent_that_is_killed) {
+TEST(Process, DoesNotOutliveAParentThatIsKilled) {
   const TempDir folder;
   const pid_t parent = fork();
   if (parent == 0) {
@@ -84,7 +84,7 @@ TEST(Process, does_not_outlive_a_parent_that_is_killed) {
   EXPECT_TRUE(launch_testing::eventually([&] { return !launch_testing::is_alive(child); }));
 }
 
-TEST(Process, the_polite_leave_on_sigterm_and_the_deaf_are_killed) {
+TEST(Process, ThePoliteLeaveOnSigtermAndTheDeafAreKilled) {
   const TempDir folder;
   std::vector<Process> processes;
   processes.push_back(
@@ -100,7 +100,7 @@ TEST(Process, the_polite_leave_on_sigterm_and_the_deaf_are_killed) {
   EXPECT_EQ(to_string(*processes[1].poll()), "was killed by SIGKILL");
 }
 
-TEST(Process, what_it_left_behind_ends_with_it_where_asked_for) {
+TEST(Process, WhatItLeftBehindEndsWithItWhereAskedFor) {
   const TempDir folder;
   Result<Process> process =
       Process::spawn({"/bin/sh", "-c", "sleep 1000 & echo $!"}, folder.file("log"),
@@ -111,7 +111,7 @@ TEST(Process, what_it_left_behind_ends_with_it_where_asked_for) {
   EXPECT_TRUE(launch_testing::eventually([&] { return !launch_testing::is_alive(helper); }));
 }
 
-TEST(Process, its_environment_is_ours_but_for_what_is_given) {
+TEST(Process, ItsEnvironmentIsOursButForWhatIsGiven) {
   const TempDir folder;
   setenv("LOCKSTEP_TEST_KEPT", "kept", 1);
   setenv("LOCKSTEP_TEST_OURS", "ours", 1);
@@ -124,7 +124,7 @@ TEST(Process, its_environment_is_ours_but_for_what_is_given) {
   EXPECT_EQ(TempDir::read(folder.file("log")), "kept its own new\n");
 }
 
-TEST(Process, stands_still_when_it_is_stopped_and_can_be_killed_so) {
+TEST(Process, StandsStillWhenItIsStoppedAndCanBeKilledSo) {
   const TempDir folder;
   std::vector<Process> processes;
   processes.push_back(shell("while :; do echo; sleep 0.01; done", folder.file("log")));
@@ -139,13 +139,13 @@ TEST(Process, stands_still_when_it_is_stopped_and_can_be_killed_so) {
   EXPECT_TRUE(processes[1].poll()->success());
 }
 
-TEST(Process, starts_with_no_signal_blocked_even_while_interrupts_are_held) {
+TEST(Process, StartsWithNoSignalBlockedEvenWhileInterruptsAreHeld) {
   Interrupts interrupts;
   Process process = shell("kill -INT $$; sleep 1000");
   EXPECT_EQ(to_string(end_of(process)), "was killed by SIGINT");
 }
 
-TEST(Interrupts, tell_the_first_signal_that_came) {
+TEST(Interrupts, TellTheFirstSignalThatCame) {
   Interrupts interrupts;
   EXPECT_EQ(interrupts.poll(), 0);
   raise(SIGTERM);

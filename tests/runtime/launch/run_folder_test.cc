@@ -14,12 +14,12 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-TEST(RunFolder, is_named_after_the_scenario_and_the_time) {
+TEST(RunFolder, IsNamedAfterTheScenarioAndTheTime) {
   EXPECT_EQ(run_folder_name("scenarios/modality/manual_hang_bad.yaml", 1'000'000'000),
             "manual_hang_bad-20010909T014640Z");
 }
 
-TEST(RunFolder, holds_a_copy_of_the_scenario) {
+TEST(RunFolder, HoldsACopyOfTheScenario) {
   const TempDir tmp;
   std::ofstream(tmp.file("a.yaml")) << "{lockstep: 1, name: a}\n";
   const auto folder = make_run_folder(tmp.file("x/y"), *load_scenario(tmp.file("a.yaml")), false);
@@ -27,7 +27,7 @@ TEST(RunFolder, holds_a_copy_of_the_scenario) {
   EXPECT_EQ(TempDir::read(*folder + "/scenario.yaml"), "{lockstep: 1, name: a}\n");
 }
 
-TEST(RunFolder, of_an_earlier_run_is_not_used_again) {
+TEST(RunFolder, OfAnEarlierRunIsNotUsedAgain) {
   const TempDir tmp;
   const Scenario scenario;
   std::ofstream(tmp.file("rank_0.ring")) << "x";
@@ -40,11 +40,11 @@ TEST(RunFolder, of_an_earlier_run_is_not_used_again) {
   std::filesystem::remove_all(*renamed);
 }
 
-TEST(RunFolder, that_cannot_be_made_is_an_error) {
+TEST(RunFolder, ThatCannotBeMadeIsAnError) {
   EXPECT_FALSE(make_run_folder("/proc/nowhere/run", Scenario{}, true));
 }
 
-TEST(LastLines, are_few_and_printable) {
+TEST(LastLines, AreFewAndPrintable) {
   const TempDir tmp;
   std::ofstream(tmp.file("log")) << "one\ntwo\n\nthr\x1b"
                                  << "ee\n";
@@ -53,7 +53,7 @@ TEST(LastLines, are_few_and_printable) {
   EXPECT_THAT(last_lines(tmp.file("none"), 9), IsEmpty());
 }
 
-TEST(WorkerNumbers, are_read_as_the_worker_writes_them) {
+TEST(WorkerNumbers, AreReadAsTheWorkerWritesThem) {
   const TempDir tmp;
   std::ofstream(tmp.file("r.json")) << R"({"rank": 0, "steps": 3, "first_loss": 2.5,
       "last_loss": 1.25, "losses": [2.5, 2, 1.25], "step_ms_median": 40.5,
@@ -74,7 +74,7 @@ TEST(WorkerNumbers, are_read_as_the_worker_writes_them) {
   EXPECT_EQ(numbers->retrieval->image_sketches, (std::vector<double>{0.5, -1}));
 }
 
-TEST(WorkerNumbers, what_is_damaged_or_of_another_type_is_left_out) {
+TEST(WorkerNumbers, WhatIsDamagedOrOfAnotherTypeIsLeftOut) {
   const TempDir tmp;
   std::ofstream(tmp.file("cut.json")) << R"({"rank": 0, "ste)";
   EXPECT_FALSE(read_worker_numbers(tmp.file("cut.json")));
@@ -94,7 +94,7 @@ std::string location(const std::string& text) {
   return hanging_location(folder.file("rank_0.stack"));
 }
 
-TEST(HangingLocation, is_what_waits_and_what_of_the_program_called_it) {
+TEST(HangingLocation, IsWhatWaitsAndWhatOfTheProgramCalledIt) {
   EXPECT_EQ(location(R"(rank 0 gave up: nothing moved for 20 s
 
 Thread 1 (LWP 7) "lockstep-worker":
@@ -115,13 +115,13 @@ Thread 2 (LWP 9) "pt_autograd_0":
             "lockstep::TrainLoop::step < lockstep::(anonymous namespace)::train");
 }
 
-TEST(HangingLocation, is_what_the_kernel_says_where_the_thread_could_not) {
+TEST(HangingLocation, IsWhatTheKernelSaysWhereTheThreadCouldNot) {
   EXPECT_EQ(
       location("rank 0 gave up\n\nThread 1 (LWP 7) \"w\":\n(no stack: state D, in nv_wait)\n"),
       "no stack: state D, in nv_wait");
 }
 
-TEST(HangingLocation, is_empty_without_a_file_and_of_any_bytes_nothing_worse) {
+TEST(HangingLocation, IsEmptyWithoutAFileAndOfAnyBytesNothingWorse) {
   EXPECT_EQ(hanging_location("/nowhere/rank_0.stack"), "");
   EXPECT_EQ(location(""), "");
   EXPECT_EQ(location("#\n#0\n#1  \n#2  ??"), "");
@@ -137,11 +137,11 @@ trace::End end_after_mark(const TempDir& folder, trace::End before) {
   return trace::RingTail::open(options.path)->end();
 }
 
-TEST(EndMark, is_written_where_there_is_none) {
+TEST(EndMark, IsWrittenWhereThereIsNone) {
   EXPECT_EQ(end_after_mark(TempDir(), trace::End::cut), trace::End::killed);
 }
 
-TEST(EndMark, tells_an_interruption_from_a_kill) {
+TEST(EndMark, TellsAnInterruptionFromAKill) {
   const TempDir folder;
   trace::RingWriter::Options options;
   options.path = folder.file("rank_0.ring");
@@ -150,12 +150,12 @@ TEST(EndMark, tells_an_interruption_from_a_kill) {
   EXPECT_EQ(trace::RingTail::open(options.path)->end(), trace::End::interrupted);
 }
 
-TEST(EndMark, that_the_worker_wrote_itself_stays) {
+TEST(EndMark, ThatTheWorkerWroteItselfStays) {
   EXPECT_EQ(end_after_mark(TempDir(), trace::End::clean), trace::End::clean);
   EXPECT_EQ(end_after_mark(TempDir(), trace::End::hung), trace::End::hung);
 }
 
-TEST(EndMark, is_not_written_into_other_files) {
+TEST(EndMark, IsNotWrittenIntoOtherFiles) {
   const TempDir folder;
   EXPECT_FALSE(mark_ended(folder.file("none"), trace::End::killed));
   const std::string text(8192, 'x');

@@ -34,17 +34,17 @@ Scenario::Expect expected() {
   return out;
 }
 
-TEST(Expectation, all_is_as_expected) {
+TEST(Expectation, AllIsAsExpected) {
   EXPECT_THAT(differences(expected(), diverged()), IsEmpty());
 }
 
-TEST(Expectation, what_is_left_out_is_not_compared) {
+TEST(Expectation, WhatIsLeftOutIsNotCompared) {
   Scenario::Expect only_verdict;
   only_verdict.verdict = "findings";
   EXPECT_THAT(differences(only_verdict, diverged()), IsEmpty());
 }
 
-TEST(Expectation, every_difference_is_named) {
+TEST(Expectation, EveryDifferenceIsNamed) {
   Scenario::Expect other = expected();
   other.rules = {"host-stall"};
   other.culprits = std::vector<int>{};
@@ -56,7 +56,7 @@ TEST(Expectation, every_difference_is_named) {
                           "expected culprits none, found 1,3", "expected step 0, found 2"));
 }
 
-TEST(Expectation, a_clean_report_where_findings_were_expected) {
+TEST(Expectation, ACleanReportWhereFindingsWereExpected) {
   JobOutcome clean;
   Scenario::Expect rules_only;
   rules_only.verdict = "findings";
@@ -65,7 +65,7 @@ TEST(Expectation, a_clean_report_where_findings_were_expected) {
                                                           "expected rule deadlock, found none"));
 }
 
-TEST(Expectation, rules_that_do_not_exist_are_found_before_anything_runs) {
+TEST(Expectation, RulesThatDoNotExistAreFoundBeforeAnythingRuns) {
   Scenario scenario;
   scenario.file = "job.yaml";
   scenario.expect = expected();

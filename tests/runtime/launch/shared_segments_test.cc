@@ -34,7 +34,7 @@ class Segments : public ::testing::Test {
   std::vector<void*> mapped_;
 };
 
-TEST_F(Segments, that_a_rank_made_are_removed) {
+TEST_F(Segments, ThatARankMadeAreRemoved) {
   SharedSegments segments(folder_.path());
   map("nccl-a1");
   map("cuda.shm.0.1f.1");
@@ -43,7 +43,7 @@ TEST_F(Segments, that_a_rank_made_are_removed) {
   EXPECT_NE(access(folder_.file("nccl-a1").c_str(), F_OK), 0);
 }
 
-TEST_F(Segments, that_are_open_and_not_mapped_count_as_well) {
+TEST_F(Segments, ThatAreOpenAndNotMappedCountAsWell) {
   SharedSegments segments(folder_.path());
   const int file = open(folder_.file("torch_1_2").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   segments.look({getpid()});
@@ -51,7 +51,7 @@ TEST_F(Segments, that_are_open_and_not_mapped_count_as_well) {
   close(file);
 }
 
-TEST_F(Segments, of_others_stay) {
+TEST_F(Segments, OfOthersStay) {
   map("nccl-before");
   SharedSegments segments(folder_.path());
   folder_.write("nccl-another", "");  // no rank has it
@@ -61,7 +61,7 @@ TEST_F(Segments, of_others_stay) {
   EXPECT_EQ(access(folder_.file("nccl-another").c_str(), F_OK), 0);
 }
 
-TEST_F(Segments, whose_name_was_given_to_another_file_stay) {
+TEST_F(Segments, WhoseNameWasGivenToAnotherFileStay) {
   SharedSegments segments(folder_.path());
   map("nccl-a1");
   segments.look({getpid()});
@@ -70,7 +70,7 @@ TEST_F(Segments, whose_name_was_given_to_another_file_stay) {
   EXPECT_THAT(segments.remove(), IsEmpty());
 }
 
-TEST_F(Segments, that_nobody_has_are_not_looked_for_for_ever_but_closely_at_the_end) {
+TEST_F(Segments, ThatNobodyHasAreNotLookedForForEverButCloselyAtTheEnd) {
   SharedSegments segments(folder_.path());
   folder_.write("nccl-late", "");
   for (int i = 0; i < 100; ++i) segments.look({getpid()});

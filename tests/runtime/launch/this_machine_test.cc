@@ -17,7 +17,7 @@ std::string make_worker(const TempDir& folder, const std::string& name) {
   return path;
 }
 
-TEST(WorkerProgram, the_named_one_then_the_one_beside_then_path) {
+TEST(WorkerProgram, TheNamedOneThenTheOneBesideThenPath) {
   const TempDir folder;
   const std::string named = make_worker(folder, "named");
   const std::string beside = make_worker(folder, "beside");
@@ -29,13 +29,13 @@ TEST(WorkerProgram, the_named_one_then_the_one_beside_then_path) {
   EXPECT_EQ(*find_worker({"", "/nowhere/lockstep", path}), in_path);
 }
 
-TEST(WorkerProgram, its_absence_says_what_to_do) {
+TEST(WorkerProgram, ItsAbsenceSaysWhatToDo) {
   const Result<std::string> none = find_worker({"", "/nowhere/lockstep", "/nowhere"});
   ASSERT_FALSE(none);
   EXPECT_NE(none.error().fix.find("LOCKSTEP_WORKER"), std::string::npos);
 }
 
-TEST(WorkerProgram, a_named_one_that_is_no_program_is_an_error) {
+TEST(WorkerProgram, ANamedOneThatIsNoProgramIsAnError) {
   const TempDir folder;
   const std::string beside = make_worker(folder, "beside");
   EXPECT_FALSE(find_worker({folder.path(), folder.file("beside") + "/lockstep", ""}));
@@ -49,14 +49,14 @@ class Gpus : public ::testing::Test {
   TempDir folder_;
 };
 
-TEST_F(Gpus, are_the_devices_with_a_number) {
+TEST_F(Gpus, AreTheDevicesWithANumber) {
   EXPECT_EQ(count(), 0);
   for (const char* name : {"nvidia0", "nvidia1", "nvidia10", "nvidiactl", "nvidia-uvm", "null"})
     folder_.write(name, "");
   EXPECT_EQ(count(), 3);
 }
 
-TEST_F(Gpus, that_are_hidden_do_not_count) {
+TEST_F(Gpus, ThatAreHiddenDoNotCount) {
   for (const char* name : {"nvidia0", "nvidia1"}) folder_.write(name, "");
   EXPECT_EQ(count("0,1"), 2);
   EXPECT_EQ(count("1"), 1);
@@ -66,7 +66,7 @@ TEST_F(Gpus, that_are_hidden_do_not_count) {
   EXPECT_EQ(count("0,-1,1"), 1);
 }
 
-TEST_F(Gpus, of_other_kinds_of_machines_are_not_known) {
+TEST_F(Gpus, OfOtherKindsOfMachinesAreNotKnown) {
   folder_.write("nvhost-gpu", "");
   EXPECT_EQ(count(), std::nullopt);
 }

@@ -53,7 +53,7 @@ class HostWait : public testing::Test {
   std::optional<Recorder> recorder_;
 };
 
-TEST_F(HostWait, waits_for_what_is_in_flight) {
+TEST_F(HostWait, WaitsForWhatIsInFlight) {
   recorder_->follow_calls();
   issue(3);
   recorder_->complete(1);
@@ -69,7 +69,7 @@ TEST_F(HostWait, waits_for_what_is_in_flight) {
   EXPECT_THAT(calls_of(trace::EventKind::wait), ElementsAre(0, 2));
 }
 
-TEST_F(HostWait, of_many_for_the_oldest_and_the_newest) {
+TEST_F(HostWait, OfManyForTheOldestAndTheNewest) {
   recorder_->follow_calls();
   issue(40);
   { const Recorder::HostWait reading(*recorder_); }
@@ -78,14 +78,14 @@ TEST_F(HostWait, of_many_for_the_oldest_and_the_newest) {
   EXPECT_THAT(calls_of(trace::EventKind::waited), ElementsAreArray(kept));
 }
 
-TEST_F(HostWait, of_as_many_as_are_kept_for_all) {
+TEST_F(HostWait, OfAsManyAsAreKeptForAll) {
   recorder_->follow_calls();
   issue(16);
   const Recorder::HostWait reading(*recorder_);
   EXPECT_EQ(calls_of(trace::EventKind::wait).size(), 16U);
 }
 
-TEST_F(HostWait, inside_another_one_is_the_same_wait) {
+TEST_F(HostWait, InsideAnotherOneIsTheSameWait) {
   recorder_->follow_calls();
   issue(2);
   {
@@ -98,7 +98,7 @@ TEST_F(HostWait, inside_another_one_is_the_same_wait) {
   EXPECT_THAT(calls_of(trace::EventKind::wait), ElementsAre(0, 1, 0, 1));
 }
 
-TEST_F(HostWait, is_not_recorded_where_calls_are_complete_when_they_return) {
+TEST_F(HostWait, IsNotRecordedWhereCallsAreCompleteWhenTheyReturn) {
   issue(2);
   const Recorder::HostWait reading(*recorder_);
   EXPECT_THAT(calls_of(trace::EventKind::wait), IsEmpty());

@@ -21,7 +21,7 @@ std::vector<std::vector<bool>> disputes(const std::vector<std::string>& bodies) 
 
 using Rows = std::vector<std::vector<bool>>;
 
-TEST(Disputes, sizes_count_and_shapes_do_not) {
+TEST(Disputes, SizesCountAndShapesDoNot) {
   EXPECT_EQ(disputes({disputed_call(0, "all_reduce", R"("in":[[2,3]])") +
                           disputed_call(1, "all_reduce", R"("in":[[4]])"),
                       disputed_call(0, "all_reduce", R"("in":[[6]])") +
@@ -29,7 +29,7 @@ TEST(Disputes, sizes_count_and_shapes_do_not) {
             (Rows{{false, true}, {false, true}}));
 }
 
-TEST(Disputes, operations_types_and_roots_count) {
+TEST(Disputes, OperationsTypesAndRootsCount) {
   EXPECT_EQ(disputes({disputed_call(0, "all_reduce", R"("in":[[4]])"),
                       disputed_call(0, "broadcast", R"("in":[[4]])")}),
             (Rows{{true}, {true}}));
@@ -38,13 +38,13 @@ TEST(Disputes, operations_types_and_roots_count) {
             (Rows{{true}, {true}}));
 }
 
-TEST(Disputes, reduce_operations_do_not) {
+TEST(Disputes, ReduceOperationsDoNot) {
   EXPECT_EQ(disputes({disputed_call(0, "all_reduce", R"("in":[[4]],"redop":"sum")"),
                       disputed_call(0, "all_reduce", R"("in":[[4]],"redop":"max")")}),
             (Rows{{false}, {false}}));
 }
 
-TEST(Disputes, messages_are_compared_in_their_channel) {
+TEST(Disputes, MessagesAreComparedInTheirChannel) {
   EXPECT_EQ(disputes({disputed_call(0, "send", R"("in":[[4]],"peer":1,"ptag":1)") +
                           disputed_call(1, "send", R"("in":[[8]],"peer":1,"ptag":2)"),
                       disputed_call(0, "recv", R"("out":[[8]],"peer":0,"ptag":2)") +
@@ -52,7 +52,7 @@ TEST(Disputes, messages_are_compared_in_their_channel) {
             (Rows{{true, false}, {false, true}}));
 }
 
-TEST(Disputes, splits_are_compared_by_pairs) {
+TEST(Disputes, SplitsAreComparedByPairs) {
   const auto exchange = [](const std::string& in, const std::string& out) {
     return disputed_call(0, "all_to_all_single",
                          R"("in":[[4]],"out":[[4]],"splits_in":)" + in + R"(,"splits_out":)" + out);
@@ -64,7 +64,7 @@ TEST(Disputes, splits_are_compared_by_pairs) {
 }
 
 // A place that the others do not have is nobody's.
-TEST(Disputes, an_all_to_all_of_members_who_do_not_agree) {
+TEST(Disputes, AnAllToAllOfMembersWhoDoNotAgree) {
   const auto exchange = [](const std::string& ranks, const std::string& more) {
     return R"({"group":"ep","ranks":)" + ranks + R"(}
 {"ev":"issue","id":0,"g":"ep","op":"all_to_all_single","dtype":"float32",)" +
@@ -81,7 +81,7 @@ TEST(Disputes, an_all_to_all_of_members_who_do_not_agree) {
             (Rows{{true}, {true}, {true}}));
 }
 
-TEST(Disputes, groups_whose_members_do_not_agree) {
+TEST(Disputes, GroupsWhoseMembersDoNotAgree) {
   const std::string barrier = R"({"ev":"issue","id":0,"g":"dp","op":"barrier"})";
   const auto group = [](const std::string& ranks) {
     return R"({"group":"dp","ranks":)" + ranks + "}\n";

@@ -44,18 +44,18 @@ std::string times(int n, const std::string& group) {
   return out;
 }
 
-TEST(KeptCalls, all_without_last) {
+TEST(KeptCalls, AllWithoutLast) {
   EXPECT_EQ(left(recorded({times(9, "world"), times(7, "world")}), 0),
             (std::vector<std::size_t>{9, 7}));
 }
 
-TEST(KeptCalls, the_last_ones_start_at_one_instance) {
+TEST(KeptCalls, TheLastOnesStartAtOneInstance) {
   // Rank 1 stopped two calls earlier: from its last three on, rank 0 has five.
   EXPECT_EQ(left(recorded({times(9, "world"), times(7, "world")}), 3),
             (std::vector<std::size_t>{5, 3}));
 }
 
-TEST(KeptCalls, a_member_that_never_calls_keeps_all_of_its_group) {
+TEST(KeptCalls, AMemberThatNeverCallsKeepsAllOfItsGroup) {
   EXPECT_EQ(left(recorded({R"({"group":"dp","ranks":[0,1]})"
                            "\n" +
                                times(9, "dp"),
@@ -65,7 +65,7 @@ TEST(KeptCalls, a_member_that_never_calls_keeps_all_of_its_group) {
             (std::vector<std::size_t>{9, 0}));
 }
 
-TEST(KeptCalls, a_message_is_left_out_with_its_receive) {
+TEST(KeptCalls, AMessageIsLeftOutWithItsReceive) {
   // The send of rank 0 would go; rank 1 receives after its first three barriers.
   const std::string sender = message(0, "send", 1) + kept_call(1, "world") + kept_call(2, "world") +
                              kept_call(3, "world") + kept_call(4, "world");
@@ -76,7 +76,7 @@ TEST(KeptCalls, a_message_is_left_out_with_its_receive) {
   EXPECT_EQ(left(recorded({sender, receiver}), 1), (std::vector<std::size_t>{1, 1}));
 }
 
-TEST(KeptCalls, a_cut_goes_back_through_two_groups) {
+TEST(KeptCalls, ACutGoesBackThroughTwoGroups) {
   const std::string groups = R"({"group":"a","ranks":[0,1]}
 {"group":"b","ranks":[0,1]}
 )";
@@ -87,7 +87,7 @@ TEST(KeptCalls, a_cut_goes_back_through_two_groups) {
   EXPECT_EQ(left(run, 1), (std::vector<std::size_t>{1, 1}));
 }
 
-TEST(KeptCalls, a_step_is_kept_whole) {
+TEST(KeptCalls, AStepIsKeptWhole) {
   std::string steps;
   for (int i = 0; i < 9; ++i) {
     steps += kept_call(i, "world", fmt::format(R"(,"step":{})", i / 3));
@@ -98,7 +98,7 @@ TEST(KeptCalls, a_step_is_kept_whole) {
 
 // Each message is received one place off the order in which it was sent, to alternating sides: any
 // cut tears one, and moving it back tears the next.
-TEST(KeptCalls, a_cut_goes_back_as_far_as_it_has_to) {
+TEST(KeptCalls, ACutGoesBackAsFarAsItHasTo) {
   constexpr int kMessages = 20'000;
   const auto tagged = [](int id, const std::string& op, int tag) {
     return R"({"ev":"issue","id":)" + std::to_string(id) + R"(,"g":"world","op":")" + op +
@@ -156,7 +156,7 @@ class AllCuts {
   const trace::Run& run_;
 };
 
-TEST(KeptCalls, are_those_behind_the_latest_cut_there_is) {
+TEST(KeptCalls, AreThoseBehindTheLatestCutThereIs) {
   std::mt19937 random(5);
   const std::string a = R"({"group":"a","ranks":[0,1]})"
                         "\n",
@@ -186,7 +186,7 @@ TEST(KeptCalls, are_those_behind_the_latest_cut_there_is) {
   }
 }
 
-TEST(KeptCalls, what_one_recorder_lost_is_left_out_for_all) {
+TEST(KeptCalls, WhatOneRecorderLostIsLeftOutForAll) {
   auto run = recorded({times(9, "world"), times(7, "world")});
   trace::RankTrace& late = run.ranks[1];
   late.dropped = 10;
@@ -200,7 +200,7 @@ TEST(KeptCalls, what_one_recorder_lost_is_left_out_for_all) {
   EXPECT_THAT(unnumbered.error().str(), HasSubstr("does not number the others"));
 }
 
-TEST(KeptCalls, half_a_message_behind_lost_records_is_refused) {
+TEST(KeptCalls, HalfAMessageBehindLostRecordsIsRefused) {
   auto run = recorded({message(0, "send", 1), kept_call(0, "world")});
   EXPECT_TRUE(kept_calls(run, 0));
   run.ranks[1].dropped = 1;
@@ -210,7 +210,7 @@ TEST(KeptCalls, half_a_message_behind_lost_records_is_refused) {
   EXPECT_THAT(torn.error().str(), HasSubstr("which messages belong together is not known"));
 }
 
-TEST(KeptCalls, a_receive_from_anybody_cannot_be_cut) {
+TEST(KeptCalls, AReceiveFromAnybodyCannotBeCut) {
   const auto run = recorded({message(0, "send", 1), R"({"ev":"issue","id":0,"g":"world",)"
                                                     R"("op":"recv_any","out":[[1]],"ptag":0})"});
   EXPECT_TRUE(kept_calls(run, 0));

@@ -31,7 +31,7 @@ trace::Run program_of(const std::vector<std::string>& bodies, ProgramOptions opt
   return std::move(*program);
 }
 
-TEST(ReplayProgram, waits_stay_where_they_were) {
+TEST(ReplayProgram, WaitsStayWhereTheyWere) {
   const std::string body = issue(3, R"(,"async":true)") + issue(7) + event("complete", 3) +
                            event("wait", 3) + event("waited", 3) + R"({"end":"clean"})";
   const auto program = program_of({body, body});
@@ -40,7 +40,7 @@ TEST(ReplayProgram, waits_stay_where_they_were) {
                           "wait 0", "end clean"));
 }
 
-TEST(ReplayProgram, a_wait_that_was_seen_to_end_alone_is_one) {
+TEST(ReplayProgram, AWaitThatWasSeenToEndAloneIsOne) {
   const std::string body =
       issue(0, R"(,"async":true)") + event("waited", 0) + event("wait", 0) + R"({"end":"clean"})";
   const auto program = program_of({body, body});
@@ -48,7 +48,7 @@ TEST(ReplayProgram, a_wait_that_was_seen_to_end_alone_is_one) {
               ElementsAre("issue 0 all_reduce world [4] async", "wait 0", "end clean"));
 }
 
-TEST(ReplayProgram, calls_of_a_batch_are_issued_together) {
+TEST(ReplayProgram, CallsOfABatchAreIssuedTogether) {
   const auto message = [](const char* op, int id, int peer) {
     return R"({"ev":"issue","id":)" + std::to_string(id) + R"(,"g":"world","op":")" + op +
            R"(","in":[[2]],"out":[[2]],"dtype":"float32","peer":)" + std::to_string(peer) +
@@ -63,7 +63,7 @@ TEST(ReplayProgram, calls_of_a_batch_are_issued_together) {
 }
 
 // A recorder that sees the device: all calls are asynchronous, and none is waited for.
-TEST(ReplayProgram, a_rank_waits_for_its_device_before_another_group) {
+TEST(ReplayProgram, ARankWaitsForItsDeviceBeforeAnotherGroup) {
   const std::string groups = R"({"group":"dp","ranks":[0,1]}
 {"group":"tp","ranks":[0,1]}
 )";
@@ -82,7 +82,7 @@ TEST(ReplayProgram, a_rank_waits_for_its_device_before_another_group) {
                   "wait 0", "wait 2", "wait 3", "end hung"));
 }
 
-TEST(ReplayProgram, ends_as_recorded) {
+TEST(ReplayProgram, EndsAsRecorded) {
   const auto program =
       program_of({issue(0) + R"({"ev":"exception","what":"no more memory"})"
                              "\n"
@@ -95,13 +95,13 @@ TEST(ReplayProgram, ends_as_recorded) {
   EXPECT_EQ(words(program, 3).back(), "end hung");
 }
 
-TEST(ReplayProgram, who_was_only_looked_at_ends_well) {
+TEST(ReplayProgram, WhoWasOnlyLookedAtEndsWell) {
   const auto program = program_of({issue(0) + R"({"end":"hung"})", issue(0)}, {.ends_well = true});
   EXPECT_EQ(words(program, 0).back(), "end clean");
   EXPECT_EQ(words(program, 1).back(), "end clean");
 }
 
-TEST(ReplayProgram, keeps_names_locations_and_steps) {
+TEST(ReplayProgram, KeepsNamesLocationsAndSteps) {
   const std::string body = R"({"ev":"modality","n":7,"has":["text"]})"
                            "\n" +
                            issue(0, R"(,"what":["image.w"],"at":"train.py:3","step":7,"tag":"x")") +
@@ -116,7 +116,7 @@ TEST(ReplayProgram, keeps_names_locations_and_steps) {
   EXPECT_THAT(text.str(), HasSubstr(R"({"ev":"step","n":7})"));  // a loss is not replayed
 }
 
-TEST(ReplayProgram, takes_what_one_member_recorded_for_all) {
+TEST(ReplayProgram, TakesWhatOneMemberRecordedForAll) {
   const auto program = program_of(
       {R"({"ev":"issue","id":0,"g":"world","op":"broadcast","in":[[9]],"dtype":"int64","root":1})"
        "\n"
@@ -130,7 +130,7 @@ TEST(ReplayProgram, takes_what_one_member_recorded_for_all) {
   EXPECT_EQ(s.in_elements, 9);
 }
 
-TEST(ReplayProgram, what_nobody_recorded_is_the_same_for_all) {
+TEST(ReplayProgram, WhatNobodyRecordedIsTheSameForAll) {
   const std::string body = R"({"ev":"issue","id":0,"g":"world","op":"reduce","in":[[9]]})"
                            "\n"
                            R"({"end":"clean"})";
@@ -141,7 +141,7 @@ TEST(ReplayProgram, what_nobody_recorded_is_the_same_for_all) {
   EXPECT_EQ(s.root, 0);
 }
 
-TEST(ReplayProgram, of_a_program_is_itself) {
+TEST(ReplayProgram, OfAProgramIsItself) {
   const std::string body = issue(3, R"(,"async":true)") + issue(7) + event("wait", 3) +
                            R"({"ev":"exception","what":"oops"})"
                            "\n"

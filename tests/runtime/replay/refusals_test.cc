@@ -18,27 +18,27 @@ std::string why_not(const std::string& call) {
   return why_not(recorded({call, R"({"end":"clean"})"}));
 }
 
-TEST(ReplayRefusals, operations_that_gloo_does_not_have) {
+TEST(ReplayRefusals, OperationsThatGlooDoesNotHave) {
   EXPECT_THAT(why_not(R"({"ev":"issue","id":4,"g":"world","op":"all_gather_v"})"),
               HasSubstr("rank 0, call 4, all_gather_v in group world: Gloo has no such operation"));
 }
 
-TEST(ReplayRefusals, mpi_programs) {
+TEST(ReplayRefusals, MpiPrograms) {
   EXPECT_THAT(why_not(run_from_text({R"({"header":1,"rank":0,"world_size":1,"semantics":"mpi"})"})),
               HasSubstr("an MPI program's calls are not those of c10d"));
 }
 
-TEST(ReplayRefusals, ranks_without_a_trace) {
+TEST(ReplayRefusals, RanksWithoutATrace) {
   EXPECT_THAT(why_not(run_from_text({R"({"header":1,"rank":1,"world_size":4})"})),
               HasSubstr("ranks 0,2,3 left no trace, and no other trace shows what they called"));
 }
 
-TEST(ReplayRefusals, more_ranks_than_processes) {
+TEST(ReplayRefusals, MoreRanksThanProcesses) {
   EXPECT_THAT(why_not(run_from_text({R"({"header":1,"rank":1,"world_size":4096})"})),
               HasSubstr("4,096 ranks would be as many processes on one machine"));
 }
 
-TEST(ReplayRefusals, damaged_traces_but_for_the_record_a_rank_died_in) {
+TEST(ReplayRefusals, DamagedTracesButForTheRecordARankDiedIn) {
   const std::string good = R"({"ev":"issue","id":0,"g":"world","op":"barrier"})"
                            "\n";
   EXPECT_EQ(why_not(recorded({good + R"({"ev":"iss)", good})), "no error");
@@ -46,7 +46,7 @@ TEST(ReplayRefusals, damaged_traces_but_for_the_record_a_rank_died_in) {
               HasSubstr("the trace of rank 0 is damaged"));
 }
 
-TEST(ReplayRefusals, groups_and_peers_that_nobody_recorded) {
+TEST(ReplayRefusals, GroupsAndPeersThatNobodyRecorded) {
   EXPECT_THAT(why_not(R"({"ev":"issue","id":0,"g":"dp","op":"barrier"})"),
               HasSubstr("the members of this group were not recorded"));
   EXPECT_THAT(why_not(R"({"ev":"issue","id":0,"g":"world","op":"send","in":[[1]]})"),
@@ -59,7 +59,7 @@ TEST(ReplayRefusals, groups_and_peers_that_nobody_recorded) {
               HasSubstr("not a member of this group by its own trace"));
 }
 
-TEST(ReplayRefusals, more_calls_than_a_replay_records_unless_the_last_ones_are_kept) {
+TEST(ReplayRefusals, MoreCallsThanAReplayRecordsUnlessTheLastOnesAreKept) {
   std::string calls;
   for (std::size_t i = 0; i <= kMaxReplayCalls; ++i)
     calls += R"({"ev":"issue","id":)" + std::to_string(i) +
@@ -71,7 +71,7 @@ TEST(ReplayRefusals, more_calls_than_a_replay_records_unless_the_last_ones_are_k
   EXPECT_EQ(program->ranks[0].calls.size(), 10U);
 }
 
-TEST(ReplayRefusals, sizes_that_nobody_recorded) {
+TEST(ReplayRefusals, SizesThatNobodyRecorded) {
   EXPECT_THAT(why_not(R"({"ev":"issue","id":0,"g":"world","op":"all_reduce"})"),
               HasSubstr("no member recorded its sizes"));
 }
@@ -94,7 +94,7 @@ std::string why_not_over_nccl(const std::vector<int>& sent, const std::vector<in
   return refused ? refused->str() : "no error";
 }
 
-TEST(ReplayRefusals, messages_whose_order_nccl_would_not_keep) {
+TEST(ReplayRefusals, MessagesWhoseOrderNcclWouldNotKeep) {
   EXPECT_EQ(why_not_over_nccl({5, 7, 7}, {5, 7, 7}), "no error");
   EXPECT_EQ(why_not_over_nccl({5, 7}, {5}), "no error");  // a message that nobody takes
   EXPECT_THAT(why_not_over_nccl({5, 7}, {7, 5}),
@@ -102,7 +102,7 @@ TEST(ReplayRefusals, messages_whose_order_nccl_would_not_keep) {
                         "the message with tag 5 for the one with tag 7"));
 }
 
-TEST(ReplayRefusals, receives_from_any_source_over_nccl) {
+TEST(ReplayRefusals, ReceivesFromAnySourceOverNccl) {
   const Result<trace::Run> program = replay_program(
       recorded({R"({"ev":"issue","id":0,"g":"world","op":"recv_any","out":[[1]]})"}));
   ASSERT_TRUE(program) << program.error().str();

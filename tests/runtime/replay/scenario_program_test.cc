@@ -43,7 +43,7 @@ class ScenarioProgram : public ::testing::Test {
   TempDir folder_;
 };
 
-TEST_F(ScenarioProgram, the_text_is_the_scenario) {
+TEST_F(ScenarioProgram, TheTextIsTheScenario) {
   const Scenario s = scenario(2);
   EXPECT_TRUE(s.replays());
   EXPECT_EQ(s.name, "x: \"y\"\\x0a");  // safe to print
@@ -54,13 +54,13 @@ TEST_F(ScenarioProgram, the_text_is_the_scenario) {
   EXPECT_EQ(s.expect->step, 12);  // of the recorded run: more than "train" has
 }
 
-TEST_F(ScenarioProgram, reads_the_calls_beside_the_scenario) {
+TEST_F(ScenarioProgram, ReadsTheCallsBesideTheScenario) {
   write_calls(0, header_line(0, 2) + kBarrier);
   write_calls(1, header_line(1, 2) + kBarrier);
   EXPECT_EQ(refusal(2), "no error");
 }
 
-TEST_F(ScenarioProgram, what_is_not_there_or_does_not_fit_is_said) {
+TEST_F(ScenarioProgram, WhatIsNotThereOrDoesNotFitIsSaid) {
   EXPECT_THAT(refusal(2), HasSubstr("\"trace\" is a folder, as seen from the folder"));
   write_calls(0, header_line(0, 2) + kBarrier);
   EXPECT_THAT(refusal(2), HasSubstr("rank 1 left no trace"));
@@ -70,7 +70,7 @@ TEST_F(ScenarioProgram, what_is_not_there_or_does_not_fit_is_said) {
   EXPECT_THAT(refusal(2), HasSubstr("rank_1.trace.jsonl"));
 }
 
-TEST_F(ScenarioProgram, what_nccl_does_not_carry_is_said_where_it_is_to) {
+TEST_F(ScenarioProgram, WhatNcclDoesNotCarryIsSaidWhereItIsTo) {
   const std::string receive = R"({"ev":"issue","id":0,"g":"world","op":"recv_any","out":[[1]]})"
                               "\n";
   write_calls(0, header_line(0, 2) + receive);
@@ -84,7 +84,7 @@ TEST_F(ScenarioProgram, what_nccl_does_not_carry_is_said_where_it_is_to) {
   EXPECT_THAT(program.error().str(), HasSubstr("rank_0.trace.jsonl"));
 }
 
-TEST_F(ScenarioProgram, every_damaged_byte_is_refused_or_replayable) {
+TEST_F(ScenarioProgram, EveryDamagedByteIsRefusedOrReplayable) {
   write_calls(0, header_line(0, 2) + kBarrier);
   const std::string whole = header_line(1, 2) + kBarrier;
   const Scenario s = scenario(2);

@@ -10,7 +10,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST(SizeClasses, equal_stays_equal_and_larger_stays_larger) {
+TEST(SizeClasses, EqualStaysEqualAndLargerStaysLarger) {
   SizeClasses sizes(8);
   for (const std::int64_t n : {1000000, 4, 5, 999999, 1000000, 0}) sizes.add(n);
   ASSERT_TRUE(sizes.settle());
@@ -21,7 +21,7 @@ TEST(SizeClasses, equal_stays_equal_and_larger_stays_larger) {
   EXPECT_EQ(sizes.small(1000000), 7);
 }
 
-TEST(SizeClasses, too_many_sizes_are_too_many) {
+TEST(SizeClasses, TooManySizesAreTooMany) {
   SizeClasses sizes(4);
   for (const std::int64_t n : {10, 20, 30}) sizes.add(n);
   EXPECT_FALSE(sizes.settle());
@@ -38,7 +38,7 @@ const trace::Signature& signature(const trace::Run& run) {
   return run.tables.signatures[run.ranks[0].calls[0].signature];
 }
 
-TEST(ShrinkSizes, a_gather_keeps_its_relation) {
+TEST(ShrinkSizes, AGatherKeepsItsRelation) {
   const auto run = shrunk(R"({"ev":"issue","id":0,"g":"world","op":"all_gather_into_tensor",)"
                           R"("in":[[500,4]],"out":[[1000,4]]})"
                           "\n"
@@ -48,7 +48,7 @@ TEST(ShrinkSizes, a_gather_keeps_its_relation) {
   EXPECT_EQ(signature(run).out_elements, 66);
 }
 
-TEST(ShrinkSizes, rows_of_an_all_to_all_stay) {
+TEST(ShrinkSizes, RowsOfAnAllToAllStay) {
   const auto run =
       shrunk(R"({"ev":"issue","id":0,"g":"world","op":"all_to_all_single",)"
              R"("in":[[5,4096]],"out":[[5,4096]],"splits_in":[2,3],"splits_out":[2,3]})"
@@ -58,7 +58,7 @@ TEST(ShrinkSizes, rows_of_an_all_to_all_stay) {
   EXPECT_EQ(run.tables.int_lists[signature(run).in], (trace::IntList{5, 9, -1}));
 }
 
-TEST(ShrinkSizes, refuses_where_there_is_no_room) {
+TEST(ShrinkSizes, RefusesWhereThereIsNoRoom) {
   std::string calls;
   for (int i = 0; i < 4; ++i) {
     calls += R"({"ev":"issue","id":)" + std::to_string(i) +

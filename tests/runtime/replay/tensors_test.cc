@@ -30,7 +30,7 @@ CallTensors tensors(const std::string& body, bool is_root = false) {
   return tensors_of(program->tables, program->ranks[0].calls[0], 2, is_root);
 }
 
-TEST(CallTensors, one_side_follows_from_the_other) {
+TEST(CallTensors, OneSideFollowsFromTheOther) {
   EXPECT_EQ(tensors(tensor_call(0, "all_gather_into_tensor", R"("in":[[3,2]])")).out,
             (Shapes{{12}}));
   EXPECT_EQ(tensors(tensor_call(0, "all_gather_into_tensor", R"("out":[[12]])")).in, (Shapes{{6}}));
@@ -39,13 +39,13 @@ TEST(CallTensors, one_side_follows_from_the_other) {
             (Shapes{{3}, {3}}));
 }
 
-TEST(CallTensors, a_root_alone_has_the_whole) {
+TEST(CallTensors, ARootAloneHasTheWhole) {
   const std::string gather = tensor_call(0, "gather", R"("in":[[3]],"root":0)");
   EXPECT_EQ(tensors(gather, true).out, (Shapes{{3}, {3}}));
   EXPECT_EQ(tensors(gather, false).out, Shapes());
 }
 
-TEST(CheckTensors, what_does_not_fit_into_memory_is_refused) {
+TEST(CheckTensors, WhatDoesNotFitIntoMemoryIsRefused) {
   EXPECT_EQ(refused(tensor_call(0, "all_reduce", R"("in":[[1000000]])")), "no error");
   EXPECT_THAT(refused(tensor_call(0, "all_reduce", R"("in":[[1000000,1000]])")),
               HasSubstr("more than 4 GiB at a time"));
@@ -54,7 +54,7 @@ TEST(CheckTensors, what_does_not_fit_into_memory_is_refused) {
       AllOf(HasSubstr("more than 2^40 elements"), HasSubstr("--max-elements")));
 }
 
-TEST(CheckTensors, calls_that_are_waited_for_make_room) {
+TEST(CheckTensors, CallsThatAreWaitedForMakeRoom) {
   std::string waits, piles;
   for (int i = 0; i < 40; ++i) {
     const std::string big = R"("in":[[20000000]])";  // 80 MB
@@ -66,14 +66,14 @@ TEST(CheckTensors, calls_that_are_waited_for_make_room) {
               HasSubstr("more than 4 GiB"));
 }
 
-TEST(CheckTensors, many_tensors_of_one_call_count) {
+TEST(CheckTensors, ManyTensorsOfOneCallCount) {
   std::string shapes = "[1073741824]";
   for (int i = 0; i < 8; ++i) shapes += ",[1073741824]";
   EXPECT_THAT(refused(tensor_call(0, "all_reduce", R"("in":[)" + shapes + "]")),
               HasSubstr("more than 4 GiB"));
 }
 
-TEST(CheckTensors, types_and_splits_have_to_be_known) {
+TEST(CheckTensors, TypesAndSplitsHaveToBeKnown) {
   EXPECT_THAT(refused(tensor_call(0, "all_reduce", R"("in":[[4]],"dtype":"quaternion")")),
               HasSubstr("type quaternion"));
   EXPECT_THAT(refused(tensor_call(0, "all_to_all_single", R"("in":[[5]],"out":[[5]])")),

@@ -52,7 +52,7 @@ class UnwatchedRanks : public RealRanks {
 // Rank 0 serves the store, so its death is another thing than rank 1's.
 class ADeath : public UnwatchedRanks, public ::testing::WithParamInterface<std::tuple<int, int>> {};
 
-TEST_P(ADeath, is_noticed_by_the_other_rank_which_says_why_it_ends) {
+TEST_P(ADeath, IsNoticedByTheOtherRankWhichSaysWhyItEnds) {
   const auto [signal, victim] = GetParam();
   const int survivor = 1 - victim;
   std::vector<Process> ranks = start_both({.steps = kStepsWithoutEnd});
@@ -70,7 +70,7 @@ INSTANTIATE_TEST_SUITE_P(OfAnyRank, ADeath,
                                             ::testing::Values(0, 1)));
 
 // A frozen process keeps its connections open: only the watchdog ends who waits for it.
-TEST_F(UnwatchedRanks, who_waits_for_a_frozen_rank_gives_up) {
+TEST_F(UnwatchedRanks, WhoWaitsForAFrozenRankGivesUp) {
   std::vector<Process> ranks = start_both({.steps = kStepsWithoutEnd, .hang_after_s = 2});
   ranks[0].signal(SIGSTOP);
   EXPECT_EQ(to_string(end_of(ranks[1])), "exited with status 5");
@@ -83,7 +83,7 @@ TEST_F(UnwatchedRanks, who_waits_for_a_frozen_rank_gives_up) {
 // A rank that the others wait for from the start on.
 class AnAbsence : public UnwatchedRanks, public ::testing::WithParamInterface<int> {};
 
-TEST_P(AnAbsence, ends_the_rank_that_came) {
+TEST_P(AnAbsence, EndsTheRankThatCame) {
   const int present = GetParam();
   write_job({.hang_after_s = 60, .total_s = 2});
   Process rank = start_as_torchrun(present, "127.0.0.1", free_port());
@@ -97,7 +97,7 @@ TEST_P(AnAbsence, ends_the_rank_that_came) {
 INSTANTIATE_TEST_SUITE_P(OfTheOtherRank, AnAbsence, ::testing::Values(0, 1));
 
 // Only training has a thread that takes signals and ends the rank in order.
-TEST_F(UnwatchedRanks, other_commands_end_at_a_signal_as_any_program_does) {
+TEST_F(UnwatchedRanks, OtherCommandsEndAtASignalAsAnyProgramDoes) {
   write_job({.strategy = "manual"});
   Result<Process> search = Process::spawn({program(), "batch-size", folder_.file("job.yaml"),
                                            "--steps", "1000", "--limit-mb", "100000"},

@@ -36,7 +36,7 @@ class Mpirun : public RealRanks {
   std::string mpirun_;
 };
 
-TEST_F(Mpirun, starts_ranks_that_train_and_leave_clean_traces) {
+TEST_F(Mpirun, StartsRanksThatTrainAndLeaveCleanTraces) {
   write_job({.strategy = "ddp", .steps = 3});
   Process mpirun = start_two();
   EXPECT_TRUE(end_of(mpirun).success()) << log("mpirun");
@@ -47,7 +47,7 @@ TEST_F(Mpirun, starts_ranks_that_train_and_leave_clean_traces) {
   EXPECT_EQ(verify::verify(run).verdict, verify::Verdict::clean);
 }
 
-TEST_F(Mpirun, its_ranks_may_meet_in_a_file) {
+TEST_F(Mpirun, ItsRanksMayMeetInAFile) {
   write_job({.strategy = "manual", .steps = 2});
   Process mpirun = start_two({"--store", folder_.file("store")});
   EXPECT_TRUE(end_of(mpirun).success()) << log("mpirun");
@@ -55,7 +55,7 @@ TEST_F(Mpirun, its_ranks_may_meet_in_a_file) {
 }
 
 // The numbers did come from its variables: an option that says otherwise is refused with both.
-TEST_F(Mpirun, an_option_that_contradicts_its_variables_is_refused) {
+TEST_F(Mpirun, AnOptionThatContradictsItsVariablesIsRefused) {
   write_job({});
   Process mpirun = start_two({"--store", folder_.file("store"), "--world-size", "7"});
   EXPECT_FALSE(end_of(mpirun).success());
@@ -65,7 +65,7 @@ TEST_F(Mpirun, an_option_that_contradicts_its_variables_is_refused) {
 
 class MpirunWithADeath : public Mpirun, public ::testing::WithParamInterface<int> {};
 
-TEST_P(MpirunWithADeath, ends_with_its_reason_and_keeps_the_traces) {
+TEST_P(MpirunWithADeath, EndsWithItsReasonAndKeepsTheTraces) {
   if (IsSkipped()) return;
   write_job({.strategy = "ddp", .steps = kStepsWithoutEnd});
   Process mpirun = start_two();

@@ -103,7 +103,7 @@ class TwoMachines : public RealRanks {
   std::vector<Process> machines_;
 };
 
-TEST_F(TwoMachines, train_together_over_the_link_between_them) {
+TEST_F(TwoMachines, TrainTogetherOverTheLinkBetweenThem) {
   write_job({.strategy = "ddp", .steps = 3});
   std::vector<Process> ranks = start_both();
   EXPECT_TRUE(end_of(ranks[0]).success()) << log("rank_0");
@@ -115,7 +115,7 @@ TEST_F(TwoMachines, train_together_over_the_link_between_them) {
 
 // A shared folder is no sign of a shared machine. Nobody names the interface: it is that of the
 // machine's name.
-TEST_F(TwoMachines, that_meet_in_a_file_do_not_take_it_for_one_machine) {
+TEST_F(TwoMachines, ThatMeetInAFileDoNotTakeItForOneMachine) {
   write_job({.strategy = "ddp", .steps = 3});
   std::vector<Process> ranks;
   for (std::size_t rank = 0; rank < kAddresses.size(); ++rank) {
@@ -132,7 +132,7 @@ TEST_F(TwoMachines, that_meet_in_a_file_do_not_take_it_for_one_machine) {
 // No packet says that a link is gone: each rank finds out by itself.
 class APulledLink : public TwoMachines, public ::testing::WithParamInterface<const char*> {};
 
-TEST_P(APulledLink, ends_both_ranks_and_is_not_blamed_on_their_program) {
+TEST_P(APulledLink, EndsBothRanksAndIsNotBlamedOnTheirProgram) {
   if (IsSkipped()) return;
   write_job({.strategy = GetParam(), .steps = kStepsWithoutEnd, .hang_after_s = 2});
   std::vector<Process> ranks = start_both();

@@ -8,6 +8,7 @@
 #include "cli/program.h"
 #include "tests/cli/run_lockstep.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/trace_lines.h"
 
 namespace lockstep::cli {
 namespace {
@@ -20,13 +21,14 @@ struct TwoRanks {
   explicit TwoRanks(const std::string& redop_of_rank_1) {
     for (int rank = 0; rank < 2; ++rank)
       folder.write(fmt::format("rank_{}.trace.jsonl", rank),
-                   R"({"header":1,"rank":)" + std::to_string(rank) + R"(,"world_size":2}
-{"group":"world","ranks":[0,1]}
-{"ev":"issue","id":0,"g":"world","op":"all_reduce","in":[[8]],"dtype":"float32","what":["w"],"redop":")" +
-                       (rank == 1 ? redop_of_rank_1 : "max") + R"(","step":0}
-{"ev":"complete","id":0}
-{"end":"clean"}
-)");
+                   header_line(rank, 2) + world_line(2) +
+                       issue_line(0, "world", "all_reduce",
+                                  {{"in", {{8}}},
+                                   {"dtype", "float32"},
+                                   {"what", {"w"}},
+                                   {"redop", rank == 1 ? redop_of_rank_1 : "max"},
+                                   {"step", 0}}) +
+                       event_line("complete", 0) + end_line("clean"));
   }
   TempDir folder;
 };
@@ -52,17 +54,20 @@ TEST(Verify, NamesRankStepAndParametersOfAModalityHang) {
   for (int rank = 0; rank < 3; ++rank) {
     const bool text_only = rank == 1;
     const auto issue = [](int id, const std::string& name) {
-      return R"({"ev":"issue","id":)" + std::to_string(id) +
-             R"(,"g":"world","op":"all_reduce","in":[[64]],"dtype":"float32","what":[")" + name +
-             R"("],"at":"sync.cc:41","step":0})" + "\n";
+      return issue_line(id, "world", "all_reduce",
+                        {{"in", {{64}}},
+                         {"dtype", "float32"},
+                         {"what", {name}},
+                         {"at", "sync.cc:41"},
+                         {"step", 0}});
     };
+    std::vector<std::string> has = {"text"};
+    if (!text_only) has.insert(has.begin(), "image");
     folder.write(fmt::format("rank_{}.trace.jsonl", rank),
-                 R"({"header":1,"rank":)" + std::to_string(rank) + R"(,"world_size":3})" + "\n" +
-                     R"({"group":"world","ranks":[0,1,2]})" + "\n" +
-                     R"({"ev":"modality","n":0,"has":[)" + (text_only ? "" : "\"image\",") +
-                     "\"text\"]}\n" + issue(0, "text.weight") + R"({"ev":"complete","id":0})" +
-                     "\n" + issue(1, text_only ? "temperature" : "image.weight") +
-                     R"({"end":"hung"})");
+                 header_line(rank, 3) + world_line(3) +
+                     json_line({{"ev", "modality"}, {"n", 0}, {"has", has}}) +
+                     issue(0, "text.weight") + event_line("complete", 0) +
+                     issue(1, text_only ? "temperature" : "image.weight") + end_line("hung"));
   }
   const Outcome outcome = run_lockstep({"verify", folder.path()});
   EXPECT_EQ(outcome.status, 1);

@@ -8,6 +8,7 @@
 
 #include "tests/cli/run_lockstep.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/trace_lines.h"
 
 namespace lockstep::cli {
 namespace {
@@ -20,14 +21,16 @@ class Compare : public testing::Test {
   std::string run(const std::string& name, const std::string& hash, double norm, double loss) {
     const std::string folder = dir_.path() + "/" + name;
     std::filesystem::create_directory(folder);
-    std::ofstream out(folder + "/rank_0.trace.jsonl");
-    out << R"({"header":1,"rank":0,"world_size":1})"
-        << "\n"
-        << R"({"ev":"state","n":0,"name":"w","kind":"grad","when":"synced","hash":")" << hash
-        << R"(","norm":)" << norm << "}\n"
-        << R"({"ev":"step","n":0,"loss":)" << loss << "}\n"
-        << R"({"end":"clean"})"
-        << "\n";
+    std::ofstream(folder + "/rank_0.trace.jsonl")
+        << header_line(0, 1)
+        << json_line({{"ev", "state"},
+                      {"n", 0},
+                      {"name", "w"},
+                      {"kind", "grad"},
+                      {"when", "synced"},
+                      {"hash", hash},
+                      {"norm", norm}})
+        << json_line({{"ev", "step"}, {"n", 0}, {"loss", loss}}) << end_line("clean");
     return folder;
   }
 
@@ -67,8 +70,7 @@ TEST_F(Compare, WritesWhatItFound) {
 
 TEST_F(Compare, NothingInCommonIsInconclusive) {
   const std::string b = run("b", "1", 2, 0.5);
-  std::ofstream(b + "/rank_0.trace.jsonl") << R"({"header":1,"rank":0,"world_size":1})"
-                                           << "\n";
+  std::ofstream(b + "/rank_0.trace.jsonl") << header_line(0, 1);
   EXPECT_EQ(run_lockstep({"compare", run("a", "1", 2, 0.5), b}).status, 3);
 }
 

@@ -298,7 +298,7 @@ TEST(NcclRules, CallsThatPairAcrossStepsAndEndAreWrongNumbers) {
   EXPECT_EQ(judge_as_nccl({calls({0, 1, 2, 3, 4}), calls({0, 1, 2, 3, 4})}), "verdict clean");
 }
 
-TEST(NcclRules, StartsTellWhoseDeviceStandsStill) {
+TEST(NcclRules, StartsShowWhoseDeviceStalls) {
   const auto rank = [](bool begins) {
     return std::string("{\"header\":1,\"rank\":") + "R" +
            ",\"world_size\":2,\"backend\":\"nccl\"}\n"

@@ -16,13 +16,11 @@ namespace {
 
 using ::testing::HasSubstr;
 
-std::string kept_call(int id, const std::string& group, const std::string& more = "") {
-  return R"({"ev":"issue","id":)" + std::to_string(id) + R"(,"g":")" + group +
-         R"(","op":"barrier")" + more + "}\n";
+std::string kept_call(int id, const std::string& group, const LineKeys& more = LineKeys::object()) {
+  return issue_line(id, group, "barrier", more);
 }
-std::string message(int id, const std::string& op, int peer) {
-  return R"({"ev":"issue","id":)" + std::to_string(id) + R"(,"g":"world","op":")" + op +
-         R"(","in":[[1]],"peer":)" + std::to_string(peer) + R"(,"ptag":0})" + "\n";
+std::string message(int id, const std::string& op, int peer, int tag = 0) {
+  return issue_line(id, "world", op, {{"in", {{1}}}, {"peer", peer}, {"ptag", tag}});
 }
 
 // How many calls of each rank are left.
@@ -56,13 +54,9 @@ TEST(KeptCalls, TheLastOnesStartAtOneInstance) {
 }
 
 TEST(KeptCalls, AMemberThatNeverCallsKeepsAllOfItsGroup) {
-  EXPECT_EQ(left(recorded({R"({"group":"dp","ranks":[0,1]})"
-                           "\n" +
-                               times(9, "dp"),
-                           R"({"group":"dp","ranks":[0,1]})"
-                           "\n"}),
-                 2),
-            (std::vector<std::size_t>{9, 0}));
+  EXPECT_EQ(
+      left(recorded({group_line("dp", {0, 1}) + times(9, "dp"), group_line("dp", {0, 1})}), 2),
+      (std::vector<std::size_t>{9, 0}));
 }
 
 TEST(KeptCalls, AMessageIsLeftOutWithItsReceive) {
@@ -77,9 +71,7 @@ TEST(KeptCalls, AMessageIsLeftOutWithItsReceive) {
 }
 
 TEST(KeptCalls, ACutGoesBackThroughTwoGroups) {
-  const std::string groups = R"({"group":"a","ranks":[0,1]}
-{"group":"b","ranks":[0,1]}
-)";
+  const std::string groups = group_line("a", {0, 1}) + group_line("b", {0, 1});
   // In opposite orders: a cut between the two calls of one rank tears the other's.
   const auto run = recorded({groups + kept_call(0, "a") + kept_call(1, "b") + kept_call(2, "a"),
                              groups + kept_call(0, "b") + kept_call(1, "a") + kept_call(2, "a")});
@@ -90,7 +82,7 @@ TEST(KeptCalls, ACutGoesBackThroughTwoGroups) {
 TEST(KeptCalls, AStepIsKeptWhole) {
   std::string steps;
   for (int i = 0; i < 9; ++i) {
-    steps += kept_call(i, "world", fmt::format(R"(,"step":{})", i / 3));
+    steps += kept_call(i, "world", {{"step", i / 3}});
   }
   EXPECT_EQ(left(recorded({steps, steps}), 4), (std::vector<std::size_t>{6, 6}));
   EXPECT_EQ(left(recorded({steps, times(7, "world")}), 2), (std::vector<std::size_t>{6, 4}));
@@ -100,16 +92,11 @@ TEST(KeptCalls, AStepIsKeptWhole) {
 // cut tears one, and moving it back tears the next.
 TEST(KeptCalls, ACutGoesBackAsFarAsItHasTo) {
   constexpr int kMessages = 20'000;
-  const auto tagged = [](int id, const std::string& op, int tag) {
-    return R"({"ev":"issue","id":)" + std::to_string(id) + R"(,"g":"world","op":")" + op +
-           R"(","in":[[1]],"peer":)" + (op == "send" ? "1" : "0") + R"(,"ptag":)" +
-           std::to_string(tag) + "}\n";
-  };
   std::string sender, receiver;
   for (int i = 0; i < kMessages; ++i) {
     const bool last = i + 1 == kMessages;
-    sender += tagged(i, "send", i == 0 || last ? i : i % 2 == 1 ? i + 1 : i - 1);
-    receiver += tagged(i, "recv", i % 2 == 0 ? i + 1 : i - 1);
+    sender += message(i, "send", 1, i == 0 || last ? i : i % 2 == 1 ? i + 1 : i - 1);
+    receiver += message(i, "recv", 0, i % 2 == 0 ? i + 1 : i - 1);
   }
   EXPECT_EQ(left(recorded({sender, receiver}), kMessages / 2),
             (std::vector<std::size_t>{kMessages, kMessages}));

@@ -12,14 +12,13 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr const char* kReduce =
-    R"("g":"world","op":"all_reduce","in":[[4]],"out":[[4]],"dtype":"float32","redop":"sum")";
+const LineKeys kAsync = {{"async", true}};
 
-std::string issue(int id, const std::string& more = "") {
-  return R"({"ev":"issue","id":)" + std::to_string(id) + "," + kReduce + more + "}\n";
-}
-std::string event(const std::string& kind, int id) {
-  return R"({"ev":")" + kind + R"(","id":)" + std::to_string(id) + "}\n";
+// An all-reduce over both ranks.
+std::string issue(int id, const LineKeys& more = LineKeys::object()) {
+  LineKeys keys = {{"in", {{4}}}, {"out", {{4}}}, {"dtype", "float32"}, {"redop", "sum"}};
+  keys.update(more);
+  return issue_line(id, "world", "all_reduce", keys);
 }
 
 trace::Run program_of(const std::vector<std::string>& bodies, ProgramOptions options = {}) {
@@ -32,8 +31,8 @@ trace::Run program_of(const std::vector<std::string>& bodies, ProgramOptions opt
 }
 
 TEST(ReplayProgram, WaitsStayWhereTheyWere) {
-  const std::string body = issue(3, R"(,"async":true)") + issue(7) + event("complete", 3) +
-                           event("wait", 3) + event("waited", 3) + R"({"end":"clean"})";
+  const std::string body = issue(3, kAsync) + issue(7) + event_line("complete", 3) +
+                           event_line("wait", 3) + event_line("waited", 3) + end_line("clean");
   const auto program = program_of({body, body});
   EXPECT_THAT(words(program, 0),
               ElementsAre("issue 0 all_reduce world [4] async", "issue 1 all_reduce world [4]",
@@ -42,7 +41,7 @@ TEST(ReplayProgram, WaitsStayWhereTheyWere) {
 
 TEST(ReplayProgram, AWaitThatWasSeenToEndAloneIsOne) {
   const std::string body =
-      issue(0, R"(,"async":true)") + event("waited", 0) + event("wait", 0) + R"({"end":"clean"})";
+      issue(0, kAsync) + event_line("waited", 0) + event_line("wait", 0) + end_line("clean");
   const auto program = program_of({body, body});
   EXPECT_THAT(words(program, 1),
               ElementsAre("issue 0 all_reduce world [4] async", "wait 0", "end clean"));
@@ -50,13 +49,17 @@ TEST(ReplayProgram, AWaitThatWasSeenToEndAloneIsOne) {
 
 TEST(ReplayProgram, CallsOfABatchAreIssuedTogether) {
   const auto message = [](const char* op, int id, int peer) {
-    return R"({"ev":"issue","id":)" + std::to_string(id) + R"(,"g":"world","op":")" + op +
-           R"(","in":[[2]],"out":[[2]],"dtype":"float32","peer":)" + std::to_string(peer) +
-           R"(,"ptag":0,"coalesced":5})" + "\n";
+    return issue_line(id, "world", op,
+                      {{"in", {{2}}},
+                       {"out", {{2}}},
+                       {"dtype", "float32"},
+                       {"peer", peer},
+                       {"ptag", 0},
+                       {"coalesced", 5}});
   };
   const auto program =
-      program_of({message("send", 0, 1) + message("recv", 1, 1) + issue(2) + R"({"end":"clean"})",
-                  message("send", 0, 0) + message("recv", 1, 0) + issue(2) + R"({"end":"clean"})"});
+      program_of({message("send", 0, 1) + message("recv", 1, 1) + issue(2) + end_line("clean"),
+                  message("send", 0, 0) + message("recv", 1, 0) + issue(2) + end_line("clean")});
   EXPECT_THAT(words(program, 0),
               ElementsAre("issue 0 send world [2] async", "issue 1 recv world [2] async", "wait 0",
                           "wait 1", "issue 2 all_reduce world [4]", "end clean"));
@@ -64,17 +67,15 @@ TEST(ReplayProgram, CallsOfABatchAreIssuedTogether) {
 
 // A recorder that sees the device: all calls are asynchronous, and none is waited for.
 TEST(ReplayProgram, ARankWaitsForItsDeviceBeforeAnotherGroup) {
-  const std::string groups = R"({"group":"dp","ranks":[0,1]}
-{"group":"tp","ranks":[0,1]}
-)";
+  const std::string groups = group_line("dp", {0, 1}) + group_line("tp", {0, 1});
   const auto call = [](int id, const std::string& group) {
-    return R"({"ev":"issue","id":)" + std::to_string(id) + R"(,"g":")" + group +
-           R"(","op":"all_reduce","in":[[4]],"dtype":"float32","async":true})" + "\n";
+    return issue_line(id, group, "all_reduce",
+                      {{"in", {{4}}}, {"dtype", "float32"}, {"async", true}});
   };
-  const std::string begin = groups + call(0, "dp") + event("complete", 0);
+  const std::string begin = groups + call(0, "dp") + event_line("complete", 0);
   const auto program =
-      program_of({begin + call(1, "dp") + call(2, "dp") + call(3, "tp") + R"({"end":"hung"})",
-                  begin + call(1, "tp") + call(2, "dp") + R"({"end":"hung"})"});
+      program_of({begin + call(1, "dp") + call(2, "dp") + call(3, "tp") + end_line("hung"),
+                  begin + call(1, "tp") + call(2, "dp") + end_line("hung")});
   EXPECT_THAT(
       words(program, 0),
       ElementsAre("issue 0 all_reduce dp [4] async", "issue 1 all_reduce dp [4] async",
@@ -84,10 +85,9 @@ TEST(ReplayProgram, ARankWaitsForItsDeviceBeforeAnotherGroup) {
 
 TEST(ReplayProgram, EndsAsRecorded) {
   const auto program =
-      program_of({issue(0) + R"({"ev":"exception","what":"no more memory"})"
-                             "\n"
-                             R"({"end":"exception"})",
-                  issue(0) + R"({"end":"killed"})", issue(0), issue(0) + R"({"end":"hung"})"});
+      program_of({issue(0) + json_line({{"ev", "exception"}, {"what", "no more memory"}}) +
+                      end_line("exception"),
+                  issue(0) + end_line("killed"), issue(0), issue(0) + end_line("hung")});
   EXPECT_THAT(words(program, 0),
               ElementsAre("issue 0 all_reduce world [4]", "raise no more memory", "end exception"));
   EXPECT_EQ(words(program, 1).back(), "end killed");
@@ -95,19 +95,17 @@ TEST(ReplayProgram, EndsAsRecorded) {
   EXPECT_EQ(words(program, 3).back(), "end hung");
 }
 
-TEST(ReplayProgram, WhoWasOnlyLookedAtEndsWell) {
-  const auto program = program_of({issue(0) + R"({"end":"hung"})", issue(0)}, {.ends_well = true});
+TEST(ReplayProgram, ARankThatWasOnlyDumpedEndsWell) {
+  const auto program = program_of({issue(0) + end_line("hung"), issue(0)}, {.ends_well = true});
   EXPECT_EQ(words(program, 0).back(), "end clean");
   EXPECT_EQ(words(program, 1).back(), "end clean");
 }
 
 TEST(ReplayProgram, KeepsNamesLocationsAndSteps) {
-  const std::string body = R"({"ev":"modality","n":7,"has":["text"]})"
-                           "\n" +
-                           issue(0, R"(,"what":["image.w"],"at":"train.py:3","step":7,"tag":"x")") +
-                           R"({"ev":"step","n":7,"loss":2.5})"
-                           "\n"
-                           R"({"end":"clean"})";
+  const std::string body =
+      json_line({{"ev", "modality"}, {"n", 7}, {"has", {"text"}}}) +
+      issue(0, {{"what", {"image.w"}}, {"at", "train.py:3"}, {"step", 7}, {"tag", "x"}}) +
+      json_line({{"ev", "step"}, {"n", 7}, {"loss", 2.5}}) + end_line("clean");
   const auto program = program_of({body, body});
   std::ostringstream text;
   trace::write_text_trace(text, program.ranks[0], program.tables);
@@ -117,13 +115,9 @@ TEST(ReplayProgram, KeepsNamesLocationsAndSteps) {
 }
 
 TEST(ReplayProgram, TakesWhatOneMemberRecordedForAll) {
-  const auto program = program_of(
-      {R"({"ev":"issue","id":0,"g":"world","op":"broadcast","in":[[9]],"dtype":"int64","root":1})"
-       "\n"
-       R"({"end":"clean"})",
-       R"({"ev":"issue","id":0,"g":"world","op":"broadcast"})"
-       "\n"
-       R"({"end":"clean"})"});
+  const LineKeys all = {{"in", {{9}}}, {"dtype", "int64"}, {"root", 1}};
+  const auto program = program_of({issue_line(0, "world", "broadcast", all) + end_line("clean"),
+                                   issue_line(0, "world", "broadcast") + end_line("clean")});
   const trace::Signature& s = program.tables.signatures[program.ranks[1].calls[0].signature];
   EXPECT_EQ(s, program.tables.signatures[program.ranks[0].calls[0].signature]);
   EXPECT_EQ(s.root, 1);
@@ -131,9 +125,7 @@ TEST(ReplayProgram, TakesWhatOneMemberRecordedForAll) {
 }
 
 TEST(ReplayProgram, WhatNobodyRecordedIsTheSameForAll) {
-  const std::string body = R"({"ev":"issue","id":0,"g":"world","op":"reduce","in":[[9]]})"
-                           "\n"
-                           R"({"end":"clean"})";
+  const std::string body = issue_line(0, "world", "reduce", {{"in", {{9}}}}) + end_line("clean");
   const auto program = program_of({body, body});
   const trace::Signature& s = program.tables.signatures[program.ranks[1].calls[0].signature];
   EXPECT_EQ(program.tables.names(s.dtypes), std::vector<std::string>{"float32"});
@@ -142,10 +134,9 @@ TEST(ReplayProgram, WhatNobodyRecordedIsTheSameForAll) {
 }
 
 TEST(ReplayProgram, OfAProgramIsItself) {
-  const std::string body = issue(3, R"(,"async":true)") + issue(7) + event("wait", 3) +
-                           R"({"ev":"exception","what":"oops"})"
-                           "\n"
-                           R"({"end":"exception"})";
+  const std::string body = issue(3, kAsync) + issue(7) + event_line("wait", 3) +
+                           json_line({{"ev", "exception"}, {"what", "oops"}}) +
+                           end_line("exception");
   const auto text = [](const trace::Run& run) {
     std::ostringstream out;
     for (const trace::RankTrace& trace : run.ranks) trace::write_text_trace(out, trace, run.tables);

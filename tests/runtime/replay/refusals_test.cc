@@ -62,9 +62,7 @@ TEST(ReplayRefusals, GroupsAndPeersThatNobodyRecorded) {
 TEST(ReplayRefusals, MoreCallsThanAReplayRecordsUnlessTheLastOnesAreKept) {
   std::string calls;
   for (std::size_t i = 0; i <= kMaxReplayCalls; ++i)
-    calls += R"({"ev":"issue","id":)" + std::to_string(i) +
-             R"(,"g":"world","op":"barrier"})"
-             "\n";
+    calls += issue_line(static_cast<int>(i), "world", "barrier");
   EXPECT_THAT(why_not(recorded({calls})), HasSubstr("rank 0 made 200001 calls"));
   const Result<trace::Run> program = replay_program(recorded({calls}), {.last = 10});
   ASSERT_TRUE(program) << program.error().str();
@@ -81,11 +79,10 @@ std::string why_not_over_nccl(const std::vector<int>& sent, const std::vector<in
   const auto calls = [](const char* op, const char* side, int peer, const std::vector<int>& tags) {
     std::string out;
     for (std::size_t i = 0; i < tags.size(); ++i) {
-      out += R"({"ev":"issue","id":)" + std::to_string(i) + R"(,"g":"world","op":")" + op +
-             R"(",")" + side + R"(":[[1]],"peer":)" + std::to_string(peer) + R"(,"ptag":)" +
-             std::to_string(tags[i]) + R"(,"async":true})" + "\n";
+      out += issue_line(static_cast<int>(i), "world", op,
+                        {{side, {{1}}}, {"peer", peer}, {"ptag", tags[i]}, {"async", true}});
     }
-    return out + R"({"end":"hung"})" + "\n";
+    return out + end_line("hung");
   };
   const Result<trace::Run> program =
       replay_program(recorded({calls("send", "in", 1, sent), calls("recv", "out", 0, received)}));

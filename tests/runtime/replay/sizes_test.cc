@@ -61,8 +61,7 @@ TEST(ShrinkSizes, RowsOfAnAllToAllStay) {
 TEST(ShrinkSizes, RefusesWhereThereIsNoRoom) {
   std::string calls;
   for (int i = 0; i < 4; ++i) {
-    calls += R"({"ev":"issue","id":)" + std::to_string(i) +
-             R"(,"g":"world","op":"broadcast","in":[[)" + std::to_string(100 + i) + "]]}\n";
+    calls += issue_line(i, "world", "broadcast", {{"in", {{100 + i}}}});
   }
   auto run = recorded({calls, calls});
   const Status refused = shrink_sizes(run, 4);

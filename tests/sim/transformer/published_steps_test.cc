@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include "base/files/read_file.h"
 #include "sim/transformer/evaluation.h"
@@ -78,22 +79,25 @@ const std::vector<NemoSteps>& nemo_steps() {
 
 // The steps as a table that `calibrate check` reads.
 std::string nemo_table() {
-  std::string rows;
+  nlohmann::json rows;
   for (const NemoSteps& steps : nemo_steps())
     for (const auto& [dtype, seconds] :
          {std::pair{"bf16", &steps.bf16}, std::pair{"fp8", &steps.fp8}})
       for (std::size_t i = 0; i < seconds->size(); ++i) {
         const auto times = 1 << i;
-        rows += (rows.empty() ? "" : ",\n") + std::string(R"({"model":")") + steps.model +
-                R"(","layers":)" + std::to_string(steps.layers) + R"(,"gpus":)" +
-                std::to_string(steps.gpus * times) + R"(,"gbs":)" +
-                std::to_string(steps.batch * times) + R"(,"tp":)" + std::to_string(steps.tp) +
-                R"(,"pp":)" + std::to_string(steps.pp) + R"(,"cp":)" + std::to_string(steps.cp) +
-                R"(,"vp":)" + std::to_string(steps.vp) + R"(,"seq":)" +
-                std::to_string(steps.sequence) + R"(,"dtype":")" + dtype + R"(","step_s":)" +
-                std::to_string((*seconds)[i]) + "}";
+        rows.push_back({{"model", steps.model},
+                        {"layers", steps.layers},
+                        {"gpus", steps.gpus * times},
+                        {"gbs", steps.batch * times},
+                        {"tp", steps.tp},
+                        {"pp", steps.pp},
+                        {"cp", steps.cp},
+                        {"vp", steps.vp},
+                        {"seq", steps.sequence},
+                        {"dtype", dtype},
+                        {"step_s", (*seconds)[i]}});
       }
-  return R"({"framework":"NeMo","machine":"dgx-h100","rows":[)" + rows + "]}";
+  return nlohmann::json{{"framework", "NeMo"}, {"machine", "dgx-h100"}, {"rows", rows}}.dump();
 }
 
 TEST(PublishedSteps, OfNemoOnDgxH100) {

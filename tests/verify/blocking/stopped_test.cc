@@ -166,10 +166,8 @@ TEST(Stopped, OthersTellWhereARankWithoutADumpRan) {
 
 TEST(Stopped, NeighboursTellTheProbableHostOfARankWithoutADump) {
   const auto rank = [](int r) {
-    return "{\"header\":1,\"rank\":" + std::to_string(r) +
-           ",\"world_size\":3,\"backend\":\"nccl\"}\n"
-           "{\"ev\":\"issue\",\"id\":0,\"g\":\"world\",\"op\":\"all_reduce\",\"in\":[[8]]}\n"
-           "{\"end\":\"hung\"}\n";
+    return header_line(r, 3, {{"backend", "nccl"}}) +
+           issue_line(0, "world", "all_reduce", {{"in", {{8}}}}) + end_line("hung");
   };
   trace::Run run = run_from_text({rank(0), rank(2)});
   for (trace::RankTrace& trace : run.ranks) {
@@ -288,22 +286,29 @@ TEST(Stopped, OneDefectInManyGroupsIsOneFinding) {
 TEST(Numbers, OfADumpAreItsCollectiveSeqIds) {
   const TempDir folder;
   for (int r = 0; r < 2; ++r) {
-    std::string entries;
+    LineKeys entries = LineKeys::array();
     for (int seq = 317; seq <= (r == 0 ? 318 : 317); ++seq)
-      entries += std::string(entries.empty() ? "" : ",") + R"({"record_id":)" +
-                 std::to_string(seq + 1000) +
-                 R"(,"pg_id":0,"process_group":["7","TENSOR_PARALLEL"],"collective_seq_id":)" +
-                 std::to_string(seq) +
-                 R"(,"p2p_seq_id":0,"op_id":1,"profiling_name":"nccl:all_reduce",)"
-                 R"("time_created_ns":1795247719749931269,"input_sizes":[[8]],)"
-                 R"("input_dtypes":["Float"],"output_sizes":[[8]],"output_dtypes":["Float"],)"
-                 R"("state":")" +
-                 (seq == 317 ? "completed" : "scheduled") +
-                 R"(","retired":false,"timeout_ms":600000,"is_p2p":false})";
-    folder.write(fmt::format("trace_rank_{}", r),
-                 R"({"version":"2.10","pg_config":{"7":{"name":"7","desc":"TENSOR_PARALLEL",)"
-                 R"("ranks":"[0, 1]"}},"pg_status":{},"entries":[)" +
-                     entries + "]}");
+      entries.push_back({{"record_id", seq + 1000},
+                         {"pg_id", 0},
+                         {"process_group", {"7", "TENSOR_PARALLEL"}},
+                         {"collective_seq_id", seq},
+                         {"p2p_seq_id", 0},
+                         {"op_id", 1},
+                         {"profiling_name", "nccl:all_reduce"},
+                         {"time_created_ns", 1795247719749931269},
+                         {"input_sizes", {{8}}},
+                         {"input_dtypes", {"Float"}},
+                         {"output_sizes", {{8}}},
+                         {"output_dtypes", {"Float"}},
+                         {"state", seq == 317 ? "completed" : "scheduled"},
+                         {"retired", false},
+                         {"timeout_ms", 600000},
+                         {"is_p2p", false}});
+    const LineKeys group = {{"name", "7"}, {"desc", "TENSOR_PARALLEL"}, {"ranks", "[0, 1]"}};
+    folder.write(fmt::format("trace_rank_{}", r), json_line({{"version", "2.10"},
+                                                             {"pg_config", {{"7", group}}},
+                                                             {"pg_status", LineKeys::object()},
+                                                             {"entries", entries}}));
   }
   const auto run = trace::load_run({folder.path()});
   ASSERT_TRUE(run) << run.error().str();

@@ -110,24 +110,18 @@ TEST(ParamDivergence, PartsOfShardedTensorsAreNotCompared) {
 
 TEST(ParamDivergence, RanksOutsideOfTheGroupThatAveragesATensorAreNoReplicasOfIt) {
   const auto rank = [](int r) {
-    std::string out = fmt::format(R"({{"header":1,"rank":{},"world_size":3}}
-{{"group":"world","ranks":[0,1,2]}}
-{{"group":"images","ranks":[0,1]}}
-)",
-                                  r);
+    std::string out = header_line(r, 3) + world_line(3) + group_line("images", {0, 1});
     for (int n = 0; n < 3; ++n) {
-      const std::string step = std::to_string(n);
       if (r < 2) {
-        out += R"({"ev":"issue","id":)" + step +
-               R"(,"g":"images","op":"all_reduce","in":[[8]],"what":["image.w"]})"
-               "\n"
-               R"({"ev":"complete","id":)" +
-               step + "}\n";
+        out += issue_line(n, "images", "all_reduce", {{"in", {{8}}}, {"what", {"image.w"}}}) +
+               event_line("complete", n);
       }
-      out += R"({"ev":"state","n":)" + step + R"(,"name":"image.w","hash":")" +
-             std::to_string(r < 2 ? n + 1 : 7) + "\"}\n";
+      out += json_line({{"ev", "state"},
+                        {"n", n},
+                        {"name", "image.w"},
+                        {"hash", std::to_string(r < 2 ? n + 1 : 7)}});
     }
-    return out + R"({"end":"clean"})";
+    return out + end_line("clean");
   };
   EXPECT_EQ(summary(verify(run_from_text({rank(0), rank(1), rank(2)}))), "verdict clean");
 }
@@ -161,23 +155,20 @@ TEST(GradDivergence, WhereParametersAreAveragedInsteadItIsANote) {
 
 TEST(BufferDivergence, IsAWarningUnlessBroadcastsKeepThemTogether) {
   const auto rank = [](int r, bool broadcast) {
-    std::string out = fmt::format(R"({{"header":1,"rank":{},"world_size":2}}
-{{"group":"world","ranks":[0,1]}}
-)",
-                                  r);
+    std::string out = header_line(r, 2) + world_line(2);
     for (int n = 0; n < 4; ++n) {
-      const std::string step = std::to_string(n);
       if (broadcast) {
-        out += R"({"ev":"issue","id":)" + step +
-               R"(,"g":"world","op":"broadcast","in":[[8]],"root":0,"what":["bn.mean"]})"
-               "\n"
-               R"({"ev":"complete","id":)" +
-               step + "}\n";
+        out += issue_line(n, "world", "broadcast",
+                          {{"in", {{8}}}, {"root", 0}, {"what", {"bn.mean"}}}) +
+               event_line("complete", n);
       }
-      out += R"({"ev":"state","n":)" + step + R"(,"name":"bn.mean","kind":"buffer","hash":")" +
-             std::to_string(10 * n + r) + "\"}\n";
+      out += json_line({{"ev", "state"},
+                        {"n", n},
+                        {"name", "bn.mean"},
+                        {"kind", "buffer"},
+                        {"hash", std::to_string(10 * n + r)}});
     }
-    return out + R"({"end":"clean"})";
+    return out + end_line("clean");
   };
   EXPECT_EQ(summary(verify(run_from_text({rank(0, false), rank(1, false)}))),
             "buffer-divergence warning proven step=0\nverdict findings");

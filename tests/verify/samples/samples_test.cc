@@ -176,13 +176,12 @@ TEST(BroadcastAsSync, OneRanksBatchForAll) {
   Job job;
   job.shard = false;
   const auto broadcast = [](std::size_t n) {
-    const std::string id = std::to_string(2 * n);
-    const std::string next = std::to_string(2 * n + 1);
-    return R"({"ev":"issue","id":)" + id +
-           R"(,"g":"world","op":"broadcast","in":[[64]],"root":0,"what":["batch.tokens"]})" + "\n" +
-           R"({"ev":"complete","id":)" + id + "}\n" + R"({"ev":"issue","id":)" + next +
-           R"(,"g":"world","op":"all_reduce","in":[[4]],"redop":"sum"})" + "\n" +
-           R"({"ev":"complete","id":)" + next + "}\n";
+    const int id = static_cast<int>(2 * n);
+    return issue_line(id, "world", "broadcast",
+                      {{"in", {{64}}}, {"root", 0}, {"what", {"batch.tokens"}}}) +
+           event_line("complete", id) +
+           issue_line(id + 1, "world", "all_reduce", {{"in", {{4}}}, {"redop", "sum"}}) +
+           event_line("complete", id + 1);
   };
   EXPECT_EQ(summary(judged_samples(
                 job, [](std::uint32_t r) { return r; }, broadcast)),

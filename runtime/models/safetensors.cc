@@ -165,6 +165,7 @@ class Unfinished {
 // The order in which the data is stored: the widest types first, which aligns all of them.
 std::vector<const TensorToStore*> in_order(const std::vector<TensorToStore>& tensors) {
   std::vector<const TensorToStore*> order;
+  order.reserve(tensors.size());
   for (const TensorToStore& tensor : tensors) order.push_back(&tensor);
   std::stable_sort(order.begin(), order.end(), [](const TensorToStore* a, const TensorToStore* b) {
     return bytes_of(a->type) > bytes_of(b->type);

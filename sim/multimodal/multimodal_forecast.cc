@@ -99,10 +99,10 @@ std::vector<std::string> MultimodalForecast::basis() const {
                                     printable(plan.data.manifest_file)),
                   plan.data.seed, plural(plan.steps, "step")),
       "all GPUs are alike; nobody else uses the network; loading data keeps up",
-      "MFU: what the towers need for what is no padding (a frozen tower: forward, and the input's "
-      "gradient where something before it is trained), of the 16-bit peak",
-      "an encoder computes items without padding between them, at the efficiency of the LLM's "
-      "products; patch embedding and pooling take no time"};
+      ("MFU: what the towers need for tokens other than padding (a frozen tower: forward, and the "
+       "input's gradient where something before it is trained), of the 16-bit peak"),
+      ("an encoder computes items without padding between them, at the efficiency of the LLM's "
+       "products; patch embedding and pooling take no time")};
   if (calibration.cost.network)
     out.push_back(fmt::format(
         "calls share the links of a {}: gradients and messages with all calls under way, those "

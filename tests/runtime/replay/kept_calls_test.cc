@@ -143,15 +143,10 @@ class AllCuts {
   const trace::Run& run_;
 };
 
-TEST(KeptCalls, AreThoseBehindTheLatestCutThereIs) {
+TEST(KeptCalls, AreThoseAfterTheLatestCut) {
   std::mt19937 random(5);
-  const std::string a = R"({"group":"a","ranks":[0,1]})"
-                        "\n",
-                    b = R"({"group":"b","ranks":[1,2]})"
-                        "\n";
+  const std::string a = group_line("a", {0, 1}), b = group_line("b", {1, 2}), world = world_line(3);
   for (int round = 0; round < 300; ++round) {
-    const std::string world = R"({"group":"world","ranks":[0,1,2]})"
-                              "\n";
     std::vector<std::string> ranks = {world + a, world + a + b, world + b};
     const bool steps = random() % 2 == 0;
     for (std::size_t r = 0; r < 3; ++r) {
@@ -160,11 +155,8 @@ TEST(KeptCalls, AreThoseBehindTheLatestCutThereIs) {
         const std::uint32_t which = random() % 4;
         step += random() % 3 == 0 ? 1 : 0;
         const bool in_a = r == 0 || (r == 1 && which < 2);
-        ranks[r] += kept_call(i,
-                              which == 3 ? "world"
-                              : in_a     ? "a"
-                                         : "b",
-                              steps ? fmt::format(R"(,"step":{})", step) : "");
+        const char* const group = which == 3 ? "world" : in_a ? "a" : "b";
+        ranks[r] += steps ? kept_call(i, group, {{"step", step}}) : kept_call(i, group);
       }
     }
     const auto run = recorded(ranks);
@@ -187,7 +179,7 @@ TEST(KeptCalls, WhatOneRecorderLostIsLeftOutForAll) {
   EXPECT_THAT(unnumbered.error().str(), HasSubstr("does not number the others"));
 }
 
-TEST(KeptCalls, HalfAMessageBehindLostRecordsIsRefused) {
+TEST(KeptCalls, HalfAMessageAfterLostRecordsIsRefused) {
   auto run = recorded({message(0, "send", 1), kept_call(0, "world")});
   EXPECT_TRUE(kept_calls(run, 0));
   run.ranks[1].dropped = 1;

@@ -12,9 +12,8 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using Shapes = std::vector<CallTensors::Shape>;
 
-std::string tensor_call(int id, const std::string& op, const std::string& more) {
-  return R"({"ev":"issue","id":)" + std::to_string(id) + R"(,"g":"world","op":")" + op + R"(",)" +
-         more + "}\n";
+std::string tensor_call(int id, const std::string& op, const LineKeys& keys) {
+  return issue_line(id, "world", op, keys);
 }
 
 std::string refused(const std::string& body) {
@@ -31,57 +30,54 @@ CallTensors tensors(const std::string& body, bool is_root = false) {
 }
 
 TEST(CallTensors, OneSideFollowsFromTheOther) {
-  EXPECT_EQ(tensors(tensor_call(0, "all_gather_into_tensor", R"("in":[[3,2]])")).out,
+  EXPECT_EQ(tensors(tensor_call(0, "all_gather_into_tensor", {{"in", {{3, 2}}}})).out,
             (Shapes{{12}}));
-  EXPECT_EQ(tensors(tensor_call(0, "all_gather_into_tensor", R"("out":[[12]])")).in, (Shapes{{6}}));
-  EXPECT_EQ(tensors(tensor_call(0, "reduce_scatter_tensor", R"("in":[[12]])")).out, (Shapes{{6}}));
-  EXPECT_EQ(tensors(tensor_call(0, "all_gather", R"("in":[[3]],"out":[[6]])")).out,
+  EXPECT_EQ(tensors(tensor_call(0, "all_gather_into_tensor", {{"out", {{12}}}})).in, (Shapes{{6}}));
+  EXPECT_EQ(tensors(tensor_call(0, "reduce_scatter_tensor", {{"in", {{12}}}})).out, (Shapes{{6}}));
+  EXPECT_EQ(tensors(tensor_call(0, "all_gather", {{"in", {{3}}}, {"out", {{6}}}})).out,
             (Shapes{{3}, {3}}));
 }
 
 TEST(CallTensors, ARootAloneHasTheWhole) {
-  const std::string gather = tensor_call(0, "gather", R"("in":[[3]],"root":0)");
+  const std::string gather = tensor_call(0, "gather", {{"in", {{3}}}, {"root", 0}});
   EXPECT_EQ(tensors(gather, true).out, (Shapes{{3}, {3}}));
   EXPECT_EQ(tensors(gather, false).out, Shapes());
 }
 
 TEST(CheckTensors, WhatDoesNotFitIntoMemoryIsRefused) {
-  EXPECT_EQ(refused(tensor_call(0, "all_reduce", R"("in":[[1000000]])")), "no error");
-  EXPECT_THAT(refused(tensor_call(0, "all_reduce", R"("in":[[1000000,1000]])")),
+  EXPECT_EQ(refused(tensor_call(0, "all_reduce", {{"in", {{1000000}}}})), "no error");
+  EXPECT_THAT(refused(tensor_call(0, "all_reduce", {{"in", {{1000000, 1000}}}})),
               HasSubstr("more than 4 GiB at a time"));
-  EXPECT_THAT(
-      refused(tensor_call(0, "all_reduce", R"("in":[[9223372036854775807,9223372036854775807]])")),
-      AllOf(HasSubstr("more than 2^40 elements"), HasSubstr("--max-elements")));
+  EXPECT_THAT(refused(tensor_call(0, "all_reduce", {{"in", {{INT64_MAX, INT64_MAX}}}})),
+              AllOf(HasSubstr("more than 2^40 elements"), HasSubstr("--max-elements")));
 }
 
 TEST(CheckTensors, CallsThatAreWaitedForMakeRoom) {
   std::string waits, piles;
   for (int i = 0; i < 40; ++i) {
-    const std::string big = R"("in":[[20000000]])";  // 80 MB
-    waits += tensor_call(i, "all_reduce", big);
-    piles += tensor_call(i, "all_reduce", big + R"(,"async":true)");
+    waits += tensor_call(i, "all_reduce", {{"in", {{20'000'000}}}});  // 80 MB
+    piles += tensor_call(i, "all_reduce", {{"in", {{20'000'000}}}, {"async", true}});
   }
   EXPECT_EQ(refused(waits), "no error");
-  EXPECT_THAT(refused(piles + tensor_call(40, "barrier", R"("async":false)")),
+  EXPECT_THAT(refused(piles + tensor_call(40, "barrier", {{"async", false}})),
               HasSubstr("more than 4 GiB"));
 }
 
 TEST(CheckTensors, ManyTensorsOfOneCallCount) {
-  std::string shapes = "[1073741824]";
-  for (int i = 0; i < 8; ++i) shapes += ",[1073741824]";
-  EXPECT_THAT(refused(tensor_call(0, "all_reduce", R"("in":[)" + shapes + "]")),
+  const std::vector<std::vector<int>> shapes(9, {1 << 30});
+  EXPECT_THAT(refused(tensor_call(0, "all_reduce", {{"in", shapes}})),
               HasSubstr("more than 4 GiB"));
 }
 
 TEST(CheckTensors, TypesAndSplitsHaveToBeKnown) {
-  EXPECT_THAT(refused(tensor_call(0, "all_reduce", R"("in":[[4]],"dtype":"quaternion")")),
+  EXPECT_THAT(refused(tensor_call(0, "all_reduce", {{"in", {{4}}}, {"dtype", "quaternion"}})),
               HasSubstr("type quaternion"));
-  EXPECT_THAT(refused(tensor_call(0, "all_to_all_single", R"("in":[[5]],"out":[[5]])")),
+  EXPECT_THAT(refused(tensor_call(0, "all_to_all_single", {{"in", {{5}}}, {"out", {{5}}}})),
               HasSubstr("its splits were not recorded"));
-  EXPECT_THAT(
-      refused(tensor_call(0, "all_to_all_single",
-                          R"("in":[[5]],"out":[[5]],"splits_in":[1,2],"splits_out":[2,3])")),
-      HasSubstr("not those of its rows"));
+  EXPECT_THAT(refused(tensor_call(
+                  0, "all_to_all_single",
+                  {{"in", {{5}}}, {"out", {{5}}}, {"splits_in", {1, 2}}, {"splits_out", {2, 3}}})),
+              HasSubstr("not those of its rows"));
 }
 
 }  // namespace

@@ -162,156 +162,196 @@ std::string without_escapes(std::string text) {
   return text;
 }
 
-void expect_agreement(const trace::Run& run) {
-  const verify::Report report = verify::verify(run);
-  const FilteredReport filtered(report);
-  const std::vector<Expected> expected = expected_of(report, 60);
-  const std::string verdict(verify::to_string(report.verdict));
+// All forms of the report on one run, each held against the findings.
+class Forms {
+ public:
+  explicit Forms(const trace::Run& run) : run_(run) {}
 
-  const Json json = Json::parse(json_report(report));
-  const Json sarif = Json::parse(sarif_report(filtered))["runs"][0];
-  expect_in_json_and_sarif(report, json, sarif);
-  std::vector<Said> said;
-  for (const Json& one : sarif["results"])
-    said.push_back({one["ruleId"], without_escapes(one["message"]["text"])});
-  expect_said(expected, said, "SARIF");
+  void expect_agreement() const {
+    expect_json_and_sarif();
+    expect_gitlab();
+    expect_github();
+    expect_junit();
+    expect_text();
+    expect_markdown();
+    expect_csv();
+    expect_html();
+    expect_dot();
+    expect_headline();
+  }
 
-  said.clear();
-  for (const Json& one : Json::parse(gitlab_report(filtered)))
-    said.push_back({one["check_name"], one["description"]});
-  expect_said(expected, said, "GitLab");
+ private:
+  void expect_json_and_sarif() const {
+    expect_in_json_and_sarif(report_, json_, sarif_);
+    std::vector<Said> said;
+    for (const Json& one : sarif_["results"])
+      said.push_back({one["ruleId"], without_escapes(one["message"]["text"])});
+    expect_said(expected_, said, "SARIF");
+  }
 
-  // An annotation shows the ten worst.
-  const std::string github = github_report(filtered);
-  if (report.findings.size() <= 9) {
+  void expect_gitlab() const {
+    std::vector<Said> said;
+    for (const Json& one : Json::parse(gitlab_report(filtered_)))
+      said.push_back({one["check_name"], one["description"]});
+    expect_said(expected_, said, "GitLab");
+  }
+
+  void expect_github() const {
+    if (report_.findings.size() > 9) return;  // annotations show the ten worst
     std::vector<Expected> by_severity;
     for (const auto severity :
          {verify::Severity::error, verify::Severity::warning, verify::Severity::note})
-      for (std::size_t i = 0; i < expected.size(); ++i)
-        if (report.findings[i].severity == severity) by_severity.push_back(expected[i]);
-    expect_said(by_severity,
-                cut_at(github,
-                       [](const std::string& line) -> std::string {
-                         constexpr std::string_view kTitle = "title=lockstep ";
-                         const std::size_t title = line.find(kTitle);
-                         if (title == kNpos) return "";
-                         const std::size_t begin = title + kTitle.size();
-                         return line.substr(begin, line.find("::", begin) - begin);
-                       }),
-                "GitHub");
+      for (std::size_t i = 0; i < expected_.size(); ++i)
+        if (report_.findings[i].severity == severity) by_severity.push_back(expected_[i]);
+    const auto rule_in_title = [](const std::string& line) -> std::string {
+      constexpr std::string_view kTitle = "title=lockstep ";
+      const std::size_t title = line.find(kTitle);
+      if (title == kNpos) return "";
+      const std::size_t begin = title + kTitle.size();
+      return line.substr(begin, line.find("::", begin) - begin);
+    };
+    expect_said(by_severity, cut_at(github_, rule_in_title), "GitHub");
   }
 
   // The test cases after the first, which is the verdict.
-  const Xml junit = read_xml(junit_report(filtered));
-  EXPECT_THAT(junit.texts("system-out").back(), HasSubstr(verdict + ": "));
-  std::vector<std::string> cases = junit.texts("testcase");
-  ASSERT_EQ(cases.size(), expected.size() + 1);
-  said.clear();
-  for (std::size_t i = 0; i < expected.size(); ++i)
-    said.push_back({word_at(junit.names[i + 1], 0), cases[i + 1]});
-  expect_said(expected, said, "JUnit");
-
-  TextOptions wide;
-  wide.width = 100'000;
-  wide.max_findings = 100'000;
-  const std::string text = text_report(report, run, wide);
-  std::string shouted = verdict;
-  std::transform(shouted.begin(), shouted.end(), shouted.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
-  EXPECT_THAT(text, HasSubstr(shouted + ": "));
-  expect_said(expected_of(report, 0),
-              cut_at(text,
-                     [](const std::string& line) {
-                       const std::string first = word_at(line, 0);
-                       const bool title = first == "ERROR" || first == "WARNING" || first == "NOTE";
-                       return title && line.starts_with(first) ? word_at(line, 1) : "";
-                     }),
-              "text");
-
-  // Markdown: a row each, with who and where; the first finding in full.
-  const std::string markdown = markdown_report(filtered, run);
-  EXPECT_TRUE(markdown.starts_with("## Lockstep: " + verdict + "\n"));
-  std::vector<Expected> rows = expected_of(report, 30);
-  for (Expected& row : rows) {
-    row.also.clear();
-    for (std::string& part : row.parts) part = markdown_text(part);
-  }
-  rows.resize(std::min<std::size_t>(rows.size(), 50));
-  expect_said(rows,
-              cut_at(markdown,
-                     [](const std::string& line) -> std::string {
-                       if (!line.starts_with("| ") || line.starts_with("| severity ")) return "";
-                       const std::size_t begin = line.find("| ", 1) + 2;
-                       return line.substr(begin, line.find(' ', begin) - begin);
-                     }),
-              "Markdown");
-  for (const std::string& other :
-       report.findings.empty() ? std::vector<std::string>() : also_in_words(report.findings[0]))
-    EXPECT_THAT(markdown, HasSubstr(markdown_text(other)));
-
-  // The table: ranks in full, numbers in their columns.
-  const std::vector<std::vector<std::string>> table = read_csv(csv_report(filtered));
-  ASSERT_EQ(table.size(), expected.size() + 1);
-  const auto field = [&](std::size_t row, const std::string& name) {
-    const auto& head = table[0];
-    const auto at = std::find(head.begin(), head.end(), name) - head.begin();
-    return table[row + 1].at(static_cast<std::size_t>(at));
-  };
-  for (std::size_t i = 0; i < report.findings.size(); ++i) {
-    const verify::Finding& f = report.findings[i];
-    const auto number = [](const auto& n) { return n ? std::to_string(*n) : std::string(); };
-    EXPECT_EQ(field(i, "rule"), expected[i].rule);
-    EXPECT_EQ(field(i, "seq"), number(f.seq));
-    EXPECT_EQ(field(i, "step"), number(f.step));
-    EXPECT_EQ(field(i, "number"), number(f.number));
-    std::vector<std::int32_t> culprits;
-    for (const trace::Rank rank : f.culprits) culprits.push_back(rank.value);
-    EXPECT_EQ(field(i, "culprits"), ranges(culprits));
+  void expect_junit() const {
+    EXPECT_THAT(junit_.texts("system-out").back(), HasSubstr(verdict_ + ": "));
+    ASSERT_EQ(cases_.size(), expected_.size() + 1);
+    std::vector<Said> said;
+    for (std::size_t i = 0; i < expected_.size(); ++i)
+      said.push_back({word_at(junit_.names[i + 1], 0), cases_[i + 1]});
+    expect_said(expected_, said, "JUnit");
   }
 
-  const Page page = read_page(html_report(filtered, run));
-  EXPECT_TRUE(page.errors.empty());
-  EXPECT_THAT(page.texts("header").at(0), HasSubstr(verdict));
-  said.clear();
-  for (const std::string& article : page.texts("article")) {
-    const std::size_t i = said.size();
-    ASSERT_LT(i, expected.size());
-    const bool named = article.find(expected[i].rule) != kNpos;
-    said.push_back({named ? expected[i].rule : "another rule", article});
-  }
-  std::vector<Expected> in_full = expected;
-  in_full.resize(std::min<std::size_t>(in_full.size(), 12));
-  expect_said(in_full, said, "HTML");
-
-  // The figures: the graph has a note for each error and warning; a page marks the same culprits.
-  const std::string dot = dot_report(filtered, run);
-  std::size_t notes = 0;
-  for (std::size_t i = 0; i < expected.size() && notes < 12; ++i) {
-    if (report.findings[i].severity == verify::Severity::note) continue;
-    ++notes;
-    EXPECT_THAT(dot, HasSubstr(std::string(verify::to_string(report.findings[i].severity)) + " " +
-                               expected[i].rule));
+  void expect_text() const {
+    std::string shouted = verdict_;
+    std::transform(shouted.begin(), shouted.end(), shouted.begin(),
+                   [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+    EXPECT_THAT(text_, HasSubstr(shouted + ": "));
+    const auto rule_in_title = [](const std::string& line) {
+      const std::string first = word_at(line, 0);
+      const bool title = first == "ERROR" || first == "WARNING" || first == "NOTE";
+      return title && line.starts_with(first) ? word_at(line, 1) : "";
+    };
+    expect_said(expected_of(report_, 0), cut_at(text_, rule_in_title), "text");
   }
 
-  // Who stopped and what to run next stand on top of each.
-  const verify::Finding* const first = headline_of(report);
-  if (first == nullptr) return;
-  EXPECT_TRUE(text.starts_with(first->headline + "\n")) << text.substr(0, 300);
-  EXPECT_EQ(json["headline"], first->headline);
-  const std::string capital =
-      static_cast<char>(std::toupper(static_cast<unsigned char>(first->headline[0]))) +
-      first->headline.substr(1);
-  EXPECT_EQ(page.texts("h1").at(0), capital);
-  EXPECT_THAT(markdown, HasSubstr("**" + markdown_text(capital) + ".**"));
-  EXPECT_THAT(without_escapes(sarif["results"][0]["message"]["text"]), HasSubstr(first->headline));
-  EXPECT_THAT(cases[1], HasSubstr(first->headline));
-  EXPECT_EQ(field(0, "headline"), first->headline);
-  for (const std::string& form : {text, markdown, github, cases[1], page.texts("header")[0],
-                                  without_escapes(sarif["results"][0]["message"]["text"])})
-    if (!first->next.empty() && first->next.find('<') == kNpos) {
-      EXPECT_THAT(form, HasSubstr(first->next));
+  // A row each, with who and where; the first finding in full.
+  void expect_markdown() const {
+    EXPECT_TRUE(markdown_.starts_with("## Lockstep: " + verdict_ + "\n"));
+    std::vector<Expected> rows = expected_of(report_, 30);
+    for (Expected& row : rows) {
+      row.also.clear();
+      for (std::string& part : row.parts) part = markdown_text(part);
     }
-}
+    rows.resize(std::min<std::size_t>(rows.size(), 50));
+    const auto rule_in_row = [](const std::string& line) -> std::string {
+      if (!line.starts_with("| ") || line.starts_with("| severity ")) return "";
+      const std::size_t begin = line.find("| ", 1) + 2;
+      return line.substr(begin, line.find(' ', begin) - begin);
+    };
+    expect_said(rows, cut_at(markdown_, rule_in_row), "Markdown");
+    if (report_.findings.empty()) return;
+    for (const std::string& other : also_in_words(report_.findings[0]))
+      EXPECT_THAT(markdown_, HasSubstr(markdown_text(other)));
+  }
+
+  // Ranks in full, numbers in their columns.
+  void expect_csv() const {
+    ASSERT_EQ(table_.size(), expected_.size() + 1);
+    for (std::size_t i = 0; i < report_.findings.size(); ++i) {
+      const verify::Finding& f = report_.findings[i];
+      const auto number = [](const auto& n) { return n ? std::to_string(*n) : std::string(); };
+      EXPECT_EQ(field(i, "rule"), expected_[i].rule);
+      EXPECT_EQ(field(i, "seq"), number(f.seq));
+      EXPECT_EQ(field(i, "step"), number(f.step));
+      EXPECT_EQ(field(i, "number"), number(f.number));
+      std::vector<std::int32_t> culprits;
+      for (const trace::Rank rank : f.culprits) culprits.push_back(rank.value);
+      EXPECT_EQ(field(i, "culprits"), ranges(culprits));
+    }
+  }
+
+  void expect_html() const {
+    EXPECT_TRUE(page_.errors.empty());
+    EXPECT_THAT(page_.texts("header").at(0), HasSubstr(verdict_));
+    std::vector<Said> said;
+    for (const std::string& article : page_.texts("article")) {
+      const std::size_t i = said.size();
+      ASSERT_LT(i, expected_.size());
+      const bool named = article.find(expected_[i].rule) != kNpos;
+      said.push_back({named ? expected_[i].rule : "another rule", article});
+    }
+    std::vector<Expected> in_full = expected_;
+    in_full.resize(std::min<std::size_t>(in_full.size(), 12));
+    expect_said(in_full, said, "HTML");
+  }
+
+  // The graph has a note for each error and warning.
+  void expect_dot() const {
+    const std::string dot = dot_report(filtered_, run_);
+    std::size_t notes = 0;
+    for (std::size_t i = 0; i < expected_.size() && notes < 12; ++i) {
+      const verify::Severity severity = report_.findings[i].severity;
+      if (severity == verify::Severity::note) continue;
+      ++notes;
+      EXPECT_THAT(dot,
+                  HasSubstr(fmt::format("{} {}", verify::to_string(severity), expected_[i].rule)));
+    }
+  }
+
+  // Who stopped, and what to run next, are at the top of each form.
+  void expect_headline() const {
+    const verify::Finding* const first = headline_of(report_);
+    if (first == nullptr) return;
+    const std::string in_sarif = without_escapes(sarif_["results"][0]["message"]["text"]);
+    std::string capital = first->headline;
+    capital[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(capital[0])));
+    EXPECT_TRUE(text_.starts_with(first->headline + "\n")) << text_.substr(0, 300);
+    EXPECT_EQ(json_["headline"], first->headline);
+    EXPECT_EQ(page_.texts("h1").at(0), capital);
+    EXPECT_THAT(markdown_, HasSubstr("**" + markdown_text(capital) + ".**"));
+    EXPECT_THAT(in_sarif, HasSubstr(first->headline));
+    EXPECT_THAT(cases_.at(1), HasSubstr(first->headline));
+    EXPECT_EQ(field(0, "headline"), first->headline);
+    // Forms escape a placeholder such as <pid> in ways of their own.
+    if (first->next.empty() || first->next.find('<') != kNpos) return;
+    for (const std::string& form :
+         {text_, markdown_, github_, cases_.at(1), page_.texts("header")[0], in_sarif})
+      EXPECT_THAT(form, HasSubstr(first->next));
+  }
+
+  // A field of the finding's row in the CSV table.
+  std::string field(std::size_t finding, const std::string& name) const {
+    const std::vector<std::string>& head = table_[0];
+    const auto at = std::find(head.begin(), head.end(), name) - head.begin();
+    return table_[finding + 1].at(static_cast<std::size_t>(at));
+  }
+
+  // Wide enough that no line is wrapped, and no finding left out.
+  static TextOptions everything() {
+    TextOptions out;
+    out.width = out.max_findings = 100'000;
+    return out;
+  }
+
+  const trace::Run& run_;
+  const verify::Report report_ = verify::verify(run_);
+  const FilteredReport filtered_{report_};
+  const std::vector<Expected> expected_ = expected_of(report_, 60);
+  const std::string verdict_{verify::to_string(report_.verdict)};
+  const Json json_ = Json::parse(json_report(report_));
+  const Json sarif_ = Json::parse(sarif_report(filtered_))["runs"][0];
+  const std::string github_ = github_report(filtered_);
+  const Xml junit_ = read_xml(junit_report(filtered_));
+  const std::vector<std::string> cases_ = junit_.texts("testcase");
+  const std::string text_ = text_report(report_, run_, everything());
+  const std::string markdown_ = markdown_report(filtered_, run_);
+  const std::vector<std::vector<std::string>> table_ = read_csv(csv_report(filtered_));
+  const Page page_ = read_page(html_report(filtered_, run_));
+};
+
+void expect_agreement(const trace::Run& run) { Forms(run).expect_agreement(); }
 
 // The trace of a rule's page as files, one for each header line (verify/rules/page.h).
 void write_example(const verify::RulePage& page, const TempDir& folder) {

@@ -5,10 +5,12 @@
 #include <functional>
 #include <ostream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include "tests/trace/counted_memory.h"
 #include "tests/trace/formats/pickle_writer.h"
@@ -56,13 +58,31 @@ std::string graph(const std::string& nodes) {
          block("\x08\x01\x12\x01n") + nodes;
 }
 
-std::string profile(const std::function<std::string(int)>& event) {
-  return R"({"schemaVersion":1,"distributedInfo":{"rank":0,"world_size":2},"traceEvents":[)" +
-         repeated([&](int i) { return (i == 0 ? "" : ",") + event(i); }) + "]}";
+using Json = nlohmann::ordered_json;
+
+// A profile of torch.profiler; `events(i)`: what it holds of record i, a list.
+std::string profile(const std::function<Json(int)>& events) {
+  Json all = Json::array();
+  for (int i = 0; i < kRecords; ++i)
+    for (Json& event : events(i)) all.push_back(std::move(event));
+  return Json{{"schemaVersion", 1},
+              {"distributedInfo", {{"rank", 0}, {"world_size", 2}}},
+              {"traceEvents", std::move(all)}}
+      .dump();
 }
-std::string kineto_call(int i, const std::string& args) {
-  return R"({"ph":"X","cat":"cpu_op","name":"record_param_comms","ts":)" + std::to_string(i) +
-         R"(,"args":{"Collective name":"a")" + args + "}}";
+Json kineto_call(int i, const Json& more = Json::object()) {
+  Json args = {{"Collective name", "a"}};
+  args.update(more);
+  return {
+      {"ph", "X"}, {"cat", "cpu_op"}, {"name", "record_param_comms"}, {"ts", i}, {"args", args}};
+}
+Json nccl_kernel(int i) {
+  return {{"ph", "X"}, {"cat", "kernel"}, {"name", "nccl"},
+          {"ts", i},   {"dur", 1},        {"args", {{"External id", i}, {"Collective name", "a"}}}};
+}
+// Work of the device ("kernel") or of the host ("cuda_runtime"), as short as it can be.
+Json short_work(const char* category, const char* name, int at, const Json& args = Json::object()) {
+  return {{"cat", category}, {"name", name}, {"ts", at}, {"dur", 1}, {"args", args}};
 }
 
 std::string nccl(const std::string& process, const std::string& message) {
@@ -154,59 +174,45 @@ const std::vector<Case>& cases() {
          });
        }},
       {"kineto_calls", kineto_format(), kKinetoMemoryFactor,
-       [] { return profile([](int i) { return kineto_call(i, ""); }); }},
+       [] { return profile([](int i) { return Json::array({kineto_call(i)}); }); }},
       {"kineto_groups", kineto_format(), kKinetoMemoryFactor,
        [] {
-         return profile(
-             [](int i) { return kineto_call(i, R"(,"Process Group Name":")" + hex(i) + "\""); });
-       }},
-      {"kineto_kernels", kineto_format(), kKinetoMemoryFactor,
-       [] {
          return profile([](int i) {
-           const std::string id = std::to_string(i);
-           return R"({"ph":"X","cat":"kernel","name":"nccl","ts":)" + id +
-                  R"(,"dur":1,"args":{"External id":)" + id + R"(,"Collective name":"a"}})";
+           return Json::array({kineto_call(i, {{"Process Group Name", hex(i)}})});
          });
        }},
+      {"kineto_kernels", kineto_format(), kKinetoMemoryFactor,
+       [] { return profile([](int i) { return Json::array({nccl_kernel(i)}); }); }},
       {"kineto_calls_and_kernels", kineto_format(), kKinetoMemoryFactor,
        [] {
          return profile([](int i) {
-           const std::string id = std::to_string(i);
-           return kineto_call(i, R"(,"External id":)" + id) +
-                  R"(,{"ph":"X","cat":"kernel","name":"nccl","ts":)" + id +
-                  R"(,"dur":1,"args":{"External id":)" + id + R"(,"Collective name":"a"}})";
+           return Json::array({kineto_call(i, {{"External id", i}}), nccl_kernel(i)});
          });
        }},
       {"kineto_work", kineto_format(), kKinetoMemoryFactor,
        [] {
-         return profile([](int i) {
-           return fmt::format(R"({{"cat":"kernel","name":"k","ts":{},"dur":1,"args":{{}}}})",
-                              2 * i);
-         });
+         return profile([](int i) { return Json::array({short_work("kernel", "k", 2 * i)}); });
        }},
       {"kineto_work_and_launches", kineto_format(), kKinetoMemoryFactor,
        [] {
          return profile([](int i) {
-           const std::string id = std::to_string(i);
-           return R"({"cat":"kernel","name":"k","ts":)" + std::to_string(2 * i) +
-                  R"(,"dur":1,"args":{"correlation":)" + id +
-                  R"(}},{"cat":"cuda_runtime","name":"Launch","ts":)" + std::to_string(2 * i) +
-                  R"(,"dur":1,"args":{"correlation":)" + id + "}}";
+           const Json args = {{"correlation", i}};
+           return Json::array({short_work("kernel", "k", 2 * i, args),
+                               short_work("cuda_runtime", "Launch", 2 * i, args)});
          });
        }},
       {"kineto_syncs", kineto_format(), kKinetoMemoryFactor,
        [] {
          return profile([](int i) {
-           const std::string at = std::to_string(2 * i);
-           return R"({"cat":"kernel","name":"k","ts":)" + at +
-                  R"(,"dur":1,"args":{}},{"cat":"cuda_runtime","name":"Synchronize","ts":)" + at +
-                  R"(,"dur":1,"args":{}})";
+           return Json::array({short_work("kernel", "k", 2 * i),
+                               short_work("cuda_runtime", "Synchronize", 2 * i)});
          });
        }},
       {"kineto_steps", kineto_format(), kKinetoMemoryFactor,
        [] {
          return profile([](int i) {
-           return fmt::format(R"({{"ph":"X","name":"ProfilerStep#{}","ts":{},"dur":1}})", i, i);
+           const std::string name = fmt::format("ProfilerStep#{}", i);
+           return Json::array({{{"ph", "X"}, {"name", name}, {"ts", i}, {"dur", 1}}});
          });
        }},
       {"nccl_calls", nccl_log_format(), kNcclLogMemoryFactor,
@@ -234,12 +240,11 @@ const std::vector<Case>& cases() {
        }},
       {"execution_trace_calls", execution_trace_format(), kExecutionTraceMemoryFactor,
        [] {
-         return R"({"schema":"1","nodes":[)" + repeated([](int i) {
-                  return (i == 0 ? "" : ",") +
-                         std::string(R"({"name":"record_param_comms","id":)") + std::to_string(i) +
-                         R"(,"inputs":[)" + std::to_string(i + 1) + R"(,9,0,"a"]})";
-                }) +
-                "]}";
+         Json nodes = Json::array();
+         for (int i = 0; i < kRecords; ++i)
+           nodes.push_back(
+               {{"name", "record_param_comms"}, {"id", i}, {"inputs", {i + 1, 9, 0, "a"}}});
+         return Json{{"schema", "1"}, {"nodes", std::move(nodes)}}.dump();
        }},
       {"clog_signatures", clog_format(), kClogMemoryFactor,
        [] {

@@ -6,7 +6,7 @@
 
 #include "base/rational.h"
 
-namespace lockstep::sim {
+namespace lockstep {
 namespace {
 
 TEST(Units, DurationsAreExactPicoseconds) {
@@ -134,4 +134,4 @@ TEST(Rational, WhatDoesNotFitSaysSo) {
 }
 
 }  // namespace
-}  // namespace lockstep::sim
+}  // namespace lockstep

@@ -6,16 +6,16 @@
 
 #include "tests/support/temp_dir.h"
 
-namespace lockstep::cli {
+namespace lockstep::sim {
 namespace {
 
 using ::testing::HasSubstr;
 
-sim::Row row(int ranks) {
-  sim::Row out;
+Row row(int ranks) {
+  Row out;
   out.machine = "m.yaml";
   out.values = {{"ranks", ranks}};
-  out.outcome = sim::Outcome::trains;
+  out.outcome = Outcome::trains;
   out.ranks = ranks;
   out.step_seconds = 0.125 * ranks;
   out.samples_per_second = 8.0 / ranks;
@@ -25,11 +25,11 @@ sim::Row row(int ranks) {
 
 class SweepFolderTest : public ::testing::Test {
  protected:
-  sim::SweepIdentity identity() const { return {"1.0", "aa", {{"m.yaml", "bb"}}, 4, std::nullopt}; }
-  Result<sim::SweepFolder> open(const sim::SweepIdentity& identity) {
-    return sim::SweepFolder::open(folder_.file("sweep"), identity);
+  SweepIdentity identity() const { return {"1.0", "aa", {{"m.yaml", "bb"}}, 4, std::nullopt}; }
+  Result<SweepFolder> open(const SweepIdentity& identity) {
+    return SweepFolder::open(folder_.file("sweep"), identity);
   }
-  std::string why_not(const sim::SweepIdentity& identity) {
+  std::string why_not(const SweepIdentity& identity) {
     const auto folder = open(identity);
     return folder ? "it opens" : folder.error().message;
   }
@@ -37,7 +37,7 @@ class SweepFolderTest : public ::testing::Test {
   void fill() {
     auto folder = open(identity());
     ASSERT_TRUE(folder) << folder.error().str();
-    for (const int ranks : {1, 2, 3}) ASSERT_TRUE(folder->append(sim::row_line(row(ranks), true)));
+    for (const int ranks : {1, 2, 3}) ASSERT_TRUE(folder->append(row_line(row(ranks), true)));
   }
   std::string results() const { return folder_.file("sweep/results.jsonl"); }
 
@@ -51,8 +51,8 @@ TEST_F(SweepFolderTest, KeepsTheRows) {
   ASSERT_EQ(folder->rows().size(), 3U);
   EXPECT_FALSE(folder->was_cut());
   for (int i = 0; i < 3; ++i)
-    EXPECT_EQ(sim::row_line(folder->rows()[static_cast<std::size_t>(i)], true),
-              sim::row_line(row(i + 1), true));
+    EXPECT_EQ(row_line(folder->rows()[static_cast<std::size_t>(i)], true),
+              row_line(row(i + 1), true));
 }
 
 TEST_F(SweepFolderTest, CutAnywhereItHasOnlyWholeRows) {
@@ -65,7 +65,7 @@ TEST_F(SweepFolderTest, CutAnywhereItHasOnlyWholeRows) {
     {
       const auto folder = open(identity());
       ASSERT_TRUE(folder) << folder.error().str();
-      for (const sim::Row& one : folder->rows()) expected += sim::row_line(one, true);
+      for (const Row& one : folder->rows()) expected += row_line(one, true);
       EXPECT_EQ(folder->was_cut(), expected.size() < size);
     }
     // The rows whose lines are whole.
@@ -81,7 +81,7 @@ TEST_F(SweepFolderTest, ARowAfterACutLineIsWhole) {
   {
     auto folder = open(identity());
     ASSERT_TRUE(folder);
-    ASSERT_TRUE(folder->append(sim::row_line(row(3), true)));
+    ASSERT_TRUE(folder->append(row_line(row(3), true)));
   }
   EXPECT_EQ(TempDir::read(results()), whole);
 }
@@ -96,7 +96,7 @@ TEST_F(SweepFolderTest, ALineThatIsNoRowIsRefusedWithItsNumber) {
 
 TEST_F(SweepFolderTest, AnotherSweepIsRefused) {
   fill();
-  sim::SweepIdentity other = identity();
+  SweepIdentity other = identity();
   other.scenario = "cc";
   EXPECT_THAT(why_not(other), HasSubstr("scenario"));
   other = identity();
@@ -115,7 +115,7 @@ TEST_F(SweepFolderTest, AnotherSweepIsRefused) {
 
 TEST_F(SweepFolderTest, AnotherMachineMayComeInLater) {
   fill();
-  sim::SweepIdentity other = identity();
+  SweepIdentity other = identity();
   other.machines = {{"n.yaml", "dd"}};  // m.yaml is not used this time
   EXPECT_EQ(why_not(other), "it opens");
   other.machines = {{"m.yaml", "ee"}};
@@ -150,7 +150,7 @@ TEST_F(SweepFolderTest, TwoSweepsDoNotWriteToOneFolder) {
   EXPECT_THAT(why_not(identity()), HasSubstr("another sweep is writing here"));
   // Nor does the second one leave a word of its machines.
   const std::string before = TempDir::read(folder_.file("sweep/sweep.json"));
-  sim::SweepIdentity other = identity();
+  SweepIdentity other = identity();
   other.machines["n.yaml"] = "dd";
   EXPECT_THAT(why_not(other), HasSubstr("another sweep is writing here"));
   EXPECT_EQ(TempDir::read(folder_.file("sweep/sweep.json")), before);
@@ -161,9 +161,9 @@ TEST_F(SweepFolderTest, ASweepThatWasKilledAtItsStartCanBeStartedAgain) {
   folder_.write("sweep/results.jsonl", "");
   EXPECT_EQ(why_not(identity()), "it opens");
   std::filesystem::remove(folder_.file("sweep/sweep.json"));
-  folder_.write("sweep/results.jsonl", sim::row_line(row(1), true));
+  folder_.write("sweep/results.jsonl", row_line(row(1), true));
   EXPECT_THAT(why_not(identity()), HasSubstr("not empty"));
 }
 
 }  // namespace
-}  // namespace lockstep::cli
+}  // namespace lockstep::sim

@@ -266,6 +266,7 @@ std::string last_seen(const Context& context, std::uint32_t rank) {
 std::string describe_names(const Context& context, const std::vector<trace::StringId>& names) {
   constexpr std::size_t kNamesShown = 3;
   std::vector<std::string> words;
+  words.reserve(names.size());
   for (const trace::StringId name : names) words.push_back(printable(context.run.tables.str(name)));
   return join_and(words, kNamesShown);
 }

@@ -261,6 +261,7 @@ class CreationOrders {
       if (b.cycle.empty() || found.size() < b.cycle.size()) b.cycle = std::move(found);
     }
     std::vector<std::vector<Before>> out;
+    out.reserve(best.size());
     for (auto& [component, entry] : best) out.push_back(std::move(entry.cycle));
     std::sort(out.begin(), out.end(), [](const auto& a, const auto& b) {
       return std::pair(a[0].from, a[0].to) < std::pair(b[0].from, b[0].to);

@@ -133,6 +133,7 @@ std::string describe_sides(const trace::Run& run, const ValueRow& row) {
   const ValueClasses classes = classes_of(run, row);
   for (const std::vector<std::uint32_t>& ranks : classes.classes) {
     std::vector<trace::Rank> named;
+    named.reserve(ranks.size());
     for (const std::uint32_t r : ranks) named.push_back(run.ranks[r].rank);
     sides.push_back(describe_ranks(named));
   }

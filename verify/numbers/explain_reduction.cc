@@ -171,6 +171,7 @@ std::vector<ReductionCause> explain_reductions(const Context& context,
   std::map<Alike, std::vector<const ReductionFault*>> groups;
   for (const ReductionFault& f : reductions.faults) groups[alike(f)].push_back(&f);
   std::vector<ReductionCause> out;
+  out.reserve(groups.size());
   for (const auto& [key, faults] : groups) {
     out.push_back(explain_faults(context, faults, reductions.checked));
   }

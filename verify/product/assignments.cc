@@ -298,6 +298,7 @@ std::vector<ProductOption> usual_in(const ProductModel& model, std::int64_t step
 std::vector<ProductOption> first_step(const ProductModel& model,
                                       const std::vector<ProductOption>& later) {
   std::vector<ProductOption> out;
+  out.reserve(later.size());
   for (const ProductOption& option : later)
     out.push_back({option.history, model.spec().histories[option.history].first});
   return out;

@@ -61,6 +61,7 @@ std::vector<trace::Rank> minority(const ProductModel& model, std::uint32_t chann
 std::vector<std::uint32_t> sequences_under(const ProductModel& model, const Situation& situation,
                                            const std::vector<ProductOption>& options) {
   std::vector<std::uint32_t> out;
+  out.reserve(options.size());
   for (std::int32_t r = 0; r < model.ranks(); ++r)
     out.push_back(model.recorded(situation, r, options[static_cast<std::size_t>(r)]).sequence);
   return out;

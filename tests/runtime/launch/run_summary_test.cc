@@ -34,9 +34,7 @@ Scenario::Expect expected() {
   return out;
 }
 
-TEST(Expectation, AllIsAsExpected) {
-  EXPECT_THAT(differences(expected(), diverged()), IsEmpty());
-}
+TEST(Expectation, AllIsAsExpected) { EXPECT_THAT(differences(expected(), diverged()), IsEmpty()); }
 
 TEST(Expectation, WhatIsLeftOutIsNotCompared) {
   Scenario::Expect only_verdict;

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "base/tables.h"
 #include "base/terminal.h"
 #include "cli/commands.h"
 #include "reports/exit_status.h"
@@ -55,9 +56,11 @@ reports::ExitStatus run_compare(const CompareCommand& command) {
   const Result<verify::Comparison> compared = compare(command);
   if (!compared) return reports::fail(compared.error());
   const verify::Comparison& comparison = *compared;
-  const Status written = reports::write_targets(
-      *targets, command.quiet,
-      [&](const std::string& kind, bool) { return reports::comparison_in(kind, comparison); });
+  const Status written =
+      reports::write_targets(*targets, command.quiet, [&](const std::string& kind, bool to_stdout) {
+        return reports::comparison_in(kind, comparison,
+                                      to_stdout ? stdout_columns() : kReportColumns);
+      });
   if (!written) return reports::fail(written.error(), reports::ExitStatus::own_failure);
   // Runs that record no values in common agree in nothing, which is not agreement.
   if (comparison.compared == 0) return reports::ExitStatus::inconclusive;

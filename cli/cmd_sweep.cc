@@ -22,6 +22,7 @@
 #include "base/result.h"
 #include "base/sha256.h"
 #include "base/tables.h"
+#include "base/terminal.h"
 #include "base/text.h"
 #include "base/tool_version.h"
 #include "cli/cmd_simulate.h"
@@ -283,11 +284,13 @@ reports::ExitStatus status_of(const std::vector<sim::Row>& rows) {
 Status write_results(const reports::Summary& summary, const SweepCommand& command) {
   const auto targets = reports::parse_output_targets(command.outputs, forms());
   if (!targets) return targets.error();
-  return reports::write_targets(*targets, command.quiet, [&](const std::string& kind, bool) {
-    if (kind == "csv") return reports::sweep_csv(summary);
-    if (kind == "html") return reports::sweep_html(summary);
-    return kind == "json" ? reports::sweep_json(summary) : reports::sweep_text(summary);
-  });
+  return reports::write_targets(
+      *targets, command.quiet, [&](const std::string& kind, bool to_stdout) {
+        if (kind == "csv") return reports::sweep_csv(summary);
+        if (kind == "html") return reports::sweep_html(summary);
+        if (kind == "json") return reports::sweep_json(summary);
+        return reports::sweep_text(summary, to_stdout ? stdout_columns() : kReportColumns);
+      });
 }
 
 // A study is a sweep on real processes. Its file says what to vary, so options of simulated sweeps

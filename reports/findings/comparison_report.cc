@@ -23,7 +23,7 @@ std::string kind(const verify::TensorDifference& d) {
   return d.phase == verify::Phase::param ? "parameter" : "gradient of";
 }
 
-std::string comparison_headline(const verify::Comparison& c) {
+std::string comparison_headline(const verify::Comparison& c, std::size_t width) {
   // From the least to the most that the runs have in common.
   if (c.compared == 0 && !c.max_loss_difference) {
     return "NOTHING TO COMPARE: the runs have no recorded value in common\n";
@@ -46,7 +46,7 @@ std::string comparison_headline(const verify::Comparison& c) {
       d.n, kind(d), printable(d.name), d.lower_bound ? "at least" : "about", 100 * d.error,
       d.error < 0.01 ? 4 : 1, 100 * d.tolerance, d.ratio);
   if (d.cosine) out += fmt::format(", the cosine between them {:.4f}", *d.cosine);
-  return wrap(out, 80, 2).append("\n");
+  return wrap(out, width, 2).append("\n");
 }
 
 std::string difference_cell(const std::optional<verify::TensorDifference>& d) {
@@ -56,8 +56,8 @@ std::string difference_cell(const std::optional<verify::TensorDifference>& d) {
 
 }  // namespace
 
-std::string comparison_text(const verify::Comparison& c, std::size_t lines) {
-  std::string out = comparison_headline(c);
+std::string comparison_text(const verify::Comparison& c, std::size_t lines, std::size_t width) {
+  std::string out = comparison_headline(c, width);
   if (c.max_loss_difference) {
     out += fmt::format("losses at most {} apart\n", apart(*c.max_loss_difference));
   }
@@ -66,8 +66,11 @@ std::string comparison_text(const verify::Comparison& c, std::size_t lines) {
         fmt::format("{} that one run alone recorded left out\n", plural(c.only_in_one, "tensor"));
   }
   if (c.steps.empty()) return out;
-  // The end of a name ("….weight") says more than its beginning: the last column is cut there.
-  constexpr std::size_t kNameWidth = 26;
+  // The end of a name ("….weight") says more than its beginning, so a long name loses its
+  // beginning.
+  constexpr std::size_t kNumbers = 54;  // columns of the table that the name does not have
+  constexpr std::size_t kShortestName = 12;
+  const std::size_t name_width = std::max(width, kNumbers + kShortestName) - kNumbers;
   Table table({{"step", Column::number},
                {"loss 1", Column::number},
                {"loss 2", Column::number},
@@ -85,12 +88,12 @@ std::string comparison_text(const verify::Comparison& c, std::size_t lines) {
       return x ? fmt::format("{:.5f}", *x) : std::string("-");
     };
     std::string name = s.gradient ? printable(s.gradient->name) : "";
-    if (name.size() > kNameWidth)
-      name = fmt::format("…{}", name.substr(name.size() - kNameWidth + 1));
+    if (name.size() > name_width)
+      name = fmt::format("…{}", name.substr(name.size() - name_width + 1));
     table.add({fmt::format("{}", s.n), loss(s.loss_a), loss(s.loss_b), difference_cell(s.gradient),
                difference_cell(s.parameter), name});
   }
-  return out.append("\n").append(table.text(kReportColumns));
+  return out.append("\n").append(table.text(width));
 }
 
 namespace {
@@ -140,12 +143,13 @@ std::string comparison_json(const verify::Comparison& c) {
 
 OutputForms comparison_forms() { return {"comparison", {"text", "json", "html", "markdown"}}; }
 
-std::string comparison_in(const std::string& kind, const verify::Comparison& comparison) {
+std::string comparison_in(const std::string& kind, const verify::Comparison& comparison,
+                          std::size_t width) {
   if (kind == "json") return comparison_json(comparison);
   if (kind == "html") return comparison_page(comparison);
   if (kind == "markdown")
     return fmt::format("```text\n{}```\n", comparison_text(comparison, SIZE_MAX));
-  return comparison_text(comparison);
+  return comparison_text(comparison, 24, width);
 }
 
 Supplement reference_supplement(const std::string& none, const verify::Comparison& comparison) {
@@ -218,15 +222,15 @@ ReferenceVerdict verdict_of(const ReferenceRow& row) {
   return row.first_difference ? ReferenceVerdict::values_differ : ReferenceVerdict::agrees;
 }
 
-std::string reference_table(const std::vector<ReferenceRow>& rows) {
+std::string reference_table(const std::vector<ReferenceRow>& rows, std::size_t width) {
   Table table(
       {{"scenario"}, {"steps"}, {"loss"}, {"reference"}, {"apart"}, {"tolerance"}, {"verdict"}});
   for (const ReferenceRow& row : rows) table.add(cells_of(row));
-  std::string out = table.text(kReportColumns);
+  std::string out = table.text(width);
   for (const ReferenceRow& row : rows)
     if (const std::string why = reason(row); !why.empty())
-      out += fmt::format(
-          "{}\n", wrap(fmt::format("{}: {}", printable(row.scenario), why), kReportColumns, 2));
+      out +=
+          fmt::format("{}\n", wrap(fmt::format("{}: {}", printable(row.scenario), why), width, 2));
   return out;
 }
 

@@ -1,25 +1,30 @@
-// A comparison of two runs as text, at most 80 columns wide.
+// A comparison of two runs as text and as a page.
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/tables.h"
 #include "reports/findings/forms.h"
 #include "reports/output_targets.h"
 #include "verify/compare_runs.h"
 
 namespace lockstep::reports {
 
-// What diverged and where, then a line per step (at most `lines`, the first and the last ones).
-std::string comparison_text(const verify::Comparison& comparison, std::size_t lines = 24);
+// What diverged and where, then a line per step (at most `lines`, the first and the last ones); at
+// most `width` columns wide (from 60), of which a tensor's name takes what the numbers leave.
+std::string comparison_text(const verify::Comparison& comparison, std::size_t lines = 24,
+                            std::size_t width = kReportColumns);
 
 // The same for programs: what was compared, the first difference (null: none), a row per step.
 std::string comparison_json(const verify::Comparison& comparison);
 
-// The forms in which `lockstep compare` writes it, for write_targets().
+// The forms in which `lockstep compare` writes it, for write_targets(). `width`: of the text.
 OutputForms comparison_forms();
-std::string comparison_in(const std::string& kind, const verify::Comparison& comparison);
+std::string comparison_in(const std::string& kind, const verify::Comparison& comparison,
+                          std::size_t width = kReportColumns);
 
 // For the report of a job that was compared with its reference. `none`: why there is no reference.
 Supplement reference_supplement(const std::string& none, const verify::Comparison& comparison);
@@ -45,7 +50,9 @@ enum class ReferenceVerdict {
 ReferenceVerdict verdict_of(const ReferenceRow& row);
 
 // A line per row: scenario, steps, both losses, their relative difference and its limit, the
-// verdict. Below it, why some have no reference. At most 80 columns; ends in a line break.
-std::string reference_table(const std::vector<ReferenceRow>& rows);
+// verdict. Below it, why some have no reference. At most `width` columns (from 60); ends in a line
+// break.
+std::string reference_table(const std::vector<ReferenceRow>& rows,
+                            std::size_t width = kReportColumns);
 
 }  // namespace lockstep::reports

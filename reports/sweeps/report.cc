@@ -49,16 +49,16 @@ std::vector<std::string> cells(const Summary& summary, const sim::Row& row,
   return out;
 }
 
-std::string best_text(const Summary& summary, const sim::Row& row) {
+std::string best_text(const Summary& summary, const sim::Row& row, std::size_t width) {
   const std::vector<std::string> heads = value_heads(summary), values = value_cells(summary, row);
   std::string out = "the best:";
   for (std::size_t i = 0; i < heads.size(); ++i)
     out += " " + shorten_middle(fmt::format("{}={}", printable(heads[i]), printable(values[i])),
-                                kReportColumns - 4);
-  return wrap(out, kReportColumns, 2) + "\n";
+                                width - 4);
+  return wrap(out, width, 2) + "\n";
 }
 
-std::string table_text(const Summary& summary, const sim::Ranking& ranking) {
+std::string table_text(const Summary& summary, const sim::Ranking& ranking, std::size_t width) {
   if (ranking.fitting.empty() && ranking.too_large.empty()) return {};
   Table table = plans_table(summary);
   std::size_t shown = 0, of_front = 0;
@@ -73,15 +73,16 @@ std::string table_text(const Summary& summary, const sim::Ranking& ranking) {
   // Where few plans fit, those that nearly do are what one looks at next.
   for (std::size_t i = 0; i < ranking.too_large.size() && shown < kShown; ++i, ++shown)
     table.add(cells(summary, summary.rows[ranking.too_large[i]], "!"));
-  std::string out = table.text(kReportColumns, 2);
+  std::string out = table.text(width, 2);
   // Where the columns are too narrow for their names, the best row at least says all of them.
   if (!ranking.fitting.empty() && out.find("..") != std::string::npos)
-    out = fmt::format("{}\n{}", best_text(summary, summary.rows[ranking.fitting.front()]), out);
+    out = fmt::format("{}\n{}", best_text(summary, summary.rows[ranking.fitting.front()], width),
+                      out);
   const std::size_t all = ranking.fitting.size() + ranking.too_large.size();
   if (all > shown)
     out += fmt::format("  and {} more: --output csv=FILE has them all\n", grouped(all - shown));
   out += "\n";
-  out += fmt::format("{}\n", wrap(memory_text(summary), kReportColumns, 2));
+  out += fmt::format("{}\n", wrap(memory_text(summary), width, 2));
   if (!ranking.fitting.empty())
     out += fmt::format(
         "{}\n",
@@ -89,7 +90,7 @@ std::string table_text(const Summary& summary, const sim::Ranking& ranking) {
                  "* Pareto front: none that fits is as good in {}, memory of a rank and number "
                  "of ranks, and better in one of them",
                  objective_text(summary.goal.objective)),
-             kReportColumns, 2));
+             width, 2));
   if (!ranking.too_large.empty())
     out += fmt::format(
         "{}\n",
@@ -98,12 +99,12 @@ std::string table_text(const Summary& summary, const sim::Ranking& ranking) {
                              ? fmt::format(", with {} a rank, or less where the machine has less",
                                            bytes_text(*summary.goal.memory_limit))
                              : ", with what the machine has"),
-             kReportColumns, 2));
+             width, 2));
   return out;
 }
 
 std::string reasons_text(const Summary& summary, const std::string& title,
-                         const std::vector<std::size_t>& rows) {
+                         const std::vector<std::size_t>& rows, std::size_t width) {
   if (rows.empty()) return {};
   std::string out = fmt::format("\n{} {}:\n", grouped(rows.size()), title);
   const std::vector<Reason> reasons = by_reason(summary, rows);
@@ -111,12 +112,12 @@ std::string reasons_text(const Summary& summary, const std::string& title,
     const Reason& reason = reasons[i];
     out += fmt::format(
         "  {}\n", wrap(fmt::format("{} × {}", grouped(reason.rows.size()), printable(reason.text)),
-                       kReportColumns - 2, 6));
+                       width - 2, 6));
     // One reason often holds for thousands of points ("tensor 3 does not divide 32 heads"): one of
     // them shows which.
     const std::string first = point_text(summary, summary.rows[reason.rows.front()]);
-    out += fmt::format("      {}\n", shorten_end((reason.rows.size() > 1 ? "first: " : "") + first,
-                                                 kReportColumns - 6));
+    out += fmt::format("      {}\n",
+                       shorten_end((reason.rows.size() > 1 ? "first: " : "") + first, width - 6));
   }
   if (reasons.size() > kShownReasons)
     out += fmt::format("  and {} other reasons\n", grouped(reasons.size() - kShownReasons));
@@ -138,20 +139,21 @@ std::vector<std::size_t> sorted(const sim::Ranking& ranking) {
 
 }  // namespace
 
-std::string sweep_text(const Summary& summary) {
+std::string sweep_text(const Summary& summary, std::size_t width) {
   const sim::Ranking ranking = sim::rank(summary.rows, summary.goal);
   std::string out = fmt::format(
-      "{}\n", wrap(fmt::format("\"{}\": {}", printable(summary.scenario), tried_text(summary)),
-                   kReportColumns));
+      "{}\n",
+      wrap(fmt::format("\"{}\": {}", printable(summary.scenario), tried_text(summary)), width));
   out += fmt::format("best by {}", objective_text(summary.goal.objective));
   if (summary.goal.memory_limit)
     out += fmt::format(" within {} a rank", bytes_text(*summary.goal.memory_limit));
   out += "\n";
-  if (const std::string table = table_text(summary, ranking); !table.empty())
+  if (const std::string table = table_text(summary, ranking, width); !table.empty())
     out += fmt::format("\n{}", table);
-  out += reasons_text(summary, ranking.hanging.size() == 1 ? "hangs" : "hang", ranking.hanging);
-  out += reasons_text(summary, "refused", ranking.refused);
-  out += reasons_text(summary, "failed, and are tried again next time", ranking.failed);
+  out +=
+      reasons_text(summary, ranking.hanging.size() == 1 ? "hangs" : "hang", ranking.hanging, width);
+  out += reasons_text(summary, "refused", ranking.refused, width);
+  out += reasons_text(summary, "failed, and are tried again next time", ranking.failed, width);
   return out;
 }
 

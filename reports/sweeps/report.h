@@ -2,9 +2,11 @@
 // others.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
+#include "base/tables.h"
 #include "sim/sweep/ranking.h"
 #include "sim/sweep/row.h"
 #include "sim/sweep/search.h"
@@ -24,9 +26,9 @@ struct Summary {
   std::vector<sim::Row> rows;  // of the points that were tried
 };
 
-// At most 80 columns wide: the best 40 rows, the Pareto front, and the reasons of rows that do not
-// train.
-std::string sweep_text(const Summary& summary);
+// At most `width` columns wide (from 60): the best 40 rows, the Pareto front, and the reasons of
+// rows that do not train.
+std::string sweep_text(const Summary& summary, std::size_t width = kReportColumns);
 // A line per row, with the varied keys as columns; RFC 4180, with a header.
 std::string sweep_csv(const Summary& summary);
 // All of it, rows sorted as in the text.

@@ -13,6 +13,7 @@
 #include <fmt/core.h>
 
 #include "base/files/write_file.h"
+#include "base/terminal.h"
 #include "base/text.h"
 #include "reports/filter/filter.h"
 #include "reports/findings/comparison_report.h"
@@ -62,7 +63,7 @@ class Runner {
     if (scenarios_.size() > 1 && !options_.report.quiet) said_ << table(rows) << std::flush;
     if (!references_.empty() && !options_.report.quiet) {
       said_ << "\nfinal losses, compared with one process that has all batches:\n"
-            << reports::reference_table(references_) << std::flush;
+            << reports::reference_table(references_, stdout_columns()) << std::flush;
     }
     if (const int signal = interrupts.poll(); signal != 0) return reports::interrupted_by(signal);
     return worst;
@@ -180,7 +181,7 @@ class Runner {
     }
     if (made->none.empty() && !options_.report.quiet) {
       said_ << "\nagainst one process with all batches (in " << printable(made->folder) << "):\n"
-            << reports::comparison_text(made->comparison) << std::flush;
+            << reports::comparison_text(made->comparison, 24, stdout_columns()) << std::flush;
     }
     references_.push_back({std::filesystem::path(scenario.file).stem().string(),
                            std::move(made->none), made->loss, made->comparison.first_difference});

@@ -23,6 +23,23 @@ verify::TensorDifference first_difference() {
   return d;
 }
 
+TEST(ComparisonText, ShowsAsMuchOfANameAsTheTerminalHolds) {
+  verify::TensorDifference gradient = first_difference();
+  gradient.name = "model.image_encoder.layers.11.attention.output.dense.weight";
+  verify::Comparison c;
+  c.compared = 1;
+  c.steps = {{.n = 3, .gradient = gradient}};
+  const auto has_whole_name = [&](std::size_t width) {
+    return comparison_text(c, 24, width).find(gradient.name) != std::string::npos;
+  };
+  EXPECT_TRUE(has_whole_name(200));
+  EXPECT_FALSE(has_whole_name(80));
+  for (const std::size_t width : {60U, 80U, 200U}) {
+    std::istringstream lines(comparison_text(c, 24, width));
+    for (std::string line; std::getline(lines, line);) EXPECT_LE(columns_of(line), width) << line;
+  }
+}
+
 TEST(ReferenceTable, HasALineForEachAndTheReasonsBelow) {
   const std::string text = reference_table({
       {"ddp_ok", "", ended(5.0744, 5.0744, 0), {}},

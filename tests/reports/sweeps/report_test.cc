@@ -95,6 +95,20 @@ TEST(SweepText, StaysWithin80ColumnsWhateverIsVaried) {
   }
 }
 
+TEST(SweepText, CutsNoValueWhereTheTerminalIsWide) {
+  reports::Summary s = small_sweep();
+  s.keys = {"encoder.layout", "decoder.layout"};
+  for (Row& row : s.rows)
+    for (const std::string& key : s.keys) row.values[key] = key + std::string(40, 'x');
+  const std::string whole = "encoder.layout" + std::string(40, 'x');
+  const std::string narrow = reports::sweep_text(s, 60), wide = reports::sweep_text(s, 200);
+  EXPECT_THAT(widths(narrow), Each(Le(60U))) << narrow;
+  EXPECT_THAT(widths(wide), Each(Le(200U))) << wide;
+  EXPECT_THAT(wide, AllOf(HasSubstr(whole), Not(HasSubstr("the best:")))) << wide;
+  // What a narrow table cuts is said in full above it.
+  EXPECT_THAT(narrow, HasSubstr("the best:")) << narrow;
+}
+
 TEST(SweepText, OfManyPlansShowsTheBestAndTheFront) {
   reports::Summary s = small_sweep();
   s.rows.clear();

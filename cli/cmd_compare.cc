@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "base/tables.h"
 #include "base/terminal.h"
 #include "cli/commands.h"
 #include "reports/exit_status.h"
@@ -58,8 +57,7 @@ reports::ExitStatus run_compare(const CompareCommand& command) {
   const verify::Comparison& comparison = *compared;
   const Status written =
       reports::write_targets(*targets, command.quiet, [&](const std::string& kind, bool to_stdout) {
-        return reports::comparison_in(kind, comparison,
-                                      to_stdout ? stdout_columns() : kReportColumns);
+        return reports::comparison_in(kind, comparison, reports::text_width(to_stdout));
       });
   if (!written) return reports::fail(written.error(), reports::ExitStatus::own_failure);
   // Runs that record no values in common agree in nothing, which is not agreement.

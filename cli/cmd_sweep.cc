@@ -21,8 +21,6 @@
 #include "base/quantities.h"
 #include "base/result.h"
 #include "base/sha256.h"
-#include "base/tables.h"
-#include "base/terminal.h"
 #include "base/text.h"
 #include "base/tool_version.h"
 #include "cli/cmd_simulate.h"
@@ -289,7 +287,7 @@ Status write_results(const reports::Summary& summary, const SweepCommand& comman
         if (kind == "csv") return reports::sweep_csv(summary);
         if (kind == "html") return reports::sweep_html(summary);
         if (kind == "json") return reports::sweep_json(summary);
-        return reports::sweep_text(summary, to_stdout ? stdout_columns() : kReportColumns);
+        return reports::sweep_text(summary, reports::text_width(to_stdout));
       });
 }
 

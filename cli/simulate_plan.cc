@@ -87,10 +87,11 @@ reports::ExitStatus simulate_towers(const PlanCommand& command, const sim::Train
   if (!forecast) return reports::fail(forecast.error());
   const Result<reports::MultimodalResult> result = reports::multimodal_result(std::move(*forecast));
   if (!result) return reports::fail(result.error(), reports::ExitStatus::own_failure);
-  const auto content = [&](const std::string& kind, bool) {
+  const auto content = [&](const std::string& kind, bool to_stdout) {
     if (kind == "json") return reports::multimodal_json(*result);
     if (kind == "csv") return reports::multimodal_csv(*result);
-    return kind == "html" ? reports::multimodal_html(*result) : reports::multimodal_text(*result);
+    if (kind == "html") return reports::multimodal_html(*result);
+    return reports::multimodal_text(*result, reports::text_width(to_stdout));
   };
   return write_plan(command, content, result->forecast.divergence.has_value());
 }
@@ -109,10 +110,11 @@ reports::ExitStatus simulate_plan(PlanCommand command) {
   if (plans->multimodal()) return simulate_towers(command, *plans);
   const Result<sim::PlanForecast> result = plans->forecast(0);
   if (!result) return reports::fail(result.error());
-  const auto content = [&](const std::string& kind, bool) {
+  const auto content = [&](const std::string& kind, bool to_stdout) {
     if (kind == "json") return reports::plan_json(*result);
     if (kind == "csv") return reports::plan_csv(*result);
-    return kind == "html" ? reports::plan_html(*result) : reports::plan_text(*result);
+    if (kind == "html") return reports::plan_html(*result);
+    return reports::plan_text(*result, reports::text_width(to_stdout));
   };
   return write_plan(command, content, false);
 }

@@ -48,11 +48,11 @@ struct SimulateScenarioCommand {
 reports::ExitStatus write_forecast(sim::TimedScenario timed, const SimulationOutput& output) {
   const sim::ScenarioForecast& forecast = *timed.forecast;
   std::string timeline;
-  const auto content = [&](const std::string& kind, bool) {
+  const auto content = [&](const std::string& kind, bool to_stdout) {
     if (kind == "json") return fmt::format("{}\n", reports::forecast_json(forecast).dump(2));
     if (kind == "csv") return reports::forecast_csv(forecast);
     if (kind == "html") return reports::forecast_page(forecast);
-    if (kind != "timeline") return reports::forecast_text(forecast);
+    if (kind != "timeline") return reports::forecast_text(forecast, reports::text_width(to_stdout));
     // Made once for all targets, and last: the run is moved into it.
     if (timeline.empty()) {
       trace::Run played = sim::as_simulated(std::move(timed.run), timed.simulated.program,

@@ -9,6 +9,8 @@
 #include <fmt/format.h>
 
 #include "base/files/write_file.h"
+#include "base/tables.h"
+#include "base/terminal.h"
 #include "base/text.h"
 
 namespace lockstep::reports {
@@ -60,6 +62,8 @@ bool names_a_kind(std::string_view before_equals) {
 }
 
 }  // namespace
+
+std::size_t text_width(bool to_stdout) { return to_stdout ? stdout_columns() : kReportColumns; }
 
 Status write_stdout(const std::string& text) {
   std::cout << text << std::flush;

@@ -7,6 +7,7 @@
 //   });
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <string>
 #include <vector>
@@ -43,6 +44,10 @@ using OutputContent = std::function<std::string(const std::string& kind, bool to
 // name and renamed, so it is complete or not there. Errors: what cannot be written.
 Status write_targets(const std::vector<OutputTarget>& targets, bool quiet,
                      const OutputContent& content);
+
+// How many columns a text for people may take: those of the terminal (stdout_columns()) where it
+// goes to standard output, kReportColumns in a file.
+std::size_t text_width(bool to_stdout);
 
 // Prints on standard output. Errors: it cannot be written.
 Status write_stdout(const std::string& text);

@@ -85,7 +85,8 @@ std::string largest_share(const trace::MemoryUse& use) {
   return fmt::format("{} {} {}", name, name.ends_with('s') ? "are" : "is", percent(share));
 }
 
-std::string composition(const sim::MemoryTimeline& timeline, const sim::Machine& machine) {
+std::string composition(const sim::MemoryTimeline& timeline, const sim::Machine& machine,
+                        std::size_t width) {
   const trace::MemoryUse& use = timeline.peak_use();
   const auto total = static_cast<double>(use.total());
   Table table(columns({""}, {"", ""}));
@@ -96,11 +97,11 @@ std::string composition(const sim::MemoryTimeline& timeline, const sim::Machine&
   if (machine.fragmentation > 1)
     table.add({"fragmentation", bytes_text(total * (machine.fragmentation - 1)), ""});
   if (machine.reserved.value > 0) table.add({"reserved", bytes_text(machine.reserved), ""});
-  return table.text(kReportColumns, 4);
+  return table.text(width, 4);
 }
 
-std::string misfit(const sim::MemoryForecast& memory, const Kind& kind,
-                   const sim::Machine& machine) {
+std::string misfit(const sim::MemoryForecast& memory, const Kind& kind, const sim::Machine& machine,
+                   std::size_t width) {
   const sim::MemoryTimeline& timeline = memory.classes[kind.shown];
   if (sim::fits(timeline, machine)) return {};
   const auto there = static_cast<double>(machine.per_device->value);
@@ -111,12 +112,12 @@ std::string misfit(const sim::MemoryForecast& memory, const Kind& kind,
                        kind.ranks.size() == 1 ? "needs" : "need", bytes_text(need),
                        bytes_text(there), bytes_text(need - there),
                        largest_share(timeline.peak_use())),
-           kReportColumns - 2, 4));
+           width - 2, 4));
 }
 
 // The lines of the other kinds of ranks.
 std::string others(const sim::MemoryForecast& memory, const std::vector<Kind>& kinds,
-                   const sim::Machine& machine) {
+                   const sim::Machine& machine, std::size_t width) {
   Table table(columns({""}, {""}, {""}));
   for (std::size_t i = 1; i < kinds.size() && i <= kShownKinds; ++i) {
     const sim::MemoryTimeline& timeline = memory.classes[kinds[i].shown];
@@ -124,7 +125,7 @@ std::string others(const sim::MemoryForecast& memory, const std::vector<Kind>& k
                largest_share(timeline.peak_use()) +
                    (sim::fits(timeline, machine) ? "" : "; does not fit")});
   }
-  std::string out = table.text(kReportColumns, 4);
+  std::string out = table.text(width, 4);
   if (kinds.size() > kShownKinds + 1)
     out += fmt::format("    and {} other kinds of ranks: --output json=FILE has them\n",
                        kinds.size() - kShownKinds - 1);
@@ -193,7 +194,8 @@ nlohmann::ordered_json memory_json(const sim::MemoryForecast& memory, const sim:
   return out;
 }
 
-std::string memory_text(const sim::MemoryForecast& memory, const sim::Machine& machine) {
+std::string memory_text(const sim::MemoryForecast& memory, const sim::Machine& machine,
+                        std::size_t width) {
   if (memory.classes.empty()) return {};
   const std::vector<Kind> kinds = kinds_of(memory);
   const Kind& first = kinds.front();
@@ -205,11 +207,11 @@ std::string memory_text(const sim::MemoryForecast& memory, const sim::Machine& m
       "  {}\n", wrap(fmt::format("memory at its peak: {}, {}, at {}, before {}",
                                  rank_label(first.ranks, 30), step, duration_text(peak.end),
                                  shorten_middle(printable(memory.peaks_before[first.shown]), 60)),
-                     kReportColumns - 2, 4));
-  out += composition(most, machine);
+                     width - 2, 4));
+  out += composition(most, machine, width);
   if (kinds.size() > 1)
-    out += fmt::format("  other ranks need\n{}", others(memory, kinds, machine));
-  return out + misfit(memory, first, machine);
+    out += fmt::format("  other ranks need\n{}", others(memory, kinds, machine, width));
+  return out + misfit(memory, first, machine, width);
 }
 
 std::string memory_headline(const sim::MemoryForecast& memory, const sim::Machine& machine) {

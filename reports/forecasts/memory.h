@@ -2,11 +2,13 @@
 // and over time, what for, when, and whether its device has enough.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
 #include <nlohmann/json.hpp>
 
+#include "base/tables.h"
 #include "reports/findings/timeline_report.h"
 #include "sim/forecast/memory_timeline.h"
 #include "sim/machine/machine.h"
@@ -17,9 +19,10 @@ namespace lockstep::reports {
 // nothing was counted.
 nlohmann::ordered_json memory_json(const sim::MemoryForecast& memory, const sim::Machine& machine);
 
-// Lines of at most 80 columns: the composition of the peak of the ranks that need most, the needs
-// of the others, and by how much it does not fit. Empty if nothing was counted.
-std::string memory_text(const sim::MemoryForecast& memory, const sim::Machine& machine);
+// Lines of at most `width` columns: the composition of the peak of the ranks that need most, the
+// needs of the others, and by how much it does not fit. Empty if nothing was counted.
+std::string memory_text(const sim::MemoryForecast& memory, const sim::Machine& machine,
+                        std::size_t width = kReportColumns);
 
 // "2.1 GB of 80 GB"; empty if nothing was counted.
 std::string memory_headline(const sim::MemoryForecast& memory, const sim::Machine& machine);

@@ -140,7 +140,7 @@ std::vector<sim::ForecastPart> shortened(std::vector<sim::ForecastPart> parts) {
   return parts;
 }
 
-std::string places_text(const MultimodalForecast& f) {
+std::string places_text(const MultimodalForecast& f, std::size_t width) {
   Table table(columns({"place"}, {"GPUs", "layers", "micro-batch", "busy", "encodes", "memory"}));
   for (std::size_t p = 0; p < std::min(f.places.size(), kMostStagesShown); ++p) {
     const sim::PlaceFigures& place = f.places[p];
@@ -148,10 +148,10 @@ std::string places_text(const MultimodalForecast& f) {
                duration_text(place.micro_batch), percent(place.busy), percent(place.encoding),
                bytes_text(f.memory[p].total())});
   }
-  return table.text(kReportColumns, 2);
+  return table.text(width, 2);
 }
 
-std::string tower_memory_text(const MultimodalForecast& f) {
+std::string tower_memory_text(const MultimodalForecast& f, std::size_t width) {
   const sim::PlaceMemory& place = f.memory[f.fullest];
   std::vector<sim::ForecastPart> parts;
   const auto add = [&](const std::string& what, double bytes) {
@@ -169,7 +169,7 @@ std::string tower_memory_text(const MultimodalForecast& f) {
   add("what is computed", place.working);
   add("reserved", place.reserved);
   return fmt::format("memory of a GPU of {}, the fullest\n{}", printable(place.name),
-                     parts_text({parts, place.total(), bytes_text}));
+                     parts_text({parts, place.total(), bytes_text}, width));
 }
 
 // The same job with one change each, best first: what is common to the text and the page.
@@ -194,14 +194,14 @@ Table alternatives_table(const MultimodalResult& result, bool with_notes) {
   return table;
 }
 
-std::string alternatives_text(const MultimodalResult& result) {
+std::string alternatives_text(const MultimodalResult& result, std::size_t width) {
   if (result.alternatives.empty()) return {};
   std::string out = fmt::format(
       "\nthe same job, with one change each, best first\n{}  !: does not fit; -: refused\n",
-      alternatives_table(result, false).text(kReportColumns, 2));
+      alternatives_table(result, false).text(width, 2));
   const auto line = [&](const std::string& change, const std::string& what) {
-    out += fmt::format("  {}\n", wrap(fmt::format("{}: {}", printable(change), printable(what)),
-                                      kReportColumns - 2, 4));
+    out += fmt::format(
+        "  {}\n", wrap(fmt::format("{}: {}", printable(change), printable(what)), width - 2, 4));
   };
   // Why a change is refused or hangs does not fit into a column.
   for (const sim::Alternative& row : result.alternatives) {
@@ -229,18 +229,18 @@ std::string remedy_result(const sim::ModalityRemedy& remedy) {
                                  : fmt::format("{} of the steps hang", percent(remedy.probability));
 }
 
-std::string hang_text(const MultimodalResult& result) {
+std::string hang_text(const MultimodalResult& result, std::size_t width) {
   const MultimodalForecast& f = result.forecast;
   if (!f.divergence) return {};
   Table remedies({{"remedy"}, {""}});
   for (const sim::ModalityRemedy& remedy : f.divergence->remedies)
     remedies.add({remedy.what, remedy_result(remedy)});
-  std::string out = fmt::format("\n{}\n\n{}", wrap(hang_sentence(f), kReportColumns),
-                                remedies.text(kReportColumns, 2));
+  std::string out =
+      fmt::format("\n{}\n\n{}", wrap(hang_sentence(f), width), remedies.text(width, 2));
   if (result.hang)
     out +=
         fmt::format("\nstep {}, judged; its steps are the micro-batches\n\n", f.divergence->first) +
-        text_report(result.hang->report, result.hang->run, {.color = false});
+        text_report(result.hang->report, result.hang->run, {.width = width});
   return out;
 }
 
@@ -285,7 +285,7 @@ Result<MultimodalResult> multimodal_result(sim::MultimodalForecast forecast) {
   return out;
 }
 
-std::string multimodal_text(const MultimodalResult& result) {
+std::string multimodal_text(const MultimodalResult& result, std::size_t width) {
   const MultimodalForecast& f = result.forecast;
   std::vector<NamedFigure> headlines = tower_headlines(f);
   if (f.plan.llm.gpu_memory) headlines.push_back({"", fit_text(f)});
@@ -295,12 +295,13 @@ std::string multimodal_text(const MultimodalResult& result) {
       "{}\n\n{}\n{}\n{}\nwhere the step's time goes, mean over the GPUs\n{}\n"
       "critical path of the first step\n{}\n{}\n{}{}{}\n"
       "what this rests on (docs/simulate-multimodal.md)\n{}",
-      wrap(printable(f.plan.llm.name), kReportColumns), figures_text(description(f)),
-      figures_text(headlines),
-      step_picture_text(result.picture, "the slowest pipeline of the first step"),
-      parts_text(time_parts(f)), parts_text({path, result.picture.end.seconds(), duration_text}),
-      places_text(f), tower_memory_text(f), alternatives_text(result), hang_text(result),
-      basis_text(f.basis(), {&f.time}));
+      wrap(printable(f.plan.llm.name), width), figures_text(description(f), width),
+      figures_text(headlines, width),
+      step_picture_text(result.picture, "the slowest pipeline of the first step", width),
+      parts_text(time_parts(f), width),
+      parts_text({path, result.picture.end.seconds(), duration_text}, width), places_text(f, width),
+      tower_memory_text(f, width), alternatives_text(result, width), hang_text(result, width),
+      basis_text(f.basis(), {&f.time}, width));
 }
 
 std::string multimodal_json(const MultimodalResult& result) {

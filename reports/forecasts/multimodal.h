@@ -2,10 +2,12 @@
 // page; and the verifier's report where such a plan can hang.
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/tables.h"
 #include "sim/multimodal/multimodal_forecast.h"
 #include "trace/run.h"
 #include "verify/report.h"
@@ -29,8 +31,8 @@ struct MultimodalResult {
 // draw_step()'s, modality_run()'s and those of a program that cannot be simulated.
 Result<MultimodalResult> multimodal_result(sim::MultimodalForecast forecast);
 
-// At most 80 columns wide.
-std::string multimodal_text(const MultimodalResult& result);
+// At most `width` columns wide (from 60).
+std::string multimodal_text(const MultimodalResult& result, std::size_t width = kReportColumns);
 std::string multimodal_json(const MultimodalResult& result);
 // A line per figure: quantity, value, unit; RFC 4180, with a header.
 std::string multimodal_csv(const MultimodalResult& result);

@@ -20,11 +20,11 @@ double share(const PartsOfWhole& parts, double value) {
 
 }  // namespace
 
-std::string figures_text(const std::vector<NamedFigure>& figures) {
+std::string figures_text(const std::vector<NamedFigure>& figures, std::size_t width) {
   std::string out;
   for (const NamedFigure& one : figures)
     out += fmt::format("{} {}\n", pad_right(shorten_middle(one.what, kNames), kNames),
-                       wrap(one.value, kReportColumns, kNames + 1, kNames + 1));
+                       wrap(one.value, width, kNames + 1, kNames + 1));
   return out;
 }
 
@@ -53,7 +53,7 @@ nlohmann::ordered_json goodput_json(const sim::PlanForecast::Goodput& goodput,
           {"daly_interval_s", goodput.daly}};
 }
 
-std::string parts_text(const PartsOfWhole& parts) {
+std::string parts_text(const PartsOfWhole& parts, std::size_t width) {
   Table table(columns({""}, {"", ""}));
   const auto add = [&](const std::string& what, double value) {
     table.add({what, parts.text(value), percent(share(parts, value))});
@@ -61,7 +61,7 @@ std::string parts_text(const PartsOfWhole& parts) {
   for (const sim::ForecastPart& part : parts.parts) add(part.what, part.value);
   // The whole, not the sum of the parts: where a model forgets a part, the shares show it.
   add("together", parts.whole);
-  return table.text(kReportColumns, 2);
+  return table.text(width, 2);
 }
 
 std::string parts_html(const std::string& label, const PartsOfWhole& parts) {
@@ -91,10 +91,11 @@ nlohmann::ordered_json parts_json(const PartsOfWhole& parts, const char* unit) {
 }
 
 std::string basis_text(const std::vector<std::string>& sentences,
-                       const std::vector<const std::vector<sim::ForecastPart>*>& parts) {
+                       const std::vector<const std::vector<sim::ForecastPart>*>& parts,
+                       std::size_t width) {
   std::string out;
   const auto line = [&](const std::string& text) {
-    out += fmt::format("  {}\n", wrap(text, kReportColumns - 2, 4));
+    out += fmt::format("  {}\n", wrap(text, width - 2, 4));
   };
   for (const std::string& sentence : sentences) line(sentence);
   for (const auto* list : parts)

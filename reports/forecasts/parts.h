@@ -2,6 +2,7 @@
 // GPU's memory, and what each figure rests on.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -14,9 +15,9 @@ namespace lockstep::reports {
 
 using html::NamedFigure;
 
-// A line for each, the value wrapped to the right of the names; at most 80 columns. A figure
-// without a name continues the one above it.
-std::string figures_text(const std::vector<NamedFigure>& figures);
+// A line for each, the value wrapped to the right of the names; at most `width` columns. A
+// figure without a name continues the one above it.
+std::string figures_text(const std::vector<NamedFigure>& figures, std::size_t width);
 
 // "what: value" for each, as the items of an HTML list.
 std::string description_html(const std::vector<NamedFigure>& figures);
@@ -35,7 +36,7 @@ struct PartsOfWhole {
 
 // A table: each part, its value, its share, and their sum; in HTML also what it rests on, if any
 // says so.
-std::string parts_text(const PartsOfWhole& parts);
+std::string parts_text(const PartsOfWhole& parts, std::size_t width);
 std::string parts_html(const std::string& label, const PartsOfWhole& parts);
 
 // [{"part", "what", unit: value, "share", "rests_on"}]
@@ -43,6 +44,7 @@ nlohmann::ordered_json parts_json(const PartsOfWhole& parts, const char* unit);
 
 // What the forecast rests on: `sentences`, then what each of the parts does.
 std::string basis_text(const std::vector<std::string>& sentences,
-                       const std::vector<const std::vector<sim::ForecastPart>*>& parts);
+                       const std::vector<const std::vector<sim::ForecastPart>*>& parts,
+                       std::size_t width);
 
 }  // namespace lockstep::reports

@@ -24,7 +24,7 @@ std::string where(bool between_nodes) { return between_nodes ? "between nodes" :
 template <class T>
 std::string shares_list(const sim::ForecastPath& path, const std::vector<T>& parts,
                         std::size_t most, const std::vector<std::string>& names,
-                        const std::string& noun) {
+                        const std::string& noun, std::size_t width) {
   Table table(columns({}, {""}, {""}));
   double left = 1;
   std::size_t i = 0;
@@ -37,7 +37,7 @@ std::string shares_list(const sim::ForecastPath& path, const std::vector<T>& par
   if (i < parts.size())
     table.add({percent(std::max(left, 0.0)),
                fmt::format("in {}", plural(parts.size() - i, fmt::format("other {}", noun)))});
-  return table.text(kReportColumns, 4);
+  return table.text(width, 4);
 }
 
 }  // namespace
@@ -60,11 +60,12 @@ std::string words_of(const sim::ForecastPath::Item& item, const std::vector<std:
       item.call.empty() ? " at the end of a step" : fmt::format(" before {}", item.call));
 }
 
-std::string path_text(const sim::ForecastPath& path, const std::vector<std::string>& names) {
+std::string path_text(const sim::ForecastPath& path, const std::vector<std::string>& names,
+                      std::size_t width) {
   return fmt::format("  critical path of {}, {}\n{}  most of it in\n{}", path.of_what(),
                      duration_text(path.end - path.begin),
-                     shares_list(path, path.sums, kShownSums, names, "kind"),
-                     shares_list(path, path.items, kShownItems, names, "place"));
+                     shares_list(path, path.sums, kShownSums, names, "kind", width),
+                     shares_list(path, path.items, kShownItems, names, "place", width));
 }
 
 std::string change_in_words(const sim::WhatIf& one) {
@@ -74,10 +75,10 @@ std::string change_in_words(const sim::WhatIf& one) {
   return one.gain < 0 ? fmt::format("+{}", change) : change;
 }
 
-std::string what_if_text(const std::vector<sim::WhatIf>& what_ifs) {
+std::string what_if_text(const std::vector<sim::WhatIf>& what_ifs, std::size_t width) {
   Table table(columns({"what if"}, {"step time"}));
   for (const sim::WhatIf& one : what_ifs) table.add({one.change, change_in_words(one)});
-  return table.text(kReportColumns, 2);
+  return table.text(width, 2);
 }
 
 nlohmann::ordered_json path_json(const sim::ForecastPath& path,

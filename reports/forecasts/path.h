@@ -1,6 +1,7 @@
 // The critical path of a scenario's forecast and its what-ifs, in words: what calls carry, by name.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -21,9 +22,10 @@ std::string words_of(const sim::ForecastPath::Item& item, const std::vector<std:
 // The change of the step time: "-11.2 %".
 std::string change_in_words(const sim::WhatIf& what_if);
 
-// Lines of at most 80 columns, with the longest parts only; names are made printable.
-std::string path_text(const sim::ForecastPath& path, const std::vector<std::string>& names);
-std::string what_if_text(const std::vector<sim::WhatIf>& what_ifs);
+// Lines of at most `width` columns, with the longest parts only; names are made printable.
+std::string path_text(const sim::ForecastPath& path, const std::vector<std::string>& names,
+                      std::size_t width);
+std::string what_if_text(const std::vector<sim::WhatIf>& what_ifs, std::size_t width);
 // `ranks`: of the classes, "0-3,5".
 // {"begin_ps", "end_ps", "steps", "sums": [], "items": []}: the first kMostPathItems of them.
 inline constexpr std::size_t kMostPathItems = 1000;

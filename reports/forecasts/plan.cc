@@ -188,7 +188,7 @@ std::string plan_fit(const sim::PlanForecast& f) {
 
 }  // namespace
 
-std::string plan_text(const sim::PlanForecast& f) {
+std::string plan_text(const sim::PlanForecast& f, std::size_t width) {
   std::vector<NamedFigure> headlines = plan_headlines(f);
   if (const std::string fit = plan_fit(f); !fit.empty()) headlines.push_back({"", fit});
   const std::string stage =
@@ -196,9 +196,9 @@ std::string plan_text(const sim::PlanForecast& f) {
   return fmt::format(
       "{}\n\n{}\n{}\nwhere the step's time goes, mean over the GPUs\n{}\nmemory of a GPU{}\n{}\n"
       "what this rests on (docs/simulate-workloads.md)\n{}",
-      wrap(printable(f.plan.name), kReportColumns), figures_text(plan_description(f)),
-      figures_text(headlines), parts_text(time_parts(f)), stage, parts_text(memory_parts(f)),
-      basis_text(f.basis(), {&f.time, &f.memory}));
+      wrap(printable(f.plan.name), width), figures_text(plan_description(f), width),
+      figures_text(headlines, width), parts_text(time_parts(f), width), stage,
+      parts_text(memory_parts(f), width), basis_text(f.basis(), {&f.time, &f.memory}, width));
 }
 
 std::string plan_json(const sim::PlanForecast& f) {

@@ -150,7 +150,7 @@ std::vector<Assumption> all_assumptions(const sim::ScenarioForecast& f) {
           {"memory", memory_assumption(f.machine)}};
 }
 
-std::string rank_table(const sim::ScenarioForecast& f) {
+std::string rank_table(const sim::ScenarioForecast& f, std::size_t width) {
   const std::vector<std::string> names = names_of_classes(f);
   Table table(columns({"share of the time"}, {"busy", "exposed", "idle", "hidden communication"}));
   for (std::size_t c = 0; c < std::min(names.size(), kShownClasses); ++c) {
@@ -160,7 +160,7 @@ std::string rank_table(const sim::ScenarioForecast& f) {
     table.add({names[c], percent(use.busy / all), percent(use.exposed / all),
                percent(use.idle / all), percent(use.hidden / all)});
   }
-  std::string out = fmt::format("\n{}", table.text(kReportColumns, 2));
+  std::string out = fmt::format("\n{}", table.text(width, 2));
   if (names.size() > kShownClasses)
     out += fmt::format("  and {} other kinds of ranks: --output json=FILE has them\n",
                        names.size() - kShownClasses);
@@ -314,25 +314,28 @@ nlohmann::ordered_json forecast_json(const sim::ScenarioForecast& f) {
   return out;
 }
 
-std::string forecast_text(const sim::ScenarioForecast& f) {
+std::string forecast_text(const sim::ScenarioForecast& f, std::size_t width) {
   std::string out =
       fmt::format("{}\n\n", wrap(fmt::format("\"{}\": {} on {}, {}", printable(f.scenario),
                                              plural(f.class_of.size(), "rank"),
                                              printable(f.machine.name), plural(f.steps, "step")),
-                                 kReportColumns));
-  // "  step time       25.2 ms                [calls, work, links, steps]".
+                                 width));
+  // "  step time       25.2 ms                [calls, work, links, steps]", which takes 80 columns.
+  constexpr std::size_t kNames = 16;
   for (const Headline& one : headlines(f))
-    out += fmt::format("  {}{}[{}]\n", pad_right(one.what, 16),
-                       pad_right(fmt::format("{} ", one.value), 35), one.rests_on);
-  out += fmt::format("{}  [calls, work, links]\n\n", rank_table(f));
+    out += fmt::format(
+        "  {}{}\n", pad_right(one.what, kNames),
+        width < kReportColumns
+            ? wrap(fmt::format("{} [{}]", one.value, one.rests_on), width, kNames + 2, kNames + 2)
+            : fmt::format("{}[{}]", pad_right(fmt::format("{} ", one.value), 35), one.rests_on));
+  out += fmt::format("{}  [calls, work, links]\n\n", rank_table(f, width));
   if (!f.memory.classes.empty())
-    out += fmt::format("{}  [memory]\n\n", memory_text(f.memory, f.machine));
-  out += fmt::format("{}  [path]\n\n", path_text(f.path, names_of_classes(f)));
-  if (!f.what_ifs.empty()) out += fmt::format("{}  [what if]\n\n", what_if_text(f.what_ifs));
-  if (f.trials) out += fmt::format("{}  [trials]\n\n", trials_text(*f.trials));
+    out += fmt::format("{}  [memory]\n\n", memory_text(f.memory, f.machine, width));
+  out += fmt::format("{}  [path]\n\n", path_text(f.path, names_of_classes(f), width));
+  if (!f.what_ifs.empty()) out += fmt::format("{}  [what if]\n\n", what_if_text(f.what_ifs, width));
+  if (f.trials) out += fmt::format("{}  [trials]\n\n", trials_text(*f.trials, width));
   for (const Assumption& a : assumptions(f))
-    out += fmt::format("{}\n",
-                       wrap(fmt::format("[{}] {}", a.key, printable(a.text)), kReportColumns, 2));
+    out += fmt::format("{}\n", wrap(fmt::format("[{}] {}", a.key, printable(a.text)), width, 2));
   return out;
 }
 
@@ -368,9 +371,9 @@ Table quantiles_table(const sim::TrialsForecast& t) {
   return table;
 }
 
-std::string trials_text(const sim::TrialsForecast& t) {
+std::string trials_text(const sim::TrialsForecast& t, std::size_t width) {
   return fmt::format("  {}, seed {}\n{}", plural(t.options.trials, "trial"), t.options.seed,
-                     quantiles_table(t).text(kReportColumns, 2));
+                     quantiles_table(t).text(width, 2));
 }
 
 nlohmann::ordered_json trials_json(const sim::TrialsForecast& t) {

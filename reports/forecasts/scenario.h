@@ -1,11 +1,13 @@
 // The result of `lockstep simulate SCENARIO`: figures, and the assumptions behind each.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
 #include <nlohmann/json.hpp>
 
+#include "base/tables.h"
 #include "reports/table.h"
 #include "sim/forecast/scenario.h"
 #include "sim/forecast/trials.h"
@@ -34,8 +36,9 @@ std::vector<std::string> ranks_by_class(const sim::ScenarioForecast& forecast);
 // By class, for people: "ranks 0-3,5", or where all are one stage of a pipeline "stage 1 (ranks
 // 1,5)".
 std::vector<std::string> names_of_classes(const sim::ScenarioForecast& forecast);
-// At most 80 columns wide.
-std::string forecast_text(const sim::ScenarioForecast& forecast);
+// At most `width` columns wide (from 60).
+std::string forecast_text(const sim::ScenarioForecast& forecast,
+                          std::size_t width = kReportColumns);
 
 // Comma-separated values: a row for each class of ranks and step.
 //
@@ -51,8 +54,8 @@ std::string forecast_csv(const sim::ScenarioForecast& forecast);
 
 // The quantiles of trials: a row for single steps, one for the means of trials.
 Table quantiles_table(const sim::TrialsForecast& trials);
-// The same as text, at most 80 columns wide.
-std::string trials_text(const sim::TrialsForecast& trials);
+// The same as text, at most `width` columns wide.
+std::string trials_text(const sim::TrialsForecast& trials, std::size_t width);
 // {"trials", "seed", "steps": {"p5_ps", …, "histogram": {…}}, "trial_means": {…}}
 nlohmann::ordered_json trials_json(const sim::TrialsForecast& trials);
 std::string trials_assumption(const sim::TrialsForecast& trials);

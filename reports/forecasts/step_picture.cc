@@ -135,19 +135,20 @@ std::vector<sim::ForecastPart> step_path(const StepPicture& picture) {
   return out;
 }
 
-std::string step_picture_text(const StepPicture& picture, const std::string& what) {
-  constexpr std::size_t kColumns = kReportColumns - kPictureNames - 3;
+std::string step_picture_text(const StepPicture& picture, const std::string& what,
+                              std::size_t width) {
+  const std::size_t cells = width - kPictureNames - 3;
   std::string out = what;
-  const double window = drawn_window(picture, kColumns);
+  const double window = drawn_window(picture, cells);
   if (const double all = picture.tasks_end().seconds(); window < all)
     out += fmt::format(", its first {} of {}", duration_text(window), duration_text(all));
-  out += "\n(E encodes, f forward, b backward, . waits)\n";
+  out = wrap(out, width, 2) + "\n(E encodes, f forward, b backward, . waits)\n";
   const std::size_t rows = std::min(picture.stages.size(), kMostStagesShown);
   for (std::size_t s = 0; s < rows; ++s) {
     const StepPicture::Stage& stage = picture.stages[s];
     out += fmt::format(
         "  {} {}\n", pad_right(shorten_middle(printable(stage.name), kPictureNames), kPictureNames),
-        picture_row(stage.host, kColumns, window / static_cast<double>(kColumns)));
+        picture_row(stage.host, cells, window / static_cast<double>(cells)));
   }
   if (rows < picture.stages.size())
     out += fmt::format("  and {} more\n", picture.stages.size() - rows);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <regex>
 #include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "base/text.h"
 #include "cli/cmd_simulate.h"
 #include "reports/forecasts/memory.h"
 #include "reports/forecasts/simulated_job.h"
@@ -39,6 +41,14 @@ TEST(ForecastText, AChangeThatRoundsToNothingHasNoSign) {
   const std::string text = reports::forecast_text(*small_forecast_with_trials().forecast);
   EXPECT_THAT(text, HasSubstr("links twice as fast"));
   EXPECT_THAT(text, Not(HasSubstr("-0 %")));
+}
+
+TEST(ForecastText, FitsEachWidthOfATerminal) {
+  const TimedScenario job = small_forecast_with_trials();
+  for (const std::size_t width : {60U, 80U, 120U, 200U}) {
+    std::istringstream lines(reports::forecast_text(*job.forecast, width));
+    for (std::string line; std::getline(lines, line);) EXPECT_LE(columns_of(line), width) << line;
+  }
 }
 
 TEST(ForecastText, FitsATerminalAndEveryFigureNamesWhatItRestsOn) {

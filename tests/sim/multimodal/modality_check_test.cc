@@ -2,11 +2,13 @@
 #include "sim/multimodal/modality_check.h"
 
 #include <cmath>
+#include <sstream>
 #include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/text.h"
 #include "reports/forecasts/multimodal.h"
 
 namespace lockstep::sim {
@@ -85,6 +87,10 @@ TEST(ModalityCheck, TheVerifierBlamesTheRanksWithoutImages) {
     EXPECT_EQ(finding.culprits, without);
     EXPECT_THAT(reports::multimodal_text(*result),
                 testing::AllOf(HasSubstr("this plan can hang"), HasSubstr("dummy")));
+    for (const std::size_t width : {60U, 80U, 200U}) {
+      std::istringstream lines(reports::multimodal_text(*result, width));
+      for (std::string line; std::getline(lines, line);) EXPECT_LE(columns_of(line), width) << line;
+    }
   }
 }
 

@@ -28,7 +28,7 @@ TEST(ComparisonText, ShowsAsMuchOfANameAsTheTerminalHolds) {
   gradient.name = "model.image_encoder.layers.11.attention.output.dense.weight";
   verify::Comparison c;
   c.compared = 1;
-  c.steps = {{.n = 3, .gradient = gradient}};
+  c.steps.emplace_back().gradient = gradient;
   const auto has_whole_name = [&](std::size_t width) {
     return comparison_text(c, 24, width).find(gradient.name) != std::string::npos;
   };

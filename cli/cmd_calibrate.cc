@@ -220,8 +220,9 @@ reports::ExitStatus check_table(const TableCommand& command) {
     return reports::fail({fmt::format("no row starts with \"{}\"", printable(command.only)),
                           {command.file},
                           "give --only the beginning of a label that the whole table shows"});
-  return write_simulation(reports::table_answer_text(*answer), reports::table_answer_json(*answer),
-                          command.output);
+  return write_simulation(
+      [&](std::size_t width) { return reports::table_answer_text(*answer, width); },
+      reports::table_answer_json(*answer), command.output);
 }
 
 }  // namespace

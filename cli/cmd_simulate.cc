@@ -59,16 +59,18 @@ reports::ExitStatus write_simulation(const reports::OutputContent& content,
   return written ? status : reports::fail(written.error(), reports::ExitStatus::own_failure);
 }
 
-reports::ExitStatus write_simulation(const std::string& text, const std::string& json,
-                                     const SimulationOutput& output) {
-  const auto content = [&](const std::string& kind, bool) { return kind == "json" ? json : text; };
+reports::ExitStatus write_simulation(const std::function<std::string(std::size_t width)>& text,
+                                     const std::string& json, const SimulationOutput& output) {
+  const auto content = [&](const std::string& kind, bool to_stdout) {
+    return kind == "json" ? json : text(reports::text_width(to_stdout));
+  };
   return write_simulation(content, output);
 }
 
 reports::ExitStatus write_failure(const reports::SimulatedFailure& failure,
                                   const SimulationOutput& output) {
-  const auto content = [&](const std::string& kind, bool) {
-    return reports::failure_content(failure, kind);
+  const auto content = [&](const std::string& kind, bool to_stdout) {
+    return reports::failure_content(failure, kind, reports::text_width(to_stdout));
   };
   return write_simulation(content, output, reports::ExitStatus::findings);
 }

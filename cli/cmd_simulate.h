@@ -1,7 +1,9 @@
 // `lockstep simulate WHAT`: one file per WHAT, simulate_<what>.cc, and what they have in common.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -41,9 +43,9 @@ reports::ExitStatus write_simulation(const reports::OutputContent& content,
                                      const SimulationOutput& output,
                                      reports::ExitStatus status = reports::ExitStatus::clean);
 
-// The same for a result given as `text` and `json`, which end with a line break.
-reports::ExitStatus write_simulation(const std::string& text, const std::string& json,
-                                     const SimulationOutput& output);
+// The same for a result that is text for a width in columns, or `json`; both end with a line break.
+reports::ExitStatus write_simulation(const std::function<std::string(std::size_t width)>& text,
+                                     const std::string& json, const SimulationOutput& output);
 
 // Reports that a simulated job does not end well, and why. Returns `findings`, or the status of an
 // error in writing.

@@ -167,8 +167,9 @@ reports::ExitStatus simulate_collective(const CollectiveCommand& command) {
   if (!collectives) return reports::fail(collectives.error());
   const Result<reports::CollectiveTimes> times = times_of(command, *collectives, *links);
   if (!times) return reports::fail(times.error());
-  return write_simulation(reports::collectives_text(*collectives, *times),
-                          reports::collectives_json(*collectives, *times), command.output);
+  return write_simulation(
+      [&](std::size_t width) { return reports::collectives_text(*collectives, *times, width); },
+      reports::collectives_json(*collectives, *times), command.output);
 }
 
 // The prices of the calls on --machine.
@@ -200,8 +201,9 @@ reports::ExitStatus simulate_for_machine(const CLI::App& parsed, const Collectiv
     return reports::fail(outputs.error());
   const Result<sim::PricedCalls> answer = price_on_machine(command);
   if (!answer) return reports::fail(answer.error());
-  return write_simulation(reports::priced_calls_text(*answer), reports::priced_calls_json(*answer),
-                          command.output);
+  return write_simulation(
+      [&](std::size_t width) { return reports::priced_calls_text(*answer, width); },
+      reports::priced_calls_json(*answer), command.output);
 }
 
 }  // namespace

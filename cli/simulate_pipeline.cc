@@ -208,8 +208,8 @@ reports::ExitStatus simulate_pipeline(const PipelineCommand& command) {
     return reports::fail(output.error());
   const Result<reports::PipelineAnswer> result = answer(command);
   if (!result) return reports::fail(result.error());
-  return write_simulation(reports::pipeline_text(*result), reports::pipeline_json(*result),
-                          command.output);
+  return write_simulation([&](std::size_t width) { return reports::pipeline_text(*result, width); },
+                          reports::pipeline_json(*result), command.output);
 }
 
 }  // namespace

@@ -247,11 +247,11 @@ reports::ExitStatus simulate_trace(const TraceCommand& command) {
                          command.output);
   trace::Run played =
       sim::as_simulated(std::move(*run), simulated->program, simulated->folding, simulated->result);
-  const auto content = [&](const std::string& kind, bool) {
+  const auto content = [&](const std::string& kind, bool to_stdout) {
     if (kind == "timeline") return reports::simulated_timeline(played);
-    return kind == "json"
-               ? fmt::format("{}\n", reports::simulated_json(*simulated, recorded).dump(2))
-               : reports::simulated_text(*simulated, recorded);
+    if (kind == "json")
+      return fmt::format("{}\n", reports::simulated_json(*simulated, recorded).dump(2));
+    return reports::simulated_text(*simulated, recorded, reports::text_width(to_stdout));
   };
   return write_simulation(content, command.output);
 }

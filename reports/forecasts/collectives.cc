@@ -45,7 +45,7 @@ std::string algorithm_of(const sim::PricedCalls& answer, const sim::PricedCall& 
 }
 
 // NCCL's estimates for one size: a row per algorithm, a column per protocol.
-std::string estimates(const sim::PricedCall& call) {
+std::string estimates(const sim::PricedCall& call, std::size_t width) {
   static constexpr std::array kProtocols = {sim::NcclProtocol::ll, sim::NcclProtocol::ll128,
                                             sim::NcclProtocol::simple};
   std::vector<std::string> names;
@@ -67,7 +67,7 @@ std::string estimates(const sim::PricedCall& call) {
     table.add(std::move(cells));
   }
   return fmt::format("\nWhat NCCL's tuning model estimates; it takes the least:\n\n{}",
-                     table.text(kReportColumns, 2));
+                     table.text(width, 2));
 }
 
 // "by measurements (64KiB), by NCCL's tuning (1MiB to 16MiB)".
@@ -84,7 +84,7 @@ std::string sources_of(const sim::PricedCalls& answer) {
 }  // namespace
 
 std::string collectives_text(const std::vector<sim::Collective>& collectives,
-                             const CollectiveTimes& times) {
+                             const CollectiveTimes& times, std::size_t width) {
   const sim::Collective& first = collectives.front();
   const sim::Formula& formula = *sim::find_formula(first.op, first.algorithm);
   std::string out;
@@ -103,9 +103,8 @@ std::string collectives_text(const std::vector<sim::Collective>& collectives,
   if (times.messages)
     return out + fmt::format("  level    {}, {} of them on links that they shared\n",
                              plural(times.messages->messages, "message"), times.messages->shared);
-  return out + fmt::format("  formula  {}\n  source   {}\n",
-                           wrap(formula.text, kReportColumns, 11, 11),
-                           wrap(formula.source, kReportColumns, 11, 11));
+  return out + fmt::format("  formula  {}\n  source   {}\n", wrap(formula.text, width, 11, 11),
+                           wrap(formula.source, width, 11, 11));
 }
 
 std::string collectives_json(const std::vector<sim::Collective>& collectives,
@@ -135,7 +134,7 @@ std::string collectives_json(const std::vector<sim::Collective>& collectives,
   return fmt::format("{}\n", out.dump(2));
 }
 
-std::string priced_calls_text(const sim::PricedCalls& answer) {
+std::string priced_calls_text(const sim::PricedCalls& answer, std::size_t width) {
   std::string out = fmt::format("{} on {}, {} on {}\n\n", trace::op_name(answer.op),
                                 printable(answer.machine.name), plural(answer.layout.ranks, "rank"),
                                 plural(answer.layout.nodes, "node"));
@@ -147,7 +146,7 @@ std::string priced_calls_text(const sim::PricedCalls& answer) {
                duration_text(call.time), number_text(algbw),
                number_text(algbw * sim::bus_factor(answer.op, answer.layout.ranks))});
   }
-  out += table.text(kReportColumns, 2);
+  out += table.text(width, 2);
   out += fmt::format("\n  times: {}\n", sources_of(answer));
   for (const sim::PricedCall& call : answer.calls)
     if (call.slowed > 1)
@@ -155,9 +154,9 @@ std::string priced_calls_text(const sim::PricedCalls& answer) {
           "  {}\n",
           wrap(fmt::format("{}: {} times as long as on wider links: the {} is full",
                            bytes_text(call.bytes), number_text(call.slowed), call.narrowest),
-               kReportColumns, 4, 2));
+               width, 4, 2));
   // Why that pair was chosen, for one size; of many sizes the tables would bury the answer.
-  if (answer.calls.size() == 1 && answer.calls[0].chosen) out += estimates(answer.calls[0]);
+  if (answer.calls.size() == 1 && answer.calls[0].chosen) out += estimates(answer.calls[0], width);
   return out;
 }
 

@@ -2,6 +2,7 @@
 // message; or on a machine, and how NCCL would carry them.
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <vector>
@@ -19,14 +20,15 @@ struct CollectiveTimes {
   std::optional<sim::MessageResult> messages;
 };
 
-// For at least one collective; all have a formula.
+// For at least one collective; all have a formula. At most `width` columns wide (from 60).
 std::string collectives_text(const std::vector<sim::Collective>& collectives,
-                             const CollectiveTimes& times);
+                             const CollectiveTimes& times, std::size_t width);
 std::string collectives_json(const std::vector<sim::Collective>& collectives,
                              const CollectiveTimes& times);
 
-// A line per size; for a single size that NCCL carries also the alternatives of its model.
-std::string priced_calls_text(const sim::PricedCalls& answer);
+// A line per size; for a single size that NCCL carries also the alternatives of its model. At most
+// `width` columns wide (from 60).
+std::string priced_calls_text(const sim::PricedCalls& answer, std::size_t width);
 std::string priced_calls_json(const sim::PricedCalls& answer);
 
 }  // namespace lockstep::reports

@@ -52,7 +52,7 @@ nlohmann::ordered_json summary_json(const sim::ErrorSummary& summary) {
 
 }  // namespace
 
-std::string table_answer_text(const sim::TableAnswer& answer) {
+std::string table_answer_text(const sim::TableAnswer& answer, std::size_t width) {
   Table rows({{"row", Column::number},
               {""},
               {"measured", Column::number},
@@ -85,7 +85,7 @@ std::string table_answer_text(const sim::TableAnswer& answer) {
     if (!held_out.empty()) add("  without rows fitted to", held_out);
   }
   return fmt::format("calibration: {}\n\n{}\n{}{}", printable(answer.calibration),
-                     rows.text(kReportColumns, 2), errors.text(),
+                     rows.text(width, 2), errors.text(),
                      marked ? "* the calibration was fitted to this row\n" : "");
 }
 

@@ -24,7 +24,7 @@ double run_bubble(const sim::PipelineRun& run) {
   return all > 0 ? idle / all : 0;
 }
 
-std::string stage_table(const PipelineAnswer& answer) {
+std::string stage_table(const PipelineAnswer& answer, std::size_t width) {
   const sim::PipelineRun& run = answer.run;
   std::vector<std::string> names = {"stage", "busy", "idle", "idle share", "in flight"};
   if (!answer.peak_bytes.empty()) names.emplace_back("activations");
@@ -40,7 +40,7 @@ std::string stage_table(const PipelineAnswer& answer) {
     if (!answer.peak_bytes.empty()) cells.push_back(bytes_text(answer.peak_bytes[stage]));
     table.add(std::move(cells));
   }
-  std::string out = table.text();
+  std::string out = table.text(width);
   if (shown < run.busy.size())
     out += fmt::format("and {} more (--output json has all)\n",
                        plural(run.busy.size() - shown, "stage"));
@@ -55,7 +55,7 @@ nlohmann::json values(const std::vector<Picos>& times) {
 
 }  // namespace
 
-std::string pipeline_text(const PipelineAnswer& answer) {
+std::string pipeline_text(const PipelineAnswer& answer, std::size_t width) {
   const sim::PipelineRun& run = answer.run;
   const sim::PipelineShape& shape = answer.program.shape;
   std::string out = fmt::format(
@@ -69,7 +69,8 @@ std::string pipeline_text(const PipelineAnswer& answer) {
     out += fmt::format("without a barrier between them, steps follow one another every {}\n",
                        duration_text(run.period));
   out += fmt::format("bubble: {} of the stages' time\n\n", percent(run_bubble(run)));
-  return fmt::format("{}{}\n{}", out, stage_table(answer), pipeline_timeline(answer.program, run));
+  return fmt::format("{}{}\n{}", out, stage_table(answer, width),
+                     pipeline_timeline(answer.program, run, width));
 }
 
 std::string pipeline_json(const PipelineAnswer& answer) {

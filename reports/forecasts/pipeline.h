@@ -1,6 +1,7 @@
 // The result of `lockstep simulate pipeline`, as text and as JSON.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -15,8 +16,9 @@ struct PipelineAnswer {
   std::vector<Bytes> peak_bytes;  // of activations, by stage; empty: their sizes are not known
 };
 
-// A table of the stages and the timeline, at most 80 columns wide; ends with a line break.
-std::string pipeline_text(const PipelineAnswer& answer);
+// A table of the stages and the timeline, at most `width` columns wide (from 60); ends with a line
+// break.
+std::string pipeline_text(const PipelineAnswer& answer, std::size_t width);
 
 // {"schedule", "stages", "micro_batches", "chunks", "time_ps", "period_ps", "bubble", "busy_ps":
 // [], "idle_ps": [], "peak_in_flight": []} and, where known, "peak_bytes": []; lists by stage.
@@ -30,6 +32,6 @@ std::string pipeline_json(const PipelineAnswer& answer);
 // width, one column is one unit; else a column shows what runs in its middle. Only the first
 // `most_stages` stages are shown. `run` is that of `program`.
 std::string pipeline_timeline(const sim::PipelineProgram& program, const sim::PipelineRun& run,
-                              std::size_t width = 80, std::size_t most_stages = 32);
+                              std::size_t width, std::size_t most_stages = 32);
 
 }  // namespace lockstep::reports

@@ -106,7 +106,8 @@ nlohmann::ordered_json simulated_json(const sim::SimulatedProgram& simulated,
   return out;
 }
 
-std::string simulated_text(const sim::SimulatedProgram& simulated, const Recorded& recorded) {
+std::string simulated_text(const sim::SimulatedProgram& simulated, const Recorded& recorded,
+                           std::size_t width) {
   const sim::ExecutionResult& result = simulated.result;
   std::vector<std::uint32_t> shown;  // classes of ranks that take part
   for (std::uint32_t c = 0; c < result.classes.size(); ++c)
@@ -123,26 +124,29 @@ std::string simulated_text(const sim::SimulatedProgram& simulated, const Recorde
     const sim::RankOutcome& outcome = result.classes[c];
     const std::uint32_t rank = simulated.folding.representatives[c];
     const auto measured = recorded.ranks.find(static_cast<std::int32_t>(rank));
-    out += fmt::format(
-        "  rank {}: {}waits {}, ends at {}{}\n", rank,
+    const std::string line = fmt::format(
+        "  rank {}: {}waits {}, ends at {}{}", rank,
         computes(simulated) ? fmt::format("computes {}, ", duration_text(outcome.compute)) : "",
         duration_text(outcome.waiting), duration_text(outcome.end),
         measured == recorded.ranks.end()
             ? ""
             : fmt::format(", recorded {}", duration_text(measured->second)));
+    out += fmt::format("{}\n", wrap(line, width, 4));
   }
   if (result.slowed_calls > 0)
-    out += fmt::format("  links    slowed down {} of different ranks, at most {} times as long\n",
-                       plural(result.slowed_calls, "call"), number_text(result.most_slowed));
-  for (const std::string& note : recorded.notes)
-    out += fmt::format("\n{}\n", wrap(note, kReportColumns));
+    out += fmt::format(
+        "  links    {}\n",
+        wrap(fmt::format("slowed down {} of different ranks, at most {} times as long",
+                         plural(result.slowed_calls, "call"), number_text(result.most_slowed)),
+             width, 11, 11));
+  for (const std::string& note : recorded.notes) out += fmt::format("\n{}\n", wrap(note, width));
   if (!computes(simulated))
     out += fmt::format(
         "\n{}\n",
         wrap("The traces hold no computing: this is the time of the calls alone, and not of the "
              "job. Give profiles that show the device's kernels, add `span` lines "
              "(docs/trace-format.md), or simulate the job's scenario.",
-             kReportColumns));
+             width));
   return out;
 }
 
@@ -185,13 +189,14 @@ SimulatedFailure simulated_raise(const std::string& scenario, sim::RaisedJob job
   return failure_of(job.simulated, std::move(job.run), std::move(json), what + ".");
 }
 
-std::string failure_content(const SimulatedFailure& failure, const std::string& kind) {
+std::string failure_content(const SimulatedFailure& failure, const std::string& kind,
+                            std::size_t width) {
   if (kind == "timeline") return timeline_of(failure.report, failure.run);
   if (kind == "html") return html_report(failure.report, failure.run);
   if (kind == "csv") return csv_report(failure.report);
   if (kind == "json") return fmt::format("{}\n", failure.json.dump(2));
-  return fmt::format("{}\n\n{}", wrap(failure.what, kReportColumns),
-                     text_report(failure.report, failure.run, {.color = false}));
+  return fmt::format("{}\n\n{}", wrap(failure.what, width),
+                     text_report(failure.report, failure.run, {.width = width, .color = false}));
 }
 
 }  // namespace lockstep::reports

@@ -2,6 +2,7 @@
 // if it does not end well, why, in the verifier's words about a real run.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -27,8 +28,9 @@ struct Recorded {
 nlohmann::ordered_json simulated_json(const sim::SimulatedProgram& simulated,
                                       const Recorded& recorded = {});
 // One line for each of the first classes of ranks; a warning where nothing is computed, since the
-// time is then not the job's.
-std::string simulated_text(const sim::SimulatedProgram& simulated, const Recorded& recorded = {});
+// time is then not the job's. Sentences are wrapped to `width` columns.
+std::string simulated_text(const sim::SimulatedProgram& simulated, const Recorded& recorded,
+                           std::size_t width);
 
 // The run on the simulated clock as a timeline. `run`: from sim::as_simulated(); it is judged, but
 // left unchanged. `counters`: TimelineOptions::counters, on the simulated clock.
@@ -54,7 +56,8 @@ SimulatedFailure simulated_hang(const sim::SimulatedProgram& simulated, trace::R
 // For ranks that raise an exception: which do, and which wait. `scenario`: its name.
 SimulatedFailure simulated_raise(const std::string& scenario, sim::RaisedJob job);
 
-// As "text", "json", or a form of reports: "html", "csv", "timeline".
-std::string failure_content(const SimulatedFailure& failure, const std::string& kind);
+// As "text", "json", or a form of reports: "html", "csv", "timeline". `width`: of the text.
+std::string failure_content(const SimulatedFailure& failure, const std::string& kind,
+                            std::size_t width);
 
 }  // namespace lockstep::reports

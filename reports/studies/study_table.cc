@@ -81,8 +81,8 @@ const StudyCells kCosts = {"ms a step", "KiB a step", "peak MiB", "loss", "recal
 // A line for each strategy, and below it one for each of its combinations that completed.
 // `cells_of`: the figures of a combination.
 template <class CellsOf>
-std::string section(const std::vector<Combination>& all, const StudyCells& names,
-                    CellsOf cells_of) {
+std::string section(const std::vector<Combination>& all, const StudyCells& names, CellsOf cells_of,
+                    std::size_t width) {
   Table table(columns({"strategy"}, names));
   const Combination* above = nullptr;
   for (const Combination& c : all) {
@@ -95,7 +95,7 @@ std::string section(const std::vector<Combination>& all, const StudyCells& names
     cells.insert(cells.begin(), fmt::format("  {}", remedy_name(c)));
     table.add(std::move(cells));
   }
-  return table.text();
+  return table.text(width);
 }
 
 nlohmann::ordered_json json_of(const std::optional<Spread>& s) {
@@ -110,7 +110,7 @@ nlohmann::ordered_json json_of(const std::optional<double>& value) {
 }  // namespace
 
 // Two tables, since 80 columns do not hold all figures.
-std::string study_text(const std::vector<Combination>& combinations) {
+std::string study_text(const std::vector<Combination>& combinations, std::size_t width) {
   std::size_t repeats = 0;
   std::string ends;
   for (const Combination& c : combinations) {
@@ -118,15 +118,17 @@ std::string study_text(const std::vector<Combination>& combinations) {
     if (!c.completed)
       ends += fmt::format("  {}\n", wrap(fmt::format("{}, {}: {}", printable(c.strategy),
                                                      remedy_name(c), printable(how_it_ends(c))),
-                                         kReportColumns - 2, 4));
+                                         width - 2, 4));
   }
   return fmt::format(
       "Right? gradient: error against one process that does the same (! it differs);\n"
       "others: apart, at the end, from one process that needs no remedy\n\n{}\n"
       "Cost and result: median of {} (±: half of their range; +: more than\n"
       "where no image is missing)\n\n{}{}{}",
-      section(combinations, kRightness, rightness), plural(repeats, "run"),
-      section(combinations, kCosts, [&](const Combination& c) { return costs(c, combinations); }),
+      section(combinations, kRightness, rightness, width), plural(repeats, "run"),
+      section(
+          combinations, kCosts, [&](const Combination& c) { return costs(c, combinations); },
+          width),
       ends.empty() ? "" : "\nDo not complete:\n", ends);
 }
 

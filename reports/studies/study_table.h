@@ -37,9 +37,9 @@ struct Combination {
   std::optional<Spread> step_ms, bytes_per_step, peak_bytes, loss, recall_at_1;
 };
 
-// For a terminal of 80 columns: by strategy, one table for correctness and one for cost.
-// Combinations are in the order of their strategies.
-std::string study_text(const std::vector<Combination>& combinations);
+// By strategy, one table for correctness and one for cost. Combinations are in the order of their
+// strategies. At most `width` columns wide (from 80: fewer do not hold the figures).
+std::string study_text(const std::vector<Combination>& combinations, std::size_t width);
 // One Markdown table with all columns.
 std::string study_markdown(const std::vector<Combination>& combinations);
 // An array of objects; every measurement with median, low and high. In bytes, milliseconds, and

@@ -383,10 +383,11 @@ reports::ExitStatus run_study(const Study& study, const std::string& folder, boo
       write_file(folder + "/study.md", reports::study_markdown(runner.combinations()));
   if (!quiet) std::cout << "\n" << std::flush;
   const Status written =
-      reports::write_targets(*targets, quiet, [&](const std::string& kind, bool) {
+      reports::write_targets(*targets, quiet, [&](const std::string& kind, bool to_stdout) {
         if (kind == "json") return reports::study_json(runner.combinations());
-        return kind == "text" ? reports::study_text(runner.combinations())
-                              : reports::study_markdown(runner.combinations());
+        return kind == "text"
+                   ? reports::study_text(runner.combinations(), reports::text_width(to_stdout))
+                   : reports::study_markdown(runner.combinations());
       });
   // What was measured is written before an error is reported: a study takes hours.
   for (const Status& done : {ran, json, table, written})

@@ -125,7 +125,14 @@ TEST(Columns, OutputFitsTheTerminal) {
       {"verify", hung, "-o", "r.foo"},
       {"explain"},
       {"scenario", "--list", LOCKSTEP_SOURCE_DIR "/scenarios"},
-      {"simulate", "plan", "none"}};
+      {"simulate", "plan", "none"},
+      {"simulate", "collective", "--op", "all_reduce", "--algorithm", "ring", "--ranks", "64",
+       "--bytes", "1MiB", "--alpha", "1us", "--beta", "50GB/s"},
+      {"simulate", "collective", "--op", "all_reduce", "--ranks", "64", "--bytes", "1MiB",
+       "--machine", "dgx-h100"},
+      {"simulate", "pipeline", "--stages", "8", "--micro-batches", "32"},
+      {"simulate", "trace", LOCKSTEP_SOURCE_DIR "/examples/hung-job", "--machine", "dgx-h100"},
+      {"calibrate", "check", LOCKSTEP_SOURCE_DIR "/sim/tables/mlperf_training_5.1_h200.json"}};
   for (const unsigned short columns : std::array<unsigned short, 5>{60, 72, 80, 120, 200}) {
     for (const std::vector<std::string>& command : commands) {
       Terminal terminal(command, columns);

@@ -41,9 +41,11 @@ std::vector<Combination> combinations() {
 }
 
 TEST(StudyTable, TextFitsATerminalAndSaysAll) {
-  const std::string text = study_text(combinations());
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) EXPECT_LE(columns_of(line), 80U) << line;
+  for (const std::size_t width : {80U, 120U, 200U}) {
+    std::istringstream lines(study_text(combinations(), width));
+    for (std::string line; std::getline(lines, line);) EXPECT_LE(columns_of(line), width) << line;
+  }
+  const std::string text = study_text(combinations(), 80);
   EXPECT_THAT(text, HasSubstr("1.5e-07"));
   EXPECT_THAT(text, HasSubstr("244 (+48.8)"));
   EXPECT_THAT(text, HasSubstr("40 ±3"));

@@ -50,7 +50,7 @@ Result<std::vector<sim::Axis>> settings_of(const PlanCommand& command) {
   std::vector<sim::Axis> out;
   for (const std::string& text : command.settings) {
     Result<sim::Axis> axis = sim::parse_axis(text);
-    if (!axis) return with_option("--set", axis.error());
+    if (!axis) return with_option("--set", {axis.error().message, {}, "write KEY=VALUE: tensor=4"});
     // "tensor=1..8*2" is of `sweep`.
     if (axis->values.size() > 1)
       return Error{fmt::format("--set {} has {}, and a plan takes one", printable(axis->key),

@@ -21,7 +21,7 @@ namespace {
 using State = LaneCell::State;
 
 constexpr std::size_t kLaneGap = 3;      // blanks between columns; the mark "!" goes there
-constexpr std::size_t kLabelWidth = 22;  // at most, for a row's label, in 80 columns
+constexpr std::size_t kLabelWidth = 22;  // of a row's label, at most, in 80 columns
 constexpr std::size_t kGoodCell = 14;    // narrower cells are not readable
 
 std::string state_text(const LaneCell& cell) {
@@ -126,6 +126,10 @@ class Drawing {
       if (*widest <= least) break;
       --*widest;
     }
+    // The calls come first; the group's name takes what they leave. Lists of ranks fold instead.
+    const std::size_t taken = std::accumulate(widths_.begin(), widths_.end(), std::size_t{0});
+    label_width_ = std::max(label_width_, std::min(columns_of(table_.title),
+                                                   label_width_ + room - std::min(room, taken)));
     // "bf16" where "bfloat16" has no room; everywhere, so that equal sizes look equal.
     for (const LaneRow& row : table_.rows)
       for (std::size_t column = 0; column < widths_.size(); ++column)

@@ -189,6 +189,30 @@ TEST(Lanes, ThousandsOfRanksAndLongNamesStayWithinTheWidth) {
   EXPECT_LE(std::count(picture.begin(), picture.end(), '\n'), 40);
 }
 
+// A group's name is whole where the calls leave room, and is cut before they are.
+TEST(Lanes, AGroupsNameTakesWhatTheCallsLeave) {
+  const std::string name = "TENSOR_MODEL_PARALLEL_GROUP";
+  const auto head = [&](int calls, std::size_t width) {
+    std::vector<std::string> traces;
+    for (const int elements : {8, 9}) {
+      std::string trace = group_line(name, {0, 1});
+      for (int id = 0; id < calls; ++id)
+        trace += issue_line(id, name, "all_reduce", {{"in", {{elements}}}, {"dtype", "float32"}}) +
+                 (id + 1 < calls ? complete(id) : kHung);
+      traces.push_back(trace);
+    }
+    verify::Finding finding = difference_at(static_cast<std::uint64_t>(calls) - 1, {1});
+    finding.group = name;
+    LaneOptions options;
+    options.width = width;
+    const std::string picture = lanes(finding, inline_run(traces), options);
+    EXPECT_LE(widest_line(picture), width);
+    return picture.substr(0, picture.find('\n'));
+  };
+  EXPECT_EQ(head(3, 80), "    group TENSOR_MODEL_PARALLEL_GROUP   seq 0        seq 1        seq 2");
+  EXPECT_EQ(head(3, 60), "    group TENSOR_M..PARALLEL_GROUP   seq 1        seq 2");
+}
+
 TEST(Lanes, NothingIsDrawnWithoutALocation) {
   const auto run = inline_run({all_reduce(0, "a", 8) + kClean});
   EXPECT_EQ(lanes(verify::Finding{}, run), "");

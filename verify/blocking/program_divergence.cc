@@ -130,32 +130,38 @@ const WaitPoint* collective_point(const Context& context, const WaitCause& wait)
   return best;
 }
 
-// The index of the first difference, and the number of `few`'s calls to leave out there so that all
-// the rest of `many` agrees. Nothing where up to kMostExtra do not suffice.
-std::optional<std::pair<std::size_t, std::size_t>> extra_calls(const Context& context,
-                                                               const Stream& few,
-                                                               const Stream& many) {
-  const std::vector<trace::Call>& a = context.run.ranks[few.rank_index].calls;
-  const std::vector<trace::Call>& b = context.run.ranks[many.rank_index].calls;
+// The calls that one stream of a group has and another lacks.
+struct Shift {
+  std::size_t first = 0;  // index of the first difference, in both streams
+  std::size_t count = 0;
+  bool operator==(const Shift&) const = default;
+};
+
+// By source locations: the calls of `longer` to leave out so that all of `shorter` agrees. Nothing
+// where the two agree anyway, or up to kMostShift calls do not suffice.
+std::optional<Shift> shift_between(const Context& context, const Stream& longer,
+                                   const Stream& shorter) {
+  const std::vector<trace::Call>& a = context.run.ranks[longer.rank_index].calls;
+  const std::vector<trace::Call>& b = context.run.ranks[shorter.rank_index].calls;
   const auto same = [&](std::size_t i, std::size_t j) {
-    const trace::Call& x = a[few.calls[i]];
-    const trace::Call& y = b[many.calls[j]];
+    const trace::Call& x = a[longer.calls[i]];
+    const trace::Call& y = b[shorter.calls[j]];
     return x.signature == y.signature && x.at == y.at && x.what == y.what;
   };
   std::size_t first = 0;
-  const std::size_t shorter = std::min(few.calls.size(), many.calls.size());
+  const std::size_t end = std::min(longer.calls.size(), shorter.calls.size());
   // Calls that differ in form are a deviation, which is reported as one.
-  for (std::size_t i = 0; i < shorter; ++i) {
-    if (!context.agreement.agree(a[few.calls[i]].signature, b[many.calls[i]].signature)) {
+  for (std::size_t i = 0; i < end; ++i) {
+    if (!context.agreement.agree(a[longer.calls[i]].signature, b[shorter.calls[i]].signature)) {
       return std::nullopt;
     }
   }
-  while (first < shorter && same(first, first)) ++first;
-  if (first == shorter) return std::nullopt;
-  for (std::size_t extra = 1; extra <= kMostExtra; ++extra) {
+  while (first < end && same(first, first)) ++first;
+  if (first == end) return std::nullopt;
+  for (std::size_t count = 1; count <= kMostShift; ++count) {
     std::size_t j = first;
-    while (j < many.calls.size() && j + extra < few.calls.size() && same(j + extra, j)) ++j;
-    if (j == many.calls.size()) return std::pair(first, extra);
+    while (j < shorter.calls.size() && j + count < longer.calls.size() && same(j + count, j)) ++j;
+    if (j == shorter.calls.size()) return Shift{first, count};
   }
   return std::nullopt;
 }
@@ -337,54 +343,49 @@ std::optional<Cause> explain_other_path(const Context& context, const WaitPoint&
   return explain_deviation(context, *d);
 }
 
-std::optional<Cause> find_extra_before(const Context& context, const WaitCause& wait) {
+std::optional<Cause> find_shift_before(const Context& context, const WaitCause& wait) {
   const WaitPoint* const point = collective_point(context, wait);
-  if (point == nullptr || point->waiting.size() >= point->missing.size()) return std::nullopt;
-  if (const auto most = most_broke_with_the_past(context.run, context.agreement, point->waiting[0],
-                                                 point->missing[0]);
-      most && most->deviant == point->missing[0]) {
-    return explain_program_divergence(context, *most);
+  if (point == nullptr) return std::nullopt;
+  const std::uint32_t waiting = point->waiting[0];
+  bool few_wait = point->waiting.size() < point->missing.size();
+  if (few_wait) {
+    const auto most =
+        most_broke_with_the_past(context.run, context.agreement, waiting, point->missing[0]);
+    if (most && most->deviant == point->missing[0])
+      return explain_program_divergence(context, *most);
+  } else if (point->waiting.size() == point->missing.size()) {
+    const auto vote =
+        divergence_by_votes(context.run, context.agreement, waiting, point->missing[0]);
+    if (!vote) return std::nullopt;
+    few_wait = vote->deviant == waiting;
   }
   const GroupStreams& group = context.groups[point->group];
-  const Stream* const few = stream_of(group, point->waiting[0]);
+  const Stream* const longer = stream_of(group, waiting);
+  const Stream* shorter = nullptr;
   // All missing ranks must give the same result.
-  std::optional<std::pair<std::size_t, std::size_t>> found;
+  std::optional<Shift> found;
   for (const std::uint32_t r : point->missing) {
-    const Stream* const many = stream_of(group, r);
-    if (few == nullptr || many == nullptr) return std::nullopt;
-    const auto extra = extra_calls(context, *few, *many);
-    if (!extra || (found && *found != *extra)) return std::nullopt;
-    found = extra;
+    shorter = stream_of(group, r);
+    if (longer == nullptr || shorter == nullptr) return std::nullopt;
+    const auto shift = shift_between(context, *longer, *shorter);
+    if (!shift || (found && *found != *shift)) return std::nullopt;
+    found = shift;
   }
   if (!found) return std::nullopt;
-  const CallRef call{few->rank_index, few->calls[found->first]};
-  const std::uint64_t seq = group.first_seq + found->first;
-  Cause cause;
-  cause.finding = make_finding(RuleId::extra_collective);
-  Finding& f = cause.finding;
-  const std::string who = context.describe_ranks(point->waiting);
-  f.message = fmt::format("{} issued {} ({}) and the others did not", who,
-                          context.describe_call(call), context.describe_location(call, seq));
-  if (found->second > 1)
-    f.message += fmt::format(", with {} like it", plural(found->second - 1, "more call"));
-  f.message += fmt::format(
-      "; from there on the calls pair one off, and {} {} in a call that no other rank makes", who,
-      point->waiting.size() == 1 ? "waits" : "wait");
-  f.why =
-      "Sizes and operations agree; the source locations show it: without the extra call, every "
-      "later one agrees.";
-  cause.deviants = point->waiting;
-  cause.group = point->group;
-  cause.seq = seq;
-  f.group = group.name;
-  f.seq = seq;
-  f.culprits = context.ranks(point->waiting);
-  std::vector<std::uint32_t> all = point->waiting;
-  all.insert(all.end(), point->missing.begin(), point->missing.end());
-  std::sort(all.begin(), all.end());
-  f.ranks = context.ranks(all);
-  f.evidence.push_back(context.evidence(call, "the extra call"));
-  set_fingerprint(f, trace::describe(context.run.tables, context.call(call).signature));
+  const CallRef more{longer->rank_index, longer->calls[found->first]};
+  const CallRef less{shorter->rank_index, shorter->calls[found->first]};
+  Deviation d;
+  d.kind = few_wait ? Deviation::Kind::extra : Deviation::Kind::missing;
+  d.group = point->group;
+  d.seq = group.first_seq + found->first;
+  d.step = context.call(more).step;
+  d.deviants = few_wait ? point->waiting : point->missing;
+  d.reference = few_wait ? point->missing : point->waiting;
+  d.expected = few_wait ? less : more;
+  d.got = few_wait ? more : less;
+  d.count = static_cast<std::uint32_t>(found->count);
+  Cause cause = explain_deviation(context, d);
+  cause.finding.why += " Operations and sizes agree; the source locations show it.";
   return cause;
 }
 

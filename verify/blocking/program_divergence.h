@@ -64,17 +64,18 @@ std::optional<Cause> explain_program_divergence(const Context& context,
 std::optional<Cause> explain_other_path(const Context& context, const WaitPoint& point,
                                         const std::vector<std::uint32_t>& idle);
 
-// A few ranks wait in a call that nobody else issued: did they issue an extra call before, which
-// was paired with the others' next one? Source locations tell calls apart, since dumps record no
-// parameters. If leaving out up to kMostExtra calls of the few makes all later ones agree, those
-// are the extra calls:
+// Some ranks of a group wait in a call that the others never issued: did their calls pair with the
+// wrong ones before, because the ones issued a call too many, or the others left one out? Source
+// locations tell calls apart, since dumps record no parameters. If leaving out up to kMostShift
+// calls of those who wait makes all calls of the others agree, these are the calls:
 //
-//   few   a.py:1  a.py:5  a.py:2  a.py:3        without a.py:5 the two agree
-//   many  a.py:1  a.py:2  a.py:3
+//   wait     a.py:1  a.py:5  a.py:2  a.py:3        without a.py:5 the two agree
+//   missing  a.py:1  a.py:2  a.py:3
 //
-// O(calls of the group).
-std::optional<Cause> find_extra_before(const Context& context, const WaitCause& wait);
-inline constexpr std::size_t kMostExtra = 8;
+// They are one too many if fewer ranks wait than are missing, else left out. Where as many wait as
+// are missing, ranks of other groups decide (divergence_by_votes). O(calls of the group).
+std::optional<Cause> find_shift_before(const Context& context, const WaitCause& wait);
+inline constexpr std::size_t kMostShift = 8;
 
 // Why a wait may be no fault: at least half of the group is missing and never issued such a call
 // before, so the few may just be ahead. Empty where the wait is a fault.

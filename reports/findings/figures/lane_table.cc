@@ -247,6 +247,27 @@ bool differs(const LaneTable& table, LaneField field) {
   return false;
 }
 
+// Fills in the calls' source locations, those of each row's first rank, if the rows' calls in the
+// finding's column differ in nothing else: "mappings.py:226" beside "mappings.py:241".
+void tell_apart_by_location(LaneTable& table, const trace::Run& run) {
+  const auto location = [&](const LaneRow& row, const LaneCell& cell) {
+    const trace::RankTrace* const trace = run.find(row.ranks[0]);
+    const std::string at = cell.call == kNoLaneCall || trace == nullptr
+                               ? ""
+                               : std::string(run.tables.str(trace->calls[cell.call].at));
+    return printable(at.substr(at.find_last_of('/') + 1));
+  };
+  std::set<std::string> locations;
+  for (const LaneRow& row : table.rows) {
+    const LaneCell& cell = row.cells[table.focus];
+    if (!cell.has_call() || cell.fields != table.rows[0].cells[table.focus].fields) return;
+    locations.insert(location(row, cell));
+  }
+  if (locations.size() < 2 || locations.contains("")) return;
+  for (LaneRow& row : table.rows)
+    for (LaneCell& cell : row.cells) cell.fields[kLocation] = location(row, cell);
+}
+
 // Removes columns after the last call of all ranks, except the finding's own.
 void trim_empty_columns(LaneTable& table) {
   const auto empty = [&](std::size_t column) {
@@ -269,7 +290,7 @@ void choose_fields(LaneTable& table) {
   // Sizes follow from the parameters' names: they are worth a line only if there are none, or if
   // they differ. The fields below are rare, and shown only if they differ.
   table.shown[kSize] = !table.shown[kWhat] || differs(table, kSize);
-  for (const LaneField field : {kRedop, kRoot, kSplits, kStep})
+  for (const LaneField field : {kRedop, kRoot, kSplits, kStep, kLocation})
     table.shown[field] = differs(table, field);
 }
 
@@ -306,6 +327,7 @@ LaneTable by_sequence(const verify::Finding& finding, const trace::Run& run, std
   }
   table.rows = rows.take();
   trim_empty_columns(table);
+  tell_apart_by_location(table, run);
   choose_fields(table);
   return table;
 }

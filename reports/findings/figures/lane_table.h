@@ -32,7 +32,8 @@ enum LaneField : std::size_t {
   kRedop,
   kRoot,
   kSplits,
-  kStep,  // where columns are compared
+  kStep,      // where columns are compared
+  kLocation,  // where nothing else tells the calls of the finding's column apart
   kLaneFields
 };
 

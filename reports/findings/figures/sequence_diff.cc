@@ -31,6 +31,7 @@ struct Window {
     const trace::Call& call = trace->calls[this->call(i)];
     return {call.signature, call.what, call.step};
   }
+  trace::StringId location(std::size_t i) const { return trace->calls[call(i)].at; }
   bool reaches_the_end() const { return begin + count == stream->calls.size(); }
 };
 
@@ -108,7 +109,8 @@ void flush(std::vector<DiffRow>& left, std::vector<DiffRow>& right, std::vector<
   right.clear();
 }
 
-std::vector<DiffRow> align(const Window& usual, const Window& deviant,
+// `seq`: of the finding.
+std::vector<DiffRow> align(const Window& usual, const Window& deviant, std::uint64_t seq,
                            const trace::Tables& tables) {
   verify::Agreement agreement(tables);
   std::vector<std::vector<bool>> same(usual.count, std::vector<bool>(deviant.count));
@@ -116,6 +118,14 @@ std::vector<DiffRow> align(const Window& usual, const Window& deviant,
     for (std::size_t j = 0; j < deviant.count; ++j)
       same[i][j] =
           verify::same_call(agreement, usual.token(i), deviant.token(j), /*with_step=*/true);
+  // Where the calls of the finding look the same, their source locations tell them apart.
+  const std::size_t at = seq - usual.seq(0);
+  if (at < usual.count && at < deviant.count && same[at][at] &&
+      usual.location(at) != deviant.location(at)) {
+    for (std::size_t i = 0; i < usual.count; ++i)
+      for (std::size_t j = 0; j < deviant.count; ++j)
+        same[i][j] = same[i][j] && usual.location(i) == deviant.location(j);
+  }
   const Lengths lengths = common_lengths(usual, deviant, same);
   std::vector<DiffRow> rows, left, right;
   std::size_t i = 0;
@@ -171,7 +181,7 @@ std::optional<SequenceDiff> sequence_diff(const verify::Finding& finding, const 
   out.usual = {usual.stream->rank_index, ranks_in(class_of(*group, pair->usual), *group, run)};
   out.deviant = {deviant.stream->rank_index,
                  ranks_in(class_of(*group, pair->deviant), *group, run)};
-  out.rows = align(usual, deviant, run.tables);
+  out.rows = align(usual, deviant, *finding.seq, run.tables);
   if (std::all_of(out.rows.begin(), out.rows.end(), [](const DiffRow& row) { return row.same; }))
     return std::nullopt;
   const bool whole = trim(out.rows);

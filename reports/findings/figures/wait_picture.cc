@@ -10,6 +10,7 @@
 
 #include "reports/findings/finding_words.h"
 #include "trace/groups.h"
+#include "verify/blocking/stopped.h"
 #include "verify/replay/replay.h"
 #include "verify/schedules/search.h"
 #include "verify/schedules/wildcards.h"
@@ -61,7 +62,8 @@ class Builder {
   WaitPicture build() {
     std::vector<std::vector<std::size_t>> missed_at(run_.ranks.size());
     for (std::size_t p = 0; p < where_.wait_points.size(); ++p)
-      for (const std::uint32_t r : where_.wait_points[p].missing) missed_at[r].push_back(p);
+      for (const std::uint32_t r : verify::lacked_by(where_.wait_points[p]))
+        missed_at[r].push_back(p);
     // Waiting ranks become the first nodes, so that layouts begin with the victims; of the others
     // only those that somebody waits for.
     for (const bool waiting : {true, false}) {

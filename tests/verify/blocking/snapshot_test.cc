@@ -1,6 +1,7 @@
 // Looks at running processes: stalls are found, skew is no error.
 #include <filesystem>
 #include <fstream>
+#include <numeric>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -19,11 +20,20 @@ namespace {
 
 using testing::ElementsAre;
 
-// One letter a call: c completed, p pending; a digit before it changes its source line.
-Report judge_snapshot(const std::vector<std::string>& ranks, const std::string& op = "all_reduce") {
+// One letter a call: c completed, p pending; a digit before it changes its source line. Groups of
+// `size` neighbours; 0: all ranks are one group.
+Report judge_snapshot(const std::vector<std::string>& ranks, const std::string& op = "all_reduce",
+                      std::size_t size = 0) {
   std::vector<std::string> texts;
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     std::string text = header_line(static_cast<int>(r), ranks.size());
+    std::string group = "world";
+    if (size > 0) {
+      std::vector<int> members(size);
+      std::iota(members.begin(), members.end(), static_cast<int>(r / size * size));
+      group = fmt::format("tensor{}", r / size);
+      text += group_line(group, members);
+    }
     int id = 0;
     char line = '0';
     for (const char c : ranks[r]) {
@@ -31,7 +41,7 @@ Report judge_snapshot(const std::vector<std::string>& ranks, const std::string& 
         line = c;
         continue;
       }
-      text += issue_line(id, "world", op,
+      text += issue_line(id, group, op,
                          {{"in", {{8}}},
                           {"out", {{8}}},
                           {"async", true},
@@ -231,6 +241,37 @@ TEST(Snapshot, SourceLocationsShowTheExtraCallOfAFew) {
   EXPECT_EQ(report.findings[0].rule, RuleId::extra_collective);
   EXPECT_THAT(report.findings[0].culprits, ElementsAre(trace::Rank(0)));
   EXPECT_EQ(report.findings[0].seq, 1U);
+}
+
+// Equal calls pair one off, and the job trains on, until the rank's program ends a call early.
+TEST(Snapshot, SourceLocationsShowTheCallThatAFewLeftOut) {
+  const std::string usual = "1c1c2c2c1c1c2c2p", less = "1c1c2c2c1c2c2c";
+  const Report report = judge_snapshot({usual, usual, less, usual});
+  ASSERT_EQ(report.findings.size(), 1U);
+  EXPECT_EQ(report.findings[0].rule, RuleId::missing_collective);
+  EXPECT_THAT(report.findings[0].culprits, ElementsAre(trace::Rank(2)));
+  EXPECT_EQ(report.findings[0].seq, 5U);
+  // The look-alike: it made the same calls and stopped before the last one.
+  const Report stall = judge_snapshot({usual, usual, usual.substr(0, 14), usual});
+  ASSERT_EQ(stall.findings.size(), 1U);
+  EXPECT_EQ(stall.findings[0].rule, RuleId::host_stall);
+}
+
+// In a pair, one call more and one call less look the same; the other pairs tell.
+TEST(Snapshot, OtherGroupsTellWhichOfAPairLeftACallOut) {
+  const std::string usual = "1c1c2c2c1c1c2c2c", more = "1c1c2c2c1c1c2c2p", less = "1c1c2c2c1c2c2c";
+  const Report left_out = judge_snapshot({more, less, usual, usual, usual, usual}, "all_reduce", 2);
+  ASSERT_EQ(left_out.findings.size(), 1U);
+  EXPECT_EQ(left_out.findings[0].rule, RuleId::missing_collective);
+  EXPECT_THAT(left_out.findings[0].culprits, ElementsAre(trace::Rank(1)));
+  const Report extra = judge_snapshot({more, less, less, less, less, less}, "all_reduce", 2);
+  ASSERT_EQ(extra.findings.size(), 1U);
+  EXPECT_EQ(extra.findings[0].rule, RuleId::extra_collective);
+  EXPECT_THAT(extra.findings[0].culprits, ElementsAre(trace::Rank(0)));
+  // Two of one kind and two of the other tell nothing: only who waits for whom is known.
+  const Report tie = judge_snapshot({more, less, usual, usual, less, less}, "all_reduce", 2);
+  ASSERT_FALSE(tie.findings.empty());
+  EXPECT_EQ(tie.findings[0].rule, RuleId::host_stall);
 }
 
 TEST(Snapshot, AnExtraCallThatTheCallsThemselvesShowIsSaidOnce) {

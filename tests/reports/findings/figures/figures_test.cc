@@ -89,6 +89,28 @@ TEST(SequenceDiff, AStreamThatEndsEarlyHasNothingThere) {
   EXPECT_THAT(rows(run, *diff_at(finding_at(2, {1}), run)), ElementsAre("(aa)", "(bb)", "c."));
 }
 
+// Equal calls from two lines of the program, of which rank 1 left one out.
+TEST(SequenceDiff, LocationsTellEqualCallsApart) {
+  const auto program = [](const std::vector<int>& lines) {
+    std::string out;
+    int id = 0;
+    for (const int line : lines)
+      out += issue_line(
+          id++, "world", "all_reduce",
+          {{"in", {{8}}}, {"dtype", "float32"}, {"at", fmt::format("model.py:{}", line)}});
+    return out + kHung;
+  };
+  const auto run = inline_run({program({1, 1, 2, 2}), program({1, 2, 2})});
+  const auto diff = diff_at(finding_at(1, {1}), run);
+  ASSERT_TRUE(diff);
+  ASSERT_EQ(diff->rows.size(), 4U);
+  EXPECT_TRUE(diff->rows[0].same);
+  EXPECT_FALSE(diff->rows[1].deviant);
+  EXPECT_EQ(diff->rows[1].usual_seq, 1U);
+  EXPECT_TRUE(diff->rows[2].same);
+  EXPECT_EQ(diff->rows[2].deviant_seq, 1U);
+}
+
 TEST(SequenceDiff, IsNothingWithoutTwoSides) {
   const trace::Run run = inline_run({calls("abc"), calls("abd")});
   EXPECT_FALSE(diff_at(finding_at(2, {}), run)) << "no culprit";

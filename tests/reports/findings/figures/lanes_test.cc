@@ -189,6 +189,36 @@ TEST(Lanes, ThousandsOfRanksAndLongNamesStayWithinTheWidth) {
   EXPECT_LE(std::count(picture.begin(), picture.end(), '\n'), 40);
 }
 
+// Calls of one kind from two lines of the program: only the line tells that they differ.
+TEST(Lanes, LocationsAreShownWhereNothingElseDiffers) {
+  const auto from = [](int id, int line) {
+    return issue_line(
+        id, "world", "all_reduce",
+        {{"in", {{8}}}, {"dtype", "float32"}, {"at", fmt::format("/src/model.py:{}", line)}});
+  };
+  const std::string first = from(0, 1) + complete(0);
+  const auto run = inline_run({first + from(1, 1) + kHung, first + from(1, 2) + kHung});
+  EXPECT_EQ(lanes(difference_at(1, {1}), run),
+            "    group world   seq 0        seq 1\n"
+            "    rank 0        all_reduce   all_reduce\n"
+            "                  8 float32    8 float32\n"
+            "                  model.py:1   model.py:1\n"
+            "                               WAITS\n"
+            "    rank 1        all_reduce ! all_reduce\n"
+            "                  8 float32    8 float32\n"
+            "                  model.py:1   model.py:2\n"
+            "                               WAITS\n"
+            "    ! not what the other ranks called\n");
+  // The look-alike: sizes differ, too, and say it.
+  const auto sizes =
+      inline_run({first + from(1, 1) + kHung,
+                  first +
+                      issue_line(1, "world", "all_reduce",
+                                 {{"in", {{9}}}, {"dtype", "float32"}, {"at", "/src/model.py:2"}}) +
+                      kHung});
+  EXPECT_EQ(lanes(difference_at(1, {1}), sizes).find("model.py"), std::string::npos);
+}
+
 // A group's name is whole where the calls leave room, and is cut before they are.
 TEST(Lanes, AGroupsNameTakesWhatTheCallsLeave) {
   const std::string name = "TENSOR_MODEL_PARALLEL_GROUP";

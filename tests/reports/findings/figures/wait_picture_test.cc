@@ -1,5 +1,9 @@
 #include "reports/findings/figures/wait_picture.h"
 
+#include <algorithm>
+#include <set>
+#include <utility>
+
 #include <gmock/gmock.h>
 
 #include "reports/findings/figures/figures.h"
@@ -43,6 +47,34 @@ TEST(WaitPicture, RanksThatWaitForTheSameShareANode) {
   EXPECT_EQ(hang.edges[0].from, 0U);
   EXPECT_EQ(hang.edges[0].to, 1U);
   EXPECT_EQ(hang.edges[0].kind, WaitEdge::Kind::missing);
+}
+
+// Over NCCL, rank 0 has issued b, in which rank 2 waits, but its device is held up by a.
+TEST(WaitPicture, ARankWhoseDeviceIsBehindIsWaitedFor) {
+  const LineKeys nccl = {{"backend", "nccl"}};
+  const std::string a = group_line("a", {0, 1}, nccl), b = group_line("b", {0, 2}, nccl);
+  const auto call = [](int id, const std::string& group) {
+    return issue_line(id, group, "all_reduce",
+                      {{"in", {{8}}}, {"dtype", "float32"}, {"async", true}});
+  };
+  const std::string before = call(0, "a") + complete(0), first = call(0, "b") + complete(0);
+  trace::Run run =
+      inline_run({a + b + before + call(1, "b") + complete(1) + call(2, "a") + call(3, "b") + kHung,
+                  a + before + kHung, b + first + call(1, "b") + kHung});
+  for (trace::RankTrace& trace : run.ranks) trace.snapshot = true;
+  const WaitPicture hang = picture(run);
+  const auto node_of = [&](std::int32_t rank) {
+    const auto found =
+        std::find_if(hang.nodes.begin(), hang.nodes.end(),
+                     [&](const WaitNode& node) { return node.ranks == ranks_of({rank}); });
+    return static_cast<std::size_t>(found - hang.nodes.begin());
+  };
+  ASSERT_EQ(hang.nodes.size(), 3U);
+  ASSERT_EQ(hang.edges.size(), 2U);
+  std::set<std::pair<std::size_t, std::size_t>> edges;
+  for (const WaitEdge& edge : hang.edges) edges.insert({edge.from, edge.to});
+  EXPECT_TRUE(edges.contains({node_of(2), node_of(0)}));
+  EXPECT_TRUE(edges.contains({node_of(0), node_of(1)}));
 }
 
 TEST(WaitFigure, ASizeIsNotCutForWhatIsReduced) {

@@ -134,8 +134,8 @@ reports::ExitStatus run_verify(VerifyCommand command, const reports::CiEnvironme
   derived.quiet = report.quiet;
   if (!report.quiet)
     print_error(
-        fmt::format("note: {0} is a scenario, so every mix of batches is judged, as by\n"
-                    "  `lockstep derive`. To train it and judge that run: lockstep run {0}",
+        fmt::format("note: {0} is a scenario: every mix of batches is judged, as by "
+                    "`lockstep derive`\n  to train it and judge that run: lockstep run {0}",
                     printable(*whole)));
   return runtime::derive_scenario(derived);
 }

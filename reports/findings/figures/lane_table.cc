@@ -87,6 +87,7 @@ LaneCell cell_of(const trace::Call& call, const trace::RankTrace& trace,
   cell.fields[kOp] = op_label(signature, tables);
   cell.fields[kWhat] = what_of(call, tables);
   cell.fields[kSize] = size_of(signature, tables);
+  cell.size_is_own = signature.op == trace::Op::all_to_all || signature.splits_in.value != 0;
   cell.fields[kRedop] = printable(tables.str(signature.redop));
   if (signature.root != trace::kNone) cell.fields[kRoot] = fmt::format("root {}", signature.root);
   const trace::IntList& splits = tables.int_lists[signature.splits_in];
@@ -380,10 +381,11 @@ LaneTable by_program_order(const verify::Finding& finding, const trace::Run& run
 
 namespace {
 
-// True if two calls differ in a field that both recorded.
+// True if two calls differ in a field that both recorded, and should not.
 bool disagree(const LaneCell& a, const LaneCell& b) {
   for (std::size_t field = 0; field < kLaneFields; ++field)
-    if (!a.fields[field].empty() && !b.fields[field].empty() && a.fields[field] != b.fields[field])
+    if (!((field == kSize || field == kSplits) && a.size_is_own && b.size_is_own) &&
+        !a.fields[field].empty() && !b.fields[field].empty() && a.fields[field] != b.fields[field])
       return true;
   return false;
 }

@@ -56,6 +56,7 @@ struct LaneCell {
   } state = State::absent;
   std::array<std::string, kLaneFields> fields;  // empty: not recorded
   std::string elsewhere;                        // waits_elsewhere: the group, or the operation
+  bool size_is_own = false;  // sizes and splits may differ between ranks: an all-to-all
   // Index in the trace of the row's first rank. Not compared when ranks are folded into rows.
   std::uint32_t call = kNoLaneCall;
 

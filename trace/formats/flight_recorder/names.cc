@@ -58,6 +58,8 @@ DumpOperation parse_dump_operation(std::string_view name) {
     out.op = Op::barrier;
   } else {
     out.op = op_from_torch(out.name).value_or(Op::other);
+    // No dump holds splits, and with splits sizes may differ between ranks: only totals must agree.
+    if (out.op == Op::all_to_all_single) out.op = Op::all_to_all;
   }
   return out;
 }

@@ -50,6 +50,19 @@ TEST(Lanes, SizesAreShownOnlyWhereTheySayMore) {
             "    ! not what the other ranks called\n");
 }
 
+TEST(Lanes, AmountsOfAnAllToAllMayDiffer) {
+  const auto exchange = [](int elements) {
+    return issue_line(0, "world", "all_to_all", {{"in", {{elements}}}, {"dtype", "float32"}}) +
+           complete(0);
+  };
+  const std::string both = all_reduce(1, "a", 8) + kHung;
+  const std::string picture =
+      lanes(difference_at(1, {1}),
+            inline_run({exchange(5) + both, exchange(7) + kHung, exchange(6) + both}));
+  EXPECT_NE(picture.find("7 float32"), std::string::npos);
+  EXPECT_EQ(picture.find('!'), std::string::npos) << picture;
+}
+
 // A type's short name stands in all cells or in none: equal sizes look equal.
 TEST(Lanes, TypesAreShortenedEverywhere) {
   const auto call = [](int id) {

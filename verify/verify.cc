@@ -182,12 +182,13 @@ void add_wait_causes(const Context& context, Outlook& outlook, Causes& causes) {
       outlook.undecided.push_back(std::move(why));
       continue;
     }
-    // A snapshot looks at the ranks one after the other, so a rank may seem to wait for one that
-    // was only looked at earlier.
-    if (snapshot) {
-      if (std::optional<Cause> shift = find_shift_before(context, wait)) {
-        causes.add(std::move(*shift));
-      } else if (std::string why = may_be_ahead(context, wait); !why.empty() && causes.empty()) {
+    if (std::optional<Cause> shift = find_shift_before(context, wait)) {
+      causes.add(std::move(*shift));
+    } else if (snapshot) {
+      // A snapshot looks at the ranks one after the other, so a rank may seem to wait for one that
+      // was only looked at earlier.
+      std::string why = may_be_ahead(context, wait);
+      if (!why.empty() && causes.empty()) {
         outlook.undecided.push_back(std::move(why));
         continue;
       }

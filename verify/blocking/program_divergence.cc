@@ -119,15 +119,18 @@ bool met_since(const Context& context, const WaitPoint& point, const ProgramDive
          });
 }
 
-// The earliest wait point of a collective that lacks ranks, by sequence number.
-const WaitPoint* collective_point(const Context& context, const WaitCause& wait) {
-  const WaitPoint* best = nullptr;
+// The wait points of collectives that lack ranks, by sequence number; at most kMostPoints.
+std::vector<const WaitPoint*> collective_points(const Context& context, const WaitCause& wait) {
+  std::vector<const WaitPoint*> out;
   for (const std::size_t p : wait.points) {
     const WaitPoint& point = context.where.wait_points[p];
-    if (point.group == WaitPoint::kPointToPoint || point.missing.empty()) continue;
-    if (best == nullptr || context.seq_of(point) < context.seq_of(*best)) best = &point;
+    if (point.group != WaitPoint::kPointToPoint && !point.missing.empty()) out.push_back(&point);
   }
-  return best;
+  std::stable_sort(out.begin(), out.end(), [&](const WaitPoint* a, const WaitPoint* b) {
+    return context.seq_of(*a) < context.seq_of(*b);
+  });
+  out.resize(std::min(out.size(), kMostPoints));
+  return out;
 }
 
 // The calls that one stream of a group has and another lacks.
@@ -138,7 +141,8 @@ struct Shift {
 };
 
 // By source locations: the calls of `longer` to leave out so that all of `shorter` agrees. Nothing
-// where the two agree anyway, or up to kMostShift calls do not suffice.
+// where the two agree anyway, where up to kMostShift calls do not suffice, and where parameters
+// were recorded, which tell calls apart better (find_deviations).
 std::optional<Shift> shift_between(const Context& context, const Stream& longer,
                                    const Stream& shorter) {
   const std::vector<trace::Call>& a = context.run.ranks[longer.rank_index].calls;
@@ -146,13 +150,16 @@ std::optional<Shift> shift_between(const Context& context, const Stream& longer,
   const auto same = [&](std::size_t i, std::size_t j) {
     const trace::Call& x = a[longer.calls[i]];
     const trace::Call& y = b[shorter.calls[j]];
-    return x.signature == y.signature && x.at == y.at && x.what == y.what;
+    return x.signature == y.signature && x.at == y.at;
   };
   std::size_t first = 0;
   const std::size_t end = std::min(longer.calls.size(), shorter.calls.size());
-  // Calls that differ in form are a deviation, which is reported as one.
   for (std::size_t i = 0; i < end; ++i) {
-    if (!context.agreement.agree(a[longer.calls[i]].signature, b[shorter.calls[i]].signature)) {
+    const trace::Call& x = a[longer.calls[i]];
+    const trace::Call& y = b[shorter.calls[i]];
+    // Calls that differ in form are a deviation, which is reported as one.
+    if (x.what.value != 0 || y.what.value != 0 ||
+        !context.agreement.agree(x.signature, y.signature)) {
       return std::nullopt;
     }
   }
@@ -343,28 +350,24 @@ std::optional<Cause> explain_other_path(const Context& context, const WaitPoint&
   return explain_deviation(context, *d);
 }
 
-std::optional<Cause> find_shift_before(const Context& context, const WaitCause& wait) {
-  const WaitPoint* const point = collective_point(context, wait);
-  if (point == nullptr) return std::nullopt;
-  const std::uint32_t waiting = point->waiting[0];
-  bool few_wait = point->waiting.size() < point->missing.size();
-  if (few_wait) {
+namespace {
+
+std::optional<Cause> find_shift_at(const Context& context, const WaitPoint& point) {
+  const std::uint32_t waiting = point.waiting[0];
+  bool few_wait = point.waiting.size() < point.missing.size();
+  // Other sources record more, by which explain_wait() judges a majority.
+  if (few_wait && is_snapshot(context.run)) {
     const auto most =
-        most_broke_with_the_past(context.run, context.agreement, waiting, point->missing[0]);
-    if (most && most->deviant == point->missing[0])
+        most_broke_with_the_past(context.run, context.agreement, waiting, point.missing[0]);
+    if (most && most->deviant == point.missing[0])
       return explain_program_divergence(context, *most);
-  } else if (point->waiting.size() == point->missing.size()) {
-    const auto vote =
-        divergence_by_votes(context.run, context.agreement, waiting, point->missing[0]);
-    if (!vote) return std::nullopt;
-    few_wait = vote->deviant == waiting;
   }
-  const GroupStreams& group = context.groups[point->group];
+  const GroupStreams& group = context.groups[point.group];
   const Stream* const longer = stream_of(group, waiting);
   const Stream* shorter = nullptr;
   // All missing ranks must give the same result.
   std::optional<Shift> found;
-  for (const std::uint32_t r : point->missing) {
+  for (const std::uint32_t r : point.missing) {
     shorter = stream_of(group, r);
     if (longer == nullptr || shorter == nullptr) return std::nullopt;
     const auto shift = shift_between(context, *longer, *shorter);
@@ -372,15 +375,22 @@ std::optional<Cause> find_shift_before(const Context& context, const WaitCause& 
     found = shift;
   }
   if (!found) return std::nullopt;
+  // Most of a group may have left a call out. In dumps its past was asked above.
+  if (point.waiting.size() <= point.missing.size() && !(few_wait && is_snapshot(context.run))) {
+    const auto vote =
+        divergence_by_votes(context.run, context.agreement, waiting, point.missing[0]);
+    if (!vote) return std::nullopt;
+    few_wait = vote->deviant == waiting;
+  }
   const CallRef more{longer->rank_index, longer->calls[found->first]};
   const CallRef less{shorter->rank_index, shorter->calls[found->first]};
   Deviation d;
   d.kind = few_wait ? Deviation::Kind::extra : Deviation::Kind::missing;
-  d.group = point->group;
+  d.group = point.group;
   d.seq = group.first_seq + found->first;
   d.step = context.call(more).step;
-  d.deviants = few_wait ? point->waiting : point->missing;
-  d.reference = few_wait ? point->missing : point->waiting;
+  d.deviants = few_wait ? point.waiting : point.missing;
+  d.reference = few_wait ? point.missing : point.waiting;
   d.expected = few_wait ? less : more;
   d.got = few_wait ? more : less;
   d.count = static_cast<std::uint32_t>(found->count);
@@ -389,10 +399,20 @@ std::optional<Cause> find_shift_before(const Context& context, const WaitCause& 
   return cause;
 }
 
+}  // namespace
+
+std::optional<Cause> find_shift_before(const Context& context, const WaitCause& wait) {
+  for (const WaitPoint* const point : collective_points(context, wait))
+    if (auto cause = find_shift_at(context, *point)) return cause;
+  return std::nullopt;
+}
+
 std::string may_be_ahead(const Context& context, const WaitCause& wait) {
   if (wait.cycle) return "";
-  const WaitPoint* const point = collective_point(context, wait);
-  if (point == nullptr || point->waiting.size() > point->missing.size()) return "";
+  const std::vector<const WaitPoint*> points = collective_points(context, wait);
+  if (points.empty()) return "";
+  const WaitPoint* const point = points[0];
+  if (point->waiting.size() > point->missing.size()) return "";
   // Most of the job waits for them: these are not just ahead.
   if (2 * wait.victims.size() > context.run.ranks.size()) return "";
   const CallRef waited = waiting_call(context, point->waiting[0]);

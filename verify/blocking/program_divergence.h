@@ -50,6 +50,20 @@ std::optional<Cause> explain_program_divergence(const Context& context,
 std::optional<Cause> explain_program_divergence(const Context& context,
                                                 const ProgramDivergence& divergence);
 
+// Some ranks of a group wait in a call that the others never issued: did their calls pair with the
+// wrong ones before, because the ones issued a call too many, or the others left one out? Source
+// locations tell equal calls apart. If leaving out up to kMostShift calls of those who wait makes
+// all calls of the others agree, these are the calls:
+//
+//   wait     a.py:1  a.py:5  a.py:2  a.py:3        without a.py:5 the two agree
+//   missing  a.py:1  a.py:2  a.py:3
+//
+// They were left out if more ranks wait than are missing; else ranks of other groups decide whether
+// they are one too many (divergence_by_votes). Nothing where parameters were recorded. O(calls) for
+// each of at most 8 wait points, 64 times that where votes are counted.
+std::optional<Cause> find_shift_before(const Context& context, const WaitCause& wait);
+inline constexpr std::size_t kMostShift = 8;
+
 // The rest is for snapshots of running processes (RankTrace::snapshot: Flight Recorder dumps).
 // There, calls are asynchronous, no waits are recorded, and ranks are seen at different moments.
 // See also find_device_stall() in blocking.h.
@@ -63,19 +77,6 @@ std::optional<Cause> explain_program_divergence(const Context& context,
 //   rank 1   a b c | a b b c         one b too many
 std::optional<Cause> explain_other_path(const Context& context, const WaitPoint& point,
                                         const std::vector<std::uint32_t>& idle);
-
-// Some ranks of a group wait in a call that the others never issued: did their calls pair with the
-// wrong ones before, because the ones issued a call too many, or the others left one out? Source
-// locations tell calls apart, since dumps record no parameters. If leaving out up to kMostShift
-// calls of those who wait makes all calls of the others agree, these are the calls:
-//
-//   wait     a.py:1  a.py:5  a.py:2  a.py:3        without a.py:5 the two agree
-//   missing  a.py:1  a.py:2  a.py:3
-//
-// They are one too many if fewer ranks wait than are missing, else left out. Where as many wait as
-// are missing, ranks of other groups decide (divergence_by_votes). O(calls of the group).
-std::optional<Cause> find_shift_before(const Context& context, const WaitCause& wait);
-inline constexpr std::size_t kMostShift = 8;
 
 // Why a wait may be no fault: at least half of the group is missing and never issued such a call
 // before, so the few may just be ahead. Empty where the wait is a fault.

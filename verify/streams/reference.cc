@@ -269,17 +269,18 @@ class Choice {
   // its next call. Only the newest kSuffix calls are compared, which bounds the cost.
   bool does_alike(const GroupStreams& other, std::size_t cursor) {
     const std::size_t next = at_.cursors()[cursor].next;
-    // Indexes correspond only where both groups' streams start at the same sequence number.
-    if (!other.comparable || other.first_seq != at_.group().first_seq || other.classes.empty()) {
-      return false;
-    }
+    // By sequence number: bounded buffers keep the newest calls, so that streams begin anywhere.
+    const std::uint64_t seq = at_.group().first_seq + next;
+    if (!other.comparable || seq < other.first_seq || other.classes.empty()) return false;
+    const auto there = static_cast<std::size_t>(seq - other.first_seq);
     const Stream& mine = at_.stream(cursor);
     return std::all_of(other.classes.begin(), other.classes.end(), [&](const StreamClass& cls) {
       const Stream& theirs = other.streams[cls.streams[0]];
-      if (theirs.calls.size() <= next) return false;
-      for (std::size_t back = 0; back <= next && back <= Sequence::kSuffix; ++back) {
+      if (theirs.calls.size() <= there) return false;
+      const std::size_t compared = std::min({next, there, Sequence::kSuffix});
+      for (std::size_t back = 0; back <= compared; ++back) {
         const trace::Call& a = at_.run().ranks[mine.rank_index].calls[mine.calls[next - back]];
-        const trace::Call& b = at_.run().ranks[theirs.rank_index].calls[theirs.calls[next - back]];
+        const trace::Call& b = at_.run().ranks[theirs.rank_index].calls[theirs.calls[there - back]];
         // Not the parameters: groups of other pipeline stages hold other ones. The source location
         // distinguishes calls instead, where it was recorded.
         const bool same_location = a.at == b.at || a.at.value == 0 || b.at.value == 0;

@@ -65,6 +65,36 @@ TEST(Snapshot, AStalledDeviceIsBehindPeersThatWait) {
   EXPECT_EQ(report.findings[0].seq, 1U);
 }
 
+// An entry of a dump: an all-reduce of so many elements as call `seq` of a group.
+nlohmann::json dump_entry(const std::string& group, const std::string& description, int seq,
+                          int elements, bool completed) {
+  return {{"record_id", seq - 1},
+          {"pg_id", 0},
+          {"process_group", {group, description}},
+          {"collective_seq_id", seq},
+          {"p2p_seq_id", 0},
+          {"op_id", seq},
+          {"profiling_name", "nccl:all_reduce"},
+          {"time_created_ns", 1795247719749931269},
+          {"input_sizes", {{elements}}},
+          {"input_dtypes", {"Float"}},
+          {"output_sizes", {{elements}}},
+          {"output_dtypes", {"Float"}},
+          {"state", completed ? "completed" : "scheduled"},
+          {"retired", completed},
+          {"timeout_ms", 600000},
+          {"is_p2p", false}};
+}
+
+// `dumps`: by rank.
+Report judge_dumps(const std::vector<nlohmann::json>& dumps) {
+  const TempDir folder;
+  for (std::size_t r = 0; r < dumps.size(); ++r)
+    folder.write("trace_rank_" + std::to_string(r), dumps[r].dump());
+  const auto run = trace::load_run({folder.path()});
+  return run ? verify(*run) : Report{};
+}
+
 // A rank's calls of the default group by their numbers in the dump, `first` to `last`: those up to
 // `completed` are over, as its counters say, too.
 struct Ring {
@@ -72,9 +102,8 @@ struct Ring {
 };
 
 Report judge_rings(const std::vector<Ring>& ranks) {
-  const TempDir folder;
-  for (std::size_t r = 0; r < ranks.size(); ++r) {
-    const Ring& ring = ranks[r];
+  std::vector<nlohmann::json> dumps;
+  for (const Ring& ring : ranks) {
     nlohmann::json dump = {
         {"version", "2.10"},
         {"pg_config", {{"0", {{"name", "0"}, {"desc", "default_pg"}, {"ranks", "[0, 1, 2, 3]"}}}}},
@@ -83,28 +112,36 @@ Report judge_rings(const std::vector<Ring>& ranks) {
            {{"last_enqueued_collective", ring.last},
             {"last_started_collective", -1},
             {"last_completed_collective", ring.completed}}}}}};
-    for (int seq = ring.first; seq <= ring.last; ++seq) {
-      dump["entries"].push_back({{"record_id", seq - 1},
-                                 {"pg_id", 0},
-                                 {"process_group", {"0", "default_pg"}},
-                                 {"collective_seq_id", seq},
-                                 {"p2p_seq_id", 0},
-                                 {"op_id", seq},
-                                 {"profiling_name", "nccl:all_reduce"},
-                                 {"time_created_ns", 1795247719749931269},
-                                 {"input_sizes", {{8}}},
-                                 {"input_dtypes", {"Float"}},
-                                 {"output_sizes", {{8}}},
-                                 {"output_dtypes", {"Float"}},
-                                 {"state", seq <= ring.completed ? "completed" : "scheduled"},
-                                 {"retired", seq <= ring.completed},
-                                 {"timeout_ms", 600000},
-                                 {"is_p2p", false}});
-    }
-    folder.write("trace_rank_" + std::to_string(r), dump.dump());
+    for (int seq = ring.first; seq <= ring.last; ++seq)
+      dump["entries"].push_back(dump_entry("0", "default_pg", seq, 8, seq <= ring.completed));
+    dumps.push_back(std::move(dump));
   }
-  const auto run = trace::load_run({folder.path()});
-  return run ? verify(*run) : Report{};
+  return judge_dumps(dumps);
+}
+
+// The rings keep 12 calls. Those of ranks 0 and 1, which stopped earlier, begin earlier.
+TEST(Snapshot, OtherGroupsTellByTheNumbersOfCalls) {
+  // Of four calls, the fourth has one element. Rank 1 leaves call 12 out.
+  const auto pair = [](const std::string& group, const std::string& ranks, int first, int last,
+                       int left_out, int completed) {
+    nlohmann::json dump = {
+        {"version", "2.10"},
+        {"pg_config", {{group, {{"name", group}, {"desc", "tensor"}, {"ranks", ranks}}}}},
+        {"entries", nlohmann::json::array()}};
+    for (int seq = first; seq <= last; ++seq) {
+      const int in_program = seq >= left_out ? seq + 1 : seq;
+      dump["entries"].push_back(
+          dump_entry(group, "tensor", seq, in_program % 4 == 0 ? 1 : 100, seq <= completed));
+    }
+    return dump;
+  };
+  const Report report =
+      judge_dumps({pair("1", "[0, 1]", 1, 12, 99, 11), pair("1", "[0, 1]", 4, 15, 12, 11),
+                   pair("2", "[2, 3]", 5, 16, 99, 16), pair("2", "[2, 3]", 5, 16, 99, 16),
+                   pair("3", "[4, 5]", 5, 16, 99, 16), pair("3", "[4, 5]", 5, 16, 99, 16)});
+  ASSERT_FALSE(report.findings.empty());
+  EXPECT_EQ(report.findings[0].rule, RuleId::missing_collective);
+  EXPECT_THAT(report.findings[0].culprits, ElementsAre(trace::Rank(1)));
 }
 
 // Hosts that ran far ahead have overwritten the call in which their devices stand.

@@ -272,6 +272,8 @@ class Choice {
     // By sequence number: bounded buffers keep the newest calls, so that streams begin anywhere.
     const std::uint64_t seq = at_.group().first_seq + next;
     if (!other.comparable || seq < other.first_seq || other.classes.empty()) return false;
+    // A member without a trace may have done otherwise, as the two here do.
+    if (!other.absent.empty()) return false;
     const auto there = static_cast<std::size_t>(seq - other.first_seq);
     const Stream& mine = at_.stream(cursor);
     return std::all_of(other.classes.begin(), other.classes.end(), [&](const StreamClass& cls) {

@@ -389,6 +389,13 @@ Cause explain_gone(const Context& context, const WaitCause& wait) {
   return cause;
 }
 
+// Whether the finding is about collectives.
+bool is_about_groups(const Cause& cause) {
+  const RuleId id = cause.finding.rule;
+  return id == RuleId::missing_collective || id == RuleId::extra_collective ||
+         id == RuleId::cross_group_deadlock;
+}
+
 // Whether somebody waits for one of the ranks, or one of them waits.
 bool concerns(const Context& context, const WaitCause& wait,
               const std::vector<std::uint32_t>& ranks) {
@@ -408,11 +415,17 @@ void tell_by_odd_program(const Context& context, const WaitCause& wait, Cause& c
   const std::vector<trace::Rank> deviants = context.ranks(odd->deviants);
   const std::vector<trace::Rank>& named = cause.finding.culprits;
   const bool some = std::includes(deviants.begin(), deviants.end(), named.begin(), named.end());
-  if (named == deviants || (!odd->by_numbers && !some)) return;
+  const bool message = trace::is_point_to_point(context.op({odd->deviants[0], odd->index})) ||
+                       (odd->kind == OddProgram::Kind::missing &&
+                        trace::is_point_to_point(context.op({odd->usual, odd->index})));
+  // The right ranks by the right call, or by another one that only follows from a message.
+  const bool told = named == deviants && !(message && odd->by_numbers && is_about_groups(cause));
+  if (told || (!odd->by_numbers && !some)) return;
   // Whoever names all that part from them knows better why most ranks are wrong.
-  const CallRef shown{odd->deviants[0], odd->index};
-  if (!trace::is_point_to_point(context.op(shown)) && named == context.ranks(odd->others)) return;
-  if (!concerns(context, wait, odd->deviants)) return;
+  if (!message && named == context.ranks(odd->others)) return;
+  // Of a ring, other messages stand still, too.
+  const bool stalled = message && wait.stalled != SIZE_MAX && named.empty();
+  if (!stalled && !concerns(context, wait, odd->deviants)) return;
   std::optional<Cause> better = explain_odd_program(context, *odd);
   if (!better) return;
   // Calls in another order need no other words.

@@ -305,7 +305,9 @@ std::optional<std::size_t> breaks_round_trip(const Context& context,
       return std::nullopt;
     }
     const Stream& member = *members[m];
-    const bool second = instance > 0 && !(instance > 1 && pair_up(member, instance - 2));
+    std::size_t first = 0;  // of the pair that the call belongs to; pairs begin with the first call
+    while (first + 1 < instance) first += pair_up(member, first) ? std::size_t{2} : std::size_t{1};
+    const bool second = first < instance;
     // A member that left out a call is half a pair off.
     if (comes_back.value_or(second) != second) return std::nullopt;
     comes_back = second;

@@ -261,11 +261,19 @@ class Programs {
       } else if (i + 1 < end && is_message(run_, calls(a)[i]) && is_message(run_, calls(b)[i]) &&
                  same(a, i, b, i + 1) && same(a, i + 1, b, i)) {
         i += 2;
+      } else if (i + 1 == end && posts_later(a, b, i)) {
+        return end;
       } else {
         break;
       }
     }
     return i;
+  }
+
+  // Whether one of the two ends with a message that the other one posts as its next but one.
+  bool posts_later(std::uint32_t a, std::uint32_t b, std::uint32_t i) {
+    if (!is_message(run_, calls(a)[i]) || !is_message(run_, calls(b)[i])) return false;
+    return i + 1 < size(a) ? same(a, i + 1, b, i) : i + 1 < size(b) && same(a, i, b, i + 1);
   }
 
   // Splits a party where its ranks part from the one with most calls; what leaves it is split
@@ -417,9 +425,9 @@ class Programs {
       }
       for (std::uint32_t k = 1; k <= kMostEdited; ++k) {
         const std::uint32_t left = static_cast<std::uint32_t>(calls(d).size()) - odd.index;
-        if (k == 1 && left > 1 && try_edit(OddProgram::Kind::replaced, 1, 1, 1)) return true;
         if (try_edit(OddProgram::Kind::missing, k, 0, k)) return true;
         if (k < left && try_edit(OddProgram::Kind::extra, k, k, 0)) return true;
+        if (k == 1 && left > 1 && try_edit(OddProgram::Kind::replaced, 1, 1, 1)) return true;
       }
       return false;
     }();

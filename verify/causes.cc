@@ -116,6 +116,17 @@ void Causes::add_wait(const WaitCause& wait) {
     return;
   }
   Cause cause = explain_wait(context_, wait);
+  // Several waits may follow from what one rank did.
+  const auto told = std::find_if(causes_.begin(), causes_.end(), [&](const Cause& c) {
+    return c.finding.rule == cause.finding.rule && c.finding.message == cause.finding.message;
+  });
+  if (told != causes_.end()) {
+    told->finding.consequences.insert(told->finding.consequences.end(),
+                                      cause.finding.consequences.begin(),
+                                      cause.finding.consequences.end());
+    told->finding.ranks = united(told->finding.ranks, cause.finding.ranks);
+    return;
+  }
   // At once: a large job has thousands of such cycles, and each wait is held against all causes.
   const auto same = std::find_if(causes_.begin(), causes_.end(), [&](const Cause& known) {
     return is_same_cycle_elsewhere(known, cause);

@@ -14,6 +14,7 @@
 #include "verify/report.h"
 #include "verify/streams/agreement.h"
 #include "verify/streams/deviations.h"
+#include "verify/streams/odd_programs.h"
 #include "verify/streams/streams.h"
 
 namespace lockstep::verify {
@@ -28,6 +29,9 @@ struct Context {
   CallSemantics semantics = CallSemantics::gloo;
   // Nothing shows that the ranks hang. The analysis assumes that they stand where their traces end.
   bool presumed = false;
+  // The ranks whose program parts from those of their kind. Null: there are none, or it was not
+  // looked for because nobody waits.
+  const OddProgram* odd_program = nullptr;
 
   const trace::Call& call(CallRef ref) const { return run.ranks[ref.rank].calls[ref.call]; }
   trace::Op op(CallRef ref) const { return run.tables.signatures[call(ref).signature].op; }

@@ -29,6 +29,7 @@
 #include "verify/schedules/search.h"
 #include "verify/schedules/wildcards.h"
 #include "verify/streams/deviations.h"
+#include "verify/streams/odd_programs.h"
 #include "verify/streams/streams.h"
 
 namespace lockstep::verify {
@@ -571,7 +572,10 @@ Report verify(const trace::Run& run, const VerifyOptions& options) {
   replaying.live = may_go_on;
   replaying.semantics = semantics;
   const ReplayResult where = replay_as_recorded(run, groups, agreement, replaying, outlook.search);
-  const Context context{run, groups, where, modalities, agreement, may_go_on, semantics};
+  std::optional<OddProgram> odd_program;
+  if (!where.wait_points.empty()) odd_program = find_odd_program(run, agreement);
+  Context context{run, groups, where, modalities, agreement, may_go_on, semantics};
+  if (odd_program) context.odd_program = &*odd_program;
 
   Causes causes(context);
   find_causes(context, outlook, causes);

@@ -389,13 +389,63 @@ Cause explain_gone(const Context& context, const WaitCause& wait) {
   return cause;
 }
 
+// Whether the finding is about collectives.
+bool is_about_groups(const Cause& cause) {
+  const RuleId id = cause.finding.rule;
+  return id == RuleId::missing_collective || id == RuleId::extra_collective ||
+         id == RuleId::cross_group_deadlock;
+}
+
+// Whether somebody waits for one of the ranks, or one of them waits.
+bool concerns(const Context& context, const WaitCause& wait,
+              const std::vector<std::uint32_t>& ranks) {
+  return std::any_of(wait.points.begin(), wait.points.end(), [&](std::size_t p) {
+    const WaitPoint& point = context.where.wait_points[p];
+    const std::vector<std::uint32_t> involved = united(lacked_by(point), point.waiting);
+    return std::find_first_of(involved.begin(), involved.end(), ranks.begin(), ranks.end()) !=
+           involved.end();
+  });
+}
+
+// Replaces an explanation that names other ranks than those of the job's odd program, where numbers
+// show these, or that names none or some of them.
+void tell_by_odd_program(const Context& context, const WaitCause& wait, Cause& cause) {
+  const OddProgram* const odd = context.odd_program;
+  if (odd == nullptr) return;
+  const std::vector<trace::Rank> deviants = context.ranks(odd->deviants);
+  const std::vector<trace::Rank>& named = cause.finding.culprits;
+  const bool some = std::includes(deviants.begin(), deviants.end(), named.begin(), named.end());
+  const bool message = trace::is_point_to_point(context.op({odd->deviants[0], odd->index})) ||
+                       (odd->kind == OddProgram::Kind::missing &&
+                        trace::is_point_to_point(context.op({odd->usual, odd->index})));
+  // The right ranks by the right call, or by another one that only follows from a message.
+  const bool told = named == deviants && !(message && odd->by_numbers && is_about_groups(cause));
+  if (told || (!odd->by_numbers && !some)) return;
+  // Whoever names all that part from them knows better why most ranks are wrong.
+  if (!message && named == context.ranks(odd->others)) return;
+  // Of a ring, other messages stand still, too.
+  const bool stalled = message && wait.stalled != SIZE_MAX && named.empty();
+  if (!stalled && !concerns(context, wait, odd->deviants)) return;
+  std::optional<Cause> better = explain_odd_program(context, *odd);
+  if (!better) return;
+  // Calls in another order need no other words.
+  if (odd->kind == OddProgram::Kind::swapped) {
+    cause.deviants = better->deviants;
+    cause.finding.culprits = std::move(better->finding.culprits);
+    return;
+  }
+  cause = std::move(*better);
+  cause.finding.consequences.push_back(wait_consequence(context, wait));
+}
+
 }  // namespace
 
 Cause explain_wait(const Context& context, const WaitCause& wait) {
   // All members issued the call, and it does not complete.
   if (wait.stalled != SIZE_MAX) {
     Cause cause = explain_stall(context, context.where.wait_points[wait.stalled]);
-    if (!wait.victims.empty()) {
+    tell_by_odd_program(context, wait, cause);
+    if (!wait.victims.empty() && cause.finding.consequences.empty()) {
       cause.finding.consequences.push_back(wait_consequence(context, wait));
     }
     cause.finding.ranks = context.ranks(all_ranks(wait));
@@ -415,6 +465,7 @@ Cause explain_wait(const Context& context, const WaitCause& wait) {
                 : explain_gone(context, wait);
     add_wait_evidence(context, wait, f);
   }
+  tell_by_odd_program(context, wait, cause);
   f.certainty = wait.stuck ? Certainty::proven : Certainty::observed;
   f.ranks = context.ranks(all_ranks(wait));
   if (f.fingerprint.empty()) {

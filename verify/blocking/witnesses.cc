@@ -122,15 +122,6 @@ std::pair<Usual, Break> usual_of_late(const Context& context, std::uint32_t rank
 
 }  // namespace
 
-std::string_view role_of(const trace::Tables& tables, const trace::RankTrace::Membership& group) {
-  constexpr std::string_view kDigits = "0123456789";
-  const std::string_view description = trace::description_of(tables, group);
-  const std::string_view name = description.empty() ? tables.str(group.group) : description;
-  const std::size_t length = name.find_last_not_of(kDigits) + 1;
-  const bool has_role = !description.empty() || length < name.size();
-  return has_role ? name.substr(0, length) : std::string_view();
-}
-
 bool is_snapshot(const trace::Run& run) {
   return std::any_of(run.ranks.begin(), run.ranks.end(),
                      [](const trace::RankTrace& t) { return t.snapshot; });

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string_view>
 #include <vector>
 
 #include "verify/context.h"
@@ -57,11 +56,6 @@ std::vector<Break> breaks_with_the_past(const Context& context,
 // Sisters: ranks with the same group rank in another group of equal size, with other members. The
 // pipelines of a mesh, for example, exchange the same messages side by side, so one shows what
 // another should do.
-
-// What the group is for: its description ("TENSOR_MODEL_PARALLEL"), otherwise its name before the
-// number that distinguishes it from its sisters ("embedding_1"). Empty where neither says: c10d's
-// own names are numbers, and a name without one is no other group's.
-std::string_view role_of(const trace::Tables& tables, const trace::RankTrace::Membership& group);
 
 // Whether ranks of other groups of equal size make calls like this one, so that it belongs to the
 // program. O(calls).

@@ -1,7 +1,8 @@
-// Calls that do not match: the findings of explain_deviation.cc, splits.cc, step_offsets.cc,
-// point_to_point.cc and mpi_forms.cc, one per cause.
+// Calls that do not match: the findings of explain_deviation.cc, explain_odd_program.cc, splits.cc,
+// step_offsets.cc, point_to_point.cc and mpi_forms.cc, one per cause.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "verify/context.h"
@@ -11,6 +12,11 @@ namespace lockstep::verify {
 // Explains a deviation in the user's terms; as modality-divergence where the batches differ in the
 // same way as the calls.
 Cause explain_deviation(const Context& context, const Deviation& deviation);
+
+// Explains what the ranks did whose program parts from those of their kind: a message or a
+// collective that they left out, issued too often, or issued with another peer. Nothing where it is
+// not known to which call of theirs it corresponds. O(calls).
+std::optional<Cause> explain_odd_program(const Context& context, const OddProgram& odd);
 
 // Finds all-to-alls whose splits contradict each other: rank 0 sends 4 elements to rank 1, which
 // expects 5. Comparing the calls of two ranks field by field cannot show this.

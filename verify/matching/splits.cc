@@ -257,6 +257,68 @@ std::optional<Deviation> program_divergence_at(const Context& context, std::size
   return d;
 }
 
+// The odd program of the job, where it is one of these members that parts from the others at an
+// all-to-all, or before its call at `instance`. Sizes vary with the routing, so what was left out
+// shows in the numbers of calls.
+std::optional<Cause> explain_by_odd_program(const Context& context,
+                                            const std::vector<CallRef>& members) {
+  const OddProgram* const odd = context.odd_program;
+  if (odd == nullptr) return std::nullopt;
+  const bool member = std::any_of(members.begin(), members.end(), [&](const CallRef& ref) {
+    return ref.call != kNoCall &&
+           std::binary_search(odd->deviants.begin(), odd->deviants.end(), ref.rank);
+  });
+  const bool left_out = odd->kind == OddProgram::Kind::missing;
+  const CallRef shown{left_out ? odd->usual : odd->deviants[0], odd->index};
+  const trace::Op op = context.op(shown);
+  const bool exchange = op == trace::Op::all_to_all || op == trace::Op::all_to_all_single;
+  return member && exchange ? explain_odd_program(context, *odd) : std::nullopt;
+}
+
+// What was sent comes back: experts return what they received, and gradients take the way of their
+// tokens in reverse. So of two exchanges in a row the second one undoes the first. The only member
+// whose call at `instance` is no such half of a pair, where those of all others are, as group rank;
+// nothing where that is not so.
+//
+//   rank 0   sends 8, 11, receives 8, 13; sends 8, 13, receives 8, 11
+//   rank 1   sends 13, 9, receives 11, 9; sends 13, 9, receives 11, 9      its second call is wrong
+std::optional<std::size_t> breaks_round_trip(const Context& context,
+                                             const std::vector<const Stream*>& members,
+                                             std::size_t instance) {
+  const trace::Tables& tables = context.run.tables;
+  const auto undoes = [&](const trace::Call& a, const trace::Call& b) {
+    const trace::Signature& x = tables.signatures[a.signature];
+    const trace::Signature& y = tables.signatures[b.signature];
+    return x.op == y.op && x.splits_in == y.splits_out && x.splits_out == y.splits_in &&
+           x.in_elements == y.out_elements && x.out_elements == y.in_elements;
+  };
+  const auto pair_up = [&](const Stream& member, std::size_t one) {
+    const std::vector<trace::Call>& calls = context.run.ranks[member.rank_index].calls;
+    return undoes(calls[member.calls[one]], calls[member.calls[one + 1]]);
+  };
+  std::optional<std::size_t> odd;
+  std::optional<bool> comes_back;  // whether the call is the second one of a pair
+  for (std::size_t m = 0; m < members.size(); ++m) {
+    // Where calls were lost, nothing shows which ones were pairs.
+    if (members[m] == nullptr || instance >= members[m]->calls.size() ||
+        !is_known_from_its_start(context.run.ranks[members[m]->rank_index])) {
+      return std::nullopt;
+    }
+    const Stream& member = *members[m];
+    std::size_t first = 0;  // of the pair that the call belongs to; pairs begin with the first call
+    while (first + 1 < instance) first += pair_up(member, first) ? std::size_t{2} : std::size_t{1};
+    const bool second = first < instance;
+    // A member that left out a call is half a pair off.
+    if (comes_back.value_or(second) != second) return std::nullopt;
+    comes_back = second;
+    if (!second && instance + 1 >= member.calls.size()) return std::nullopt;
+    if (pair_up(member, second ? instance - 1 : instance)) continue;
+    if (odd) return std::nullopt;
+    odd = m;
+  }
+  return members.size() > 1 ? odd : std::nullopt;
+}
+
 }  // namespace
 
 std::vector<Cause> check_splits(const Context& context) {
@@ -310,10 +372,20 @@ std::vector<Cause> check_splits(const Context& context) {
         shifted = program_divergence_at(context, g, m, *members[found[0].sender],
                                         *members[found[0].receiver]);
       }
+      if (shifted) {
+        out.push_back(explain_deviation(context, *shifted));
+        break;
+      }
+      if (std::optional<Cause> other = explain_by_odd_program(context, here.refs)) {
+        out.push_back(std::move(*other));
+        break;
+      }
+      const std::optional<std::size_t> wrong = odd ? odd : breaks_round_trip(context, members, m);
+      if (wrong && !odd) shifted = shifted_exchange(context, g, members, m, {*wrong});
       out.push_back(shifted ? explain_deviation(context, *shifted)
                             : splits_cause(context, g, m, here.refs, found[0]));
-      if (!shifted && odd) {
-        out.back().deviants = {here.refs[*odd].rank};
+      if (wrong && !shifted) {
+        out.back().deviants = {here.refs[*wrong].rank};
         out.back().finding.culprits = context.ranks(out.back().deviants);
       }
       break;  // one cause per group: later conflicts follow from this one
@@ -372,6 +444,14 @@ std::vector<Cause> check_exchange_totals(const Context& context) {
         out.push_back(explain_deviation(context, *divergence));
         break;
       }
+      std::vector<const Stream*> members(group.streams.size());
+      std::transform(group.streams.begin(), group.streams.end(), members.begin(),
+                     [](const Stream& s) { return &s; });
+      if (std::optional<Cause> other =
+              explain_by_odd_program(context, exchange_at(context, members, m).refs)) {
+        out.push_back(std::move(*other));
+        break;
+      }
       const CallRef call{group.streams[0].rank_index, group.streams[0].calls[m]};
       const std::uint64_t seq = group.first_seq + m;
       Cause cause;
@@ -384,6 +464,14 @@ std::vector<Cause> check_exchange_totals(const Context& context) {
           "Splits are not recorded, so which ranks disagree is unknown; the totals show that "
           "some do.";
       for (const Stream& stream : group.streams) cause.deviants.push_back(stream.rank_index);
+      if (const auto wrong = breaks_round_trip(context, members, m)) {
+        f.why = fmt::format(
+            "The totals show that splits disagree. What was sent comes back with the next "
+            "exchange, "
+            "but not on {}.",
+            context.describe_ranks({members[*wrong]->rank_index}));
+        f.culprits = context.ranks({members[*wrong]->rank_index});
+      }
       cause.group = g;
       cause.seq = seq;
       f.group = group.name;

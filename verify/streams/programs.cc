@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <map>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -102,13 +103,22 @@ void ask_others(const trace::Run& run, std::uint32_t a, std::uint32_t b, const A
   }
 }
 
+}  // namespace
+
+std::string_view role_of(const trace::Tables& tables, const trace::RankTrace::Membership& group) {
+  constexpr std::string_view kDigits = "0123456789";
+  const std::string_view description = trace::description_of(tables, group);
+  const std::string_view name = description.empty() ? tables.str(group.group) : description;
+  const std::size_t length = name.find_last_not_of(kDigits) + 1;
+  const bool has_role = !description.empty() || length < name.size();
+  return has_role ? name.substr(0, length) : std::string_view();
+}
+
 bool is_known_from_its_start(const trace::RankTrace& trace) {
   return trace.dropped == 0 &&
          std::all_of(trace.first_seq.begin(), trace.first_seq.end(),
                      [](const auto& group_and_seq) { return group_and_seq.second == 0; });
 }
-
-}  // namespace
 
 std::optional<std::uint32_t> common_start(const trace::Run& run, Agreement& agreement,
                                           std::uint32_t a, std::uint32_t b) {
@@ -209,19 +219,23 @@ std::optional<ProgramDivergence> find_program_divergence(const trace::Run& run,
   const auto diverged = diverged_at(run, agreement, a, b);
   if (!diverged) return std::nullopt;
   if (const auto voted = by_votes(run, agreement, a, b, *diverged)) return voted;
+  const auto unusual = is_second_unusual(run, agreement, {a, *diverged}, {b, *diverged});
+  if (!unusual) return std::nullopt;
+  return *unusual ? ProgramDivergence{a, b, *diverged} : ProgramDivergence{b, a, *diverged};
+}
+
+std::optional<bool> is_second_unusual(const trace::Run& run, Agreement& agreement, CallRef first,
+                                      CallRef second) {
   // From strong evidence to weak: what the rank did at this point in its other rounds, in its past,
   // how often in a row, and what came before such calls otherwise.
   const std::pair<Usual, Usual> judgements[] = {
-      {is_usual_anywhere(run, agreement, {a, *diverged}),
-       is_usual_anywhere(run, agreement, {b, *diverged})},
-      {is_usual(run, agreement, {a, *diverged}), is_usual(run, agreement, {b, *diverged})},
-      {is_run_usual(run, agreement, {a, *diverged}), is_run_usual(run, agreement, {b, *diverged})},
-      {usually_precedes(run, agreement, {a, *diverged}),
-       usually_precedes(run, agreement, {b, *diverged})}};
+      {is_usual_anywhere(run, agreement, first), is_usual_anywhere(run, agreement, second)},
+      {is_usual(run, agreement, first), is_usual(run, agreement, second)},
+      {is_run_usual(run, agreement, first), is_run_usual(run, agreement, second)},
+      {usually_precedes(run, agreement, first), usually_precedes(run, agreement, second)}};
   for (const auto& [one, other] : judgements) {
     if (one == other || one == Usual::unknown || other == Usual::unknown) continue;
-    return one == Usual::yes ? ProgramDivergence{a, b, *diverged}
-                             : ProgramDivergence{b, a, *diverged};
+    return one == Usual::yes;
   }
   return std::nullopt;
 }

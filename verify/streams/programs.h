@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "trace/run.h"
@@ -54,6 +55,19 @@ std::optional<ProgramDivergence> divergence_by_votes(const trace::Run& run, Agre
 std::optional<ProgramDivergence> find_program_divergence(const trace::Run& run,
                                                          Agreement& agreement, std::uint32_t a,
                                                          std::uint32_t b);
+
+// Which of two calls, of ranks that run one program and did the same up to them, is unusual by what
+// the two ranks do in their other rounds: true for the second. Nothing where that does not tell.
+std::optional<bool> is_second_unusual(const trace::Run& run, Agreement& agreement, CallRef first,
+                                      CallRef second);
+
+// What the group is for: its description ("TENSOR_MODEL_PARALLEL"), otherwise its name before the
+// number that distinguishes it from its sisters ("embedding_1"). Empty where neither says: c10d's
+// own names are numbers, and a name without one is no other group's.
+std::string_view role_of(const trace::Tables& tables, const trace::RankTrace::Membership& group);
+
+// Whether the recorder kept the rank's first calls.
+bool is_known_from_its_start(const trace::RankTrace& trace);
 
 // Where the program of rank `shorter` is the start of that of `longer` (rank indices): whether the
 // other ranks go on as the longer one does, or end as the shorter one does; the majority of those

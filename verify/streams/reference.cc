@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <iterator>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "verify/streams/past.h"
 #include "verify/streams/programs.h"
@@ -45,7 +47,11 @@ class Choice {
   std::optional<std::size_t> break_tie() {
     // Whether one side may have left out a call: then another call than before is no sign of an
     // error, and batches may explain it. They cannot explain a wrong size of the same call.
-    const bool may_be_skip = skip_explains(parties_[largest_[0]][0], parties_[largest_[1]][0]);
+    const std::size_t first = parties_[largest_[0]][0];
+    const std::size_t second = parties_[largest_[1]][0];
+    const bool in_other_steps =
+        at_.judges_steps() && at_.next_token(first).step != at_.next_token(second).step;
+    const bool may_be_skip = in_other_steps || skip_explains(first, second);
     if (const auto p = only([&](std::size_t c) { return !at_.has_deviated(c); })) return p;
     if (const auto p = as_sister_groups(largest_)) return p;
     if (may_be_skip) {
@@ -114,8 +120,9 @@ class Choice {
   // The smaller one of two parties, if the larger one left out its call. Most batches may have no
   // images, so the number of ranks says little about a call that is left out. The batches show it
   // (every rank of the larger party lacks a modality that those of the smaller one hold), or the
-  // sister groups, which made the call, or the past: see expected_of(). Nothing where the smaller
-  // party breaks with its own past: then that party is the odd one.
+  // sister groups, which made the call, or the past: see expected_of(), or, in a first step, that
+  // it is one of the calls by which a framework synchronises all parts of a model. Nothing where
+  // the smaller party breaks with its own past: then that party is the odd one.
   //
   // O(ranks of the parties), the search of a past for at most kMostVoters classes, and an edit for
   // each class of the larger party where this decides.
@@ -142,13 +149,83 @@ class Choice {
     if (!by_batches) {
       const auto as_sisters = as_sister_groups({0, 1});
       if (as_sisters && *as_sisters != small) return std::nullopt;
-      if (!as_sisters && !past_expects(few, most)) return std::nullopt;
+      const bool tells =
+          as_sisters || past_expects(few, most) ||
+          (!habit && (is_unit_of_model(few, most) || later_rounds_expect(few, most)));
+      if (!tells) return std::nullopt;
     }
     const auto left_out = [&](std::size_t cursor) {
       const EditKind kind = at_.find_edit(few, cursor).kind;
       return kind == EditKind::missing || kind == EditKind::replaced;
     };
     return std::all_of(most.begin(), most.end(), left_out) ? std::optional(small) : std::nullopt;
+  }
+
+  // Whether the call is one by which a framework gathers or reduces a part of the model, and which
+  // no rank of `most` ever makes, although they make such calls for other parts. All ranks have all
+  // parts, so that these left it out. What one rank adds (a metric, a barrier) comes from a line of
+  // its own, and carries no parameter. ("fusion.0.weight" is the name of one.)
+  bool is_unit_of_model(std::size_t few, const Party& most) {
+    constexpr std::size_t kMostCalls = 4096;  // a few steps of a large model
+    const Token call = at_.next_token(few);
+    const trace::StringId line = at_.sequence(few).location(at_.cursors()[few].next);
+    const auto op = [&](const Token& t) { return at_.run().tables.signatures[t.signature].op; };
+    const auto is_parameter = [&](const Token& t) {
+      const std::vector<std::string> names = at_.run().tables.names(t.what);
+      return !names.empty() && names[0].find('.') != std::string::npos;
+    };
+    const auto is_whole = [&](std::size_t cursor) {
+      const trace::RankTrace& trace = at_.run().ranks[at_.rank(cursor)];
+      return is_known_from_its_start(trace) && knows_its_past(at_.rank(cursor));
+    };
+    if (!is_whole(few) || !std::all_of(most.begin(), most.end(), is_whole)) return false;
+    const bool parameter = is_parameter(call);
+    if ((line.value == 0 && !parameter) || (call.what.value != 0 && !parameter)) return false;
+    return std::all_of(most.begin(), most.end(), [&](std::size_t cursor) {
+      Sequence& theirs = at_.sequence(cursor);
+      // The few come to what the others do now. Where they block before, they may have left it out.
+      const bool comes =
+          at_.sequence(few).seen_after(at_.cursors()[few].next, at_.next_token(cursor));
+      if (!comes || at_.find_edit(few, cursor).kind != EditKind::missing ||
+          go_on_alike(at_.next_call(few), at_.next_call(cursor))) {
+        return false;
+      }
+      bool makes_such = false;
+      for (std::size_t i = 0; i < theirs.size() && i < kMostCalls; ++i) {
+        const Token t = theirs.token(i);
+        if (same_call(at_.agreement(), t, call, /*with_step=*/false)) return false;
+        makes_such |= op(t) == op(call) && theirs.location(i) == line &&
+                      (parameter ? is_parameter(t) : line.value != 0);
+      }
+      return makes_such;
+    });
+  }
+
+  // Whether the calls after these are of equal form: then the two are one call in two forms.
+  bool go_on_alike(CallRef a, CallRef b) {
+    constexpr std::uint32_t kCompared = 8;
+    const std::vector<trace::Call>& one = at_.run().ranks[a.rank].calls;
+    const std::vector<trace::Call>& other = at_.run().ranks[b.rank].calls;
+    for (std::uint32_t i = 1; i <= kCompared; ++i) {
+      if (a.call + i >= one.size() || b.call + i >= other.size()) return i > 1;
+      if (!at_.agreement().agree(one[a.call + i].signature, other[b.call + i].signature))
+        return false;
+    }
+    return true;
+  }
+
+  // Whether `most` make the call of `few` there in their later rounds, in which hosts go on over
+  // NCCL. Only where their programs are known to part at this call.
+  bool later_rounds_expect(std::size_t few, const Party& most) {
+    if (!knows_its_past(at_.rank(few))) return false;
+    return std::all_of(most.begin(), most.end(), [&](std::size_t cursor) {
+      const auto parted = at_.diverged_between(at_.position(few), at_.position(cursor));
+      if (!parted || *parted != at_.next_call(few).call || *parted != at_.next_call(cursor).call)
+        return false;
+      const auto unusual =
+          is_second_unusual(at_.run(), at_.agreement(), at_.next_call(few), at_.next_call(cursor));
+      return unusual && *unusual;
+    });
   }
 
   // Whether by the past of `most`, the call of `few` is expected and theirs is not. At most

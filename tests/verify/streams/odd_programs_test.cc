@@ -1,0 +1,178 @@
+// Ranks of one kind run one program. Where one of them parts from the others, it is named, whatever
+// the call is: a message of a ring, an exchange of experts, a collective that a framework makes for
+// a part of the model.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/verify/program.h"
+#include "verify/verify.h"
+
+namespace lockstep::verify {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+// A rank of a ring that passes something on `hops` times, then reduces with all. From hop `open_at`
+// on nothing completes. `wrong_hop`: it receives from `wrong_peer` there.
+struct RingRank {
+  int rank = 0, size = 4;
+  int hops = 3, open_at = 3;
+  int wrong_hop = -1, wrong_peer = 0;
+  bool hangs = true;
+
+  std::string text() const {
+    std::string out = "backend nccl; group cp ";
+    for (int r = 0; r < size; ++r) out += fmt::format("{}{}", r > 0 ? "," : "", r);
+    out += "; barrier; ";
+    for (int h = 0; h < hops; ++h) {
+      const int from = h == wrong_hop ? wrong_peer : (rank + size - 1) % size;
+      const char* const open = h >= open_at ? " open" : "";
+      out +=
+          fmt::format("send g=cp n=8 peer={} coalesced={} async{}; ", (rank + 1) % size, h, open);
+      out += fmt::format("recv g=cp n=8 peer={} coalesced={} async{}; ", from, h, open);
+    }
+    return out + (hangs ? "all_reduce n=1 async open; hung" : "all_reduce n=1 async; clean");
+  }
+};
+
+std::string judge_ring(const std::vector<RingRank>& ranks) {
+  std::vector<std::string> out;
+  for (const RingRank& r : ranks) out.push_back(r.text());
+  return summary(verify(program(out)));
+}
+
+TEST(OddPrograms, ARankThatMakesOneHopLessIsNamed) {
+  EXPECT_THAT(judge_ring({{.rank = 0, .open_at = 2},
+                          {.rank = 1, .open_at = 2},
+                          {.rank = 2, .hops = 2, .open_at = 2},
+                          {.rank = 3, .open_at = 2}}),
+              StartsWith("p2p-unmatched error observed culprits=2 group=cp seq=4"));
+}
+
+TEST(OddPrograms, ARankThatMakesOneHopMoreIsNamed) {
+  EXPECT_THAT(judge_ring({{.rank = 0}, {.rank = 1, .hops = 4}, {.rank = 2}, {.rank = 3}}),
+              StartsWith("p2p-unmatched error observed culprits=1 group=cp seq=6"));
+}
+
+TEST(OddPrograms, AReceiveFromTheWrongPeerIsNamed) {
+  EXPECT_THAT(judge_ring({{.rank = 0, .open_at = 1},
+                          {.rank = 1, .open_at = 1, .wrong_hop = 1, .wrong_peer = 3},
+                          {.rank = 2, .open_at = 1},
+                          {.rank = 3, .open_at = 1}}),
+              StartsWith("p2p-unmatched error observed culprits=1 group=cp seq=3"));
+}
+
+TEST(OddPrograms, ARingInWhichAllDoTheSameIsFine) {
+  EXPECT_THAT(judge_ring({{.rank = 0, .hangs = false},
+                          {.rank = 1, .hangs = false},
+                          {.rank = 2, .hangs = false},
+                          {.rank = 3, .hangs = false}}),
+              Not(HasSubstr("error")));
+}
+
+TEST(OddPrograms, OfTwoRanksInTheirFirstRoundNobodyIsNamed) {
+  const std::string verdict =
+      judge_ring({{.rank = 0, .size = 2}, {.rank = 1, .size = 2, .hops = 2}});
+  EXPECT_THAT(verdict, Not(HasSubstr("culprits=0 ")));
+}
+
+// Experts: tokens go out and come back. Rank 1 gives its counts the wrong way round in one call.
+std::string expert(int rank, bool wrong, bool repeats) {
+  const char* const out =
+      rank == 0 ? "in_splits=8,11 out_splits=8,13" : "in_splits=13,9 out_splits=11,9";
+  const char* const back =
+      rank == 0 ? "in_splits=8,13 out_splits=8,11" : "in_splits=11,9 out_splits=13,9";
+  std::string text = "backend nccl; ";
+  const auto call = [&](const char* splits, const char* state) {
+    text += fmt::format("all_to_all_single {} async{}; ", splits, state);
+  };
+  if (repeats) {
+    call(out, "");
+    call(back, "");
+  }
+  call(out, repeats ? "" : " open");
+  if (repeats) call(wrong ? out : back, " open");
+  return text + "hung";
+}
+
+TEST(OddPrograms, SplitsThatDoNotSendBackWhatCameAreWrong) {
+  EXPECT_THAT(judge({expert(0, false, true), expert(1, true, true)}),
+              StartsWith("splits-mismatch error observed culprits=1 group=world seq=3"));
+  EXPECT_THAT(judge({expert(0, true, true), expert(1, false, true)}),
+              StartsWith("splits-mismatch error observed culprits=0 group=world seq=3"));
+}
+
+TEST(OddPrograms, OfTheFirstExchangeNobodyKnowsWhoseSplitsAreWrong) {
+  EXPECT_THAT(
+      judge({"backend nccl; all_to_all_single in_splits=8,11 out_splits=8,13 async open; hung",
+             "backend nccl; all_to_all_single in_splits=11,9 out_splits=13,9 async open; "
+             "hung"}),
+      StartsWith("splits-mismatch error observed group=world seq=0"));
+}
+
+// A first step of FSDP. `image`: the batch has images. `named`: parameters were recorded.
+std::string first_step(bool image, const std::string& at, bool named,
+                       const std::string& extra = "") {
+  std::string out = "backend nccl; ";
+  bool open = false;
+  const auto gather = [&](const std::string& part, int n) {
+    const bool is_odd = part == "image.0.weight";
+    open |= is_odd;
+    out += fmt::format("all_gather_into_tensor n={}{}{} async{}; ", n, named ? " what=" + part : "",
+                       at.empty() ? "" : " at=" + at, open ? " open" : "");
+  };
+  gather("text.0.weight", 64);
+  if (image) gather("image.0.weight", 48);
+  if (!image) open = true;
+  out += extra;
+  gather("head.0.weight", 32);
+  return out + "all_reduce n=1 async open; hung";
+}
+
+TEST(OddPrograms, APartOfTheModelThatMostNeverGatherWasLeftOutByThem) {
+  for (const bool named : {false, true}) {
+    EXPECT_THAT(
+        judge({first_step(false, "fsdp.py:310", named), first_step(true, "fsdp.py:310", named),
+               first_step(false, "fsdp.py:310", named), first_step(false, "fsdp.py:310", named)}),
+        StartsWith("missing-collective error observed culprits=0,2,3 group=world seq=1"));
+  }
+}
+
+TEST(OddPrograms, ACallFromALineOfItsOwnIsOneTooMany) {
+  const std::string metric = "all_gather_into_tensor n=48 at=metrics.py:12 async open; ";
+  EXPECT_THAT(
+      judge({first_step(false, "fsdp.py:310", false),
+             first_step(false, "fsdp.py:310", false, metric),
+             first_step(false, "fsdp.py:310", false), first_step(false, "fsdp.py:310", false)}),
+      StartsWith("extra-collective error observed culprits=1 group=world seq=1"));
+}
+
+TEST(OddPrograms, WithoutLinesAndNamesTheLargerNumberDecides) {
+  EXPECT_THAT(judge({first_step(false, "", false), first_step(true, "", false),
+                     first_step(false, "", false), first_step(false, "", false)}),
+              StartsWith("extra-collective error observed culprits=1 group=world seq=1"));
+}
+
+// Data and tensor parallelism; `calls` of the rank in its tensor-parallel group.
+std::string mesh_rank(int rank, int calls) {
+  const int t = rank / 2;
+  std::string out = fmt::format("backend nccl; group tp{} {},{}; group dp{} {},{},{}; ", t, 2 * t,
+                                2 * t + 1, rank % 2, rank % 2, rank % 2 + 2, rank % 2 + 4);
+  for (int i = 0; i < calls; ++i)
+    out += fmt::format("all_reduce g=tp{} n=8 async{}; ", t, i > 1 ? " open" : "");
+  return out + fmt::format("all_reduce g=dp{} n=16 async open; all_reduce n=1 async open; hung",
+                           rank % 2);
+}
+
+TEST(OddPrograms, SisterGroupsTellWhichRankOfAPairLeftOutACall) {
+  std::vector<std::string> ranks;
+  for (int r = 0; r < 6; ++r) ranks.push_back(mesh_rank(r, r == 3 ? 2 : 3));
+  EXPECT_THAT(judge(ranks),
+              StartsWith("missing-collective error observed culprits=3 group=tp1 seq=2"));
+}
+
+}  // namespace
+}  // namespace lockstep::verify

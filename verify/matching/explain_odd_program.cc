@@ -1,0 +1,147 @@
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/core.h>
+
+#include "base/text.h"
+#include "verify/matching/matching.h"
+#include "verify/streams/odd_programs.h"
+
+namespace lockstep::verify {
+
+namespace {
+
+using Kind = OddProgram::Kind;
+
+// The number of a rank's collectives (or messages) in a group before its call `end`.
+std::uint64_t calls_before(const Context& context, std::uint32_t rank, trace::GroupId group,
+                           std::uint32_t end, bool messages) {
+  const std::vector<trace::Call>& calls = context.run.ranks[rank].calls;
+  return static_cast<std::uint64_t>(
+      std::count_if(calls.begin(), calls.begin() + end, [&](const trace::Call& c) {
+        const trace::Op op = context.run.tables.signatures[c.signature].op;
+        return c.group == group && trace::is_point_to_point(op) == messages;
+      }));
+}
+
+// "send of 64 bfloat16 to rank 3": the message of `usual`, as its like is on `rank`.
+std::string message_words(const Context& context, std::uint32_t rank, CallRef usual) {
+  const trace::Call& call = context.call(usual);
+  const auto peer = corresponding_peer(context.run, rank, usual.rank, call);
+  if (!peer) return context.describe_call(usual);
+  const bool sends = context.op(usual) == trace::Op::send;
+  return fmt::format("{} rank {}", sends ? "send to" : "receive from", peer->value);
+}
+
+Cause explain_message_of(const Context& context, const OddProgram& odd, std::uint32_t rank) {
+  const CallRef usual{odd.usual, odd.index};
+  const CallRef own{rank, odd.index};
+  Cause cause;
+  cause.finding = make_finding(RuleId::p2p_unmatched);
+  Finding& f = cause.finding;
+  const bool left_out = odd.kind == Kind::missing;
+  const trace::Call& shown = context.call(left_out ? usual : own);
+  const auto group = left_out ? corresponding_group(context.run, rank, odd.usual, shown.group)
+                              : std::optional(shown.group);
+  const std::string who = context.describe_ranks(odd.deviants);
+  const std::string more =
+      odd.count > 1 ? fmt::format(" and {}", plural(odd.count - 1, "more call")) : "";
+  const std::string like =
+      odd.by_numbers ? "the other ranks that run this program" : "its other rounds";
+  f.seq = cause.seq = group ? calls_before(context, rank, *group, odd.index, true) : 0;
+  const std::string location = context.describe_location(left_out ? usual : own, cause.seq);
+  if (left_out) {
+    f.message = fmt::format("{} left out its {}{} ({}), which {} make", who,
+                            message_words(context, rank, usual), more, location, like);
+  } else if (odd.kind == Kind::extra) {
+    f.message = fmt::format("{} issued {}{} ({}), which {} do not make", who,
+                            context.describe_call(own), more, location, like);
+  } else {
+    f.message = fmt::format("{} issued {} ({}) where, by {}, {} was to come", who,
+                            context.describe_call(own), location, like,
+                            message_words(context, rank, usual));
+  }
+  f.why = odd.by_numbers
+              ? fmt::format(
+                    "Up to here {} did the same as {}, each with peers of its own; here they part.",
+                    who, context.describe_ranks({odd.usual}))
+              : "";
+  if (group) f.group = printable(context.run.tables.str(*group));
+  if (shown.step != trace::kNone) f.step = cause.step = shown.step;
+  f.evidence = {context.evidence(own, "issued here"),
+                context.evidence(usual, "issued by a rank that runs the same program")};
+  set_fingerprint(f, trace::describe(context.run.tables, shown.signature));
+  return cause;
+}
+
+std::optional<Cause> explain_collective_of(const Context& context, const OddProgram& odd,
+                                           std::uint32_t rank) {
+  const bool left_out = odd.kind == Kind::missing;
+  const CallRef own{rank, odd.index};
+  const CallRef usual{odd.usual, odd.index};
+  const trace::Call& shown = context.call(left_out ? usual : own);
+  const auto group = left_out ? corresponding_group(context.run, rank, odd.usual, shown.group)
+                              : std::optional(shown.group);
+  if (!group) return std::nullopt;
+  const auto streams =
+      std::find_if(context.groups.begin(), context.groups.end(),
+                   [&](const GroupStreams& g) { return g.group == *group && g.comparable; });
+  if (streams == context.groups.end()) return std::nullopt;
+  const std::uint64_t instance = calls_before(context, rank, *group, odd.index, false);
+  Deviation d;
+  d.kind = left_out                  ? Deviation::Kind::missing
+           : odd.kind == Kind::extra ? Deviation::Kind::extra
+                                     : Deviation::Kind::replaced;
+  d.group = static_cast<std::size_t>(streams - context.groups.begin());
+  d.seq = streams->first_seq + instance;
+  d.count = odd.count;
+  d.step = shown.step;
+  CallRef other;
+  for (const Stream& s : streams->streams) {
+    if (std::binary_search(odd.deviants.begin(), odd.deviants.end(), s.rank_index)) {
+      d.deviants.push_back(s.rank_index);
+      continue;
+    }
+    d.reference.push_back(s.rank_index);
+    if (other.call == kNoCall && instance < s.calls.size())
+      other = {s.rank_index, s.calls[instance]};
+  }
+  if (d.reference.empty()) return std::nullopt;
+  if (d.deviants.empty()) d.deviants = {rank};
+  d.got = own;
+  d.expected = other;
+  if (left_out) {
+    if (other.call == kNoCall) return std::nullopt;
+  } else if (odd.kind == Kind::extra) {
+    if (other.call == kNoCall) d.expected.rank = d.reference[0];
+  } else {
+    if (other.call == kNoCall) return std::nullopt;
+    d.differences =
+        context.agreement.differences(context.call(other).signature, context.call(own).signature);
+  }
+  return explain_deviation(context, d);
+}
+
+}  // namespace
+
+std::optional<Cause> explain_odd_program(const Context& context, const OddProgram& odd) {
+  const std::uint32_t rank = odd.deviants[0];
+  const CallRef shown =
+      odd.kind == Kind::missing ? CallRef{odd.usual, odd.index} : CallRef{rank, odd.index};
+  std::optional<Cause> out;
+  if (trace::is_point_to_point(context.op(shown))) {
+    out = explain_message_of(context, odd, rank);
+  } else {
+    out = explain_collective_of(context, odd, rank);
+  }
+  if (!out) return std::nullopt;
+  out->deviants = odd.deviants;
+  out->finding.culprits = context.ranks(odd.deviants);
+  return out;
+}
+
+}  // namespace lockstep::verify

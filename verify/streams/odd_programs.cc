@@ -1,0 +1,488 @@
+#include "verify/streams/odd_programs.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+
+#include "trace/groups.h"
+#include "verify/streams/past.h"
+#include "verify/streams/programs.h"
+
+namespace lockstep::verify {
+
+namespace {
+
+// More places where programs part are no fault of one rank, but programs that depend on the data.
+constexpr std::size_t kMostPartings = 64;
+// Calls left out or added in a row that are looked for.
+constexpr std::uint32_t kMostEdited = 256;
+// Calls after an edit that have to agree.
+constexpr std::uint32_t kEnough = 32;
+// Calls searched backwards for what repeats.
+constexpr std::uint32_t kLooksBack = 4096;
+
+// A group in which a rank calls.
+struct OwnGroup {
+  trace::GroupId id;
+  std::uint32_t role = 0;   // that ranks of one kind have in common: size, purpose, and which of
+                            // several of one purpose by their first calls
+  std::int32_t size = 0;    // 0: its members are not known
+  std::int32_t index = -1;  // of the rank in it; -1: not known
+  const trace::RankTrace::Membership* membership = nullptr;
+};
+
+std::int32_t index_in(const trace::RankTrace::Membership* group, trace::Rank rank) {
+  if (group == nullptr || !group->ranks.contains(rank)) return -1;
+  const auto found = std::find(group->ranks.begin(), group->ranks.end(), rank);
+  return static_cast<std::int32_t>(found - group->ranks.begin());
+}
+
+// Numbers for what groups are for.
+class Roles {
+ public:
+  // Of the rank's groups, in the order of its first calls in them. O(its calls).
+  std::vector<OwnGroup> groups_of(const trace::Run& run, std::uint32_t rank) {
+    const trace::RankTrace& trace = run.ranks[rank];
+    std::vector<OwnGroup> out;
+    std::map<std::pair<std::int32_t, std::string_view>, int> alike;
+    for (const trace::Call& call : trace.calls) {
+      const auto is_this = [&](const OwnGroup& g) { return g.id == call.group; };
+      if (std::any_of(out.rbegin(), out.rend(), is_this)) continue;
+      OwnGroup group;
+      group.id = call.group;
+      std::string_view purpose;
+      if (const auto* const declared = trace::membership(trace, call.group)) {
+        group.membership = declared;
+        group.size = static_cast<std::int32_t>(declared->ranks.size());
+        group.index = index_in(declared, trace.rank);
+        purpose = role_of(run.tables, *declared);
+      }
+      const int number = alike[{group.size, purpose}]++;
+      group.role = numbers_.try_emplace({group.size, std::string(purpose), number}, numbers_.size())
+                       .first->second;
+      out.push_back(group);
+    }
+    return out;
+  }
+
+ private:
+  std::map<std::tuple<std::int32_t, std::string, int>, std::uint32_t> numbers_;
+};
+
+const OwnGroup& find_group(const std::vector<OwnGroup>& groups, trace::GroupId id) {
+  return *std::find_if(groups.begin(), groups.end(), [&](const OwnGroup& g) { return g.id == id; });
+}
+
+bool is_message(const trace::Run& run, const trace::Call& call) {
+  return trace::is_point_to_point(run.tables.signatures[call.signature].op);
+}
+
+class Programs {
+ public:
+  Programs(const trace::Run& run, Agreement& agreement) : run_(run), agreement_(agreement) {
+    Roles roles;
+    for (std::uint32_t r = 0; r < run.ranks.size(); ++r) groups_.push_back(roles.groups_of(run, r));
+    find_peers();
+    find_rings();
+  }
+
+  std::optional<OddProgram> find() {
+    std::map<Kind, std::vector<std::uint32_t>> kinds;
+    for (std::uint32_t r = 0; r < run_.ranks.size(); ++r) kinds[kind_of(r)].push_back(r);
+    std::optional<OddProgram> out;
+    for (const auto& [kind, ranks] : kinds) {
+      std::vector<Party> left{{ranks, 0}};
+      while (!left.empty()) {
+        const Party party = std::move(left.back());
+        left.pop_back();
+        if (!part(party, left)) return std::nullopt;
+      }
+    }
+    for (const Parting& parting : partings_) {
+      std::optional<OddProgram> odd = judge(parting);
+      if (!odd) continue;
+      if (out) return std::nullopt;
+      out = std::move(odd);
+    }
+    if (out) tell_edit(*out);
+    return out;
+  }
+
+ private:
+  // What ranks of one kind have in common: the sizes of their groups, and their stage in groups in
+  // which they exchange messages.
+  using Kind = std::pair<std::vector<std::size_t>, std::vector<std::tuple<std::uint32_t, int>>>;
+  static constexpr int kRing = -1;
+
+  struct Party {
+    std::vector<std::uint32_t> ranks;
+    std::uint32_t from = 0;  // they agree up to here
+  };
+
+  // Ranks that agree up to a call and no further: those on each side that have made one there.
+  struct Parting {
+    std::vector<std::uint32_t> one, other;
+    std::uint32_t index = 0;
+  };
+
+  const std::vector<trace::Call>& calls(std::uint32_t r) const { return run_.ranks[r].calls; }
+  std::uint32_t size(std::uint32_t r) const { return static_cast<std::uint32_t>(calls(r).size()); }
+  const OwnGroup& group_of(std::uint32_t r, std::uint32_t call) const {
+    return find_group(groups_[r], calls(r)[call].group);
+  }
+
+  // Looks up each message's peer in its group.
+  void find_peers() {
+    peers_.resize(run_.ranks.size());
+    for (std::uint32_t r = 0; r < run_.ranks.size(); ++r) {
+      std::map<std::pair<std::uint32_t, trace::Rank>, std::int32_t> known;
+      for (std::uint32_t c = 0; c < size(r); ++c) {
+        const trace::Call& call = calls(r)[c];
+        if (!is_message(run_, call)) continue;
+        if (peers_[r].empty()) peers_[r].resize(size(r), -1);
+        const auto [peer, is_new] = known.try_emplace({call.group.value, call.peer}, -1);
+        if (is_new) peer->second = index_in(group_of(r, c).membership, call.peer);
+        peers_[r][c] = peer->second;
+      }
+    }
+  }
+
+  // How far the message's peer is in the order of the group; -1: not known.
+  std::int32_t distance(std::uint32_t r, std::uint32_t message) const {
+    const OwnGroup& group = group_of(r, message);
+    const std::int32_t peer = peers_[r][message];
+    if (peer < 0 || group.index < 0) return -1;
+    return (peer - group.index + group.size) % group.size;
+  }
+
+  // Finds groups whose members, but at most one, send and receive over the same distances: rings.
+  // The first and the last stage of a pipeline lack a side.
+  void find_rings() {
+    using Distances = std::set<std::pair<trace::Op, std::int32_t>>;
+    std::map<std::uint32_t, std::map<Distances, std::int32_t>> by_group;
+    for (std::uint32_t r = 0; r < run_.ranks.size(); ++r) {
+      if (peers_[r].empty()) continue;
+      std::map<std::uint32_t, Distances> own;
+      for (std::uint32_t c = 0; c < size(r); ++c) {
+        const trace::Call& call = calls(r)[c];
+        if (!is_message(run_, call)) continue;
+        own[call.group.value].emplace(run_.tables.signatures[call.signature].op, distance(r, c));
+        sizes_[call.group.value] = group_of(r, c).size;
+      }
+      for (const auto& [group, seen] : own) ++by_group[group][seen];
+    }
+    for (const auto& [group, distances] : by_group) {
+      std::int32_t most = 0;
+      for (const auto& [seen, ranks] : distances) most = std::max(most, ranks);
+      if (sizes_[group] >= 3 && most + 1 >= sizes_[group]) rings_.insert(group);
+    }
+    find_pairs();
+  }
+
+  // Rings of two: the members of all pairs that are for one purpose, but at most one, do the same
+  // until they have exchanged a few messages. The two stages of a pipeline do not.
+  void find_pairs() {
+    constexpr std::uint32_t kFew = 4;
+    std::map<std::uint32_t, std::vector<std::uint32_t>> members;  // ranks, by group
+    std::map<std::uint32_t, std::vector<std::uint32_t>> pairs;    // groups, by role
+    for (std::uint32_t r = 0; r < run_.ranks.size(); ++r) {
+      for (const OwnGroup& group : groups_[r]) {
+        if (group.size != 2 || !has_messages(group.id)) continue;
+        members[group.id.value].push_back(r);
+        if (members[group.id.value].size() == 2) pairs[group.role].push_back(group.id.value);
+      }
+    }
+    for (const auto& [role, groups] : pairs) {
+      const auto exchange = [&](std::uint32_t group) {
+        const std::uint32_t a = members[group][0], b = members[group][1];
+        std::uint32_t messages = 0;
+        const std::uint32_t until = agree_until(a, b, 0);
+        for (std::uint32_t c = 0; c < until && messages < kFew; ++c)
+          if (calls(a)[c].group.value == group && is_message(run_, calls(a)[c])) ++messages;
+        return messages >= kFew;
+      };
+      const auto alike = std::count_if(groups.begin(), groups.end(), exchange);
+      if (alike > 0 && static_cast<std::size_t>(alike) + 1 >= groups.size())
+        rings_.insert(groups.begin(), groups.end());
+    }
+  }
+
+  bool has_messages(trace::GroupId group) const { return sizes_.contains(group.value); }
+  bool is_ring(trace::GroupId group) const { return rings_.contains(group.value); }
+
+  Kind kind_of(std::uint32_t r) const {
+    Kind out;
+    for (const trace::RankTrace::Membership& m : run_.ranks[r].groups)
+      if (m.ranks.contains(run_.ranks[r].rank)) out.first.push_back(m.ranks.size());
+    std::sort(out.first.begin(), out.first.end());
+    for (const OwnGroup& group : groups_[r])
+      if (has_messages(group.id))
+        out.second.emplace_back(group.role, is_ring(group.id) ? kRing : group.index);
+    std::sort(out.second.begin(), out.second.end());
+    return out;
+  }
+
+  // Whether two ranks of one kind made the same call, each in its own group and with its own peer.
+  bool same(std::uint32_t a, std::uint32_t i, std::uint32_t b, std::uint32_t j) {
+    const trace::Call& x = calls(a)[i];
+    const trace::Call& y = calls(b)[j];
+    if (x.at != y.at && x.at.value != 0 && y.at.value != 0) return false;
+    if (x.group == y.group && x.what != y.what && x.what.value != 0 && y.what.value != 0)
+      return false;
+    if (x.signature != y.signature && !agreement_.agree(x.signature, y.signature)) return false;
+    if (x.group != y.group && group_of(a, i).role != group_of(b, j).role) return false;
+    return !is_message(run_, x) || peers_correspond(a, i, b, j);
+  }
+
+  // As far away in the order of their groups, or at the same place of it. (A root is at one place;
+  // partners in a butterfly are apart by the same bits.)
+  bool peers_correspond(std::uint32_t a, std::uint32_t i, std::uint32_t b, std::uint32_t j) const {
+    const std::int32_t own_a = group_of(a, i).index, own_b = group_of(b, j).index;
+    const std::int32_t peer_a = peers_[a][i], peer_b = peers_[b][j];
+    if (peer_a < 0 || peer_b < 0 || own_a < 0 || own_b < 0) return true;
+    if (distance(a, i) == distance(b, j)) return true;
+    if (is_ring(calls(a)[i].group) && is_ring(calls(b)[j].group)) return false;
+    return peer_a == peer_b || (own_a ^ peer_a) == (own_b ^ peer_b);
+  }
+
+  // The number of calls that agree, from `from` on, up to which they do. Two messages in a row that
+  // changed places agree: in a ring every second rank receives first.
+  std::uint32_t agree_until(std::uint32_t a, std::uint32_t b, std::uint32_t from) {
+    const auto end = std::min(size(a), size(b));
+    std::uint32_t i = from;
+    while (i < end) {
+      if (same(a, i, b, i)) {
+        ++i;
+      } else if (i + 1 < end && is_message(run_, calls(a)[i]) && is_message(run_, calls(b)[i]) &&
+                 same(a, i, b, i + 1) && same(a, i + 1, b, i)) {
+        i += 2;
+      } else if (i + 1 == end && posts_later(a, b, i)) {
+        return end;
+      } else {
+        break;
+      }
+    }
+    return i;
+  }
+
+  // Whether one of the two ends with a message that the other one posts as its next but one.
+  bool posts_later(std::uint32_t a, std::uint32_t b, std::uint32_t i) {
+    if (!is_message(run_, calls(a)[i]) || !is_message(run_, calls(b)[i])) return false;
+    return i + 1 < size(a) ? same(a, i + 1, b, i) : i + 1 < size(b) && same(a, i, b, i + 1);
+  }
+
+  // Splits a party where its ranks part from the one with most calls; what leaves it is split
+  // later. False: too many places.
+  bool part(const Party& party, std::vector<Party>& left) {
+    const std::uint32_t lead =
+        *std::max_element(party.ranks.begin(), party.ranks.end(),
+                          [&](auto a, auto b) { return calls(a).size() < calls(b).size(); });
+    std::map<std::uint32_t, std::vector<std::uint32_t>> leaves;  // by index
+    std::vector<std::pair<std::uint32_t, std::uint32_t>> agrees_until;
+    for (const std::uint32_t r : party.ranks) {
+      const std::uint32_t until = r == lead ? size(lead) : agree_until(lead, r, party.from);
+      agrees_until.emplace_back(until, r);
+      if (r != lead && until < calls(r).size()) leaves[until].push_back(r);
+    }
+    for (auto& [index, ranks] : leaves) {
+      std::vector<std::uint32_t> stay;
+      for (const auto& [until, r] : agrees_until)
+        if (until > index) stay.push_back(r);
+      std::vector<std::vector<std::uint32_t>> parties;
+      for (const std::uint32_t r : ranks) {
+        const auto known = std::find_if(parties.begin(), parties.end(),
+                                        [&](const auto& p) { return same(p[0], index, r, index); });
+        known == parties.end() ? parties.push_back({r}) : known->push_back(r);
+      }
+      for (std::vector<std::uint32_t>& p : parties) {
+        if (partings_.size() == kMostPartings) return false;
+        partings_.push_back({stay, p, index});
+        if (p.size() > 1) left.push_back({std::move(p), index + 1});
+      }
+    }
+    return true;
+  }
+
+  // Which side did something unusual; nothing where nothing tells.
+  std::optional<OddProgram> judge(const Parting& parting) {
+    const std::uint32_t one = parting.one[0];
+    const std::uint32_t other = parting.other[0];
+    const auto odd = [&](bool is_one, bool by_numbers) {
+      return OddProgram{.kind = OddProgram::Kind::replaced,
+                        .count = 1,
+                        .deviants = is_one ? parting.one : parting.other,
+                        .others = is_one ? parting.other : parting.one,
+                        .usual = is_one ? other : one,
+                        .index = parting.index,
+                        .by_numbers = by_numbers};
+    };
+    const std::size_t ones = parting.one.size();
+    const std::size_t others = parting.other.size();
+    const CallRef of_one{one, parting.index};
+    const CallRef of_other{other, parting.index};
+    if (ones != others && is_told_by_numbers(parting)) {
+      const bool one_is_few = ones < others;
+      // Most ranks may have left out a call: then their past expects that of the few.
+      // Not of messages, which come in rows that are as long as the ring or the pipeline.
+      const bool message = is_message(run_, calls(one)[parting.index]) ||
+                           is_message(run_, calls(other)[parting.index]);
+      const Expected expected =
+          message ? Expected::unknown : expected_of(run_, agreement_, of_one, of_other);
+      const bool most_broke = expected == (one_is_few ? Expected::first : Expected::second);
+      if (!most_broke && !message) {
+        const std::optional<bool> told = is_second_unusual(run_, agreement_, of_one, of_other);
+        if (told && *told == one_is_few) return std::nullopt;  // numbers and rounds contradict
+      }
+      return odd(one_is_few != most_broke, true);
+    }
+    const std::optional<bool> told = is_second_unusual(run_, agreement_, of_one, of_other);
+    if (!told) return std::nullopt;
+    return odd(!*told, false);
+  }
+
+  // Whether the sides are of one kind for certain. In a group of all ranks, a place says nothing of
+  // what a rank does there, but for a ring.
+  bool is_told_by_numbers(const Parting& parting) const {
+    const auto is_certain = [&](std::uint32_t r) {
+      return std::all_of(groups_[r].begin(), groups_[r].end(), [&](const OwnGroup& group) {
+        return !has_messages(group.id) || is_ring(group.id) || group.index >= 0;
+      });
+    };
+    return is_certain(parting.one[0]) && is_certain(parting.other[0]);
+  }
+
+  // The call of a rank at an index; beyond the end by the repetition of its last calls. Nothing
+  // where nothing repeats.
+  std::optional<std::uint32_t> at(std::uint32_t r, std::uint32_t index,
+                                  std::uint32_t period) const {
+    const std::uint32_t end = size(r);
+    if (index < end) return index;
+    if (period == 0 || index - end > kMostEdited) return std::nullopt;
+    return end - period + (index - end) % period;
+  }
+
+  // The number of calls after which the newest ones came before; 0: they did not.
+  std::uint32_t period_of(std::uint32_t r) {
+    const std::uint32_t end = size(r);
+    std::uint32_t longest = 0, out = 0;
+    for (std::uint32_t back = 1; back < end && back <= kLooksBack && longest < kEnough; ++back) {
+      std::uint32_t length = 0;
+      while (length < kEnough && back + length < end &&
+             is_same_of_program(agreement_, calls(r)[end - 1 - length],
+                                calls(r)[end - 1 - length - back])) {
+        ++length;
+      }
+      if (length > longest) longest = length, out = back;
+    }
+    return out;
+  }
+
+  // Whether the deviant's calls from `mine` on are those of the usual one from `theirs` on: how
+  // many agree, at most kEnough; 0 if one does not.
+  std::uint32_t agree_from(const OddProgram& odd, std::uint32_t mine, std::uint32_t theirs,
+                           std::uint32_t own_period, std::uint32_t usual_period) {
+    const std::uint32_t d = odd.deviants[0];
+    std::uint32_t recorded = 0;
+    for (std::uint32_t n = 0; n < kEnough; ++n) {
+      if (mine + n >= calls(d).size() && theirs + n >= calls(odd.usual).size()) break;
+      const auto i = at(d, mine + n, own_period);
+      const auto j = at(odd.usual, theirs + n, usual_period);
+      if (!i || !j) break;
+      if (!same(d, *i, odd.usual, *j)) return mine + n < calls(d).size() ? 0 : recorded;
+      ++recorded;
+    }
+    return recorded;
+  }
+
+  // What the deviants did: the smallest edit after which their calls are the usual ones again.
+  void tell_edit(OddProgram& odd) {
+    const std::uint32_t d =
+        *std::max_element(odd.deviants.begin(), odd.deviants.end(),
+                          [&](auto a, auto b) { return calls(a).size() < calls(b).size(); });
+    std::swap(odd.deviants[0], *std::find(odd.deviants.begin(), odd.deviants.end(), d));
+    const std::uint32_t own = period_of(d);
+    const std::uint32_t usual = period_of(odd.usual);
+    const auto try_edit = [&](OddProgram::Kind kind, std::uint32_t count, std::uint32_t mine,
+                              std::uint32_t theirs) {
+      const std::uint32_t n = agree_from(odd, odd.index + mine, odd.index + theirs, own, usual);
+      if (n == 0) return false;
+      odd.kind = kind;
+      odd.count = count;
+      return true;
+    };
+    const bool found = [&] {
+      if (odd.index + 1 < std::min(size(d), size(odd.usual)) &&
+          same(d, odd.index, odd.usual, odd.index + 1) &&
+          same(d, odd.index + 1, odd.usual, odd.index)) {
+        odd.kind = OddProgram::Kind::swapped;
+        odd.count = 2;
+        return true;
+      }
+      for (std::uint32_t k = 1; k <= kMostEdited; ++k) {
+        const std::uint32_t left = static_cast<std::uint32_t>(calls(d).size()) - odd.index;
+        if (try_edit(OddProgram::Kind::missing, k, 0, k)) return true;
+        if (k < left && try_edit(OddProgram::Kind::extra, k, k, 0)) return true;
+        if (k == 1 && left > 1 && try_edit(OddProgram::Kind::replaced, 1, 1, 1)) return true;
+      }
+      return false;
+    }();
+    if (!found) {
+      odd.kind =
+          calls(d).size() == odd.index + 1 ? OddProgram::Kind::extra : OddProgram::Kind::replaced;
+      odd.count = 1;
+    }
+    std::sort(odd.deviants.begin(), odd.deviants.end());
+  }
+
+  const trace::Run& run_;
+  Agreement& agreement_;
+  std::vector<std::vector<OwnGroup>> groups_;     // by rank index
+  std::vector<std::vector<std::int32_t>> peers_;  // by rank index and call; -1: not known
+  std::map<std::uint32_t, std::int32_t> sizes_;   // of groups with messages
+  std::set<std::uint32_t> rings_;                 // groups
+  std::vector<Parting> partings_;
+};
+
+}  // namespace
+
+std::optional<OddProgram> find_odd_program(const trace::Run& run, Agreement& agreement) {
+  const bool from_start = std::all_of(run.ranks.begin(), run.ranks.end(), is_known_from_its_start);
+  if (!from_start || run.ranks.size() < 2) return std::nullopt;
+  return Programs(run, agreement).find();
+}
+
+std::optional<trace::GroupId> corresponding_group(const trace::Run& run, std::uint32_t rank,
+                                                  std::uint32_t other, trace::GroupId of_other) {
+  const trace::RankTrace::Membership* const shared = trace::membership(run.ranks[rank], of_other);
+  if (shared != nullptr && shared->ranks.contains(run.ranks[rank].rank)) return of_other;
+  Roles roles;
+  const std::vector<OwnGroup> own = roles.groups_of(run, rank);
+  const std::vector<OwnGroup> theirs = roles.groups_of(run, other);
+  const auto role = find_group(theirs, of_other).role;
+  const auto found =
+      std::find_if(own.begin(), own.end(), [&](const OwnGroup& g) { return g.role == role; });
+  return found == own.end() ? std::nullopt : std::optional(found->id);
+}
+
+std::optional<trace::Rank> corresponding_peer(const trace::Run& run, std::uint32_t rank,
+                                              std::uint32_t other, const trace::Call& of_other) {
+  const auto group = corresponding_group(run, rank, other, of_other.group);
+  if (!group) return std::nullopt;
+  const trace::RankTrace::Membership* const mine = trace::membership(run.ranks[rank], *group);
+  const trace::RankTrace::Membership* const theirs =
+      trace::membership(run.ranks[other], of_other.group);
+  const std::int32_t self = index_in(mine, run.ranks[rank].rank);
+  const std::int32_t from = index_in(theirs, run.ranks[other].rank);
+  const std::int32_t to = index_in(theirs, of_other.peer);
+  if (self < 0 || from < 0 || to < 0 || mine->ranks.size() != theirs->ranks.size())
+    return std::nullopt;
+  const auto size = static_cast<std::int32_t>(mine->ranks.size());
+  return mine->ranks[static_cast<std::size_t>((self + to - from + size) % size)];
+}
+
+}  // namespace lockstep::verify

@@ -1,0 +1,56 @@
+// The ranks whose program parts from those of all other ranks of their kind. Ranks of one kind run
+// one program, each in groups of its own and with peers of its own: the members of a
+// tensor-parallel group, the same stage of several pipelines, the neighbours in a ring.
+//
+//   rank 0   send(1) recv(3)  send(1) recv(3)  reduce
+//   rank 1   send(2) recv(0)  send(2) recv(0)  reduce
+//   rank 2   send(3) recv(1)  reduce                        rank 2 makes one hop less
+//   rank 3   send(0) recv(2)  send(0) recv(2)  reduce
+//
+// Unlike a comparison of the streams of a group, this sees messages, and calls that paired with
+// other calls of the same form. Unlike the pairwise comparison of programs.h, it looks at all ranks
+// at once.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "trace/run.h"
+#include "verify/streams/agreement.h"
+
+namespace lockstep::verify {
+
+struct OddProgram {
+  enum class Kind : std::uint8_t {
+    missing,   // they left out `count` calls
+    extra,     // they made `count` calls too many
+    swapped,   // they made two calls in the opposite order
+    replaced,  // they made another call instead
+  } kind = Kind::replaced;
+  std::uint32_t count = 1;
+  std::vector<std::uint32_t> deviants;  // rank indices, ascending
+  std::vector<std::uint32_t> others;    // the ranks from which they part, ascending
+  std::uint32_t usual = 0;              // one of these
+  std::uint32_t index = 0;              // of the first different call, in all of these programs
+  bool by_numbers = false;  // of two sides of unequal size; else their other rounds alone tell
+};
+
+// The only place where ranks part from others of their kind and where it is known which side does
+// something unusual: the smaller one, unless the larger one breaks with its past; of sides of equal
+// size, by their other rounds. Nothing where there are several such places (programs that depend on
+// the data), or where a recording starts in mid-run. O(calls), while few ranks differ.
+std::optional<OddProgram> find_odd_program(const trace::Run& run, Agreement& agreement);
+
+// The group of `rank` that corresponds to that of the call, which another rank of its kind made:
+// both lists of groups, in the order of their first calls. Invalid (group 0 of no rank) where it
+// has none.
+std::optional<trace::GroupId> corresponding_group(const trace::Run& run, std::uint32_t rank,
+                                                  std::uint32_t other, trace::GroupId of_other);
+
+// The peer of `rank` that corresponds to that of the message, which another rank of its kind
+// posted: as far from it in its own group.
+std::optional<trace::Rank> corresponding_peer(const trace::Run& run, std::uint32_t rank,
+                                              std::uint32_t other, const trace::Call& of_other);
+
+}  // namespace lockstep::verify

@@ -28,16 +28,18 @@ Group expert_group(const TrainingPlan& plan, const CostParameters& cost) {
   return group_of(cost, plan.expert_replicas(), plan.tensor * plan.expert, plan.ranks());
 }
 
-// What a layer of a zero3 plan gathers before it runs, each way, and scatters after its backward.
-struct Exchange {
-  double gather = 0, scatter = 0;
-};
+// The time of `compute` while `exchange` overlaps it, which slows it down.
+double hidden(const CostParameters& cost, double compute, double exchange) {
+  return std::max(compute + cost.overlap_slowdown * exchange, exchange);
+}
 
-Exchange layer_exchange(const Transformer& model, const TrainingPlan& plan,
-                        const CostParameters& cost) {
-  if (plan.sharding != Sharding::zero3) return {};
+}  // namespace
+
+LayerExchange layer_exchange(const Transformer& model, const TrainingPlan& plan,
+                             const CostParameters& cost) {
+  if (plan.sharding != Sharding::zero3 || plan.pipeline > 1) return {};
   const RankParameters count = parameters_of(model, plan, 1, 0);
-  Exchange out;
+  LayerExchange out;
   for (const auto& [part, group] : {std::pair(count.dense, dense_group(plan, cost)),
                                     {count.experts, expert_group(plan, cost)}}) {
     if (part == 0) continue;
@@ -49,23 +51,14 @@ Exchange layer_exchange(const Transformer& model, const TrainingPlan& plan,
   return out;
 }
 
-// The time of `compute` while `exchange` overlaps it, which slows it down.
-double hidden(const CostParameters& cost, double compute, double exchange) {
-  return std::max(compute + cost.overlap_slowdown * exchange, exchange);
-}
-
-}  // namespace
-
-PieceTime piece_time(const Transformer& model, const TrainingPlan& plan, const CostParameters& cost,
-                     const LayerTimes& one, double layers) {
+PieceTime piece_time(const TrainingPlan& plan, const CostParameters& cost, const LayerTimes& one,
+                     const LayerExchange& exchange, double layers) {
   LayerTime back = one.backward;
   back.kernels += one.again.kernels;
   back.tensor += one.again.tensor;
   back.context += one.again.context;
   back.expert += one.again.expert;
   back.launches += one.again.launches;
-  // A pipeline stage keeps what it has gathered over all micro-batches: see exchange_calls().
-  const Exchange exchange = plan.pipeline > 1 ? Exchange{} : layer_exchange(model, plan, cost);
   // The host's cost per micro-batch and stage, half of it in each direction.
   const double once = cost.launch_micro_batch / 2 / plan.chunks;
   const double one_forward = hidden(cost, one.forward.on_gpu(), exchange.gather);
@@ -184,7 +177,7 @@ Result<PricedTasks> priced_tasks(const Transformer& model, const TrainingPlan& p
   const Handover sent = handover(model, plan, cost);
   const double each = static_cast<double>(model.layers) / pieces;
   const LayerTimes one = layer_times(model, plan, cost);
-  const PieceTime layers = piece_time(model, plan, cost, one, each);
+  const PieceTime layers = piece_time(plan, cost, one, layer_exchange(model, plan, cost), each);
   const PieceTime first = embedding_time(model, plan, cost);
   const PieceTime last = logits_time(model, plan, cost);
   // The backward pass has two products for one of the forward pass: one for the input's gradients,

@@ -334,6 +334,26 @@ double optimizer_seconds(const Transformer& model, const TrainingPlan& plan,
                          cost.optimizer_traffic * updated(parameters_of_rank(model, plan), plan));
 }
 
+// Whether a step of so many different kinds of replicas can be simulated.
+Status check_kinds(const TrainingPlan& plan, std::size_t kinds) {
+  if (kinds > kMostReplicas)
+    return Error{
+        fmt::format("slow ranks make {} different kinds of replicas, at most {} are simulated",
+                    kinds, kMostReplicas),
+        {},
+        "give ranks of equal speed equal `work`"};
+  const double tasks_of_each = (splits_backward(plan.schedule) ? 3.0 : 2.0) *
+                               static_cast<double>(plan.micro_batches()) * plan.pipeline *
+                               plan.chunks;
+  if (kinds > 1 && tasks_of_each * static_cast<double>(kinds) > static_cast<double>(kMostStepTasks))
+    return Error{fmt::format("a step of {} micro-batches in {} different kinds of replicas is too "
+                             "long to be simulated",
+                             plan.micro_batches(), kinds),
+                 {},
+                 "use fewer different slow ranks, or larger micro-batches"};
+  return Status::ok();
+}
+
 }  // namespace
 
 Result<SimulatedStep> simulate_step(const Transformer& model, const TrainingPlan& plan,
@@ -342,22 +362,7 @@ Result<SimulatedStep> simulate_step(const Transformer& model, const TrainingPlan
   if (const Status checked = check_network(plan.ranks(), cost); !checked) return checked.error();
   const ReplicaClasses classes = replicas_of(plan, cost.slow);
   const std::vector<AlikeReplicas>& alike = classes.alike;
-  if (alike.size() > kMostReplicas)
-    return Error{
-        fmt::format("slow ranks make {} different kinds of replicas, at most {} are simulated",
-                    alike.size(), kMostReplicas),
-        {},
-        "give ranks of equal speed equal `work`"};
-  const double tasks_of_each = (splits_backward(plan.schedule) ? 3.0 : 2.0) *
-                               static_cast<double>(plan.micro_batches()) * plan.pipeline *
-                               plan.chunks;
-  if (alike.size() > 1 &&
-      tasks_of_each * static_cast<double>(alike.size()) > static_cast<double>(kMostStepTasks))
-    return Error{fmt::format("a step of {} micro-batches in {} different kinds of replicas is too "
-                             "long to be simulated",
-                             plan.micro_batches(), alike.size()),
-                 {},
-                 "use fewer different slow ranks, or larger micro-batches"};
+  if (const Status checked = check_kinds(plan, alike.size()); !checked) return checked.error();
   std::map<double, PricedTasks> priced;  // by slowness
   for (const AlikeReplicas& replicas : alike)
     for (const double slowness : replicas.slowness) {

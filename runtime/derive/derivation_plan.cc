@@ -347,8 +347,10 @@ Result<DerivationPlan> derivation_plan(const Scenario& scenario) {
         fmt::format("this job cannot be derived: {}", why), {scenario.file}, std::move(fix)};
   };
   if (scenario.replays()) {
-    return refuse("a replay has no model to derive calls from; it has the calls themselves",
-                  "`lockstep verify` judges them: give it the folder that \"replay\" names");
+    return refuse(
+        "a replay has no model to derive calls from; it has the calls themselves",
+        "`lockstep verify` judges them, `lockstep simulate trace` times them: give either the "
+        "folder that \"replay\" names");
   }
   if (scenario.data.balance != Scenario::Data::Balance::none) {
     return refuse("the ranks distribute their batches by what they measure",

@@ -17,48 +17,49 @@ Error too_long() { return {"a call takes longer than 106 days", {}, "check the m
 // A ring over all ranks of a group with the same number on each node. Every hop between nodes uses
 // the links of all ranks of a node; the latency is that of a ring inside and of a tree between
 // nodes.
-Result<Picos> time_over_nodes(trace::Op op, const GroupLayout& place, Bytes bytes,
+Result<Picos> time_over_nodes(trace::Op op, const GroupLayout& layout, Bytes bytes,
                               const Links& links) {
   const std::int64_t rounds = op == trace::Op::all_reduce ? 2 : 1;
   // Clamped, so that the product with per_node does not overflow.
-  const std::int64_t most = std::numeric_limits<std::int64_t>::max() / place.per_node;
+  const std::int64_t most = std::numeric_limits<std::int64_t>::max() / layout.per_node;
   LinkCost across = links.back();
   across.beta.bits_per_second =
       std::min(links.front().beta.bits_per_second,
-               std::min(across.beta.bits_per_second, most) * place.per_node);
-  const Rational part = Rational(bytes.value) * Rational(place.ranks - 1, place.ranks);
+               std::min(across.beta.bits_per_second, most) * layout.per_node);
+  const Rational part = Rational(bytes.value) * Rational(layout.ranks - 1, layout.ranks);
   const Rational sent = part * Rational(rounds);
   const Rational reduced = op == trace::Op::all_gather ? Rational(0) : part;
-  const Path path = {{0, Rational(rounds) * Rational(place.per_node - 1), Rational(0), Rational(0)},
-                     {1, Rational(rounds) * Rational(log2_ceil(place.nodes)), sent, reduced}};
+  const Path path = {
+      {0, Rational(rounds) * Rational(layout.per_node - 1), Rational(0), Rational(0)},
+      {1, Rational(rounds) * Rational(log2_ceil(layout.nodes)), sent, reduced}};
   const auto time = exact_time(path, {links.front(), across}).rounded();
   if (!time) return too_long();
   return Picos{*time};
 }
 
 // Each node's ranks reduce to a part each, which goes to the switches and comes back reduced.
-Result<Picos> time_in_network(const GroupLayout& place, Bytes bytes, const Links& links) {
-  const std::int64_t most = std::numeric_limits<std::int64_t>::max() / place.per_node;
+Result<Picos> time_in_network(const GroupLayout& layout, Bytes bytes, const Links& links) {
+  const std::int64_t most = std::numeric_limits<std::int64_t>::max() / layout.per_node;
   LinkCost across = links.back();
-  across.beta.bits_per_second = std::min(across.beta.bits_per_second, most) * place.per_node;
-  if (place.per_node > 1)
+  across.beta.bits_per_second = std::min(across.beta.bits_per_second, most) * layout.per_node;
+  if (layout.per_node > 1)
     across.beta.bits_per_second =
         std::min(across.beta.bits_per_second, links.front().beta.bits_per_second);
-  const Path path = {{0, Rational(2) * Rational(place.per_node - 1), Rational(0), Rational(0)},
+  const Path path = {{0, Rational(2) * Rational(layout.per_node - 1), Rational(0), Rational(0)},
                      {1, Rational(2), Rational(bytes.value), Rational(0)}};
   const auto time = exact_time(path, {links.front(), across}).rounded();
   if (!time) return too_long();
   return Picos{*time};
 }
 
-Result<Picos> formula_time(const Call& call, const GroupLayout& place, const Links& links,
+Result<Picos> formula_time(const Call& call, const GroupLayout& layout, const Links& links,
                            bool sharp) {
-  if (place.nodes <= 1) return default_time(call.op, place.ranks, call.bytes, links.front());
-  if (sharp && goes_in_rings(call.op, place) && plain_op(call.op) == trace::Op::all_reduce)
-    return time_in_network(place, call.bytes, links);
-  if (links.size() == 2 && goes_in_rings(call.op, place))
-    return time_over_nodes(plain_op(call.op), place, call.bytes, links);
-  return default_time(call.op, place.ranks, call.bytes, links.back());
+  if (layout.nodes <= 1) return default_time(call.op, layout.ranks, call.bytes, links.front());
+  if (sharp && goes_in_rings(call.op, layout) && plain_op(call.op) == trace::Op::all_reduce)
+    return time_in_network(layout, call.bytes, links);
+  if (links.size() == 2 && goes_in_rings(call.op, layout))
+    return time_over_nodes(plain_op(call.op), layout, call.bytes, links);
+  return default_time(call.op, layout.ranks, call.bytes, links.back());
 }
 
 Links at_speed(Links links, double speed) {
@@ -99,11 +100,11 @@ double on_curve(const MeasuredCalls& calls, double bytes) {
 
 // Seconds of an all-reduce by measurements of this number of ranks, or of the nearest ones below
 // and above on the same level of links. Empty: nothing was measured.
-std::optional<double> measured_seconds(const Call& call, const GroupLayout& place,
+std::optional<double> measured_seconds(const Call& call, const GroupLayout& layout,
                                        const Interconnect& machine) {
-  const GroupLayout dense = packed(place.ranks, machine.ranks_per_node);
-  if (plain_op(call.op) != trace::Op::all_reduce || place.nodes != dense.nodes ||
-      place.per_node != dense.per_node)
+  const GroupLayout dense = packed(layout.ranks, machine.ranks_per_node);
+  if (plain_op(call.op) != trace::Op::all_reduce || layout.nodes != dense.nodes ||
+      layout.per_node != dense.per_node)
     return std::nullopt;
   // Nodes of another size (a plan's gpus_per_node) put the same ranks elsewhere.
   if (machine.as_measured == nullptr ||
@@ -112,22 +113,22 @@ std::optional<double> measured_seconds(const Call& call, const GroupLayout& plac
   const MeasuredCalls* below = nullptr;
   const MeasuredCalls* above = nullptr;
   for (const MeasuredCalls& calls : machine.measured) {
-    const bool same_level = (calls.ranks > machine.ranks_per_node) == (place.nodes > 1);
+    const bool same_level = (calls.ranks > machine.ranks_per_node) == (layout.nodes > 1);
     if (!same_level) continue;
-    if (calls.ranks <= place.ranks && (below == nullptr || calls.ranks > below->ranks))
+    if (calls.ranks <= layout.ranks && (below == nullptr || calls.ranks > below->ranks))
       below = &calls;
-    if (calls.ranks >= place.ranks && (above == nullptr || calls.ranks < above->ranks))
+    if (calls.ranks >= layout.ranks && (above == nullptr || calls.ranks < above->ranks))
       above = &calls;
   }
   if (below == nullptr || above == nullptr) return std::nullopt;
   const auto bytes = static_cast<double>(call.bytes.value);
   if (below == above) return on_curve(*below, bytes);
-  const double share = static_cast<double>(place.ranks - below->ranks) /
+  const double share = static_cast<double>(layout.ranks - below->ranks) /
                        static_cast<double>(above->ranks - below->ranks);
   // An all-reduce of n ranks moves 2(n-1)/n of its buffer over each link.
   const auto at_volume = [&](const MeasuredCalls& calls) {
     return on_curve(calls,
-                    bytes * bus_factor(call.op, place.ranks) / bus_factor(call.op, calls.ranks));
+                    bytes * bus_factor(call.op, layout.ranks) / bus_factor(call.op, calls.ranks));
   };
   return (1 - share) * at_volume(*below) + share * at_volume(*above);
 }
@@ -140,47 +141,47 @@ Result<Picos> picos_of(double seconds) {
 
 // Links between switches that the call's steps pass one after the other, by the algorithm that
 // carries it.
-double links_passed(trace::Op op, const GroupLayout& place, const Interconnect& machine,
+double links_passed(trace::Op op, const GroupLayout& layout, const Interconnect& machine,
                     const std::optional<NcclCost>& nccl) {
   const double rounds = plain_op(op) == trace::Op::all_reduce ? 2 : 1;
-  const auto nodes = static_cast<double>(place.nodes);
+  const auto nodes = static_cast<double>(layout.nodes);
   if (nccl) {
-    if (nccl->algorithm == NcclAlgorithm::ring) return rounds * (nodes - 1) * place.ring_hops;
+    if (nccl->algorithm == NcclAlgorithm::ring) return rounds * (nodes - 1) * layout.ring_hops;
     const bool tree =
         nccl->algorithm == NcclAlgorithm::tree || nccl->algorithm == NcclAlgorithm::nvls_tree;
-    return tree ? 2 * std::floor(std::log2(nodes)) * place.pair_hops : place.most_hops;
+    return tree ? 2 * std::floor(std::log2(nodes)) * layout.pair_hops : layout.most_hops;
   }
-  if (goes_in_rings(op, place)) {
-    if (machine.network->sharp && rounds == 2) return place.most_hops;
+  if (goes_in_rings(op, layout)) {
+    if (machine.network->sharp && rounds == 2) return layout.most_hops;
     if (machine.links.size() == 2)
-      return rounds * static_cast<double>(log2_ceil(place.nodes)) * place.pair_hops;
+      return rounds * static_cast<double>(log2_ceil(layout.nodes)) * layout.pair_hops;
   }
   const std::optional<Algorithm> algorithm = default_algorithm(op);
-  const auto others = static_cast<double>(place.ranks - 1);
-  if (algorithm == Algorithm::ring) return rounds * others * place.ring_hops;
+  const auto others = static_cast<double>(layout.ranks - 1);
+  if (algorithm == Algorithm::ring) return rounds * others * layout.ring_hops;
   if (algorithm == Algorithm::direct)
-    return (plain_op(op) == trace::Op::send ? 1 : others) * place.pair_hops;
-  return static_cast<double>(log2_ceil(place.ranks)) * place.pair_hops;
+    return (plain_op(op) == trace::Op::send ? 1 : others) * layout.pair_hops;
+  return static_cast<double>(log2_ceil(layout.ranks)) * layout.pair_hops;
 }
 
 // What the links between switches add to the latency, in seconds.
-double seconds_between_switches(trace::Op op, const GroupLayout& place, const Interconnect& machine,
-                                const std::optional<NcclCost>& nccl) {
-  if (!machine.network || machine.network->hop.value == 0 || place.nodes < 2) return 0;
-  return machine.network->hop.seconds() * links_passed(op, place, machine, nccl);
+double seconds_between_switches(trace::Op op, const GroupLayout& layout,
+                                const Interconnect& machine, const std::optional<NcclCost>& nccl) {
+  if (!machine.network || machine.network->hop.value == 0 || layout.nodes < 2) return 0;
+  return machine.network->hop.seconds() * links_passed(op, layout, machine, nccl);
 }
 
 // By NCCL's tuning where it applies, else by formula.
-Result<Price> modelled(const Call& call, const GroupLayout& place, const Interconnect& machine,
+Result<Price> modelled(const Call& call, const GroupLayout& layout, const Interconnect& machine,
                        double speed) {
-  const auto nccl = nccl_call(call, place, machine, speed);
+  const auto nccl = nccl_call(call, layout, machine, speed);
   const bool sharp = machine.network && machine.network->sharp;
-  const Result<Picos> time = nccl ? picos_of(nccl->seconds)
-                             : speed == 1
-                                 ? formula_time(call, place, machine.links, sharp)
-                                 : formula_time(call, place, at_speed(machine.links, speed), sharp);
+  const Result<Picos> time =
+      nccl         ? picos_of(nccl->seconds)
+      : speed == 1 ? formula_time(call, layout, machine.links, sharp)
+                   : formula_time(call, layout, at_speed(machine.links, speed), sharp);
   if (!time) return time.error();
-  const Result<Picos> between = picos_of(seconds_between_switches(call.op, place, machine, nccl));
+  const Result<Picos> between = picos_of(seconds_between_switches(call.op, layout, machine, nccl));
   if (!between) return between.error();
   return Price{*time + *between, nccl ? PriceSource::tuning : PriceSource::formula, nccl};
 }
@@ -203,32 +204,32 @@ std::string_view source_name(PriceSource source) {
   return kNames[static_cast<std::size_t>(source)];
 }
 
-bool goes_in_rings(trace::Op op, const GroupLayout& place) {
+bool goes_in_rings(trace::Op op, const GroupLayout& layout) {
   const trace::Op plain = plain_op(op);
-  return place.nodes > 1 && place.per_node > 0 &&
+  return layout.nodes > 1 && layout.per_node > 0 &&
          (plain == trace::Op::all_reduce || plain == trace::Op::all_gather ||
           plain == trace::Op::reduce_scatter);
 }
 
-std::optional<NcclCost> nccl_call(const Call& call, const GroupLayout& place,
+std::optional<NcclCost> nccl_call(const Call& call, const GroupLayout& layout,
                                   const Interconnect& machine, double speed) {
-  const bool answers = machine.nccl && nccl_tunes(call.op) && place.ranks >= 2 &&
-                       place.per_node > 0 && (place.nodes == 1 || machine.nccl->between);
+  const bool answers = machine.nccl && nccl_tunes(call.op) && layout.ranks >= 2 &&
+                       layout.per_node > 0 && (layout.nodes == 1 || machine.nccl->between);
   if (!answers) return std::nullopt;
-  const NcclGroup group{place.ranks, place.nodes, machine.ranks_per_node,
+  const NcclGroup group{layout.ranks, layout.nodes, machine.ranks_per_node,
                         machine.network && machine.network->sharp};
   return nccl_choice(nccl_costs(call.op, group, call.bytes, *machine.nccl, speed));
 }
 
-Result<Price> price(const Call& call, const GroupLayout& place, const Interconnect& machine,
+Result<Price> price(const Call& call, const GroupLayout& layout, const Interconnect& machine,
                     double speed) {
-  if (place.ranks <= 1) return Price{};
-  const Result<Price> model = modelled(call, place, machine, speed);
+  if (layout.ranks <= 1) return Price{};
+  const Result<Price> model = modelled(call, layout, machine, speed);
   if (!model) return model;
-  const std::optional<double> measured = measured_seconds(call, place, machine);
+  const std::optional<double> measured = measured_seconds(call, layout, machine);
   if (!measured) return model;
   // 1 for the machine that was measured.
-  const Result<Price> then = modelled(call, place, *machine.as_measured, 1);
+  const Result<Price> then = modelled(call, layout, *machine.as_measured, 1);
   if (!then) return then;
   const double changed = then->time.value == 0 ? 1 : model->time.seconds() / then->time.seconds();
   const Result<Picos> time = picos_of(*measured * changed);

@@ -91,7 +91,7 @@ struct Price {
 };
 
 // True if a call that NCCL does not carry is priced as rings over several nodes.
-bool goes_in_rings(trace::Op op, const GroupLayout& place);
+bool goes_in_rings(trace::Op op, const GroupLayout& layout);
 
 // The time of a call from its last member's arrival to its end, when nothing else uses its links.
 // `speed`: bytes move this many times as fast as the machine says; latencies stay. One rank alone
@@ -117,13 +117,13 @@ bool goes_in_rings(trace::Op op, const GroupLayout& place);
 // tells that (sim/engine/shared_links.h).
 //
 // Errors: an operation that is not modelled, a time beyond the range of the clock (106 days).
-Result<Price> price(const Call& call, const GroupLayout& place, const Interconnect& machine,
+Result<Price> price(const Call& call, const GroupLayout& layout, const Interconnect& machine,
                     double speed = 1);
 
 // How NCCL carries the call. Empty where the machine has no NCCL or NCCL's model does not apply:
 // operations that it does not tune, one rank alone, nodes with different numbers of ranks, several
 // nodes on a machine with one level of links.
-std::optional<NcclCost> nccl_call(const Call& call, const GroupLayout& place,
+std::optional<NcclCost> nccl_call(const Call& call, const GroupLayout& layout,
                                   const Interconnect& machine, double speed = 1);
 
 // Adds measurements of the machine as it is now, but for its network: they are taken to be of one

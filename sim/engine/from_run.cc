@@ -419,11 +419,21 @@ class Compiler {
 
 trace::Nanos whole_nanos(Picos time) { return time.value / 1000; }
 
+// Whether the rank did all that it recorded and then no more, until a watchdog ended it: its host
+// stopped. Where calls are recorded to complete and one did not, a device or the network may have.
+bool stopped_on_the_host(const trace::RankTrace& trace) {
+  if (trace.end != trace::End::hung) return false;
+  const auto completed = [](const trace::Call& call) { return call.has(trace::kCompleted); };
+  return std::all_of(trace.calls.begin(), trace.calls.end(), completed) ||
+         std::none_of(trace.calls.begin(), trace.calls.end(), completed);
+}
+
 // The trace of one rank as simulated: its events up to where the host stopped, with simulated
 // times. Recorded events that do not become steps (marks of steps, modalities) are kept in between,
-// without a time.
+// without a time. `stuck`: some rank is.
 trace::RankTrace cut(const trace::RankTrace& trace, const trace::Tables& tables,
-                     const std::vector<std::uint32_t>& step_events, const RankOutcome& outcome) {
+                     const std::vector<std::uint32_t>& step_events, const RankOutcome& outcome,
+                     bool stuck) {
   trace::RankTrace out = trace;
   out.events.clear();
   out.calls.clear();
@@ -494,9 +504,10 @@ trace::RankTrace cut(const trace::RankTrace& trace, const trace::Tables& tables,
   }
   // Calls that ended although nobody waited for them.
   for (std::uint32_t c = 0; c < trace.calls.size(); ++c) complete(c);
-  out.end = !outcome.done            ? trace::End::hung
-            : out.exceptions.empty() ? trace::End::clean
-                                     : trace::End::exception;
+  const bool hung = !outcome.done || (stuck && stopped_on_the_host(trace));
+  out.end = !out.exceptions.empty() && outcome.done ? trace::End::exception
+            : hung                                  ? trace::End::hung
+                                                    : trace::End::clean;
   builder.finish();
   return out;
 }
@@ -512,7 +523,7 @@ trace::RankTrace simulated_rank(const trace::Run& run, std::size_t rank_index,
                                 const ExecutionResult& result) {
   const auto rank = static_cast<std::size_t>(run.ranks[rank_index].rank.value);
   return cut(run.ranks[rank_index], run.tables, program.events[program.job.ranks[rank].program],
-             result.classes[folding.class_of[rank]]);
+             result.classes[folding.class_of[rank]], result.stuck);
 }
 
 trace::Run as_simulated(trace::Run run, const RunProgram& program, const Folding& folding,
@@ -522,12 +533,13 @@ trace::Run as_simulated(trace::Run run, const RunProgram& program, const Folding
     trace::RankTrace before;  // kept, so that no other column gets the address of one of its own
     trace::RankTrace after;
   };
-  std::map<std::tuple<const void*, const void*, std::uint32_t>, Simulated> known;
+  std::map<std::tuple<const void*, const void*, std::uint32_t, trace::End>, Simulated> known;
   for (std::size_t r = 0; r < run.ranks.size(); ++r) {
     trace::RankTrace& trace = run.ranks[r];
     const bool shares = trace.events.is_shared() && trace.calls.is_shared();
     const std::uint32_t rank_class = folding.class_of[static_cast<std::size_t>(trace.rank.value)];
-    const auto found = known.find({trace.events.identity(), trace.calls.identity(), rank_class});
+    const std::tuple key(trace.events.identity(), trace.calls.identity(), rank_class, trace.end);
+    const auto found = known.find(key);
     if (shares && found != known.end()) {
       const trace::RankTrace& same = found->second.after;
       trace.events = same.events;
@@ -539,9 +551,7 @@ trace::Run as_simulated(trace::Run run, const RunProgram& program, const Folding
       continue;
     }
     trace::RankTrace simulated = simulated_rank(run, r, program, folding, result);
-    if (shares)
-      known.emplace(std::tuple(trace.events.identity(), trace.calls.identity(), rank_class),
-                    Simulated{trace, simulated});
+    if (shares) known.emplace(key, Simulated{trace, simulated});
     trace = std::move(simulated);
   }
   return run;

@@ -36,8 +36,9 @@ enum class Ranks : std::uint8_t { all, recorded };
 Result<RunProgram> program_of(const trace::Run& run, Ranks ranks = Ranks::all);
 
 // `run` as the simulation went: the calls that each host reached, with the times of the simulated
-// clock, completions, and end marks: clean or hung (exception where the trace has one). `folding`
-// and `result` are of program_of(run), executed with record_issues.
+// clock, completions, and end marks: clean or hung (exception where the trace has one). Where ranks
+// are stuck, one that was recorded to hang after its last call still does. `folding` and `result`
+// are of program_of(run), executed with record_issues.
 trace::Run as_simulated(trace::Run run, const RunProgram& program, const Folding& folding,
                         const ExecutionResult& result);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "base/check.h"
 
@@ -139,102 +140,138 @@ void CallsOnLinks::leave(std::uint32_t call) {
   }
 }
 
+CallsOnLinks::Component CallsOnLinks::component_of(std::uint32_t link) {
+  Component out{{link}, {}};
+  link_round_[link] = round_, link_index_[link] = 0;
+  for (std::size_t i = 0; i < out.links.size(); ++i)
+    for (const auto& [call, number] : users_[out.links[i]]) {
+      ++visits_;
+      Under& under = calls_[call];
+      if (under.round == round_) continue;
+      under.round = round_;
+      out.calls.push_back(call);
+      visits_ += links_.kinds[under.kind].uses.size();
+      for (const CallTraffic::Use& use : links_.kinds[under.kind].uses) {
+        if (link_round_[use.link] == round_ || !full(use.link)) continue;
+        link_round_[use.link] = round_;
+        link_index_[use.link] = static_cast<std::uint32_t>(out.links.size());
+        out.links.push_back(use.link);
+      }
+    }
+  return out;
+}
+
+// Progressive filling: the level, a port's rate, rises for all calls until a link is full or a call
+// has its full speed; these calls are settled, and it rises on for the others.
+class CallsOnLinks::Filling {
+ public:
+  Filling(CallsOnLinks& on, Component component)
+      : on_(on), component_(std::move(component)), settled_(component_.calls.size(), 0) {
+    for (const std::uint32_t link : component_.links)
+      links_.push_back({on_.links_.capacities[link], 0});
+    std::vector<std::uint32_t>& calls = component_.calls;
+    // By the rate of a port at full speed, so that those which reach it are in front.
+    std::sort(calls.begin(), calls.end(), [&](std::uint32_t a, std::uint32_t b) {
+      return most(a) != most(b) ? most(a) < most(b) : on_.calls_[a].id < on_.calls_[b].id;
+    });
+    for (std::size_t m = 0; m < calls.size(); ++m) {
+      on_.calls_[calls[m]].index = static_cast<std::uint32_t>(m);
+      each_use(calls[m], [](Link& link, double flows) { link.flows += flows; });
+    }
+    for (std::size_t l = 0; l < links_.size(); ++l) put_level(l);
+  }
+
+  void run() {
+    std::size_t slowest = 0;  // the first that is not settled
+    double reached = 0;       // the level, which never falls but for rounding
+    for (;;) {
+      while (slowest < settled_.size() && settled_[slowest] != 0) ++slowest;
+      if (slowest == settled_.size()) return;
+      while (!levels_.empty() && levels_.top().first != level_of(levels_.top().second))
+        levels_.pop();
+      const double level = levels_.empty() ? kNever : std::max(reached, levels_.top().first);
+      const double full_speed = most(component_.calls[slowest]);
+      reached = std::min(level, full_speed);
+      if (full_speed <= level)
+        settle(slowest, full_speed);
+      else
+        settle_users(levels_.top().second, level);
+    }
+  }
+
+ private:
+  struct Link {
+    double left = 0;   // capacity that is not given to settled calls
+    double flows = 0;  // of the others: bytes on the link for each byte on their ports
+  };
+  // A link, after the level at which it is full. That only rises as calls are settled: what is
+  // older than the link's level now is void.
+  using Level = std::pair<double, std::size_t>;
+
+  double most(std::uint32_t call) const {
+    return on_.links_.kinds[on_.calls_[call].kind].port * on_.calls_[call].scale;
+  }
+
+  // Calls visit(link, flows) for each of the call's links that are of the component.
+  template <typename Visit>
+  void each_use(std::uint32_t call, const Visit& visit) {
+    const CallTraffic& kind = on_.links_.kinds[on_.calls_[call].kind];
+    on_.visits_ += kind.uses.size();
+    for (const CallTraffic::Use& use : kind.uses) {
+      if (on_.link_round_[use.link] != on_.round_) continue;
+      const std::uint32_t l = on_.link_index_[use.link];
+      // Another component of this round may have had it.
+      if (l < links_.size() && component_.links[l] == use.link)
+        visit(links_[l], use.bytes / kind.port);
+    }
+  }
+
+  // What is left of sums of settled flows is rounding.
+  double level_of(std::size_t l) const {
+    return links_[l].flows <= 1e-9 ? kNever : links_[l].left / links_[l].flows;
+  }
+
+  void put_level(std::size_t l) {
+    if (level_of(l) < kNever) levels_.push({level_of(l), l});
+  }
+
+  void settle(std::size_t m, double level) {
+    const std::uint32_t call = component_.calls[m];
+    settled_[m] = 1;
+    on_.set_rate(call, std::min(1.0, level / most(call)));
+    each_use(call, [&](Link& link, double flows) {
+      link.left = std::max(0.0, link.left - flows * level);
+      link.flows -= flows;
+      put_level(static_cast<std::size_t>(&link - links_.data()));
+    });
+  }
+
+  // The calls on a link that is full at this level.
+  void settle_users(std::size_t l, double level) {
+    const double flows = links_[l].flows;
+    for (const auto& [call, number] : on_.users_[component_.links[l]]) {
+      ++on_.visits_;
+      const std::size_t m = on_.calls_[call].index;
+      if (settled_[m] == 0) settle(m, level);
+    }
+    LOCKSTEP_CHECK(links_[l].flows < flows, "a full link whose calls are all settled");
+    links_[l].flows = 0;
+  }
+
+  CallsOnLinks& on_;
+  Component component_;
+  std::vector<Link> links_;    // as component_.links
+  std::vector<char> settled_;  // as component_.calls
+  std::priority_queue<Level, std::vector<Level>, std::greater<>> levels_;
+};
+
 void CallsOnLinks::share_anew() {
   if (dirty_.empty()) return;
   ++round_;
   std::vector<std::uint32_t> dirty;
   dirty.swap(dirty_);
   for (const std::uint32_t link : dirty)
-    if (link_round_[link] != round_) share_component(link);
-}
-
-// Progressive filling of the links that are full at full speed, and of the calls on them.
-void CallsOnLinks::share_component(std::uint32_t first) {
-  struct Link {
-    double left = 0;   // capacity that is not given to settled calls
-    double flows = 0;  // of the others: bytes on the link for each byte on their ports
-  };
-  std::vector<std::uint32_t> numbers = {first}, members;
-  link_round_[first] = round_, link_index_[first] = 0;
-  for (std::size_t i = 0; i < numbers.size(); ++i)
-    for (const auto& [call, number] : users_[numbers[i]]) {
-      ++visits_;
-      Under& under = calls_[call];
-      if (under.round == round_) continue;
-      under.round = round_;
-      members.push_back(call);
-      visits_ += links_.kinds[under.kind].uses.size();
-      for (const CallTraffic::Use& use : links_.kinds[under.kind].uses) {
-        if (link_round_[use.link] == round_ || !full(use.link)) continue;
-        link_round_[use.link] = round_;
-        link_index_[use.link] = static_cast<std::uint32_t>(numbers.size());
-        numbers.push_back(use.link);
-      }
-    }
-  std::vector<Link> links;
-  for (const std::uint32_t number : numbers) links.push_back({links_.capacities[number], 0});
-  const auto each_use = [&](std::uint32_t call, const auto& visit) {
-    const CallTraffic& kind = links_.kinds[calls_[call].kind];
-    visits_ += kind.uses.size();
-    for (const CallTraffic::Use& use : kind.uses)
-      if (link_round_[use.link] == round_ && link_index_[use.link] < links.size() &&
-          numbers[link_index_[use.link]] == use.link)
-        visit(links[link_index_[use.link]], use.bytes / kind.port);
-  };
-  const auto most = [&](std::uint32_t call) {
-    return links_.kinds[calls_[call].kind].port * calls_[call].scale;
-  };
-  // By the rate of a port at full speed, so that those which reach it are in front.
-  std::sort(members.begin(), members.end(), [&](std::uint32_t a, std::uint32_t b) {
-    return most(a) != most(b) ? most(a) < most(b) : calls_[a].id < calls_[b].id;
-  });
-  for (const std::uint32_t call : members)
-    each_use(call, [](Link& link, double flows) { link.flows += flows; });
-  for (std::size_t m = 0; m < members.size(); ++m)
-    calls_[members[m]].index = static_cast<std::uint32_t>(m);
-  // By the level at which a link is full, which only rises as calls are settled: what is older than
-  // the link's level now is void.
-  using Level = std::pair<double, std::size_t>;
-  std::priority_queue<Level, std::vector<Level>, std::greater<>> levels;
-  // What is left of sums of settled flows is rounding.
-  const auto level_of = [&](std::size_t l) {
-    return links[l].flows <= 1e-9 ? kNever : links[l].left / links[l].flows;
-  };
-  for (std::size_t l = 0; l < links.size(); ++l)
-    if (level_of(l) < kNever) levels.push({level_of(l), l});
-  std::vector<char> settled(members.size(), 0);
-  const auto settle = [&](std::size_t m, double level) {
-    settled[m] = 1;
-    set_rate(members[m], std::min(1.0, level / most(members[m])));
-    each_use(members[m], [&](Link& link, double flows) {
-      link.left = std::max(0.0, link.left - flows * level);
-      link.flows -= flows;
-      const auto l = static_cast<std::size_t>(&link - links.data());
-      if (level_of(l) < kNever) levels.push({level_of(l), l});
-    });
-  };
-  std::size_t slowest = 0;  // the first that is not settled
-  double reached = 0;       // the level, which never falls but for rounding
-  for (;;) {
-    while (slowest < members.size() && settled[slowest] != 0) ++slowest;
-    if (slowest == members.size()) return;
-    while (!levels.empty() && levels.top().first != level_of(levels.top().second)) levels.pop();
-    const double level = levels.empty() ? kNever : std::max(reached, levels.top().first);
-    const std::size_t tightest = levels.empty() ? 0 : levels.top().second;
-    reached = std::min(level, most(members[slowest]));
-    if (most(members[slowest]) <= level) {
-      settle(slowest, most(members[slowest]));
-      continue;
-    }
-    const double flows = links[tightest].flows;
-    for (const auto& [call, number] : users_[numbers[tightest]]) {
-      ++visits_;
-      const std::size_t m = calls_[call].index;
-      if (settled[m] == 0) settle(m, level);
-    }
-    LOCKSTEP_CHECK(links[tightest].flows < flows, "a full link whose calls are all settled");
-    links[tightest].flows = 0;
-  }
+    if (link_round_[link] != round_) Filling(*this, component_of(link)).run();
 }
 
 void CallsOnLinks::set_rate(std::uint32_t call, double rate) {

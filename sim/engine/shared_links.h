@@ -111,11 +111,17 @@ class CallsOnLinks {
     }
   };
 
+  // Full links that calls connect, and these calls.
+  struct Component {
+    std::vector<std::uint32_t> links, calls;
+  };
+  class Filling;  // shares a component's links
+
   bool full(std::uint32_t link) const;
   void enter(std::uint32_t call);
   void leave(std::uint32_t call);
   void share_anew();
-  void share_component(std::uint32_t first);
+  Component component_of(std::uint32_t link);
   void set_rate(std::uint32_t call, double rate);
   void skip_void();
 
@@ -124,12 +130,12 @@ class CallsOnLinks {
   std::priority_queue<Coming, std::vector<Coming>, std::greater<>> coming_;
   std::priority_queue<End, std::vector<End>, std::greater<>> ends_;
   std::vector<Under> calls_;
-  std::vector<std::uint32_t> spare_;      // of calls_, free again
-  std::vector<std::vector<User>> users_;  // by link
-  std::vector<double> wanted_;            // by link: bytes per second at full speed
-  std::vector<std::uint32_t> dirty_;      // links whose users changed
-  std::vector<std::uint64_t> link_round_;
-  std::vector<std::uint32_t> link_index_;
+  std::vector<std::uint32_t> spare_;       // of calls_, free again
+  std::vector<std::vector<User>> users_;   // by link
+  std::vector<double> wanted_;             // by link: bytes per second at full speed
+  std::vector<std::uint32_t> dirty_;       // links whose users changed
+  std::vector<std::uint64_t> link_round_;  // in which it was last in a component
+  std::vector<std::uint32_t> link_index_;  // its number there
   std::uint64_t round_ = 0;
   std::uint64_t slowed_ = 0;
   double most_slowed_ = 1;

@@ -48,15 +48,15 @@ Status JobNetwork::add(const Machine& machine, const ProgramJob& job,
   for (const ProgramJob::Member& member : job.ranks)
     for (const auto& [slot, index] : calls[member.program]) {
       const std::uint32_t group = member.groups[slot];
-      const GroupLayout& place = layouts[group];
+      const GroupLayout& layout = layouts[group];
       const auto [way, is_new] = ways_.try_emplace(key_of(kinds_[group], index));
       if (is_new) {
         const ProgramCall& call = job.calls[index];
-        const Result<Price> priced = price({call.op, call.bytes}, place, machine);
+        const Result<Price> priced = price({call.op, call.bytes}, layout, machine);
         if (!priced) return priced.error();
-        way->second = way_of(call.op, pattern_of(call.op, place, *priced, machine.network->sharp));
+        way->second = way_of(call.op, pattern_of(call.op, layout, *priced, machine.network->sharp));
       }
-      if (const Status added = add_traffic(job, group, way->second, place.nodes); !added)
+      if (const Status added = add_traffic(job, group, way->second, layout.nodes); !added)
         return added;
     }
   // Number the links that are used.

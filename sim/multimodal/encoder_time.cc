@@ -59,8 +59,9 @@ LayerTimes mixed_layer_times(const Transformer& model, TrainingPlan layout,
 }
 
 TowerTime encoder_time(const EncoderTower& tower, const TrainingPlan& layout,
-                       std::int64_t llm_hidden, const CostParameters& cost, const EncoderLoad& load,
-                       double share, bool projector) {
+                       std::int64_t llm_hidden, const CostParameters& cost,
+                       const LayerExchange& exchange, const EncoderLoad& load, double share,
+                       bool projector) {
   if (load.tokens <= 0) return {};
   TrainingPlan plan = layout;
   if (tower.frozen) plan.recompute = Recompute::none;
@@ -69,7 +70,7 @@ TowerTime encoder_time(const EncoderTower& tower, const TrainingPlan& layout,
       mixed_layer_times(tower.model, plan, cost, load.tokens, load.squares, kReference);
   if (tower.frozen) times.backward = times.again = {};
   const PieceTime layers =
-      piece_time(tower.model, plan, cost, times, static_cast<double>(tower.model.layers) * share);
+      piece_time(plan, cost, times, exchange, static_cast<double>(tower.model.layers) * share);
   TowerTime out{layers.forward, tower.frozen ? 0 : layers.backward};
   if (!projector) return out;
   const TowerTime end = projector_time(tower, layout, llm_hidden, cost,

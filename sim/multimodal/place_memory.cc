@@ -76,6 +76,7 @@ TowerMemory MemoryOfPlaces::states(std::string name, const RankParameters& train
 
 std::vector<PlaceMemory> MemoryOfPlaces::finish() const {
   std::vector<PlaceMemory> out;
+  const std::vector<std::int64_t> in_flight = peak_in_flight(program_);
   for (std::size_t p = 0; p < places_.size(); ++p) {
     const Place& place = places_[p];
     PlaceMemory memory;
@@ -86,7 +87,9 @@ std::vector<PlaceMemory> MemoryOfPlaces::finish() const {
       const bool frozen = towers_.plan.llm_frozen;
       TowerMemory tower = states("LLM", frozen ? none : count, frozen ? count : none, towers_.llm,
                                  parameters_of(towers_.model, towers_.llm, 1, 0).total());
-      tower.activations = peaks_[p].llm;
+      tower.activations =
+          peaks_[p].llm + message_buffers(towers_.model, towers_.llm,
+                                          static_cast<std::size_t>(place.stage), in_flight[p]);
       memory.towers.push_back(std::move(tower));
       TrainingPlan whole = towers_.llm;
       whole.recompute = Recompute::none;

@@ -17,7 +17,11 @@ TowerTimes::TowerTimes(const MultimodalPlan& of, const CostParameters& by)
     // All ranks that hold the same part of the encoder: they share its gradients.
     if (tower.place != EncoderPlace::own_gpus) layout.data *= llm.data;
     layouts.push_back(layout);
+    exchanges.push_back(layer_exchange(tower.model, layout, cost));
+    if (tower.frozen) exchanges.back().scatter = 0;
   }
+  llm_exchange = layer_exchange(model, llm, cost);
+  if (plan.llm_frozen) llm_exchange.scatter = 0;
   for (std::size_t i = 0; i < plan.encoders.size(); ++i) {
     const EncoderTower& tower = plan.encoders[i];
     if (tower.place == EncoderPlace::own_gpus)
@@ -47,7 +51,7 @@ PieceTime TowerTimes::llm_layers(LayerTimes one, double layers) const {
   if (plan.llm_frozen)
     one.backward.kernels =
         (one.backward.kernels - one.backward.attention) / 2 + one.backward.attention;
-  return piece_time(model, llm, cost, one, layers);
+  return piece_time(llm, cost, one, llm_exchange, layers);
 }
 
 // A dummy is an image of 256 patches.
@@ -57,8 +61,8 @@ GroupTime TowerTimes::group_time(std::size_t encoder, const std::vector<EncoderL
   GroupTime out;
   for (EncoderLoad load : loads) {
     if (load.items == 0 && tower.dummy) load = {256, 256.0 * 256, 1};
-    const TowerTime time =
-        encoder_time(tower, layouts[encoder], model.hidden, cost, load, share, end);
+    const TowerTime time = encoder_time(tower, layouts[encoder], model.hidden, cost,
+                                        exchanges[encoder], load, share, end);
     out.forward = std::max(out.forward, time.forward);
     out.backward = std::max(out.backward, time.backward);
     out.mean += (time.forward + time.backward) / static_cast<double>(loads.size());

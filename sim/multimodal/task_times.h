@@ -40,6 +40,10 @@ struct TowerTimes {
   const Transformer& model;
   const CostParameters& cost;
   std::vector<TrainingPlan> layouts;  // of encoders, with all their data-parallel ranks
+  // What layers exchange, of the LLM and by encoder: the same for every load. Without trained
+  // parameters nothing is scattered.
+  LayerExchange llm_exchange;
+  std::vector<LayerExchange> exchanges;
   // By encoder: seconds for each byte that the fullest link needs, while all of its ranks send or
   // gather embeddings. 0 without a network.
   std::vector<double> handover_links;

@@ -290,8 +290,8 @@ class Loads {
 
 }  // namespace
 
-Pattern pattern_of(trace::Op op, const GroupLayout& place, const Price& price, bool sharp) {
-  if (place.ranks < 2) return Pattern::none;
+Pattern pattern_of(trace::Op op, const GroupLayout& layout, const Price& price, bool sharp) {
+  if (layout.ranks < 2) return Pattern::none;
   if (price.chosen) {
     switch (price.chosen->algorithm) {
       case NcclAlgorithm::tree:
@@ -307,8 +307,8 @@ Pattern pattern_of(trace::Op op, const GroupLayout& place, const Price& price, b
   }
   switch (plain_op(op)) {
     case trace::Op::all_reduce:
-      return !price.chosen && sharp && goes_in_rings(op, place) ? Pattern::in_network
-                                                                : Pattern::ring;
+      return !price.chosen && sharp && goes_in_rings(op, layout) ? Pattern::in_network
+                                                                 : Pattern::ring;
     case trace::Op::all_gather:
     case trace::Op::reduce_scatter:
       return Pattern::ring;

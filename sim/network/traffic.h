@@ -38,7 +38,7 @@ enum class Pattern : std::uint8_t {
 };
 
 // How a call goes that price() has priced. `sharp`: the network's switches reduce.
-Pattern pattern_of(trace::Op op, const GroupLayout& place, const Price& price, bool sharp);
+Pattern pattern_of(trace::Op op, const GroupLayout& layout, const Price& price, bool sharp);
 
 struct LinkLoad {
   std::uint32_t link = 0;

@@ -46,10 +46,10 @@ PricedGroup price_group(const CostParameters& cost, trace::Op op, double bytes,
   int per_node = group.per_node;
   while (group.ranks % per_node != 0) --per_node;
   PricedGroup out{{group.ranks, group.ranks / per_node, per_node}, std::nullopt};
-  add_hops(cost, group, out.place);
+  add_hops(cost, group, out.layout);
   const Call call{op, Bytes{static_cast<std::int64_t>(std::llround(std::min(bytes, kMostBytes)))}};
   const Result<Price> priced =
-      price(call, out.place, cost, out.place.nodes == 1 ? cost.node_speed : cost.network_speed);
+      price(call, out.layout, cost, out.layout.nodes == 1 ? cost.node_speed : cost.network_speed);
   if (priced) out.price = *priced;
   return out;
 }
@@ -62,7 +62,7 @@ double collective_seconds(const CostParameters& cost, trace::Op op, double bytes
   double seconds = priced.price->time.seconds();
   if (cost.network)
     seconds *= crowding(cost, {op, Bytes{std::llround(std::min(bytes, kMostBytes))}}, group,
-                        priced.place, *priced.price, seconds);
+                        priced.layout, *priced.price, seconds);
   // Launching the call, and waiting for the last member: the more there are, the later it comes, as
   // the largest of n random delays grows with log n.
   return seconds + cost.call_overhead * std::log2(group.ranks);

@@ -41,7 +41,7 @@ Group group_of(const CostParameters& cost, int ranks, int stride, std::int64_t a
 // price() of a call at the calibration's speed of its level, and where its group is. Empty: beyond
 // the clock's range.
 struct PricedGroup {
-  GroupLayout place;
+  GroupLayout layout;
   std::optional<Price> price;
 };
 PricedGroup price_group(const CostParameters& cost, trace::Op op, double bytes, const Group& group);

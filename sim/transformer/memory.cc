@@ -24,10 +24,11 @@ double gated_bytes_per_element(const Transformer& model, const TrainingPlan& pla
   double whole = 4 * 2;
   double cut = 2 * (1 + 2 * kv) + 2 + 3 * 2 * wide;
   if (plan.recompute == Recompute::selective) {
-    // torchtitan's policy: keep the layer's input, the attention's output, and the output of every
-    // second matrix product.
+    // torchtitan's policy: keep the layer's input, the attention's output, and of the products wq,
+    // wk, wv, wo, w1, w3, w2 the first and every second one after it: queries, values, the gate and
+    // the layer's own.
     whole = 2 + 2;
-    cut = 2 + (1 + 2 * kv) + 2 * wide;
+    cut = 2 + 2 * (1 + kv) + 2 * wide;
   }
   // The experts' inputs, as they came from other ranks.
   if (model.experts > 0) whole += 2 * blocks;
@@ -96,6 +97,34 @@ StateBytes state_bytes(const RankParameters& count, const TrainingPlan& plan) {
           12 * left(Sharding::zero1)};
 }
 
+namespace {
+
+// The stage that has the last piece of the model.
+std::size_t last_stage(const TrainingPlan& plan) {
+  return plan.schedule == PipelineSchedule::zbv ? 0 : static_cast<std::size_t>(plan.pipeline) - 1;
+}
+
+}  // namespace
+
+double message_buffers(const Transformer& model, const TrainingPlan& plan, std::size_t stage,
+                       std::int64_t in_flight) {
+  if (plan.sharding != Sharding::zero3 || plan.pipeline == 1) return 0;
+  const double message = 2 * width_bytes(model, plan) / (plan.sequence_parallel ? plan.tensor : 1);
+  const auto micro_batches = static_cast<double>(plan.micro_batches());
+  const auto flying = static_cast<double>(in_flight);
+  const double chunks = plan.chunks;
+  const bool last = stage == last_stage(plan);
+  // Inputs in flight are among the activations.
+  const double inputs = std::max(0.0, micro_batches * (chunks - (stage == 0 ? 1 : 0)) - flying);
+  const double sent = last ? chunks - 1 : chunks;  // pieces whose results are messages
+  const double logits = last ? 2 * static_cast<double>(plan.tokens()) *
+                                   static_cast<double>(model.vocabulary) / plan.tensor
+                             : 0;
+  // Those of the micro-batch at work are among the logits that are computed.
+  return message * (inputs + micro_batches * sent + flying * sent / chunks) +
+         logits * (micro_batches - 1);
+}
+
 StepMemory memory_use(const Transformer& model, const TrainingPlan& plan,
                       const std::vector<std::int64_t>& in_flight) {
   StepMemory use;
@@ -110,20 +139,21 @@ StepMemory memory_use(const Transformer& model, const TrainingPlan& plan,
   }
   // The stage with the last piece of the model holds the logits. In most schedules it has fewer
   // micro-batches in flight, so it is not always the fullest.
-  const std::size_t head =
-      plan.schedule == PipelineSchedule::zbv || in_flight.empty() ? 0 : in_flight.size() - 1;
+  const std::size_t head = last_stage(plan);
   const double of_layer = layer_activation_bytes(model, plan);
   const double working = layer_working_bytes(model, plan);
   double most = 0;
   for (std::size_t stage = 0; stage < in_flight.size(); ++stage) {
     const double kept = static_cast<double>(in_flight[stage]) * layers_per_chunk * of_layer;
+    const double messages = message_buffers(model, plan, stage, in_flight[stage]);
     const double logits = stage == head ? logit_bytes(model, plan) : 0;
     // A layer and the logits are never computed at the same time.
     const double now = std::max(working, logits);
     // On a tie, the first stage.
-    if (kept + now <= most) continue;
-    most = kept + now;
+    if (kept + messages + now <= most) continue;
+    most = kept + messages + now;
     use.activations = kept;
+    use.messages = messages;
     use.working = now;
     use.of_logits = logits > working;
     use.stage = static_cast<std::int32_t>(stage);

@@ -38,14 +38,23 @@ StateBytes state_bytes(const Transformer& model, const TrainingPlan& plan);
 // The same of these parameters of a rank.
 StateBytes state_bytes(const RankParameters& count, const TrainingPlan& plan);
 
+// What a stage of a zero3 pipeline holds of messages beyond the activations, as PyTorch's
+// pipelining does (torch/distributed/pipelining/stage.py): a buffer for the gradient and, but for
+// the first piece of the model, for the input of every micro-batch of the step; the results of
+// those in flight; and the last piece's 16-bit logits, of all of them. Other pipelines free what
+// they sent.
+double message_buffers(const Transformer& model, const TrainingPlan& plan, std::size_t stage,
+                       std::int64_t in_flight);
+
 struct StepMemory {
   StateBytes state;
   double unsharded = 0;    // what zero3 has gathered at the same time
   double activations = 0;  // of all micro-batches in flight
+  double messages = 0;     // message_buffers()
   double working = 0;      // of the layer that is being computed, or of the logits
   bool of_logits = false;  // `working` is of the logits
   std::int32_t stage = 0;  // the stage that this describes
-  double total() const { return state.total() + unsharded + activations + working; }
+  double total() const { return state.total() + unsharded + activations + messages + working; }
 };
 
 // The memory use of the fullest stage. `in_flight` by stage as in PipelineRun: each chunk counts.

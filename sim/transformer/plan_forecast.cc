@@ -128,6 +128,8 @@ std::vector<ForecastPart> memory_parts(const PlanForecast& f) {
        plan.pipeline > 1 ? "a stage's 16-bit weights and float32 gradients, over all micro-batches"
                          : "the layer that runs and the one that is prefetched, in 16 bits"},
       {"activations", "activations", use.activations, activations_basis(f.plan.model, plan)},
+      {"messages", "messages of the stages", use.messages,
+       "PyTorch's pipelining: a buffer for each micro-batch, and what was sent until its backward"},
       {use.of_logits ? "logits" : "working",
        use.of_logits ? "logits and their gradient" : "the layer that is computed", use.working,
        use.of_logits ? "14 bytes a word and token of a micro-batch: 16 bits, and three in float32"

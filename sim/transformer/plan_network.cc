@@ -95,20 +95,20 @@ Status check_network(std::int64_t ranks, const CostParameters& cost) {
 }
 
 double crowding(const CostParameters& cost, const Call& call, const Group& group,
-                const GroupLayout& place, const Price& price, double seconds) {
-  if (!cost.network || place.nodes < 2 || group.all < group.ranks) return 1;
+                const GroupLayout& layout, const Price& price, double seconds) {
+  if (!cost.network || layout.nodes < 2 || group.all < group.ranks) return 1;
   const Result<Network> network = network_of(cost, group.all);
   if (!network) return 1;
-  const Pattern pattern = pattern_of(call.op, place, price, cost.network->sharp);
+  const Pattern pattern = pattern_of(call.op, layout, price, cost.network->sharp);
   return narrowest(*network, of_all(*network, group, 0, group.all, call.op, pattern),
                    static_cast<double>(call.bytes.value), seconds)
       .factor;
 }
 
-void add_hops(const CostParameters& cost, const Group& group, GroupLayout& place) {
-  if (!cost.network || cost.network->hop.value == 0 || place.nodes < 2) return;
+void add_hops(const CostParameters& cost, const Group& group, GroupLayout& layout) {
+  if (!cost.network || cost.network->hop.value == 0 || layout.nodes < 2) return;
   const Result<Network> network = network_of(cost, std::int64_t{group.ranks} * group.stride);
-  if (network) add_hops(*network, members_of(group, 0), place);
+  if (network) add_hops(*network, members_of(group, 0), layout);
 }
 
 namespace {
@@ -136,10 +136,10 @@ double fullest_link(const CostParameters& cost, std::int64_t gpus, const GpuRang
   const Result<Network> network = network_of(cost, gpus);
   constexpr double kLarge = 1 << 26U;
   const PricedGroup priced = price_group(cost, op, kLarge, group);
-  if (!network || !priced.price || priced.place.nodes < 2) return 0;
+  if (!network || !priced.price || priced.layout.nodes < 2) return 0;
   return fullest(*network,
                  of_all(*network, group, range.first, range.first + range.count, op,
-                        pattern_of(op, priced.place, *priced.price, cost.network->sharp)));
+                        pattern_of(op, priced.layout, *priced.price, cost.network->sharp)));
 }
 
 StageOnNetwork stage_on_network(const GpuRange& gpus,
@@ -166,7 +166,7 @@ StepLinks step_links(const CostParameters& cost, std::int64_t gpus, const StepPr
         const PricedGroup priced = price_group(cost, call.op, call.bytes, exchange.group);
         if (!priced.price) continue;
         const Pattern pattern =
-            pattern_of(call.op, priced.place, *priced.price, cost.network->sharp);
+            pattern_of(call.op, priced.layout, *priced.price, cost.network->sharp);
         calls.push_back({index.group, number,
                          of_all(network, exchange.group, range.first, range.first + range.count,
                                 call.op, pattern)});

@@ -24,10 +24,10 @@ Status check_network(std::int64_t ranks, const CostParameters& cost);
 // How many times as long a call takes while all groups like this one call at once. `seconds`: what
 // it takes alone. 1 without a network, of groups on one node, and where Group::all is 0. O(GPUs).
 double crowding(const CostParameters& cost, const Call& call, const Group& group,
-                const GroupLayout& place, const Price& price, double seconds);
+                const GroupLayout& layout, const Price& price, double seconds);
 
 // Links between the nodes of such a group, on average (GroupLayout).
-void add_hops(const CostParameters& cost, const Group& group, GroupLayout& place);
+void add_hops(const CostParameters& cost, const Group& group, GroupLayout& layout);
 
 struct GpuRange {
   std::int64_t first = 0, count = 0;

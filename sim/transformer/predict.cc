@@ -28,16 +28,18 @@ Group expert_group(const TrainingPlan& plan, const CostParameters& cost) {
   return group_of(cost, plan.expert_replicas(), plan.tensor * plan.expert, plan.ranks());
 }
 
-// What a layer of a zero3 plan gathers before it runs, each way, and scatters after its backward.
-struct Exchange {
-  double gather = 0, scatter = 0;
-};
+// The time of `compute` while `exchange` overlaps it, which slows it down.
+double hidden(const CostParameters& cost, double compute, double exchange) {
+  return std::max(compute + cost.overlap_slowdown * exchange, exchange);
+}
 
-Exchange layer_exchange(const Transformer& model, const TrainingPlan& plan,
-                        const CostParameters& cost) {
-  if (plan.sharding != Sharding::zero3) return {};
+}  // namespace
+
+LayerExchange layer_exchange(const Transformer& model, const TrainingPlan& plan,
+                             const CostParameters& cost) {
+  if (plan.sharding != Sharding::zero3 || plan.pipeline > 1) return {};
   const RankParameters count = parameters_of(model, plan, 1, 0);
-  Exchange out;
+  LayerExchange out;
   for (const auto& [part, group] : {std::pair(count.dense, dense_group(plan, cost)),
                                     {count.experts, expert_group(plan, cost)}}) {
     if (part == 0) continue;
@@ -49,23 +51,14 @@ Exchange layer_exchange(const Transformer& model, const TrainingPlan& plan,
   return out;
 }
 
-// The time of `compute` while `exchange` overlaps it, which slows it down.
-double hidden(const CostParameters& cost, double compute, double exchange) {
-  return std::max(compute + cost.overlap_slowdown * exchange, exchange);
-}
-
-}  // namespace
-
-PieceTime piece_time(const Transformer& model, const TrainingPlan& plan, const CostParameters& cost,
-                     const LayerTimes& one, double layers) {
+PieceTime piece_time(const TrainingPlan& plan, const CostParameters& cost, const LayerTimes& one,
+                     const LayerExchange& exchange, double layers) {
   LayerTime back = one.backward;
   back.kernels += one.again.kernels;
   back.tensor += one.again.tensor;
   back.context += one.again.context;
   back.expert += one.again.expert;
   back.launches += one.again.launches;
-  // A pipeline stage keeps what it has gathered over all micro-batches: see exchange_calls().
-  const Exchange exchange = plan.pipeline > 1 ? Exchange{} : layer_exchange(model, plan, cost);
   // The host's cost per micro-batch and stage, half of it in each direction.
   const double once = cost.launch_micro_batch / 2 / plan.chunks;
   const double one_forward = hidden(cost, one.forward.on_gpu(), exchange.gather);
@@ -184,7 +177,7 @@ Result<PricedTasks> priced_tasks(const Transformer& model, const TrainingPlan& p
   const Handover sent = handover(model, plan, cost);
   const double each = static_cast<double>(model.layers) / pieces;
   const LayerTimes one = layer_times(model, plan, cost);
-  const PieceTime layers = piece_time(model, plan, cost, one, each);
+  const PieceTime layers = piece_time(plan, cost, one, layer_exchange(model, plan, cost), each);
   const PieceTime first = embedding_time(model, plan, cost);
   const PieceTime last = logits_time(model, plan, cost);
   // The backward pass has two products for one of the forward pass: one for the input's gradients,
@@ -341,6 +334,26 @@ double optimizer_seconds(const Transformer& model, const TrainingPlan& plan,
                          cost.optimizer_traffic * updated(parameters_of_rank(model, plan), plan));
 }
 
+// Whether a step of so many different kinds of replicas can be simulated.
+Status check_kinds(const TrainingPlan& plan, std::size_t kinds) {
+  if (kinds > kMostReplicas)
+    return Error{
+        fmt::format("slow ranks make {} different kinds of replicas, at most {} are simulated",
+                    kinds, kMostReplicas),
+        {},
+        "give ranks of equal speed equal `work`"};
+  const double tasks_of_each = (splits_backward(plan.schedule) ? 3.0 : 2.0) *
+                               static_cast<double>(plan.micro_batches()) * plan.pipeline *
+                               plan.chunks;
+  if (kinds > 1 && tasks_of_each * static_cast<double>(kinds) > static_cast<double>(kMostStepTasks))
+    return Error{fmt::format("a step of {} micro-batches in {} different kinds of replicas is too "
+                             "long to be simulated",
+                             plan.micro_batches(), kinds),
+                 {},
+                 "use fewer different slow ranks, or larger micro-batches"};
+  return Status::ok();
+}
+
 }  // namespace
 
 Result<SimulatedStep> simulate_step(const Transformer& model, const TrainingPlan& plan,
@@ -349,22 +362,7 @@ Result<SimulatedStep> simulate_step(const Transformer& model, const TrainingPlan
   if (const Status checked = check_network(plan.ranks(), cost); !checked) return checked.error();
   const ReplicaClasses classes = replicas_of(plan, cost.slow);
   const std::vector<AlikeReplicas>& alike = classes.alike;
-  if (alike.size() > kMostReplicas)
-    return Error{
-        fmt::format("slow ranks make {} different kinds of replicas, at most {} are simulated",
-                    alike.size(), kMostReplicas),
-        {},
-        "give ranks of equal speed equal `work`"};
-  const double tasks_of_each = (splits_backward(plan.schedule) ? 3.0 : 2.0) *
-                               static_cast<double>(plan.micro_batches()) * plan.pipeline *
-                               plan.chunks;
-  if (alike.size() > 1 &&
-      tasks_of_each * static_cast<double>(alike.size()) > static_cast<double>(kMostStepTasks))
-    return Error{fmt::format("a step of {} micro-batches in {} different kinds of replicas is too "
-                             "long to be simulated",
-                             plan.micro_batches(), alike.size()),
-                 {},
-                 "use fewer different slow ranks, or larger micro-batches"};
+  if (const Status checked = check_kinds(plan, alike.size()); !checked) return checked.error();
   std::map<double, PricedTasks> priced;  // by slowness
   for (const AlikeReplicas& replicas : alike)
     for (const double slowness : replicas.slowness) {

@@ -47,9 +47,18 @@ struct PieceTime {
   StepParts parts;
 };
 
-// `layers` layers with the times `one` on a pipeline stage, host and zero3's exchange included.
-PieceTime piece_time(const Transformer& model, const TrainingPlan& plan, const CostParameters& cost,
-                     const LayerTimes& one, double layers);
+// Seconds in which a zero3 plan without a pipeline gathers a layer before it runs, each way, and
+// scatters its gradients after its backward; 0 in other plans, also those of pipelines, whose
+// stages keep what they gathered over all micro-batches: exchange_calls(). The same for every
+// micro-batch, and with a network costly to price.
+struct LayerExchange {
+  double gather = 0, scatter = 0;
+};
+LayerExchange layer_exchange(const Transformer& model, const TrainingPlan& plan,
+                             const CostParameters& cost);
+// `layers` layers with the times `one` on a pipeline stage, the host and `exchange` included.
+PieceTime piece_time(const TrainingPlan& plan, const CostParameters& cost, const LayerTimes& one,
+                     const LayerExchange& exchange, double layers);
 // The embedding lookup of the first piece, and its all-reduce over the tensor ranks.
 PieceTime embedding_time(const Transformer& model, const TrainingPlan& plan,
                          const CostParameters& cost);
@@ -83,7 +92,7 @@ struct ExchangeCalls {
   One gather, reduce;
 };
 // Plain data parallelism, and ZeRO-1 and 2: an all-reduce after the backward pass. A pipeline with
-// zero3 gathers and scatters; without a pipeline it does layer by layer: piece_time().
+// zero3 gathers and scatters; without a pipeline it does layer by layer: layer_exchange().
 // `overlapped`: with ZeRO-1 and 2 the updated parameters are gathered during the next step's
 // forward (Megatron's distributed optimizer), and only gradients are scattered.
 // `of_experts`: over the ranks that hold the same experts.

@@ -316,6 +316,28 @@ TEST(SimulateTrace, ARankThatRaisesEndsThereAndOneThatIsStuckBeforeDoesNotRaise)
   EXPECT_EQ(stuck.text.find("out of memory"), std::string::npos) << stuck.text;
 }
 
+// Its recorded calls all end in the simulation, so only its end mark tells why no other follows.
+TEST(SimulateTrace, ARankWhoseHostStoppedIsToldFromOneThatEnded) {
+  const std::string others = "all_reduce n=4; all_reduce n=8; hung";
+  const Simulated stopped = simulate({others, others, "all_reduce n=4; hung", others});
+  EXPECT_EQ(stopped.status, 1);
+  EXPECT_EQ(stopped.rule(), "host-stall");
+  EXPECT_EQ(stopped.culprits(), std::vector<int>{2});
+  const Simulated ended = simulate({others, others, "all_reduce n=4; clean", others});
+  EXPECT_EQ(ended.rule(), "unequal-iterations");
+  EXPECT_EQ(ended.culprits(), std::vector<int>{2});
+  // Where a recording shows which calls ended, one that did not stalled on the device, and ends
+  // here: the host did not stop.
+  const std::string pair = "group b 2,3; all_reduce n=4; all_reduce g=b n=4 open; hung";
+  std::vector<std::string> texts;
+  for (const std::string& program : {others, others, pair, pair})
+    texts.push_back(
+        verify::program_text(static_cast<std::int32_t>(texts.size()), 4, program, true));
+  const Simulated device = simulate_texts(texts);
+  EXPECT_EQ(device.status, 1);
+  EXPECT_NE(device.rule(), "host-stall");
+}
+
 TEST(SimulateTrace, RefusesWhatItCannotSimulate) {
   const TempDir folder;
   folder.write("rank_0.trace.jsonl", "{\"header\":1,\"rank\":0,\"world_size\":2}\n");

@@ -152,16 +152,10 @@ bool lacks_unlisted_member(const Context& context, const std::vector<std::size_t
 // Says where a message and its receive differ in the tag alone: two ranks that wait for each other
 // may be no cycle of messages but one message with a wrong tag.
 void add_other_tags(const Context& context, const WaitCause& wait, Finding& finding) {
-  for (const Cause& near : check_near_misses(context, &wait.roots)) {
-    const bool concerned =
-        std::all_of(near.deviants.begin(), near.deviants.end(), [&](std::uint32_t r) {
-          return std::binary_search(wait.roots.begin(), wait.roots.end(), r);
-        });
-    if (!concerned) continue;
-    finding.why += fmt::format(" But {}. {}", near.finding.message, near.finding.why);
-    finding.fix = fmt::format("{}; or {}", near.finding.fix, finding.fix);
-    return;
-  }
+  const std::vector<Cause> near = check_near_misses(context, &wait.roots);
+  if (near.empty()) return;
+  finding.why += fmt::format(" But {}. {}", near[0].finding.message, near[0].finding.why);
+  finding.fix = fmt::format("{}; or {}", near[0].finding.fix, finding.fix);
 }
 
 // The cycle as a finding. Its culprits are looked for from strong evidence to weak; the first

@@ -43,8 +43,8 @@ std::vector<Cause> check_step_offsets(const Context& context);
 
 // Finds receives that wait although a message for them was sent with another tag or in another
 // group. That mismatch is the cause, whatever else the ranks wait for by then. One finding per
-// waiting rank, of `among` (rank indices, ascending; null: of all), at most 16. O((messages left +
-// waiting ranks) · log).
+// waiting rank, at most 16. `among`: of messages between these ranks (rank indices, ascending;
+// null: all). O((their messages left + ranks) · log(messages left)).
 std::vector<Cause> check_near_misses(const Context& context,
                                      const std::vector<std::uint32_t>* among = nullptr);
 

@@ -1,5 +1,8 @@
 #include <algorithm>
 #include <map>
+#include <numeric>
+#include <utility>
+#include <vector>
 
 #include <fmt/core.h>
 
@@ -17,22 +20,39 @@ std::string describe_tag(std::int32_t tag) {
   return tag == trace::kNoPeerTag ? "without a tag" : fmt::format("with tag {}", tag);
 }
 
+// By sender and receiver.
+using FirstMessages = std::map<std::pair<trace::Rank, trace::Rank>, CallRef>;
+
+// The first message that nobody received, of these senders. Looks at their messages alone: of a
+// pipeline each replica may hang in a cycle of its own.
+FirstMessages first_messages(const Context& context, const std::vector<std::uint32_t>& senders) {
+  FirstMessages out;
+  const auto& left = context.where.left_messages;
+  for (const std::uint32_t sender : senders)
+    for (auto it = std::lower_bound(left.begin(), left.end(), std::pair(sender, 0U));
+         it != left.end() && it->first == sender; ++it)
+      out.try_emplace({context.run.ranks[sender].rank, context.call({sender, it->second}).peer},
+                      CallRef{sender, it->second});
+  return out;
+}
+
 }  // namespace
 
 std::vector<Cause> check_near_misses(const Context& context,
                                      const std::vector<std::uint32_t>* among) {
   std::vector<Cause> out;
   if (context.where.left_messages.empty()) return out;
-  // The first message that nobody received, by sender and receiver.
-  std::map<std::pair<trace::Rank, trace::Rank>, CallRef> left;
-  for (const auto& [rank, call] : context.where.left_messages) {
-    left.try_emplace({context.run.ranks[rank].rank, context.call({rank, call}).peer},
-                     CallRef{rank, call});
+  std::vector<std::uint32_t> ranks;
+  if (among != nullptr) {
+    ranks = *among;
+  } else {
+    ranks.resize(context.run.ranks.size());
+    std::iota(ranks.begin(), ranks.end(), 0U);
   }
-  for (std::uint32_t r = 0; r < context.run.ranks.size(); ++r) {
+  const FirstMessages left = first_messages(context, ranks);
+  for (const std::uint32_t r : ranks) {
     const CallRef receive{r, context.where.positions[r].waiting_in()};
     if (receive.call == kNoCall) continue;
-    if (among != nullptr && !std::binary_search(among->begin(), among->end(), r)) continue;
     const trace::Call& waiting = context.call(receive);
     if (context.run.tables.signatures[waiting.signature].op != trace::Op::recv) continue;
     const auto found = left.find({waiting.peer, context.run.ranks[r].rank});

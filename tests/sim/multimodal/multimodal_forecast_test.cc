@@ -3,9 +3,12 @@
 
 #include <cmath>
 #include <string>
+#include <utility>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "sim/multimodal/task_times.h"
 
 namespace lockstep::sim {
 namespace {
@@ -208,7 +211,7 @@ TEST(Towers, OnOneGpuTheTowersAddUp) {
   const MultimodalForecast with = forecast(one + encoder("tensor: 1") + images("4", "512"));
   const MultimodalForecast without = forecast(one + encoder("tensor: 1") + images("0", "512"));
   const TowerTime time = encoder_time(with.plan.encoders[0], with.plan.encoders[0].layout, 1024,
-                                      h100().cost, {4 * 512, 4.0 * 512 * 512, 4});
+                                      h100().cost, {}, {4 * 512, 4.0 * 512 * 512, 4});
   EXPECT_NEAR(with.seconds - without.seconds, time.forward + time.backward, 1e-9);
   EXPECT_LT(with.lost.total(), 1e-9);
 }
@@ -236,16 +239,42 @@ TEST(Towers, FrozenOnesTakeNoBackwardAndKeepNothing) {
   tower.frozen = tower.projector_frozen = true;
   tower.projector_hidden = 1024;
   const EncoderLoad load{1024, 1024.0 * 1024, 1};
-  const TowerTime frozen = encoder_time(tower, tower.layout, 1024, h100().cost, load);
+  const TowerTime frozen = encoder_time(tower, tower.layout, 1024, h100().cost, {}, load);
   EXPECT_EQ(frozen.backward, 0);
   tower.frozen = tower.projector_frozen = false;
-  const TowerTime trained = encoder_time(tower, tower.layout, 1024, h100().cost, load);
+  const TowerTime trained = encoder_time(tower, tower.layout, 1024, h100().cost, {}, load);
   EXPECT_GT(trained.backward, 1.5 * frozen.forward);
   const std::string data = images("4", "576");
   const MultimodalForecast f = forecast(top() + encoder("tensor: 4, frozen: true") + data);
   for (const TowerMemory& memory : f.memory[0].towers) {
     EXPECT_TRUE(memory.tower != "vit" || memory.activations == 0);
   }
+}
+
+// ZeRO-3 without a pipeline gathers every layer, frozen or not; a frozen one has no gradients.
+TEST(Towers, FrozenLayersAreGatheredAndScatterNothing) {
+  const auto exchange = [](const std::string& llm, const std::string& vit) {
+    const auto plan = parse_multimodal_plan(
+        "plan: 1\nname: sharded\ncalibration: h100-cluster\ngpus: 64\nglobal_batch: 64\n"
+        "llm: {model: {layers: 4, hidden: 1024, heads: 8, vocabulary: 32000}, sequence: 2048, " +
+            llm + "}\n" + encoder("zero: 3, without_items: dummy" + vit) + images("2", "576"),
+        "p.yaml", "");
+    EXPECT_TRUE(plan) << plan.error().str();
+    const TowerTimes towers(*plan, h100().cost);
+    return std::pair(towers.llm_exchange, towers.exchanges[0]);
+  };
+  const auto [llm, vit] = exchange("zero: 3", "");
+  EXPECT_GT(llm.gather, 0);
+  EXPECT_GT(llm.scatter, 0);
+  EXPECT_GT(vit.scatter, 0);
+  const auto [frozen_llm, frozen_vit] = exchange("zero: 3, frozen: true", ", frozen: true");
+  EXPECT_EQ(frozen_llm.gather, llm.gather);
+  EXPECT_EQ(frozen_llm.scatter, 0);
+  EXPECT_EQ(frozen_vit.gather, vit.gather);
+  EXPECT_EQ(frozen_vit.scatter, 0);
+  // Not layer by layer: a pipeline's stages keep what they gathered, and ZeRO-1 has whole layers.
+  EXPECT_EQ(exchange("zero: 3, pipeline: {stages: 2}", "").first.gather, 0);
+  EXPECT_EQ(exchange("zero: 1", "").first.gather, 0);
 }
 
 // Nothing is kept on GPUs that only run forward.

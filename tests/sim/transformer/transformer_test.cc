@@ -140,8 +140,9 @@ TEST(Activations, OfAGatedLayer) {
   TrainingPlan of = plan_of(8192, 1);
   const double elements = 8192.0 * 4096;
   EXPECT_DOUBLE_EQ(layer_activation_bytes(model, of), elements * (8 + 3 + 2 + 21));
-  of.recompute = Recompute::selective;  // input and half of projections: 4; cut: 2 + 1.5 + 7
-  EXPECT_DOUBLE_EQ(layer_activation_bytes(model, of), elements * (4 + 10.5));
+  // Input and output 4, attention 2, queries and values 2 + 0.5, one gate 7.
+  of.recompute = Recompute::selective;
+  EXPECT_DOUBLE_EQ(layer_activation_bytes(model, of), elements * (4 + 11.5));
 }
 
 // Each of two experts of a token keeps gates and product; so do the copies of its input.
@@ -196,6 +197,30 @@ TEST(Memory, AddsUpOverTheFullestStage) {
   EXPECT_TRUE(use.of_logits);
   EXPECT_EQ(use.stage, 3);
   EXPECT_EQ(use.unsharded, 0);
+}
+
+// torch/distributed/pipelining/stage.py, of 8 micro-batches on 4 stages: a message of 2 MiB.
+TEST(Memory, APipelineOfPyTorchKeepsBuffersForAllMicroBatches) {
+  const Transformer model = gpt(8, 1024, 16);
+  TrainingPlan of = plan_of(1024, 8);
+  of.pipeline = 4;
+  of.recompute = Recompute::full;
+  of.sharding = Sharding::zero3;
+  const double message = 2.0 * 1024 * 1024;
+  // The first stage: gradients of 8, results of 4 in flight. In the middle 3 in flight, whose
+  // inputs are activations: 5 more of these. The last one: 7 inputs and the logits of the other 7.
+  EXPECT_DOUBLE_EQ(message_buffers(model, of, 0, 4), (8 + 4) * message);
+  EXPECT_DOUBLE_EQ(message_buffers(model, of, 1, 3), (5 + 8 + 3) * message);
+  EXPECT_DOUBLE_EQ(message_buffers(model, of, 3, 1), 7 * message + 7 * 2.0 * 1024 * 51200);
+  const StepMemory use = memory_use(model, of, {4, 3, 2, 1});
+  EXPECT_EQ(use.stage, 3);
+  EXPECT_EQ(use.messages, message_buffers(model, of, 3, 1));
+  // Megatron frees what it sent, and without stages nothing is sent.
+  of.sharding = Sharding::zero1;
+  EXPECT_EQ(message_buffers(model, of, 0, 4), 0);
+  of.sharding = Sharding::zero3;
+  of.pipeline = 1;
+  EXPECT_EQ(message_buffers(model, of, 0, 1), 0);
 }
 
 TEST(Workload, RefusesWhatCannotBe) {

@@ -21,21 +21,26 @@ OF_THE_MACHINE = ("stalled-network",)
 
 
 class Simulated:
-    """What `lockstep simulate` says of one scenario, with the traces that it wrote."""
+    """What `lockstep simulate` says of one scenario, with the traces that it wrote. A replay has
+    recorded calls where another one has derived calls, and `simulate trace` runs them."""
 
-    def __init__(self, lockstep, file, machine):
+    def __init__(self, lockstep, file, scenario, machine):
         self.refusal = None
         with tempfile.TemporaryDirectory() as folder:
             folder = pathlib.Path(folder)
+            derived = folder / "derived"
+            program = [file, "--output-dir", derived]
+            if "replay" in scenario:
+                derived = pathlib.Path(file).parent / scenario["replay"]
+                program = ["trace", derived]
             try:
                 status, self.answer = lockstep.ask(
-                    "simulate", file, "--machine", machine, "--output-dir", folder / "derived",
-                    "--traces", folder / "simulated")
+                    "simulate", *program, "--machine", machine, "--traces", folder / "simulated")
             except Refused as refused:
                 self.refusal = refusal_of(str(refused))
                 return
             self.goes_on = status == 0
-            subprocess.run([lockstep.program, "convert", folder / "derived", "-o", folder / "text"],
+            subprocess.run([lockstep.program, "convert", derived, "-o", folder / "text"],
                            check=True, capture_output=True)
             self.derived = events_of(folder / "text")
             self.simulated = events_of(folder / "simulated")
@@ -193,7 +198,7 @@ def hold(lockstep, chosen, machine, derived_page, progress):
     verdicts, sequences = Verdicts(families(lockstep)), Sequences(recorded_calls(derived_page))
     for name, file, scenario in chosen:
         progress(name)
-        simulated = Simulated(lockstep, file, machine)
+        simulated = Simulated(lockstep, file, scenario, machine)
         verdicts.add(name, scenario, simulated)
         sequences.add(name, simulated)
     return verdicts, sequences

@@ -173,15 +173,26 @@ Votes votes(const trace::Run& run, Agreement& agreement, std::uint32_t a, std::u
   return out;
 }
 
+// How many ranks could not be asked because they left no trace: of a large job, their share of
+// those that are asked.
+std::size_t silent_ranks(const trace::Run& run) {
+  const auto all = std::max(static_cast<std::size_t>(run.world_size), run.ranks.size());
+  const std::size_t silent = all - run.ranks.size();
+  return all <= kMostAskedRanks ? silent : (silent * kMostAskedRanks + all - 1) / all;
+}
+
 std::optional<ProgramDivergence> by_votes(const trace::Run& run, Agreement& agreement,
                                           std::uint32_t a, std::uint32_t b,
                                           std::uint32_t diverged) {
   const Votes cast = votes(run, agreement, a, b, diverged);
-  if (cast.a != cast.b)
-    return cast.a > cast.b ? ProgramDivergence{a, b, diverged} : ProgramDivergence{b, a, diverged};
-  if (cast.locally_a == cast.locally_b) return std::nullopt;
-  return cast.locally_a > cast.locally_b ? ProgramDivergence{a, b, diverged}
-                                         : ProgramDivergence{b, a, diverged};
+  // Ranks without traces could have turned a narrow vote.
+  const std::size_t silent = silent_ranks(run);
+  const auto winner = [&](std::size_t of_a, std::size_t of_b) -> std::optional<ProgramDivergence> {
+    if (of_a > of_b + silent) return ProgramDivergence{a, b, diverged};
+    if (of_b > of_a + silent) return ProgramDivergence{b, a, diverged};
+    return std::nullopt;
+  };
+  return cast.a != cast.b ? winner(cast.a, cast.b) : winner(cast.locally_a, cast.locally_b);
 }
 
 // Where the programs diverge, if both are known from their start, neither ends there, and

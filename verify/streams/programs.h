@@ -39,10 +39,10 @@ struct ProgramDivergence {
 };
 
 // Which of ranks `a` and `b` (rank indices) does something unusual where their programs diverge, by
-// the majority of the other ranks that follow one of the two there. Nothing on a tie, or if there
-// are none; where one just ends, where the two are in groups of other sizes, or where a recording
-// starts in mid-run. Only ranks in groups of the same sizes are asked, at most 64. O(64 · calls
-// before the difference).
+// the majority of the other ranks that follow one of the two there. Nothing on a tie, if there are
+// none, or if ranks without traces could have turned the vote; where one just ends, where the two
+// are in groups of other sizes, or where a recording starts in mid-run. Only ranks in groups of the
+// same sizes are asked, at most 64. O(64 · calls before the difference).
 std::optional<ProgramDivergence> divergence_by_votes(const trace::Run& run, Agreement& agreement,
                                                      std::uint32_t a, std::uint32_t b);
 

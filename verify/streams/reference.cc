@@ -302,21 +302,27 @@ class Choice {
 
   // The party that issues what most sister groups issued at this index. Sister groups have as many
   // members as this one, and issued the same calls up to here: the tensor-parallel groups of a
-  // mesh. Nothing where there are none or the vote is tied. At most kMostSisters groups vote.
+  // mesh. Nothing where there are none, the vote is tied, or groups with missing traces could have
+  // turned it. At most kMostSisters groups vote.
   std::optional<std::size_t> as_sister_groups(const std::vector<std::size_t>& among) {
     std::vector<std::size_t> votes(parties_.size());
-    std::size_t asked = 0;
+    std::size_t asked = 0, silent = 0;
     for (std::size_t g = 0; g < at_.groups().size() && asked < kMostSisters; ++g) {
       if (g == at_.group_index() || at_.groups()[g].members.size() != at_.group().members.size())
         continue;
       ++asked;
+      // A member without a trace may have done otherwise, as the two here do.
+      if (!at_.groups()[g].absent.empty()) ++silent;
       for (const std::size_t p : among) {
         if (does_alike(at_.groups()[g], parties_[p][0])) ++votes[p];
       }
     }
-    const std::size_t most = *std::max_element(votes.begin(), votes.end());
-    if (most == 0 || std::count(votes.begin(), votes.end(), most) > 1) return std::nullopt;
-    return static_cast<std::size_t>(std::find(votes.begin(), votes.end(), most) - votes.begin());
+    const auto first = std::max_element(votes.begin(), votes.end());
+    const std::size_t most = *first;
+    *first = 0;
+    const std::size_t next = *std::max_element(votes.begin(), votes.end());
+    if (most <= next + silent) return std::nullopt;
+    return static_cast<std::size_t>(first - votes.begin());
   }
 
   // The one of two largest parties that does what ranks of other groups do where the programs of
@@ -348,9 +354,10 @@ class Choice {
     const std::size_t next = at_.cursors()[cursor].next;
     // By sequence number: bounded buffers keep the newest calls, so that streams begin anywhere.
     const std::uint64_t seq = at_.group().first_seq + next;
-    if (!other.comparable || seq < other.first_seq || other.classes.empty()) return false;
-    // A member without a trace may have done otherwise, as the two here do.
-    if (!other.absent.empty()) return false;
+    if (!other.comparable || seq < other.first_seq || other.classes.empty() ||
+        !other.absent.empty()) {
+      return false;
+    }
     const auto there = static_cast<std::size_t>(seq - other.first_seq);
     const Stream& mine = at_.stream(cursor);
     return std::all_of(other.classes.begin(), other.classes.end(), [&](const StreamClass& cls) {

@@ -423,17 +423,26 @@ void tell_by_odd_program(const Context& context, const WaitCause& wait, Cause& c
   if (told || (!odd->by_numbers && !some)) return;
   // Whoever names all that part from them knows better why most ranks are wrong.
   if (!message && named == context.ranks(odd->others)) return;
+  // Ranks that stopped outside of any call did not do so because of another one's calls.
+  const bool stopped = !wait.cycle && wait.stalled == SIZE_MAX &&
+                       context.where.positions[wait.roots[0]].state != State::finished &&
+                       records_completion(context.run, context.semantics);
+  if (stopped && std::find_first_of(wait.roots.begin(), wait.roots.end(), odd->deviants.begin(),
+                                    odd->deviants.end()) == wait.roots.end()) {
+    return;
+  }
   // Of a ring, other messages stand still, too.
   const bool stalled = message && wait.stalled != SIZE_MAX && named.empty();
   if (!stalled && !concerns(context, wait, odd->deviants)) return;
-  std::optional<Cause> better = explain_odd_program(context, *odd);
-  if (!better) return;
   // Calls in another order need no other words.
   if (odd->kind == OddProgram::Kind::swapped) {
-    cause.deviants = better->deviants;
-    cause.finding.culprits = std::move(better->finding.culprits);
+    if (stopped) return;
+    cause.deviants = odd->deviants;
+    cause.finding.culprits = deviants;
     return;
   }
+  std::optional<Cause> better = explain_odd_program(context, *odd);
+  if (!better) return;
   cause = std::move(*better);
   cause.finding.consequences.push_back(wait_consequence(context, wait));
 }

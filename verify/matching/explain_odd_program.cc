@@ -122,6 +122,7 @@ std::optional<Cause> explain_collective_of(const Context& context, const OddProg
     if (other.call == kNoCall) return std::nullopt;
     d.differences =
         context.agreement.differences(context.call(other).signature, context.call(own).signature);
+    if (d.differences == kSame) return std::nullopt;
   }
   return explain_deviation(context, d);
 }

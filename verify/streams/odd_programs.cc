@@ -399,6 +399,44 @@ class Programs {
     return recorded;
   }
 
+  // Whether what looks like calls too many is the round after one call that was left out: the usual
+  // program ends in that call, and what comes instead is known and repeats nothing right before.
+  //
+  //   usual     a b c d
+  //   deviant   a b c a b c d      not a b c too many, but d left out
+  bool begins_next_round(const OddProgram& odd, std::uint32_t d) {
+    if (odd.index + 1 != size(odd.usual) || odd.count > odd.index) return false;
+    const auto is_known = [&](std::uint32_t call) {
+      for (std::uint32_t i = 0; i < odd.index; ++i)
+        if (same(d, i, d, call)) return true;
+      return false;
+    };
+    bool repeats = true;
+    for (std::uint32_t i = 0; i < odd.count && repeats; ++i)
+      repeats = same(d, odd.index + i, d, odd.index + i - odd.count);
+    return !repeats && is_known(odd.index);
+  }
+
+  // What they did where no single edit makes the rest agree: they left out what comes before the
+  // next call that they make, or made more calls before the usual one.
+  void guess_edit(OddProgram& odd, std::uint32_t d) {
+    odd.kind = OddProgram::Kind::replaced;
+    odd.count = 1;
+    for (std::uint32_t k = 1; k <= kMostEdited; ++k) {
+      if (odd.index + k < size(odd.usual) && same(d, odd.index, odd.usual, odd.index + k)) {
+        odd.kind = OddProgram::Kind::missing;
+        odd.count = k;
+        return;
+      }
+      if (odd.index + k < size(d) && same(d, odd.index + k, odd.usual, odd.index)) {
+        odd.kind = OddProgram::Kind::extra;
+        odd.count = k;
+        return;
+      }
+    }
+    if (size(d) == odd.index + 1) odd.kind = OddProgram::Kind::extra;
+  }
+
   // What the deviants did: the smallest edit after which their calls are the usual ones again.
   void tell_edit(OddProgram& odd) {
     const std::uint32_t d =
@@ -426,16 +464,15 @@ class Programs {
       for (std::uint32_t k = 1; k <= kMostEdited; ++k) {
         const std::uint32_t left = static_cast<std::uint32_t>(calls(d).size()) - odd.index;
         if (try_edit(OddProgram::Kind::missing, k, 0, k)) return true;
-        if (k < left && try_edit(OddProgram::Kind::extra, k, k, 0)) return true;
+        if (k < left && try_edit(OddProgram::Kind::extra, k, k, 0)) {
+          if (begins_next_round(odd, d)) odd.kind = OddProgram::Kind::missing, odd.count = 1;
+          return true;
+        }
         if (k == 1 && left > 1 && try_edit(OddProgram::Kind::replaced, 1, 1, 1)) return true;
       }
       return false;
     }();
-    if (!found) {
-      odd.kind =
-          calls(d).size() == odd.index + 1 ? OddProgram::Kind::extra : OddProgram::Kind::replaced;
-      odd.count = 1;
-    }
+    if (!found) guess_edit(odd, d);
     std::sort(odd.deviants.begin(), odd.deviants.end());
   }
 

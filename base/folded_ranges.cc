@@ -7,10 +7,10 @@
 namespace lockstep {
 namespace {
 
-// With fewer blocks the whole list is as short as the folded one, and says more.
+// With fewer blocks the whole list is as short as the folded one, and more precise.
 constexpr std::size_t kFewestFolded = 5;
 
-// Neighbours: 4-7.
+// Consecutive numbers: 4-7.
 struct Block {
   std::int64_t first, last;
   std::int64_t size() const { return last - first + 1; }
@@ -32,8 +32,8 @@ std::vector<Block> blocks_of(std::span<const std::int32_t> sorted) {
   return out;
 }
 
-// Blocks of one size and one distance, with a few missing: the rank that stopped is not among those
-// that wait for it.
+// Blocks of one size and one distance: 0-7,64-71,128-135. A few may be missing: the rank that
+// stopped is not among those that wait for it.
 struct Repeated {
   std::size_t count = 1;  // blocks, from the given one on
   std::vector<Block> missing;

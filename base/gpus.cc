@@ -5,7 +5,7 @@
 namespace lockstep {
 
 std::optional<int> gpu_of_device(int device, const Environment& get) {
-  // LibTorch for ROCm calls its devices CUDA's, too.
+  // LibTorch for ROCm calls its devices "cuda" as well.
   for (const char* const list : {"HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"})
     if (get(list) != nullptr) return std::nullopt;
   if (device < 0) return std::nullopt;

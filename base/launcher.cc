@@ -9,7 +9,7 @@
 namespace lockstep {
 namespace {
 
-// In the order in which they are looked for: torchrun may run inside Slurm.
+// In the order of the search: torchrun may run inside Slurm.
 constexpr std::array<Launcher, 4> kLaunchers = {{
     {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK"},
     {"Slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"},

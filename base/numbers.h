@@ -11,8 +11,8 @@
 
 namespace lockstep {
 
-// All of `text` as a number, whatever the locale; nothing where it is none, more follows it, or
-// it does not fit. No blanks, no "+".
+// The whole of `text` as a number, in any locale. Nothing if it is not a number, has blanks or a
+// "+", or does not fit into the type.
 template <class Number>
 std::optional<Number> parse_number(std::string_view text) {
   Number value{};
@@ -21,7 +21,7 @@ std::optional<Number> parse_number(std::string_view text) {
   return value;
 }
 
-// The median; of an even number of values the upper one of the middle two, of none 0. O(values).
+// The median; for an even number of values the larger of the middle two, for none 0. O(values).
 inline double median(std::vector<double> values) {
   if (values.empty()) return 0;
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);

@@ -27,7 +27,7 @@ std::size_t edit_distance(std::string_view a, std::string_view b);
 // The candidate nearest to `word`, for "did you mean"; empty if none is similar enough.
 std::string nearest(std::string_view word, std::span<const std::string> candidates);
 
-// The fix for `word`, which is none of `names`: did you mean "ddp"?; where none is similar,
+// A fix for `word`, which is not in `names`: did you mean "ddp"? If no name is similar,
 // `otherwise`.
 std::string did_you_mean(std::string_view word, std::span<const std::string> names,
                          std::string otherwise = {});
@@ -38,7 +38,7 @@ std::string join_and(std::span<const std::string> items, std::size_t limit = 0);
 // Sorted integers as ranges: "0-3,7".
 std::string ranges(std::span<const std::int32_t> sorted);
 
-// "1 rank", "1,024 ranks"; `many`: where it is not `singular` with an "s". `n` >= 0.
+// "1 rank", "1,024 ranks". `many`: the plural, unless it is `singular` with an "s". `n` >= 0.
 std::string plural(std::uint64_t n, std::string_view singular, std::string_view many = {});
 template <std::integral Count>
 std::string plural(Count n, std::string_view singular, std::string_view many = {}) {
@@ -48,7 +48,7 @@ std::string plural(Count n, std::string_view singular, std::string_view many = {
 // 16 lower-case hexadecimal digits.
 std::string hex(std::uint64_t value);
 
-// `value` with `decimals` digits after the point, whatever the locale: "3.14".
+// `value` with `decimals` digits after the point, in any locale: "3.14".
 std::string fixed(double value, int decimals);
 
 // `bytes` as valid UTF-8 without control characters: text from a file becomes safe to print on a
@@ -58,8 +58,8 @@ std::string printable(std::string_view bytes);
 // `bytes` as valid UTF-8: each invalid byte becomes U+FFFD.
 std::string to_utf8(std::string_view bytes);
 
-// How many columns of a terminal `utf8` takes: a column is a code point. Wide and combining
-// characters, rare in names of parameters, only disturb the alignment.
+// How many columns of a terminal `utf8` takes, at one per code point. That is wrong for wide and
+// combining characters, but these are rare in names of parameters and only disturb the alignment.
 std::size_t columns_of(std::string_view utf8);
 
 // Breaks `text` at blanks so that no line is wider than `width` columns. Every line after the first

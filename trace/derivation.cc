@@ -22,15 +22,15 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kLargestProduct = std::size_t{16} << 20U;
 
-// One rank's trace stands for those of the others only where all of them are in its groups, and no
-// call names a rank; but for what is within the rank's own copy of the model.
+// One rank's trace is used for all ranks of its class only if all of them are in its groups and no
+// call names a rank. Groups and messages within the rank's own copy of the model are exempt.
 Status check_class(const Run& run, const ProductSpec::RankClass& one, std::int32_t copy_ranks) {
   const RankTrace& trace = *run.find(Rank(one.rank));
   const auto refuse = [&](const std::string& why) {
-    return Error{
-        fmt::format("rank {} cannot stand for ranks {}: {}", one.rank, ranges(one.ranks), why),
-        {trace.source},
-        "give each of them a trace"};
+    return Error{fmt::format("the trace of rank {} cannot be used for ranks {}: {}", one.rank,
+                             ranges(one.ranks), why),
+                 {trace.source},
+                 "give each of them a trace"};
   };
   if (one.ranks.size() < 2) return Status::ok();
   const auto is_in_copy = [&](Rank rank) {
@@ -53,7 +53,7 @@ Status check_class(const Run& run, const ProductSpec::RankClass& one, std::int32
   return Status::ok();
 }
 
-// A derivation is a proof's premise: a trace that lost something is none.
+// A proof needs complete traces: one that lost something is refused.
 Status check_whole(const Run& run, const ProductSpec& spec, const std::string& folder) {
   const auto error = [&](std::string message, const std::string& file) {
     return Error{std::move(message), {file}, "derive the program again"};

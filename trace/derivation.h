@@ -1,7 +1,7 @@
 // A derivation: what each rank of a program does under each condition, recorded without the other
 // ranks. The input of `lockstep verify`; docs/product.md describes the folder.
 //
-//   product.json   which conditions there are, who may meet which at a step, and what was recorded
+//   product.json   the conditions, which ranks may be in them at which step, and what was recorded
 //   <folder>/      for each history: a trace per rank, in any form that load_run reads
 //
 // Step 0 of a history ran under its `first` condition, step i under steps[i - 1].
@@ -22,7 +22,7 @@ namespace lockstep::trace {
 struct ProductSpec {
   struct Condition {
     std::string name;
-    std::string phase;             // conditions of different phases never meet in one step
+    std::string phase;             // ranks in one step are all in conditions of one phase
     std::vector<std::string> has;  // the modalities in the batch
   };
   struct Allowed {
@@ -34,9 +34,9 @@ struct ProductSpec {
     std::uint32_t first = 0;
     std::string folder;  // relative to the one of product.json
   };
-  // Ranks that make the same calls, but for what they may meet: the trace of `rank`, the first of
-  // them, stands for all. Where the job is made of copies (`copy_ranks`), they have one index in
-  // several copies.
+  // Ranks that make the same calls under the same condition. Only `rank`, the first of them, has a
+  // trace, which is used for all. Where the job is made of copies (`copy_ranks`), they have one
+  // index in several copies.
   struct RankClass {
     std::int32_t rank = 0;
     std::vector<std::int32_t> ranks;  // ascending
@@ -56,8 +56,8 @@ struct ProductSpec {
   // That many consecutive ranks are a copy of the model, with groups and messages of their own
   // (trace/spread.h): a pipeline's stages, HSDP's shards. 0: there are none.
   std::int32_t copy_ranks = 0;
-  // Ranks that share a batch: in every step all of a list meet the same condition. A rank is in one
-  // list or in none; ascending, two or more each. Means nothing under `agreed`.
+  // Ranks that share a batch: in every step all of a list are in the same condition. A rank is in
+  // one list or in none; ascending, two or more each. Not used with `agreed`.
   std::vector<std::vector<std::int32_t>> together;
   std::vector<History> histories;
   std::vector<std::uint32_t> steps;

@@ -282,7 +282,7 @@ class SpecReader {
     if (!spec_.together.empty() && !spec_.classes.empty() && spec_.copy_ranks == 0)
       read_.complain(
           "\"together\" and \"classes\" cannot both be given without \"copy_ranks\": ranks that "
-          "share a batch send each other messages, and none stands for another");
+          "share a batch send each other messages, so each needs a trace of its own");
   }
 
   void histories(dom::object root) {

@@ -12,18 +12,19 @@
 namespace lockstep::trace {
 namespace {
 
-// What a rank calls is the same for those that it stands for; which samples it read is not. Nothing
-// is known of theirs, and equal ones would read as shards that overlap.
+// The traced rank's calls are those of the other ranks of its class, but its samples are not.
+// Theirs are unknown, and equal samples would look like overlapping shards.
 void forget_samples(RankTrace& trace) {
   std::erase_if(trace.events.own(),
                 [](const Event& event) { return event.kind == EventKind::data; });
   trace.data.clear();
 }
 
-Error cannot_stand_for(const RankTrace& trace, Rank rank, const std::string& why) {
-  return {fmt::format("rank {} cannot stand for rank {}: {}", trace.rank.value, rank.value, why),
+Error cannot_be_used(const RankTrace& trace, Rank rank, const std::string& why) {
+  return {fmt::format("the trace of rank {} cannot be used for rank {}: {}", trace.rank.value,
+                      rank.value, why),
           {trace.source},
-          "take fewer ranks, so that each is derived"};
+          "use fewer ranks, so that each one is derived"};
 }
 
 // The name with the number `from` replaced by `to`: "replica3.back" is "replica17.back" in copy 17.
@@ -63,7 +64,7 @@ class CopyMove {
     for (Call& call : trace.calls.own()) {
       if (is_point_to_point(tables_.signatures[call.signature].op)) {
         if (!is_in_copy(call.peer))
-          return cannot_stand_for(trace, to_, "it sends messages to another copy of the model");
+          return cannot_be_used(trace, to_, "it sends messages to another copy of the model");
         call.peer = Rank(call.peer.value + distance_);
       }
       const auto own = groups_.find(call.group);
@@ -106,18 +107,18 @@ class CopyMove {
 Status stands_for(const Run& run, const RankTrace& trace, Rank rank, std::int32_t copy_ranks) {
   const bool has_copies = copy_ranks > 0;
   if (has_copies && trace.rank.value % copy_ranks != rank.value % copy_ranks)
-    return cannot_stand_for(trace, rank, "it has another index in its copy of the model");
+    return cannot_be_used(trace, rank, "it has another index in its copy of the model");
   if (has_copies) return Status::ok();  // messages are held against the copy when they are moved
   for (const Call& call : trace.calls)
     if (is_point_to_point(run.tables.signatures[call.signature].op))
-      return cannot_stand_for(trace, rank, "it sends messages to single ranks");
+      return cannot_be_used(trace, rank, "it sends messages to single ranks");
   return Status::ok();
 }
 
 Status is_in_its_groups(const Tables& tables, const RankTrace& trace, Rank rank) {
   for (const RankTrace::Membership& group : trace.groups)
     if (!group.ranks.contains(rank))
-      return cannot_stand_for(
+      return cannot_be_used(
           trace, rank,
           fmt::format("its group \"{}\" does not include it", printable(tables.str(group.group))));
   return Status::ok();

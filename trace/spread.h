@@ -1,4 +1,4 @@
-// One rank's trace for many: a job whose ranks are alike in classes is derived once per class.
+// One rank's trace for all ranks of its class: a large job is derived once per class.
 #pragma once
 
 #include <cstdint>
@@ -9,24 +9,24 @@
 
 namespace lockstep::trace {
 
-// The run of all ranks of a job, in which rank r does what rank traced[r] did, on samples that are
-// not known. Ranks that do the same share their events and calls, so that a run of 65,536 ranks
-// takes a few MB.
+// The run of all ranks of a job, in which rank r does what rank traced[r] did, on unknown samples.
+// Ranks that do the same share their events and calls, so that a run of 65,536 ranks takes a few
+// MB.
 //
-// `copy_ranks`: where the job is made of copies of that many consecutive ranks, which have groups
-// of their own (the stages of a pipeline, the shards of HSDP), a rank calls in the groups of its
-// own copy, sends its messages within it, and finds its roots there; traced[r] is at the same index
-// in another copy. Groups of a copy have its number in their names ("shard17"). Such ranks have
-// calls of their own. 0: there are no copies.
+// `copy_ranks`: the job is made of copies of that many consecutive ranks, which have groups of
+// their own (the stages of a pipeline, the shards of HSDP). Then traced[r] has the same index as r
+// in another copy, and r calls in the groups of its own copy, with the peers and roots there.
+// Groups of a copy have its number in their names ("shard17"). Such ranks do not share their calls.
+// 0: there are no copies.
 //
-// Errors: a traced rank without a trace, that sends messages out of its copy, or that calls in
-// another group without the ranks that it stands for; more than kMostSpreadCalls calls that are not
-// shared. O(ranks · groups + events that are not shared).
+// Errors: a traced rank without a trace, one that sends messages out of its copy, or one that calls
+// in a group of several copies that lacks a rank of its class; more than kMostSpreadCalls calls
+// that are not shared. O(ranks · groups + events that are not shared).
 inline constexpr std::uint64_t kMostSpreadCalls = 20'000'000;
 Result<Run> spread(Run run, const std::vector<std::int32_t>& traced, std::int32_t copy_ranks = 0);
 
-// Moves a trace from one copy to another: `rank` is its rank from now on. Nothing changes where
-// both are in one copy. Errors: those of spread() about groups and messages.
+// Moves a trace from one copy to another: `rank` becomes its rank. Nothing else changes if both are
+// in one copy. Errors: those of spread() about groups and messages.
 Status move_to_copy(Tables& tables, RankTrace& trace, Rank rank, std::int32_t copy_ranks);
 
 }  // namespace lockstep::trace

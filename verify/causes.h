@@ -3,7 +3,7 @@
 //
 // The functions are called in the order of find_causes in verify.cc: deviations first, then the
 // wait-for graph, then deaths and exceptions. Each costs O(causes · ranks concerned). There are few
-// causes, because each stands for all ranks and calls that it explains.
+// causes, because one explains all ranks and calls that it affects.
 #pragma once
 
 #include <cstdint>

@@ -94,7 +94,7 @@ std::vector<T> united(const std::vector<T>& a, const std::vector<T>& b) {
   return out;
 }
 
-// The same in place. O(size of `more`) where it lies after `into`.
+// The same in place. O(size of `more`) if all of it comes after `into`.
 template <class T>
 void unite(std::vector<T>& into, const std::vector<T>& more) {
   if (into.empty() || more.empty() || into.back() < more.front()) {

@@ -69,7 +69,7 @@ class DocumentBuilder : public YAML::EventHandler {
 
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                 const std::string& value) override {
-    // Long texts count for more nodes, since aliases multiply them, too.
+    // A long text counts as several nodes: aliases multiply texts as well.
     count(value.size() / 64, mark);
     if (!stack_.empty() && stack_.back().expects_key()) return set_key(mark, value);
     const Location key = begin_value(mark);
@@ -119,7 +119,7 @@ class DocumentBuilder : public YAML::EventHandler {
   };
 
   static Refused too_much(const std::string& what, const Location& location) {
-    return {{fmt::format("{} (an alias counts as what it stands for)", what), location,
+    return {{fmt::format("{} (an alias counts as the value that it refers to)", what), location,
              "make the file simpler"}};
   }
 
@@ -134,7 +134,7 @@ class DocumentBuilder : public YAML::EventHandler {
     count(1, mark);
     const Location location = location_of(file_, mark);
     if (stack_.empty() || !stack_.back().value.is_object()) return location;
-    // In a mapping a list or mapping where a key should be: "? [a, b] : c".
+    // A list or mapping as the key of a mapping: "? [a, b] : c".
     if (!stack_.back().key) throw Refused{{"a key should be text", location, "put it into quotes"}};
     return stack_.back().key_location;
   }

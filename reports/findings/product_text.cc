@@ -65,7 +65,7 @@ std::string table(const verify::ProductModel& model, const verify::Counterexampl
     for (std::size_t s = first; s < a.steps.size(); ++s) {
       const verify::ProductOption& option = a.options[s][static_cast<std::size_t>(r)];
       cells.push_back(
-          shorten_middle(printable(model.spec().conditions[option.condition].name), width));
+          shorten_middle(printable(model.spec().conditions[option.condition.value].name), width));
     }
     out.add(std::move(cells));
   }
@@ -237,7 +237,7 @@ Supplement verdict_of_all(const verify::ProductModel& model,
     for (std::size_t s = 0; s < mix.steps.size(); ++s) {
       nlohmann::ordered_json step = {{"step", mix.steps[s]}};
       for (const verify::ProductOption& option : mix.options[s])
-        step["conditions_by_rank"].push_back(to_utf8(spec.conditions[option.condition].name));
+        step["conditions_by_rank"].push_back(to_utf8(spec.conditions[option.condition.value].name));
       out["counterexample"].push_back(std::move(step));
     }
   }

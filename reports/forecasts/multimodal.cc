@@ -258,6 +258,46 @@ Json place_memory_json(const sim::PlaceMemory& place) {
   return out;
 }
 
+Json gpu_memory_json(const MultimodalForecast& f) {
+  Json out = {{"bytes", f.memory_bytes()}, {"fullest", printable(f.memory[f.fullest].name)}};
+  if (f.plan.llm.gpu_memory) {
+    out["gpu_bytes"] = f.plan.llm.gpu_memory->value;
+    out["fits"] = f.missing_bytes() == 0;
+    out["missing_bytes"] = f.missing_bytes();
+  }
+  for (const sim::PlaceMemory& place : f.memory) out["places"].push_back(place_memory_json(place));
+  return out;
+}
+
+Json alternative_json(const sim::Alternative& row) {
+  if (!row.refused.empty()) return {{"change", row.change}, {"refused", printable(row.refused)}};
+  return {{"change", row.change},
+          {"step_time_s", row.seconds},
+          {"tokens_per_s", row.tokens_per_second},
+          {"mfu", row.mfu},
+          {"lost", row.lost},
+          {"memory_bytes", row.memory_bytes},
+          {"fits", row.fits},
+          {"hang_probability", row.hang_probability}};
+}
+
+// Of a forecast whose ranks can diverge.
+Json hang_json(const MultimodalResult& result) {
+  const MultimodalForecast& f = result.forecast;
+  const auto& divergence = *f.divergence;
+  Json out = {{"rule", "modality-divergence"},
+              {"encoder", printable(f.plan.encoders[divergence.encoder].name)},
+              {"probability", divergence.probability},
+              {"interval", {divergence.low, divergence.high}},
+              {"steps_drawn", divergence.steps},
+              {"first_step", divergence.first}};
+  for (const sim::ModalityRemedy& remedy : divergence.remedies)
+    out["remedies"].push_back({{"what", remedy.what}, {"probability", remedy.probability}});
+  // As an object, not as text within text; the report is our own JSON.
+  if (result.hang) out["report"] = Json::parse(json_report(result.hang->report), nullptr, false);
+  return out;
+}
+
 }  // namespace
 
 Result<MultimodalResult> multimodal_result(sim::MultimodalForecast forecast) {
@@ -347,45 +387,11 @@ std::string multimodal_json(const MultimodalResult& result) {
                              {"busy", place.busy},
                              {"idle", 1 - place.busy},
                              {"encodes", place.encoding}});
-  Json& memory = out["memory"];
-  memory["bytes"] = f.memory_bytes();
-  memory["fullest"] = printable(f.memory[f.fullest].name);
-  if (f.plan.llm.gpu_memory) {
-    memory["gpu_bytes"] = f.plan.llm.gpu_memory->value;
-    memory["fits"] = f.missing_bytes() == 0;
-    memory["missing_bytes"] = f.missing_bytes();
-  }
-  for (const sim::PlaceMemory& place : f.memory)
-    memory["places"].push_back(place_memory_json(place));
+  out["memory"] = gpu_memory_json(f);
   out["alternatives"] = Json::array();
-  for (const sim::Alternative& row : result.alternatives) {
-    Json one = {{"change", row.change}};
-    if (!row.refused.empty()) {
-      one["refused"] = printable(row.refused);
-    } else {
-      one.update({{"step_time_s", row.seconds},
-                  {"tokens_per_s", row.tokens_per_second},
-                  {"mfu", row.mfu},
-                  {"lost", row.lost},
-                  {"memory_bytes", row.memory_bytes},
-                  {"fits", row.fits},
-                  {"hang_probability", row.hang_probability}});
-    }
-    out["alternatives"].push_back(std::move(one));
-  }
-  if (f.divergence) {
-    Json& hang = out["can_hang"];
-    hang["rule"] = "modality-divergence";
-    hang["encoder"] = printable(f.plan.encoders[f.divergence->encoder].name);
-    hang["probability"] = f.divergence->probability;
-    hang["interval"] = {f.divergence->low, f.divergence->high};
-    hang["steps_drawn"] = f.divergence->steps;
-    hang["first_step"] = f.divergence->first;
-    for (const sim::ModalityRemedy& remedy : f.divergence->remedies)
-      hang["remedies"].push_back({{"what", remedy.what}, {"probability", remedy.probability}});
-    // As an object, not as a text in a text; the report is our own JSON.
-    if (result.hang) hang["report"] = Json::parse(json_report(result.hang->report), nullptr, false);
-  }
+  for (const sim::Alternative& row : result.alternatives)
+    out["alternatives"].push_back(alternative_json(row));
+  if (f.divergence) out["can_hang"] = hang_json(result);
   out["rests_on"] = f.basis();
   return fmt::format("{}\n", out.dump(2, ' ', false, Json::error_handler_t::replace));
 }

@@ -40,7 +40,7 @@ std::vector<Trial> trials_of(const verify::ProductModel& model) {
     const std::vector<verify::ProductOption> usual = verify::usual_options(model, situation);
     if (usual.empty()) continue;
     add(situation, std::nullopt, usual);
-    std::vector<std::uint32_t> tried;
+    std::vector<verify::ConditionId> tried;
     for (std::int32_t r = 0; r < model.ranks(); ++r) {
       for (const verify::ProductOption& option : model.situations().options(situation, r)) {
         const auto index = static_cast<std::size_t>(r);
@@ -129,7 +129,7 @@ std::vector<std::vector<std::size_t>> conditions_of(const verify::Assignment& as
   for (std::size_t i = 0; i < assignment.steps.size(); ++i) {
     std::vector<std::size_t> row;
     for (const verify::ProductOption& option : assignment.options[i])
-      row.push_back(option.condition);
+      row.push_back(option.condition.value);
     const auto step = static_cast<std::size_t>(assignment.steps[i]);
     while (out.size() < step && !out.empty()) out.push_back(out.back());
     out.push_back(std::move(row));

@@ -25,7 +25,7 @@ std::optional<int> BatchSizeSearch::next() const {
   return fits_ + gap / 2;
 }
 
-void BatchSizeSearch::tell(bool fits) {
+void BatchSizeSearch::record(bool fits) {
   const auto tried = next();
   LOCKSTEP_CHECK(tried.has_value(), "a search that is over");
   (fits ? fits_ : fails_) = *tried;

@@ -12,19 +12,19 @@ class BatchSizeSearch {
   // From `first` to at most `most`; 1 <= first <= most.
   BatchSizeSearch(int first, int most);
 
-  // The size to try now; nothing at the end. If even `first` does not fit, smaller sizes are tried.
-  // Ends when the largest size that fits is known to within a sixteenth.
+  // The size to try next, or nothing when the largest size that fits is known to within a
+  // sixteenth. If even `first` does not fit, tries smaller sizes.
   std::optional<int> next() const;
-  // Reports the result of trying next().
-  void tell(bool fits);
+  // Records the result of trying next().
+  void record(bool fits);
 
-  // The largest size that fitted; 0: none.
+  // The largest size that fitted, or 0.
   int largest() const { return fits_; }
 
  private:
   int first_, most_;
-  int fits_ = 0;  // the largest that fitted
-  int fails_;     // the smallest that did not
+  int fits_ = 0;  // the largest size that fitted
+  int fails_;     // the smallest size that did not
 };
 
 }  // namespace lockstep::runtime

@@ -102,7 +102,7 @@ int BatchSizeCommand::run() const {
     const bool fits = result.outcome == ProbeResult::Outcome::fits;
     // The search only goes up after a size that fits, so the last is the largest.
     if (fits) best = result;
-    search.tell(fits);
+    search.record(fits);
   }
   if (search.largest() == 0) {
     std::printf("no batch fits: raise --limit-mb, or choose a smaller model\n");

@@ -104,10 +104,10 @@ TEST_F(ConvertToScenario, WhatCallsDoNotShowIsRefused) {
     record(rank, 3, "clean");
     const std::string file = fmt::format("run/rank_{}.trace.jsonl", rank);
     std::string text = TempDir::read(folder_.file(file));
-    text.insert(text.rfind("{\"end\""), R"({"ev":"state","n":0,"name":"w","hash":"5"})"
-                                        "\n"
-                                        R"({"ev":"state","n":1,"name":"w","hash":")" +
-                                            std::to_string(rank) + "\"}\n");
+    const auto state = [](int step, const std::string& hash) {
+      return json_line({{"ev", "state"}, {"n", step}, {"name", "w"}, {"hash", hash}});
+    };
+    text.insert(text.rfind("{\"end\""), state(0, "5") + state(1, std::to_string(rank)));
     folder_.write(file, text);
   }
   const Outcome made = make();

@@ -359,8 +359,7 @@ TEST(SimulateTrace, RefusesWhatItCannotSimulate) {
 // A kernel, a call that follows it, a kernel beside the call and one after it, for which the host
 // waits.
 std::string overlapping(int rank, const std::string& more = "") {
-  return R"({"header":1,"rank":)" + std::to_string(rank) + R"(,"world_size":2}
-{"ev":"span","name":"first","dur":10000,"stream":"7","id":100}
+  return header_line(rank, 2) + R"({"ev":"span","name":"first","dur":10000,"stream":"7","id":100}
 {"ev":"span","name":"wait","stream":"9","after":100}
 {"ev":"issue","id":1,"g":"world","op":"all_reduce","in":[[1000]],"dtype":"float32","async":true,"stream":"9"}
 {"ev":"span","name":"beside","dur":30000,"stream":"7"}

@@ -1,10 +1,12 @@
 // The suppressions file: what it takes and refuses, and what --suppressions does with it.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "reports/filter/filter.h"
 #include "tests/cli/run_lockstep.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/trace_lines.h"
 
 namespace lockstep::cli {
 namespace {
@@ -91,14 +93,11 @@ TEST(ParseSuppressions, WhatIsNoListOfEntriesIsRefused) {
 struct RedopMismatch {
   RedopMismatch() {
     for (int rank = 0; rank < 2; ++rank)
-      folder.write("rank_" + std::to_string(rank) + ".trace.jsonl",
-                   R"({"header":1,"rank":)" + std::to_string(rank) + R"(,"world_size":2}
-{"group":"world","ranks":[0,1]}
-{"ev":"issue","id":0,"g":"world","op":"all_reduce","in":[[8]],"redop":")" +
-                       (rank == 0 ? "sum" : "max") + R"("}
-{"ev":"complete","id":0}
-{"end":"clean"}
-)");
+      folder.write(fmt::format("rank_{}.trace.jsonl", rank),
+                   header_line(rank, 2) + world_line(2) +
+                       issue_line(0, "world", "all_reduce",
+                                  {{"in", {{8}}}, {"redop", rank == 0 ? "sum" : "max"}}) +
+                       event_line("complete", 0) + end_line("clean"));
   }
   // With a suppressions file of that text.
   Outcome verify(const std::string& text) const {

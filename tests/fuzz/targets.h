@@ -1,10 +1,10 @@
-// The fuzz targets: what reads, judges or reports things that others made, each as a function of
-// bytes. A target returns whatever the bytes are; it ends the program (a check, a sanitizer) where
-// a promise of the code under test does not hold.
+// The fuzz targets: code that reads, judges or reports untrusted input, each as a function of
+// bytes. A target returns for any bytes. It ends the program (by a check or a sanitizer) if the
+// code under test breaks a promise.
 //
-// libFuzzer calls one of them (fuzz_main.cc, a program each: scripts/fuzz), and corpus_test.cc
-// calls all of them on the files of corpus/<name>/, in every build that has the code: what the
-// trainer reads has a table (data_targets.cc) and a test program of its own.
+// libFuzzer calls one of them (fuzz_main.cc, one program per target: scripts/fuzz). corpus_test.cc
+// calls all of them on the files of corpus/<name>/, in every build. The trainer's readers have a
+// table (data_targets.cc) and a test program of their own.
 #pragma once
 
 #include <span>
@@ -17,10 +17,10 @@ struct FuzzTarget {
   void (*run)(std::string_view bytes);
 };
 
-// Of the program that this is.
+// The targets of this program.
 std::span<const FuzzTarget> fuzz_targets();
 
-// Lockstep's own forms of a trace.
+// Lockstep's own trace formats.
 void fuzz_text_trace(std::string_view bytes);
 void fuzz_ring_trace(std::string_view bytes);
 // The text traces of several ranks: judged and reported.
@@ -37,12 +37,12 @@ void fuzz_detail_log(std::string_view bytes);
 void fuzz_execution_trace(std::string_view bytes);
 void fuzz_clog(std::string_view bytes);
 void fuzz_digest(std::string_view bytes);
-// What lies beside recordings (trace/evidence).
+// Logs and stacks beside recordings (trace/evidence).
 void fuzz_evidence(std::string_view bytes);
-// What recordings come in.
+// Containers of recordings.
 void fuzz_pickle(std::string_view bytes);
 void fuzz_archive(std::string_view bytes);
-// What people write, and what we wrote earlier.
+// Files that people write, and files that Lockstep wrote earlier.
 void fuzz_scenario(std::string_view bytes);
 void fuzz_plan(std::string_view bytes);
 void fuzz_suppressions(std::string_view bytes);
@@ -53,12 +53,11 @@ void fuzz_sweep_file(std::string_view bytes);
 void fuzz_sweep_row(std::string_view bytes);
 void fuzz_measured_table(std::string_view bytes);
 void fuzz_calibration(std::string_view bytes);
-// Traces as programs: replayed, on a simulated clock, and with the costs of their work on a
-// machine.
+// Traces as programs: replayed, simulated, and forecast for a machine.
 void fuzz_replay(std::string_view bytes);
 void fuzz_simulation(std::string_view bytes);
 void fuzz_forecast(std::string_view bytes);
-// What the trainer reads: data sets, pictures, vocabularies and texts, weights.
+// Files that the trainer reads: data sets, images, vocabularies, texts and weights.
 void fuzz_captions(std::string_view bytes);
 void fuzz_jsonl(std::string_view bytes);
 void fuzz_webdataset(std::string_view bytes);

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,6 +20,7 @@
 #include "base/text.h"
 #include "reports/findings/reports.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/trace_lines.h"
 #include "trace/load.h"
 #include "trace/trace_builder.h"
 #include "verify/rules/rules.h"
@@ -33,11 +35,11 @@ using testing::StartsWith;
 
 namespace fs = std::filesystem;
 
-// A text trace whose header says so.
+// A text trace. The header's numbers are text, so that they can be any.
 std::string trace_of(const std::string& rank, const std::string& world_size,
                      const std::string& more = "") {
-  return "{\"header\":1,\"rank\":" + rank + ",\"world_size\":" + world_size + "}\n" +
-         R"({"ev":"issue","id":0,"g":"world","op":"barrier"})" + "\n" + more;
+  return fmt::format("{{\"header\":1,\"rank\":{},\"world_size\":{}}}\n", rank, world_size) +
+         issue_line(0, "world", "barrier") + more;
 }
 
 // A tar archive with one entry; every field as text, as in the format (POSIX ustar).
@@ -195,11 +197,13 @@ TEST_F(Hostile, BytesThatAreNoText) {
               StartsWith("inconclusive"));
   EXPECT_THAT(said({dir_.write("\xff\n", "no trace")}), StartsWith("error: not a trace"));
   const std::string odd = "\xff\xfe\xed\xa0\x80";
-  EXPECT_THAT(said_of(trace_of("0", "1", R"({"ev":"exception","what":")" + odd + "\"}\n")),
-              StartsWith("inconclusive damaged-trace"));
+  EXPECT_THAT(
+      said_of(trace_of("0", "1", fmt::format("{{\"ev\":\"exception\",\"what\":\"{}\"}}\n", odd))),
+      StartsWith("inconclusive damaged-trace"));
   EXPECT_THAT(said_of(trace_of("0", "1",
                                R"({"ev":"exception","what":"\u0000 \u001b[2J \u202e"})"
-                               "\n{\"end\":\"exception\"}\n")),
+                               "\n" +
+                                   end_line("exception"))),
               StartsWith("findings rank-exception"));
   EXPECT_THAT(said_of(tar_entry("\xff\x1b[1m_rank_0", trace_of("0", "2")) + kTarEnd, "a.tar"),
               StartsWith("inconclusive"));
@@ -228,15 +232,17 @@ TEST_F(Hostile, NumbersOutOfRangeInAnEvent) {
          {"1000000000", "9223372036854775807", "9223372036854775808", "-9223372036854775808",
           "1e308", "1e400", "NaN", "-Infinity"}) {
       SCOPED_TRACE(std::string(key) + " " + number);
-      const std::string event = R"({"ev":"issue","id":7,"g":"world","op":"send","peer":1,")" +
-                                std::string(key) + "\":" + number + "}\n";
+      const std::string event =
+          fmt::format(R"({{"ev":"issue","id":7,"g":"world","op":"send","peer":1,"{}":{}}})", key,
+                      number) +
+          "\n";
       EXPECT_THAT(said_of(trace_of("0", "2", event)), StartsWith("inconclusive missing-rank"));
     }
   }
+  constexpr std::int64_t kHuge = std::int64_t{1} << 62;
   EXPECT_EQ(said_of(trace_of("0", "1",
-                             R"({"ev":"issue","id":1,"g":"world","op":"all_reduce",)"
-                             R"("in":[[4611686018427387904,4611686018427387904]]})"
-                             "\n{\"end\":\"clean\"}\n")),
+                             issue_line(1, "world", "all_reduce", {{"in", {{kHuge, kHuge}}}}) +
+                                 end_line("clean"))),
             "clean");
   EXPECT_THAT(said_of(trace_of("0", "1",
                                R"({"ev":"step","n":0,"loss":NaN})"
@@ -379,7 +385,7 @@ TEST_F(Hostile, TarSizesThatAreNotThere) {
 
 TEST_F(Hostile, FilesThatContradictEachOther) {
   dir_.write("a.trace.jsonl", trace_of("0", "2"));
-  dir_.write("b.trace.jsonl", trace_of("0", "2", R"({"end":"clean"})"));
+  dir_.write("b.trace.jsonl", trace_of("0", "2", end_line("clean")));
   dir_.write("c.trace.jsonl", trace_of("1", "2"));
   EXPECT_THAT(said({dir_.path()}), HasSubstr("inconsistent-header")) << "one rank in two files";
   dir_.write("b.trace.jsonl", trace_of("3", "4"));

@@ -88,7 +88,8 @@ TEST(Spread, RefusesARankThatCannotRepresentAnother) {
   EXPECT_THAT(refused(R"({"group":"g","ranks":[0,1]})", 0), HasSubstr("does not include it"));
   EXPECT_THAT(refused("", 2), HasSubstr("another index in its copy"));
   EXPECT_EQ(refused(message, 1),
-            "rank 0 cannot stand for rank 1: it sends messages to another copy of the model");
+            "the trace of rank 0 cannot be used for rank 1: it sends messages to another copy of "
+            "the model");
 }
 
 }  // namespace

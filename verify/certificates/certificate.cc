@@ -74,9 +74,9 @@ std::string program_text(const ProductModel& model, const std::string& product) 
   for (std::uint32_t h = 0; h < runs.size(); ++h) {
     for (std::uint32_t part = 0; part < parts; ++part) {
       for (std::int32_t r = 0; r < model.ranks(); ++r) {
-        const std::uint32_t s = model.sequences().part(h, r, part).sequence;
+        const SequenceId s = model.sequences().part(HistoryId(h), r, part).sequence;
         // Nothing: no step of the recording was under it.
-        if (s == kNothing || traced[static_cast<std::size_t>(r)] != r) continue;
+        if (s == kNoSequence || traced[static_cast<std::size_t>(r)] != r) continue;
         out.sequence(fmt::format("history {} {}", h, part_name(spec, part)), r, s);
       }
     }
@@ -199,7 +199,7 @@ void CertificateText::claim_unrecorded(std::span<const trace::Run> runs,
   claim("unrecorded", fmt::format("{{{}}}", json));
 }
 
-void CertificateText::sequence(const std::string& part, std::int32_t rank, std::uint32_t sequence) {
+void CertificateText::sequence(const std::string& part, std::int32_t rank, SequenceId sequence) {
   const auto [known, fresh] = sequences_.try_emplace(part);
   if (fresh) parts_.push_back(part);
   const std::string& sha = digest(sequence);
@@ -212,19 +212,19 @@ void CertificateText::sequence(const std::string& part, std::int32_t rank, std::
 }
 
 // The SHA-256 of a list of its items: [how, channel, index there]; a call adds its key and splits.
-const std::string& CertificateText::digest(std::uint32_t sequence) {
+const std::string& CertificateText::digest(SequenceId sequence) {
   const auto [known, fresh] = digests_.emplace(sequence, "");
   if (!fresh) return known->second;
   Sha256 hash;
   hash.add("[");
   bool first = true;
-  for (const ProductItem& item : table_.sequences[sequence].items) {
+  for (const ProductItem& item : table_.sequences[sequence.value].items) {
     const char* how = item.kind == ItemKind::wait       ? "wait"
                       : item.kind == ItemKind::issue    ? "issue"
                       : item.kind == ItemKind::blocking ? "block"
                                                         : "batch";
-    std::string line =
-        fmt::format("{}[\"{}\",{},{}", first ? "" : ",", how, channels_[item.channel], item.index);
+    std::string line = fmt::format("{}[\"{}\",{},{}", first ? "" : ",", how,
+                                   channels_[item.channel.value], item.index);
     if (item.kind != ItemKind::wait) {
       const ExchangeSplits& cut = table_.exchanges[item.own];
       line += fmt::format(",{},[{},{}]", table_.shared_keys[item.shared], json_numbers(cut.in),
@@ -242,15 +242,15 @@ void CertificateText::order(const std::string& situation, const Evaluation& eval
   const std::vector<ProductInstance> order =
       order_instances(table_, distinct_sequences(evaluation), device).order;
   orders_ += fmt::format("{}\n  {}: [", orders_.empty() ? "" : ",", json_text(situation));
-  std::map<std::uint32_t, std::uint32_t> next;  // by channel
+  std::map<ChannelId, std::uint32_t> next;
   // Neighbours in the order that are on one channel share an entry.
   for (std::size_t i = 0; i < order.size();) {
-    const std::uint32_t channel = order[i].channel;
+    const ChannelId channel = order[i].channel;
     std::uint32_t length = 0;
     for (; i < order.size() && order[i].channel == channel; ++i, ++length)
       LOCKSTEP_CHECK(order[i].index == next[channel]++, "calls of a channel stand in their order");
-    orders_ += fmt::format("{}\n    [{}, {}]", orders_.back() == '[' ? "" : ",", channels_[channel],
-                           length);
+    orders_ += fmt::format("{}\n    [{}, {}]", orders_.back() == '[' ? "" : ",",
+                           channels_[channel.value], length);
   }
   orders_ += "]";
 }

@@ -42,7 +42,7 @@ class CertificateText {
   // are missing.
   void claim_unrecorded(std::span<const trace::Run> runs, const std::vector<std::int32_t>& waits);
   // Claims that a rank makes this sequence in the part.
-  void sequence(const std::string& part, std::int32_t rank, std::uint32_t sequence);
+  void sequence(const std::string& part, std::int32_t rank, SequenceId sequence);
   // An order of the instances of a situation that all choices respect. Requires that there is one.
   // O(items of the distinct sequences).
   void order(const std::string& situation, const Evaluation& evaluation, bool device);
@@ -50,14 +50,14 @@ class CertificateText {
 
  private:
   std::string channel_name(const ProductChannel& channel) const;
-  const std::string& digest(std::uint32_t sequence);
+  const std::string& digest(SequenceId sequence);
 
   const SequenceTable& table_;
   std::map<std::string, trace::RankList> groups_;
   std::int32_t world_size_ = 0;
-  std::vector<std::string> channels_;             // in JSON
-  std::map<std::uint32_t, std::string> digests_;  // by sequence
-  std::vector<std::string> parts_;                // in the order in which they came
+  std::vector<std::string> channels_;  // in JSON, by ChannelId
+  std::map<SequenceId, std::string> digests_;
+  std::vector<std::string> parts_;  // in the order in which they came
   std::map<std::string, std::vector<std::pair<std::string, std::vector<std::int32_t>>>> sequences_;
   std::string claims_, orders_;
 };

@@ -90,7 +90,7 @@ class RunWriter {
       return refusal(table_.inconclusive.front(), "", kOnlyCompleteRuns);
     compare_choices(table_, evaluation_);
     if (!evaluation_.disagreeing.empty()) {
-      const ProductChannel& channel = table_.channels[evaluation_.disagreeing.front()];
+      const ProductChannel& channel = table_.channels[evaluation_.disagreeing.front().value];
       return refusal(
           fmt::format("whether the calls in {} are the same ones is unknown: not all its members "
                       "recorded the same about them",
@@ -101,7 +101,8 @@ class RunWriter {
     if (!held.empty()) {
       return refusal(
           fmt::format("no single order of the calls suits all ranks; call {} of {} is held up",
-                      held.front().index, describe_channel(table_.channels[held.front().channel])),
+                      held.front().index,
+                      describe_channel(table_.channels[held.front().channel.value])),
           "",
           hidden_.empty() ? "make every rank call its groups in the same order"
                           : "waits were not recorded, so that every call is taken to block: "
@@ -117,9 +118,9 @@ class RunWriter {
     for (const trace::RankTrace& trace : run_.ranks) {
       const bool hides = hides_waits(trace);
       if (hides) hidden_.push_back(trace.rank.value);
-      const std::uint32_t sequence = reader.read(
+      const SequenceId sequence = reader.read(
           trace, 0, static_cast<std::uint32_t>(trace.events.size()), {.all_block = hides});
-      evaluation_.choices.push_back({sequence});
+      evaluation_.choices.emplace_back(1, sequence);
     }
   }
 

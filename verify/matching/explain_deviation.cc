@@ -1,5 +1,5 @@
 #include <algorithm>
-#include <map>
+#include <optional>
 #include <set>
 
 #include <fmt/core.h>
@@ -49,8 +49,8 @@ RuleId rule_of_deviation(const Deviation& d) {
   return RuleId::op_mismatch;
 }
 
-// Whether the two ranks' batches differed in the same way in an earlier one, although their calls
-// agreed there. Then a remedy handles such batches, and they are not the reason now.
+// Whether the two ranks had batches that differed in the same way before, with calls that agreed.
+// Then a remedy handles such batches, and they are not the reason now.
 bool agreed_before(const Context& context, const Deviation& d) {
   const std::uint32_t deviant = d.deviants[0];
   const std::uint32_t other = d.reference[0];
@@ -134,10 +134,10 @@ std::string repeat_sentence(const Deviation& d) {
   return d.repeats == 0 ? "" : fmt::format(" The same happens {}.", plural(d.repeats, "more time"));
 }
 
-// Whether the calls that are too many, or lack, repeat those right before them in the same step
-// with the same parameters: gradients are reduced once more, or once less, per step. So the ranks
-// run different numbers of micro-batches and reduce after each (no_sync is forgotten). Without
-// recorded steps or parameters a repetition may be anything.
+// Whether the extra or missing calls repeat those right before them, in the same step and with the
+// same parameters. Then gradients are reduced once more, or once less, per step: the ranks run
+// different numbers of micro-batches and reduce after each one (no_sync is forgotten). Without
+// recorded steps or parameters, a repetition has many possible reasons.
 bool repeats_micro_batch(const Context& context, const Deviation& d) {
   const bool extra = d.kind == Deviation::Kind::extra;
   if (!extra && d.kind != Deviation::Kind::missing) return false;
@@ -167,8 +167,8 @@ bool repeats_micro_batch(const Context& context, const Deviation& d) {
   return named;
 }
 
-// Where a call is, as describe_location() puts it, but without its step where that is not the
-// deviation's, since one message with two step numbers reads like two faults.
+// As describe_location(), but without the call's step if that is not the deviation's: a message
+// with two step numbers reads like two faults.
 std::string location_words(const Context& context, const Deviation& d, CallRef ref) {
   const trace::Call& call = context.call(ref);
   if (d.step == trace::kNone || call.step == d.step) return context.describe_location(ref, d.seq);
@@ -234,83 +234,91 @@ std::string batch_words(const Deviation& d, const std::string& who) {
 std::string fix_of_sharded(trace::Op op) {
   if (op == trace::Op::all_gather || op == trace::Op::all_gather_into_tensor) {
     return "call the module on every rank, with an empty or dummy input whose output is added to "
-           "the "
-           "loss with weight 0, or balance the modalities over the ranks; "
+           "the loss with weight 0, or balance the modalities over the ranks; "
            "set_reduce_scatter_unused_params of FSDP2 does not help, since it acts on modules that "
            "the rank calls";
   }
   if (op == trace::Op::reduce_scatter || op == trace::Op::reduce_scatter_tensor) {
     return "reduce zeros for parameters without a gradient: set_reduce_scatter_unused_params(True) "
-           "of "
-           "FSDP2 (PyTorch 2.13 and later) where every rank calls the module, else a dummy input "
-           "with "
-           "weight 0; with zeros, weight decay acts on these parameters";
+           "of FSDP2 (PyTorch 2.13 and later) where every rank calls the module, else a dummy "
+           "input "
+           "with weight 0; with zeros, weight decay acts on these parameters";
   }
   return "";
 }
 
-// Fills in the finding where the batches explain the deviation: "rank 1's batch of step 0 held text
-// only; …". False: they do not.
-bool explain_modality(const Context& context, const Deviation& d, Finding& finding) {
-  if (!may_be_modality(context, d)) return false;
+// How the batches of the deviants and of the reference differ.
+struct BatchDifference {
+  bool lacks = false;  // the deviants' batch lacked a modality that the reference's held
+  bool dead = false;   // it lacked one, and a stand-in was computed whose gradient never arrived
+  bool less_often = false;  // the deviants called a part of the model, but less often
+  bool once_more = false;   // they called it more often
+};
+
+// Nothing: the batches do not differ.
+std::optional<BatchDifference> batch_difference(const Context& context, const Deviation& d) {
   const std::uint32_t deviant = d.deviants[0];
   const std::uint32_t other = d.reference[0];
-  const bool lacks = !context.modalities.lacking(deviant, other, d.batch()).empty();
-  const bool exceeds = !context.modalities.lacking(other, deviant, d.batch()).empty();
-  if (!lacks && !exceeds) return false;
-  const std::string who = context.describe_ranks(d.deviants);
-  const std::string batch =
-      fmt::format("{} held {}", batch_words(d, who),
-                  describe_modality(context.modalities.held(deviant, d.batch())));
+  BatchDifference out;
+  out.lacks = !context.modalities.lacking(deviant, other, d.batch()).empty();
+  if (!out.lacks && context.modalities.lacking(other, deviant, d.batch()).empty())
+    return std::nullopt;
+  out.dead = out.lacks && d.kind == Deviation::Kind::missing &&
+             context.modalities.stood_in(deviant, d.batch());
+  out.less_often = out.lacks && !out.dead && d.expected.call != kNoCall &&
+                   times_made(context, deviant, context.call(d.expected), kNoCall) > 0;
+  out.once_more = !out.lacks && d.got.call != kNoCall &&
+                  times_made(context, d.got.rank, context.call(d.got), d.got.call) > 0;
+  return out;
+}
+
+// "rank 1's batch of step 0 held text only; …". `names`: the parameters of the calls that differ.
+std::string modality_message(const Context& context, const Deviation& d,
+                             const BatchDifference& difference,
+                             const std::vector<std::string>& names) {
+  const auto held = [&](std::uint32_t rank) {
+    return describe_modality(context.modalities.held(rank, d.batch()));
+  };
+  const std::string batch = fmt::format(
+      "{} held {}", batch_words(d, context.describe_ranks(d.deviants)), held(d.deviants[0]));
+  if (difference.lacks && !difference.less_often) {
+    return fmt::format("{}; {} got no gradient there, and {} {} was never called{}", batch,
+                       names.empty() ? "a branch's parameters" : quoted_names(names),
+                       names.size() == 1 ? "its" : "their", trace::op_name(context.op(d.expected)),
+                       difference.dead ? ". A stand-in was computed there, but it is not connected "
+                                         "to the loss, or not computed again in backward"
+                                       : "");
+  }
+  const std::string both = fmt::format("{}, those of {} held {}", batch,
+                                       context.describe_ranks(d.reference), held(d.reference[0]));
+  if (difference.less_often) {
+    return fmt::format("{}; {} was called less often there: a part of the model ran less often",
+                       both, context.describe_call(d.expected));
+  }
+  if (difference.once_more) {
+    return fmt::format("{}; {} was called once more there ({}): a part of the model ran again",
+                       both, context.describe_call(d.got), context.describe_location(d.got, d.seq));
+  }
   const CallRef call = d.expected.call != kNoCall ? d.expected : d.got;
-  // A remedy computed a stand-in, but its gradient never arrived: a remedy without effect.
-  const bool dead = lacks && d.kind == Deviation::Kind::missing &&
-                    context.modalities.stood_in(deviant, d.batch());
-  finding = make_finding(dead ? RuleId::dead_remedy : RuleId::modality_divergence);
-  if (!dead && lacks && d.expected.call != kNoCall) {
-    const trace::Op op = context.op(d.expected);
-    if (std::string fix = fix_of_sharded(op); !fix.empty()) finding.fix = std::move(fix);
+  return fmt::format("{}; the calls differ from {}", both, context.describe_location(call, d.seq));
+}
+
+// Fills in the finding if the batches explain the deviation. False: they do not.
+bool explain_modality(const Context& context, const Deviation& d, Finding& finding) {
+  if (!may_be_modality(context, d)) return false;
+  const auto difference = batch_difference(context, d);
+  if (!difference) return false;
+  finding = make_finding(difference->dead ? RuleId::dead_remedy : RuleId::modality_divergence);
+  if (!difference->dead && difference->lacks && d.expected.call != kNoCall) {
+    if (std::string fix = fix_of_sharded(context.op(d.expected)); !fix.empty())
+      finding.fix = std::move(fix);
   }
   finding.what = names_carried(context, d);
-  const std::string names =
-      finding.what.empty() ? "a branch's parameters" : quoted_names(finding.what);
-  const bool several = finding.what.size() != 1;
-  const bool less_often = lacks && !dead && d.expected.call != kNoCall &&
-                          times_made(context, deviant, context.call(d.expected), kNoCall) > 0;
-  const bool once_more = !lacks && d.got.call != kNoCall &&
-                         times_made(context, d.got.rank, context.call(d.got), d.got.call) > 0;
-  if (less_often) {
-    finding.message = fmt::format(
-        "{}, those of {} held {}; {} was called less often there: a part of the model ran less "
-        "often",
-        batch, context.describe_ranks(d.reference),
-        describe_modality(context.modalities.held(other, d.batch())),
-        context.describe_call(d.expected));
-  } else if (once_more) {
-    finding.message = fmt::format(
-        "{}, those of {} held {}; {} was called once more there ({}): a part of the model ran "
-        "again",
-        batch, context.describe_ranks(d.reference),
-        describe_modality(context.modalities.held(other, d.batch())), context.describe_call(d.got),
-        context.describe_location(d.got, d.seq));
-  } else if (lacks) {
-    finding.message =
-        fmt::format("{}; {} got no gradient there, and {} {} was never called", batch, names,
-                    several ? "their" : "its", trace::op_name(context.op(d.expected)));
-    if (dead) {
-      finding.message +=
-          ". A stand-in was computed there, but it is not connected to the loss, or not computed "
-          "again in backward";
-    }
-  } else {
-    finding.message = fmt::format("{}, those of {} held {}; the calls differ from {}", batch,
-                                  context.describe_ranks(d.reference),
-                                  describe_modality(context.modalities.held(other, d.batch())),
-                                  context.describe_location(call, d.seq));
-  }
+  finding.message = modality_message(context, d, *difference, finding.what);
   // If a rank runs a part once more, its trace may end before the calls that it has left.
-  finding.why = once_more ? repeat_sentence(d)
-                          : fmt::format("{}.{}", form_message(context, d), repeat_sentence(d));
+  finding.why = difference->once_more
+                    ? repeat_sentence(d)
+                    : fmt::format("{}.{}", form_message(context, d), repeat_sentence(d));
   return true;
 }
 

@@ -179,15 +179,15 @@ trace::Run compose(const ProductModel& model, const Assignment& assignment) {
       ranks.push_back(std::move(other));
       continue;
     }
-    const std::uint32_t first = assignment.options.front()[i].history;
-    RankComposer composer(histories[first].of(r), tables);
-    const auto add = [&](std::uint32_t history, const RecordedPart& recorded, std::int64_t step) {
-      if (recorded.sequence == kNothing) return false;
-      composer.add_part(histories[history].of(r), recorded.begin, recorded.end, step);
+    const HistoryId first = assignment.options.front()[i].history;
+    RankComposer composer(histories[first.value].of(r), tables);
+    const auto add = [&](HistoryId history, const RecordedPart& recorded, std::int64_t step) {
+      if (recorded.sequence == kNoSequence) return false;
+      composer.add_part(histories[history.value].of(r), recorded.begin, recorded.end, step);
       return true;
     };
     bool alive = add(first, sequences.part(first, r, ProductSequences::kStart), trace::kNone);
-    std::uint32_t history = first;
+    HistoryId history = first;
     // Whether all steps so far are those of the trace. Only then is it known that the rank raises
     // the exception of its trace.
     bool as_recorded = true;
@@ -195,17 +195,18 @@ trace::Run compose(const ProductModel& model, const Assignment& assignment) {
       const ProductOption& option = assignment.options[s][i];
       const std::int64_t step = assignment.steps[s];
       history = option.history;
-      const trace::ProductSpec::Condition& condition = model.spec().conditions[option.condition];
+      const trace::ProductSpec::Condition& condition =
+          model.spec().conditions[option.condition.value];
       if (!condition.has.empty()) composer.add_modalities(step, condition.has);
       const auto& raise = sequences.raise(history, r);
       as_recorded = as_recorded && step == static_cast<std::int64_t>(s) &&
-                    option.condition == model.spec().recorded_condition(history, step);
+                    option.condition == model.recorded_condition(history, step);
       const bool raises = raise && as_recorded && raise->step == step;
       if (!raises && add(history, model.at_step(history, r, step, option.condition), step))
         continue;
       alive = false;
       if (!raise) break;
-      composer.add_part(histories[history].of(r), raise->begin, raise->end, step);
+      composer.add_part(histories[history.value].of(r), raise->begin, raise->end, step);
       composer.raise(raise->what);
     }
     if (alive) add(history, sequences.part(history, r, ProductSequences::kEnd), trace::kNone);
@@ -259,7 +260,7 @@ std::optional<std::uint32_t> possible_set(const ProductModel& model, std::int64_
   return std::nullopt;
 }
 
-std::uint32_t set_of(const ProductModel& model, std::uint32_t condition) {
+std::uint32_t set_of(const ProductModel& model, ConditionId condition) {
   const auto& condition_sets = model.situations().condition_sets();
   const auto found =
       std::find_if(condition_sets.begin(), condition_sets.end(), [&](const auto& condition_set) {
@@ -273,18 +274,18 @@ std::uint32_t set_of(const ProductModel& model, std::uint32_t condition) {
 std::vector<ProductOption> usual_in(const ProductModel& model, std::int64_t step,
                                     std::uint32_t condition_set,
                                     const std::vector<ProductOption>& past) {
-  std::map<std::uint32_t, std::size_t> votes;
+  std::map<ConditionId, std::size_t> votes;
   for (std::int32_t r = 0; r < model.ranks(); ++r) {
-    for (const std::uint32_t c : model.situations().conditions(condition_set, r, step)) ++votes[c];
+    for (const ConditionId c : model.situations().conditions(condition_set, r, step)) ++votes[c];
   }
   std::vector<ProductOption> out;
   for (std::int32_t r = 0; r < model.ranks(); ++r) {
-    const std::uint32_t history = past[static_cast<std::size_t>(r)].history;
-    std::optional<std::uint32_t> best;
-    for (const std::uint32_t c : model.situations().conditions(condition_set, r, step)) {
+    const HistoryId history = past[static_cast<std::size_t>(r)].history;
+    std::optional<ConditionId> best;
+    for (const ConditionId c : model.situations().conditions(condition_set, r, step)) {
       const auto& team = model.situations().team_of(r);
       const bool recorded = std::all_of(team.begin(), team.end(), [&](std::int32_t other) {
-        return model.at_step(history, other, step, c).sequence != kNothing;
+        return model.at_step(history, other, step, c).sequence != kNoSequence;
       });
       if (recorded && (!best || votes[c] > votes[*best])) best = c;
     }
@@ -300,7 +301,7 @@ std::vector<ProductOption> first_step(const ProductModel& model,
   std::vector<ProductOption> out;
   out.reserve(later.size());
   for (const ProductOption& option : later)
-    out.push_back({option.history, model.spec().histories[option.history].first});
+    out.push_back({option.history, model.recorded_condition(option.history, 0)});
   return out;
 }
 
@@ -324,7 +325,9 @@ bool add_usual(const ProductModel& model, Assignment& assignment, std::int64_t s
 }  // namespace
 
 std::vector<ProductOption> usual_options(const ProductModel& model, const Situation& situation) {
-  std::map<std::uint32_t, std::size_t> conditions, histories;  // how many ranks may have them
+  // How many ranks may have them.
+  std::map<ConditionId, std::size_t> conditions;
+  std::map<HistoryId, std::size_t> histories;
   std::vector<std::vector<ProductOption>> all;
   for (std::int32_t r = 0; r < model.ranks(); ++r) {
     std::vector<ProductOption> mine = model.situations().options(situation, r);
@@ -381,7 +384,7 @@ std::optional<Assignment> usual_steps(const ProductModel& model) {
   return out;
 }
 
-std::optional<Assignment> follow_trace(const ProductModel& model, std::uint32_t history,
+std::optional<Assignment> follow_trace(const ProductModel& model, HistoryId history,
                                        std::int32_t rank) {
   const trace::ProductSpec& spec = model.spec();
   const auto& raise = model.sequences().raise(history, rank);
@@ -390,10 +393,9 @@ std::optional<Assignment> follow_trace(const ProductModel& model, std::uint32_t 
   Assignment out;
   std::vector<ProductOption> past;
   for (std::int64_t step = 0; step <= raise->step; ++step) {
-    const std::uint32_t condition = spec.recorded_condition(history, step);
+    const ConditionId condition = model.recorded_condition(history, step);
     const std::uint32_t condition_set = set_of(model, condition);
-    const std::vector<std::uint32_t> mine =
-        model.situations().conditions(condition_set, rank, step);
+    const std::vector<ConditionId> mine = model.situations().conditions(condition_set, rank, step);
     if (!std::binary_search(mine.begin(), mine.end(), condition)) return std::nullopt;
     if (!model.situations().possible(condition_set, step)) return std::nullopt;
     std::vector<ProductOption> options(static_cast<std::size_t>(model.ranks()));
@@ -401,7 +403,7 @@ std::optional<Assignment> follow_trace(const ProductModel& model, std::uint32_t 
       const auto o = static_cast<std::size_t>(other);
       // The condition of `rank` if the other may be in it, so that the fewest ranks differ.
       const auto may = model.situations().conditions(condition_set, other, step);
-      const std::uint32_t c =
+      const ConditionId c =
           std::binary_search(may.begin(), may.end(), condition) ? condition : may.front();
       options[o] = {step == 0 ? model.situations().history_of(c) : past[o].history, c};
     }

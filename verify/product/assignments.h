@@ -48,7 +48,7 @@ std::optional<Assignment> usual_steps(const ProductModel& model);
 // The steps in which `rank` does what its trace of `history` did, up to the step in which it raised
 // an exception. The other ranks are in the same conditions where they may be. Nothing if `allowed`
 // forbids this, or the exception came too late to follow.
-std::optional<Assignment> follow_trace(const ProductModel& model, std::uint32_t history,
+std::optional<Assignment> follow_trace(const ProductModel& model, HistoryId history,
                                        std::int32_t rank);
 
 }  // namespace lockstep::verify

@@ -136,21 +136,21 @@ class Decider {
   // initialisation, caches).
   void note_single_recordings() {
     const trace::ProductSpec& spec = model_.spec();
-    std::set<std::uint32_t> used;
+    std::set<ConditionId> used;
     for (const Situation& situation : model_.situations().all()) {
       if (situation.kind != Situation::Kind::later) continue;
       for (std::int32_t r = 0; r < model_.ranks(); ++r) {
-        for (const std::uint32_t c :
+        for (const ConditionId c :
              model_.situations().conditions(situation.condition_set, r, situation.step))
           used.insert(c);
       }
     }
-    for (const std::uint32_t c : used) {
-      if (std::count(spec.steps.begin(), spec.steps.end(), c) >= 2) continue;
+    for (const ConditionId c : used) {
+      if (std::count(spec.steps.begin(), spec.steps.end(), c.value) >= 2) continue;
       say(fmt::format(
           "\"{}\" comes less than twice in \"steps\", so that nothing shows that a step "
           "under it is always the same",
-          printable(spec.conditions[c].name)));
+          printable(spec.conditions[c.value].name)));
     }
   }
 
@@ -163,7 +163,7 @@ class Decider {
     example.step = std::max<std::int64_t>(failure.situation.step, 0);
     example.assignment = steps_up_to(model_, failure.situation, failure.options);
     example.differing = failure.differing;
-    const std::vector<std::uint32_t> sequences =
+    const std::vector<SequenceId> sequences =
         sequences_under(model_, failure.situation, failure.options);
     if (failure.cycle) {
       describe_cycle(model_, *failure.cycle, example);
@@ -297,18 +297,18 @@ std::string describe_channel(const ProductChannel& channel) {
   return out;
 }
 
-ChannelParties parties_on(const ProductModel& model, std::uint32_t channel,
-                          const std::vector<std::uint32_t>& sequences) {
-  std::set<trace::Rank> members(model.sequences().channels[channel].members.begin(),
-                                model.sequences().channels[channel].members.end());
+ChannelParties parties_on(const ProductModel& model, ChannelId channel,
+                          const std::vector<SequenceId>& sequences) {
+  const trace::RankList& ranks = model.sequences().channels[channel.value].members;
+  const std::set<trace::Rank> members(ranks.begin(), ranks.end());
   ChannelParties out;
   std::map<std::uint32_t, std::size_t> party_of;
   for (const trace::Rank member : members) {
     if (member.value < 0 || member.value >= model.ranks()) continue;
-    const std::uint32_t s = sequences[static_cast<std::size_t>(member.value)];
+    const SequenceId s = sequences[static_cast<std::size_t>(member.value)];
     std::uint32_t shared = kNothing;
-    if (s != kNothing) {
-      for (const Projection& p : model.sequences().sequences[s].projections) {
+    if (s != kNoSequence) {
+      for (const Projection& p : model.sequences().sequences[s.value].projections) {
         if (p.channel == channel) shared = p.shared;
       }
     }
@@ -327,12 +327,12 @@ std::size_t reference_party(const ChannelParties& parties) {
   return best;
 }
 
-void describe_divergence(const ProductModel& model, const std::vector<std::uint32_t>& sequences,
+void describe_divergence(const ProductModel& model, const std::vector<SequenceId>& sequences,
                          Counterexample& out) {
-  const std::vector<std::uint32_t> channels = model.disagreeing(sequences);
+  const std::vector<ChannelId> channels = model.disagreeing(sequences);
   if (channels.empty()) return;
-  const std::uint32_t channel = channels.front();
-  out.channel = describe_channel(model.sequences().channels[channel]);
+  const ChannelId channel = channels.front();
+  out.channel = describe_channel(model.sequences().channels[channel.value]);
   const ChannelParties parties = parties_on(model, channel, sequences);
   if (parties.size() < 2) {
     out.reason.push_back(fmt::format(
@@ -372,7 +372,7 @@ void describe_divergence(const ProductModel& model, const std::vector<std::uint3
 void describe_cycle(const ProductModel& model, const Cycle& cycle, Counterexample& out) {
   const auto words = [&](const ProductInstance& instance) {
     return fmt::format("call {} of {}", instance.index,
-                       describe_channel(model.sequences().channels[instance.channel]));
+                       describe_channel(model.sequences().channels[instance.channel.value]));
   };
   for (std::size_t i = 0; i < cycle.links.size(); ++i) {
     const Cycle::Link& link = cycle.links[i];

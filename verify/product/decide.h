@@ -80,13 +80,13 @@ struct ChannelParty {
 using ChannelParties = std::vector<ChannelParty>;
 
 // `sequences`: by rank. Ordered by their lowest ranks.
-ChannelParties parties_on(const ProductModel& model, std::uint32_t channel,
-                          const std::vector<std::uint32_t>& sequences);
+ChannelParties parties_on(const ProductModel& model, ChannelId channel,
+                          const std::vector<SequenceId>& sequences);
 // The largest party; of equal ones the first.
 std::size_t reference_party(const ChannelParties& parties);
 
 // Fills in the channel, the two sides, the parameters and the reason.
-void describe_divergence(const ProductModel& model, const std::vector<std::uint32_t>& sequences,
+void describe_divergence(const ProductModel& model, const std::vector<SequenceId>& sequences,
                          Counterexample& out);
 void describe_cycle(const ProductModel& model, const Cycle& cycle, Counterexample& out);
 

@@ -59,11 +59,11 @@ bool exchanges_fit(const SequenceTable& table, const ProductChannel& channel,
 
 void compare_choices(const SequenceTable& table, Evaluation& evaluation) {
   const auto ranks = static_cast<std::int32_t>(evaluation.choices.size());
-  std::map<std::uint32_t, ChannelUse> uses;  // by channel
+  std::map<ChannelId, ChannelUse> uses;
   for (std::size_t r = 0; r < evaluation.choices.size(); ++r) {
-    for (const std::uint32_t s : evaluation.choices[r]) {
-      for (const Projection& p : table.sequences[s].projections) {
-        const ProductChannel& channel = table.channels[p.channel];
+    for (const SequenceId s : evaluation.choices[r]) {
+      for (const Projection& p : table.sequences[s.value].projections) {
+        const ProductChannel& channel = table.channels[p.channel.value];
         if (channel.has_one_member() || !channel.counts(static_cast<std::int32_t>(r))) continue;
         ChannelUse& use = uses[p.channel];
         if (use.choices++ == 0) {
@@ -76,7 +76,7 @@ void compare_choices(const SequenceTable& table, Evaluation& evaluation) {
     }
   }
   for (const auto& [id, use] : uses) {
-    const ProductChannel& channel = table.channels[id];
+    const ProductChannel& channel = table.channels[id.value];
     // Every choice of every member must use the channel.
     std::size_t expected = 0;
     for (const trace::Rank member : channel.members) {
@@ -92,9 +92,9 @@ void compare_choices(const SequenceTable& table, Evaluation& evaluation) {
   }
 }
 
-std::vector<std::uint32_t> distinct_sequences(const Evaluation& evaluation) {
-  std::vector<std::uint32_t> out;
-  for (const std::vector<std::uint32_t>& mine : evaluation.choices)
+std::vector<SequenceId> distinct_sequences(const Evaluation& evaluation) {
+  std::vector<SequenceId> out;
+  for (const std::vector<SequenceId>& mine : evaluation.choices)
     out.insert(out.end(), mine.begin(), mine.end());
   std::sort(out.begin(), out.end());
   out.erase(std::unique(out.begin(), out.end()), out.end());

@@ -12,7 +12,7 @@ namespace lockstep::verify {
 
 // The calls of all ranks on a channel on which they agree.
 struct ChannelAgreement {
-  std::uint32_t channel = 0;
+  ChannelId channel;
   std::uint32_t shared = 0;  // into SequenceTable::shared_lists
   std::uint32_t size = 0;
 };
@@ -27,12 +27,12 @@ struct TeamChoice {
 };
 
 struct Evaluation {
-  std::vector<std::vector<std::uint32_t>> choices;  // by rank: its different sequences
-  std::map<std::int32_t, TeamChoice> teams;         // of the ranks that do not choose by themselves
-  std::vector<std::string> missing;                 // the first option that was not recorded
-  std::vector<std::uint32_t> disagreeing;           // channels, ascending
+  std::vector<std::vector<SequenceId>> choices;  // by rank: its different sequences
+  std::map<std::int32_t, TeamChoice> teams;      // of the ranks that do not choose by themselves
+  std::vector<std::string> missing;              // the first option that was not recorded
+  std::vector<ChannelId> disagreeing;            // ascending
   // Channels within a team that agree under each option, but differ between options.
-  std::vector<std::uint32_t> varying;
+  std::vector<ChannelId> varying;
   std::vector<ChannelAgreement> agreed;  // all others with several members; ascending
 };
 
@@ -42,6 +42,6 @@ struct Evaluation {
 void compare_choices(const SequenceTable& table, Evaluation& evaluation);
 
 // The different sequences of all ranks, ascending.
-std::vector<std::uint32_t> distinct_sequences(const Evaluation& evaluation);
+std::vector<SequenceId> distinct_sequences(const Evaluation& evaluation);
 
 }  // namespace lockstep::verify

@@ -18,11 +18,12 @@ namespace {
 constexpr std::size_t kRankCost = 4;
 
 // The calls of a sequence on channels with ranks of other teams: (channel, (shared, own)).
-std::vector<std::pair<std::uint32_t, std::pair<std::uint32_t, std::uint32_t>>> shared_part(
-    const ProductModel& model, std::uint32_t sequence) {
-  std::vector<std::pair<std::uint32_t, std::pair<std::uint32_t, std::uint32_t>>> out;
-  for (const Projection& p : model.sequences().sequences[sequence].projections) {
-    if (!model.sequences().channels[p.channel].has_one_member() && !model.within_team(p.channel))
+std::vector<std::pair<ChannelId, std::pair<std::uint32_t, std::uint32_t>>> shared_part(
+    const ProductModel& model, SequenceId sequence) {
+  std::vector<std::pair<ChannelId, std::pair<std::uint32_t, std::uint32_t>>> out;
+  for (const Projection& p : model.sequences().sequences[sequence.value].projections) {
+    if (!model.sequences().channels[p.channel.value].has_one_member() &&
+        !model.within_team(p.channel))
       out.push_back({p.channel, {p.shared, p.own}});
   }
   return out;
@@ -31,11 +32,11 @@ std::vector<std::pair<std::uint32_t, std::pair<std::uint32_t, std::uint32_t>>> s
 // Whether the calls of the rank and its team under the option do not match the usual ones of the
 // others, or each other.
 bool deviates(const ProductModel& model, const Situation& situation, std::int32_t rank,
-              const ProductOption& option, const std::vector<std::uint32_t>& usual) {
+              const ProductOption& option, const std::vector<SequenceId>& usual) {
   const std::vector<std::int32_t>& team = model.situations().team_of(rank);
   for (const std::int32_t r : team) {
-    const std::uint32_t other = model.recorded(situation, r, option).sequence;
-    const std::uint32_t own = usual[static_cast<std::size_t>(r)];
+    const SequenceId other = model.recorded(situation, r, option).sequence;
+    const SequenceId own = usual[static_cast<std::size_t>(r)];
     if (other != own && shared_part(model, other) != shared_part(model, own)) return true;
   }
   return team.size() > 1 &&
@@ -44,8 +45,8 @@ bool deviates(const ProductModel& model, const Situation& situation, std::int32_
 
 // The members that do not issue what the largest party issues. Of equally large parties, the one
 // with the lowest rank is the reference.
-std::vector<trace::Rank> minority(const ProductModel& model, std::uint32_t channel,
-                                  const std::vector<std::uint32_t>& sequences) {
+std::vector<trace::Rank> minority(const ProductModel& model, ChannelId channel,
+                                  const std::vector<SequenceId>& sequences) {
   const ChannelParties parties = parties_on(model, channel, sequences);
   std::vector<trace::Rank> out;
   for (std::size_t p = 0; p < parties.size(); ++p) {
@@ -58,9 +59,9 @@ std::vector<trace::Rank> minority(const ProductModel& model, std::uint32_t chann
 
 }  // namespace
 
-std::vector<std::uint32_t> sequences_under(const ProductModel& model, const Situation& situation,
-                                           const std::vector<ProductOption>& options) {
-  std::vector<std::uint32_t> out;
+std::vector<SequenceId> sequences_under(const ProductModel& model, const Situation& situation,
+                                        const std::vector<ProductOption>& options) {
+  std::vector<SequenceId> out;
   out.reserve(options.size());
   for (std::int32_t r = 0; r < model.ranks(); ++r)
     out.push_back(model.recorded(situation, r, options[static_cast<std::size_t>(r)]).sequence);
@@ -72,7 +73,7 @@ std::vector<std::uint32_t> sequences_under(const ProductModel& model, const Situ
 std::optional<Failure> find_divergence(const ProductModel& model, const Situation& situation) {
   const std::vector<ProductOption> usual = usual_options(model, situation);
   if (usual.empty()) return std::nullopt;
-  const std::vector<std::uint32_t> sequences = sequences_under(model, situation, usual);
+  const std::vector<SequenceId> sequences = sequences_under(model, situation, usual);
   if (const auto channels = model.disagreeing(sequences); !channels.empty()) {
     Failure failure{situation, usual, minority(model, channels.front(), sequences), 0,
                     std::nullopt};
@@ -158,8 +159,8 @@ DeadlockSearch find_deadlock(const ProductModel& model, const Situation& situati
 namespace {
 
 // Whether `allowed` lets the rank begin the history.
-bool may_begin(const ProductModel& model, std::uint32_t history, std::int32_t rank) {
-  const std::uint32_t first = model.spec().histories[history].first;
+bool may_begin(const ProductModel& model, HistoryId history, std::int32_t rank) {
+  const ConditionId first = model.recorded_condition(history, 0);
   for (std::uint32_t m = 0; m < model.situations().condition_sets().size(); ++m) {
     const auto mine = model.situations().conditions(m, rank, 0);
     if (std::binary_search(mine.begin(), mine.end(), first)) return true;
@@ -177,14 +178,15 @@ RaiseSearch find_raise(const ProductModel& model) {
   double work = 0;
   RaiseSearch out;
   for (std::uint32_t h = 0; h < model.derivation().runs.size(); ++h) {
+    const HistoryId history{h};
     for (std::int32_t r = 0; r < model.ranks(); ++r) {
-      const auto& raise = model.sequences().raise(h, r);
+      const auto& raise = model.sequences().raise(history, r);
       if (!raise || (out.first && out.first->step <= raise->step)) continue;
       work += static_cast<double>(raise->step + 1) * work_a_step;
-      auto assignment = work > kMostWork ? std::nullopt : follow_trace(model, h, r);
+      auto assignment = work > kMostWork ? std::nullopt : follow_trace(model, history, r);
       if (assignment) {
-        out.first = PossibleRaise{h, r, raise->step, std::move(*assignment)};
-      } else if (may_begin(model, h, r)) {
+        out.first = PossibleRaise{history, r, raise->step, std::move(*assignment)};
+      } else if (may_begin(model, history, r)) {
         out.unknown.push_back(
             fmt::format("rank {} raised an exception in step {} of {}, and whether it can in an "
                         "allowed assignment is not known",

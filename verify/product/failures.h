@@ -23,9 +23,9 @@ struct Failure {
   std::optional<Cycle> cycle;          // nothing: a divergence
 };
 
-// By rank: the sequence under its option; kNothing: not recorded.
-std::vector<std::uint32_t> sequences_under(const ProductModel& model, const Situation& situation,
-                                           const std::vector<ProductOption>& options);
+// By rank: the sequence under its option, or kNoSequence.
+std::vector<SequenceId> sequences_under(const ProductModel& model, const Situation& situation,
+                                        const std::vector<ProductOption>& options);
 
 // The failure of least cost in a situation in which some channel disagrees. Nothing if some rank
 // has no recorded option, or if the recorded ones agree.
@@ -47,7 +47,7 @@ DeadlockSearch find_deadlock(const ProductModel& model, const Situation& situati
 
 // An allowed assignment in which the rank does what its trace of a history did, exception included.
 struct PossibleRaise {
-  std::uint32_t history = 0;
+  HistoryId history;
   std::int32_t rank = 0;
   std::int64_t step = 0;
   Assignment assignment;

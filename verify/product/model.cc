@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 #include <set>
 #include <utility>
 
@@ -35,30 +34,30 @@ const RecordedPart& ProductModel::recorded(const Situation& situation, std::int3
   const auto part =
       situation.kind == Situation::Kind::start ? ProductSequences::kStart : ProductSequences::kEnd;
   for (std::uint32_t h = 0; h < derivation_.runs.size(); ++h) {
-    const RecordedPart& there = sequences_.part(h, rank, part);
-    if (there.sequence != kNothing) return there;
+    const RecordedPart& there = sequences_.part(HistoryId(h), rank, part);
+    if (there.sequence != kNoSequence) return there;
   }
-  return sequences_.part(0, rank, part);
+  return sequences_.part(HistoryId(0), rank, part);
 }
 
-const RecordedPart& ProductModel::at_step(std::uint32_t history, std::int32_t rank,
-                                          std::int64_t step, std::uint32_t condition) const {
+const RecordedPart& ProductModel::at_step(HistoryId history, std::int32_t rank, std::int64_t step,
+                                          ConditionId condition) const {
   static const RecordedPart kNotRecorded;
   if (step == 0) return sequences_.part(history, rank, ProductSequences::kFirst);
   const RecordedPart& second = sequences_.part(history, rank, ProductSequences::kSecond);
-  if (step != 1 || second.sequence == kNothing)
-    return sequences_.part(history, rank, ProductSequences::kFirstCondition + condition);
-  return condition == spec().recorded_condition(history, 1) ? second : kNotRecorded;
+  if (step != 1 || second.sequence == kNoSequence)
+    return sequences_.part(history, rank, ProductSequences::under(condition));
+  return condition == recorded_condition(history, 1) ? second : kNotRecorded;
 }
 
 Evaluation ProductModel::evaluate(const Situation& situation) const {
   Evaluation out;
   out.choices.resize(static_cast<std::size_t>(ranks()));
   for (std::int32_t r = 0; r < ranks(); ++r) {
-    std::vector<std::uint32_t>& mine = out.choices[static_cast<std::size_t>(r)];
+    std::vector<SequenceId>& mine = out.choices[static_cast<std::size_t>(r)];
     for (const ProductOption& option : situations_.options(situation, r)) {
-      const std::uint32_t sequence = recorded(situation, r, option).sequence;
-      if (sequence != kNothing) {
+      const SequenceId sequence = recorded(situation, r, option).sequence;
+      if (sequence != kNoSequence) {
         mine.push_back(sequence);
       } else if (out.missing.empty()) {
         const bool end = situation.kind == Situation::Kind::end;
@@ -69,8 +68,9 @@ Evaluation ProductModel::evaluate(const Situation& situation) const {
                 : fmt::format(
                       "{}under \"{}\" after a first step under \"{}\"",
                       second ? "in step 1, among which calls of step 0 come, " : "",
-                      printable(spec().conditions[option.condition].name),
-                      printable(spec().conditions[spec().histories[option.history].first].name));
+                      printable(spec().conditions[option.condition.value].name),
+                      printable(
+                          spec().conditions[spec().histories[option.history.value].first].name));
         out.missing.push_back(fmt::format("what rank {} does {} was not recorded", r, when));
       }
     }
@@ -87,7 +87,7 @@ void ProductModel::add_team_choices(const Situation& situation, Evaluation& out)
   for (std::int32_t r = 0; r < ranks(); ++r) {
     const std::vector<std::int32_t>& team = situations_.team_of(r);
     if (team.size() == 1) continue;
-    const std::vector<std::uint32_t>& mine = out.choices[static_cast<std::size_t>(r)];
+    const std::vector<SequenceId>& mine = out.choices[static_cast<std::size_t>(r)];
     TeamChoice choice{team.front(), std::vector<std::vector<std::uint32_t>>(mine.size())};
     const std::vector<ProductOption> options = situations_.options(situation, r);
     for (std::uint32_t o = 0; o < options.size(); ++o) {
@@ -105,27 +105,26 @@ void ProductModel::add_team_choices(const Situation& situation, Evaluation& out)
 void ProductModel::accept_differences_within_teams(const Situation& situation,
                                                    Evaluation& out) const {
   std::set<std::int32_t> teams;  // by their first ranks
-  std::set<std::uint32_t> within;
-  for (const std::uint32_t channel : out.disagreeing) {
+  std::set<ChannelId> within;
+  for (const ChannelId channel : out.disagreeing) {
     if (!within_team(channel)) continue;
     within.insert(channel);
-    teams.insert(situations_.team_of(sequences_.channels[channel].members[0].value).front());
+    teams.insert(situations_.team_of(sequences_.channels[channel.value].members[0].value).front());
   }
-  std::set<std::uint32_t> disagreeing_channels;
+  std::set<ChannelId> disagreeing_channels;
   for (const std::int32_t team : teams) {
     for (const ProductOption& option : situations_.options(situation, team)) {
       const auto wrong = disagreeing(team_sequences(situation, team, option));
       disagreeing_channels.insert(wrong.begin(), wrong.end());
     }
   }
-  std::erase_if(within,
-                [&](std::uint32_t channel) { return disagreeing_channels.contains(channel); });
-  std::erase_if(out.disagreeing, [&](std::uint32_t channel) { return within.contains(channel); });
+  std::erase_if(within, [&](ChannelId channel) { return disagreeing_channels.contains(channel); });
+  std::erase_if(out.disagreeing, [&](ChannelId channel) { return within.contains(channel); });
   out.varying.assign(within.begin(), within.end());
 }
 
-bool ProductModel::within_team(std::uint32_t channel) const {
-  const trace::RankList& members = sequences_.channels[channel].members;
+bool ProductModel::within_team(ChannelId channel) const {
+  const trace::RankList& members = sequences_.channels[channel.value].members;
   const auto known = [&](trace::Rank r) { return r.value >= 0 && r.value < ranks(); };
   if (members.size() == 0 || !known(members[0])) return false;
   const std::vector<std::int32_t>& team = situations_.team_of(members[0].value);
@@ -134,10 +133,9 @@ bool ProductModel::within_team(std::uint32_t channel) const {
          });
 }
 
-std::vector<std::uint32_t> ProductModel::team_sequences(const Situation& situation,
-                                                        std::int32_t rank,
-                                                        const ProductOption& option) const {
-  std::vector<std::uint32_t> out(static_cast<std::size_t>(ranks()), kNothing);
+std::vector<SequenceId> ProductModel::team_sequences(const Situation& situation, std::int32_t rank,
+                                                     const ProductOption& option) const {
+  std::vector<SequenceId> out(static_cast<std::size_t>(ranks()), kNoSequence);
   for (const std::int32_t r : situations_.team_of(rank))
     out[static_cast<std::size_t>(r)] = recorded(situation, r, option).sequence;
   return out;
@@ -147,27 +145,24 @@ bool ProductModel::was_recorded(const Situation& situation, std::int32_t rank,
                                 const ProductOption& option) const {
   const std::vector<std::int32_t>& team = situations_.team_of(rank);
   return std::all_of(team.begin(), team.end(), [&](std::int32_t r) {
-    return recorded(situation, r, option).sequence != kNothing;
+    return recorded(situation, r, option).sequence != kNoSequence;
   });
 }
 
-std::vector<std::uint32_t> ProductModel::disagreeing(
-    const std::vector<std::uint32_t>& sequences) const {
+std::vector<ChannelId> ProductModel::disagreeing(const std::vector<SequenceId>& sequences) const {
   Evaluation one;
   one.choices.resize(sequences.size());
   for (std::size_t r = 0; r < sequences.size(); ++r) {
-    if (sequences[r] != kNothing) one.choices[r].push_back(sequences[r]);
+    if (sequences[r] != kNoSequence) one.choices[r].push_back(sequences[r]);
   }
   compare_choices(sequences_, one);
   return one.disagreeing;
 }
 
 Situations::Situations(const trace::ProductSpec& spec, bool second_alone) : spec_(spec) {
-  every_.resize(spec.conditions.size());
-  std::iota(every_.begin(), every_.end(), 0U);
-  history_of_.assign(spec.conditions.size(), kNothing);
+  history_of_.assign(spec.conditions.size(), kNoHistory);
   for (std::uint32_t h = 0; h < spec.histories.size(); ++h)
-    history_of_[spec.histories[h].first] = h;
+    history_of_[spec.histories[h].first] = HistoryId(h);
   for (std::int32_t r = 0; r < spec.world_size; ++r) teams_.push_back({r});
   if (spec.choice == trace::ProductSpec::Choice::free) {
     for (const std::vector<std::int32_t>& team : spec.together)
@@ -182,35 +177,39 @@ Situations::Situations(const trace::ProductSpec& spec, bool second_alone) : spec
 
 void Situations::find_condition_sets() {
   if (spec_.choice == trace::ProductSpec::Choice::agreed) {
-    for (const std::uint32_t c : every_) condition_sets_.push_back({c});
+    for (std::uint32_t c = 0; c < spec_.conditions.size(); ++c)
+      condition_sets_.push_back({ConditionId(c)});
     return;
   }
   std::map<std::string, std::size_t> by_phase;
-  for (const std::uint32_t c : every_) {
+  for (std::uint32_t c = 0; c < spec_.conditions.size(); ++c) {
     const auto [phase, fresh] = by_phase.emplace(spec_.conditions[c].phase, condition_sets_.size());
     if (fresh) condition_sets_.emplace_back();
-    condition_sets_[phase->second].push_back(c);
+    condition_sets_[phase->second].emplace_back(c);
   }
 }
 
-const std::vector<std::uint32_t>& Situations::allowed(std::int32_t rank, std::int64_t step) const {
+// The conditions of the first rule that fits the rank and the step. Null: no rule does, so all
+// conditions are allowed.
+const std::vector<std::uint32_t>* Situations::allowed(std::int32_t rank, std::int64_t step) const {
   for (const trace::ProductSpec::Allowed& rule : spec_.allowed) {
     if (!rule.ranks.empty() && !std::binary_search(rule.ranks.begin(), rule.ranks.end(), rank))
       continue;
     if (!rule.steps.empty() && !std::binary_search(rule.steps.begin(), rule.steps.end(), step))
       continue;
-    return rule.conditions;
+    return &rule.conditions;
   }
-  return every_;
+  return nullptr;
 }
 
-std::vector<std::uint32_t> Situations::conditions(std::uint32_t condition_set, std::int32_t rank,
-                                                  std::int64_t step) const {
-  std::vector<std::uint32_t> out = condition_sets_[condition_set];
+std::vector<ConditionId> Situations::conditions(std::uint32_t condition_set, std::int32_t rank,
+                                                std::int64_t step) const {
+  std::vector<ConditionId> out = condition_sets_[condition_set];
   for (const std::int32_t r : team_of(rank)) {
-    const std::vector<std::uint32_t>& may = allowed(r, step);
-    std::erase_if(out,
-                  [&](std::uint32_t c) { return !std::binary_search(may.begin(), may.end(), c); });
+    const std::vector<std::uint32_t>* const may = allowed(r, step);
+    if (may == nullptr) continue;
+    std::erase_if(
+        out, [&](ConditionId c) { return !std::binary_search(may->begin(), may->end(), c.value); });
   }
   return out;
 }
@@ -229,7 +228,7 @@ void Situations::check_size() {
   std::size_t named = 2;  // step 0, and all others
   for (const trace::ProductSpec::Allowed& rule : spec_.allowed) named += rule.steps.size();
   const auto sets = static_cast<double>(condition_sets_.size());
-  const auto conditions = static_cast<double>(every_.size());
+  const auto conditions = static_cast<double>(spec_.conditions.size());
   const auto rules = static_cast<double>(spec_.allowed.size() + 1);
   double asked = 0;  // a rank's options depend on its whole team
   for (const std::vector<std::int32_t>& team : teams_) asked += static_cast<double>(team.size());
@@ -241,18 +240,18 @@ void Situations::check_size() {
 }
 
 void Situations::check_histories() {
-  std::set<std::uint32_t> missing;
+  std::set<ConditionId> missing;
   for (std::uint32_t set = 0; set < condition_sets_.size(); ++set) {
     if (!possible(set, 0)) continue;
     for (std::int32_t r = 0; r < spec_.world_size; ++r) {
-      for (const std::uint32_t c : conditions(set, r, 0)) {
-        if (history_of_[c] == kNothing) missing.insert(c);
+      for (const ConditionId c : conditions(set, r, 0)) {
+        if (history_of(c) == kNoHistory) missing.insert(c);
       }
     }
   }
-  for (const std::uint32_t c : missing) {
+  for (const ConditionId c : missing) {
     problems_.push_back(fmt::format("step 0 may be under \"{}\", but no history starts with it",
-                                    printable(spec_.conditions[c].name)));
+                                    printable(spec_.conditions[c.value].name)));
   }
 }
 
@@ -296,7 +295,7 @@ void Situations::list_steps(bool second_alone) {
   if (second_alone) named.insert(1);
   named.erase(0);
   if (spec_.only_steps) named.erase(named.lower_bound(*spec_.only_steps), named.end());
-  // The first step after 0 that `allowed` does not name: it stands for all of these.
+  // The first step after 0 that `allowed` does not name: it represents all of them.
   std::int64_t other = 1;
   for (const std::int64_t step : named) other += step == other ? 1 : 0;
   const bool others = !spec_.only_steps || other < *spec_.only_steps;
@@ -318,16 +317,16 @@ std::vector<ProductOption> Situations::options(const Situation& situation,
   switch (situation.kind) {
     case Situation::Kind::start:
     case Situation::Kind::end:
-      out.push_back({0, 0});
+      out.emplace_back();
       break;
     case Situation::Kind::first:
-      for (const std::uint32_t c : conditions(situation.condition_set, rank, 0))
-        out.push_back({history_of_[c], c});
+      for (const ConditionId c : conditions(situation.condition_set, rank, 0))
+        out.push_back({history_of(c), c});
       break;
     case Situation::Kind::later: {
-      const std::vector<std::uint32_t> firsts = conditions(situation.past_set, rank, 0);
-      for (const std::uint32_t c : conditions(situation.condition_set, rank, situation.step)) {
-        for (const std::uint32_t first : firsts) out.push_back({history_of_[first], c});
+      const std::vector<ConditionId> firsts = conditions(situation.past_set, rank, 0);
+      for (const ConditionId c : conditions(situation.condition_set, rank, situation.step)) {
+        for (const ConditionId first : firsts) out.push_back({history_of(first), c});
       }
       break;
     }

@@ -27,8 +27,8 @@ namespace lockstep::verify {
 
 // What a rank may choose: a condition, and the history that it follows (its condition in step 0).
 struct ProductOption {
-  std::uint32_t history = 0;
-  std::uint32_t condition = 0;
+  HistoryId history;
+  ConditionId condition;
   friend auto operator<=>(const ProductOption&, const ProductOption&) = default;
 };
 
@@ -46,7 +46,7 @@ class Situations {
   Situations(const trace::ProductSpec& spec, bool second_alone);
 
   // The sets of conditions that ranks may be in in the same step; each ascending.
-  const std::vector<std::vector<std::uint32_t>>& condition_sets() const { return condition_sets_; }
+  const std::vector<std::vector<ConditionId>>& condition_sets() const { return condition_sets_; }
   // In the order of their steps.
   const std::vector<Situation>& all() const { return all_; }
   // Why the derivation cannot be decided: a step without any allowed assignment, a first condition
@@ -62,15 +62,15 @@ class Situations {
   }
   // The conditions of `condition_set` that the rank, and all of its team, may be in at the step;
   // ascending.
-  std::vector<std::uint32_t> conditions(std::uint32_t condition_set, std::int32_t rank,
-                                        std::int64_t step) const;
+  std::vector<ConditionId> conditions(std::uint32_t condition_set, std::int32_t rank,
+                                      std::int64_t step) const;
   // Whether every rank has such a condition.
   bool possible(std::uint32_t condition_set, std::int64_t step) const;
-  // The history that begins with the condition; kNothing: none.
-  std::uint32_t history_of(std::uint32_t condition) const { return history_of_[condition]; }
+  // The history that begins with the condition, or kNoHistory.
+  HistoryId history_of(ConditionId condition) const { return history_of_[condition.value]; }
 
  private:
-  const std::vector<std::uint32_t>& allowed(std::int32_t rank, std::int64_t step) const;
+  const std::vector<std::uint32_t>* allowed(std::int32_t rank, std::int64_t step) const;
   void find_condition_sets();
   void list_steps(bool second_alone);
   void add_later(std::int64_t step, bool any_other, const std::vector<std::uint32_t>& pasts);
@@ -78,10 +78,9 @@ class Situations {
   void check_histories();
 
   const trace::ProductSpec& spec_;
-  std::vector<std::uint32_t> every_;              // all conditions
   std::vector<std::vector<std::int32_t>> teams_;  // by rank
-  std::vector<std::uint32_t> history_of_;         // by the condition of step 0
-  std::vector<std::vector<std::uint32_t>> condition_sets_;
+  std::vector<HistoryId> history_of_;             // by the condition of step 0
+  std::vector<std::vector<ConditionId>> condition_sets_;
   std::vector<Situation> all_;
   std::vector<std::string> problems_;
 };
@@ -105,20 +104,24 @@ class ProductModel {
 
   // What it does in a step. Step 1 may be a part of its own (sequences.h); then it is recorded
   // under one condition per history.
-  const RecordedPart& at_step(std::uint32_t history, std::int32_t rank, std::int64_t step,
-                              std::uint32_t condition) const;
+  const RecordedPart& at_step(HistoryId history, std::int32_t rank, std::int64_t step,
+                              ConditionId condition) const;
+  // The condition under which a step of a history was recorded.
+  ConditionId recorded_condition(HistoryId history, std::int64_t step) const {
+    return ConditionId(spec().recorded_condition(history.value, step));
+  }
 
   // O(options of all ranks + their projections + members of the channels used).
   Evaluation evaluate(const Situation& situation) const;
-  // The channels that disagree where each rank has one sequence; kNothing leaves a rank out.
-  std::vector<std::uint32_t> disagreeing(const std::vector<std::uint32_t>& sequences) const;
+  // The channels that disagree where each rank has one sequence; kNoSequence leaves a rank out.
+  std::vector<ChannelId> disagreeing(const std::vector<SequenceId>& sequences) const;
 
   // Whether all members of the channel are in one team.
-  bool within_team(std::uint32_t channel) const;
-  // By rank: what the members of the rank's team do under an option; kNothing for all other ranks,
-  // and where nothing was recorded.
-  std::vector<std::uint32_t> team_sequences(const Situation& situation, std::int32_t rank,
-                                            const ProductOption& option) const;
+  bool within_team(ChannelId channel) const;
+  // By rank: what the members of the rank's team do under an option; kNoSequence for all other
+  // ranks, and where nothing was recorded.
+  std::vector<SequenceId> team_sequences(const Situation& situation, std::int32_t rank,
+                                         const ProductOption& option) const;
   // Whether the derivation recorded what the rank and its team do under the option.
   bool was_recorded(const Situation& situation, std::int32_t rank,
                     const ProductOption& option) const;

@@ -19,7 +19,7 @@ void walk(const SequenceTable& sequences, const ProductSequence& sequence, bool 
           Through through) {
   std::vector<ProductInstance> batch;
   for (const ProductItem& item : sequence.items) {
-    const ProductChannel& channel = sequences.channels[item.channel];
+    const ProductChannel& channel = sequences.channels[item.channel.value];
     if (channel.has_one_member()) {
       if (item.kind == ItemKind::in_batch || batch.empty()) continue;
       through(batch);
@@ -88,7 +88,7 @@ class Graph {
     return static_cast<std::uint32_t>(out_.size() - 1);
   }
   std::uint32_t vertex_of(const ProductInstance& instance) {
-    const std::uint64_t key = std::uint64_t{instance.channel} << 32U | instance.index;
+    const std::uint64_t key = std::uint64_t{instance.channel.value} << 32U | instance.index;
     const auto [found, fresh] = vertices_.emplace(key, 0U);
     if (fresh) {
       found->second = new_vertex();
@@ -124,7 +124,7 @@ class CycleSearcher {
     by_instance_.resize(held.size());
     held_ = held;
     for (std::uint32_t r = 0; r < choices_.size(); ++r) {
-      for (const std::uint32_t s : choices_[r]) {
+      for (const SequenceId s : choices_[r]) {
         if (!passages_.contains(s)) passages_.emplace(s, passage(sequences, s, device));
         const Passage& p = passages_.at(s);
         for (const auto& [instance, passed] : p.passed) by_instance_[instance].push_back({r, s});
@@ -167,16 +167,19 @@ class CycleSearcher {
     std::map<std::uint32_t, std::size_t> passed;
   };
   struct Choice {
-    std::uint32_t rank, sequence;
+    std::uint32_t rank;
+    SequenceId sequence;
   };
   struct Step {
-    std::uint32_t rank, sequence, instance;
+    std::uint32_t rank;
+    SequenceId sequence;
+    std::uint32_t instance;
   };
 
-  Passage passage(const SequenceTable& sequences, std::uint32_t s, bool device) const {
+  Passage passage(const SequenceTable& sequences, SequenceId s, bool device) const {
     Passage out;
     walk(
-        sequences, sequences.sequences[s], device,
+        sequences, sequences.sequences[s.value], device,
         [&](const ProductInstance& instance) {
           if (const auto known = index_.find(instance); known != index_.end())
             out.comes.push_back(known->second);
@@ -191,7 +194,7 @@ class CycleSearcher {
   }
 
   const std::vector<std::uint32_t>& options_of(const TeamChoice& team, std::uint32_t rank,
-                                               std::uint32_t sequence) const {
+                                               SequenceId sequence) const {
     const auto at = std::lower_bound(choices_[rank].begin(), choices_[rank].end(), sequence);
     return team.under[static_cast<std::size_t>(at - choices_[rank].begin())];
   }
@@ -234,10 +237,10 @@ class CycleSearcher {
   }
 
   const Evaluation& evaluation_;
-  const std::vector<std::vector<std::uint32_t>>& choices_;
+  const std::vector<std::vector<SequenceId>>& choices_;
   std::vector<ProductInstance> held_;
   std::map<ProductInstance, std::uint32_t> index_;
-  std::map<std::uint32_t, Passage> passages_;     // by sequence
+  std::map<SequenceId, Passage> passages_;
   std::vector<std::vector<Choice>> by_instance_;  // who blocks on it
   std::vector<bool> used_;
   std::vector<Step> path_;
@@ -248,10 +251,10 @@ class CycleSearcher {
 
 }  // namespace
 
-InstanceOrder order_instances(const SequenceTable& sequences, std::span<const std::uint32_t> which,
+InstanceOrder order_instances(const SequenceTable& sequences, std::span<const SequenceId> which,
                               bool device) {
   Graph graph(sequences, device);
-  for (const std::uint32_t s : which) graph.add(sequences.sequences[s]);
+  for (const SequenceId s : which) graph.add(sequences.sequences[s.value]);
   return graph.sort();
 }
 

@@ -25,7 +25,7 @@
 namespace lockstep::verify {
 
 struct ProductInstance {
-  std::uint32_t channel = 0;
+  ChannelId channel;
   std::uint32_t index = 0;
   friend auto operator<=>(const ProductInstance&, const ProductInstance&) = default;
 };
@@ -36,7 +36,7 @@ struct InstanceOrder {
 };
 
 // O(items of the sequences named). Channels of a single rank are left out.
-InstanceOrder order_instances(const SequenceTable& sequences, std::span<const std::uint32_t> which,
+InstanceOrder order_instances(const SequenceTable& sequences, std::span<const SequenceId> which,
                               bool device);
 
 // A cycle in which each rank has one sequence: in link i, `rank` with `sequence` blocks on
@@ -44,7 +44,7 @@ InstanceOrder order_instances(const SequenceTable& sequences, std::span<const st
 struct Cycle {
   struct Link {
     std::int32_t rank = 0;
-    std::uint32_t sequence = 0;
+    SequenceId sequence;
     ProductInstance instance;
   };
   std::vector<Link> links;

@@ -43,7 +43,8 @@ void SequenceReader::say(const trace::RankTrace& trace, const std::string& reaso
   say(fmt::format("rank {}{}: {}", trace.rank.value, location, reason));
 }
 
-// What most would call the members of a group; who contradicts makes it disputed.
+// The first trace that declares a group decides its members. The group is disputed if another trace
+// declares other members.
 void SequenceReader::collect_members() {
   for (const trace::RankTrace& trace : run_->ranks) {
     for (const trace::RankTrace::Membership& membership : trace.groups) {
@@ -73,8 +74,8 @@ trace::RankList SequenceReader::members_of(const std::string& name) {
   return members_.emplace(name, trace::RankList(std::move(all))).first->second;
 }
 
-std::uint32_t SequenceReader::channel_of(const trace::RankTrace& trace, const trace::Call& call,
-                                         const trace::Signature& signature) {
+ChannelId SequenceReader::channel_of(const trace::RankTrace& trace, const trace::Call& call,
+                                     const trace::Signature& signature) {
   ProductChannel channel;
   channel.name = run_->tables.str(call.group);
   std::int32_t from = trace::kNone;
@@ -97,7 +98,7 @@ std::uint32_t SequenceReader::channel_of(const trace::RankTrace& trace, const tr
   const std::string key = fmt::format("{}\n{}\n{}\n{}", channel.name, from, to, channel.tag);
   const auto [id, fresh] = channel_ids_.intern(key);
   if (fresh) out_.channels.push_back(std::move(channel));
-  return id;
+  return ChannelId(id);
 }
 
 SequenceReader::KnownCall SequenceReader::keys_of(const trace::RankTrace& trace,
@@ -109,7 +110,7 @@ SequenceReader::KnownCall SequenceReader::keys_of(const trace::RankTrace& trace,
   if (message) key += fmt::format(" {} {} {}", call.peer.value, call.ptag, trace.rank.value);
   const auto known = known_calls_.find(key);
   if (known != known_calls_.end()) return known->second;
-  KnownCall out{};
+  KnownCall out;
   out.channel = channel_of(trace, call, signature);
   const std::string words = shared_key(run_->tables, call);
   const auto [shared, fresh] = shared_ids_.intern(words);
@@ -131,10 +132,10 @@ SequenceReader::KnownCall SequenceReader::keys_of(const trace::RankTrace& trace,
   return out;
 }
 
-std::uint32_t SequenceReader::read(const trace::RankTrace& trace, std::uint32_t begin,
-                                   std::uint32_t end, const ReadOptions& options) {
+SequenceId SequenceReader::read(const trace::RankTrace& trace, std::uint32_t begin,
+                                std::uint32_t end, const ReadOptions& options) {
   ProductSequence sequence;
-  std::unordered_map<std::uint32_t, std::uint32_t> length;   // by channel
+  std::unordered_map<ChannelId, std::uint32_t> length;       // by channel
   std::unordered_map<std::uint32_t, std::uint32_t> item_of;  // by call
   std::uint32_t previous = kNothing;                         // the call of the last item
   for (std::uint32_t e = begin; e < end; ++e) {
@@ -145,7 +146,7 @@ std::uint32_t SequenceReader::read(const trace::RankTrace& trace, std::uint32_t 
       if (call.step == options.without_step) continue;
       const KnownCall keys = keys_of(trace, call);
       const auto [next, fresh] = length.emplace(keys.channel, 0U);
-      const ProductChannel& channel = out_.channels[keys.channel];
+      const ProductChannel& channel = out_.channels[keys.channel.value];
       if (fresh && !channel.message && !channel.members.contains(trace.rank) &&
           !is_disputed(channel.name))
         say(trace, fmt::format("it calls group \"{}\", but is not a member of it",
@@ -174,16 +175,16 @@ std::uint32_t SequenceReader::read(const trace::RankTrace& trace, std::uint32_t 
   return intern(std::move(sequence));
 }
 
-std::uint32_t SequenceReader::intern(ProductSequence sequence) {
+SequenceId SequenceReader::intern(ProductSequence sequence) {
   std::vector<std::uint32_t> flat;
   flat.reserve(sequence.items.size() * 5);
   for (const ProductItem& item : sequence.items) {
-    flat.insert(flat.end(), {static_cast<std::uint32_t>(item.kind), item.channel, item.index,
+    flat.insert(flat.end(), {static_cast<std::uint32_t>(item.kind), item.channel.value, item.index,
                              item.shared, item.own});
   }
   const auto [id, fresh] = sequence_ids_.intern(flat);
-  if (!fresh) return id;
-  std::map<std::uint32_t, std::pair<std::vector<std::uint32_t>, std::vector<std::uint32_t>>> by;
+  if (!fresh) return SequenceId(id);
+  std::map<ChannelId, std::pair<std::vector<std::uint32_t>, std::vector<std::uint32_t>>> by;
   for (const ProductItem& item : sequence.items) {
     if (item.kind == ProductItem::Kind::wait) continue;
     by[item.channel].first.push_back(item.shared);
@@ -198,7 +199,7 @@ std::uint32_t SequenceReader::intern(ProductSequence sequence) {
     sequence.projections.push_back(projection);
   }
   out_.sequences.push_back(std::move(sequence));
-  return id;
+  return SequenceId(id);
 }
 
 std::uint32_t SequenceReader::list_id(ListIds& ids, std::vector<std::vector<std::uint32_t>>& lists,

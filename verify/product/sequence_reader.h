@@ -34,8 +34,8 @@ class SequenceReader {
 
   // The id of what the rank does in the events [begin, end) of its trace. What cannot be told goes
   // to `inconclusive`. O(events).
-  std::uint32_t read(const trace::RankTrace& trace, std::uint32_t begin, std::uint32_t end,
-                     const ReadOptions& options = {});
+  SequenceId read(const trace::RankTrace& trace, std::uint32_t begin, std::uint32_t end,
+                  const ReadOptions& options = {});
 
   // Adds a reason to `inconclusive`; the first few are kept.
   void say(std::string reason);
@@ -60,16 +60,17 @@ class SequenceReader {
   };
   using ListIds = Ids<std::vector<std::uint32_t>, ListHash>;
   struct KnownCall {
-    std::uint32_t channel, shared, own;
+    ChannelId channel;
+    std::uint32_t shared = 0, own = 0;
   };
 
   void collect_members();
   bool is_disputed(const std::string& group) const;
   trace::RankList members_of(const std::string& name);
-  std::uint32_t channel_of(const trace::RankTrace& trace, const trace::Call& call,
-                           const trace::Signature& signature);
+  ChannelId channel_of(const trace::RankTrace& trace, const trace::Call& call,
+                       const trace::Signature& signature);
   KnownCall keys_of(const trace::RankTrace& trace, const trace::Call& call);
-  std::uint32_t intern(ProductSequence sequence);
+  SequenceId intern(ProductSequence sequence);
   static std::uint32_t list_id(ListIds& ids, std::vector<std::vector<std::uint32_t>>& lists,
                                const std::vector<std::uint32_t>& list);
 
@@ -85,10 +86,10 @@ class SequenceReader {
   ListIds sequence_ids_, shared_list_ids_, own_list_ids_;
 };
 
-// The keys of a call: what its peers must agree on, in words that do not depend on a Run's ids.
+// The keys of a call: what its peers must agree on, as text that does not depend on a Run's ids.
 
-// Two calls on one channel may meet, for all that was recorded, exactly if their shared keys are
-// equal. The rules are those of verify/streams/agreement.h and, for messages, of message_differs();
+// Two calls on one channel can match, as far as was recorded, exactly if their shared keys are
+// equal. The rules are those of verify/streams/agreement.h and, for messages, of message_differs().
 // A JSON list: operation, sizes, types, reduce operation, root, names. null: not recorded.
 std::string shared_key(const trace::Tables& tables, const trace::Call& call);
 

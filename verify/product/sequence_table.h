@@ -9,18 +9,23 @@
 //   own key     what differs between peers, but must not depend on a rank's condition: the splits
 //               of an all-to-all
 //   projection  of a sequence on a channel: the list of its calls there
-// Channels, keys, lists and sequences are numbers: indices in SequenceTable.
+// Ids are indices in SequenceTable.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "trace/ids.h"
 #include "trace/run.h"
 
 namespace lockstep::verify {
 
 inline constexpr std::uint32_t kNothing = UINT32_MAX;
+
+using ChannelId = StrongId<struct ChannelTag, std::uint32_t>;    // into SequenceTable::channels
+using SequenceId = StrongId<struct SequenceTag, std::uint32_t>;  // into SequenceTable::sequences
+inline constexpr SequenceId kNoSequence{kNothing};               // not recorded
 
 struct ProductChannel {
   std::string name;         // of the group
@@ -51,7 +56,7 @@ struct ProductItem {
     in_batch,  // the same, but blocks after the last call of its batch
     wait,      // blocks until all members issued call `index` of `channel`
   } kind = Kind::issue;
-  std::uint32_t channel = 0;
+  ChannelId channel;
   std::uint32_t index = 0;   // among the sequence's calls of that channel
   std::uint32_t shared = 0;  // of a call
   std::uint32_t own = 0;
@@ -59,7 +64,7 @@ struct ProductItem {
 };
 
 struct Projection {
-  std::uint32_t channel = 0;
+  ChannelId channel;
   std::uint32_t shared = 0;  // id of the list of shared keys
   std::uint32_t own = 0;
   std::uint32_t size = 0;

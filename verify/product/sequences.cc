@@ -23,7 +23,7 @@ class SequenceCutter {
 
   ProductSequences cut() {
     for (std::uint32_t h = 0; h < d_.runs.size(); ++h) {
-      history_ = h;
+      history_ = HistoryId(h);
       if (recorded_semantics(d_.runs[h]) == CallSemantics::mpi) {
         reader_.say(
             "MPI programs are not judged as a product: what blocks them is left open by MPI");
@@ -72,11 +72,11 @@ class SequenceCutter {
   void compare_histories() {
     for (const std::uint32_t part : {ProductSequences::kStart, ProductSequences::kEnd}) {
       for (std::int32_t r = 0; r < d_.spec.world_size; ++r) {
-        std::uint32_t known = kNothing;
+        SequenceId known = kNoSequence;
         for (std::uint32_t h = 0; h < d_.runs.size(); ++h) {
-          const std::uint32_t sequence = out_.part(h, r, part).sequence;
-          if (sequence == kNothing) continue;  // it ended with an exception
-          if (known != kNothing && known != sequence) {
+          const SequenceId sequence = out_.part(HistoryId(h), r, part).sequence;
+          if (sequence == kNoSequence) continue;  // it ended with an exception
+          if (known != kNoSequence && known != sequence) {
             reader_.say(fmt::format(
                 "rank {}: what it does {} differs between the histories", r,
                 part == ProductSequences::kStart ? "before step 0" : "after the last step"));
@@ -149,13 +149,13 @@ class SequenceCutter {
   }
 
   std::size_t index_of(const trace::RankTrace& trace) const {
-    return std::size_t{history_} * out_.ranks_ + static_cast<std::size_t>(trace.rank.value);
+    return std::size_t{history_.value} * out_.ranks_ + static_cast<std::size_t>(trace.rank.value);
   }
 
   void store(const trace::RankTrace& trace, const std::vector<Cut>& cuts) {
     const std::optional<RecordedRaise>& raise = out_.raises_[index_of(trace)];
     const std::int64_t past = raise ? raise->step : last_step() + 2;
-    std::uint32_t second = kNothing;  // what step 1 is without the late calls
+    SequenceId second = kNoSequence;  // what step 1 is without the late calls
     std::size_t next = 0;
     for (std::int64_t step = kBefore; step <= last_step() + 1 && (step < past || step < 0);
          ++step) {
@@ -169,12 +169,12 @@ class SequenceCutter {
         continue;
       }
       RecordedPart& slot = slot_of(trace, part_of(step));
-      if (slot.sequence == kNothing) slot = recorded;
+      if (slot.sequence == kNoSequence) slot = recorded;
       if (slot.sequence != recorded.sequence) return not_stationary(trace, step);
     }
-    if (second == kNothing) return;
-    const std::uint32_t later = slot_of(trace, part_of(1)).sequence;
-    if (later != kNothing && later != second) not_stationary(trace, 1);
+    if (second == kNoSequence) return;
+    const SequenceId later = slot_of(trace, part_of(1)).sequence;
+    if (later != kNoSequence && later != second) not_stationary(trace, 1);
   }
 
   RecordedPart& slot_of(const trace::RankTrace& trace, std::uint32_t part) {
@@ -182,25 +182,30 @@ class SequenceCutter {
   }
 
   void not_stationary(const trace::RankTrace& trace, std::int64_t step) {
-    const std::uint32_t condition = d_.spec.steps[static_cast<std::size_t>(step) - 1];
+    const ConditionId condition = condition_of(step);
     reader_.say(
         trace,
         fmt::format("step {} under \"{}\" is not what another step under it was: what a step "
                     "does depends on more than its condition and that of the first step",
-                    step, printable(d_.spec.conditions[condition].name)));
+                    step, printable(d_.spec.conditions[condition.value].name)));
   }
 
   std::uint32_t part_of(std::int64_t step) const {
     if (step == kBefore) return ProductSequences::kStart;
     if (step == 0) return ProductSequences::kFirst;
     if (step > last_step()) return ProductSequences::kEnd;
-    return ProductSequences::kFirstCondition + d_.spec.steps[static_cast<std::size_t>(step) - 1];
+    return ProductSequences::under(condition_of(step));
+  }
+
+  // Of a step after step 0.
+  ConditionId condition_of(std::int64_t step) const {
+    return ConditionId(d_.spec.steps[static_cast<std::size_t>(step) - 1]);
   }
 
   const trace::Derivation& d_;
   ProductSequences out_;
   SequenceReader reader_;  // into out_
-  std::uint32_t history_ = 0;
+  HistoryId history_;
 };
 
 ProductSequences cut_sequences(const trace::Derivation& derivation) {

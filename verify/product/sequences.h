@@ -19,9 +19,13 @@
 
 namespace lockstep::verify {
 
+using HistoryId = StrongId<struct HistoryTag, std::uint32_t>;      // into ProductSpec::histories
+using ConditionId = StrongId<struct ConditionTag, std::uint32_t>;  // into ProductSpec::conditions
+inline constexpr HistoryId kNoHistory{kNothing};
+
 // Where a sequence was recorded: the events [begin, end) of that rank's trace.
 struct RecordedPart {
-  std::uint32_t sequence = kNothing;
+  SequenceId sequence = kNoSequence;
   std::uint32_t begin = 0, end = 0;  // into RankTrace::events
 };
 
@@ -34,15 +38,17 @@ struct RecordedRaise {
 
 class ProductSequences : public SequenceTable {
  public:
-  // kSecond: step 1, where calls of step 0 come late; else kNothing. Then a part a condition.
+  // kSecond: step 1 where calls of step 0 come late, else not recorded. From kFirstCondition on,
+  // one part per condition: under().
   enum Part : std::uint32_t { kStart, kFirst, kSecond, kEnd, kFirstCondition };
+  static std::uint32_t under(ConditionId condition) { return kFirstCondition + condition.value; }
 
-  // `history`, `rank` and a Part, or kFirstCondition + condition.
-  const RecordedPart& part(std::uint32_t history, std::int32_t rank, std::uint32_t part) const {
-    return parts_[(std::size_t{history} * ranks_ + static_cast<std::size_t>(rank)) * width_ + part];
+  const RecordedPart& part(HistoryId history, std::int32_t rank, std::uint32_t part) const {
+    return parts_[(std::size_t{history.value} * ranks_ + static_cast<std::size_t>(rank)) * width_ +
+                  part];
   }
-  const std::optional<RecordedRaise>& raise(std::uint32_t history, std::int32_t rank) const {
-    return raises_[std::size_t{history} * ranks_ + static_cast<std::size_t>(rank)];
+  const std::optional<RecordedRaise>& raise(HistoryId history, std::int32_t rank) const {
+    return raises_[std::size_t{history.value} * ranks_ + static_cast<std::size_t>(rank)];
   }
   // Step 1 of some rank is a part of its own.
   bool has_late_calls() const { return has_late_calls_; }

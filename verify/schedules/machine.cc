@@ -54,7 +54,7 @@ std::vector<ScheduleChoice> ScheduleMachine::choices(const ScheduleState& s,
       std::vector<ScheduleChoice> mine = choices_of_receive(s, dest, i, closed);
       std::erase_if(mine, [&](const ScheduleChoice& c) { return !allowed(c.match); });
       if (mine.empty()) continue;
-      // The order makes no difference: one choice stands for all.
+      // The order makes no difference, so one choice is enough.
       if (p_.indifferent(receives[i]) || absorbs_all(s, dest, receives[i])) {
         mine.resize(1);
         return mine;

@@ -1,4 +1,4 @@
-// Searches the schedules that receives from any source allow: which of them end, which get stuck?
+// Searches the schedules that receives from any source allow: which end, and which get stuck?
 //
 // A state is each rank's position and the messages and receives without a partner. Everything that
 // depends on no choice happens at once, since it commutes with everything else
@@ -10,9 +10,9 @@
 //     independent of everything else: they are tried first, and alone (a persistent set; Godefroid
 //     1996).
 //   - If a rank only receives from any source, always with the same tag (or only once), from
-//     senders that do not wait, the order of messages makes no difference: one choice stands for
-//     all. The same holds where the rank does nothing but receive from any source until it has
-//     taken everything that can come: every waiting sender continues, in whatever order.
+//     senders that do not wait, the order of messages makes no difference: one choice is enough.
+//     The same holds if the rank does nothing but receive from any source until it has taken
+//     everything that can come: every waiting sender continues, in any order.
 //   - A state that was seen before is not entered again.
 //
 // This is the search of ISP (Vakkalanka, CAV 2008) on a recorded program instead of a running one.

@@ -15,7 +15,7 @@ bool known_and_different(trace::StringId a, trace::StringId b) {
   return a.value != 0 && b.value != 0 && a != b;
 }
 
-// A list of one type stands for tensors that all have this type; other lists must agree entry by
+// A list with one type means that all tensors have this type; other lists must agree entry by
 // entry. ["float"] and ["float","float"] agree, ["float"] and ["float","half"] do not.
 bool dtypes_differ(const trace::Tables& tables, trace::NameListId a, trace::NameListId b) {
   if (a == b || a.value == 0 || b.value == 0) return false;

@@ -1,6 +1,6 @@
-// Agreement: may two calls, issued by two ranks at the same index of a group's sequence, belong to
-// one collective? Equal signatures cost an integer comparison; unequal ones are compared field by
-// field once, and the result is remembered. A field that a source did not record agrees with
+// Agreement: can two calls, issued by two ranks at the same index of a group's sequence, belong to
+// one collective? Equal signatures cost an integer comparison. Different ones are compared field by
+// field once, and the result is cached. A field that a source did not record agrees with
 // everything.
 //
 // Sizes are counts of elements, not shapes: all-reduces of [4,8] and [32] agree. Whether input,

@@ -63,15 +63,16 @@ class Alignment {
   // Moves every cursor past one call of the reference.
   void advance();
 
-  // Notes that the class at the cursor deviated, or that nobody can say so. `is_astray`: it issued
-  // another call than expected, and nothing says how the two sequences line up since. Until it
-  // agrees with the reference again (come_back), what it issues is no majority.
+  // Notes that the class at the cursor deviated (`has_deviated`), or differs without proof that it
+  // deviated. `is_astray`: it issued another call than expected, and nothing shows how the two
+  // sequences line up from there. Until it agrees with the reference again (come_back), it does not
+  // count towards a majority.
   void mark(std::size_t cursor, bool has_deviated, bool is_astray);
   void come_back(const Party& party);
   bool has_deviated(std::size_t cursor) const { return deviated_[class_of(cursor)]; }
   bool is_astray(std::size_t cursor) const { return astray_[class_of(cursor)]; }
 
-  // One rank of the class at the cursor stands for all.
+  // The class at the cursor. Its ranks have equal streams; stream() and rank() give the first one.
   const StreamClass& ranks_at(std::size_t cursor) const {
     return group().classes[class_of(cursor)];
   }
@@ -93,8 +94,8 @@ class Alignment {
 
   // A party's size in ranks, not in classes: first those that are not astray, then all.
   std::pair<std::size_t, std::size_t> weight(const Party& party) const;
-  // The member with the most calls to come, which say the most about how others differ from it. One
-  // that was killed early has none.
+  // The member with the most calls left, which show best how others differ from it. A rank that was
+  // killed early has few or none.
   std::size_t longest(const Party& party) const;
   // Rank indices, ascending.
   std::vector<std::uint32_t> ranks(const Party& party) const;

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::uint32_t kHistory = 4096;      // calls searched backwards: a step of a large model
 constexpr std::uint32_t kCallsCompared = 64;  // calls compared before two positions
-constexpr std::uint32_t kMostNew = 8;         // new calls in a row that interrupt the rounds
+constexpr std::uint32_t kMostNew = 8;         // calls of a checkpoint between two rounds
 constexpr std::size_t kMostUsual = 8;         // different calls that may come at one position
 
 }  // namespace
@@ -23,10 +23,10 @@ bool is_same_of_program(Agreement& agreement, const trace::Call& a, const trace:
 
 namespace {
 
-// The earlier positions whose calls are predicted at `place`: see usual_calls(). `at` gives the
+// The earlier positions whose calls are predicted at `index`: see usual_calls(). `at` gives the
 // call at a position. With `size`, the number of calls, later positions count as well.
 template <class At>
-std::vector<std::uint32_t> predicted(Agreement& agreement, const At& at, std::uint32_t place,
+std::vector<std::uint32_t> predicted(Agreement& agreement, const At& at, std::uint32_t index,
                                      std::uint32_t size = 0) {
   std::uint32_t longest = 0;
   std::vector<std::uint32_t> usual;
@@ -34,10 +34,10 @@ std::vector<std::uint32_t> predicted(Agreement& agreement, const At& at, std::ui
     return is_same_of_program(agreement, at(i), at(j));
   };
   const auto look_at = [&](std::uint32_t then) {
-    // The number of equal calls before `place` and before the other position.
-    const std::uint32_t most = std::min({kCallsCompared, place, then});
+    // The number of equal calls before `index` and before the other position.
+    const std::uint32_t most = std::min({kCallsCompared, index, then});
     std::uint32_t length = 0;
-    while (length < most && same(place - 1 - length, then - 1 - length)) ++length;
+    while (length < most && same(index - 1 - length, then - 1 - length)) ++length;
     if (length == 0 || length < longest) return;
     if (length > longest) usual.clear();
     longest = length;
@@ -45,11 +45,11 @@ std::vector<std::uint32_t> predicted(Agreement& agreement, const At& at, std::ui
         std::any_of(usual.begin(), usual.end(), [&](std::uint32_t u) { return same(then, u); });
     if (!known && usual.size() < kMostUsual) usual.push_back(then);
   };
-  for (std::uint32_t back = 1; back < place && back <= kHistory; ++back) {
+  for (std::uint32_t back = 1; back < index && back <= kHistory; ++back) {
     if (longest == kCallsCompared) return usual;  // nothing else can match more
-    look_at(place - back);
+    look_at(index - back);
   }
-  for (std::uint32_t then = place + 1; then < size && then - place <= kHistory; ++then) {
+  for (std::uint32_t then = index + 1; then < size && then - index <= kHistory; ++then) {
     if (longest == kCallsCompared) break;
     look_at(then);
   }
@@ -57,13 +57,13 @@ std::vector<std::uint32_t> predicted(Agreement& agreement, const At& at, std::ui
 }
 
 template <class At>
-Usual is_predicted(Agreement& agreement, const At& at, std::uint32_t place,
+Usual is_predicted(Agreement& agreement, const At& at, std::uint32_t index,
                    std::uint32_t size = 0) {
-  const std::vector<std::uint32_t> usual = predicted(agreement, at, place, size);
+  const std::vector<std::uint32_t> usual = predicted(agreement, at, index, size);
   if (usual.empty()) return Usual::unknown;
   return std::any_of(
              usual.begin(), usual.end(),
-             [&](std::uint32_t u) { return is_same_of_program(agreement, at(u), at(place)); })
+             [&](std::uint32_t u) { return is_same_of_program(agreement, at(u), at(index)); })
              ? Usual::yes
              : Usual::no;
 }
@@ -112,21 +112,20 @@ Usual is_run_usual_after(const trace::Run& run, Agreement& agreement, CallRef ca
   }
   if (begins_step(calls, first)) count(earlier);
   if (alike == 0) return runs >= needed ? Usual::no : Usual::unknown;
-  // Where each run has another length (tokens of a text), one of the same length is chance.
+  // If runs differ in length (tokens of a text), a single one of the same length is a coincidence.
   return alike > 1 || alike == runs ? Usual::yes : Usual::unknown;
 }
 
 }  // namespace
 
-std::vector<std::uint32_t> usual_calls(const trace::Run& run, Agreement& agreement, CallRef place) {
-  const std::vector<trace::Call>& calls = run.ranks[place.rank].calls;
+std::vector<std::uint32_t> usual_calls(const trace::Run& run, Agreement& agreement, CallRef call) {
+  const std::vector<trace::Call>& calls = run.ranks[call.rank].calls;
   return predicted(
-      agreement, [&](std::uint32_t i) -> const trace::Call& { return calls[i]; }, place.call);
+      agreement, [&](std::uint32_t i) -> const trace::Call& { return calls[i]; }, call.call);
 }
 
-std::optional<std::uint32_t> usual_call(const trace::Run& run, Agreement& agreement,
-                                        CallRef place) {
-  const std::vector<std::uint32_t> usual = usual_calls(run, agreement, place);
+std::optional<std::uint32_t> usual_call(const trace::Run& run, Agreement& agreement, CallRef call) {
+  const std::vector<std::uint32_t> usual = usual_calls(run, agreement, call);
   return usual.size() == 1 ? std::optional(usual[0]) : std::nullopt;
 }
 
@@ -167,15 +166,16 @@ bool is_new(Agreement& agreement, const std::vector<trace::Call>& calls, std::ui
   });
 }
 
-// How many calls before this one are like those before an earlier call like it, and how many calls
-// ago that one came: of several the one where most are, the latest one. The beginning of a step
-// counts as a call: one that begins a step is not like one within a step.
+// The earlier call like this one with the longest equal sequence before both; of equally long ones
+// the latest. `length`: calls in that sequence; `back`: how many calls ago the earlier call came.
+// The beginning of a step counts as a call: a call that begins a step is not like one within a
+// step.
 struct PastContext {
   std::uint32_t length = 0;
   std::uint32_t back = 0;
 };
 
-// Nothing where no call like this one came before.
+// Nothing if no call like this one came before.
 std::optional<PastContext> context_of(const trace::Run& run, Agreement& agreement, CallRef call) {
   const std::vector<trace::Call>& calls = run.ranks[call.rank].calls;
   const auto alike = [&](std::uint32_t i, std::uint32_t j) {
@@ -184,8 +184,8 @@ std::optional<PastContext> context_of(const trace::Run& run, Agreement& agreemen
   const auto in_step_alike = [&](std::uint32_t i, std::uint32_t j) {
     return begins_step(calls, i) == begins_step(calls, j);
   };
-  // A first checkpoint between two rounds is no part of them: what comes next follows from the
-  // calls before it.
+  // Skips a first checkpoint between two rounds: it belongs to neither, and the calls before it
+  // predict what comes next.
   std::uint32_t skipped = 0;
   while (skipped < kMostNew && skipped < call.call &&
          is_new(agreement, calls, call.call - 1 - skipped))
@@ -209,8 +209,8 @@ std::optional<PastContext> context_of(const trace::Run& run, Agreement& agreemen
   return longest;
 }
 
-// Whether the first call like the one at `a` comes before the first one like that of the other
-// rank's call.
+// Whether the rank of `a` made a call like its own `a` before it made one like the other rank's
+// `b`.
 bool comes_first(const trace::Run& run, Agreement& agreement, CallRef a, CallRef b) {
   const std::vector<trace::Call>& calls = run.ranks[a.rank].calls;
   for (std::uint32_t i = 0; i < a.call; ++i) {
@@ -227,14 +227,14 @@ bool repeats(const trace::Run& run, Agreement& agreement, CallRef call) {
          is_same_of_program(agreement, calls[call.call - 1], calls[call.call]);
 }
 
-// The calls up to `end` repeat after `period` calls, from `first` on.
+// From `first` on, up to the call in question, each call equals the one `period` calls later.
 struct Repetition {
   std::uint32_t period = 0;
   std::uint32_t first = 0;
 };
 
-// The repetition in which the call is expected; nothing where the past expects another one, or
-// none. At a call that is made after every second round, it expects another one, too.
+// The repetition that predicts the call. Nothing if the past predicts no call here, or others too:
+// for example, a call that is made after every second round.
 std::optional<Repetition> repetition_before(const trace::Run& run, Agreement& agreement,
                                             CallRef call) {
   const auto context = context_of(run, agreement, call);
@@ -264,7 +264,7 @@ bool do_rounds_vary(const trace::Run& run, Agreement& agreement, CallRef call) {
   if (!repetition || repetition->first == 0) return false;
   const auto [period, first] = *repetition;
   if (call.call - first >= 2 * period) return false;
-  // A call that is made once (as a program begins, or at a checkpoint) is no part of the rounds.
+  // A call that is made once (at initialisation or a checkpoint) does not belong to the rounds.
   const std::vector<trace::Call>& calls = run.ranks[call.rank].calls;
   const auto form = [&](std::uint32_t i) -> const trace::Signature& {
     return run.tables.signatures[calls[i].signature];
@@ -284,8 +284,8 @@ bool do_rounds_vary(const trace::Run& run, Agreement& agreement, CallRef call) {
 Expected expected_of(const trace::Run& run, Agreement& agreement, CallRef first, CallRef second) {
   const auto of_first = context_of(run, agreement, first);
   const auto of_second = context_of(run, agreement, second);
-  // A new part of the program (a checkpoint) begins after a round. Whoever comes to it within one
-  // left out the rest of that round; otherwise the other one missed the new part.
+  // A new part of the program (a checkpoint) begins after a round. A rank that comes to it within a
+  // round left out the rest of that round; otherwise the other rank missed the new part.
   if (of_first && !of_second && is_within_round(run, agreement, first)) return Expected::first;
   if (of_second && !of_first && is_within_round(run, agreement, second)) return Expected::second;
   if (!of_first || !of_second) return Expected::unknown;
@@ -294,7 +294,8 @@ Expected expected_of(const trace::Run& run, Agreement& agreement, CallRef first,
   const Usual run_of_second = is_run_usual_after(run, agreement, second, 1);
   if (run_of_first == Usual::yes && run_of_second == Usual::no) return Expected::first;
   if (run_of_second == Usual::yes && run_of_first == Usual::no) return Expected::second;
-  // In a run of equal calls that is the first one, each has the others as context.
+  // Within the first run of equal calls, each call has the others before it as context, which says
+  // nothing about where the run should end.
   if (repeats(run, agreement, first) || repeats(run, agreement, second)) return Expected::unknown;
   if (of_first->length != of_second->length)
     return of_first->length > of_second->length ? Expected::first : Expected::second;

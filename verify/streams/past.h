@@ -1,6 +1,5 @@
-// What a rank's own past expects: training steps repeat, so a call that is replaced, added or left
-// out stands out against the rank's last rounds. Calls are those of all its groups, in program
-// order.
+// What a rank's own past predicts: training steps repeat, so a call that is replaced, added or left
+// out differs from the rank's last rounds. Calls are those of all its groups, in program order.
 #pragma once
 
 #include <cstdint>
@@ -21,13 +20,13 @@ bool is_same_of_program(Agreement& agreement, const trace::Call& a, const trace:
 // just before it at earlier occurrences. With a past of "a b c | a b d | a b", c and d are usual
 // after "a b". The occurrence with the longest equal sequence decides; of several that are equally
 // long, each counts. At most 8, the newest first. O(4096 · 64) comparisons at most.
-std::vector<std::uint32_t> usual_calls(const trace::Run& run, Agreement& agreement, CallRef place);
+std::vector<std::uint32_t> usual_calls(const trace::Run& run, Agreement& agreement, CallRef call);
 
 // The usual call, if there is exactly one.
-std::optional<std::uint32_t> usual_call(const trace::Run& run, Agreement& agreement, CallRef place);
+std::optional<std::uint32_t> usual_call(const trace::Run& run, Agreement& agreement, CallRef call);
 
-// Whether by the past a call is usual at its position; no: only others are; unknown: the past does
-// not tell.
+// Whether the past predicts the call at its position. no: it predicts other calls. unknown: it
+// predicts none.
 enum class Usual : std::uint8_t { yes, no, unknown };
 Usual is_usual(const trace::Run& run, Agreement& agreement, CallRef call);
 
@@ -54,35 +53,33 @@ Usual usually_precedes(const trace::Run& run, Agreement& agreement, CallRef call
 // when DDP arranges its buckets after the first step. O(4096).
 Usual is_run_usual(const trace::Run& run, Agreement& agreement, CallRef call);
 
-// Which of two calls, of ranks that did the same up to them, the past expects; nothing where it
-// does not tell. The call that the ranks' own pasts show in the longer equal sequence is expected:
+// Which of two calls the past predicts, of two ranks that did the same up to them. It is the call
+// that the ranks' own pasts show after the longer equal sequence:
 //
 //   rank 0   t i h | t i h | t i      i came after the last 4 calls before, h after none of them:
 //   rank 1   t i h | t i h | t h      rank 1 left out i
 //
-// Before that, the one that makes a run of equal calls as long as earlier ones. Where neither comes
-// after an equal sequence and both begin a step, the one that came first in the first step. A call
-// that is new may begin a new part of the program (a checkpoint), which the other rank missed; not
-// within a round.
-// O(4096 · 64) comparisons at most.
+// Stronger evidence: the call that makes a run of equal calls as long as earlier ones. Weaker, if
+// neither follows an equal sequence and both begin a step: the one that came first in the first
+// step. A call that is new may begin a new part of the program (a checkpoint), which the other rank
+// missed, but not within a round. O(4096 · 64) comparisons at most.
 enum class Expected : std::uint8_t { first, second, unknown };
 Expected expected_of(const trace::Run& run, Agreement& agreement, CallRef first, CallRef second);
 
-// Whether a program that ended before this call of the rank ended within a round: the past expects
-// this call alone, and since the last one like it the rank repeated earlier rounds, but no whole
-// number of them. After the init i, the rounds a b c are cut short before the second c:
+// Whether a program that ended before this call of the rank ended within a round: the past predicts
+// this call alone, and since the last one like it the rank repeated earlier rounds, but not a whole
+// number of them. Here i initialises, and the second round a b c is cut short before c:
 //
 //   i | a b c | a b | c
 //
 // False where no such call came before. O(4096 · 64) comparisons at most.
 bool is_within_round(const trace::Run& run, Agreement& agreement, CallRef call);
 
-// Whether earlier rounds were not all alike, so that is_within_round() says little of a program
-// that ended: texts are generated until they end, and an object that is sent has another size each
-// time.
+// Whether earlier rounds differed, so that is_within_round() says little about a program that
+// ended: generated texts have different lengths, and objects that are sent have different sizes.
 //
 //   a b b c | a b b b c | a            the last round repeats only a part of the one before it
-//   a b1 | a b2 | a                    b1 and b2: calls of one kind, with other sizes
+//   a b1 | a b2 | a                    b1 and b2: calls of one kind, with different sizes
 //
 // O(4096 · 64) comparisons at most, and the rank's calls before this one.
 bool do_rounds_vary(const trace::Run& run, Agreement& agreement, CallRef call);

@@ -15,13 +15,14 @@ namespace lockstep::verify {
 
 namespace {
 
-// Ranks that are asked what is usual. A large job has thousands; 64 give a clear majority.
+// How many ranks vote on what is usual. A large job has thousands; 64 give a clear majority.
 constexpr std::size_t kMostAskedRanks = 64;
 
 constexpr std::uint32_t kCallsBefore = 64;  // calls compared before two positions
 
-// Compares the programs of two ranks, whose groups have different names: the first call in a group
-// of the one decides which group of the other corresponds to it.
+// Compares the programs of two ranks. Their groups have different names, so the first call in a
+// group of one rank decides which group of the other rank corresponds to it: if rank 0 begins with
+// a call in ep0 and rank 2 with one in ep1, these two correspond from there on.
 class ProgramComparison {
  public:
   ProgramComparison(const trace::RankTrace& a, const trace::RankTrace& b, Agreement& agreement)
@@ -35,7 +36,7 @@ class ProgramComparison {
     return i;
   }
 
-  // The number of calls directly before two places that agree; at most `most`.
+  // The number of agreeing calls directly before index `in_a` and index `in_b`; at most `most`.
   std::uint32_t common_before(std::uint32_t in_a, std::uint32_t in_b, std::uint32_t most) {
     const std::uint32_t both = std::min({in_a, in_b, most});
     std::uint32_t n = 0;
@@ -44,8 +45,8 @@ class ProgramComparison {
   }
 
  private:
-  // The source location distinguishes calls of equal form, where it was recorded, and so do the
-  // parameters, but only within one group: another pipeline stage holds others.
+  // Calls of equal form from different source locations are different calls. So are calls with
+  // different parameters, but only within one group: another pipeline stage has other parameters.
   bool same(const trace::Call& x, const trace::Call& y) {
     const bool same_line = x.at == y.at || x.at.value == 0 || y.at.value == 0;
     const bool same_names =
@@ -72,8 +73,8 @@ class ProgramComparison {
   std::unordered_map<std::uint32_t, std::uint32_t> of_b_, of_a_;  // corresponding groups
 };
 
-// The sizes of the groups that the rank belongs to, ascending. By its own list and those of
-// two `witnesses` (rank indices): a rank may list only the groups that it has called in.
+// The sizes of the groups that the rank belongs to, ascending. A trace may list only the groups
+// that its rank has called in, so the lists of two `witnesses` (rank indices) are used as well.
 std::vector<std::size_t> group_sizes(const trace::Run& run, std::uint32_t rank,
                                      std::array<std::uint32_t, 2> witnesses) {
   const trace::Rank self = run.ranks[rank].rank;
@@ -90,8 +91,8 @@ std::vector<std::size_t> group_sizes(const trace::Run& run, std::uint32_t rank,
   return out;
 }
 
-// Calls `ask` with the first kMostAskedRanks ranks that are in groups of the same sizes as `a` and
-// `b`, without these two (rank indices).
+// Calls `ask` with the first kMostAskedRanks other ranks that are in groups of the same sizes as
+// `a` and `b` (rank indices): ranks with the same roles in the mesh.
 template <class Ask>
 void ask_others(const trace::Run& run, std::uint32_t a, std::uint32_t b, const Ask& ask) {
   const std::vector<std::size_t> kind = group_sizes(run, a, {a, b});
@@ -130,14 +131,15 @@ std::optional<std::uint32_t> common_start(const trace::Run& run, Agreement& agre
 
 namespace {
 
-// Whether rank `r` made the call of `a` at `index` after the same calls; among its newest ones.
+// Whether rank `r` made the call of `a` at `index`, and the kSameBefore calls before it, among its
+// newest calls. Shows what `r` does at this point if its program took another path long before.
 bool did_locally(const trace::Run& run, Agreement& agreement, std::uint32_t a, std::uint32_t index,
                  std::uint32_t r) {
   constexpr std::uint32_t kSameBefore = 8, kNewest = 64;
   const auto end = static_cast<std::uint32_t>(run.ranks[r].calls.size());
   if (index < kSameBefore) return false;
   for (std::uint32_t i = end; i > kSameBefore && end - i < kNewest; --i) {
-    // With new groups each time: which correspond follows from the calls compared.
+    // A new comparison each time: which groups correspond follows from the calls compared.
     ProgramComparison programs(run.ranks[a], run.ranks[r], agreement);
     if (programs.common_before(index + 1, i, kSameBefore + 1) == kSameBefore + 1) return true;
   }
@@ -145,22 +147,24 @@ bool did_locally(const trace::Run& run, Agreement& agreement, std::uint32_t a, s
 }
 
 struct Votes {
-  std::size_t a = 0, b = 0;  // the others that do as `a` where it diverges from `b`, or as `b`
-  std::size_t locally_a = 0, locally_b = 0;  // … of those that did something else long before
+  std::size_t a = 0, b = 0;  // ranks that do as `a` where it diverges from `b`, or as `b`
+  std::size_t locally_a = 0, locally_b = 0;  // the same, of ranks that took another path before
 };
 
 Votes votes(const trace::Run& run, Agreement& agreement, std::uint32_t a, std::uint32_t b,
             std::uint32_t diverged) {
   Votes out;
-  // Where a run of equal calls ends, as long as a text is, say, others had longer and shorter ones.
+  // A run of equal calls may be as long as a generated text. Other ranks' texts were longer and
+  // shorter, so what they do after as many calls says nothing.
   const auto continues_run = [&](std::uint32_t r) {
     const std::vector<trace::Call>& calls = run.ranks[r].calls;
     return diverged > 0 && is_same_of_program(agreement, calls[diverged - 1], calls[diverged]);
   };
   const bool a_run_ends = continues_run(a) || continues_run(b);
   ask_others(run, a, b, [&](std::uint32_t r) {
-    // A rank that agrees with one of them beyond the difference differs from the other one there,
-    // or soon after: parameters do not compare between groups, so calls of equal form look alike.
+    // `r` votes for the one that it agrees with longer, and beyond the difference. It may agree
+    // with both for some calls more: parameters are not compared between groups, so that calls of
+    // equal form look alike.
     const std::uint32_t as_a = common_start(run, agreement, a, r).value_or(0);
     const std::uint32_t as_b = common_start(run, agreement, b, r).value_or(0);
     if (as_a > diverged && as_a > as_b) ++out.a;
@@ -195,13 +199,13 @@ std::optional<ProgramDivergence> by_votes(const trace::Run& run, Agreement& agre
   return cast.a != cast.b ? winner(cast.a, cast.b) : winner(cast.locally_a, cast.locally_b);
 }
 
-// Where the programs diverge, if both are known from their start, neither ends there, and
-// both are of one kind.
+// Where the programs diverge, if both are known from their start, neither ends there, and both
+// ranks are in groups of the same sizes.
 std::optional<std::uint32_t> diverged_at(const trace::Run& run, Agreement& agreement,
                                          std::uint32_t a, std::uint32_t b) {
   const auto diverged = common_start(run, agreement, a, b);
-  // If one of them just ends, it is late, which is no other path. A rank without a group like
-  // theirs runs another program.
+  // A program that ends there is late, and took no other path. Ranks in groups of different sizes
+  // run different programs.
   if (!diverged || *diverged >= run.ranks[a].calls.size() ||
       *diverged >= run.ranks[b].calls.size() ||
       group_sizes(run, a, {a, b}) != group_sizes(run, b, {a, b})) {
@@ -237,8 +241,8 @@ std::optional<ProgramDivergence> find_program_divergence(const trace::Run& run,
 
 std::optional<bool> is_second_unusual(const trace::Run& run, Agreement& agreement, CallRef first,
                                       CallRef second) {
-  // From strong evidence to weak: what the rank did at this point in its other rounds, in its past,
-  // how often in a row, and what came before such calls otherwise.
+  // From strong evidence to weak: what the rank did at this point in all its other rounds, in its
+  // earlier rounds, how often in a row, and what preceded such calls otherwise.
   const std::pair<Usual, Usual> judgements[] = {
       {is_usual_anywhere(run, agreement, first), is_usual_anywhere(run, agreement, second)},
       {is_usual(run, agreement, first), is_usual(run, agreement, second)},
@@ -259,12 +263,13 @@ std::optional<ProgramDivergence> most_broke_with_the_past(const trace::Run& run,
   const Expected expected = expected_of(run, agreement, {a, *diverged}, {b, *diverged});
   if (expected == Expected::unknown) return std::nullopt;
   const Votes cast = votes(run, agreement, a, b, *diverged);
-  // One rank alone against so many is the odd one, whatever its past.
+  // A single rank against so many is the deviant one, whatever its past.
   constexpr std::size_t kFarTooMany = 16;
   const auto may_be_most = [](std::size_t most, std::size_t few) {
     return most >= few && (few > 0 || most < kFarTooMany);
   };
-  // Those who came to the same call from elsewhere broke with no past of this group.
+  // Local votes come from ranks that took another path before, so they broke with no past here:
+  // they may not outvote the others.
   if (expected == Expected::first) {
     const bool most = may_be_most(cast.b, cast.a) && cast.locally_b <= cast.locally_a;
     return most ? std::optional(ProgramDivergence{a, b, *diverged}) : std::nullopt;
@@ -288,7 +293,7 @@ std::optional<bool> others_go_on(const trace::Run& run, Agreement& agreement, st
       ++go_on;
     } else if (start == end && run.ranks[r].calls.size() == end &&
                (run.ranks[r].end == trace::End::clean || run.ranks[r].snapshot)) {
-      ++ended;  // any other end may have come too early; of a dump nobody knows it
+      ++ended;  // a killed or hung rank may have ended too early, and does not count
     }
   });
   return go_on == ended ? std::nullopt : std::optional(go_on > ended);

@@ -1,6 +1,6 @@
 // Programs: the calls of a rank in all its groups, in program order. Ranks of one mesh run the same
-// program in groups of their own, so where two members of a group diverge, the others tell which of
-// the two still does what everybody does.
+// program in groups of their own. Where two members of a group diverge, the other ranks show which
+// of the two still does what everybody does.
 //
 //   rank 0   exchange(ep0)  exchange(ep0)  reduce(dp0)
 //   rank 1   exchange(ep0)  exchange(ep0)  reduce(dp1)
@@ -22,14 +22,15 @@
 
 namespace lockstep::verify {
 
-// The number of calls at the start of two ranks' programs (rank indices) that agree. Each group of
-// the one corresponds to one of the other. Nothing where a recording starts in mid-run. O(calls).
+// The number of calls at the start of two ranks' programs (rank indices) that agree, where each
+// group of one rank corresponds to one group of the other. Nothing if a recording starts in
+// mid-run. O(calls).
 std::optional<std::uint32_t> common_start(const trace::Run& run, Agreement& agreement,
                                           std::uint32_t a, std::uint32_t b);
 
-// Whether two ranks made the same calls, in groups that correspond, just before these: 64, or all
-// that were recorded; at least one. Where recordings start in mid-run, nothing else shows that the
-// two did not diverge before.
+// Whether two ranks made the same calls, in groups that correspond, just before these. Compares the
+// 64 calls before, or all that were recorded, but needs at least one. If recordings start in
+// mid-run, nothing else shows that the two did not diverge before.
 bool did_the_same_before(const trace::Run& run, Agreement& agreement, CallRef a, CallRef b);
 
 // Two ranks whose programs diverge.
@@ -38,20 +39,16 @@ struct ProgramDivergence {
   std::uint32_t index = 0;               // of the first different call, in both programs
 };
 
-// Which of ranks `a` and `b` (rank indices) does something unusual where their programs diverge, by
-// the majority of the other ranks that follow one of the two there. Nothing on a tie, if there are
-// none, or if ranks without traces could have turned the vote; where one just ends, where the two
-// are in groups of other sizes, or where a recording starts in mid-run. Only ranks in groups of the
-// same sizes are asked, at most 64. O(64 · calls before the difference).
+// Which of ranks `a` and `b` (rank indices) does something unusual where their programs diverge:
+// the other ranks that do as one of the two there vote. Only ranks in groups of the same sizes
+// vote, at most 64. Nothing on a tie, without votes, or if ranks without traces could have turned
+// the vote; if one of the two programs ends there, if the two are in groups of different sizes, or
+// if a recording starts in mid-run. O(64 · calls before the difference).
 std::optional<ProgramDivergence> divergence_by_votes(const trace::Run& run, Agreement& agreement,
                                                      std::uint32_t a, std::uint32_t b);
 
-// Which of ranks `a` and `b` (rank indices) does something unusual where their programs diverge.
-// Most of the other ranks that follow one of the two there decide. On a tie, or if there are none,
-// what the two do in their other rounds decides. Nothing where that does not tell either, where the
-// two are in groups of other sizes, or where a recording starts in mid-run. Only ranks in groups of
-// the same sizes are asked, at most 64. O(64 · calls before the difference), and one is_usual() for
-// each of both.
+// The same; on a tie or without votes, what the two ranks do in their other rounds decides. Costs
+// one is_usual() more for each of the two.
 std::optional<ProgramDivergence> find_program_divergence(const trace::Run& run,
                                                          Agreement& agreement, std::uint32_t a,
                                                          std::uint32_t b);
@@ -69,24 +66,24 @@ std::string_view role_of(const trace::Tables& tables, const trace::RankTrace::Me
 // Whether the recorder kept the rank's first calls.
 bool is_known_from_its_start(const trace::RankTrace& trace);
 
-// Where the program of rank `shorter` is the start of that of `longer` (rank indices): whether the
-// other ranks go on as the longer one does, or end as the shorter one does; the majority of those
-// in groups of the same sizes decides, at most 64 are asked. Nothing where it is tied, where no
-// other rank shows it, or where the two diverge otherwise. O(64 · calls of the shorter one).
+// For ranks (indices) of which the program of `shorter` is the start of that of `longer`: true if
+// most other ranks continue as `longer` does, false if most end as `shorter` does. Only ranks in
+// groups of the same sizes vote, at most 64. Nothing on a tie, without votes, or if the two
+// programs diverge otherwise. O(64 · calls of the shorter one).
 std::optional<bool> others_go_on(const trace::Run& run, Agreement& agreement, std::uint32_t longer,
                                  std::uint32_t shorter);
 
-// Where the programs of ranks `a` and `b` (rank indices) diverge: whether of the other ranks as
-// many or more do as the one that broke with its past (expected_of). Most batches may lack images,
-// so that most ranks leave out the calls of a branch. Nothing where most do the usual, or where the
-// pasts do not tell. At most 64 others are asked. O(64 · calls before the difference), and one
+// The divergence of ranks `a` and `b` (rank indices), if one of them broke with its past
+// (expected_of) and at least half of the other ranks did the same: most batches may lack images, so
+// that most ranks leave out the calls of a branch. Nothing if most ranks do the usual, or if the
+// pasts do not decide. At most 64 ranks vote. O(64 · calls before the difference), and one
 // expected_of().
 std::optional<ProgramDivergence> most_broke_with_the_past(const trace::Run& run,
                                                           Agreement& agreement, std::uint32_t a,
                                                           std::uint32_t b);
 
-// The ranks that do as the deviant one there, itself included; ascending. O(ranks · calls before
-// it).
+// The ranks that do what the deviant one does there, itself included; ascending. O(ranks · calls
+// before it).
 std::vector<std::uint32_t> ranks_that_diverge_alike(const trace::Run& run, Agreement& agreement,
                                                     const ProgramDivergence& divergence);
 

@@ -15,7 +15,8 @@ namespace {
 
 // Sister groups that vote on what is usual. A large mesh has thousands; 64 give a clear majority.
 constexpr std::size_t kMostSisters = 64;
-// Ranks whose past is searched for what a majority left out: they did the same up to there.
+// Ranks whose past is searched for a call that a majority left out. Their streams agree up to
+// there, so a few are enough.
 constexpr std::size_t kMostVoters = 64;
 
 class Choice {
@@ -30,9 +31,9 @@ class Choice {
     }
   }
 
-  // The largest party, if most left out nothing. On a tie, the one that break_tie() finds, or else
-  // the one with the lowest rank, so that the report does not depend on the order of files:
-  // then it names the difference but no culprit.
+  // The largest party, unless it left out a call. On a tie, the one that break_tie() finds. If it
+  // finds none, the one with the lowest rank, so that the report does not depend on the order of
+  // files; the report then names the difference but no culprit.
   Reference choose() {
     if (const auto small = left_out_by_most()) return {*small, true, /*left_out_by_most=*/true};
     if (largest_.size() == 1) return {largest_[0]};
@@ -41,12 +42,12 @@ class Choice {
   }
 
  private:
-  // Among the largest parties (two ranks, or two halves of a group), the only one that meets the
-  // first criterion that decides; from strong evidence to weak. A party's first cursor stands for
-  // all of it: their next calls agree.
+  // Applies criteria to the largest parties (two ranks, or two halves of a group), from strong
+  // evidence to weak, until exactly one party meets one. A party is judged by its first cursor: all
+  // its cursors agree on their next call.
   std::optional<std::size_t> break_tie() {
-    // Whether one side may have left out a call: then another call than before is no sign of an
-    // error, and batches may explain it. They cannot explain a wrong size of the same call.
+    // If one side may have left out a call, a call that it did not make before is no sign of an
+    // error, and the batches may explain it. Batches cannot explain a wrong size of the same call.
     const std::size_t first = parties_[largest_[0]][0];
     const std::size_t second = parties_[largest_[1]][0];
     const bool in_other_steps =
@@ -57,16 +58,15 @@ class Choice {
     if (may_be_skip) {
       if (const auto p = fullest_batch()) return p;
     }
-    // The rest judges by the ranks' other calls. A dump of open calls alone has too few.
+    // The criteria below use the ranks' other calls. A dump of open calls alone has too few.
     if (!std::all_of(largest_.begin(), largest_.end(),
                      [&](std::size_t p) { return knows_its_past(at_.rank(parties_[p][0])); })) {
       return std::nullopt;
     }
     if (const auto p = as_other_programs()) return p;
     if (const auto p = only([&](std::size_t c) { return follows_habit(c); })) return p;
-    // If the two are forms of one call, the form that the rank used before. Where a call may be
-    // missing, that says nothing: if a rank left out the last call of its first round, its next
-    // call is the familiar one.
+    // If both are forms of one call, the form that the rank used before. Not if a call may be
+    // missing: a rank that left out the last call of its first round makes a familiar call next.
     if (!may_be_skip) {
       if (const auto p = only([&](std::size_t c) { return was_made_before(c); })) return p;
     }
@@ -83,7 +83,7 @@ class Choice {
         return p;
     }
     if (const auto p = only([&](std::size_t c) { return is_of_common_form(c); })) return p;
-    // The others went past the call of the earliest step.
+    // The call of the earliest step: the other parties skipped it and are in a later step.
     if (!at_.are_steps_comparable()) return std::nullopt;
     return only([&](std::size_t c) {
       return std::all_of(largest_.begin(), largest_.end(), [&](std::size_t p) {
@@ -92,7 +92,7 @@ class Choice {
     });
   }
 
-  // The one of the largest parties for which `holds`; nothing where none or several do.
+  // The one of the largest parties for which `holds`; nothing if there is none, or more than one.
   template <typename Predicate>
   std::optional<std::size_t> only(Predicate&& holds) const {
     std::optional<std::size_t> fit;
@@ -132,12 +132,13 @@ class Choice {
     const std::size_t few = at_.longest(parties_[small]);
     const Party& most = parties_[largest_[0]];
     const auto deviated = [&](std::size_t c) { return at_.has_deviated(c); };
-    // Those who left out one call of a branch leave out the others, too.
+    // Ranks that left out one call of a branch leave out its other calls too, so either all of them
+    // have deviated before or none has.
     if (deviated(few) || (std::any_of(most.begin(), most.end(), deviated) &&
                           !std::all_of(most.begin(), most.end(), deviated))) {
       return std::nullopt;
     }
-    // The same call of a later step says it, too: the one of this step was left out.
+    // The same call, but of a later step, shows it as well: the call of this step was left out.
     const bool may_be_left_out = std::all_of(most.begin(), most.end(), [&](std::size_t cursor) {
       return skip_explains(few, cursor) ||
              (at_.judges_steps() && at_.next_token(few).step < at_.next_token(cursor).step);
@@ -228,9 +229,8 @@ class Choice {
     });
   }
 
-  // Whether by the past of `most`, the call of `few` is expected and theirs is not. At most
-  // kMostVoters ranks are asked; those whose programs diverged elsewhere (other stages of a
-  // pipeline) tell nothing.
+  // Whether the past of `most` predicts the call of `few` and not their own. At most kMostVoters
+  // ranks vote; ranks whose programs diverged elsewhere (other stages of a pipeline) do not count.
   bool past_expects(std::size_t few, const Party& most) {
     if (!knows_its_past(at_.rank(few))) return false;
     bool expected = false;
@@ -242,7 +242,7 @@ class Choice {
         if (!knows_its_past(other.stream.rank_index)) return false;
         CallRef call = at_.next_call(few);
         CallRef got = other.call();
-        // The two may diverge before, in other groups.
+        // The two may have diverged before, in other groups.
         if (common_start(at_.run(), at_.agreement(), call.rank, got.rank)) {
           const auto diverged = at_.diverged_between(at_.position(few), other);
           if (!diverged) continue;
@@ -331,9 +331,9 @@ class Choice {
     if (largest_.size() != 2) return std::nullopt;
     const std::size_t a = parties_[largest_[0]][0];
     const std::size_t b = parties_[largest_[1]][0];
-    // They must diverge at this call, and not at one that was looked at before or is still to come.
-    // Before the first deviation that was seen, they may have diverged unseen: in the line of a
-    // call whose form agrees. The others are asked only then.
+    // They must diverge at this call, and not at an earlier or later one of the group. Before the
+    // first deviation that was found, they may have diverged unnoticed: in the source line of a
+    // call whose form agrees.
     const auto diverged = common_start(at_.run(), at_.agreement(), at_.rank(a), at_.rank(b));
     const auto between = [&](std::size_t cursor) {
       const Stream& stream = at_.stream(cursor);
@@ -367,8 +367,8 @@ class Choice {
       for (std::size_t back = 0; back <= compared; ++back) {
         const trace::Call& a = at_.run().ranks[mine.rank_index].calls[mine.calls[next - back]];
         const trace::Call& b = at_.run().ranks[theirs.rank_index].calls[theirs.calls[there - back]];
-        // Not the parameters: groups of other pipeline stages hold other ones. The source location
-        // distinguishes calls instead, where it was recorded.
+        // Parameters are not compared: other pipeline stages have others. The source location
+        // distinguishes calls instead, if it was recorded.
         const bool same_location = a.at == b.at || a.at.value == 0 || b.at.value == 0;
         if (!same_location || !at_.agreement().agree(a.signature, b.signature)) return false;
       }

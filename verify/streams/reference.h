@@ -1,8 +1,8 @@
 // The reference: where the classes of a group diverge, which of the parties does what the program
 // says?
 //
-// Mostly the largest one. Where a call is left out, numbers say little: batches without images may
-// be most batches. Then batches, sister groups and the past are asked first.
+// Usually the largest one. If a call is left out, the number of ranks says little, because most
+// batches may have no images. Then the batches, sister groups and the past decide first.
 #pragma once
 
 #include <cstddef>
@@ -14,12 +14,12 @@ namespace lockstep::verify {
 
 struct Reference {
   std::size_t party = 0;
-  bool singled_out = true;        // false: neither party can be called the deviant one
+  bool singled_out = true;        // false: nothing shows which party deviates
   bool left_out_by_most = false;  // the larger party left out the call of this one
 };
 
-// Which of `parties` (two or more, as Alignment::split() makes them) is the reference. `is_first`:
-// no deviation of the group was found before. break_tie() in the body lists the criteria.
+// Which of `parties` (two or more, from Alignment::split()) is the reference. `is_first`: this is
+// the first deviation that is found in the group. break_tie() lists the criteria.
 //
 // O(ranks of the parties), the search of a past for at most 64 ranks, and an edit for each class of
 // the larger party where most may have left out a call.

@@ -67,7 +67,7 @@ std::vector<std::vector<Stream>> collect_streams(const trace::Run& run) {
   return by_group;
 }
 
-// The hash decides almost always; the comparison excludes collisions.
+// Compares hashes first, which is almost always enough, then the calls to exclude collisions.
 bool same_calls(const trace::Run& run, const Stream& a, const Stream& b) {
   if (a.hash != b.hash || a.calls.size() != b.calls.size()) return false;
   const auto& x = run.ranks[a.rank_index].calls;
@@ -193,40 +193,50 @@ bool has_messages(const trace::Run& run, const trace::RankTrace& trace, trace::G
          });
 }
 
-// Where the members' recorded numbers diverge. Nothing where they agree, were counted by the
-// reader, or do not count collectives alone: PyTorch spends a number of the group on each batch of
-// messages, which not every member has. O(calls of the group), and O(members) where no number was
-// skipped.
-std::optional<DivergentNumbers> divergent_numbers(const trace::Run& run,
-                                                  const GroupStreams& group) {
-  if (!group.comparable) return std::nullopt;
-  const auto seq = [&](const Stream& s, std::size_t i) -> std::uint64_t {
-    return run.ranks[s.rank_index].calls[s.calls[i]].seq;
-  };
-  std::vector<const Stream*> streams;
-  std::size_t longest = 0, from_start = 0, recorded = 0;
+// The number that the source gave to the stream's call at index `i`.
+std::uint64_t number_of(const trace::Run& run, const Stream& s, std::size_t i) {
+  return run.ranks[s.rank_index].calls[s.calls[i]].seq;
+}
+
+// Whether the recorded numbers of `streams` can be compared and are worth it: some number was
+// skipped. Not comparable:
+//   - numbers that a reader counted from the middle of a run: they are those of one rank alone
+//   - groups with messages: PyTorch spends a number of the group on each batch of messages, which
+//     not every member has
+bool compare_numbers(const trace::Run& run, trace::GroupId group,
+                     const std::vector<const Stream*>& streams) {
+  std::size_t from_start = 0, recorded = 0;
   bool skipped = false;
-  for (const Stream& s : group.streams) {
-    if (s.calls.empty()) continue;
-    streams.push_back(&s);
-    const trace::RankTrace& trace = run.ranks[s.rank_index];
-    const bool numbered = trace.first_seq.contains(group.group);
+  for (const Stream* s : streams) {
+    const trace::RankTrace& trace = run.ranks[s->rank_index];
+    const bool numbered = trace.first_seq.contains(group);
     recorded += numbered ? 1 : 0;
     from_start += !numbered && trace.dropped == 0 ? 1 : 0;
-    longest = std::max(longest, s.calls.size());
-    skipped |= seq(s, s.calls.size() - 1) - seq(*streams[0], 0) + 1 != s.calls.size();
+    const std::uint64_t first = number_of(run, *streams[0], 0);
+    skipped |= number_of(run, *s, s->calls.size() - 1) - first + 1 != s->calls.size();
   }
-  // Numbers that a reader counted from the middle of a run are those of its own rank alone.
   const bool alike = recorded == streams.size() || from_start == streams.size();
-  if (!skipped || !alike) return std::nullopt;
-  const bool messages = std::any_of(streams.begin(), streams.end(), [&](const Stream* s) {
-    return has_messages(run, run.ranks[s->rank_index], group.group);
-  });
-  if (messages) return std::nullopt;
+  return skipped && alike && std::none_of(streams.begin(), streams.end(), [&](const Stream* s) {
+           return has_messages(run, run.ranks[s->rank_index], group);
+         });
+}
+
+// Where the members' recorded numbers diverge; nothing if they agree or cannot be compared. The
+// number that most members have is taken for the right one. O(calls of the group), and O(members)
+// if no number was skipped.
+std::optional<DivergentNumbers> divergent_numbers(const trace::Run& run,
+                                                  const GroupStreams& group) {
+  std::vector<const Stream*> streams;
+  std::size_t longest = 0;
+  for (const Stream& s : group.streams) {
+    if (!s.calls.empty()) streams.push_back(&s);
+    longest = std::max(longest, s.calls.size());
+  }
+  if (!group.comparable || !compare_numbers(run, group.group, streams)) return std::nullopt;
   for (std::size_t i = 0; i < longest; ++i) {
     std::map<std::uint64_t, std::vector<const Stream*>> by_number;
     for (const Stream* s : streams) {
-      if (i < s->calls.size()) by_number[seq(*s, i)].push_back(s);
+      if (i < s->calls.size()) by_number[number_of(run, *s, i)].push_back(s);
     }
     if (by_number.size() < 2) continue;
     const auto most = std::max_element(
@@ -235,14 +245,11 @@ std::optional<DivergentNumbers> divergent_numbers(const trace::Run& run,
     DivergentNumbers out;
     out.others_seq = most->first;
     for (const auto& [number, party] : by_number) {
-      for (const Stream* s : party) {
+      for (const Stream* s : party)
         (number == most->first ? out.others : out.deviants).push_back(s->rank_index);
-      }
     }
     std::sort(out.deviants.begin(), out.deviants.end());
-    for (const Stream* s : streams) {
-      if (s->rank_index == out.deviants.front()) out.call = s->calls[i];
-    }
+    out.call = stream_of(group, out.deviants.front())->calls[i];
     return out;
   }
   return std::nullopt;
@@ -269,7 +276,8 @@ std::vector<GroupStreams> group_streams(const trace::Run& run) {
     group.streams = std::move(collected[g]);
     if (group.members.empty()) {
       if (group.streams.empty()) continue;
-      // Nobody declared it. "world" is known; of another group only those who used it are.
+      // Nobody declared the group. The members of "world" are known; of any other group, only the
+      // ranks that called in it.
       if (group.name == "world") {
         for (std::int32_t r = 0; r < run.world_size; ++r) group.members.emplace_back(r);
       } else {

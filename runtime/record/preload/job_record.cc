@@ -213,8 +213,8 @@ bool JobRecord::is_open() const { return recording_job.load(std::memory_order_ac
 CallOrigin JobRecord::origin() {
   const PythonProgram* const python = PythonProgram::of_process();
   if (python == nullptr) return {};
-  const PythonProgram::Place place = python->place_of_call();
-  return {ring_->intern(place.line), ring_->intern(place.in_join ? trace::ring::kJoinTag : "")};
+  const PythonProgram::CallSite site = python->call_site();
+  return {ring_->intern(site.line), ring_->intern(site.in_join ? trace::ring::kJoinTag : "")};
 }
 
 std::vector<std::int32_t> JobRecord::ranks_of(const c10d::ProcessGroup& group) const {

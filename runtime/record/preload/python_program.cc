@@ -11,7 +11,7 @@
 
 namespace lockstep::runtime {
 
-// Python's objects, frames and threads are only passed on.
+// Functions of Python's C API. Its objects, frames and threads are opaque here: void*.
 struct PythonApi {
   int (*is_initialized)() = nullptr;
   int (*is_finalizing)() = nullptr;
@@ -35,7 +35,7 @@ struct PythonApi {
   void* (*call)(void*, void*, void*) = nullptr;
   void* (*module)(const char*) = nullptr;
   void* (*pack)(long, ...) = nullptr;  // a tuple of objects, which it keeps
-  void* (*release)() = nullptr;        // Python's lock, for a while
+  void* (*release)() = nullptr;        // the GIL, until take_again
   void (*take_again)(void*) = nullptr;
   void* (*item)(void*, long) = nullptr;  // of a tuple; borrowed
   void* none = nullptr;
@@ -52,7 +52,7 @@ struct MethodDefinition {
 };
 constexpr int kPositionalArguments = 1;     // METH_VARARGS
 constexpr std::size_t kLongestText = 2000;  // of an exception's message
-constexpr int kMostFrames = 200;            // looked at; programs that recurse have thousands
+constexpr int kMostFrames = 200;            // read; recursive programs have thousands
 
 template <typename Pointer>
 bool find(Pointer& out, const char* name) {
@@ -79,7 +79,7 @@ bool find_all(PythonApi& api) {
          find(api.item, "PyTuple_GetItem") && find(api.none, "_Py_NoneStruct");
 }
 
-// Python's lock, for the thread that has it already, too.
+// Holds the GIL. May be nested.
 class PythonLock {
  public:
   explicit PythonLock(const PythonApi& api) : api_(api), state_(api.lock()) {}
@@ -113,7 +113,7 @@ class Owned {
   void* object_;
 };
 
-// A text of Python's; empty where it is none.
+// A Python string; empty if the object is not one.
 std::string text(const PythonApi& api, const Owned& object) {
   if (object.get() == nullptr) return {};
   long bytes = 0;
@@ -129,8 +129,8 @@ std::string file_of(const PythonApi& api, void* code) {
   return text(api, {api, api.attribute(code, "co_filename")});
 }
 
-// Whether this code of torch's makes calls for Join: Join itself, and what DDP asks under Join
-// whether all ranks synchronise in backward, in every step and without waiting for the answer.
+// Whether this code of torch makes calls for Join: Join itself, and DDP's question under Join, in
+// every step and without waiting for the answer, whether all ranks synchronise in backward.
 bool is_for_join(const PythonApi& api, const std::string& file, void* code) {
   if (file.ends_with("/algorithms/join.py")) return true;
   return file.ends_with("/nn/parallel/distributed.py") &&
@@ -164,7 +164,7 @@ PythonProgram::PythonProgram(const PythonApi& api) : api_(api), torch_folder_(fo
 }
 
 PythonProgram::Origin PythonProgram::origin_of(const std::string& file) const {
-  if (file.empty() || file.front() == '<') return Origin::none;  // made of text, or frozen
+  if (file.empty() || file.front() == '<') return Origin::none;  // from exec(), or a frozen module
   if (!torch_folder_.empty() && file.starts_with(torch_folder_)) return Origin::torch;
   if (file.find("/site-packages/torch/") != std::string::npos) return Origin::torch;
   for (const char* const installed : {"/site-packages/", "/dist-packages/"})
@@ -174,15 +174,15 @@ PythonProgram::Origin PythonProgram::origin_of(const std::string& file) const {
   return Origin::program;
 }
 
-std::string PythonProgram::place(const std::string& file, long line) const {
+std::string PythonProgram::location(const std::string& file, long line) const {
   const std::string shown = file.starts_with(folder_)
                                 ? file.substr(folder_.size())
                                 : std::filesystem::path(file).filename().string();
   return shown + ":" + std::to_string(line);
 }
 
-PythonProgram::Place PythonProgram::place_of_call() const {
-  Place out;
+PythonProgram::CallSite PythonProgram::call_site() const {
+  CallSite out;
   // A thread that Python does not know has no frames.
   if (api_.is_finalizing() != 0 || api_.this_thread() == nullptr) return out;
   const PythonLock lock(api_);
@@ -197,7 +197,7 @@ PythonProgram::Place PythonProgram::place_of_call() const {
     const Origin here = origin_of(file);
     out.in_join |= here == Origin::torch && is_for_join(api_, file, code.get());
     if (here > origin) {
-      out.line = place(file, api_.line_of(frame.get()));
+      out.line = location(file, api_.line_of(frame.get()));
       origin = here;
     }
     if (origin == Origin::program) break;
@@ -211,7 +211,7 @@ std::string PythonProgram::line_of_traceback(void* traceback) const {
   Origin origin = Origin::torch;
   api_.keep(traceback);
   Owned entry(api_, traceback);
-  // From the outermost to the innermost; of equals the last counts.
+  // From the outermost frame to the innermost. Among lines of equal origin the last one counts.
   while (entry.get() != nullptr && entry.get() != api_.none) {
     const Owned frame(api_, api_.attribute(entry.get(), "tb_frame"));
     const Owned line(api_, api_.attribute(entry.get(), "tb_lineno"));
@@ -219,7 +219,7 @@ std::string PythonProgram::line_of_traceback(void* traceback) const {
       const Owned code(api_, api_.code_of(frame.get()));
       const std::string file = code.get() == nullptr ? std::string() : file_of(api_, code.get());
       if (const Origin here = origin_of(file); here >= origin && here != Origin::torch) {
-        best = place(file, api_.number(line.get()));
+        best = location(file, api_.number(line.get()));
         origin = here;
       }
     }
@@ -244,23 +244,23 @@ void* PythonProgram::uncaught(void* /*self*/, void* arguments) {
                                  ? std::string()
                                  : program.line_of_traceback(traceback);
     if (!line.empty()) what += " (" + line + ")";
-    program.tell_(what);
+    program.report_(what);
   }
-  return api.call(program.hook_before_, arguments, nullptr);
+  return api.call(program.previous_hook_, arguments, nullptr);
 }
 
-void PythonProgram::on_uncaught(std::function<void(const std::string&)> tell) {
-  if (tell_ || api_.is_finalizing() != 0 || api_.this_thread() == nullptr) return;
+void PythonProgram::on_uncaught(std::function<void(const std::string&)> report) {
+  if (report_ || api_.is_finalizing() != 0 || api_.this_thread() == nullptr) return;
   const PythonLock lock(api_);
   void* const before = api_.of_sys("excepthook");
-  static MethodDefinition definition = {"excepthook", &PythonProgram::uncaught,
-                                        kPositionalArguments,
-                                        "Tells Lockstep's recorder, then the hook before."};
+  static MethodDefinition definition = {
+      "excepthook", &PythonProgram::uncaught, kPositionalArguments,
+      "Reports to Lockstep's recorder, then calls the previous hook."};
   const Owned hook(api_, api_.make_function(&definition, nullptr, nullptr));
   if (before == nullptr || hook.get() == nullptr) return;
   api_.keep(before);
-  hook_before_ = before;
-  tell_ = std::move(tell);
+  previous_hook_ = before;
+  report_ = std::move(report);
   if (api_.set_in_sys("excepthook", hook.get()) != 0) api_.clear_error();
 }
 

@@ -1,9 +1,10 @@
-// PythonProgram: what the Python that runs this process says of the program: the line that a call
-// comes from, and the exception that ends it.
+// PythonProgram: asks the Python interpreter of this process for the line that makes a call and for
+// the exception that ends the program.
 //
-// Through functions of Python's C API that are the same from 3.10 on, found by name: the library
-// is linked to no Python, and works in a process without one. Frames are read with Python's lock
-// held. Taking it here is what LibTorch does itself in the same places, for communication hooks.
+// It uses functions of Python's C API that are the same from 3.10 on, found by name at run time:
+// the library is not linked to Python and works in a process without it. Frames are read with the
+// GIL held. Taking the GIL here is safe: LibTorch takes it in the same places, for communication
+// hooks.
 #pragma once
 
 #include <functional>
@@ -18,38 +19,38 @@ class PythonProgram {
   // Null: this process runs no Python, or one without these functions.
   static PythonProgram* of_process();
 
-  // The line, "train.py:33", is the innermost line on the calling thread that belongs to the
-  // program; of a program that is all in installed packages, to one other than torch. Relative to
-  // the folder in which the process was started. Empty: none, or a thread that Python does not
-  // know.
-  struct Place {
+  // Where the calling thread makes a call.
+  struct CallSite {
+    // The innermost line of the program, "train.py:33", relative to the folder in which the process
+    // was started. Where no frame is the program's (`python -m package`), the innermost line of an
+    // installed package other than torch. Empty: neither, or not a Python thread.
     std::string line;
     bool in_join = false;  // PyTorch's Join makes this call for itself, or for a rank's peers
   };
-  Place place_of_call() const;
+  CallSite call_site() const;
 
-  // Calls `tell` for an exception that nobody catches, before Python prints it: "ValueError: no
+  // Calls `report` for an exception that nobody catches, before Python prints it: "ValueError: no
   // image in the batch (train.py:33)". Only the first call has an effect.
-  void on_uncaught(std::function<void(const std::string&)> tell);
+  void on_uncaught(std::function<void(const std::string&)> report);
 
-  // Calls `act` when the program is over and Python about to end, without Python's lock. Only the
-  // first call has an effect.
+  // Calls `act` when the program has ended and before Python exits, without the GIL. Only the first
+  // call has an effect.
   void at_end(std::function<void()> act);
 
  private:
   explicit PythonProgram(const PythonApi& api);
-  // The more of the program's own a file is, the higher.
+  // Whose code a file is. Ascending: a line of a higher origin says more about the program.
   enum class Origin : int { none, torch, package, program };
   Origin origin_of(const std::string& file) const;
-  std::string place(const std::string& file, long line) const;
+  std::string location(const std::string& file, long line) const;
   std::string line_of_traceback(void* traceback) const;
   static void* uncaught(void* self, void* arguments);
   static void* ends(void* self, void* arguments);
 
   const PythonApi& api_;
   std::string folder_, torch_folder_;  // with a slash at the end
-  std::function<void(const std::string&)> tell_;
-  void* hook_before_ = nullptr;  // sys.excepthook
+  std::function<void(const std::string&)> report_;
+  void* previous_hook_ = nullptr;  // sys.excepthook
   std::function<void()> act_at_end_;
 };
 

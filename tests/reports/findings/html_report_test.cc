@@ -113,7 +113,8 @@ trace::Run pairs() {
 
 TEST(HtmlReport, HasNoCellsWhereNothingSetsARankApart) {
   const auto rank = [](const std::string& hash) {
-    return R"({"ev":"state","n":0,"name":"w","norm":1,"hash":")" + hash + "\"}\n" + kClean;
+    return json_line({{"ev", "state"}, {"n", 0}, {"name", "w"}, {"norm", 1}, {"hash", hash}}) +
+           kClean;
   };
   const trace::Run run = inline_run({rank("a"), rank("b")});
   const verify::Report report = verify::verify(run);
@@ -280,20 +281,18 @@ TEST(HtmlReport, SaysWhatIsNotKnownAndWhatWasSetAside) {
 }
 
 TEST(HtmlReport, TextFromTracesIsOnlyEverText) {
-  const std::string evil = R"(\"><script>alert(1)</script><img src=x onerror=alert(1)>&amp;\u202e)";
+  const std::string evil = "\"><script>alert(1)</script><img src=x onerror=alert(1)>&amp;\u202e";
   const auto rank = [&](int elements) {
-    return R"({"group":")" + evil +
-           R"(","ranks":[0,1]})"
-           "\n" +
-           R"({"ev":"modality","n":0,"has":[")" + evil + "\"]}\n" +
-           R"({"ev":"issue","id":0,"g":")" + evil + R"(","op":"all_reduce","in":[[)" +
-           std::to_string(elements) + R"(]],"dtype":")" + evil + R"(","redop":")" + evil +
-           R"(","what":[")" + evil + R"("],"at":")" + evil + R"(","tag":")" + evil +
-           R"(","step":0})"
-           "\n" +
-           R"({"ev":"state","n":0,"name":")" + evil +
-           R"(","norm":1,"hash":"a"})"
-           "\n" +
+    return group_line(evil, {0, 1}) + json_line({{"ev", "modality"}, {"n", 0}, {"has", {evil}}}) +
+           issue_line(0, evil, "all_reduce",
+                      {{"in", {{elements}}},
+                       {"dtype", evil},
+                       {"redop", evil},
+                       {"what", {evil}},
+                       {"at", evil},
+                       {"tag", evil},
+                       {"step", 0}}) +
+           json_line({{"ev", "state"}, {"n", 0}, {"name", evil}, {"norm", 1}, {"hash", "a"}}) +
            kHung;
   };
   const trace::Run run = inline_run({rank(8), rank(9)});

@@ -83,16 +83,12 @@ TEST_F(PerfettoReads, AProgramThatNeverRanStaysWhereItHangs) {
 }
 
 TEST_F(PerfettoReads, HostileNamesAsTheyAre) {
-  const std::string name = R"(\"},{\u0000\u202e\\u001b[31m</script>%s)";
-  const trace::Run run =
-      inline_run({R"({"ev":"issue","id":0,"g":"world","op":"all_reduce","in":[[8]],"dtype":")" +
-                      name + R"(","what":[")" + name +
-                      R"(","\ud83d\ude00"],"t":0})"
-                      "\n" +
-                      complete(0) + R"({"ev":"span","name":")" + name +
-                      R"(","t":1,"dur":5})"
-                      "\n",
-                  "{\"end\":\"clean\"}\n"});
+  const std::string name = std::string("\"},{\0", 5) + "\u202e\\u001b[31m</script>%s";
+  const trace::Run run = inline_run(
+      {issue_line(0, "world", "all_reduce",
+                  {{"in", {{8}}}, {"dtype", name}, {"what", {name, "\U0001f600"}}, {"t", 0}}) +
+           complete(0) + json_line({{"ev", "span"}, {"name", name}, {"t", 1}, {"dur", 5}}),
+       kClean});
   verify::Report report = verify::verify(run);
   report.findings.push_back(hostile_finding());
   const std::string file = timeline(report, run);

@@ -77,7 +77,7 @@ TEST(Timeline, HasAProcessPerRankATrackPerGroupAndASlicePerCall) {
   const auto rank = [](trace::Nanos late) {
     return all_reduce(0, "w", 8, time_at(1000 + late)) + event("complete", 0, 5000) +
            all_reduce(1, "b", 8, time_at(6000)) + event("complete", 1, 7000) +
-           R"({"ev":"step","n":0,"loss":0.5,"t":7500})" + "\n" + kClean;
+           json_line({{"ev", "step"}, {"n", 0}, {"loss", 0.5}, {"t", 7500}}) + kClean;
   };
   const Json file = timeline(inline_run({rank(0), rank(500)}));
   expect_well_formed(file);
@@ -160,7 +160,7 @@ TEST(Timeline, WhatNeverFinishedLastsUntilTheEndAndTheCulpritIsMarked) {
   const std::string done = all_reduce(0, "w", 8, time_at(0)) + event("complete", 0, 100);
   const trace::Run run =
       inline_run({done + all_reduce(1, "b", 8, {{"t", 200}, {"step", 1}}) + kHung,
-                  done + R"({"ev":"step","n":0,"t":5000})" + "\n" + kClean});
+                  done + json_line({{"ev", "step"}, {"n", 0}, {"t", 5000}}) + kClean});
   const Json file = timeline(run);
   expect_well_formed(file);
   EXPECT_EQ(file["otherData"]["verdict"], "findings");
@@ -293,14 +293,13 @@ TEST(Timeline, SpansCountAsWell) {
 }
 
 TEST(Timeline, ExtremeTimesAndHostileTextStayJson) {
-  const std::string most = std::to_string(INT64_MAX);
+  const std::string dtype = std::string("\"\\\0", 3) + "<b>";
   const trace::Run run = inline_run(
-      {R"({"ev":"issue","id":0,"g":"world","op":"all_reduce","in":[[8]],"dtype":"\"\\\u0000<b>","what":["\"},{"],"t":0})"
-       "\n"
-       R"({"ev":"span","name":"\u202ex","t":1,"dur":)" +
-           most + "}\n" + R"({"ev":"complete","id":0,"t":)" + most + "}\n" +
-           R"({"ev":"step","n":0,"loss":1e999,"t":3})" + "\n",
-       "", R"({"ev":"complete","id":7})"});
+      {issue_line(0, "world", "all_reduce",
+                  {{"in", {{8}}}, {"dtype", dtype}, {"what", {"\"},{"}}, {"t", 0}}) +
+           json_line({{"ev", "span"}, {"name", "\u202ex"}, {"t", 1}, {"dur", INT64_MAX}}) +
+           event("complete", 0, INT64_MAX) + R"({"ev":"step","n":0,"loss":1e999,"t":3})" + "\n",
+       "", complete(7)});
   expect_well_formed(timeline(run));
   verify::Report report = verify::verify(run);
   report.findings = {hostile_finding()};

@@ -9,7 +9,7 @@
 
 #include "base/tables.h"
 
-namespace lockstep::cli {
+namespace lockstep::reports {
 namespace {
 
 using testing::AllOf;
@@ -54,7 +54,7 @@ sim::Machine machine(std::int64_t per_device) {
 TEST(SimulateMemory, WhatDoesNotFitSaysByHowMuchOnWhichRankAndWhatFor) {
   const sim::MemoryForecast memory =
       forecast({timeline({0, 1, 2}, 30 * kGiga), timeline({3}, 70 * kGiga)});
-  std::string text = reports::memory_text(memory, machine(80 * kGiga));
+  std::string text = memory_text(memory, machine(80 * kGiga));
   text = std::regex_replace(text, std::regex("\\s+"), " ");  // as if it were one line
   EXPECT_THAT(text, AllOf(HasSubstr("memory at its peak: rank 3, step 1, at 3 ms"),
                           HasSubstr("all_reduce(image_proj.weight of rank 3)"),
@@ -63,7 +63,7 @@ TEST(SimulateMemory, WhatDoesNotFitSaysByHowMuchOnWhichRankAndWhatFor) {
                           HasSubstr("activations are 77.8 %"), HasSubstr("ranks 0-2")));
   EXPECT_FALSE(sim::fits(memory, machine(80 * kGiga)));
   EXPECT_TRUE(sim::fits(memory, machine(90 * kGiga)));
-  EXPECT_THAT(reports::memory_text(memory, machine(90 * kGiga)), Not(HasSubstr("fit")));
+  EXPECT_THAT(memory_text(memory, machine(90 * kGiga)), Not(HasSubstr("fit")));
   EXPECT_TRUE(sim::fits(memory, sim::Machine()));
 }
 
@@ -72,15 +72,14 @@ TEST(SimulateMemory, WhatTheMachineFileAddsIsPartOfTheNeed) {
   own.reserved = Bytes{2 * kGiga};
   own.fragmentation = 1.1;
   const sim::MemoryForecast memory = forecast({timeline({0}, 50 * kGiga)});
-  EXPECT_THAT(reports::memory_text(memory, own),
+  EXPECT_THAT(memory_text(memory, own),
               AllOf(HasSubstr("fragmentation"), HasSubstr("6.52 GiB"), HasSubstr("reserved")));
-  EXPECT_EQ(reports::memory_headline(memory, own), "73.6 GiB of 74.5 GiB");
+  EXPECT_EQ(memory_headline(memory, own), "73.6 GiB of 74.5 GiB");
   EXPECT_TRUE(sim::fits(memory, own));
   own.reserved = Bytes{4 * kGiga};
   EXPECT_FALSE(sim::fits(memory, own));
-  EXPECT_THAT(reports::memory_assumption(own),
-              AllOf(HasSubstr("1.1 times"), HasSubstr("3.73 GiB")));
-  EXPECT_THAT(reports::memory_assumption(sim::Machine()), HasSubstr("left out"));
+  EXPECT_THAT(memory_assumption(own), AllOf(HasSubstr("1.1 times"), HasSubstr("3.73 GiB")));
+  EXPECT_THAT(memory_assumption(sim::Machine()), HasSubstr("left out"));
 }
 
 TEST(SimulateMemory, NoLineIsWiderThanATerminalHoweverManyRanksAndLongNames) {
@@ -95,7 +94,7 @@ TEST(SimulateMemory, NoLineIsWiderThanATerminalHoweverManyRanksAndLongNames) {
     before =
         "all_reduce(\x1b[31m image_encoder.block17.attention.out_proj.weight and "
         "text_encoder.block17.attention.out_proj.weight)";
-  const std::string text = reports::memory_text(memory, machine(kGiga));
+  const std::string text = memory_text(memory, machine(kGiga));
   EXPECT_THAT(text, AllOf(Not(HasSubstr("\x1b")), HasSubstr("31 other kinds of ranks")));
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) EXPECT_LE(columns_of(line), 80U) << line;
@@ -106,16 +105,16 @@ TEST(SimulateMemory, RanksOfEqualPeaksShareARowWheneverTheyCome) {
   for (sim::MemorySegment& segment : late.segments) segment.end.value += kGiga / 2;
   const sim::MemoryForecast memory =
       forecast({timeline({0}, 70 * kGiga), late, timeline({2}, kGiga)});
-  const std::string text = reports::memory_text(memory, machine(80 * kGiga));
+  const std::string text = memory_text(memory, machine(80 * kGiga));
   EXPECT_THAT(text, AllOf(HasSubstr("memory at its peak: ranks 0,1, step 1, at 3 ms"),
                           HasSubstr("ranks 0,1 need"), HasSubstr("  rank 2 ")));
-  EXPECT_EQ(reports::memory_json(memory, machine(80 * kGiga))["classes"].size(), 3U);
+  EXPECT_EQ(memory_json(memory, machine(80 * kGiga))["classes"].size(), 3U);
 }
 
 TEST(SimulateMemory, JsonHasThePeakAndTheTimelineOfEachKindOfRanks) {
   const sim::MemoryForecast memory =
       forecast({timeline({0, 1, 2}, 30 * kGiga), timeline({3}, 70 * kGiga)});
-  const auto json = reports::memory_json(memory, machine(80 * kGiga));
+  const auto json = memory_json(memory, machine(80 * kGiga));
   EXPECT_EQ(json["needed_bytes"], 90 * kGiga);
   EXPECT_EQ(json["per_device_bytes"], 80 * kGiga);
   EXPECT_EQ(json["fits"], false);
@@ -130,15 +129,15 @@ TEST(SimulateMemory, JsonHasThePeakAndTheTimelineOfEachKindOfRanks) {
   EXPECT_EQ(own["timeline"]["end_ps"].size(), 3U);
   EXPECT_EQ(own["timeline"]["peak_bytes"][2], 90 * kGiga);
   EXPECT_EQ(own["timeline"]["end_bytes"]["parameters"][2], 20 * kGiga);
-  EXPECT_TRUE(reports::memory_json(memory, sim::Machine())["per_device_bytes"].is_null());
+  EXPECT_TRUE(memory_json(memory, sim::Machine())["per_device_bytes"].is_null());
 }
 
 TEST(SimulateMemory, NothingIsSaidOfWhatWasNotCounted) {
-  EXPECT_EQ(reports::memory_text({}, machine(1)), "");
-  EXPECT_EQ(reports::memory_headline({}, machine(1)), "");
-  EXPECT_TRUE(reports::memory_json({}, machine(1)).is_null());
+  EXPECT_EQ(memory_text({}, machine(1)), "");
+  EXPECT_EQ(memory_headline({}, machine(1)), "");
+  EXPECT_TRUE(memory_json({}, machine(1)).is_null());
   EXPECT_TRUE(sim::fits(sim::MemoryForecast(), machine(1)));
 }
 
 }  // namespace
-}  // namespace lockstep::cli
+}  // namespace lockstep::reports

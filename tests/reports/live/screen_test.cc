@@ -9,13 +9,13 @@
 #include "base/terminal.h"
 #include "tests/reports/inline_run.h"
 
-namespace lockstep::cli {
+namespace lockstep::reports {
 namespace {
 
-using Doing = reports::WatchedRank::Doing;
+using Doing = WatchedRank::Doing;
 
-reports::WatchedRank at_call(int rank, Doing doing, const std::string& call, std::uint64_t seq) {
-  reports::WatchedRank out;
+WatchedRank at_call(int rank, Doing doing, const std::string& call, std::uint64_t seq) {
+  WatchedRank out;
   out.rank = trace::Rank(rank);
   out.doing = doing;
   out.steps = 12;
@@ -26,8 +26,8 @@ reports::WatchedRank at_call(int rank, Doing doing, const std::string& call, std
 }
 
 // Ranks 0, 2, 3 … wait for rank 1, which is late.
-reports::WatchState one_late(int ranks) {
-  reports::WatchState state;
+WatchState one_late(int ranks) {
+  WatchState state;
   state.folder = "/tmp/job";
   state.watched_s = 31;
   for (int r = 0; r < ranks; ++r) {
@@ -51,14 +51,13 @@ verify::Finding hang() {
 }
 
 TEST(WatchScreen, ASinglePollDoesNotShowTheTimeWatched) {
-  reports::WatchState state = one_late(3);
+  WatchState state = one_late(3);
   state.watched_s = 0.0035;
-  EXPECT_THAT(reports::watch_screen(state, {}, {}),
-              testing::HasSubstr("  3 of 3 ranks, step 12\n"));
+  EXPECT_THAT(watch_screen(state, {}, {}), testing::HasSubstr("  3 of 3 ranks, step 12\n"));
 }
 
 TEST(WatchScreen, RanksInOneSituationShareARow) {
-  EXPECT_EQ(reports::watch_screen(one_late(3), {}, {}),
+  EXPECT_EQ(watch_screen(one_late(3), {}, {}),
             "/tmp/job\n"
             "  3 of 3 ranks, step 12, watched for 31 s\n"
             "\n"
@@ -70,45 +69,43 @@ TEST(WatchScreen, RanksInOneSituationShareARow) {
 }
 
 TEST(WatchScreen, AThousandRanksAreTwoRows) {
-  const std::string screen = reports::watch_screen(one_late(1000), {}, {});
+  const std::string screen = watch_screen(one_late(1000), {}, {});
   EXPECT_NE(screen.find("ranks 0,2-999"), std::string::npos) << screen;
   EXPECT_LT(std::count(screen.begin(), screen.end(), '\n'), 10);
 }
 
 TEST(WatchScreen, FitsEveryWidthAndHeight) {
-  reports::WatchState state = one_late(40);
+  WatchState state = one_late(40);
   for (std::size_t r = 2; r < state.ranks.size(); ++r) {
     state.ranks[r].call = "all_gather_into_tensor(" + std::string(r, 'x') + ")";
     state.ranks[r].seq = 1'000'000 * r;
   }
   state.findings = {hang(), hang(), hang(), hang()};
   state.folder = std::string(200, 'd');
-  for (std::size_t width = reports::kLeastWidth; width < 200; width += 7) {
-    EXPECT_LE(reports::widest_line(reports::watch_screen(state, {.width = width}, {})), width);
+  for (std::size_t width = kLeastWidth; width < 200; width += 7) {
+    EXPECT_LE(widest_line(watch_screen(state, {.width = width}, {})), width);
     for (std::size_t height = 4; height < 60; height += 3) {
-      const std::string screen = reports::watch_screen(state, {width, height}, {});
+      const std::string screen = watch_screen(state, {width, height}, {});
       EXPECT_LE(std::count(screen.begin(), screen.end(), '\n'), static_cast<long>(height));
     }
   }
 }
 
 TEST(WatchScreen, WhereTheRowsDoNotFitThoseOthersWaitForStay) {
-  reports::WatchState state = one_late(40);
+  WatchState state = one_late(40);
   for (std::size_t r = 0; r < state.ranks.size(); ++r) state.ranks[r].steps = static_cast<int>(r);
-  const std::string screen = reports::watch_screen(state, {.width = 80, .height = 9}, {});
+  const std::string screen = watch_screen(state, {.width = 80, .height = 9}, {});
   EXPECT_NE(screen.find("\nrank 1 "), std::string::npos) << screen;
   EXPECT_NE(screen.find("rows more"), std::string::npos) << screen;
 }
 
-reports::WatchView by_rank() {
-  return {.sort = reports::WatchView::Sort::rank, .interactive = true};
-}
+WatchView by_rank() { return {.sort = WatchView::Sort::rank, .interactive = true}; }
 
 // Nobody can read rows that move while they are looked at.
 TEST(WatchScreen, RowsKeepTheirPlacesWhileSomebodyLooks) {
-  reports::WatchState state = one_late(4);
+  WatchState state = one_late(4);
   const auto first_row = [&] {
-    const std::string screen = reports::watch_screen(state, {100, 24}, {}, by_rank());
+    const std::string screen = watch_screen(state, {100, 24}, {}, by_rank());
     const std::size_t head = screen.find("behind\n") + 7;
     return screen.substr(head, screen.find(' ', head + 6) - head);
   };
@@ -118,41 +115,41 @@ TEST(WatchScreen, RowsKeepTheirPlacesWhileSomebodyLooks) {
 }
 
 TEST(WatchScreen, ShowsSpeedLossAndHowLongARankWaits) {
-  reports::WatchState state = one_late(3);
+  WatchState state = one_late(3);
   state.steps_per_s = 3.14;
   state.ranks[0].loss = 2;
   state.ranks[2].loss = 3;
   state.ranks[0].waiting = state.ranks[2].waiting = 200'000'000'000;
-  const std::string screen = reports::watch_screen(state, {.width = 120}, {});
+  const std::string screen = watch_screen(state, {.width = 120}, {});
   EXPECT_NE(screen.find("3 of 3 ranks, step 12, 3.1 steps/s, loss 2.500"), std::string::npos)
       << screen;
   EXPECT_NE(screen.find("3 min 20 s"), std::string::npos) << screen;
 }
 
 TEST(WatchScreen, TheSelectedRowIsOnTheScreenAndMarked) {
-  reports::WatchState state = one_late(40);
+  WatchState state = one_late(40);
   for (std::size_t r = 0; r < state.ranks.size(); ++r) state.ranks[r].steps = static_cast<int>(r);
-  reports::WatchView view = by_rank();
-  view.selected = reports::row_from(state, view, 0);
+  WatchView view = by_rank();
+  view.selected = row_from(state, view, 0);
   EXPECT_EQ(view.selected, trace::Rank(0));
-  view.selected = reports::row_from(state, view, 25);
+  view.selected = row_from(state, view, 25);
   EXPECT_EQ(view.selected, trace::Rank(25));
-  const std::string screen = reports::watch_screen(state, {80, 12}, {.on = true}, view);
+  const std::string screen = watch_screen(state, {80, 12}, {.on = true}, view);
   EXPECT_NE(screen.find("\x1b[7mrank 25 "), std::string::npos) << screen;
-  EXPECT_EQ(reports::row_from(state, view, 1000), trace::Rank(39));
-  EXPECT_EQ(reports::row_from(state, view, -1000), trace::Rank(0));
-  EXPECT_EQ(reports::row_from({}, view, 1), std::nullopt);
+  EXPECT_EQ(row_from(state, view, 1000), trace::Rank(39));
+  EXPECT_EQ(row_from(state, view, -1000), trace::Rank(0));
+  EXPECT_EQ(row_from({}, view, 1), std::nullopt);
 }
 
 TEST(WatchScreen, ARanksDetailSaysWhoWaitsForItAndWhatToTypeNext) {
-  reports::WatchState state = one_late(4);
+  WatchState state = one_late(4);
   state.ranks[1].pid = 4711;
   state.ranks[1].host = "node4";
   state.ranks[1].at = "train.py:12";
-  reports::WatchView view = by_rank();
+  WatchView view = by_rank();
   view.selected = trace::Rank(1);
   view.detail = true;
-  const std::string screen = reports::watch_screen(state, {80, 24}, {}, view);
+  const std::string screen = watch_screen(state, {80, 24}, {}, view);
   for (const char* said : {"rank 1\n", "waited for by  ranks 0,2,3", "4711 on node4",
                            "py-spy dump --pid 4711", "train.py:12", "2.1 s, in all_reduce"})
     EXPECT_NE(screen.find(said), std::string::npos) << said << "\n" << screen;
@@ -161,13 +158,13 @@ TEST(WatchScreen, ARanksDetailSaysWhoWaitsForItAndWhatToTypeNext) {
 TEST(WatchScreen, InteractiveScreensFillTheHeightAndEndWithTheKeys) {
   for (const bool help : {false, true}) {
     for (std::size_t height = 4; height < 40; height += 5) {
-      reports::WatchView view = by_rank();
+      WatchView view = by_rank();
       view.help = help;
-      for (std::size_t width = reports::kLeastWidth; width <= 200; width += 30) {
-        const std::string screen = reports::watch_screen(one_late(30), {width, height}, {}, view);
+      for (std::size_t width = kLeastWidth; width <= 200; width += 30) {
+        const std::string screen = watch_screen(one_late(30), {width, height}, {}, view);
         EXPECT_EQ(std::count(screen.begin(), screen.end(), '\n'), static_cast<long>(height));
         if (width >= 80) {
-          EXPECT_LE(reports::widest_line(screen), width);
+          EXPECT_LE(widest_line(screen), width);
         }
       }
     }
@@ -175,36 +172,35 @@ TEST(WatchScreen, InteractiveScreensFillTheHeightAndEndWithTheKeys) {
 }
 
 TEST(WatchScreen, TheKeyForSortingGoesThroughAllOrders) {
-  std::set<reports::WatchView::Sort> seen;
-  reports::WatchView::Sort sort = reports::WatchView::Sort::rank;
-  for (int i = 0; i < 4; ++i) seen.insert(sort = reports::sort_after(sort));
+  std::set<WatchView::Sort> seen;
+  WatchView::Sort sort = WatchView::Sort::rank;
+  for (int i = 0; i < 4; ++i) seen.insert(sort = sort_after(sort));
   EXPECT_EQ(seen.size(), 4U);
-  EXPECT_EQ(sort, reports::WatchView::Sort::rank);
+  EXPECT_EQ(sort, WatchView::Sort::rank);
 }
 
 TEST(WatchScreen, ShowsAProofAndWhatToDo) {
-  reports::WatchState state = one_late(3);
+  WatchState state = one_late(3);
   state.findings = {hang()};
-  const std::string screen = reports::watch_screen(state, {}, {});
+  const std::string screen = watch_screen(state, {}, {});
   EXPECT_NE(screen.find("proven missing-collective\n  rank 1 never issued"), std::string::npos)
       << screen;
   EXPECT_NE(screen.find("  fix: make rank 1 issue it too\n"), std::string::npos) << screen;
 }
 
 TEST(WatchScreen, HasNoEscapeCodesUnlessPainted) {
-  reports::WatchState state = one_late(3);
+  WatchState state = one_late(3);
   state.findings = {hang()};
-  EXPECT_EQ(reports::watch_screen(state, {}, {}).find('\x1b'), std::string::npos);
-  EXPECT_NE(reports::watch_screen(state, {}, {.on = true}).find('\x1b'), std::string::npos);
+  EXPECT_EQ(watch_screen(state, {}, {}).find('\x1b'), std::string::npos);
+  EXPECT_NE(watch_screen(state, {}, {.on = true}).find('\x1b'), std::string::npos);
 }
 
 TEST(WatchScreen, SaysThatNoRankHasBegun) {
-  reports::WatchState state;
+  WatchState state;
   state.folder = "/tmp/job";
-  EXPECT_NE(reports::watch_screen(state, {}, {}).find("no rank has begun to record"),
-            std::string::npos);
+  EXPECT_NE(watch_screen(state, {}, {}).find("no rank has begun to record"), std::string::npos);
   state.problem = "/tmp/job: cannot read the folder";
-  EXPECT_NE(reports::watch_screen(state, {}, {}).find(state.problem), std::string::npos);
+  EXPECT_NE(watch_screen(state, {}, {}).find(state.problem), std::string::npos);
 }
 
 TEST(TerminalScreen, ErasesWhatStoodThere) {
@@ -214,26 +210,26 @@ TEST(TerminalScreen, ErasesWhatStoodThere) {
 
 TEST(WatchNews, SaysWhatChangedAndNothingTwice) {
   const trace::Nanos late = 100'000'000;
-  reports::WatchState now = one_late(3);
-  EXPECT_EQ(reports::watch_news({}, now, late),
+  WatchState now = one_late(3);
+  EXPECT_EQ(watch_news({}, now, late),
             (std::vector<std::string>{
                 "ranks 0-2 began",
                 "rank 1 is 2.1 s behind the median in all_reduce(head.weight), train.py:33"}));
-  EXPECT_TRUE(reports::watch_news(now, now, late).empty());
-  const reports::WatchState before = now;
+  EXPECT_TRUE(watch_news(now, now, late).empty());
+  const WatchState before = now;
   now.ranks[1].doing = Doing::killed;
   now.ranks[1].behind = 0;
   now.findings = {hang()};
-  EXPECT_EQ(reports::watch_news(before, now, late),
+  EXPECT_EQ(watch_news(before, now, late),
             (std::vector<std::string>{"rank 1 gone: killed",
                                       "proven missing-collective: " + hang().message}));
 }
 
 TEST(WatchNews, SmallDelaysAreNoNews) {
-  reports::WatchState before = one_late(3);
+  WatchState before = one_late(3);
   before.ranks[1].behind = 0;
-  EXPECT_TRUE(reports::watch_news(before, one_late(3), 3'000'000'000).empty());
+  EXPECT_TRUE(watch_news(before, one_late(3), 3'000'000'000).empty());
 }
 
 }  // namespace
-}  // namespace lockstep::cli
+}  // namespace lockstep::reports

@@ -21,7 +21,7 @@ Searched search(int first, int most, int fits_up_to) {
   Searched out;
   while (const auto size = search.next()) {
     out.tried.push_back(*size);
-    search.tell(*size <= fits_up_to);
+    search.record(*size <= fits_up_to);
   }
   out.largest = search.largest();
   return out;

@@ -1,10 +1,12 @@
 // PyTorch's execution traces.
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include "tests/trace/formats/format_testing.h"
 #include "trace/formats/format.h"
@@ -13,36 +15,60 @@ namespace lockstep::trace {
 namespace {
 
 using testing::HasSubstr;
+using Json = nlohmann::ordered_json;
 
-// One call as schema 1.0.1 has it: a group is a pointer.
-std::string old_call(int id, int seq, int rank, const std::string& op, int elements) {
-  return R"({"name": "record_param_comms", "id": )" + std::to_string(id) +
-         R"(, "rf_id": 1, "parent": 2, "tid": 1, "inputs": [[7, 8, 0, )" +
-         std::to_string(elements) + R"(, 4, "cuda:0"], )" + std::to_string(seq) + ", " +
-         std::to_string(94594108284448 + rank) + ", " + std::to_string(rank) + ", \"" + op +
-         R"(", [], []], "outputs": []})";
+// As both schemas write one: ids, offset, elements, bytes per element, device.
+Json tensor(int elements) { return Json::array({7, 8, 0, elements, 4, "cuda:0"}); }
+
+// One call in schema 1.0.1: a pointer, which differs between ranks, identifies its group.
+Json old_call(int id, int seq, int rank, const std::string& op, int elements) {
+  const std::int64_t group = 94594108284448 + rank;
+  return {{"name", "record_param_comms"},
+          {"id", id},
+          {"rf_id", 1},
+          {"parent", 2},
+          {"tid", 1},
+          {"inputs", {tensor(elements), seq, group, rank, op, Json::array(), Json::array()}},
+          {"outputs", Json::array()}};
 }
 
-// … and as 1.1.0.
-std::string new_call(int id, int seq, int rank, const std::string& op, int elements) {
-  const std::string n = std::to_string(elements);
-  return R"({"id": )" + std::to_string(id) +
-         R"(, "name": "record_param_comms", "ctrl_deps": 2, "inputs": {"values": [[[7, 8, 0, )" +
-         n + R"(, 4, "cuda:0"]], )" + std::to_string(seq) + R"(, ["0", "default_pg"], )" +
-         std::to_string(rank) + ", \"" + op +
-         R"(", [], [], 0, 1, 3], "shapes": [], "types": []}, "outputs": {}, "attrs": [)"
-         R"({"name": "dtype", "type": "string", "value": "Float"}, )"
-         R"({"name": "in_msg_nelems", "type": "uint64", "value": )" +
-         n + R"(}, {"name": "out_msg_nelems", "type": "uint64", "value": )" + n + "}]}";
+// … and in schema 1.1.0: the group has a name.
+Json new_call(int id, int seq, int rank, const std::string& op, int elements) {
+  const Json inputs = {Json::array({tensor(elements)}),
+                       seq,
+                       {"0", "default_pg"},
+                       rank,
+                       op,
+                       Json::array(),
+                       Json::array(),
+                       0,
+                       1,
+                       3};
+  return {{"id", id},
+          {"name", "record_param_comms"},
+          {"ctrl_deps", 2},
+          {"inputs", {{"values", inputs}, {"shapes", Json::array()}, {"types", Json::array()}}},
+          {"outputs", Json::object()},
+          {"attrs",
+           {{{"name", "dtype"}, {"type", "string"}, {"value", "Float"}},
+            {{"name", "in_msg_nelems"}, {"type", "uint64"}, {"value", elements}},
+            {{"name", "out_msg_nelems"}, {"type", "uint64"}, {"value", elements}}}}};
 }
 
-using MakeCall = std::string (*)(int, int, int, const std::string&, int);
+using MakeCall = Json (*)(int, int, int, const std::string&, int);
 
-std::string trace(const std::string& schema, const std::vector<std::string>& calls) {
-  std::string out = R"({"schema": ")" + schema + R"(", "pid": 42, "time": "x", "start_ts": 1,
-  "nodes": [{"id": 1, "name": "[pytorch|profiler|execution_trace|process]", "ctrl_deps": 1})";
-  for (const std::string& call : calls) out += ",\n" + call;
-  return out + "], \"finish_ts\": 2}";
+std::string trace(const std::string& schema, const std::vector<Json>& calls) {
+  Json nodes = Json::array();
+  nodes.push_back(
+      {{"id", 1}, {"name", "[pytorch|profiler|execution_trace|process]"}, {"ctrl_deps", 1}});
+  for (const Json& call : calls) nodes.push_back(call);
+  return Json({{"schema", schema},
+               {"pid", 42},
+               {"time", "x"},
+               {"start_ts", 1},
+               {"nodes", nodes},
+               {"finish_ts", 2}})
+      .dump();
 }
 
 std::string healthy_trace(const std::string& schema, MakeCall call, int rank) {
@@ -92,8 +118,8 @@ TEST(ExecutionTrace, TheTraceItselfSaysWhoseItIs) {
 
 TEST(ExecutionTrace, WithSeveralPointersNothingIsCompared) {
   const auto two_groups = [](int rank, int elements) {
-    std::string other = old_call(20, 1, rank, "allreduce", elements);
-    other.replace(other.find("945941"), 6, "111111");
+    Json other = old_call(20, 1, rank, "allreduce", elements);
+    other["inputs"][2] = 111111108284448 + rank;
     return trace("1.0.1", {old_call(10, 5, rank, "allreduce", 64), other});
   };
   const auto run = run_of(execution_trace_format(), {execution_trace_file(0, two_groups(0, 8)),

@@ -26,7 +26,7 @@ namespace {
 // of its own, and none of the product.
 bool at_fault(const Report& report) { return shows_divergence(report); }
 
-// The run in which rank r meets conditions[r], step by step.
+// The run in which rank r is in conditions[r], step by step.
 trace::Run run_of_assignment(const SmallProduct& product,
                              const std::vector<std::vector<std::uint32_t>>& conditions) {
   std::vector<std::string> texts;
@@ -351,7 +351,8 @@ TEST(ProductOracle, ComposedRunsAreThoseMadeByHand) {
     assignment.steps = {0, 1};
     for (std::size_t step = 0; step < 2; ++step) {
       std::vector<ProductOption> options;
-      for (const auto& mine : conditions) options.push_back({mine[0], mine[step]});
+      for (const auto& mine : conditions)
+        options.push_back({HistoryId(mine[0]), ConditionId(mine[step])});
       assignment.options.push_back(options);
     }
     const trace::Run composed = compose(model, assignment);

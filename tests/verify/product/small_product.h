@@ -5,11 +5,13 @@
 //   p.condition("text", "A");
 //   Derivation d = p.derivation();
 //
-// A program is a list of words: A, B, C: a blocking all-reduce in group a, b, c; a, b, c: the same,
-// asynchronous; wN: a wait for the step's N-th call; S1 R1 s1 r1: a message to, from rank 1,
-// blocking or not. After a colon comes the name carried and, after another one, the number of
-// elements: "A:w:8". `!` raises an exception. Groups a, b and c hold all ranks unless group() says
-// otherwise.
+// A program is a list of calls:
+//   A, B, C  a blocking all-reduce in group a, b, c; in lower case asynchronous
+//   wN       a wait for the step's N-th call
+//   S1, R1   a message to rank 1, from rank 1; in lower case asynchronous
+//   A:w:8    the same with the parameter w, and 8 elements
+//   !        raises an exception
+// Groups a, b and c hold all ranks unless group() says otherwise.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +31,9 @@ class SmallProduct {
 
   trace::ProductSpec spec;  // complete but for conditions, histories and steps
 
-  // What ranks do in a step under a condition; `rank` given: that one only, over what was said.
-  // A new name is a new condition. Step 0 is like any other unless first() says otherwise.
+  // What all ranks do in a step under a condition. With `rank`, only that rank; it overrides the
+  // program of all. A new name is a new condition. Step 0 is like any other unless first() is
+  // called.
   void condition(const std::string& name, const std::string& program,
                  std::optional<std::int32_t> rank = std::nullopt, const std::string& phase = "");
   // What a rank does in step 0 of the history that begins with the condition, and later in it.

@@ -1,12 +1,11 @@
-// Digests: the traces of many ranks in one small file, told once for all ranks that did the same.
+// Digests: the traces of many ranks in one small file. What several ranks did alike is stored once.
 //
-// `lockstep convert --to digest` makes one on each machine of a job, and anything that can run a
-// command on many machines brings them together. A digest holds what every analysis needs of a
-// trace and leaves out what none does (trace/formats/digest/form.h), so that the verdict on digests
-// is that on the traces.
+// `lockstep convert --to digest` makes one on each machine of a job; any tool that runs a command
+// on many machines can collect them. A digest holds what the analyses need of a trace and leaves
+// out the rest (trace/formats/digest/form.h), so digests get the same verdict as the traces.
 //
-// Merging is reading several and writing one. The bytes depend on the set of traces only, not on
-// their order nor on how they were merged before: merging is commutative and associative.
+// Merging means reading several and writing one. The bytes depend on the set of traces only, not on
+// their order nor on earlier merges: merging is commutative and associative.
 //
 // The layout, byte by byte: docs/digest.md.
 #pragma once
@@ -25,7 +24,7 @@ namespace lockstep::trace {
 
 bool looks_like_digest(std::string_view first_bytes);
 
-// What a digest says of a recording besides its traces.
+// What a digest says about a recording besides its traces.
 struct DigestOrigin {
   std::string format;  // of the files that it was made from ("ring"; trace/formats/format.cc)
   std::vector<Run::Unreadable> unreadable;  // files that could not be read
@@ -33,10 +32,10 @@ struct DigestOrigin {
 
 struct Digest {
   std::string bytes;
-  std::size_t forms = 0;  // classes of ranks: those whose traces tell the same
+  std::size_t forms = 0;  // classes of ranks with equal traces
 };
-// O(events log distinct values). The traces are as their format's reader gave them: not linked yet,
-// nor told apart by namesakes.
+// O(events log distinct values). The traces must come straight from their format's reader: not
+// linked, and without separate_namesakes().
 Digest write_digest(std::span<const RankTrace> traces, const Tables& tables,
                     const DigestOrigin& origin);
 
@@ -45,18 +44,15 @@ struct ReadDigest {
   std::vector<RankTrace> traces;  // by rank
 };
 // Reads a digest from memory; `file` names it in errors and is the traces' source. Takes the memory
-// of the traces that it stands for, at most most_expanded(bytes.size()).
-// Errors: an unknown version, damage anywhere (a checksum covers all of it), or more to expand than
-// that.
+// of the expanded traces, at most most_expanded(bytes.size()). Errors: an unknown version, damage
+// anywhere (a checksum covers all of it), or traces larger than that.
 Result<ReadDigest> read_digest(std::string_view bytes, const std::string& file, Tables& tables);
 
 // How much memory the traces of a digest of `bytes` bytes may take: 8192 times as much, but never
 // less than 256 MiB and never more than 64 GiB. A small hostile file cannot fill the memory.
 std::size_t most_expanded(std::size_t bytes);
 
-// Digests as a format: what they hold is read as the format that they were made
-// from would have been.
-
+// Digests as a format: their traces are read like those of the format that they were made from.
 Format digest_format();
 
 }  // namespace lockstep::trace

@@ -119,8 +119,8 @@ class DigestReader {
   bool ok_ = true;
 };
 
-// Numbers the values that some traces use. Signatures are numbered without their root, which a
-// call tells relative to its group (trace/formats/digest/form.h).
+// Numbers the values that some traces use. Signatures are numbered without their root, because
+// calls store it relative to their group (trace/formats/digest/form.h).
 class DigestValues {
  public:
   explicit DigestValues(const Tables& tables) : tables_(tables) {}
@@ -181,7 +181,7 @@ struct DigestTables {
   std::vector<RankList> rank_lists;  // from 0 on
 };
 
-// How much memory what a digest stands for may take: a few bytes can stand for very much.
+// How much memory the traces of a digest may take: a few bytes can expand to any size.
 struct DigestRoom {
   std::size_t most = 0;  // bytes
   std::size_t taken = 0;

@@ -1,5 +1,6 @@
 #include "trace/formats/flight_recorder/pickle.h"
 
+#include <array>
 #include <cstdint>
 #include <cstring>
 #include <optional>
@@ -151,6 +152,26 @@ class Machine {
     fail("the pickle refers to a mark that is not there");
     return false;
   }
+  void stop() {
+    if (!need(1)) return;
+    tree().root = stack_[top_ - 1];
+    stopped_ = true;
+  }
+  void pop() {
+    if (top_ > floor()) {
+      --top_;
+    } else if (need_mark()) {
+      marks_.pop_back();
+    }
+  }
+  void pop_to_mark() {
+    if (!need_mark()) return;
+    top_ = marks_.back();
+    marks_.pop_back();
+  }
+  void duplicate() {
+    if (need(1)) push(stack_[top_ - 1]);
+  }
   std::span<const Value> above(std::size_t from) const {
     return {stack_.data() + from, top_ - from};
   }
@@ -250,6 +271,12 @@ class Machine {
     std::string_view text;
     return take_line(text) ? decimal(text) : std::nullopt;
   }
+  void take_decimal_put() {
+    if (const auto index = take_decimal()) put(*index);
+  }
+  void take_decimal_get() {
+    if (const auto index = take_decimal()) get(*index);
+  }
   void push_decimal() {
     std::string_view text;
     if (!take_line(text)) return;
@@ -264,6 +291,10 @@ class Machine {
     }
   }
 
+  // Protocol 0. No recorder writes it, so the value does not matter.
+  void push_text_float() {
+    if (std::string_view text; take_line(text)) push(DataTree::none());
+  }
   void push_binary_float() {
     double unused{};
     if (take(unused)) push(DataTree::real());
@@ -337,157 +368,72 @@ class Machine {
     return out;
   }
 
+  // What an opcode does. The opcode itself has been read; its argument has not.
+  using Action = void (*)(Machine&);
+
+  // By opcode; null: step() refuses it.
+  static constexpr std::array<Action, 256> actions() {
+    std::array<Action, 256> out{};
+    out[kProto] = [](Machine& m) { m.skip<std::uint8_t>(); };
+    out[kFrame] = [](Machine& m) { m.skip<std::uint64_t>(); };
+    out[kStop] = [](Machine& m) { m.stop(); };
+
+    out[kMark] = [](Machine& m) { m.marks_.push_back(m.top_); };
+    out[kPop] = [](Machine& m) { m.pop(); };
+    out[kPopMark] = [](Machine& m) { m.pop_to_mark(); };
+    out[kDup] = [](Machine& m) { m.duplicate(); };
+
+    out[kNone] = [](Machine& m) { m.push(DataTree::none()); };
+    out[kNewTrue] = [](Machine& m) { m.push(DataTree::boolean(true)); };
+    out[kNewFalse] = [](Machine& m) { m.push(DataTree::boolean(false)); };
+    out[kInt] = out[kLong] = [](Machine& m) { m.push_decimal(); };
+    out[kFloat] = [](Machine& m) { m.push_text_float(); };
+    out[kBinInt] = [](Machine& m) { m.push_integer<std::int32_t>(); };
+    out[kBinInt1] = [](Machine& m) { m.push_integer<std::uint8_t>(); };
+    out[kBinInt2] = [](Machine& m) { m.push_integer<std::uint16_t>(); };
+    out[kLong1] = [](Machine& m) { m.push_long<std::uint8_t>(); };
+    out[kLong4] = [](Machine& m) { m.push_long<std::uint32_t>(); };
+    out[kBinFloat] = [](Machine& m) { m.push_binary_float(); };
+    out[kShortBinString] = [](Machine& m) { m.push_string<std::uint8_t>(); };
+    out[kBinString] = [](Machine& m) { m.push_string<std::uint32_t>(); };
+    out[kShortBinUnicode] = out[kShortBinString];
+    out[kBinUnicode] = out[kBinString];
+    out[kBinUnicode8] = [](Machine& m) { m.push_string<std::uint64_t>(); };
+    out[kShortBinBytes] = [](Machine& m) { m.push_nothing<std::uint8_t>(); };
+    out[kBinBytes] = [](Machine& m) { m.push_nothing<std::uint32_t>(); };
+    out[kBinBytes8] = out[kByteArray8] = [](Machine& m) { m.push_nothing<std::uint64_t>(); };
+
+    out[kEmptyList] = [](Machine& m) { m.push(m.tree().list()); };
+    out[kEmptyTuple] = out[kEmptySet] = out[kEmptyList];
+    out[kEmptyDict] = [](Machine& m) { m.push(m.tree().dict()); };
+    out[kList] = [](Machine& m) { m.collect_from_mark(ValueKind::list); };
+    out[kTuple] = out[kFrozenSet] = out[kList];
+    out[kDict] = [](Machine& m) { m.collect_from_mark(ValueKind::dict); };
+    out[kTuple1] = [](Machine& m) { m.collect_tuple(1); };
+    out[kTuple2] = [](Machine& m) { m.collect_tuple(2); };
+    out[kTuple3] = [](Machine& m) { m.collect_tuple(3); };
+    out[kAppends] = [](Machine& m) { m.add_to_container(ValueKind::list); };
+    out[kAddItems] = out[kAppends];
+    out[kSetItems] = [](Machine& m) { m.add_to_container(ValueKind::dict); };
+    out[kAppend] = [](Machine& m) { m.add_last(ValueKind::list, 1); };
+    out[kSetItem] = [](Machine& m) { m.add_last(ValueKind::dict, 2); };
+
+    out[kPut] = [](Machine& m) { m.take_decimal_put(); };
+    out[kBinPut] = [](Machine& m) { m.take_put<std::uint8_t>(); };
+    out[kLongBinPut] = [](Machine& m) { m.take_put<std::uint32_t>(); };
+    out[kMemoize] = [](Machine& m) { m.put(m.memo_.size()); };
+    out[kGet] = [](Machine& m) { m.take_decimal_get(); };
+    out[kBinGet] = [](Machine& m) { m.take_get<std::uint8_t>(); };
+    out[kLongBinGet] = [](Machine& m) { m.take_get<std::uint32_t>(); };
+    return out;
+  }
+
   void step(unsigned char opcode) {
-    switch (opcode) {
-      case kProto:
-        skip<std::uint8_t>();
-        break;
-      case kFrame:
-        skip<std::uint64_t>();
-        break;
-      case kStop:
-        if (need(1)) {
-          tree().root = stack_[top_ - 1];
-          stopped_ = true;
-        }
-        break;
-      case kMark:
-        marks_.push_back(top_);
-        break;
-      case kPop:
-        if (top_ > floor()) {
-          --top_;
-        } else if (need_mark()) {
-          marks_.pop_back();
-        }
-        break;
-      case kPopMark:
-        if (need_mark()) {
-          top_ = marks_.back();
-          marks_.pop_back();
-        }
-        break;
-      case kDup:
-        if (need(1)) push(stack_[top_ - 1]);
-        break;
-      case kNone:
-        push(DataTree::none());
-        break;
-      case kNewTrue:
-        push(DataTree::boolean(true));
-        break;
-      case kNewFalse:
-        push(DataTree::boolean(false));
-        break;
-      case kInt:
-      case kLong:
-        push_decimal();
-        break;
-      case kFloat:
-        if (std::string_view text; take_line(text)) push(DataTree::none());
-        break;  // protocol 0: no recorder writes it
-      case kBinInt:
-        push_integer<std::int32_t>();
-        break;
-      case kBinInt1:
-        push_integer<std::uint8_t>();
-        break;
-      case kBinInt2:
-        push_integer<std::uint16_t>();
-        break;
-      case kLong1:
-        push_long<std::uint8_t>();
-        break;
-      case kLong4:
-        push_long<std::uint32_t>();
-        break;
-      case kBinFloat:
-        push_binary_float();
-        break;
-      case kShortBinString:
-      case kShortBinUnicode:
-        push_string<std::uint8_t>();
-        break;
-      case kBinString:
-      case kBinUnicode:
-        push_string<std::uint32_t>();
-        break;
-      case kBinUnicode8:
-        push_string<std::uint64_t>();
-        break;
-      case kShortBinBytes:
-        push_nothing<std::uint8_t>();
-        break;
-      case kBinBytes:
-        push_nothing<std::uint32_t>();
-        break;
-      case kBinBytes8:
-      case kByteArray8:
-        push_nothing<std::uint64_t>();
-        break;
-      case kEmptyList:
-      case kEmptyTuple:
-      case kEmptySet:
-        push(tree().list());
-        break;
-      case kEmptyDict:
-        push(tree().dict());
-        break;
-      case kList:
-      case kTuple:
-      case kFrozenSet:
-        collect_from_mark(ValueKind::list);
-        break;
-      case kDict:
-        collect_from_mark(ValueKind::dict);
-        break;
-      case kTuple1:
-        collect_tuple(1);
-        break;
-      case kTuple2:
-        collect_tuple(2);
-        break;
-      case kTuple3:
-        collect_tuple(3);
-        break;
-      case kAppends:
-      case kAddItems:
-        add_to_container(ValueKind::list);
-        break;
-      case kSetItems:
-        add_to_container(ValueKind::dict);
-        break;
-      case kAppend:
-        add_last(ValueKind::list, 1);
-        break;
-      case kSetItem:
-        add_last(ValueKind::dict, 2);
-        break;
-      case kPut:
-        if (const auto index = take_decimal()) put(*index);
-        break;
-      case kBinPut:
-        take_put<std::uint8_t>();
-        break;
-      case kLongBinPut:
-        take_put<std::uint32_t>();
-        break;
-      case kMemoize:
-        put(memo_.size());
-        break;
-      case kGet:
-        if (const auto index = take_decimal()) get(*index);
-        break;
-      case kBinGet:
-        take_get<std::uint8_t>();
-        break;
-      case kLongBinGet:
-        take_get<std::uint32_t>();
-        break;
-      default:
-        refuse(opcode);
-        break;
-    }
+    static constexpr std::array<Action, 256> kActions = actions();
+    if (const Action act = kActions[opcode]; act != nullptr)
+      act(*this);
+    else
+      refuse(opcode);
   }
 
   // Closes the containers that were open where the pickle was cut off, from the inside out, so that

@@ -10,8 +10,8 @@
 //
 // The reader takes every `record_param_comms` event of the host (a call, in program order), the
 // `ProfilerStep#N` ranges (training steps), the NCCL kernels with the same "External id" (when the
-// device began and finished), and "distributedInfo" (the rank, the process groups). Where the host
-// was not profiled, the kernels take the place of the calls, in their order.
+// device began and finished), and "distributedInfo" (the rank, the process groups). If the
+// host was not profiled, the kernels are taken as the calls, in their order.
 //
 // Sources: pytorch/kineto libkineto/src/output_json.cpp, pytorch torch/csrc/profiler/util.cpp
 // (saveNcclMeta) and ProcessGroupNCCL.cpp; written by PyTorch 2.3 and later ("Seq" since 2026).

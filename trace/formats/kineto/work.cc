@@ -50,8 +50,8 @@ KinetoWorkWriter::KinetoWorkWriter(KinetoEvents& events, RankTrace& trace, Table
 }
 
 // A kernel is in its stream when it begins, or when the call that queues it returns, if that is
-// earlier. A copy for which the host waits is there when its call begins. Where the host was not
-// profiled, the kernels' own times stand for its.
+// earlier. A copy for which the host waits is there when its call begins. If the host was not
+// profiled, the kernels' own times are used.
 void KinetoWorkWriter::set_queue_times(KinetoEvents& events) {
   std::unordered_map<std::int64_t, KinetoRuntimeCall*> queued_by;
   for (KinetoRuntimeCall& call : runtime_)

@@ -14,7 +14,7 @@ namespace {
 using testing::ElementsAre;
 
 // One call of world for each letter, all of one size.
-std::string calls(const std::string& letters, const std::string& end = "{\"end\":\"hung\"}\n") {
+std::string calls(const std::string& letters, const std::string& end = kHung) {
   std::string out;
   for (std::size_t i = 0; i < letters.size(); ++i) {
     const bool last = i + 1 == letters.size();
@@ -84,8 +84,7 @@ TEST(SequenceDiff, KeepsThreeEqualCallsAroundTheDifference) {
 }
 
 TEST(SequenceDiff, AStreamThatEndsEarlyHasNothingThere) {
-  const trace::Run run =
-      inline_run({calls("abc"), calls("ab", "{\"end\":\"clean\"}\n"), calls("abc")});
+  const trace::Run run = inline_run({calls("abc"), calls("ab", kClean), calls("abc")});
   EXPECT_THAT(rows(run, *diff_at(finding_at(2, {1}), run)), ElementsAre("(aa)", "(bb)", "c."));
 }
 
@@ -128,11 +127,13 @@ TEST(SequenceDiff, IsNothingWithoutTwoSides) {
       << "a column after all calls";
 }
 
-std::string state(int n, const std::string& name, const std::string& rest) {
-  return R"({"ev":"state","n":)" + std::to_string(n) + R"(,"name":")" + name + "\"," + rest + "}\n";
+std::string state(int n, const std::string& name, const LineKeys& more) {
+  LineKeys keys = {{"ev", "state"}, {"n", n}, {"name", name}};
+  keys.update(more);
+  return json_line(keys);
 }
-std::string step(int n, const std::string& loss) {
-  return R"({"ev":"step","n":)" + std::to_string(n) + R"(,"loss":)" + loss + "}\n";
+std::string step(int n, const LineKeys& loss) {
+  return json_line({{"ev", "step"}, {"n", n}, {"loss", loss}});
 }
 
 std::vector<std::string> names(const std::vector<ValueCurves>& all) {
@@ -142,7 +143,7 @@ std::vector<std::string> names(const std::vector<ValueCurves>& all) {
 }
 
 TEST(ValueCurves, TheLossIsTheMeanOverTheRanks) {
-  const trace::Run run = inline_run({step(0, "1") + step(1, "0.5"), step(0, "3"), step(0, "null")});
+  const trace::Run run = inline_run({step(0, 1) + step(1, 0.5), step(0, 3), step(0, nullptr)});
   const auto all = value_curves({}, run, 6);
   ASSERT_EQ(all.size(), 1U);
   ASSERT_EQ(all[0].curves.size(), 1U);
@@ -154,10 +155,10 @@ TEST(ValueCurves, TheLossIsTheMeanOverTheRanks) {
 }
 
 TEST(ValueCurves, EqualRanksShareACurveAndDifferencesAreDated) {
-  const auto rank = [](const std::string& last) {
-    return state(0, "w", R"("norm":1,"hash":"a")") + state(1, "w", R"("norm":)" + last);
+  const auto rank = [](int last) {
+    return state(0, "w", {{"norm", 1}, {"hash", "a"}}) + state(1, "w", {{"norm", last}});
   };
-  const trace::Run run = inline_run({rank("2"), rank("3"), rank("2")});
+  const trace::Run run = inline_run({rank(2), rank(3), rank(2)});
   const auto all = value_curves({}, run, 6);
   ASSERT_EQ(all.size(), 1U);
   ASSERT_EQ(all[0].curves.size(), 2U);
@@ -170,22 +171,22 @@ TEST(ValueCurves, EqualRanksShareACurveAndDifferencesAreDated) {
 }
 
 TEST(ValueCurves, WhatMayDifferIsNoDifference) {
-  const auto rank = [](const std::string& norm) {
-    return state(0, "local", R"("kind":"grad","when":"local","norm":)" + norm) +
-           state(0, "shard", R"("sharded":true,"norm":)" + norm);
+  const auto rank = [](int norm) {
+    return state(0, "local", {{"kind", "grad"}, {"when", "local"}, {"norm", norm}}) +
+           state(0, "shard", {{"sharded", true}, {"norm", norm}});
   };
-  for (const ValueCurves& one : value_curves({}, inline_run({rank("1"), rank("2")}), 6)) {
+  for (const ValueCurves& one : value_curves({}, inline_run({rank(1), rank(2)}), 6)) {
     EXPECT_FALSE(one.first_difference) << one.name;
     EXPECT_TRUE(one.agreement.empty()) << one.name;
   }
 }
 
 TEST(ValueCurves, NamedTensorsComeFirstThenThoseThatDiffer) {
-  const auto rank = [](const std::string& norm) {
-    return state(0, "a", R"("norm":1)") + state(0, "b", R"("norm":)" + norm) +
-           state(0, "c", R"("norm":1)");
+  const auto rank = [](int norm) {
+    return state(0, "a", {{"norm", 1}}) + state(0, "b", {{"norm", norm}}) +
+           state(0, "c", {{"norm", 1}});
   };
-  const trace::Run run = inline_run({rank("1"), rank("2")});
+  const trace::Run run = inline_run({rank(1), rank(2)});
   verify::Report report;
   EXPECT_THAT(names(value_curves(report, run, 6)), ElementsAre("b", "a", "c"));
   EXPECT_THAT(names(value_curves(report, run, 1)), ElementsAre("b"));
@@ -195,18 +196,21 @@ TEST(ValueCurves, NamedTensorsComeFirstThenThoseThatDiffer) {
   EXPECT_THAT(names(value_curves(report, run, 6)), ElementsAre("c", "b", "a"));
 }
 
+// The fingerprint of w's gradient at step 0.
+std::string gradient(const char* when, double norm, const std::vector<double>& sketch) {
+  return state(0, "w", {{"kind", "grad"}, {"when", when}, {"norm", norm}, {"sketch", sketch}});
+}
+
 TEST(ValueCurves, AResultStandsBesideTheMeanThatItShouldBe) {
   // Gradients of norm 3 and 5 whose sum, 8, was not divided; the sketches have one direction.
-  const auto rank = [](const std::string& own) {
-    const std::string grad = R"("kind":"grad","when":)";
-    return state(0, "w", grad + R"("local","norm":)" + own + R"(,"sketch":[)" + own + "]") +
-           state(0, "w", grad + R"("synced","norm":8,"sketch":[8])");
+  const auto rank = [](double own) {
+    return gradient("local", own, {own}) + gradient("synced", 8, {8});
   };
   verify::Report report;
   report.findings.emplace_back();
   report.findings[0].rule = verify::RuleId::reduction_wrong;
   report.findings[0].what = {"w"};
-  const auto all = value_curves(report, inline_run({rank("3"), rank("5")}), 6);
+  const auto all = value_curves(report, inline_run({rank(3), rank(5)}), 6);
   ASSERT_EQ(all.size(), 1U) << "not its two sides once more";
   ASSERT_EQ(all[0].curves.size(), 2U);
   EXPECT_EQ(all[0].curves[0].label, "mean of the ranks' own");
@@ -216,18 +220,16 @@ TEST(ValueCurves, AResultStandsBesideTheMeanThatItShouldBe) {
 }
 
 TEST(ValueCurves, SketchesThatDoNotCompareGiveNoMean) {
-  const auto rank = [](const std::string& sketch) {
-    const std::string grad = R"("kind":"grad","when":)";
-    return state(0, "w", grad + R"("local","norm":1,"sketch":)" + sketch) +
-           state(0, "w", grad + R"("synced","norm":1,"sketch":)" + sketch);
+  const auto rank = [](const std::vector<double>& sketch) {
+    return gradient("local", 1, sketch) + gradient("synced", 1, sketch);
   };
   verify::Report report;
   report.findings.emplace_back();
   report.findings[0].rule = verify::RuleId::reduction_wrong;
   report.findings[0].what = {"w"};
-  for (const std::string other : {"[1]", "[1e200,1e200,1e200]"}) {
+  for (const std::vector<double>& other : {std::vector{1.0}, std::vector{1e200, 1e200, 1e200}}) {
     for (const ValueCurves& figure :
-         value_curves(report, inline_run({rank("[1,2,3]"), rank(other)}), 6)) {
+         value_curves(report, inline_run({rank({1, 2, 3}), rank(other)}), 6)) {
       for (const Curve& curve : figure.curves) EXPECT_NE(curve.label, "mean of the ranks' own");
     }
   }
@@ -235,7 +237,7 @@ TEST(ValueCurves, SketchesThatDoNotCompareGiveNoMean) {
 
 TEST(ValueCurves, OfManyDifferentRanksSomeAreShown) {
   std::vector<std::string> ranks;
-  for (int i = 0; i < 9; ++i) ranks.push_back(state(0, "w", R"("norm":)" + std::to_string(i)));
+  for (int i = 0; i < 9; ++i) ranks.push_back(state(0, "w", {{"norm", i}}));
   const auto all = value_curves({}, inline_run(ranks), 6);
   EXPECT_EQ(all.at(0).curves.size(), 4U);
   EXPECT_EQ(all.at(0).curves_left_out, 5U);

@@ -66,8 +66,7 @@ TEST(Lanes, AmountsOfAnAllToAllMayDiffer) {
 // A type's short name stands in all cells or in none: equal sizes look equal.
 TEST(Lanes, TypesAreShortenedEverywhere) {
   const auto call = [](int id) {
-    return R"({"ev":"issue","id":)" + std::to_string(id) +
-           R"(,"g":"world","op":"all_reduce","in":[[33554432]],"dtype":"bfloat16"})" + "\n";
+    return issue_line(id, "world", "all_reduce", {{"in", {{33554432}}}, {"dtype", "bfloat16"}});
   };
   const std::string two = call(0) + complete(0) + call(1) + complete(1);
   const auto run = inline_run({two + call(2) + kHung, two + kHung});
@@ -107,7 +106,7 @@ TEST(Lanes, ShowsHowEveryStreamStops) {
   const std::string first = all_reduce(0, "a", 8) + complete(0);
   const auto run =
       inline_run({first + all_reduce(1, "b", 8) + kHung, first + kHung, first + kClean,
-                  first + R"({"end":"exception"})", first + R"({"end":"killed"})", first, ""});
+                  first + end_line("exception"), first + end_line("killed"), first, ""});
   EXPECT_EQ(lanes(difference_at(1, {}), run),
             "    group world   seq 0        seq 1\n"
             "    rank 0        all_reduce   all_reduce\n"
@@ -128,11 +127,9 @@ TEST(Lanes, ShowsHowEveryStreamStops) {
 
 TEST(Lanes, RanksThatBlockAcrossGroupsAreShownInProgramOrder) {
   const auto issue = [](int id, const char* group) {
-    return R"({"ev":"issue","id":)" + std::to_string(id) + R"(,"g":")" + group +
-           R"(","op":"all_reduce","in":[[9]],"dtype":"float32"})" + "\n";
+    return issue_line(id, group, "all_reduce", {{"in", {{9}}}, {"dtype", "float32"}});
   };
-  const std::string groups =
-      "{\"group\":\"dp\",\"ranks\":[0,1]}\n{\"group\":\"tp\",\"ranks\":[0,1]}\n";
+  const std::string groups = group_line("dp", {0, 1}) + group_line("tp", {0, 1});
   const auto run = inline_run({groups + issue(0, "dp") + complete(0) + issue(1, "tp") + kHung,
                                groups + issue(0, "dp") + complete(0) + issue(1, "dp") + kHung});
   verify::Finding finding;
@@ -151,11 +148,9 @@ TEST(Lanes, RanksThatBlockAcrossGroupsAreShownInProgramOrder) {
 }
 
 TEST(Lanes, ARankThatWaitsElsewhereSaysWhere) {
-  const std::string groups =
-      "{\"group\":\"image\",\"ranks\":[0,1]}\n{\"group\":\"text\",\"ranks\":[0,1]}\n";
-  const auto run =
-      inline_run({groups + R"({"ev":"issue","id":0,"g":"image","op":"barrier"})" + "\n" + kHung,
-                  groups + R"({"ev":"issue","id":0,"g":"text","op":"barrier"})" + "\n" + kHung});
+  const std::string groups = group_line("image", {0, 1}) + group_line("text", {0, 1});
+  const auto run = inline_run({groups + issue_line(0, "image", "barrier") + kHung,
+                               groups + issue_line(0, "text", "barrier") + kHung});
   verify::Finding finding = difference_at(0, {1});
   finding.group = "image";
   EXPECT_EQ(lanes(finding, run),
@@ -168,8 +163,7 @@ TEST(Lanes, ARankThatWaitsElsewhereSaysWhere) {
 
 TEST(Lanes, PointToPointCallsNameTheirPeer) {
   const auto recv = [](int peer) {
-    return R"({"ev":"issue","id":0,"g":"world","op":"recv","peer":)" + std::to_string(peer) +
-           R"(,"out":[[9]],"dtype":"float32"})" + "\n";
+    return issue_line(0, "world", "recv", {{"peer", peer}, {"out", {{9}}}, {"dtype", "float32"}});
   };
   const auto run = inline_run({recv(1) + kHung, recv(0) + kHung});
   verify::Finding finding;

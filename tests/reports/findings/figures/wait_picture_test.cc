@@ -15,14 +15,8 @@ namespace {
 
 WaitPicture picture(const trace::Run& run) { return wait_picture(verify::verify(run), run); }
 
-std::string on_group(int id, const std::string& group) {
-  return R"({"ev":"issue","id":)" + std::to_string(id) + R"(,"g":")" + group +
-         R"(","op":"barrier"})" + "\n";
-}
-const std::string kTwoGroups = R"({"group":"a","ranks":[0,1]})"
-                               "\n"
-                               R"({"group":"b","ranks":[0,1]})"
-                               "\n";
+std::string on_group(int id, const std::string& group) { return issue_line(id, group, "barrier"); }
+const std::string kTwoGroups = group_line("a", {0, 1}) + group_line("b", {0, 1});
 
 TEST(WaitPicture, OfACleanRunIsEmpty) {
   const std::string rank = all_reduce(0, "w", 8) + complete(0) + kClean;

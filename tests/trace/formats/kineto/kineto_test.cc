@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include "tests/trace/formats/format_testing.h"
 #include "trace/formats/format.h"
@@ -13,89 +14,110 @@ namespace lockstep::trace {
 namespace {
 
 using testing::HasSubstr;
+using Json = nlohmann::ordered_json;
 
 // One event of a collective, as Kineto writes it for the host (`record_param_comms`).
 struct Comm {
   std::string op = "allreduce";
   int nelems = 1024;
   std::string dtype = "Float";
-  int seq = 0;            // 0: not recorded
-  std::string more = {};  // further args, each with a comma in front
+  int seq = 0;                 // 0: not recorded
+  Json more = Json::object();  // further args
   std::string group = "0", desc = "default_pg", ranks = "[0, 1]";
   int size = 2;
 };
 
-std::string args_of(const Comm& c) {
-  std::string out = R"("Collective name": ")" + c.op + R"(", "In msg nelems": )" +
-                    std::to_string(c.nelems) + R"(, "Out msg nelems": )" +
-                    std::to_string(c.nelems) + R"(, "Group size": )" + std::to_string(c.size) +
-                    R"(, "dtype": ")" + c.dtype +
-                    R"(", "In split size": "[]", "Out split size": "[]", "Process Group Name": ")" +
-                    c.group + R"(", "Process Group Description": ")" + c.desc +
-                    R"(", "Process Group Ranks": ")" + c.ranks + "\"";
-  if (c.seq > 0) out += fmt::format(R"(, "Seq": {})", c.seq);
-  return out + c.more;
+Json args_of(const Comm& c, const Json& first = Json::object()) {
+  Json args = first;
+  args.update({{"Collective name", c.op},
+               {"In msg nelems", c.nelems},
+               {"Out msg nelems", c.nelems},
+               {"Group size", c.size},
+               {"dtype", c.dtype},
+               {"In split size", "[]"},
+               {"Out split size", "[]"},
+               {"Process Group Name", c.group},
+               {"Process Group Description", c.desc},
+               {"Process Group Ranks", c.ranks}});
+  if (c.seq > 0) args["Seq"] = c.seq;
+  args.update(c.more);
+  return args;
 }
 
 class Profile {
  public:
-  explicit Profile(int rank, int world = 2) : rank_(rank), world_(world) {}
+  explicit Profile(int rank, int world = 2) : rank_(rank) {
+    info({{"backend", "nccl"},
+          {"rank", rank},
+          {"world_size", world},
+          {"pg_count", 1},
+          {"nccl_version", "2.21.5"}});
+  }
 
   Profile& step(int n, int ts, int dur) {
-    event(R"("cat": "user_annotation", "name": "ProfilerStep#)" + std::to_string(n) + "\"", ts, dur,
-          R"("External id": 1)");
+    event("user_annotation", fmt::format("ProfilerStep#{}", n), ts, dur, {{"External id", 1}});
     return *this;
   }
   Profile& call(const Comm& comm, int ts) {
-    ++id_;
-    event(R"("cat": "cpu_op", "name": "record_param_comms")", ts, 5,
-          R"("External id": )" + std::to_string(id_) + ", " + args_of(comm));
+    event("cpu_op", "record_param_comms", ts, 5, args_of(comm, {{"External id", ++id_}}));
     return *this;
   }
   // The kernel of the last call.
   Profile& kernel(const Comm& comm, int ts, const std::string& name) {
-    event(
-        R"("cat": "kernel", "name": ")" + name + "(ncclDevKernelArgsStorage<4096ul>)\"", ts, 20,
-        fmt::format(
-            R"("External id": {}, "est. achieved occupancy %": nan, "device": {}, "stream": 40, {})",
-            id_, rank_, args_of(comm)));
+    event("kernel", fmt::format("{}(ncclDevKernelArgsStorage<4096ul>)", name), ts, 20,
+          args_of(comm, {{"External id", id_},
+                         {"est. achieved occupancy %", kBareNan},
+                         {"device", rank_},
+                         {"stream", 40}}));
     return *this;
   }
   Profile& raw(const std::string& text) {
     events_ += text;
     return *this;
   }
+  // Kineto writes the file in pieces, with line breaks between them.
   std::string str() const {
-    return "\n{\n  \"schemaVersion\": 1,\n  \"deviceProperties\": [\n  ],\n" + info_ +
-           "  \"baseTimeNanoseconds\": 1711964646000000000,\n  \"traceEvents\": [" + events_ +
-           R"(
-  {
+    return fmt::format(R"(
+{{
+  "schemaVersion": 1,
+  "deviceProperties": [
+  ],
+{}  "baseTimeNanoseconds": 1711964646000000000,
+  "traceEvents": [{}
+  {{
     "name": "Record Window End", "ph": "i", "s": "g", "pid": "", "tid": "", "ts": 99999.125
-  }
+  }}
   ],
   "traceName": "/tmp/p.json"
-})";
+}})",
+                       info_, events_);
   }
-  Profile& info(const std::string& text) {
-    info_ = text;
+  Profile& info(const Json& distributed) {
+    info_ = fmt::format("  \"distributedInfo\": {},\n", distributed.dump());
+    return *this;
+  }
+  Profile& without_info() {
+    info_.clear();
     return *this;
   }
   NamedFile file() const { return {fmt::format("rank{}.pt.trace.json", rank_), str()}; }
 
  private:
-  void event(const std::string& what, int ts, int dur, const std::string& args) {
-    events_ += fmt::format(
-        "\n  {{\n    \"ph\": \"X\", {}, \"pid\": 7, \"tid\": 7,\n    \"ts\": {}.125, \"dur\": "
-        "{}.250,\n    \"args\": {{\n      {}\n    }}\n  }},",
-        what, ts, dur, args);
+  // Kineto writes nan without quotes, which no JSON library does.
+  static constexpr const char* kBareNan = "<nan>";
+
+  void event(const char* category, const std::string& name, int ts, int dur, const Json& args) {
+    const Json event = {{"ph", "X"}, {"cat", category},  {"name", name},      {"pid", 7},
+                        {"tid", 7},  {"ts", ts + 0.125}, {"dur", dur + 0.25}, {"args", args}};
+    std::string text = event.dump(2, ' ', /*ensure_ascii=*/true);
+    const std::string quoted = fmt::format("\"{}\"", kBareNan);
+    if (const auto at = text.find(quoted); at != std::string::npos)
+      text.replace(at, quoted.size(), "nan");
+    events_ += fmt::format("\n{},", text);
   }
 
-  int rank_, world_, id_ = 100;
-  std::string events_;
-  std::string info_ = R"(  "distributedInfo": {"backend": "nccl", "rank": )" +
-                      std::to_string(rank_) + R"(, "world_size": )" + std::to_string(world_) +
-                      R"(, "pg_count": 1, "nccl_version": "2.21.5"},
-)";
+  int rank_, id_ = 100;
+  std::string events_, info_;
 };
 
 constexpr const char* kSumKernel = "ncclDevKernel_AllReduce_Sum_f32_RING_LL";
@@ -230,13 +252,13 @@ TEST(Kineto, SharedSequenceNumbersAreNotUsed) {
 TEST(Kineto, RootsAreGroupRanks) {
   Profile p(2, 4);
   p.call({.op = "broadcast",
-          .more = R"(, "Rank": 1)",
+          .more = {{"Rank", 1}},
           .group = "dp",
           .desc = "DATA_PARALLEL",
           .ranks = "[0, 2]"},
          10);
   p.call({.op = "allreduce",
-          .more = R"(, "Rank": 1)",
+          .more = {{"Rank", 1}},
           .group = "dp",
           .desc = "DATA_PARALLEL",
           .ranks = "[0, 2]"},
@@ -250,8 +272,8 @@ TEST(Kineto, RootsAreGroupRanks) {
 
 TEST(Kineto, MessagesNameGlobalRanks) {
   Profile a(0), b(1);
-  a.call({.op = "send", .nelems = 8, .more = R"(, "Rank": 1, "Dst Rank": 1)"}, 10);
-  b.call({.op = "recv", .nelems = 8, .more = R"(, "Rank": 0, "Src Rank": 0)"}, 12);
+  a.call({.op = "send", .nelems = 8, .more = {{"Rank", 1}, {"Dst Rank", 1}}}, 10);
+  b.call({.op = "recv", .nelems = 8, .more = {{"Rank", 0}, {"Src Rank", 0}}}, 12);
   const auto run = run_of(kineto_format(), {a.file(), b.file()});
   EXPECT_EQ(run.ranks[0].calls[0].peer, Rank(1));
   EXPECT_EQ(run.ranks[1].calls[0].peer, Rank(0));
@@ -263,7 +285,7 @@ TEST(Kineto, AbbreviatedRanksAreNoMembers) {
   Profile p(0, 64);
   p.call({.group = "tp", .desc = "", .ranks = "[0, 1, 2, ...]", .size = 64}, 10);
   p.call({.group = "pp", .desc = "", .ranks = "[0, 1, 2]", .size = 64}, 20);
-  p.call({.more = R"(, "Global rank start": 1, "Global rank stride": 2)",
+  p.call({.more = {{"Global rank start", 1}, {"Global rank stride", 2}},
           .group = "dp",
           .desc = "",
           .ranks = "[1, 3, ...]",
@@ -278,9 +300,9 @@ TEST(Kineto, AbbreviatedRanksAreNoMembers) {
 
 TEST(Kineto, GroupsOfDistributedInfoCount) {
   Profile p(0, 4);
-  p.info(R"("distributedInfo": {"backend": "nccl", "rank": 0, "world_size": 4, "pg_count": 2,
+  p.info(Json::parse(R"({"backend": "nccl", "rank": 0, "world_size": 4, "pg_count": 2,
     "pg_config": [{"pg_name": "0", "pg_desc": "default_pg", "pg_size": 4, "ranks": [0, 1, 2, 3]},
-                  {"pg_name": "5", "pg_desc": "TP", "pg_size": 2, "ranks": "[0, 2]"}]},)");
+                  {"pg_name": "5", "pg_desc": "TP", "pg_size": 2, "ranks": "[0, 2]"}]})"));
   p.call({.group = "5", .desc = "TP", .ranks = "[0, ...]", .size = 2}, 10);
   const auto run = run_of(kineto_format(), {p.file()});
   ASSERT_EQ(run.ranks[0].groups.size(), 2U);
@@ -303,7 +325,7 @@ TEST(Kineto, UnknownOperationsStay) {
   EXPECT_EQ(all_to_all.in_elements, kNone) << "without splits, sizes differ legitimately";
 }
 
-TEST(Kineto, KernelsStandForCallsWhereTheHostWasNotProfiled) {
+TEST(Kineto, KernelsReplaceCallsWhereTheHostWasNotProfiled) {
   const auto device_only = [](int rank) {
     Profile p(rank);
     for (int i = 0; i < 3; ++i) p.kernel({.nelems = 8 + i}, 100 * i, kSumKernel);
@@ -344,9 +366,9 @@ TEST(Kineto, SaysWhyAProfileCannotBeUsed) {
     const auto read = kineto_format().read(trace_file(file), tables);
     return read ? "" : read.error().str();
   };
-  EXPECT_THAT(error_of({"profile.json", Profile(0).call({}, 10).info("").str()}),
+  EXPECT_THAT(error_of({"profile.json", Profile(0).call({}, 10).without_info().str()}),
               HasSubstr("whose recording"));
-  EXPECT_THAT(error_of({"rank_3.json", Profile(0).call({}, 10).info("").str()}),
+  EXPECT_THAT(error_of({"rank_3.json", Profile(0).call({}, 10).without_info().str()}),
               testing::IsEmpty());
   EXPECT_THAT(error_of({"a.json", Profile(5, 2).str()}), HasSubstr("not below world_size"));
   EXPECT_THAT(error_of({"a.json", "{\"a\": 1}"}), HasSubstr("not a profile"));
@@ -359,8 +381,9 @@ TEST(Kineto, NamesOfKernelsAloneAreListedAndNotCompared) {
   const auto profile = [&](int rank, const std::string& kernel) {
     Profile p(rank);
     p.raw(host);
-    p.raw(R"({"ph": "X", "cat": "kernel", "name": ")" + kernel +
-          R"(", "ts": 5, "dur": 2, "args": {"stream": 84}},)");
+    const Json event = {{"ph", "X"}, {"cat", "kernel"}, {"name", kernel},
+                        {"ts", 5},   {"dur", 2},        {"args", {{"stream", 84}}}};
+    p.raw(event.dump() + ",");
     return p.file();
   };
   const auto run = run_of(kineto_format(), {profile(0, "ncclKernel_AllReduce_RING_LL_Sum_float"),
@@ -381,8 +404,9 @@ TEST(Kineto, NestingAndNumbersOutOfRangeAreDamage) {
   p.raw(R"({"ph": "X", "cat": "cpu_op", "name": "record_param_comms", "ts": 5, "args":)"
         R"( {"Collective name": "allreduce", "deep": )" +
         std::string(100'000, '[') + std::string(100'000, ']') + "}},");
-  p.call({.more = R"(, "Seq": 99999999999999999999999999)"}, 10);
-  p.call({.nelems = -5, .more = R"(, "Rank": -7, "Dst Rank": 123456789012)"}, 20);
+  p.raw(R"({"ph": "X", "cat": "cpu_op", "name": "record_param_comms", "ts": 10, "dur": 5, "args":)"
+        R"( {"Collective name": "allreduce", "Seq": 99999999999999999999999999}},)");
+  p.call({.nelems = -5, .more = {{"Rank", -7}, {"Dst Rank", 123456789012}}}, 20);
   const auto run = run_of(kineto_format(), {p.file()});
   EXPECT_EQ(run.ranks[0].calls.size(), 1U);
   EXPECT_EQ(run.ranks[0].damaged_count, 3U);
@@ -391,8 +415,8 @@ TEST(Kineto, NestingAndNumbersOutOfRangeAreDamage) {
 TEST(Kineto, SurvivesDamage) {
   Profile p(0);
   p.step(1, 5, 50);
-  p.call({.op = "send", .seq = 3, .more = R"(, "Dst Rank": 1)"}, 10);
-  p.kernel({.op = "send"}, 12, kSumKernel).call({.op = "\\u00e9"}, 20);
+  p.call({.op = "send", .seq = 3, .more = {{"Dst Rank", 1}}}, 10);
+  p.kernel({.op = "send"}, 12, kSumKernel).call({.op = "\u00e9"}, 20);
   survives_damage(kineto_format(), p.str());
 }
 

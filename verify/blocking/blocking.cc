@@ -419,7 +419,9 @@ void tell_by_odd_program(const Context& context, const WaitCause& wait, Cause& c
                        (odd->kind == OddProgram::Kind::missing &&
                         trace::is_point_to_point(context.op({odd->usual, odd->index})));
   // The right ranks by the right call, or by another one that only follows from a message.
-  const bool told = named == deviants && !(message && odd->by_numbers && is_about_groups(cause));
+  const bool told =
+      named == deviants && !(message && odd->by_numbers &&
+                             context.semantics == CallSemantics::nccl && is_about_groups(cause));
   if (told || (!odd->by_numbers && !some)) return;
   // Whoever names all that part from them knows better why most ranks are wrong.
   if (!message && named == context.ranks(odd->others)) return;

@@ -411,6 +411,9 @@ class Programs {
         if (same(d, i, d, call)) return true;
       return false;
     };
+    // Where the usual call came before, it ends a round: what looks added is a whole one, or not.
+    for (std::uint32_t i = odd.index; i-- > 0;)
+      if (same(odd.usual, i, odd.usual, odd.index)) return odd.count == odd.index - i - 1;
     bool repeats = true;
     for (std::uint32_t i = 0; i < odd.count && repeats; ++i)
       repeats = same(d, odd.index + i, d, odd.index + i - odd.count);

@@ -109,7 +109,7 @@ void Causes::add_wait(const WaitCause& wait) {
   explained_.insert(explained_.end(), wait.victims.begin(), wait.victims.end());
   explained_.insert(explained_.end(), wait.roots.begin(), wait.roots.end());
   for (Cause& cause : causes_) {
-    if (!cause.can_block || !leads_to(cause, wait)) continue;
+    if (!leads_to(cause, wait)) continue;
     cause.finding.consequences.push_back(wait_consequence(context_, wait));
     // A deviation was observed; that it deadlocks is now proven.
     if (wait.stuck) cause.finding.certainty = Certainty::proven;
@@ -261,7 +261,13 @@ std::vector<Finding> Causes::take() {
   return out;
 }
 
+bool Causes::explain(const WaitCause& wait) const {
+  return std::any_of(causes_.begin(), causes_.end(),
+                     [&](const Cause& cause) { return leads_to(cause, wait); });
+}
+
 bool Causes::leads_to(const Cause& cause, const WaitCause& wait) const {
+  if (!cause.can_block) return false;
   // The deviating ranks hold the others up, or wait themselves.
   if (intersect(cause.deviants, wait.roots) || intersect(cause.deviants, wait.victims)) {
     return true;

@@ -30,6 +30,9 @@ class Causes {
   // consequences. False: there are none, and nothing was added.
   bool add_above(ExchangedNames& names);
 
+  // Whether a deviation that was added led to this part of the wait-for graph.
+  bool explain(const WaitCause& wait) const;
+
   // Adds a part of the wait-for graph: below the deviation that led to it, otherwise as a cause of
   // its own.
   void add_wait(const WaitCause& wait);

@@ -183,6 +183,10 @@ void add_wait_causes(const Context& context, Outlook& outlook, Causes& causes) {
       outlook.undecided.push_back(std::move(why));
       continue;
     }
+    if (causes.explain(wait)) {
+      left.push_back(std::move(wait));
+      continue;
+    }
     if (std::optional<Cause> shift = find_shift_before(context, wait)) {
       causes.add(std::move(*shift));
     } else if (snapshot) {

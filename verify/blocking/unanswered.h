@@ -23,9 +23,8 @@ Deviation missing_at(const Context& context, const WaitPoint& point,
 // `missing` says that a call was left out. Decides whether the ranks that wait in it issued one too
 // many instead, and turns the deviation around (turn_into_extra) if
 //   - most of the group went on without them, or
-//   - as many went on as wait, and the past of those who wait has another call there, and never
-//   this
-//     one.
+//   - as many went on as wait, and the past of those who wait has another call there and never had
+//     this one.
 // It stays a missing call where the batches of those who went on lacked the call's modality. If
 // nothing decides, no rank is named.
 void decide_fault(const Context& context, Deviation& missing);

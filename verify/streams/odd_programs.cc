@@ -325,6 +325,16 @@ class Programs {
     const std::size_t others = parting.other.size();
     const CallRef of_one{one, parting.index};
     const CallRef of_other{other, parting.index};
+    // Ranks that stand in a collective where the others of a pipeline post messages: nothing shows
+    // what they would have done next, and the past of messages does not tell (below). In a ring,
+    // all post as many; one of two may be a pipeline.
+    const auto stands_in_collective = [&](std::uint32_t r, std::uint32_t peer) {
+      const trace::Call& message = calls(peer)[parting.index];
+      return size(r) == parting.index + 1 && !is_message(run_, calls(r)[parting.index]) &&
+             is_message(run_, message) &&
+             !(is_ring(message.group) && sizes_.at(message.group.value) > 2);
+    };
+    if (stands_in_collective(one, other) || stands_in_collective(other, one)) return std::nullopt;
     if (ones != others && is_told_by_numbers(parting)) {
       const bool one_is_few = ones < others;
       // Most ranks may have left out a call: then their past expects that of the few.

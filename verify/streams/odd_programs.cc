@@ -109,7 +109,8 @@ class Programs {
       if (out) return std::nullopt;
       out = std::move(odd);
     }
-    if (out) tell_edit(*out);
+    // Most ranks are blamed only where one edit explains what they did.
+    if (out && !tell_edit(*out) && out->deviants.size() > out->others.size()) return std::nullopt;
     return out;
   }
 
@@ -451,7 +452,8 @@ class Programs {
   }
 
   // What the deviants did: the smallest edit after which their calls are the usual ones again.
-  void tell_edit(OddProgram& odd) {
+  // False: there is none, and what they did is a guess.
+  bool tell_edit(OddProgram& odd) {
     const std::uint32_t d =
         *std::max_element(odd.deviants.begin(), odd.deviants.end(),
                           [&](auto a, auto b) { return calls(a).size() < calls(b).size(); });
@@ -476,7 +478,9 @@ class Programs {
       }
       for (std::uint32_t k = 1; k <= kMostEdited; ++k) {
         const std::uint32_t left = static_cast<std::uint32_t>(calls(d).size()) - odd.index;
-        if (try_edit(OddProgram::Kind::missing, k, 0, k)) return true;
+        // Nobody leaves out what was not recorded of the usual program either.
+        if (odd.index + k <= size(odd.usual) && try_edit(OddProgram::Kind::missing, k, 0, k))
+          return true;
         if (k < left && try_edit(OddProgram::Kind::extra, k, k, 0)) {
           if (begins_next_round(odd, d)) odd.kind = OddProgram::Kind::missing, odd.count = 1;
           return true;
@@ -487,6 +491,7 @@ class Programs {
     }();
     if (!found) guess_edit(odd, d);
     std::sort(odd.deviants.begin(), odd.deviants.end());
+    return found;
   }
 
   const trace::Run& run_;

@@ -28,7 +28,7 @@ std::uint64_t calls_before(const Context& context, std::uint32_t rank, trace::Gr
       }));
 }
 
-// "send of 64 bfloat16 to rank 3": the message of `usual`, as its like is on `rank`.
+// "send to rank 3": the message of `usual` as it would be on `rank`.
 std::string message_words(const Context& context, std::uint32_t rank, CallRef usual) {
   const trace::Call& call = context.call(usual);
   const auto peer = corresponding_peer(context.run, rank, usual.rank, call);

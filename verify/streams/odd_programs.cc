@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "trace/groups.h"
@@ -50,16 +52,16 @@ class Roles {
     const trace::RankTrace& trace = run.ranks[rank];
     std::vector<OwnGroup> out;
     std::map<std::pair<std::int32_t, std::string_view>, int> alike;
+    std::unordered_set<std::uint32_t> seen;
     for (const trace::Call& call : trace.calls) {
-      const auto is_this = [&](const OwnGroup& g) { return g.id == call.group; };
-      if (std::any_of(out.rbegin(), out.rend(), is_this)) continue;
+      if (!seen.insert(call.group.value).second) continue;
       OwnGroup group;
       group.id = call.group;
       std::string_view purpose;
       if (const auto* const declared = trace::membership(trace, call.group)) {
         group.membership = declared;
         group.size = static_cast<std::int32_t>(declared->ranks.size());
-        group.index = index_in(declared, trace.rank);
+        group.index = index_of(*declared, trace.rank);
         purpose = role_of(run.tables, *declared);
       }
       const int number = alike[{group.size, purpose}]++;
@@ -71,7 +73,19 @@ class Roles {
   }
 
  private:
+  // As index_in(), in O(1) from the second rank of a group on: there may be one of 65,536 ranks.
+  std::int32_t index_of(const trace::RankTrace::Membership& group, trace::Rank rank) {
+    const auto [list, is_new] = indexes_.try_emplace(group.ranks.identity());
+    if (is_new)
+      for (std::size_t i = 0; i < group.ranks.size(); ++i)
+        list->second.emplace(group.ranks[i].value, static_cast<std::int32_t>(i));
+    const auto found = list->second.find(rank.value);
+    return found == list->second.end() ? -1 : found->second;
+  }
+
   std::map<std::tuple<std::int32_t, std::string, int>, std::uint32_t> numbers_;
+  // By the list of members: the index of each.
+  std::unordered_map<const void*, std::unordered_map<std::int32_t, std::int32_t>> indexes_;
 };
 
 const OwnGroup& find_group(const std::vector<OwnGroup>& groups, trace::GroupId id) {
@@ -86,7 +100,13 @@ class Programs {
  public:
   Programs(const trace::Run& run, Agreement& agreement) : run_(run), agreement_(agreement) {
     Roles roles;
-    for (std::uint32_t r = 0; r < run.ranks.size(); ++r) groups_.push_back(roles.groups_of(run, r));
+    for (std::uint32_t r = 0; r < run.ranks.size(); ++r) {
+      groups_.push_back(roles.groups_of(run, r));
+      auto& places = place_of_.emplace_back();
+      for (std::size_t g = 0; g < groups_[r].size(); ++g) places[groups_[r][g].id.value] = g;
+    }
+    const auto all = static_cast<std::size_t>(std::max(run.world_size, 0));
+    absent_ = all - std::min(all, run.ranks.size());
     find_peers();
     find_rings();
   }
@@ -129,12 +149,13 @@ class Programs {
   struct Parting {
     std::vector<std::uint32_t> one, other;
     std::uint32_t index = 0;
+    std::size_t silent = 0;  // ranks like these that end before, or left no trace
   };
 
   const std::vector<trace::Call>& calls(std::uint32_t r) const { return run_.ranks[r].calls; }
   std::uint32_t size(std::uint32_t r) const { return static_cast<std::uint32_t>(calls(r).size()); }
   const OwnGroup& group_of(std::uint32_t r, std::uint32_t call) const {
-    return find_group(groups_[r], calls(r)[call].group);
+    return groups_[r][place_of_[r].at(calls(r)[call].group.value)];
   }
 
   // Looks up each message's peer in its group.
@@ -201,15 +222,15 @@ class Programs {
     for (const auto& [role, groups] : pairs) {
       const auto exchange = [&](std::uint32_t group) {
         const std::uint32_t a = members[group][0], b = members[group][1];
-        std::uint32_t messages = 0;
-        const std::uint32_t until = agree_until(a, b, 0);
-        for (std::uint32_t c = 0; c < until && messages < kFew; ++c)
-          if (calls(a)[c].group.value == group && is_message(run_, calls(a)[c])) ++messages;
-        return messages >= kFew;
+        std::uint32_t messages = 0, until = 0;  // the first kFew messages of a, and where they end
+        for (; until < size(a) && messages < kFew; ++until)
+          if (calls(a)[until].group.value == group && is_message(run_, calls(a)[until])) ++messages;
+        return messages >= kFew && agree_until(a, b, 0, until) >= until;
       };
-      const auto alike = std::count_if(groups.begin(), groups.end(), exchange);
-      if (alike > 0 && static_cast<std::size_t>(alike) + 1 >= groups.size())
-        rings_.insert(groups.begin(), groups.end());
+      std::size_t others = 0;
+      for (std::size_t g = 0; g < groups.size() && others < 2; ++g)
+        if (!exchange(groups[g])) ++others;
+      if (others < 2 && others < groups.size()) rings_.insert(groups.begin(), groups.end());
     }
   }
 
@@ -253,10 +274,12 @@ class Programs {
 
   // The number of calls that agree, from `from` on, up to which they do. Two messages in a row that
   // changed places agree: in a ring every second rank receives first.
-  std::uint32_t agree_until(std::uint32_t a, std::uint32_t b, std::uint32_t from) {
+  // No calls from `enough` on are compared.
+  std::uint32_t agree_until(std::uint32_t a, std::uint32_t b, std::uint32_t from,
+                            std::uint32_t enough = UINT32_MAX) {
     const auto end = std::min(size(a), size(b));
     std::uint32_t i = from;
-    while (i < end) {
+    while (i < end && i < enough) {
       if (same(a, i, b, i)) {
         ++i;
       } else if (i + 1 < end && is_message(run_, calls(a)[i]) && is_message(run_, calls(b)[i]) &&
@@ -271,7 +294,7 @@ class Programs {
     return i;
   }
 
-  // Whether one of the two ends with a message that the other one posts as its next but one.
+  // Whether the last message of one of the two is the one that the other posts after this one.
   bool posts_later(std::uint32_t a, std::uint32_t b, std::uint32_t i) {
     if (!is_message(run_, calls(a)[i]) || !is_message(run_, calls(b)[i])) return false;
     return i + 1 < size(a) ? same(a, i + 1, b, i) : i + 1 < size(b) && same(a, i, b, i + 1);
@@ -292,17 +315,26 @@ class Programs {
     }
     for (auto& [index, ranks] : leaves) {
       std::vector<std::uint32_t> stay;
-      for (const auto& [until, r] : agrees_until)
-        if (until > index) stay.push_back(r);
+      std::size_t silent = absent_;
+      for (const auto& [until, r] : agrees_until) {
+        if (until > index)
+          stay.push_back(r);
+        else if (until == size(r))
+          ++silent;
+      }
       std::vector<std::vector<std::uint32_t>> parties;
       for (const std::uint32_t r : ranks) {
         const auto known = std::find_if(parties.begin(), parties.end(),
-                                        [&](const auto& p) { return same(p[0], index, r, index); });
-        known == parties.end() ? parties.push_back({r}) : known->push_back(r);
+                                        [&, at = index](auto& p) { return same(p[0], at, r, at); });
+        if (known != parties.end()) {
+          known->push_back(r);
+          continue;
+        }
+        if (partings_.size() + parties.size() == kMostPartings) return false;
+        parties.push_back({r});
       }
       for (std::vector<std::uint32_t>& p : parties) {
-        if (partings_.size() == kMostPartings) return false;
-        partings_.push_back({stay, p, index});
+        partings_.push_back({stay, p, index, silent});
         if (p.size() > 1) left.push_back({std::move(p), index + 1});
       }
     }
@@ -336,7 +368,9 @@ class Programs {
              !(is_ring(message.group) && sizes_.at(message.group.value) > 2);
     };
     if (stands_in_collective(one, other) || stands_in_collective(other, one)) return std::nullopt;
-    if (ones != others && is_told_by_numbers(parting)) {
+    // A vote that ranks which are not heard could have turned decides nothing.
+    const std::size_t margin = ones > others ? ones - others : others - ones;
+    if (margin > parting.silent && is_told_by_numbers(parting)) {
       const bool one_is_few = ones < others;
       // Most ranks may have left out a call: then their past expects that of the few.
       // Not of messages, which come in rows that are as long as the ring or the pipeline.
@@ -356,8 +390,8 @@ class Programs {
     return odd(!*told, false);
   }
 
-  // Whether the sides are of one kind for certain. In a group of all ranks, a place says nothing of
-  // what a rank does there, but for a ring.
+  // Whether the ranks' places are known in each group in which they exchange messages, unless it is
+  // a ring. Otherwise the two may be different stages.
   bool is_told_by_numbers(const Parting& parting) const {
     const auto is_certain = [&](std::uint32_t r) {
       return std::all_of(groups_[r].begin(), groups_[r].end(), [&](const OwnGroup& group) {
@@ -393,21 +427,22 @@ class Programs {
     return out;
   }
 
-  // Whether the deviant's calls from `mine` on are those of the usual one from `theirs` on: how
-  // many agree, at most kEnough; 0 if one does not.
+  // How many of the deviant's calls from `mine` on are those of the usual one from `theirs` on; at
+  // most kEnough. 0 if a recorded call of the deviant does not agree. One that is only predicted,
+  // by repetition, ends the comparison.
   std::uint32_t agree_from(const OddProgram& odd, std::uint32_t mine, std::uint32_t theirs,
                            std::uint32_t own_period, std::uint32_t usual_period) {
     const std::uint32_t d = odd.deviants[0];
-    std::uint32_t recorded = 0;
+    std::uint32_t agreeing = 0;
     for (std::uint32_t n = 0; n < kEnough; ++n) {
       if (mine + n >= calls(d).size() && theirs + n >= calls(odd.usual).size()) break;
       const auto i = at(d, mine + n, own_period);
       const auto j = at(odd.usual, theirs + n, usual_period);
       if (!i || !j) break;
-      if (!same(d, *i, odd.usual, *j)) return mine + n < calls(d).size() ? 0 : recorded;
-      ++recorded;
+      if (!same(d, *i, odd.usual, *j)) return mine + n < calls(d).size() ? 0 : agreeing;
+      ++agreeing;
     }
-    return recorded;
+    return agreeing;
   }
 
   // Whether what looks like calls too many is the round after one call that was left out: the usual
@@ -496,11 +531,13 @@ class Programs {
 
   const trace::Run& run_;
   Agreement& agreement_;
-  std::vector<std::vector<OwnGroup>> groups_;     // by rank index
+  std::vector<std::vector<OwnGroup>> groups_;                             // by rank index
+  std::vector<std::unordered_map<std::uint32_t, std::size_t>> place_of_;  // of a group in these
   std::vector<std::vector<std::int32_t>> peers_;  // by rank index and call; -1: not known
   std::map<std::uint32_t, std::int32_t> sizes_;   // of groups with messages
   std::set<std::uint32_t> rings_;                 // groups
   std::vector<Parting> partings_;
+  std::size_t absent_ = 0;  // ranks without a trace
 };
 
 }  // namespace

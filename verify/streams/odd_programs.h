@@ -33,18 +33,19 @@ struct OddProgram {
   std::vector<std::uint32_t> others;    // the ranks from which they part, ascending
   std::uint32_t usual = 0;              // one of these
   std::uint32_t index = 0;              // of the first different call, in all of these programs
-  bool by_numbers = false;  // of two sides of unequal size; else their other rounds alone tell
+  bool by_numbers = false;  // the sides are of unequal size; else their other rounds decided
 };
 
 // The only place where ranks part from others of their kind and where it is known which side does
 // something unusual: the smaller one, unless the larger one breaks with its past; of sides of equal
 // size, by their other rounds. Nothing where there are several such places (programs that depend on
-// the data), or where a recording starts in mid-run. O(calls), while few ranks differ.
+// the data), where a recording starts in mid-run, or where ranks that ended before, or left no
+// trace, could have turned the numbers. O(64 · calls), and for each of at most 64 places the search
+// of two pasts.
 std::optional<OddProgram> find_odd_program(const trace::Run& run, Agreement& agreement);
 
-// The group of `rank` that corresponds to that of the call, which another rank of its kind made:
-// both lists of groups, in the order of their first calls. Invalid (group 0 of no rank) where it
-// has none.
+// The group of `rank` that corresponds to one in which `other`, a rank of its kind, made a call:
+// both lists of groups, in the order of their first calls. Nothing where it has none.
 std::optional<trace::GroupId> corresponding_group(const trace::Run& run, std::uint32_t rank,
                                                   std::uint32_t other, trace::GroupId of_other);
 

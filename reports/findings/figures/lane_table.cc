@@ -476,6 +476,7 @@ std::size_t limit_rows(LaneTable& table, std::size_t most) {
   order.resize(most);
   std::sort(order.begin(), order.end());
   std::vector<LaneRow> kept;
+  kept.reserve(order.size());
   for (const std::size_t i : order) kept.push_back(std::move(table.rows[i]));
   table.rows = std::move(kept);
   return hidden;

@@ -86,6 +86,7 @@ std::vector<std::size_t> group_sizes(const trace::Run& run, std::uint32_t rank,
     }
   }
   std::vector<std::size_t> out;
+  out.reserve(sizes.size());
   for (const auto& [group, size] : sizes) out.push_back(size);
   std::sort(out.begin(), out.end());
   return out;

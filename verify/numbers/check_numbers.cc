@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "verify/context.h"
 #include "verify/numbers/divergence.h"
+#include "verify/numbers/random_states.h"
 #include "verify/numbers/reduction.h"
 #include "verify/numbers/replicas.h"
 #include "verify/numbers/sync_calls.h"
@@ -24,7 +25,7 @@ struct Link {
   std::int64_t n = 0;
   Phase phase{};
   bool makes_ranks_differ = false;  // the ranks' values differ after it
-  bool may_follow = false;          // it may be a consequence of an earlier one that parts ranks
+  bool may_follow = false;          // an earlier one, after which ranks differ, may be its cause
   Cause cause;
 };
 
@@ -52,6 +53,33 @@ Cause explain_stale(const Context& context, const UpdateFault& fault) {
   return explain_update(
       context, RuleId::stale_gradient, Certainty::proven, fault,
       fmt::format("backward began step {} with the gradients of the step before", fault.n));
+}
+
+Cause explain_unchanged(const Context& context, const Unchanged& found) {
+  const UpdateFault& fault = found.fault;
+  Cause out = value_cause(context, RuleId::no_update, fault.n, fault.names, {});
+  Finding& f = out.finding;
+  f.certainty = Certainty::observed;
+  const std::string which =
+      found.all ? "no parameter changed in any step"
+                : fmt::format("{} changed in no step: {}", plural(fault.names.size(), "parameter"),
+                              describe_names(context, fault.names));
+  f.message = fmt::format("{}, although {} had gradients in {} and the learning rate is not 0",
+                          which, found.all || fault.names.size() > 1 ? "they" : "it",
+                          plural(fault.steps, "step"));
+  if (!found.all) f.severity = Severity::note;
+  return out;
+}
+
+Cause explain_equal_random(const Context& context, const EqualRandom& found) {
+  Cause out = value_cause(context, RuleId::equal_random, found.n, {}, {});
+  Finding& f = out.finding;
+  f.certainty = Certainty::observed;
+  f.ranks = context.ranks(found.ranks);
+  f.message = fmt::format(
+      "{} draw the same random numbers in step {}, although the program says that theirs differ",
+      context.describe_ranks(found.ranks), found.n);
+  return out;
 }
 
 Cause explain_still(const Context& context, const UpdateFault& fault) {
@@ -163,8 +191,8 @@ std::vector<Cause> check_numbers(const Context& context, std::vector<std::string
   const bool averaged = are_averaged(context.run, table);
   std::vector<Link> links;
   for (ReductionCause& r : explain_reductions(context, reductions)) {
-    const bool parts = r.makes_ranks_differ();
-    links.push_back({r.n, Phase::local_grad, parts, false, std::move(r.cause)});
+    const bool diverge = r.makes_ranks_differ();
+    links.push_back({r.n, Phase::local_grad, diverge, false, std::move(r.cause)});
   }
   for (const UpdateFault& fault : find_stale_gradients(context.run, table)) {
     links.push_back({fault.n, Phase::leftover, false, false, explain_stale(context, fault)});
@@ -177,6 +205,16 @@ std::vector<Cause> check_numbers(const Context& context, std::vector<std::string
   }
   for (const UpdateFault& fault : find_still(context.run, table)) {
     links.push_back({fault.n, Phase::param, true, true, explain_still(context, fault)});
+  }
+  if (const auto random = find_equal_random(context.run, table)) {
+    links.push_back(
+        {random->n, Phase::leftover, false, false, explain_equal_random(context, *random)});
+  }
+  // A job that still runs may update later.
+  const auto unchanged = context.live ? std::nullopt : find_unchanged(context.run, table);
+  if (unchanged) {
+    links.push_back({unchanged->fault.n, Phase::param, false, false,
+                     explain_unchanged(context, *unchanged)});
   }
   if (reductions.unchecked > 0) {
     unknown.push_back(plural(reductions.unchecked, "synchronised gradient") +

@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 #include <set>
+#include <string_view>
+#include <unordered_map>
 #include <utility>
 
 #include "verify/numbers/rounding.h"
@@ -16,10 +19,12 @@ namespace {
 // Collects a fault over many names and steps into one: with the names of its first step.
 class UpdateCollector {
  public:
-  void add(const ValueRow& row, std::uint32_t rank) {
+  void add(const ValueRow& row, std::uint32_t rank) { add(row, rank, row.name); }
+  // `name`: of the tensor that the row tells something about.
+  void add(const ValueRow& row, std::uint32_t rank, trace::StringId name) {
     steps_.insert(row.n);
     first_ = std::min(first_, row.n);
-    by_step_[row.n][row.name_index] = row.name;
+    by_step_[row.n][row.name_index] = name;
     ranks_.insert(rank);
   }
 
@@ -225,7 +230,18 @@ std::vector<UpdateFault> find_decayed(const trace::Run& run, const ValueTable& t
 
 std::vector<UpdateFault> find_stale_gradients(const trace::Run& run, const ValueTable& table) {
   UpdateCollector found;
+  std::unordered_map<std::string_view, trace::StringId> parameters;
+  for (const Series& series : table.series()) {
+    if (series.phase == Phase::param)
+      parameters.emplace(run.tables.str(series.name), series.name);
+  }
   for (const ValueRow& row : table.rows()) {
+    const std::string_view name = run.tables.str(row.name);
+    if (row.phase == Phase::optim && name.starts_with(kLeftover)) {
+      const auto of = parameters.find(name.substr(kLeftover.size()));
+      for (const Reading& r : row.readings)
+        found.add(row, r.rank, of == parameters.end() ? row.name : of->second);
+    }
     if (row.phase != Phase::leftover) continue;
     for (const Reading& r : row.readings) {
       const ValueRow* last = table.row(Phase::synced_grad, row.name, row.n - 1);
@@ -234,6 +250,104 @@ std::vector<UpdateFault> find_stale_gradients(const trace::Run& run, const Value
     }
   }
   return found.take();
+}
+
+namespace {
+
+// How far the updates of each step reach at least: the learning rate, times what scaling and
+// clipping leave of a gradient's norm.
+class Reach {
+ public:
+  Reach(const trace::Run& run, const ValueTable& table) {
+    for (const ValueRow& row : table.rows()) {
+      if (row.phase != Phase::optim) continue;
+      const std::string_view name = number_name(run.tables.str(row.name));
+      for (const Reading& r : row.readings) {
+        if (r.mark->norm) add(steps_[row.n], name, *r.mark->norm);
+      }
+    }
+  }
+
+  // 0: none is due in step n, or nothing is known of it.
+  double of(std::int64_t n, double gradient) const {
+    const auto found = steps_.find(n);
+    if (found == steps_.end() || !found->second.rate || !found->second.stepped) return 0;
+    const Step& step = found->second;
+    constexpr double kLeast = 0.1;  // to which programs clip; what is smaller is not clipped
+    return *step.rate * gradient * std::min(1.0, kLeast / std::max(step.clipped_from, kLeast)) /
+           step.scale;
+  }
+
+ private:
+  struct Step {
+    std::optional<double> rate;  // the smallest of all groups and ranks
+    bool stepped = true;
+    double scale = 1;
+    double clipped_from = 0;
+  };
+
+  static void add(Step& step, std::string_view name, double value) {
+    if (name == "lr") step.rate = std::min(step.rate.value_or(value), value);
+    if (name == "stepped") step.stepped = step.stepped && value != 0;
+    if (name == "loss_scale") step.scale = std::max(step.scale, value);
+    if (name == "clip.norm") step.clipped_from = std::max(step.clipped_from, value);
+  }
+
+  std::map<std::int64_t, Step> steps_;
+};
+
+struct Standstill {
+  bool moved = false;             // in some step, on some rank
+  std::vector<std::int64_t> due;  // steps in which it should have changed
+};
+
+Standstill standstill_of(const trace::Run& run, const ValueTable& table, const Reach& reach,
+                         const Series& series) {
+  constexpr double kFarAbove = 100;  // times the rounding of the values: an update, not noise
+  Standstill out;
+  for (std::size_t i = 1; i < series.rows.size() && !out.moved; ++i) {
+    const ValueRow& before = *series.rows[i - 1];
+    const ValueRow& after = *series.rows[i];
+    const ValueRow* gradient = table.row(Phase::synced_grad, series.name, after.n);
+    bool due = false;
+    for (const Reading& now : after.readings) {
+      double size = 0;
+      const Move move = move_of(now, before, size);
+      out.moved = out.moved || move != Move::stayed;
+      const trace::StateMark* own = gradient == nullptr ? nullptr : gradient->of(now.rank);
+      if (own == nullptr || !own->norm || !now.mark->norm) continue;
+      const double roundoff =
+          unit_roundoff(run.tables.str(now.mark->dtype)).value_or(kFloat32Roundoff);
+      const double update = reach.of(after.n, *own->norm);
+      due = due || (update > 0 && update > kFarAbove * roundoff * *now.mark->norm);
+    }
+    if (due && after.n == before.n + 1) out.due.push_back(after.n);
+  }
+  return out;
+}
+
+}  // namespace
+
+std::optional<Unchanged> find_unchanged(const trace::Run& run, const ValueTable& table) {
+  constexpr std::size_t kFewest = 3;  // an optimizer may update every second step
+  const Reach reach(run, table);
+  std::optional<Unchanged> out;
+  bool any_moved = false;
+  for (const Series& series : table.series()) {
+    if (series.phase != Phase::param || series.rows.size() < 2) continue;
+    const Standstill found = standstill_of(run, table, reach, series);
+    any_moved = any_moved || found.moved;
+    if (found.moved || found.due.size() < kFewest) continue;
+    if (!out) out = Unchanged{{found.due.front(), {}, {}, found.due.size(), false}, true};
+    out->fault.names.push_back(series.name);
+    out->fault.n = std::min(out->fault.n, found.due.front());
+    out->fault.steps = std::max(out->fault.steps, found.due.size());
+  }
+  if (!out) return std::nullopt;
+  out->all = !any_moved;
+  out->fault.ranks.resize(run.ranks.size());
+  std::iota(out->fault.ranks.begin(), out->fault.ranks.end(), 0U);
+  return out;
 }
 
 }  // namespace lockstep::verify

@@ -1,8 +1,9 @@
-// Faults of single updates: parameters that change without a gradient, gradients that were not
-// zeroed, and parts of parameters that the optimizer skipped.
+// Faults of single updates: parameters that change without a gradient or do not change with one,
+// gradients that were not zeroed, and parts of parameters that the optimizer skipped.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "verify/numbers/value_table.h"
@@ -24,8 +25,8 @@ struct UpdateFault {
 std::vector<UpdateFault> find_decayed(const trace::Run& run, const ValueTable& table);
 
 // Finds gradients that at the start of backward were still those of the previous step, or a
-// multiple of them (Phase::leftover): zero_grad() was left out, and backward adds to them.
-// O(marks).
+// multiple of them (Phase::leftover): zero_grad() was left out, and backward adds to them. Or the
+// recorder says so (kLeftover). O(marks).
 std::vector<UpdateFault> find_stale_gradients(const trace::Run& run, const ValueTable& table);
 
 // Finds parts of sharded parameters that an optimizer left out: they did not change in a step,
@@ -33,5 +34,15 @@ std::vector<UpdateFault> find_stale_gradients(const trace::Run& run, const Value
 // may also be too small to change a rounded value. So this counts only where the others' change is
 // far above rounding, and this rank's gradient is not much smaller than theirs. O(marks).
 std::vector<UpdateFault> find_still(const trace::Run& run, const ValueTable& table);
+
+struct Unchanged {
+  UpdateFault fault;  // the parameters, and the first step in which they should have changed
+  bool all = false;   // no parameter changed in any step
+};
+
+// Finds parameters that no update ever changed on any rank, although they had gradients in three
+// steps or more and the learning rate was not 0: the optimizer does not hold them. Steps that a
+// GradScaler left out do not count, nor those whose update may be lost in rounding. O(marks).
+std::optional<Unchanged> find_unchanged(const trace::Run& run, const ValueTable& table);
 
 }  // namespace lockstep::verify

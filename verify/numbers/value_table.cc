@@ -87,6 +87,11 @@ std::vector<Entry> sorted_entries(const trace::Run& run, const ValueTable::Count
   return kept;
 }
 
+// What each rank records of itself, and replicas do not share.
+bool is_of_one_rank(std::string_view name) {
+  return name.starts_with(kLeftover) || number_name(name) == kDifferentRandom;
+}
+
 }  // namespace
 
 const trace::StateMark* ValueRow::of(std::uint32_t rank) const {
@@ -105,7 +110,10 @@ ValueTable::ValueTable(const trace::Run& run, const Counts& counts, bool all_rep
     const trace::StateMark& mark = run.ranks[e.rank].states[e.mark];
     const bool same = !rows_.empty() && rows_.back().n == e.n && rows_.back().phase == e.phase &&
                       rows_.back().name_index == e.name_index;
-    if (!same) rows_.push_back({e.n, e.phase, mark.name, e.name_index, {}, all_replicated});
+    if (!same) {
+      const bool replicated = all_replicated && !is_of_one_rank(run.tables.str(mark.name));
+      rows_.push_back({e.n, e.phase, mark.name, e.name_index, {}, replicated});
+    }
     rows_.back().readings.push_back({e.rank, &mark});
   }
   std::map<std::pair<Phase, std::uint32_t>, std::vector<const ValueRow*>> by_name_index;
@@ -149,6 +157,16 @@ std::int64_t elements_of(const trace::Run& run, const trace::StateMark& mark) {
   trace::IntList flat = run.tables.int_lists[mark.shape];
   flat.push_back(-1);
   return trace::total_elements(flat);
+}
+
+std::string_view number_name(std::string_view name) {
+  constexpr std::string_view kModel = "model";  // of a second model: "model2."
+  if (name.starts_with(kModel)) {
+    const std::size_t dot = name.find_first_not_of("0123456789", kModel.size());
+    if (dot != kModel.size() && dot != std::string_view::npos && name[dot] == '.')
+      name.remove_prefix(dot + 1);
+  }
+  return name.substr(0, name.find_first_of("/@"));
 }
 
 std::string phase_name(Phase phase, std::uint64_t count) {

@@ -14,6 +14,7 @@
 #include <numeric>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "trace/run.h"
@@ -89,6 +90,15 @@ const ValueRow* row_before(const Series& series, std::int64_t n);
 
 // Elements of the tensor by its recorded shape; saturates; 0: not recorded.
 std::int64_t elements_of(const trace::Run& run, const trace::StateMark& mark);
+
+// A gradient that backward found as the last step left it: this, and the parameter's name.
+inline constexpr std::string_view kLeftover = "leftover/";
+// The state of a rank's random numbers, of which no two ranks may have the same.
+inline constexpr std::string_view kDifferentRandom = "different_random";
+
+// Which of the numbers that lockstep_watch records a name stands for: "lr" of "model2.lr/1@0,2".
+// Tensors' names give something else.
+std::string_view number_name(std::string_view name);
 
 // "1 gradient", "3 parameters", as findings call it.
 std::string phase_name(Phase phase, std::uint64_t count);

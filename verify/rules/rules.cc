@@ -66,6 +66,8 @@ constexpr std::array kRules = {
     Rule{RuleId::rank_local_decision, "rank-local-decision", "numbers", Severity::error,
          kSeenOrProven},
     Rule{RuleId::stale_gradient, "stale-gradient", "numbers", Severity::error, kProven},
+    Rule{RuleId::no_update, "no-update", "numbers", Severity::error, kSeen},
+    Rule{RuleId::equal_random, "equal-random", "numbers", Severity::error, kSeen},
     Rule{RuleId::no_sharding, "no-sharding", "data", Severity::error, kSeen},
     Rule{RuleId::no_reshuffle, "no-reshuffle", "data", Severity::warning, kSeen},
     Rule{RuleId::index_misaligned, "index-misaligned", "data", Severity::error, kSeen},

@@ -59,6 +59,8 @@ enum class RuleId : std::uint8_t {
   unsynchronised_step,
   rank_local_decision,
   stale_gradient,
+  no_update,
+  equal_random,
   no_sharding,
   no_reshuffle,
   index_misaligned,

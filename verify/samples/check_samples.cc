@@ -109,6 +109,15 @@ Cause explain_doubled(const Context& context, const SampleLog& log, const Ranks&
   return out;
 }
 
+// Whether these ranks read one batch in all of their steps.
+bool is_one_batch(const SampleLog& log, const Ranks& ranks) {
+  return std::all_of(ranks.begin(), ranks.end(), [&](std::uint32_t r) {
+    const auto& steps = log.by_step[r];
+    return std::all_of(steps.begin(), steps.end(),
+                       [&](const auto& step) { return step.second == steps.begin()->second; });
+  });
+}
+
 std::optional<Cause> check_order(const Context& context, const SampleLog& log) {
   // Short epochs repeat their order by chance: one of 3 samples once in 6 times, one of 10 once in
   // 3.6 million. One false alarm in a million is accepted.
@@ -142,9 +151,16 @@ std::optional<Cause> check_order(const Context& context, const SampleLog& log) {
       "{0} see their samples in the same order in every epoch ({1} of {1} samples of later epochs "
       "at the position of the first epoch's; {2} an epoch and rank)",
       context.describe_ranks(ranks), first->compared, plural(first->period, "sample"));
+  const bool one_batch = is_one_batch(log, ranks);
+  if (one_batch) {
+    f.message = fmt::format("{} read the same {} in every step", context.describe_ranks(ranks),
+                            plural(first->period, "sample"));
+    f.why = "either the data set is no larger than a batch, or the loader begins anew in each step";
+    f.fix = "iterate over the loader; next(iter(loader)) gives its first batch each time";
+  }
   if (first->ascending) {
     f.severity = Severity::note;
-    f.why = "the order is that of the data set: shuffling is off";
+    if (!one_batch) f.why = "the order is that of the data set: shuffling is off";
   }
   return out;
 }

@@ -1,4 +1,4 @@
-"""Records what the ranks of a PyTorch job hold, so that `lockstep verify` finds where they part.
+"""Records what the ranks of a PyTorch job hold, so that `lockstep verify` finds where they diverge.
 
     from lockstep_watch import watch
     watch(model, optimizer, loader)      # after the model is wrapped, before the first step
@@ -13,6 +13,7 @@ each rank's ring file, in the first steps and then in every `every`-th:
 - the optimizer's own tensors (momentum, moments) in the first two of these steps and each
   `every`-th, and before the first step where they were loaded;
 - whether a GradScaler made the step, and by what it scales the loss;
+- gradients that backward finds as the last step left them: zero_grad() was forgotten;
 - which samples the rank reads from `loader`, a DataLoader;
 - the number of the step, for all calls in it.
 
@@ -27,8 +28,10 @@ else is the same you may say:
     watch(model, optimizer, replicas={"experts": expert_group, "": group})   # by prefix of names
     watch(model, optimizer, tied={"head.weight": ("embedding.weight", group)})   # one name for both
     watch(model, optimizer, same_random=group)           # random numbers: dropout in a tensor group
+    watch(model, optimizer, different_random=group)      # ... of ranks that must not draw the same
     watch(model, optimizer, mean=True)   # the optimizer gets the mean of the replicas' gradients
 
+A program may watch several models, each with its optimizer; names of the second begin with "model2.".
 In a process that is not recorded it does nothing. Needs torch alone (tested with 2.11 and 2.15).
 `lockstep record` makes it importable; elsewhere copy it beside the program.
 """
@@ -62,6 +65,11 @@ def _is_number(value: Any) -> bool:
     return bool(values) and all(
         isinstance(v, float) or (isinstance(v, int) and not isinstance(v, bool) and abs(v) < 2**63)
         for v in values)
+
+
+def _local(value: Any) -> Any:
+    """What this rank holds of a tensor; of none, none."""
+    return value.to_local() if hasattr(value, "to_local") else value
 
 
 def _is_norm(module: torch.nn.Module) -> bool:
@@ -308,11 +316,15 @@ class _RecordedIterator:
 class _Watch:
     def __init__(self, model: torch.nn.Module, tensors: _Tensors,
                  optimizer: torch.optim.Optimizer, every: int,
-                 same_random: Optional[dist.ProcessGroup], mean: bool) -> None:
+                 same_random: Optional[dist.ProcessGroup],
+                 different_random: Optional[dist.ProcessGroup], mean: bool, prefix: str) -> None:
         self._tensors = tensors
         self._optimizer = weakref.ref(optimizer)
         self._every = every
-        self._same_random = same_random and f"random{_group_suffix(same_random)}"
+        self._prefix = prefix
+        self._random = [(f"{name}{_group_suffix(group)}", shared) for name, group, shared in (
+            ("random", same_random, True), ("different_random", different_random, False))
+            if group is not None and dist.get_rank(group) >= 0]
         self._mean = mean
         # Under DDP's hooks (compression, PowerSGD) gradients are not quite the mean.
         self._hooks = getattr(model, "_comm_hooks", ())
@@ -326,11 +338,16 @@ class _Watch:
         self._changed_to: "Optional[list[torch.Tensor]]" = None
         self._unscaled = 1.0  # what they were multiplied by to unscale them
         self._own: dict[str, torch.Tensor] = {}  # gradients before their reduction
+        # Gradients that may still be as the last step left them, with their address and version; and
+        # those of them that a backward found so.
+        self._stepped_with: "dict[str, tuple[int, int]]" = {}
+        self._leftovers: "set[str]" = set()
         self._updated: Optional[int] = None  # a step whose parameters are still to be recorded
         self._of_parameter = {id(p): name for name, p in tensors.parameters.items()}
         optimizer.register_step_pre_hook(self._before)
         optimizer.register_step_post_hook(self._after)
         model.register_forward_pre_hook(self._forward)
+        model.register_forward_hook(self._forwarded)
         atexit.register(self._at_exit)
         if mean:
             for name, parameter in tensors.parameters.items():
@@ -345,13 +362,12 @@ class _Watch:
                 prefix: str = "") -> None:
         local, shown, shared = self._tensors.local(name, value.detach())
         sketch = not shared or (self._mean and kind != "param" and kind != "optim")
-        torch.ops.lockstep.record_value(step, prefix + shown, local, kind, shared, sketch)
+        torch.ops.lockstep.record_value(step, prefix + self._prefix + shown, local, kind, shared, sketch)
 
-    @staticmethod
-    def _record_number(step: int, name: str, value: Any, shared: bool) -> None:
+    def _record_number(self, step: int, name: str, value: Any, shared: bool) -> None:
         """One that is no tensor of the model, or a few."""
         numbers = torch.as_tensor(value, dtype=torch.float64).detach()
-        torch.ops.lockstep.record_value(step, name, numbers, "optim", shared, False)
+        torch.ops.lockstep.record_value(step, self._prefix + name, numbers, "optim", shared, False)
 
     def _keep_own(self, name: str) -> "Callable[[torch.Tensor], None]":
         """Adds up what each backward of the step gives, before anybody reduces it."""
@@ -410,8 +426,7 @@ class _Watch:
 
     def _norms(self) -> "list[torch.Tensor]":
         gradients = [p.grad for p in self._tensors.parameters.values() if p.grad is not None]
-        return [torch.linalg.vector_norm(g.to_local() if hasattr(g, "to_local") else g)
-                for g in gradients]
+        return [torch.linalg.vector_norm(_local(g)) for g in gradients]
 
     def changed_gradients(self, factor: float = 1.0) -> None:
         """The program has just clipped the gradients, or multiplied them by `factor`."""
@@ -469,9 +484,22 @@ class _Watch:
             return
         self._own_gradients()
         self._settings(optimizer)
-        if self._same_random is not None:
-            torch.ops.lockstep.record_value(self._step, self._same_random, torch.get_rng_state(),
-                                            "optim", True, False)
+        for name in self._tensors.parameters:
+            if name in self._leftovers:
+                torch.ops.lockstep.record_value(self._step, f"leftover/{self._prefix}{name}",
+                                                torch.ones(1), "optim", False, False)
+        for name, shared in self._random:
+            torch.ops.lockstep.record_value(self._step, self._prefix + name, self._random_state(),
+                                            "optim", shared, False)
+
+    def _device(self) -> str:
+        return next((p.device.type for p in self._tensors.parameters.values()), "cpu")
+
+    def _random_state(self) -> torch.Tensor:
+        """Of the generator from which the model's device draws, for instance for dropout."""
+        device = self._device()
+        return torch.get_rng_state() if device == "cpu" else (
+            torch.get_device_module(device).get_rng_state())
 
     def _own_gradients(self) -> None:
         for name, own in self._own.items():
@@ -494,9 +522,43 @@ class _Watch:
     def _forward(self, model: torch.nn.Module, *_: Any) -> None:
         self.parameters()
         if torch.is_grad_enabled() and self.records() and self._tensors.parameters:
-            device = next(iter(self._tensors.parameters.values())).device.type
+            device = self._device()
             kind = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
             self._mode = {"training": float(model.training), "autocast": _AUTOCAST.get(kind, -1.0)}
+
+    def _forwarded(self, model: torch.nn.Module, given: Any, output: Any) -> None:
+        """Looks for leftovers when backward begins: a program may call zero_grad() until then."""
+        if not self._stepped_with or not torch.is_grad_enabled():
+            return
+        for tensor in _tensors_of(output):
+            if tensor.requires_grad:
+                tensor.register_hook(self._begin_backward)
+
+    def _begin_backward(self, _: torch.Tensor) -> None:
+        for name, (address, version) in list(self._stepped_with.items()):
+            gradient = _local(self._tensors.parameters[name].grad)
+            if gradient is not None and gradient.data_ptr() == address:
+                if gradient._version == version:
+                    self._leftovers.add(name)
+                    continue
+                # This step's earlier backward added to it; or it was zeroed in place only now, as
+                # where a GAN's generator sends gradients through the discriminator before.
+                if name in self._leftovers and bool(gradient.any()):
+                    continue
+            del self._stepped_with[name]
+            self._leftovers.discard(name)
+
+    def _keep_stepped_with(self, optimizer: torch.optim.Optimizer) -> None:
+        held = {id(p) for group in optimizer.param_groups for p in group["params"]}
+        self._leftovers.clear()
+        self._stepped_with.clear()
+        if not self.records():
+            return
+        for name, parameter in self._tensors.parameters.items():
+            gradient = _local(parameter.grad)
+            if (gradient is not None and gradient.layout == torch.strided and gradient.numel() > 0
+                    and id(parameter) in held):
+                self._stepped_with[name] = gradient.data_ptr(), gradient._version
 
     def _optimizer_state(self, step: int, optimizer: torch.optim.Optimizer) -> None:
         for name, parameter in self._tensors.parameters.items():
@@ -505,10 +567,11 @@ class _Watch:
                     self._record(step, name, value, "optim", f"{what}/")
 
     def _after(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
-        # Where they part, the parameters part in the same step: they only tell why.
+        # Where they diverge, the parameters diverge in the same step: they only tell why.
         if self.records() and (self._step <= _STATE_STEPS or self._step > _FIRST_STEPS):
             self._optimizer_state(self._step, optimizer)
         self._end_step()
+        self._keep_stepped_with(optimizer)
 
     def _end_step(self) -> None:
         if self.records():
@@ -608,13 +671,16 @@ def _watch_loader(loader: Any, watching: _Watch) -> None:
 
 def watch(model: torch.nn.Module, optimizer: torch.optim.Optimizer, loader: Optional[Any] = None,
           every: int = 100, *, replicas: Groups = None, tied: Optional[Tied] = None,
-          same_random: Optional[dist.ProcessGroup] = None, mean: bool = False) -> None:
+          same_random: Optional[dist.ProcessGroup] = None,
+          different_random: Optional[dist.ProcessGroup] = None, mean: bool = False) -> None:
     """Records this rank's values in the first 10 steps and in every `every`-th; see the module.
 
     replicas: the group whose ranks hold the same parameters, or one for each prefix of names (the
         longest counts); by default the one of DistributedDataParallel.
     tied: parameters that are the same on several ranks, perhaps under another name there.
-    same_random: ranks that must draw the same random numbers.
+    same_random: ranks that must draw the same random numbers, of the default generator of the model's
+        device.
+    different_random: ranks of which no two may draw the same.
     mean: what the optimizer gets (or what is clipped, or unscaled) is the mean over the replicas of
         what their backward gave. Keeps a copy of the gradients in the steps that are recorded. Not
         compared under a communication hook of DDP's.
@@ -624,7 +690,8 @@ def watch(model: torch.nn.Module, optimizer: torch.optim.Optimizer, loader: Opti
     if not _watches:
         _listen()
     tensors = _Tensors(model, replicas, tied or {})
-    watching = _Watch(model, tensors, optimizer, every, same_random, mean)
+    prefix = f"model{len(_watches) + 1}." if _watches else ""
+    watching = _Watch(model, tensors, optimizer, every, same_random, different_random, mean, prefix)
     _watches.append(watching)
     watching.begin()
     if loader is not None:

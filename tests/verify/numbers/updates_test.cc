@@ -1,6 +1,8 @@
 // Does an update use the gradient of its step? Stale gradients, and parameters that move without
 // one.
 #include <algorithm>
+#include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -84,6 +86,87 @@ TEST(DecayedUnused, AParameterThatStaysIsNone) {
     x.finish();
   });
   EXPECT_EQ(summary(report), "verdict clean");
+}
+
+TEST(StaleGradient, TheRecorderFoundThemAsTheLastStepLeftThem) {
+  TinyTraining t = training();
+  const Report report = with_fault(t, [](TinyTraining& x) {
+    x.record_scalar(1, "leftover/p2", 1);
+    x.backward();
+    x.record_local();
+    x.average_all();
+    x.finish();
+  });
+  EXPECT_EQ(summary(report), "stale-gradient error proven culprits=1 step=2\nverdict findings");
+  EXPECT_THAT(report.findings[0].what, ElementsAre("p2"));
+}
+
+// Trains for some steps at a learning rate; `updates` says whether a step changes a parameter.
+template <class Updates>
+Report trained(int steps, double rate, Updates updates, double stepped = 1) {
+  TinyTraining t = training();
+  t.record_params();
+  for (int i = 0; i < steps; ++i) {
+    t.end_step();
+    t.backward();
+    t.record_local();
+    t.average_all();
+    t.record_synced();
+    for (std::uint32_t r = 0; r < kWorld; ++r) {
+      t.record_scalar(r, "lr", rate);
+      t.record_scalar(r, "stepped", stepped);
+      for (std::size_t p = 0; p < t.tensors(); ++p) {
+        if (!updates(i, p)) continue;
+        for (float& w : t.param(r, p)) w -= 0.01F;
+      }
+    }
+    t.record_params();
+  }
+  return verify(t.run());
+}
+
+TEST(NoUpdate, AnOptimizerOfAnotherModelsParameters) {
+  const auto never = [](int, std::size_t) { return false; };
+  const Report report = trained(3, 0.1, never);
+  EXPECT_EQ(summary(report), "no-update error observed step=1\nverdict findings");
+  EXPECT_THAT(report.findings[0].message, HasSubstr("no parameter changed in any step"));
+  EXPECT_EQ(summary(trained(2, 0.1, never)), "verdict clean") << "too few steps";
+  EXPECT_EQ(summary(trained(4, 0, never)), "verdict clean") << "a schedule that warms up";
+  EXPECT_EQ(summary(trained(4, 1e-9, never)), "verdict clean") << "lost in rounding";
+  EXPECT_EQ(summary(trained(4, 0.1, never, 0)), "verdict clean") << "steps that were left out";
+}
+
+TEST(NoUpdate, AParameterThatTheOptimizerLacksIsWorthANote) {
+  const Report report = trained(4, 0.1, [](int, std::size_t p) { return p != 1; });
+  EXPECT_TRUE(is_note(report, RuleId::no_update)) << summary(report);
+  EXPECT_THAT(report.findings[0].what, ElementsAre("p1"));
+}
+
+TEST(NoUpdate, AnOptimizerThatUpdatesEveryFourthStepIsNone) {
+  EXPECT_EQ(trained(4, 0.1, [](int i, std::size_t) { return i == 3; }).findings.size(), 0U);
+}
+
+// The state of each rank's random numbers in two steps.
+Report drawn(const std::vector<std::string>& states) {
+  TinyTraining t = training();
+  for (int i = 0; i < 2; ++i) {
+    for (std::uint32_t r = 0; r < states.size(); ++r) {
+      const std::string hash = states[r] + std::to_string(i);
+      t.line(r, R"({"ev":"state","n":)" + std::to_string(i) +
+                    R"(,"name":"different_random","kind":"optim","hash":")" + hash +
+                    R"(","sharded":true})");
+    }
+    t.good_step();
+  }
+  return verify(t.run());
+}
+
+TEST(EqualRandom, RanksThatWereSeededAlike) {
+  const Report report = drawn({"a", "b", "a", "c"});
+  EXPECT_EQ(summary(report), "equal-random error observed step=0\nverdict findings");
+  EXPECT_THAT(report.findings[0].message, HasSubstr("ranks 0, 2 draw the same"));
+  EXPECT_EQ(summary(drawn({"a", "b", "d", "c"})), "verdict clean");
+  EXPECT_EQ(summary(drawn({"a"})), "verdict clean") << "the other ranks' are not recorded";
 }
 
 }  // namespace

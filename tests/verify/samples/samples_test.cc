@@ -306,6 +306,18 @@ TEST(NoReshuffle, ShortEpochsTellTogether) {
   EXPECT_EQ(summary(judged_samples(job)), "no-reshuffle warning observed step=0\nverdict findings");
 }
 
+// As with next(iter(loader)) in each step.
+TEST(NoReshuffle, OneBatchInEveryStep) {
+  Job job;
+  job.set_epoch = false;
+  job.items = 16;
+  job.epochs = 8;
+  const Report report = judged_samples(job);
+  EXPECT_EQ(summary(report), "no-reshuffle warning observed step=0\nverdict findings");
+  EXPECT_THAT(report.findings[0].message, HasSubstr("read the same 4 samples in every step"));
+  EXPECT_THAT(report.findings[0].fix, HasSubstr("next(iter(loader))"));
+}
+
 TEST(NoReshuffle, TheDataSetsOwnOrderIsANote) {
   Job job;
   job.shuffle = false;

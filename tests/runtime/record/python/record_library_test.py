@@ -357,6 +357,20 @@ class Faults(Forked):
     def test_a_rank_that_computes_in_another_precision(self) -> None:
         self.assert_found("precision", "rank-local-decision", 1, ["autocast"])
 
+    def test_gradients_that_one_rank_does_not_zero(self) -> None:
+        self.assert_found("forgotten", "stale-gradient", 2, [
+            "0.weight", "0.bias", "1.weight", "1.bias", "3.weight", "3.bias"])
+
+    def test_gradients_of_another_models_step_that_are_not_zeroed(self) -> None:
+        self.assert_found("adversaries", "stale-gradient", 2, ["model2.weight", "model2.bias"])
+
+    def test_an_optimizer_of_the_model_that_was_copied(self) -> None:
+        self.assert_found("copied", "no-update", 1, [
+            "0.weight", "0.bias", "1.weight", "1.bias", "3.weight", "3.bias"])
+
+    def test_random_numbers_that_are_equal_where_each_rank_needs_its_own(self) -> None:
+        self.assert_found("alike", "equal-random", 1, [])
+
     def test_a_weight_decay_that_differs(self) -> None:
         self.assert_found("decay", "rank-local-decision", 1, ["weight_decay"])
 

@@ -410,6 +410,62 @@ def unscale():
         optimizer.zero_grad()
 
 
+def forgotten():
+    """Rank 1 does not zero its gradients after the first step, so that they are in the second: step 2."""
+    net = DDP(model())
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    watch(net, optimizer)
+    for step in range(STEPS):
+        loss = net(data(step)).square().mean()
+        if not WRONG or step != 1 or RANK != 1:
+            optimizer.zero_grad(set_to_none=step % 2 == 0)
+        loss.backward()
+        nn.utils.clip_grad_norm_(net.parameters(), 0.1)
+        optimizer.step()
+
+
+def copied():
+    """The optimizer holds the parameters of the model that was copied: nothing changes from step 1 on."""
+    import copy
+    first = model()
+    net = DDP(copy.deepcopy(first))
+    optimizer = torch.optim.AdamW((first if WRONG else net).parameters())
+    watch(net, optimizer)
+
+    def after_step(_):
+        net.zero_grad()
+
+    train(net, optimizer, after_step=after_step)
+
+
+def alike():
+    """Ranks drop parts of their own out, and are seeded alike: step 1."""
+    net = DDP(model())
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    watch(net, optimizer, different_random=dist.group.WORLD)
+    torch.manual_seed(0 if WRONG else RANK)
+    train(net, optimizer, output=lambda step: nn.functional.dropout(net(data(step)), 0.5))
+
+
+def adversaries():
+    """Two models: rank 1's discriminator keeps the generator's gradients in step 2."""
+    torch.manual_seed(0)
+    generator, discriminator = DDP(nn.Linear(8, 8)), DDP(nn.Linear(8, 1))
+    of_generator = torch.optim.SGD(generator.parameters(), lr=0.1)
+    of_discriminator = torch.optim.SGD(discriminator.parameters(), lr=0.1)
+    watch(generator, of_generator)
+    watch(discriminator, of_discriminator)
+    for step in range(STEPS):
+        made = generator(data(step))
+        if not WRONG or step != 1 or RANK != 1:
+            of_discriminator.zero_grad()
+        (discriminator(data(step)) - discriminator(made.detach())).square().mean().backward()
+        of_discriminator.step()
+        of_generator.zero_grad()
+        discriminator(made).square().mean().backward()
+        of_generator.step()
+
+
 dist.init_process_group("gloo")
 globals()[sys.argv[1]]()
 dist.destroy_process_group()

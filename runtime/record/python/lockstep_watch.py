@@ -40,6 +40,7 @@ import atexit
 import collections
 import hashlib
 import sys
+import warnings
 import weakref
 from typing import Any, Callable, Iterator, Mapping, Optional, Union
 
@@ -70,6 +71,19 @@ def _is_number(value: Any) -> bool:
 def _local(value: Any) -> Any:
     """What this rank holds of a tensor; of none, none."""
     return value.to_local() if hasattr(value, "to_local") else value
+
+
+def _plain(value: torch.Tensor) -> Optional[torch.Tensor]:
+    """Numbers that stand for a tensor's values; none for kinds that cannot be read as numbers."""
+    if hasattr(value, "trigger_wait"):  # the result of a functional collective
+        value = value.wait()
+    if type(value) not in (torch.Tensor, torch.nn.Parameter):
+        return None
+    if value.layout == torch.sparse_coo:
+        value = value.coalesce().values()
+    if value.layout != torch.strided or value.is_nested or value.is_quantized:
+        return None
+    return torch.view_as_real(value.resolve_conj()) if value.is_complex() else value
 
 
 def _is_norm(module: torch.nn.Module) -> bool:
@@ -337,6 +351,7 @@ class _Watch:
         self._told_gradients = False
         self._changed_to: "Optional[list[torch.Tensor]]" = None
         self._unscaled = 1.0  # what they were multiplied by to unscale them
+        self._not_recorded: "set[str]" = set()  # tensors of kinds whose values cannot be read
         self._own: dict[str, torch.Tensor] = {}  # gradients before their reduction
         # Gradients that may still be as the last step left them, with their address and version; and
         # those of them that a backward found so.
@@ -360,9 +375,20 @@ class _Watch:
 
     def _record(self, step: int, name: str, value: torch.Tensor, kind: str,
                 prefix: str = "") -> None:
+        if torch.nn.parameter.is_lazy(value):  # it has no values yet
+            return
         local, shown, shared = self._tensors.local(name, value.detach())
-        sketch = not shared or (self._mean and kind != "param" and kind != "optim")
-        torch.ops.lockstep.record_value(step, prefix + self._prefix + shown, local, kind, shared, sketch)
+        plain = _plain(local)
+        if plain is None:
+            if name not in self._not_recorded:
+                self._not_recorded.add(name)
+                warnings.warn(f"lockstep_watch does not record {name}: a {type(local).__name__} of "
+                              f"layout {local.layout}", stacklevel=2)
+            return
+        # Ranks have other rows of a sparse gradient, so that its sketches do not add up.
+        sketch = local.layout == torch.strided and (
+            not shared or (self._mean and kind not in ("param", "optim")))
+        torch.ops.lockstep.record_value(step, prefix + self._prefix + shown, plain, kind, shared, sketch)
 
     def _record_number(self, step: int, name: str, value: Any, shared: bool) -> None:
         """One that is no tensor of the model, or a few."""

@@ -276,6 +276,10 @@ class Values(Forked):
         self.assertEqual((finding["rule"], finding["step"]), ("param-divergence", 0), finding)
         self.assertEqual(finding["what"], ["2.bias"])
 
+    def test_tensors_of_unusual_kinds(self) -> None:
+        report = self.run_to_its_end("kinds_of_tensors.py")
+        self.assertEqual((report["verdict"], report["findings"]), ("clean", []), report)
+
     def test_ranks_that_read_the_same_samples(self) -> None:
         self.assertEqual(self.found("samples")["rule"], "no-sharding")
 

@@ -10,7 +10,7 @@
 #include "base/text.h"
 #include "verify/context.h"
 #include "verify/numbers/divergence.h"
-#include "verify/numbers/random_states.h"
+#include "verify/numbers/settings.h"
 #include "verify/numbers/reduction.h"
 #include "verify/numbers/replicas.h"
 #include "verify/numbers/sync_calls.h"
@@ -82,6 +82,34 @@ Cause explain_equal_random(const Context& context, const EqualRandom& found) {
   return out;
 }
 
+Cause explain_evaluation_mode(const Context& context, std::int64_t n) {
+  Cause out = value_cause(context, RuleId::evaluation_mode, n, {}, {});
+  out.finding.certainty = Certainty::observed;
+  out.finding.message = fmt::format(
+      "the model is in evaluation mode from step {} on, in which it goes on being trained", n);
+  return out;
+}
+
+Cause explain_non_finite(const Context& context, const NonFinite& found) {
+  const bool some = found.first_ranks.size() < context.run.ranks.size();
+  Cause out = value_cause(context, RuleId::non_finite, found.n, found.names,
+                          some ? found.first_ranks : std::vector<std::uint32_t>{});
+  Finding& f = out.finding;
+  f.certainty = Certainty::observed;
+  f.message = fmt::format("parameters are not finite from step {} on: {}", found.n,
+                          describe_names(context, found.names));
+  if (found.first == Phase::local_grad) {
+    f.message += fmt::format("; first were the gradients that {} computed in step {}",
+                             context.describe_ranks(found.first_ranks), found.first_n);
+  } else if (found.first == Phase::synced_grad) {
+    f.message += fmt::format("; the optimizer got gradients that are not finite in step {}",
+                             found.first_n);
+  } else {
+    f.message += "; its gradients were finite, so the update made them so";
+  }
+  return out;
+}
+
 Cause explain_still(const Context& context, const UpdateFault& fault) {
   Cause out = explain_update(
       context, RuleId::rank_local_decision, Certainty::observed, fault,
@@ -105,6 +133,21 @@ bool clipped_before_reduced(const Context& context, const ValueTable& table, con
          std::all_of(gradients.begin(), gradients.end(), [&](const ValueRow& row) {
            return row.sharded() || !classes_of(context.run, row).differ();
          });
+}
+
+// The ranks that zeroed gradients without a step, where the others did not: in all of the step that
+// follows they are behind.
+std::vector<std::uint32_t> ranks_that_discarded(const trace::Run& run, const Divergence& d) {
+  std::vector<std::uint32_t> out;
+  bool others = false;
+  for (const ValueRow* row : d.rows) {
+    if (d.phase != Phase::optim || number_name(run.tables.str(row->name)) != "discarded") continue;
+    for (const Reading& r : row->readings) {
+      if (r.mark->norm.value_or(0) > 0) out.push_back(r.rank);
+      others = others || r.mark->norm == 0.0;
+    }
+  }
+  return others ? out : std::vector<std::uint32_t>{};
 }
 
 // Whether parameters differ and agree again and again: averaged every few steps (local SGD), so
@@ -139,6 +182,17 @@ void add_divergences(const Context& context, const ValueTable& table, const Sync
       cause.finding.fix = "reduce the gradients, then clip them";
       // What the reduction gave is then no mean of the ranks' gradients: a consequence.
       for (Link& link : links) link.may_follow |= link.phase == Phase::local_grad && link.n >= d.n;
+      links.push_back({d.n, Phase::leftover, true, false, std::move(cause)});
+      continue;
+    }
+    if (const auto behind = ranks_that_discarded(context.run, d); !behind.empty()) {
+      cause = value_cause(context, RuleId::rank_local_decision, d.n, {}, behind);
+      Finding& f = cause.finding;
+      f.certainty = Certainty::proven;
+      f.message = fmt::format(
+          "{} zeroed the gradients of a backward without an optimizer step in step {}; the other "
+          "ranks made the step",
+          context.describe_ranks(behind), d.n);
       links.push_back({d.n, Phase::leftover, true, false, std::move(cause)});
       continue;
     }
@@ -210,7 +264,11 @@ std::vector<Cause> check_numbers(const Context& context, std::vector<std::string
     links.push_back(
         {random->n, Phase::leftover, false, false, explain_equal_random(context, *random)});
   }
-  // A job that still runs may update later.
+  if (const auto found = find_non_finite(table))
+    links.push_back({found->n, Phase::param, false, true, explain_non_finite(context, *found)});
+  // A job that still runs may update later, and train again.
+  if (const auto n = find_evaluation_mode(context.run, table); n && !context.live)
+    links.push_back({*n, Phase::leftover, false, false, explain_evaluation_mode(context, *n)});
   const auto unchanged = context.live ? std::nullopt : find_unchanged(context.run, table);
   if (unchanged) {
     links.push_back({unchanged->fault.n, Phase::param, false, false,

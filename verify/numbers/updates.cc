@@ -350,4 +350,43 @@ std::optional<Unchanged> find_unchanged(const trace::Run& run, const ValueTable&
   return out;
 }
 
+std::optional<NonFinite> find_non_finite(const ValueTable& table) {
+  std::set<std::pair<Phase, std::uint32_t>> with_norms;  // phases and ranks
+  for (const ValueRow& row : table.rows()) {
+    for (const Reading& r : row.readings) {
+      if (r.mark->norm) with_norms.insert({row.phase, r.rank});
+    }
+  }
+  const auto is_finite = [&](const ValueRow& row, const Reading& r) {
+    return r.mark->norm || !r.mark->hash || !with_norms.contains({row.phase, r.rank});
+  };
+  std::optional<NonFinite> out;
+  const ValueRow* first = nullptr;  // that is not finite
+  for (const ValueRow& row : table.rows()) {  // by step and phase
+    if (out && row.n > out->n) break;
+    if (row.phase != Phase::local_grad && row.phase != Phase::synced_grad &&
+        row.phase != Phase::param)
+      continue;
+    std::vector<std::uint32_t> ranks;
+    for (const Reading& r : row.readings) {
+      if (!is_finite(row, r)) ranks.push_back(r.rank);
+    }
+    if (ranks.empty()) continue;
+    // An older step's gradients are not the reason if this step's were finite.
+    if (first == nullptr || row.n > first->n) first = &row;
+    if (row.phase != Phase::param) continue;
+    if (!out) out = NonFinite{row.n, {}, first->phase, first->n, {}};
+    out->names.push_back(row.name);
+  }
+  if (!out) return std::nullopt;
+  std::set<std::uint32_t> ranks;
+  for (const ValueRow& row : table.rows(out->first, out->first_n)) {
+    for (const Reading& r : row.readings) {
+      if (!is_finite(row, r)) ranks.insert(r.rank);
+    }
+  }
+  out->first_ranks.assign(ranks.begin(), ranks.end());
+  return out;
+}
+
 }  // namespace lockstep::verify

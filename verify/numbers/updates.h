@@ -1,5 +1,6 @@
 // Faults of single updates: parameters that change without a gradient or do not change with one,
-// gradients that were not zeroed, and parts of parameters that the optimizer skipped.
+// gradients that were not zeroed, parts of parameters that the optimizer skipped, values that are not
+// finite.
 #pragma once
 
 #include <cstdint>
@@ -44,5 +45,21 @@ struct Unchanged {
 // steps or more and the learning rate was not 0: the optimizer does not hold them. Steps that a
 // GradScaler left out do not count, nor those whose update may be lost in rounding. O(marks).
 std::optional<Unchanged> find_unchanged(const trace::Run& run, const ValueTable& table);
+
+// Parameters that became NaN or infinite.
+struct NonFinite {
+  std::int64_t n = 0;                  // the step after which they are
+  std::vector<trace::StringId> names;  // … those of that step, in the program's order
+  // What was not finite first, and where: a gradient of a rank's own, one that the optimizer got, or
+  // only the parameter.
+  Phase first = Phase::param;
+  std::int64_t first_n = 0;
+  std::vector<std::uint32_t> first_ranks;  // rank indices
+};
+
+// A value that is not finite has a hash but no norm, where other values of its kind on that rank
+// have one. Gradients alone are no fault: a GradScaler skips the steps of those that overflow.
+// O(marks).
+std::optional<NonFinite> find_non_finite(const ValueTable& table);
 
 }  // namespace lockstep::verify

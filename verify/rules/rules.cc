@@ -68,6 +68,8 @@ constexpr std::array kRules = {
     Rule{RuleId::stale_gradient, "stale-gradient", "numbers", Severity::error, kProven},
     Rule{RuleId::no_update, "no-update", "numbers", Severity::error, kSeen},
     Rule{RuleId::equal_random, "equal-random", "numbers", Severity::error, kSeen},
+    Rule{RuleId::evaluation_mode, "evaluation-mode", "numbers", Severity::warning, kSeen},
+    Rule{RuleId::non_finite, "non-finite", "numbers", Severity::error, kSeen},
     Rule{RuleId::no_sharding, "no-sharding", "data", Severity::error, kSeen},
     Rule{RuleId::no_reshuffle, "no-reshuffle", "data", Severity::warning, kSeen},
     Rule{RuleId::index_misaligned, "index-misaligned", "data", Severity::error, kSeen},

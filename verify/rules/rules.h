@@ -61,6 +61,8 @@ enum class RuleId : std::uint8_t {
   stale_gradient,
   no_update,
   equal_random,
+  evaluation_mode,
+  non_finite,
   no_sharding,
   no_reshuffle,
   index_misaligned,

@@ -13,7 +13,8 @@ each rank's ring file, in the first steps and then in every `every`-th:
 - the optimizer's own tensors (momentum, moments) in the first two of these steps and each
   `every`-th, and before the first step where they were loaded;
 - whether a GradScaler made the step, and by what it scales the loss;
-- gradients that backward finds as the last step left them: zero_grad() was forgotten;
+- gradients that backward finds as the last step left them: zero_grad() was forgotten; and how many
+  backwards gave gradients that were zeroed before a step used them;
 - which samples the rank reads from `loader`, a DataLoader;
 - the number of the step, for all calls in it.
 
@@ -357,6 +358,10 @@ class _Watch:
         # those of them that a backward found so.
         self._stepped_with: "dict[str, tuple[int, int]]" = {}
         self._leftovers: "set[str]" = set()
+        # Backwards of this step: whether there was one, and how many gave gradients that were zeroed
+        # before the optimizer used them.
+        self._had_backward = False
+        self._discarded = 0
         self._updated: Optional[int] = None  # a step whose parameters are still to be recorded
         self._of_parameter = {id(p): name for name, p in tensors.parameters.items()}
         optimizer.register_step_pre_hook(self._before)
@@ -432,6 +437,8 @@ class _Watch:
         # After an exception the device may hang, and what it would give is not the step's.
         if getattr(sys, "last_type", None) is None:
             self.parameters()
+            if self._discarded:  # by a rank that makes no further step
+                self._record_discarded()
 
     def gradients(self) -> None:
         """The gradients as they come from their reduction: before they are clipped or unscaled."""
@@ -541,26 +548,37 @@ class _Watch:
                 if name not in _NO_SETTINGS and _is_number(value):
                     self._record_number(self._step, f"{name}{nth}{suffix or ''}", value,
                                         suffix is not None)
+        self._record_discarded()
         for name, number in self._mode.items():
             self._record_number(self._step, name + (suffix or ""), number, suffix is not None)
         self._mode.clear()
+
+    def _record_discarded(self) -> None:
+        suffix = self._tensors.of_settings()
+        self._record_number(self._step, f"discarded{suffix or ''}", self._discarded,
+                            suffix is not None)
 
     def _forward(self, model: torch.nn.Module, *_: Any) -> None:
         self.parameters()
         if torch.is_grad_enabled() and self.records() and self._tensors.parameters:
             device = self._device()
             kind = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
-            self._mode = {"training": float(model.training), "autocast": _AUTOCAST.get(kind, -1.0)}
+            self._mode = {"training": float(getattr(model, "module", model).training), "autocast": _AUTOCAST.get(kind, -1.0)}
 
     def _forwarded(self, model: torch.nn.Module, given: Any, output: Any) -> None:
         """Looks for leftovers when backward begins: a program may call zero_grad() until then."""
-        if not self._stepped_with or not torch.is_grad_enabled():
+        if not self.records() or not torch.is_grad_enabled():
             return
         for tensor in _tensors_of(output):
             if tensor.requires_grad:
                 tensor.register_hook(self._begin_backward)
 
     def _begin_backward(self, _: torch.Tensor) -> None:
+        if self._had_backward and all(
+                p.grad is None or p.grad.layout == torch.strided and not bool(_local(p.grad).any())
+                for p in self._tensors.parameters.values()):
+            self._discarded += 1
+        self._had_backward = True
         for name, (address, version) in list(self._stepped_with.items()):
             gradient = _local(self._tensors.parameters[name].grad)
             if gradient is not None and gradient.data_ptr() == address:
@@ -578,6 +596,7 @@ class _Watch:
         held = {id(p) for group in optimizer.param_groups for p in group["params"]}
         self._leftovers.clear()
         self._stepped_with.clear()
+        self._had_backward, self._discarded = False, 0
         if not self.records():
             return
         for name, parameter in self._tensors.parameters.items():

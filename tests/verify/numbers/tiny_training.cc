@@ -60,8 +60,9 @@ void TinyTraining::record(RankState& rank, const std::string& name, const Tensor
     json["kind"] = "grad";
     json["when"] = kind;
   }
-  if (detail != Detail::hash) json["norm"] = print.norm;
-  if (detail == Detail::sketch) json["sketch"] = print.sketch;
+  const bool finite = print.non_finite == 0;  // recorders leave both out otherwise
+  if (finite && detail != Detail::hash) json["norm"] = print.norm;
+  if (finite && detail == Detail::sketch) json["sketch"] = print.sketch;
   rank.text += json.dump() + "\n";
 }
 

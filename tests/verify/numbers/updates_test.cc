@@ -1,6 +1,7 @@
 // Does an update use the gradient of its step? Stale gradients, and parameters that move without
 // one.
 #include <algorithm>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 TEST(StaleGradient, ZeroGradLeftOut) {
   TinyTraining t = training();
@@ -144,6 +146,83 @@ TEST(NoUpdate, AParameterThatTheOptimizerLacksIsWorthANote) {
 
 TEST(NoUpdate, AnOptimizerThatUpdatesEveryFourthStepIsNone) {
   EXPECT_EQ(trained(4, 0.1, [](int i, std::size_t) { return i == 3; }).findings.size(), 0U);
+}
+
+// A NaN in a gradient of a rank, which the reduction gives to all.
+void overflow(TinyTraining& t, bool updated) {
+  t.backward();
+  t.grad(2, 1)[0] = std::numeric_limits<float>::quiet_NaN();
+  t.record_local();
+  t.average_all();
+  t.record_synced();
+  if (updated) t.update_all();
+  t.record_params();
+}
+
+TEST(NonFinite, TheRankWhoseGradientWasTheFirst) {
+  TinyTraining t = training();
+  t.record_params();
+  const Report report = with_fault(t, [](TinyTraining& x) { overflow(x, true); });
+  EXPECT_EQ(summary(report), "non-finite error observed culprits=2 step=2\nverdict findings");
+  EXPECT_THAT(report.findings[0].what, ElementsAre("p1"));
+  EXPECT_THAT(report.findings[0].message, HasSubstr("the gradients that rank 2 computed in step 2"));
+}
+
+TEST(NonFinite, AStepThatAScalerLeavesOutIsNone) {
+  TinyTraining t = training();
+  t.record_params();
+  EXPECT_EQ(summary(with_fault(t, [](TinyTraining& x) { overflow(x, false); })), "verdict clean");
+}
+
+TEST(NonFinite, HashesAloneTellNothing) {
+  TinyTraining t = training();
+  t.detail = TinyTraining::Detail::hash;
+  t.record_params();
+  const Report report = with_fault(t, [](TinyTraining& x) { overflow(x, true); });
+  EXPECT_THAT(summary(report), Not(HasSubstr("non-finite")));
+}
+
+// Whether the model trains in training mode in each of some steps, by rank.
+Report in_modes(const std::vector<std::string>& modes) {
+  TinyTraining t = training();
+  for (std::size_t i = 0; i < modes.front().size(); ++i) {
+    for (std::uint32_t r = 0; r < kWorld; ++r)
+      t.record_scalar(r, "training", modes[r % modes.size()][i] == 't' ? 1 : 0);
+    t.good_step();
+  }
+  return verify(t.run());
+}
+
+TEST(EvaluationMode, AModelThatIsLeftInIt) {
+  EXPECT_EQ(summary(in_modes({"tteee"})),
+            "evaluation-mode warning observed step=2\nverdict findings");
+  EXPECT_EQ(summary(in_modes({"eeee"})), "verdict clean") << "from the beginning: as is meant";
+  EXPECT_EQ(summary(in_modes({"teet"})), "verdict clean") << "it comes back";
+  EXPECT_THAT(summary(in_modes({"ttt", "tee"})), HasSubstr("rank-local-decision"));
+}
+
+TEST(Discarded, ARankThatZeroesItsGradientsWithoutAStep) {
+  TinyTraining t = training();
+  const Report report = with_fault(t, [](TinyTraining& x) {
+    for (std::uint32_t r = 0; r < kWorld; ++r) x.record_scalar(r, "discarded", r == 3 ? 1 : 0);
+    x.backward();
+    x.record_local();
+    x.finish();  // rank 3 is a step behind: nothing agrees
+  });
+  EXPECT_THAT(summary(report), HasSubstr("rank-local-decision error proven culprits=3 step=2"));
+  EXPECT_THAT(report.findings[0].message, HasSubstr("without an optimizer step"));
+  TinyTraining all = training();
+  EXPECT_EQ(summary(with_fault(all,
+                               [](TinyTraining& x) {
+                                 for (std::uint32_t r = 0; r < kWorld; ++r)
+                                   x.record_scalar(r, "discarded", 2);
+                                 x.backward();
+                                 x.record_local();
+                                 x.average_all();
+                                 x.finish();
+                               })),
+            "verdict clean")
+      << "all together: the model has a further loss";
 }
 
 // The state of each rank's random numbers in two steps.

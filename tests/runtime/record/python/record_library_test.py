@@ -375,6 +375,16 @@ class Faults(Forked):
     def test_random_numbers_that_are_equal_where_each_rank_needs_its_own(self) -> None:
         self.assert_found("alike", "equal-random", 1, [])
 
+    def test_a_step_that_one_rank_leaves_out(self) -> None:
+        self.assert_found("left_out", "rank-local-decision", 3, [])
+
+    def test_gradients_that_are_not_a_number(self) -> None:
+        self.assert_found("not_a_number", "non-finite", 3, [
+            "0.weight", "0.bias", "1.weight", "1.bias", "3.weight", "3.bias"])
+
+    def test_ranks_that_all_stay_in_evaluation_mode(self) -> None:
+        self.assert_found("still_evaluates", "evaluation-mode", 3, [])
+
     def test_a_weight_decay_that_differs(self) -> None:
         self.assert_found("decay", "rank-local-decision", 1, ["weight_decay"])
 

@@ -447,6 +447,47 @@ def alike():
     train(net, optimizer, output=lambda step: nn.functional.dropout(net(data(step)), 0.5))
 
 
+def left_out():
+    """Rank 1 leaves out the step of a batch whose loss is large: it is a step behind from step 3 on."""
+    net = DDP(model())
+    optimizer = torch.optim.AdamW(net.parameters())
+    watch(net, optimizer)
+    for step in range(STEPS):
+        loss = net(data(step)).square().mean() * (1000 if RANK == 1 and step == 2 else 1)
+        loss.backward()
+        if not WRONG or loss.item() < 100:
+            optimizer.step()
+        optimizer.zero_grad()
+
+
+def not_a_number():
+    """Rank 1 divides by 0 in step 3, and gives NaN to all."""
+    net = DDP(model())
+    optimizer = torch.optim.AdamW(net.parameters())
+    watch(net, optimizer, mean=True)
+    for step in range(STEPS):
+        scale = torch.tensor(0.0 if WRONG and RANK == 1 and step == 2 else 1.0)
+        (net(data(step)) * scale / scale).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def still_evaluates():
+    """All ranks stay in evaluation mode after a validation: step 3."""
+    net = DDP(model())
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    watch(net, optimizer)
+
+    def validate(step):
+        if step == 1:
+            net.module.eval()
+            with torch.no_grad():
+                net.module(data(step))
+            net.module.train(not WRONG)
+
+    train(net, optimizer, after_step=validate)
+
+
 def adversaries():
     """Two models: rank 1's discriminator keeps the generator's gradients in step 2."""
     torch.manual_seed(0)

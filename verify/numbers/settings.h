@@ -1,5 +1,5 @@
-// Ranks that draw the same random numbers although each must draw its own, such as dropout on the
-// parts of an activation that a tensor-parallel group holds.
+// Faults of how ranks compute, which lockstep_watch records as numbers beside the tensors: random
+// numbers that are alike, a model that trains in evaluation mode.
 #pragma once
 
 #include <cstdint>
@@ -18,5 +18,10 @@ struct EqualRandom {
 // Compares the states of generators that the program declares to be different (kDifferentRandom).
 // Nothing if all differ in every step, or if none were recorded. O(marks log ranks).
 std::optional<EqualRandom> find_equal_random(const trace::Run& run, const ValueTable& table);
+
+// The first step that a model made in evaluation mode, on all ranks, after steps in training mode,
+// and from which on it stayed there: train() was not called after an evaluation. Nothing for models
+// that were in evaluation mode from the beginning: programs may want that. O(marks).
+std::optional<std::int64_t> find_evaluation_mode(const trace::Run& run, const ValueTable& table);
 
 }  // namespace lockstep::verify

@@ -73,12 +73,12 @@ bool find_all(PythonApi& api) {
          find(api.utf8, "PyUnicode_AsUTF8AndSize") && find(api.text_of, "PyObject_Str") &&
          find(api.number, "PyLong_AsLong") && find(api.keep, "Py_IncRef") &&
          find(api.give_back, "Py_DecRef") && find(api.clear_error, "PyErr_Clear") &&
-         find(api.print_error, "PyErr_Print") &&
-         find(api.of_sys, "PySys_GetObject") && find(api.set_in_sys, "PySys_SetObject") &&
-         find(api.make_function, "PyCFunction_NewEx") && find(api.call, "PyObject_Call") &&
-         find(api.module, "PyImport_ImportModule") && find(api.pack, "PyTuple_Pack") &&
-         find(api.release, "PyEval_SaveThread") && find(api.take_again, "PyEval_RestoreThread") &&
-         find(api.item, "PyTuple_GetItem") && find(api.none, "_Py_NoneStruct");
+         find(api.print_error, "PyErr_Print") && find(api.of_sys, "PySys_GetObject") &&
+         find(api.set_in_sys, "PySys_SetObject") && find(api.make_function, "PyCFunction_NewEx") &&
+         find(api.call, "PyObject_Call") && find(api.module, "PyImport_ImportModule") &&
+         find(api.pack, "PyTuple_Pack") && find(api.release, "PyEval_SaveThread") &&
+         find(api.take_again, "PyEval_RestoreThread") && find(api.item, "PyTuple_GetItem") &&
+         find(api.none, "_Py_NoneStruct");
 }
 
 // Holds the GIL. May be nested.

@@ -1,11 +1,10 @@
 // JobRecord: the ring file of this process, for programs that know nothing of Lockstep.
 //
-//   LOCKSTEP_RECORD_DIR       where the ring files go; not set: nothing is recorded
-//   LOCKSTEP_RECORD_EVENTS    how many of the newest events are kept (default 131072, 8 MiB)
-//   LOCKSTEP_RECORD_HUNG_AFTER  seconds without any event, while a call is not complete, after
-//   which
-//                             the end mark says `hung` until something moves (default 60; 0: never)
-//   LOCKSTEP_RECORD_VALUES    1: a Python program's models are watched (lockstep_watch_all.py)
+//   LOCKSTEP_RECORD_DIR         where the ring files go; not set: nothing is recorded
+//   LOCKSTEP_RECORD_EVENTS      how many of the newest events are kept (default 131072, 8 MiB)
+//   LOCKSTEP_RECORD_HUNG_AFTER  seconds without any event, while a call is not complete, before
+//                               the end mark says `hung` until something moves (60; 0: never)
+//   LOCKSTEP_RECORD_VALUES      1: a Python program's models are watched (lockstep_watch_all.py)
 //
 // The rank and the number of ranks are those of the launcher (launch_settings.h); of a process
 // without one, those of the first group that is used.

@@ -336,7 +336,71 @@ class _RecordedIterator:
         return getattr(self._inner, name)
 
 
+class _Backwards:
+    """What the backwards of a step find, and what becomes of their gradients."""
+
+    def __init__(self, parameters: "Mapping[str, torch.nn.Parameter]") -> None:
+        self._parameters = parameters
+        self.leftovers: "set[str]" = set()  # gradients that are as the last step left them
+        self.discarded = 0  # backwards whose gradients were zeroed before a step used them
+        # Gradients that may still be leftovers, with the address and version that the step left.
+        self._stepped_with: "dict[str, tuple[int, int]]" = {}
+        self._newest = -1  # the newest backward, as PyTorch numbers them
+        self._gave_gradients = False  # it did, to some parameter
+
+    def begin_step(self, optimizer: Optional[torch.optim.Optimizer], looks: bool) -> None:
+        """The optimizer made a step, or left it out. `looks`: the backwards of the next one count."""
+        self.leftovers.clear()
+        self.discarded, self._gave_gradients = 0, False
+        self._stepped_with.clear()
+        if not looks or optimizer is None:
+            return
+        held = {id(p) for group in optimizer.param_groups for p in group["params"]}
+        for name, parameter in self._parameters.items():
+            gradient = _local(parameter.grad)
+            if (gradient is not None and gradient.layout == torch.strided and gradient.numel() > 0
+                    and id(parameter) in held):
+                self._stepped_with[name] = gradient.data_ptr(), gradient._version
+
+    def begins(self, _: torch.Tensor) -> None:
+        """A hook of what the model gave: backward has come to it. A program may zero gradients until
+        then."""
+        number = torch._C._current_graph_task_id()
+        if number == self._newest:  # it came to another output before
+            return
+        self._newest = number
+        if self._gave_gradients and not self._some_gradient():
+            self.discarded += 1
+        self._look_for_leftovers()
+        # In a callback of a callback FSDP has set the gradients, which it does in one.
+        queue = torch.autograd.Variable._execution_engine.queue_callback
+        queue(lambda: queue(self._ends))
+
+    def _ends(self) -> None:
+        self._gave_gradients = self._some_gradient()
+
+    def _some_gradient(self) -> bool:
+        return any(p.grad is not None and (p.grad.layout != torch.strided or bool(_local(p.grad).any()))
+                   for p in self._parameters.values())
+
+    def _look_for_leftovers(self) -> None:
+        for name, (address, version) in list(self._stepped_with.items()):
+            gradient = _local(self._parameters[name].grad)
+            if gradient is not None and gradient.data_ptr() == address:
+                if gradient._version == version:
+                    self.leftovers.add(name)
+                    continue
+                # This step's earlier backward added to it; or it was zeroed in place only now, as
+                # where a GAN's generator sends gradients through the discriminator before.
+                if name in self.leftovers and bool(gradient.any()):
+                    continue
+            del self._stepped_with[name]
+            self.leftovers.discard(name)
+
+
 class Watch:
+    """Records what a model and its optimizer hold, by hooks of both."""
+
     def __init__(self, model: torch.nn.Module, tensors: _Tensors,
                  optimizer: torch.optim.Optimizer, every: int,
                  same_random: Optional[dist.ProcessGroup],
@@ -362,14 +426,7 @@ class Watch:
         self._unscaled = 1.0  # what they were multiplied by to unscale them
         self._not_recorded: "set[str]" = set()  # tensors of kinds whose values cannot be read
         self._own: dict[str, torch.Tensor] = {}  # gradients before their reduction
-        # Gradients that may still be as the last step left them, with their address and version; and
-        # those of them that a backward found so.
-        self._stepped_with: "dict[str, tuple[int, int]]" = {}
-        self._leftovers: "set[str]" = set()
-        # Backwards of this step: whether there was one, and how many gave gradients that were zeroed
-        # before the optimizer used them.
-        self._had_backward = False
-        self._discarded = 0
+        self._backwards = _Backwards(tensors.parameters)
         self._updated: Optional[int] = None  # a step whose parameters are still to be recorded
         self._of_parameter = {id(p): name for name, p in tensors.parameters.items()}
         self.follow(optimizer)
@@ -467,7 +524,7 @@ class Watch:
         # After an exception the device may hang, and what it would give is not the step's.
         if getattr(sys, "last_type", None) is None:
             self.parameters()
-            if self._discarded:  # by a rank that makes no further step
+            if self._backwards.discarded:  # by a rank that makes no further step
                 self._record_discarded()
 
     def gradients(self) -> None:
@@ -550,7 +607,7 @@ class Watch:
         self._own_gradients()
         self._settings(optimizer)
         for name in self._tensors.parameters:
-            if name in self._leftovers:
+            if name in self._backwards.leftovers:
                 torch.ops.lockstep.record_value(self._step, f"leftover/{self._prefix}{name}",
                                                 torch.ones(1), "optim", False, False)
         for name, shared in self._random:
@@ -587,7 +644,7 @@ class Watch:
 
     def _record_discarded(self) -> None:
         suffix = self._tensors.of_settings()
-        self._record_number(self._step, f"discarded{suffix or ''}", self._discarded,
+        self._record_number(self._step, f"discarded{suffix or ''}", self._backwards.discarded,
                             suffix is not None)
 
     def _forward(self, model: torch.nn.Module, *_: Any) -> None:
@@ -599,47 +656,15 @@ class Watch:
         if torch.is_grad_enabled() and self.records() and self._tensors.parameters:
             device = self._device()
             kind = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
-            self._mode = {"training": float(getattr(model, "module", model).training), "autocast": _AUTOCAST.get(kind, -1.0)}
+            inner = getattr(model, "module", model)  # programs call eval() of either
+            self._mode = {"training": float(inner.training), "autocast": _AUTOCAST.get(kind, -1.0)}
 
     def _forwarded(self, model: torch.nn.Module, given: Any, output: Any) -> None:
-        """Looks for leftovers when backward begins: a program may call zero_grad() until then."""
         if torch.compiler.is_compiling() or not self.records() or not torch.is_grad_enabled():
             return
         for tensor in _tensors_of(output):
             if tensor.requires_grad:
-                tensor.register_hook(self._begin_backward)
-
-    def _begin_backward(self, _: torch.Tensor) -> None:
-        if self._had_backward and all(
-                p.grad is None or p.grad.layout == torch.strided and not bool(_local(p.grad).any())
-                for p in self._tensors.parameters.values()):
-            self._discarded += 1
-        self._had_backward = True
-        for name, (address, version) in list(self._stepped_with.items()):
-            gradient = _local(self._tensors.parameters[name].grad)
-            if gradient is not None and gradient.data_ptr() == address:
-                if gradient._version == version:
-                    self._leftovers.add(name)
-                    continue
-                # This step's earlier backward added to it; or it was zeroed in place only now, as
-                # where a GAN's generator sends gradients through the discriminator before.
-                if name in self._leftovers and bool(gradient.any()):
-                    continue
-            del self._stepped_with[name]
-            self._leftovers.discard(name)
-
-    def _keep_stepped_with(self, optimizer: torch.optim.Optimizer) -> None:
-        held = {id(p) for group in optimizer.param_groups for p in group["params"]}
-        self._leftovers.clear()
-        self._stepped_with.clear()
-        self._had_backward, self._discarded = False, 0
-        if not self.records():
-            return
-        for name, parameter in self._tensors.parameters.items():
-            gradient = _local(parameter.grad)
-            if (gradient is not None and gradient.layout == torch.strided and gradient.numel() > 0
-                    and id(parameter) in held):
-                self._stepped_with[name] = gradient.data_ptr(), gradient._version
+                tensor.register_hook(self._backwards.begins)
 
     def _optimizer_state(self, step: int, optimizer: torch.optim.Optimizer) -> None:
         for name, parameter in self._tensors.parameters.items():
@@ -652,7 +677,6 @@ class Watch:
         if self.records() and (self._step <= _STATE_STEPS or self._step > _FIRST_STEPS):
             self._optimizer_state(self._step, optimizer)
         self._end_step()
-        self._keep_stepped_with(optimizer)
 
     def _end_step(self) -> None:
         if self.records():
@@ -662,6 +686,7 @@ class Watch:
         self._clipped, self._told_gradients = 0, False
         self._changed_to, self._unscaled = None, 1.0
         self._own.clear()
+        self._backwards.begin_step(self._optimizer(), self.records())
 
     @property
     def step(self) -> int:

@@ -1,7 +1,7 @@
 """A right job under DDP whose tensors are of unusual kinds, watched by lockstep_watch.
 
 A sparse gradient, complex parameters, a lazy layer, a gradient of a class of the program's own, an
-empty parameter.
+empty parameter, an output that only rank 1 gives.
 """
 
 import os
@@ -30,8 +30,8 @@ class Mixed(nn.Module):
         self.head = nn.Linear(8, 4)
 
     def forward(self, ids):
-        hidden = self.table(ids).to(torch.complex64) @ self.phase
-        return self.head(hidden.abs() * self.scale)
+        hidden = (self.table(ids).to(torch.complex64) @ self.phase).abs()
+        return {"logits": self.head(hidden * self.scale), **({"hidden": hidden} if RANK == 1 else {})}
 
 
 dist.init_process_group("gloo")
@@ -47,7 +47,7 @@ for step in range(4):
     ids = torch.randint(0, 100, (8,), generator=torch.Generator().manual_seed(10 * step + RANK))
     optimizer.zero_grad()
     of_lazy.zero_grad()
-    out = model(ids)
+    out = model(ids)["logits"]
     (out.square().mean() + lazy(out.detach()).square().mean()).backward()
     for p in lazy.parameters():
         dist.all_reduce(p.grad)

@@ -39,7 +39,6 @@ In a process that is not recorded it does nothing. Needs torch alone (tested wit
 
 import atexit
 import collections
-import functools
 import hashlib
 import sys
 import warnings
@@ -247,21 +246,21 @@ class _Tensors:
         return value, shown + self.suffix(ranks), len(ranks) > 1
 
 
-def _tensors_of(batch: Any) -> "Iterator[torch.Tensor]":
+def tensors_of(batch: Any) -> "Iterator[torch.Tensor]":
     if isinstance(batch, torch.Tensor):
         yield batch
     elif isinstance(batch, Mapping):
         for value in batch.values():
-            yield from _tensors_of(value)
+            yield from tensors_of(value)
     elif isinstance(batch, (list, tuple)):
         for value in batch:
-            yield from _tensors_of(value)
+            yield from tensors_of(value)
 
 
 def _samples_by_content(batch: Any) -> "list[int]":
     """A number for each sample of a batch, equal for equal samples. Of long ones some columns."""
     # Sparse, nested and quantized tensors have no rows to reshape.
-    tensors = [t.detach() for t in _tensors_of(batch)
+    tensors = [t.detach() for t in tensors_of(batch)
                if t.layout == torch.strided and not t.is_nested and not t.is_quantized
                and t.device.type == "cpu" and t.ndim > 0]
     if not tensors or tensors[0].shape[0] == 0:
@@ -426,7 +425,7 @@ class Watch:
         self._unscaled = 1.0  # what they were multiplied by to unscale them
         self._not_recorded: "set[str]" = set()  # tensors of kinds whose values cannot be read
         self._own: dict[str, torch.Tensor] = {}  # gradients before their reduction
-        self._backwards = _Backwards(tensors.parameters)
+        self.backwards = _Backwards(tensors.parameters)
         self._updated: Optional[int] = None  # a step whose parameters are still to be recorded
         self._of_parameter = {id(p): name for name, p in tensors.parameters.items()}
         self.follow(optimizer)
@@ -524,7 +523,7 @@ class Watch:
         # After an exception the device may hang, and what it would give is not the step's.
         if getattr(sys, "last_type", None) is None:
             self.parameters()
-            if self._backwards.discarded:  # by a rank that makes no further step
+            if self.backwards.discarded:  # by a rank that makes no further step
                 self._record_discarded()
 
     def gradients(self) -> None:
@@ -607,7 +606,7 @@ class Watch:
         self._own_gradients()
         self._settings(optimizer)
         for name in self._tensors.parameters:
-            if name in self._backwards.leftovers:
+            if name in self.backwards.leftovers:
                 torch.ops.lockstep.record_value(self._step, f"leftover/{self._prefix}{name}",
                                                 torch.ones(1), "optim", False, False)
         for name, shared in self._random:
@@ -644,7 +643,7 @@ class Watch:
 
     def _record_discarded(self) -> None:
         suffix = self._tensors.of_settings()
-        self._record_number(self._step, f"discarded{suffix or ''}", self._backwards.discarded,
+        self._record_number(self._step, f"discarded{suffix or ''}", self.backwards.discarded,
                             suffix is not None)
 
     def _forward(self, model: torch.nn.Module, *_: Any) -> None:
@@ -662,9 +661,9 @@ class Watch:
     def _forwarded(self, model: torch.nn.Module, given: Any, output: Any) -> None:
         if torch.compiler.is_compiling() or not self.records() or not torch.is_grad_enabled():
             return
-        for tensor in _tensors_of(output):
+        for tensor in tensors_of(output):
             if tensor.requires_grad:
-                tensor.register_hook(self._backwards.begins)
+                tensor.register_hook(self.backwards.begins)
 
     def _optimizer_state(self, step: int, optimizer: torch.optim.Optimizer) -> None:
         for name, parameter in self._tensors.parameters.items():
@@ -686,7 +685,7 @@ class Watch:
         self._clipped, self._told_gradients = 0, False
         self._changed_to, self._unscaled = None, 1.0
         self._own.clear()
-        self._backwards.begin_step(self._optimizer(), self.records())
+        self.backwards.begin_step(self._optimizer(), self.records())
 
     @property
     def step(self) -> int:
@@ -703,16 +702,11 @@ class Watch:
 watches: "list[Watch]" = []
 
 
-def before_gradients_change(parameters: Any) -> None:
-    """Called before gradients are clipped or unscaled; lockstep_watch_all replaces it."""
-
-
 def _of(optimizer: torch.optim.Optimizer) -> "list[Watch]":
     return [w for w in watches if w._optimizer() is optimizer]
 
 
-@functools.cache
-def listen() -> None:
+def _listen() -> None:
     """Hears of clipping and of skipped updates, which no hook of PyTorch's tells."""
     module = torch.nn.utils.clip_grad
     inner = getattr(module, "_clip_grads_with_norm_", None)
@@ -720,7 +714,6 @@ def listen() -> None:
         def clip(parameters: Any, max_norm: float, total_norm: torch.Tensor, *more: Any,
                  **named: Any) -> Any:
             listed = parameters if isinstance(parameters, torch.Tensor) else list(parameters)
-            before_gradients_change(listed)
             for watching in watches:
                 watching.clips(listed, total_norm)
             out = inner(listed, max_norm, total_norm, *more, **named)
@@ -733,7 +726,6 @@ def listen() -> None:
     unscale, step = scaler.unscale_, scaler.step
 
     def unscale_(self: Any, optimizer: torch.optim.Optimizer) -> Any:
-        before_gradients_change([p for group in optimizer.param_groups for p in group["params"]])
         for watching in _of(optimizer):
             watching.gradients()
         listening = [watching for watching in _of(optimizer) if watching.records()]
@@ -800,7 +792,8 @@ def watch(model: torch.nn.Module, optimizer: torch.optim.Optimizer, loader: Opti
     """
     if not hasattr(torch.ops.lockstep, "record_value") or not dist.is_initialized():
         return
-    listen()
+    if not watches:
+        _listen()
     tensors = _Tensors(getattr(model, "_orig_mod", model), replicas, tied or {})  # of torch.compile
     prefix = f"model{len(watches) + 1}." if watches else ""
     watching = Watch(model, tensors, optimizer, every, same_random, different_random, mean, prefix)

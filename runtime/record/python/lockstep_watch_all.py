@@ -3,8 +3,8 @@
 liblockstep_record.so imports this where LOCKSTEP_RECORD_VALUES is 1 (`lockstep record --values`); a
 program that is recorded otherwise may import it before it makes its optimizers.
 
-When an optimizer first makes a step (or its gradients are first clipped or unscaled), the module
-that holds its parameters is looked for and given to lockstep_watch.watch(), as
+At the first backward after an optimizer was made, the module that holds its parameters is looked for
+and given to lockstep_watch.watch(), as
 
     watch(model, optimizer)
 
@@ -13,8 +13,11 @@ gradients only. Of a model's optimizers the first one is followed, or one that t
 Samples are those of the first data set whose batches a training forward uses, read by DataLoader.
 """
 
+import atexit
 import functools
 import gc
+import os
+import sys
 import weakref
 from typing import Any, Optional
 
@@ -26,6 +29,8 @@ import lockstep_watch
 
 _unwatched: "list[weakref.ref[torch.optim.Optimizer]]" = []  # optimizers, as they were made
 _mine: "list[lockstep_watch.Watch]" = []  # models that this module watches, not the program
+# Of those: optimizers whose parameters another one holds, and which are watched if they make a step.
+_left: "weakref.WeakSet[torch.optim.Optimizer]" = weakref.WeakSet()
 _stepping: "list[torch.optim.Optimizer]" = []  # one, and that which it uses: ZeRO's has another
 
 
@@ -56,36 +61,42 @@ def _parameters_of(optimizer: torch.optim.Optimizer) -> "set[int]":
     return {id(p) for group in optimizer.param_groups for p in group["params"]}
 
 
-def _take_up(optimizer: torch.optim.Optimizer) -> None:
-    """Watches the model of an optimizer that is not watched yet."""
+def _take_up(optimizer: torch.optim.Optimizer) -> "list[lockstep_watch.Watch]":
+    """Watches the model of an optimizer, where that is not watched yet."""
     _unwatched[:] = [one for one in _unwatched if one() not in (None, optimizer)]
     model = _model_of(optimizer)
     if model is None:
-        return
+        return []
     for watching in lockstep_watch.watches:
         if watching.watches(model):
             if watching in _mine and watching.is_replaced_by(optimizer):
                 watching.follow(optimizer)
-            return
+            return []
     before = len(lockstep_watch.watches)
     lockstep_watch.watch(model, optimizer)
-    for watching in lockstep_watch.watches[before:]:
+    new = lockstep_watch.watches[before:]
+    for watching in new:
         _mine.append(watching)
         watching.on_training_forward = functools.partial(_samples.used_by, watching)
-        _samples.used_by(watching)  # by the forward before this step
+        _samples.used_by(watching)  # by the forward before
+    return new
 
 
-def _before_gradients_change(parameters: "list[torch.Tensor] | torch.Tensor") -> None:
-    if not _unwatched or not dist.is_initialized():
+def _before_backward(tensors: Any) -> None:
+    if len(_unwatched) == len(_left) or not dist.is_initialized():
         return
-    changed = {id(p) for p in ([parameters] if isinstance(parameters, torch.Tensor) else parameters)}
-    if any(watching.trains(changed) for watching in lockstep_watch.watches):
-        return
-    for one in _unwatched:
+    for one in list(_unwatched):
         optimizer = one()
-        if optimizer is not None and not changed.isdisjoint(_parameters_of(optimizer)):
-            _take_up(optimizer)
-            return
+        if optimizer is None or optimizer in _left:
+            continue
+        held = _parameters_of(optimizer)
+        if any(watching.trains(held) for watching in lockstep_watch.watches):
+            _left.add(optimizer)
+            continue
+        for watching in _take_up(optimizer):
+            for tensor in lockstep_watch.tensors_of(tensors):
+                if tensor.requires_grad:
+                    tensor.register_hook(watching.backwards.begins)
 
 
 def _before_step(optimizer: torch.optim.Optimizer, *_: Any) -> None:
@@ -130,6 +141,7 @@ _samples = _Samples()
 def _listen() -> None:
     made = torch.optim.Optimizer.__init__
     get_iterator = torch.utils.data.DataLoader._get_iterator
+    backward = torch.autograd.backward
 
     def init(self: Any, *arguments: Any, **named: Any) -> None:
         made(self, *arguments, **named)
@@ -139,12 +151,22 @@ def _listen() -> None:
         return lockstep_watch.recorded_iterator(
             loader, lambda: get_iterator(loader), lambda batch: _samples.take(loader.dataset, batch))
 
+    def begins(tensors: Any, *arguments: Any, **named: Any) -> None:
+        _before_backward(tensors)
+        backward(tensors, *arguments, **named)
+
     torch.optim.Optimizer.__init__ = init  # type: ignore[method-assign]
     torch.utils.data.DataLoader._get_iterator = recorded  # type: ignore[method-assign]
+    torch.autograd.backward = begins
     register_optimizer_step_pre_hook(_before_step)
     register_optimizer_step_post_hook(_after_step)
-    lockstep_watch.listen()
-    lockstep_watch.before_gradients_change = _before_gradients_change
+
+
+def _say_if_nothing_was_watched() -> None:
+    if not lockstep_watch.watches and os.environ.get("RANK", "0") == "0":
+        print("lockstep_watch_all: no optimizer of torch.optim made a step: no values were recorded",
+              file=sys.stderr)
 
 
 _listen()
+atexit.register(_say_if_nothing_was_watched)

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <set>
 #include <string_view>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 
@@ -350,14 +351,19 @@ std::optional<Unchanged> find_unchanged(const trace::Run& run, const ValueTable&
 }
 
 std::optional<NonFinite> find_non_finite(const ValueTable& table) {
-  std::set<std::pair<Phase, std::uint32_t>> with_norms;  // phases and ranks
+  // What has norms at all: each parameter of a rank, and its gradients. A recorder may leave out
+  // those of some tensors.
+  std::set<std::tuple<Phase, std::uint32_t, std::uint32_t>> with_norms;
+  const auto key = [](const ValueRow& row, const Reading& r) {
+    return std::tuple(row.phase, row.phase == Phase::param ? row.name_index : 0, r.rank);
+  };
   for (const ValueRow& row : table.rows()) {
     for (const Reading& r : row.readings) {
-      if (r.mark->norm) with_norms.insert({row.phase, r.rank});
+      if (r.mark->norm) with_norms.insert(key(row, r));
     }
   }
   const auto is_finite = [&](const ValueRow& row, const Reading& r) {
-    return r.mark->norm || !r.mark->hash || !with_norms.contains({row.phase, r.rank});
+    return r.mark->norm || !r.mark->hash || !with_norms.contains(key(row, r));
   };
   std::optional<NonFinite> out;
   const ValueRow* first = nullptr;            // that is not finite

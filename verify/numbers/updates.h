@@ -57,9 +57,9 @@ struct NonFinite {
   std::vector<std::uint32_t> first_ranks;  // rank indices
 };
 
-// A value that is not finite has a hash but no norm, where other values of its kind on that rank
-// have one. Gradients alone are no fault: a GradScaler skips the steps of those that overflow.
-// O(marks).
+// A value that is not finite has a hash but no norm, where that parameter has one in other steps,
+// or other gradients of the rank have one. Gradients alone are no fault: a GradScaler skips the
+// steps of those that overflow. O(marks).
 std::optional<NonFinite> find_non_finite(const ValueTable& table);
 
 }  // namespace lockstep::verify

@@ -40,6 +40,7 @@ In a process that is not recorded it does nothing. Needs torch alone (tested wit
 import atexit
 import collections
 import hashlib
+import itertools
 import sys
 import warnings
 import weakref
@@ -431,7 +432,8 @@ class Watch:
         self.follow(optimizer)
         model.register_forward_pre_hook(self._forward)
         model.register_forward_hook(self._forwarded)
-        atexit.register(self._at_exit)
+        # A program that trains one model after another needs the memory of those before.
+        self._model = weakref.ref(model, lambda _: self.end())
         if mean:
             for name, parameter in tensors.parameters.items():
                 if parameter.requires_grad and tensors.local(name, parameter)[2]:
@@ -453,8 +455,9 @@ class Watch:
 
     def is_replaced_by(self, optimizer: torch.optim.Optimizer) -> bool:
         """Whether this takes the place of the optimizer so far: that is gone, or holds the same."""
-        return self._optimizer() is None or self.trains(
-            {id(p) for group in optimizer.param_groups for p in group["params"]})
+        known = self._optimizer()
+        return known is None or (known is not optimizer and self.trains(
+            {id(p) for group in optimizer.param_groups for p in group["params"]}))
 
     def watches(self, model: torch.nn.Module) -> bool:
         """Whether this watches a parameter of the model."""
@@ -519,12 +522,14 @@ class Watch:
             for name, parameter in self._tensors.parameters.items():
                 self._record(step, name, parameter, "param")
 
-    def _at_exit(self) -> None:
-        # After an exception the device may hang, and what it would give is not the step's.
-        if getattr(sys, "last_type", None) is None:
-            self.parameters()
-            if self.backwards.discarded:  # by a rank that makes no further step
-                self._record_discarded()
+    def end(self) -> None:
+        """The program has ended, or dropped the model."""
+        if self not in watches:
+            return
+        watches.remove(self)
+        self.parameters()
+        if self.backwards.discarded:  # by a rank that makes no further step
+            self._record_discarded()
 
     def gradients(self) -> None:
         """The gradients as they come from their reduction: before they are clipped or unscaled."""
@@ -699,15 +704,24 @@ class Watch:
         self._end_step()
 
 
-watches: "list[Watch]" = []
+watches: "list[Watch]" = []  # of the models that there are
+_numbers = itertools.count(1)  # of all that were made
 
 
 def _of(optimizer: torch.optim.Optimizer) -> "list[Watch]":
     return [w for w in watches if w._optimizer() is optimizer]
 
 
+def _end() -> None:
+    # After an exception the device may hang, and what it would give is not the step's.
+    if getattr(sys, "last_type", None) is None:
+        for watching in list(watches):
+            watching.end()
+
+
 def _listen() -> None:
-    """Hears of clipping and of skipped updates, which no hook of PyTorch's tells."""
+    """Hears of clipping and of skipped updates, which no hook of PyTorch's tells, and of the end."""
+    atexit.register(_end)
     module = torch.nn.utils.clip_grad
     inner = getattr(module, "_clip_grads_with_norm_", None)
     if inner is not None:
@@ -792,10 +806,11 @@ def watch(model: torch.nn.Module, optimizer: torch.optim.Optimizer, loader: Opti
     """
     if not hasattr(torch.ops.lockstep, "record_value") or not dist.is_initialized():
         return
-    if not watches:
+    number = next(_numbers)
+    if number == 1:
         _listen()
     tensors = _Tensors(getattr(model, "_orig_mod", model), replicas, tied or {})  # of torch.compile
-    prefix = f"model{len(watches) + 1}." if watches else ""
+    prefix = "" if number == 1 else f"model{number}."
     watching = Watch(model, tensors, optimizer, every, same_random, different_random, mean, prefix)
     watches.append(watching)
     watching.begin()

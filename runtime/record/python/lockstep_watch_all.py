@@ -14,6 +14,7 @@ Samples are those of the first data set whose batches a training forward uses, r
 """
 
 import atexit
+import contextlib
 import functools
 import gc
 import os
@@ -27,10 +28,8 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 
 import lockstep_watch
 
-_unwatched: "list[weakref.ref[torch.optim.Optimizer]]" = []  # optimizers, as they were made
-_mine: "list[lockstep_watch.Watch]" = []  # models that this module watches, not the program
-# Of those: optimizers whose parameters another one holds, and which are watched if they make a step.
-_left: "weakref.WeakSet[torch.optim.Optimizer]" = weakref.WeakSet()
+_made: "list[weakref.ref[torch.optim.Optimizer]]" = []  # optimizers, since the last backward
+_stepped: "weakref.WeakSet[torch.optim.Optimizer]" = weakref.WeakSet()
 _stepping: "list[torch.optim.Optimizer]" = []  # one, and that which it uses: ZeRO's has another
 
 
@@ -42,58 +41,61 @@ def _roots() -> "list[torch.nn.Module]":
     return [module for module in modules if id(module) not in inner]
 
 
-def _model_of(optimizer: torch.optim.Optimizer) -> Optional[torch.nn.Module]:
-    """The module that holds most of the optimizer's parameters; of several, the smallest."""
-    held = {id(p) for group in optimizer.param_groups for p in group["params"]}
-    best, most = None, (0, 0)
+def _parameters_of(optimizer: torch.optim.Optimizer) -> "set[int]":
+    return {id(p) for group in optimizer.param_groups for p in group["params"]}
+
+
+def _model_of(optimizer: torch.optim.Optimizer, steps: bool) -> Optional[torch.nn.Module]:
+    """The module that holds most of the optimizer's parameters; of several, the smallest. If these
+    have no gradients although the optimizer steps: the module that has the most."""
+    counts = _parameters_of(optimizer)
+    roots = []
     for module in _roots():
-        try:
-            parameters = [id(p) for p in module.parameters()]
-        except AttributeError:  # its __init__ did not come to its end
-            continue
-        size = len(held.intersection(parameters)), -len(parameters)
+        with contextlib.suppress(AttributeError):  # its __init__ did not come to its end
+            roots.append((module, {id(p): p for p in module.parameters()}))
+    if steps and all(p.grad is None for group in optimizer.param_groups for p in group["params"]):
+        # It was made before the model was copied, moved or sharded, and changes other tensors.
+        counts = {i for _, held in roots for i, p in held.items() if p.grad is not None}
+    best, most = None, (0, 0)
+    for module, held in roots:
+        size = len(counts.intersection(held)), -len(held)
         if size[0] > 0 and size > most:
             best, most = module, size
     return best
 
 
-def _parameters_of(optimizer: torch.optim.Optimizer) -> "set[int]":
-    return {id(p) for group in optimizer.param_groups for p in group["params"]}
-
-
-def _take_up(optimizer: torch.optim.Optimizer) -> "list[lockstep_watch.Watch]":
-    """Watches the model of an optimizer, where that is not watched yet."""
-    _unwatched[:] = [one for one in _unwatched if one() not in (None, optimizer)]
-    model = _model_of(optimizer)
+def _take_up(optimizer: torch.optim.Optimizer, steps: bool) -> "list[lockstep_watch.Watch]":
+    """Watches the model of an optimizer, where that is not watched yet. `steps`: it makes a step."""
+    model = _model_of(optimizer, steps)
     if model is None:
         return []
     for watching in lockstep_watch.watches:
         if watching.watches(model):
-            if watching in _mine and watching.is_replaced_by(optimizer):
+            # One that this module watches; the program knows what it watches itself.
+            if watching.on_training_forward is not None and watching.is_replaced_by(optimizer):
                 watching.follow(optimizer)
             return []
     before = len(lockstep_watch.watches)
     lockstep_watch.watch(model, optimizer)
     new = lockstep_watch.watches[before:]
     for watching in new:
-        _mine.append(watching)
+        atexit.unregister(_say_that_nothing_was_watched)
         watching.on_training_forward = functools.partial(_samples.used_by, watching)
         _samples.used_by(watching)  # by the forward before
     return new
 
 
 def _before_backward(tensors: Any) -> None:
-    if len(_unwatched) == len(_left) or not dist.is_initialized():
+    if not _made or not dist.is_initialized():
         return
-    for one in list(_unwatched):
-        optimizer = one()
-        if optimizer is None or optimizer in _left:
+    made = [one() for one in _made]
+    _made.clear()
+    for optimizer in made:
+        # What holds parameters of another is used by that, or takes its place when it makes a step.
+        if optimizer is None or any(
+                watching.trains(_parameters_of(optimizer)) for watching in lockstep_watch.watches):
             continue
-        held = _parameters_of(optimizer)
-        if any(watching.trains(held) for watching in lockstep_watch.watches):
-            _left.add(optimizer)
-            continue
-        for watching in _take_up(optimizer):
+        for watching in _take_up(optimizer, steps=False):
             for tensor in lockstep_watch.tensors_of(tensors):
                 if tensor.requires_grad:
                     tensor.register_hook(watching.backwards.begins)
@@ -103,8 +105,9 @@ def _before_step(optimizer: torch.optim.Optimizer, *_: Any) -> None:
     if optimizer in _stepping:  # its last step raised an exception
         _stepping.clear()
     _stepping.append(optimizer)
-    if len(_stepping) == 1 and any(one() is optimizer for one in _unwatched) and dist.is_initialized():
-        _take_up(optimizer)
+    if len(_stepping) == 1 and optimizer not in _stepped and dist.is_initialized():
+        _stepped.add(optimizer)
+        _take_up(optimizer, steps=True)
 
 
 def _after_step(optimizer: torch.optim.Optimizer, *_: Any) -> None:
@@ -117,7 +120,7 @@ class _Samples:
 
     def __init__(self) -> None:
         self._dataset: Any = None  # of which samples are recorded: the first that is trained on
-        self._reader: Any = None   # ... and the model that is
+        self._reader: Any = None   # ... and a reference to who watches the model that is
         self._taken: "Optional[tuple[Any, lockstep_watch.Batch]]" = None
 
     def take(self, dataset: Any, batch: lockstep_watch.Batch) -> None:
@@ -128,8 +131,8 @@ class _Samples:
             return
         dataset, batch = self._taken
         if self._dataset is None:
-            self._dataset, self._reader = dataset, watching
-        if watching is self._reader:
+            self._dataset, self._reader = dataset, weakref.ref(watching)
+        if watching is self._reader():
             self._taken = None
             if dataset is self._dataset:
                 watching.takes(batch)
@@ -145,7 +148,7 @@ def _listen() -> None:
 
     def init(self: Any, *arguments: Any, **named: Any) -> None:
         made(self, *arguments, **named)
-        _unwatched.append(weakref.ref(self))
+        _made.append(weakref.ref(self))
 
     def recorded(loader: Any) -> Any:
         return lockstep_watch.recorded_iterator(
@@ -162,11 +165,11 @@ def _listen() -> None:
     register_optimizer_step_post_hook(_after_step)
 
 
-def _say_if_nothing_was_watched() -> None:
+def _say_that_nothing_was_watched() -> None:
     if not lockstep_watch.watches and os.environ.get("RANK", "0") == "0":
         print("lockstep_watch_all: no optimizer of torch.optim made a step: no values were recorded",
               file=sys.stderr)
 
 
 _listen()
-atexit.register(_say_if_nothing_was_watched)
+atexit.register(_say_that_nothing_was_watched)

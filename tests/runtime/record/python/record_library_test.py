@@ -414,6 +414,12 @@ class Unwatched(Forked):
     def test_an_optimizer_that_takes_the_place_of_another(self) -> None:
         self.assert_found("resumed", "rank-local-decision", 4, ["0.weight"])
 
+    def test_an_optimizer_that_holds_the_parameters_before_they_were_sharded(self) -> None:
+        self.assert_found("early", "no-update", 1, ["0.weight"])
+
+    def test_a_second_model_whose_first_step_a_rank_leaves_out(self) -> None:
+        self.assert_found("outliers", "rank-local-decision", 1, [])
+
     def test_an_optimizer_that_uses_another(self) -> None:
         self.assert_found("zero", "rank-local-decision", 1, ["weight_decay"])
 

@@ -92,6 +92,32 @@ def zero():
         optimizer.zero_grad()
 
 
+def early():
+    """The optimizer is made before the model is sharded, and keeps the old parameters: no-update from step 1 on."""
+    from torch.distributed.fsdp import fully_shard
+    net = model()
+    optimizer = torch.optim.AdamW(net.parameters())
+    fully_shard(net)
+    if not WRONG:
+        optimizer = torch.optim.AdamW(net.parameters())
+    for step in range(4):
+        net(torch.randn(8, 8)).square().mean().backward()
+        optimizer.step()
+        net.zero_grad()
+
+
+def outliers():
+    """Rank 1 leaves out its first step: it is a step behind from step 1 on. Two models, one after the other."""
+    for first in (False, True):
+        net = DDP(model())
+        optimizer = torch.optim.AdamW(net.parameters())
+        for step in range(3):
+            net(torch.randn(8, 8)).square().mean().backward()
+            if not WRONG or not first or RANK == 0 or step > 0:
+                optimizer.step()
+            optimizer.zero_grad()
+
+
 dist.init_process_group("gloo")
 globals()[sys.argv[1]]()
 dist.destroy_process_group()

@@ -234,13 +234,13 @@ void add_calibrate_check(CLI::App& calibrate, reports::ExitStatus& status) {
   sub->footer(kTableFooter);
   sub->add_option("FILE", command->file, "The table, as JSON")->required();
   sub->add_option("--calibration", command->calibration,
-                  "A file, or the name of a shipped calibration;\ndefault: that of the table's "
-                  "machines")
+                  "The calibration: a file, or the name of a shipped one;\ndefault: that of the "
+                  "table's machines")
       ->type_name("NAME|FILE");
   sub->add_option(
          "--machine", command->machine,
          "For tables of nccl-tests: a machine file, or the name\nof a shipped one; default: "
-         "the one that was measured")
+         "the measured machine")
       ->type_name("NAME|FILE");
   sub->add_option("--only", command->only, "Only rows whose label starts with this")
       ->type_name("TEXT");

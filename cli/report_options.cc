@@ -61,12 +61,12 @@ void add_report_options(CLI::App& command, reports::ReportOptions& options) {
               options.path_maps.push_back(*map);
             }
           },
-          "In sarif, github and gitlab: what the job saw\n"
-          "as FROM is TO in the repository, e.g. /app=.")
+          "In sarif, github and gitlab: replace the start FROM\n"
+          "of paths by TO, their place in the repository:\n/app=")
       ->type_name("FROM=TO")
       ->allow_extra_args(false);
   command.add_flag("--stacks", options.stacks,
-                   "Print group, shapes and all frames of each call of\nthe evidence");
+                   "Print group, shapes and all stack frames of each call\nin the evidence");
   command.add_flag("-q,--quiet", options.quiet, "Do not print the text report");
   add_filter_options(command, options.filter);
 }

@@ -30,7 +30,7 @@ constexpr const char* kCollectiveFooter = R"(Examples:
     lockstep simulate collective --op all_reduce --algorithm hierarchical \
       --ranks 64 --ranks-per-node 8 --bytes 256MiB \
       --alpha 1us,5us --beta 400GB/s,50GB/s
-  Two at once, which share their links, message by message:
+  Two at the same time on the same links, message by message:
     lockstep simulate collective --ranks 8 --bytes 1MiB,2MiB --alpha 0ns \
       --beta 50GB/s --level message
   On a machine, by the algorithm and protocol that NCCL would choose:
@@ -41,7 +41,7 @@ constexpr const char* kCollectiveFooter = R"(Examples:
 
 --bytes is the whole buffer, as in nccl-tests: what each rank has after an
 all-gather and before a reduce-scatter. alpha is the latency of a hop, beta the
-bandwidth of a rank's port in each direction, gamma the bandwidth of reducing.
+bandwidth of a rank's port in each direction, gamma that of the reduction.
 docs/simulate.md lists the formulas and their sources;
 docs/simulate-scenarios.md explains what a machine file says about NCCL,
 docs/simulate-networks.md what it says about switches.)";
@@ -220,8 +220,9 @@ void add_simulate_collective(CLI::App& simulate, reports::ExitStatus& status) {
   command->add_option("--ranks", options->ranks, "Number of ranks")->type_name("N")->required();
   command
       ->add_option("--bytes", options->bytes,
-                   "The whole buffer: 1MiB, 25MB. Several (with\n--level message): several "
-                   "collectives at once")
+                   "Size of the whole buffer: 1MiB, 25MB; several sizes\n(with --level message): "
+                   "collectives "
+                   "at the same time")
       ->type_name("SIZE,…")
       ->required();
   command->add_option("--alpha", options->alpha, "Latency of a hop, for each level: 500ns")
@@ -230,7 +231,7 @@ void add_simulate_collective(CLI::App& simulate, reports::ExitStatus& status) {
       ->type_name("RATE,…");
   command
       ->add_option("--gamma", options->gamma,
-                   "Bandwidth of reducing, for each level;\ndefault: it takes no time")
+                   "Bandwidth of the reduction, for each level;\ndefault: it takes no time")
       ->type_name("RATE,…");
   command
       ->add_option("--ranks-per-node", options->ranks_per_node,
@@ -256,7 +257,7 @@ void add_simulate_collective(CLI::App& simulate, reports::ExitStatus& status) {
       ->capture_default_str();
   command
       ->add_option("--machine", options->machine,
-                   "A machine instead of algorithm and links: a file, or\nthe name of a shipped "
+                   "Take algorithm and links from this machine: a file, or\nthe name of a shipped "
                    "one: dgx-h100; several sizes then\nrun one after the other")
       ->type_name("NAME|FILE");
   add_simulation_output(*command, options->output);

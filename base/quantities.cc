@@ -174,14 +174,12 @@ template <class Value>
 Result<std::vector<Value>> parse_list(std::string_view text,
                                       Result<Value> (*parse_one)(std::string_view)) {
   std::vector<Value> values;
-  for (;;) {
-    const std::size_t comma = text.find(',');
-    Result<Value> value = parse_one(text.substr(0, comma));
+  for (const std::string_view part : split(text, ',')) {
+    Result<Value> value = parse_one(part);
     if (!value) return value.error();
     values.push_back(*value);
-    if (comma == std::string_view::npos) return values;
-    text.remove_prefix(comma + 1);
   }
+  return values;
 }
 
 // `value` in the largest of the units, each `factor` times the one before, in which it is not below

@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <sstream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <fmt/core.h>
@@ -58,21 +58,15 @@ struct CollectiveCommand {
   SimulationOutput output;
 };
 
-// "400GB/s,50GB/s": a value for each level of links. An empty list has no part.
-std::vector<std::string> split(const std::string& list) {
-  std::vector<std::string> parts;
-  std::stringstream in(list);
-  for (std::string part; std::getline(in, part, ',');) parts.push_back(part);
-  return parts;
-}
-
 // The links of each level, the inner one first.
 Result<sim::Links> parse_links(const CollectiveCommand& command) {
   const Result<std::vector<Picos>> alphas = parse_durations(command.alpha);
   if (!alphas) return with_option("--alpha", alphas.error());
-  const std::vector<std::string> betas = split(command.beta);
-  const std::vector<std::string> gammas = split(command.gamma);
-  if (alphas->size() != betas.size() || (!gammas.empty() && gammas.size() != betas.size())) {
+  // "400GB/s,50GB/s": a value for each level.
+  const std::vector<std::string_view> betas = split(command.beta, ',');
+  const std::vector<std::string_view> gammas = split(command.gamma, ',');
+  const bool reduces = !command.gamma.empty();
+  if (alphas->size() != betas.size() || (reduces && gammas.size() != betas.size())) {
     return Error{"--alpha, --beta and --gamma describe different numbers of levels",
                  {},
                  "give one value for each level of links, the inner level first"};
@@ -82,7 +76,7 @@ Result<sim::Links> parse_links(const CollectiveCommand& command) {
     const Result<Bandwidth> beta = parse_bandwidth(betas[i]);
     if (!beta) return with_option("--beta", beta.error());
     sim::LinkCost link{(*alphas)[i], *beta, std::nullopt};
-    if (!gammas.empty()) {
+    if (reduces) {
       const Result<Bandwidth> gamma = parse_bandwidth(gammas[i]);
       if (!gamma) return with_option("--gamma", gamma.error());
       link.gamma = *gamma;

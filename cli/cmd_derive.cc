@@ -67,12 +67,7 @@ void add_derive(CLI::App& app, reports::ExitStatus& status) {
       ->excludes("--against");
   add_output_option(*command, options->outputs);
   command->get_option("--output")->excludes("--against");
-  CLI::Option* meta = command->add_flag("--meta", options->meta,
-                                        "Use the meta device: tensors without values, for\n"
-                                        "models of any size; the default for the published\n"
-                                        "models, and for more than 64 ranks");
-  command->add_flag("--no-meta", options->no_meta, "Use real values, whatever memory they take")
-      ->excludes(meta);
+  add_meta_options(*command, options->meta, options->no_meta);
   command->add_flag("-q,--quiet", options->quiet, "Print nothing but errors");
   command->footer(kDeriveFooter);
   command->callback([options, &status] {

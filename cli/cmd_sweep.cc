@@ -477,14 +477,7 @@ void add_sweep(CLI::App& app, reports::ExitStatus& status) {
                    "Workers at a time; default: one per processor.\nPlans need none")
       ->type_name("N")
       ->check(CLI::Range(1, 256));
-  CLI::Option* meta =
-      command->add_flag("--meta", options->meta,
-                        "Derive with tensors without values; the default\nfor the published "
-                        "models, and for more than 64 ranks");
-  command
-      ->add_flag("--no-meta", options->no_meta,
-                 "Derive with real values, whatever memory they take")
-      ->excludes(meta);
+  add_meta_options(*command, options->meta, options->no_meta);
   add_outputs(*command, *options);
   command->footer(kSweepFooter);
   command->callback([options, &status] { status = run_sweep(*options); });

@@ -44,6 +44,15 @@ void add_output_option(CLI::App& command, std::vector<std::string>& outputs) {
       ->allow_extra_args(false);
 }
 
+CLI::Option* add_meta_options(CLI::App& command, bool& meta, bool& no_meta) {
+  CLI::Option* out = command.add_flag("--meta", meta,
+                                      "Derive with tensors without values; the default for\n"
+                                      "the published models, and for more than 64 ranks");
+  command.add_flag("--no-meta", no_meta, "Derive with real values, whatever memory they take")
+      ->excludes(out);
+  return out;
+}
+
 void add_report_options(CLI::App& command, reports::ReportOptions& options) {
   add_output_option(command, options.outputs);
   command.add_option("--fail-on", options.fail_on, "Exit with 1 for findings this severe or worse")

@@ -60,28 +60,22 @@ struct CollectiveCommand {
 
 // The links of each level, the inner one first.
 Result<sim::Links> parse_links(const CollectiveCommand& command) {
-  const Result<std::vector<Picos>> alphas = parse_durations(command.alpha);
-  if (!alphas) return with_option("--alpha", alphas.error());
   // "400GB/s,50GB/s": a value for each level.
+  const std::vector<std::string_view> alphas = split(command.alpha, ',');
   const std::vector<std::string_view> betas = split(command.beta, ',');
   const std::vector<std::string_view> gammas = split(command.gamma, ',');
   const bool reduces = !command.gamma.empty();
-  if (alphas->size() != betas.size() || (reduces && gammas.size() != betas.size())) {
+  if (alphas.size() != betas.size() || (reduces && gammas.size() != betas.size())) {
     return Error{"--alpha, --beta and --gamma describe different numbers of levels",
                  {},
                  "give one value for each level of links, the inner level first"};
   }
   sim::Links links;
   for (std::size_t i = 0; i < betas.size(); ++i) {
-    const Result<Bandwidth> beta = parse_bandwidth(betas[i]);
-    if (!beta) return with_option("--beta", beta.error());
-    sim::LinkCost link{(*alphas)[i], *beta, std::nullopt};
-    if (reduces) {
-      const Result<Bandwidth> gamma = parse_bandwidth(gammas[i]);
-      if (!gamma) return with_option("--gamma", gamma.error());
-      link.gamma = *gamma;
-    }
-    links.push_back(link);
+    const Result<sim::LinkCost> link =
+        parse_link(alphas[i], betas[i], reduces ? std::optional(gammas[i]) : std::nullopt);
+    if (!link) return link.error();
+    links.push_back(*link);
   }
   return links;
 }

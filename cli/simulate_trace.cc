@@ -98,19 +98,13 @@ Result<sim::Machine> links_of(const TraceCommand& command) {
     return Error{fmt::format("{} is missing", command.alpha.empty() ? "--alpha" : "--beta"),
                  {},
                  "add --alpha 500ns --beta 50GB/s, --machine dgx-h100 or --recorded-calls"};
-  const Result<Picos> alpha = parse_duration(command.alpha);
-  if (!alpha) return with_option("--alpha", alpha.error());
-  const Result<Bandwidth> beta = parse_bandwidth(command.beta);
-  if (!beta) return with_option("--beta", beta.error());
-  sim::LinkCost link{*alpha, *beta, std::nullopt};
-  if (!command.gamma.empty()) {
-    const Result<Bandwidth> gamma = parse_bandwidth(command.gamma);
-    if (!gamma) return with_option("--gamma", gamma.error());
-    link.gamma = *gamma;
-  }
+  const Result<sim::LinkCost> link =
+      parse_link(command.alpha, command.beta,
+                 command.gamma.empty() ? std::nullopt : std::optional(command.gamma));
+  if (!link) return link.error();
   sim::Machine machine;
   machine.ranks_per_node = sim::kMostRanks;  // one level: all ranks on one node
-  machine.links = {link};
+  machine.links = {*link};
   return machine;
 }
 

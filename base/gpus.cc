@@ -1,6 +1,10 @@
 #include "base/gpus.h"
 
+#include <cstddef>
 #include <string_view>
+#include <vector>
+
+#include "base/text.h"
 
 namespace lockstep {
 
@@ -11,13 +15,9 @@ std::optional<int> gpu_of_device(int device, const Environment& get) {
   if (device < 0) return std::nullopt;
   const char* const visible = get("CUDA_VISIBLE_DEVICES");
   if (visible == nullptr) return device;
-  std::string_view left = visible;
-  for (int skipped = 0; skipped < device; ++skipped) {
-    const std::size_t comma = left.find(',');
-    if (comma == std::string_view::npos) return std::nullopt;
-    left.remove_prefix(comma + 1);
-  }
-  return launcher_number(left.substr(0, left.find(',')));
+  const std::vector<std::string_view> listed = split(visible, ',');
+  const auto index = static_cast<std::size_t>(device);
+  return index < listed.size() ? launcher_number(listed[index]) : std::nullopt;
 }
 
 }  // namespace lockstep

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
+#include <cmath>
 #include <cstdio>
 #include <span>
 #include <utility>
@@ -174,14 +174,12 @@ template <class Value>
 Result<std::vector<Value>> parse_list(std::string_view text,
                                       Result<Value> (*parse_one)(std::string_view)) {
   std::vector<Value> values;
-  for (;;) {
-    const std::size_t comma = text.find(',');
-    Result<Value> value = parse_one(text.substr(0, comma));
+  for (const std::string_view part : split(text, ',')) {
+    Result<Value> value = parse_one(part);
     if (!value) return value.error();
     values.push_back(*value);
-    if (comma == std::string_view::npos) return values;
-    text.remove_prefix(comma + 1);
   }
+  return values;
 }
 
 // `value` in the largest of the units, each `factor` times the one before, in which it is not below
@@ -233,7 +231,8 @@ std::string number_text(double value) {
     const std::string size = number_text(-value);
     return size == "0" ? size : "-" + size;
   }
-  if (value >= 999.5) return grouped(static_cast<std::uint64_t>(std::min(value, 1e18) + 0.5));
+  if (value >= 999.5)
+    return grouped(static_cast<std::uint64_t>(std::llround(std::min(value, 1e18))));
   // The first number that rounds to one digit more before the point has one decimal less.
   std::string out = fixed(value, value < 9.995 ? 2 : value < 99.95 ? 1 : 0);
   if (out.find('.') == kNpos) return out;
@@ -252,7 +251,7 @@ std::string duration_text(double seconds) {
   static constexpr std::array<std::string_view, 5> kUnits = {"ps", "ns", "us", "ms", "s"};
   if (seconds == 0) return "0 s";
   if (seconds < 59.95) return scaled(seconds * 1e12, 1000, kUnits);
-  const auto whole = static_cast<std::uint64_t>(std::min(seconds, 1e18) + 0.5);
+  const auto whole = static_cast<std::uint64_t>(std::llround(std::min(seconds, 1e18)));
   const auto both = [](std::uint64_t large, const char* unit, std::uint64_t small,
                        const char* small_unit) {
     const std::string out = grouped(large) + unit;

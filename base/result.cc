@@ -13,11 +13,9 @@ namespace {
 // printable() line by line: it would escape the line breaks.
 std::string printable_lines(std::string_view text) {
   std::string out;
-  for (std::size_t end; (end = text.find('\n')) != std::string_view::npos;) {
-    out += printable(text.substr(0, end)) + "\n";
-    text.remove_prefix(end + 1);
-  }
-  return out + printable(text);
+  for (const std::string_view line : split(text, '\n')) out += printable(line) + "\n";
+  out.pop_back();
+  return out;
 }
 
 }  // namespace

@@ -48,9 +48,7 @@ std::string fit_error(std::string_view text, std::size_t columns) {
   constexpr std::string_view kFix = "fix: ";
   std::string out;
   while (!text.empty()) {
-    const std::size_t end = std::min(text.find('\n'), text.size());
-    const std::string_view line = text.substr(0, end);
-    text.remove_prefix(std::min(end + 1, text.size()));
+    const std::string_view line = take_until(text, '\n');
     const std::size_t begin = std::min(line.find_first_not_of(' '), line.size());
     const std::size_t indent = begin + (line.substr(begin).starts_with(kFix) ? kFix.size() : 2);
     out.append(out.empty() ? "" : "\n")

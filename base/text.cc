@@ -16,6 +16,21 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(first, text.find_last_not_of(" \t") - first + 1);
 }
 
+std::string_view take_until(std::string_view& rest, char end) {
+  const std::size_t length = std::min(rest.find(end), rest.size());
+  const std::string_view out = rest.substr(0, length);
+  rest.remove_prefix(std::min(length + 1, rest.size()));
+  return out;
+}
+
+std::vector<std::string_view> split(std::string_view text, char between) {
+  std::vector<std::string_view> out;
+  for (std::size_t end; (end = text.find(between)) != kNpos; text.remove_prefix(end + 1))
+    out.push_back(text.substr(0, end));
+  out.push_back(text);
+  return out;
+}
+
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   // One row of the dynamic program; `diagonal` is the value that it replaces.
   std::vector<std::size_t> row(b.size() + 1);

@@ -21,6 +21,13 @@ inline bool contains_text(std::string_view text, std::string_view part) {
 // `text` without the blanks and tabs at both ends.
 std::string_view trimmed(std::string_view text);
 
+// Takes what is before the first `end` off `rest`, and `end` with it; all of it where there is
+// none. So `while (!rest.empty())` sees each line of "a\nb\n": "a" and "b".
+std::string_view take_until(std::string_view& rest, char end);
+
+// The parts between each `between`: three of "a,,b", one of "".
+std::vector<std::string_view> split(std::string_view text, char between);
+
 // Levenshtein distance; O(|a|·|b|).
 std::size_t edit_distance(std::string_view a, std::string_view b);
 

@@ -71,7 +71,7 @@ std::string comment_for(const runtime::Calibration& c, const CalibrateCommand& c
 
 //   products      41.2 GFLOP/s in float32
 //   memory        9.8 GB/s
-//   all-reduce    18 us a hop, 3.1 GB/s, 11 us to wake, 25 us to start
+//   all-reduce    18 us per hop, 3.1 GB/s, 11 us to wake, 25 us to start
 std::string summary(const runtime::Calibration& c, const std::string& file) {
   const sim::Machine& m = c.machine;
   const sim::LinkCost& link = m.links.front();
@@ -84,10 +84,10 @@ std::string summary(const runtime::Calibration& c, const std::string& file) {
                      number_text(static_cast<double>(compute.peak.per_second) * 1e-9), type)});
   table.add({"memory",
              fmt::format("{} GB/s", number_text(m.memory_bandwidth.bytes_per_second() * 1e-9))});
-  table.add({"dispatch", fmt::format("{} an operation", duration_text(m.dispatch))});
+  table.add({"dispatch", fmt::format("{} per operation", duration_text(m.dispatch))});
   table.add({"sample", fmt::format("{} to prepare one", duration_text(m.sample))});
   table.add({"all-reduce",
-             fmt::format("{} a hop, {} GB/s, {} to wake, {} to start", duration_text(link.alpha),
+             fmt::format("{} per hop, {} GB/s, {} to wake, {} to start", duration_text(link.alpha),
                          number_text(link.beta.bytes_per_second() * 1e-9), duration_text(m.wake),
                          duration_text(m.start))});
   table.add({"cores", fmt::format("{}, all busy {} times slower; +{} after a wait", *m.cores,
@@ -234,13 +234,13 @@ void add_calibrate_check(CLI::App& calibrate, reports::ExitStatus& status) {
   sub->footer(kTableFooter);
   sub->add_option("FILE", command->file, "The table, as JSON")->required();
   sub->add_option("--calibration", command->calibration,
-                  "A file, or the name of a shipped calibration;\ndefault: that of the table's "
-                  "machines")
+                  "The calibration: a file, or the name of a shipped one;\ndefault: that of the "
+                  "table's machines")
       ->type_name("NAME|FILE");
   sub->add_option(
          "--machine", command->machine,
          "For tables of nccl-tests: a machine file, or the name\nof a shipped one; default: "
-         "the one that was measured")
+         "the measured machine")
       ->type_name("NAME|FILE");
   sub->add_option("--only", command->only, "Only rows whose label starts with this")
       ->type_name("TEXT");

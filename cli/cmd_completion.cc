@@ -144,19 +144,14 @@ std::vector<std::string> listed_values(std::string_view type) {
   const std::size_t brace = type.find(":{");
   const bool braced = brace != std::string_view::npos && type.back() == '}';
   if (braced) type = type.substr(brace + 2, type.size() - brace - 3);
-  const char between = braced ? ',' : '|';
-  if (!braced && type.find(between) == std::string_view::npos) return {};
-  std::vector<std::string> out(1);
-  for (const char c : type) {
-    const bool plain = (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
-    if (c == between) out.emplace_back();
-    // "NAME|FILE" and "DIR|[KIND=]PATH" name kinds of values, and list none.
-    else if (plain)
-      out.back() += c;
-    else
-      return {};
-  }
-  return out;
+  const std::vector<std::string_view> values = split(type, braced ? ',' : '|');
+  if (!braced && values.size() == 1) return {};
+  // "NAME|FILE" and "DIR|[KIND=]PATH" name kinds of values, and list none.
+  const auto is_plain = [](std::string_view value) {
+    return value.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-_") == kNpos;
+  };
+  if (!std::all_of(values.begin(), values.end(), is_plain)) return {};
+  return {values.begin(), values.end()};
 }
 
 // Empty: files.

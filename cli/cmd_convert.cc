@@ -54,7 +54,7 @@ constexpr const char* kConvertFooter = R"(Examples:
       'lockstep convert --to digest /tmp/job-4711 -o /shared/$(hostname).digest'
   Then, once, anywhere:
     lockstep verify /shared/*.digest
-  From a job that hung to a test in CI:
+  Turn a hang into a test for CI:
     lockstep convert --to scenario /tmp/job-4711/ -o hang.yaml
     lockstep run --check hang.yaml
   What a profiled job did, for ASTRA-sim and Chakra's tools:
@@ -219,8 +219,8 @@ void add_convert(CLI::App& app, reports::ExitStatus& status) {
   const CLI::Option* to =
       command
           ->add_option("--to", options->to,
-                       "What to write: see below; default: by OUT's\nending, .digest, .yaml or "
-                       ".et; else text")
+                       "What to write, as below; default: by OUT's ending,\n.digest, .yaml or .et; "
+                       "else text")
           ->type_name("text|digest|scenario|chakra")
           ->check(CLI::IsMember({"text", "digest", "scenario", "chakra"}).description(""));
   const CLI::Option* gzip = command->add_flag("--gzip", options->gzip, "Compress text files");

@@ -77,7 +77,8 @@ reports::ExitStatus run_demo(const reports::ReportOptions& report) {
 }  // namespace
 
 void add_demo(CLI::App& app, reports::ExitStatus& status) {
-  CLI::App* command = app.add_subcommand("demo", "Explain a hang that comes with the program");
+  CLI::App* command =
+      app.add_subcommand("demo", "Explain a sample hang that comes with the program");
   const auto options = std::make_shared<reports::ReportOptions>();
   add_output_option(*command, options->outputs);
   command->add_flag("-q,--quiet", options->quiet, "Do not print the text report");

@@ -25,9 +25,9 @@ constexpr const char* kDeriveFooter = R"(Examples:
   Does the derivation agree with a recorded run, call by call?
     lockstep derive job.yaml --against lockstep-runs/job-20261122T101500Z
 
-A lockstep-worker runs each rank alone for a few steps, with each kind of batch,
-and with collectives that complete at once. docs/derive.md explains why this
-decides for all mixes and any number of steps, and what it assumes.
+A lockstep-worker runs each rank alone for a few steps, with each kind of batch;
+collectives complete at once. docs/derive.md explains why that is enough for all
+mixes and any number of steps, and what it assumes.
 
 Exit status: 0 no mix of batches diverges or hangs; 1 some mix does (or the
 recorded run differs); 2 bad usage or scenario, or a job that cannot be derived;
@@ -37,7 +37,7 @@ recorded run differs); 2 bad usage or scenario, or a job that cannot be derived;
 
 void add_derive(CLI::App& app, reports::ExitStatus& status) {
   CLI::App* command =
-      app.add_subcommand("derive", "Decide for all mixes of batches, without a run");
+      app.add_subcommand("derive", "Check all mixes of batches without running the job");
   const auto options = std::make_shared<runtime::DeriveOptions>();
   command->add_option("SCENARIO", options->path, "Scenario file")->type_name("")->required();
   CLI::Option* output_dir = command
@@ -63,16 +63,11 @@ void add_derive(CLI::App& app, reports::ExitStatus& status) {
       ->excludes("--against");
   command
       ->add_flag("--remedies", options->remedies,
-                 "If the job can go wrong, derive it with each\nremedy, too")
+                 "If the job can go wrong, also derive it with each\nremedy")
       ->excludes("--against");
   add_output_option(*command, options->outputs);
   command->get_option("--output")->excludes("--against");
-  CLI::Option* meta = command->add_flag("--meta", options->meta,
-                                        "Use the meta device: tensors without values, for\n"
-                                        "models of any size; the default for the published\n"
-                                        "models, and for more than 64 ranks");
-  command->add_flag("--no-meta", options->no_meta, "Use real values, whatever memory they take")
-      ->excludes(meta);
+  add_meta_options(*command, options->meta, options->no_meta);
   command->add_flag("-q,--quiet", options->quiet, "Print nothing but errors");
   command->footer(kDeriveFooter);
   command->callback([options, &status] {

@@ -149,7 +149,7 @@ reports::ExitStatus run(const ExplainOptions& options) {
 
 void add_explain(CLI::App& app, reports::ExitStatus& status) {
   CLI::App* command =
-      app.add_subcommand("explain", "Explain a rule of `verify` and `run`, or list them all");
+      app.add_subcommand("explain", "Explain a rule of `verify` and `run`, or list all");
   const auto options = std::make_shared<ExplainOptions>();
   command->add_option("RULE", options->rule, "A rule's id, as reports name it (default: list all)")
       ->type_name("");

@@ -25,7 +25,7 @@ constexpr const char* kRunFooter = R"(Examples:
     lockstep run scenarios/modality/manual_hang_bad.yaml
   The same job with its remedy:
     lockstep run scenarios/modality/manual_hang_ok.yaml
-  Does it train like one process with all batches?
+  Does the job train like one process on all batches?
     lockstep run --reference scenarios/numbers/watched_ok.yaml
     lockstep run --reference scenarios/fsdp scenarios/pipeline
   In CI: every scenario of a folder must end as its "expect:" says:
@@ -69,13 +69,12 @@ void add_run(CLI::App& app, reports::ExitStatus& status) {
   command->add_flag("--check", options->check,
                     "Compare with the scenario's \"expect:\";\nexit with 0 if they agree");
   command->add_flag("--reference", options->reference,
-                    "Also train in one process with all ranks' batches:\n"
-                    "is the final loss the same, and where do the two first\n"
-                    "differ? Exits with 1 if they do not agree");
+                    "Also train in one process on all ranks' batches, and\n"
+                    "report whether the losses agree and where the two\n"
+                    "first differ; exit with 1 if they do not agree");
   command->add_flag("--share-gpus", options->share_gpus,
-                    "With backend nccl and fewer GPUs than ranks: let\n"
-                    "ranks share GPUs, for testing. Times are meaningless\n"
-                    "then");
+                    "For tests with backend nccl: let ranks share GPUs\n"
+                    "where there are too few. Times are then meaningless");
   command
       ->add_option(
           "--output-dir", options->output_dir,

@@ -146,9 +146,10 @@ void add_scenario(CLI::App& app, reports::ExitStatus& status) {
   CLI::Option* make_new =
       what->add_flag("--new", options->make_new, "Print an example with every key, to start from");
   what->require_option(1);
-  command->add_option("--strategy", options->example.strategy, "For --new; default: ddp")
+  command
+      ->add_option("--strategy", options->example.strategy, "Strategy of the example; default: ddp")
       ->needs(make_new);
-  command->add_option("--remedy", options->example.remedy, "For --new; default: none")
+  command->add_option("--remedy", options->example.remedy, "Remedy of the example; default: none")
       ->needs(make_new);
   command->add_option("PATH", options->paths, "Scenario files, or folders that hold them")
       ->type_name("");

@@ -6,6 +6,7 @@
 
 #include <fmt/core.h>
 
+#include "base/quantities.h"
 #include "cli/commands.h"
 #include "cli/report_options.h"
 
@@ -78,6 +79,21 @@ reports::ExitStatus write_failure(const reports::SimulatedFailure& failure,
 Error with_option(const std::string& option, Error error) {
   error.message = fmt::format("{}: {}", option, error.message);
   return error;
+}
+
+Result<sim::LinkCost> parse_link(std::string_view alpha, std::string_view beta,
+                                 std::optional<std::string_view> gamma) {
+  const Result<Picos> latency = parse_duration(alpha);
+  if (!latency) return with_option("--alpha", latency.error());
+  const Result<Bandwidth> bandwidth = parse_bandwidth(beta);
+  if (!bandwidth) return with_option("--beta", bandwidth.error());
+  sim::LinkCost link{*latency, *bandwidth, std::nullopt};
+  if (gamma) {
+    const Result<Bandwidth> reducing = parse_bandwidth(*gamma);
+    if (!reducing) return with_option("--gamma", reducing.error());
+    link.gamma = *reducing;
+  }
+  return link;
 }
 
 void add_simulate(CLI::App& app, reports::ExitStatus& status) {

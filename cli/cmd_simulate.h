@@ -4,7 +4,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <CLI/CLI.hpp>
@@ -13,6 +15,7 @@
 #include "reports/exit_status.h"
 #include "reports/forecasts/simulated_job.h"
 #include "reports/output_targets.h"
+#include "sim/collectives/collective.h"
 #include "sim/forecast/trials.h"
 
 namespace lockstep::cli {
@@ -54,6 +57,11 @@ reports::ExitStatus write_failure(const reports::SimulatedFailure& failure,
 
 // The error with the option's name before the message: "--alpha: "5" has no unit".
 Error with_option(const std::string& option, Error error);
+
+// The link that --alpha, --beta and --gamma describe; without gamma, reducing takes no time. Errors
+// name the option.
+Result<sim::LinkCost> parse_link(std::string_view alpha, std::string_view beta,
+                                 std::optional<std::string_view> gamma);
 
 // `lockstep simulate SCENARIO --trials N`: its options.
 

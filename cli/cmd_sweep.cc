@@ -412,10 +412,7 @@ reports::ExitStatus run_sweep(SweepCommand command) {
 }
 
 void add_outputs(CLI::App& command, SweepCommand& options) {
-  command
-      .add_option("--best", options.best,
-                  "The goal: step_time, samples_per_second\n(the default) or "
-                  "samples_per_second_per_rank")
+  command.add_option("--best", options.best, "The goal; default: samples_per_second")
       ->type_name("WHAT")
       ->check(CLI::IsMember({"step_time", "samples_per_second", "samples_per_second_per_rank"}));
   command
@@ -425,9 +422,9 @@ void add_outputs(CLI::App& command, SweepCommand& options) {
       ->type_name("SIZE");
   command
       .add_option("-o,--output", options.outputs,
-                  "The folder for each result, written at once: the\n"
-                  "same command continues with what is there. And\n"
-                  "the report: text, json, csv or html, by the ending\n"
+                  "DIR: keep each result there at once; the same\n"
+                  "command continues with what is there. Or write the\n"
+                  "report: text, json, csv or html, by the ending\n"
                   "(plans.html) or as html=PATH; \"-\" is standard output")
       ->type_name("DIR|[KIND=]PATH")
       ->allow_extra_args(false);
@@ -440,21 +437,21 @@ void add_sweep(CLI::App& app, reports::ExitStatus& status) {
   CLI::App* command = app.add_subcommand("sweep", "Compare many variants of a job, best first");
   const auto options = std::make_shared<SweepCommand>();
   command
-      ->add_option("JOB", options->job,
-                   "What to vary: a scenario, or the plan of a\ntransformer, also by the name of a "
-                   "shipped one;\nor a sweep file or a study, which hold the options,\ntoo")
+      ->add_option(
+          "JOB", options->job,
+          "The job to vary: a scenario; a plan, or the name of a\nshipped plan; or a sweep file or "
+          "study, which also\nhold options")
       ->type_name("")
       ->required();
   command
       ->add_option(
           "--machine", options->machines,
-          "The machine: a file, or the name of a\nshipped one: dgx-h100; several are compared, too")
+          "The machine: a file, or the name of a shipped one:\ndgx-h100; several are compared")
       ->type_name("NAME|FILE")
       ->allow_extra_args(false);
   command
-      ->add_option(
-          "--calibration", options->calibrations,
-          "For a plan: the calibration to use instead of its\nown; several are compared, too")
+      ->add_option("--calibration", options->calibrations,
+                   "For a plan: the calibration to use instead of its\nown; several are compared")
       ->type_name("NAME|FILE")
       ->allow_extra_args(false);
   command
@@ -462,7 +459,7 @@ void add_sweep(CLI::App& app, reports::ExitStatus& status) {
                    "A key and its values: ranks=2..16*2; several keys:\nall combinations")
       ->type_name("KEY=VALUES")
       ->allow_extra_args(false);
-  command->add_option("--output-dir", options->folder, "The folder, as -o DIR")->type_name("DIR");
+  command->add_option("--output-dir", options->folder, "The same as -o DIR")->type_name("DIR");
   command
       ->add_option("--trials", options->trials,
                    "Try at most N points: if the grid has more, search\ninstead of trying all")
@@ -480,14 +477,7 @@ void add_sweep(CLI::App& app, reports::ExitStatus& status) {
                    "Workers at a time; default: one per processor.\nPlans need none")
       ->type_name("N")
       ->check(CLI::Range(1, 256));
-  CLI::Option* meta =
-      command->add_flag("--meta", options->meta,
-                        "Derive with tensors without values; the default\nfor the published "
-                        "models, and for more than 64 ranks");
-  command
-      ->add_flag("--no-meta", options->no_meta,
-                 "Derive with real values, whatever memory they take")
-      ->excludes(meta);
+  add_meta_options(*command, options->meta, options->no_meta);
   add_outputs(*command, *options);
   command->footer(kSweepFooter);
   command->callback([options, &status] { status = run_sweep(*options); });

@@ -51,7 +51,7 @@ constexpr const char* kVerifyFooter = R"(Examples:
     lockstep verify derived/ --certificate safe.txt
   Dumps on another machine:
     ssh node4 tar cz dumps | lockstep verify -
-  Flight Recorder dumps of a hung PyTorch job, with unusual file names:
+  Flight Recorder dumps with unusual file names:
     lockstep verify dumps.tar.gz --rank-pattern 'node\d+-(\d+)\.bin'
 
 With --ci, --fail-on is "warning" unless given, and these reports are written:
@@ -165,7 +165,7 @@ void add_verify(CLI::App& app, reports::ExitStatus& status) {
       ->check(CLI::Range(1, trace::kMaxWorldSize));
   command
       ->add_option("--semantics", options->traces.semantics,
-                   "When calls block a rank; default: as recorded")
+                   "Library whose rules say when a call blocks its rank;\ndefault: as recorded")
       ->check(CLI::IsMember({"nccl", "gloo", "mpi"}));
   command
       ->add_flag("--ci{auto}", options->ci,

@@ -38,8 +38,9 @@ void add_watch(CLI::App& app, reports::ExitStatus& status) {
       ->check(CLI::Range(0.05, 3600.0).description(""))
       ->capture_default_str();
   command
-      ->add_option("--late", options->late_s,
-                   "Report ranks this many seconds behind the median\nof their group, in lines")
+      ->add_option(
+          "--late", options->late_s,
+          "Print a line for each rank that is this many\nseconds behind the median of its group")
       ->type_name("S")
       ->check(CLI::Range(0.001, 86400.0).description(""))
       ->capture_default_str();

@@ -125,10 +125,8 @@ class HelpLayout : public CLI::Formatter {
                            wrap(paragraph, columns_, margin, margin));
       paragraph.clear();
     };
-    for (std::size_t begin = 0; begin < text.size();) {
-      const std::size_t end = std::min(text.find('\n', begin), text.size());
-      const std::string line = text.substr(begin, end - begin);
-      begin = end + 1;
+    for (std::string_view rest = text; !rest.empty();) {
+      const std::string_view line = take_until(rest, '\n');
       const std::size_t indent = std::min(line.find_first_not_of(' '), line.size());
       constexpr std::size_t kCommand = 4;  // the indentation of commands
       const std::size_t gap = line.find("  ", indent);
@@ -219,14 +217,10 @@ std::string value_meant(const std::string& message) {
   const std::size_t before = message.rfind(' ', list - 1);
   const std::size_t begin = before == std::string::npos ? 0 : before + 1;
   const std::string word = message.substr(begin, list - begin);
-  std::vector<std::string> values(1);
-  for (const char c : message.substr(list + kNotIn.size())) {
-    if (c == ',')
-      values.emplace_back();
-    else if (c != '}')
-      values.back() += c;
-  }
-  return nearest(word, values);
+  const std::string_view values(message.data() + list + kNotIn.size(),
+                                message.data() + message.size() - 1);
+  const std::vector<std::string_view> known = split(values, ',');
+  return nearest(word, std::vector<std::string>(known.begin(), known.end()));
 }
 
 // `verify x --json` and `verify x --sarif=s`: the options of other tools for the form of a report,
@@ -279,14 +273,10 @@ std::string usage_problem(const CLI::ParseError& error) {
     return fmt::format("{} needs a value", message.substr(0, message.find(':')));
   // "Exactly 1 option from [--list,--check] is required"
   if (const auto rest = after("Exactly 1 option from [")) {
-    std::vector<std::string> options(1);
-    for (const char c : rest->substr(0, rest->find(']'))) {
-      if (c == ',')
-        options.emplace_back();
-      else
-        options.back() += c;
-    }
-    return fmt::format("one of {} is required", join_and(options));
+    const std::vector<std::string_view> options =
+        split(std::string_view(*rest).substr(0, rest->find(']')), ',');
+    return fmt::format("one of {} is required",
+                       join_and(std::vector<std::string>(options.begin(), options.end())));
   }
   return message;
 }
@@ -299,11 +289,8 @@ std::string painted_help(const std::string& text, const Paint& paint) {
   if (!paint.on) return text;
   std::string out;
   bool listed = false;  // below a heading that lists names, rather than examples
-  std::size_t begin = 0;
-  while (begin < text.size()) {
-    const std::size_t end = std::min(text.find('\n', begin), text.size());
-    const std::string line = text.substr(begin, end - begin);
-    begin = end + 1;
+  for (std::string_view rest = text; !rest.empty();) {
+    const std::string_view line = take_until(rest, '\n');
     const bool heading = !line.empty() && line.front() != ' ' && line.ends_with(':');
     if (heading) listed = line != "Examples:";
     // Names begin in column 2, long ones without a short one in column 6; other lines continue a
@@ -316,8 +303,9 @@ std::string painted_help(const std::string& text, const Paint& paint) {
       // The name ends at two blanks, or fills the line.
       const std::size_t first = line.find_first_not_of(' ');
       const std::size_t stop = std::min(line.find("  ", first), line.size());
-      out +=
-          line.substr(0, first) + paint.bold(line.substr(first, stop - first)) + line.substr(stop);
+      out.append(line.substr(0, first))
+          .append(paint.bold(line.substr(first, stop - first)))
+          .append(line.substr(stop));
     } else {
       out += line;
     }

@@ -28,11 +28,11 @@ constexpr const char* kDescription =
     "Finds why a distributed training job hangs, dies or computes the wrong thing.";
 
 constexpr const char* kProgramFooter = R"(Examples:
-  See it explain a hang, in a second:
+  Try it on a sample hang, in a second:
     lockstep demo
-  Find out why your job hung, from what its ranks left:
+  Why did your job hang? Give it what the ranks left:
     lockstep verify /tmp/job-4711/
-  Run a job on real processes, prove a hang and explain it:
+  Run a job on real processes that hangs, prove the hang and explain it:
     lockstep run scenarios/modality/manual_hang_bad.yaml
   Fail a CI job on what a recorded run shows:
     lockstep verify --ci traces/

@@ -103,12 +103,9 @@ std::string found_in_path(const std::string& program) {
   // As execvp(3): a name with a slash is a path, any other is looked for.
   if (program.find('/') != std::string::npos) return is_executable(program) ? program : "";
   const char* const variable = std::getenv("PATH");
-  std::string_view left = variable == nullptr ? "" : variable;
-  while (!left.empty()) {
-    const std::size_t end = std::min(left.find(':'), left.size());
-    const fs::path candidate = fs::path(left.substr(0, end)) / program;
+  for (std::string_view left = variable == nullptr ? "" : variable; !left.empty();) {
+    const fs::path candidate = fs::path(take_until(left, ':')) / program;
     if (is_executable(candidate)) return candidate.string();
-    left.remove_prefix(std::min(end + 1, left.size()));
   }
   return {};
 }

@@ -44,6 +44,15 @@ void add_output_option(CLI::App& command, std::vector<std::string>& outputs) {
       ->allow_extra_args(false);
 }
 
+CLI::Option* add_meta_options(CLI::App& command, bool& meta, bool& no_meta) {
+  CLI::Option* out = command.add_flag("--meta", meta,
+                                      "Derive with tensors without values; the default for\n"
+                                      "the published models, and for more than 64 ranks");
+  command.add_flag("--no-meta", no_meta, "Derive with real values, whatever memory they take")
+      ->excludes(out);
+  return out;
+}
+
 void add_report_options(CLI::App& command, reports::ReportOptions& options) {
   add_output_option(command, options.outputs);
   command.add_option("--fail-on", options.fail_on, "Exit with 1 for findings this severe or worse")
@@ -61,12 +70,12 @@ void add_report_options(CLI::App& command, reports::ReportOptions& options) {
               options.path_maps.push_back(*map);
             }
           },
-          "In sarif, github and gitlab: what the job saw\n"
-          "as FROM is TO in the repository, e.g. /app=.")
+          "In sarif, github and gitlab: replace the start FROM\n"
+          "of paths by TO, their place in the repository:\n/app=")
       ->type_name("FROM=TO")
       ->allow_extra_args(false);
   command.add_flag("--stacks", options.stacks,
-                   "Print group, shapes and all frames of each call of\nthe evidence");
+                   "Print group, shapes and all stack frames of each call\nin the evidence");
   command.add_flag("-q,--quiet", options.quiet, "Do not print the text report");
   add_filter_options(command, options.filter);
 }

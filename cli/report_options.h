@@ -20,4 +20,7 @@ void add_report_options(CLI::App& command, reports::ReportOptions& options);
 // Only --output, for a command whose report has no severities to fail on or to filter.
 void add_output_option(CLI::App& command, std::vector<std::string>& outputs);
 
+// Adds --meta and --no-meta, of which one may be given. Returns --meta.
+CLI::Option* add_meta_options(CLI::App& command, bool& meta, bool& no_meta);
+
 }  // namespace lockstep::cli

@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <sstream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <fmt/core.h>
@@ -30,7 +30,7 @@ constexpr const char* kCollectiveFooter = R"(Examples:
     lockstep simulate collective --op all_reduce --algorithm hierarchical \
       --ranks 64 --ranks-per-node 8 --bytes 256MiB \
       --alpha 1us,5us --beta 400GB/s,50GB/s
-  Two at once, which share their links, message by message:
+  Two at the same time on the same links, message by message:
     lockstep simulate collective --ranks 8 --bytes 1MiB,2MiB --alpha 0ns \
       --beta 50GB/s --level message
   On a machine, by the algorithm and protocol that NCCL would choose:
@@ -41,7 +41,7 @@ constexpr const char* kCollectiveFooter = R"(Examples:
 
 --bytes is the whole buffer, as in nccl-tests: what each rank has after an
 all-gather and before a reduce-scatter. alpha is the latency of a hop, beta the
-bandwidth of a rank's port in each direction, gamma the bandwidth of reducing.
+bandwidth of a rank's port in each direction, gamma that of the reduction.
 docs/simulate.md lists the formulas and their sources;
 docs/simulate-scenarios.md explains what a machine file says about NCCL,
 docs/simulate-networks.md what it says about switches.)";
@@ -58,36 +58,24 @@ struct CollectiveCommand {
   SimulationOutput output;
 };
 
-// "400GB/s,50GB/s": a value for each level of links. An empty list has no part.
-std::vector<std::string> split(const std::string& list) {
-  std::vector<std::string> parts;
-  std::stringstream in(list);
-  for (std::string part; std::getline(in, part, ',');) parts.push_back(part);
-  return parts;
-}
-
 // The links of each level, the inner one first.
 Result<sim::Links> parse_links(const CollectiveCommand& command) {
-  const Result<std::vector<Picos>> alphas = parse_durations(command.alpha);
-  if (!alphas) return with_option("--alpha", alphas.error());
-  const std::vector<std::string> betas = split(command.beta);
-  const std::vector<std::string> gammas = split(command.gamma);
-  if (alphas->size() != betas.size() || (!gammas.empty() && gammas.size() != betas.size())) {
+  // "400GB/s,50GB/s": a value for each level.
+  const std::vector<std::string_view> alphas = split(command.alpha, ',');
+  const std::vector<std::string_view> betas = split(command.beta, ',');
+  const std::vector<std::string_view> gammas = split(command.gamma, ',');
+  const bool reduces = !command.gamma.empty();
+  if (alphas.size() != betas.size() || (reduces && gammas.size() != betas.size())) {
     return Error{"--alpha, --beta and --gamma describe different numbers of levels",
                  {},
                  "give one value for each level of links, the inner level first"};
   }
   sim::Links links;
   for (std::size_t i = 0; i < betas.size(); ++i) {
-    const Result<Bandwidth> beta = parse_bandwidth(betas[i]);
-    if (!beta) return with_option("--beta", beta.error());
-    sim::LinkCost link{(*alphas)[i], *beta, std::nullopt};
-    if (!gammas.empty()) {
-      const Result<Bandwidth> gamma = parse_bandwidth(gammas[i]);
-      if (!gamma) return with_option("--gamma", gamma.error());
-      link.gamma = *gamma;
-    }
-    links.push_back(link);
+    const Result<sim::LinkCost> link =
+        parse_link(alphas[i], betas[i], reduces ? std::optional(gammas[i]) : std::nullopt);
+    if (!link) return link.error();
+    links.push_back(*link);
   }
   return links;
 }
@@ -220,8 +208,9 @@ void add_simulate_collective(CLI::App& simulate, reports::ExitStatus& status) {
   command->add_option("--ranks", options->ranks, "Number of ranks")->type_name("N")->required();
   command
       ->add_option("--bytes", options->bytes,
-                   "The whole buffer: 1MiB, 25MB. Several (with\n--level message): several "
-                   "collectives at once")
+                   "Size of the whole buffer: 1MiB, 25MB; several sizes\n(with --level message): "
+                   "collectives "
+                   "at the same time")
       ->type_name("SIZE,…")
       ->required();
   command->add_option("--alpha", options->alpha, "Latency of a hop, for each level: 500ns")
@@ -230,7 +219,7 @@ void add_simulate_collective(CLI::App& simulate, reports::ExitStatus& status) {
       ->type_name("RATE,…");
   command
       ->add_option("--gamma", options->gamma,
-                   "Bandwidth of reducing, for each level;\ndefault: it takes no time")
+                   "Bandwidth of the reduction, for each level;\ndefault: it takes no time")
       ->type_name("RATE,…");
   command
       ->add_option("--ranks-per-node", options->ranks_per_node,
@@ -256,7 +245,7 @@ void add_simulate_collective(CLI::App& simulate, reports::ExitStatus& status) {
       ->capture_default_str();
   command
       ->add_option("--machine", options->machine,
-                   "A machine instead of algorithm and links: a file, or\nthe name of a shipped "
+                   "Take algorithm and links from this machine: a file, or\nthe name of a shipped "
                    "one: dgx-h100; several sizes then\nrun one after the other")
       ->type_name("NAME|FILE");
   add_simulation_output(*command, options->output);

@@ -216,7 +216,8 @@ reports::ExitStatus simulate_pipeline(const PipelineCommand& command) {
 
 void add_simulate_pipeline(CLI::App& simulate, reports::ExitStatus& status) {
   auto command = std::make_shared<PipelineCommand>();
-  CLI::App* sub = simulate.add_subcommand("pipeline", "A pipeline schedule: time, bubble, memory");
+  CLI::App* sub =
+      simulate.add_subcommand("pipeline", "Time a pipeline schedule: step, bubble, memory");
   sub->footer(kPipelineFooter);
   sub->add_option("--schedule", command->schedule,
                   "gpipe, 1f1b, interleaved, zb-h1, zb-h2 or zbv;\ndefault: 1f1b")

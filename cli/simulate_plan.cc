@@ -35,7 +35,8 @@ constexpr const char* kPlanFooter = R"(Examples:
   On a torus of nodes, or a fat tree, rails or a dragonfly:
     lockstep simulate plan llama3-70b --set \
       "calibration.network={topology: torus, sides: [4, 4, 4]}"
-  The best split: lockstep sweep llama3-70b, see its --help.
+  The best split (see lockstep sweep --help):
+    lockstep sweep llama3-70b --vary tensor=1..8*2
   A vision encoder before the model, its images drawn from a distribution:
     lockstep simulate plan vlm-75b
 
@@ -124,7 +125,8 @@ reports::ExitStatus simulate_plan(PlanCommand command) {
 void add_simulate_plan(CLI::App& simulate, reports::ExitStatus& status) {
   auto command = std::make_shared<PlanCommand>();
   command->output.forms = {"result", {"text", "json", "csv", "html"}};
-  CLI::App* sub = simulate.add_subcommand("plan", "A model on a cluster: time and memory");
+  CLI::App* sub =
+      simulate.add_subcommand("plan", "Predict time and memory of a model on a cluster");
   sub->footer(kPlanFooter);
   sub->add_option("FILE", command->file,
                   "The plan, as YAML; or the name of a\nshipped one: llama3-70b")

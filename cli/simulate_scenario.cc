@@ -196,13 +196,7 @@ void add_simulate_scenario(CLI::App& simulate, reports::ExitStatus& status) {
   simulate.add_option("--steps", options->steps, "Number of steps; default: the scenario's")
       ->type_name("N")
       ->check(CLI::Range(1, 100000));
-  CLI::Option* meta =
-      simulate.add_flag("--meta", options->meta,
-                        "Derive with tensors without values; the default\nfor the published "
-                        "models, and for more than 64 ranks");
-  simulate
-      .add_flag("--no-meta", options->no_meta, "Derive with real values, whatever memory they take")
-      ->excludes(meta);
+  CLI::Option* meta = add_meta_options(simulate, options->meta, options->no_meta);
   simulate
       .add_flag("--time-work", options->time_work,
                 "Time each rank's work here, one rank after the other;\n"

@@ -44,8 +44,8 @@ constexpr const char* kTraceFooter = R"(Examples:
     lockstep simulate trace program/ --alpha 1us --beta 1GB/s \
       --output timeline=simulated.json
 
-On a machine with a `network` calls share its links, and those that cross one
-uplink slow each other down: docs/simulate-networks.md.
+On a machine with a `network`, calls share its links: two calls over one uplink
+slow each other down. See docs/simulate-networks.md.
 
 The simulation takes durations from the traces: those of kernels, of the host's
 work between them, of `span` lines, and of calls with --recorded-calls. It
@@ -98,19 +98,13 @@ Result<sim::Machine> links_of(const TraceCommand& command) {
     return Error{fmt::format("{} is missing", command.alpha.empty() ? "--alpha" : "--beta"),
                  {},
                  "add --alpha 500ns --beta 50GB/s, --machine dgx-h100 or --recorded-calls"};
-  const Result<Picos> alpha = parse_duration(command.alpha);
-  if (!alpha) return with_option("--alpha", alpha.error());
-  const Result<Bandwidth> beta = parse_bandwidth(command.beta);
-  if (!beta) return with_option("--beta", beta.error());
-  sim::LinkCost link{*alpha, *beta, std::nullopt};
-  if (!command.gamma.empty()) {
-    const Result<Bandwidth> gamma = parse_bandwidth(command.gamma);
-    if (!gamma) return with_option("--gamma", gamma.error());
-    link.gamma = *gamma;
-  }
+  const Result<sim::LinkCost> link =
+      parse_link(command.alpha, command.beta,
+                 command.gamma.empty() ? std::nullopt : std::optional(command.gamma));
+  if (!link) return link.error();
   sim::Machine machine;
   machine.ranks_per_node = sim::kMostRanks;  // one level: all ranks on one node
-  machine.links = {link};
+  machine.links = {*link};
   return machine;
 }
 
@@ -267,22 +261,24 @@ void add_simulate_trace(CLI::App& simulate, reports::ExitStatus& status) {
   command->add_option("--alpha", options->alpha, "Latency of a hop: 500ns")->type_name("TIME");
   command->add_option("--beta", options->beta, "Bandwidth of a rank's port: 50GB/s")
       ->type_name("RATE");
-  command->add_option("--gamma", options->gamma, "Bandwidth of reducing; default: it takes no time")
+  command
+      ->add_option("--gamma", options->gamma,
+                   "Bandwidth of the reduction; default: it takes no time")
       ->type_name("RATE");
   command
       ->add_option("--machine", options->machine,
-                   "A machine instead of links: a file, or the name of a\nshipped one: dgx-h100")
+                   "Take links from this machine: a file, or the name of a\nshipped one: dgx-h100")
       ->type_name("NAME|FILE");
   command->add_flag("--recorded-calls", options->recorded_calls,
-                    "Calls take as long as they did when recorded");
+                    "Let calls take as long as they did when recorded");
   command
       ->add_option("--scale-calls", options->scale_calls,
-                   "Multiply these times: 0.5 for a network twice as fast")
+                   "Multiply the recorded times of calls: 0.5 for a network\ntwice as fast")
       ->check(CLI::Range(0.0, 1000.0))
       ->type_name("FACTOR");
   command
       ->add_option("--slow", options->slow,
-                   "Slow ranks: their work takes FACTOR times as long:\n3=1.2 or 4-7=2")
+                   "Let the work of these ranks take FACTOR times as long:\n3=1.2 or 4-7=2")
       ->allow_extra_args(false)
       ->type_name("RANKS=FACTOR");
   command

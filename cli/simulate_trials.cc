@@ -1,38 +1,37 @@
 // Options of `lockstep simulate SCENARIO --trials N`: what varies from trial to trial, and by how
 // much.
 #include <algorithm>
-#include <charconv>
+#include <string_view>
 #include <thread>
 
 #include <fmt/core.h>
 
+#include "base/numbers.h"
 #include "base/text.h"
 #include "cli/cmd_simulate.h"
 
 namespace lockstep::cli {
 namespace {
 
-Error bad(const std::string& item, const std::string& why) {
+Error bad(std::string_view item, const std::string& why) {
   return {fmt::format("--jitter: \"{}\" {}", printable(item), why),
           {},
           "write compute=5%,image=20%: any of compute, communication, image and text"};
 }
 
 // Reads an item such as "image=20%" into `out`. A member of 0 does not vary.
-Status read_item(const std::string& item, sim::Jitter& out) {
+Status read_item(std::string_view item, sim::Jitter& out) {
   const std::size_t equals = item.find('=');
   const auto* const name =
       std::find_if(sim::kJitterNames.begin(), sim::kJitterNames.end(),
                    [&](const auto& one) { return one.first == item.substr(0, equals); });
   if (equals == std::string::npos || name == sim::kJitterNames.end())
     return bad(item, "is not NAME=PERCENTAGE of something that can vary");
-  if (!item.ends_with('%')) return bad(item, "is not a percentage");
-  double percent = -1;
-  const char* const begin = item.data() + equals + 1;
-  const char* const end = item.data() + item.size() - 1;
-  const auto read = std::from_chars(begin, end, percent);
-  if (read.ec != std::errc() || read.ptr != end || !(percent > 0))
-    return bad(item, "is not a percentage above 0");
+  std::string_view number = item.substr(equals + 1);
+  if (!number.ends_with('%')) return bad(item, "is not a percentage");
+  number.remove_suffix(1);
+  const double percent = parse_number<double>(number).value_or(-1);
+  if (!(percent > 0)) return bad(item, "is not a percentage above 0");
   if (percent > 100 * sim::kMostJitter)
     return bad(item, fmt::format("is above {}%", 100 * sim::kMostJitter));
   if (out.*name->second != 0) return bad(item, "is given twice");
@@ -64,12 +63,9 @@ void add_trials(CLI::App& command, TrialsCommand& options) {
 
 Result<sim::Jitter> parse_jitter(const std::string& text) {
   sim::Jitter out;
-  // "compute=5%,": the second condition reads the empty item after the last comma, to refuse it.
-  for (std::size_t begin = 0; begin < text.size() || (begin > 0 && begin == text.size());) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
-    if (const Status ok = read_item(text.substr(begin, end - begin), out); !ok) return ok.error();
-    begin = end + 1;
-  }
+  if (text.empty()) return out;
+  for (const std::string_view item : split(text, ','))
+    if (const Status ok = read_item(item, out); !ok) return ok.error();
   return out;
 }
 

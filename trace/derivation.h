@@ -14,11 +14,15 @@
 #include <vector>
 
 #include "base/result.h"
+#include "trace/ids.h"
 #include "trace/run.h"
 
 namespace lockstep::trace {
 
-// What product.json says. Conditions are given by their index in `conditions`.
+using ConditionId = StrongId<struct ConditionTag, std::uint32_t>;  // into ProductSpec::conditions
+using HistoryId = StrongId<struct HistoryTag, std::uint32_t>;      // into ProductSpec::histories
+
+// What product.json says.
 struct ProductSpec {
   struct Condition {
     std::string name;
@@ -26,12 +30,12 @@ struct ProductSpec {
     std::vector<std::string> has;  // the modalities in the batch
   };
   struct Allowed {
-    std::vector<std::int32_t> ranks;  // ascending; empty: all
-    std::vector<std::int64_t> steps;  // ascending; empty: all
-    std::vector<std::uint32_t> conditions;
+    std::vector<std::int32_t> ranks;      // ascending; empty: all
+    std::vector<std::int64_t> steps;      // ascending; empty: all
+    std::vector<ConditionId> conditions;  // ascending
   };
   struct History {
-    std::uint32_t first = 0;
+    ConditionId first;   // of step 0
     std::string folder;  // relative to the one of product.json
   };
   // Ranks that make the same calls under the same condition. Only `rank`, the first of them, has a
@@ -60,12 +64,12 @@ struct ProductSpec {
   // one list or in none; ascending, two or more each. Not used with `agreed`.
   std::vector<std::vector<std::int32_t>> together;
   std::vector<History> histories;
-  std::vector<std::uint32_t> steps;
+  std::vector<ConditionId> steps;          // of every history, from step 1 on
   std::optional<std::int64_t> only_steps;  // the program has this many steps; nothing: any number
 
   // The condition under which a step of a history was recorded; 0 <= step <= steps.size().
-  std::uint32_t recorded_condition(std::uint32_t history, std::int64_t step) const {
-    return step == 0 ? histories[history].first : steps[static_cast<std::size_t>(step) - 1];
+  ConditionId recorded_condition(HistoryId history, std::int64_t step) const {
+    return step == 0 ? histories[history.value].first : steps[static_cast<std::size_t>(step) - 1];
   }
 };
 

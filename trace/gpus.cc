@@ -9,15 +9,15 @@ namespace lockstep::trace {
 
 namespace {
 
-// A value that several sources tell: none where they contradict each other.
+// A value that several sources give; unknown if they contradict each other.
 template <class T>
 class Agreed {
  public:
   explicit Agreed(T unknown) : unknown_(unknown), value_(unknown) {}
-  void hear(const T& told) {
-    if (told == unknown_) return;
-    contradicted_ |= value_ != unknown_ && value_ != told;
-    value_ = told;
+  void add(const T& given) {
+    if (given == unknown_) return;
+    contradicted_ |= value_ != unknown_ && value_ != given;
+    value_ = given;
   }
   const T& value() const { return contradicted_ ? unknown_ : value_; }
 
@@ -26,16 +26,16 @@ class Agreed {
   bool contradicted_ = false;
 };
 
-struct Told {
+struct AgreedLocation {
   Agreed<std::string_view> host{""};
   Agreed<std::int64_t> pid{kNone};
   Agreed<std::int32_t> gpu{kNone};
 
   template <class Source>
-  void hear(const Source& source) {
-    host.hear(source.host);
-    pid.hear(source.pid);
-    gpu.hear(source.gpu);
+  void add(const Source& source) {
+    host.add(source.host);
+    pid.add(source.pid);
+    gpu.add(source.gpu);
   }
 };
 
@@ -47,14 +47,14 @@ std::int32_t gpu_index(std::int64_t number) {
 }
 
 void locate_ranks(Run& run, std::span<const RankLocation> others) {
-  std::map<Rank, Told> told;
+  std::map<Rank, AgreedLocation> known;
   for (const RankNote& note : run.notes)
-    if (note.rank.value != kNone) told[note.rank].hear(note);
+    if (note.rank.value != kNone) known[note.rank].add(note);
   for (const RankLocation& other : others)
-    if (other.world_size >= run.world_size) told[other.rank].hear(other);
+    if (other.world_size >= run.world_size) known[other.rank].add(other);
   for (RankTrace& trace : run.ranks) {
-    const auto found = told.find(trace.rank);
-    if (found == told.end()) continue;
+    const auto found = known.find(trace.rank);
+    if (found == known.end()) continue;
     if (trace.host.empty()) trace.host = found->second.host.value();
     if (trace.pid == kNone) trace.pid = found->second.pid.value();
     if (trace.gpu == kNone) trace.gpu = found->second.gpu.value();

@@ -170,7 +170,8 @@ class SpecReader {
       condition.phase = read_.text(*object, "phase", false);
       condition.has = read_.texts(*object, "has");
       if (condition.name.empty()) return read_.complain("a condition has no name");
-      if (!by_name_.emplace(condition.name, spec_.conditions.size()).second)
+      const ConditionId id(static_cast<std::uint32_t>(spec_.conditions.size()));
+      if (!by_name_.emplace(condition.name, id).second)
         return read_.complain(
             fmt::format("two conditions are called \"{}\"", printable(condition.name)));
       spec_.conditions.push_back(std::move(condition));
@@ -178,11 +179,11 @@ class SpecReader {
     if (spec_.conditions.empty()) read_.complain("\"conditions\" is empty");
   }
 
-  std::uint32_t condition(const std::string& name) {
+  ConditionId condition(const std::string& name) {
     const auto found = by_name_.find(name);
-    if (found != by_name_.end()) return static_cast<std::uint32_t>(found->second);
+    if (found != by_name_.end()) return found->second;
     read_.complain(fmt::format("no condition is called \"{}\"", printable(name)));
-    return 0;
+    return {};
   }
 
   void allowed(dom::object root) {
@@ -193,7 +194,7 @@ class SpecReader {
       rule.ranks = read_.integers<std::int32_t>(
           *object, "ranks", static_cast<std::size_t>(kMaxWorldSize), spec_.world_size - 1);
       rule.steps = read_.integers<std::int64_t>(*object, "steps", kMaxAllowed, kMaxStep);
-      std::set<std::uint32_t> conditions;
+      std::set<ConditionId> conditions;
       for (const std::string& name : read_.texts(*object, "conditions"))
         conditions.insert(condition(name));
       rule.conditions.assign(conditions.begin(), conditions.end());
@@ -286,7 +287,7 @@ class SpecReader {
   }
 
   void histories(dom::object root) {
-    std::set<std::uint32_t> firsts;
+    std::set<ConditionId> firsts;
     for (const dom::element item : read_.list(root, "histories", true, kMaxHistories)) {
       const auto object = read_.as_object(item, "histories");
       if (!object) return;
@@ -311,7 +312,7 @@ class SpecReader {
 
   ProductFileReader read_;
   ProductSpec spec_;
-  std::map<std::string, std::size_t> by_name_;
+  std::map<std::string, ConditionId> by_name_;
   std::size_t named_steps_ = 0;
 };
 
@@ -343,7 +344,7 @@ Result<ProductSpec> parse_product(std::string_view text, const std::string& file
 std::string product_text(const ProductSpec& spec) {
   const auto names = [&](const auto& conditions) {
     Json out = Json::array();
-    for (const std::uint32_t c : conditions) out.push_back(spec.conditions[c].name);
+    for (const ConditionId c : conditions) out.push_back(spec.conditions[c.value].name);
     return out;
   };
   Json conditions = Json::array();
@@ -359,7 +360,7 @@ std::string product_text(const ProductSpec& spec) {
   }
   Json histories = Json::array();
   for (const ProductSpec::History& one : spec.histories)
-    histories.push_back({{"first", spec.conditions[one.first].name}, {"folder", one.folder}});
+    histories.push_back({{"first", spec.conditions[one.first.value].name}, {"folder", one.folder}});
   Json out = {{"product", 1},
               {"program", spec.program},
               {"world_size", spec.world_size},

@@ -117,14 +117,14 @@ void Causes::add_wait(const WaitCause& wait) {
   }
   Cause cause = explain_wait(context_, wait);
   // Several waits may follow from what one rank did.
-  const auto told = std::find_if(causes_.begin(), causes_.end(), [&](const Cause& c) {
+  const auto reported = std::find_if(causes_.begin(), causes_.end(), [&](const Cause& c) {
     return c.finding.rule == cause.finding.rule && c.finding.message == cause.finding.message;
   });
-  if (told != causes_.end()) {
-    told->finding.consequences.insert(told->finding.consequences.end(),
-                                      cause.finding.consequences.begin(),
-                                      cause.finding.consequences.end());
-    told->finding.ranks = united(told->finding.ranks, cause.finding.ranks);
+  if (reported != causes_.end()) {
+    reported->finding.consequences.insert(reported->finding.consequences.end(),
+                                          cause.finding.consequences.begin(),
+                                          cause.finding.consequences.end());
+    reported->finding.ranks = united(reported->finding.ranks, cause.finding.ranks);
     return;
   }
   // At once: a large job has thousands of such cycles, and each wait is held against all causes.

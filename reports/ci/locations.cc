@@ -1,13 +1,13 @@
 #include "reports/ci/locations.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
 #include <filesystem>
 #include <system_error>
 
 #include <fmt/core.h>
 
+#include "base/numbers.h"
 #include "base/text.h"
 
 namespace lockstep::reports {
@@ -17,13 +17,12 @@ namespace {
 // it does not fit, and `text` stays.
 std::optional<std::uint32_t> take_number(std::string_view& text) {
   const std::size_t colon = text.rfind(':');
-  if (colon == kNpos || colon + 1 == text.size()) return std::nullopt;
-  std::int32_t value = 0;  // consumers hold lines as signed 32-bit numbers
-  const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data() + colon + 1, end, value);
-  if (error != std::errc{} || stop != end || value < 1) return std::nullopt;
+  if (colon == kNpos) return std::nullopt;
+  // Consumers hold lines as signed 32-bit numbers.
+  const auto value = parse_number<std::int32_t>(text.substr(colon + 1));
+  if (!value || *value < 1) return std::nullopt;
   text = text.substr(0, colon);
-  return static_cast<std::uint32_t>(value);
+  return static_cast<std::uint32_t>(*value);
 }
 
 // The part of `file` below `folder`; empty if it is not inside. "/job/src/a.py" in "/job" is

@@ -1,7 +1,6 @@
 #include "reports/filter/filter.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstddef>
 #include <cstdio>
 #include <set>
@@ -12,6 +11,7 @@
 
 #include "base/files/read_file.h"
 #include "base/files/write_file.h"
+#include "base/numbers.h"
 #include "base/text.h"
 #include "verify/rules/rules.h"
 
@@ -161,15 +161,9 @@ std::chrono::sys_days today_utc() {
 
 std::optional<std::chrono::sys_days> parse_date(std::string_view text) {
   if (text.size() != 10 || text[4] != '-' || text[7] != '-') return std::nullopt;
-  const auto number = [&](std::size_t at, std::size_t count) {
-    unsigned value = 0;
-    const char* const end = text.data() + at + count;
-    const auto [stop, error] = std::from_chars(text.data() + at, end, value);
-    return error == std::errc{} && stop == end ? std::optional(value) : std::nullopt;
-  };
-  const auto year = number(0, 4);
-  const auto month = number(5, 2);
-  const auto day = number(8, 2);
+  const auto year = parse_number<unsigned>(text.substr(0, 4));
+  const auto month = parse_number<unsigned>(text.substr(5, 2));
+  const auto day = parse_number<unsigned>(text.substr(8, 2));
   if (!year || !month || !day) return std::nullopt;
   const std::chrono::year_month_day date{std::chrono::year(static_cast<int>(*year)),
                                          std::chrono::month(*month), std::chrono::day(*day)};
@@ -179,10 +173,8 @@ std::optional<std::chrono::sys_days> parse_date(std::string_view text) {
 
 std::string date_text(std::chrono::sys_days day) {
   const std::chrono::year_month_day date(day);
-  char text[32];
-  std::snprintf(text, sizeof text, "%04d-%02u-%02u", static_cast<int>(date.year()),
-                static_cast<unsigned>(date.month()), static_cast<unsigned>(date.day()));
-  return text;
+  return fmt::format("{:04}-{:02}-{:02}", static_cast<int>(date.year()),
+                     static_cast<unsigned>(date.month()), static_cast<unsigned>(date.day()));
 }
 
 // On a mismatch only the last "*" needs to match more: extending an earlier one would leave less

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <optional>
+#include <string_view>
 
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
@@ -18,15 +19,11 @@ constexpr std::size_t kMaxBytes = 1 << 20;
 
 // True for a file of blank lines, comments and "---": valid, but to YAML an empty document, which
 // the parser refuses.
-bool has_no_entries(const std::string& text) {
-  std::size_t begin = 0;
-  while (begin < text.size()) {
-    const std::size_t end = std::min(text.find('\n', begin), text.size());
-    const std::string line = text.substr(begin, end - begin);
+bool has_no_entries(std::string_view text) {
+  while (!text.empty()) {
+    const std::string_view line = take_until(text, '\n');
     const std::size_t first = line.find_first_not_of(" \t\r");
-    if (first != std::string::npos && line[first] != '#' && line.substr(first, 3) != "---")
-      return false;
-    begin = end + 1;
+    if (first != kNpos && line[first] != '#' && line.substr(first, 3) != "---") return false;
   }
   return true;
 }

@@ -173,7 +173,7 @@ std::string in_words(ReferenceVerdict verdict) {
   switch (verdict) {
     case ReferenceVerdict::agrees:
       return "agrees";
-    case ReferenceVerdict::loss_parts:
+    case ReferenceVerdict::loss_differs:
       return "LOSS DIFFERS";
     case ReferenceVerdict::values_differ:
       return "VALUES DIFFER";
@@ -218,7 +218,7 @@ std::string reason(const ReferenceRow& row) {
 ReferenceVerdict verdict_of(const ReferenceRow& row) {
   if (!row.none.empty()) return ReferenceVerdict::no_reference;
   if (!row.loss) return ReferenceVerdict::no_loss;
-  if (!row.loss->agrees()) return ReferenceVerdict::loss_parts;
+  if (!row.loss->agrees()) return ReferenceVerdict::loss_differs;
   return row.first_difference ? ReferenceVerdict::values_differ : ReferenceVerdict::agrees;
 }
 

@@ -41,7 +41,7 @@ struct ReferenceRow {
 
 enum class ReferenceVerdict {
   agrees,         // the final losses agree, and so does every value that both recorded
-  loss_parts,     // the losses differ
+  loss_differs,   // the losses differ
   values_differ,  // the losses agree, but a gradient or a parameter differs
   no_reference,   // there is none, for a reason that is not a fault
   no_loss,        // nothing was recorded to compare

@@ -372,8 +372,6 @@ Json event(char phase, std::string_view name, std::string_view category, Timelin
 
 }  // namespace
 
-std::string json_string(std::string_view bytes) { return json_text(Json(std::string(bytes))); }
-
 void TimelineEvents::add(const Json& event) {
   if (!out_.empty()) out_ += ",\n";
   out_ += json_text(event);

@@ -89,7 +89,4 @@ class TimelineEvents {
   std::string out_;
 };
 
-// Any bytes as a JSON string with its quotes.
-std::string json_string(std::string_view bytes);
-
 }  // namespace lockstep::reports

@@ -62,13 +62,7 @@ std::string llm_text(const MultimodalForecast& f) {
       f.plan.llm.model_name.empty() ? "" : fmt::format("{}: ", printable(f.plan.llm.model_name)),
       m.layers, grouped(m.hidden), number_text(static_cast<double>(sim::parameters(m)) * 1e-9),
       f.plan.llm_frozen ? ", frozen" : "", p.ranks(), p.tensor);
-  if (p.context > 1) out += fmt::format(", context {}", p.context);
-  if (p.expert > 1) out += fmt::format(", expert {}", p.expert);
-  out += fmt::format(", pipeline {}", p.pipeline);
-  if (p.pipeline > 1)
-    out += fmt::format(" ({}{})", sim::pipeline_schedule_name(p.schedule),
-                       f.plan.balanced_split ? ", balanced" : "");
-  return out + fmt::format(", data {}, ZeRO {}", p.data, static_cast<int>(p.sharding));
+  return out + layout_beyond_tensor(p, f.plan.balanced_split ? ", balanced" : "");
 }
 
 std::string data_text(const MultimodalForecast& f) {
@@ -112,7 +106,7 @@ std::vector<NamedFigure> tower_headlines(const MultimodalForecast& f) {
                                       duration_text(f.shortest), duration_text(f.longest))
                         : duration_text(f.seconds)},
       {"tokens/s",
-       fmt::format("{}, {} a GPU, without padding", number_text(f.tokens_per_second),
+       fmt::format("{}, {} per GPU, without padding", number_text(f.tokens_per_second),
                    number_text(f.tokens_per_second / static_cast<double>(f.plan.gpus)))},
       {"samples/s", number_text(f.samples_per_second)},
       {"MFU", percent(f.mfu)},

@@ -36,6 +36,16 @@ std::string description_html(const std::vector<NamedFigure>& figures) {
   return html::element("ul", "plain", out);
 }
 
+std::string layout_beyond_tensor(const sim::TrainingPlan& plan, const std::string& of_schedule) {
+  std::string out;
+  if (plan.context > 1) out += fmt::format(", context {}", plan.context);
+  if (plan.expert > 1) out += fmt::format(", expert {}", plan.expert);
+  out += fmt::format(", pipeline {}", plan.pipeline);
+  if (plan.pipeline > 1)
+    out += fmt::format(" ({}{})", sim::pipeline_schedule_name(plan.schedule), of_schedule);
+  return out + fmt::format(", data {}, ZeRO {}", plan.data, static_cast<int>(plan.sharding));
+}
+
 std::string goodput_text(const sim::PlanForecast::Goodput& goodput, double tokens_per_second) {
   return fmt::format(
       "{}: {} tokens/s; a failure every {}, a checkpoint after {} of work (best: {}; by Young {}, "

@@ -22,6 +22,10 @@ std::string figures_text(const std::vector<NamedFigure>& figures, std::size_t wi
 // "what: value" for each, as the items of an HTML list.
 std::string description_html(const std::vector<NamedFigure>& figures);
 
+// ", context 2, pipeline 4 (1f1b, 2 chunks), data 8, ZeRO 1". `of_schedule`: ", 2 chunks", or
+// empty.
+std::string layout_beyond_tensor(const sim::TrainingPlan& plan, const std::string& of_schedule);
+
 // "93.3 %: 2,434,565 tokens/s; a failure every …", and the same as an object.
 std::string goodput_text(const sim::PlanForecast::Goodput& goodput, double tokens_per_second);
 nlohmann::ordered_json goodput_json(const sim::PlanForecast::Goodput& goodput,

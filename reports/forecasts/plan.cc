@@ -47,13 +47,7 @@ std::string layout_text(const sim::PlanForecast& f) {
                                 f.calibration.cost.ranks_per_node, p.tensor);
   if (p.sequence_parallel) out += " with sequence parallelism";
   if (p.overlapped_tensor) out += ", async";
-  if (p.context > 1) out += fmt::format(", context {}", p.context);
-  if (p.expert > 1) out += fmt::format(", expert {}", p.expert);
-  out += fmt::format(", pipeline {}", p.pipeline);
-  if (p.pipeline > 1)
-    out += fmt::format(" ({}{})", sim::pipeline_schedule_name(p.schedule),
-                       p.chunks > 1 ? fmt::format(", {} chunks", p.chunks) : "");
-  return out + fmt::format(", data {}, ZeRO {}", p.data, static_cast<int>(p.sharding));
+  return out + layout_beyond_tensor(p, p.chunks > 1 ? fmt::format(", {} chunks", p.chunks) : "");
 }
 
 std::string_view recompute_name(sim::Recompute recompute) {
@@ -152,7 +146,7 @@ std::vector<NamedFigure> plan_headlines(const sim::PlanForecast& f) {
       {"step time",
        fmt::format("{} ({} to {} in four cases of five)", duration_text(f.step.seconds),
                    duration_text(f.least_seconds), duration_text(f.most_seconds))},
-      {"tokens/s", fmt::format("{}, {} a GPU", number_text(f.tokens_per_second),
+      {"tokens/s", fmt::format("{}, {} per GPU", number_text(f.tokens_per_second),
                                number_text(f.tokens_per_second / f.gpus()))},
       {"samples/s", number_text(f.samples_per_second)},
       {"MFU", percent(f.mfu)}};

@@ -212,7 +212,7 @@ std::vector<Headline> headlines(const sim::ScenarioForecast& f) {
                        (f.on_meta ? " of calls, work uncounted" : " after the last step"),
                    "evaluation"});
   out.push_back({"sent",
-                 fmt::format("{} a rank and step, {} calls", bytes_text(f.figures.bytes),
+                 fmt::format("{} per rank and step, {} calls", bytes_text(f.figures.bytes),
                              number_text(f.figures.calls)),
                  "calls, bytes"});
   // On one node nothing leaves it, and a line "0 B" would be noise.

@@ -11,11 +11,9 @@
 
 namespace lockstep::reports::html {
 
-inline constexpr std::size_t kSeriesLooks = 8;
-
 struct Series {
   std::string name;      // text
-  std::size_t look = 0;  // below kSeriesLooks
+  std::size_t look = 0;  // 0 to 7: the style sheet has eight
 };
 
 // Formats a number: "1.2 GB".

@@ -193,12 +193,9 @@ std::vector<std::string> ranks_table(const WatchState& state, const WatchView& v
   return out;
 }
 
-std::vector<std::string> lines_of(const std::string& text) {
+std::vector<std::string> lines_of(std::string_view text) {
   std::vector<std::string> out;
-  std::size_t begin = 0;
-  for (std::size_t end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1)
-    out.push_back(text.substr(begin, end - begin));
-  if (begin < text.size()) out.push_back(text.substr(begin));
+  while (!text.empty()) out.emplace_back(take_until(text, '\n'));
   return out;
 }
 

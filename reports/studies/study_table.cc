@@ -76,7 +76,7 @@ StudyCells costs(const Combination& c, const std::vector<Combination>& all) {
 }
 
 const StudyCells kRightness = {"gradient", "image path", "embeddings", "BatchNorm", "text path"};
-const StudyCells kCosts = {"ms a step", "KiB a step", "peak MiB", "loss", "recall@1 %"};
+const StudyCells kCosts = {"ms per step", "KiB per step", "peak MiB", "loss", "recall@1 %"};
 
 // A line for each strategy, and below it one for each of its combinations that completed.
 // `cells_of`: the figures of a combination.

@@ -96,7 +96,7 @@ std::string table_text(const Summary& summary, const sim::Ranking& ranking, std:
         "{}\n",
         wrap(fmt::format("! does not fit: {}{}", plural(ranking.too_large.size(), "plan"),
                          summary.goal.memory_limit
-                             ? fmt::format(", with {} a rank, or less where the machine has less",
+                             ? fmt::format(", with {} per rank, or less where the machine has less",
                                            bytes_text(*summary.goal.memory_limit))
                              : ", with what the machine has"),
              width, 2));
@@ -146,7 +146,7 @@ std::string sweep_text(const Summary& summary, std::size_t width) {
       wrap(fmt::format("\"{}\": {}", printable(summary.scenario), tried_text(summary)), width));
   out += fmt::format("best by {}", objective_text(summary.goal.objective));
   if (summary.goal.memory_limit)
-    out += fmt::format(" within {} a rank", bytes_text(*summary.goal.memory_limit));
+    out += fmt::format(" within {} per rank", bytes_text(*summary.goal.memory_limit));
   out += "\n";
   if (const std::string table = table_text(summary, ranking, width); !table.empty())
     out += fmt::format("\n{}", table);
@@ -300,7 +300,7 @@ std::string objective_text(sim::Objective objective) {
     case sim::Objective::samples_per_second:
       return "samples/s";
     case sim::Objective::samples_per_second_per_rank:
-      return "samples/s a rank";
+      return "samples/s per rank";
   }
   return {};
 }

@@ -90,9 +90,7 @@ Result<ManifestContent> read_jsonl(const std::string& file) {
   Names indices;
   std::string_view rest = *text;
   for (int line = 1; !rest.empty(); ++line) {
-    const std::size_t end = std::min(rest.find('\n'), rest.size());
-    const std::string_view row = rest.substr(0, end);
-    rest.remove_prefix(std::min(end + 1, rest.size()));
+    const std::string_view row = take_until(rest, '\n');
     if (row.find_first_not_of(" \t\r") == std::string_view::npos) continue;
     ManifestItem item = item_of_line(row, {file, line}, images);
     if (!item.id.empty()) ids.check("id", item.id, item);

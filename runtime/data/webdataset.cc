@@ -6,7 +6,6 @@
 #include <archive_entry.h>
 
 #include <algorithm>
-#include <charconv>
 #include <memory>
 #include <string_view>
 
@@ -14,6 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
+#include "base/numbers.h"
 #include "base/quantities.h"
 #include "base/text.h"
 #include "runtime/data/manifest_readers.h"
@@ -171,25 +171,16 @@ constexpr const char* kFix = "write a group as {000..007} or {a,b}";
 
 // A number of at most nine digits; -1 for anything else.
 int number(std::string_view digits) {
-  int value = -1;
-  if (digits.empty() || digits.size() > 9 ||
-      digits.find_first_not_of("0123456789") != std::string_view::npos) {
-    return -1;
-  }
-  std::from_chars(digits.data(), digits.data() + digits.size(), value);
-  return value;
+  if (digits.size() > 9 || digits.starts_with('-')) return -1;
+  return parse_number<int>(digits).value_or(-1);
 }
 
 Result<std::vector<std::string>> alternatives(std::string_view group) {
   std::vector<std::string> out;
   const std::size_t dots = group.find("..");
   if (dots == std::string_view::npos) {
-    while (true) {
-      const std::size_t comma = group.find(',');
-      out.emplace_back(group.substr(0, comma));
-      if (comma == std::string_view::npos) return out;
-      group.remove_prefix(comma + 1);
-    }
+    const std::vector<std::string_view> listed = split(group, ',');
+    return std::vector<std::string>(listed.begin(), listed.end());
   }
   const std::string_view low = group.substr(0, dots);
   const int first = number(low);

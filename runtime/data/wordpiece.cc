@@ -132,9 +132,7 @@ Result<Vocabulary> Vocabulary::parse(std::string text, const std::string& file) 
   out.text_ = std::make_unique<const std::string>(std::move(text));
   std::string_view rest = *out.text_;
   while (!rest.empty()) {
-    const std::size_t end = std::min(rest.find('\n'), rest.size());
-    std::string_view piece = rest.substr(0, end);
-    rest.remove_prefix(std::min(end + 1, rest.size()));
+    std::string_view piece = take_until(rest, '\n');
     if (piece.ends_with('\r')) piece.remove_suffix(1);
     const std::size_t line = out.pieces_.size() + 1;
     if (piece.empty()) return bad("an empty line where a piece was expected", line);

@@ -38,8 +38,14 @@ std::string shortened(const std::string& ranks) {
   return fmt::format("{}, …", ranks.substr(0, ranks.rfind(',', kMost)));
 }
 
-std::vector<std::uint32_t> indices(const std::vector<std::size_t>& conditions) {
-  return {conditions.begin(), conditions.end()};
+trace::ConditionId condition_id(std::size_t index) {
+  return trace::ConditionId(static_cast<std::uint32_t>(index));
+}
+
+std::vector<trace::ConditionId> condition_ids(const std::vector<std::size_t>& indices) {
+  std::vector<trace::ConditionId> out;
+  for (const std::size_t index : indices) out.push_back(condition_id(index));
+  return out;
 }
 
 // The description of the traces. `root_first`: the condition of rank 0's first step, if its
@@ -64,14 +70,14 @@ trace::ProductSpec spec_of(const Scenario& scenario, const DerivationPlan& plan,
     for (const std::vector<int>& ranks : plan.together)
       out.together.emplace_back(ranks.begin(), ranks.end());
   }
-  if (root_first) out.allowed.push_back({{0}, {0}, {static_cast<std::uint32_t>(*root_first)}});
+  if (root_first) out.allowed.push_back({{0}, {0}, condition_ids({*root_first})});
   for (const DerivationPlan::Allowed& a : plan.allowed) {
-    out.allowed.push_back({{a.ranks.begin(), a.ranks.end()}, a.steps, indices(a.conditions)});
+    out.allowed.push_back({{a.ranks.begin(), a.ranks.end()}, a.steps, condition_ids(a.conditions)});
   }
   for (std::size_t i = 0; i < plan.first_conditions(); ++i) {
-    out.histories.push_back({static_cast<std::uint32_t>(i), history_folder(i)});
+    out.histories.push_back({condition_id(i), history_folder(i)});
   }
-  out.steps = indices(plan.later_steps());
+  out.steps = condition_ids(plan.later_steps());
   return out;
 }
 

@@ -186,7 +186,7 @@ class Runner {
     references_.push_back({std::filesystem::path(scenario.file).stem().string(),
                            std::move(made->none), made->loss, made->comparison.first_difference});
     switch (reports::verdict_of(references_.back())) {
-      case reports::ReferenceVerdict::loss_parts:
+      case reports::ReferenceVerdict::loss_differs:
       case reports::ReferenceVerdict::values_differ:
         return reports::ExitStatus::findings;
       case reports::ReferenceVerdict::no_loss:

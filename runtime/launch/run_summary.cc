@@ -224,7 +224,7 @@ std::string numbers_text(const JobOutcome& outcome) {
                        fixed(*n.last_loss, 3), plural(n.steps, "step"), first->rank,
                        outcome.times_mean_nothing
                            ? ""
-                           : fmt::format(", {} a step", duration_text(n.step_ms_median * 1e-3)));
+                           : fmt::format(", {} per step", duration_text(n.step_ms_median * 1e-3)));
   if (outcome.times_mean_nothing) out += "the ranks shared GPUs: times mean nothing\n";
   if (n.retrieval && n.retrieval->items > 0)
     out += fmt::format(

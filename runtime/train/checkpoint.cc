@@ -3,18 +3,19 @@
 #include <zlib.h>
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <functional>
 #include <limits>
 #include <map>
 #include <optional>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
 
+#include "base/numbers.h"
 #include "base/text.h"
 #include "runtime/models/safetensors.h"
 #include "runtime/models/weights.h"
@@ -36,11 +37,7 @@ std::string step_folder(const std::string& folder, std::int64_t steps) {
 // "step_000040" → 40; nothing for other names.
 std::optional<std::int64_t> steps_of(const std::string& name) {
   if (!name.starts_with(kStepPrefix)) return std::nullopt;
-  std::int64_t steps = 0;
-  const char* const end = name.data() + name.size();
-  const auto [last, problem] = std::from_chars(name.data() + kStepPrefix.size(), end, steps);
-  if (problem != std::errc() || last != end) return std::nullopt;
-  return steps;
+  return parse_number<std::int64_t>(std::string_view(name).substr(kStepPrefix.size()));
 }
 
 // The step folders that exist now. Other ranks create and remove some meanwhile, so an iteration

@@ -13,13 +13,12 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <charconv>
 #include <cmath>
-#include <system_error>
 
 #include <fmt/core.h>
 
 #include "base/check.h"
+#include "base/numbers.h"
 #include "base/text.h"
 #include "sim/collectives/collective.h"
 
@@ -343,10 +342,8 @@ std::string_view protocol_name(NcclProtocol protocol) {
 
 Result<NcclChannels> parse_nccl_channels(std::string_view text) {
   const std::size_t times = std::min(text.find('x'), text.size());
-  std::int64_t count = 0;
-  const auto [end, problem] = std::from_chars(text.data(), text.data() + times, count);
-  const bool whole = problem == std::errc() && end == text.data() + times;
-  if (times == text.size() || !whole || count < 1 || count > kMostNcclChannels) {
+  const auto count = parse_number<std::int64_t>(text.substr(0, times));
+  if (times == text.size() || !count || *count < 1 || *count > kMostNcclChannels) {
     return Error{fmt::format("\"{}\" names no channels", printable(text)),
                  {},
                  fmt::format("write from 1 to {} channels and the bandwidth of each: 12x30GB/s",
@@ -354,7 +351,7 @@ Result<NcclChannels> parse_nccl_channels(std::string_view text) {
   }
   const Result<Bandwidth> each = parse_bandwidth(text.substr(times + 1));
   if (!each) return each.error();
-  return NcclChannels{count, *each};
+  return NcclChannels{*count, *each};
 }
 
 bool nccl_tunes(trace::Op op) {

@@ -5,13 +5,14 @@
 #include <cmath>
 #include <cstddef>
 #include <map>
-#include <optional>
+#include <numeric>
 #include <string>
 #include <utility>
 
 #include <fmt/core.h>
 
 #include "base/check.h"
+#include "base/least_squares.h"
 #include "base/numbers.h"
 #include "sim/forecast/training_steps.h"
 #include "sim/machine/simulated_job.h"
@@ -19,87 +20,11 @@
 namespace lockstep::sim {
 namespace {
 
-// Bytes, operations and the types: 6 unknowns, so all 63 choices of non-zero ones can be tried.
+// Bytes, operations and the types.
 constexpr std::size_t kMostUnknowns = kMostTypes + 2;
 // In seconds per byte: no link is faster, so a smaller slope means that time does not grow.
 constexpr double kFastestByte = 1e-15;
 using FitRow = std::array<double, kMostUnknowns>;
-
-// The normal equations of row·x = seconds, with a weight for each row.
-struct Normal {
-  std::array<FitRow, kMostUnknowns> matrix{};
-  FitRow right{};
-  double squares = 0;
-
-  void add(const FitRow& row, double seconds, double weight) {
-    for (std::size_t i = 0; i < kMostUnknowns; ++i) {
-      for (std::size_t j = 0; j < kMostUnknowns; ++j) matrix[i][j] += weight * row[i] * row[j];
-      right[i] += weight * row[i] * seconds;
-    }
-    squares += weight * seconds * seconds;
-  }
-  // Σ weight · (row·x - seconds)².
-  double error(const FitRow& x) const {
-    double out = squares;
-    for (std::size_t i = 0; i < kMostUnknowns; ++i) {
-      out -= 2 * right[i] * x[i];
-      for (std::size_t j = 0; j < kMostUnknowns; ++j) out += x[i] * matrix[i][j] * x[j];
-    }
-    return out;
-  }
-};
-
-// Solves for the unknowns whose bits are in `chosen`, the others being 0, by Gauss elimination with
-// scaled rows. Empty if the data do not determine them.
-std::optional<FitRow> solve(const Normal& normal, unsigned chosen) {
-  std::vector<std::size_t> unknowns;
-  for (std::size_t i = 0; i < kMostUnknowns; ++i)
-    if ((chosen >> i & 1U) != 0) unknowns.push_back(i);
-  const std::size_t n = unknowns.size();
-  std::vector<std::vector<double>> m(n, std::vector<double>(n + 1));
-  // The unknowns differ by ten orders of magnitude (seconds per flop, seconds per operation): each
-  // is scaled by its diagonal.
-  std::vector<double> scale(n);
-  for (std::size_t i = 0; i < n; ++i) scale[i] = std::sqrt(normal.matrix[unknowns[i]][unknowns[i]]);
-  for (std::size_t i = 0; i < n; ++i) {
-    if (scale[i] == 0) return std::nullopt;
-    for (std::size_t j = 0; j < n; ++j)
-      m[i][j] = normal.matrix[unknowns[i]][unknowns[j]] / (scale[i] * scale[j]);
-    m[i][n] = normal.right[unknowns[i]] / scale[i];
-  }
-  for (std::size_t c = 0; c < n; ++c) {
-    std::size_t pivot = c;
-    for (std::size_t r = c; r < n; ++r)
-      if (std::abs(m[r][c]) > std::abs(m[pivot][c])) pivot = r;
-    // After scaling, diagonals are 1: a pivot this small means a linear dependence.
-    if (std::abs(m[pivot][c]) < 1e-12) return std::nullopt;
-    std::swap(m[c], m[pivot]);
-    for (std::size_t r = 0; r < n; ++r) {
-      if (r == c) continue;
-      const double factor = m[r][c] / m[c][c];
-      for (std::size_t k = c; k <= n; ++k) m[r][k] -= factor * m[c][k];
-    }
-  }
-  FitRow out{};
-  for (std::size_t i = 0; i < n; ++i) out[unknowns[i]] = m[i][n] / m[i][i] / scale[i];
-  return out;
-}
-
-// Non-negative least squares: the best of all choices of unknowns whose solution is nowhere below
-// 0.
-FitRow least_squares(const Normal& normal) {
-  FitRow best{};
-  double least = normal.error(best);
-  for (unsigned chosen = 1; chosen < (1U << kMostUnknowns); ++chosen) {
-    const std::optional<FitRow> x = solve(normal, chosen);
-    if (!x || std::any_of(x->begin(), x->end(), [](double v) { return v < 0; })) continue;
-    if (const double error = normal.error(*x); error < least) {
-      least = error;
-      best = *x;
-    }
-  }
-  return best;
-}
 
 // The row of a segment: bytes, operations, then the products of each type.
 FitRow amounts(const trace::WorkCost& work,
@@ -107,12 +32,6 @@ FitRow amounts(const trace::WorkCost& work,
   FitRow out{work.memory_bytes, static_cast<double>(work.operations)};
   for (const trace::WorkCost::Flops& flops : work.flops)
     out[index_of_type.at(flops.dtype)] += flops.matmul + flops.convolution;
-  return out;
-}
-
-double product(const FitRow& a, const FitRow& b) {
-  double out = 0;
-  for (std::size_t i = 0; i < kMostUnknowns; ++i) out += a[i] * b[i];
   return out;
 }
 
@@ -147,13 +66,13 @@ Result<WorkRates> fit_work(const std::vector<trace::WorkCost>& work) {
         fmt::format("products of {} types were measured, more than {}", types.size(), kMostTypes),
         {},
         ""};
-  Normal normal;
+  LeastSquares fit(kMostUnknowns);
   std::size_t measured_count = 0;
   for (const trace::WorkCost& entry : work) {
     if (entry.nanos <= 0) continue;
     const double seconds = static_cast<double>(entry.nanos) * 1e-9;
     // The weight 1/seconds² makes errors relative.
-    normal.add(amounts(entry, types), seconds, 1 / (seconds * seconds));
+    fit.add(amounts(entry, types), seconds, 1 / (seconds * seconds));
     ++measured_count;
   }
   if (measured_count < kLeastMeasured)
@@ -161,12 +80,14 @@ Result<WorkRates> fit_work(const std::vector<trace::WorkCost>& work) {
         fmt::format("only {} steps were measured, too few to fit rates to", measured_count),
         {},
         "measure more steps"};
-  const FitRow x = least_squares(normal);
+  const std::vector<double> x = fit.solve();
   std::vector<double> errors;
   for (const trace::WorkCost& entry : work) {
     if (entry.nanos <= 0) continue;
     const double measured = static_cast<double>(entry.nanos) * 1e-9;
-    errors.push_back(std::abs(product(amounts(entry, types), x) - measured) / measured);
+    const FitRow row = amounts(entry, types);
+    const double predicted = std::inner_product(row.begin(), row.end(), x.begin(), 0.0);
+    errors.push_back(std::abs(predicted - measured) / measured);
   }
   WorkRates out{{}, x[0], x[1], median(std::move(errors))};
   for (const auto& [type, place] : types) out.flop[type] = x[place];
@@ -181,14 +102,15 @@ Result<LinkCost> fit_all_reduce(const std::vector<MeasuredCall>& calls, std::int
   if (by_size.size() < 2 || ranks < 2)
     return Error{"all-reduces of two sizes and more, over two ranks and more, are needed", {}, ""};
   const auto n = static_cast<double>(ranks);
-  Normal normal;
+  LeastSquares fit(2);
   for (auto& [bytes, seconds] : by_size) {
     const auto times = static_cast<double>(seconds.size());
     const double measured = median(std::move(seconds));
     // A ring all-reduce: 2(n-1) alpha + 2(n-1)/n bytes/beta.
-    normal.add({2 * (n - 1), 2 * (n - 1) / n * bytes, 0}, measured, times / (measured * measured));
+    fit.add(std::array{2 * (n - 1), 2 * (n - 1) / n * bytes}, measured,
+            times / (measured * measured));
   }
-  const FitRow x = least_squares(normal);
+  const std::vector<double> x = fit.solve();
   if (!(x[1] > kFastestByte))
     return Error{"the time of all-reduces does not grow with their size", {}, "measure again"};
   LinkCost out;

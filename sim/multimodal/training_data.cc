@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/splitmix.h"
+#include "base/text.h"
 
 namespace lockstep::sim {
 namespace {
@@ -118,9 +119,7 @@ Result<std::vector<DataSample>> parse_manifest(std::string_view text, const std:
     return value.is_number_integer() && value >= 0 && value <= Distribution::kMostDrawn;
   };
   while (!text.empty()) {
-    const std::size_t end = std::min(text.find('\n'), text.size());
-    const std::string_view line = text.substr(0, end);
-    text.remove_prefix(std::min(end + 1, text.size()));
+    const std::string_view line = take_until(text, '\n');
     ++number;
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
     const nlohmann::json object = nlohmann::json::parse(line, nullptr, false);

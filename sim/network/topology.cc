@@ -169,7 +169,7 @@ void Network::route(std::int64_t from, std::int64_t to, std::int64_t rail,
                     const Visit& visit) const {
   if (topology_.kind == Topology::Kind::torus) return route_on_torus(from, to, visit);
   if (topology_.kind == Topology::Kind::dragonfly) return route_on_dragonfly(from, to, visit);
-  for (std::size_t tier = 0; tier < topology_.tiers.size() && parted(tier, from, to); ++tier) {
+  for (std::size_t tier = 0; tier < topology_.tiers.size() && separated(tier, from, to); ++tier) {
     visit(up(tier, from, rail), 1);
     visit(down(tier, to, rail), 1);
   }
@@ -188,7 +188,7 @@ double Network::hops(std::int64_t from, std::int64_t to) const {
     return static_cast<double>(sum);
   }
   if (topology_.kind != Topology::Kind::dragonfly) {
-    for (std::size_t tier = 0; tier < topology_.tiers.size() && parted(tier, from, to); ++tier)
+    for (std::size_t tier = 0; tier < topology_.tiers.size() && separated(tier, from, to); ++tier)
       sum += 2;
     return static_cast<double>(sum);
   }

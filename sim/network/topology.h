@@ -108,7 +108,7 @@ class Network {
     return up(tier, node, rail) + 1;
   }
   // Whether a message between two nodes uses the uplinks of this tier.
-  bool parted(std::size_t tier, std::int64_t a, std::int64_t b) const {
+  bool separated(std::size_t tier, std::int64_t a, std::int64_t b) const {
     return a / topology_.tiers[tier].nodes != b / topology_.tiers[tier].nodes;
   }
 

@@ -253,10 +253,10 @@ class Loads {
         for (const auto port : {Network::Port::net_out, Network::Port::net_in})
           add(network_.port(member, port), 1 / static_cast<double>(node.members.size()));
     for (std::size_t tier = 0; tier < network_.topology().tiers.size(); ++tier) {
-      const bool parted = std::any_of(nodes_.begin(), nodes_.end(), [&](const GroupNode& node) {
-        return network_.parted(tier, node.node, nodes_.front().node);
+      const bool across = std::any_of(nodes_.begin(), nodes_.end(), [&](const GroupNode& node) {
+        return network_.separated(tier, node.node, nodes_.front().node);
       });
-      if (!parted) return;
+      if (!across) return;
       std::vector<LinkLoad> used;
       for (const GroupNode& node : nodes_) {
         std::vector<LinkLoad> here;

@@ -148,15 +148,13 @@ Status SweepFolder::read_rows() {
   const std::size_t whole = text->rfind('\n') + 1;  // 0 without a line break: npos + 1
   std::string_view rest = std::string_view(*text).substr(0, whole);
   for (int line = 1; !rest.empty(); ++line) {
-    const std::size_t end = rest.find('\n');
-    Result<Row> row = parse_row(rest.substr(0, end));
+    Result<Row> row = parse_row(take_until(rest, '\n'));
     if (!row) {
       Error error = row.error();
       error.location = {path_, line, 0};
       return error;
     }
     rows_.push_back(std::move(*row));
-    rest.remove_prefix(end + 1);
   }
   // The process was killed while it wrote the last line.
   was_cut_ = whole < text->size();

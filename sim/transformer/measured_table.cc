@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -15,6 +14,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/files/read_file.h"
+#include "base/numbers.h"
 #include "base/quantities.h"
 #include "base/result.h"
 #include "base/text.h"
@@ -500,7 +500,7 @@ Result<MeasuredTable> read_nccl_tests(const json& root, const std::string& file)
       continue;
     }
     for (const auto& [gpus, rows] : machine.items()) {
-      const long ranks = std::strtol(gpus.c_str(), nullptr, 10);
+      const auto ranks = parse_number<std::int64_t>(gpus).value_or(0);
       if (ranks < 2 || ranks > 1 << 20 || !is_list_of_lists(rows))
         return Error{fmt::format("{}: \"{}\" is not a number of GPUs with its rows", location,
                                  printable(gpus)),

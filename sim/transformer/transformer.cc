@@ -243,12 +243,6 @@ double hardware_flops(const Transformer& model, const TrainingPlan& plan) {
   return model_flops(model, plan) + tokens_of(plan) * again;
 }
 
-double palm_flops_per_token(const Transformer& model, std::int64_t sequence) {
-  return 6 * static_cast<double>(active_parameters(model)) +
-         12.0 * static_cast<double>(model.layers) * static_cast<double>(model.hidden) *
-             static_cast<double>(sequence);
-}
-
 namespace {
 
 enum class Family { llama, mixtral, gpt };

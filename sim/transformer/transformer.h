@@ -132,9 +132,6 @@ double parameters_per_rank(const Transformer& model, const TrainingPlan& plan);
 double model_flops(const Transformer& model, const TrainingPlan& plan);
 // With recomputation: the "hardware FLOPs" of arXiv 2204.02311, appendix B.
 double hardware_flops(const Transformer& model, const TrainingPlan& plan);
-// Per token: 6 N + 12 L H Q T, N of the parameters that a token goes through, arXiv 2204.02311
-// (PaLM), appendix B.
-double palm_flops_per_token(const Transformer& model, std::int64_t sequence);
 
 // Transformers whose shapes are published, by name: "llama3-70b", "gpt3-175b", …
 

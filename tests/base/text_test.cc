@@ -1,11 +1,29 @@
 #include "base/text.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/folded_ranges.h"
 
 namespace lockstep {
 namespace {
+
+using ::testing::ElementsAre;
+
+TEST(TakeUntil, TakesOnePartAfterTheOther) {
+  std::string_view rest = "a\n\nb";
+  EXPECT_EQ(take_until(rest, '\n'), "a");
+  EXPECT_EQ(take_until(rest, '\n'), "");
+  EXPECT_EQ(take_until(rest, '\n'), "b");
+  EXPECT_EQ(rest, "");
+  EXPECT_EQ(take_until(rest, '\n'), "");
+}
+
+TEST(Split, KeepsEmptyParts) {
+  EXPECT_THAT(split("a,,b", ','), ElementsAre("a", "", "b"));
+  EXPECT_THAT(split("a,", ','), ElementsAre("a", ""));
+  EXPECT_THAT(split("", ','), ElementsAre(""));
+}
 
 TEST(EditDistance, CountsInsertionsDeletionsAndSubstitutions) {
   EXPECT_EQ(edit_distance("", ""), 0U);

@@ -250,9 +250,9 @@ TEST(RunSummary, PrintsNoTimesThatMeanNothing) {
   numbers.first_loss = 2;
   numbers.last_loss = 1;
   numbers.step_ms_median = 55;
-  EXPECT_THAT(runtime::run_summary(outcome), HasSubstr("55 ms a step"));
+  EXPECT_THAT(runtime::run_summary(outcome), HasSubstr("55 ms per step"));
   outcome.times_mean_nothing = true;
-  EXPECT_THAT(runtime::run_summary(outcome), Not(HasSubstr(" ms a step")));
+  EXPECT_THAT(runtime::run_summary(outcome), Not(HasSubstr(" ms per step")));
   EXPECT_THAT(runtime::run_summary(outcome), Not(HasSubstr("waiting for data")));
   EXPECT_THAT(runtime::run_summary(outcome),
               HasSubstr("the ranks shared GPUs: times mean nothing\n"));

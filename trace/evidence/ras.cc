@@ -182,9 +182,7 @@ class RasTextReader {
     if (colon == kNpos) return;
     std::string_view list = line.substr(colon + 1);
     while (!list.empty()) {
-      const std::size_t comma = std::min(list.find(','), list.size());
-      const std::string part = fmt::format("={}", without_indent(list.substr(0, comma)));
-      list.remove_prefix(std::min(comma + 1, list.size()));
+      const std::string part = fmt::format("={}", without_indent(take_until(list, ',')));
       const std::int64_t first = number_after(part, "=").value_or(kNone);
       const std::int64_t last = number_after(part, "-").value_or(first);
       if (!is_possible_rank(first, kMaxWorldSize)) continue;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/numbers.h"
+#include "base/text.h"
 #include "trace/trace_builder.h"
 
 namespace lockstep::trace {
@@ -112,25 +113,15 @@ IntListId flat_tensor(std::int64_t elements, Tables& tables) {
 }
 
 std::optional<std::vector<std::int64_t>> integers_in(std::string_view list) {
-  const auto trim = [](std::string_view& text) {
-    while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
-    while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
-  };
-  trim(list);
+  list = trimmed(list);
   if (list.starts_with('[') != list.ends_with(']')) return std::nullopt;
-  if (list.starts_with('[')) list = list.substr(1, list.size() - 2);
-  trim(list);
+  if (list.starts_with('[')) list = trimmed(list.substr(1, list.size() - 2));
   std::vector<std::int64_t> out;
-  while (!list.empty()) {
-    const std::size_t comma = std::min(list.find(','), list.size());
-    std::string_view item = list.substr(0, comma);
-    const bool last = comma == list.size();
-    list.remove_prefix(last ? comma : comma + 1);
-    trim(item);
-    const auto value = parse_number<std::int64_t>(item);
+  if (list.empty()) return out;
+  for (const std::string_view item : split(list, ',')) {
+    const auto value = parse_number<std::int64_t>(trimmed(item));
     if (!value) return std::nullopt;
     out.push_back(*value);
-    if (!last && list.empty()) return std::nullopt;  // "[0, 1,"
   }
   return out;
 }

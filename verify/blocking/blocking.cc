@@ -380,7 +380,7 @@ Cause explain_gone(const Context& context, const WaitCause& wait) {
   locate_cause(context, place, first.call, first.seq, cause);
   set_fingerprint(cause.finding,
                   trace::describe(context.run.tables, context.call(first.call).signature));
-  // Ranks that hung before the same call of sister groups are told as one. Two exceptions of the
+  // Ranks that hung before the same call of sister groups are one cause. Two exceptions of the
   // user's program may differ.
   const bool alike = cause.finding.rule != RuleId::rank_exception;
   if (alike && place.group != WaitPoint::kPointToPoint) {
@@ -409,7 +409,7 @@ bool concerns(const Context& context, const WaitCause& wait,
 
 // Replaces an explanation that names other ranks than those of the job's odd program, where numbers
 // show these, or that names none or some of them.
-void tell_by_odd_program(const Context& context, const WaitCause& wait, Cause& cause) {
+void explain_by_odd_program(const Context& context, const WaitCause& wait, Cause& cause) {
   const OddProgram* const odd = context.odd_program;
   if (odd == nullptr) return;
   const std::vector<trace::Rank> deviants = context.ranks(odd->deviants);
@@ -419,11 +419,11 @@ void tell_by_odd_program(const Context& context, const WaitCause& wait, Cause& c
                        (odd->kind == OddProgram::Kind::missing &&
                         trace::is_point_to_point(context.op({odd->usual, odd->index})));
   // The right ranks by the right call, or by another one that only follows from a message.
-  const bool told =
+  const bool right =
       named == deviants && !(message && odd->by_numbers &&
                              context.semantics == CallSemantics::nccl && is_about_groups(cause));
-  if (told || (!odd->by_numbers && !some)) return;
-  // Whoever names all that part from them knows better why most ranks are wrong.
+  if (right || (!odd->by_numbers && !some)) return;
+  // An explanation that names all ranks that diverge from them knows why most ranks are wrong.
   if (!message && named == context.ranks(odd->others)) return;
   // Ranks that stopped outside of any call did not do so because of another one's calls.
   const bool stopped = !wait.cycle && wait.stalled == SIZE_MAX &&
@@ -455,7 +455,7 @@ Cause explain_wait(const Context& context, const WaitCause& wait) {
   // All members issued the call, and it does not complete.
   if (wait.stalled != SIZE_MAX) {
     Cause cause = explain_stall(context, context.where.wait_points[wait.stalled]);
-    tell_by_odd_program(context, wait, cause);
+    explain_by_odd_program(context, wait, cause);
     if (!wait.victims.empty() && cause.finding.consequences.empty()) {
       cause.finding.consequences.push_back(wait_consequence(context, wait));
     }
@@ -476,7 +476,7 @@ Cause explain_wait(const Context& context, const WaitCause& wait) {
                 : explain_gone(context, wait);
     add_wait_evidence(context, wait, f);
   }
-  tell_by_odd_program(context, wait, cause);
+  explain_by_odd_program(context, wait, cause);
   f.certainty = wait.stuck ? Certainty::proven : Certainty::observed;
   f.ranks = context.ranks(all_ranks(wait));
   if (f.fingerprint.empty()) {

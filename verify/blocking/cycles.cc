@@ -251,7 +251,7 @@ Cause cycle_cause(const Context& context, const WaitCause& wait,
         fmt::format("on {}, issue {} before {}, as in its earlier rounds", who, usual, call);
   }
   if (p2p) add_other_tags(context, wait, cause.finding);
-  // The same cycle in sister groups is told as one.
+  // The same cycle in sister groups is one cause.
   if (!p2p)
     cause.call =
         context.call(waiting_call(context, first_point(context, wait).waiting[0])).signature;

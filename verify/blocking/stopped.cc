@@ -227,8 +227,8 @@ std::string where_words(const Context& context, const std::vector<trace::Rank>& 
   for (const std::string& host : guessed)
     if (std::find(parts.begin(), parts.end(), host) == parts.end())
       parts.push_back(fmt::format("probably {}", host));
-  const bool told = hosts_known && parts.size() <= kHosts && hosts_matter(context.run);
-  if (!told) parts.clear();
+  const bool name_hosts = hosts_known && parts.size() <= kHosts && hosts_matter(context.run);
+  if (!name_hosts) parts.clear();
   if (ranks.size() == 1) {
     const std::int32_t gpu = whereabouts(context.run, ranks[0]).gpu;
     if (gpu != trace::kNone) parts.push_back(fmt::format("GPU {}", gpu));
@@ -344,7 +344,7 @@ std::size_t first_missed(const Context& context, const std::vector<std::size_t>&
     const bool messages =
         a.group == WaitPoint::kPointToPoint || b.group == WaitPoint::kPointToPoint;
     if (!messages)
-      if (const auto told = comes_before(context, a, b)) return *told;
+      if (const auto before = comes_before(context, a, b)) return *before;
     // Times do not decide: a digest of the same traces has none, and says the same.
     return a.waiting.size() > b.waiting.size();
   };

@@ -146,7 +146,7 @@ class Decider {
       }
     }
     for (const ConditionId c : used) {
-      if (std::count(spec.steps.begin(), spec.steps.end(), c.value) >= 2) continue;
+      if (std::count(spec.steps.begin(), spec.steps.end(), c) >= 2) continue;
       say(fmt::format(
           "\"{}\" comes less than twice in \"steps\", so that nothing shows that a step "
           "under it is always the same",

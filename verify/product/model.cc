@@ -69,8 +69,9 @@ Evaluation ProductModel::evaluate(const Situation& situation) const {
                       "{}under \"{}\" after a first step under \"{}\"",
                       second ? "in step 1, among which calls of step 0 come, " : "",
                       printable(spec().conditions[option.condition.value].name),
-                      printable(
-                          spec().conditions[spec().histories[option.history.value].first].name));
+                      printable(spec()
+                                    .conditions[spec().histories[option.history.value].first.value]
+                                    .name));
         out.missing.push_back(fmt::format("what rank {} does {} was not recorded", r, when));
       }
     }
@@ -162,7 +163,7 @@ std::vector<ChannelId> ProductModel::disagreeing(const std::vector<SequenceId>& 
 Situations::Situations(const trace::ProductSpec& spec, bool second_alone) : spec_(spec) {
   history_of_.assign(spec.conditions.size(), kNoHistory);
   for (std::uint32_t h = 0; h < spec.histories.size(); ++h)
-    history_of_[spec.histories[h].first] = HistoryId(h);
+    history_of_[spec.histories[h].first.value] = HistoryId(h);
   for (std::int32_t r = 0; r < spec.world_size; ++r) teams_.push_back({r});
   if (spec.choice == trace::ProductSpec::Choice::free) {
     for (const std::vector<std::int32_t>& team : spec.together)
@@ -191,7 +192,7 @@ void Situations::find_condition_sets() {
 
 // The conditions of the first rule that fits the rank and the step. Null: no rule does, so all
 // conditions are allowed.
-const std::vector<std::uint32_t>* Situations::allowed(std::int32_t rank, std::int64_t step) const {
+const std::vector<ConditionId>* Situations::allowed(std::int32_t rank, std::int64_t step) const {
   for (const trace::ProductSpec::Allowed& rule : spec_.allowed) {
     if (!rule.ranks.empty() && !std::binary_search(rule.ranks.begin(), rule.ranks.end(), rank))
       continue;
@@ -206,10 +207,10 @@ std::vector<ConditionId> Situations::conditions(std::uint32_t condition_set, std
                                                 std::int64_t step) const {
   std::vector<ConditionId> out = condition_sets_[condition_set];
   for (const std::int32_t r : team_of(rank)) {
-    const std::vector<std::uint32_t>* const may = allowed(r, step);
+    const std::vector<ConditionId>* const may = allowed(r, step);
     if (may == nullptr) continue;
-    std::erase_if(
-        out, [&](ConditionId c) { return !std::binary_search(may->begin(), may->end(), c.value); });
+    std::erase_if(out,
+                  [&](ConditionId c) { return !std::binary_search(may->begin(), may->end(), c); });
   }
   return out;
 }

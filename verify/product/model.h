@@ -70,7 +70,7 @@ class Situations {
   HistoryId history_of(ConditionId condition) const { return history_of_[condition.value]; }
 
  private:
-  const std::vector<std::uint32_t>* allowed(std::int32_t rank, std::int64_t step) const;
+  const std::vector<ConditionId>* allowed(std::int32_t rank, std::int64_t step) const;
   void find_condition_sets();
   void list_steps(bool second_alone);
   void add_later(std::int64_t step, bool any_other, const std::vector<std::uint32_t>& pasts);
@@ -108,7 +108,7 @@ class ProductModel {
                               ConditionId condition) const;
   // The condition under which a step of a history was recorded.
   ConditionId recorded_condition(HistoryId history, std::int64_t step) const {
-    return ConditionId(spec().recorded_condition(history.value, step));
+    return spec().recorded_condition(history, step);
   }
 
   // O(options of all ranks + their projections + members of the channels used).

@@ -199,7 +199,7 @@ class SequenceCutter {
 
   // Of a step after step 0.
   ConditionId condition_of(std::int64_t step) const {
-    return ConditionId(d_.spec.steps[static_cast<std::size_t>(step) - 1]);
+    return d_.spec.steps[static_cast<std::size_t>(step) - 1];
   }
 
   const trace::Derivation& d_;

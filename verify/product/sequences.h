@@ -19,8 +19,8 @@
 
 namespace lockstep::verify {
 
-using HistoryId = StrongId<struct HistoryTag, std::uint32_t>;      // into ProductSpec::histories
-using ConditionId = StrongId<struct ConditionTag, std::uint32_t>;  // into ProductSpec::conditions
+using trace::ConditionId;
+using trace::HistoryId;
 inline constexpr HistoryId kNoHistory{kNothing};
 
 // Where a sequence was recorded: the events [begin, end) of that rank's trace.

@@ -28,20 +28,12 @@ std::string as_phrase(std::string_view sentence) {
   return out;
 }
 
-// Takes the first line off `text`.
-std::string_view next_line(std::string_view& text) {
-  const std::size_t end = std::min(text.find('\n'), text.size());
-  const std::string_view line = text.substr(0, end);
-  text.remove_prefix(std::min(end + 1, text.size()));
-  return line;
-}
-
 // A section of a page, with paragraphs and items of lists each in one line.
 std::string unwrapped(std::string_view section) {
   std::string out;
   bool fenced = false, open = false;  // `open`: the last line may go on
   while (!section.empty()) {
-    const std::string_view line = next_line(section);
+    const std::string_view line = take_until(section, '\n');
     if (is_fence(line)) fenced = !fenced;
     if (fenced || is_fence(line)) {
       out += fmt::format("{}\n", line);
@@ -68,13 +60,14 @@ Result<RulePage> parse_rule_page(std::string_view name, std::string_view text) {
   const auto wrong = [&](const std::string& what) {
     return Error{fmt::format("the page of the rule {} {}", name, what), {}, {}};
   };
-  if (next_line(text) != fmt::format("# {}", name)) return wrong("does not begin with its name");
+  if (take_until(text, '\n') != fmt::format("# {}", name))
+    return wrong("does not begin with its name");
   // What is above the first heading, and below each.
   std::array<std::string, kHeadings.size() + 1> parts;
   std::size_t part = 0;
   bool fenced = false;
   while (!text.empty()) {
-    const std::string_view line = next_line(text);
+    const std::string_view line = take_until(text, '\n');
     if (is_fence(line)) fenced = !fenced;
     if (fenced || !line.starts_with("#")) {
       parts[part] += fmt::format("{}\n", line);

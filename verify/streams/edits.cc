@@ -331,17 +331,6 @@ std::optional<Token> Sequence::habit(std::size_t i) {
   return repeated(i - period, 1, period, i);
 }
 
-bool Sequence::always_followed_by(std::size_t i, const Token& like) {
-  std::size_t followed = 0;
-  for (std::size_t back = 2; back <= i && back <= kHistory; ++back) {
-    if (!alike(i - 1, i - back)) continue;
-    const Token t = token(i - back + 1);
-    if (t.what != like.what || !agreement_.agree(t.signature, like.signature)) return false;
-    ++followed;
-  }
-  return followed >= 2;
-}
-
 bool Sequence::seen_before(std::size_t i, const Token& like) {
   for (std::size_t back = 1; back <= i && back <= kHistory; ++back) {
     const Token t = token(i - back);

@@ -54,11 +54,6 @@ class Sequence {
   // does not repeat. O(kHistory · kSuffix).
   std::optional<Token> habit(std::size_t i);
 
-  // Whether each call before i - 1 that is like the one at i - 1 was followed by one like this, at
-  // least twice: what comes next is a rule. For a barrier after every second step it is none.
-  // O(kHistory).
-  bool always_followed_by(std::size_t i, const Token& like);
-
   // Whether a call like this one is among the kHistory calls before i.
   bool seen_before(std::size_t i, const Token& like);
 

@@ -155,7 +155,7 @@ TEST(Certificate, EveryChangeOfTheSpecIsRefused) {
   EXPECT_TRUE(refused([](Spec& s) { s.allowed.pop_back(); }));
   EXPECT_TRUE(refused([](Spec& s) { s.allowed[0].ranks = {2}; }));
   EXPECT_TRUE(refused([](Spec& s) { s.allowed[0].steps = {2}; }));
-  EXPECT_TRUE(refused([](Spec& s) { s.allowed[0].conditions = {0}; }));
+  EXPECT_TRUE(refused([](Spec& s) { s.allowed[0].conditions = condition_ids({0}); }));
   EXPECT_TRUE(refused([](Spec& s) { std::swap(s.allowed[0], s.allowed[1]); }));
   EXPECT_TRUE(refused([](Spec& s) { s.histories[0].folder = "elsewhere"; }));
   EXPECT_TRUE(refused([](Spec& s) { std::swap(s.steps[0], s.steps[1]); }));

@@ -69,11 +69,11 @@ trace::ProductSpec spec_of(const CopiedJob& job, std::size_t conditions) {
   out.world_size = kWorld;
   for (std::uint32_t c = 0; c < conditions; ++c) {
     out.conditions.push_back({fmt::format("c{}", c), "", {}});
-    out.histories.push_back({c, fmt::format("first-{}", c)});
+    out.histories.push_back({trace::ConditionId(c), fmt::format("first-{}", c)});
   }
   for (int round = 0; round < 2; ++round)
-    for (std::uint32_t c = 0; c < conditions; ++c) out.steps.push_back(c);
-  if (!job.fixed.empty()) out.allowed.push_back({job.fixed, {}, {0}});
+    for (std::uint32_t c = 0; c < conditions; ++c) out.steps.emplace_back(c);
+  if (!job.fixed.empty()) out.allowed.push_back({job.fixed, {}, condition_ids({0})});
   for (std::int32_t first = 0; job.together && first < kWorld; first += kPlaces)
     out.together.push_back({first, first + 1});
   return out;
@@ -96,8 +96,8 @@ trace::Derivation derivation_of(const CopiedJob& job, std::size_t conditions, bo
   std::vector<trace::Run> runs;
   const std::vector<std::int32_t> traced = trace::traced_ranks(spec);
   for (const trace::ProductSpec::History& history : spec.histories) {
-    std::vector<std::uint32_t> met = {history.first};
-    met.insert(met.end(), spec.steps.begin(), spec.steps.end());
+    std::vector<std::uint32_t> met = {history.first.value};
+    for (const trace::ConditionId c : spec.steps) met.push_back(c.value);
     std::vector<std::string> texts;
     for (std::int32_t r = 0; r < kWorld; ++r)
       if (traced[static_cast<std::size_t>(r)] == r)

@@ -298,7 +298,7 @@ TEST(Decide, WhatDependsOnMoreThanTheConditionIsInconclusive) {
   SmallProduct p(2);
   p.condition("image", "A:w");
   trace::Derivation d = p.derivation();
-  d.spec.steps = {0, 0};
+  d.spec.steps = condition_ids({0, 0});
   std::vector<std::string> programs(
       2,
       "group a 0,1; all_reduce g=a n=4 step=0; all_reduce g=a n=4 step=1; "
@@ -314,7 +314,7 @@ TEST(Decide, AConditionSeenOnceIsInconclusive) {
   SmallProduct p(2);
   p.condition("image", "A:w");
   trace::Derivation d = p.derivation();
-  d.spec.steps = {0};
+  d.spec.steps = condition_ids({0});
   std::vector<std::string> programs(
       2, "group a 0,1; all_reduce g=a n=4 step=0; all_reduce g=a n=4 step=1; clean");
   d.runs[0] = program(programs, false);
@@ -346,7 +346,7 @@ TEST(Decide, TooManyKindsOfStepsAreInconclusive) {
   for (std::int64_t s = 1; s <= 20; ++s) steps.push_back(s);
   p.allow({}, steps, {"c0"});
   for (int c = 1; c < 64; ++c)
-    p.spec.allowed[0].conditions.push_back(static_cast<std::uint32_t>(c));
+    p.spec.allowed[0].conditions.emplace_back(static_cast<std::uint32_t>(c));
   const Decided d(p);
   EXPECT_EQ(d.verdict(), ProductVerdict::inconclusive);
   EXPECT_THAT(d.why(), HasSubstr("more than 65,536 kinds of steps"));
@@ -413,7 +413,7 @@ TEST(Decide, WaitsThatCrossStepsCloseNoCycle) {
   SmallProduct p(2);
   p.condition("image", "");
   trace::Derivation d = p.derivation();
-  d.spec.steps = {0, 0};
+  d.spec.steps = condition_ids({0, 0});
   const std::string groups = "group a 0,1; group b 0,1; ";
   const std::string rank =
       groups +

@@ -45,8 +45,8 @@ trace::Derivation derivation_of(const std::vector<std::string>& traces) {
   trace::Derivation out;
   out.spec.world_size = static_cast<std::int32_t>(traces.size());
   out.spec.conditions = {{"image", "", {}}};
-  out.spec.histories = {{0, "first-0"}};
-  out.spec.steps = {0, 0, 0};
+  out.spec.histories = {{ConditionId(0), "first-0"}};
+  out.spec.steps = condition_ids({0, 0, 0});
   out.runs.push_back(program(traces, false));
   return out;
 }
@@ -116,8 +116,8 @@ TEST(LateCalls, UnderAnotherConditionOfStepOneAreInconclusive) {
   trace::Derivation derivation = derivation_of({rank, rank});
   derivation.spec.conditions.push_back({"text", "", {}});
   derivation.spec.choice = trace::ProductSpec::Choice::agreed;
-  derivation.spec.steps = {0, 1, 0, 1};
-  derivation.spec.allowed.push_back({{}, {0}, {0}});
+  derivation.spec.steps = condition_ids({0, 1, 0, 1});
+  derivation.spec.allowed.push_back({{}, {0}, condition_ids({0})});
   const ProductDecision decision = decided(derivation);
   EXPECT_EQ(decision.verdict, ProductVerdict::inconclusive);
   EXPECT_THAT(decision.why, Contains(HasSubstr("in step 1, among which calls of step 0 come")));

@@ -116,7 +116,7 @@ void SmallProduct::group(const std::string& name, std::vector<std::int32_t> rank
 void SmallProduct::allow(std::vector<std::int32_t> ranks, std::vector<std::int64_t> steps,
                          const std::vector<std::string>& conditions) {
   trace::ProductSpec::Allowed rule{std::move(ranks), std::move(steps), {}};
-  for (const std::string& name : conditions) rule.conditions.push_back(index_of(name));
+  for (const std::string& name : conditions) rule.conditions.emplace_back(index_of(name));
   std::sort(rule.conditions.begin(), rule.conditions.end());
   spec.allowed.push_back(std::move(rule));
 }
@@ -124,9 +124,10 @@ void SmallProduct::allow(std::vector<std::int32_t> ranks, std::vector<std::int64
 trace::ProductSpec SmallProduct::full_spec() const {
   trace::ProductSpec out = spec;
   const auto n = static_cast<std::uint32_t>(spec.conditions.size());
-  for (std::uint32_t c = 0; c < n; ++c) out.histories.push_back({c, fmt::format("first-{}", c)});
+  for (std::uint32_t c = 0; c < n; ++c)
+    out.histories.push_back({trace::ConditionId(c), fmt::format("first-{}", c)});
   for (int round = 0; round < 2; ++round) {
-    for (std::uint32_t c = 0; c < n; ++c) out.steps.push_back(c);
+    for (std::uint32_t c = 0; c < n; ++c) out.steps.emplace_back(c);
   }
   return out;
 }
@@ -165,8 +166,8 @@ std::string SmallProduct::rank_program(std::int32_t rank,
 
 std::vector<std::string> SmallProduct::texts(std::size_t history) const {
   const trace::ProductSpec full = full_spec();
-  std::vector<std::uint32_t> conditions = {full.histories[history].first};
-  conditions.insert(conditions.end(), full.steps.begin(), full.steps.end());
+  std::vector<std::uint32_t> conditions = {full.histories[history].first.value};
+  for (const trace::ConditionId c : full.steps) conditions.push_back(c.value);
   std::vector<std::string> out;
   for (std::int32_t r = 0; r < spec.world_size; ++r)
     out.push_back(program_text(r, spec.world_size, rank_program(r, conditions), false));

@@ -15,6 +15,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <map>
 #include <optional>
 #include <string>
@@ -24,6 +25,13 @@
 #include "verify/report.h"
 
 namespace lockstep::verify {
+
+// The conditions of these indices.
+inline std::vector<trace::ConditionId> condition_ids(std::initializer_list<std::uint32_t> indices) {
+  std::vector<trace::ConditionId> out;
+  for (const std::uint32_t index : indices) out.emplace_back(index);
+  return out;
+}
 
 class SmallProduct {
  public:

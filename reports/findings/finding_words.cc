@@ -214,8 +214,8 @@ std::string common_folder(const std::vector<std::string>& locations, std::size_t
   for (const std::string& at : locations) {
     if (at.empty()) continue;
     if (!common) common = at;
-    const auto parting = std::mismatch(common->begin(), common->end(), at.begin(), at.end());
-    common->erase(parting.first, common->end());
+    const auto differ = std::mismatch(common->begin(), common->end(), at.begin(), at.end());
+    common->erase(differ.first, common->end());
     common->erase(common->rfind('/') + 1);  // all of it where there is none
   }
   return common && common->starts_with('/') && common->size() >= worth_naming ? *common : "";

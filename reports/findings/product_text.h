@@ -1,5 +1,5 @@
 // The verdict about a product as text: the counterexample as a table of ranks and steps, the two
-// sequences side by side where they part, and what verify() says of the run.
+// sequences side by side where they diverge, and what verify() says of the run.
 #pragma once
 
 #include <cstddef>

@@ -51,7 +51,7 @@ std::int64_t passes(const std::vector<bool>& calls) {
   return std::count(calls.begin(), calls.end(), true);
 }
 
-// Calls match by their number in the group, so ranks part if one makes more than another.
+// Calls match by their number in the group, so ranks diverge if one makes more than another.
 bool diverges(const std::vector<std::vector<bool>>& ranks) {
   return std::any_of(ranks.begin(), ranks.end(), [&](const std::vector<bool>& calls) {
     return passes(calls) != passes(ranks[0]);

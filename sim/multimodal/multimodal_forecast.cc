@@ -17,7 +17,7 @@
 namespace lockstep::sim {
 namespace {
 
-// Steps that are drawn to see how often ranks part; their data alone, which is quick: at most a
+// Steps that are drawn to see how often ranks diverge; their data alone, which is quick: at most a
 // million sequences.
 constexpr std::int64_t kStepsChecked = 200, kSequencesChecked = 1'000'000;
 

@@ -423,7 +423,7 @@ void tell_by_odd_program(const Context& context, const WaitCause& wait, Cause& c
       named == deviants && !(message && odd->by_numbers &&
                              context.semantics == CallSemantics::nccl && is_about_groups(cause));
   if (told || (!odd->by_numbers && !some)) return;
-  // Whoever names all that part from them knows better why most ranks are wrong.
+  // Whoever names all that diverge from them knows better why most ranks are wrong.
   if (!message && named == context.ranks(odd->others)) return;
   // Ranks that stopped outside of any call did not do so because of another one's calls.
   const bool stopped = !wait.cycle && wait.stalled == SIZE_MAX &&

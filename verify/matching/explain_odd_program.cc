@@ -67,7 +67,8 @@ Cause explain_message_of(const Context& context, const OddProgram& odd, std::uin
   }
   f.why = odd.by_numbers
               ? fmt::format(
-                    "Up to here {} did the same as {}, each with peers of its own; here they part.",
+                    "Up to here {} did the same as {}, each with peers of its own; here they "
+                    "diverge.",
                     who, context.describe_ranks({odd.usual}))
               : "";
   if (group) f.group = printable(context.run.tables.str(*group));

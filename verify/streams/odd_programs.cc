@@ -19,8 +19,8 @@ namespace lockstep::verify {
 
 namespace {
 
-// More places where programs part are no fault of one rank, but programs that depend on the data.
-constexpr std::size_t kMostPartings = 64;
+// More places where programs diverge are no fault of one rank: the programs depend on the data.
+constexpr std::size_t kMostDivergences = 64;
 // Calls left out or added in a row that are looked for.
 constexpr std::uint32_t kMostEdited = 256;
 // Calls after an edit that have to agree.
@@ -120,11 +120,11 @@ class Programs {
       while (!left.empty()) {
         const Party party = std::move(left.back());
         left.pop_back();
-        if (!part(party, left)) return std::nullopt;
+        if (!split(party, left)) return std::nullopt;
       }
     }
-    for (const Parting& parting : partings_) {
-      std::optional<OddProgram> odd = judge(parting);
+    for (const Divergence& divergence : divergences_) {
+      std::optional<OddProgram> odd = judge(divergence);
       if (!odd) continue;
       if (out) return std::nullopt;
       out = std::move(odd);
@@ -146,7 +146,7 @@ class Programs {
   };
 
   // Ranks that agree up to a call and no further: those on each side that have made one there.
-  struct Parting {
+  struct Divergence {
     std::vector<std::uint32_t> one, other;
     std::uint32_t index = 0;
     std::size_t silent = 0;  // ranks like these that end before, or left no trace
@@ -300,9 +300,9 @@ class Programs {
     return i + 1 < size(a) ? same(a, i + 1, b, i) : i + 1 < size(b) && same(a, i, b, i + 1);
   }
 
-  // Splits a party where its ranks part from the one with most calls; what leaves it is split
+  // Splits a party where its ranks diverge from the one with most calls; what leaves it is split
   // later. False: too many places.
-  bool part(const Party& party, std::vector<Party>& left) {
+  bool split(const Party& party, std::vector<Party>& left) {
     const std::uint32_t lead =
         *std::max_element(party.ranks.begin(), party.ranks.end(),
                           [&](auto a, auto b) { return calls(a).size() < calls(b).size(); });
@@ -330,11 +330,11 @@ class Programs {
           known->push_back(r);
           continue;
         }
-        if (partings_.size() + parties.size() == kMostPartings) return false;
+        if (divergences_.size() + parties.size() == kMostDivergences) return false;
         parties.push_back({r});
       }
       for (std::vector<std::uint32_t>& p : parties) {
-        partings_.push_back({stay, p, index, silent});
+        divergences_.push_back({stay, p, index, silent});
         if (p.size() > 1) left.push_back({std::move(p), index + 1});
       }
     }
@@ -342,40 +342,40 @@ class Programs {
   }
 
   // Which side did something unusual; nothing where nothing tells.
-  std::optional<OddProgram> judge(const Parting& parting) {
-    const std::uint32_t one = parting.one[0];
-    const std::uint32_t other = parting.other[0];
+  std::optional<OddProgram> judge(const Divergence& divergence) {
+    const std::uint32_t one = divergence.one[0];
+    const std::uint32_t other = divergence.other[0];
     const auto odd = [&](bool is_one, bool by_numbers) {
       return OddProgram{.kind = OddProgram::Kind::replaced,
                         .count = 1,
-                        .deviants = is_one ? parting.one : parting.other,
-                        .others = is_one ? parting.other : parting.one,
+                        .deviants = is_one ? divergence.one : divergence.other,
+                        .others = is_one ? divergence.other : divergence.one,
                         .usual = is_one ? other : one,
-                        .index = parting.index,
+                        .index = divergence.index,
                         .by_numbers = by_numbers};
     };
-    const std::size_t ones = parting.one.size();
-    const std::size_t others = parting.other.size();
-    const CallRef of_one{one, parting.index};
-    const CallRef of_other{other, parting.index};
+    const std::size_t ones = divergence.one.size();
+    const std::size_t others = divergence.other.size();
+    const CallRef of_one{one, divergence.index};
+    const CallRef of_other{other, divergence.index};
     // Ranks that stand in a collective where the others of a pipeline post messages: nothing shows
     // what they would have done next, and the past of messages does not tell (below). In a ring,
     // all post as many; one of two may be a pipeline.
     const auto stands_in_collective = [&](std::uint32_t r, std::uint32_t peer) {
-      const trace::Call& message = calls(peer)[parting.index];
-      return size(r) == parting.index + 1 && !is_message(run_, calls(r)[parting.index]) &&
+      const trace::Call& message = calls(peer)[divergence.index];
+      return size(r) == divergence.index + 1 && !is_message(run_, calls(r)[divergence.index]) &&
              is_message(run_, message) &&
              !(is_ring(message.group) && sizes_.at(message.group.value) > 2);
     };
     if (stands_in_collective(one, other) || stands_in_collective(other, one)) return std::nullopt;
     // A vote that ranks which are not heard could have turned decides nothing.
     const std::size_t margin = ones > others ? ones - others : others - ones;
-    if (margin > parting.silent && is_told_by_numbers(parting)) {
+    if (margin > divergence.silent && is_told_by_numbers(divergence)) {
       const bool one_is_few = ones < others;
       // Most ranks may have left out a call: then their past expects that of the few.
       // Not of messages, which come in rows that are as long as the ring or the pipeline.
-      const bool message = is_message(run_, calls(one)[parting.index]) ||
-                           is_message(run_, calls(other)[parting.index]);
+      const bool message = is_message(run_, calls(one)[divergence.index]) ||
+                           is_message(run_, calls(other)[divergence.index]);
       const Expected expected =
           message ? Expected::unknown : expected_of(run_, agreement_, of_one, of_other);
       const bool most_broke = expected == (one_is_few ? Expected::first : Expected::second);
@@ -392,13 +392,13 @@ class Programs {
 
   // Whether the ranks' places are known in each group in which they exchange messages, unless it is
   // a ring. Otherwise the two may be different stages.
-  bool is_told_by_numbers(const Parting& parting) const {
+  bool is_told_by_numbers(const Divergence& divergence) const {
     const auto is_certain = [&](std::uint32_t r) {
       return std::all_of(groups_[r].begin(), groups_[r].end(), [&](const OwnGroup& group) {
         return !has_messages(group.id) || is_ring(group.id) || group.index >= 0;
       });
     };
-    return is_certain(parting.one[0]) && is_certain(parting.other[0]);
+    return is_certain(divergence.one[0]) && is_certain(divergence.other[0]);
   }
 
   // The call of a rank at an index; beyond the end by the repetition of its last calls. Nothing
@@ -536,7 +536,7 @@ class Programs {
   std::vector<std::vector<std::int32_t>> peers_;  // by rank index and call; -1: not known
   std::map<std::uint32_t, std::int32_t> sizes_;   // of groups with messages
   std::set<std::uint32_t> rings_;                 // groups
-  std::vector<Parting> partings_;
+  std::vector<Divergence> divergences_;
   std::size_t absent_ = 0;  // ranks without a trace
 };
 

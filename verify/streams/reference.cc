@@ -216,12 +216,13 @@ class Choice {
   }
 
   // Whether `most` make the call of `few` there in their later rounds, in which hosts go on over
-  // NCCL. Only where their programs are known to part at this call.
+  // NCCL. Only where their programs are known to diverge at this call.
   bool later_rounds_expect(std::size_t few, const Party& most) {
     if (!knows_its_past(at_.rank(few))) return false;
     return std::all_of(most.begin(), most.end(), [&](std::size_t cursor) {
-      const auto parted = at_.diverged_between(at_.position(few), at_.position(cursor));
-      if (!parted || *parted != at_.next_call(few).call || *parted != at_.next_call(cursor).call)
+      const auto diverged = at_.diverged_between(at_.position(few), at_.position(cursor));
+      if (!diverged || *diverged != at_.next_call(few).call ||
+          *diverged != at_.next_call(cursor).call)
         return false;
       const auto unusual =
           is_second_unusual(at_.run(), at_.agreement(), at_.next_call(few), at_.next_call(cursor));

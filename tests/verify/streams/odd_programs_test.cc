@@ -1,6 +1,6 @@
-// Ranks of one kind run one program. Where one of them parts from the others, it is named, whatever
-// the call is: a message of a ring, an exchange of experts, a collective that a framework makes for
-// a part of the model.
+// Ranks of one kind run one program. Where one of them diverges from the others, it is named,
+// whatever the call is: a message of a ring, an exchange of experts, a collective that a framework
+// makes for a part of the model.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "trace/groups.h"
+#include "trace/rank_list.h"
 #include "verify/streams/past.h"
 #include "verify/streams/programs.h"
 
@@ -28,21 +29,22 @@ constexpr std::uint32_t kEnough = 32;
 // Calls searched backwards for what repeats.
 constexpr std::uint32_t kLooksBack = 4096;
 
+// In place of a rank's index in a group.
+constexpr std::uint32_t kNotKnown = UINT32_MAX;
+
 // A group in which a rank calls.
 struct OwnGroup {
   trace::GroupId id;
   std::uint32_t role = 0;   // that ranks of one kind have in common: size, purpose, and which of
                             // several of one purpose by their first calls
-  std::int32_t size = 0;    // 0: its members are not known
-  std::int32_t index = -1;  // of the rank in it; -1: not known
-  const trace::RankTrace::Membership* membership = nullptr;
-};
+  trace::RankList members;  // empty: not known
+  std::uint32_t index = kNotKnown;  // of the rank in it
 
-std::int32_t index_in(const trace::RankTrace::Membership* group, trace::Rank rank) {
-  if (group == nullptr || !group->ranks.contains(rank)) return -1;
-  const auto found = std::find(group->ranks.begin(), group->ranks.end(), rank);
-  return static_cast<std::int32_t>(found - group->ranks.begin());
-}
+  std::uint32_t size() const { return static_cast<std::uint32_t>(members.size()); }
+  std::uint32_t index_of(trace::Rank rank) const {
+    return static_cast<std::uint32_t>(members.index_of(rank).value_or(kNotKnown));
+  }
+};
 
 // Numbers for what groups are for.
 class Roles {
@@ -51,7 +53,7 @@ class Roles {
   std::vector<OwnGroup> groups_of(const trace::Run& run, std::uint32_t rank) {
     const trace::RankTrace& trace = run.ranks[rank];
     std::vector<OwnGroup> out;
-    std::map<std::pair<std::int32_t, std::string_view>, int> alike;
+    std::map<std::pair<std::uint32_t, std::string_view>, int> alike;
     std::unordered_set<std::uint32_t> seen;
     for (const trace::Call& call : trace.calls) {
       if (!seen.insert(call.group.value).second) continue;
@@ -59,33 +61,21 @@ class Roles {
       group.id = call.group;
       std::string_view purpose;
       if (const auto* const declared = trace::membership(trace, call.group)) {
-        group.membership = declared;
-        group.size = static_cast<std::int32_t>(declared->ranks.size());
-        group.index = index_of(*declared, trace.rank);
+        group.members = declared->ranks;
+        group.index = group.index_of(trace.rank);
         purpose = role_of(run.tables, *declared);
       }
-      const int number = alike[{group.size, purpose}]++;
-      group.role = numbers_.try_emplace({group.size, std::string(purpose), number}, numbers_.size())
-                       .first->second;
+      const int number = alike[{group.size(), purpose}]++;
+      group.role =
+          numbers_.try_emplace({group.size(), std::string(purpose), number}, numbers_.size())
+              .first->second;
       out.push_back(group);
     }
     return out;
   }
 
  private:
-  // As index_in(), in O(1) from the second rank of a group on: there may be one of 65,536 ranks.
-  std::int32_t index_of(const trace::RankTrace::Membership& group, trace::Rank rank) {
-    const auto [list, is_new] = indexes_.try_emplace(group.ranks.identity());
-    if (is_new)
-      for (std::size_t i = 0; i < group.ranks.size(); ++i)
-        list->second.emplace(group.ranks[i].value, static_cast<std::int32_t>(i));
-    const auto found = list->second.find(rank.value);
-    return found == list->second.end() ? -1 : found->second;
-  }
-
-  std::map<std::tuple<std::int32_t, std::string, int>, std::uint32_t> numbers_;
-  // By the list of members: the index of each.
-  std::unordered_map<const void*, std::unordered_map<std::int32_t, std::int32_t>> indexes_;
+  std::map<std::tuple<std::uint32_t, std::string, int>, std::uint32_t> numbers_;
 };
 
 const OwnGroup& find_group(const std::vector<OwnGroup>& groups, trace::GroupId id) {
@@ -137,8 +127,9 @@ class Programs {
  private:
   // What ranks of one kind have in common: the sizes of their groups, and their stage in groups in
   // which they exchange messages.
-  using Kind = std::pair<std::vector<std::size_t>, std::vector<std::tuple<std::uint32_t, int>>>;
-  static constexpr int kRing = -1;
+  using Kind =
+      std::pair<std::vector<std::size_t>, std::vector<std::pair<std::uint32_t, std::uint32_t>>>;
+  static constexpr std::uint32_t kRing = kNotKnown - 1;
 
   struct Party {
     std::vector<std::uint32_t> ranks;
@@ -162,31 +153,31 @@ class Programs {
   void find_peers() {
     peers_.resize(run_.ranks.size());
     for (std::uint32_t r = 0; r < run_.ranks.size(); ++r) {
-      std::map<std::pair<std::uint32_t, trace::Rank>, std::int32_t> known;
+      std::map<std::pair<std::uint32_t, trace::Rank>, std::uint32_t> known;
       for (std::uint32_t c = 0; c < size(r); ++c) {
         const trace::Call& call = calls(r)[c];
         if (!is_message(run_, call)) continue;
-        if (peers_[r].empty()) peers_[r].resize(size(r), -1);
-        const auto [peer, is_new] = known.try_emplace({call.group.value, call.peer}, -1);
-        if (is_new) peer->second = index_in(group_of(r, c).membership, call.peer);
+        if (peers_[r].empty()) peers_[r].resize(size(r), kNotKnown);
+        const auto [peer, is_new] = known.try_emplace({call.group.value, call.peer}, kNotKnown);
+        if (is_new) peer->second = group_of(r, c).index_of(call.peer);
         peers_[r][c] = peer->second;
       }
     }
   }
 
-  // How far the message's peer is in the order of the group; -1: not known.
-  std::int32_t distance(std::uint32_t r, std::uint32_t message) const {
+  // How far the message's peer is in the order of the group.
+  std::uint32_t distance(std::uint32_t r, std::uint32_t message) const {
     const OwnGroup& group = group_of(r, message);
-    const std::int32_t peer = peers_[r][message];
-    if (peer < 0 || group.index < 0) return -1;
-    return (peer - group.index + group.size) % group.size;
+    const std::uint32_t peer = peers_[r][message];
+    if (peer == kNotKnown || group.index == kNotKnown) return kNotKnown;
+    return (peer + group.size() - group.index) % group.size();
   }
 
   // Finds groups whose members, but at most one, send and receive over the same distances: rings.
   // The first and the last stage of a pipeline lack a side.
   void find_rings() {
-    using Distances = std::set<std::pair<trace::Op, std::int32_t>>;
-    std::map<std::uint32_t, std::map<Distances, std::int32_t>> by_group;
+    using Distances = std::set<std::pair<trace::Op, std::uint32_t>>;
+    std::map<std::uint32_t, std::map<Distances, std::uint32_t>> by_group;
     for (std::uint32_t r = 0; r < run_.ranks.size(); ++r) {
       if (peers_[r].empty()) continue;
       std::map<std::uint32_t, Distances> own;
@@ -194,12 +185,12 @@ class Programs {
         const trace::Call& call = calls(r)[c];
         if (!is_message(run_, call)) continue;
         own[call.group.value].emplace(run_.tables.signatures[call.signature].op, distance(r, c));
-        sizes_[call.group.value] = group_of(r, c).size;
+        sizes_[call.group.value] = group_of(r, c).size();
       }
       for (const auto& [group, seen] : own) ++by_group[group][seen];
     }
     for (const auto& [group, distances] : by_group) {
-      std::int32_t most = 0;
+      std::uint32_t most = 0;
       for (const auto& [seen, ranks] : distances) most = std::max(most, ranks);
       if (sizes_[group] >= 3 && most + 1 >= sizes_[group]) rings_.insert(group);
     }
@@ -214,7 +205,7 @@ class Programs {
     std::map<std::uint32_t, std::vector<std::uint32_t>> pairs;    // groups, by role
     for (std::uint32_t r = 0; r < run_.ranks.size(); ++r) {
       for (const OwnGroup& group : groups_[r]) {
-        if (group.size != 2 || !has_messages(group.id)) continue;
+        if (group.size() != 2 || !has_messages(group.id)) continue;
         members[group.id.value].push_back(r);
         if (members[group.id.value].size() == 2) pairs[group.role].push_back(group.id.value);
       }
@@ -264,9 +255,10 @@ class Programs {
   // As far away in the order of their groups, or at the same place of it. (A root is at one place;
   // partners in a butterfly are apart by the same bits.)
   bool peers_correspond(std::uint32_t a, std::uint32_t i, std::uint32_t b, std::uint32_t j) const {
-    const std::int32_t own_a = group_of(a, i).index, own_b = group_of(b, j).index;
-    const std::int32_t peer_a = peers_[a][i], peer_b = peers_[b][j];
-    if (peer_a < 0 || peer_b < 0 || own_a < 0 || own_b < 0) return true;
+    const std::uint32_t own_a = group_of(a, i).index, own_b = group_of(b, j).index;
+    const std::uint32_t peer_a = peers_[a][i], peer_b = peers_[b][j];
+    for (const std::uint32_t index : {own_a, own_b, peer_a, peer_b})
+      if (index == kNotKnown) return true;
     if (distance(a, i) == distance(b, j)) return true;
     if (is_ring(calls(a)[i].group) && is_ring(calls(b)[j].group)) return false;
     return peer_a == peer_b || (own_a ^ peer_a) == (own_b ^ peer_b);
@@ -395,7 +387,7 @@ class Programs {
   bool is_told_by_numbers(const Divergence& divergence) const {
     const auto is_certain = [&](std::uint32_t r) {
       return std::all_of(groups_[r].begin(), groups_[r].end(), [&](const OwnGroup& group) {
-        return !has_messages(group.id) || is_ring(group.id) || group.index >= 0;
+        return !has_messages(group.id) || is_ring(group.id) || group.index != kNotKnown;
       });
     };
     return is_certain(divergence.one[0]) && is_certain(divergence.other[0]);
@@ -533,9 +525,9 @@ class Programs {
   Agreement& agreement_;
   std::vector<std::vector<OwnGroup>> groups_;                             // by rank index
   std::vector<std::unordered_map<std::uint32_t, std::size_t>> place_of_;  // of a group in these
-  std::vector<std::vector<std::int32_t>> peers_;  // by rank index and call; -1: not known
-  std::map<std::uint32_t, std::int32_t> sizes_;   // of groups with messages
-  std::set<std::uint32_t> rings_;                 // groups
+  std::vector<std::vector<std::uint32_t>> peers_;                         // by rank index and call
+  std::map<std::uint32_t, std::uint32_t> sizes_;                          // of groups with messages
+  std::set<std::uint32_t> rings_;                                         // groups
   std::vector<Divergence> divergences_;
   std::size_t absent_ = 0;  // ranks without a trace
 };
@@ -568,13 +560,14 @@ std::optional<trace::Rank> corresponding_peer(const trace::Run& run, std::uint32
   const trace::RankTrace::Membership* const mine = trace::membership(run.ranks[rank], *group);
   const trace::RankTrace::Membership* const theirs =
       trace::membership(run.ranks[other], of_other.group);
-  const std::int32_t self = index_in(mine, run.ranks[rank].rank);
-  const std::int32_t from = index_in(theirs, run.ranks[other].rank);
-  const std::int32_t to = index_in(theirs, of_other.peer);
-  if (self < 0 || from < 0 || to < 0 || mine->ranks.size() != theirs->ranks.size())
+  if (mine == nullptr || theirs == nullptr || mine->ranks.size() != theirs->ranks.size())
     return std::nullopt;
-  const auto size = static_cast<std::int32_t>(mine->ranks.size());
-  return mine->ranks[static_cast<std::size_t>((self + to - from + size) % size)];
+  const auto self = mine->ranks.index_of(run.ranks[rank].rank);
+  const auto from = theirs->ranks.index_of(run.ranks[other].rank);
+  const auto to = theirs->ranks.index_of(of_other.peer);
+  if (!self || !from || !to) return std::nullopt;
+  const std::size_t size = mine->ranks.size();
+  return mine->ranks[(*self + *to + size - *from) % size];
 }
 
 }  // namespace lockstep::verify

@@ -197,8 +197,10 @@ class Programs {
     find_pairs();
   }
 
-  // Rings of two: the members of all pairs that are for one purpose, but at most one, do the same
-  // until they have exchanged a few messages. The two stages of a pipeline do not.
+  // Finds rings of two: the pairs of one purpose in which, but for at most one of them, both
+  // members do the same until they have exchanged a few messages. The two stages of a pipeline do
+  // so only with one micro-batch per step, where one sends and receives, and the other receives and
+  // sends; then they count as ranks of one kind, too.
   void find_pairs() {
     constexpr std::uint32_t kFew = 4;
     std::map<std::uint32_t, std::vector<std::uint32_t>> members;  // ranks, by group
@@ -264,9 +266,9 @@ class Programs {
     return peer_a == peer_b || (own_a ^ peer_a) == (own_b ^ peer_b);
   }
 
-  // The number of calls that agree, from `from` on, up to which they do. Two messages in a row that
-  // changed places agree: in a ring every second rank receives first.
-  // No calls from `enough` on are compared.
+  // The index of the first call from `from` on that differs, or the end of the shorter program;
+  // stops at `enough`. Two messages in a row in the other order agree: in a ring every second rank
+  // receives first.
   std::uint32_t agree_until(std::uint32_t a, std::uint32_t b, std::uint32_t from,
                             std::uint32_t enough = UINT32_MAX) {
     const auto end = std::min(size(a), size(b));
@@ -437,11 +439,16 @@ class Programs {
     return agreeing;
   }
 
-  // Whether what looks like calls too many is the round after one call that was left out: the usual
-  // program ends in that call, and what comes instead is known and repeats nothing right before.
+  // Whether calls that look added are the next round, because the last call of this one was left
+  // out:
   //
-  //   usual     a b c d
-  //   deviant   a b c a b c d      not a b c too many, but d left out
+  //   usual     … d a b c d
+  //   deviant   … d a b c a b c d      d was left out; a b c were not added
+  //
+  // The usual program must end with that call. If it made that call before (as here), a round is
+  // what lies between the two, and as many calls must look added. Otherwise the deviant must have
+  // made the first of them before, but not all of them right before: that would be a loop that ran
+  // once too often.
   bool begins_next_round(const OddProgram& odd, std::uint32_t d) {
     if (odd.index + 1 != size(odd.usual) || odd.count > odd.index) return false;
     const auto is_known = [&](std::uint32_t call) {
@@ -449,7 +456,6 @@ class Programs {
         if (same(d, i, d, call)) return true;
       return false;
     };
-    // Where the usual call came before, it ends a round: what looks added is a whole one, or not.
     for (std::uint32_t i = odd.index; i-- > 0;)
       if (same(odd.usual, i, odd.usual, odd.index)) return odd.count == odd.index - i - 1;
     bool repeats = true;

@@ -16,32 +16,38 @@ using ::testing::Not;
 using ::testing::StartsWith;
 
 // A rank of a ring that passes something on `hops` times, then reduces with all. From hop `open_at`
-// on nothing completes. `wrong_hop`: it receives from `wrong_peer` there.
+// on nothing completes. `wrong_hop`: it receives from `wrong_peer` there. The ring is that of the
+// ranks from `first` on.
 struct RingRank {
-  int rank = 0, size = 4;
+  int rank = 0, size = 4, first = 0;
   int hops = 3, open_at = 3;
   int wrong_hop = -1, wrong_peer = 0;
   bool hangs = true;
 
   std::string text() const {
-    std::string out = "backend nccl; group cp ";
-    for (int r = 0; r < size; ++r) out += fmt::format("{}{}", r > 0 ? "," : "", r);
+    const std::string g = first > 0 ? fmt::format("cp{}", first) : "cp";
+    std::string out = fmt::format("backend nccl; group {} ", g);
+    for (int r = 0; r < size; ++r) out += fmt::format("{}{}", r > 0 ? "," : "", first + r);
     out += "; barrier; ";
+    const auto neighbour = [&](int distance) { return first + (rank - first + distance) % size; };
     for (int h = 0; h < hops; ++h) {
-      const int from = h == wrong_hop ? wrong_peer : (rank + size - 1) % size;
+      const int from = h == wrong_hop ? wrong_peer : neighbour(size - 1);
       const char* const open = h >= open_at ? " open" : "";
-      out +=
-          fmt::format("send g=cp n=8 peer={} coalesced={} async{}; ", (rank + 1) % size, h, open);
-      out += fmt::format("recv g=cp n=8 peer={} coalesced={} async{}; ", from, h, open);
+      out += fmt::format("send g={} n=8 peer={} coalesced={} async{}; ", g, neighbour(1), h, open);
+      out += fmt::format("recv g={} n=8 peer={} coalesced={} async{}; ", g, from, h, open);
     }
     return out + (hangs ? "all_reduce n=1 async open; hung" : "all_reduce n=1 async; clean");
   }
 };
 
-std::string judge_ring(const std::vector<RingRank>& ranks) {
+Report report_of_ring(const std::vector<RingRank>& ranks) {
   std::vector<std::string> out;
   for (const RingRank& r : ranks) out.push_back(r.text());
-  return summary(verify(program(out)));
+  return verify(program(out));
+}
+
+std::string judge_ring(const std::vector<RingRank>& ranks) {
+  return summary(report_of_ring(ranks));
 }
 
 TEST(OddPrograms, ARankThatMakesOneHopLessIsNamed) {
@@ -63,6 +69,29 @@ TEST(OddPrograms, AReceiveFromTheWrongPeerIsNamed) {
                           {.rank = 2, .open_at = 1},
                           {.rank = 3, .open_at = 1}}),
               StartsWith("p2p-unmatched error observed culprits=1 group=cp seq=3"));
+}
+
+// A message is that of the rank that left it out, in its own group.
+TEST(OddPrograms, AMissingMessageIsToldAsTheRankWouldMakeIt) {
+  std::vector<RingRank> ranks;
+  for (int r = 0; r < 8; ++r)
+    ranks.push_back({.rank = r, .first = r / 4 * 4, .hops = r == 6 ? 2 : 3, .open_at = 2});
+  const Report report = report_of_ring(ranks);
+  ASSERT_FALSE(report.findings.empty());
+  EXPECT_EQ(report.findings[0].message,
+            "rank 6 left out its send to rank 7 and 1 more call (call 4 of group cp4), which the "
+            "other ranks that run this program make");
+}
+
+TEST(OddPrograms, SeveralRanksLeaveOutAMessageEach) {
+  std::vector<RingRank> ranks;
+  for (int r = 0; r < 8; ++r)
+    ranks.push_back({.rank = r, .size = 8, .hops = r == 2 || r == 6 ? 2 : 3, .open_at = 2});
+  const Report report = report_of_ring(ranks);
+  ASSERT_FALSE(report.findings.empty());
+  EXPECT_EQ(report.findings[0].message,
+            "ranks 2, 6 each left out a send (rank 2: to rank 3) and 1 more call (call 4 of group "
+            "cp), which the other ranks that run this program make");
 }
 
 // The two data-parallel groups do different things in the end, and rank 0 finished before. Without

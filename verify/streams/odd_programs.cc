@@ -7,8 +7,6 @@
 #include <string>
 #include <string_view>
 #include <tuple>
-#include <unordered_map>
-#include <unordered_set>
 #include <utility>
 
 #include "trace/groups.h"
@@ -46,35 +44,62 @@ struct OwnGroup {
   }
 };
 
+// The groups of a rank, in the order of its first calls in them.
+struct OwnGroups {
+  std::vector<OwnGroup> list;
+  std::vector<std::uint32_t> of_call;  // the index in the list of each call's group
+};
+
 // Numbers for what groups are for.
 class Roles {
  public:
-  // Of the rank's groups, in the order of its first calls in them. O(its calls).
-  std::vector<OwnGroup> groups_of(const trace::Run& run, std::uint32_t rank) {
-    const trace::RankTrace& trace = run.ranks[rank];
-    std::vector<OwnGroup> out;
-    std::map<std::pair<std::uint32_t, std::string_view>, int> alike;
-    std::unordered_set<std::uint32_t> seen;
+  explicit Roles(const trace::Run& run) : run_(run), seen_(run.tables.groups.size()) {}
+
+  // O(calls of the rank); nothing is allocated for each of them.
+  OwnGroups groups_of(std::uint32_t rank) {
+    const trace::RankTrace& trace = run_.ranks[rank];
+    ++asked_;
+    OwnGroups out;
+    out.of_call.reserve(trace.calls.size());
+    Alike alike;
     for (const trace::Call& call : trace.calls) {
-      if (!seen.insert(call.group.value).second) continue;
-      OwnGroup group;
-      group.id = call.group;
-      std::string_view purpose;
-      if (const auto* const declared = trace::membership(trace, call.group)) {
-        group.members = declared->ranks;
-        group.index = group.index_of(trace.rank);
-        purpose = role_of(run.tables, *declared);
+      Seen& seen = seen_[call.group.value];
+      if (seen.asked != asked_) {
+        seen = {asked_, static_cast<std::uint32_t>(out.list.size())};
+        out.list.push_back(describe(trace, call.group, alike));
       }
-      const int number = alike[{group.size(), purpose}]++;
-      group.role =
-          numbers_.try_emplace({group.size(), std::string(purpose), number}, numbers_.size())
-              .first->second;
-      out.push_back(group);
+      out.of_call.push_back(seen.index);
     }
     return out;
   }
 
  private:
+  using Alike = std::map<std::pair<std::uint32_t, std::string_view>, int>;
+
+  OwnGroup describe(const trace::RankTrace& trace, trace::GroupId id, Alike& alike) {
+    OwnGroup group;
+    group.id = id;
+    std::string_view purpose;
+    if (const auto* const declared = trace::membership(trace, id)) {
+      group.members = declared->ranks;
+      group.index = group.index_of(trace.rank);
+      purpose = role_of(run_.tables, *declared);
+    }
+    const int number = alike[{group.size(), purpose}]++;
+    group.role = numbers_.try_emplace({group.size(), std::string(purpose), number}, numbers_.size())
+                     .first->second;
+    return group;
+  }
+
+  // The index of a group in the list of the rank that was asked for as number `asked`.
+  struct Seen {
+    std::uint32_t asked = 0;
+    std::uint32_t index = 0;
+  };
+
+  const trace::Run& run_;
+  std::vector<Seen> seen_;  // by group
+  std::uint32_t asked_ = 0;
   std::map<std::tuple<std::uint32_t, std::string, int>, std::uint32_t> numbers_;
 };
 
@@ -82,19 +107,15 @@ const OwnGroup& find_group(const std::vector<OwnGroup>& groups, trace::GroupId i
   return *std::find_if(groups.begin(), groups.end(), [&](const OwnGroup& g) { return g.id == id; });
 }
 
-bool is_message(const trace::Run& run, const trace::Call& call) {
-  return trace::is_point_to_point(run.tables.signatures[call.signature].op);
-}
-
 class Programs {
  public:
   Programs(const trace::Run& run, Agreement& agreement) : run_(run), agreement_(agreement) {
-    Roles roles;
-    for (std::uint32_t r = 0; r < run.ranks.size(); ++r) {
-      groups_.push_back(roles.groups_of(run, r));
-      auto& places = place_of_.emplace_back();
-      for (std::size_t g = 0; g < groups_[r].size(); ++g) places[groups_[r][g].id.value] = g;
-    }
+    Roles roles(run);
+    groups_.reserve(run.ranks.size());
+    for (std::uint32_t r = 0; r < run.ranks.size(); ++r) groups_.push_back(roles.groups_of(r));
+    message_.resize(run.tables.signatures.size());
+    for (std::uint32_t s = 0; s < message_.size(); ++s)
+      message_[s] = trace::is_point_to_point(run.tables.signatures[trace::SignatureId(s)].op);
     const auto all = static_cast<std::size_t>(std::max(run.world_size, 0));
     absent_ = all - std::min(all, run.ranks.size());
     find_peers();
@@ -146,21 +167,20 @@ class Programs {
   const std::vector<trace::Call>& calls(std::uint32_t r) const { return run_.ranks[r].calls; }
   std::uint32_t size(std::uint32_t r) const { return static_cast<std::uint32_t>(calls(r).size()); }
   const OwnGroup& group_of(std::uint32_t r, std::uint32_t call) const {
-    return groups_[r][place_of_[r].at(calls(r)[call].group.value)];
+    return groups_[r].list[groups_[r].of_call[call]];
   }
+  bool is_message(const trace::Call& call) const { return message_[call.signature.value]; }
 
-  // Looks up each message's peer in its group.
+  // Looks up each message's peer in its group. A run without messages costs nothing here.
   void find_peers() {
     peers_.resize(run_.ranks.size());
+    if (std::find(message_.begin(), message_.end(), true) == message_.end()) return;
     for (std::uint32_t r = 0; r < run_.ranks.size(); ++r) {
-      std::map<std::pair<std::uint32_t, trace::Rank>, std::uint32_t> known;
       for (std::uint32_t c = 0; c < size(r); ++c) {
         const trace::Call& call = calls(r)[c];
-        if (!is_message(run_, call)) continue;
+        if (!is_message(call)) continue;
         if (peers_[r].empty()) peers_[r].resize(size(r), kNotKnown);
-        const auto [peer, is_new] = known.try_emplace({call.group.value, call.peer}, kNotKnown);
-        if (is_new) peer->second = group_of(r, c).index_of(call.peer);
-        peers_[r][c] = peer->second;
+        peers_[r][c] = group_of(r, c).index_of(call.peer);
       }
     }
   }
@@ -180,14 +200,19 @@ class Programs {
     std::map<std::uint32_t, std::map<Distances, std::uint32_t>> by_group;
     for (std::uint32_t r = 0; r < run_.ranks.size(); ++r) {
       if (peers_[r].empty()) continue;
-      std::map<std::uint32_t, Distances> own;
+      std::vector<Distances> own(groups_[r].list.size());
       for (std::uint32_t c = 0; c < size(r); ++c) {
         const trace::Call& call = calls(r)[c];
-        if (!is_message(run_, call)) continue;
-        own[call.group.value].emplace(run_.tables.signatures[call.signature].op, distance(r, c));
-        sizes_[call.group.value] = group_of(r, c).size();
+        if (!is_message(call)) continue;
+        own[groups_[r].of_call[c]].emplace(run_.tables.signatures[call.signature].op,
+                                           distance(r, c));
       }
-      for (const auto& [group, seen] : own) ++by_group[group][seen];
+      for (std::size_t g = 0; g < own.size(); ++g) {
+        if (own[g].empty()) continue;
+        const OwnGroup& group = groups_[r].list[g];
+        sizes_[group.id.value] = group.size();
+        ++by_group[group.id.value][own[g]];
+      }
     }
     for (const auto& [group, distances] : by_group) {
       std::uint32_t most = 0;
@@ -206,7 +231,7 @@ class Programs {
     std::map<std::uint32_t, std::vector<std::uint32_t>> members;  // ranks, by group
     std::map<std::uint32_t, std::vector<std::uint32_t>> pairs;    // groups, by role
     for (std::uint32_t r = 0; r < run_.ranks.size(); ++r) {
-      for (const OwnGroup& group : groups_[r]) {
+      for (const OwnGroup& group : groups_[r].list) {
         if (group.size() != 2 || !has_messages(group.id)) continue;
         members[group.id.value].push_back(r);
         if (members[group.id.value].size() == 2) pairs[group.role].push_back(group.id.value);
@@ -217,7 +242,7 @@ class Programs {
         const std::uint32_t a = members[group][0], b = members[group][1];
         std::uint32_t messages = 0, until = 0;  // the first kFew messages of a, and where they end
         for (; until < size(a) && messages < kFew; ++until)
-          if (calls(a)[until].group.value == group && is_message(run_, calls(a)[until])) ++messages;
+          if (calls(a)[until].group.value == group && is_message(calls(a)[until])) ++messages;
         return messages >= kFew && agree_until(a, b, 0, until) >= until;
       };
       std::size_t others = 0;
@@ -235,7 +260,7 @@ class Programs {
     for (const trace::RankTrace::Membership& m : run_.ranks[r].groups)
       if (m.ranks.contains(run_.ranks[r].rank)) out.first.push_back(m.ranks.size());
     std::sort(out.first.begin(), out.first.end());
-    for (const OwnGroup& group : groups_[r])
+    for (const OwnGroup& group : groups_[r].list)
       if (has_messages(group.id))
         out.second.emplace_back(group.role, is_ring(group.id) ? kRing : group.index);
     std::sort(out.second.begin(), out.second.end());
@@ -251,7 +276,7 @@ class Programs {
       return false;
     if (x.signature != y.signature && !agreement_.agree(x.signature, y.signature)) return false;
     if (x.group != y.group && group_of(a, i).role != group_of(b, j).role) return false;
-    return !is_message(run_, x) || peers_correspond(a, i, b, j);
+    return !is_message(x) || peers_correspond(a, i, b, j);
   }
 
   // As far away in the order of their groups, or at the same place of it. (A root is at one place;
@@ -276,7 +301,7 @@ class Programs {
     while (i < end && i < enough) {
       if (same(a, i, b, i)) {
         ++i;
-      } else if (i + 1 < end && is_message(run_, calls(a)[i]) && is_message(run_, calls(b)[i]) &&
+      } else if (i + 1 < end && is_message(calls(a)[i]) && is_message(calls(b)[i]) &&
                  same(a, i, b, i + 1) && same(a, i + 1, b, i)) {
         i += 2;
       } else if (i + 1 == end && posts_later(a, b, i)) {
@@ -290,7 +315,7 @@ class Programs {
 
   // Whether the last message of one of the two is the one that the other posts after this one.
   bool posts_later(std::uint32_t a, std::uint32_t b, std::uint32_t i) {
-    if (!is_message(run_, calls(a)[i]) || !is_message(run_, calls(b)[i])) return false;
+    if (!is_message(calls(a)[i]) || !is_message(calls(b)[i])) return false;
     return i + 1 < size(a) ? same(a, i + 1, b, i) : i + 1 < size(b) && same(a, i, b, i + 1);
   }
 
@@ -357,9 +382,8 @@ class Programs {
     // all post as many; one of two may be a pipeline.
     const auto stands_in_collective = [&](std::uint32_t r, std::uint32_t peer) {
       const trace::Call& message = calls(peer)[divergence.index];
-      return size(r) == divergence.index + 1 && !is_message(run_, calls(r)[divergence.index]) &&
-             is_message(run_, message) &&
-             !(is_ring(message.group) && sizes_.at(message.group.value) > 2);
+      return size(r) == divergence.index + 1 && !is_message(calls(r)[divergence.index]) &&
+             is_message(message) && !(is_ring(message.group) && sizes_.at(message.group.value) > 2);
     };
     if (stands_in_collective(one, other) || stands_in_collective(other, one)) return std::nullopt;
     // A vote that ranks which are not heard could have turned decides nothing.
@@ -368,8 +392,8 @@ class Programs {
       const bool one_is_few = ones < others;
       // Most ranks may have left out a call: then their past expects that of the few.
       // Not of messages, which come in rows that are as long as the ring or the pipeline.
-      const bool message = is_message(run_, calls(one)[divergence.index]) ||
-                           is_message(run_, calls(other)[divergence.index]);
+      const bool message =
+          is_message(calls(one)[divergence.index]) || is_message(calls(other)[divergence.index]);
       const Expected expected =
           message ? Expected::unknown : expected_of(run_, agreement_, of_one, of_other);
       const bool most_broke = expected == (one_is_few ? Expected::first : Expected::second);
@@ -388,7 +412,8 @@ class Programs {
   // a ring. Otherwise the two may be different stages.
   bool is_told_by_numbers(const Divergence& divergence) const {
     const auto is_certain = [&](std::uint32_t r) {
-      return std::all_of(groups_[r].begin(), groups_[r].end(), [&](const OwnGroup& group) {
+      const std::vector<OwnGroup>& list = groups_[r].list;
+      return std::all_of(list.begin(), list.end(), [&](const OwnGroup& group) {
         return !has_messages(group.id) || is_ring(group.id) || group.index != kNotKnown;
       });
     };
@@ -529,11 +554,11 @@ class Programs {
 
   const trace::Run& run_;
   Agreement& agreement_;
-  std::vector<std::vector<OwnGroup>> groups_;                             // by rank index
-  std::vector<std::unordered_map<std::uint32_t, std::size_t>> place_of_;  // of a group in these
-  std::vector<std::vector<std::uint32_t>> peers_;                         // by rank index and call
-  std::map<std::uint32_t, std::uint32_t> sizes_;                          // of groups with messages
-  std::set<std::uint32_t> rings_;                                         // groups
+  std::vector<OwnGroups> groups_;                  // by rank index
+  std::vector<bool> message_;                      // by signature: whether its calls are messages
+  std::vector<std::vector<std::uint32_t>> peers_;  // by rank index and call
+  std::map<std::uint32_t, std::uint32_t> sizes_;   // of groups with messages
+  std::set<std::uint32_t> rings_;                  // groups
   std::vector<Divergence> divergences_;
   std::size_t absent_ = 0;  // ranks without a trace
 };
@@ -550,9 +575,9 @@ std::optional<trace::GroupId> corresponding_group(const trace::Run& run, std::ui
                                                   std::uint32_t other, trace::GroupId of_other) {
   const trace::RankTrace::Membership* const shared = trace::membership(run.ranks[rank], of_other);
   if (shared != nullptr && shared->ranks.contains(run.ranks[rank].rank)) return of_other;
-  Roles roles;
-  const std::vector<OwnGroup> own = roles.groups_of(run, rank);
-  const std::vector<OwnGroup> theirs = roles.groups_of(run, other);
+  Roles roles(run);
+  const std::vector<OwnGroup> own = roles.groups_of(rank).list;
+  const std::vector<OwnGroup> theirs = roles.groups_of(other).list;
   const auto role = find_group(theirs, of_other).role;
   const auto found =
       std::find_if(own.begin(), own.end(), [&](const OwnGroup& g) { return g.role == role; });

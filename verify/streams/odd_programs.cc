@@ -448,17 +448,33 @@ class Programs {
 
   // How many of the deviant's calls from `mine` on are those of the usual one from `theirs` on; at
   // most kEnough. 0 if a recorded call of the deviant does not agree. One that is only predicted,
-  // by repetition, ends the comparison.
+  // by repetition, ends the comparison. `again`: the deviant may leave out as many calls, like
+  // those that the usual program makes where they diverge, in later rounds, too.
   std::uint32_t agree_from(const OddProgram& odd, std::uint32_t mine, std::uint32_t theirs,
-                           std::uint32_t own_period, std::uint32_t usual_period) {
+                           std::uint32_t own_period, std::uint32_t usual_period,
+                           std::uint32_t again) {
     const std::uint32_t d = odd.deviants[0];
     std::uint32_t agreeing = 0;
+    const auto left_out_again = [&](std::uint32_t from) {
+      for (std::uint32_t k = 0; k < again; ++k) {
+        const auto call = at(odd.usual, from + k, usual_period);
+        if (!call || !same(odd.usual, *call, odd.usual, odd.index + k)) return false;
+      }
+      return again > 0;
+    };
     for (std::uint32_t n = 0; n < kEnough; ++n) {
       if (mine + n >= calls(d).size() && theirs + n >= calls(odd.usual).size()) break;
       const auto i = at(d, mine + n, own_period);
-      const auto j = at(odd.usual, theirs + n, usual_period);
+      auto j = at(odd.usual, theirs + n, usual_period);
       if (!i || !j) break;
-      if (!same(d, *i, odd.usual, *j)) return mine + n < calls(d).size() ? 0 : agreeing;
+      if (!same(d, *i, odd.usual, *j)) {
+        if (mine + n >= calls(d).size()) return agreeing;
+        if (agreeing == 0 || !left_out_again(theirs + n)) return 0;
+        theirs += again;
+        j = at(odd.usual, theirs + n, usual_period);
+        if (!j) break;
+        if (!same(d, *i, odd.usual, *j)) return 0;
+      }
       ++agreeing;
     }
     return agreeing;
@@ -520,7 +536,9 @@ class Programs {
     const std::uint32_t usual = period_of(odd.usual);
     const auto try_edit = [&](OddProgram::Kind kind, std::uint32_t count, std::uint32_t mine,
                               std::uint32_t theirs) {
-      const std::uint32_t n = agree_from(odd, odd.index + mine, odd.index + theirs, own, usual);
+      const std::uint32_t again = kind == OddProgram::Kind::missing ? count : 0;
+      const std::uint32_t n =
+          agree_from(odd, odd.index + mine, odd.index + theirs, own, usual, again);
       if (n == 0) return false;
       odd.kind = kind;
       odd.count = count;

@@ -142,7 +142,7 @@ class Programs {
     }
     // Most ranks are blamed only where one edit explains what they did.
     if (out && !tell_edit(*out) && out->deviants.size() > out->others.size()) return std::nullopt;
-    return out;
+    return out && may_be_left_out_by_others(*out) ? std::nullopt : out;
   }
 
  private:
@@ -568,6 +568,23 @@ class Programs {
     if (!found) guess_edit(odd, d);
     std::sort(odd.deviants.begin(), odd.deviants.end());
     return found;
+  }
+
+  // Whether nothing shows if few ranks made several calls too many in their first round, or if most
+  // left out these calls of a branch that their batches do not use: neither side makes any such
+  // call in another round, and there are no lines and no names.
+  bool may_be_left_out_by_others(const OddProgram& odd) {
+    if (!odd.by_numbers || odd.kind != OddProgram::Kind::extra || odd.count < 2) return false;
+    const std::uint32_t d = odd.deviants[0];
+    const auto is_only_one = [&](std::uint32_t r) {
+      for (std::uint32_t i = 0; i < size(r); ++i)
+        if (i != odd.index && is_same_of_program(agreement_, calls(r)[i], calls(r)[odd.index]))
+          return false;
+      return true;
+    };
+    const trace::Call& call = calls(d)[odd.index];
+    return call.at.value == 0 && call.what.value == 0 && !is_message(call) && is_only_one(d) &&
+           is_only_one(odd.usual);
   }
 
   const trace::Run& run_;

@@ -208,6 +208,42 @@ TEST(OddPrograms, WithoutLinesAndNamesTheLargerNumberDecides) {
               StartsWith("extra-collective error observed culprits=1 group=world seq=1"));
 }
 
+// Gathers of a model's parts, without lines and names. In the first of `rounds`, rank 1 gathers two
+// parts more than the others.
+std::string gathering_rank(int rank, int rounds) {
+  std::string out = "backend nccl; all_gather_into_tensor n=64 async; ";
+  const auto gather = [&](int n) {
+    out += fmt::format("all_gather_into_tensor n={} async open; ", n);
+  };
+  if (rank == 1) {
+    gather(48);
+    gather(56);
+  }
+  gather(32);
+  for (int round = 1; round < rounds; ++round) {
+    gather(64);
+    gather(32);
+  }
+  return out + "all_reduce n=1 async open; hung";
+}
+
+TEST(OddPrograms, SeveralCallsMoreInAFirstRoundMayBeABranchThatMostLeftOut) {
+  std::vector<std::string> ranks;
+  for (int r = 0; r < 4; ++r) ranks.push_back(gathering_rank(r, 1));
+  const Report report = verify(program(ranks));
+  ASSERT_FALSE(report.findings.empty());
+  EXPECT_THAT(summary(report), StartsWith("extra-collective error observed group=world seq=1"));
+  EXPECT_THAT(report.findings[0].why, HasSubstr("whether rank 1 made these calls too many, or "
+                                                "ranks 0, 2, 3 left them out"));
+}
+
+TEST(OddPrograms, LaterRoundsWithoutTheCallsShowThatTheyWereTooMany) {
+  std::vector<std::string> ranks;
+  for (int r = 0; r < 4; ++r) ranks.push_back(gathering_rank(r, 3));
+  EXPECT_THAT(judge(ranks),
+              StartsWith("extra-collective error observed culprits=1 group=world seq=1"));
+}
+
 // Data and tensor parallelism; `calls` of the rank in its tensor-parallel group.
 std::string mesh_rank(int rank, int calls) {
   const int t = rank / 2;

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
+#include <numeric>
 #include <type_traits>
 #include <utility>
 
@@ -36,9 +37,13 @@ std::uint64_t hash_of(std::span<const Rank> ranks) {
   return hash;
 }
 
-bool has_duplicates(std::vector<Rank> ranks) {
-  std::sort(ranks.begin(), ranks.end());
-  return std::adjacent_find(ranks.begin(), ranks.end()) != ranks.end();
+std::vector<std::uint32_t> sorted_places(const std::vector<Rank>& ranks) {
+  std::vector<std::uint32_t> out(ranks.size());
+  std::iota(out.begin(), out.end(), 0U);
+  std::sort(out.begin(), out.end(), [&](std::uint32_t a, std::uint32_t b) {
+    return ranks[a] != ranks[b] ? ranks[a] < ranks[b] : a < b;
+  });
+  return out;
 }
 
 }  // namespace
@@ -50,10 +55,16 @@ RankList::RankList(std::vector<Rank> ranks) {
   const auto [lowest, highest] = std::minmax_element(ranks.begin(), ranks.end());
   list.lowest = *lowest;
   list.highest = *highest;
-  // Growing ranks are the usual case and need no memory to be told apart.
-  list.grows =
+  // Growing ranks are the usual case and need no memory to be found.
+  const bool grows =
       std::adjacent_find(ranks.begin(), ranks.end(), std::greater_equal<>()) == ranks.end();
-  list.distinct = list.grows || !has_duplicates(ranks);
+  if (!grows) {
+    list.by_rank = sorted_places(ranks);
+    list.distinct = std::adjacent_find(list.by_rank.begin(), list.by_rank.end(),
+                                       [&](std::uint32_t a, std::uint32_t b) {
+                                         return ranks[a] == ranks[b];
+                                       }) == list.by_rank.end();
+  }
   list.ranks = std::move(ranks);
   list_ = std::make_shared<const List>(std::move(list));
 }
@@ -63,11 +74,19 @@ const std::vector<Rank>& RankList::ranks() const {
   return list_ == nullptr ? none : list_->ranks;
 }
 
-bool RankList::contains(Rank rank) const {
-  if (list_ == nullptr || rank < list_->lowest || list_->highest < rank) return false;
+std::optional<std::size_t> RankList::index_of(Rank rank) const {
+  if (list_ == nullptr || rank < list_->lowest || list_->highest < rank) return std::nullopt;
   const std::vector<Rank>& all = list_->ranks;
-  if (list_->grows) return std::binary_search(all.begin(), all.end(), rank);
-  return std::find(all.begin(), all.end(), rank) != all.end();
+  const std::vector<std::uint32_t>& by_rank = list_->by_rank;
+  if (by_rank.empty()) {
+    const auto at = std::lower_bound(all.begin(), all.end(), rank);
+    if (*at != rank) return std::nullopt;  // not the end: the highest rank is no lower
+    return static_cast<std::size_t>(at - all.begin());
+  }
+  const auto at = std::lower_bound(by_rank.begin(), by_rank.end(), rank,
+                                   [&](std::uint32_t place, Rank r) { return all[place] < r; });
+  if (all[*at] != rank) return std::nullopt;
+  return *at;
 }
 
 std::strong_ordering operator<=>(const RankList& a, const RankList& b) {

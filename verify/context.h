@@ -29,7 +29,7 @@ struct Context {
   CallSemantics semantics = CallSemantics::gloo;
   // Nothing shows that the ranks hang. The analysis assumes that they stand where their traces end.
   bool presumed = false;
-  // The ranks whose program parts from those of their kind. Null: there are none, or it was not
+  // The ranks whose program diverges from those of their kind. Null: there are none, or it was not
   // looked for because nobody waits.
   const OddProgram* odd_program = nullptr;
 

@@ -157,7 +157,7 @@ std::string study_json(const std::vector<Combination>& combinations) {
                 {"repeats", c.repeats}};
     const Accuracy a = c.accuracy.value_or(Accuracy());
     row["gradient_error"] = json_of(a.gradient_error);
-    row["parted"] = a.first_difference ? Json(*a.first_difference) : Json();
+    row["diverged"] = a.first_difference ? Json(*a.first_difference) : Json();
     row["image_drift"] = json_of(a.image_drift);
     row["embedding_drift"] = json_of(a.feature_drift);
     row["batch_norm_drift"] = json_of(a.batch_norm_drift);

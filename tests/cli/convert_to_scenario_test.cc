@@ -99,7 +99,7 @@ TEST_F(ConvertToScenario, WhatHasNothingToShowIsRefused) {
 }
 
 TEST_F(ConvertToScenario, WhatCallsDoNotShowIsRefused) {
-  // Parameters part in step 1, and the calls agree.
+  // Parameters diverge in step 1, and the calls agree.
   for (int rank = 0; rank < 2; ++rank) {
     record(rank, 3, "clean");
     const std::string file = fmt::format("run/rank_{}.trace.jsonl", rank);

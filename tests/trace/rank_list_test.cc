@@ -26,6 +26,11 @@ TEST(RankList, KnowsItsMembers) {
   EXPECT_FALSE(list.contains(Rank(5)));
   EXPECT_FALSE(list.contains(Rank(0)));
   EXPECT_FALSE(list.contains(Rank(13)));
+  EXPECT_EQ(list.index_of(Rank(1)), 0U);
+  EXPECT_EQ(list.index_of(Rank(9)), 2U);
+  EXPECT_EQ(list.index_of(Rank(12)), 3U);
+  EXPECT_EQ(list.index_of(Rank(5)), std::nullopt);
+  EXPECT_EQ(list.index_of(Rank(-1)), std::nullopt);
   EXPECT_EQ(list.lowest(), Rank(1));
   EXPECT_EQ(list.highest(), Rank(12));
   EXPECT_TRUE(list.distinct());
@@ -36,6 +41,10 @@ TEST(RankList, ItsOrderIsTheGroupsOrder) {
   EXPECT_THAT(list, ElementsAre(Rank(9), Rank(1), Rank(12), Rank(4)));
   EXPECT_TRUE(list.contains(Rank(4)));
   EXPECT_FALSE(list.contains(Rank(5)));
+  EXPECT_EQ(list.index_of(Rank(9)), 0U);
+  EXPECT_EQ(list.index_of(Rank(1)), 1U);
+  EXPECT_EQ(list.index_of(Rank(4)), 3U);
+  EXPECT_EQ(list.index_of(Rank(5)), std::nullopt);
   EXPECT_EQ(list.lowest(), Rank(1));
   EXPECT_EQ(list.highest(), Rank(12));
   EXPECT_TRUE(list.distinct());
@@ -44,13 +53,17 @@ TEST(RankList, ItsOrderIsTheGroupsOrder) {
 
 TEST(RankList, ARankTwice) {
   EXPECT_FALSE(RankList(ranks({0, 1, 1})).distinct());
-  EXPECT_FALSE(RankList(ranks({1, 0, 2, 1})).distinct());
+  const RankList twice(ranks({1, 0, 2, 1}));
+  EXPECT_FALSE(twice.distinct());
+  EXPECT_EQ(twice.index_of(Rank(1)), 0U);
+  EXPECT_EQ(twice.index_of(Rank(2)), 2U);
 }
 
 TEST(RankList, AnEmptyOneHoldsNobody) {
   const RankList none;
   EXPECT_THAT(none, IsEmpty());
   EXPECT_FALSE(none.contains(Rank(0)));
+  EXPECT_EQ(none.index_of(Rank(0)), std::nullopt);
   EXPECT_TRUE(none.distinct());
   EXPECT_EQ(none, RankList(std::vector<Rank>{}));
   EXPECT_LT(none, RankList(ranks({0})));

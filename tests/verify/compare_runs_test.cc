@@ -62,7 +62,7 @@ TEST(CompareRuns, SaysWhereTheyPartAndHow) {
   EXPECT_EQ(c.steps[0].gradient->error, 0);
 }
 
-TEST(CompareRuns, RoundingThatGrowsIsNoParting) {
+TEST(CompareRuns, RoundingThatGrowsIsNoDivergence) {
   // Parameters that are a little apart, and gradients that follow them; then one that does not.
   const auto noisy = [](float last) {
     return trained_to_compare(false, [=](TinyTraining& t, int step) {

@@ -186,15 +186,10 @@ bool are_sisters(const trace::Tables& tables, const trace::RankTrace::Membership
   return role.empty() || other.empty() || role == other;
 }
 
-// The group rank of a rank; the group's size where it is no member.
-std::ptrdiff_t index_in(const trace::RankTrace::Membership& group, trace::Rank rank) {
-  return std::find(group.ranks.begin(), group.ranks.end(), rank) - group.ranks.begin();
-}
-
 // A message in terms that compare over sister groups: with its peer's group rank.
 struct SisterMessage {
   trace::Op op = trace::Op::other;
-  std::ptrdiff_t peer = 0;
+  std::optional<std::size_t> peer;  // nothing: no member
   trace::SignatureId signature;
 };
 
@@ -204,7 +199,7 @@ std::vector<SisterMessage> messages_in(const Context& context, std::uint32_t ran
   for (const trace::Call& call : context.run.ranks[rank].calls) {
     const trace::Op op = context.run.tables.signatures[call.signature].op;
     if (call.group == group.group && trace::is_point_to_point(op))
-      out.push_back({op, index_in(group, call.peer), call.signature});
+      out.push_back({op, group.ranks.index_of(call.peer), call.signature});
   }
   return out;
 }
@@ -229,7 +224,7 @@ std::optional<bool> does_as_sisters(const Context& context, std::uint32_t rank,
   const trace::RankTrace& trace = context.run.ranks[rank];
   const trace::RankTrace::Membership* mine = trace::membership(trace, group);
   if (mine == nullptr) return std::nullopt;
-  const std::ptrdiff_t position = index_in(*mine, trace.rank);
+  const auto position = mine->ranks.index_of(trace.rank);
   const std::vector<SisterMessage> own = messages_in(context, rank, *mine);
   if (own.empty()) return std::nullopt;  // nothing to hold against anyone
   std::size_t alike = 0;
@@ -238,7 +233,7 @@ std::optional<bool> does_as_sisters(const Context& context, std::uint32_t rank,
     if (alike + others == kSistersAsked) break;
     for (const trace::RankTrace::Membership& theirs : context.run.ranks[r].groups) {
       if (r == rank || !are_sisters(context.run.tables, theirs, *mine) ||
-          index_in(theirs, context.run.ranks[r].rank) != position) {
+          theirs.ranks.index_of(context.run.ranks[r].rank) != position) {
         continue;
       }
       const auto same = are_alike(context, own, messages_in(context, r, theirs));
@@ -277,13 +272,13 @@ bool leaves_out_message(const Context& context, std::uint32_t rank, trace::Group
   const trace::RankTrace& trace = context.run.ranks[rank];
   const trace::RankTrace::Membership* mine = trace::membership(trace, group);
   if (mine == nullptr) return false;
-  const std::ptrdiff_t place = index_in(*mine, trace.rank);
-  const std::ptrdiff_t peers_place = index_in(*mine, context.run.ranks[peer].rank);
+  const auto place = mine->ranks.index_of(trace.rank);
+  const auto peers_place = mine->ranks.index_of(context.run.ranks[peer].rank);
   const auto is_message = [&](const std::vector<trace::Call>& calls, std::uint32_t index,
                               const trace::RankTrace::Membership& in) {
     return index < calls.size() && calls[index].group == in.group &&
            context.run.tables.signatures[calls[index].signature].op == op &&
-           index_in(in, calls[index].peer) == peers_place;
+           in.ranks.index_of(calls[index].peer) == peers_place;
   };
   // Whether the sister comes to the rank's call later. Another call may be one that the rank alone
   // makes, before its message.
@@ -297,7 +292,7 @@ bool leaves_out_message(const Context& context, std::uint32_t rank, trace::Group
   for (std::uint32_t r = 0; r < context.run.ranks.size() && asked < kSistersAsked; ++r) {
     for (const trace::RankTrace::Membership& theirs : context.run.ranks[r].groups) {
       if (r == rank || !are_sisters(context.run.tables, theirs, *mine) ||
-          index_in(theirs, context.run.ranks[r].rank) != place) {
+          theirs.ranks.index_of(context.run.ranks[r].rank) != place) {
         continue;
       }
       ++asked;

@@ -322,7 +322,20 @@ bool explain_modality(const Context& context, const Deviation& d, Finding& findi
   return true;
 }
 
-std::string usual_why(const Deviation& d) {
+// Whether the smaller side deviates, or the larger one left out a branch: nothing shows which.
+bool is_open(const Deviation& d) {
+  return d.kind == Deviation::Kind::extra && !d.singled_out &&
+         d.deviants.size() != d.reference.size();
+}
+
+std::string usual_why(const Context& context, const Deviation& d) {
+  if (is_open(d)) {
+    return fmt::format(
+        "No other round shows whether {} made these calls too many, or {} left them out, as they "
+        "would those of a branch that their batches do not use.{}",
+        context.describe_ranks(d.deviants), context.describe_ranks(d.reference),
+        repeat_sentence(d));
+  }
   if (!d.singled_out) {
     return fmt::format(
         "Equally many ranks did each, and nothing earlier in the traces shows which of them "
@@ -359,7 +372,11 @@ Cause explain_deviation(const Context& context, const Deviation& d) {
   if (!explain_modality(context, d, finding)) {
     finding = make_finding(rule_of_deviation(d));
     finding.message = form_message(context, d);
-    finding.why = usual_why(d);
+    finding.why = usual_why(context, d);
+    if (is_open(d))
+      finding.fix =
+          "let all ranks run the branch that makes these calls, also without data for it; or, if "
+          "they are not the model's, make them on all ranks or on none";
     finding.what = names_carried(context, d);
     if (repeats_micro_batch(context, d)) {
       const bool more = d.kind == Deviation::Kind::extra;

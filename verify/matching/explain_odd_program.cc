@@ -28,13 +28,31 @@ std::uint64_t calls_before(const Context& context, std::uint32_t rank, trace::Gr
       }));
 }
 
-// "send to rank 3": the message of `usual` as it would be on `rank`.
-std::string message_words(const Context& context, std::uint32_t rank, CallRef usual) {
-  const trace::Call& call = context.call(usual);
-  const auto peer = corresponding_peer(context.run, rank, usual.rank, call);
-  if (!peer) return context.describe_call(usual);
-  const bool sends = context.op(usual) == trace::Op::send;
-  return fmt::format("{} rank {}", sends ? "send to" : "receive from", peer->value);
+// The call as the deviants make it: "send to rank 3", of several ranks "send (rank 2: to rank 3)".
+// It may be another rank's: then with the peer that corresponds, or without one if none does.
+std::string words_of(const Context& context, const OddProgram& odd, CallRef call) {
+  if (!trace::is_point_to_point(context.op(call))) return context.describe_call(call);
+  const bool sends = context.op(call) == trace::Op::send;
+  const std::uint32_t rank = odd.deviants[0];
+  const auto peer = call.rank == rank
+                        ? std::optional(context.call(call).peer)
+                        : corresponding_peer(context.run, rank, call.rank, context.call(call));
+  const std::string message = sends ? "send" : "receive";
+  if (!peer || peer->value < 0) return message;
+  const std::string side = fmt::format("{} rank {}", sends ? "to" : "from", peer->value);
+  if (odd.deviants.size() == 1) return fmt::format("{} {}", message, side);
+  return fmt::format("{} ({}: {})", message, context.describe_ranks({rank}), side);
+}
+
+// "call 4 of group cp1, step 2": the place of a call like another rank's in a group of this one.
+std::string location_of(const Context& context, std::uint32_t rank, trace::GroupId group,
+                        std::uint64_t seq, CallRef like) {
+  if (context.call(like).group == group) return context.describe_location(like, seq);
+  std::string out = fmt::format("call {} of {}", seq + context.run.ranks[rank].first_number,
+                                context.describe_group(rank, group));
+  if (const auto step = context.call(like).step; step != trace::kNone)
+    out += fmt::format(", step {}", step);
+  return out;
 }
 
 Cause explain_message_of(const Context& context, const OddProgram& odd, std::uint32_t rank) {
@@ -50,24 +68,30 @@ Cause explain_message_of(const Context& context, const OddProgram& odd, std::uin
   const std::string who = context.describe_ranks(odd.deviants);
   const std::string more =
       odd.count > 1 ? fmt::format(" and {}", plural(odd.count - 1, "more call")) : "";
-  const std::string like =
-      odd.by_numbers ? "the other ranks that run this program" : "its other rounds";
+  const bool several = odd.deviants.size() > 1;
+  const std::string like = odd.by_numbers ? "the other ranks that run this program"
+                           : several      ? "their other rounds"
+                                          : "its other rounds";
   f.seq = cause.seq = group ? calls_before(context, rank, *group, odd.index, true) : 0;
-  const std::string location = context.describe_location(left_out ? usual : own, cause.seq);
+  const CallRef there = left_out ? usual : own;
+  const std::string location =
+      location_of(context, rank, group.value_or(shown.group), cause.seq, there);
   if (left_out) {
-    f.message = fmt::format("{} left out its {}{} ({}), which {} make", who,
-                            message_words(context, rank, usual), more, location, like);
+    f.message = fmt::format("{} {} {}{} ({}), which {} make", who,
+                            several ? "each left out a" : "left out its",
+                            words_of(context, odd, usual), more, location, like);
   } else if (odd.kind == Kind::extra) {
     f.message = fmt::format("{} issued {}{} ({}), which {} do not make", who,
-                            context.describe_call(own), more, location, like);
+                            words_of(context, odd, own), more, location, like);
   } else {
-    f.message = fmt::format("{} issued {} ({}) where, by {}, {} was to come", who,
-                            context.describe_call(own), location, like,
-                            message_words(context, rank, usual));
+    f.message =
+        fmt::format("{} issued {} ({}) where, by {}, {} was to come", who,
+                    words_of(context, odd, own), location, like, words_of(context, odd, usual));
   }
   f.why = odd.by_numbers
               ? fmt::format(
-                    "Up to here {} did the same as {}, each with peers of its own; here they part.",
+                    "Up to here {} did the same as {}, each with peers of its own; here they "
+                    "diverge.",
                     who, context.describe_ranks({odd.usual}))
               : "";
   if (group) f.group = printable(context.run.tables.str(*group));

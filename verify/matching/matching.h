@@ -13,7 +13,7 @@ namespace lockstep::verify {
 // same way as the calls.
 Cause explain_deviation(const Context& context, const Deviation& deviation);
 
-// Explains what the ranks did whose program parts from those of their kind: a message or a
+// Explains what the ranks did whose program diverges from those of their kind: a message or a
 // collective that they left out, issued too often, or issued with another peer. Nothing where it is
 // not known to which call of theirs it corresponds. O(calls).
 std::optional<Cause> explain_odd_program(const Context& context, const OddProgram& odd);

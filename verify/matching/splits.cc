@@ -257,7 +257,7 @@ std::optional<Deviation> program_divergence_at(const Context& context, std::size
   return d;
 }
 
-// The odd program of the job, where it is one of these members that parts from the others at an
+// The odd program of the job, where it is one of these members that diverges from the others at an
 // all-to-all, or before its call at `instance`. Sizes vary with the routing, so what was left out
 // shows in the numbers of calls.
 std::optional<Cause> explain_by_odd_program(const Context& context,

@@ -1,5 +1,5 @@
-// The ranks whose program parts from those of all other ranks of their kind. Ranks of one kind run
-// one program, each in groups of its own and with peers of its own: the members of a
+// The ranks whose program diverges from those of all other ranks of their kind. Ranks of one kind
+// run one program, each in groups of its own and with peers of its own: the members of a
 // tensor-parallel group, the same stage of several pipelines, the neighbours in a ring.
 //
 //   rank 0   send(1) recv(3)  send(1) recv(3)  reduce
@@ -30,18 +30,18 @@ struct OddProgram {
   } kind = Kind::replaced;
   std::uint32_t count = 1;
   std::vector<std::uint32_t> deviants;  // rank indices, ascending
-  std::vector<std::uint32_t> others;    // the ranks from which they part, ascending
+  std::vector<std::uint32_t> others;    // the ranks from which they diverge, ascending
   std::uint32_t usual = 0;              // one of these
   std::uint32_t index = 0;              // of the first different call, in all of these programs
   bool by_numbers = false;  // the sides are of unequal size; else their other rounds decided
 };
 
-// The only place where ranks part from others of their kind and where it is known which side does
-// something unusual: the smaller one, unless the larger one breaks with its past; of sides of equal
-// size, by their other rounds. Nothing where there are several such places (programs that depend on
-// the data), where a recording starts in mid-run, or where ranks that ended before, or left no
-// trace, could have turned the numbers. O(64 · calls), and for each of at most 64 places the search
-// of two pasts.
+// The only place where ranks diverge from others of their kind and where it is known which side
+// does something unusual: the smaller one, unless the larger one breaks with its past; of sides of
+// equal size, by their other rounds. Nothing where there are several such places (programs that
+// depend on the data), where a recording starts in mid-run, or where ranks that ended before, or
+// left no trace, could have turned the numbers. O(64 · calls), and for each of at most 64 places
+// the search of two pasts.
 std::optional<OddProgram> find_odd_program(const trace::Run& run, Agreement& agreement);
 
 // The group of `rank` that corresponds to one in which `other`, a rank of its kind, made a call:

@@ -81,8 +81,7 @@ std::vector<std::size_t> group_sizes(const trace::Run& run, std::uint32_t rank,
   std::map<std::uint32_t, std::size_t> sizes;
   for (const std::uint32_t r : {rank, witnesses[0], witnesses[1]}) {
     for (const trace::RankTrace::Membership& m : run.ranks[r].groups) {
-      if (std::find(m.ranks.begin(), m.ranks.end(), self) != m.ranks.end())
-        sizes.emplace(m.group.value, m.ranks.size());
+      if (m.ranks.contains(self)) sizes.emplace(m.group.value, m.ranks.size());
     }
   }
   std::vector<std::size_t> out;

@@ -36,7 +36,8 @@ class Choice {
   // files; the report then names the difference but no culprit.
   Reference choose() {
     if (const auto small = left_out_by_most()) return {*small, true, /*left_out_by_most=*/true};
-    if (largest_.size() == 1) return {largest_[0]};
+    if (largest_.size() == 1)
+      return {largest_[0], /*singled_out=*/!may_be_left_out_in_first_round()};
     if (const auto party = break_tie()) return {*party};
     return {lowest(), /*singled_out=*/false};
   }
@@ -160,6 +161,39 @@ class Choice {
       return kind == EditKind::missing || kind == EditKind::replaced;
     };
     return std::all_of(most.begin(), most.end(), left_out) ? std::optional(small) : std::nullopt;
+  }
+
+  // Whether nothing shows which side is wrong where the few made several calls more in a row in
+  // their first round: they may be those of a branch that most batches do not use. Neither side
+  // made any such call before or makes one later, and there are no lines and no names. A single
+  // call more is one too many: a barrier or a metric.
+  bool may_be_left_out_in_first_round() {
+    if (parties_.size() != 2 || !is_first_) return false;
+    const std::size_t few = at_.longest(parties_[1 - largest_[0]]);
+    const std::size_t next = at_.cursors()[few].next;
+    const Token call = at_.next_token(few);
+    const auto occurs = [&](std::size_t cursor, const Token& like) {
+      Sequence& sequence = at_.sequence(cursor);
+      const std::size_t at = at_.cursors()[cursor].next;
+      return sequence.seen_before(at, like) || sequence.seen_after(at, like);
+    };
+    const auto is_whole = [&](std::size_t cursor) {
+      return is_known_from_its_start(at_.run().ranks[at_.rank(cursor)]) &&
+             knows_its_past(at_.rank(cursor)) && !at_.has_deviated(cursor);
+    };
+    if (call.what.value != 0 || at_.sequence(few).location(next).value != 0 || !is_whole(few) ||
+        occurs(few, call) || as_sister_groups({0, 1})) {
+      return false;
+    }
+    const Party& most = parties_[largest_[0]];
+    return std::all_of(most.begin(), most.end(), [&](std::size_t cursor) {
+      if (!is_whole(cursor) || !skip_explains(few, cursor) || occurs(cursor, call) ||
+          occurs(cursor, at_.next_token(cursor))) {
+        return false;
+      }
+      const Edit edit = at_.find_edit(few, cursor);
+      return edit.kind == EditKind::missing && edit.count > 1;
+    });
   }
 
   // Whether the call is one by which a framework gathers or reduces a part of the model, and which

@@ -33,7 +33,7 @@ trace::Run skips_image() {
   return inline_run({rank(true), rank(false), rank(true)});
 }
 
-// Rank 1's parameter parts from the others' in step 2.
+// Rank 1's parameter diverges from the others' in step 2.
 trace::Run parts() {
   const auto rank = [](bool other) {
     std::string out = all_reduce(0, "w", 8) + complete(0);

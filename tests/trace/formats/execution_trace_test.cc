@@ -149,9 +149,9 @@ TEST(ExecutionTrace, ANumberThatOneRankAloneSkipsIsNotClean) {
         rank, trace("1.1.0-chakra.0.0.4", {new_call(10, 5, rank, "allreduce", 64),
                                            new_call(20, last, rank, "allreduce", 32)}));
   };
-  const auto parted =
+  const auto skipping =
       run_of(execution_trace_format(), {numbered(0, 6), numbered(1, 7), numbered(2, 6)});
-  const verify::Report report = verify::verify(parted);
+  const verify::Report report = verify::verify(skipping);
   EXPECT_EQ(report.verdict, verify::Verdict::inconclusive);
   ASSERT_FALSE(report.unknown.empty());
   EXPECT_THAT(report.unknown[0],

@@ -1,6 +1,6 @@
-// Ranks of one kind run one program. Where one of them parts from the others, it is named, whatever
-// the call is: a message of a ring, an exchange of experts, a collective that a framework makes for
-// a part of the model.
+// Ranks of one kind run one program. Where one of them diverges from the others, it is named,
+// whatever the call is: a message of a ring, an exchange of experts, a collective that a framework
+// makes for a part of the model.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,32 +16,38 @@ using ::testing::Not;
 using ::testing::StartsWith;
 
 // A rank of a ring that passes something on `hops` times, then reduces with all. From hop `open_at`
-// on nothing completes. `wrong_hop`: it receives from `wrong_peer` there.
+// on nothing completes. `wrong_hop`: it receives from `wrong_peer` there. The ring is that of the
+// ranks from `first` on.
 struct RingRank {
-  int rank = 0, size = 4;
+  int rank = 0, size = 4, first = 0;
   int hops = 3, open_at = 3;
   int wrong_hop = -1, wrong_peer = 0;
   bool hangs = true;
 
   std::string text() const {
-    std::string out = "backend nccl; group cp ";
-    for (int r = 0; r < size; ++r) out += fmt::format("{}{}", r > 0 ? "," : "", r);
+    const std::string g = first > 0 ? fmt::format("cp{}", first) : "cp";
+    std::string out = fmt::format("backend nccl; group {} ", g);
+    for (int r = 0; r < size; ++r) out += fmt::format("{}{}", r > 0 ? "," : "", first + r);
     out += "; barrier; ";
+    const auto neighbour = [&](int distance) { return first + (rank - first + distance) % size; };
     for (int h = 0; h < hops; ++h) {
-      const int from = h == wrong_hop ? wrong_peer : (rank + size - 1) % size;
+      const int from = h == wrong_hop ? wrong_peer : neighbour(size - 1);
       const char* const open = h >= open_at ? " open" : "";
-      out +=
-          fmt::format("send g=cp n=8 peer={} coalesced={} async{}; ", (rank + 1) % size, h, open);
-      out += fmt::format("recv g=cp n=8 peer={} coalesced={} async{}; ", from, h, open);
+      out += fmt::format("send g={} n=8 peer={} coalesced={} async{}; ", g, neighbour(1), h, open);
+      out += fmt::format("recv g={} n=8 peer={} coalesced={} async{}; ", g, from, h, open);
     }
     return out + (hangs ? "all_reduce n=1 async open; hung" : "all_reduce n=1 async; clean");
   }
 };
 
-std::string judge_ring(const std::vector<RingRank>& ranks) {
+Report report_of_ring(const std::vector<RingRank>& ranks) {
   std::vector<std::string> out;
   for (const RingRank& r : ranks) out.push_back(r.text());
-  return summary(verify(program(out)));
+  return verify(program(out));
+}
+
+std::string judge_ring(const std::vector<RingRank>& ranks) {
+  return summary(report_of_ring(ranks));
 }
 
 TEST(OddPrograms, ARankThatMakesOneHopLessIsNamed) {
@@ -63,6 +69,29 @@ TEST(OddPrograms, AReceiveFromTheWrongPeerIsNamed) {
                           {.rank = 2, .open_at = 1},
                           {.rank = 3, .open_at = 1}}),
               StartsWith("p2p-unmatched error observed culprits=1 group=cp seq=3"));
+}
+
+// A message is that of the rank that left it out, in its own group.
+TEST(OddPrograms, AMissingMessageIsToldAsTheRankWouldMakeIt) {
+  std::vector<RingRank> ranks;
+  for (int r = 0; r < 8; ++r)
+    ranks.push_back({.rank = r, .first = r / 4 * 4, .hops = r == 6 ? 2 : 3, .open_at = 2});
+  const Report report = report_of_ring(ranks);
+  ASSERT_FALSE(report.findings.empty());
+  EXPECT_EQ(report.findings[0].message,
+            "rank 6 left out its send to rank 7 and 1 more call (call 4 of group cp4), which the "
+            "other ranks that run this program make");
+}
+
+TEST(OddPrograms, SeveralRanksLeaveOutAMessageEach) {
+  std::vector<RingRank> ranks;
+  for (int r = 0; r < 8; ++r)
+    ranks.push_back({.rank = r, .size = 8, .hops = r == 2 || r == 6 ? 2 : 3, .open_at = 2});
+  const Report report = report_of_ring(ranks);
+  ASSERT_FALSE(report.findings.empty());
+  EXPECT_EQ(report.findings[0].message,
+            "ranks 2, 6 each left out a send (rank 2: to rank 3) and 1 more call (call 4 of group "
+            "cp), which the other ranks that run this program make");
 }
 
 // The two data-parallel groups do different things in the end, and rank 0 finished before. Without
@@ -179,6 +208,42 @@ TEST(OddPrograms, WithoutLinesAndNamesTheLargerNumberDecides) {
               StartsWith("extra-collective error observed culprits=1 group=world seq=1"));
 }
 
+// Gathers of a model's parts, without lines and names. In the first of `rounds`, rank 1 gathers two
+// parts more than the others.
+std::string gathering_rank(int rank, int rounds) {
+  std::string out = "backend nccl; all_gather_into_tensor n=64 async; ";
+  const auto gather = [&](int n) {
+    out += fmt::format("all_gather_into_tensor n={} async open; ", n);
+  };
+  if (rank == 1) {
+    gather(48);
+    gather(56);
+  }
+  gather(32);
+  for (int round = 1; round < rounds; ++round) {
+    gather(64);
+    gather(32);
+  }
+  return out + "all_reduce n=1 async open; hung";
+}
+
+TEST(OddPrograms, SeveralCallsMoreInAFirstRoundMayBeABranchThatMostLeftOut) {
+  std::vector<std::string> ranks;
+  for (int r = 0; r < 4; ++r) ranks.push_back(gathering_rank(r, 1));
+  const Report report = verify(program(ranks));
+  ASSERT_FALSE(report.findings.empty());
+  EXPECT_THAT(summary(report), StartsWith("extra-collective error observed group=world seq=1"));
+  EXPECT_THAT(report.findings[0].why, HasSubstr("whether rank 1 made these calls too many, or "
+                                                "ranks 0, 2, 3 left them out"));
+}
+
+TEST(OddPrograms, LaterRoundsWithoutTheCallsShowThatTheyWereTooMany) {
+  std::vector<std::string> ranks;
+  for (int r = 0; r < 4; ++r) ranks.push_back(gathering_rank(r, 3));
+  EXPECT_THAT(judge(ranks),
+              StartsWith("extra-collective error observed culprits=1 group=world seq=1"));
+}
+
 // Data and tensor parallelism; `calls` of the rank in its tensor-parallel group.
 std::string mesh_rank(int rank, int calls) {
   const int t = rank / 2;
@@ -195,6 +260,44 @@ TEST(OddPrograms, SisterGroupsTellWhichRankOfAPairLeftOutACall) {
   for (int r = 0; r < 6; ++r) ranks.push_back(mesh_rank(r, r == 3 ? 2 : 3));
   EXPECT_THAT(judge(ranks),
               StartsWith("missing-collective error observed culprits=3 group=tp1 seq=2"));
+}
+
+// Data and tensor parallelism over Gloo. From its third step on, rank 1 makes one tensor-parallel
+// call a step instead of two: the next one's pairs with it, so that it is a step ahead in the end.
+std::string rank_of_steps(int rank) {
+  const bool leaves_out = rank == 1;
+  const int t = rank / 3;
+  const auto state = [&](int step) {
+    if (leaves_out) return step < 4;  // completed
+    return step < (rank == 4 ? 4 : 3);
+  };
+  std::string out = fmt::format("group tp{} {},{},{}; group dp{} {},{}; ", t, 3 * t, 3 * t + 1,
+                                3 * t + 2, rank % 3, rank % 3, rank % 3 + 3);
+  int call = 0;
+  for (int step = 0; step < 5; ++step) {
+    const int in_tensor_group = leaves_out && step >= 2 ? 1 : 2;
+    for (int i = 0; i < in_tensor_group; ++i, ++call) {
+      const bool open = t == 0 && rank != 1 ? step == 3 && i == 1 : rank == 4 && step == 4;
+      out += fmt::format("all_reduce g=tp{} n=48{}; ", t, open ? " open" : "");
+      if (open) return out + "hung";
+    }
+    for (const int n : {400, 100, 200})
+      out +=
+          fmt::format("all_reduce g=dp{} n={} async{}; ", rank % 3, n, state(step) ? "" : " open");
+    for (int i = 0; i < 3; ++i) {
+      out += fmt::format("wait {}{}; ", call + i, state(step) ? "" : " open");
+      if (!state(step)) return out + "hung";
+    }
+    call += 3;
+  }
+  return out + "hung";
+}
+
+TEST(OddPrograms, ACallLeftOutInEachStepIsNotARoundTooMany) {
+  std::vector<std::string> ranks;
+  for (int r = 0; r < 6; ++r) ranks.push_back(rank_of_steps(r));
+  EXPECT_THAT(judge(ranks),
+              StartsWith("missing-collective error proven culprits=1 group=tp0 seq=5"));
 }
 
 }  // namespace

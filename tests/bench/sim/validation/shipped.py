@@ -149,7 +149,7 @@ class Sequences:
             whole = equal == len(a) == len(b)
             beginning = not simulated.goes_on and equal == len(b)
             if parts is None and not whole and not beginning:
-                parts = f"rank {rank} parts at event {equal + 1}"
+                parts = f"rank {rank} diverges at event {equal + 1}"
             self.events += equal
         ended = simulated.unfinished == 0
         if simulated.goes_on and not ended and parts is None:

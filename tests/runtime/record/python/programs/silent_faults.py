@@ -103,7 +103,7 @@ class Block(nn.Module):
 
 
 def tensor_parallel():
-    """The norm's gradients are not reduced over the tensor group: norm.weight parts in step 1."""
+    """The norm's gradients are not reduced over the tensor group: norm.weight diverges in step 1."""
     mesh = mesh_of((WORLD,), ("tp",))
     torch.manual_seed(0)
     net = Block()

@@ -66,9 +66,8 @@ void note_recording(const Piece& piece, const std::set<Rank>& chosen, const Tabl
                             plural(trace.calls.size(), "call"));
     if (!trace.calls.empty()) {
       const Call& last = trace.calls.back();
-      note.text +=
-          fmt::format(", the last {} in group {}", op_name(tables.signatures[last.signature].op),
-                      tables.str(last.group));
+      note.text += fmt::format(", the last {} in group {}", op_name(tables.op(last)),
+                               tables.str(last.group));
     }
     out.add(std::move(note));
   }

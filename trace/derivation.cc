@@ -46,7 +46,7 @@ Status check_class(const Run& run, const ProductSpec::RankClass& one, std::int32
     }
   }
   for (const Call& call : trace.calls) {
-    if (is_point_to_point(run.tables.signatures[call.signature].op) && !is_in_copy(call.peer)) {
+    if (run.tables.is_message(call) && !is_in_copy(call.peer)) {
       return refuse("it sends or receives messages");
     }
   }

@@ -21,6 +21,7 @@ namespace lockstep::trace {
 RankTrace::Membership unlinked_membership(GroupId group, std::int32_t group_rank, std::int32_t size,
                                           std::string_view desc, Tables& tables);
 
+// Whether its members are still to be found.
 bool is_unlinked(const RankTrace::Membership& membership, const Tables& tables);
 // Whether the trace declares any.
 bool has_unlinked(const RankTrace& trace, const Tables& tables);

@@ -271,6 +271,9 @@ struct Tables {
 
   const std::string& str(StringId id) const { return strings[id]; }
   const std::string& str(GroupId id) const { return groups[id]; }
+  // What a call does, and whether it is a send or a receive.
+  Op op(const Call& call) const { return signatures[call.signature].op; }
+  bool is_message(const Call& call) const { return is_point_to_point(op(call)); }
   // The names of a list as strings.
   std::vector<std::string> names(NameListId id) const;
   // Interns a signature after filling in its derived fields. A list of equal dtypes becomes one

@@ -62,7 +62,7 @@ class CopyMove {
       group.ranks = tables_.rank_lists.intern(members);
     }
     for (Call& call : trace.calls.own()) {
-      if (is_point_to_point(tables_.signatures[call.signature].op)) {
+      if (tables_.is_message(call)) {
         if (!is_in_copy(call.peer))
           return cannot_be_used(trace, to_, "it sends messages to another copy of the model");
         call.peer = Rank(call.peer.value + distance_);
@@ -110,7 +110,7 @@ Status stands_for(const Run& run, const RankTrace& trace, Rank rank, std::int32_
     return cannot_be_used(trace, rank, "it has another index in its copy of the model");
   if (has_copies) return Status::ok();  // messages are held against the copy when they are moved
   for (const Call& call : trace.calls)
-    if (is_point_to_point(run.tables.signatures[call.signature].op))
+    if (run.tables.is_message(call))
       return cannot_be_used(trace, rank, "it sends messages to single ranks");
   return Status::ok();
 }

@@ -73,6 +73,7 @@ struct WholeValue {
   double size() const { return norm ? *norm : norm_estimate(sketch); }
 };
 
+// Puts the parts of a sharded tensor together. O(ranks).
 WholeValue whole_value(const trace::Run& run, const ValueRow& row);
 
 // Whether both have sketches of one length.

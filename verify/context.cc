@@ -168,7 +168,7 @@ std::string describe_wait(const Context& context, const WaitPoint& point) {
   std::string peer;
   if (point.group == WaitPoint::kPointToPoint) {
     const trace::Call& c = context.call(call);
-    const bool sends = context.run.tables.signatures[c.signature].op == trace::Op::send;
+    const bool sends = context.run.tables.op(c) == trace::Op::send;
     peer = fmt::format(" {} rank {}", sends ? "to" : "from", c.peer.value);
   }
   return fmt::format("{} {} in {}{} ({})", context.describe_ranks(point.waiting),

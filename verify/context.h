@@ -34,7 +34,7 @@ struct Context {
   const OddProgram* odd_program = nullptr;
 
   const trace::Call& call(CallRef ref) const { return run.ranks[ref.rank].calls[ref.call]; }
-  trace::Op op(CallRef ref) const { return run.tables.signatures[call(ref).signature].op; }
+  trace::Op op(CallRef ref) const { return run.tables.op(call(ref)); }
   // By rank index; sorted.
   std::vector<trace::Rank> ranks(const std::vector<std::uint32_t>& indices) const;
 
@@ -65,6 +65,7 @@ struct Cause {
   bool can_block = true;    // false: it makes numbers wrong but keeps nobody waiting
 };
 
+// "rank 3", "ranks 0, 2-7". `sorted` is not empty.
 std::string describe_ranks(const std::vector<trace::Rank>& sorted);
 
 // A finding of the rule, with the rule's severity and fix.

@@ -46,8 +46,7 @@ Waits waits_in(const trace::Run& run, const GroupStreams& group) {
 // Whether the rank ended cleanly, or at least reached MPI_Finalize.
 bool reached_its_end(const Context& context, const trace::RankTrace& trace) {
   if (trace.end == trace::End::clean) return true;
-  return !trace.calls.empty() &&
-         context.run.tables.signatures[trace.calls.back().signature].op == trace::Op::finalize;
+  return !trace.calls.empty() && context.run.tables.op(trace.calls.back()) == trace::Op::finalize;
 }
 
 // MPI: finds requests that were never waited for, by call and source location, so that a loop is

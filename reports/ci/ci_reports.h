@@ -80,6 +80,7 @@ struct CiEnvironment {
 };
 CiEnvironment ci_environment_of_this_process();
 
+// The service that runs this process; junit where neither of the others does.
 CiService ci_service(const CiEnvironment& environment);
 
 // The reports that the service shows, as --output takes them: KIND=PATH.

@@ -40,6 +40,7 @@ struct Suppression {
   Location location;                              // of the entry, for messages
 };
 
+// Whether the finding fits all that the suppression names.
 bool matches(const Suppression& suppression, const verify::Finding& finding);
 
 struct Filter {

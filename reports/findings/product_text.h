@@ -19,6 +19,7 @@ struct ProductTextOptions {
   std::size_t most_steps = 8;
 };
 
+// For people: the verdict with its reasons or its counterexample. Ends with a line break.
 std::string product_text_report(const verify::ProductModel& model,
                                 const verify::ProductDecision& decision,
                                 const ProductTextOptions& options = {});

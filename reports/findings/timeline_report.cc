@@ -201,7 +201,7 @@ class TimelineWriter {
     out["seq"] = matched_.seq[r][slice.index];
     // The number in the user's own log, where that counts otherwise.
     const std::uint32_t first = run_.ranks[r].first_number;
-    if (first != 0 && !trace::is_point_to_point(tables.signatures[call.signature].op))
+    if (first != 0 && !tables.is_message(call))
       out["number"] = matched_.seq[r][slice.index] + first;
     out["id"] = call.id;
     if (call.step != trace::kNone) out["step"] = call.step;

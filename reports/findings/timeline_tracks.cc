@@ -94,9 +94,7 @@ class TrackNames {
     if (call.stream.value != 0) return fmt::format("stream {}", tables_.str(call.stream));
     const auto [label, fresh] = labels_.try_emplace(call.group);
     if (fresh) label->second = trace::group_label(trace_, tables_, call.group);
-    return trace::is_point_to_point(tables_.signatures[call.signature].op)
-               ? fmt::format("{} messages", label->second)
-               : label->second;
+    return tables_.is_message(call) ? fmt::format("{} messages", label->second) : label->second;
   }
 
  private:

@@ -118,14 +118,12 @@ std::vector<sim::MeasuredCall> all_reduces_of(const trace::Run& run) {
       if (event.kind != trace::EventKind::issue && event.kind != trace::EventKind::complete)
         continue;
       const trace::Call& call = trace.calls[event.index];
-      if (trace::is_point_to_point(run.tables.signatures[call.signature].op) ||
-          event.time == trace::kNoTime)
-        continue;
+      if (run.tables.is_message(call) || event.time == trace::kNoTime) continue;
       // The ranks' clocks are one clock, that of the machine.
       Seen& seen = by_group[call.group][call.seq];
       if (event.kind == trace::EventKind::issue) {
         seen.issued = std::max(seen.issued, event.time);
-        const bool reduces = run.tables.signatures[call.signature].op == trace::Op::all_reduce;
+        const bool reduces = run.tables.op(call) == trace::Op::all_reduce;
         seen.bytes = reduces ? trace::call_bytes(run, call) : 0;
       } else {
         seen.completed = std::max(seen.completed, event.time);

@@ -30,7 +30,9 @@ struct TableRow {
   std::string expected;  // whether it went as expected: "yes", "NO"; "" if nothing is expected
   double wall_s = 0;
 };
+// The row of a job that has ended.
 TableRow table_row(const Scenario& scenario, const JobOutcome& outcome);
+// A header and a line for each row.
 std::string table(const std::vector<TableRow>& rows);
 
 // Shows how far a job is.

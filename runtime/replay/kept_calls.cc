@@ -24,7 +24,7 @@ using Sequence = std::tuple<std::uint32_t, std::int32_t, std::int32_t, std::int3
 
 Sequence sequence_of(const trace::Run& run, const trace::RankTrace& trace,
                      const trace::Call& call) {
-  const trace::Op op = run.tables.signatures[call.signature].op;
+  const trace::Op op = run.tables.op(call);
   if (!trace::is_point_to_point(op))
     return {call.group.value, trace::kNone, trace::kNone, trace::kNone};
   const bool sends = op == trace::Op::send;
@@ -33,7 +33,7 @@ Sequence sequence_of(const trace::Run& run, const trace::RankTrace& trace,
 }
 
 bool collective(const trace::Run& run, const trace::Call& call) {
-  return !trace::is_point_to_point(run.tables.signatures[call.signature].op);
+  return !run.tables.is_message(call);
 }
 
 // An error if a channel has different numbers of sends and receives: then the first of what is left
@@ -43,7 +43,7 @@ std::optional<Error> find_torn_channel(const trace::Run& run) {
   for (const trace::RankTrace& trace : run.ranks) {
     for (const trace::Call& call : trace.calls) {
       if (collective(run, call)) continue;
-      const trace::Op op = run.tables.signatures[call.signature].op;
+      const trace::Op op = run.tables.op(call);
       balance[sequence_of(run, trace, call)] += op == trace::Op::send ? 1 : -1;
     }
   }
@@ -209,7 +209,7 @@ Result<std::vector<std::vector<bool>>> kept_calls(const trace::Run& run, std::si
   if (last == 0) return kept;
   for (const trace::RankTrace& trace : run.ranks) {
     for (const trace::Call& call : trace.calls) {
-      if (run.tables.signatures[call.signature].op != trace::Op::recv_any) continue;
+      if (run.tables.op(call) != trace::Op::recv_any) continue;
       return Error{
           fmt::format(
               "rank {}, {}: which message a receive from any source took is not recorded, so "

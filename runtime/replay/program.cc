@@ -21,10 +21,6 @@ constexpr std::uint32_t kLeftOut = UINT32_MAX;
 constexpr std::string_view kDefaultType = "float32";
 constexpr std::string_view kDefaultReduction = "sum";
 
-bool point_to_point(const trace::Tables& tables, const trace::Call& call) {
-  return trace::is_point_to_point(tables.signatures[call.signature].op);
-}
-
 // The members of the group of all ranks are known even if no trace declares it.
 void declare_world(trace::Run& run) {
   const trace::GroupId world = run.tables.groups.intern("world");
@@ -117,7 +113,7 @@ class RankProgram {
     call.stream = call.stack = trace::StringId{};
     // New numbers per group, with messages counted separately, because calls may have been left
     // out.
-    std::uint32_t& next = next_[{call.group, point_to_point(tables_, call)}];
+    std::uint32_t& next = next_[{call.group, tables_.is_message(call)}];
     call.seq = next++;
     if (waits_after_batch) {
       batch_ = call.coalesced;
@@ -231,7 +227,7 @@ class UnknownFields {
   }
 
   void note(const trace::Call& call) {
-    if (point_to_point(program_.tables, call)) return;
+    if (program_.tables.is_message(call)) return;
     const trace::Signature& s = program_.tables.signatures[call.signature];
     Known& known = known_[{call.group, call.seq}];
     take(known.in, s.in);

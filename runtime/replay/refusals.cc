@@ -152,7 +152,7 @@ std::optional<Error> find_nccl_refusal(const trace::Run& program) {
   };
   for (const trace::RankTrace& trace : program.ranks) {
     for (const trace::Call& call : trace.calls) {
-      switch (program.tables.signatures[call.signature].op) {
+      switch (program.tables.op(call)) {
         case trace::Op::recv_any:
           return refuse({&trace, &call}, "NCCL has no receive from any source");
         case trace::Op::send:

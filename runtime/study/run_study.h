@@ -25,6 +25,7 @@ struct RunFigures {
   std::vector<double> image_sketches;  // WorkerNumbers::Retrieval's
 };
 
+// Of a job that has ended. O(calls).
 RunFigures figures_of(const JobOutcome& outcome);
 
 struct Watched {

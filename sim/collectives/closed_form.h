@@ -38,6 +38,7 @@ struct Formula {
   Path (*path)(const Collective&);
 };
 
+// One for each operation and algorithm: the table of docs/simulate.md.
 std::span<const Formula> formulas();
 // nullptr where the algorithm does not carry the operation. One-tensor forms count as the list
 // form: all_gather_into_tensor as all_gather, and so on.

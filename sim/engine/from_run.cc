@@ -475,8 +475,7 @@ trace::RankTrace cut(const trace::RankTrace& trace, const trace::Tables& tables,
       const bool asynchronous = call.has(trace::kAsync);
       // Other flags describe the recorded run, not the simulated one.
       call.flags = asynchronous ? trace::kAsync : 0;
-      builder.add_issue(call, trace::is_point_to_point(tables.signatures[call.signature].op), time,
-                        trace::TraceBuilder::Numbering::count);
+      builder.add_issue(call, tables.is_message(call), time, trace::TraceBuilder::Numbering::count);
       ended[event.index] = outcome.ended[step];
       const bool waits = !asynchronous && is_awaited_at_once(e);
       blocked_since = waits ? time : trace::kNoTime;

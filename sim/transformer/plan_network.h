@@ -51,6 +51,7 @@ struct StageOnNetwork {
   std::vector<Exchange> exchanges;  // as in StageExchange
 };
 
+// The stage whose exchanges are all made by its own GPUs.
 StageOnNetwork stage_on_network(const GpuRange& gpus,
                                 const std::vector<PlannedExchange>& exchanges);
 

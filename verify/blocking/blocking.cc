@@ -121,7 +121,7 @@ bool passed_by(const Context& context, const WaitCause& wait, std::uint32_t rank
     const trace::Call& call = context.call({rank, own});
     // Within a step only a collective of another group shows that the rank went past. A message may
     // come before the call, and so does a collective of the same group in which the rank waits.
-    const bool message = trace::is_point_to_point(context.run.tables.signatures[call.signature].op);
+    const bool message = context.run.tables.is_message(call);
     const bool other_group = call.group != context.call(waited).group;
     // A call without a step of its own (a barrier between two steps) counts as in the rank's step.
     const std::int32_t own_step = call.step == trace::kNone ? position.step : call.step;

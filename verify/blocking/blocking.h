@@ -74,6 +74,7 @@ struct OrderInversions {
   bool waits_unknown = false;  // calls seem to overlap, but no waits were recorded
 };
 
+// Empty for other semantics than NCCL's.
 OrderInversions check_order_inversions(const Context& context);
 
 }  // namespace lockstep::verify

@@ -26,8 +26,7 @@ bool shares_a_batch(const trace::RankTrace& trace, std::uint32_t call) {
 bool posted_messages(const Context& context, std::uint32_t rank, trace::GroupId group) {
   const std::vector<trace::Call>& calls = context.run.ranks[rank].calls;
   return std::any_of(calls.begin(), calls.end(), [&](const trace::Call& c) {
-    return c.group == group &&
-           trace::is_point_to_point(context.run.tables.signatures[c.signature].op);
+    return c.group == group && context.run.tables.is_message(c);
   });
 }
 
@@ -41,8 +40,7 @@ Fault message_fault(const Context& context, const WaitPoint& point) {
   const bool made_before = std::any_of(
       trace.calls.begin(), trace.calls.begin() + waiting.call, [&](const trace::Call& c) {
         return c.group == message.group && c.peer == message.peer &&
-               context.run.tables.signatures[c.signature].op ==
-                   context.run.tables.signatures[message.signature].op;
+               context.run.tables.op(c) == context.run.tables.op(message);
       });
   // Sister pipelines are the best witnesses: they show which of the two sides is unusual.
   const std::vector<std::uint32_t> odd = ranks_unlike_sisters(context, {&point});
@@ -148,7 +146,7 @@ bool is_one_message_more(const Context& context, const WaitPoint& point) {
       by_sides[2];  // as each side has it
   for (std::uint32_t r = 0; r < context.run.ranks.size(); ++r) {
     for (const trace::Call& call : context.run.ranks[r].calls) {
-      const trace::Op op = context.run.tables.signatures[call.signature].op;
+      const trace::Op op = context.run.tables.op(call);
       const trace::RankTrace* const peer = context.run.find(call.peer);
       if (!trace::is_point_to_point(op) || peer == nullptr) continue;
       const auto p = static_cast<std::uint32_t>(peer - context.run.ranks.data());
@@ -183,7 +181,7 @@ std::vector<std::uint32_t> expect_more_than_comes(const Context& context,
     std::size_t passed_on = 0;
     std::size_t came_back = 0;
     for (const trace::Call& call : context.run.ranks[point.missing[0]].calls) {
-      const trace::Op op = context.run.tables.signatures[call.signature].op;
+      const trace::Op op = context.run.tables.op(call);
       const bool is_with_waiting = call.peer == context.run.ranks[waiting.rank].rank;
       came_in += op == trace::Op::recv && !is_with_waiting ? 1U : 0U;
       passed_on += op == trace::Op::send && is_with_waiting ? 1U : 0U;

@@ -264,7 +264,7 @@ trace::StringId answered_at(const Context& context, trace::Rank stopped, CallRef
     const bool sends = is_send(context, waiting);
     for (std::size_t c = trace->calls.size(); c-- > 0;) {
       const trace::Call& call = trace->calls[c];
-      const trace::Op op = context.run.tables.signatures[call.signature].op;
+      const trace::Op op = context.run.tables.op(call);
       const bool answers = sends ? op == trace::Op::recv : op == trace::Op::send;
       if (answers && call.peer == peer && call.at.value != 0) return call.at;
     }

@@ -197,7 +197,7 @@ std::vector<SisterMessage> messages_in(const Context& context, std::uint32_t ran
                                        const trace::RankTrace::Membership& group) {
   std::vector<SisterMessage> out;
   for (const trace::Call& call : context.run.ranks[rank].calls) {
-    const trace::Op op = context.run.tables.signatures[call.signature].op;
+    const trace::Op op = context.run.tables.op(call);
     if (call.group == group.group && trace::is_point_to_point(op))
       out.push_back({op, group.ranks.index_of(call.peer), call.signature});
   }
@@ -277,7 +277,7 @@ bool leaves_out_message(const Context& context, std::uint32_t rank, trace::Group
   const auto is_message = [&](const std::vector<trace::Call>& calls, std::uint32_t index,
                               const trace::RankTrace::Membership& in) {
     return index < calls.size() && calls[index].group == in.group &&
-           context.run.tables.signatures[calls[index].signature].op == op &&
+           context.run.tables.op(calls[index]) == op &&
            in.ranks.index_of(calls[index].peer) == peers_place;
   };
   // Whether the sister comes to the rank's call later. Another call may be one that the rank alone

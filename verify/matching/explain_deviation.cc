@@ -148,9 +148,7 @@ bool repeats_micro_batch(const Context& context, const Deviation& d) {
   std::vector<const trace::Call*> stream;  // the group's collectives
   std::size_t begin = 0;
   for (const trace::Call& call : calls) {
-    if (call.group != group ||
-        trace::is_point_to_point(context.run.tables.signatures[call.signature].op))
-      continue;
+    if (call.group != group || context.run.tables.is_message(call)) continue;
     if (&call == &calls[first.call]) begin = stream.size();
     stream.push_back(&call);
   }

@@ -54,7 +54,7 @@ std::vector<Cause> check_near_misses(const Context& context,
     const CallRef receive{r, context.where.positions[r].waiting_in()};
     if (receive.call == kNoCall) continue;
     const trace::Call& waiting = context.call(receive);
-    if (context.run.tables.signatures[waiting.signature].op != trace::Op::recv) continue;
+    if (context.run.tables.op(waiting) != trace::Op::recv) continue;
     const auto found = left.find({waiting.peer, context.run.ranks[r].rank});
     if (found == left.end()) continue;
     const CallRef send = found->second;

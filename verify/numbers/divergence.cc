@@ -372,7 +372,7 @@ bool broadcast_again_and_again(const Context& context, const Divergence& d) {
   const trace::Tables& tables = context.run.tables;
   std::size_t seen = 0;
   for (const trace::Call& call : context.run.ranks[d.rows.front()->readings.front().rank].calls) {
-    if (tables.signatures[call.signature].op != trace::Op::broadcast) continue;
+    if (tables.op(call) != trace::Op::broadcast) continue;
     const std::vector<trace::StringId>& names = tables.name_lists[call.what];
     const bool carries = call.what.value == 0 ||
                          std::find(names.begin(), names.end(), d.rows.front()->name) != names.end();

@@ -18,7 +18,7 @@ using When = trace::StateMark::When;
 bool exchange_parts(const trace::Run& run) {
   return std::any_of(run.ranks.begin(), run.ranks.end(), [&](const trace::RankTrace& trace) {
     return std::any_of(trace.calls.begin(), trace.calls.end(), [&](const trace::Call& call) {
-      const trace::Op op = run.tables.signatures[call.signature].op;
+      const trace::Op op = run.tables.op(call);
       return trace::is_point_to_point(op) || op == trace::Op::all_to_all ||
              op == trace::Op::all_to_all_single;
     });

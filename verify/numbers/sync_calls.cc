@@ -50,8 +50,7 @@ SyncCalls::SyncCalls(const Context& context) {
   bool unanimous = true;
   for (const trace::RankTrace& trace : context.run.ranks) {
     for (const trace::Call& call : trace.calls) {
-      if (call.what.value == 0 || !trace::is_reduction(tables.signatures[call.signature].op))
-        continue;
+      if (call.what.value == 0 || !trace::is_reduction(tables.op(call))) continue;
       const Kind kind(call.what.value, call.group.value, call.tag.value, call.signature.value);
       if (kind == last || !seen.insert(kind).second) continue;
       last = kind;
@@ -98,8 +97,8 @@ bool lacks_sync(const trace::Tables& tables, const trace::RankTrace& trace,
     } else if (event.kind == trace::EventKind::issue) {
       const trace::Call& call = trace.calls[event.index];
       any_call = true;
-      const bool counts = trace::is_reduction(tables.signatures[call.signature].op) &&
-                          (!name || names(tables, call, *name));
+      const bool counts =
+          trace::is_reduction(tables.op(call)) && (!name || names(tables, call, *name));
       between += inside && counts ? 1U : 0U;
     }
   }

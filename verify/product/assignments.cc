@@ -80,7 +80,7 @@ class RankComposer {
         if (step) call.step = static_cast<std::int32_t>(std::min<std::int64_t>(*step, INT32_MAX));
         call.flags = static_cast<std::uint8_t>(call.flags & trace::kAsync);
         call.values = 0;
-        const bool message = trace::is_point_to_point(tables_.signatures[call.signature].op);
+        const bool message = tables_.is_message(call);
         call.seq = lengths_[{call.group.value, message}]++;
         if (call.coalesced != trace::kNone) {
           const auto [batch, fresh] = batches.emplace(call.coalesced, next_batch_);

@@ -65,6 +65,8 @@ struct ProductDecision {
   std::size_t situations = 0, sequences = 0, instances = 0;  // how many were examined
 };
 
+// Whether any allowed mix of conditions, in any number of steps, lets ranks diverge, wait for each
+// other or raise an exception. docs/product.md says why examining the situations suffices.
 ProductDecision decide(const ProductModel& model);
 
 // Whether a report has an error or a warning about matching, blocking or modalities.

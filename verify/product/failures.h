@@ -60,6 +60,7 @@ struct RaiseSearch {
   std::vector<std::string> unknown;
 };
 
+// Follows each recorded exception through the steps that led to it.
 RaiseSearch find_raise(const ProductModel& model);
 
 }  // namespace lockstep::verify

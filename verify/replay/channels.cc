@@ -108,7 +108,7 @@ class MessageCollector {
     std::vector<std::pair<std::vector<LoggedMessage>*, std::size_t>> positions(trace.calls.size());
     for (std::uint32_t c = 0; c < trace.calls.size(); ++c) {
       const trace::Call& call = trace.calls[c];
-      const trace::Op op = run_.tables.signatures[call.signature].op;
+      const trace::Op op = run_.tables.op(call);
       // Receives from any source belong to no single channel.
       if ((op != trace::Op::send && op != trace::Op::recv) || call.peer.value < 0) continue;
       const std::int32_t self = trace.rank.value;
@@ -218,9 +218,8 @@ std::vector<std::vector<bool>> find_lost_messages(const trace::Run& run) {
   const bool any =
       std::any_of(run.ranks.begin(), run.ranks.end(), [&](const trace::RankTrace& trace) {
         return trace.dropped > 0 && trace.occurs.messages &&
-               std::any_of(trace.calls.begin(), trace.calls.end(), [&](const trace::Call& call) {
-                 return trace::is_point_to_point(run.tables.signatures[call.signature].op);
-               });
+               std::any_of(trace.calls.begin(), trace.calls.end(),
+                           [&](const trace::Call& call) { return run.tables.is_message(call); });
       });
   if (!any) return lost;
   for (const trace::RankTrace& trace : run.ranks) lost.emplace_back(trace.calls.size());

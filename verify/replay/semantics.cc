@@ -65,7 +65,7 @@ bool records_completion(const trace::Run& run, CallSemantics semantics) {
 }
 
 bool is_any_source(const trace::Tables& tables, const trace::Call& call, CallSemantics semantics) {
-  const trace::Op op = tables.signatures[call.signature].op;
+  const trace::Op op = tables.op(call);
   if (op == trace::Op::recv_any) return true;
   return semantics == CallSemantics::mpi && (op == trace::Op::recv || op == trace::Op::probe) &&
          call.peer.value < 0;

@@ -92,6 +92,7 @@ struct Rule {
   Certainties certainties;  // all that its findings may have
 };
 
+// The table of rules, in the order of RuleId.
 const Rule& rule(RuleId id);
 std::optional<RuleId> rule_from_name(std::string_view name);
 std::span<const Rule> all_rules();

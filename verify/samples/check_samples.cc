@@ -292,7 +292,7 @@ Traffic traffic_of(const trace::Run& run) {
   for (std::uint32_t r = 0; r < run.ranks.size(); ++r) {
     for (const trace::Call& call : run.ranks[r].calls) {
       out.any_call = true;
-      const trace::Op op = run.tables.signatures[call.signature].op;
+      const trace::Op op = run.tables.op(call);
       if (trace::is_reduction(op)) {
         out.reducing.insert(call.group.value);
         if (call.what.value != 0) out.naming.insert(call.group.value);

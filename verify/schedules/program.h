@@ -60,9 +60,7 @@ class SchedulePrograms {
   const trace::Call& call(std::uint32_t rank, std::uint32_t c) const {
     return run_.ranks[rank].calls[c];
   }
-  trace::Op op(std::uint32_t rank, std::uint32_t c) const {
-    return run_.tables.signatures[call(rank, c).signature].op;
-  }
+  trace::Op op(std::uint32_t rank, std::uint32_t c) const { return run_.tables.op(call(rank, c)); }
 
   // The message of a send, receive or probe.
   Message message(std::uint32_t rank, std::uint32_t c) const;

@@ -14,10 +14,6 @@ namespace {
 
 constexpr std::size_t kShown = 6;  // waiting calls in a message
 
-bool is_send(const Context& context, CallRef call) {
-  return context.run.tables.signatures[context.call(call).signature].op == trace::Op::send;
-}
-
 bool stuck_too(const ReplayResult& lenient, const WaitCause& wait) {
   const auto stuck = [&](std::uint32_t r) { return lenient.stuck[r]; };
   return std::any_of(wait.roots.begin(), wait.roots.end(), stuck) ||
@@ -51,7 +47,7 @@ Cause explain_synchronous_wait(const Context& strict, const ReplayResult& lenien
     const WaitPoint& point = strict.where.wait_points[points[i]];
     const CallRef call = waiting_call(strict, point.waiting[0]);
     all_messages = all_messages && point.group == WaitPoint::kPointToPoint;
-    any_send = any_send || is_send(strict, call);
+    any_send = any_send || strict.op(call) == trace::Op::send;
     waiting.insert(waiting.end(), point.waiting.begin(), point.waiting.end());
     if (i >= kShown) continue;
     const std::string words = describe_awaited(strict, point);

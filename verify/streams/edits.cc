@@ -256,7 +256,7 @@ Edit EditFinder::refine(const Edit& replaced, const Side& ref, const Side& dev) 
   const Token expected = ref.token();
   const Token got = dev.token();
   // The same call of a later step: the one of this step was left out.
-  if (only_step_differs(expected, got)) return {EditKind::missing, 1};
+  if (same_call(agreement_, expected, got, /*with_step=*/false)) return {EditKind::missing, 1};
   const bool unnamed = expected.what.value == 0 || got.what.value == 0;
   if (unnamed && comes_from_a_new_line(ref, dev)) return {EditKind::extra, 1};
   if (expected.what == got.what || unnamed) return replaced;
@@ -295,11 +295,6 @@ std::size_t EditFinder::replacement_cost(const Token& a, const Token& b) {
   const bool same_form = agreement_.agree(a.signature, b.signature);
   const bool same_identity = a.what == b.what || a.what.value == 0 || b.what.value == 0;
   return same_form == same_identity ? 2 : 1;
-}
-
-bool EditFinder::only_step_differs(const Token& a, const Token& b) {
-  const bool same_identity = a.what == b.what || a.what.value == 0 || b.what.value == 0;
-  return same_identity && agreement_.agree(a.signature, b.signature);
 }
 
 std::optional<Token> Sequence::ahead(std::size_t i) {

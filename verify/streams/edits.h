@@ -190,7 +190,6 @@ class EditFinder {
   // How many calls the reference issues, or is predicted to issue, before one like this.
   std::optional<std::size_t> calls_until(const Side& ref, const Token& like);
   std::size_t replacement_cost(const Token& a, const Token& b);
-  bool only_step_differs(const Token& a, const Token& b);
 
   const trace::Tables& tables_;
   Agreement& agreement_;

@@ -56,7 +56,7 @@ std::vector<std::vector<Stream>> collect_streams(const trace::Run& run) {
     const trace::RankTrace& trace = run.ranks[r];
     for (std::uint32_t c = 0; c < trace.calls.size(); ++c) {
       const trace::Call& call = trace.calls[c];
-      if (trace::is_point_to_point(run.tables.signatures[call.signature].op)) continue;
+      if (run.tables.is_message(call)) continue;
       std::vector<Stream>& streams = by_group[call.group.value];
       if (streams.empty() || streams.back().rank_index != r) begin_stream(streams, r);
       Stream& stream = streams.back();
@@ -188,8 +188,7 @@ void add_silent_members(const trace::Run& run, GroupStreams& group) {
 bool has_messages(const trace::Run& run, const trace::RankTrace& trace, trace::GroupId group) {
   return trace.occurs.messages &&
          std::any_of(trace.calls.begin(), trace.calls.end(), [&](const trace::Call& c) {
-           return c.group == group &&
-                  trace::is_point_to_point(run.tables.signatures[c.signature].op);
+           return c.group == group && run.tables.is_message(c);
          });
 }
 

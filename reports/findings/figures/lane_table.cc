@@ -107,7 +107,7 @@ std::string group_in_cell(const trace::RankTrace& trace, const trace::Tables& ta
 LaneCell stopped(const trace::RankTrace& trace, trace::GroupId group, const trace::Tables& tables) {
   LaneCell cell;
   if (const trace::Call* blocking = blocking_call(trace)) {
-    const trace::Op op = tables.signatures[blocking->signature].op;
+    const trace::Op op = tables.op(*blocking);
     // A rank that waits in this group shows it in the cell of that call.
     const bool elsewhere = blocking->group != group || trace::is_point_to_point(op);
     cell.state = elsewhere ? State::waits_elsewhere : State::absent;
@@ -180,8 +180,7 @@ std::vector<LaneCell> cells_in_window(const trace::RankTrace& trace, const trace
   std::vector<LaneCell> cells(count);
   std::uint64_t next = offset;  // the number after the rank's last call in this group
   for (const trace::Call& call : trace.calls) {
-    if (call.group != group || trace::is_point_to_point(tables.signatures[call.signature].op))
-      continue;
+    if (call.group != group || tables.is_message(call)) continue;
     const std::uint64_t seq = call.seq;  // where the trace starts mid-run, with `offset` in it
     next = seq + 1;
     if (seq < first || seq - first >= count) continue;
@@ -363,7 +362,7 @@ LaneTable by_program_order(const verify::Finding& finding, const trace::Run& run
     for (std::size_t i = 0; i < shown; ++i) {
       const trace::Call& call = trace->calls[trace->calls.size() - shown + i];
       LaneCell cell = cell_of(call, *trace, run.tables);
-      const trace::Op op = run.tables.signatures[call.signature].op;
+      const trace::Op op = run.tables.op(call);
       if (trace::is_point_to_point(op))
         cell.fields[kOp] += peer_label(call, op);
       else

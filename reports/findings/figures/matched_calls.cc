@@ -39,7 +39,7 @@ void match_messages(const trace::Run& run, MatchedCalls& out) {
     const trace::RankTrace& trace = run.ranks[r];
     for (std::size_t c = 0; c < trace.calls.size(); ++c) {
       const trace::Call& call = trace.calls[c];
-      const trace::Op op = run.tables.signatures[call.signature].op;
+      const trace::Op op = run.tables.op(call);
       // Any source (a negative peer) or any tag (-1): not matched.
       if ((op != trace::Op::send && op != trace::Op::recv) || call.peer.value < 0 ||
           call.ptag == -1)

@@ -197,7 +197,7 @@ class Overview {
     const trace::Call& last = trace->calls.back();
     LastCall out{trace::describe(run_.tables, last), {}, run_.tables.str(last.at)};
     out.location = trace::group_label(*trace, run_.tables, last.group);
-    if (!trace::is_point_to_point(run_.tables.signatures[last.signature].op))
+    if (!run_.tables.is_message(last))
       out.location += fmt::format(", seq {}", last.seq + trace->first_number);
     if (wait == nullptr || wait->call.empty() || wait->call == out.call) return out;
     // It went on after an asynchronous call and waits for that: the line is not the last call's.

@@ -141,7 +141,7 @@ class Player {
   void find_messages() {
     for (const trace::RankTrace& trace : program_.ranks) {
       for (const trace::Call& call : trace.calls) {
-        const trace::Op op = program_.tables.signatures[call.signature].op;
+        const trace::Op op = program_.tables.op(call);
         if (op == trace::Op::send) messages_[call.group].emplace(trace.rank, call.peer);
         if (op == trace::Op::recv) messages_[call.group].emplace(call.peer, trace.rank);
       }

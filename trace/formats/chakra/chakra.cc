@@ -377,7 +377,7 @@ class ChakraReader {
     if (comm.stream != kNone) return tables_.strings.intern(std::to_string(comm.stream));
     const std::string& group = tables_.str(comm.call.group);
     if (!comm.message) return tables_.strings.intern(fmt::format("calls of {}", group));
-    const bool sends = tables_.signatures[comm.call.signature].op == Op::send;
+    const bool sends = tables_.op(comm.call) == Op::send;
     return tables_.strings.intern(
         fmt::format("{} {} of {}", sends ? "to" : "from", comm.call.peer.value, group));
   }

@@ -166,7 +166,7 @@ class FormWriter {
       const auto [kind, is_new] = kinds.emplace(kind_of(call), in_order.size());
       if (is_new) in_order.push_back(&kind->first);
       calls.number(kind->second);
-      const bool message = is_point_to_point(tables_.signatures[call.signature].op);
+      const bool message = tables_.is_message(call);
       std::int64_t& expected = next[slots_.of(call.group)][message ? 1 : 0];
       calls.integer(std::int64_t{call.seq} - expected);
       expected = std::int64_t{call.seq} + 1;
@@ -363,9 +363,8 @@ std::vector<std::pair<std::uint32_t, Nanos>> kept_times(const RankTrace& trace,
   std::vector<std::pair<std::uint32_t, Nanos>> out;
   const auto keep = [&](std::uint32_t e) { out.emplace_back(e, trace.events[e].time); };
   const auto size = static_cast<std::uint32_t>(trace.events.size());
-  const bool messages = std::any_of(trace.calls.begin(), trace.calls.end(), [&](const Call& call) {
-    return is_point_to_point(tables.signatures[call.signature].op);
-  });
+  const bool messages = std::any_of(trace.calls.begin(), trace.calls.end(),
+                                    [&](const Call& call) { return tables.is_message(call); });
   const bool all = messages && (trace.snapshot || trace.dropped > 0);
   const bool ended = trace.end == End::clean && !trace.snapshot && trace.progress.empty();
   if (all || ended) {

@@ -292,7 +292,7 @@ class DumpReader {
     if (trace_.calls.empty() || is_point_to_point(operation.op)) return false;
     const Call& last = trace_.calls.back();
     if (last.group != call.group || last.seq != call.seq) return false;
-    const Op op = tables_.signatures[last.signature].op;
+    const Op op = tables_.op(last);
     return !is_point_to_point(op);
   }
 

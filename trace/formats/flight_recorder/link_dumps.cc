@@ -39,7 +39,7 @@ std::map<GroupId, std::uint64_t> completed_calls(std::span<const RankTrace> trac
   std::map<GroupId, std::uint64_t> completed;
   for (const RankTrace& trace : traces) {
     for (const Call& call : trace.calls) {
-      if (!completes_together(tables.signatures[call.signature].op)) continue;
+      if (!completes_together(tables.op(call))) continue;
       std::uint64_t& count = completed[call.group];
       if (call.has(kCompleted)) count = std::max<std::uint64_t>(count, call.seq + std::uint64_t{1});
     }
@@ -116,8 +116,7 @@ void link_dumps(std::span<RankTrace> traces, Tables& tables) {
       last = call.group;
       if (!trace.occurs.messages) continue;
       world = std::max(world, call.peer.value + 1);
-      if (is_point_to_point(tables.signatures[call.signature].op))
-        point_to_point.insert(call.group);
+      if (tables.is_message(call)) point_to_point.insert(call.group);
     }
     for (const GroupId group : used) users[group].push_back(trace.rank);
   }

@@ -449,7 +449,7 @@ void cut_to(RankTrace& trace, const Window& window, const Tables& tables) {
   for (std::size_t c = 0; c < trace.calls.size(); ++c) {
     Call call = trace.calls[c];
     if (call.step < window.first || call.step > window.last) continue;
-    const bool message = is_point_to_point(tables.signatures[call.signature].op);
+    const bool message = tables.is_message(call);
     if (!message && trace.first_seq.contains(call.group)) {
       first_seq.emplace(call.group, call.seq);
     } else {
@@ -486,8 +486,7 @@ void cut_to(RankTrace& trace, const Window& window, const Tables& tables) {
 // Whether recorded numbers align every group of the trace.
 bool fully_numbered(const RankTrace& trace, const Tables& tables) {
   return std::all_of(trace.calls.begin(), trace.calls.end(), [&](const Call& call) {
-    return is_point_to_point(tables.signatures[call.signature].op) || trace.dropped == 0 ||
-           trace.first_seq.contains(call.group);
+    return tables.is_message(call) || trace.dropped == 0 || trace.first_seq.contains(call.group);
   });
 }
 

@@ -239,8 +239,7 @@ Ends ends_of(const RankTrace& trace, const Tables& tables) {
   for (const Event& event : trace.events) {
     if (event.kind != EventKind::complete || event.time == kNoTime) continue;
     const Call& call = trace.calls[event.index];
-    if (!is_point_to_point(tables.signatures[call.signature].op))
-      out[{call.group, call.seq}] = event.time;
+    if (!tables.is_message(call)) out[{call.group, call.seq}] = event.time;
   }
   return out;
 }

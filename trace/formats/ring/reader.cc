@@ -208,7 +208,7 @@ RingReader::Problem RingReader::read_issue(const RingRecord& record, std::uint64
   if (!ok || !peer_ok || record.id != static_cast<std::uint32_t>(number)) {
     return "it refers to something that is not there";
   }
-  const bool point_to_point = is_point_to_point(tables_.signatures[call.signature].op);
+  const bool point_to_point = tables_.is_message(call);
   return builder_.add_issue(call, point_to_point, record.time, TraceBuilder::Numbering::recorded);
 }
 

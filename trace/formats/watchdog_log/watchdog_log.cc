@@ -366,7 +366,7 @@ std::map<GroupId, std::set<std::int64_t>> failed_numbers(std::span<RankTrace> tr
   std::map<GroupId, std::set<std::int64_t>> out;
   for (const RankTrace& trace : traces) {
     for (const Call& call : trace.calls) {
-      if (!is_point_to_point(tables.signatures[call.signature].op)) {
+      if (!tables.is_message(call)) {
         out[call.group].insert(call.seq);
       }
     }
@@ -386,7 +386,7 @@ Reached reached(const RankTrace& trace, GroupId group, const Tables& tables) {
   Reached out;
   std::optional<std::int64_t> first;
   for (const Call& call : trace.calls) {
-    const bool message = is_point_to_point(tables.signatures[call.signature].op);
+    const bool message = tables.is_message(call);
     if (message || call.group != group) continue;
     out.issued = std::max<std::int64_t>(out.issued, std::int64_t{call.seq} + 1);
     first = std::min<std::int64_t>(first.value_or(call.seq), call.seq);
@@ -429,7 +429,7 @@ void add_issued(RankTrace& trace, const std::map<GroupId, std::set<std::int64_t>
   std::vector<PlannedCall> planned;
   std::set<std::pair<GroupId, std::int64_t>> own;
   for (const Call& call : trace.calls) {
-    const bool message = is_point_to_point(tables.signatures[call.signature].op);
+    const bool message = tables.is_message(call);
     planned.push_back({call.group, call.signature, call.seq, message, call.has(kCompleted),
                        call.has(kWaitBegan)});
     if (!message) own.emplace(call.group, call.seq);

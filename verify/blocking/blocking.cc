@@ -369,13 +369,17 @@ Cause explain_gone(const Context& context, const WaitCause& wait) {
     if (cause.finding.evidence.size() >= 4) break;
   }
   // That most of a group hangs is less likely than that the few are ahead, or finished: nothing
-  // shows how a dump's ranks ended, and issue lines alone do not show what a host was doing.
+  // shows how a dump's ranks ended, and issue lines alone do not show what a host was doing. But
+  // who is ahead, or makes a call too many, does not wait in the next call of a round that the
+  // others broke off.
   const bool shows_little = is_snapshot(context.run) || issued_alone(context);
   const bool few_wait =
       hung && shows_little &&
       (point.waiting.size() < wait.roots.size() ||
        others_go_on(context.run, context.agreement, point.waiting[0], root) == false);
-  if (!few_wait) cause.finding.culprits = context.ranks(wait.roots);
+  const bool broke_off =
+      few_wait && point.group != WaitPoint::kPointToPoint && ended_within_round(context, point);
+  if (!few_wait || broke_off) cause.finding.culprits = context.ranks(wait.roots);
   cause.deviants = wait.roots;
   locate_cause(context, place, first.call, first.seq, cause);
   set_fingerprint(cause.finding,

@@ -19,11 +19,12 @@ namespace lockstep::verify {
 namespace {
 
 using testing::ElementsAre;
+using testing::IsEmpty;
 
 // One letter a call: c completed, p pending; a digit before it changes its source line. Groups of
 // `size` neighbours; 0: all ranks are one group.
-Report judge_snapshot(const std::vector<std::string>& ranks, const std::string& op = "all_reduce",
-                      std::size_t size = 0) {
+trace::Run snapshot_of(const std::vector<std::string>& ranks, const std::string& op = "all_reduce",
+                       std::size_t size = 0) {
   std::vector<std::string> texts;
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     std::string text = header_line(static_cast<int>(r), ranks.size());
@@ -54,7 +55,12 @@ Report judge_snapshot(const std::vector<std::string>& ranks, const std::string& 
   }
   trace::Run run = run_from_text(texts);
   for (trace::RankTrace& trace : run.ranks) trace.snapshot = true;
-  return verify(run);
+  return run;
+}
+
+Report judge_snapshot(const std::vector<std::string>& ranks, const std::string& op = "all_reduce",
+                      std::size_t size = 0) {
+  return verify(snapshot_of(ranks, op, size));
 }
 
 TEST(Snapshot, AStalledDeviceIsBehindPeersThatWait) {
@@ -63,6 +69,36 @@ TEST(Snapshot, AStalledDeviceIsBehindPeersThatWait) {
   EXPECT_EQ(report.findings[0].rule, RuleId::device_stall);
   EXPECT_THAT(report.findings[0].culprits, ElementsAre(trace::Rank(1)));
   EXPECT_EQ(report.findings[0].seq, 1U);
+}
+
+// Rank 0 waits in the last call of a round; the others came as far as the one before it.
+TEST(Snapshot, MostRanksThatBrokeOffARoundAreNamed) {
+  const std::string round = "1c2c3c";
+  const std::vector<std::string> ranks = {round + round + "1c2c3p", round + round + "1c2c",
+                                          round + round + "1c2c", round + round + "1c2c"};
+  const Report report = judge_snapshot(ranks);
+  ASSERT_FALSE(report.findings.empty());
+  EXPECT_EQ(report.findings[0].rule, RuleId::host_stall);
+  EXPECT_THAT(report.findings[0].culprits,
+              ElementsAre(trace::Rank(1), trace::Rank(2), trace::Rank(3)));
+  // Where rings forgot the first calls, nothing shows where a round begins.
+  trace::Run rings = snapshot_of(ranks);
+  for (trace::RankTrace& trace : rings.ranks) trace.dropped = 3;
+  EXPECT_THAT(verify(rings).findings.at(0).culprits, IsEmpty());
+}
+
+// Rank 0 is a round further, or makes a call of its own: the others did nothing unusual.
+TEST(Snapshot, MostRanksThatEndedARoundAreNotNamed) {
+  const auto named = [](const std::string& others, const std::string& further) {
+    const Report report = judge_snapshot({others + further, others, others, others});
+    EXPECT_NE(report.verdict, Verdict::clean);
+    return report.findings.empty() ? std::vector<trace::Rank>{} : report.findings[0].culprits;
+  };
+  const std::string rounds = "1c2c3c1c2c3c1c2c3c";
+  for (const std::string further : {"1p", "7p"})
+    EXPECT_THAT(named(rounds, further), IsEmpty()) << further;
+  EXPECT_THAT(named(rounds, "3p"), ElementsAre(trace::Rank(0)));  // once more
+  EXPECT_THAT(named("1c2c3c1c2c3c1c2c", "7p"), IsEmpty());
 }
 
 // An entry of a dump: an all-reduce of so many elements as call `seq` of a group.

@@ -61,8 +61,13 @@ Cause explain_message_of(const Context& context, const OddProgram& odd, std::uin
     f.message = fmt::format("{} issued {}{} ({}), which {} do not make", who,
                             context.describe_call(own), more, location, like);
   } else {
-    f.message = fmt::format("{} issued {} ({}) where, by {}, {} was to come", who,
-                            context.describe_call(own), location, like,
+    const trace::Op op = context.op(own);
+    const std::string peer =
+        trace::is_point_to_point(op)
+            ? fmt::format(" {} rank {}", op == trace::Op::send ? "to" : "from", shown.peer.value)
+            : "";
+    f.message = fmt::format("{} issued {}{} ({}) where, by {}, {} was to come", who,
+                            context.describe_call(own), peer, location, like,
                             message_words(context, rank, usual));
   }
   f.why = odd.by_numbers

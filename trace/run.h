@@ -51,6 +51,8 @@ struct RankNote {
   Location location;         // in which file, and on which line
   std::string host = {};     // where the process runs; empty: the source does not tell
   std::int32_t gpu = kNone;  // as RankTrace::gpu
+  bool creates_group =
+      false;  // stack: it is inside torch.distributed's creation of a process group
 
   static constexpr std::size_t kLongest = 512;
 

@@ -111,8 +111,10 @@ void Causes::add_wait(const WaitCause& wait) {
   for (Cause& cause : causes_) {
     if (!leads_to(cause, wait)) continue;
     cause.finding.consequences.push_back(wait_consequence(context_, wait));
-    // A deviation was observed; that it deadlocks is now proven.
-    if (wait.stuck) cause.finding.certainty = Certainty::proven;
+    // A deviation was observed; that it deadlocks is now proven. Not that ranks stay in the
+    // creation of a group, which is located by the call of those who wait for them.
+    const bool creation = cause.finding.rule == RuleId::group_divergence && cause.finding.seq;
+    if (wait.stuck && !creation) cause.finding.certainty = Certainty::proven;
     return;
   }
   Cause cause = explain_wait(context_, wait);

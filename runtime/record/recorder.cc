@@ -146,6 +146,11 @@ void Recorder::raised(std::string_view what, std::optional<std::uint32_t> call) 
   ring_.exception(what, id);
 }
 
+bool Recorder::has_raised() {
+  const std::lock_guard lock(failures_mutex_);
+  return !raised_.empty();
+}
+
 void Recorder::step(std::int64_t n, double loss, std::int64_t samples) {
   const Timed timed(*this);
   ring_.step(n, loss, samples);

@@ -63,6 +63,8 @@ class Recorder {
   // An exception reached the training program. It is recorded once, however often it is reported on
   // its way up. Without `call`, it is attributed to the call whose failure text it contains.
   void raised(std::string_view what, std::optional<std::uint32_t> call = {});
+  // Whether any was.
+  bool has_raised();
 
   void step(std::int64_t n, double loss, std::int64_t samples);
   void modality(std::int64_t n, const std::vector<std::string>& has);

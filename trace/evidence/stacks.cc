@@ -65,6 +65,17 @@ bool only_waits(std::string_view function) {
   });
 }
 
+// Functions of torch.distributed that create a process group, in which the ranks wait for one
+// another: "new_group (torch/distributed/distributed_c10d.py:7284)".
+bool creates_group(std::string_view words) {
+  static constexpr std::array<std::string_view, 6> kNames = {
+      "new_group",          "_new_group_with_tag", "_new_process_group_helper",
+      "init_process_group", "split_group",         "_store_based_barrier"};
+  const std::string_view name = words.substr(0, words.find(' '));
+  return contains_text(words, "torch/distributed/distributed_c10d.py:") &&
+         std::find(kNames.begin(), kNames.end(), name) != kNames.end();
+}
+
 // A frame in words: "all_reduce (torch/distributed/distributed_c10d.py:1700)".
 struct Frame {
   std::string words;
@@ -100,7 +111,10 @@ class StacksReader {
     if (form_ == Form::none) return;
     if (text.empty()) {
       end_thread();
+    } else if (creates_group_ && group_ranks_.empty() && text.starts_with("ranks: [")) {
+      group_ranks_ = text.substr(std::string_view("ranks: ").size());  // a local variable
     } else if (const auto frame = frame_of(text)) {
+      creates_group_ |= creates_group(frame->words);
       if (!innermost_) {
         innermost_ = frame->words;
         first_ = number_;
@@ -194,8 +208,13 @@ class StacksReader {
       if (better) {
         const bool gdb = form_ == Form::gdb;
         chosen_ = (gdb && users_ ? *users_ : *innermost_);
+        if (creates_group_) {
+          chosen_ = "the creation of a process group";
+          if (!group_ranks_.empty()) chosen_ += fmt::format(" of ranks {}", group_ranks_);
+        }
         if (!gdb && users_ && *users_ != *innermost_)
           chosen_ += fmt::format(", called from {}", *users_);
+        chosen_creates_group_ = creates_group_;
         chosen_line_ = first_;
         chosen_main_ = main_;
       }
@@ -203,6 +222,8 @@ class StacksReader {
     form_ = Form::none;
     innermost_.reset();
     users_.reset();
+    creates_group_ = false;
+    group_ranks_.clear();
   }
 
   void end_process() {
@@ -213,10 +234,13 @@ class StacksReader {
                 rank_.value_or(Rank(kNone)),
                 pid > 0 ? pid : kNone,
                 fmt::format("its process was in {}", chosen_),
-                {file_.name, chosen_line_}});
+                {file_.name, chosen_line_},
+                "",
+                kNone,
+                chosen_creates_group_});
     }
     chosen_.clear();
-    chosen_main_ = false;
+    chosen_main_ = chosen_creates_group_ = false;
     pid_ = gdb_pid_ = kNone;
   }
 
@@ -226,6 +250,8 @@ class StacksReader {
   std::int64_t pid_ = kNone, gdb_pid_ = kNone;
   Form form_ = Form::none;
   bool main_ = false, chosen_main_ = false;
+  bool creates_group_ = false, chosen_creates_group_ = false;
+  std::string group_ranks_;  // of the group that is being created: "[0, 1]"
   std::optional<std::string> innermost_, users_;
   std::string chosen_;
   int number_ = 0, first_ = 0, chosen_line_ = 0;

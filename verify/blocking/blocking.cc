@@ -302,6 +302,14 @@ Cause explain_finished(const Context& context, const WaitCause& wait) {
   return cause;
 }
 
+// A stack of the rank's process among the job's evidence; null: none.
+const trace::RankNote* stack_of(const Context& context, std::uint32_t rank) {
+  const trace::Rank number = context.run.ranks[rank].rank;
+  for (const trace::RankNote& note : context.run.notes)
+    if (note.rank == number && note.kind == trace::RankNote::Kind::stack) return &note;
+  return nullptr;
+}
+
 // How a rank of no further calls stopped, for the headline.
 std::string stop_words(const Context& context, const std::vector<std::uint32_t>& ranks) {
   const bool one = ranks.size() == 1;
@@ -311,6 +319,8 @@ std::string stop_words(const Context& context, const std::vector<std::uint32_t>&
     case State::running:
       return one ? "is still running" : "are still running";
     case State::cut:
+      // The recorder took it when nothing had happened for some time.
+      if (stack_of(context, ranks[0]) != nullptr) return "stopped";
       return one ? "stopped without an end mark (its process died, or its trace was cut off)"
                  : "stopped without an end mark (their processes died, or their traces were cut "
                    "off)";
@@ -331,8 +341,49 @@ bool may_be_alive(const Context& context, std::uint32_t rank) {
          (state == State::cut && context.run.ranks[rank].snapshot);
 }
 
+// The stack that shows that the rank is creating a process group; null: none does.
+const trace::RankNote* creates_group(const Context& context, std::uint32_t rank) {
+  const State state = context.where.positions[rank].state;
+  if (state == State::killed || state == State::raised || state == State::finished) return nullptr;
+  const trace::RankNote* const stack = stack_of(context, rank);
+  return stack != nullptr && stack->creates_group ? stack : nullptr;
+}
+
+// Ranks that wait for one another in the creation of a process group, while all others wait for
+// them: not all call it, or not in the same order. Which ranks are at fault, nothing shows.
+Cause explain_group_creation(const Context& context, const WaitCause& wait) {
+  const WaitPoint& point = first_point(context, wait);
+  Cause cause;
+  cause.finding = make_finding(RuleId::group_divergence);
+  Finding& f = cause.finding;
+  const bool one = wait.roots.size() == 1;
+  f.message = fmt::format(
+      "{} {} in the creation of a process group, which not all ranks enter, or not in this order; "
+      "{}",
+      context.describe_ranks(wait.roots), one ? "waits" : "wait", describe_wait(context, point));
+  f.why =
+      "All ranks must create the same groups in the same order, also those that are not members.";
+  f.ranks = context.ranks(all_ranks(wait));
+  cause.deviants = wait.roots;
+  locate_cause(context, point, cause);
+  set_fingerprint(f, "");
+  return cause;
+}
+
 // Explains ranks that died, raised or hang outside of any call while others wait for them.
-Cause explain_gone(const Context& context, const WaitCause& wait) {
+Cause explain_gone(const Context& context, const WaitCause& all) {
+  WaitCause wait = all;
+  if (std::any_of(all.roots.begin(), all.roots.end(),
+                  [&](std::uint32_t r) { return creates_group(context, r) != nullptr; })) {
+    // Those that create a group wait, too: for a rank that does not, if the others lack one.
+    wait.roots.clear();
+    for (const std::size_t p : all.points)
+      unite(wait.roots, lacked_by(context.where.wait_points[p]));
+    std::erase_if(wait.roots, [&](std::uint32_t r) {
+      return context.where.point_of[r] != SIZE_MAX || creates_group(context, r) != nullptr;
+    });
+    if (wait.roots.empty()) return explain_group_creation(context, all);
+  }
   const WaitPoint& point = first_point(context, wait);
   const std::uint32_t root = wait.roots[0];
   // Without completions, nothing shows that the peer hangs. If the waiting rank never sent or
@@ -481,7 +532,9 @@ Cause explain_wait(const Context& context, const WaitCause& wait) {
     add_wait_evidence(context, wait, f);
   }
   explain_by_odd_program(context, wait, cause);
-  f.certainty = wait.stuck ? Certainty::proven : Certainty::observed;
+  // That ranks do not go on in the creation of a group, no call shows.
+  const bool proven = wait.stuck && f.rule != RuleId::group_divergence;
+  f.certainty = proven ? Certainty::proven : Certainty::observed;
   f.ranks = context.ranks(all_ranks(wait));
   if (f.fingerprint.empty()) {
     const WaitPoint& point = first_point(context, wait);

@@ -235,6 +235,32 @@ std::string may_be_in_newest_call(const Context& context, const WaitCause& wait)
   return "";
 }
 
+namespace {
+
+// The other side of the message in which ranks wait, where its rank never waited for it: Gloo drops
+// a message with its Work. Nothing where it did, or may yet, because it is not held up itself.
+std::optional<CallRef> unwaited_side(const Context& context, const WaitPoint& point) {
+  const CallRef own = waiting_call(context, point.waiting[0]);
+  const trace::Call& message = context.call(own);
+  const trace::RankTrace* const peer = context.run.find(message.peer);
+  if (context.semantics != CallSemantics::gloo || peer == nullptr) return std::nullopt;
+  const auto p = static_cast<std::uint32_t>(peer - context.run.ranks.data());
+  const Position& there = context.where.positions[p];
+  if (there.state != State::finished && there.waiting_in() == kNoCall) return std::nullopt;
+  for (std::uint32_t c = 0; c < peer->calls.size(); ++c) {
+    const trace::Call& side = peer->calls[c];
+    const bool is_other =
+        side.group == message.group && trace::is_point_to_point(context.op({p, c})) &&
+        side.peer == context.run.ranks[own.rank].rank && context.op({p, c}) != context.op(own);
+    if (is_other && side.has(trace::kAsync) && !side.has(trace::kWaitBegan) &&
+        !side.has(trace::kCompleted) && c != there.waiting_in())
+      return CallRef{p, c};
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
 Cause explain_stall(const Context& context, const WaitPoint& point) {
   Cause cause;
   cause.finding = make_finding(RuleId::device_stall);
@@ -260,6 +286,21 @@ Cause explain_stall(const Context& context, const WaitPoint& point) {
                             context.describe_ranks(point.waiting), describe_call,
                             context.describe_ranks(others));
     f.culprits = context.ranks(point.waiting);
+  } else if (const auto side = is_message(point) ? unwaited_side(context, point) : std::nullopt) {
+    f = make_finding(RuleId::never_waited);
+    f.severity = Severity::error;
+    f.message = fmt::format(
+        "{} issued {} ({}) and never waited for it, so that it may have been dropped; {}",
+        context.describe_ranks({side->rank}), context.describe_call(*side),
+        context.describe_location(*side, context.call(*side).seq), describe_wait(context, point));
+    f.fix = "keep the Work of every isend and irecv, and wait for it";
+    cause.deviants = {side->rank};
+    f.culprits = context.ranks(cause.deviants);
+    f.evidence.push_back(context.evidence(*side, "no wait for it"));
+    f.ranks = context.ranks(united(cause.deviants, point.waiting));
+    locate_cause(context, point, *side, context.call(*side).seq, cause);
+    set_fingerprint(f, "");
+    return cause;
   } else if (is_message(point)) {
     f.message = fmt::format("{} did not complete {}, whose other side rank {} did issue",
                             context.describe_ranks(point.waiting), describe_call,

@@ -174,6 +174,14 @@ class Positions {
   // thousand kernels). A search backwards from the newest call may stop this far back.
   static constexpr std::size_t kLongestQueue = 4096;
 
+  // Whether the call may have completed although nothing was recorded: Gloo's messages show it to
+  // whoever waits for them, and nobody has yet.
+  bool completes_unseen(std::uint32_t r, std::uint32_t c) const {
+    const trace::Call& call = at_.call(r, c);
+    return at_.options().semantics == CallSemantics::gloo && at_.is_message(r, c) &&
+           call.has(trace::kAsync) && !call.has(trace::kWaitBegan) && at_.matched(r, c);
+  }
+
   // The oldest call without a recorded completion.
   std::uint32_t oldest_pending(std::uint32_t r) const {
     const trace::RankTrace& trace = at_.run().ranks[r];
@@ -184,6 +192,7 @@ class Positions {
         if (trace.calls.size() - c > kLongestQueue) break;
         continue;
       }
+      if (completes_unseen(r, static_cast<std::uint32_t>(c))) continue;
       // A blocking call that others follow did return, although its completion was not recorded.
       if (k.has(trace::kAsync) || c + 1 == trace.calls.size())
         oldest = static_cast<std::uint32_t>(c);

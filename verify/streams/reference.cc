@@ -83,7 +83,13 @@ class Choice {
           }))
         return p;
     }
-    if (const auto p = only([&](std::size_t c) { return is_of_common_form(c); })) return p;
+    // Of two new calls of different operations, the more common one is no more right: a metric may
+    // be summed or gathered.
+    const bool other_operations = in_other_operations(first, second);
+    if (const auto p = only([&](std::size_t c) {
+          return is_of_common_form(c) && (!other_operations || was_made_before(c));
+        }))
+      return p;
     // The call of the earliest step: the other parties skipped it and are in a later step.
     if (!at_.are_steps_comparable()) return std::nullopt;
     return only([&](std::size_t c) {
@@ -203,6 +209,7 @@ class Choice {
   bool is_unit_of_model(std::size_t few, const Party& most) {
     constexpr std::size_t kMostCalls = 4096;  // a few steps of a large model
     const Token call = at_.next_token(few);
+    if (!has_one_tensor(call)) return false;
     const trace::StringId line = at_.sequence(few).location(at_.cursors()[few].next);
     const auto op = [&](const Token& t) { return at_.run().tables.signatures[t.signature].op; };
     const auto is_parameter = [&](const Token& t) {
@@ -234,6 +241,14 @@ class Choice {
       }
       return makes_such;
     });
+  }
+
+  // Frameworks put a part of a model into one flat tensor. What is not recorded counts as one.
+  bool has_one_tensor(const Token& call) const {
+    const trace::Signature& form = at_.run().tables.signatures[call.signature];
+    if (form.in == trace::IntListId{}) return true;
+    const trace::IntList& shapes = at_.run().tables.int_lists[form.in];
+    return std::count(shapes.begin(), shapes.end(), -1) <= 1;
   }
 
   // Whether the calls after these are of equal form: then the two are one call in two forms.
@@ -328,6 +343,12 @@ class Choice {
         x.what == y.what && x.what.value != 0 &&
         !((form & kDifferentOp) != 0 && was_made_before(a) && was_made_before(b));
     return !same_identity && (x.what != y.what || (form & (kDifferentOp | kDifferentSize)) != 0);
+  }
+
+  bool in_other_operations(std::size_t a, std::size_t b) {
+    const unsigned form =
+        at_.agreement().differences(at_.next_token(a).signature, at_.next_token(b).signature);
+    return (form & kDifferentOp) != 0;
   }
 
   // Whether the cursor's next call is among the class's calls before it.

@@ -1,5 +1,6 @@
 #include "runtime/record/preload/job_record.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -134,6 +135,10 @@ void JobRecord::at_exit(int status, void* job) {
   const std::lock_guard lock(self.end_mutex_);
   self.ended_ = true;
   if (status == 0) self.ring_->resume();  // whatever it was taken for
+  ::unlink(self.stack_file_.c_str());
+  // sys.exit(3) is no exception to Python's hook.
+  if (status != 0 && !self.recorder_->has_raised())
+    self.recorder_->raised("SystemExit: " + std::to_string(status));
   self.ring_->finish(status == 0 ? trace::End::clean : trace::End::exception);
 }
 
@@ -151,13 +156,41 @@ void JobRecord::look_for_hang(std::int64_t now) {
   if (verdict == trace::HangWatch::Verdict::goes_on) ring_->resume();
 }
 
+namespace {
+
+// Python may end this thread, by unwinding it, while it waits for the GIL at the program's end.
+extern "C" void* write_stacks(void* path) {
+  if (PythonProgram* const python = PythonProgram::of_process(); python != nullptr)
+    python->write_stacks(static_cast<const char*>(path));
+  return nullptr;
+}
+
+}  // namespace
+
+void JobRecord::look_for_standstill(std::int64_t now) {
+  const std::lock_guard lock(end_mutex_);
+  if (ended_) return;
+  const std::int64_t outside = recorder_->waiting() ? 0 : 1;
+  const trace::HangWatch::Verdict verdict = standstill_->look(ring_->written(), outside, now);
+  if (verdict == trace::HangWatch::Verdict::hangs) {
+    pthread_t thread{};
+    if (::pthread_create(&thread, nullptr, &write_stacks, stack_file_.data()) == 0)
+      ::pthread_detach(thread);
+  }
+  if (verdict == trace::HangWatch::Verdict::goes_on) ::unlink(stack_file_.c_str());
+}
+
 void JobRecord::start_hang_watch() {
   const double patience = trace::hang_patience(std::getenv("LOCKSTEP_RECORD_HUNG_AFTER"));
   if (patience <= 0) return;
   constexpr double kNanos = 1e9;
   hang_.emplace(static_cast<std::int64_t>(patience * kNanos));
+  standstill_.emplace(static_cast<std::int64_t>(patience * kNanos));
   try {
-    trace::look_at_times(patience, [this](std::int64_t now) { look_for_hang(now); });
+    trace::look_at_times(patience, [this](std::int64_t now) {
+      look_for_hang(now);
+      look_for_standstill(now);
+    });
   } catch (const std::system_error& error) {
     std::fprintf(stderr, "liblockstep_record: hangs will not be marked: %s\n", error.what());
   }
@@ -179,7 +212,8 @@ void JobRecord::open(const c10d::ProcessGroup& first) {
   }
   if (const Status made = make_folder(folder); !made) return refuse(made.error().str());
   trace::RingWriter::Options options;
-  options.path = folder + ("/rank_" + std::to_string(rank) + ".ring");
+  const std::string name = folder + ("/rank_" + std::to_string(rank));
+  options.path = name + ".ring";
   options.rank = trace::Rank(rank);
   options.world_size = world_size_;
   options.backend = first.getBackendName();
@@ -191,6 +225,8 @@ void JobRecord::open(const c10d::ProcessGroup& first) {
   ring_ = std::move(*ring);
   recorder_ = std::make_unique<Recorder>(*ring_);
   gpu_.emplace(*ring_, ::getenv);
+  stack_file_ = name + ".stack";
+  ::unlink(stack_file_.c_str());  // an earlier run's
   ::on_exit(&JobRecord::at_exit, this);
   recording_job.store(this, std::memory_order_release);
   start_hang_watch();

@@ -6,6 +6,9 @@
 //                               the end mark says `hung` until something moves (60; 0: never)
 //   LOCKSTEP_RECORD_VALUES      1: a Python program's models are watched (lockstep_watch_all.py)
 //
+// A rank that records nothing for as long and waits in no call writes the stacks of its Python
+// program to rank_<r>.stack, which is removed when it goes on.
+//
 // The rank and the number of ranks are those of the launcher (launch_settings.h); of a process
 // without one, those of the first group that is used.
 //
@@ -19,6 +22,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
@@ -69,6 +73,9 @@ class JobRecord {
   WorkWatch& open_watch();
   void start_hang_watch();
   void look_for_hang(std::int64_t now);
+  // Where a rank stands that does nothing and waits in no call is written to rank_<r>.stack beside
+  // the ring file, until it goes on.
+  void look_for_standstill(std::int64_t now);
   // What other threads hold of calls that are over, before Python ends.
   void let_go_of_calls();
   std::vector<std::int32_t> ranks_of(const c10d::ProcessGroup& group) const;
@@ -83,7 +90,8 @@ class JobRecord {
   std::unique_ptr<WorkWatch> watch_;
   const pid_t own_pid_ = ::getpid();
   std::mutex end_mutex_;  // guards the end mark, and what follows
-  std::optional<trace::HangWatch> hang_;
+  std::optional<trace::HangWatch> hang_, standstill_;
+  std::string stack_file_;
   bool ended_ = false;
   struct Known {
     c10::weak_intrusive_ptr<c10d::ProcessGroup> keeps_the_address;  // no other group gets it

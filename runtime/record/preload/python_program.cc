@@ -39,6 +39,9 @@ struct PythonApi {
   void* (*release)() = nullptr;        // the GIL, until take_again
   void (*take_again)(void*) = nullptr;
   void* (*item)(void*, long) = nullptr;  // of a tuple; borrowed
+  void* (*new_text)(const char*) = nullptr;
+  void* (*new_dictionary)() = nullptr;
+  int (*set_item)(void*, const char*, void*) = nullptr;
   void* none = nullptr;
 };
 
@@ -78,7 +81,8 @@ bool find_all(PythonApi& api) {
          find(api.call, "PyObject_Call") && find(api.module, "PyImport_ImportModule") &&
          find(api.pack, "PyTuple_Pack") && find(api.release, "PyEval_SaveThread") &&
          find(api.take_again, "PyEval_RestoreThread") && find(api.item, "PyTuple_GetItem") &&
-         find(api.none, "_Py_NoneStruct");
+         find(api.new_text, "PyUnicode_FromString") && find(api.new_dictionary, "PyDict_New") &&
+         find(api.set_item, "PyDict_SetItemString") && find(api.none, "_Py_NoneStruct");
 }
 
 // Holds the GIL. May be nested.
@@ -242,6 +246,32 @@ std::string PythonProgram::line_of_traceback(void* traceback) const {
   return best;
 }
 
+namespace {
+
+// Messages of several lines in one.
+std::string in_one_line(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    const bool space = c == ' ' || c == '\n' || c == '\t' || c == '\r';
+    if (!space) out += c;
+    if (space && !out.empty() && out.back() != ' ') out += ' ';
+  }
+  if (out.ends_with(' ')) out.pop_back();
+  return out;
+}
+
+}  // namespace
+
+std::string PythonProgram::words_of_exception(void* type, void* value, void* traceback) const {
+  std::string what = text(api_, {api_, api_.attribute(type, "__name__")});
+  const std::string message = in_one_line(text(api_, {api_, api_.text_of(value)}));
+  if (!message.empty()) what += ": " + message.substr(0, kLongestText);
+  const std::string line =
+      traceback == nullptr || traceback == api_.none ? std::string() : line_of_traceback(traceback);
+  if (!line.empty()) what += " (" + line + ")";
+  return what;
+}
+
 // sys.excepthook: (type, value, traceback).
 void* PythonProgram::uncaught(void* /*self*/, void* arguments) {
   PythonProgram& program = *of_process();
@@ -251,13 +281,21 @@ void* PythonProgram::uncaught(void* /*self*/, void* arguments) {
   void* const traceback = api.item(arguments, 2);
   api.clear_error();
   if (type != nullptr && value != nullptr) {
-    std::string what = text(api, {api, api.attribute(type, "__name__")});
-    const std::string message = text(api, {api, api.text_of(value)});
-    if (!message.empty()) what += ": " + message.substr(0, kLongestText);
-    const std::string line = traceback == nullptr || traceback == api.none
-                                 ? std::string()
-                                 : program.line_of_traceback(traceback);
-    if (!line.empty()) what += " (" + line + ")";
+    std::string what = program.words_of_exception(type, value, traceback);
+    api.keep(value);
+    Owned first(api, value);
+    constexpr int kMostCauses = 20;  // a chain may be a ring
+    for (int i = 0; i < kMostCauses; ++i) {
+      Owned cause(api, api.attribute(first.get(), "__cause__"));
+      if (cause.get() == nullptr || cause.get() == api.none) break;
+      first = std::move(cause);
+    }
+    if (first.get() != value) {
+      const Owned of(api, api.attribute(first.get(), "__class__"));
+      const Owned where(api, api.attribute(first.get(), "__traceback__"));
+      if (of.get() != nullptr)
+        what += "; caused by " + program.words_of_exception(of.get(), first.get(), where.get());
+    }
     program.report_(what);
   }
   return api.call(program.previous_hook_, arguments, nullptr);
@@ -276,6 +314,67 @@ void PythonProgram::on_uncaught(std::function<void(const std::string&)> report) 
   previous_hook_ = before;
   report_ = std::move(report);
   if (api_.set_in_sys("excepthook", hook.get()) != 0) api_.clear_error();
+}
+
+namespace {
+
+// In Python, since it asks for much that the C API gives only piece by piece. `path` is given.
+constexpr const char* kWriteStacks = R"py(
+import os, sys, _thread
+
+def shown(file):
+    at = file.rfind("/site-packages/torch/")
+    if at >= 0:
+        return file[at + len("/site-packages/"):]
+    here = os.getcwd() + "/"
+    return file[len(here):] if file.startswith(here) else file
+
+def group_of(frame):
+    code = frame.f_code
+    if "new_group" in code.co_name and code.co_filename.endswith("/distributed_c10d.py"):
+        ranks = frame.f_locals.get("ranks")
+        if isinstance(ranks, (list, tuple)) and ranks:
+            return ["        ranks: [%s]" % ", ".join(str(int(rank)) for rank in ranks)]
+    return []
+
+threading = sys.modules.get("threading")
+main = threading.main_thread().ident if threading else None
+lines = ["Process %d: %s" % (os.getpid(), " ".join(sys.argv)), ""]
+for thread, frame in sorted(sys._current_frames().items(), key=lambda item: item[0] != main):
+    if thread == _thread.get_ident():
+        continue
+    lines.append("Thread %d (idle): \"%s\"" % (thread, "MainThread" if thread == main else "Thread"))
+    depth = 0
+    while frame is not None and depth < 200:
+        lines.append("    %s (%s:%s)" % (frame.f_code.co_name, shown(frame.f_code.co_filename), frame.f_lineno))
+        lines.extend(group_of(frame))
+        frame = frame.f_back
+        depth += 1
+    lines.append("")
+with open(path + ".new", "w") as out:
+    out.write("\n".join(lines))
+os.replace(path + ".new", path)
+)py";
+
+}  // namespace
+
+void PythonProgram::write_stacks(const char* path) const {
+  if (api_.is_finalizing() != 0) return;
+  const int state = api_.lock();  // Python may end the thread here
+  {
+    const Owned module(api_, api_.module("builtins"));
+    const Owned run(api_, api_.attribute(module.get(), "exec"));
+    const Owned source(api_, api_.new_text(kWriteStacks));
+    const Owned file(api_, api_.new_text(path));
+    const Owned globals(api_, api_.new_dictionary());
+    if (run.get() != nullptr && source.get() != nullptr && file.get() != nullptr &&
+        globals.get() != nullptr && api_.set_item(globals.get(), "path", file.get()) == 0) {
+      const Owned arguments(api_, api_.pack(2, source.get(), globals.get()));
+      const Owned done(api_, api_.call(run.get(), arguments.get(), nullptr));
+    }
+    api_.clear_error();
+  }
+  api_.unlock(state);
 }
 
 void* PythonProgram::ends(void* /*self*/, void* /*arguments*/) {

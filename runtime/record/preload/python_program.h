@@ -33,8 +33,16 @@ class PythonProgram {
   bool import(const char* module) const;
 
   // Calls `report` for an exception that nobody catches, before Python prints it: "ValueError: no
-  // image in the batch (train.py:33)". Only the first call has an effect.
+  // image in the batch (train.py:33)". Where it was raised from another one, as
+  // torch.distributed.pipelining does, the one that began it follows: "…; caused by KeyError: …".
+  // Only the first call has an effect.
   void on_uncaught(std::function<void(const std::string&)> report);
+
+  // Writes the stacks of the program's threads to the file, in py-spy's form, with the ranks of the
+  // process group that a thread is creating. Waits for the GIL, so call it on a thread of its own:
+  // one of pthread_create(), which Python may end, without objects that have destructors. Nothing
+  // is written where it fails. `path` must stay valid until the process ends.
+  void write_stacks(const char* path) const;
 
   // Calls `act` when the program has ended and before Python exits, without the GIL. Only the first
   // call has an effect.
@@ -47,6 +55,7 @@ class PythonProgram {
   Origin origin_of(const std::string& file) const;
   std::string location(const std::string& file, long line) const;
   std::string line_of_traceback(void* traceback) const;
+  std::string words_of_exception(void* type, void* value, void* traceback) const;
   static void* uncaught(void* self, void* arguments);
   static void* ends(void* self, void* arguments);
 

@@ -61,6 +61,28 @@ TEST(Stacks, TheDebugServerNamesRanks) {
   EXPECT_THAT(notes, HasSubstr("rank 1 stack @10: its process was in fetch (/home/u/data.py:7)"));
 }
 
+TEST(Stacks, ARankThatCreatesAProcessGroup) {
+  const std::string creates =
+      "Process 7: train.py\n\n"
+      "Thread 70 (idle): \"MainThread\"\n"
+      "    _create_gloo_process_group (torch/distributed/distributed_c10d.py:757)\n"
+      "    _new_group_with_tag (torch/distributed/distributed_c10d.py:7270)\n"
+      "        ranks: [0, 1]\n"
+      "    new_group (torch/distributed/distributed_c10d.py:7137)\n"
+      "        ranks: [0, 1]\n"
+      "    main (train.py:12)\n";
+  EXPECT_EQ(notes_of(stack_source(), creates, Rank(0)),
+            "rank 0 pid 7 stack @4: its process was in the creation of a process group of ranks "
+            "[0, 1], called from main (train.py:12)");
+  // A function of the program that has the name.
+  EXPECT_EQ(notes_of(stack_source(),
+                     "Process 7: train.py\n\nThread 70 (idle): \"MainThread\"\n"
+                     "    new_group (groups.py:3)\n",
+                     Rank(0)),
+            "rank 0 pid 7 stack @4: its process was in new_group (groups.py:3)");
+  survives_damage(stack_source(), creates);
+}
+
 TEST(Stacks, ATracebackIsNoStack) {
   EXPECT_FALSE(stack_source().recognises(
       "Traceback (most recent call last):\n  File \"a.py\", line 1, in f\nKeyError\n", "a"));

@@ -321,5 +321,54 @@ TEST(Blocking, ARankKilledInsideACallIsTheCauseOfItsPeersLostConnections) {
             "host-stall error observed culprits=1 group=world seq=1 step=0\nverdict findings");
 }
 
+// Over Gloo only a wait shows that a message has arrived, and whoever sleeps has not waited yet.
+TEST(Blocking, ARankThatSleepsBesideAMessageThatNobodyHoldsUp) {
+  const std::string before = "send peer=1 n=4; send peer=1 n=4 open; hung";
+  const std::string after = "recv peer=1 n=4; recv peer=1 n=4 open; hung";
+  EXPECT_THAT(judge({before, "recv peer=0 n=4; send peer=2 n=4 async open; hung", after}),
+              HasSubstr("host-stall error proven culprits=1"));
+  // One that waits for it sees that it does not arrive.
+  EXPECT_THAT(judge({before, "recv peer=0 n=4; send peer=2 n=4 async open; wait 1 open; hung",
+                     "recv peer=1 n=4 open; hung"}),
+              HasSubstr("device-stall"));
+}
+
+TEST(Blocking, AMessageThatItsSenderNeverWaitsFor) {
+  const std::string receives = "barrier; recv peer=0 n=4 open; hung";
+  EXPECT_EQ(judge({"barrier; send peer=1 n=4 async open; barrier open; hung", receives}),
+            "never-waited error observed culprits=0 group=world seq=0\nverdict findings");
+  EXPECT_THAT(judge({"barrier; send peer=1 n=4 async open; wait 1 open; hung", receives}),
+              HasSubstr("device-stall"));
+}
+
+TEST(Blocking, RanksThatStandInTheCreationOfAGroup) {
+  const std::string goes_on = "all_reduce n=1; all_reduce n=2 open; hung";
+  const auto judged = [&](const std::string& second, bool creates) {
+    trace::Run run = program({"all_reduce n=1; cut", second, goes_on});
+    trace::RankNote stack;
+    stack.kind = trace::RankNote::Kind::stack;
+    stack.rank = trace::Rank(0);
+    stack.text = "its process was in the creation of a process group";
+    stack.creates_group = creates;
+    run.notes.push_back(stack);
+    return summary(verify(run));
+  };
+  EXPECT_EQ(judged(goes_on, true),
+            "group-divergence error observed group=world seq=1\nverdict findings");
+  EXPECT_EQ(judged(goes_on, false),
+            "host-stall error proven culprits=0 group=world seq=1\nverdict findings");
+  // The one that stands elsewhere may be the one that does not come to create it.
+  EXPECT_EQ(judged("all_reduce n=1; hung", true),
+            "host-stall error proven culprits=1 group=world seq=1\nverdict findings");
+}
+
+TEST(Blocking, OfTwoNewOperationsTheMoreCommonIsNoMoreRight) {
+  const std::string logs = "all_reduce n=8 at=a.py:2; all_reduce n=1 at=a.py:5 open; hung";
+  const std::string evaluates = "all_reduce n=8 at=a.py:2; all_gather n=3 at=a.py:9 open; hung";
+  EXPECT_EQ(judge({logs, evaluates}),
+            "op-mismatch error proven group=world seq=1\nverdict findings");
+  EXPECT_THAT(judge({logs, evaluates, logs}), HasSubstr("culprits=1"));
+}
+
 }  // namespace
 }  // namespace lockstep::verify

@@ -241,6 +241,37 @@ class Jobs(Forked):
         finding = self.assert_found("raises", "start", "rank-exception", culprits=(1,))
         self.assertRegex(finding["message"], r"FileNotFoundError: no tokenizer \(.*jobs\.py:\d+\)")
 
+    def test_an_exception_is_told_with_the_one_that_caused_it(self) -> None:
+        finding = self.assert_found("raises", "wrapped", "rank-exception", culprits=(1,))
+        self.assertRegex(finding["message"],
+                         r"RuntimeError: stage 1 failed \(.*jobs\.py:\d+\); caused by "
+                         r"ValueError: no image in the batch \(.*jobs\.py:\d+\)")
+
+    def test_an_exit_with_a_status(self) -> None:
+        finding = self.assert_found("raises", "exits", "rank-exception", culprits=(1,))
+        self.assertIn("SystemExit: 3", finding["message"])
+
+    def test_groups_that_only_some_ranks_make(self) -> None:
+        self.assert_clean("new_groups", ranks=4)
+        self.variables = {"LOCKSTEP_RECORD_HUNG_AFTER": "3"}
+        finding = self.assert_found("new_groups", "some", "group-divergence", ranks=4)
+        self.assertIn("the creation of a process group of ranks [0, 2]", json.dumps(finding))
+
+    def test_messages_that_nobody_waits_for(self) -> None:
+        self.assert_clean("isend")
+        self.variables = {"LOCKSTEP_RECORD_HUNG_AFTER": "3"}
+        self.assert_found("isend", "forgotten", "never-waited", culprits=(0,))
+
+    def test_a_rank_with_fewer_coalesced_tensors(self) -> None:
+        self.assert_clean("coalesced", ranks=3)
+        self.assert_found("coalesced", "less", "size-mismatch", ranks=3, culprits=(1,))
+
+    def test_a_stage_that_sleeps_is_told_with_its_line(self) -> None:
+        self.assert_clean("pipeline_sleeps", ranks=3)
+        self.variables = {"LOCKSTEP_RECORD_HUNG_AFTER": "3"}
+        finding = self.assert_found("pipeline_sleeps", "asleep", "host-stall", ranks=3, culprits=(1,))
+        self.assertRegex(json.dumps(finding), r"its process was in forward \([^)]*jobs\.py:\d+\)")
+
     def test_a_cycle_comes_before_ranks_that_compute(self) -> None:
         self.assert_found("two_groups", "crossed", "cross-group-deadlock", ranks=4)
 

@@ -328,15 +328,82 @@ def sleeper():
 
 
 def raises():
-    """batch: rank 1's loader raises in step 1. start: rank 1 raises before its first call."""
+    """batch: rank 1's loader raises in step 1. start: rank 1 raises before its first call.
+
+    wrapped: what it raises is raised again as another exception. exits: it ends by sys.exit().
+    """
     if VARIANT == "start" and RANK == 1:
         raise FileNotFoundError("no tokenizer")
     model = DDP(nn.Linear(8, 4))
     for step in range(3):
         if VARIANT == "batch" and step == 1 and RANK == 1:
             raise ValueError("no image in the batch")
+        if VARIANT == "exits" and step == 1 and RANK == 1:
+            sys.exit(3)
+        if VARIANT == "wrapped" and step == 1 and RANK == 1:
+            try:
+                raise ValueError("no image in the batch")
+            except ValueError as error:
+                raise RuntimeError("stage 1\n  failed") from error
         model(torch.randn(4, 8)).sum().backward()
     dist.barrier()
+
+
+def new_groups():
+    """Pairs of ranks. some: ranks 0 and 1 alone make them, which are not all of their members."""
+    dist.barrier()
+    if VARIANT != "some" or RANK < 2:
+        for pair in [0, 2], [1, 3]:
+            group = dist.new_group(pair)
+            if RANK in pair:
+                dist.all_reduce(torch.ones(4), group=group)
+    dist.all_reduce(torch.ones(3))
+
+
+def isend():
+    """forgotten: nobody waits for the messages, which Gloo drops with their Works."""
+    for step in range(3):
+        x = torch.ones(4)
+        if RANK == 0:
+            work = dist.isend(x, 1)
+            if VARIANT != "forgotten":
+                work.wait()
+        else:
+            dist.recv(x, 0)
+    dist.barrier()
+
+
+def coalesced():
+    """less: in step 1 rank 1 reduces a tensor less."""
+    for step in range(3):
+        less = VARIANT == "less" and RANK == 1 and step == 1
+        dist.all_reduce_coalesced([torch.ones(4) for _ in range(2 if less else 3)])
+    dist.barrier()
+
+
+def pipeline_sleeps():
+    """Schedule1F1B. asleep: rank 1 sleeps in a forward, with a message on its way."""
+    from torch.distributed.pipelining import PipelineStage, Schedule1F1B
+
+    class Stage(nn.Linear):
+        calls = 0
+
+        def forward(self, x):
+            Stage.calls += 1
+            if VARIANT == "asleep" and RANK == 1 and Stage.calls == 7:
+                time.sleep(10000)
+            return super().forward(x)
+
+    stage = PipelineStage(Stage(8, 8), RANK, WORLD, torch.device("cpu"))
+    schedule = Schedule1F1B(stage, 4, loss_fn=lambda out, target: (out - target).square().mean())
+    for _ in range(2):
+        if RANK == 0:
+            schedule.step(torch.randn(20, 8))
+        elif RANK == WORLD - 1:
+            schedule.step(target=torch.randn(20, 8), losses=[])
+        else:
+            schedule.step()
+        dist.barrier()
 
 
 def two_groups():

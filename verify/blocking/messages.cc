@@ -7,7 +7,9 @@
 #include <fmt/core.h>
 
 #include "verify/blocking/stopped.h"
+#include "verify/blocking/unanswered.h"
 #include "verify/matching/matching.h"
+#include "verify/streams/past.h"
 
 namespace lockstep::verify {
 
@@ -75,6 +77,40 @@ Cause message_cause(const Context& context, const WaitPoint& message, Fault faul
   return cause;
 }
 
+// The collective that the waiting rank left out before the message: its newest rounds make it
+// there, and most of the group wait in it, the peer among them; of a pair, the peer, whose rounds
+// make it there, too.
+//
+//   rank 0, 1   … recv send reduce   recv send reduce
+//   rank 2      … recv send reduce   recv send            recv      waits for rank 1
+std::optional<Cause> explain_left_out_collective(const Context& context, const WaitPoint& message) {
+  const CallRef made = waiting_call(context, message.waiting[0]);
+  if (is_usual(context.run, context.agreement, made) != Usual::no) return std::nullopt;
+  const auto usual = usual_call(context.run, context.agreement, made);
+  if (!usual) return std::nullopt;
+  const auto lacks = [&](const std::vector<std::uint32_t>& ranks) {
+    return std::binary_search(ranks.begin(), ranks.end(), made.rank);
+  };
+  for (const std::uint32_t peer : message.missing) {
+    if (context.where.point_of[peer] == SIZE_MAX) continue;
+    const WaitPoint& point = context.where.wait_points[context.where.point_of[peer]];
+    if (point.group == WaitPoint::kPointToPoint || point.mismatched) continue;
+    const CallRef waiting = waiting_call(context, point.waiting[0]);
+    const std::size_t all = context.groups[point.group].streams.size();
+    const bool most = 2 * point.waiting.size() > all ||
+                      (2 * point.waiting.size() == all &&
+                       is_usual(context.run, context.agreement, waiting) == Usual::yes);
+    const bool left_out = lacks(point.missing) || lacks(point.behind);
+    if (!most || !left_out ||
+        !is_like(context, context.call({made.rank, *usual}), context.call(waiting)))
+      continue;
+    Deviation d = missing_at(context, point, {made.rank});
+    d.got = made;
+    return explain_deviation(context, d);
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 bool is_new_kind_of_message(const Context& context, const WaitPoint& message) {
@@ -82,6 +118,7 @@ bool is_new_kind_of_message(const Context& context, const WaitPoint& message) {
 }
 
 Cause explain_message(const Context& context, const WaitPoint& message) {
+  if (auto left_out = explain_left_out_collective(context, message)) return std::move(*left_out);
   const CallRef call = waiting_call(context, message.waiting[0]);
   const bool in_exchange = shares_a_batch(context.run.ranks[call.rank], call.call);
   return message_cause(context, message,

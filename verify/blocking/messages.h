@@ -19,9 +19,9 @@ namespace lockstep::verify {
 // Whether a message without a partner is the first of its kind in the rank's trace.
 bool is_new_kind_of_message(const Context& context, const WaitPoint& message);
 
-// Explains a message without a partner: the peer never posted its side, or the waiting rank issued
-// one message too many. A message in a batch with others is not one too many: its peer took part in
-// the exchange.
+// Explains a message without a partner: the waiting rank left out the collective before it, in
+// which the peer waits; the peer never posted its side; or the waiting rank issued one message too
+// many. A message in a batch with others is not one too many: its peer took part in the exchange.
 Cause explain_message(const Context& context, const WaitPoint& message);
 
 // Explains a message whose side on `rank` (a rank index) was left out. The rank may have posted the

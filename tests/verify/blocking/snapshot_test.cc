@@ -101,6 +101,59 @@ TEST(Snapshot, MostRanksThatEndedARoundAreNotNamed) {
   EXPECT_THAT(named("1c2c3c1c2c3c1c2c", "7p"), IsEmpty());
 }
 
+// A ring of `ranks`. Each round is a hop and a reduction. All stand in the last reduction, but for
+// the last rank, which left it out and stands in the hop of the next round.
+trace::Run ring_snapshot(int ranks, int rounds) {
+  const auto rank = [&](int r) {
+    std::string text = header_line(r, static_cast<std::size_t>(ranks), {{"backend", "nccl"}});
+    int id = 0;
+    const auto issue = [&](const std::string& op, nlohmann::json keys, bool completes) {
+      keys["async"] = true;
+      text += issue_line(id, "world", op, keys);
+      if (completes) text += event_line("complete", id);
+      ++id;
+    };
+    const auto hop = [&](bool completes) {
+      issue("send", {{"in", {{8}}}, {"peer", (r + 1) % ranks}}, completes);
+      issue("recv", {{"out", {{8}}}, {"peer", (r + ranks - 1) % ranks}}, completes);
+    };
+    for (int round = 0; round < rounds; ++round) {
+      hop(true);
+      const bool last = round + 1 == rounds;
+      if (last && r + 1 == ranks) {
+        hop(false);
+        break;
+      }
+      issue("all_reduce", {{"in", {{4}}}, {"redop", "sum"}}, !last);
+    }
+    return text + end_line("hung");
+  };
+  std::vector<std::string> texts;
+  for (int r = 0; r < ranks; ++r) texts.push_back(rank(r));
+  trace::Run run = run_from_text(texts);
+  for (trace::RankTrace& trace : run.ranks) trace.snapshot = true;
+  return run;
+}
+
+TEST(Snapshot, AReductionLeftOutBeforeAMessageIsNamed) {
+  for (const int ranks : {2, 4}) {
+    const Report report = verify(ring_snapshot(ranks, 4));
+    ASSERT_FALSE(report.findings.empty());
+    EXPECT_EQ(report.findings[0].rule, RuleId::missing_collective);
+    EXPECT_THAT(report.findings[0].culprits, ElementsAre(trace::Rank(ranks - 1)));
+    EXPECT_EQ(report.findings[0].seq, 3U);
+  }
+}
+
+// Of a pair in its first round, nothing shows that the reduction was left out, and not the message
+// made once too often.
+TEST(Snapshot, WithoutAPastAMessageOfAPairDoesNotShowAReductionLeftOut) {
+  const Report report = verify(ring_snapshot(2, 1));
+  ASSERT_FALSE(report.findings.empty());
+  EXPECT_NE(report.findings[0].rule, RuleId::missing_collective);
+  EXPECT_THAT(report.findings[0].culprits, testing::Not(ElementsAre(trace::Rank(0))));
+}
+
 // An entry of a dump: an all-reduce of so many elements as call `seq` of a group.
 nlohmann::json dump_entry(const std::string& group, const std::string& description, int seq,
                           int elements, bool completed) {

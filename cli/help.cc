@@ -155,6 +155,7 @@ class HelpLayout : public CLI::Formatter {
   // CLI11 keeps them in the order of addresses, which differs from run to run.
   static std::string names(const char* label, const std::set<CLI::Option*>& options) {
     std::vector<std::string> sorted;
+    sorted.reserve(options.size());
     for (const CLI::Option* option : options) sorted.push_back(option->get_name());
     std::sort(sorted.begin(), sorted.end());
     return sorted.empty() ? "" : label + join_and(sorted);

@@ -45,6 +45,7 @@ struct RecordCommand {
   std::string python;   // empty: the command's own
   std::string library;  // empty: looked for, else built
   double hung_after_s = 60;
+  bool values = false;
   bool keep_running = false;
   reports::ReportOptions report;
 };
@@ -54,6 +55,8 @@ constexpr const char* kRecordFooter = R"(Examples:
     lockstep record -- torchrun --nproc-per-node 8 train.py --epochs 3
   Keep the traces in a folder, for `lockstep verify` and `lockstep watch`:
     lockstep record --traces /tmp/job-4711 -- torchrun train.py
+  What the ranks' models and optimizers hold, too, and which samples they read:
+    lockstep record --values -- torchrun train.py
   With a recorder that was built elsewhere, for the same torch:
     lockstep record --library liblockstep_record.so -- torchrun train.py
 
@@ -168,6 +171,7 @@ std::string folder_of_watch() {
 
 void set_variables(const RecordCommand& command, const std::string& library,
                    const std::string& folder) {
+  if (command.values) ::setenv("LOCKSTEP_RECORD_VALUES", "1", 1);
   // After the program's own folders, so that `from lockstep_watch import watch` works without a
   // copy.
   if (const std::string watch = folder_of_watch(); !watch.empty()) {
@@ -281,6 +285,9 @@ void add_record(CLI::App& app, reports::ExitStatus& status) {
       ->type_name("S")
       ->check(CLI::Range(0.0, 86400.0).description(""))
       ->capture_default_str();
+  command->add_flag("--values", options->values,
+                    "Watch every model that an optimizer trains, as\nlockstep_watch.watch(model, "
+                    "optimizer) would");
   command->add_flag("--keep-running", options->keep_running,
                     "Do not end a job that can never continue");
   add_report_options(*command, options->report);

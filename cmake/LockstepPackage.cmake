@@ -33,7 +33,7 @@ install(DIRECTORY runtime/record/python/lockstep_record DESTINATION ${CMAKE_INST
   FILES_MATCHING PATTERN "*.py" PATTERN "__pycache__" EXCLUDE)
 install(PROGRAMS runtime/record/python/lockstep_record.py verify/certificates/check_certificate.py
   DESTINATION ${CMAKE_INSTALL_DATADIR}/lockstep)
-install(FILES runtime/record/python/lockstep_watch.py
+install(FILES runtime/record/python/lockstep_watch.py runtime/record/python/lockstep_watch_all.py
   DESTINATION ${CMAKE_INSTALL_DATADIR}/lockstep/python)
 install(FILES scripts/packaging/copyright ${pages}/changelog.gz README.md
   DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/lockstep)

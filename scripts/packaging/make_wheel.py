@@ -60,6 +60,7 @@ SHIPPED = {
     "runtime/record/python/lockstep_record.py": "lockstep_record.py",
     "runtime/record/python/lockstep_record": "lockstep_record",
     "runtime/record/python/lockstep_watch.py": "python/lockstep_watch.py",
+    "runtime/record/python/lockstep_watch_all.py": "python/lockstep_watch_all.py",
     "verify/certificates/check_certificate.py": "check_certificate.py",
 }
 

@@ -10,9 +10,9 @@
 #include "base/text.h"
 #include "verify/context.h"
 #include "verify/numbers/divergence.h"
-#include "verify/numbers/settings.h"
 #include "verify/numbers/reduction.h"
 #include "verify/numbers/replicas.h"
+#include "verify/numbers/settings.h"
 #include "verify/numbers/sync_calls.h"
 #include "verify/numbers/updates.h"
 
@@ -64,9 +64,9 @@ Cause explain_unchanged(const Context& context, const Unchanged& found) {
       found.all ? "no parameter changed in any step"
                 : fmt::format("{} changed in no step: {}", plural(fault.names.size(), "parameter"),
                               describe_names(context, fault.names));
-  f.message = fmt::format("{}, although {} had gradients in {} and the learning rate is not 0",
-                          which, found.all || fault.names.size() > 1 ? "they" : "it",
-                          plural(fault.steps, "step"));
+  f.message =
+      fmt::format("{}, although {} had gradients in {} and the learning rate is not 0", which,
+                  found.all || fault.names.size() > 1 ? "they" : "it", plural(fault.steps, "step"));
   if (!found.all) f.severity = Severity::note;
   return out;
 }
@@ -102,8 +102,8 @@ Cause explain_non_finite(const Context& context, const NonFinite& found) {
     f.message += fmt::format("; first were the gradients that {} computed in step {}",
                              context.describe_ranks(found.first_ranks), found.first_n);
   } else if (found.first == Phase::synced_grad) {
-    f.message += fmt::format("; the optimizer got gradients that are not finite in step {}",
-                             found.first_n);
+    f.message +=
+        fmt::format("; the optimizer got gradients that are not finite in step {}", found.first_n);
   } else {
     f.message += "; its gradients were finite, so the update made them so";
   }
@@ -271,8 +271,8 @@ std::vector<Cause> check_numbers(const Context& context, std::vector<std::string
     links.push_back({*n, Phase::leftover, false, false, explain_evaluation_mode(context, *n)});
   const auto unchanged = context.live ? std::nullopt : find_unchanged(context.run, table);
   if (unchanged) {
-    links.push_back({unchanged->fault.n, Phase::param, false, false,
-                     explain_unchanged(context, *unchanged)});
+    links.push_back(
+        {unchanged->fault.n, Phase::param, false, false, explain_unchanged(context, *unchanged)});
   }
   if (reductions.unchecked > 0) {
     unknown.push_back(plural(reductions.unchecked, "synchronised gradient") +

@@ -35,6 +35,22 @@ std::optional<std::set<std::uint32_t>> parameters_of(const trace::RankTrace& tra
   return out;
 }
 
+// What the optimizer got on a rank in step n, by name: hashes of gradients that are not zero. Of
+// several records the last one counts; a program that clips before it reduces leaves two.
+std::map<std::uint32_t, std::uint64_t> last_gradients(const trace::RankTrace& trace,
+                                                      std::int64_t n) {
+  std::map<std::uint32_t, std::uint64_t> out;
+  for (const trace::StateMark& mark : trace.states) {
+    if (mark.kind != Kind::grad || mark.when != When::synced || mark.n != n) continue;
+    if (mark.hash && mark.norm && *mark.norm != 0) {
+      out[mark.name.value] = *mark.hash;
+    } else {
+      out.erase(mark.name.value);
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
 bool are_undeclared_replicas(const trace::Run& run) {
@@ -53,15 +69,12 @@ bool are_undeclared_replicas(const trace::Run& run) {
     std::uint64_t hash = 0;
     std::size_t equal = 0;  // ranks that have this hash
   };
-  std::map<std::uint32_t, Gradient> gradients;  // those of the first rank, by name
+  std::map<std::uint32_t, Gradient> gradients;  // by name
   for (const trace::RankTrace& trace : run.ranks) {
     if (parameters_of(trace) != parameters) return false;
-    for (const trace::StateMark& mark : trace.states) {
-      if (mark.kind != Kind::grad || mark.when != When::synced || mark.n != *first || !mark.hash)
-        continue;
-      if (!mark.norm || *mark.norm == 0) continue;
-      const auto [known, fresh] = gradients.try_emplace(mark.name.value, Gradient{*mark.hash, 0});
-      known->second.equal += known->second.hash == *mark.hash ? 1U : 0U;
+    for (const auto& [name, hash] : last_gradients(trace, *first)) {
+      const auto [known, fresh] = gradients.try_emplace(name, Gradient{hash, 0});
+      known->second.equal += known->second.hash == hash ? 1U : 0U;
     }
   }
   const auto equal = static_cast<std::size_t>(

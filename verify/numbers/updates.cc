@@ -232,8 +232,7 @@ std::vector<UpdateFault> find_stale_gradients(const trace::Run& run, const Value
   UpdateCollector found;
   std::unordered_map<std::string_view, trace::StringId> parameters;
   for (const Series& series : table.series()) {
-    if (series.phase == Phase::param)
-      parameters.emplace(run.tables.str(series.name), series.name);
+    if (series.phase == Phase::param) parameters.emplace(run.tables.str(series.name), series.name);
   }
   for (const ValueRow& row : table.rows()) {
     const std::string_view name = run.tables.str(row.name);
@@ -361,7 +360,7 @@ std::optional<NonFinite> find_non_finite(const ValueTable& table) {
     return r.mark->norm || !r.mark->hash || !with_norms.contains({row.phase, r.rank});
   };
   std::optional<NonFinite> out;
-  const ValueRow* first = nullptr;  // that is not finite
+  const ValueRow* first = nullptr;            // that is not finite
   for (const ValueRow& row : table.rows()) {  // by step and phase
     if (out && row.n > out->n) break;
     if (row.phase != Phase::local_grad && row.phase != Phase::synced_grad &&

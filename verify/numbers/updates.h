@@ -1,6 +1,6 @@
 // Faults of single updates: parameters that change without a gradient or do not change with one,
-// gradients that were not zeroed, parts of parameters that the optimizer skipped, values that are not
-// finite.
+// gradients that were not zeroed, parts of parameters that the optimizer skipped, values that are
+// not finite.
 #pragma once
 
 #include <cstdint>
@@ -50,8 +50,8 @@ std::optional<Unchanged> find_unchanged(const trace::Run& run, const ValueTable&
 struct NonFinite {
   std::int64_t n = 0;                  // the step after which they are
   std::vector<trace::StringId> names;  // … those of that step, in the program's order
-  // What was not finite first, and where: a gradient of a rank's own, one that the optimizer got, or
-  // only the parameter.
+  // What was not finite first, and where: a gradient of a rank's own, one that the optimizer got,
+  // or only the parameter.
   Phase first = Phase::param;
   std::int64_t first_n = 0;
   std::vector<std::uint32_t> first_ranks;  // rank indices

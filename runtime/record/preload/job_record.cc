@@ -233,6 +233,12 @@ void JobRecord::open(const c10d::ProcessGroup& first) {
   if (PythonProgram* const python = PythonProgram::of_process(); python != nullptr) {
     python->on_uncaught([this](const std::string& what) { recorder_->raised(what); });
     python->at_end([this] { let_go_of_calls(); });
+    const char* const values = std::getenv("LOCKSTEP_RECORD_VALUES");
+    constexpr const char* kWatchAll = "lockstep_watch_all";
+    if (values != nullptr && std::string_view(values) == "1" && !python->import(kWatchAll)) {
+      std::fprintf(stderr, "liblockstep_record: values are not recorded: Python cannot import %s\n",
+                   kWatchAll);
+    }
   }
 }
 

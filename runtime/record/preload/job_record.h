@@ -5,6 +5,7 @@
 //   LOCKSTEP_RECORD_HUNG_AFTER  seconds without any event, while a call is not complete, after
 //   which
 //                             the end mark says `hung` until something moves (default 60; 0: never)
+//   LOCKSTEP_RECORD_VALUES    1: a Python program's models are watched (lockstep_watch_all.py)
 //
 // A rank that records nothing for as long and waits in no call writes the stacks of its Python
 // program to rank_<r>.stack, which is removed when it goes on.

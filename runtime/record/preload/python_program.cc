@@ -29,6 +29,7 @@ struct PythonApi {
   void (*keep)(void*) = nullptr;
   void (*give_back)(void*) = nullptr;
   void (*clear_error)() = nullptr;
+  void (*print_error)() = nullptr;
   void* (*of_sys)(const char*) = nullptr;  // borrowed
   int (*set_in_sys)(const char*, void*) = nullptr;
   void* (*make_function)(void*, void*, void*) = nullptr;
@@ -75,13 +76,13 @@ bool find_all(PythonApi& api) {
          find(api.utf8, "PyUnicode_AsUTF8AndSize") && find(api.text_of, "PyObject_Str") &&
          find(api.number, "PyLong_AsLong") && find(api.keep, "Py_IncRef") &&
          find(api.give_back, "Py_DecRef") && find(api.clear_error, "PyErr_Clear") &&
-         find(api.of_sys, "PySys_GetObject") && find(api.set_in_sys, "PySys_SetObject") &&
-         find(api.make_function, "PyCFunction_NewEx") && find(api.call, "PyObject_Call") &&
-         find(api.module, "PyImport_ImportModule") && find(api.pack, "PyTuple_Pack") &&
-         find(api.release, "PyEval_SaveThread") && find(api.take_again, "PyEval_RestoreThread") &&
-         find(api.item, "PyTuple_GetItem") && find(api.new_text, "PyUnicode_FromString") &&
-         find(api.new_dictionary, "PyDict_New") && find(api.set_item, "PyDict_SetItemString") &&
-         find(api.none, "_Py_NoneStruct");
+         find(api.print_error, "PyErr_Print") && find(api.of_sys, "PySys_GetObject") &&
+         find(api.set_in_sys, "PySys_SetObject") && find(api.make_function, "PyCFunction_NewEx") &&
+         find(api.call, "PyObject_Call") && find(api.module, "PyImport_ImportModule") &&
+         find(api.pack, "PyTuple_Pack") && find(api.release, "PyEval_SaveThread") &&
+         find(api.take_again, "PyEval_RestoreThread") && find(api.item, "PyTuple_GetItem") &&
+         find(api.new_text, "PyUnicode_FromString") && find(api.new_dictionary, "PyDict_New") &&
+         find(api.set_item, "PyDict_SetItemString") && find(api.none, "_Py_NoneStruct");
 }
 
 // Holds the GIL. May be nested.
@@ -209,6 +210,18 @@ PythonProgram::CallSite PythonProgram::call_site() const {
     frame = Owned(api_, api_.caller(frame.get()));
   }
   return out;
+}
+
+bool PythonProgram::import(const char* module) const {
+  if (api_.is_finalizing() != 0 || api_.this_thread() == nullptr) return false;
+  const PythonLock lock(api_);
+  void* const imported = api_.module(module);
+  if (imported == nullptr) {
+    api_.print_error();
+    return false;
+  }
+  api_.give_back(imported);
+  return true;
 }
 
 std::string PythonProgram::line_of_traceback(void* traceback) const {

@@ -29,6 +29,9 @@ class PythonProgram {
   };
   CallSite call_site() const;
 
+  // Imports a module for what it does then. False: it cannot be imported; Python has printed why.
+  bool import(const char* module) const;
+
   // Calls `report` for an exception that nobody catches, before Python prints it: "ValueError: no
   // image in the batch (train.py:33)". Where it was raised from another one, as
   // torch.distributed.pipelining does, the one that began it follows: "…; caused by KeyError: …".

@@ -39,11 +39,12 @@ In a process that is not recorded it does nothing. Needs torch alone (tested wit
 
 import atexit
 import collections
+import functools
 import hashlib
 import sys
 import warnings
 import weakref
-from typing import Any, Callable, Iterator, Mapping, Optional, Union
+from typing import Any, Callable, Container, Iterator, Mapping, NamedTuple, Optional, Union
 
 import torch
 import torch.distributed as dist
@@ -282,6 +283,13 @@ def _samples_by_content(batch: Any) -> "list[int]":
     return [int(number) & (2**62 - 1) for number in total]
 
 
+class Batch(NamedTuple):
+    """What a loader handed out: the samples' indices or, where they are not known, the samples."""
+
+    indices: "list[int]"
+    content: Any
+
+
 class _RecordedBatches:
     """A batch sampler that remembers which samples it hands out."""
 
@@ -328,15 +336,15 @@ class _RecordedIterator:
         return getattr(self._inner, name)
 
 
-class _Watch:
+class Watch:
     def __init__(self, model: torch.nn.Module, tensors: _Tensors,
                  optimizer: torch.optim.Optimizer, every: int,
                  same_random: Optional[dist.ProcessGroup],
                  different_random: Optional[dist.ProcessGroup], mean: bool, prefix: str) -> None:
         self._tensors = tensors
-        self._optimizer = weakref.ref(optimizer)
         self._every = every
         self._prefix = prefix
+        self.on_training_forward: "Optional[Callable[[], None]]" = None
         self._random = [(f"{name}{_group_suffix(group)}", shared) for name, group, shared in (
             ("random", same_random, True), ("different_random", different_random, False))
             if group is not None and dist.get_rank(group) >= 0]
@@ -364,8 +372,7 @@ class _Watch:
         self._discarded = 0
         self._updated: Optional[int] = None  # a step whose parameters are still to be recorded
         self._of_parameter = {id(p): name for name, p in tensors.parameters.items()}
-        optimizer.register_step_pre_hook(self._before)
-        optimizer.register_step_post_hook(self._after)
+        self.follow(optimizer)
         model.register_forward_pre_hook(self._forward)
         model.register_forward_hook(self._forwarded)
         atexit.register(self._at_exit)
@@ -373,6 +380,29 @@ class _Watch:
             for name, parameter in tensors.parameters.items():
                 if parameter.requires_grad and tensors.local(name, parameter)[2]:
                     parameter.register_hook(self._keep_own(name))
+
+    def follow(self, optimizer: torch.optim.Optimizer) -> None:
+        """Takes this for the model's optimizer, from its next step on."""
+        self._optimizer = weakref.ref(optimizer)
+        optimizer.register_step_pre_hook(self._before)
+        optimizer.register_step_post_hook(self._after)
+        if self._began:
+            self._optimizer_state(self._step - 1, optimizer)
+
+    def trains(self, parameters: "Container[int]") -> bool:
+        """Whether the optimizer that made the last step holds some of these, given by their ids."""
+        optimizer = self._optimizer()
+        return optimizer is not None and any(
+            id(p) in parameters for group in optimizer.param_groups for p in group["params"])
+
+    def is_replaced_by(self, optimizer: torch.optim.Optimizer) -> bool:
+        """Whether this takes the place of the optimizer so far: that is gone, or holds the same."""
+        return self._optimizer() is None or self.trains(
+            {id(p) for group in optimizer.param_groups for p in group["params"]})
+
+    def watches(self, model: torch.nn.Module) -> bool:
+        """Whether this watches a parameter of the model."""
+        return any(id(p) in self._of_parameter for p in model.parameters())
 
     def records(self) -> bool:
         """Whether values of this step are recorded."""
@@ -496,12 +526,14 @@ class _Watch:
         for name, value in (("stepped", float(made)), ("loss_scale", scale)):
             self._record_number(step, name, value, self._tensors.compares)
 
-    def takes(self, samples: "Callable[[], list[int]]") -> None:
+    def takes(self, batch: Batch) -> None:
         """The program has taken a batch from its loader."""
         ranks = self._tensors.tensor_ranks
         if not torch.ops.lockstep.is_recording():
             return
-        numbers = samples()
+        numbers = batch.indices
+        if not numbers and self.records():
+            numbers = _samples_by_content(batch.content)
         if not numbers:
             return
         if len(ranks) > 1 and self.records():  # these read the same
@@ -559,7 +591,11 @@ class _Watch:
                             suffix is not None)
 
     def _forward(self, model: torch.nn.Module, *_: Any) -> None:
+        if torch.compiler.is_compiling():  # module.compile() has its hooks traced
+            return
         self.parameters()
+        if torch.is_grad_enabled() and self.on_training_forward is not None:
+            self.on_training_forward()
         if torch.is_grad_enabled() and self.records() and self._tensors.parameters:
             device = self._device()
             kind = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
@@ -567,7 +603,7 @@ class _Watch:
 
     def _forwarded(self, model: torch.nn.Module, given: Any, output: Any) -> None:
         """Looks for leftovers when backward begins: a program may call zero_grad() until then."""
-        if not self.records() or not torch.is_grad_enabled():
+        if torch.compiler.is_compiling() or not self.records() or not torch.is_grad_enabled():
             return
         for tensor in _tensors_of(output):
             if tensor.requires_grad:
@@ -639,14 +675,19 @@ class _Watch:
         self._end_step()
 
 
-_watches: "list[_Watch]" = []
+watches: "list[Watch]" = []
 
 
-def _of(optimizer: torch.optim.Optimizer) -> "list[_Watch]":
-    return [w for w in _watches if w._optimizer() is optimizer]
+def before_gradients_change(parameters: Any) -> None:
+    """Called before gradients are clipped or unscaled; lockstep_watch_all replaces it."""
 
 
-def _listen() -> None:
+def _of(optimizer: torch.optim.Optimizer) -> "list[Watch]":
+    return [w for w in watches if w._optimizer() is optimizer]
+
+
+@functools.cache
+def listen() -> None:
     """Hears of clipping and of skipped updates, which no hook of PyTorch's tells."""
     module = torch.nn.utils.clip_grad
     inner = getattr(module, "_clip_grads_with_norm_", None)
@@ -654,10 +695,11 @@ def _listen() -> None:
         def clip(parameters: Any, max_norm: float, total_norm: torch.Tensor, *more: Any,
                  **named: Any) -> Any:
             listed = parameters if isinstance(parameters, torch.Tensor) else list(parameters)
-            for watching in _watches:
+            before_gradients_change(listed)
+            for watching in watches:
                 watching.clips(listed, total_norm)
             out = inner(listed, max_norm, total_norm, *more, **named)
-            for watching in _watches:
+            for watching in watches:
                 watching.clipped([listed] if isinstance(listed, torch.Tensor) else listed)
             return out
 
@@ -666,6 +708,7 @@ def _listen() -> None:
     unscale, step = scaler.unscale_, scaler.step
 
     def unscale_(self: Any, optimizer: torch.optim.Optimizer) -> Any:
+        before_gradients_change([p for group in optimizer.param_groups for p in group["params"]])
         for watching in _of(optimizer):
             watching.gradients()
         listening = [watching for watching in _of(optimizer) if watching.records()]
@@ -693,25 +736,25 @@ def _listen() -> None:
     scaler.unscale_, scaler.step = unscale_, step_
 
 
-def _watch_loader(loader: Any, watching: _Watch) -> None:
-    """Records batches when the program takes them, with the samples' indices or, of a stream,
-    with numbers made of their content."""
-    inner = getattr(loader, "_get_iterator", None)
-    if inner is None:
-        return
-    batches: "Optional[_RecordedBatches]" = None
-    if getattr(loader, "batch_sampler", None) is not None:
+def recorded_iterator(loader: Any, make: "Callable[[], Any]",
+                      tell: "Callable[[Batch], None]") -> _RecordedIterator:
+    """The iterator that `make` gives for a DataLoader, which reports what the program takes."""
+    batches = getattr(loader, "batch_sampler", None)
+    if batches is not None and not isinstance(batches, _RecordedBatches):
         # DataLoader refuses to have it replaced; it reads it again for every epoch.
-        batches = loader.__dict__["batch_sampler"] = _RecordedBatches(loader.batch_sampler)
+        batches = loader.__dict__["batch_sampler"] = _RecordedBatches(batches)
 
-    def tell(batch: Any) -> None:
+    def tell_taken(batch: Any) -> None:
         indices = batches.handed_out.popleft() if batches is not None and batches.handed_out else []
-        if indices:
-            watching.takes(lambda: indices)
-        elif watching.records():
-            watching.takes(lambda: _samples_by_content(batch))
+        tell(Batch(indices, None if indices else batch))
 
-    loader.__dict__["_get_iterator"] = lambda: _RecordedIterator(inner(), tell)
+    return _RecordedIterator(make(), tell_taken)
+
+
+def _watch_loader(loader: Any, watching: Watch) -> None:
+    inner = getattr(loader, "_get_iterator", None)
+    if inner is not None:
+        loader.__dict__["_get_iterator"] = lambda: recorded_iterator(loader, inner, watching.takes)
 
 
 def watch(model: torch.nn.Module, optimizer: torch.optim.Optimizer, loader: Optional[Any] = None,
@@ -732,12 +775,11 @@ def watch(model: torch.nn.Module, optimizer: torch.optim.Optimizer, loader: Opti
     """
     if not hasattr(torch.ops.lockstep, "record_value") or not dist.is_initialized():
         return
-    if not _watches:
-        _listen()
-    tensors = _Tensors(model, replicas, tied or {})
-    prefix = f"model{len(_watches) + 1}." if _watches else ""
-    watching = _Watch(model, tensors, optimizer, every, same_random, different_random, mean, prefix)
-    _watches.append(watching)
+    listen()
+    tensors = _Tensors(getattr(model, "_orig_mod", model), replicas, tied or {})  # of torch.compile
+    prefix = f"model{len(watches) + 1}." if watches else ""
+    watching = Watch(model, tensors, optimizer, every, same_random, different_random, mean, prefix)
+    watches.append(watching)
     watching.begin()
     if loader is not None:
         _watch_loader(loader, watching)

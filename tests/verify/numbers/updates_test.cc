@@ -165,7 +165,8 @@ TEST(NonFinite, TheRankWhoseGradientWasTheFirst) {
   const Report report = with_fault(t, [](TinyTraining& x) { overflow(x, true); });
   EXPECT_EQ(summary(report), "non-finite error observed culprits=2 step=2\nverdict findings");
   EXPECT_THAT(report.findings[0].what, ElementsAre("p1"));
-  EXPECT_THAT(report.findings[0].message, HasSubstr("the gradients that rank 2 computed in step 2"));
+  EXPECT_THAT(report.findings[0].message,
+              HasSubstr("the gradients that rank 2 computed in step 2"));
 }
 
 TEST(NonFinite, AStepThatAScalerLeavesOutIsNone) {

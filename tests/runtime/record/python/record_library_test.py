@@ -13,7 +13,7 @@ import tempfile
 import time
 import unittest
 from pathlib import Path
-from typing import Any, Callable, Optional, Union
+from typing import Any, Callable, Optional, Sequence, Union
 
 import torch
 
@@ -46,7 +46,7 @@ class Preloaded(unittest.TestCase):
     """A process for each rank, started as torchrun does. With `forks` from one that has torch."""
 
     forks: "Optional[Forks]" = None
-    hung_after = ""  # LOCKSTEP_RECORD_HUNG_AFTER; empty: as it is by itself
+    variables: "dict[str, str]" = {}  # of the ranks' environment
 
     def setUp(self) -> None:
         folder = tempfile.TemporaryDirectory()
@@ -59,8 +59,7 @@ class Preloaded(unittest.TestCase):
         command = [str(PROGRAMS / program), *filter(None, arguments)]
         for rank in map(str, range(ranks)):
             own = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1",
-                   "MASTER_PORT": port, "LOCKSTEP_RECORD_DIR": str(self.traces),
-                   **({"LOCKSTEP_RECORD_HUNG_AFTER": self.hung_after} if self.hung_after else {})}
+                   "MASTER_PORT": port, "LOCKSTEP_RECORD_DIR": str(self.traces), **self.variables}
             started.append(
                 self.forks.start(command, own) if self.forks else
                 subprocess.Popen([sys.executable, "-B", *command], stdout=subprocess.PIPE,
@@ -254,13 +253,13 @@ class Jobs(Forked):
 
     def test_groups_that_only_some_ranks_make(self) -> None:
         self.assert_clean("new_groups", ranks=4)
-        self.hung_after = "3"
+        self.variables = {"LOCKSTEP_RECORD_HUNG_AFTER": "3"}
         finding = self.assert_found("new_groups", "some", "group-divergence", ranks=4)
         self.assertIn("the creation of a process group of ranks [0, 2]", json.dumps(finding))
 
     def test_messages_that_nobody_waits_for(self) -> None:
         self.assert_clean("isend")
-        self.hung_after = "3"
+        self.variables = {"LOCKSTEP_RECORD_HUNG_AFTER": "3"}
         self.assert_found("isend", "forgotten", "never-waited", culprits=(0,))
 
     def test_a_rank_with_fewer_coalesced_tensors(self) -> None:
@@ -269,7 +268,7 @@ class Jobs(Forked):
 
     def test_a_stage_that_sleeps_is_told_with_its_line(self) -> None:
         self.assert_clean("pipeline_sleeps", ranks=3)
-        self.hung_after = "3"
+        self.variables = {"LOCKSTEP_RECORD_HUNG_AFTER": "3"}
         finding = self.assert_found("pipeline_sleeps", "asleep", "host-stall", ranks=3, culprits=(1,))
         self.assertRegex(json.dumps(finding), r"its process was in forward \([^)]*jobs\.py:\d+\)")
 
@@ -426,14 +425,39 @@ class Faults(Forked):
             "expert.weight@0,2", "expert.bias@0,2", "expert.weight@1,3", "expert.bias@1,3"], ranks=4)
 
 
+class Unwatched(Forked):
+    """programs/unwatched.py: what lockstep_watch_all.py finds by itself."""
+
+    variables = {"LOCKSTEP_RECORD_VALUES": "1"}
+
+    def assert_found(self, job: str, rule: str, step: int, what: "list[str]") -> None:
+        finding = self.run_to_its_end("unwatched.py", job, "wrong")["findings"][0]
+        self.assertEqual((finding["rule"], finding["step"], finding["what"][:1]), (rule, step, what))
+        right = self.run_to_its_end("unwatched.py", job)
+        self.assertEqual((right["verdict"], right["findings"]), ("clean", []), right)
+
+    def test_samples_of_the_training_and_not_of_the_validation(self) -> None:
+        self.assert_found("loader", "no-sharding", 1, [])
+
+    def test_gradients_that_are_clipped_before_the_first_step(self) -> None:
+        self.assert_found("clip", "rank-local-decision", 1, ["clip.norm"])
+
+    def test_an_optimizer_that_takes_the_place_of_another(self) -> None:
+        self.assert_found("resumed", "rank-local-decision", 4, ["0.weight"])
+
+    def test_an_optimizer_that_uses_another(self) -> None:
+        self.assert_found("zero", "rank-local-decision", 1, ["weight_decay"])
+
+
 class Command(Preloaded):
     """lockstep record."""
 
-    def record(self, *job: str) -> "subprocess.CompletedProcess[str]":
+    def record(self, *job: str, program: str = "jobs.py",
+               options: "Sequence[str]" = ()) -> "subprocess.CompletedProcess[str]":
         done = subprocess.run(
-            [LOCKSTEP, "record", "--traces", str(self.traces), "--library", LIBRARY, "--",
+            [LOCKSTEP, "record", *options, "--traces", str(self.traces), "--library", LIBRARY, "--",
              sys.executable, "-B", "-m", "torch.distributed.run", "--nproc-per-node", "2",
-             "--master-port", free_port(), str(PROGRAMS / "jobs.py"), *job],
+             "--master-port", free_port(), str(PROGRAMS / program), *job],
             capture_output=True, text=True, timeout=LIMIT_S, check=False,
             env={**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"})
         self.skip_for_another_version(done.stdout + done.stderr)
@@ -445,6 +469,11 @@ class Command(Preloaded):
         done = self.record("inference")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertIn("CLEAN", done.stdout.upper())
+
+    def test_values_of_a_job_that_is_not_watched(self) -> None:
+        done = self.record("clip", "wrong", program="unwatched.py", options=["--values"])
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        self.assertIn("rank-local-decision", done.stdout)
 
     def test_a_job_that_can_never_continue_is_ended(self) -> None:
         done = self.record("inference", "skip")

@@ -1,0 +1,97 @@
+"""Jobs that know nothing of lockstep_watch, whose values are recorded all the same.
+
+usage: unwatched.py JOB [wrong]     a process for each rank, started as torchrun does
+
+Each function says what is wrong, and where it first shows.
+"""
+
+import os
+import sys
+
+import torch
+import torch.distributed as dist
+import torch.nn as nn
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+WRONG = "wrong" in sys.argv
+
+
+def model():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(8, 16), nn.LayerNorm(16), nn.ReLU(), nn.Linear(16, 4))
+
+
+def loader():
+    """A validation on all samples by each rank, which is right; the training's sampler is missing: step 1."""
+    samples = TensorDataset(torch.randn(48, 8, generator=torch.Generator().manual_seed(1)))
+    validation = DataLoader(TensorDataset(torch.randn(16, 8)), batch_size=8)
+    batches = DataLoader(samples, 4, sampler=None if WRONG else DistributedSampler(samples))
+    net = DDP(model())
+    optimizer = torch.optim.AdamW(net.parameters())
+    for epoch in range(2):
+        if not WRONG:
+            batches.sampler.set_epoch(epoch)
+        net.eval()
+        with torch.no_grad():
+            for (batch,) in validation:
+                net.module(batch)
+        net.train()
+        for (batch,) in batches:
+            net(batch).square().mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+
+def clip():
+    """Data parallelism by hand. Gradients are clipped before they are reduced: clip.norm in step 1."""
+    net = model()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for step in range(4):
+        net(torch.randn(8, 8, generator=torch.Generator().manual_seed(10 * step + RANK))).square().mean().backward()
+        if WRONG:
+            nn.utils.clip_grad_norm_(net.parameters(), 0.01)
+        for p in net.parameters():
+            dist.all_reduce(p.grad)
+            p.grad /= WORLD
+        if not WRONG:
+            nn.utils.clip_grad_norm_(net.parameters(), 0.01)
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def resumed():
+    """A second optimizer takes over after step 3, and rank 1 does not load the moments: step 4."""
+    net = DDP(model())
+
+    def train(optimizer):
+        for step in range(3):
+            net(torch.randn(8, 8)).square().mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        return optimizer
+
+    before = train(torch.optim.AdamW(net.parameters()))
+    optimizer = torch.optim.AdamW(net.parameters())
+    if not WRONG or RANK != 1:
+        optimizer.load_state_dict(before.state_dict())
+    del before
+    train(optimizer)
+
+
+def zero():
+    """ZeRO's optimizer, which uses another one: rank 1's weight decay differs in step 1."""
+    from torch.distributed.optim import ZeroRedundancyOptimizer
+    net = DDP(model())
+    optimizer = ZeroRedundancyOptimizer(net.parameters(), torch.optim.AdamW,
+                                        weight_decay=0.5 if WRONG and RANK == 1 else 0.0)
+    for step in range(4):
+        net(torch.randn(8, 8)).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+dist.init_process_group("gloo")
+globals()[sys.argv[1]]()
+dist.destroy_process_group()

@@ -362,6 +362,25 @@ std::string usual_why(const Context& context, const Deviation& d) {
   return "";
 }
 
+// Whether an extra call is the last of its rank, which made calls like the reference's before: then
+// the rank may as well have passed those that the others still make, as one does that leaves a loop
+// early or skips a batch.
+bool may_have_gone_past(const Context& context, const Deviation& d) {
+  if (d.kind != Deviation::Kind::extra || !d.singled_out || d.expected.call == kNoCall ||
+      d.got.call == kNoCall || d.step != trace::kNone)
+    return false;
+  const std::vector<trace::Call>& calls = context.run.ranks[d.got.rank].calls;
+  const trace::Call& got = calls[d.got.call];
+  const trace::Call& expected = context.call(d.expected);
+  if (got.at.value == 0 || expected.at.value == 0 || got.at == expected.at) return false;
+  const auto before = calls.begin() + d.got.call;
+  return std::none_of(before + 1, calls.end(),
+                      [&](const trace::Call& c) { return c.group == got.group; }) &&
+         std::any_of(calls.begin(), before, [&](const trace::Call& c) {
+           return c.group == got.group && c.at == expected.at;
+         });
+}
+
 }  // namespace
 
 Cause explain_deviation(const Context& context, const Deviation& d) {
@@ -371,10 +390,17 @@ Cause explain_deviation(const Context& context, const Deviation& d) {
     finding = make_finding(rule_of_deviation(d));
     finding.message = form_message(context, d);
     finding.why = usual_why(context, d);
-    if (is_open(d))
+    if (is_open(d)) {
       finding.fix =
           "let all ranks run the branch that makes these calls, also without data for it; or, if "
           "they are not the model's, make them on all ranks or on none";
+    } else if (may_have_gone_past(context, d)) {
+      finding.why = fmt::format(
+          "It is the last call of {}: either it is one too many, or it comes after calls that the "
+          "others still make, because a loop was left early or a batch was skipped.",
+          context.describe_ranks(d.deviants));
+      finding.fix += "; or make as many iterations on every rank";
+    }
     finding.what = names_carried(context, d);
     if (repeats_micro_batch(context, d)) {
       const bool more = d.kind == Deviation::Kind::extra;

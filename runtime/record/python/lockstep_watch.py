@@ -691,6 +691,10 @@ class Watch:
         self._changed_to, self._unscaled = None, 1.0
         self._own.clear()
         self.backwards.begin_step(self._optimizer(), self.records())
+        # Under Join the parameters of a rank that is through change once more, with the last one's.
+        model = self._model()
+        if model is not None and getattr(getattr(model, "_join_config", None), "enable", False):
+            self.parameters()
 
     @property
     def step(self) -> int:
@@ -788,7 +792,7 @@ def _watch_loader(loader: Any, watching: Watch) -> None:
         loader.__dict__["_get_iterator"] = lambda: recorded_iterator(loader, inner, watching.takes)
 
 
-def watch(model: torch.nn.Module, optimizer: torch.optim.Optimizer, loader: Optional[Any] = None,
+def watch(model: torch.nn.Module, optimizer: Optional[torch.optim.Optimizer], loader: Optional[Any] = None,
           every: int = 100, *, replicas: Groups = None, tied: Optional[Tied] = None,
           same_random: Optional[dist.ProcessGroup] = None,
           different_random: Optional[dist.ProcessGroup] = None, mean: bool = False) -> None:
@@ -806,6 +810,10 @@ def watch(model: torch.nn.Module, optimizer: torch.optim.Optimizer, loader: Opti
     """
     if not hasattr(torch.ops.lockstep, "record_value") or not dist.is_initialized():
         return
+    if optimizer is None:  # of a rank that trains nothing
+        return
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        raise TypeError("watch() takes one torch.optim.Optimizer; call it for each")
     number = next(_numbers)
     if number == 1:
         _listen()

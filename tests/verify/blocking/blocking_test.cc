@@ -362,6 +362,21 @@ TEST(Blocking, RanksThatStandInTheCreationOfAGroup) {
             "host-stall error proven culprits=1 group=world seq=1\nverdict findings");
 }
 
+TEST(Blocking, AnExtraCallThatIsTheLastMayComeAfterSkippedOnes) {
+  const std::string steps = "all_reduce n=8 at=a.py:2; all_reduce n=8 at=a.py:2; ";
+  const std::string goes_on = steps + "all_reduce n=8 at=a.py:2 open; hung";
+  const Report skipped =
+      verify(program({steps + "all_reduce n=1 at=a.py:5 open; cut", goes_on, goes_on}));
+  ASSERT_FALSE(skipped.findings.empty());
+  EXPECT_EQ(skipped.findings[0].culprits, std::vector<trace::Rank>{trace::Rank(0)});
+  EXPECT_THAT(skipped.findings[0].why, HasSubstr("a loop was left early"));
+  // What follows shows that it was one too many.
+  const Report more = verify(program(
+      {steps + "all_reduce n=1 at=a.py:5; all_reduce n=8 at=a.py:2 open; hung", goes_on, goes_on}));
+  ASSERT_FALSE(more.findings.empty());
+  EXPECT_THAT(more.findings[0].why, Not(HasSubstr("a loop was left early")));
+}
+
 TEST(Blocking, OfTwoNewOperationsTheMoreCommonIsNoMoreRight) {
   const std::string logs = "all_reduce n=8 at=a.py:2; all_reduce n=1 at=a.py:5 open; hung";
   const std::string evaluates = "all_reduce n=8 at=a.py:2; all_gather n=3 at=a.py:9 open; hung";

@@ -12,7 +12,6 @@
 #include "runtime/launch/run_folder.h"
 #include "tests/runtime/launch/launch_testing.h"
 #include "trace/formats/ring/reader.h"
-#include "trace/formats/ring/writer.h"
 #include "trace/load.h"
 
 namespace lockstep::runtime {
@@ -118,9 +117,9 @@ bool RealRanks::both_train(std::int64_t steps) const {
 std::map<int, pid_t> RealRanks::pids() const {
   std::map<int, pid_t> out;
   for (int rank = 0; rank < kRanks; ++rank) {
-    const auto pid = trace::ring_file_writer(ring_file(traces(), rank));
-    EXPECT_TRUE(pid) << "rank " << rank;
-    out[rank] = static_cast<pid_t>(pid.value_or(0));
+    const Result<trace::RingTail> tail = trace::RingTail::open(ring_file(traces(), rank));
+    EXPECT_TRUE(tail);
+    out[rank] = static_cast<pid_t>(tail->pid());
   }
   return out;
 }

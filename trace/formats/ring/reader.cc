@@ -375,6 +375,8 @@ End RingTail::end() const {
   return mark <= static_cast<std::uint32_t>(End::interrupted) ? static_cast<End>(mark) : End::cut;
 }
 
+std::int64_t RingTail::pid() const { return impl_->layout.header->pid; }
+
 // A record that is not written yet, or torn, is passed over: progress is only shown to people, and
 // the next step's record corrects it.
 RingTail::Progress RingTail::poll() {

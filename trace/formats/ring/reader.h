@@ -38,6 +38,7 @@ class RingTail {
 
   std::uint64_t written() const;  // records since the start
   End end() const;                // End::cut while it runs
+  std::int64_t pid() const;       // of the rank's process, also when that is gone
   struct Progress {
     std::int64_t steps = 0;      // training steps finished: 1 + the number of the last one
     double loss = 0;             // of the last finished step; NaN: none

@@ -54,6 +54,8 @@ const std::map<std::string, std::string> kNotRun = {
      "posts to a service that is not there"},
     {"lockstep record -- torchrun --nproc-per-node 8 train.py",
      "needs a Python with torch; record_library_command runs one"},
+    {"lockstep record --values -- torchrun --nproc-per-node 8 train.py",
+     "needs a Python with torch; record_library_command runs one"},
     {"lockstep run --check scenarios/modality/", "each of them is a test, scenario_NAME"},
     {"lockstep sweep job.yaml --machine dgx-h100 -o sweep --vary strategy=ddp,fsdp "
      "--vary ranks=2..64*2 --vary train.batch_size=8,16,32 --steps 4",

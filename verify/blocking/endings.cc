@@ -238,7 +238,8 @@ std::string may_be_in_newest_call(const Context& context, const WaitCause& wait)
 namespace {
 
 // The other side of the message in which ranks wait, where its rank never waited for it: Gloo drops
-// a message with its Work. Nothing where it did, or may yet, because it is not held up itself.
+// a message with its Work. Nothing where it did, or may yet: it is not held up itself, or it waited
+// for the messages before, so that it has only not come to this wait.
 std::optional<CallRef> unwaited_side(const Context& context, const WaitPoint& point) {
   const CallRef own = waiting_call(context, point.waiting[0]);
   const trace::Call& message = context.call(own);
@@ -249,9 +250,11 @@ std::optional<CallRef> unwaited_side(const Context& context, const WaitPoint& po
   if (there.state != State::finished && there.waiting_in() == kNoCall) return std::nullopt;
   for (std::uint32_t c = 0; c < peer->calls.size(); ++c) {
     const trace::Call& side = peer->calls[c];
-    const bool is_other =
-        side.group == message.group && trace::is_point_to_point(context.op({p, c})) &&
-        side.peer == context.run.ranks[own.rank].rank && context.op({p, c}) != context.op(own);
+    if (!trace::is_point_to_point(context.op({p, c}))) continue;
+    if (side.has(trace::kAsync) && side.has(trace::kWaitBegan)) return std::nullopt;
+    const bool is_other = side.group == message.group &&
+                          side.peer == context.run.ranks[own.rank].rank &&
+                          context.op({p, c}) != context.op(own);
     if (is_other && side.has(trace::kAsync) && !side.has(trace::kWaitBegan) &&
         !side.has(trace::kCompleted) && c != there.waiting_in())
       return CallRef{p, c};

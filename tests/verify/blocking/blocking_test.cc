@@ -339,6 +339,11 @@ TEST(Blocking, AMessageThatItsSenderNeverWaitsFor) {
             "never-waited error observed culprits=0 group=world seq=0\nverdict findings");
   EXPECT_THAT(judge({"barrier; send peer=1 n=4 async open; wait 1 open; hung", receives}),
               HasSubstr("device-stall"));
+  // It waited for the one before, and is held up before it comes to this wait: a dead link.
+  EXPECT_THAT(
+      judge({"send peer=1 n=4 async; wait 0; send peer=1 n=4 async open; barrier open; hung",
+             "recv peer=0 n=4; recv peer=0 n=4 open; hung"}),
+      HasSubstr("device-stall"));
 }
 
 TEST(Blocking, RanksThatStandInTheCreationOfAGroup) {

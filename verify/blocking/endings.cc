@@ -177,8 +177,18 @@ std::string may_be_running(const Context& context, const WaitPoint& point,
         "{}, which every member issued: its splits were not recorded, and may not fit together",
         what);
   }
-  // The two sides of a message were looked at at different moments: these may be two messages.
-  if (snapshot && is_message(point)) return fmt::format("{}, whose other side was posted", what);
+  if (snapshot && is_message(point)) {
+    // The two sides were read at different moments. Where a ring has lost messages of the channel,
+    // the last one that the other rank completed may be this one's other side or the one before.
+    const trace::RankTrace* const peer = context.run.find(context.call(call).peer);
+    const bool lost =
+        context.run.ranks[call.rank].dropped > 0 || (peer != nullptr && peer->dropped > 0);
+    return lost ? fmt::format(
+                      "{}: messages are lost, so that its other side may never have been "
+                      "posted, or have ended just after this rank was read",
+                      what)
+                : fmt::format("{}, whose other side was posted", what);
+  }
   if (snapshot && (who == Begun::all || who == Begun::some)) return "";
   return fmt::format("{}, which every member issued: {}", what,
                      who == Begun::none

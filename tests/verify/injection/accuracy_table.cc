@@ -242,8 +242,9 @@ std::string section(std::string_view title, std::string_view introduction, const
   const Score all = tally.total();
   if (all.overwritten > 0) {
     out += fmt::format(
-        "\nNot in the table: {} cases whose place the recorder's ring had overwritten (something "
-        "was said of {}).\n",
+        "\nNot in the table: {} cases whose place the dumps do not hold (overwritten, or completed "
+        "where only "
+        "active calls are kept); something was said of {}.\n",
         all.overwritten, all.overwritten_found);
   }
   return out + "\n" + table_of_rules(tally) + "\n";
@@ -292,6 +293,8 @@ constexpr std::string_view kLimits = R"(## What cannot be told apart, and why
 - **Dumps: reduce operation, root, parameters, steps, modalities, splits of all-to-all, waits** are
   not recorded; those faults are not in the dumps' tables, and `modality_branch` is a
   `missing-collective` there.
+- **Dumps: an open message, where the ring lost its channel's first messages.** Nobody posted its
+  other side, or the peer completed that and was read a moment later.
 - **Dumps of a job under way.** A rank that others wait for may come at the next moment. A dump has no
   clock that tells how long they wait, so that this looks like a host or device that stands still.
 )";

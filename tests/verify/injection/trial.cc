@@ -4,6 +4,8 @@
 #include <map>
 #include <utility>
 
+#include <fmt/core.h>
+
 #include "tests/verify/injection/devices.h"
 #include "tests/verify/injection/dumps.h"
 #include "tests/verify/injection/healthy_jobs.h"
@@ -44,6 +46,13 @@ std::string words_of(const DeviceBehaviour& d, const DumpStyle& s) {
          std::to_string(s.ring);
 }
 
+bool is_shown(const std::vector<Entry>& all, std::size_t i, const DumpStyle& style) {
+  return i + style.ring >= all.size() &&
+         !(style.only_active && all[i].state == Entry::State::completed);
+}
+
+constexpr std::int64_t kHidden = -1;  // the size of a message that the dump does not show
+
 // A dump's view of one group of one rank.
 struct View {
   std::map<std::int64_t, std::string> shown;  // the calls by their place, as they look
@@ -53,16 +62,40 @@ struct View {
 View view_of(const std::vector<Entry>& all, const std::string& group, const DumpStyle& style,
              const Recording& recording) {
   View view;
-  const std::size_t forgotten = all.size() > style.ring ? all.size() - style.ring : 0;
   for (std::size_t i = 0; i < all.size(); ++i) {
     const Entry& e = all[i];
     if (e.call.group != group || e.point_to_point) continue;
     ++view.issued;
-    const bool left_out = style.only_active && e.state == Entry::State::completed;
-    if (i < forgotten || left_out) continue;
+    if (!is_shown(all, i, style)) continue;
     view.shown[e.collective_seq - 1] = visible(e.call, recording);
   }
   return view;
+}
+
+// Whether the dumps show both sides of a message whose sizes differ.
+bool shows_sizes(const DeviceOutcome& outcome, const DumpStyle& style) {
+  std::map<std::string, std::vector<std::int64_t>> sent, received;  // by channel: what is shown
+  for (std::size_t r = 0; r < outcome.ranks.size(); ++r) {
+    const std::vector<Entry>& all = outcome.ranks[r].entries;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const CallSpec& c = all[i].call;
+      const bool sends = c.op == "send";
+      if (!sends && c.op != "recv") continue;
+      const std::vector<std::int64_t>& shape = sends ? c.in : c.out;
+      const auto self = static_cast<int>(r);
+      (sends ? sent : received)[fmt::format("{} {}>{} tag {}", c.group, sends ? self : c.peer,
+                                            sends ? c.peer : self, c.ptag)]
+          .push_back(is_shown(all, i, style) ? shape.at(0) : kHidden);
+    }
+  }
+  return std::any_of(sent.begin(), sent.end(), [&](const auto& channel) {
+    const std::vector<std::int64_t>& other = received[channel.first];
+    for (std::size_t i = 0; i < std::min(channel.second.size(), other.size()); ++i) {
+      if (channel.second[i] != other[i] && channel.second[i] != kHidden && other[i] != kHidden)
+        return true;
+    }
+    return false;
+  });
 }
 
 // Whether the ring forgot a call that a rank waits in.
@@ -81,6 +114,7 @@ bool forgot_a_wait(const DeviceOutcome& outcome, const DumpStyle& style) {
 bool still_seen(Expectation& e, const Job& job, const DeviceOutcome& outcome,
                 const DumpStyle& style, const Recording& recording) {
   if (forgot_a_wait(outcome, style)) return false;
+  if (e.rules.contains("p2p-size") && !shows_sizes(outcome, style)) return false;
   e.may_be_open |= style.only_active;  // without a past, the few that wait may just be ahead
   if (e.groups.size() != 1 || e.seqs.empty() || !e.culprits) return true;
   const std::string& group = *e.groups.begin();

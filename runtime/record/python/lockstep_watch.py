@@ -44,7 +44,7 @@ import itertools
 import sys
 import warnings
 import weakref
-from typing import Any, Callable, Container, Iterator, Mapping, NamedTuple, Optional, Union
+from typing import Any, Callable, Iterator, Mapping, NamedTuple, Optional, Union
 
 import torch
 import torch.distributed as dist
@@ -290,11 +290,26 @@ class Batch(NamedTuple):
     content: Any
 
 
-class _RecordedBatches:
-    """A batch sampler that remembers which samples it hands out."""
+class _Wrapped:
+    """Stands for another object: has its length and attributes."""
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
+
+    def __len__(self) -> int:
+        return len(self._inner)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_inner":  # of a copy that has no attributes yet
+            raise AttributeError(name)
+        return getattr(self._inner, name)
+
+
+class _RecordedBatches(_Wrapped):
+    """A batch sampler that remembers which samples it hands out."""
+
+    def __init__(self, inner: Any) -> None:
+        super().__init__(inner)
         self.handed_out: "collections.deque[list[int]]" = collections.deque()
 
     def __iter__(self) -> "Iterator[Any]":
@@ -304,20 +319,13 @@ class _RecordedBatches:
             self.handed_out.append(list(indices) if known else [])
             yield indices
 
-    def __len__(self) -> int:
-        return len(self._inner)
 
-    def __getattr__(self, name: str) -> Any:
-        if name == "_inner":  # of a copy that has no attributes yet
-            raise AttributeError(name)
-        return getattr(self._inner, name)
-
-
-class _RecordedIterator:
+class _RecordedIterator(_Wrapped):
     """A DataLoader's iterator that reports each batch when the program takes it."""
 
     def __init__(self, inner: Any, tell: "Callable[[Any], None]") -> None:
-        self._inner, self._tell = inner, tell
+        super().__init__(inner)
+        self._tell = tell
 
     def __iter__(self) -> "_RecordedIterator":
         return self
@@ -327,13 +335,10 @@ class _RecordedIterator:
         self._tell(batch)
         return batch
 
-    def __len__(self) -> int:
-        return len(self._inner)
 
-    def __getattr__(self, name: str) -> Any:
-        if name == "_inner":  # of a copy that has no attributes yet
-            raise AttributeError(name)
-        return getattr(self._inner, name)
+def parameters_of(optimizer: torch.optim.Optimizer) -> "set[int]":
+    """The ids of the parameters that an optimizer changes."""
+    return {id(p) for group in optimizer.param_groups for p in group["params"]}
 
 
 class _Backwards:
@@ -355,7 +360,7 @@ class _Backwards:
         self._stepped_with.clear()
         if not looks or optimizer is None:
             return
-        held = {id(p) for group in optimizer.param_groups for p in group["params"]}
+        held = parameters_of(optimizer)
         for name, parameter in self._parameters.items():
             gradient = _local(parameter.grad)
             if (gradient is not None and gradient.layout == torch.strided and gradient.numel() > 0
@@ -447,17 +452,15 @@ class Watch:
         if self._began:
             self._optimizer_state(self._step - 1, optimizer)
 
-    def trains(self, parameters: "Container[int]") -> bool:
+    def trains(self, parameters: "set[int]") -> bool:
         """Whether the optimizer that made the last step holds some of these, given by their ids."""
         optimizer = self._optimizer()
-        return optimizer is not None and any(
-            id(p) in parameters for group in optimizer.param_groups for p in group["params"])
+        return optimizer is not None and not parameters_of(optimizer).isdisjoint(parameters)
 
     def is_replaced_by(self, optimizer: torch.optim.Optimizer) -> bool:
         """Whether this takes the place of the optimizer so far: that is gone, or holds the same."""
         known = self._optimizer()
-        return known is None or (known is not optimizer and self.trains(
-            {id(p) for group in optimizer.param_groups for p in group["params"]}))
+        return known is None or (known is not optimizer and self.trains(parameters_of(optimizer)))
 
     def watches(self, model: torch.nn.Module) -> bool:
         """Whether this watches a parameter of the model."""

@@ -41,14 +41,10 @@ def _roots() -> "list[torch.nn.Module]":
     return [module for module in modules if id(module) not in inner]
 
 
-def _parameters_of(optimizer: torch.optim.Optimizer) -> "set[int]":
-    return {id(p) for group in optimizer.param_groups for p in group["params"]}
-
-
 def _model_of(optimizer: torch.optim.Optimizer, steps: bool) -> Optional[torch.nn.Module]:
     """The module that holds most of the optimizer's parameters; of several, the smallest. If these
     have no gradients although the optimizer steps: the module that has the most."""
-    counts = _parameters_of(optimizer)
+    counts = lockstep_watch.parameters_of(optimizer)
     roots = []
     for module in _roots():
         with contextlib.suppress(AttributeError):  # its __init__ did not come to its end
@@ -92,8 +88,10 @@ def _before_backward(tensors: Any) -> None:
     _made.clear()
     for optimizer in made:
         # What holds parameters of another is used by that, or takes its place when it makes a step.
-        if optimizer is None or any(
-                watching.trains(_parameters_of(optimizer)) for watching in lockstep_watch.watches):
+        if optimizer is None:
+            continue
+        held = lockstep_watch.parameters_of(optimizer)
+        if any(watching.trains(held) for watching in lockstep_watch.watches):
             continue
         for watching in _take_up(optimizer, steps=False):
             for tensor in lockstep_watch.tensors_of(tensors):

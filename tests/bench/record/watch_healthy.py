@@ -5,7 +5,8 @@ usage: tests/runtime/record/python/with_torch tests/bench/record/watch_healthy.p
 
 Runs N jobs (200) of tests/runtime/record/python/programs/healthy.py, of each kind and type in turn with
 other seeds, on two ranks over Gloo; prints each that `lockstep verify` does not call clean. Then times
-N jobs (0): how many times longer 110 steps take, of which 11 are recorded.
+N jobs (0): how many times longer a step takes that is recorded, one that is not, and all of 1,000 steps
+(20 recorded). Each from medians of steps that the same job makes in turn with watch() and without.
 
 environment: LOCKSTEP_PROGRAM, LOCKSTEP_RECORD_LIBRARY
 """
@@ -25,6 +26,7 @@ PROGRAM = ROOT / "tests" / "runtime" / "record" / "python" / "programs" / "healt
 KINDS = ["ddp", "ddp-mean", "ddp-adamw-clip", "ddp-accumulate", "ddp-compressed", "ddp-adapted",
          "ddp-scaler-clip", "by-hand", "by-hand-clip", "fsdp2", "tensor-parallel"]
 RANKS = 2
+RECORDED = 10  # the first steps, all of which are
 
 
 def run(folder: str, *arguments: str) -> str:
@@ -65,14 +67,20 @@ def main() -> None:
                   [(f["rule"], f.get("step"), f["message"]) for f in report["findings"]],
                   report["unknown"][:1], flush=True)
     print(f"{options.runs} healthy runs, {alarms} not called clean", flush=True)
-    times = []
+    rows = []
     for i in range(options.timed):
         with tempfile.TemporaryDirectory() as folder:
-            said = run(folder, KINDS[i % len(KINDS)], "float32", str(i), "110", "timed")
-        times.append(float(said.split("times")[1].split()[0]))
-        print(f"{KINDS[i % len(KINDS)]}: {times[-1]:.3f} times", flush=True)
-    if times:
-        print(f"median: {statistics.median(times):.3f} times")
+            said = run(folder, KINDS[i % len(KINDS)], "float32", str(i), "90", "timed")
+        without, watched = json.loads(said.split("seconds")[1].splitlines()[0])
+        usual = statistics.median(without[1:])
+        recorded, other = (statistics.median(steps) / usual
+                           for steps in (watched[1:RECORDED], watched[RECORDED:]))
+        rows.append((recorded, other, (20 * recorded + 980 * other) / 1000))
+        print(f"{KINDS[i % len(KINDS)]}: recorded {recorded:.3f}, other {other:.3f}, "
+              f"1,000 steps {rows[-1][2]:.3f} times", flush=True)
+    if rows:
+        recorded, other, total = (statistics.median(column) for column in zip(*rows))
+        print(f"median: recorded {recorded:.3f}, other {other:.3f}, 1,000 steps {total:.3f} times")
 
 
 if __name__ == "__main__":

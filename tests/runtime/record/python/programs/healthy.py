@@ -2,11 +2,13 @@
 
 usage: healthy.py KIND DTYPE SEED STEPS [timed]     a process for each rank, as torchrun starts it
 
-KIND is a key of KINDS; DTYPE float32 or bfloat16. With `timed`, rank 0 prints how many times longer
-the steps take with watch() than without.
+KIND is a key of KINDS; DTYPE float32 or bfloat16. With `timed`, a model that is watched and one that
+is not make their steps in turn, and rank 0 prints the seconds of each step: a list without watch(),
+and one with it.
 """
 
 import contextlib
+import json
 import os
 import sys
 import time
@@ -110,6 +112,7 @@ KINDS = {
 
 
 def train(watched):
+    """Yields after each step of the optimizer."""
     wrap, doing, said = KINDS[KIND]
     model = wrap(net())
     make = torch.optim.AdamW if "adamw" in doing else torch.optim.SGD
@@ -122,7 +125,6 @@ def train(watched):
             said = {**said, "replicas": dist.group.WORLD}
         watch(model, optimizer, None if "one-batch" in doing else batches, **said)
     torch.manual_seed(1000 * SEED + (0 if "one-batch" in doing else RANK))
-    began = time.monotonic()
     micro = 0
     for (batch,) in batches:
         if "one-batch" in doing:
@@ -141,16 +143,30 @@ def train(watched):
         scaler.step(optimizer)
         scaler.update()
         optimizer.zero_grad()
-    return time.monotonic() - began
+        yield
+
+
+def seconds_of_steps():
+    """Of each step, without and with watch(). In turn: what else the machine does slows both."""
+    jobs = [train(False), train(True)]
+    times = [[], []]
+    for _ in range(STEPS):
+        for job, taken in zip(jobs, times):
+            dist.barrier()
+            began = time.monotonic()
+            next(job)
+            taken.append(time.monotonic() - began)
+    return times
 
 
 dist.init_process_group("gloo")
 if TIMED:
-    train(False)  # warms up
-    without = train(False)
-    took = train(True)
+    for _ in train(False):  # warms up
+        pass
+    times = seconds_of_steps()
     if RANK == 0:
-        print("times", took / without)
+        print("seconds", json.dumps(times))
 else:
-    train(True)
+    for _ in train(True):
+        pass
 dist.destroy_process_group()

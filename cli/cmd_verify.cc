@@ -167,6 +167,9 @@ void add_verify(CLI::App& app, reports::ExitStatus& status) {
       ->add_option("--semantics", options->traces.semantics,
                    "Library whose rules say when a call blocks its rank;\ndefault: as recorded")
       ->check(CLI::IsMember({"nccl", "gloo", "mpi"}));
+  command->add_flag("--hung", options->traces.hung,
+                    "The job had hung when it was killed, or dumped:\n"
+                    "what a rank still waited for never came");
   command
       ->add_flag("--ci{auto}", options->ci,
                  "Write the reports that this CI service shows:\n"

@@ -26,11 +26,8 @@ Result<trace::Run> load_recorded(const TracesToJudge& traces) {
   return trace::load_run(traces.paths, options);
 }
 
-verify::Report judge_recorded(const trace::Run& run,
-                              std::optional<verify::CallSemantics> semantics) {
+verify::Report judge_recorded(const trace::Run& run, const verify::VerifyOptions& options) {
   const Patience patience("verifying");
-  verify::VerifyOptions options;
-  options.semantics = semantics;
   return verify::verify(run, options);
 }
 
@@ -55,7 +52,8 @@ ExitStatus judge_traces(const TracesToJudge& traces, const ReportOptions& report
   if (!run) return fail(run.error());
   ReportOptions outputs = report;
   outputs.semantics = verify::call_semantics_from_name(traces.semantics);
-  const verify::Report judged = judge_recorded(*run, outputs.semantics);
+  const verify::Report judged =
+      judge_recorded(*run, {.hung = traces.hung, .semantics = outputs.semantics});
   const FilteredReport left = filtered(judged, *run, *filter, today_utc());
   ExitStatus status = exit_status(left.report, report.fail_on);
   // Before the reports: the last of them may go to a pipe that its reader closes. It is about all

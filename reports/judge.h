@@ -14,6 +14,7 @@ struct TracesToJudge {
   std::vector<std::string> paths;
   trace::LoadOptions load = {};
   std::string semantics = {};    // "nccl", "gloo" or "mpi"; empty: as recorded
+  bool hung = false;             // as VerifyOptions
   std::string certificate = {};  // file for the proof of a clean run; empty: none
 };
 

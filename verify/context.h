@@ -32,6 +32,7 @@ struct Context {
   // The ranks whose program diverges from those of their kind. Null: there are none, or it was not
   // looked for because nobody waits.
   const OddProgram* odd_program = nullptr;
+  bool hung = false;  // as VerifyOptions
 
   const trace::Call& call(CallRef ref) const { return run.ranks[ref.rank].calls[ref.call]; }
   trace::Op op(CallRef ref) const { return run.tables.op(call(ref)); }

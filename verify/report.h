@@ -75,6 +75,7 @@ struct Report {
   std::int32_t ranks_expected = 0;
   std::vector<trace::Rank> ranks_read, ranks_missing, ranks_damaged;
   std::uint64_t events = 0;
+  bool hung = false;                 // judged as VerifyOptions::hung says
   std::vector<Finding> findings;     // worst first: severity, certainty, then first to happen
   std::vector<std::string> unknown;  // what the data cannot show
   std::string sources;  // which recordings provided calls and which evidence; may be empty

@@ -171,7 +171,7 @@ void add_wait_causes(const Context& context, Outlook& outlook, Causes& causes) {
       continue;
     }
     // A cycle stays a finding even if somebody killed the job: it is proven by the calls alone.
-    if (!wait.cycle && causes.empty() && ended_together(context, wait)) {
+    if (!wait.cycle && causes.empty() && !context.hung && ended_together(context, wait)) {
       if (interruption(context)) continue;  // reported by itself; nothing more is known
       outlook.undecided.push_back(
           fmt::format("{}: all ranks were ended, and nothing shows whether it was late or would "
@@ -359,7 +359,7 @@ std::optional<ReplayResult> presumed_positions(const Context& context, const Out
   if (!outlook.all_cut || !issued_alone(context) || is_snapshot(context.run)) return std::nullopt;
   ReplayOptions options;
   options.semantics = context.semantics;
-  options.cut_ranks_hang = true;
+  options.hung = true;
   return replay(context.run, context.groups, context.agreement, options);
 }
 
@@ -520,6 +520,11 @@ void note_undecided_traces(const trace::Run& run, Outlook& outlook) {
   }
 }
 
+// For a run that looks like a moment of a running job.
+constexpr const char* kUnlessHung =
+    "whether the job had hung when this was recorded: if it had, `lockstep verify --hung` says who "
+    "held it up";
+
 // Adds what is known about ranks that hang, or were killed, for no visible reason, where
 // find_causes() found none. `presumed`: a context of presumed_positions(), or nothing.
 void add_unexplained(const Context& context, const Context* presumed, bool live, Outlook& outlook,
@@ -548,13 +553,14 @@ Report verify(const trace::Run& run, const VerifyOptions& options) {
   const bool unended =
       std::all_of(run.ranks.begin(), run.ranks.end(),
                   [](const trace::RankTrace& t) { return t.end == trace::End::cut; });
-  const bool may_go_on = options.live || unended;
+  const bool may_go_on = options.live || (unended && !options.hung);
   InputState input = check_input(run, options.live);
   report.ranks_expected = run.world_size;
   for (const trace::RankTrace& trace : run.ranks) report.ranks_read.push_back(trace.rank);
   report.ranks_missing = std::move(input.missing);
   report.ranks_damaged = std::move(input.damaged);
   report.events = run.event_count();
+  report.hung = options.hung;
 
   // What the analyses share: streams, what every rank's batch held, and how far each rank gets.
   const std::vector<GroupStreams> groups = group_streams(run);
@@ -562,7 +568,7 @@ Report verify(const trace::Run& run, const VerifyOptions& options) {
   const Modalities modalities(run);
   const CallSemantics semantics = options.semantics.value_or(recorded_semantics(run));
   Outlook outlook;
-  outlook.all_cut = unended && !options.live;
+  outlook.all_cut = unended && may_go_on && !options.live;
   note_undecided_traces(run, outlook);
   // Searching other orders of messages needs whole programs. The replay also needs the result,
   // which says what message each receive from any source took.
@@ -574,12 +580,14 @@ Report verify(const trace::Run& run, const VerifyOptions& options) {
   }
   ReplayOptions replaying;
   replaying.live = may_go_on;
+  replaying.hung = options.hung;
   replaying.semantics = semantics;
   const ReplayResult where = replay_as_recorded(run, groups, agreement, replaying, outlook.search);
   std::optional<OddProgram> odd_program;
   if (!where.wait_points.empty()) odd_program = find_odd_program(run, agreement);
   Context context{run, groups, where, modalities, agreement, may_go_on, semantics};
   if (odd_program) context.odd_program = &*odd_program;
+  context.hung = options.hung;
 
   Causes causes(context);
   find_causes(context, outlook, causes);
@@ -605,6 +613,13 @@ Report verify(const trace::Run& run, const VerifyOptions& options) {
   label_findings(context, report.findings);
   list_unknowns(context, outlook, report);
   report.verdict = verdict_of(report, run, outlook);
+  if (report.verdict == Verdict::inconclusive && !options.live && !options.hung &&
+      !where.wait_points.empty()) {
+    VerifyOptions hung = options;
+    hung.hung = true;
+    if (verify(run, hung).verdict == Verdict::findings)
+      report.unknown.insert(report.unknown.begin() + std::ssize(outlook.undecided), kUnlessHung);
+  }
   return report;
 }
 

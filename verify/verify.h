@@ -13,6 +13,9 @@ struct VerifyOptions {
   // The ranks still run: a stream without end mark may continue, so only what no continuation can
   // fix is reported.
   bool live = false;
+  // The job had hung: nothing moved any more when its ranks were killed, or dumped. So what a rank
+  // waited for at the end never came, and all ranks' dumps show the same moment. Not with `live`.
+  bool hung = false;
   // The rules by which calls block (docs/verify.md). Unless given, the traces' headers decide.
   std::optional<CallSemantics> semantics = std::nullopt;
 };

@@ -71,7 +71,7 @@ Shown choose_shown(const trace::Run& run, const TimelineOptions& options) {
   if (!verify::was_recorded(run)) {
     verify::Agreement agreement(run.tables);
     const verify::ReplayResult end =
-        replayed(run, verify::group_streams(run), agreement, options.semantics);
+        replayed(run, verify::group_streams(run), agreement, options.semantics, false);
     for (std::size_t r = 0; r < run.ranks.size(); ++r) {
       if (end.positions[r].blocked == verify::kNoCall) continue;
       out.parts[r].stuck_in = end.positions[r].blocked;

@@ -204,7 +204,7 @@ constexpr std::size_t kManyRanks = 4;
 // rule). The times decide between a quarter and a half of the group: a rank whose newest event is
 // older than the others' completion was dumped too early to show it.
 bool may_be_skew(const Context& context, Times& times, const GroupStreams& group, const Lag& lag) {
-  if (lag.behind.size() < kManyRanks) return false;
+  if (context.hung || lag.behind.size() < kManyRanks) return false;
   const std::size_t all = lag.behind.size() + lag.ahead.size();
   if (2 * lag.behind.size() > all) return true;
   if (4 * lag.behind.size() <= all) return false;

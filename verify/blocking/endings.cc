@@ -150,6 +150,7 @@ std::string may_be_running(const Context& context, const WaitPoint& point,
   // A watchdog ended a rank in this call: it had waited long enough.
   if (hung && !snapshot) return "";
   const CallRef call = waiting_call(context, point.waiting[0]);
+  if (context.hung && !has_unknown_splits(context, call)) return "";
   const std::string what = fmt::format(
       "{} had not completed {} ({})", context.describe_ranks(point.waiting),
       context.describe_call(call), context.describe_location(call, seq_at(context, point)));

@@ -408,7 +408,7 @@ std::optional<Cause> find_shift_before(const Context& context, const WaitCause& 
 }
 
 std::string may_be_ahead(const Context& context, const WaitCause& wait) {
-  if (wait.cycle) return "";
+  if (wait.cycle || context.hung) return "";
   const std::vector<const WaitPoint*> points = collective_points(context, wait);
   if (points.empty()) return "";
   const WaitPoint* const point = points[0];

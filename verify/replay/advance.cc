@@ -27,7 +27,7 @@ Advance::Advance(const trace::Run& run, const std::vector<GroupStreams>& groups,
       groups_(groups),
       agreement_(agreement),
       options_(options),
-      was_recorded_(verify::was_recorded(run) || options.cut_ranks_hang),
+      was_recorded_(verify::was_recorded(run) || options.hung),
       recorded_(options.follow_record && was_recorded_),
       // A snapshot also shows queues of calls, whatever its backend.
       queued_(recorded_ && (options.semantics == CallSemantics::nccl || any_snapshot(run))),
@@ -56,7 +56,8 @@ void Advance::prepare() {
     states_[r].last_host = static_cast<std::size_t>(events.rend() - last);
   }
   // Messages whose other side a bounded recorder dropped count as matched from the start.
-  if (std::vector<std::vector<bool>> lost = find_lost_messages(run_); !lost.empty()) {
+  if (std::vector<std::vector<bool>> lost = find_lost_messages(run_, options_.hung);
+      !lost.empty()) {
     matched_ = std::move(lost);
   }
   instances_.resize(groups_.size());

@@ -138,7 +138,8 @@ class MessageCollector {
 // Aligns the two ends of one channel.
 class Aligner {
  public:
-  Aligner(const trace::Run& run, const Ends& ends) : run_(run), ends_(ends) {}
+  Aligner(const trace::Run& run, const Ends& ends, bool hung)
+      : run_(run), ends_(ends), hung_(hung) {}
 
   // The index of a send minus that of its receive; nothing where no alignment fits.
   std::optional<std::ptrdiff_t> shift() const {
@@ -159,7 +160,7 @@ class Aligner {
                                                   open_sends - open_receives)
                                 : completed_after(ends_.receives, received, ends_.sends, sent,
                                                   open_receives - open_sends);
-    const std::ptrdiff_t best = seen_later ? by_end : by_history;
+    const std::ptrdiff_t best = seen_later && !hung_ ? by_end : by_history;
     if (differing(best) <= kSlips) return best;
     // Away from the guess nothing but the sizes speaks for an alignment: they must all agree.
     for (std::ptrdiff_t away = 1; away <= kFarthest; ++away) {
@@ -209,11 +210,12 @@ class Aligner {
 
   const trace::Run& run_;
   const Ends& ends_;
+  bool hung_;
 };
 
 }  // namespace
 
-std::vector<std::vector<bool>> find_lost_messages(const trace::Run& run) {
+std::vector<std::vector<bool>> find_lost_messages(const trace::Run& run, bool hung) {
   std::vector<std::vector<bool>> lost;
   const bool any =
       std::any_of(run.ranks.begin(), run.ranks.end(), [&](const trace::RankTrace& trace) {
@@ -227,7 +229,7 @@ std::vector<std::vector<bool>> find_lost_messages(const trace::Run& run) {
     if (ends.sends.empty() || ends.receives.empty()) continue;
     if (run.ranks[ends.sends[0].rank].dropped == 0 && run.ranks[ends.receives[0].rank].dropped == 0)
       continue;
-    const std::optional<std::ptrdiff_t> shift = Aligner(run, ends).shift();
+    const std::optional<std::ptrdiff_t> shift = Aligner(run, ends, hung).shift();
     const auto mark = [&](const std::vector<LoggedMessage>& mine,
                           const std::vector<LoggedMessage>& other, std::ptrdiff_t offset) {
       for (std::ptrdiff_t i = 0; i < std::ssize(mine); ++i) {

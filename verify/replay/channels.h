@@ -68,7 +68,9 @@ class Mailbox {
 // otherwise the surplus stays open. Where the sizes of the pairs then differ, nearby alignments are
 // tried. A call that falls outside the other side's ring was matched by a dropped call.
 //
+// `hung`: nothing moved any more when the rings were read, so that the surplus always stays open.
+//
 // O(events) where a trace with messages lost its beginning; otherwise O(ranks).
-std::vector<std::vector<bool>> find_lost_messages(const trace::Run& run);
+std::vector<std::vector<bool>> find_lost_messages(const trace::Run& run, bool hung);
 
 }  // namespace lockstep::verify

@@ -41,7 +41,7 @@ class Positions {
         break;
       case trace::End::cut:
         // A program has no end mark: its last call is its end.
-        out.state = at_.options().cut_ranks_hang ? Position::State::hung
+        out.state = at_.options().hung ? Position::State::hung
                     : at_.options().live || trace.open_ended
                         ? Position::State::running
                         : (at_.was_recorded() ? Position::State::cut : Position::State::finished);
@@ -138,7 +138,7 @@ class Positions {
   // the rank's newest call, or another member never issued it.
   bool hangs_in(std::uint32_t r, std::uint32_t c) const {
     const trace::RankTrace& trace = at_.run().ranks[r];
-    if (!at_.options().cut_ranks_hang && trace.end != trace::End::hung) return false;
+    if (!at_.options().hung && trace.end != trace::End::hung) return false;
     return c + std::size_t{1} == trace.calls.size() || !at_.all_arrived(at_.instance(r, c));
   }
 

@@ -98,8 +98,9 @@ struct ReplayOptions {
   bool follow_record = true;
   bool buffered_sends = false;               // standard sends return at once
   const WildcardChoices* choices = nullptr;  // nullptr: none are known; not owned
-  // The traces are of a run in which ranks without an end mark hang where their traces end.
-  bool cut_ranks_hang = false;
+  // The job hung: ranks without an end mark hang where their traces end, and what one side of a
+  // message saw completed, the other side saw completed, too.
+  bool hung = false;
 };
 
 struct ReplayResult {

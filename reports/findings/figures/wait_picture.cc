@@ -56,7 +56,7 @@ class Builder {
       : run_(run),
         groups_(verify::group_streams(run)),
         agreement_(run.tables),
-        where_(replayed(run, groups_, agreement_, semantics)),
+        where_(replayed(run, groups_, agreement_, semantics, report.hung)),
         culprits_(culprits_of(report)) {}
 
   WaitPicture build() {
@@ -107,7 +107,7 @@ class Builder {
     WaitNode& node = out_.nodes[at];
     if (node.ranks.empty()) {
       node.culprit = culprit;
-      // The rank is only assumed to hang there (ReplayOptions::cut_ranks_hang); nothing else is
+      // The rank is only assumed to hang there (ReplayOptions::hung); nothing else is
       // known about it.
       const bool presumed =
           position.state == verify::Position::State::hung && run_.ranks[r].end == trace::End::cut;
@@ -203,20 +203,22 @@ WaitPicture wait_picture(const verify::Report& report, const trace::Run& run,
 verify::ReplayResult replayed(const trace::Run& run,
                               const std::vector<verify::GroupStreams>& groups,
                               verify::Agreement& agreement,
-                              std::optional<verify::CallSemantics> given) {
+                              std::optional<verify::CallSemantics> given, bool hung) {
   const verify::CallSemantics semantics = given.value_or(verify::recorded_semantics(run));
   verify::ReplayOptions options;
   options.semantics = semantics;
+  options.hung = hung;
   // If no trace has an end mark, the job may still run: unfinished streams may continue.
-  options.live = std::all_of(run.ranks.begin(), run.ranks.end(), [](const trace::RankTrace& trace) {
-    return trace.end == trace::End::cut;
-  });
+  options.live =
+      !hung && std::all_of(run.ranks.begin(), run.ranks.end(), [](const trace::RankTrace& trace) {
+        return trace.end == trace::End::cut;
+      });
   // NCCL's logs record only when calls were issued: verify() reports what they show if the ranks
   // hang there.
   if (options.live && semantics == verify::CallSemantics::nccl &&
       !verify::records_completion(run, semantics)) {
     options.live = false;
-    options.cut_ranks_hang = true;
+    options.hung = true;
     return verify::replay(run, groups, agreement, options);
   }
   verify::ScheduleSearch search;

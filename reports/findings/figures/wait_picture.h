@@ -51,11 +51,12 @@ WaitPicture wait_picture(const verify::Report& report, const trace::Run& run,
 
 // How far each rank gets, for pictures of the end of a run: verify()'s replay, by its rules.
 
-// `groups`: group_streams(run). `semantics`: by which verify() judged; empty: the traces'. Costs
-// the replay, and with receives from any source a bounded search (verify/schedules/search.h).
+// `groups`: group_streams(run). `semantics`: by which verify() judged; empty: the traces'. `hung`:
+// as VerifyOptions. Costs the replay, and with receives from any source a bounded search
+// (verify/schedules/search.h).
 verify::ReplayResult replayed(const trace::Run& run,
                               const std::vector<verify::GroupStreams>& groups,
                               verify::Agreement& agreement,
-                              std::optional<verify::CallSemantics> semantics);
+                              std::optional<verify::CallSemantics> semantics, bool hung);
 
 }  // namespace lockstep::reports

@@ -294,7 +294,7 @@ constexpr std::string_view kLimits = R"(## What cannot be told apart, and why
   not recorded; those faults are not in the dumps' tables, and `modality_branch` is a
   `missing-collective` there.
 - **Dumps: an open message, where the ring lost its channel's first messages.** Nobody posted its
-  other side, or the peer completed that and was read a moment later.
+  other side, or the peer completed that and was read a moment later. `--hung` decides.
 - **Dumps of a job under way.** A rank that others wait for may come at the next moment. A dump has no
   clock that tells how long they wait, so that this looks like a host or device that stands still.
 )";

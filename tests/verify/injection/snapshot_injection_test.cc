@@ -65,6 +65,20 @@ INSTANTIATE_TEST_SUITE_P(Faults, InDumps, testing::Range(0, kFaults), [](const a
   return std::string(to_string(static_cast<Fault>(param.param)));
 });
 
+// In a job that had hung, a message whose peer's ring lost the start of the channel was not just
+// read too early.
+TEST(HungDumps, NameTheRankThatLeftOutAMessage) {
+  for_each_seed(200, [&](std::uint32_t seed) {
+    Random random(seed * 1000 + static_cast<std::uint32_t>(Fault::p2p_unmatched));
+    const auto trial = make_trial(Fault::p2p_unmatched, generated_program, Form::dumps, random);
+    if (!trial || trial->overwritten) return;
+    const Report report = verify(read_files(trial->files), {.hung = true});
+    const Judgement judgement = judge(report, trial->expected);
+    EXPECT_EQ(judgement.complaint, "")
+        << "seed " << seed << " (" << trial->words << ") " << text_of(report);
+  });
+}
+
 // Rings that kept everything: completions seen late by some, groups of all kinds.
 TEST(HealthyDumps, RaiseNoAlarmWhereTheRingKeptTheMessages) {
   int alarms = 0;

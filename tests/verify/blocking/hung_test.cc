@@ -1,0 +1,56 @@
+// VerifyOptions::hung: who took the traces knows that the job had hung, which no trace shows.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/verify/program.h"
+#include "verify/verify.h"
+
+namespace lockstep::verify {
+namespace {
+
+using testing::Contains;
+using testing::HasSubstr;
+
+std::string judge_hung(const trace::Run& run) { return summary(verify(run, {.hung = true})); }
+
+// Killed while it hung: no trace has an end mark.
+TEST(Hung, ARankThatStoppedBeforeACallIsNamed) {
+  const trace::Run run =
+      program({"all_reduce n=8; all_reduce n=8 open; cut",
+               "all_reduce n=8; all_reduce n=8 open; cut", "all_reduce n=8; cut"});
+  const Report as_recorded = verify(run);
+  EXPECT_EQ(summary(as_recorded), "verdict inconclusive");
+  EXPECT_THAT(as_recorded.unknown, Contains(HasSubstr("lockstep verify --hung")));
+  EXPECT_EQ(judge_hung(run),
+            "host-stall error proven culprits=2 group=world seq=1\nverdict findings");
+}
+
+// The same job killed by a signal that the recorder saw.
+TEST(Hung, ARankThatWasKilledWithTheOthersIsNamed) {
+  const trace::Run run =
+      program({"all_reduce n=8; all_reduce n=8 open; killed",
+               "all_reduce n=8; all_reduce n=8 open; killed", "all_reduce n=8; killed"});
+  EXPECT_EQ(verify(run).verdict, Verdict::inconclusive);
+  EXPECT_THAT(judge_hung(run), HasSubstr("culprits=2 group=world seq=1"));
+}
+
+TEST(Hung, RanksThatWaitInNoCallHungOutsideOfThem) {
+  const trace::Run run = program({"all_reduce n=8; cut", "all_reduce n=8; cut"});
+  EXPECT_EQ(verify(run).verdict, Verdict::inconclusive);
+  EXPECT_EQ(judge_hung(run), "host-stall error observed culprits=0,1\nverdict findings");
+}
+
+TEST(Hung, AJobThatEndedWellStaysClean) {
+  EXPECT_EQ(judge_hung(program({"all_reduce n=8; clean", "all_reduce n=8; clean"})),
+            "verdict clean");
+}
+
+// Of a missing rank nothing is known, also in a job that hung.
+TEST(Hung, NobodyButTheMissingRankIsWaitedFor) {
+  const trace::Run run =
+      run_of({{0, "all_reduce n=8 open; cut"}, {1, "all_reduce n=8 open; cut"}}, 3);
+  EXPECT_EQ(judge_hung(run), "verdict inconclusive");
+}
+
+}  // namespace
+}  // namespace lockstep::verify

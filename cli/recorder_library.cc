@@ -36,8 +36,8 @@ std::string version_of_recorder(const fs::path& library) {
   return bytes->substr(begin, bytes->find_first_not_of("0123456789.", begin) - begin);
 }
 
-// Folders in which a recorder may be: next to this program as it was built, installed, or put there
-// by whoever has several.
+// Folders in which a recorder may be: next to this program, or among the libraries of its
+// installation.
 std::vector<fs::path> recorder_folders(const std::string& version) {
   std::error_code none;
   const fs::path here = fs::read_symlink("/proc/self/exe", none).parent_path();

@@ -77,7 +77,7 @@ std::vector<std::uint32_t> ahead_of_most(const Context& context,
 }
 
 // Whether, by the rank's past, `second` should have come where it issued `first`: then it changed
-// the order of the two. Nothing where its past does not tell.
+// the order of the two. Nothing where its past does not show it.
 std::optional<bool> broke_its_order(const Context& context, std::uint32_t rank, std::uint32_t first,
                                     std::uint32_t second) {
   const std::optional<std::uint32_t> usual =

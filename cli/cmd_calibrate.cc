@@ -118,7 +118,7 @@ reports::ExitStatus calibrate_command(const CalibrateCommand& command) {
   options.name = command.name;
   options.ranks = command.ranks;
   options.repeats = command.repeats;
-  // 0 where the system does not tell.
+  // 0: the system does not say.
   options.cores = std::max(1U, std::thread::hardware_concurrency());
   options.quiet = command.quiet;
   const Result<runtime::Calibration> measured = runtime::calibrate(options, interrupts);

@@ -1,10 +1,6 @@
 // lockstep check-certificate FILE PATH…: runs the independent checker, check_certificate.py, which
 // is part of this program. It reads text traces; those of other forms are converted for it.
-#include <spawn.h>
-#include <sys/wait.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -17,6 +13,7 @@
 
 #include "base/files/read_file.h"
 #include "base/files/write_file.h"
+#include "cli/child_process.h"
 #include "cli/commands.h"
 #include "reports/exit_status.h"
 #include "trace/derivation.h"
@@ -128,25 +125,17 @@ Result<Arguments> of_run(const CheckCommand& command, const std::string& work) {
 std::optional<int> run_checker(const std::string& script, const std::string& certificate,
                                const Arguments& arguments) {
   // -I: neither PYTHONPATH nor the current folder decide which modules check the proof.
-  std::vector<std::string> words = {"python3", "-I", script};
+  std::vector<std::string> command = {"python3", "-I", script};
   for (const std::string& text : arguments.assume)
-    words.push_back(fmt::format("--assume={}", text));
+    command.push_back(fmt::format("--assume={}", text));
   // A file may be called "-x".
-  words.insert(words.end(), {"--", certificate});
-  words.insert(words.end(), arguments.paths.begin(), arguments.paths.end());
-  std::vector<char*> argv;
-  for (std::string& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
-  pid_t child = 0;
-  if (::posix_spawnp(&child, "python3", nullptr, nullptr, argv.data(), environ) != 0)
-    return std::nullopt;
-  int status = 0;
-  while (::waitpid(child, &status, 0) < 0) {
-    if (errno != EINTR) return std::nullopt;
-  }
+  command.insert(command.end(), {"--", certificate});
+  command.insert(command.end(), arguments.paths.begin(), arguments.paths.end());
+  const Result<pid_t> checker = spawn(command);
+  if (!checker) return std::nullopt;
+  const std::optional<int> status = wait_for(*checker);
   // The checker answers 0, 1 or 2; anything else is Python's own failure.
-  if (!WIFEXITED(status) || WEXITSTATUS(status) > 2) return std::nullopt;
-  return WEXITSTATUS(status);
+  return status && *status <= 2 ? status : std::nullopt;
 }
 
 reports::ExitStatus run_check(const CheckCommand& command) {

@@ -1,8 +1,10 @@
 // lockstep completion SHELL: a script that completes the command line.
 //
-// The scripts of bash, zsh and fish do no more than ask this program: `lockstep completion --for
-// WORD…` prints what may stand in place of the last word, so that all shells know the same, and
-// none can fall behind: commands, options, and values (rules, machines, forms, formats).
+// The scripts of bash, zsh and fish only call this program: `lockstep completion --for WORD…`
+// prints how the last word may continue (commands, options, or values such as rules, machines and
+// formats). So all shells offer the same, and none can fall behind.
+//
+//   lockstep completion --for verify --fail-on wa      prints: warning
 #include <algorithm>
 #include <iostream>
 #include <memory>
@@ -88,9 +90,9 @@ struct Candidate {
 };
 using Candidates = std::vector<Candidate>;
 
-Candidates words(const std::vector<std::string>& of, const std::string& ending = "") {
+Candidates candidates(const std::vector<std::string>& words, const std::string& ending = "") {
   Candidates out;
-  for (const std::string& word : of) out.push_back({word + ending, ""});
+  for (const std::string& word : words) out.push_back({word + ending, ""});
   return out;
 }
 
@@ -111,16 +113,16 @@ Candidates format_names() {
 // The names of a definition of the scenarios' schema: "strategy_kind".
 Candidates kinds_of(const char* definition) {
   const auto schema = nlohmann::json::parse(runtime::scenario_schema());
-  return words(schema["definitions"][definition]["enum"].get<std::vector<std::string>>());
+  return candidates(schema["definitions"][definition]["enum"].get<std::vector<std::string>>());
 }
 
-// The formulas' operations, or their algorithms, once each.
-Candidates of_formulas(std::string_view (*name)(const sim::Formula&)) {
+// One name of each of the simulator's formulas: its operation, or its algorithm. No name twice.
+Candidates formula_names(std::string_view (*name)(const sim::Formula&)) {
   std::vector<std::string> out;
   for (const sim::Formula& formula : sim::formulas())
-    if (const std::string one(name(formula)); std::find(out.begin(), out.end(), one) == out.end())
-      out.push_back(one);
-  return words(out);
+    if (std::find(out.begin(), out.end(), name(formula)) == out.end())
+      out.emplace_back(name(formula));
+  return candidates(out);
 }
 
 // The forms of reports that the option's description names: "text, json or html".
@@ -136,7 +138,7 @@ Candidates forms_in(const std::string& description) {
   std::erase_if(out, [&](const std::string& form) {
     return std::find(names.begin(), names.end(), form) == names.end();
   });
-  return words(out, "=");
+  return candidates(out, "=");
 }
 
 // The values that an option's type lists: "error|warning|note|never", or CLI11's "TEXT:{a,b}".
@@ -154,32 +156,33 @@ std::vector<std::string> listed_values(std::string_view type) {
   return {values.begin(), values.end()};
 }
 
-// Empty: files.
+// The values that an option may have. Empty: any, and the shell offers files.
 Candidates values_of(const CLI::Option& option) {
   const std::string name = option.get_name();
   // What the option's type does not list: names that the program knows.
   if (name == "--only" || name == "--disable") return rule_names();
   if (name == "--format") return format_names();
-  if (name == "--machine" || name == "--calibration") return words(shipped_names("machines"));
+  if (name == "--machine" || name == "--calibration") return candidates(shipped_names("machines"));
   if (name == "--strategy") return kinds_of("strategy_kind");
   if (name == "--remedy") return kinds_of("remedy_kind");
-  if (name == "--schedule") return words(sim::pipeline_schedule_names());
+  if (name == "--schedule") return candidates(sim::pipeline_schedule_names());
   if (name == "--op")
-    return of_formulas([](const sim::Formula& one) { return trace::op_name(one.op); });
+    return formula_names([](const sim::Formula& formula) { return trace::op_name(formula.op); });
   if (name == "--algorithm")
-    return of_formulas([](const sim::Formula& one) { return sim::algorithm_name(one.algorithm); });
-  if (name == "--ci") return words({"auto", "github", "gitlab", "junit"});
+    return formula_names(
+        [](const sim::Formula& formula) { return sim::algorithm_name(formula.algorithm); });
+  if (name == "--ci") return candidates({"auto", "github", "gitlab", "junit"});
   if (name == "--output" && option.get_type_name().find("KIND") != std::string::npos)
     return forms_in(option.get_description());
-  return words(listed_values(option.get_type_name()));
+  return candidates(listed_values(option.get_type_name()));
 }
 
-// What may stand where the command takes a positional argument.
+// The values that the command's positional arguments may have. Empty: any.
 Candidates positional_values(const CLI::App& command) {
   if (command.get_name() == "explain") return rule_names();
-  if (command.get_name() == "completion") return words({"bash", "zsh", "fish"});
+  if (command.get_name() == "completion") return candidates({"bash", "zsh", "fish"});
   if (command.get_name() == "plan" || command.get_name() == "sweep")
-    return words(shipped_names("plans"));
+    return candidates(shipped_names("plans"));
   return {};
 }
 
@@ -222,29 +225,32 @@ Candidates option_names(const CLI::App& app) {
   return out;
 }
 
-std::vector<const CLI::App*> own_commands(const CLI::App& app) {
+// The commands in a command that --help shows.
+std::vector<const CLI::App*> subcommands(const CLI::App& app) {
   return app.get_subcommands(
       [](const CLI::App* sub) { return !sub->get_name().empty() && !sub->get_group().empty(); });
 }
 
-// The command that the words before the last name, and the option whose value the last word is.
-struct Typed {
+// Where the last word is: in which command, and as the value of which option. "verify --fail-on
+// wa": in `verify`, the value of --fail-on.
+struct Place {
   const CLI::App* command;
-  const CLI::Option* option = nullptr;
+  const CLI::Option* option = nullptr;  // null: it is no option's value
 };
 
-Typed understood(const CLI::App& app, const std::vector<std::string>& before) {
-  Typed out{&app};
+// `before`: the words before the last one.
+Place place_after(const CLI::App& app, const std::vector<std::string>& before) {
+  Place out{&app};
   for (const std::string& word : before) {
     if (out.option != nullptr) {
       if (word != "=") out.option = nullptr;  // bash splits "--only=x" into three words
       continue;
     }
     out.option = option_that_takes_a_value(*out.command, word);
-    const std::vector<const CLI::App*> own = own_commands(*out.command);
-    const auto named = std::find_if(own.begin(), own.end(),
+    const std::vector<const CLI::App*> commands = subcommands(*out.command);
+    const auto named = std::find_if(commands.begin(), commands.end(),
                                     [&](const CLI::App* sub) { return sub->get_name() == word; });
-    if (named != own.end()) out.command = *named;
+    if (named != commands.end()) out.command = *named;
   }
   return out;
 }
@@ -253,7 +259,7 @@ Candidates candidates_for(const CLI::App& app, std::vector<std::string> typed) {
   std::string current = typed.empty() ? "" : typed.back();
   if (!typed.empty()) typed.pop_back();
   if (current == "=") current.clear();
-  const Typed at = understood(app, typed);
+  const Place at = place_after(app, typed);
   if (at.option != nullptr) return values_of(*at.option);
   if (const std::size_t equals = current.find('='); current.starts_with("--") && equals != kNpos) {
     const CLI::Option* option = option_that_takes_a_value(*at.command, current.substr(0, equals));
@@ -264,7 +270,7 @@ Candidates candidates_for(const CLI::App& app, std::vector<std::string> typed) {
   }
   if (current.starts_with("-")) return option_names(*at.command);
   Candidates out;
-  for (const CLI::App* sub : own_commands(*at.command))
+  for (const CLI::App* sub : subcommands(*at.command))
     out.push_back({sub->get_name(), first_line(sub->get_description())});
   // A command that has commands takes no positional argument.
   return out.empty() ? positional_values(*at.command) : out;

@@ -39,20 +39,19 @@ std::string comment(const std::string& text) {
   return out;
 }
 
-// Shows the command line that a user would type, its output, and what to type for an own job.
+// Shows the command line that a user would type, its output, and what to type for another job.
 reports::ExitStatus run_demo(const reports::ReportOptions& report) {
   const std::optional<std::string> examples = shipped_folder("examples");
   std::error_code unknown;
-  if (!examples ||
-      !std::filesystem::is_directory(fmt::format("{}/{}", *examples, kExample), unknown))
+  const std::string folder = fmt::format("{}/{}", examples.value_or(""), kExample);
+  if (!examples || !std::filesystem::is_directory(folder, unknown))
     return reports::fail({"the example's files are not next to this program",
                           {},
                           "install the package or the wheel, or run it from its build folder"},
                          reports::ExitStatus::own_failure);
-  const std::string folder = fmt::format("{}/{}", *examples, kExample);
-  const bool said = !report.quiet && !reports::takes_stdout(report);
+  const bool prints_text = !report.quiet && !reports::takes_stdout(report);
   const Paint paint{stdout_wants_color()};
-  if (said)
+  if (prints_text)
     std::cout << paint.dim(
                      comment("A training job of 8 ranks hung. Each left a Flight Recorder dump, "
                              "and this is what Lockstep makes of them:"))
@@ -64,7 +63,7 @@ reports::ExitStatus run_demo(const reports::ReportOptions& report) {
   if (judged != reports::ExitStatus::findings)
     // The example hangs: a clean verdict is our mistake.
     return judged == reports::ExitStatus::clean ? reports::ExitStatus::own_failure : judged;
-  if (said)
+  if (prints_text)
     std::cout << "\n"
               << paint.dim(
                      comment("Your own job: give the folder with its dumps, logs and stacks."))

@@ -1,7 +1,6 @@
 // lockstep record -- COMMAND…: runs a PyTorch job, records its collectives, watches it, and
 // reports.
 #include <signal.h>
-#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -21,9 +20,11 @@
 
 #include <fmt/core.h>
 
+#include "base/environment.h"
 #include "base/files/write_file.h"
 #include "base/interrupts.h"
 #include "base/text.h"
+#include "cli/child_process.h"
 #include "cli/commands.h"
 #include "cli/recorder_library.h"
 #include "cli/report_options.h"
@@ -31,8 +32,6 @@
 #include "runtime/launch/watch.h"
 #include "trace/formats/ring/writer.h"
 #include "verify/verify.h"
-
-extern char** environ;
 
 namespace lockstep::cli {
 namespace {
@@ -96,24 +95,11 @@ Result<std::string> new_folder(const std::string& wanted) {
 class Job {
  public:
   static Result<Job> start(const std::vector<std::string>& command) {
-    posix_spawnattr_t attributes;
-    ::posix_spawnattr_init(&attributes);
-    sigset_t none;
-    sigemptyset(&none);
-    // Ours blocks what Interrupts polls; the job must hear Ctrl-C.
-    ::posix_spawnattr_setsigmask(&attributes, &none);
-    // A group of its own, so that its ranks can be ended with it.
-    ::posix_spawnattr_setpgroup(&attributes, 0);
-    ::posix_spawnattr_setflags(&attributes,
-                               static_cast<short>(POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP));
-    std::vector<char*> arguments;
-    for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
-    arguments.push_back(nullptr);
+    // In a group of its own, so that its ranks can be ended with it.
+    const Result<pid_t> started = spawn(command, {.own_group = true});
+    if (!started) return started.error();
     Job job;
-    const int failed =
-        ::posix_spawnp(&job.pid_, arguments[0], nullptr, &attributes, arguments.data(), environ);
-    ::posix_spawnattr_destroy(&attributes);
-    if (failed != 0) return system_error("cannot start the command", failed, command[0]);
+    job.pid_ = *started;
     return job;
   }
 
@@ -175,15 +161,12 @@ void set_variables(const RecordCommand& command, const std::string& library,
   // After the program's own folders, so that `from lockstep_watch import watch` works without a
   // copy.
   if (const std::string watch = folder_of_watch(); !watch.empty()) {
-    const char* const path = std::getenv("PYTHONPATH");
-    ::setenv("PYTHONPATH",
-             (path == nullptr || *path == '\0' ? watch : fmt::format("{}:{}", path, watch)).c_str(),
-             1);
+    const std::string path = environment_variable("PYTHONPATH");
+    ::setenv("PYTHONPATH", (path.empty() ? watch : fmt::format("{}:{}", path, watch)).c_str(), 1);
   }
-  const char* const before = std::getenv("LD_PRELOAD");
-  const std::string preload =
-      // Before others, so that their wrappers see the calls that ours passes on.
-      before == nullptr || *before == '\0' ? library : fmt::format("{}:{}", library, before);
+  // Before others, so that their wrappers see the calls that ours passes on.
+  const std::string others = environment_variable("LD_PRELOAD");
+  const std::string preload = others.empty() ? library : fmt::format("{}:{}", library, others);
   ::setenv("LD_PRELOAD", preload.c_str(), 1);
   ::setenv("LOCKSTEP_RECORD_DIR", folder.c_str(), 1);
   ::setenv("LOCKSTEP_RECORD_HUNG_AFTER", fmt::format("{}", command.hung_after_s).c_str(), 1);

@@ -1,12 +1,6 @@
 #include "cli/recorder_library.h"
 
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
-#include <cstdlib>
 #include <filesystem>
 #include <iostream>
 #include <optional>
@@ -17,51 +11,16 @@
 
 #include <fmt/core.h>
 
+#include "base/environment.h"
 #include "base/files/read_file.h"
 #include "base/text.h"
-
-extern char** environ;
+#include "cli/child_process.h"
 
 namespace lockstep::cli {
 
 namespace fs = std::filesystem;
 
 namespace {
-
-bool is_executable(const fs::path& path) {
-  std::error_code none;
-  return fs::is_regular_file(path, none) && ::access(path.c_str(), X_OK) == 0;
-}
-
-// What the program prints on standard output; nothing if it fails.
-std::optional<std::string> output_of(const std::vector<std::string>& command) {
-  int ends[2];
-  if (::pipe(ends) != 0) return std::nullopt;
-  posix_spawn_file_actions_t actions;
-  ::posix_spawn_file_actions_init(&actions);
-  ::posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
-  ::posix_spawn_file_actions_addclose(&actions, ends[0]);
-  ::posix_spawn_file_actions_addclose(&actions, ends[1]);
-  std::vector<char*> arguments;
-  for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
-  arguments.push_back(nullptr);
-  pid_t pid = -1;
-  const int failed =
-      ::posix_spawnp(&pid, arguments[0], &actions, nullptr, arguments.data(), environ);
-  ::posix_spawn_file_actions_destroy(&actions);
-  ::close(ends[1]);
-  std::string out;
-  std::array<char, 4096> buffer{};
-  // Until the child closes its end: waiting for it first would block both where it prints more than
-  // a pipe holds.
-  for (ssize_t n = 0; failed == 0 && (n = ::read(ends[0], buffer.data(), buffer.size())) > 0;)
-    out.append(buffer.data(), static_cast<std::size_t>(n));
-  ::close(ends[0]);
-  int status = 0;
-  if (failed != 0 || ::waitpid(pid, &status, 0) != pid || status != 0) return std::nullopt;
-  while (!out.empty() && (out.back() == '\n' || out.back() == '\r')) out.pop_back();
-  return out;
-}
 
 constexpr const char* kLibrary = "liblockstep_record.so";
 
@@ -77,8 +36,8 @@ std::string version_of_recorder(const fs::path& library) {
   return bytes->substr(begin, bytes->find_first_not_of("0123456789.", begin) - begin);
 }
 
-// Folders in which a recorder may be: next to this program as it was built, installed, or put there
-// by whoever has several.
+// Folders in which a recorder may be: next to this program, or among the libraries of its
+// installation.
 std::vector<fs::path> recorder_folders(const std::string& version) {
   std::error_code none;
   const fs::path here = fs::read_symlink("/proc/self/exe", none).parent_path();
@@ -94,20 +53,13 @@ fs::path build_script() {
   std::error_code none;
   const fs::path here = fs::read_symlink("/proc/self/exe", none).parent_path();
   const fs::path script = here / "../../scripts/build-recorder";
-  return is_executable(script) ? fs::weakly_canonical(script, none) : fs::path();
+  return is_program(script.string()) ? fs::weakly_canonical(script, none) : fs::path();
 }
 
 }  // namespace
 
 std::string found_in_path(const std::string& program) {
-  // As execvp(3): a name with a slash is a path, any other is looked for.
-  if (program.find('/') != std::string::npos) return is_executable(program) ? program : "";
-  const char* const variable = std::getenv("PATH");
-  for (std::string_view left = variable == nullptr ? "" : variable; !left.empty();) {
-    const fs::path candidate = fs::path(take_until(left, ':')) / program;
-    if (is_executable(candidate)) return candidate.string();
-  }
-  return {};
+  return find_program(program, environment_variable("PATH"));
 }
 
 std::string python_of(const std::string& program) {

@@ -43,8 +43,8 @@ stage. A list has one value for all, one per stage, or one per piece of the
 model (stages x chunks, in the model's order). docs/simulate-workloads.md
 explains the schedules and the figures.)";
 
-// `values` laid over the pieces of `program`. Errors: as many as fit neither all, nor the stages,
-// nor the pieces.
+// A value for each piece of `program`. `values`: one for all, one per stage, or one per piece.
+// Errors: another number of values.
 template <class T>
 Result<std::vector<T>> over_pieces(const std::string& option, const std::vector<T>& values,
                                    const sim::PipelineProgram& program) {
@@ -52,8 +52,8 @@ Result<std::vector<T>> over_pieces(const std::string& option, const std::vector<
   const auto stages = static_cast<std::size_t>(program.shape.stages);
   std::vector<T> out;
   for (std::size_t piece = 0; piece < pieces; ++piece) {
-    // Two stages of two chunks have four pieces: 1, 4 or 2 values. Pieces before stages, which
-    // decides nothing where both are as many.
+    // Two stages of two chunks have four pieces: 1, 4 or 2 values. Pieces before stages:
+    // where both numbers are equal, both readings are.
     if (values.size() == 1)
       out.push_back(values[0]);
     else if (values.size() == pieces)

@@ -154,7 +154,7 @@ std::string describe_end(NoteKind kind, bool one) {
 Finding explain_end(const trace::Run& run, const std::vector<const trace::RankNote*>& ends) {
   constexpr std::size_t kTextShown = 200;
   const trace::RankNote& first = *ends.front();
-  // A signal does not tell who sent it, or why: scancel, or the kernel that ran out of memory.
+  // A signal does not show who sent it, or why: scancel, or the kernel that ran out of memory.
   Finding f = make_finding(first.kind == NoteKind::killed      ? RuleId::rank_killed
                            : first.kind == NoteKind::gpu_fault ? RuleId::device_stall
                                                                : RuleId::rank_exception);

@@ -1,4 +1,4 @@
-// Adds what the job's other sources (Run::notes) tell to a report on the calls: log lines that
+// Adds what the job's other sources (Run::notes) say to a report on the calls: log lines that
 // support a finding, ends of ranks that no call shows, and contradictions. Notes never change who
 // deviated in the calls, and never improve a verdict.
 #pragma once

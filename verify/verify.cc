@@ -4,7 +4,6 @@
 #include <iterator>
 #include <optional>
 #include <string>
-#include <tuple>
 #include <utility>
 
 #include <fmt/core.h>
@@ -31,6 +30,7 @@
 #include "verify/streams/deviations.h"
 #include "verify/streams/odd_programs.h"
 #include "verify/streams/streams.h"
+#include "verify/verdict.h"
 
 namespace lockstep::verify {
 
@@ -50,16 +50,6 @@ bool only_damage(const Context& context, const Deviation& d) {
                              context.call(d.expected).what == context.call(d.got).what;
   return !contradiction;
 }
-
-// What is known about other schedules, and what could not be decided.
-struct Outlook {
-  ScheduleSearch search;               // over the messages that receives from any source may take
-  bool unsearched = false;             // a search reached its limit
-  std::vector<std::string> undecided;  // why the data shows neither a fault nor its absence
-  std::vector<std::string> unknown;    // numbers and samples that could not be judged
-  bool waits_unknown = false;          // no waits were recorded that could order two communicators
-  bool all_cut = false;                // no trace has an end mark, and nobody follows the job
-};
 
 // Adds what other legal schedules would do wrong, where the recorded schedule had no fault.
 void find_possible_causes(const Context& context, Outlook& outlook, Causes& causes) {
@@ -325,33 +315,6 @@ bool says_how_it_ended(const Finding& f) {
          (family == "blocking" || family == "matching" || family == "modality");
 }
 
-// Notes calls that were under way on devices at the end, where nothing else was found: they may
-// have been issued a moment before, or hang. Not for Gloo, where hosts block in their calls and the
-// replay decides what can complete.
-void note_open_calls(const Context& context, Outlook& outlook) {
-  const auto holds_no_call = [](const trace::RankTrace& trace) {
-    return trace.snapshot && trace.calls.empty() && trace.progress.empty();
-  };
-  const std::vector<trace::RankTrace>& ranks = context.run.ranks;
-  if (!ranks.empty() && std::all_of(ranks.begin(), ranks.end(), holds_no_call)) {
-    outlook.undecided.emplace_back(
-        "no recording holds a call: nothing was called, or the recorder was off (Flight Recorder "
-        "with TORCH_FR_BUFFER_SIZE=0)");
-    return;
-  }
-  if (context.semantics != CallSemantics::nccl && !is_snapshot(context.run)) return;
-  std::vector<std::uint32_t> open;
-  for (std::uint32_t r = 0; r < context.where.positions.size(); ++r) {
-    if (context.where.positions[r].last_open != kNoCall) open.push_back(r);
-  }
-  if (open.empty()) return;
-  const CallRef first{open[0], context.where.positions[open[0]].last_open};
-  outlook.undecided.push_back(fmt::format(
-      "{} had unfinished calls, {} ({}) among them: the traces do not show whether these hang",
-      context.describe_ranks(open), context.describe_call(first),
-      context.describe_location(first, context.call(first).seq)));
-}
-
 // Where the ranks stand if they hang where their traces end. Only for traces that just end and hold
 // nothing but the issue of calls, as NCCL's logs do. A log that was copied while the job ran looks
 // the same, so conclusions from this name no culprit. One replay, O(events log events).
@@ -388,138 +351,6 @@ std::vector<Finding> note_ranks_behind(const Context& presumed, Outlook& outlook
   return out;
 }
 
-// Notes members whose recorded call numbers differ from those of the others although the calls
-// agree in their order. Then one recording lacks a call, and later calls may be paired with the
-// wrong ones.
-void note_divergent_numbers(const Context& context, Outlook& outlook) {
-  for (const GroupStreams& group : context.groups) {
-    if (!group.divergent_numbers) continue;
-    const std::optional<DivergentNumbers>& diverged = group.divergent_numbers;
-    const CallRef ref{diverged->deviants.front(), diverged->call};
-    outlook.undecided.push_back(fmt::format(
-        "{} recorded {} as {}, {} as call {}: a call between is missing from a recording, or the "
-        "calls from there on are paired with the wrong ones",
-        context.describe_ranks(diverged->deviants), context.describe_call(ref),
-        context.describe_location(ref, context.call(ref).seq),
-        context.describe_ranks(diverged->others),
-        diverged->others_seq + context.run.ranks[ref.rank].first_number));
-  }
-}
-
-// Fills Report::unknown: what the data could not show, and why.
-void list_unknowns(const Context& context, const Outlook& outlook, Report& report) {
-  report.unknown = outlook.undecided;
-  report.unknown.insert(report.unknown.end(), outlook.unknown.begin(), outlook.unknown.end());
-  report.unknown.insert(report.unknown.end(), context.run.unknown.begin(),
-                        context.run.unknown.end());
-  for (const GroupStreams& group : context.groups) {
-    if (!group.comparable) {
-      report.unknown.push_back(fmt::format(
-          "group {}: the streams start mid-run (a bounded recorder dropped the oldest events), and "
-          "nothing shows how they align",
-          group.name));
-    }
-  }
-  if (context.where.has_wildcards) {
-    report.unknown.emplace_back(
-        "receives from any source, or whose source was not recorded: taken to be matched");
-  }
-  if (outlook.unsearched) {
-    report.unknown.emplace_back(
-        "receives from any source: not every order of the messages was tried, there are too many, "
-        "or traces are missing");
-  }
-  if (!outlook.search.steered.empty()) {
-    report.unknown.push_back(
-        fmt::format("receives from any source of {}: what follows depends on the sender, so that "
-                    "this run does not show other orders",
-                    context.describe_ranks(outlook.search.steered)));
-  }
-  if (outlook.waits_unknown) {
-    report.unknown.emplace_back(
-        "waits: not recorded, so concurrent calls of two communicators cannot be distinguished "
-        "from calls that a wait separates");
-  }
-  if (creation_order_unknown(context.run)) {
-    report.unknown.emplace_back(
-        "the order in which ranks created their process groups: not recorded");
-  }
-  bool any_call = false;
-  bool any_identity = false;
-  for (const trace::RankTrace& trace : context.run.ranks) {
-    any_call |= !trace.calls.empty();
-    any_identity |= trace.occurs.parameters &&
-                    std::any_of(trace.calls.begin(), trace.calls.end(),
-                                [](const trace::Call& c) { return c.what.value != 0; });
-  }
-  if (any_call && !any_identity) {
-    report.unknown.emplace_back(
-        "parameters carried by a call: not recorded, so equal calls that pair different parameters "
-        "cannot be seen");
-  }
-  for (const trace::Run::Unreadable& file : context.run.unreadable) {
-    report.unknown.push_back(fmt::format("unreadable file: {}", file.error.summary()));
-  }
-}
-
-// Whether the report has a finding of this rule.
-bool has_finding(const Report& report, RuleId id) {
-  return std::any_of(report.findings.begin(), report.findings.end(),
-                     [id](const Finding& f) { return f.rule == id; });
-}
-
-Verdict verdict_of(const Report& report, const trace::Run& run, const Outlook& outlook) {
-  const bool serious = std::any_of(report.findings.begin(), report.findings.end(),
-                                   [](const Finding& f) { return f.severity != Severity::note; });
-  if (serious) return Verdict::findings;
-  // Without findings, "clean" needs complete input: a missing rank may be the faulty one.
-  const bool blind = !report.ranks_missing.empty() || !report.ranks_damaged.empty() ||
-                     !run.unreadable.empty() || run.ranks.empty() || outlook.unsearched ||
-                     !outlook.undecided.empty() || has_finding(report, RuleId::rank_killed);
-  return blind ? Verdict::inconclusive : Verdict::clean;
-}
-
-// Worst first: by severity, certainty, step, sequence number. Findings without a step or number
-// come last among equals. Stable, so that the analyses' order decides the rest. A host stall comes
-// after a proven cycle: the stalled rank may still continue, the cycle never does.
-void sort_findings(std::vector<Finding>& findings) {
-  const bool cycle = std::any_of(findings.begin(), findings.end(), [](const Finding& f) {
-    return f.severity == Severity::error && f.certainty == Certainty::proven &&
-           (f.rule == RuleId::deadlock || f.rule == RuleId::cross_group_deadlock ||
-            f.rule == RuleId::p2p_cycle);
-  });
-  std::stable_sort(findings.begin(), findings.end(), [&](const Finding& a, const Finding& b) {
-    const auto key = [&](const Finding& f) {
-      const std::int64_t step = f.step.value_or(INT64_MAX);
-      // Notes with a headline are about ranks that seem to have stopped; the others are about
-      // files.
-      const bool only_note = f.severity == Severity::note && f.headline.empty();
-      return std::tuple(-static_cast<int>(f.severity), only_note,
-                        cycle && f.rule == RuleId::host_stall, static_cast<int>(f.certainty), step,
-                        f.seq.value_or(UINT64_MAX));
-    };
-    return key(a) < key(b);
-  });
-}
-
-// Whether the finding or a consequence of it proves that ranks cannot continue.
-bool holds_deadlock(const Finding& f) {
-  const bool blocks = rule(f.rule).family == "blocking" || f.rule == RuleId::modality_divergence ||
-                      rule(f.rule).family == "matching";
-  if (blocks && f.certainty == Certainty::proven) return true;
-  return std::any_of(f.consequences.begin(), f.consequences.end(), holds_deadlock);
-}
-
-// Notes what the readers of the traces could not decide. Each reason once: all ranks' traces of one
-// job usually say the same.
-void note_undecided_traces(const trace::Run& run, Outlook& outlook) {
-  for (const trace::RankTrace& trace : run.ranks) {
-    const bool known = std::find(outlook.undecided.begin(), outlook.undecided.end(),
-                                 trace.inconclusive) != outlook.undecided.end();
-    if (!trace.inconclusive.empty() && !known) outlook.undecided.push_back(trace.inconclusive);
-  }
-}
-
 // For a run that looks like a moment of a running job.
 constexpr const char* kUnlessHung =
     "whether the job had hung when this was recorded: if it had, `lockstep verify --hung` says who "
@@ -542,6 +373,14 @@ void add_unexplained(const Context& context, const Context* presumed, bool live,
     if (auto killed = note_killed(context)) findings.push_back(std::move(*killed));
     if (auto why = interruption(context)) outlook.undecided.push_back(std::move(*why));
   }
+}
+
+// Whether the finding or a consequence of it proves that ranks cannot continue.
+bool holds_deadlock(const Finding& f) {
+  const bool blocks = rule(f.rule).family == "blocking" || f.rule == RuleId::modality_divergence ||
+                      rule(f.rule).family == "matching";
+  if (blocks && f.certainty == Certainty::proven) return true;
+  return std::any_of(f.consequences.begin(), f.consequences.end(), holds_deadlock);
 }
 
 }  // namespace

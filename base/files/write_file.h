@@ -1,4 +1,4 @@
-// Writing a file so that nobody ever sees half of it.
+// Writing files, so that no reader ever sees half of one; and making folders.
 #pragma once
 
 #include <string>
@@ -13,13 +13,9 @@ namespace lockstep {
 // or is not writable, no space; the old file then stays.
 Status write_file(const std::string& path, std::string_view bytes);
 
-// Making folders.
-
 // Makes the folder and its missing parents; an existing one is fine. Errors: what the system
 // refuses, with the path.
 Status make_folder(const std::string& path);
-
-// The folder that a command works in.
 
 // WorkFolder: a new folder in the system's temporary folder, removed at the end; or one that the
 // user names, which is kept.

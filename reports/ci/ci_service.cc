@@ -1,18 +1,9 @@
-#include <cstdlib>
-
 #include <fmt/format.h>
 
+#include "base/environment.h"
 #include "reports/ci/ci_reports.h"
 
 namespace lockstep::reports {
-namespace {
-
-std::string variable(const char* name) {
-  const char* const value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
-
-}  // namespace
 
 std::optional<CiService> ci_service_named(std::string_view name) {
   if (name == "github") return CiService::github;
@@ -22,7 +13,8 @@ std::optional<CiService> ci_service_named(std::string_view name) {
 }
 
 CiEnvironment ci_environment_of_this_process() {
-  return {variable("GITHUB_ACTIONS"), variable("GITLAB_CI"), variable("GITHUB_STEP_SUMMARY")};
+  return {environment_variable("GITHUB_ACTIONS"), environment_variable("GITLAB_CI"),
+          environment_variable("GITHUB_STEP_SUMMARY")};
 }
 
 CiService ci_service(const CiEnvironment& environment) {

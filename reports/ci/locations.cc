@@ -1,12 +1,12 @@
 #include "reports/ci/locations.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <system_error>
 
 #include <fmt/core.h>
 
+#include "base/environment.h"
 #include "base/numbers.h"
 #include "base/text.h"
 
@@ -56,11 +56,6 @@ std::string normal(std::string_view file) {
 bool is_absolute(std::string_view file) {
   const bool drive = file.size() > 2 && file[1] == ':' && file[2] == '/';
   return file.starts_with('/') || drive;
-}
-
-std::string environment(const char* name) {
-  const char* const value = std::getenv(name);
-  return value == nullptr ? "" : value;
 }
 
 }  // namespace
@@ -123,7 +118,7 @@ Repository repository_of_this_process(std::vector<PathMap> maps) {
   out.here = std::filesystem::current_path(none).string();
   out.maps = std::move(maps);
   for (const char* name : {"GITHUB_WORKSPACE", "CI_PROJECT_DIR"})
-    if (out.root.empty()) out.root = environment(name);
+    if (out.root.empty()) out.root = environment_variable(name);
   if (out.root.empty()) out.root = out.here;
   out.has = [root = out.root](const std::string& path) {
     std::error_code failed;

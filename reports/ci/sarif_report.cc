@@ -85,18 +85,9 @@ Json thread_flows(const verify::Finding& finding, const Locator& locator) {
 Json properties(const verify::Finding& finding) {
   Json out;
   out["certainty"] = verify::to_string(finding.certainty);
-  if (!finding.group.empty()) out["group"] = finding.group;
-  if (!finding.group_label.empty()) out["groupLabel"] = finding.group_label;
-  if (finding.seq) out["seq"] = *finding.seq;
-  if (finding.number) out["number"] = *finding.number;
-  if (finding.step) out["step"] = *finding.step;
-  out["culprits"] = ranks_json(finding.culprits);
-  out["ranks"] = ranks_json(finding.ranks);
-  out["what"] = finding.what;
+  add_subject(out, finding, "groupLabel");
   out["fix"] = finding.fix;
-  if (!finding.headline.empty()) out["headline"] = finding.headline;
-  if (!finding.next.empty()) out["next"] = finding.next;
-  if (!finding.waiting.empty()) out["waiting"] = ranks_json(finding.waiting);
+  add_headline(out, finding);
   return out;
 }
 

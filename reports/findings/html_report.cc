@@ -201,14 +201,15 @@ class HtmlWriter {
     const std::string badge =
         fmt::format("<span class=\"badge\"><span aria-hidden=\"true\">{}</span>{}</span>", mark,
                     html::text(verify::to_string(report_.verdict)));
-    const std::string words = title.empty() ? fmt::format("{} in {}", counts_in_words(report_),
-                                                          plural(report_.ranks_read.size(), "rank"))
-                                            : std::string(title);
+    const std::string summary = title.empty()
+                                    ? fmt::format("{} in {}", counts_in_words(report_),
+                                                  plural(report_.ranks_read.size(), "rank"))
+                                    : std::string(title);
     const verify::Finding* const first = headline_of(report_);
     std::string below;
     if (first != nullptr && !first->next.empty())
       below += html::element("p", "next", html::code(first->next));
-    if (first != nullptr) below += html::element("p", "", html::text(words));
+    if (first != nullptr) below += html::element("p", "", html::text(summary));
     // Without a headline the worst finding says what happened, above all pictures.
     if (first == nullptr && !report_.findings.empty() &&
         report_.findings.front().severity != verify::Severity::note)
@@ -216,7 +217,7 @@ class HtmlWriter {
                              html::sentence(shorten_end(report_.findings.front().message, 280)));
     return fmt::format(
         "<header class=\"verdict {}\">{}<h1>{}</h1>{}</header>\n", look, badge,
-        first == nullptr ? html::text(words) : with_whole_dates(html::sentence(first->headline)),
+        first == nullptr ? html::text(summary) : with_whole_dates(html::sentence(first->headline)),
         below);
   }
 

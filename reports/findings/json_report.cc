@@ -45,18 +45,9 @@ Json finding_json(const verify::Finding& finding, const trace::Run* run) {
   out["rule"] = verify::rule(finding.rule).name;
   out["severity"] = verify::to_string(finding.severity);
   out["certainty"] = verify::to_string(finding.certainty);
-  if (!finding.group.empty()) out["group"] = finding.group;
-  if (!finding.group_label.empty()) out["group_label"] = finding.group_label;
-  if (finding.seq) out["seq"] = *finding.seq;
-  if (finding.number) out["number"] = *finding.number;
-  if (finding.step) out["step"] = *finding.step;
-  out["culprits"] = ranks_json(finding.culprits);
-  out["ranks"] = ranks_json(finding.ranks);
-  out["what"] = finding.what;
+  add_subject(out, finding, "group_label");
   out["message"] = finding.message;
-  if (!finding.headline.empty()) out["headline"] = finding.headline;
-  if (!finding.next.empty()) out["next"] = finding.next;
-  if (!finding.waiting.empty()) out["waiting"] = ranks_json(finding.waiting);
+  add_headline(out, finding);
   for (const verify::Elsewhere& other : finding.also) out["also"].push_back(elsewhere_json(other));
   out["evidence"] = Json::array();
   for (const verify::Evidence& evidence : finding.evidence)

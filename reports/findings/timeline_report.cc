@@ -182,13 +182,13 @@ class TimelineWriter {
       return;
     }
     const trace::Call& call = trace.calls[slice.index];
-    const std::string words = printable(trace::describe(run_.tables, call));
+    const std::string name = printable(trace::describe(run_.tables, call));
     if (slice.kind == TimelineSlice::Kind::wait) {
-      events_.slice(fmt::format("wait for {}", words), "wait", track, slice.begin, slice.end,
+      events_.slice(fmt::format("wait for {}", name), "wait", track, slice.begin, slice.end,
                     slice.finished ? Json::object() : Json::object({{"state", "never returned"}}));
       return;
     }
-    events_.slice(slice.finished ? words : fmt::format("{} (unfinished)", words), "call", track,
+    events_.slice(slice.finished ? name : fmt::format("{} (unfinished)", name), "call", track,
                   slice.begin, slice.end, arguments(r, slice, call));
     const std::uint32_t instance = matched_.instance[r][slice.index];
     if (instance != MatchedCalls::kAlone) members_.push_back({instance, slice.begin, track});

@@ -193,7 +193,7 @@ class Page {
                "p", "",
                html::text(fmt::format("The chain of work and calls in which each starts "
                                       "when the one before it ends, over {}: {}.",
-                                      path.of_what(), duration_text(path.end - path.begin)))) +
+                                      path.covers(), duration_text(path.end - path.begin)))) +
            html::signed_bars("shares of the critical path", bars) +
            table.html("parts of the critical path") +
            more(path.items.size(), kItems, "other part", "other parts");

@@ -62,7 +62,7 @@ std::string words_of(const sim::ForecastPath::Item& item, const std::vector<std:
 
 std::string path_text(const sim::ForecastPath& path, const std::vector<std::string>& names,
                       std::size_t width) {
-  return fmt::format("  critical path of {}, {}\n{}  most of it in\n{}", path.of_what(),
+  return fmt::format("  critical path of {}, {}\n{}  most of it in\n{}", path.covers(),
                      duration_text(path.end - path.begin),
                      shares_list(path, path.sums, kShownSums, names, "kind", width),
                      shares_list(path, path.items, kShownItems, names, "place", width));

@@ -26,7 +26,7 @@ constexpr std::size_t kPictureNames = 24;  // columns of the stages' names
 
 // How kinds of work are drawn: those of one series look alike. `letter`: in text; ' ': it waits.
 struct Look {
-  std::string_view words;
+  std::string_view label;
   std::size_t series;
   char letter;
 };
@@ -125,11 +125,11 @@ std::string picture_row(const std::vector<StepInterval>& host, std::size_t colum
 std::vector<sim::ForecastPart> step_path(const StepPicture& picture) {
   std::vector<sim::ForecastPart> out;
   for (const StepPicture::PathSum& sum : picture.path) {
-    const std::string words(look_of(sum.kind).words);
+    const std::string label(look_of(sum.kind).label);
     const std::string what =
         picture.stages.size() == 1
-            ? words
-            : fmt::format("{}: {}", printable(picture.stages[sum.stage].name), words);
+            ? label
+            : fmt::format("{}: {}", printable(picture.stages[sum.stage].name), label);
     out.push_back({what, what, sum.time.seconds(), {}});
   }
   return out;

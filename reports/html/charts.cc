@@ -23,15 +23,15 @@ double sum(const std::vector<double>& parts) {
   return std::accumulate(parts.begin(), parts.end(), 0.0);
 }
 
-// A plot from 0 to `most`, as wide as there is room: its words stand around the picture.
+// A plot from 0 to `most`, as wide as there is room: its labels stand around the picture.
 std::string plot(const std::string& label, const std::string& content, double most,
-                 const NumberWords& words, const std::string& first, const std::string& last,
+                 const NumberFormat& format, const std::string& first, const std::string& last,
                  const std::vector<Series>& series) {
   const std::string axes = svg_line("axis", {0, 0}, {0, kStackHeight}) +
                            svg_line("axis", {0, kStackHeight}, {kStripWidth, kStackHeight});
   const std::string ends = element("span", "", text(first)) + element("span", "", text(last));
   return element("figure", "wide",
-                 strips(label, svg_strip(fmt::format("{} to {}", words(0), words(most)),
+                 strips(label, svg_strip(fmt::format("{} to {}", format(0), format(most)),
                                          kStackHeight, axes + content) +
                                    element("div", "times ends", ends)) +
                      series_legend(series));
@@ -101,7 +101,7 @@ std::string stacked_bars(const std::string& label, const std::vector<Series>& se
 
 std::string stacked_columns(const std::string& label, const std::vector<Series>& series,
                             const std::vector<std::vector<double>>& columns,
-                            const NumberWords& words, const std::string& first,
+                            const NumberFormat& format, const std::string& first,
                             const std::string& last) {
   const std::vector<std::vector<double>> shown = thinned(columns);
   double most = 0;
@@ -120,12 +120,12 @@ std::string stacked_columns(const std::string& label, const std::vector<Series>&
                             0);
     }
   }
-  return plot(label, content, most, words, first, last, series);
+  return plot(label, content, most, format, first, last, series);
 }
 
 std::string stacked_areas(const std::string& label, const std::vector<Series>& series,
                           const std::vector<AreaPoint>& points, double end, double limit,
-                          const NumberWords& words, const NumberWords& x_words) {
+                          const NumberFormat& format, const NumberFormat& x_format) {
   const std::vector<AreaPoint> shown = thinned(points);
   if (shown.empty()) return {};
   double most = limit;
@@ -158,7 +158,7 @@ std::string stacked_areas(const std::string& label, const std::vector<Series>& s
           fmt::format(R"(<polygon class="{}" points="{}{}"/>)", look(series[s]), upper, lower);
   }
   if (limit > 0) content += svg_line("mark", {0, y_of(limit)}, {kStripWidth, y_of(limit)});
-  return plot(label, content, most, words, x_words(begin), x_words(end), series);
+  return plot(label, content, most, format, x_format(begin), x_format(end), series);
 }
 
 std::string signed_bars(const std::string& label, const std::vector<SignedBar>& bars) {
@@ -180,7 +180,7 @@ std::string signed_bars(const std::string& label, const std::vector<SignedBar>& 
       content += svg_rect(bar.value < 0 ? "f f1" : "f f0",
                           {bar.value < 0 ? middle - width : middle, 0, width, kBar}, 0);
     rows += element("span", "what", text(bar.label)) + stretched(kBar, content) +
-            element("span", "n", text(bar.words));
+            element("span", "n", text(bar.text));
   }
   return element(
       "figure", "wide",
@@ -237,10 +237,10 @@ std::string lane_picture(const GanttLane& lane, const std::vector<Series>& serie
 }  // namespace
 
 std::string gantt(const std::string& label, const std::vector<Series>& series,
-                  const std::vector<GanttLane>& lanes, double end, const NumberWords& words) {
+                  const std::vector<GanttLane>& lanes, double end, const NumberFormat& format) {
   std::string content;
   for (const GanttLane& lane : lanes) content += lane_picture(lane, series, end);
-  const auto time = [&](double at) { return element("span", "", text(words(at))); };
+  const auto time = [&](double at) { return element("span", "", text(format(at))); };
   content += element("div", "times", time(0) + time(end / 2) + time(end));
   return element("figure", "wide", strips(label, content) + series_legend(series));
 }

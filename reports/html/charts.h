@@ -17,7 +17,7 @@ struct Series {
 };
 
 // Formats a number: "1.2 GB".
-using NumberWords = std::function<std::string(double)>;
+using NumberFormat = std::function<std::string(double)>;
 
 // In all charts `label` is the text for screen readers, and numbers are not negative.
 struct StackedBar {
@@ -32,7 +32,7 @@ std::string stacked_bars(const std::string& label, const std::vector<Series>& se
 // their neighbours. `first`, `last`: labels below the first and the last.
 std::string stacked_columns(const std::string& label, const std::vector<Series>& series,
                             const std::vector<std::vector<double>>& columns,
-                            const NumberWords& words, const std::string& first,
+                            const NumberFormat& format, const std::string& first,
                             const std::string& last);
 
 struct AreaPoint {
@@ -44,13 +44,13 @@ struct AreaPoint {
 // none.
 std::string stacked_areas(const std::string& label, const std::vector<Series>& series,
                           const std::vector<AreaPoint>& points, double end, double limit,
-                          const NumberWords& words, const NumberWords& x_words);
+                          const NumberFormat& format, const NumberFormat& x_format);
 
 // A bar to the right for each positive number, to the left for each negative one, with their texts.
 struct SignedBar {
   std::string label;
   double value = 0;
-  std::string words;
+  std::string text;
 };
 std::string signed_bars(const std::string& label, const std::vector<SignedBar>& bars);
 
@@ -72,9 +72,9 @@ struct GanttLane {
 
 // Time begins at 0 and ends at `end`; boxes are inside. A thousandth shows the series that takes
 // most of it, or nothing where less than half of it is taken. So the size is bounded by the lanes,
-// not by their boxes. `label`: for screen readers; `words` formats a time. O(boxes + thousandths of
-// the boxes).
+// not by their boxes. `label`: for screen readers; `format` formats a time. O(boxes + thousandths
+// of the boxes).
 std::string gantt(const std::string& label, const std::vector<Series>& series,
-                  const std::vector<GanttLane>& lanes, double end, const NumberWords& words);
+                  const std::vector<GanttLane>& lanes, double end, const NumberFormat& format);
 
 }  // namespace lockstep::reports::html

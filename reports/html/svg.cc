@@ -48,12 +48,12 @@ std::string svg_line(std::string_view classes, Point from, Point to) {
                      px(from.y), px(to.x), px(to.y));
 }
 
-std::string svg_text(std::string_view classes, Point at, std::string_view words,
+std::string svg_text(std::string_view classes, Point at, std::string_view content,
                      std::string_view anchor) {
   return fmt::format(R"(<text{} x="{}" y="{}"{}>{}</text>)",
                      classes.empty() ? "" : fmt::format(R"( class="{}")", classes), px(at.x),
                      px(at.y), anchor == "start" ? "" : fmt::format(R"( text-anchor="{}")", anchor),
-                     text(words));
+                     text(content));
 }
 
 std::string svg_upright_curve(std::string_view classes, Point from, Point to) {

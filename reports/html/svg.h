@@ -28,7 +28,7 @@ std::string svg_rect(std::string_view classes, const Box& box, double radius = 4
 std::string svg_boxes(std::string_view classes, const std::vector<Box>& boxes);
 std::string svg_line(std::string_view classes, Point from, Point to);
 // `anchor`: start, middle or end.
-std::string svg_text(std::string_view classes, Point at, std::string_view words,
+std::string svg_text(std::string_view classes, Point at, std::string_view content,
                      std::string_view anchor = "start");
 // A curve that leaves and arrives vertically.
 std::string svg_upright_curve(std::string_view classes, Point from, Point to);

@@ -433,8 +433,8 @@ bool is_over(Doing doing) {
 using RanksByState = std::map<std::string, std::vector<trace::Rank>>;
 
 void add_lines(const RanksByState& what, std::vector<std::string>& lines) {
-  for (const auto& [words, ranks] : what)
-    lines.push_back(fmt::format("{} {}", rank_label(ranks, 40), words));
+  for (const auto& [event, ranks] : what)
+    lines.push_back(fmt::format("{} {}", rank_label(ranks, 40), event));
 }
 
 }  // namespace
@@ -451,8 +451,8 @@ std::vector<std::string> watch_news(const WatchState& before, const WatchState& 
     const bool is_new = old == before.ranks.end() || old->rank != r.rank;
     if (is_new) happened["began"].push_back(r.rank);
     if (is_over(r.doing) && (is_new || old->doing != r.doing)) {
-      const std::string words(to_string(r.doing));
-      happened[r.doing == Doing::killed ? "gone: killed" : words].push_back(r.rank);
+      const std::string end(to_string(r.doing));
+      happened[r.doing == Doing::killed ? "gone: killed" : end].push_back(r.rank);
     }
     // Reported once per call, not at every poll.
     const bool was_late = !is_new && old->behind >= late && old->behind_in == r.behind_in;

@@ -64,7 +64,7 @@ class Delays {
       const trace::Nanos usual = median(times);
       for (std::size_t i = 0; i < times.size(); ++i) {
         const verify::Stream& s = group.streams[i];
-        note(s.rank_index, times[i] - usual, words(s.rank_index, s.calls[common - 1]));
+        note(s.rank_index, times[i] - usual, describe_call(s.rank_index, s.calls[common - 1]));
       }
     }
   }
@@ -80,7 +80,7 @@ class Delays {
         times.push_back(issued_[r][where_.positions[r].waiting_in()]);
       if (std::find(times.begin(), times.end(), trace::kNoTime) != times.end()) continue;
       const std::uint32_t first = point.waiting.front();
-      const std::string call = words(first, where_.positions[first].waiting_in());
+      const std::string call = describe_call(first, where_.positions[first].waiting_in());
       for (const std::uint32_t r : point.missing) {
         // A rank that waits itself or has ended is not late: it will not come at all.
         if (ranks_[r].doing == Doing::works) note(r, now - median(times), call);
@@ -91,7 +91,7 @@ class Delays {
   trace::Nanos issued(std::uint32_t r, std::uint32_t call) const { return issued_[r][call]; }
 
  private:
-  std::string words(std::uint32_t r, std::uint32_t c) const {
+  std::string describe_call(std::uint32_t r, std::uint32_t c) const {
     const trace::Call& call = run_.ranks[r].calls[c];
     std::string out = trace::describe(run_.tables, call);
     if (call.at != trace::StringId{})

@@ -86,7 +86,8 @@ Result<sim::DerivedRanks> derive_ranks(const Scenario& scenario, const DeriveRan
 // O(ranks · steps · rules).
 Result<std::vector<std::int32_t>> ranks_that_stand_for(const Scenario& scenario,
                                                        const std::optional<DrawnAlike>& drawn);
-// Whether so many ranks draw their batches that only those with different batches can be derived.
+// Whether too many ranks draw their batches to derive each: then one rank per kind of batch is
+// derived.
 bool needs_draws(const Scenario& scenario);
 
 // Measured times of the ranks' work on this machine, in addition to the counts.

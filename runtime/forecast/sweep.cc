@@ -212,7 +212,7 @@ Status try_points(const ComputePoints& compute, sim::SweepBook& book, sim::Searc
     if (book.interrupted()) return Status::ok();
     std::vector<sim::Score> scores;
     for (const sim::PointId point : points) scores.push_back(sim::score(*book.find(point), goal));
-    search.tell(scores);
+    search.add_scores(scores);
   }
   return Status::ok();
 }

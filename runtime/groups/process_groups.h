@@ -83,7 +83,7 @@ class ProcessGroups {
   // rank 0 is gone.
   void require_same(const std::string& what, const std::string& value);
 
-  // Tells the others, through the store, that this rank has reached `what`.
+  // Announces to the others, through the store, that this rank has reached `what`.
   void announce(const std::string& what);
   // Waits until all of `ranks` have announced it. Not a collective, so it does not interfere with
   // the ranks' calls. False if `patience` ran out.

@@ -1,4 +1,4 @@
-// What `lockstep` and a worker that plays single ranks of a job tell each other, in JSON files.
+// The JSON files that `lockstep` and a worker that runs single ranks of a job exchange.
 #pragma once
 
 #include <cstdint>
@@ -42,7 +42,7 @@ Result<std::vector<LoneRanks>> read_lone_ranks(const std::string& file);
 // Which ranks of a job draw equal batches: `lockstep-worker draws` writes it, `lockstep simulate`
 // reads it for jobs with too many ranks to derive each of them.
 
-// By rank: the first rank whose drawn batches are like its own, as far as three questions tell.
+// By rank: the first rank whose drawn batches are like its own, as far as three questions show.
 struct DrawnAlike {
   std::vector<std::int32_t> by_images;         // how many images each micro-batch holds
   std::vector<std::int32_t> by_micro_batches;  // which micro-batches hold images

@@ -177,8 +177,8 @@ class Job {
   }
 
   // Ends the workers that still run. Workers of a job that hangs get SIGTERM, and write their end
-  // mark and stack. A job that moves is frozen and killed: if its ranks were told one by one, they
-  // would record how the first ones' connections close.
+  // mark and stack. A job that moves is frozen and killed: if its ranks were signalled one by one,
+  // they would record how the first ones' connections close.
   void end_workers(trace::Nanos now) {
     const std::optional<std::size_t> never_began = never_began_;
     for (Process& worker : workers_) ended_by_us_.push_back(worker.running());
@@ -269,7 +269,7 @@ Status check_startable(const Scenario& scenario, std::optional<int> gpus) {
   if (*gpus == 0) {
     return Error{
         "the backend is nccl, and this machine has no GPU that can be used (nvidia-smi and "
-        "CUDA_VISIBLE_DEVICES tell why)",
+        "CUDA_VISIBLE_DEVICES show why)",
         {scenario.file},
         "write \"backend: gloo\", or run it where there is one"};
   }

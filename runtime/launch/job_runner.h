@@ -35,8 +35,7 @@ struct WorkerOutcome {
   bool ended_by_us = false;  // it was still running when we ended the job
   std::string log;           // the file with its standard output and standard error
   std::optional<WorkerNumbers> numbers;
-  std::string
-      hung_in;  // "poll < … < lockstep::TrainLoop::run", as its stack tells; empty: no stack
+  std::string hung_in;  // "poll < … < lockstep::TrainLoop::run", from its stack; empty: no stack
 };
 
 enum class JobEnd {

@@ -1,7 +1,5 @@
 #include "runtime/launch/this_machine.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
@@ -11,30 +9,17 @@
 
 #include <fmt/format.h>
 
+#include "base/environment.h"
 #include "base/text.h"
 
 namespace lockstep::runtime {
 
-namespace {
-
 namespace fs = std::filesystem;
-
-bool is_program(const fs::path& path) {
-  std::error_code unknown;
-  return fs::is_regular_file(path, unknown) && access(path.c_str(), X_OK) == 0;
-}
-
-std::string variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
-
-}  // namespace
 
 WorkerSearch worker_search_of_this_process() {
   std::error_code unknown;
-  return {variable("LOCKSTEP_WORKER"), fs::read_symlink("/proc/self/exe", unknown).string(),
-          variable("PATH")};
+  return {environment_variable("LOCKSTEP_WORKER"),
+          fs::read_symlink("/proc/self/exe", unknown).string(), environment_variable("PATH")};
 }
 
 Result<std::string> find_worker(const WorkerSearch& search) {
@@ -44,13 +29,10 @@ Result<std::string> find_worker(const WorkerSearch& search) {
                  {},
                  "unset it, or set it to the path of lockstep-worker"};
   }
-  const fs::path neighbour = fs::path(search.program).parent_path() / "lockstep-worker";
-  if (is_program(neighbour)) return neighbour.string();
-  std::istringstream folders(search.path);
-  for (std::string folder; std::getline(folders, folder, ':');) {
-    if (!folder.empty() && is_program(fs::path(folder) / "lockstep-worker"))
-      return (fs::path(folder) / "lockstep-worker").string();
-  }
+  constexpr const char* kWorker = "lockstep-worker";
+  const std::string neighbour = (fs::path(search.program).parent_path() / kWorker).string();
+  if (is_program(neighbour)) return neighbour;
+  if (std::string found = find_program(kWorker, search.path); !found.empty()) return found;
   return Error{
       "lockstep-worker, which trains, is neither next to lockstep nor in PATH",
       {},
@@ -59,8 +41,6 @@ Result<std::string> find_worker(const WorkerSearch& search) {
 }
 
 namespace {
-
-namespace fs = std::filesystem;
 
 // "nvidia0", and not "nvidiactl".
 bool is_gpu(const std::string& name) {

@@ -32,8 +32,8 @@ struct GpuSearch {
 };
 GpuSearch gpu_search_of_this_process();
 
-// The number of NVIDIA GPUs that a worker may use. Nothing where device files do not tell (Jetson,
-// WSL).
+// The number of NVIDIA GPUs that a worker may use. Nothing where device files do not show it
+// (Jetson, WSL).
 std::optional<int> count_gpus(const GpuSearch& search);
 
 }  // namespace lockstep::runtime

@@ -72,7 +72,7 @@ class Recorder {
   // Work that began at `began` (ns, CLOCK_MONOTONIC) and ends now.
   void span(std::string_view name, trace::Nanos began);
 
-  // What a listener is told, on the thread that does it, right after it was recorded.
+  // What listeners are called with, on the recording thread, right after the record was written.
   enum class Moment : std::uint8_t {
     call,      // number: the call's id; the transport is next
     returned,  // the transport has taken the call

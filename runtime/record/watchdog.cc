@@ -27,7 +27,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr int kLookEveryMs = 100;
-// On a device calls are outstanding also while all is well. When a rank is told to end, they count
+// On a device calls are outstanding also while all is well. When a rank has to end, they count
 // as a hang only if nothing moved for this long. Less than the silence after which `lockstep run`
 // looks for a proof.
 constexpr milliseconds kQuiet(100);

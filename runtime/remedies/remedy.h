@@ -50,9 +50,9 @@ class Remedy {
 // it is a plain Remedy here.
 std::unique_ptr<Remedy> make_remedy(const Scenario::Remedy& options, RemedyParts parts);
 
-// PresenceVote: an all-reduce tells the ranks whether all of them have images. If one has none, all
-// train on text only in this step, so that they compute gradients for the same parameters. Costs an
-// all-reduce of one number per step, and the images of the steps where the vote fails.
+// PresenceVote: by an all-reduce the ranks learn whether all of them have images. If one has none,
+// all train on text only in this step, so that they compute gradients for the same parameters.
+// Costs an all-reduce of one number per step, and the images of the steps where the vote fails.
 
 class PresenceVote : public Remedy {
  public:

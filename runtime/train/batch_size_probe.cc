@@ -129,14 +129,6 @@ double rate_after_first(const WorkerResult& result, int batch_size) {
   std::_Exit(status);
 }
 
-std::int64_t resident_bytes(pid_t process) {
-  std::ifstream statm("/proc/" + std::to_string(process) + "/statm");
-  std::int64_t total = 0;
-  std::int64_t resident = 0;
-  statm >> total >> resident;
-  return resident * ::sysconf(_SC_PAGESIZE);
-}
-
 // Waits for the process, and kills it when its resident memory passes the limit (0: no limit).
 struct Ended {
   bool known = false;  // false: the kernel reaped it, which happens where SIGCHLD is ignored

@@ -1,13 +1,13 @@
 #include "runtime/train/batch_source.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <stdexcept>
 
 #include <ATen/ATen.h>
 
+#include "base/environment.h"
 #include "base/text.h"
 #include "runtime/data/shapes.h"
 #include "runtime/data/wordpiece.h"
@@ -18,18 +18,6 @@ namespace lockstep::runtime {
 namespace {
 
 constexpr int kStepsAPlan = 256;  // steps per loader plan: one plan for all steps could be large
-
-std::string cache_folder() {
-  const auto variable = [](const char* name) {
-    const char* value = std::getenv(name);
-    return std::string(value == nullptr ? "" : value);
-  };
-  if (const std::string own = variable("LOCKSTEP_CACHE"); !own.empty()) return own;
-  if (const std::string cache = variable("XDG_CACHE_HOME"); !cache.empty()) {
-    return cache + "/lockstep";
-  }
-  return variable("HOME") + "/.cache/lockstep";
-}
 
 // How many of a batch's pictures are frames of videos.
 std::int64_t videos_of(const Scenario::Data::Rule* rule, std::int64_t pictures) {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "base/least_squares.h"
+#include "base/fitting/least_squares.h"
 #include "base/numbers.h"
 
 namespace lockstep::runtime {

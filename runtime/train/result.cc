@@ -75,18 +75,14 @@ Status write_result(const WorkerResult& result, const std::string& path) {
   return write_file(path, json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
-namespace {
-
-// Second field of /proc/self/statm, in pages (proc(5)): "28713 1523 1210 …".
-std::int64_t resident_bytes() {
-  std::ifstream statm("/proc/self/statm");
+std::int64_t resident_bytes(pid_t process) {
+  // The second field, in pages (proc(5)): "28713 1523 1210 …".
+  std::ifstream statm("/proc/" + std::to_string(process) + "/statm");
   std::int64_t total = 0;
   std::int64_t resident = 0;
   statm >> total >> resident;
-  return resident * sysconf(_SC_PAGESIZE);
+  return resident * ::sysconf(_SC_PAGESIZE);
 }
-
-}  // namespace
 
 void StepLog::write(const StepMetrics& m) {
   nlohmann::ordered_json line;
@@ -99,7 +95,7 @@ void StepLog::write(const StepMetrics& m) {
   line["wait_ms"] = m.wait_ms;
   line["samples"] = m.samples;
   line["samples_per_s"] = m.ms > 0 ? static_cast<double>(m.samples) / m.ms * 1e3 : 0;
-  line["rss_bytes"] = resident_bytes();
+  line["rss_bytes"] = resident_bytes(::getpid());
   if (m.balanced) line["balanced"] = *m.balanced;
   if (m.idle_share_before) line["idle_share_before"] = *m.idle_share_before;
   out_ << line.dump() << '\n' << std::flush;

@@ -1,6 +1,8 @@
 // What a rank writes in addition to its trace: rank_<r>.result.json, for people and for tables.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <fstream>
 #include <optional>
@@ -81,6 +83,9 @@ struct StepMetrics {
   // 1 - mean / largest computing time of the ranks, in the step before.
   std::optional<double> idle_share_before;
 };
+
+// The resident memory of a process; 0 if there is none.
+std::int64_t resident_bytes(pid_t process);
 
 class StepLog {
  public:

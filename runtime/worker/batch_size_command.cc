@@ -54,7 +54,7 @@ BatchSizeCommand::BatchSizeCommand(CLI::App& app)
   command_->add_option("SCENARIO", scenario_, "scenario file (YAML)")->required();
   command_
       ->add_option("--limit-mb", limit_mb_,
-                   "resident memory of the process, in MiB; left out: 90 % of what is free")
+                   "resident memory of the process, in MiB; default: 90 % of what is free")
       ->check(CLI::PositiveNumber);
   command_->add_option("--first", first_, "batch to start with; default: 1")
       ->check(CLI::Range(1, kMostItems));

@@ -184,12 +184,14 @@ DataCommands::DataCommands(CLI::App& app) : options_(std::make_unique<Options>()
       ->required()
       ->check(CLI::Range(1, 1'000'000));
   o.sampler->add_option("--seed", o.sampling.seed, "seed")->capture_default_str();
-  o.sampler->add_option("--epoch", o.sampling.epoch, "as set_epoch is given")
+  o.sampler->add_option("--epoch", o.sampling.epoch, "the epoch, as in set_epoch()")
       ->capture_default_str();
   o.sampler->add_flag("--no-shuffle", o.no_shuffle, "in the order of the data set");
-  o.sampler->add_flag("--drop-last", o.sampling.drop_last, "cut the end, repeat nothing");
+  o.sampler->add_flag("--drop-last", o.sampling.drop_last,
+                      "leave out the last items, instead of repeating some");
 
-  o.image = command_->add_subcommand("image", "what an image becomes, as a .npy file");
+  o.image =
+      command_->add_subcommand("image", "write an image as the encoder gets it, as a .npy file");
   o.image->add_option("FILE", o.image_file, "JPEG or PNG")->required();
   o.image->add_option("--npy", o.npy_file, "file to write: float32 [3, side, side]")->required();
   o.image->add_option("--side", o.transform.side, "pixels")

@@ -114,26 +114,26 @@ int run(int argc, char** argv) {
   train_command->footer(kExamples);
   train_command->add_option("SCENARIO", scenario, "scenario file (YAML)")->required();
   LaunchOptions launch;
-  train_command->add_option("--rank", launch.rank, "this rank, from 0; left out: the launcher's");
+  train_command->add_option("--rank", launch.rank, "this rank, from 0; default: the launcher's");
   train_command->add_option("--world-size", launch.world_size,
-                            "number of ranks; left out: the launcher's");
+                            "number of ranks; default: the launcher's");
   train_command->add_option("--store", launch.store,
                             "file for the ranks' rendezvous; new for each run");
   train_command->add_option("--master", launch.master,
                             "HOST:PORT where the ranks rendezvous, served by rank 0;\n"
-                            "left out: MASTER_ADDR and MASTER_PORT");
+                            "default: MASTER_ADDR and MASTER_PORT");
   train_command
       ->add_option("--device", options.device,
-                   "cpu or cuda; left out: cuda where the scenario says backend: nccl")
+                   "cpu or cuda; default: cuda where the scenario says backend: nccl")
       ->check(CLI::IsMember({"cpu", "cuda"}));
   train_command->add_flag("--reference", options.reference,
-                          "this process alone, with the batches of all the scenario's\n"
-                          "ranks: what the distributed job is measured against");
+                          "train in one process, on the batches of all ranks; the\n"
+                          "distributed job is compared with it");
   train_command->add_option("--trace", options.trace, "folder for the trace and the result")
       ->required()
       ->check(CLI::ExistingDirectory);
-  CLI::App* alone_command =
-      app.add_subcommand("alone", "what ranks would call, each without the others");
+  CLI::App* alone_command = app.add_subcommand(
+      "alone", "record what ranks call, one rank at a time, for `lockstep derive`");
   std::string lone_runs;
   bool on_meta = false;
   alone_command
@@ -143,10 +143,10 @@ int run(int argc, char** argv) {
                    "writes one")
       ->required();
   alone_command->add_flag("--meta", on_meta,
-                          "on the meta device: shapes without values, so that models of\n"
-                          "any size take no memory and no time");
-  CLI::App* draws_command =
-      app.add_subcommand("draws", "which ranks draw equal batches, as JSON: by rank, the first");
+                          "use tensors without values, so that models of any size take\n"
+                          "no memory and no time");
+  CLI::App* draws_command = app.add_subcommand(
+      "draws", "print which ranks draw equal batches: for each rank the first, as JSON");
   draws_command->add_option("SCENARIO", scenario, "scenario file (YAML)")->required();
   const DataCommands data(app);
   const ModelCommands model(app);

@@ -286,7 +286,7 @@ int run_worker(const Scenario& job, const WorkerOptions& options) {
     if (groups->device().queues() && end != trace::End::hung) wait_for_device(recorder);
   } catch (const std::exception& error) {
     // The store's server may be gone: the watchdog keeps looking while the others are informed.
-    const Recorder::Blocked telling(recorder, "the store");
+    const Recorder::Blocked announcing(recorder, "the store");
     if (groups) groups->announce_done();
     end_by_exception(error, recorder, result, options);
   }

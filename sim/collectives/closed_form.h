@@ -53,7 +53,7 @@ Result<Picos> closed_form(const Collective& collective, const Links& links);
 // The default algorithms.
 
 // What Gloo uses by default, whatever the size: a ring for all_reduce, all_gather and
-// reduce_scatter (allreduce.cc: ring unless told otherwise), a binomial tree for broadcast
+// reduce_scatter (allreduce.cc: ring by default), a binomial tree for broadcast
 // (broadcast.cc), a message for each pair for all_to_all, gather and scatter, dissemination for
 // barrier (barrier.cc). For reduce a binomial tree, although Gloo's goes around a ring and gathers
 // at the root. Empty: not modelled.

@@ -30,7 +30,7 @@ struct RunProgram {
 // groups on a rank.
 //
 // With `Ranks::recorded` the ranks that left no trace take no part: calls are those of the others,
-// as their recorded times (recorded_calls.h) already tell when the rest came. A group whose members
+// as their recorded times (recorded_calls.h) already show when the rest came. A group whose members
 // are not named is then the rank's alone.
 enum class Ranks : std::uint8_t { all, recorded };
 Result<RunProgram> program_of(const trace::Run& run, Ranks ranks = Ranks::all);

@@ -12,7 +12,7 @@
 namespace lockstep::sim {
 namespace {
 
-// What of a sorted list of disjoint intervals is in [begin, end).
+// The parts of sorted, disjoint intervals that lie in [begin, end).
 std::vector<Interval> within(const std::vector<Interval>& sorted, Picos begin, Picos end) {
   auto at = std::lower_bound(sorted.begin(), sorted.end(), begin,
                              [](const Interval& s, Picos t) { return s.end <= t; });
@@ -87,8 +87,8 @@ class Forecaster {
     out_.step_time = sim::step_time(out_.times);
     measured_ = measured_steps(out_.times);
     out_.timeline.step = typical_step();
-    weigh();
-    for (std::uint32_t c = 0; c < folding_.representatives.size(); ++c) add(c);
+    count_ranks();
+    for (std::uint32_t c = 0; c < folding_.representatives.size(); ++c) add_class(c);
     return std::move(out_);
   }
 
@@ -113,7 +113,7 @@ class Forecaster {
 
   // Counts the ranks of each class, and for each slot those that are the first member of its group:
   // of the two sides of a message, the first member is the sender.
-  void weigh() {
+  void count_ranks() {
     weights_.resize(folding_.representatives.size());
     senders_.resize(weights_.size());
     for (std::size_t r = 0; r < folding_.class_of.size(); ++r) {
@@ -129,10 +129,11 @@ class Forecaster {
     }
   }
 
-  void add(std::uint32_t c) {
+  void add_class(std::uint32_t c) {
     const StepMarks marks = step_marks(run_, program_, folding_, c);
     const std::vector<Picos>& ended = result_.classes[c].ended;
     const std::vector<Interval> active = calls_of(c, marks);
+    count_calls(c, marks);
     std::vector<StepUse> uses;
     RankUse sum;
     Picos begin;
@@ -149,35 +150,38 @@ class Forecaster {
     out_.steps.push_back(std::move(uses));
   }
 
-  // When calls of the class are carried out; counts those of the measured steps.
-  std::vector<Interval> calls_of(std::uint32_t c, const StepMarks& marks) {
+  // When calls of the class are carried out, up to the end of the last training step.
+  std::vector<Interval> calls_of(std::uint32_t c, const StepMarks& marks) const {
     std::vector<Interval> active;
+    const RankOutcome& outcome = result_.classes[c];
     const std::size_t steps = out_.times.size();
     const std::uint32_t end = steps == 0 ? 0 : marks.ends[steps - 1] + 1;
-    std::size_t training = 0;  // step in which, or after which, `s` is
-    // Means over ranks and measured steps, as a weight of each call.
-    const double share = 1 / static_cast<double>(std::max<std::size_t>(measured_.count, 1)) /
-                         static_cast<double>(folding_.class_of.size());
     for (std::uint32_t s = 0; s < end; ++s) {
-      if (s == marks.begin(training + 1)) ++training;
-      const ProgramStep& step = steps_of(c)[s];
-      if (step.kind != StepKind::call) continue;
-      const ProgramCall& call = program_.job.calls[step.index];
-      const std::uint32_t group = member(c).groups[step.slot];
-      active.push_back(
-          {result_.classes[c].began[s], result_.classes[c].ended[s], Interval::Kind::call});
-      // Neither in a measured step nor in what comes after one: it counts as active, but not in the
-      // sums.
-      if (training < measured_.first || s > marks.ends[training]) continue;
-      const Sent sent = sent_by(program_.job.groups[group], call, layouts_[group]);
-      // A message is sent by one side only; a collective by every member.
-      const double send =
-          share * (call.op == trace::Op::send ? senders_[c][step.slot] : weights_[c]);
-      out_.calls += share * weights_[c];
-      out_.bytes += send * sent.all;
-      out_.bytes_between += send * sent.between;
+      if (steps_of(c)[s].kind == StepKind::call)
+        active.push_back({outcome.began[s], outcome.ended[s], Interval::Kind::call});
     }
     return disjoint(std::move(active));
+  }
+
+  // Adds the class's calls in the measured steps to the sums, but not those between two steps.
+  void count_calls(std::uint32_t c, const StepMarks& marks) {
+    for (std::size_t training = measured_.first; training < out_.times.size(); ++training)
+      for (std::uint32_t s = marks.begin(training); s <= marks.ends[training]; ++s)
+        if (steps_of(c)[s].kind == StepKind::call) count_call(c, steps_of(c)[s]);
+  }
+
+  void count_call(std::uint32_t c, const ProgramStep& step) {
+    const ProgramCall& call = program_.job.calls[step.index];
+    const std::uint32_t group = member(c).groups[step.slot];
+    const Sent sent = sent_by(program_.job.groups[group], call, layouts_[group]);
+    // The sums are means over ranks and measured steps.
+    const double share = 1 / static_cast<double>(std::max<std::size_t>(measured_.count, 1)) /
+                         static_cast<double>(folding_.class_of.size());
+    // A message is sent by one side only; a collective by every member.
+    const double send = share * (call.op == trace::Op::send ? senders_[c][step.slot] : weights_[c]);
+    out_.calls += share * weights_[c];
+    out_.bytes += send * sent.all;
+    out_.bytes_between += send * sent.between;
   }
 
   // What a class does in program steps [first, last). Waiting is exposed while one of the class's

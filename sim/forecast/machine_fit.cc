@@ -12,7 +12,7 @@
 #include <fmt/core.h>
 
 #include "base/check.h"
-#include "base/least_squares.h"
+#include "base/fitting/least_squares.h"
 #include "base/numbers.h"
 #include "sim/forecast/training_steps.h"
 #include "sim/machine/simulated_job.h"

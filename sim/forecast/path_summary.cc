@@ -1,8 +1,8 @@
 #include "sim/forecast/path_summary.h"
 
 #include <algorithm>
+#include <compare>
 #include <map>
-#include <tuple>
 #include <utility>
 
 #include "base/text.h"
@@ -10,10 +10,17 @@
 namespace lockstep::sim {
 namespace {
 
-// Parts with equal keys are merged: kind, class (0 for calls), whether there is a call, and its
-// signature, group and parameters.
-using Key = std::tuple<PathPart::Kind, std::uint32_t, bool, trace::SignatureId, trace::GroupId,
-                       trace::NameListId>;
+// What a part of the path is, apart from its times: parts with equal keys are merged.
+struct Key {
+  PathPart::Kind kind;
+  std::uint32_t rank_class = 0;  // 0 for calls: members of several classes make them
+  bool has_call = false;         // it is a call, or work before one
+  trace::SignatureId signature = {};
+  trace::GroupId group = {};
+  trace::NameListId parameters = {};
+
+  friend auto operator<=>(const Key&, const Key&) = default;
+};
 
 template <class T>
 void longest_first(std::vector<T>& items) {
@@ -39,9 +46,10 @@ class Summarizer {
   }
 
  private:
-  // The call that a step of a class makes, or else the next one that is issued or waited for.
-  std::optional<std::uint32_t> call_at(std::uint32_t c, std::uint32_t step) const {
-    const std::uint32_t rank = folding_.representatives[c];
+  // The call that a program step of a class makes; of other steps the next call that is issued or
+  // waited for in the same training step. An index in the trace of the class's first rank.
+  std::optional<std::uint32_t> call_at(std::uint32_t rank_class, std::uint32_t step) const {
+    const std::uint32_t rank = folding_.representatives[rank_class];
     const trace::RankTrace& trace = run_.ranks[rank];
     std::size_t e = program_.events[program_.job.ranks[rank].program][step];
     for (; e < trace.events.size(); ++e) {
@@ -60,28 +68,47 @@ class Summarizer {
     return layouts_[member.groups[step.slot]].nodes > 1;
   }
 
+  const trace::Call* call_of(const PathItem& item) const {
+    if (!item.call) return nullptr;
+    return &run_.ranks[folding_.representatives[item.rank_class]].calls[*item.call];
+  }
+
   void add(const PathPart& part) {
-    const Picos time = part.end - part.begin;
     PathItem item{part.kind, part.rank_class, call_at(part.rank_class, part.step), false, {}, 0};
-    const bool is_call = part.kind == PathPart::Kind::call;
-    if (is_call) item.between_nodes = between_nodes(part);
-    Key key{part.kind, is_call ? 0 : part.rank_class, item.call.has_value(), {}, {}, {}};
-    trace::GroupId group;
-    if (item.call) {
-      const trace::Call& call =
-          run_.ranks[folding_.representatives[part.rank_class]].calls[*item.call];
-      group = call.group;
-      key = {part.kind, std::get<1>(key), true, call.signature, call.group, call.what};
+    if (part.kind == PathPart::Kind::call) item.between_nodes = between_nodes(part);
+    const Picos time = part.end - part.begin;
+    add_to_items(item, time);
+    add_to_sums(item, time);
+  }
+
+  void add_to_items(const PathItem& item, Picos time) {
+    Key key{.kind = item.kind,
+            .rank_class = item.kind == PathPart::Kind::call ? 0 : item.rank_class};
+    if (const trace::Call* call = call_of(item)) {
+      key.has_call = true;
+      key.signature = call->signature;
+      key.group = call->group;
+      key.parameters = call->what;
     }
     // Items keep the order of their first part; equal times stay in that order (stable sort).
     const auto [found, is_new] = items_.try_emplace(key, out_.items.size());
     if (is_new) out_.items.push_back(item);
     out_.items[found->second].time += time;
     ++out_.items[found->second].count;
-    if (is_call) {
-      calls_of(group, item.between_nodes).time += time;
-    } else {
-      (part.kind == PathPart::Kind::work ? out_.work[part.rank_class] : out_.launches) += time;
+  }
+
+  void add_to_sums(const PathItem& item, Picos time) {
+    switch (item.kind) {
+      case PathPart::Kind::call: {
+        const trace::Call* call = call_of(item);
+        calls_of(call == nullptr ? trace::GroupId() : call->group, item.between_nodes).time += time;
+        return;
+      }
+      case PathPart::Kind::work:
+        out_.work[item.rank_class] += time;
+        return;
+      case PathPart::Kind::launch:
+        out_.launches += time;
     }
   }
 
@@ -113,7 +140,7 @@ double ForecastPath::share(Picos time) const {
   return all > 0 ? time.seconds() / all : 0;
 }
 
-std::string ForecastPath::of_what() const {
+std::string ForecastPath::covers() const {
   return plural(steps, "step") + (checkpoints ? " and the checkpoints between them" : "");
 }
 
@@ -130,10 +157,9 @@ ForecastPath forecast_path(const trace::Run& run, const SimulatedProgram& simula
   for (const PathSummary::Calls& calls : summary.calls)
     out.sums.push_back(
         {std::nullopt, run.tables.str(calls.group), calls.between_nodes, calls.time});
-  std::stable_sort(out.sums.begin(), out.sums.end(),
-                   [](const auto& a, const auto& b) { return a.time > b.time; });
+  longest_first(out.sums);
   for (const PathItem& item : summary.items) {
-    ForecastPath::Item words{item.kind == PathPart::Kind::call,
+    ForecastPath::Item named{item.kind == PathPart::Kind::call,
                              item.rank_class,
                              {},
                              {},
@@ -143,10 +169,10 @@ ForecastPath forecast_path(const trace::Run& run, const SimulatedProgram& simula
     if (item.call) {
       const std::uint32_t rank = simulated.folding.representatives[item.rank_class];
       const trace::Call& call = run.ranks[rank].calls[*item.call];
-      words.call = trace::describe(run.tables, call);
-      words.group = run.tables.str(call.group);
+      named.call = trace::describe(run.tables, call);
+      named.group = run.tables.str(call.group);
     }
-    out.items.push_back(std::move(words));
+    out.items.push_back(std::move(named));
   }
   return out;
 }

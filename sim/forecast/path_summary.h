@@ -75,8 +75,8 @@ struct ForecastPath {
   std::vector<Item> items;  // the longest first
 
   double share(Picos time) const;
-  // "5 steps and the checkpoints between them".
-  std::string of_what() const;
+  // What the path covers: "5 steps and the checkpoints between them".
+  std::string covers() const;
 };
 
 // `run` is the one that was simulated, to its end.

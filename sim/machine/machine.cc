@@ -38,6 +38,31 @@ class MachineReader {
     Machine out;
     out.name = root_["name"];
     out.ranks_per_node = root_.value("ranks_per_node", std::int64_t{1});
+    read_cores(out);
+    read_compute(out);
+    read_memory(out);
+    duration("/kernels/launch", out.launch);
+    duration("/kernels/dispatch", out.dispatch);
+    out.launches_hidden = read_.value_or("/kernels/hidden", out.launches_hidden);
+    duration("/host/sample", out.sample);
+    read_links(out);
+    read_nccl(out);
+    read_network(out);
+    read_measured(out);
+    read_slow(out);
+    read_transformer(out);
+    if (read_.problem()) return *read_.problem();
+    return out;
+  }
+
+ private:
+  // Into `out`, which keeps its default where the file says nothing.
+  void duration(const std::string& pointer, Picos& out) {
+    out = read_.quantity_or(pointer, parse_duration, out);
+  }
+
+  // Cores that ranks share, and how their threads do.
+  void read_cores(Machine& out) {
     out.cores = read_.value_if_there<std::int64_t>("/cores");
     out.contention = root_.value("contention", 1.0);
     if (read_.has("/threads") && !out.cores)
@@ -49,6 +74,9 @@ class MachineReader {
     duration("/threads/slice", out.slice);
     if (out.slice < kLeastSlice)
       read_.refuse("/threads/slice", "a slice is at least 100us", "slice: 4ms");
+  }
+
+  void read_compute(Machine& out) {
     for (const auto& [dtype, rates] : root_["compute"].items()) {
       out.compute[dtype] = {read_.quantity(fmt::format("/compute/{}/peak", dtype), parse_flop_rate),
                             rates.value("matmul", 1.0), rates.value("convolution", 1.0)};
@@ -56,16 +84,18 @@ class MachineReader {
     if (out.compute.empty())
       read_.refuse("/compute", "\"compute\" names no type",
                    "add a line: float32: {peak: 19.5TFLOP/s, matmul: 0.7}");
+  }
+
+  void read_memory(Machine& out) {
     out.memory_bandwidth = read_.quantity("/memory/bandwidth", parse_bandwidth);
     out.memory_efficiency = root_["memory"].value("efficiency", 1.0);
     if (read_.has("/memory/per_device"))
       out.per_device = read_.quantity("/memory/per_device", parse_bytes);
     out.reserved = read_.quantity_or("/memory/reserved", parse_bytes, out.reserved);
     out.fragmentation = root_["memory"].value("fragmentation", 1.0);
-    duration("/kernels/launch", out.launch);
-    duration("/kernels/dispatch", out.dispatch);
-    out.launches_hidden = read_.value_or("/kernels/hidden", out.launches_hidden);
-    duration("/host/sample", out.sample);
+  }
+
+  void read_links(Machine& out) {
     for (std::size_t i = 0; i < root_["links"].size(); ++i) {
       const std::string link = fmt::format("/links/{}", i);
       LinkCost cost{read_.quantity(link + "/alpha", parse_duration),
@@ -73,10 +103,9 @@ class MachineReader {
       if (read_.has(link + "/gamma")) cost.gamma = read_.quantity(link + "/gamma", parse_bandwidth);
       out.links.push_back(cost);
     }
-    read_nccl(out);
-    read_network(out);
-    read_measured(out);
-    read_slow(out);
+  }
+
+  void read_transformer(Machine& out) {
     const Json transformer = root_.value("transformer", Json::object());
     for (const auto& [key, value] : transformer.items()) {
       if (key == "fitted_to")
@@ -84,14 +113,6 @@ class MachineReader {
       else
         out.transformer[key] = value.get<double>();
     }
-    if (read_.problem()) return *read_.problem();
-    return out;
-  }
-
- private:
-  // Into `out`, which keeps its default where the file says nothing.
-  void duration(const std::string& pointer, Picos& out) {
-    out = read_.quantity_or(pointer, parse_duration, out);
   }
 
   void read_nccl(Machine& out) {

@@ -277,10 +277,8 @@ std::optional<MultimodalPlan> disaggregated(const MultimodalForecast& f) {
   return best;
 }
 
-std::vector<PlanChange> changes_of(const MultimodalForecast& f) {
-  const MultimodalPlan& plan = f.plan;
-  std::vector<PlanChange> out;
-  add_change(out, "as planned", plan);
+// Other ways to deal and fill the sequences.
+void add_data_changes(const MultimodalPlan& plan, std::vector<PlanChange>& out) {
   for (const Arrangement to : {Arrangement::reordered, Arrangement::balanced}) {
     if (to == plan.data.arrangement || plan.data.arrangement == Arrangement::balanced) continue;
     MultimodalPlan changed = plan;
@@ -294,6 +292,10 @@ std::vector<PlanChange> changes_of(const MultimodalForecast& f) {
     changed.data.filling = to;
     add_change(out, fmt::format("data.sequences: {}", filling_name(to)), std::move(changed));
   }
+}
+
+// A balanced split, and gradients that overlap the backward.
+void add_llm_changes(const MultimodalPlan& plan, std::vector<PlanChange>& out) {
   if (plan.llm.plan.pipeline > 1 && plan.llm.plan.chunks == 1 && !plan.balanced_split) {
     MultimodalPlan changed = plan;
     changed.balanced_split = true;
@@ -304,23 +306,33 @@ std::vector<PlanChange> changes_of(const MultimodalForecast& f) {
     changed.overlapped_gradients = true;
     add_change(out, "overlap_gradients: true", std::move(changed));
   }
-  if (plan.encoders.empty()) return out;
+}
+
+// All encoders on `to`. GPUs of their own go to the LLM, which gets whole replicas of them. Nothing
+// if the GPUs or the batch do not divide then.
+std::optional<MultimodalPlan> with_encoders_on(EncoderPlace to, const MultimodalPlan& plan) {
+  MultimodalPlan changed = plan;
+  for (EncoderTower& tower : changed.encoders) {
+    if (tower.place == EncoderPlace::own_gpus) {
+      changed.llm.plan.data += static_cast<std::int32_t>(tower.gpus / plan.replica_gpus());
+      tower.gpus = 0;
+    }
+    tower.place = to;
+  }
+  const std::int64_t used = std::int64_t{changed.llm.plan.data} * plan.replica_gpus();
+  const std::int64_t per_batch = std::int64_t{changed.llm.plan.data} * changed.llm.plan.micro_batch;
+  if (used != plan.gpus || changed.llm.plan.global_batch % per_batch != 0) return std::nullopt;
+  return changed;
+}
+
+// Other places for the encoders, and other ways to divide their work.
+void add_encoder_changes(const MultimodalForecast& f, std::vector<PlanChange>& out) {
+  const MultimodalPlan& plan = f.plan;
+  if (plan.encoders.empty()) return;
   for (const EncoderPlace to : {EncoderPlace::first_stage, EncoderPlace::every_gpu}) {
     if (to == plan.encoders[0].place) continue;
-    MultimodalPlan changed = plan;
-    for (EncoderTower& tower : changed.encoders) {
-      if (tower.place == EncoderPlace::own_gpus) {
-        // Its GPUs go to the LLM, which gets whole replicas of them.
-        changed.llm.plan.data += static_cast<std::int32_t>(tower.gpus / plan.replica_gpus());
-        tower.gpus = 0;
-      }
-      tower.place = to;
-    }
-    const std::int64_t used = std::int64_t{changed.llm.plan.data} * plan.replica_gpus();
-    const std::int64_t per_batch =
-        std::int64_t{changed.llm.plan.data} * changed.llm.plan.micro_batch;
-    if (used != plan.gpus || changed.llm.plan.global_batch % per_batch != 0) continue;
-    add_change(out, fmt::format("encoders on: {}", place_name(to)), std::move(changed));
+    if (std::optional<MultimodalPlan> changed = with_encoders_on(to, plan))
+      add_change(out, fmt::format("encoders on: {}", place_name(to)), std::move(*changed));
   }
   if (plan.encoders[0].place != EncoderPlace::own_gpus)
     if (std::optional<MultimodalPlan> changed = disaggregated(f)) {
@@ -328,14 +340,13 @@ std::vector<PlanChange> changes_of(const MultimodalForecast& f) {
                                      changed->encoders[0].gpus, plan.gpus);
       add_change(out, std::move(what), std::move(*changed));
     }
-  const bool split =
-      std::any_of(plan.encoders.begin(), plan.encoders.end(), [](const EncoderTower& tower) {
-        return tower.layout.tensor > 1 && tower.place != EncoderPlace::own_gpus;
-      });
-  if (split) {
+  const auto is_split = [](const EncoderTower& tower) {
+    return tower.layout.tensor > 1 && tower.place != EncoderPlace::own_gpus;
+  };
+  if (std::any_of(plan.encoders.begin(), plan.encoders.end(), is_split)) {
     MultimodalPlan changed = plan;
     for (EncoderTower& tower : changed.encoders)
-      if (tower.place != EncoderPlace::own_gpus) tower.layout.tensor = 1;
+      if (is_split(tower)) tower.layout.tensor = 1;
     add_change(out, "encoders' tensor: 1, data parallel in the group", std::move(changed));
   }
   if (f.divergence) {
@@ -343,6 +354,14 @@ std::vector<PlanChange> changes_of(const MultimodalForecast& f) {
     for (EncoderTower& tower : changed.encoders) tower.dummy = true;
     add_change(out, "without_items: dummy", std::move(changed));
   }
+}
+
+std::vector<PlanChange> changes_of(const MultimodalForecast& f) {
+  std::vector<PlanChange> out;
+  add_change(out, "as planned", f.plan);
+  add_data_changes(f.plan, out);
+  add_llm_changes(f.plan, out);
+  add_encoder_changes(f, out);
   return out;
 }
 

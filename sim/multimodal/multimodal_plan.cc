@@ -115,24 +115,14 @@ class TowersReader {
   }
 
  private:
-  Status read_encoder(std::size_t index) {
-    const Json& given = root_["encoders"][index];
-    const std::string here = fmt::format("/encoders/{}", index);
-    EncoderTower tower;
-    tower.name = given["name"];
-    tower.input = choice<std::size_t>(given["input"], kItemKinds);
-    for (const EncoderTower& other : out_.encoders)
-      if (other.name == tower.name)
-        return read_.error_at(here + "/name",
-                              fmt::format("two encoders are called \"{}\"", printable(tower.name)),
-                              "give each its own name");
-    const Json& model = given["model"];
+  // An encoder's model: the name of a published one, or hyper-parameters. `here`: its pointer.
+  Status read_model(const Json& model, const std::string& here, EncoderTower& tower) {
     if (model.is_string()) {
       const auto published = published_encoder(model.get<std::string>());
       if (!published) {
         const std::vector<std::string> names = published_encoder_names();
         return read_.error_at(
-            here + "/model",
+            here,
             fmt::format("no published encoder is known as \"{}\"",
                         printable(model.get<std::string>())),
             fmt::format(
@@ -152,13 +142,29 @@ class TowersReader {
       m.fused_attention = true;
       if (m.hidden % m.heads != 0)
         return read_.error_at(
-            here + "/model/heads",
+            here + "/heads",
             fmt::format("hidden {} does not divide by heads {}", m.hidden, m.heads),
             "change one of the two");
       if (m.ffn > 1 << 20U)
-        return read_.error_at(here + "/model", fmt::format("a feed-forward width of {}", m.ffn),
+        return read_.error_at(here, fmt::format("a feed-forward width of {}", m.ffn),
                               "give ffn, at most 1048576");
     }
+    return Status::ok();
+  }
+
+  Status read_encoder(std::size_t index) {
+    const Json& given = root_["encoders"][index];
+    const std::string here = fmt::format("/encoders/{}", index);
+    EncoderTower tower;
+    tower.name = given["name"];
+    tower.input = choice<std::size_t>(given["input"], kItemKinds);
+    for (const EncoderTower& other : out_.encoders)
+      if (other.name == tower.name)
+        return read_.error_at(here + "/name",
+                              fmt::format("two encoders are called \"{}\"", printable(tower.name)),
+                              "give each its own name");
+    if (const Status model = read_model(given["model"], here + "/model", tower); !model)
+      return model;
     tower.merge = given.value("merge", 1);
     tower.frozen = given.value("frozen", false);
     tower.place = choice<EncoderPlace>(given.value("on", "first_stage"), kPlaces);
@@ -435,6 +441,7 @@ std::optional<Transformer> published_encoder(std::string_view name) {
 
 std::vector<std::string> published_encoder_names() {
   std::vector<std::string> out;
+  out.reserve(kEncoders.size());
   for (const EncoderShape& shape : kEncoders) out.emplace_back(shape.name);
   return out;
 }

@@ -60,7 +60,7 @@ class Reader {
   std::string problem_;
 };
 
-Error no_row(const std::string& why) {
+Error not_a_row(const std::string& why) {
   return {fmt::format("this is not a row of a sweep: {}", why),
           {},
           "take the line away: its point is tried again"};
@@ -135,18 +135,18 @@ Result<Row> parse_row(std::string_view line) {
         return depth <= kDeepest;
       },
       /*allow_exceptions=*/false);
-  if (!object.is_object() || deep) return no_row("no JSON object, or values nested too deep");
+  if (!object.is_object() || deep) return not_a_row("no JSON object, or values nested too deep");
   Reader reader(object);
   Row out;
   out.machine = reader.text("machine");
   out.values = reader.mapping("values");
   const std::string verdict = reader.text("verdict");
   const std::optional<Outcome> outcome = outcome_named(verdict);
-  if (!outcome) return no_row(fmt::format("no such verdict: \"{}\"", printable(verdict)));
+  if (!outcome) return not_a_row(fmt::format("no such verdict: \"{}\"", printable(verdict)));
   out.outcome = *outcome;
   if (out.outcome == Outcome::trains || object.contains("ranks")) {
     out.ranks = reader.whole("ranks");
-    if (out.ranks < 1) return no_row("a job has at least one rank");
+    if (out.ranks < 1) return not_a_row("a job has at least one rank");
   }
   if (out.outcome == Outcome::trains) {
     out.step_seconds = reader.number("step_time_s");
@@ -165,7 +165,7 @@ Result<Row> parse_row(std::string_view line) {
     out.reason = reader.text("reason");
   }
   if (!reader.problem().empty())
-    return no_row(fmt::format("\"{}\" is missing, or not what it should be", reader.problem()));
+    return not_a_row(fmt::format("\"{}\" is missing, or not what it should be", reader.problem()));
   return out;
 }
 

@@ -51,13 +51,13 @@ void Search::begin_round() {
     round_[axis] = axis;
     std::swap(round_[axis], round_[random_() % (axis + 1)]);
   }
-  gained_ = false;
+  round_gained_ = false;
 }
 
-// The points to try along the current axis: all its values, or on a long axis those at the
+// The points to try along the axis that is next: all its values, or on a long axis those at the
 // distances 1, 2, 4, … on both sides.
 std::vector<PointId> Search::line() const {
-  Digits digits = grid_.digits(*at_);
+  Digits digits = grid_.digits(*current_);
   const std::size_t axis = round_.back();
   const std::size_t here = digits[axis];
   std::vector<PointId> out;
@@ -78,53 +78,53 @@ std::vector<PointId> Search::line() const {
 }
 
 std::vector<PointId> Search::next() {
-  LOCKSTEP_CHECK(asked_.empty(), "the scores of the last batch were not told");
+  LOCKSTEP_CHECK(batch_.empty(), "the last batch has no scores yet");
   const PointId left = std::min(trials_, grid_.size()) - scores_.size();
   if (left == 0) return {};
   if (exhaustive_) {
-    for (PointId point = scores_.size(); asked_.size() < std::min<PointId>(left, kLargestBatch);)
-      asked_.push_back(point++);
-    return asked_;
+    for (PointId point = scores_.size(); batch_.size() < std::min<PointId>(left, kLargestBatch);)
+      batch_.push_back(point++);
+    return batch_;
   }
   while (true) {
     // A restart asks for one point only; its score is the base of the descent.
-    if (!at_) {
-      at_ = untried_point();
+    if (!current_) {
+      current_ = untried_point();
       begin_round();
-      return asked_ = {*at_};
+      return batch_ = {*current_};
     }
     for (const PointId point : line())
-      if (!scores_.contains(point) && asked_.size() < left) asked_.push_back(point);
+      if (!scores_.contains(point) && batch_.size() < left) batch_.push_back(point);
     // The whole line is known already: move on without asking.
-    if (!asked_.empty()) return asked_;
+    if (!batch_.empty()) return batch_;
     finish_line();
   }
 }
 
-void Search::tell(const std::vector<Score>& scores) {
-  LOCKSTEP_CHECK(scores.size() == asked_.size(), "a score for each point of the batch");
-  const bool started = at_ && !scores_.contains(*at_);
-  for (std::size_t i = 0; i < scores.size(); ++i) scores_[asked_[i]] = scores[i];
-  asked_.clear();
+void Search::add_scores(const std::vector<Score>& scores) {
+  LOCKSTEP_CHECK(scores.size() == batch_.size(), "a score for each point of the batch");
+  const bool started = current_ && !scores_.contains(*current_);
+  for (std::size_t i = 0; i < scores.size(); ++i) scores_[batch_[i]] = scores[i];
+  batch_.clear();
   if (!exhaustive_ && !started) finish_line();
 }
 
 // Moves to the best point of the line. Only a strictly better point moves it, so it cannot go in
 // cycles.
 void Search::finish_line() {
-  PointId best = *at_;
+  PointId best = *current_;
   for (const PointId point : line()) {
     const auto score = scores_.find(point);
     if (score != scores_.end() && score->second < scores_.at(best)) best = point;
   }
-  gained_ = gained_ || best != *at_;
-  at_ = best;
+  round_gained_ = round_gained_ || best != *current_;
+  current_ = best;
   round_.pop_back();
   if (!round_.empty()) return;
-  if (gained_)
+  if (round_gained_)
     begin_round();
   else
-    at_ = std::nullopt;
+    current_ = std::nullopt;
 }
 
 }  // namespace lockstep::sim

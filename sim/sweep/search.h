@@ -64,10 +64,11 @@ class Search {
   Search(const Grid& grid, PointId trials, std::uint64_t seed);
 
   bool exhaustive() const { return exhaustive_; }
-  // The points to try next, in any order, at most kLargestBatch; empty: done.
+  // The points to try next, at most kLargestBatch; empty: done. They may be tried in any order.
   std::vector<PointId> next();
-  // Their scores, in the order of next(). Call it before the next next().
-  void tell(const std::vector<Score>& scores);
+  // Takes the scores of the points that next() returned last, in their order. Call it before next()
+  // is called again.
+  void add_scores(const std::vector<Score>& scores);
 
   static constexpr std::size_t kLargestBatch = 4096;
 
@@ -82,10 +83,10 @@ class Search {
   bool exhaustive_;
   std::mt19937_64 random_;
   std::map<PointId, Score> scores_;
-  std::vector<PointId> asked_;
-  std::optional<PointId> at_;
+  std::vector<PointId> batch_;      // what next() returned, until its scores come
+  std::optional<PointId> current_;  // the best point of this descent; empty: a new one begins
   std::vector<std::size_t> round_;  // the axes that are left in this round, the next one last
-  bool gained_ = false;             // in this round
+  bool round_gained_ = false;
 };
 
 }  // namespace lockstep::sim

@@ -334,7 +334,7 @@ double optimizer_seconds(const Transformer& model, const TrainingPlan& plan,
                          cost.optimizer_traffic * updated(parameters_of_rank(model, plan), plan));
 }
 
-// Whether a step of so many different kinds of replicas can be simulated.
+// Whether a step with that many different kinds of replicas can be simulated.
 Status check_kinds(const TrainingPlan& plan, std::size_t kinds) {
   if (kinds > kMostReplicas)
     return Error{
@@ -354,6 +354,59 @@ Status check_kinds(const TrainingPlan& plan, std::size_t kinds) {
   return Status::ok();
 }
 
+// The tasks' costs, by how slow the GPUs are that run them.
+using TasksBySlowness = std::map<double, PricedTasks>;
+
+Result<TasksBySlowness> tasks_by_slowness(const Transformer& model, const TrainingPlan& plan,
+                                          const CostParameters& cost,
+                                          const std::vector<AlikeReplicas>& alike) {
+  TasksBySlowness out;
+  for (const AlikeReplicas& replicas : alike)
+    for (const double slowness : replicas.slowness) {
+      if (out.contains(slowness)) continue;
+      // A copy costs as much as a small plan.
+      Result<PricedTasks> tasks = slowness == 1 ? priced_tasks(model, plan, cost)
+                                                : priced_tasks(model, plan, slowed(cost, slowness));
+      if (!tasks) return tasks.error();
+      out.emplace(slowness, std::move(*tasks));
+    }
+  return out;
+}
+
+// The replicas of a step, one of each kind, with the costs of their pieces.
+std::vector<StepReplica> step_replicas(const PipelineProgram& order,
+                                       const std::vector<AlikeReplicas>& alike,
+                                       const TasksBySlowness& priced) {
+  std::vector<StepReplica> out;
+  for (const AlikeReplicas& kind : alike) {
+    StepReplica& replica = out.emplace_back();
+    replica.costs.send = priced.begin()->second.costs.send;
+    for (std::int32_t piece = 0; piece < order.shape.pieces(); ++piece) {
+      const auto stage = static_cast<std::size_t>(order.stage_of(piece));
+      replica.costs.pieces.push_back(
+          priced.at(kind.slowness[stage]).costs.pieces[static_cast<std::size_t>(piece)]);
+    }
+  }
+  return out;
+}
+
+// What a micro-batch's time on all stages consists of. `slowness`: of the stages.
+StepParts parts_of_micro_batch(const PipelineProgram& order, std::int32_t chunks,
+                               const std::vector<double>& slowness, const TasksBySlowness& priced) {
+  StepParts out;
+  for (const auto& [factor, tasks] : priced) {
+    const auto stages = static_cast<double>(std::count(slowness.begin(), slowness.end(), factor));
+    add_times(out, tasks.layers, stages * chunks);
+    out.handover += tasks.handover * stages * chunks;
+  }
+  const auto on = [&](std::int32_t piece) -> const PricedTasks& {
+    return priced.at(slowness[static_cast<std::size_t>(order.stage_of(piece))]);
+  };
+  add_times(out, on(0).first, 1);
+  add_times(out, on(order.shape.pieces() - 1).last, 1);
+  return out;
+}
+
 }  // namespace
 
 Result<SimulatedStep> simulate_step(const Transformer& model, const TrainingPlan& plan,
@@ -363,43 +416,15 @@ Result<SimulatedStep> simulate_step(const Transformer& model, const TrainingPlan
   const ReplicaClasses classes = replicas_of(plan, cost.slow);
   const std::vector<AlikeReplicas>& alike = classes.alike;
   if (const Status checked = check_kinds(plan, alike.size()); !checked) return checked.error();
-  std::map<double, PricedTasks> priced;  // by slowness
-  for (const AlikeReplicas& replicas : alike)
-    for (const double slowness : replicas.slowness) {
-      if (priced.contains(slowness)) continue;
-      // A copy costs as much as a small plan.
-      Result<PricedTasks> tasks = slowness == 1 ? priced_tasks(model, plan, cost)
-                                                : priced_tasks(model, plan, slowed(cost, slowness));
-      if (!tasks) return tasks.error();
-      priced.emplace(slowness, std::move(*tasks));
-    }
+  const Result<TasksBySlowness> priced = tasks_by_slowness(model, plan, cost, alike);
+  if (!priced) return priced.error();
   SimulatedStep step;
-  step.order = priced.begin()->second.order;
-  std::vector<StepReplica> replicas;
-  for (const AlikeReplicas& some : alike) {
-    StepReplica& replica = replicas.emplace_back();
-    replica.costs.send = priced.begin()->second.costs.send;
-    for (std::int32_t piece = 0; piece < step.order.shape.pieces(); ++piece) {
-      const auto stage = static_cast<std::size_t>(step.order.stage_of(piece));
-      const auto index = static_cast<std::size_t>(piece);
-      const PricedTasks& tasks = priced.at(some.slowness[stage]);
-      replica.costs.pieces.push_back(tasks.costs.pieces[index]);
-    }
-  }
+  step.order = priced->begin()->second.order;
+  const std::vector<StepReplica> replicas = step_replicas(step.order, alike, *priced);
   step.costs = replicas.front().costs;
-  const std::vector<double>& slowness = alike.front().slowness;
-  for (const auto& [factor, tasks] : priced) {
-    const auto stages = static_cast<double>(std::count(slowness.begin(), slowness.end(), factor));
-    add_times(step.parts, tasks.layers, stages * plan.chunks);
-    step.parts.handover += tasks.handover * stages * plan.chunks;
-  }
-  const auto on = [&](std::int32_t piece) -> const PricedTasks& {
-    return priced.at(slowness[static_cast<std::size_t>(step.order.stage_of(piece))]);
-  };
-  add_times(step.parts, on(0).first, 1);
-  add_times(step.parts, on(step.order.shape.pieces() - 1).last, 1);
+  step.parts = parts_of_micro_batch(step.order, plan.chunks, alike.front().slowness, *priced);
   // All wait for the slowest, before the next step if not in this one.
-  const double slowest = priced.rbegin()->first;
+  const double slowest = priced->rbegin()->first;
   step.optimizer = slowest == 1 ? optimizer_seconds(model, plan, cost)
                                 : optimizer_seconds(model, plan, slowed(cost, slowest));
   step.update = picos_of_seconds(cost.step_overhead + step.optimizer);

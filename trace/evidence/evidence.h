@@ -20,7 +20,7 @@ namespace lockstep::trace {
 // What one file says.
 struct FileEvidence {
   std::vector<RankNote> notes;  // at most kMostNotes
-  std::int32_t world_size = 0;  // 0: the file does not tell
+  std::int32_t world_size = 0;  // 0: the file does not say
 
   static constexpr std::size_t kMostNotes = 1024;
   // Bounds the text, and drops what is beyond kMostNotes.

@@ -16,7 +16,7 @@
 // PyTorch adds a rank prefix to uncaught exceptions only. A traceback without prefix may have been
 // caught: if the rank's output continues after it, it is RankNote::Kind::caught. Exceptions that
 // follow from another rank's end (a closed connection, an aborted communicator, a timeout) are
-// Kind::peer_lost: they never tell who is at fault.
+// Kind::peer_lost: they never show who is at fault.
 //
 // The rank of a file follows from its name (TraceFile::rank), if that contains "rank", or from
 // torchrun's folders (…/attempt_0/3/stderr.log).

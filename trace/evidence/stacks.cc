@@ -13,7 +13,7 @@
 // "Current thread" (else its last), gdb's thread 1. Its rank follows from the file's name, a
 // heading "Rank 3: …" (the debug server's pages and dumps), or the process id.
 //
-// What a stack cannot tell: since when, and whether the process goes on meanwhile.
+// What a stack does not show: since when, and whether the process goes on meanwhile.
 
 #include <algorithm>
 #include <array>

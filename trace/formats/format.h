@@ -46,7 +46,7 @@ struct Format {
   // Reads the traces in a file. Damaged records are counted in the trace and skipped.
   // Errors: the file cannot be used at all, with the location and the cause.
   Result<std::vector<RankTrace>> (*read)(const TraceFile& file, Tables& tables);
-  // Completes each trace with what the others tell; null: nothing to do. All traces are of this
+  // Completes each trace with what the others show; null: nothing to do. All traces are of this
   // format, in the order of the files' names.
   void (*link)(std::span<RankTrace> traces, Tables& tables) = nullptr;
   // What this format never records, one sentence each: listed in reports.

@@ -32,7 +32,7 @@ class JsonMembers {
     std::size_t begin;     // where its value begins in `text`
   };
   // The next member; nothing at the object's end, or where the text is cut off or is no object
-  // (ended() tells which). Skips the previous value, unless leave_at was called.
+  // (ended() says which). Skips the previous value, unless leave_at was called.
   std::optional<Member> next();
   // Continues at `end`, for a caller that walked through the value itself.
   void leave_at(std::size_t end) {
@@ -58,7 +58,7 @@ class JsonElements {
       : text_(text), at_(at), longest_(longest) {}
 
   // The next value, whole; nothing at the list's end, where the text is no list, or where a value
-  // has no end (ended() tells which).
+  // has no end (ended() says which).
   std::optional<std::string_view> next();
   // True once the closing bracket was seen. at() is then one past it, otherwise where the value
   // begins that was not read.

@@ -99,7 +99,7 @@ bool crosses(const Context& context, const WaitCause& wait, std::uint32_t rank,
 // Whether a rank went past the call in which others wait at `point`. It did if it is in a later
 // step, or in the same step with a batch that lacks a modality which theirs held. A rank that waits
 // at an earlier call of the same group is late and did not go past. Over NCCL, a host issues calls
-// without waiting, so there a round without the call tells it too, except for hosts that wait for
+// without waiting, so there a round without the call shows it too, except for hosts that wait for
 // each other in two calls.
 bool passed_by(const Context& context, const WaitCause& wait, std::uint32_t rank,
                const WaitPoint& point) {
@@ -198,7 +198,7 @@ bool ended_alike(const Context& context, CallRef call) {
 
 // Whether the waiting ranks are a minority, so that they deviate rather than those that finished.
 // The call's group decides; on a tie the programs of other groups' ranks do, or those of the two
-// themselves, and where these do not tell, and for point-to-point calls, the number of all ranks
+// themselves, and where these show nothing, and for point-to-point calls, the number of all ranks
 // that finished. Nothing on a tie there.
 //
 // `goes_on`: the call is of a later step than the last one of those that finished. `within_round`:
@@ -228,6 +228,78 @@ std::optional<bool> fewer_wait_than_finished(const Context& context, const WaitP
   return 2 * done > context.run.ranks.size();
 }
 
+// Ranks that finished while others wait in a call for them.
+struct FinishedEarly {
+  std::int32_t last_step = trace::kNone;  // of those that finished
+  bool steps_known = false;               // theirs, and that of the call
+  bool further_step = false;              // the call is of a step that those that finished lack
+  std::optional<bool> fewer_wait;         // than finished; empty: a tie
+  bool waiting_deviate = false;           // the waiting ranks deviate, not those that finished
+  bool one_message_more = false;          // the call is a message more than in earlier rounds
+  bool singled_out = true;                // programs and pasts single out a side
+};
+
+FinishedEarly judge_finished(const Context& context, const WaitCause& wait, const WaitPoint& point,
+                             std::int32_t step) {
+  FinishedEarly out;
+  const bool message = point.group == WaitPoint::kPointToPoint;
+  bool one_too_many = false;
+  // Where as many finished as wait, programs and pasts decide.
+  if (!message && point.waiting.size() == point.missing.size()) {
+    Deviation missing = missing_at(context, point, point.missing);
+    decide_fault(context, missing);
+    one_too_many = missing.kind == Deviation::Kind::extra;
+    out.singled_out = missing.singled_out;
+  }
+  for (const std::uint32_t r : wait.roots)
+    out.last_step = std::max(out.last_step, context.where.positions[r].step);
+  out.steps_known = step != trace::kNone && out.last_step != trace::kNone;
+  const bool later_step = out.steps_known && step > out.last_step;
+  const bool within_round = !later_step && !message && ended_within_round(context, point);
+  out.fewer_wait = fewer_wait_than_finished(context, point, later_step, within_round);
+  out.waiting_deviate = one_too_many || out.fewer_wait.value_or(false);
+  out.further_step = !one_too_many && (out.steps_known ? later_step : !within_round);
+  out.one_message_more = message && !out.steps_known && is_one_message_more(context, point);
+  return out;
+}
+
+Finding describe_finished(const Context& context, const WaitCause& wait, const WaitPoint& point,
+                          const FinishedEarly& early) {
+  const CallRef call = waiting_call(context, point.waiting[0]);
+  const bool message = point.group == WaitPoint::kPointToPoint;
+  const bool went_further =
+      message && (early.one_message_more || ended_alike(context, call)) && early.fewer_wait == true;
+  const std::string waiting = context.describe_ranks(point.waiting);
+  const std::string finished = context.describe_ranks(wait.roots);
+  const std::string what = context.describe_call(call);
+  const std::string location = context.describe_location(call, seq_at(context, point));
+  Finding f;
+  if (message && !(early.steps_known && early.further_step) && !went_further) {
+    f = make_finding(RuleId::p2p_unmatched);
+    f.message = fmt::format("{}, which finished without the other side of it",
+                            describe_wait(context, point));
+  } else if (early.further_step) {
+    f = make_finding(RuleId::unequal_iterations);
+    f.message = early.waiting_deviate
+                    ? fmt::format("{} went on to {} ({}) after {} had finished", waiting, what,
+                                  location, finished)
+                    : fmt::format("{} finished{}; {}", finished,
+                                  early.last_step == trace::kNone
+                                      ? ""
+                                      : fmt::format(" after step {}", early.last_step),
+                                  describe_wait(context, point));
+  } else if (early.waiting_deviate) {
+    f = make_finding(RuleId::extra_collective);
+    f.message = fmt::format("{} issued {} ({}), which {} finished without", waiting, what, location,
+                            finished);
+  } else {
+    f = make_finding(RuleId::missing_collective);
+    f.message =
+        fmt::format("{} finished without {}; {}", finished, what, describe_wait(context, point));
+  }
+  return f;
+}
+
 // Explains ranks that finished while others wait. Either the numbers of iterations differ, or some
 // ranks left out (or added) calls at the end. The rule depends on the step of the waiting call:
 //
@@ -236,61 +308,15 @@ std::optional<bool> fewer_wait_than_finished(const Context& context, const WaitP
 //                                                    only a few ranks wait
 Cause explain_finished(const Context& context, const WaitCause& wait) {
   const WaitPoint& point = first_point(context, wait);
-  const CallRef call = waiting_call(context, point.waiting[0]);
-  const std::int32_t step = context.call(call).step;
-  // Where as many finished as wait, programs and pasts decide.
-  std::optional<Deviation> missing;
-  if (point.group != WaitPoint::kPointToPoint && point.waiting.size() == point.missing.size()) {
-    missing = missing_at(context, point, point.missing);
-    decide_fault(context, *missing);
-  }
-  const bool one_too_many = missing && missing->kind == Deviation::Kind::extra;
-  std::int32_t last_step = trace::kNone;
-  for (const std::uint32_t r : wait.roots) {
-    last_step = std::max(last_step, context.where.positions[r].step);
-  }
-  const bool steps_known = step != trace::kNone && last_step != trace::kNone;
-  const bool later_step = steps_known && step > last_step;
-  const bool within_round =
-      !later_step && point.group != WaitPoint::kPointToPoint && ended_within_round(context, point);
-  const std::optional<bool> fewer =
-      fewer_wait_than_finished(context, point, later_step, within_round);
-  const bool few_go_on = one_too_many || fewer.value_or(false);
-  const bool further_step = !one_too_many && (steps_known ? later_step : !within_round);
-  const std::string waiting = context.describe_ranks(point.waiting);
-  const std::string others = context.describe_ranks(wait.roots);
-  const std::string what = context.describe_call(call);
-  const std::string location = context.describe_location(call, seq_at(context, point));
-  const bool message = point.group == WaitPoint::kPointToPoint;
-  const bool one_message_more = message && !steps_known && is_one_message_more(context, point);
-  const bool went_further =
-      message && (one_message_more || ended_alike(context, call)) && fewer == true;
+  const std::int32_t step = context.call(waiting_call(context, point.waiting[0])).step;
+  const FinishedEarly early = judge_finished(context, wait, point, step);
   Cause cause;
-  if (message && !(steps_known && further_step) && !went_further) {
-    cause.finding = make_finding(RuleId::p2p_unmatched);
-    cause.finding.message = fmt::format("{}, which finished without the other side of it",
-                                        describe_wait(context, point));
-  } else if (further_step) {
-    cause.finding = make_finding(RuleId::unequal_iterations);
-    cause.finding.message =
-        few_go_on
-            ? fmt::format("{} went on to {} ({}) after {} had finished", waiting, what, location,
-                          others)
-            : fmt::format("{} finished{}; {}", others,
-                          last_step == trace::kNone ? "" : fmt::format(" after step {}", last_step),
-                          describe_wait(context, point));
-  } else {
-    cause.finding = make_finding(few_go_on ? RuleId::extra_collective : RuleId::missing_collective);
-    cause.finding.message = few_go_on ? fmt::format("{} issued {} ({}), which {} finished without",
-                                                    waiting, what, location, others)
-                                      : fmt::format("{} finished without {}; {}", others, what,
-                                                    describe_wait(context, point));
-  }
-  const bool blame_waiting = few_go_on && cause.finding.rule != RuleId::p2p_unmatched;
+  cause.finding = describe_finished(context, wait, point, early);
+  const bool blame_waiting = early.waiting_deviate && cause.finding.rule != RuleId::p2p_unmatched;
   cause.deviants = blame_waiting ? point.waiting : wait.roots;
   // Within a step, nothing shows whether the one ended too early or the other made an extra call.
-  const bool tied = (one_message_more || (missing && !missing->singled_out)) && !fewer &&
-                    !(steps_known && further_step);
+  const bool tied = (early.one_message_more || !early.singled_out) && !early.fewer_wait &&
+                    !(early.steps_known && early.further_step);
   if (tied) {
     cause.finding.why =
         "Equally many ranks finished and wait, in one step as far as is known: either the ones "

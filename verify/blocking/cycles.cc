@@ -1,9 +1,13 @@
 #include "verify/blocking/cycles.h"
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
 #include <optional>
 #include <set>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include <fmt/core.h>
 
@@ -73,7 +77,7 @@ std::vector<std::uint32_t> ahead_of_most(const Context& context,
 }
 
 // Whether, by the rank's past, `second` should have come where it issued `first`: then it changed
-// the order of the two. Nothing where its past does not tell.
+// the order of the two. Nothing where its past does not show it.
 std::optional<bool> broke_its_order(const Context& context, std::uint32_t rank, std::uint32_t first,
                                     std::uint32_t second) {
   const std::optional<std::uint32_t> usual =
@@ -158,17 +162,93 @@ void add_other_tags(const Context& context, const WaitCause& wait, Finding& find
   finding.fix = fmt::format("{}; or {}", near[0].finding.fix, finding.fix);
 }
 
-// The cycle as a finding. Its culprits are looked for from strong evidence to weak; the first
-// criterion that names anyone decides:
-//
-//   1. ranks whose device overtook (overtaking.h)
-//   2. of messages, ranks that differ from their sister groups
-//   3. with two groups, ranks that used the less common order
-//   4. ranks that changed the order of two calls since the last time
-//   5. ranks that were early in one call and late in another
-//   6. ranks that wait in a call which sister groups did not issue
-//   7. ranks that broke with their past
-//   8. stages of a pipeline that expect more messages than their neighbour has to pass on
+// The rule that the cycle breaks. `lacks_message`: see cycle_cause().
+RuleId rule_of_cycle(const Context& context, const std::vector<std::size_t>& points,
+                     bool lacks_message) {
+  const auto first_call = [&](std::size_t p) {
+    return waiting_call(context, context.where.wait_points[p].waiting[0]);
+  };
+  if (all_point_to_point(context, points)) {
+    // In MPI programs, ranks that all receive from each other mostly forgot to send.
+    const bool all_receive = std::all_of(points.begin(), points.end(), [&](std::size_t p) {
+      return context.op(first_call(p)) == trace::Op::recv;
+    });
+    return context.semantics == CallSemantics::mpi && all_receive ? RuleId::p2p_unmatched
+                                                                  : RuleId::p2p_cycle;
+  }
+  std::set<trace::GroupId> groups;
+  for (const std::size_t p : points) groups.insert(context.call(first_call(p)).group);
+  return groups.size() > 1 && !lacks_message ? RuleId::cross_group_deadlock : RuleId::deadlock;
+}
+
+// Who is waited for in each of the first few calls of the cycle.
+std::string describe_cycle(const Context& context, const std::vector<std::size_t>& points) {
+  constexpr std::size_t kShown = 4;
+  std::string out;
+  for (std::size_t i = 0; i < points.size() && i < kShown; ++i) {
+    const WaitPoint& point = context.where.wait_points[points[i]];
+    out += (out.empty() ? "" : "; ") + describe_awaited(context, point);
+  }
+  if (points.size() > kShown) out += fmt::format("; and {} more", points.size() - kShown);
+  return out;
+}
+
+std::vector<std::uint32_t> ranks_of(const std::vector<Break>& breaks) {
+  std::vector<std::uint32_t> out(breaks.size());
+  std::transform(breaks.begin(), breaks.end(), out.begin(), [](const Break& b) { return b.rank; });
+  return out;
+}
+
+// The ranks that are to blame for a cycle of the rule `rule` (rank indices). The criteria go from
+// strong evidence to weak; the first one that names anyone decides.
+std::vector<std::uint32_t> culprits_of_cycle(const Context& context,
+                                             const std::vector<std::size_t>& points, RuleId rule,
+                                             const std::vector<Break>& breaks,
+                                             const std::optional<Overtaking>& overtaking,
+                                             const std::vector<std::uint32_t>& odd) {
+  using Ranks = std::vector<std::uint32_t>;
+  const std::vector<std::function<Ranks()>> criteria = {
+      // Ranks whose device overtook (overtaking.h).
+      [&] { return overtaking ? overtaking->deviants : Ranks{}; },
+      // Of messages, ranks that differ from their sister groups.
+      [&] { return overtaking ? Ranks{} : odd; },
+      // With two groups, ranks that used the less common order.
+      [&] {
+        if (overtaking || rule != RuleId::cross_group_deadlock || points.size() != 2)
+          return Ranks{};
+        return in_the_other_order(context.where.wait_points[points[0]],
+                                  context.where.wait_points[points[1]]);
+      },
+      // Ranks that changed the order of two calls since the last time.
+      [&] { return out_of_their_order(context, points); },
+      // Ranks that were early in one call and late in another.
+      [&] { return ahead_of_most(context, points); },
+      // Ranks that wait in a call which sister groups did not issue.
+      [&] { return beside_sister_groups(context, points); },
+      // Ranks that broke with their past.
+      [&] { return ranks_of(breaks); },
+      // Stages of a pipeline that expect more messages than their neighbour has to pass on.
+      [&] { return expect_more_than_comes(context, points); },
+  };
+  for (const auto& criterion : criteria)
+    if (Ranks ranks = criterion(); !ranks.empty()) return ranks;
+  return {};
+}
+
+// Says which call the rank left out, by its earlier rounds.
+void add_left_out(const Context& context, const Break& broke, Finding& finding) {
+  const std::string who = context.describe_ranks({broke.rank});
+  const std::string usual = context.describe_call({broke.rank, broke.usual});
+  const std::string call = context.describe_call({broke.rank, broke.call});
+  finding.why += fmt::format(
+      " In its earlier rounds {} issued {} where it issued {} now: it left that call out, "
+      "or comes to it later.",
+      who, usual, call);
+  finding.fix =
+      fmt::format("on {}, issue {} before {}, as in its earlier rounds", who, usual, call);
+}
+
+// The cycle as a finding.
 //
 // `lacks_message`: one of the ranks waits in a collective where a message was to come. It left the
 // message out, or comes to it later; so the finding does not say that two groups cross.
@@ -177,85 +257,65 @@ Cause cycle_cause(const Context& context, const WaitCause& wait,
                   const std::optional<Overtaking>& overtaking,
                   const std::vector<std::uint32_t>& odd, bool lacks_message) {
   if (std::optional<Cause> lost = explain_lost_message(context, points)) return std::move(*lost);
-  std::set<trace::GroupId> groups;
-  for (const std::size_t p : points) {
-    const WaitPoint& point = context.where.wait_points[p];
-    groups.insert(context.call(waiting_call(context, point.waiting[0])).group);
-  }
-  const bool p2p = all_point_to_point(context, points);
-  // In MPI programs, ranks that all receive from each other mostly forgot to send.
-  const bool unmatched = p2p && context.semantics == CallSemantics::mpi &&
-                         std::all_of(points.begin(), points.end(), [&](std::size_t p) {
-                           const CallRef call =
-                               waiting_call(context, context.where.wait_points[p].waiting[0]);
-                           return context.op(call) == trace::Op::recv;
-                         });
-  const RuleId id = unmatched                             ? RuleId::p2p_unmatched
-                    : p2p                                 ? RuleId::p2p_cycle
-                    : groups.size() > 1 && !lacks_message ? RuleId::cross_group_deadlock
-                                                          : RuleId::deadlock;
   Cause cause;
-  cause.finding = make_finding(id);
-  std::string parts;
-  for (std::size_t i = 0; i < points.size() && i < 4; ++i) {
-    const WaitPoint& point = context.where.wait_points[points[i]];
-    parts += (parts.empty() ? "" : "; ") + describe_awaited(context, point);
-  }
-  if (points.size() > 4) parts += fmt::format("; and {} more", points.size() - 4);
-  cause.finding.message = parts;
-  cause.finding.why =
-      fmt::format("Each waits for another one of them, in a cycle, so none can continue{}.",
-                  wait.stuck ? ", in whichever order things happen" : "");
+  Finding& f = cause.finding;
+  f = make_finding(rule_of_cycle(context, points, lacks_message));
+  f.message = describe_cycle(context, points);
+  f.why = fmt::format("Each waits for another one of them, in a cycle, so none can continue{}.",
+                      wait.stuck ? ", in whichever order things happen" : "");
   cause.deviants = wait.roots;
   locate_cause(context, first_point(context, wait), cause);
   if (lacks_unlisted_member(context, points)) {
-    cause.finding.why +=
-        " The dumps do not list the members of the group, and so not who left its call out.";
+    f.why += " The dumps do not list the members of the group, and so not who left its call out.";
     return cause;
   }
-  if (overtaking) {
-    cause.finding.culprits = context.ranks(overtaking->deviants);
-  } else if (id == RuleId::cross_group_deadlock && points.size() == 2) {
-    cause.finding.culprits = context.ranks(in_the_other_order(
-        context.where.wait_points[points[0]], context.where.wait_points[points[1]]));
-  }
-  if (!overtaking && !odd.empty()) cause.finding.culprits = context.ranks(odd);
-  if (cause.finding.culprits.empty()) {
-    cause.finding.culprits = context.ranks(out_of_their_order(context, points));
-  }
-  if (cause.finding.culprits.empty()) {
-    cause.finding.culprits = context.ranks(ahead_of_most(context, points));
-  }
-  if (cause.finding.culprits.empty()) {
-    cause.finding.culprits = context.ranks(beside_sister_groups(context, points));
-  }
-  if (cause.finding.culprits.empty()) {
-    std::vector<std::uint32_t> broke(breaks.size());
-    std::transform(breaks.begin(), breaks.end(), broke.begin(),
-                   [](const Break& b) { return b.rank; });
-    cause.finding.culprits = context.ranks(broke);
-  }
-  if (cause.finding.culprits.empty())
-    cause.finding.culprits = context.ranks(expect_more_than_comes(context, points));
+  f.culprits = context.ranks(culprits_of_cycle(context, points, f.rule, breaks, overtaking, odd));
   if (breaks.size() == 1 && breaks[0].kind == EditKind::missing &&
-      cause.finding.culprits == context.ranks({breaks[0].rank})) {
-    const Break& broke = breaks[0];
-    const std::string who = context.describe_ranks({broke.rank});
-    const std::string usual = context.describe_call({broke.rank, broke.usual});
-    const std::string call = context.describe_call({broke.rank, broke.call});
-    cause.finding.why += fmt::format(
-        " In its earlier rounds {} issued {} where it issued {} now: it left that call out, "
-        "or comes to it later.",
-        who, usual, call);
-    cause.finding.fix =
-        fmt::format("on {}, issue {} before {}, as in its earlier rounds", who, usual, call);
+      f.culprits == context.ranks({breaks[0].rank})) {
+    add_left_out(context, breaks[0], f);
   }
-  if (p2p) add_other_tags(context, wait, cause.finding);
-  // The same cycle in sister groups is one cause.
-  if (!p2p)
+  if (all_point_to_point(context, points)) {
+    add_other_tags(context, wait, f);
+  } else {
+    // The same cycle in sister groups is one cause.
     cause.call =
         context.call(waiting_call(context, first_point(context, wait).waiting[0])).signature;
+  }
   return cause;
+}
+
+// A call that was left out, or issued too often, as the cause of a cycle.
+struct Omission {
+  std::optional<Cause> cause;                   // empty: nothing shows one
+  std::vector<Break> breaks;                    // where the cycle's ranks broke with their past
+  std::optional<ProgramDivergence> divergence;  // where the programs of two of its ranks diverge
+  bool most_broke = false;                      // … and most ranks are on the unusual side
+};
+
+// Looks for an omission, from strong evidence to weak.
+Omission find_omission(const Context& context, const WaitCause& wait,
+                       const std::vector<std::size_t>& points,
+                       const std::optional<Overtaking>& overtaking) {
+  Omission out;
+  // The past of any rank would only accuse it.
+  if (lacks_unlisted_member(context, points)) return out;
+  if (overtaking && overtaking->left_out) {
+    out.cause = explain_left_out(context, *overtaking);
+    return out;
+  }
+  // Where most ranks left out a call, it is not the few that lack one.
+  out.divergence = most_broke_in_cycle(context, points);
+  out.most_broke = out.divergence.has_value();
+  if (out.most_broke) out.cause = explain_program_divergence(context, *out.divergence);
+  if (out.cause) return out;
+  out.breaks = breaks_with_the_past(context, wait.roots);
+  if (!out.most_broke) out.cause = explain_left_out_call(context, points, out.breaks);
+  if (!out.cause) out.cause = explain_broken_habit(context, points, out.breaks);
+  if (!out.cause && !out.most_broke) {
+    out.divergence = divergence_in_cycle(context, points);
+    if (out.divergence) out.cause = explain_program_divergence(context, *out.divergence);
+  }
+  return out;
 }
 
 }  // namespace
@@ -274,27 +334,10 @@ Cause explain_cycle(const Context& context, const WaitCause& wait) {
   std::transform(points.begin(), points.end(), waits.begin(),
                  [&](std::size_t p) { return &context.where.wait_points[p]; });
   const std::vector<std::uint32_t> odd = ranks_unlike_sisters(context, waits);
-  std::optional<Cause> left_out;
-  std::vector<Break> breaks;
-  std::optional<ProgramDivergence> divergence;
-  bool most_broke = false;
-  if (lacks_unlisted_member(context, points)) {
-    // The past of any rank would only accuse it.
-  } else if (overtaking && overtaking->left_out) {
-    left_out = explain_left_out(context, *overtaking);
-  } else {
-    // Where most ranks left out a call, it is not the few that lack one.
-    divergence = most_broke_in_cycle(context, points);
-    most_broke = divergence.has_value();
-    if (most_broke) left_out = explain_program_divergence(context, *divergence);
-    if (!left_out) breaks = breaks_with_the_past(context, wait.roots);
-    if (!left_out && !most_broke) left_out = explain_left_out_call(context, points, breaks);
-    if (!left_out) left_out = explain_broken_habit(context, points, breaks);
-    if (!left_out && !most_broke) {
-      divergence = divergence_in_cycle(context, points);
-      if (divergence) left_out = explain_program_divergence(context, *divergence);
-    }
-  }
+  Omission omission = find_omission(context, wait, points, overtaking);
+  std::optional<Cause>& left_out = omission.cause;
+  std::vector<Break>& breaks = omission.breaks;
+  const bool most_broke = omission.most_broke;
   if (left_out && !most_broke && is_refuted(left_out->finding.culprits))
     left_out = explain_program_divergence(context, vote->divergence, vote->deviants);
   const WaitPoint* message = nullptr;
@@ -326,9 +369,9 @@ Cause explain_cycle(const Context& context, const WaitCause& wait) {
   if (!most_broke &&
       ((refuted && cause.finding.culprits.empty()) || is_refuted(cause.finding.culprits))) {
     cause.finding.culprits = context.ranks(vote->deviants);
-  } else if (divergence && (most_broke || cause.finding.culprits.empty())) {
-    cause.finding.culprits =
-        context.ranks(ranks_that_diverge_alike(context.run, context.agreement, *divergence));
+  } else if (omission.divergence && (most_broke || cause.finding.culprits.empty())) {
+    cause.finding.culprits = context.ranks(
+        ranks_that_diverge_alike(context.run, context.agreement, *omission.divergence));
   }
   add_wait_evidence(context, wait, cause.finding);
   return cause;

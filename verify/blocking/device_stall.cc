@@ -78,7 +78,7 @@ Standing standing_of(const Context& context, const Counters& counters, trace::Gr
     out.known = counted = true;
   }
   // A host that ran far ahead has overwritten its oldest open calls: the call at which its device
-  // stands is not among the entries, and nothing tells whether others completed it.
+  // stands is not among the entries, and nothing shows whether others completed it.
   if (counted && out.pending && *out.pending > out.completed) out.pending.reset();
   // The counter says more calls completed than the entries do. The oldest open entry limits it: a
   // stall is about that call.

@@ -106,7 +106,7 @@ class Judge {
   std::optional<Overtaking> judge() const {
     const RankIndices& there = context_.where.wait_points[candidate_.at].waiting;
     // If only the deviants are in the other call, the two sides took two groups in different
-    // orders, and nobody can tell which order is right.
+    // orders, and nothing shows which order is right.
     if (there.size() <= candidate_.deviants.size()) return std::nullopt;
     // The deviants: how many calls of the kind they have at most, and whether they all had more of
     // them in the round before.

@@ -68,7 +68,7 @@ bool completed_alike(const Context& context, const GroupStreams& group, std::uin
 //   deviant   x b c     x        c
 //             extra     extra    left out      x: a call that it never made before
 //
-// Nothing where the two calls were swapped, where the deviant's trace ends too early to tell, where
+// Nothing where the two calls were swapped, where the deviant's trace ends too early to see, where
 // only one of the ranks is in the call's group, and where both issued it. `goes_on`: the deviant is
 // not blocked in its call, so the usual one would have come before.
 std::optional<Deviation> deviation_at(const Context& context, const ProgramDivergence& divergence,

@@ -118,7 +118,7 @@ bool most_deviate(const Context& context, CallRef call, const std::vector<std::u
 // Judges by numbers, then by the programs of other ranks, then by the past. If most of the group
 // went on without the few that wait, the few issued one too many, unless those broke with their
 // past and the few did not. On a tie the ranks of other
-// groups tell what is usual, and if they do not, the past of those who wait. But if the batches of
+// groups show what is usual, and if they do not, the past of those who wait. But if the batches of
 // those who went on lacked the call's modality, that is why the call is missing, whatever the
 // numbers.
 Fault fault_of(const Context& context, const Deviation& missing) {

@@ -23,7 +23,7 @@ bool knows_its_past(const Context& context, std::uint32_t rank);
 std::uint32_t newest_call(const Context& context, std::uint32_t rank);
 
 // What witnesses show about a call that some members never issued: these left it out, those who
-// wait issued one too many, or it cannot be told.
+// wait issued one too many, or nothing shows which.
 enum class Fault : std::uint8_t { missing, extra, unknown };
 inline constexpr const char* kEitherWay =
     "The traces do not show which: either it is missing on the one side, or it is one too many on "

@@ -140,7 +140,7 @@ CertificateText::CertificateText(const SequenceTable& table, std::span<const tra
     channels_.push_back(json_text(channel_name(channel)));
 }
 
-// A group's name does not tell it from others of that name (separate_namesakes()): its first
+// Several groups may have one name (separate_namesakes()), so it does not identify them: its first
 // members do.
 std::string CertificateText::channel_name(const ProductChannel& channel) const {
   constexpr std::int32_t kShown = 4;

@@ -26,7 +26,7 @@ std::vector<Cause> check_splits(const Context& context);
 // Finds all-to-alls without recorded splits whose totals differ: all members together must send as
 // much as they receive.
 //
-// One cause per group, for the first such all-to-all. Totals do not tell who is wrong, so there are
+// One cause per group, for the first such all-to-all. Totals do not show who is wrong, so there are
 // no culprits. Only for groups with a trace of every member. O(calls).
 std::vector<Cause> check_exchange_totals(const Context& context);
 

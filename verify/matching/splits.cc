@@ -319,78 +319,88 @@ std::optional<std::size_t> breaks_round_trip(const Context& context,
   return members.size() > 1 ? odd : std::nullopt;
 }
 
+// By group rank, the member's stream; null: it left no trace.
+std::vector<const Stream*> streams_by_group_rank(const Context& context,
+                                                 const GroupStreams& group) {
+  std::map<trace::Rank, const Stream*> by_rank;
+  for (const Stream& s : group.streams) by_rank[context.run.ranks[s.rank_index].rank] = &s;
+  std::vector<const Stream*> out;
+  for (const trace::Rank member : group.members) {
+    const auto found = by_rank.find(member);
+    out.push_back(found == by_rank.end() ? nullptr : found->second);
+  }
+  return out;
+}
+
+// Explains why the splits of call `m` of group `g` contradict each other. `found`: at least one
+// conflict. From strong evidence to weak:
+//
+//   - a rank contradicts itself, whatever the others do;
+//   - the exchange is shifted: some ranks left out a call before it, or issued one too many;
+//   - a rank runs another program than those of its kind;
+//   - a rank's call does not undo the exchange next to it.
+Cause explain_conflicts(const Context& context, std::size_t g, std::size_t m,
+                        const std::vector<const Stream*>& members, const ShiftedExchange& here,
+                        const std::vector<SplitConflict>& found) {
+  const auto blame = [&](const SplitConflict& conflict, std::vector<std::uint32_t> ranks) {
+    Cause out = splits_cause(context, g, m, here.refs, conflict);
+    out.finding.culprits = context.ranks(ranks);
+    out.deviants = std::move(ranks);
+    return out;
+  };
+  if (std::vector<std::uint32_t> own = unfit_for_themselves(found, here.refs); !own.empty())
+    return blame(*std::find_if(found.begin(), found.end(), to_itself), std::move(own));
+  const std::optional<std::size_t> odd = in_all(found);
+  const std::vector<std::size_t> few = odd ? std::vector{*odd} : smaller_side(found, here.calls);
+  std::optional<Deviation> shifted =
+      few.empty() ? std::nullopt : shifted_exchange(context, g, members, m, few);
+  if (!shifted) {
+    shifted = program_divergence_at(context, g, m, *members[found[0].sender],
+                                    *members[found[0].receiver]);
+  }
+  if (shifted) return explain_deviation(context, *shifted);
+  if (std::optional<Cause> other = explain_by_odd_program(context, here.refs))
+    return std::move(*other);
+  const std::optional<std::size_t> wrong = odd ? odd : breaks_round_trip(context, members, m);
+  if (!wrong) return splits_cause(context, g, m, here.refs, found[0]);
+  if (!odd) shifted = shifted_exchange(context, g, members, m, {*wrong});
+  if (shifted) return explain_deviation(context, *shifted);
+  return blame(found[0], {here.refs[*wrong].rank});
+}
+
+// The first all-to-all of group `g` whose splits contradict each other; later conflicts follow from
+// it. Nothing if all fit.
+std::optional<Cause> check_splits_of(const Context& context, std::size_t g) {
+  const GroupStreams& group = context.groups[g];
+  if (!group.comparable || group.streams.empty()) return std::nullopt;
+  const trace::Tables& tables = context.run.tables;
+  const std::vector<const Stream*> members = streams_by_group_rank(context, group);
+  std::size_t shortest = SIZE_MAX;
+  for (const Stream& s : group.streams) shortest = std::min(shortest, s.calls.size());
+  const Stream& first = group.streams[0];
+  // The signatures of the last all-to-all that was checked: equal ones have equal splits.
+  std::vector<trace::SignatureId> judged;
+  for (std::size_t m = 0; m < shortest; ++m) {
+    const trace::Call& lead = context.run.ranks[first.rank_index].calls[first.calls[m]];
+    if (tables.signatures[lead.signature].splits_in.value == 0) continue;
+    const ShiftedExchange here = exchange_at(context, members, m);
+    std::vector<trace::SignatureId> signatures;
+    for (const trace::Call* c : here.calls)
+      signatures.push_back(c == nullptr ? trace::SignatureId{} : c->signature);
+    if (signatures == judged) continue;
+    judged = std::move(signatures);
+    const std::vector<SplitConflict> found = conflicts(tables, here.calls);
+    if (!found.empty()) return explain_conflicts(context, g, m, members, here, found);
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::vector<Cause> check_splits(const Context& context) {
   std::vector<Cause> out;
-  const trace::Tables& tables = context.run.tables;
-  for (std::size_t g = 0; g < context.groups.size(); ++g) {
-    const GroupStreams& group = context.groups[g];
-    if (!group.comparable || group.streams.empty()) continue;
-    std::map<trace::Rank, const Stream*> by_rank;
-    std::size_t shortest = SIZE_MAX;
-    for (const Stream& s : group.streams) {
-      by_rank[context.run.ranks[s.rank_index].rank] = &s;
-      shortest = std::min(shortest, s.calls.size());
-    }
-    std::vector<const Stream*> members;  // by group rank; null: without a trace
-    for (const trace::Rank member : group.members) {
-      const auto found = by_rank.find(member);
-      members.push_back(found == by_rank.end() ? nullptr : found->second);
-    }
-    const Stream& first = group.streams[0];
-    // The signatures of the last all-to-all that was checked: equal ones have equal splits.
-    std::vector<trace::SignatureId> judged;
-    for (std::size_t m = 0; m < shortest; ++m) {
-      const trace::Call& lead = context.run.ranks[first.rank_index].calls[first.calls[m]];
-      if (tables.signatures[lead.signature].splits_in.value == 0) continue;
-      const ShiftedExchange here = exchange_at(context, members, m);
-      std::vector<trace::SignatureId> signatures;
-      for (const trace::Call* c : here.calls) {
-        signatures.push_back(c == nullptr ? trace::SignatureId{} : c->signature);
-      }
-      if (signatures == judged) continue;
-      judged = std::move(signatures);
-      const std::vector<SplitConflict> found = conflicts(tables, here.calls);
-      if (found.empty()) continue;
-      // A rank whose call does not fit itself is wrong by itself, whatever the others do: no call
-      // that was left out or issued too often explains it.
-      const std::vector<std::uint32_t> own = unfit_for_themselves(found, here.refs);
-      if (!own.empty()) {
-        const auto first_own = std::find_if(found.begin(), found.end(), to_itself);
-        out.push_back(splits_cause(context, g, m, here.refs, *first_own));
-        out.back().deviants = own;
-        out.back().finding.culprits = context.ranks(own);
-        break;
-      }
-      const std::optional<std::size_t> odd = in_all(found);
-      const std::vector<std::size_t> few =
-          odd ? std::vector{*odd} : smaller_side(found, here.calls);
-      std::optional<Deviation> shifted =
-          few.empty() ? std::nullopt : shifted_exchange(context, g, members, m, few);
-      if (!shifted) {
-        shifted = program_divergence_at(context, g, m, *members[found[0].sender],
-                                        *members[found[0].receiver]);
-      }
-      if (shifted) {
-        out.push_back(explain_deviation(context, *shifted));
-        break;
-      }
-      if (std::optional<Cause> other = explain_by_odd_program(context, here.refs)) {
-        out.push_back(std::move(*other));
-        break;
-      }
-      const std::optional<std::size_t> wrong = odd ? odd : breaks_round_trip(context, members, m);
-      if (wrong && !odd) shifted = shifted_exchange(context, g, members, m, {*wrong});
-      out.push_back(shifted ? explain_deviation(context, *shifted)
-                            : splits_cause(context, g, m, here.refs, found[0]));
-      if (wrong && !shifted) {
-        out.back().deviants = {here.refs[*wrong].rank};
-        out.back().finding.culprits = context.ranks(out.back().deviants);
-      }
-      break;  // one cause per group: later conflicts follow from this one
-    }
-  }
+  for (std::size_t g = 0; g < context.groups.size(); ++g)
+    if (std::optional<Cause> cause = check_splits_of(context, g)) out.push_back(std::move(*cause));
   return out;
 }
 

@@ -197,7 +197,7 @@ Cause explain_offset(const Context& context, std::size_t g, const GroupSteps& st
   renamed.group = group.name;
   renamed.seq = cause.seq;
   renamed.step = cause.step;
-  // Numbers tell who deviates: the ranks ahead left out a step, or the others repeated one. Of
+  // Numbers show who deviates: the ranks ahead left out a step, or the others repeated one. Of
   // equal parties, the one whose calls in that step are not as many as in its others.
   const std::vector<std::uint32_t> odd = steps.ranks_of(offset.classes);
   const std::vector<std::uint32_t> usual = steps.ranks_of({reference});

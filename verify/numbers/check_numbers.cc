@@ -210,18 +210,44 @@ std::vector<Cause> chained(std::vector<Link> links) {
   std::stable_sort(links.begin(), links.end(), [](const Link& a, const Link& b) {
     return std::tie(a.n, a.phase) < std::tie(b.n, b.phase);
   });
-  constexpr std::size_t kNobody = SIZE_MAX;
-  std::size_t first_divergent = kNobody;
+  std::optional<std::size_t> first_divergent;  // an index of `out`
   std::vector<Cause> out;
   for (Link& link : links) {
-    if (first_divergent != kNobody && link.may_follow) {
-      out[first_divergent].finding.consequences.push_back(std::move(link.cause.finding));
+    if (first_divergent && link.may_follow) {
+      out[*first_divergent].finding.consequences.push_back(std::move(link.cause.finding));
       continue;
     }
     out.push_back(std::move(link.cause));
-    if (first_divergent == kNobody && link.makes_ranks_differ) first_divergent = out.size() - 1;
+    if (!first_divergent && link.makes_ranks_differ) first_divergent = out.size() - 1;
   }
   return out;
+}
+
+// Adds how many recorded values were not compared, and why, to `unknown`.
+void list_uncompared(const Context& context, const ValueTable& table, const Reductions& reductions,
+                     std::vector<std::string>& unknown) {
+  if (reductions.unchecked > 0) {
+    unknown.push_back(plural(reductions.unchecked, "synchronised gradient") +
+                      ": not compared with the ranks' own, since ranks of their group left no "
+                      "trace");
+  }
+  // The parts of sharded parameters, counted in the first recorded step.
+  const auto parts =
+      std::count_if(table.rows().begin(), table.rows().end(), [&](const ValueRow& row) {
+        return row.phase == Phase::param && row.sharded() && row.n == table.rows().front().n;
+      });
+  if (parts > 0 && context.run.ranks.size() > 1) {
+    unknown.push_back(plural(parts, "parameter") +
+                      ": recorded without saying that ranks hold the same (parts of sharded ones; "
+                      "or watch() needs replicas=group), so not compared");
+  }
+  const auto vague = std::count_if(table.series().begin(), table.series().end(),
+                                   [](const Series& s) { return s.phase == Phase::other_grad; });
+  if (vague > 0) {
+    unknown.push_back(plural(vague, "gradient") +
+                      ": recorded without saying whether before or after the synchronisation, "
+                      "so not compared");
+  }
 }
 
 }  // namespace
@@ -274,27 +300,7 @@ std::vector<Cause> check_numbers(const Context& context, std::vector<std::string
     links.push_back(
         {unchanged->fault.n, Phase::param, false, false, explain_unchanged(context, *unchanged)});
   }
-  if (reductions.unchecked > 0) {
-    unknown.push_back(plural(reductions.unchecked, "synchronised gradient") +
-                      ": not compared with the ranks' own, since ranks of their group left no "
-                      "trace");
-  }
-  std::size_t parts = 0;
-  for (const ValueRow& row : table.rows())
-    parts +=
-        row.phase == Phase::param && row.sharded() && row.n == table.rows().front().n ? 1U : 0U;
-  if (parts > 0 && context.run.ranks.size() > 1) {
-    unknown.push_back(plural(parts, "parameter") +
-                      ": recorded without saying that ranks hold the same (parts of sharded ones; "
-                      "or watch() needs replicas=group), so not compared");
-  }
-  const auto vague = std::count_if(table.series().begin(), table.series().end(),
-                                   [](const Series& s) { return s.phase == Phase::other_grad; });
-  if (vague > 0) {
-    unknown.push_back(plural(vague, "gradient") +
-                      ": recorded without saying whether before or after the synchronisation, "
-                      "so not compared");
-  }
+  list_uncompared(context, table, reductions, unknown);
   return chained(std::move(links));
 }
 

@@ -197,7 +197,7 @@ std::vector<std::uint32_t> ValueClasses::minority() const {
 }
 
 ValueClasses classes_of(const trace::Run& run, const ValueRow& row) {
-  // Hashes are exact, but one alone compares with nothing: then the norms tell.
+  // Hashes are exact, but one alone compares with nothing: then the norms decide.
   const auto hashes = std::count_if(row.readings.begin(), row.readings.end(),
                                     [](const Reading& r) { return r.mark->hash.has_value(); });
   ValueClasses out{hashes > 1 ? by_hash(row) : by_norm(run, row)};

@@ -1,7 +1,7 @@
 // Checks whether a synchronised gradient is the mean (or sum) of the ranks' own gradients.
 //
 // A sketch is linear: the sketch of a mean is the mean of the sketches, up to rounding
-// (verify/numbers/rounding.h). Where synchronised gradients break this, the sketches also tell how:
+// (verify/numbers/rounding.h). Where synchronised gradients break this, the sketches also show how:
 // a wrong divisor, a rank left out or counted twice, another tensor instead of a rank's own.
 // Tensors can be identified because the sketches of all tensors use the same signs
 // (docs/trace-format.md). Without sketches, hashes show gradients that were not synchronised at

@@ -1,5 +1,5 @@
-// Faults of how ranks compute, which lockstep_watch records as numbers beside the tensors: random
-// numbers that are alike, a model that trains in evaluation mode.
+// Wrong settings, which lockstep_watch records as numbers beside the tensors: ranks that draw the
+// same random numbers, a model that trains in evaluation mode.
 #pragma once
 
 #include <cstdint>

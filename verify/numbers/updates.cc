@@ -21,7 +21,7 @@ namespace {
 class UpdateCollector {
  public:
   void add(const ValueRow& row, std::uint32_t rank) { add(row, rank, row.name); }
-  // `name`: of the tensor that the row tells something about.
+  // `name`: of the tensor that the row describes.
   void add(const ValueRow& row, std::uint32_t rank, trace::StringId name) {
     steps_.insert(row.n);
     first_ = std::min(first_, row.n);

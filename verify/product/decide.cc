@@ -36,7 +36,7 @@ class Decider {
     out_.sequences = model_.sequences().sequences.size();
     for (const auto* reasons :
          {&model_.sequences().inconclusive, &model_.situations().problems()}) {
-      for (const std::string& reason : *reasons) say(reason);
+      for (const std::string& reason : *reasons) add_reason(reason);
     }
     const bool disputes = !model_.sequences().disputed_groups.empty();
     // Something is unknown. A fault in the first step still counts: it depends on nothing unknown.
@@ -50,7 +50,7 @@ class Decider {
     }
     if (disputes) return disputed();
     const RaiseSearch raises = find_raise(model_);
-    for (const std::string& reason : raises.unknown) say(reason);
+    for (const std::string& reason : raises.unknown) add_reason(reason);
     const std::optional<PossibleRaise>& raise = raises.first;
     for (const Situation& situation : model_.situations().all()) {
       // Situations are in order of time. The earliest failure is the answer, and steps after an
@@ -83,7 +83,7 @@ class Decider {
   }
 
  private:
-  void say(const std::string& reason) {
+  void add_reason(const std::string& reason) {
     const bool known = std::find(out_.why.begin(), out_.why.end(), reason) != out_.why.end();
     if (!known && out_.why.size() < kMostReasons) out_.why.push_back(reason);
   }
@@ -95,7 +95,7 @@ class Decider {
   void judge(const Situation& situation) {
     ++out_.situations;
     const Evaluation evaluation = model_.evaluate(situation);
-    for (const std::string& reason : evaluation.missing) say(reason);
+    for (const std::string& reason : evaluation.missing) add_reason(reason);
     if (!evaluation.disagreeing.empty()) return find_divergence(situation);
     out_.varying = out_.varying || !evaluation.varying.empty();
     find_deadlock(situation, evaluation, /*device=*/false);
@@ -115,7 +115,7 @@ class Decider {
 
   void find_divergence(const Situation& situation) {
     if (usual_options(model_, situation).empty()) {
-      say(fmt::format("nothing was recorded for some rank in step {}", situation.step));
+      add_reason(fmt::format("nothing was recorded for some rank in step {}", situation.step));
     } else if (auto failure = verify::find_divergence(model_, situation)) {
       keep(std::move(*failure));
     }
@@ -128,7 +128,8 @@ class Decider {
     if (search.failure) return keep(std::move(*search.failure));
     out_.one_order = out_.one_order && search.one_order;
     if (!search.complete)
-      say("ranks may come to collectives in opposite orders, and whether some assignment closes a "
+      add_reason(
+          "ranks may come to collectives in opposite orders, and whether some assignment closes a "
           "cycle was not decided: there are too many ways");
   }
 
@@ -147,7 +148,7 @@ class Decider {
     }
     for (const ConditionId c : used) {
       if (std::count(spec.steps.begin(), spec.steps.end(), c) >= 2) continue;
-      say(fmt::format(
+      add_reason(fmt::format(
           "\"{}\" comes less than twice in \"steps\", so that nothing shows that a step "
           "under it is always the same",
           printable(spec.conditions[c.value].name)));
@@ -204,16 +205,17 @@ class Decider {
   ProductDecision proven(Counterexample example, ProductVerdict verdict) {
     out_.why.clear();
     if (example.assignment.steps.empty()) {
-      say("a difference was found, but no run that leads to it was recorded");
-      for (const std::string& reason : example.reason) say(reason);
+      add_reason("a difference was found, but no run that leads to it was recorded");
+      for (const std::string& reason : example.reason) add_reason(reason);
       return std::move(out_);
     }
     example.run = compose(model_, example.assignment);
     example.report = verify(example.run);
     if (!shows_divergence(example.report)) {
-      say("the sequences differ, but verify() finds nothing wrong with a run of them: the traces "
+      add_reason(
+          "the sequences differ, but verify() finds nothing wrong with a run of them: the traces "
           "may not record the same things of all calls");
-      for (const std::string& reason : example.reason) say(reason);
+      for (const std::string& reason : example.reason) add_reason(reason);
       return std::move(out_);
     }
     out_.verdict = verdict;

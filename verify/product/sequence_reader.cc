@@ -32,15 +32,15 @@ void SequenceReader::enter(const trace::Run& run, std::string location) {
   collect_members();
 }
 
-void SequenceReader::say(std::string reason) {
+void SequenceReader::add_reason(std::string reason) {
   auto& reasons = out_.inconclusive;
   const bool known = std::find(reasons.begin(), reasons.end(), reason) != reasons.end();
   if (!known && reasons.size() < kMostReasons) reasons.push_back(std::move(reason));
 }
 
-void SequenceReader::say(const trace::RankTrace& trace, const std::string& reason) {
+void SequenceReader::add_reason(const trace::RankTrace& trace, const std::string& reason) {
   const std::string location = location_.empty() ? "" : fmt::format(" in {}", printable(location_));
-  say(fmt::format("rank {}{}: {}", trace.rank.value, location, reason));
+  add_reason(fmt::format("rank {}{}: {}", trace.rank.value, location, reason));
 }
 
 // The first trace that declares a group decides its members. The group is disputed if another trace
@@ -69,8 +69,8 @@ trace::RankList SequenceReader::members_of(const std::string& name) {
   all.reserve(static_cast<std::size_t>(world_size_));
   for (std::int32_t r = 0; r < world_size_; ++r) all.emplace_back(r);
   if (name != "world" && !name.empty())
-    say(fmt::format("group \"{}\" was never declared, so its members are not known",
-                    printable(name)));
+    add_reason(fmt::format("group \"{}\" was never declared, so its members are not known",
+                           printable(name)));
   return members_.emplace(name, trace::RankList(std::move(all))).first->second;
 }
 
@@ -84,10 +84,11 @@ ChannelId SequenceReader::channel_of(const trace::RankTrace& trace, const trace:
     channel.message = true;
     const bool sends = signature.op == trace::Op::send;
     if (!sends && signature.op != trace::Op::recv)
-      say(trace, "it receives from any source, which leaves a choice that is not judged here");
+      add_reason(trace,
+                 "it receives from any source, which leaves a choice that is not judged here");
     if (call.peer.value < 0 || call.peer.value >= world_size_)
-      say(trace, "the other side of a message was not recorded");
-    if (call.peer == trace.rank) say(trace, "it sends messages to itself");
+      add_reason(trace, "the other side of a message was not recorded");
+    if (call.peer == trace.rank) add_reason(trace, "it sends messages to itself");
     from = sends ? trace.rank.value : call.peer.value;
     to = sends ? call.peer.value : trace.rank.value;
     channel.members = trace::RankList({trace::Rank(from), trace::Rank(to)});
@@ -149,8 +150,8 @@ SequenceId SequenceReader::read(const trace::RankTrace& trace, std::uint32_t beg
       const ProductChannel& channel = out_.channels[keys.channel.value];
       if (fresh && !channel.message && !channel.members.contains(trace.rank) &&
           !is_disputed(channel.name))
-        say(trace, fmt::format("it calls group \"{}\", but is not a member of it",
-                               printable(channel.name)));
+        add_reason(trace, fmt::format("it calls group \"{}\", but is not a member of it",
+                                      printable(channel.name)));
       item = {call.has(trace::kAsync) && !options.all_block ? ProductItem::Kind::issue
                                                             : ProductItem::Kind::blocking,
               keys.channel, next->second++, keys.shared, keys.own};

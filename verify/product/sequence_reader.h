@@ -18,7 +18,7 @@
 namespace lockstep::verify {
 
 struct ReadOptions {
-  // Calls whose record names this step are left out, with their waits; nobody's step: none are.
+  // Calls whose record names this step are left out, with their waits. By default none are.
   std::int32_t without_step = INT32_MIN;
   // Every call blocks where it stands: of traces whose waits were not recorded.
   bool all_block = false;
@@ -29,17 +29,18 @@ class SequenceReader {
   // Keeps a reference to `out`.
   SequenceReader(SequenceTable& out, std::int32_t world_size);
 
-  // Whose traces come next. `location`: what reasons call the run, as in "rank 0 in first-1".
+  // Begins a run; its traces are read next. `location`: its name in reasons, as in "rank 0 in
+  // first-1".
   void enter(const trace::Run& run, std::string location = {});
 
-  // The id of what the rank does in the events [begin, end) of its trace. What cannot be told goes
-  // to `inconclusive`. O(events).
+  // The id of what the rank does in the events [begin, end) of its trace. What cannot be decided is
+  // listed in `inconclusive`. O(events).
   SequenceId read(const trace::RankTrace& trace, std::uint32_t begin, std::uint32_t end,
                   const ReadOptions& options = {});
 
   // Adds a reason to `inconclusive`; the first few are kept.
-  void say(std::string reason);
-  void say(const trace::RankTrace& trace, const std::string& reason);
+  void add_reason(std::string reason);
+  void add_reason(const trace::RankTrace& trace, const std::string& reason);
   static constexpr std::size_t kMostReasons = 8;
 
  private:

@@ -14,24 +14,24 @@ namespace lockstep::verify {
 class SequenceCutter {
  public:
   explicit SequenceCutter(const trace::Derivation& derivation)
-      : d_(derivation), reader_(out_, derivation.spec.world_size) {
-    out_.ranks_ = static_cast<std::size_t>(d_.spec.world_size);
-    out_.width_ = ProductSequences::kFirstCondition + d_.spec.conditions.size();
-    out_.parts_.resize(d_.runs.size() * out_.ranks_ * out_.width_);
-    out_.raises_.resize(d_.runs.size() * out_.ranks_);
+      : derivation_(derivation), reader_(out_, derivation.spec.world_size) {
+    out_.ranks_ = static_cast<std::size_t>(derivation_.spec.world_size);
+    out_.width_ = ProductSequences::kFirstCondition + derivation_.spec.conditions.size();
+    out_.parts_.resize(derivation_.runs.size() * out_.ranks_ * out_.width_);
+    out_.raises_.resize(derivation_.runs.size() * out_.ranks_);
   }
 
   ProductSequences cut() {
-    for (std::uint32_t h = 0; h < d_.runs.size(); ++h) {
+    for (std::uint32_t h = 0; h < derivation_.runs.size(); ++h) {
       history_ = HistoryId(h);
-      if (recorded_semantics(d_.runs[h]) == CallSemantics::mpi) {
-        reader_.say(
+      if (recorded_semantics(derivation_.runs[h]) == CallSemantics::mpi) {
+        reader_.add_reason(
             "MPI programs are not judged as a product: what blocks them is left open by MPI");
         break;
       }
-      reader_.enter(d_.runs[h], d_.spec.histories[h].folder);
-      // All of them: what a first step does is known also where nothing is of the later ones.
-      for (const trace::RankTrace& trace : d_.runs[h].ranks) cut_trace(trace);
+      reader_.enter(derivation_.runs[h], derivation_.spec.histories[h].folder);
+      // Every trace: a first step may be known although later ones are not.
+      for (const trace::RankTrace& trace : derivation_.runs[h].ranks) cut_trace(trace);
     }
     share_within_classes();
     mark_channels_of_copies();
@@ -42,8 +42,8 @@ class SequenceCutter {
  private:
   // Only one rank of each class has a trace: the others share its sequences.
   void share_within_classes() {
-    const std::vector<std::int32_t> traced_by = trace::traced_ranks(d_.spec);
-    for (std::size_t h = 0; h < d_.runs.size(); ++h) {
+    const std::vector<std::int32_t> traced_by = trace::traced_ranks(derivation_.spec);
+    for (std::size_t h = 0; h < derivation_.runs.size(); ++h) {
       for (std::size_t r = 0; r < out_.ranks_; ++r) {
         const auto traced = static_cast<std::size_t>(traced_by[r]);
         if (traced == r) continue;
@@ -58,8 +58,8 @@ class SequenceCutter {
   }
 
   void mark_channels_of_copies() {
-    const std::int32_t size = d_.spec.copy_ranks;
-    if (size == 0 || size == d_.spec.world_size) return;
+    const std::int32_t size = derivation_.spec.copy_ranks;
+    if (size == 0 || size == derivation_.spec.world_size) return;
     for (ProductChannel& channel : out_.channels) {
       if (channel.members.empty()) continue;
       channel.of_copy =
@@ -71,13 +71,13 @@ class SequenceCutter {
   // taken not to.
   void compare_histories() {
     for (const std::uint32_t part : {ProductSequences::kStart, ProductSequences::kEnd}) {
-      for (std::int32_t r = 0; r < d_.spec.world_size; ++r) {
+      for (std::int32_t r = 0; r < derivation_.spec.world_size; ++r) {
         SequenceId known = kNoSequence;
-        for (std::uint32_t h = 0; h < d_.runs.size(); ++h) {
+        for (std::uint32_t h = 0; h < derivation_.runs.size(); ++h) {
           const SequenceId sequence = out_.part(HistoryId(h), r, part).sequence;
           if (sequence == kNoSequence) continue;  // it ended with an exception
           if (known != kNoSequence && known != sequence) {
-            reader_.say(fmt::format(
+            reader_.add_reason(fmt::format(
                 "rank {}: what it does {} differs between the histories", r,
                 part == ProductSequences::kStart ? "before step 0" : "after the last step"));
             break;
@@ -88,57 +88,70 @@ class SequenceCutter {
     }
   }
 
-  // The trace's events in parts. A part ends where the next call is of a later step.
+  // A part of a trace. It ends where the next call is of a later step:
+  //
+  //   broadcast   all_reduce   all_reduce   (end of step 1)   barrier
+  //   no step     step 0       step 1                         no step
+  //   start       step 0       step 1                         end
   struct Cut {
     std::int64_t step = kBefore;
     std::uint32_t begin = 0, end = 0;
     bool late_calls = false;  // of step 1: calls of step 0 are among them
   };
   static constexpr std::int64_t kBefore = -1;
-  std::int64_t last_step() const { return static_cast<std::int64_t>(d_.spec.steps.size()); }
+  std::int64_t last_step() const {
+    return static_cast<std::int64_t>(derivation_.spec.steps.size());
+  }
+
+  // The step that a mark shows the rank to be in; kBefore: the event is no mark.
+  std::int64_t step_after_mark(const trace::RankTrace& trace, const trace::Event& event) const {
+    if (event.kind == trace::EventKind::step)
+      return std::min(trace.steps[event.index].n, last_step()) + 1;
+    if (event.kind == trace::EventKind::modality) return trace.modalities[event.index].n;
+    return kBefore;
+  }
 
   void cut_trace(const trace::RankTrace& trace) {
     std::vector<Cut> cuts = {Cut{}};
-    std::int64_t seen = kBefore;  // the step that marks or calls say the rank is in
+    std::int64_t reached = kBefore;  // the step that the rank is in, by its marks and calls
     for (std::uint32_t e = 0; e < trace.events.size(); ++e) {
       const trace::Event& event = trace.events[e];
-      if (event.kind == trace::EventKind::step)
-        seen = std::max(seen, std::min(trace.steps[event.index].n, last_step()) + 1);
-      if (event.kind == trace::EventKind::modality)
-        seen = std::max(seen, trace.modalities[event.index].n);
+      reached = std::max(reached, step_after_mark(trace, event));
       if (event.kind != trace::EventKind::issue) continue;
       const std::int64_t step = trace.calls[event.index].step;
       std::int64_t part = step;
       if (step == trace::kNone) part = cuts.back().step == kBefore ? kBefore : last_step() + 1;
       if (step > last_step())
-        return reader_.say(trace, fmt::format("step {} is not in \"steps\"", step));
+        return reader_.add_reason(trace, fmt::format("step {} is not in \"steps\"", step));
       if (part == 0 && cuts.back().step == 1) {
         cuts.back().late_calls = true;
         continue;
       }
       if (part < cuts.back().step)
-        return reader_.say(trace, step == trace::kNone
-                                      ? "a call between the steps has no step"
-                                      : fmt::format("the steps do not grow, or a call between "
-                                                    "two of them says no step ({})",
-                                                    step));
-      seen = std::max(seen, part);
+        return reader_.add_reason(
+            trace, step == trace::kNone ? "a call between the steps has no step"
+                                        : fmt::format("the steps do not grow, or a call between "
+                                                      "two of them says no step ({})",
+                                                      step));
+      reached = std::max(reached, part);
       if (part == cuts.back().step) continue;
       cuts.back().end = e;
       cuts.push_back({part, e, e, false});
     }
     cuts.back().end = static_cast<std::uint32_t>(trace.events.size());
     if (trace.end == trace::End::exception) {
-      if (seen > last_step())
-        return reader_.say(trace, "it raised an exception after the last step");
-      note_raise(trace, seen, cuts);
+      if (reached > last_step())
+        return reader_.add_reason(trace, "it raised an exception after the last step");
+      note_raise(trace, reached, cuts);
     }
     store(trace, cuts);
   }
 
-  void note_raise(const trace::RankTrace& trace, std::int64_t seen, std::vector<Cut>& cuts) {
+  // Takes the part in which the rank raised an exception off `cuts`: what it would have done in the
+  // rest of it is unknown.
+  void note_raise(const trace::RankTrace& trace, std::int64_t reached, std::vector<Cut>& cuts) {
     RecordedRaise raise;
-    raise.step = std::max<std::int64_t>(seen, 0);
+    raise.step = std::max<std::int64_t>(reached, 0);
     raise.what = trace.exceptions.empty() ? "" : trace.exceptions.back().what;
     raise.begin = raise.end = static_cast<std::uint32_t>(trace.events.size());
     if (cuts.back().step == raise.step) {
@@ -154,10 +167,10 @@ class SequenceCutter {
 
   void store(const trace::RankTrace& trace, const std::vector<Cut>& cuts) {
     const std::optional<RecordedRaise>& raise = out_.raises_[index_of(trace)];
-    const std::int64_t past = raise ? raise->step : last_step() + 2;
-    SequenceId second = kNoSequence;  // what step 1 is without the late calls
+    const std::int64_t after_last = raise ? raise->step : last_step() + 2;
+    SequenceId second = kNoSequence;  // step 1 without the late calls
     std::size_t next = 0;
-    for (std::int64_t step = kBefore; step <= last_step() + 1 && (step < past || step < 0);
+    for (std::int64_t step = kBefore; step <= last_step() + 1 && (step < after_last || step < 0);
          ++step) {
       Cut cut{step, 0, 0, false};  // a step without calls
       if (next < cuts.size() && cuts[next].step == step) cut = cuts[next++];
@@ -183,11 +196,11 @@ class SequenceCutter {
 
   void not_stationary(const trace::RankTrace& trace, std::int64_t step) {
     const ConditionId condition = condition_of(step);
-    reader_.say(
+    reader_.add_reason(
         trace,
         fmt::format("step {} under \"{}\" is not what another step under it was: what a step "
                     "does depends on more than its condition and that of the first step",
-                    step, printable(d_.spec.conditions[condition.value].name)));
+                    step, printable(derivation_.spec.conditions[condition.value].name)));
   }
 
   std::uint32_t part_of(std::int64_t step) const {
@@ -197,12 +210,12 @@ class SequenceCutter {
     return ProductSequences::under(condition_of(step));
   }
 
-  // Of a step after step 0.
+  // `step` > 0: the first one is a history's own condition.
   ConditionId condition_of(std::int64_t step) const {
-    return d_.spec.steps[static_cast<std::size_t>(step) - 1];
+    return derivation_.spec.steps[static_cast<std::size_t>(step) - 1];
   }
 
-  const trace::Derivation& d_;
+  const trace::Derivation& derivation_;
   ProductSequences out_;
   SequenceReader reader_;  // into out_
   HistoryId history_;

@@ -3,10 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <numeric>
 #include <optional>
 #include <set>
-#include <unordered_map>
 #include <utility>
 
 #include <fmt/core.h>
@@ -14,6 +12,7 @@
 #include "base/quantities.h"
 #include "base/text.h"
 #include "verify/context.h"
+#include "verify/samples/replicas.h"
 #include "verify/samples/sharding.h"
 
 namespace lockstep::verify {
@@ -29,25 +28,25 @@ Cause sample_cause(const Context& context, RuleId rule, std::int64_t n, const Ra
   return out;
 }
 
-// Whether the batches came from one rank: a broadcast (or scatter) in every step that is said to
-// carry a batch, or whole numbers, as token ids are.
+// Whether a call carries a batch: its tag or the names of what it carries say so, or it carries
+// whole numbers without a name, as token ids are.
+bool carries_batch(const trace::Tables& tables, const trace::Call& call) {
+  if (contains_text(tables.str(call.tag), "batch")) return true;
+  for (const std::string& name : tables.names(call.what))
+    if (name.starts_with("batch") || name.starts_with("data.")) return true;
+  if (call.what.value != 0) return false;
+  const std::vector<std::string> dtypes = tables.names(tables.signatures[call.signature].dtypes);
+  return std::find(dtypes.begin(), dtypes.end(), "int64") != dtypes.end();
+}
+
+// Whether the batches came from one rank: as many broadcasts carry a batch as there are steps.
 bool batches_are_broadcast(const Context& context, const SampleLog& log, std::uint32_t rank) {
   const trace::Tables& tables = context.run.tables;
-  std::size_t broadcasts = 0;
-  for (const trace::Call& call : context.run.ranks[rank].calls) {
-    const trace::Signature& signature = tables.signatures[call.signature];
-    if (signature.op != trace::Op::broadcast) continue;
-    bool batch = tables.str(call.tag).find("batch") != std::string::npos;
-    for (const std::string& name : tables.names(call.what)) {
-      batch |= name.starts_with("batch") || name.starts_with("data.");
-    }
-    const bool nameless = call.what.value == 0;
-    for (const std::string& dtype : tables.names(signature.dtypes)) {
-      batch |= nameless && dtype == "int64";
-    }
-    broadcasts += batch ? 1U : 0U;
-  }
-  return broadcasts >= log.by_step[rank].size();
+  const auto& calls = context.run.ranks[rank].calls;
+  const auto broadcasts = std::count_if(calls.begin(), calls.end(), [&](const trace::Call& call) {
+    return tables.op(call) == trace::Op::broadcast && carries_batch(tables, call);
+  });
+  return static_cast<std::size_t>(broadcasts) >= log.by_step[rank].size();
 }
 
 Cause explain_shared(const Context& context, const SampleLog& log, const SharedSamples& shared) {
@@ -118,32 +117,32 @@ bool is_one_batch(const SampleLog& log, const Ranks& ranks) {
   });
 }
 
+// Finds ranks that read the same order in every epoch, although a program that shuffles would not.
+// Short epochs repeat their order by chance: one of 3 samples once in 6 times, one of 10 once
+// in 3.6 million. One false alarm in a million is accepted.
 std::optional<Cause> check_order(const Context& context, const SampleLog& log) {
-  // Short epochs repeat their order by chance: one of 3 samples once in 6 times, one of 10 once in
-  // 3.6 million. One false alarm in a million is accepted.
   const double unlikely = std::log(1e-6);
-  Ranks ranks;                          // that are too unlikely by themselves
-  Ranks all;                            // that repeat
-  std::set<SampleLog::Samples> orders;  // … their samples; equal ones are no further evidence
-  bool every = true;                    // rank with a second epoch repeats
-  double together = 0;
+  Ranks repeating;                      // ranks whose later epochs repeat the first one's order
+  Ranks conclusive;                     // … where that is too unlikely for the rank alone
+  std::set<SampleLog::Samples> orders;  // their samples; an equal order is no further evidence
+  bool every_rank_repeats = true;       // of those that began a second epoch
+  double log_chance_of_all = 0;
   std::optional<RepeatedOrder> first;
   bool ascending = true;
   for (std::uint32_t r = 0; r < log.by_step.size(); ++r) {
     SampleLog::Samples samples = log.all(r);
     const EpochOrder order = find_epoch_order(samples);
-    every = every && order.again == order.repeated.has_value();
+    every_rank_repeats = every_rank_repeats && order.again == order.repeated.has_value();
     if (!order.repeated) continue;
     if (!first) first = order.repeated;
     ascending = ascending && order.repeated->ascending;
-    all.push_back(r);
-    if (order.repeated->log_chance < unlikely) ranks.push_back(r);
-    if (orders.insert(std::move(samples)).second) together += order.repeated->log_chance;
+    repeating.push_back(r);
+    if (order.repeated->log_chance < unlikely) conclusive.push_back(r);
+    if (orders.insert(std::move(samples)).second) log_chance_of_all += order.repeated->log_chance;
   }
   // Ranks that prove nothing alone may do so together, but not if some rank's order changed.
-  if (every && together < unlikely) ranks = all;
+  const Ranks& ranks = every_rank_repeats && log_chance_of_all < unlikely ? repeating : conclusive;
   if (ranks.empty()) return std::nullopt;
-  first->ascending = ascending;
   Cause out =
       sample_cause(context, RuleId::no_reshuffle, log.by_step[ranks.front()].begin()->first, ranks);
   Finding& f = out.finding;
@@ -155,17 +154,18 @@ std::optional<Cause> check_order(const Context& context, const SampleLog& log) {
   if (one_batch) {
     f.message = fmt::format("{} read the same {} in every step", context.describe_ranks(ranks),
                             plural(first->period, "sample"));
-    f.why = "either the data set is no larger than a batch, or the loader begins anew in each step";
+    f.why =
+        "either the data set is no larger than a batch, or the loader starts again in each step";
     f.fix = "iterate over the loader; next(iter(loader)) gives its first batch each time";
   }
-  if (first->ascending) {
+  if (ascending) {
     f.severity = Severity::note;
     if (!one_batch) f.why = "the order is that of the data set: shuffling is off";
   }
   return out;
 }
 
-// "2 of 4 in step 3, each 1 further on".
+// "2 of 4 in step 3, first at position 1: sample 7 beside sample 8".
 std::string describe_pairing(const SamplePair& pair) {
   const auto& a = *pair.first;
   const auto& b = *pair.second;
@@ -216,11 +216,11 @@ std::vector<SamplePair> partner_pairs(const SampleLog& log, const Replicas& repl
     std::vector<SamplePair> pairs;
     bool related = false;
     for (const auto& [n, samples] : log.by_step[a]) {
-      const auto theirs = log.by_step[b].find(n);
-      if (theirs == log.by_step[b].end()) continue;
-      pairs.push_back({b, n, &samples, &theirs->second});
+      const auto partner = log.by_step[b].find(n);
+      if (partner == log.by_step[b].end()) continue;
+      pairs.push_back({b, n, &samples, &partner->second});
       // Parts of one model read mostly the same samples, replicas of it mostly others.
-      related |= common_share(samples, theirs->second) > 0.5;
+      related |= common_share(samples, partner->second) > 0.5;
     }
     if (related) out.insert(out.end(), pairs.begin(), pairs.end());
   }
@@ -261,86 +261,6 @@ std::vector<Cause> check_samples(const Context& context, std::vector<std::string
   };
   add_misaligned(find_sample_pairs(context.run), "two loaders of a rank");
   add_misaligned(partner_pairs(log, replicas), "ranks that hold parts of one model");
-  return out;
-}
-
-namespace {
-
-class UnionFind {
- public:
-  explicit UnionFind(std::size_t n) : parent_(n) { std::iota(parent_.begin(), parent_.end(), 0U); }
-  std::uint32_t root(std::uint32_t x) {
-    while (parent_[x] != x) x = parent_[x] = parent_[parent_[x]];
-    return x;
-  }
-  void unite(std::uint32_t a, std::uint32_t b) { parent_[root(a)] = root(b); }
-
- private:
-  std::vector<std::uint32_t> parent_;
-};
-
-struct Traffic {
-  std::set<std::uint32_t> reducing, naming;  // groups with reductions; … that name what they carry
-  std::set<std::pair<std::uint32_t, std::uint32_t>> messages;
-  bool any_call = false;
-};
-
-Traffic traffic_of(const trace::Run& run) {
-  std::unordered_map<std::int32_t, std::uint32_t> index_of;
-  for (std::uint32_t r = 0; r < run.ranks.size(); ++r) index_of[run.ranks[r].rank.value] = r;
-  Traffic out;
-  for (std::uint32_t r = 0; r < run.ranks.size(); ++r) {
-    for (const trace::Call& call : run.ranks[r].calls) {
-      out.any_call = true;
-      const trace::Op op = run.tables.op(call);
-      if (trace::is_reduction(op)) {
-        out.reducing.insert(call.group.value);
-        if (call.what.value != 0) out.naming.insert(call.group.value);
-      } else if (trace::is_point_to_point(op)) {
-        const auto peer = index_of.find(call.peer.value);
-        if (peer != index_of.end()) out.messages.insert(std::minmax(r, peer->second));
-      }
-    }
-  }
-  return out;
-}
-
-}  // namespace
-
-Replicas find_replicas(const Context& context) {
-  const Traffic traffic = traffic_of(context.run);
-  Replicas out;
-  out.partners.assign(traffic.messages.begin(), traffic.messages.end());
-  const auto ranks = static_cast<std::uint32_t>(context.run.ranks.size());
-  UnionFind sets(ranks);
-  if (!traffic.any_call) {
-    for (std::uint32_t r = 1; r < ranks; ++r) sets.unite(0, r);
-  }
-  const std::set<std::uint32_t>& averaging =
-      traffic.naming.empty() ? traffic.reducing : traffic.naming;
-  if (traffic.naming.empty() && traffic.reducing.size() > 1) {
-    out.known = false;
-    return out;
-  }
-  std::set<std::uint32_t> talking;
-  for (const auto& [a, b] : traffic.messages) talking.insert({a, b});
-  for (const GroupStreams& group : context.groups) {
-    if (!averaging.contains(group.group.value)) continue;
-    // A group over parts of one model (a norm over all of them, say) averages nothing.
-    const auto joins_parts = [&](const auto& message) {
-      const auto member = [&](std::uint32_t r) { return stream_of(group, r) != nullptr; };
-      return member(message.first) && member(message.second);
-    };
-    if (std::any_of(traffic.messages.begin(), traffic.messages.end(), joins_parts)) continue;
-    for (const Stream& stream : group.streams) {
-      sets.unite(group.streams.front().rank_index, stream.rank_index);
-    }
-  }
-  std::map<std::uint32_t, std::vector<std::uint32_t>> by_root;
-  for (std::uint32_t r = 0; r < ranks; ++r) by_root[sets.root(r)].push_back(r);
-  for (auto& [root, members] : by_root) {
-    if (members.size() > 1) out.sets.push_back(std::move(members));
-  }
   return out;
 }
 

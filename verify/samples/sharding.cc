@@ -126,7 +126,7 @@ struct Sharing {
 };
 
 // Whether the replicas share samples that no sharded sampler lets them share; nothing where they do
-// not, or where the trace cannot tell.
+// not, or where the trace does not show it.
 std::optional<Sharing> find_sharing(const Counts& counts, std::uint64_t ranks) {
   const std::vector<StepCount>& steps = counts.steps;
   const auto repeats = [](const StepCount& s) { return s.from_others + s.from_own > 0; };
@@ -323,7 +323,7 @@ std::map<std::int64_t, std::vector<const trace::DataMark*>> lines_of(
   return out;
 }
 
-// The lines of one step, each with the one that ought to say the same; nullptr: there is none.
+// A line, and the line of the same step that should name the same samples; nullptr: there is none.
 struct Line {
   const trace::DataMark* own = nullptr;
   const trace::DataMark* other = nullptr;

@@ -24,7 +24,7 @@ struct SampleLog {
   Samples all(std::uint32_t rank) const;
 };
 
-// Two lists of one rank and step that ought to be the same samples: those of its images and its
+// Two lists of one rank and step that should be the same samples: those of its images and its
 // texts, which separate loaders read.
 struct SamplePair {
   std::uint32_t rank = 0;

@@ -360,7 +360,7 @@ class Programs {
     return true;
   }
 
-  // Which side did something unusual; nothing where nothing tells.
+  // Which side did something unusual; nothing where nothing shows it.
   std::optional<OddProgram> judge(const Divergence& divergence) {
     const std::uint32_t one = divergence.one[0];
     const std::uint32_t other = divergence.other[0];
@@ -378,7 +378,7 @@ class Programs {
     const CallRef of_one{one, divergence.index};
     const CallRef of_other{other, divergence.index};
     // Ranks that stand in a collective where the others of a pipeline post messages: nothing shows
-    // what they would have done next, and the past of messages does not tell (below). In a ring,
+    // what they would have done next, and the past of messages does not show it (below). In a ring,
     // all post as many; one of two may be a pipeline.
     const auto stands_in_collective = [&](std::uint32_t r, std::uint32_t peer) {
       const trace::Call& message = calls(peer)[divergence.index];

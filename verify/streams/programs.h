@@ -54,7 +54,7 @@ std::optional<ProgramDivergence> find_program_divergence(const trace::Run& run,
                                                          std::uint32_t b);
 
 // Which of two calls, of ranks that run one program and did the same up to them, is unusual by what
-// the two ranks do in their other rounds: true for the second. Nothing where that does not tell.
+// the two ranks do in their other rounds: true for the second. Nothing where that does not show it.
 std::optional<bool> is_second_unusual(const trace::Run& run, Agreement& agreement, CallRef first,
                                       CallRef second);
 

@@ -28,8 +28,8 @@ std::string state_text(const LaneCell& cell) {
   if (cell.state == State::waits) return "WAITS";
   if (cell.state == State::waits_elsewhere)
     return "(waits in";  // the place follows on a line of its own
-  const std::string words(describe_state(cell.state));
-  return words.empty() || cell.has_call() ? words : fmt::format("({})", words);
+  const std::string state(describe_state(cell.state));
+  return state.empty() || cell.has_call() ? state : fmt::format("({})", state);
 }
 
 // The lines of one cell: the shown fields of its call, then its state. draw() fills the cells of a
@@ -314,8 +314,9 @@ class LanePicture {
         fmt::format("{}, {} of ranks:", table_.title, plural(table_.rows.size(), "kind"));
     for (const LaneRow& row : table_.rows) {
       const LaneCell& cell = row.cells[table_.focus];
-      const std::string words = full_text_of(cell);
-      out += fmt::format(" {}: {}.", rank_label(row.ranks, 40), words.empty() ? "no call" : words);
+      const std::string content = full_text_of(cell);
+      out +=
+          fmt::format(" {}: {}.", rank_label(row.ranks, 40), content.empty() ? "no call" : content);
     }
     return out;
   }
@@ -457,13 +458,13 @@ class LaneFigure {
   }
 
   std::string caption() const {
-    std::string words = "Time goes from left to right; lines join calls that match.";
+    std::string out = "Time goes from left to right; lines join calls that match.";
     bool any = false;
     for (const LaneRow& row : table_.rows)
       for (std::size_t c = 0; c < row.cells.size(); ++c) any = any || stands_out(table_, row, c);
-    if (any) words += " ≠ marks a call that is not what the others called.";
-    if (hidden_ > 0) words += fmt::format(" {} differ from these.", plural(hidden_, "more rank"));
-    return element("figcaption", "", text(words));
+    if (any) out += " ≠ marks a call that is not what the others called.";
+    if (hidden_ > 0) out += fmt::format(" {} differ from these.", plural(hidden_, "more rank"));
+    return element("figcaption", "", text(out));
   }
 
   std::string full_table() const {
@@ -479,14 +480,14 @@ class LaneFigure {
   }
 
   // The picture shows only the first of the names that a call carries; here are more.
-  std::string whole_words(const LaneCell& cell, const trace::Call& made) const {
+  std::string full_content(const LaneCell& cell, const trace::Call& made) const {
     constexpr std::size_t kNames = 40;
     std::string out;
     for (std::size_t field = 0; field < kLaneFields; ++field) {
       if (field == kStep) continue;  // has a column of its own
-      const std::string words =
+      const std::string content =
           field == kWhat ? join_and(run_.tables.names(made.what), kNames) : cell.fields[field];
-      if (!words.empty()) out.append(out.empty() ? "" : ", ").append(words);
+      if (!content.empty()) out.append(out.empty() ? "" : ", ").append(content);
     }
     return out;
   }
@@ -499,7 +500,7 @@ class LaneFigure {
     std::string call, at, step;
     if (cell.call != kNoLaneCall) {
       const trace::Call& made = run_.find(row.ranks.front())->calls[cell.call];
-      call = whole_words(cell, made);
+      call = full_content(cell, made);
       at = run_.tables.str(made.at);
       if (made.step != trace::kNone) step = fmt::format("{}", made.step);
     }

@@ -21,14 +21,14 @@
 namespace lockstep::reports::html {
 namespace {
 
-// How a rank's cell looks, the most telling first.
+// How a rank's cell looks, what matters most first.
 enum class Look : std::uint8_t { culprit, direct, waits, no_trace, other };
 
-struct LookWords {
-  std::string_view css, words;
+struct Appearance {
+  std::string_view css, label;
 };
 
-LookWords words_of(Look look) {
+Appearance appearance_of(Look look) {
   switch (look) {
     case Look::culprit:
       return {"bad", "culprit"};
@@ -205,7 +205,7 @@ class Overview {
   }
 
   std::string cell(trace::Rank rank) const {
-    const LookWords how = words_of(look(rank));
+    const Appearance how = appearance_of(look(rank));
     return fmt::format("<a{} href=\"#rank-{}\" title=\"{}\">{}</a>",
                        how.css.empty() ? "" : fmt::format(" class=\"{}\"", how.css), rank.value,
                        text(state(rank)), rank.value);
@@ -217,8 +217,8 @@ class Overview {
       for (const trace::Rank rank : team.ranks) ++counts[look(rank)];
     std::string items;
     for (const auto& [look, count] : counts) {
-      const LookWords how = words_of(look);
-      items += fmt::format("<span><span class=\"key {}\"></span>{}: {}</span>", how.css, how.words,
+      const Appearance how = appearance_of(look);
+      items += fmt::format("<span><span class=\"key {}\"></span>{}: {}</span>", how.css, how.label,
                            grouped(count));
     }
     return element("p", "legend", items);

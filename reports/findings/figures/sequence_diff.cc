@@ -270,10 +270,9 @@ class SidesTable {
   }
 
   std::string end_of(const DiffSide& side) const {
-    const std::string_view words = side.ends ? describe_end(run_.ranks[side.rank_index].end) : "…";
+    const std::string_view end = side.ends ? describe_end(run_.ranks[side.rank_index].end) : "…";
     return fmt::format(
-        "<td class=\"n\"></td><td class=\"soft\"><span class=\"sign\"> </span>{}</td>",
-        text(words));
+        "<td class=\"n\"></td><td class=\"soft\"><span class=\"sign\"> </span>{}</td>", text(end));
   }
 
   const SequenceDiff& diff_;

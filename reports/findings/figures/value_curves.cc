@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::size_t kMostCurves = 4;
 
-std::string_view words(verify::Phase phase) {
+std::string_view phase_name(verify::Phase phase) {
   switch (phase) {
     case verify::Phase::leftover:
       return "gradient before backward";
@@ -87,7 +87,7 @@ void fold_curves(const std::map<trace::Rank, Points>& of_rank, ValueCurves& out)
 ValueCurves curves_of(const verify::Series& series, const trace::Run& run) {
   ValueCurves out;
   out.name = run.tables.str(series.name);
-  out.kind = words(series.phase);
+  out.kind = phase_name(series.phase);
   std::map<trace::Rank, Points> of_rank;
   for (const verify::ValueRow* row : series.rows) {
     for (const verify::Reading& reading : row->readings)

@@ -24,7 +24,8 @@ namespace {
 constexpr std::size_t kMostNodes = 16;
 constexpr std::size_t kNodeLetters = 37;  // that fit into a node's box
 
-// A call in so many letters. Its reduce operation, " (sum)", goes before digits of its size do.
+// A call, shortened to that many letters. Its reduce operation, " (sum)", is left out first, so
+// that the digits of its size stay.
 std::string fitted_call(std::string call, std::size_t letters) {
   if (columns_of(call) > letters && call.ends_with(')'))
     call.erase(std::min(call.size(), call.rfind(" (")));
@@ -177,18 +178,18 @@ class WaitFigure {
   }
 
   std::string caption() const {
-    std::string words;
-    if (drawn_.edges.empty()) words = "All ranks issued this call, and it does not complete. ";
+    std::string out;
+    if (drawn_.edges.empty()) out = "All ranks issued this call, and it does not complete. ";
     if (has(WaitEdge::Kind::missing) || has(WaitEdge::Kind::any))
-      words += "Arrows point to whom ranks wait for";
-    if (words.starts_with("Arrows")) words += layout_.goes_round ? "; they form a cycle. " : ". ";
+      out += "Arrows point to whom ranks wait for";
+    if (out.starts_with("Arrows")) out += layout_.goes_round ? "; they form a cycle. " : ". ";
     if (has(WaitEdge::Kind::mismatch))
-      words += "≠ joins calls of one collective that do not fit together. ";
-    if (has(WaitEdge::Kind::unknown)) words += "? leads to ranks without a trace. ";
-    if (has(WaitEdge::Kind::any)) words += "Dashed: any one of these would do. ";
+      out += "≠ joins calls of one collective that do not fit together. ";
+    if (has(WaitEdge::Kind::unknown)) out += "? leads to ranks without a trace. ";
+    if (has(WaitEdge::Kind::any)) out += "Dashed: any one of these would do. ";
     if (drawn_.left_out > 0)
-      words += fmt::format("{} not drawn.", plural(drawn_.left_out, "more rank"));
-    return words;
+      out += fmt::format("{} not drawn.", plural(drawn_.left_out, "more rank"));
+    return out;
   }
 
   // Nodes that wait in calls alike for the same ones: an item of the list.
@@ -253,13 +254,13 @@ class WaitFigure {
       const WaitNode& node = *item.node;
       const std::string where =
           item.calls == 1 ? text(node.location) : fmt::format("{} calls like it", item.calls);
-      const std::string words =
+      const std::string state =
           node.call.empty() ? text(node.state)
                             : fmt::format("{} in {}, {}", item.ranks.size() == 1 ? "waits" : "wait",
                                           code(node.call), where);
       lines +=
           fmt::format("<li{}><strong>{}</strong> {}{}</li>\n", node.culprit ? " class=\"bad\"" : "",
-                      text(rank_label(item.ranks, 60)), words, targets_of(item));
+                      text(rank_label(item.ranks, 60)), state, targets_of(item));
     }
     const std::string left_out =
         drawn_.left_out == 0

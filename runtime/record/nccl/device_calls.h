@@ -4,7 +4,7 @@
 // the oldest event of each stream, so completions are recorded late by that at most. RecordedRank
 // counts a call as on the device from enter() to its completion.
 //
-// Nobody can tell of a call that is captured in a CUDA graph, that is in a communicator that does
+// Nothing shows it of a call that is captured in a CUDA graph, that is in a communicator that does
 // not block (it may be launched later), or where the process has no CUDA driver: it counts as on
 // the device until NCCL has taken it, and is not recorded as complete.
 #pragma once
@@ -21,7 +21,7 @@
 #include "runtime/record/nccl/communicator.h"
 #include "runtime/record/nccl/nccl_interface.h"
 
-// The CUDA driver's functions that tell how far a stream has come, as they are in this process.
+// The CUDA driver's functions that say how far a stream has come, as they are in this process.
 //
 // Lockstep's declarations of what NVIDIA publishes in cuda.h (CUDA 10.1 to 13); the numbers are the
 // interface's. A stream of the runtime is one of the driver's.
@@ -81,7 +81,7 @@ class DeviceCalls {
   static void enter(const Call& call) {
     call.rank->on_device.fetch_add(1, std::memory_order_relaxed);
   }
-  // NCCL refused it, or nobody can tell when it completes.
+  // NCCL refused it, or nothing shows when it completes.
   static void leave(const Call& call) {
     call.rank->on_device.fetch_sub(1, std::memory_order_relaxed);
   }

@@ -44,7 +44,7 @@ class NcclJobRecord {
   NcclJobRecord(std::string library, Environment get);
 
   // The process's: never destroyed, since calls may come until the process is gone. The end mark
-  // tells whether the program exited with 0; a process that is killed leaves none.
+  // says whether the program exited with 0; a process that is killed leaves none.
   static NcclJobRecord& of_process(const char* library);
   // The process ends by _exit(), which runs no handlers. Only a good end is marked: others come
   // from whoever ends a hung process, often in the handler of a signal.

@@ -12,7 +12,7 @@
 // The rank and the number of ranks are those of the launcher (launch_settings.h); of a process
 // without one, those of the first group that is used.
 //
-// Never destroyed: calls may come, and complete, until the process is gone. The end mark tells
+// Never destroyed: calls may come, and complete, until the process is gone. The end mark says
 // whether the program exited with 0; a process that is killed leaves none.
 #pragma once
 
@@ -46,7 +46,7 @@ class JobRecord {
   void begin(const c10d::ProcessGroup& first);
 
   // The group's, made at its first call. Null: nothing is recorded of it, because there is nowhere
-  // to write to, or because it does not tell which ranks are in it.
+  // to write to, or because it does not say which ranks are in it.
   RecordedGroup* group(const c10::intrusive_ptr<c10d::ProcessGroup>& group);
 
   // The process works on that device: a call's tensors are there. After group() was not null.

@@ -45,9 +45,9 @@ void pass_on(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit
 }
 
 // A call whose operator returned no handle. NCCL's collectives do so when they are synchronous:
-// they are in the caller's stream, and an event after them tells when they complete. Its messages
-// do so inside a bracket of coalesced calls only, and are not in the stream yet: nobody tells, and
-// they stay open.
+// they are in the caller's stream, and an event after them shows when they complete. Its messages
+// do so inside a bracket of coalesced calls only, and are not in the stream yet: nothing shows it,
+// and they stay open.
 void follow_without_work(const DispatchedCall& call, Recorder& recorder, std::uint32_t id,
                          WorkWatch* watch) {
   const std::optional<c10::Device> device = call.cuda_device();

@@ -18,7 +18,7 @@ each rank's ring file, in the first steps and then in every `every`-th:
 - which samples the rank reads from `loader`, a DataLoader;
 - the number of the step, for all calls in it.
 
-Of each tensor its hash and norm are kept, and a sketch of 8 numbers where it can tell something; not
+Of each tensor its hash and norm are kept, and a sketch of 8 numbers where it can show something; not
 its values. What is known to be the same on several ranks is compared: tensors of a model under
 DistributedDataParallel, DTensors along the dimensions of their mesh over which they are replicated
 (hybrid sharding), and normalisation layers in a tensor group. What begins equal and gets equal
@@ -56,8 +56,8 @@ Tied = Mapping[str, Union[dist.ProcessGroup, "tuple[str, dist.ProcessGroup]"]]
 
 _FIRST_STEPS = 10  # all of these are recorded: most faults show in them
 _STATE_STEPS = 2  # of those, the ones with the optimizer's own tensors
-_COLUMNS = 4096  # of a sample, those that tell it from others
-_NO_SETTINGS = ("params", "lr", "initial_lr")  # of an optimizer's groups; lr is told by itself
+_COLUMNS = 4096  # of a sample, enough to distinguish it from others
+_NO_SETTINGS = ("params", "lr", "initial_lr")  # of an optimizer's groups; lr is recorded by itself
 _AUTOCAST = {None: 0.0, torch.bfloat16: 1.0, torch.float16: 2.0}
 
 

@@ -8,25 +8,15 @@
 
 #include <gtest/gtest.h>
 
+#include "base/environment.h"
+
 namespace lockstep::reports {
 namespace {
 
 using Json = nlohmann::json;
 
-std::string variable(const char* name) {
-  const char* const value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
-
 // Where scripts/fetch-perfetto leaves it.
-std::string perfetto_folder() {
-  std::string cache = variable("LOCKSTEP_CACHE");
-  if (cache.empty()) {
-    const std::string caches = variable("XDG_CACHE_HOME");
-    cache = (caches.empty() ? variable("HOME") + "/.cache" : caches) + "/lockstep";
-  }
-  return cache + "/perfetto-52.0";
-}
+std::string perfetto_folder() { return cache_folder() + "/perfetto-52.0"; }
 
 std::string quoted(const std::string& word) {
   std::string out = "'";

@@ -1,7 +1,6 @@
 // BertEncoder: Hugging Face's names, and the numbers of a pretrained one.
 #include "runtime/models/bert.h"
 
-#include <cstdlib>
 #include <fstream>
 #include <stdexcept>
 
@@ -9,6 +8,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "base/environment.h"
 #include "runtime/models/weights.h"
 #include "tests/runtime/models/wave.h"
 
@@ -144,18 +144,7 @@ TEST(Bert, SaysWhatDoesNotFit) {
   EXPECT_THAT(problem(at::zeros({3}, at::kLong), ids(1, 3)), HasSubstr("[n, t]"));
 }
 
-std::string minilm_folder() {
-  const auto variable = [](const char* name) {
-    const char* value = std::getenv(name);
-    return std::string(value == nullptr ? "" : value);
-  };
-  std::string cache = variable("LOCKSTEP_CACHE");
-  if (cache.empty()) {
-    const std::string home = variable("XDG_CACHE_HOME");
-    cache = (home.empty() ? variable("HOME") + "/.cache" : home) + "/lockstep";
-  }
-  return cache + "/minilm-0.1.0";
-}
+std::string minilm_folder() { return cache_folder() + "/minilm-0.1.0"; }
 
 TEST(Bert, MiniLmComputesWhatHuggingFaceComputes) {
   std::ifstream file(LOCKSTEP_SOURCE_DIR "/../shared/data/models/minilm_reference.json");

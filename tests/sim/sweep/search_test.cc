@@ -27,7 +27,7 @@ Tried search(const Grid& grid, PointId trials, std::uint64_t seed, const ScoreOf
       out.points.push_back(point);
       out.best = std::min(out.best, scores.back());
     }
-    search.tell(scores);
+    search.add_scores(scores);
   }
   return out;
 }

@@ -141,7 +141,7 @@ TEST(TrainingPlans, TheSearchFindsTheBruteForceBest) {
           (!found || row.step_seconds < *found))
         found = row.step_seconds;
     }
-    search.tell(scores);
+    search.add_scores(scores);
   }
   EXPECT_EQ(found, least);
 }

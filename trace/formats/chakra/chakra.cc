@@ -253,7 +253,7 @@ class ChakraReader {
     const bool partly =
         std::find(node.involved.begin(), node.involved.end(), false) != node.involved.end();
     if (!partly) return tables_.groups.intern("world");
-    // Which ranks share these dimensions, the trace does not tell: a group of its own.
+    // The trace does not say which ranks share these dimensions: a group of its own.
     std::string name = "dimensions ";
     for (const bool flag : node.involved) name += flag ? '1' : '0';
     partly_.push_back(static_cast<std::uint32_t>(comms_.size()));

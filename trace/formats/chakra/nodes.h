@@ -53,7 +53,7 @@ class ChakraMessages {
   explicit ChakraMessages(std::string_view bytes) : bytes_(bytes) {}
 
   // The bytes of the next message; nothing at the end of the file, or where it is cut off or is no
-  // message (whole() tells).
+  // message (see whole()).
   std::optional<std::string_view> next();
   bool whole() const { return whole_; }
   std::size_t position() const { return at_; }  // of what comes next
@@ -94,7 +94,7 @@ class ChakraJsonNodes {
   ChakraJsonNodes(std::string_view bytes, bool work);
 
   enum class Next { node, damaged, end };
-  // The next node into `node`. At the end whole() tells whether the file ends as it should.
+  // The next node into `node`. At the end whole() says whether the file ends as it should.
   Next next(ChakraNode& node);
   bool whole() const { return whole_; }
 

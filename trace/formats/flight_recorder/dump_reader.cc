@@ -84,7 +84,7 @@ class DumpReader {
     // world size follows from all dumps (link_dumps): until then every rank is possible.
     if (entries != nullptr) read_entries(*entries);
     if (status != nullptr) read_status(*status);
-    // Without entries the other ranks' dumps tell (link_dumps); over NCCL, its version does.
+    // Without entries the other ranks' dumps decide (link_dumps); over NCCL, its version does.
     const Value* const version = tree_.find(tree_.root, "comm_lib_version");
     const bool no_nccl = version != nullptr && tree_.text(*version).empty();
     if (only_gloo_ && (!trace_.calls.empty() || no_nccl)) {

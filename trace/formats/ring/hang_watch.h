@@ -1,6 +1,6 @@
 // HangWatch: decides when a rank's end mark should say that it hangs.
 //
-// A process that is killed leaves no end mark, and its file does not tell whether it hung before or
+// A process that is killed leaves no end mark, and its file does not show whether it hung before or
 // went on. So while calls are on the device and nothing at all has been recorded for some time, the
 // mark says `hung`; it is taken back when something moves. No clock of its own: look() is called
 // every now and then, in programs that are recorded from outside by a thread (look_at_times).

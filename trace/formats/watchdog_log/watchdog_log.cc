@@ -330,7 +330,7 @@ class WatchdogLogReader {
     if (seq < 0 || seq > kLargestSeq) return std::nullopt;
     out.seq = std::max<std::int64_t>(0, seq - 1);
     std::string group = failed.group.value_or(fmt::format("unnamed group ({})", failed.op));
-    // The message does not tell whether a batch was of messages or of collectives, which are
+    // The message does not say whether a batch was of messages or of collectives, which are
     // counted apart. So batches get a group of their own, where their numbers are compared among
     // themselves.
     if (failed.op == "COALESCED") group += ", coalesced";

@@ -104,12 +104,13 @@ class Recorder:
         self.names = Names()
         self.step: Optional[int] = None
         self.step_begin = 0  # index of the step's first line
-        self.redop: Optional[str] = None  # noted by Python wrappers, if torch does not tell
+        self.redop: Optional[str] = None  # noted by Python wrappers, if torch does not say
         self.backend: Optional[str] = None  # the one that the program asked for
         self.batch: Optional[int] = None  # number of the open batch of calls (coalesced)
         self.batches = 0
         self._groups: dict[str, tuple[str, list[int]]] = {}  # by c10d's name
-        # All that the program makes, with or without this rank, and where: by c10d's name.
+        # By c10d's name: the ranks of each group that the program makes, with or without this rank,
+        # and the line.
         self.asked: dict[str, tuple[list[int], Optional[str]]] = {}
         self._scopes: list[tuple[Optional[list[str]], str]] = []
         self._coming: collections.deque[Optional[list[str]]] = collections.deque()
@@ -147,9 +148,9 @@ class Recorder:
 
     def _hide_sizes(self, call: Call, line: dict[str, Any]) -> None:
         """Leaves out the sizes of an all-to-all with splits, of pickled objects that are gathered, and
-        of messages after one of whole numbers: they follow from what ranks told each other.
+        of messages after one of whole numbers: they follow from numbers that the ranks exchanged.
 
-        What the others told is not known here, so that these sizes are not the real job's, and
+        What the others sent is not known here, so that these sizes are not the real job's, and
         nothing follows from whether they fit those of other ranks.
         """
         if self.world is None:

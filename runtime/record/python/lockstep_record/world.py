@@ -59,7 +59,7 @@ class World:
         self.dissent = False
         self.sent: dict[BroadcastKey, Any] = {}  # by this rank, as root
         self.assumed: set[str] = set()  # assumptions made on the way
-        self.sizes_told = False  # ranks have told each other whole numbers, such as counts
+        self.sizes_told = False  # ranks have exchanged whole numbers, such as counts
         self.numbers_received = False  # in messages: what they were is not known
         self.lengths_told = False  # a message of whole numbers was sent or received
         self.in_join = False  # a call was made for torch.distributed.algorithms.Join

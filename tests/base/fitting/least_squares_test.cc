@@ -1,4 +1,4 @@
-#include "base/least_squares.h"
+#include "base/fitting/least_squares.h"
 
 #include <algorithm>
 #include <array>

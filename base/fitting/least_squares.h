@@ -6,7 +6,6 @@
 #pragma once
 
 #include <cstddef>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -28,12 +27,9 @@ class LeastSquares {
   std::vector<double> solve() const;
 
  private:
-  double& at(std::size_t i, std::size_t j) { return matrix_[i * right_.size() + j]; }
-  double at(std::size_t i, std::size_t j) const { return matrix_[i * right_.size() + j]; }
-  double error(std::span<const double> x) const;
-  std::optional<std::vector<double>> solve_for(std::span<const std::size_t> unknowns) const;
-
-  std::vector<double> matrix_, right_;  // of the normal equations, matrix · x = right
+  // The normal equations, matrix · x = right; the symmetric matrix element by element. Eigen stays
+  // out of this header, which many files would wait for.
+  std::vector<double> matrix_, right_;
 };
 
 }  // namespace lockstep

@@ -1,0 +1,85 @@
+#include "verify/samples/replicas.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <unordered_map>
+
+#include <boost/pending/disjoint_sets.hpp>
+
+namespace lockstep::verify {
+namespace {
+
+// What the ranks exchange, as far as it shows who is a replica of whom.
+struct Traffic {
+  std::set<std::uint32_t> reducing;  // groups with reductions
+  std::set<std::uint32_t> naming;    // … whose reductions name what they carry
+  std::set<std::pair<std::uint32_t, std::uint32_t>>
+      messages;  // pairs of ranks, the lower one first
+  bool any_call = false;
+
+  // The groups whose reductions average gradients: those that name what they carry, if there are
+  // any.
+  const std::set<std::uint32_t>& averaging() const { return naming.empty() ? reducing : naming; }
+};
+
+Traffic traffic_of(const trace::Run& run) {
+  std::unordered_map<std::int32_t, std::uint32_t> index_of;
+  for (std::uint32_t r = 0; r < run.ranks.size(); ++r) index_of[run.ranks[r].rank.value] = r;
+  Traffic out;
+  for (std::uint32_t r = 0; r < run.ranks.size(); ++r) {
+    for (const trace::Call& call : run.ranks[r].calls) {
+      out.any_call = true;
+      const trace::Op op = run.tables.op(call);
+      if (trace::is_reduction(op)) {
+        out.reducing.insert(call.group.value);
+        if (call.what.value != 0) out.naming.insert(call.group.value);
+      } else if (trace::is_point_to_point(op)) {
+        const auto peer = index_of.find(call.peer.value);
+        if (peer != index_of.end()) out.messages.insert(std::minmax(r, peer->second));
+      }
+    }
+  }
+  return out;
+}
+
+// Whether two members send each other messages: then the group is over parts of one model, such as
+// for a norm over all of them, and averages nothing.
+bool joins_parts(const GroupStreams& group, const Traffic& traffic) {
+  const auto is_member = [&](std::uint32_t r) { return stream_of(group, r) != nullptr; };
+  return std::any_of(traffic.messages.begin(), traffic.messages.end(), [&](const auto& message) {
+    return is_member(message.first) && is_member(message.second);
+  });
+}
+
+}  // namespace
+
+Replicas find_replicas(const Context& context) {
+  const Traffic traffic = traffic_of(context.run);
+  Replicas out;
+  out.partners.assign(traffic.messages.begin(), traffic.messages.end());
+  if (traffic.naming.empty() && traffic.reducing.size() > 1) {
+    out.known = false;
+    return out;
+  }
+  const auto ranks = static_cast<std::uint32_t>(context.run.ranks.size());
+  boost::disjoint_sets_with_storage<> sets(ranks);
+  if (!traffic.any_call) {
+    for (std::uint32_t r = 1; r < ranks; ++r) sets.union_set(std::uint32_t{0}, r);
+  }
+  for (const GroupStreams& group : context.groups) {
+    if (!traffic.averaging().contains(group.group.value) || joins_parts(group, traffic)) continue;
+    for (const Stream& stream : group.streams)
+      sets.union_set(group.streams.front().rank_index, stream.rank_index);
+  }
+  std::map<std::uint32_t, std::vector<std::uint32_t>> by_lowest;  // by the lowest rank of each set
+  std::unordered_map<std::size_t, std::uint32_t> lowest;          // by the set's representative
+  for (std::uint32_t r = 0; r < ranks; ++r)
+    by_lowest[lowest.try_emplace(sets.find_set(r), r).first->second].push_back(r);
+  for (auto& [first, members] : by_lowest) {
+    if (members.size() > 1) out.sets.push_back(std::move(members));
+  }
+  return out;
+}
+
+}  // namespace lockstep::verify

@@ -1,0 +1,25 @@
+// Which ranks train on different data: the data-parallel sets of a run.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "verify/context.h"
+
+namespace lockstep::verify {
+
+struct Replicas {
+  // Rank indices, ascending; sets of two ranks and more, which share no rank.
+  std::vector<std::vector<std::uint32_t>> sets;
+  // Pairs of ranks that send each other messages: parts of one model, which read one batch.
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> partners;
+  bool known = true;  // false: several groups reduce, and nothing shows which of them average
+};
+
+// Ranks whose gradients are averaged are replicas: they share a group whose reductions name what
+// they carry, or the only group with reductions, or no call is recorded at all. Ranks that exchange
+// messages are parts of one model and no replicas of each other. O(calls + members of groups).
+Replicas find_replicas(const Context& context);
+
+}  // namespace lockstep::verify

@@ -1,0 +1,162 @@
+#include "verify/verdict.h"
+
+#include <algorithm>
+#include <optional>
+#include <tuple>
+
+#include <fmt/core.h>
+
+#include "verify/blocking/witnesses.h"
+#include "verify/matching/group_divergence.h"
+#include "verify/rules/rules.h"
+
+namespace lockstep::verify {
+namespace {
+
+// Whether the report has a finding of this rule.
+bool has_finding(const Report& report, RuleId id) {
+  return std::any_of(report.findings.begin(), report.findings.end(),
+                     [id](const Finding& f) { return f.rule == id; });
+}
+
+// Whether calls are recorded, and none names the parameters that it carries.
+bool names_no_parameters(const trace::Run& run) {
+  bool any_call = false;
+  for (const trace::RankTrace& trace : run.ranks) {
+    any_call |= !trace.calls.empty();
+    if (trace.occurs.parameters &&
+        std::any_of(trace.calls.begin(), trace.calls.end(),
+                    [](const trace::Call& c) { return c.what.value != 0; })) {
+      return false;
+    }
+  }
+  return any_call;
+}
+
+}  // namespace
+
+void note_undecided_traces(const trace::Run& run, Outlook& outlook) {
+  for (const trace::RankTrace& trace : run.ranks) {
+    const bool known = std::find(outlook.undecided.begin(), outlook.undecided.end(),
+                                 trace.inconclusive) != outlook.undecided.end();
+    if (!trace.inconclusive.empty() && !known) outlook.undecided.push_back(trace.inconclusive);
+  }
+}
+
+void note_open_calls(const Context& context, Outlook& outlook) {
+  const auto holds_no_call = [](const trace::RankTrace& trace) {
+    return trace.snapshot && trace.calls.empty() && trace.progress.empty();
+  };
+  const std::vector<trace::RankTrace>& ranks = context.run.ranks;
+  if (!ranks.empty() && std::all_of(ranks.begin(), ranks.end(), holds_no_call)) {
+    outlook.undecided.emplace_back(
+        "no recording holds a call: nothing was called, or the recorder was off (Flight Recorder "
+        "with TORCH_FR_BUFFER_SIZE=0)");
+    return;
+  }
+  if (context.semantics != CallSemantics::nccl && !is_snapshot(context.run)) return;
+  std::vector<std::uint32_t> open;
+  for (std::uint32_t r = 0; r < context.where.positions.size(); ++r) {
+    if (context.where.positions[r].last_open != kNoCall) open.push_back(r);
+  }
+  if (open.empty()) return;
+  const CallRef first{open[0], context.where.positions[open[0]].last_open};
+  outlook.undecided.push_back(fmt::format(
+      "{} had unfinished calls, {} ({}) among them: the traces do not show whether these hang",
+      context.describe_ranks(open), context.describe_call(first),
+      context.describe_location(first, context.call(first).seq)));
+}
+
+void note_divergent_numbers(const Context& context, Outlook& outlook) {
+  for (const GroupStreams& group : context.groups) {
+    if (!group.divergent_numbers) continue;
+    const std::optional<DivergentNumbers>& diverged = group.divergent_numbers;
+    const CallRef ref{diverged->deviants.front(), diverged->call};
+    outlook.undecided.push_back(fmt::format(
+        "{} recorded {} as {}, {} as call {}: a call between is missing from a recording, or the "
+        "calls from there on are paired with the wrong ones",
+        context.describe_ranks(diverged->deviants), context.describe_call(ref),
+        context.describe_location(ref, context.call(ref).seq),
+        context.describe_ranks(diverged->others),
+        diverged->others_seq + context.run.ranks[ref.rank].first_number));
+  }
+}
+
+void list_unknowns(const Context& context, const Outlook& outlook, Report& report) {
+  report.unknown = outlook.undecided;
+  report.unknown.insert(report.unknown.end(), outlook.unknown.begin(), outlook.unknown.end());
+  report.unknown.insert(report.unknown.end(), context.run.unknown.begin(),
+                        context.run.unknown.end());
+  for (const GroupStreams& group : context.groups) {
+    if (!group.comparable) {
+      report.unknown.push_back(fmt::format(
+          "group {}: the streams start mid-run (a bounded recorder dropped the oldest events), and "
+          "nothing shows how they align",
+          group.name));
+    }
+  }
+  if (context.where.has_wildcards) {
+    report.unknown.emplace_back(
+        "receives from any source, or whose source was not recorded: taken to be matched");
+  }
+  if (outlook.unsearched) {
+    report.unknown.emplace_back(
+        "receives from any source: not every order of the messages was tried, there are too many, "
+        "or traces are missing");
+  }
+  if (!outlook.search.steered.empty()) {
+    report.unknown.push_back(
+        fmt::format("receives from any source of {}: what follows depends on the sender, so that "
+                    "this run does not show other orders",
+                    context.describe_ranks(outlook.search.steered)));
+  }
+  if (outlook.waits_unknown) {
+    report.unknown.emplace_back(
+        "waits: not recorded, so concurrent calls of two communicators cannot be distinguished "
+        "from calls that a wait separates");
+  }
+  if (creation_order_unknown(context.run)) {
+    report.unknown.emplace_back(
+        "the order in which ranks created their process groups: not recorded");
+  }
+  if (names_no_parameters(context.run)) {
+    report.unknown.emplace_back(
+        "parameters carried by a call: not recorded, so equal calls that pair different parameters "
+        "cannot be seen");
+  }
+  for (const trace::Run::Unreadable& file : context.run.unreadable) {
+    report.unknown.push_back(fmt::format("unreadable file: {}", file.error.summary()));
+  }
+}
+
+void sort_findings(std::vector<Finding>& findings) {
+  const bool cycle = std::any_of(findings.begin(), findings.end(), [](const Finding& f) {
+    return f.severity == Severity::error && f.certainty == Certainty::proven &&
+           (f.rule == RuleId::deadlock || f.rule == RuleId::cross_group_deadlock ||
+            f.rule == RuleId::p2p_cycle);
+  });
+  std::stable_sort(findings.begin(), findings.end(), [&](const Finding& a, const Finding& b) {
+    const auto key = [&](const Finding& f) {
+      const std::int64_t step = f.step.value_or(INT64_MAX);
+      // Notes with a headline are about ranks that seem to have stopped; the others are about
+      // files.
+      const bool only_note = f.severity == Severity::note && f.headline.empty();
+      return std::tuple(-static_cast<int>(f.severity), only_note,
+                        cycle && f.rule == RuleId::host_stall, static_cast<int>(f.certainty), step,
+                        f.seq.value_or(UINT64_MAX));
+    };
+    return key(a) < key(b);
+  });
+}
+
+Verdict verdict_of(const Report& report, const trace::Run& run, const Outlook& outlook) {
+  const bool serious = std::any_of(report.findings.begin(), report.findings.end(),
+                                   [](const Finding& f) { return f.severity != Severity::note; });
+  if (serious) return Verdict::findings;
+  const bool blind = !report.ranks_missing.empty() || !report.ranks_damaged.empty() ||
+                     !run.unreadable.empty() || run.ranks.empty() || outlook.unsearched ||
+                     !outlook.undecided.empty() || has_finding(report, RuleId::rank_killed);
+  return blind ? Verdict::inconclusive : Verdict::clean;
+}
+
+}  // namespace lockstep::verify

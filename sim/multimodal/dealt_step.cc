@@ -1,5 +1,6 @@
 #include "sim/multimodal/dealt_step.h"
 
+#include <algorithm>
 #include <numeric>
 #include <utility>
 
@@ -128,27 +129,97 @@ double encoder_flops(const EncoderTower& tower, std::int64_t llm_hidden, double 
   return size * (static_cast<double>(m.layers) * (linear + 4 * size * hidden) + projector);
 }
 
-Result<DealtStep> deal_step(const MultimodalPlan& plan, std::uint64_t step) {
+Result<std::vector<TrainingSequence>> draw_step(const MultimodalPlan& plan, std::uint64_t step) {
+  return draw_sequences(plan.data, sequence_shape(plan), plan.llm.plan.global_batch, step);
+}
+
+DealtStep arrange_step(const MultimodalPlan& plan, std::vector<TrainingSequence> drawn) {
   const TrainingPlan& llm = plan.llm.plan;
   DealtStep out;
-  Result<std::vector<TrainingSequence>> sequences =
-      draw_sequences(plan.data, sequence_shape(plan), llm.global_batch, step);
-  if (!sequences) return sequences.error();
-  out.sequences = std::move(*sequences);
+  out.sequences = std::move(drawn);
   if (plan.data.filling == SequenceFilling::packed &&
       plan.data.arrangement == Arrangement::balanced)
-    out.sequences = repack(out.sequences, sequence_shape(plan), [&](const DataSample& sample) {
+    out.sequences = repack(out.sequences, sequence_shape(plan), [&](const SampleView& sample) {
       double load = 0;
       for (const EncoderTower& tower : plan.encoders)
         for (const std::int32_t size : sample.items[tower.input])
           load += encoder_flops(tower, plan.llm.model.hidden, size);
       return load;
     });
-  out.micro_batches =
-      arrange(plan.data.arrangement, sequence_loads(plan, out.sequences),
-              static_cast<std::size_t>(llm.data), static_cast<std::size_t>(llm.micro_batches()));
+  // As drawn, loads do not matter.
+  const std::vector<double> loads = plan.data.arrangement == Arrangement::drawn
+                                        ? std::vector<double>(out.sequences.size(), 0)
+                                        : sequence_loads(plan, out.sequences);
+  out.micro_batches = arrange(plan.data.arrangement, loads, static_cast<std::size_t>(llm.data),
+                              static_cast<std::size_t>(llm.micro_batches()));
+  return out;
+}
+
+Result<DealtStep> deal_step(const MultimodalPlan& plan, std::uint64_t step) {
+  Result<std::vector<TrainingSequence>> drawn = draw_step(plan, step);
+  if (!drawn) return drawn.error();
+  DealtStep out = arrange_step(plan, std::move(*drawn));
   for (const EncoderTower& tower : plan.encoders)
     out.encoders.push_back(deal_encoder(plan, tower, out));
+  return out;
+}
+
+bool draws_alike(const MultimodalPlan& a, const MultimodalPlan& b) {
+  const bool packed = a.data.filling == SequenceFilling::packed;
+  return packed == (b.data.filling == SequenceFilling::packed) && a.data.seed == b.data.seed &&
+         a.llm.plan.global_batch == b.llm.plan.global_batch &&
+         sequence_shape(a) == sequence_shape(b) && a.data.text == b.data.text &&
+         a.data.items == b.data.items && a.data.manifest == b.data.manifest;
+}
+
+namespace {
+
+// Whether sequence_loads() are the same.
+bool load_alike(const MultimodalPlan& a, const MultimodalPlan& b) {
+  const bool same_llm = a.data.filling == SequenceFilling::ragged
+                            ? a.llm.model == b.llm.model
+                            : a.llm.model.hidden == b.llm.model.hidden;
+  return same_llm && std::equal(a.encoders.begin(), a.encoders.end(), b.encoders.begin(),
+                                b.encoders.end(), [](const EncoderTower& x, const EncoderTower& y) {
+                                  return x.input == y.input && x.model == y.model &&
+                                         x.merge == y.merge &&
+                                         x.projector_hidden == y.projector_hidden;
+                                });
+}
+
+}  // namespace
+
+bool deals_alike(const MultimodalPlan& a, const MultimodalPlan& b) {
+  return a.data.arrangement == b.data.arrangement && a.data.filling == b.data.filling &&
+         a.llm.plan.data == b.llm.plan.data &&
+         a.llm.plan.micro_batches() == b.llm.plan.micro_batches() && draws_alike(a, b) &&
+         (a.data.arrangement == Arrangement::drawn || load_alike(a, b));
+}
+
+std::vector<ItemsOfUnit> count_items(const MultimodalPlan& plan, const EncoderTower& tower,
+                                     const DealtStep& step) {
+  const std::size_t replicas = step.micro_batches.size();
+  const std::size_t micro_batches = step.micro_batches[0].size();
+  // Without their ranks: all items at once, of the job or of a replica.
+  const bool at_once = tower.place == EncoderPlace::every_gpu;
+  const bool anywhere = at_once && plan.data.arrangement == Arrangement::balanced;
+  const bool own = tower.place == EncoderPlace::own_gpus;
+  const auto data = static_cast<std::size_t>(tower.layout.data);
+  const std::size_t units = anywhere ? 1
+                            : own    ? static_cast<std::size_t>(coupled_groups(plan))
+                                     : replicas;
+  const std::size_t each = replicas / units;
+  const std::size_t ranks = own ? data / units : anywhere ? data * replicas : data;
+  std::vector<ItemsOfUnit> out(units);
+  for (std::size_t unit = 0; unit < units; ++unit) {
+    out[unit].ranks = ranks;
+    out[unit].items.assign(at_once ? 1 : micro_batches, 0);
+    for (std::size_t replica = unit * each; replica < (unit + 1) * each; ++replica)
+      for (std::size_t m = 0; m < micro_batches; ++m)
+        for (const std::size_t sequence : step.micro_batches[replica][m])
+          out[unit].items[at_once ? 0 : m] +=
+              static_cast<std::int64_t>(step.sequences[sequence].items[tower.input].size());
+  }
   return out;
 }
 

@@ -37,4 +37,26 @@ double encoder_flops(const EncoderTower& tower, std::int64_t llm_hidden, double 
 // Errors: draw_sequences()'s.
 Result<DealtStep> deal_step(const MultimodalPlan& plan, std::uint64_t step);
 
+// deal_step() in parts, without loads: who has how many items, for many steps of several plans.
+
+// Whether two plans draw the same samples; and whether they also deal them to the same replicas and
+// micro-batches.
+bool draws_alike(const MultimodalPlan& a, const MultimodalPlan& b);
+bool deals_alike(const MultimodalPlan& a, const MultimodalPlan& b);
+
+Result<std::vector<TrainingSequence>> draw_step(const MultimodalPlan& plan, std::uint64_t step);
+
+// DealtStep::sequences and micro_batches. `drawn`: as draw_step() returns them, of a plan that
+// draws alike; with parts, if this one is balanced.
+DealtStep arrange_step(const MultimodalPlan& plan, std::vector<TrainingSequence> drawn);
+
+// The items of ranks that encode together, by micro-batch. They are dealt one each before any rank
+// gets a second one, so that rank i has none exactly where there are at most i.
+struct ItemsOfUnit {
+  std::size_t ranks = 0;
+  std::vector<std::int64_t> items;
+};
+std::vector<ItemsOfUnit> count_items(const MultimodalPlan& plan, const EncoderTower& tower,
+                                     const DealtStep& step);
+
 }  // namespace lockstep::sim

@@ -51,10 +51,19 @@ std::int64_t passes(const std::vector<bool>& calls) {
   return std::count(calls.begin(), calls.end(), true);
 }
 
-// Calls match by their number in the group, so ranks diverge if one makes more than another.
-bool diverges(const std::vector<std::vector<bool>>& ranks) {
-  return std::any_of(ranks.begin(), ranks.end(), [&](const std::vector<bool>& calls) {
-    return passes(calls) != passes(ranks[0]);
+// Calls match by their number in the group, so ranks diverge if one makes more than another. In a
+// unit the first rank makes the most calls and the last one the fewest (ItemsOfUnit).
+bool diverges(const EncoderTower& tower, const std::vector<ItemsOfUnit>& units) {
+  const auto passes_of = [&](const ItemsOfUnit& unit, std::size_t rank) {
+    // As calls_of().
+    const std::size_t first = gathers_as_it_runs(tower) ? 0 : unit.items.size() - 1;
+    return std::count_if(
+        unit.items.begin() + static_cast<std::ptrdiff_t>(first), unit.items.end(),
+        [&](std::int64_t items) { return static_cast<std::size_t>(items) > rank; });
+  };
+  const auto all = passes_of(units[0], 0);
+  return std::any_of(units.begin(), units.end(), [&](const ItemsOfUnit& unit) {
+    return passes_of(unit, 0) != all || passes_of(unit, unit.ranks - 1) != all;
   });
 }
 
@@ -64,46 +73,76 @@ struct HangCount {
   std::uint64_t first = 0;
 };
 
-Result<HangCount> count_hangs(const MultimodalPlan& plan, std::int64_t steps) {
-  HangCount out;
-  const bool any = std::any_of(plan.encoders.begin(), plan.encoders.end(), calls_follow_items);
-  for (std::int64_t step = 0; any && step < steps; ++step) {
-    const Result<DealtStep> dealt = deal_step(plan, static_cast<std::uint64_t>(step));
-    if (!dealt) return dealt.error();
-    for (std::size_t i = 0; i < plan.encoders.size(); ++i) {
-      if (!calls_follow_items(plan.encoders[i]) ||
-          !diverges(calls_of(plan.encoders[i], dealt->encoders[i])))
-        continue;
-      if (out.hang++ == 0) {
-        out.encoder = i;
-        out.first = static_cast<std::uint64_t>(step);
-      }
-      break;
+void count_step(const MultimodalPlan& plan, const DealtStep& dealt, std::int64_t step,
+                HangCount& out) {
+  for (std::size_t i = 0; i < plan.encoders.size(); ++i) {
+    const EncoderTower& tower = plan.encoders[i];
+    if (!calls_follow_items(tower) || !diverges(tower, count_items(plan, tower, dealt))) continue;
+    if (out.hang++ == 0) {
+      out.encoder = i;
+      out.first = static_cast<std::uint64_t>(step);
     }
+    break;
+  }
+}
+
+// Plans that draw the same samples, and those of them that deal them alike: indices.
+struct DrawnTogether {
+  std::vector<std::vector<std::size_t>> dealt;
+  std::size_t drawn_by = 0;  // one that is balanced, if there is any: it needs the samples' parts
+};
+
+std::vector<DrawnTogether> drawn_together(const std::vector<MultimodalPlan>& plans) {
+  std::vector<DrawnTogether> out;
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    const MultimodalPlan& plan = plans[i];
+    if (!std::any_of(plan.encoders.begin(), plan.encoders.end(), calls_follow_items)) continue;
+    auto drawn = std::find_if(out.begin(), out.end(), [&](const DrawnTogether& one) {
+      return draws_alike(plans[one.drawn_by], plan);
+    });
+    if (drawn == out.end()) drawn = out.insert(out.end(), DrawnTogether{{}, i});
+    if (plan.data.arrangement == Arrangement::balanced) drawn->drawn_by = i;
+    const auto dealt = std::find_if(drawn->dealt.begin(), drawn->dealt.end(), [&](const auto& one) {
+      return deals_alike(plans[one[0]], plan);
+    });
+    if (dealt == drawn->dealt.end())
+      drawn->dealt.push_back({i});
+    else
+      dealt->push_back(i);
   }
   return out;
 }
 
-Result<ModalityRemedy> remedy_of(std::string what, const MultimodalPlan& plan, std::int64_t steps) {
-  const Result<HangCount> count = count_hangs(plan, steps);
-  if (!count) return count.error();
-  return ModalityRemedy{std::move(what),
-                        static_cast<double>(count->hang) / static_cast<double>(steps)};
+// By plan: in how many of the steps from `first` to before `end` its ranks diverge.
+std::vector<Result<HangCount>> count_hangs(const std::vector<MultimodalPlan>& plans,
+                                           std::int64_t first, std::int64_t end) {
+  std::vector<Result<HangCount>> out(plans.size(), Result<HangCount>(HangCount{}));
+  for (const DrawnTogether& together : drawn_together(plans))
+    for (std::int64_t step = first; step < end; ++step) {
+      Result<std::vector<TrainingSequence>> drawn =
+          draw_step(plans[together.drawn_by], static_cast<std::uint64_t>(step));
+      if (!drawn) {
+        for (const auto& alike : together.dealt)
+          for (const std::size_t i : alike) out[i] = drawn.error();
+        break;
+      }
+      for (const auto& alike : together.dealt) {
+        const bool last = &alike == &together.dealt.back();
+        const DealtStep dealt = arrange_step(plans[alike[0]], last ? std::move(*drawn) : *drawn);
+        for (const std::size_t i : alike) count_step(plans[i], dealt, step, *out[i]);
+      }
+    }
+  return out;
 }
 
-}  // namespace
-
-Result<std::optional<ModalityDivergence>> check_modalities(const MultimodalPlan& plan,
-                                                           std::int64_t steps, bool remedies) {
-  const Result<HangCount> count = count_hangs(plan, steps);
-  if (!count) return count.error();
-  if (count->hang == 0) return std::optional<ModalityDivergence>();
+std::optional<ModalityDivergence> divergence_of(const HangCount& count, std::int64_t steps) {
+  if (count.hang == 0) return std::nullopt;
   ModalityDivergence out;
-  out.encoder = count->encoder;
-  out.first = count->first;
+  out.encoder = count.encoder;
+  out.first = count.first;
   out.steps = steps;
   const auto n = static_cast<double>(steps);
-  const double p = static_cast<double>(count->hang) / n;
+  const double p = static_cast<double>(count.hang) / n;
   out.probability = p;
   // Wilson's interval, 95 %.
   constexpr double z = 1.959964;
@@ -111,34 +150,84 @@ Result<std::optional<ModalityDivergence>> check_modalities(const MultimodalPlan&
   const double half = z / (1 + z * z / n) * std::sqrt(p * (1 - p) / n + z * z / (4 * n * n));
   out.low = std::max(0.0, middle - half);
   out.high = std::min(1.0, middle + half);
-  if (!remedies) return std::optional<ModalityDivergence>(std::move(out));
-  std::vector<std::pair<std::string, MultimodalPlan>> changes;
+  return out;
+}
+
+struct Remedy {
+  std::string what;
+  MultimodalPlan with;
+};
+
+// `encoder`: the first that can diverge.
+std::vector<Remedy> remedies_of(const MultimodalPlan& plan, std::size_t encoder) {
+  std::vector<Remedy> out;
   MultimodalPlan changed = plan;
   for (EncoderTower& tower : changed.encoders) tower.dummy = true;
-  changes.emplace_back("without_items: dummy (remedy: dummy-image)", changed);
-  const EncoderTower& tower = plan.encoders[out.encoder];
+  out.push_back({"without_items: dummy (remedy: dummy-image)", changed});
+  const EncoderTower& tower = plan.encoders[encoder];
   if (tower.gradients == GradientCalls::hooks) {
     changed = plan;
     for (EncoderTower& other : changed.encoders) other.gradients = GradientCalls::buffer;
-    changes.emplace_back("gradients: buffer, one call a step whatever came", changed);
+    out.push_back({"gradients: buffer, one call a step whatever came", changed});
   }
   if (tower.layout.sharding == Sharding::zero3) {
     changed = plan;
     for (EncoderTower& other : changed.encoders)
       other.layout.sharding = std::min(other.layout.sharding, Sharding::zero2);
-    changes.emplace_back("zero: 2, so that nothing is gathered as it runs", changed);
+    out.push_back({"zero: 2, so that nothing is gathered as it runs", changed});
   }
   if (plan.data.arrangement != Arrangement::balanced) {
     changed = plan;
     changed.data.arrangement = Arrangement::balanced;
-    changes.emplace_back("data.arrange: balanced", changed);
+    out.push_back({"data.arrange: balanced", changed});
   }
-  for (auto& [what, with] : changes) {
-    Result<ModalityRemedy> remedy = remedy_of(std::move(what), with, steps);
-    if (!remedy) return remedy.error();
-    out.remedies.push_back(std::move(*remedy));
+  return out;
+}
+
+}  // namespace
+
+std::vector<Result<std::optional<ModalityDivergence>>> check_each(
+    const std::vector<MultimodalPlan>& plans, std::int64_t steps) {
+  std::vector<Result<std::optional<ModalityDivergence>>> out;
+  for (const Result<HangCount>& count : count_hangs(plans, 0, steps)) {
+    if (count)
+      out.emplace_back(divergence_of(*count, steps));
+    else
+      out.emplace_back(count.error());
   }
-  return std::optional<ModalityDivergence>(std::move(out));
+  return out;
+}
+
+Result<std::optional<ModalityDivergence>> check_modalities(const MultimodalPlan& plan,
+                                                           std::int64_t steps, bool remedies) {
+  if (!remedies) return check_each({plan}, steps)[0];
+  // Up to the first step that hangs, nobody knows whether remedies matter.
+  HangCount count;
+  std::int64_t step = 0;
+  while (step < steps && count.hang == 0) {
+    const Result<HangCount> one = count_hangs({plan}, step, step + 1)[0];
+    if (!one) return one.error();
+    count = *one;
+    ++step;
+  }
+  if (count.hang == 0) return std::optional<ModalityDivergence>();
+  std::vector<Remedy> changes = remedies_of(plan, count.encoder);
+  std::vector<MultimodalPlan> plans;
+  for (const Remedy& change : changes) plans.push_back(change.with);
+  const std::vector<Result<HangCount>> before = count_hangs(plans, 0, step);
+  plans.push_back(plan);
+  const std::vector<Result<HangCount>> after = count_hangs(plans, step, steps);
+  if (!after.back()) return after.back().error();
+  count.hang += after.back()->hang;
+  std::optional<ModalityDivergence> out = divergence_of(count, steps);
+  for (std::size_t i = 0; i < changes.size(); ++i) {
+    for (const auto* counted : {&before[i], &after[i]})
+      if (!*counted) return counted->error();
+    out->remedies.push_back(
+        {std::move(changes[i].what),
+         static_cast<double>(before[i]->hang + after[i]->hang) / static_cast<double>(steps)});
+  }
+  return out;
 }
 
 namespace {

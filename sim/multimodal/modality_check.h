@@ -39,6 +39,10 @@ struct ModalityDivergence {
 Result<std::optional<ModalityDivergence>> check_modalities(const MultimodalPlan& plan,
                                                            std::int64_t steps,
                                                            bool remedies = true);
+// The same of several plans, without remedies. What they draw or deal alike is drawn and dealt
+// once.
+std::vector<Result<std::optional<ModalityDivergence>>> check_each(
+    const std::vector<MultimodalPlan>& plans, std::int64_t steps);
 
 // The calls of the encoder's ranks in step divergence.first: what each gathers and sums. At most
 // kMostRanksShown ranks: those that differ, and others.

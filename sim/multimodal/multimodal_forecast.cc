@@ -169,9 +169,13 @@ std::string MultimodalForecast::reason() const {
 
 namespace {
 
-// `remedies`: also of a plan that can hang.
-Result<MultimodalForecast> forecast_with(const MultimodalPlan& plan, const Calibration& calibration,
-                                         bool remedies) {
+std::int64_t steps_checked(const MultimodalPlan& plan) {
+  return std::clamp<std::int64_t>(kSequencesChecked / plan.llm.plan.global_batch, 8, kStepsChecked);
+}
+
+// Without the check for hangs.
+Result<MultimodalForecast> forecast_times(const MultimodalPlan& plan,
+                                          const Calibration& calibration) {
   const Result<CostParameters> cost = plan_cost(plan.llm, calibration.cost);
   if (!cost) return cost.error();
   if (!cost->slow.empty())
@@ -208,12 +212,6 @@ Result<MultimodalForecast> forecast_with(const MultimodalPlan& plan, const Calib
     out.goodput = goodput_of(*plan.llm.failures, static_cast<double>(plan.gpus));
   out.mfu = steps->flops / (cost->peak_flops * static_cast<double>(plan.gpus) * out.seconds);
   out.time = time_parts_of(out, steps->shares);
-  Result<std::optional<ModalityDivergence>> divergence = check_modalities(
-      plan,
-      std::clamp<std::int64_t>(kSequencesChecked / plan.llm.plan.global_batch, 8, kStepsChecked),
-      remedies);
-  if (!divergence) return divergence.error();
-  out.divergence = std::move(*divergence);
   return out;
 }
 
@@ -221,7 +219,13 @@ Result<MultimodalForecast> forecast_with(const MultimodalPlan& plan, const Calib
 
 Result<MultimodalForecast> forecast_towers(const MultimodalPlan& plan,
                                            const Calibration& calibration) {
-  return forecast_with(plan, calibration, true);
+  Result<MultimodalForecast> out = forecast_times(plan, calibration);
+  if (!out) return out;
+  Result<std::optional<ModalityDivergence>> divergence =
+      check_modalities(plan, steps_checked(plan));
+  if (!divergence) return divergence.error();
+  out->divergence = std::move(*divergence);
+  return out;
 }
 
 Result<StepPicture> draw_step(const MultimodalForecast& forecast) {
@@ -369,22 +373,30 @@ std::vector<PlanChange> changes_of(const MultimodalForecast& f) {
 
 std::vector<Alternative> alternatives(const MultimodalForecast& forecast) {
   std::vector<Alternative> out;
-  for (const PlanChange& change : changes_of(forecast)) {
+  const std::vector<PlanChange> changes = changes_of(forecast);
+  std::vector<MultimodalPlan> possible;
+  for (const PlanChange& change : changes)
+    if (change.refused.empty()) possible.push_back(change.plan);
+  // No change alters the batch, so as many steps are checked of each.
+  const auto checked = check_each(possible, steps_checked(forecast.plan));
+  auto divergence = checked.begin();
+  for (const PlanChange& change : changes) {
     Alternative row;
     row.change = change.what;
     row.refused = change.refused;
     if (row.refused.empty()) {
-      const Result<MultimodalForecast> f = forecast_with(change.plan, forecast.calibration, false);
-      if (f) {
+      const Result<std::optional<ModalityDivergence>>& hangs = *divergence++;
+      const Result<MultimodalForecast> f = forecast_times(change.plan, forecast.calibration);
+      if (f && hangs) {
         row.seconds = f->seconds;
         row.mfu = f->mfu;
         row.lost = f->lost.total();
         row.memory_bytes = f->memory_bytes();
         row.tokens_per_second = f->tokens_per_second;
         row.fits = f->missing_bytes() == 0;
-        row.hang_probability = f->divergence ? f->divergence->probability : 0;
+        row.hang_probability = *hangs ? (*hangs)->probability : 0;
       } else {
-        row.refused = f.error().message;
+        row.refused = f ? hangs.error().message : f.error().message;
       }
     }
     out.push_back(std::move(row));

@@ -5,7 +5,7 @@
 #include <numbers>
 #include <numeric>
 #include <queue>
-#include <set>
+#include <span>
 #include <utility>
 
 #include <fmt/format.h>
@@ -28,7 +28,9 @@ std::int64_t poisson(double mean, RandomStream& random) {
   return count;
 }
 
-std::int64_t sample_tokens(const DataSample& sample, const SequenceShape& shape) {
+// `Sample`: DataSample or SampleView.
+template <class Sample>
+std::int64_t sample_tokens(const Sample& sample, const SequenceShape& shape) {
   std::int64_t out = sample.text;
   for (std::size_t kind = 0; kind < kItemKindCount; ++kind)
     for (const std::int32_t size : sample.items[kind])
@@ -36,25 +38,38 @@ std::int64_t sample_tokens(const DataSample& sample, const SequenceShape& shape)
   return out;
 }
 
-DataSample draw_sample(const TrainingData& data, RandomStream& random) {
-  if (!data.manifest.empty()) return data.manifest[random.bits() % data.manifest.size()];
-  DataSample out;
+// Draws into `out`, whose memory is used again.
+void draw_sample(const TrainingData& data, RandomStream& random, DataSample& out) {
+  if (!data.manifest.empty()) {
+    out = data.manifest[random.bits() % data.manifest.size()];
+    return;
+  }
   out.text = data.text.draw(random);
   for (std::size_t kind = 0; kind < kItemKindCount; ++kind) {
+    out.items[kind].clear();
     const std::int64_t count = data.items[kind].per_sample.draw(random);
     for (std::int64_t i = 0; i < count; ++i) {
       const std::int64_t size = data.items[kind].size.draw(random);
       if (size > 0) out.items[kind].push_back(static_cast<std::int32_t>(size));
     }
   }
-  return out;
 }
 
-void append(TrainingSequence& sequence, const DataSample& sample) {
+template <class Sample>
+void append(TrainingSequence& sequence, const Sample& sample) {
   ++sequence.samples;
   for (std::size_t kind = 0; kind < kItemKindCount; ++kind)
     sequence.items[kind].insert(sequence.items[kind].end(), sample.items[kind].begin(),
                                 sample.items[kind].end());
+}
+
+template <class Sample>
+SamplePart part_of(const Sample& sample) {
+  SamplePart out;
+  out.text = sample.text;
+  for (std::size_t kind = 0; kind < kItemKindCount; ++kind)
+    out.items[kind] = static_cast<std::uint32_t>(sample.items[kind].size());
+  return out;
 }
 
 std::int64_t items_of(const DataSample& sample) {
@@ -157,8 +172,9 @@ Result<std::vector<TrainingSequence>> draw_sequences(const TrainingData& data,
   out.reserve(static_cast<std::size_t>(count));
   std::int64_t drawn = 0, empty = 0;
   TrainingSequence open;
+  DataSample sample;
   while (static_cast<std::int64_t>(out.size()) < count) {
-    const DataSample sample = draw_sample(data, random);
+    draw_sample(data, random, sample);
     const std::int64_t tokens = sample_tokens(sample, shape);
     drawn += 1 + items_of(sample);
     empty += tokens == 0 ? 1 : 0;
@@ -183,30 +199,50 @@ Result<std::vector<TrainingSequence>> draw_sequences(const TrainingData& data,
     open.tokens += kept;
     open.cut += tokens - kept;
     append(open, sample);
-    open.parts.push_back(sample);
+    if (data.arrangement == Arrangement::balanced) open.parts.push_back(part_of(sample));
+  }
+  return out;
+}
+
+std::vector<SampleView> samples_of(const TrainingSequence& sequence) {
+  std::vector<SampleView> out;
+  out.reserve(sequence.parts.size());
+  std::array<std::size_t, kItemKindCount> at = {};
+  for (const SamplePart& part : sequence.parts) {
+    SampleView& sample = out.emplace_back();
+    sample.text = part.text;
+    for (std::size_t kind = 0; kind < kItemKindCount; ++kind) {
+      sample.items[kind] = std::span(sequence.items[kind]).subspan(at[kind], part.items[kind]);
+      at[kind] += part.items[kind];
+    }
   }
   return out;
 }
 
 std::vector<TrainingSequence> repack(const std::vector<TrainingSequence>& sequences,
                                      const SequenceShape& shape, const SampleLoad& load) {
+  std::vector<SampleView> samples;
+  for (const TrainingSequence& sequence : sequences) {
+    const std::vector<SampleView> more = samples_of(sequence);
+    samples.insert(samples.end(), more.begin(), more.end());
+  }
   struct Placed {
-    const DataSample* sample;
+    std::size_t sample;
     std::int64_t tokens, kept;
-    double load;
   };
-  std::vector<Placed> samples;
-  for (const TrainingSequence& sequence : sequences)
-    for (const DataSample& sample : sequence.parts) {
-      const std::int64_t tokens = sample_tokens(sample, shape);
-      samples.push_back({&sample, tokens, std::min(tokens, shape.length), load(sample)});
-    }
-  std::stable_sort(samples.begin(), samples.end(),
+  std::vector<Placed> by_length;
+  by_length.reserve(samples.size());
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    const std::int64_t tokens = sample_tokens(samples[i], shape);
+    by_length.push_back({i, tokens, std::min(tokens, shape.length)});
+  }
+  std::stable_sort(by_length.begin(), by_length.end(),
                    [](const Placed& a, const Placed& b) { return a.kept > b.kept; });
   std::vector<TrainingSequence> out(sequences.size());
   // Those with room for the sample at hand, by their load; and the others by their room: samples
   // become shorter, so that what has room once keeps it until it gets one.
-  std::set<std::pair<double, std::size_t>> with_room;
+  using Loaded = std::pair<double, std::size_t>;
+  std::priority_queue<Loaded, std::vector<Loaded>, std::greater<>> with_room;
   struct Waiting {
     std::int64_t room;
     double load;
@@ -215,17 +251,18 @@ std::vector<TrainingSequence> repack(const std::vector<TrainingSequence>& sequen
   };
   std::priority_queue<Waiting> waiting;
   for (std::size_t i = 0; i < out.size(); ++i) waiting.push({shape.length, 0, i});
-  for (const Placed& placed : samples) {
+  for (const Placed& placed : by_length) {
     for (; !waiting.empty() && waiting.top().room >= placed.kept; waiting.pop())
       with_room.emplace(waiting.top().load, waiting.top().index);
     if (with_room.empty()) return sequences;
-    const auto [least, best] = *with_room.begin();
-    with_room.erase(with_room.begin());
+    const auto [least, best] = with_room.top();
+    with_room.pop();
+    const SampleView& sample = samples[placed.sample];
     out[best].tokens += placed.kept;
     out[best].cut += placed.tokens - placed.kept;
-    append(out[best], *placed.sample);
-    out[best].parts.push_back(*placed.sample);
-    waiting.push({shape.length - out[best].tokens, least + placed.load, best});
+    append(out[best], sample);
+    out[best].parts.push_back(part_of(sample));
+    waiting.push({shape.length - out[best].tokens, least + load(sample), best});
   }
   return out;
 }

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -44,17 +45,20 @@ struct Distribution {
   struct Choice {
     std::int64_t value = 0;
     double weight = 0;
+    bool operator==(const Choice&) const = default;
   };
   std::vector<Choice> choices;
   std::int64_t most = kMostDrawn;  // larger draws become this
 
   static constexpr std::int64_t kMostDrawn = std::int64_t{1} << 20U;
   std::int64_t draw(RandomStream& random) const;
+  bool operator==(const Distribution&) const = default;
 };
 
 struct ItemData {
   Distribution per_sample;  // how many items a sample has
   Distribution size;        // input tokens of an item: patches of an image
+  bool operator==(const ItemData&) const = default;
 };
 
 using ItemSizes = std::array<std::vector<std::int32_t>, kItemKindCount>;
@@ -62,6 +66,7 @@ using ItemSizes = std::array<std::vector<std::int32_t>, kItemKindCount>;
 struct DataSample {
   std::int64_t text = 0;  // tokens
   ItemSizes items;
+  bool operator==(const DataSample&) const = default;
 };
 
 // How samples become the sequences that the LLM computes.
@@ -89,13 +94,19 @@ struct TrainingData {
   std::uint64_t seed = 1;
 };
 
-// A sequence of the LLM with the items of its samples.
+// A sample in a sequence: its text, and how many of the sequence's items of each kind are its own.
+struct SamplePart {
+  std::int64_t text = 0;
+  std::array<std::uint32_t, kItemKindCount> items = {};
+};
+
+// A sequence of the LLM with the items of its samples, in the order of the samples.
 struct TrainingSequence {
   std::int64_t tokens = 0;  // text and items, at most the sequence's length
   std::int64_t cut = 0;     // tokens that did not fit
   std::int64_t samples = 0;
   ItemSizes items;
-  std::vector<DataSample> parts = {};  // of a packed one: its samples
+  std::vector<SamplePart> parts = {};  // its samples, where they may be packed again (balanced)
 };
 
 // A JSONL manifest: {"text": 312, "image": [1024, 256], "audio": [750]} a line; keys may be absent.
@@ -106,6 +117,7 @@ struct SequenceShape {
   std::int64_t length = 0;                              // tokens of a full sequence
   std::array<std::int64_t, kItemKindCount> merge = {};  // input tokens of a token of the LLM; 0:
                                                         // the LLM does not see this kind
+  bool operator==(const SequenceShape&) const = default;
 };
 
 // The items and samples of a step, at most: what is drawn is kept in memory.
@@ -117,8 +129,16 @@ Result<std::vector<TrainingSequence>> draw_sequences(const TrainingData& data,
                                                      const SequenceShape& shape, std::int64_t count,
                                                      std::uint64_t step);
 
+// A sample whose items are in a sequence.
+struct SampleView {
+  std::int64_t text = 0;
+  std::array<std::span<const std::int32_t>, kItemKindCount> items;
+};
+// The samples of a sequence with parts; valid as long as the sequence is.
+std::vector<SampleView> samples_of(const TrainingSequence& sequence);
+
 // The work of a sample, for balancing, in any unit.
-using SampleLoad = std::function<double(const DataSample&)>;
+using SampleLoad = std::function<double(const SampleView&)>;
 
 // Packs the samples of packed sequences again, into as many: the longest first, each into the
 // sequence with the least load that has room. The sequences as they were, if one finds no room.

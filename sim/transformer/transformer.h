@@ -32,6 +32,8 @@ struct Transformer {
   bool fused_attention = false;  // FlashAttention: no [sequence, sequence] scores in memory
   bool causal = false;           // the attention kernel skips what the mask hides
 
+  bool operator==(const Transformer&) const = default;
+
   std::int64_t head_width() const { return hidden / heads; }
   // Feed-forward blocks that a token goes through.
   std::int64_t blocks_per_token() const { return experts > 0 ? experts_per_token : 1; }

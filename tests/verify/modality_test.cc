@@ -1,4 +1,5 @@
 // Batches that hold different modalities, and what comes of it.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -95,6 +96,48 @@ TEST(Modality, APartThatRunsTwiceIsSaidToRunMoreOrLessOften) {
   EXPECT_THAT(summary(more), HasSubstr("modality-divergence error proven culprits=1 "));
   EXPECT_THAT(more.findings[0].message,
               HasSubstr("all_gather_into_tensor(visual.w) was called once more there"));
+}
+
+// The same with two blocks, which backward gathers in the other order, in a world so large that
+// every shard has one element: the calls of one block pair with those of the other, until a gather
+// meets a reduction.
+TEST(Modality, APartThatRunsTwiceIsNoSwapWhereItsCallsPairWithOthers) {
+  const auto calls = [](int step, const std::string& blocks) {
+    std::string out;
+    for (const char block : blocks) {
+      const bool reduces = block >= 'A' && block <= 'Z';
+      out += fmt::format("{} n=1 what=block.{} step={}; ",
+                         reduces ? "reduce_scatter_tensor" : "all_gather_into_tensor",
+                         reduces ? static_cast<char>(block - 'A' + 'a') : block, step);
+    }
+    return out;
+  };
+  const auto hung = [&](int step, const std::string& has, const std::string& blocks) {
+    const std::string all = fmt::format("modality {} {}; ", step, has) + calls(step, blocks);
+    return all.substr(0, all.size() - 2) + " open; hung";
+  };
+  const std::string before = "modality 0 image,text; " + calls(0, "abbaBA");
+  const std::string once = before + hung(1, "image,text", "abbaB");
+  const std::string twice = before + hung(1, "image,text,video", "ababb");
+  EXPECT_THAT(summary(verify(program({once, twice, once, once}))),
+              HasSubstr("modality-divergence error proven culprits=1 group=world seq=8 step=1"));
+  EXPECT_THAT(
+      summary(verify(program({hung(0, "image,text,video", "ababb"), hung(0, "image,text", "abbaB"),
+                              hung(0, "image,text,video", "ababb")}))),
+      HasSubstr("modality-divergence error proven culprits=1 group=world seq=2 step=0"));
+}
+
+// Two calls in the opposite order, with batches that differ as well: a changed order.
+TEST(Modality, CallsInTheOtherOrderAreASwapWhateverTheBatchesHeld) {
+  const auto rank = [](const std::string& has, const std::string& first,
+                       const std::string& second) {
+    return "modality 0 " + has + "; all_reduce n=1 what=" + first +
+           " step=0; all_reduce n=1 what=" + second +
+           " step=0; all_reduce n=1 what=c step=0; clean";
+  };
+  EXPECT_THAT(summary(verify(program({rank("image,text", "a", "b"), rank("text", "b", "a"),
+                                      rank("image,text", "a", "b")}))),
+              HasSubstr("order-swap error"));
 }
 
 TEST(Modality, OfTwoRanksTheOneThatLacksTheModalityDeviates) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <tuple>
 #include <vector>
 
@@ -73,6 +74,31 @@ class Table {
   std::vector<Cell> cells_;
 };
 
+// Whether `count` elements in a row, added by the deviant or left out by it, explain all that is
+// recorded: the rest agrees, and there is some.
+bool is_one_row(const EditProblem& problem, std::size_t count, bool added) {
+  std::size_t i = added ? 0 : count;
+  std::size_t j = added ? count : 0;
+  if (i >= problem.seen || j >= problem.deviant) return false;
+  while (i < problem.seen && j < problem.deviant)
+    if (!problem.same(i++, j++)) return false;
+  return true;
+}
+
+// The table counts the two calls of a swap as agreeing, so it prefers one with another change right
+// after it to a row of additions at the same cost. But that is one change instead of two: of "abb"
+// for "bars", "ab" was added, rather than "ba" swapped and "b" put in the place of "r".
+std::optional<FirstEdit> row_instead_of_swap(const EditProblem& problem, std::size_t cost) {
+  for (std::size_t count = 2; count <= cost; ++count) {
+    if (is_one_row(problem, count, /*added=*/true))
+      return FirstEdit{EditScriptKind::extra, count, count, problem.deviant - count};
+    if (is_one_row(problem, count, /*added=*/false))
+      return FirstEdit{EditScriptKind::missing, count, count,
+                       std::min(problem.seen - count, problem.deviant)};
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 FirstEdit first_edit(const EditProblem& problem) {
@@ -87,6 +113,7 @@ FirstEdit first_edit(const EditProblem& problem) {
   // are one edit of count 3.
   switch (first.step) {
     case Cell::Step::swap:
+      if (const auto row = row_instead_of_swap(problem, first.cost)) return *row;
       out.kind = EditScriptKind::swapped;
       out.count = 2;
       break;

@@ -97,7 +97,8 @@ class Sequence {
 // Costs: 1 for each element left out or added, 1 for two neighbours swapped (both count as
 // agreeing), and the caller's cost for a replacement. Among the cheapest scripts, the one with the
 // most agreeing elements wins; then the one that begins with a replacement, a swap, an omission, an
-// addition, in this order.
+// addition, in this order. A swap that another change follows gives way to a single row of
+// additions or omissions that costs no more and explains all.
 //
 // Wagner and Fischer, "The String-to-String Correction Problem", JACM 1974, with the transposition
 // of Lowrance and Wagner (1975). O(reference · deviant) time and space: callers bound the lengths.

@@ -1,10 +1,14 @@
 // Plans that can hang because a rank has no items: how often, and what the verifier says.
 #include "sim/multimodal/modality_check.h"
 
+#include <algorithm>
 #include <cmath>
 #include <sstream>
 #include <string>
+#include <string_view>
+#include <vector>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -53,6 +57,68 @@ TEST(ModalityCheck, WhatMakesTheSameCallsDoesNotHang) {
        {"zero: 2", "zero: 3, without_items: dummy", "gradients: hooks, without_items: dummy",
         "gradients: hooks, frozen: true, projector: {frozen: true}"})
     EXPECT_FALSE(check(plan_with(encoder))) << encoder;
+}
+
+// By the dealt items themselves: whether some rank makes more calls than another in a step.
+bool diverges_by_items(const MultimodalPlan& plan, std::uint64_t step) {
+  const EncoderTower& tower = plan.encoders[0];
+  const bool gathers = tower.layout.sharding == Sharding::zero3;
+  const auto dealt = deal_step(plan, step);
+  EXPECT_TRUE(dealt) << dealt.error().str();
+  std::vector<std::int64_t> calls;
+  for (const auto& unit : dealt->encoders[0])
+    for (std::size_t rank = 0; rank < unit[0].size(); ++rank) {
+      calls.push_back(0);
+      for (std::size_t m = gathers ? 0 : unit.size() - 1; m < unit.size(); ++m)
+        calls.back() += unit[m][rank].items > 0 ? 1 : 0;
+    }
+  return std::any_of(calls.begin(), calls.end(), [&](std::int64_t n) { return n != calls[0]; });
+}
+
+// Counting items is as good as dealing them, for plans checked one by one or together.
+TEST(ModalityCheck, CountsAsTheItemsAreDealt) {
+  constexpr std::int64_t kSteps = 40;
+  std::vector<MultimodalPlan> plans;
+  std::vector<std::string> names;
+  for (const char* place : {"on: first_stage", "on: every_gpu", "on: own_gpus, gpus: 4"})
+    for (const char* calls : {"zero: 3", "gradients: hooks"})
+      for (const char* arrange : {"drawn", "reordered", "balanced"})
+        for (const char* sequences : {"packed", "padded", "ragged"})
+          for (const char* images : {"0.4", "3"}) {
+            const std::string own = std::string_view(place).ends_with("4") ? "12" : "8";
+            names.push_back(
+                fmt::format("{} {} {} {} {}", place, calls, arrange, sequences, images));
+            const auto plan = parse_multimodal_plan(
+                fmt::format(
+                    "plan: 1\nname: p\ncalibration: h100-cluster\ngpus: {}\ngpus_per_node: 4\n"
+                    "global_batch: 16\n"
+                    "llm: {{model: {{layers: 2, hidden: 256, heads: 4, vocabulary: 1000}}, "
+                    "sequence: 512, tensor: 2}}\n"
+                    "encoders: [{{name: vit, input: image, model: {{layers: 2, hidden: 128, heads: "
+                    "4}}, {}, {}}}]\n"
+                    "data: {{text: {{lognormal: [80, 1]}}, image: {{per_sample: {{poisson: {}}}, "
+                    "size: {{lognormal: [64, 1]}}}}, sequences: {}, arrange: {}}}\n",
+                    own, place, calls, images, sequences, arrange),
+                "p.yaml", "");
+            ASSERT_TRUE(plan) << names.back() << ": " << plan.error().str();
+            plans.push_back(*plan);
+          }
+  const auto together = check_each(plans, kSteps);
+  std::int64_t some = 0;
+  for (std::size_t p = 0; p < plans.size(); ++p) {
+    std::int64_t hang = 0, first = -1;
+    for (std::int64_t step = 0; step < kSteps; ++step) {
+      if (!diverges_by_items(plans[p], static_cast<std::uint64_t>(step))) continue;
+      if (hang++ == 0) first = step;
+    }
+    const auto alone = check(plans[p], kSteps);
+    for (const auto& found : {*together[p], alone}) {
+      EXPECT_EQ(found ? found->probability : 0, static_cast<double>(hang) / kSteps) << names[p];
+      EXPECT_EQ(found ? static_cast<std::int64_t>(found->first) : -1, first) << names[p];
+    }
+    some += hang > 0 && hang < kSteps ? 1 : 0;
+  }
+  EXPECT_GT(some, 10);
 }
 
 TEST(ModalityCheck, NamesTheRemediesThatHelp) {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numeric>
 #include <set>
+#include <span>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -90,16 +91,17 @@ TEST(Filling, PacksWholeSamplesAndCutsWhatIsTooLong) {
 TEST(Filling, RepackingSpreadsTheLoad) {
   const SequenceShape shape{4096, {4, 0, 0}};
   TrainingData data;
+  data.arrangement = Arrangement::balanced;
   data.text = {Distribution::Kind::lognormal, 300, 0.8, {}};
   data.items[kImage] = {{Distribution::Kind::poisson, 1.5, 0, {}},
                         {Distribution::Kind::lognormal, 600, 0.8, {}}};
   const auto drawn = draw_sequences(data, shape, 32, 0);
   ASSERT_TRUE(drawn);
-  const auto patches = [](const std::vector<std::int32_t>& sizes) {
+  const auto patches = [](std::span<const std::int32_t> sizes) {
     return std::accumulate(sizes.begin(), sizes.end(), 0.0);
   };
   const auto packed = repack(
-      *drawn, shape, [&](const DataSample& sample) { return patches(sample.items[kImage]); });
+      *drawn, shape, [&](const SampleView& sample) { return patches(sample.items[kImage]); });
   ASSERT_EQ(packed.size(), drawn->size());
   double most_drawn = 0, most_packed = 0, sum_drawn = 0, sum_packed = 0;
   std::int64_t samples = 0;
@@ -120,15 +122,15 @@ TEST(Filling, RepackingSpreadsTheLoad) {
 // equally loaded ones the first.
 std::vector<double> loads_by_the_rule(const std::vector<TrainingSequence>& sequences,
                                       const SampleLoad& load, std::int64_t length) {
-  std::vector<DataSample> samples;
+  std::vector<SampleView> samples;
   for (const TrainingSequence& sequence : sequences)
-    samples.insert(samples.end(), sequence.parts.begin(), sequence.parts.end());
-  const auto tokens = [&](const DataSample& s) { return std::min(s.text, length); };
+    for (const SampleView& sample : samples_of(sequence)) samples.push_back(sample);
+  const auto tokens = [&](const SampleView& s) { return std::min(s.text, length); };
   std::stable_sort(samples.begin(), samples.end(),
-                   [&](const DataSample& a, const DataSample& b) { return tokens(a) > tokens(b); });
+                   [&](const SampleView& a, const SampleView& b) { return tokens(a) > tokens(b); });
   std::vector<double> loads(sequences.size(), 0);
   std::vector<std::int64_t> filled(sequences.size(), 0);
-  for (const DataSample& sample : samples) {
+  for (const SampleView& sample : samples) {
     std::size_t best = loads.size();
     for (std::size_t i = 0; i < loads.size(); ++i)
       if (filled[i] + tokens(sample) <= length && (best == loads.size() || loads[i] < loads[best]))
@@ -142,10 +144,11 @@ std::vector<double> loads_by_the_rule(const std::vector<TrainingSequence>& seque
 
 TEST(Filling, RepackingFollowsItsRule) {
   const SequenceShape shape{1000, {}};
-  const SampleLoad load = [](const DataSample& s) { return static_cast<double>(s.text % 7); };
+  const SampleLoad load = [](const SampleView& s) { return static_cast<double>(s.text % 7); };
   int packed_anew = 0;
   for (std::uint64_t step = 0; step < 200; ++step) {
     TrainingData data;
+    data.arrangement = Arrangement::balanced;
     data.text = {Distribution::Kind::lognormal, 120, 1.2, {}};
     data.seed = step + 1;
     const auto drawn = *draw_sequences(data, shape, 12, 0);
@@ -155,7 +158,7 @@ TEST(Filling, RepackingFollowsItsRule) {
     ++packed_anew;
     for (std::size_t i = 0; i < packed.size(); ++i) {
       double sum = 0;
-      for (const DataSample& sample : packed[i].parts) sum += load(sample);
+      for (const SampleView& sample : samples_of(packed[i])) sum += load(sample);
       EXPECT_EQ(sum, expected[i]) << step;
     }
   }

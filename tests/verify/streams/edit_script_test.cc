@@ -71,5 +71,15 @@ TEST(EditScript, ASwapNeedsBothCallsToBeThere) {
   EXPECT_EQ(first_edit(problem).kind, FirstEdit::Kind::missing);
 }
 
+// Two elements that come once more, before the deviant hangs in the next one; or once less.
+TEST(EditScript, ARepetitionIsNoSwapAlthoughItsElementsComeInTheOtherOrder) {
+  EXPECT_EQ(edit("bars", "abb"), "extra 2");
+  EXPECT_EQ(edit("abb", "bar"), "missing 2");
+  // What agrees again after two changed places, and what nothing explains better.
+  EXPECT_EQ(edit("bars", "abrs"), "swapped");
+  EXPECT_EQ(edit("bars", "abr"), "swapped");
+  EXPECT_EQ(edit("bars", "abx"), "swapped");
+}
+
 }  // namespace
 }  // namespace lockstep::verify

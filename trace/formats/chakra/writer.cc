@@ -118,6 +118,24 @@ std::optional<std::int64_t> collective_type(Op op) {
   }
 }
 
+// By call of the rank: how long its device was in it; 0 where that was not recorded.
+std::vector<Nanos> device_times(const RankTrace& trace) {
+  std::vector<Nanos> began(trace.calls.size(), kNoTime);
+  std::vector<Nanos> out(trace.calls.size(), 0);
+  for (const Event& event : trace.events) {
+    if (event.time == kNoTime) continue;
+    if (event.kind == EventKind::start) began[event.index] = event.time;
+    if (event.kind != EventKind::complete) continue;
+    const Nanos begin = began[event.index];
+    Nanos& nanos = out[event.index];
+    // A clock may have been set back, or be far beyond any time.
+    if (begin == kNoTime || event.time <= begin ||
+        __builtin_sub_overflow(event.time, begin, &nanos))
+      nanos = 0;
+  }
+  return out;
+}
+
 class ChakraWriter {
  public:
   ChakraWriter(const RankTrace& trace, const Tables& tables) : trace_(trace), tables_(tables) {}
@@ -125,6 +143,7 @@ class ChakraWriter {
   Result<std::string> write() {
     write_metadata();
     node_of_call_.assign(trace_.calls.size(), kNoNode);
+    device_times_ = device_times(trace_);
     for (const Event& event : trace_.events) {
       Status written = Status::ok();
       if (event.kind == EventKind::issue)
@@ -300,7 +319,8 @@ class ChakraWriter {
       attributes.push_back(attribute("stream", kAttrInt64, number_of(call.stream)));
       queue = own(call.stream);
     }
-    node_of_call_[index] = write_in_stream(stream(queue), name, type, 0, types, attributes);
+    node_of_call_[index] =
+        write_in_stream(stream(queue), name, type, device_times_[index], types, attributes);
     // A call that blocks its host is one that the host waits for at once.
     if (!call.has(kAsync)) write_host_wait(node_of_call_[index]);
     return Status::ok();
@@ -334,6 +354,7 @@ class ChakraWriter {
   std::map<std::string, Stream> streams_;
   std::map<StringId, std::int64_t> numbers_;                      // of the trace's streams
   std::vector<std::uint64_t> node_of_call_;                       // by index in RankTrace::calls
+  std::vector<Nanos> device_times_;                               // … likewise
   std::unordered_map<std::int64_t, std::uint64_t> node_of_span_;  // by SpanMark::id
 };
 

@@ -16,7 +16,9 @@ namespace lockstep::trace {
 
 // The content of a file `name.<rank>.et`, schema 0.0.4. What Chakra has no field for is in
 // attributes that its tools pass over (nodes.h), so that reading it again gives the same calls.
-// Left out: steps, values, samples, source locations, tags, splits, and the times of calls.
+// A call lasts as long as the rank's device was in it, its wait for the others included, where that
+// was recorded. Left out: steps, values, samples, source locations, tags, splits, and when calls
+// began.
 // Errors, with the rank's file: an operation that Chakra does not have; a receive from any source;
 // a wait for what was not issued before.
 Result<std::string> chakra_trace(const RankTrace& trace, const Tables& tables);

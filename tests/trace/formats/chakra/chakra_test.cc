@@ -11,7 +11,9 @@
 
 #include "tests/trace/formats/format_testing.h"
 #include "trace/formats/chakra/nodes.h"
+#include "trace/formats/chakra/writer.h"
 #include "trace/formats/format.h"
+#include "trace/formats/text/text_trace.h"
 
 namespace lockstep::trace {
 namespace {
@@ -205,6 +207,49 @@ TEST(Chakra, RankComesFromTheNameElseFromMessages) {
   const auto none = chakra_format().read({layers(1).str(), "w.et", std::nullopt}, tables);
   ASSERT_FALSE(none);
   EXPECT_THAT(none.error().str(), HasSubstr("name.3.et"));
+}
+
+// Durations of the nodes that are communication, in the order of the file.
+std::vector<std::int64_t> durations_of(const std::string& file) {
+  ChakraMessages messages(file);
+  EXPECT_TRUE(messages.next());  // metadata
+  std::vector<std::int64_t> out;
+  ChakraNode node;
+  while (const auto message = messages.next()) {
+    EXPECT_TRUE(parse_chakra_node(*message, node, /*work=*/true));
+    if (node.type != ChakraType::other && node.type != ChakraType::compute)
+      out.push_back(node.nanos);
+  }
+  return out;
+}
+
+TEST(ChakraWriter, CallsLastAsLongAsTheDeviceWasInThem) {
+  const auto issue = [](int id, const char* op) {
+    return fmt::format(
+        R"({{"ev":"issue","t":{},"id":{},"g":"world","op":"{}","in":[[8]],"dtype":"float32"}}
+)",
+        id, id, op);
+  };
+  const auto event = [](const char* kind, int id, std::int64_t time) {
+    return fmt::format(R"({{"ev":"{}","id":{},"t":{}}}
+)",
+                       kind, id, time);
+  };
+  Tables tables;
+  const auto trace = read_text_trace(
+      R"({"header":1,"rank":0,"world_size":2}
+)" + issue(1, "all_reduce") +
+          event("start", 1, 1000) + event("complete", 1, 13345) +
+          // Without a begin; a clock that was set back; never over.
+          issue(2, "all_reduce") + event("complete", 2, 20000) + issue(3, "all_gather") +
+          event("start", 3, 30000) + event("complete", 3, 29000) + issue(4, "broadcast") +
+          event("start", 4, 40000) + R"({"end":"clean"}
+)",
+      "rank_0.trace.jsonl", tables);
+  ASSERT_TRUE(trace) << trace.error().str();
+  const auto file = chakra_trace(*trace, tables);
+  ASSERT_TRUE(file) << file.error().str();
+  EXPECT_THAT(durations_of(*file), testing::ElementsAre(12345, 0, 0, 0));
 }
 
 TEST(Chakra, DamageIsCounted) {

@@ -140,6 +140,16 @@ std::vector<std::uint32_t> beside_sister_groups(const Context& context,
   return out;
 }
 
+// Whether ranks wait in one of the calls in another round of a loop whose length nothing shows.
+bool goes_on_with_varying_loop(const Context& context, const std::vector<std::size_t>& points) {
+  return std::any_of(points.begin(), points.end(), [&](std::size_t p) {
+    const WaitPoint& point = context.where.wait_points[p];
+    const CallRef call = waiting_call(context, point.waiting[0]);
+    return goes_on_with_loop(context.run, context.agreement, call) &&
+           is_at_end_of_varying_loop(context.run, context.agreement, call);
+  });
+}
+
 // Whether a call of the cycle lacks a member of a group that nobody lists: one of several ranks,
 // and nothing shows which.
 bool lacks_unlisted_member(const Context& context, const std::vector<std::size_t>& points) {
@@ -235,7 +245,8 @@ Cause cycle_cause(const Context& context, const WaitCause& wait,
                    [](const Break& b) { return b.rank; });
     cause.finding.culprits = context.ranks(broke);
   }
-  if (cause.finding.culprits.empty())
+  // How many messages a text takes, its length shows, and not the stage before.
+  if (cause.finding.culprits.empty() && !goes_on_with_varying_loop(context, points))
     cause.finding.culprits = context.ranks(expect_more_than_comes(context, points));
   if (breaks.size() == 1 && breaks[0].kind == EditKind::missing &&
       cause.finding.culprits == context.ranks({breaks[0].rank})) {
@@ -263,8 +274,9 @@ Cause cycle_cause(const Context& context, const WaitCause& wait,
 Cause explain_cycle(const Context& context, const WaitCause& wait) {
   const std::vector<std::size_t> points = points_of_roots(context, wait);
   std::optional<Overtaking> overtaking = find_overtaking(context, points);
-  // Counts of calls mislead where rounds differ: texts are generated until they end. Whole programs
-  // do not.
+  // Counts of calls mislead where rounds differ: texts are generated until they end.
+  if (overtaking && goes_on_with_varying_loop(context, overtaking->overtaken)) overtaking.reset();
+  // Whole programs do not mislead.
   const std::optional<Vote> vote = vote_in_cycle(context, points);
   const auto is_refuted = [&](const std::vector<trace::Rank>& blamed) {
     return vote && vote->contradicts(context, blamed);

@@ -230,9 +230,11 @@ void add_deviations(const Context& context, Causes& causes) {
     for (const Deviation& d : find_deviations(context.run, context.groups, g, context.where,
                                               context.modalities, context.agreement)) {
       if (only_damage(context, d)) continue;
+      // Later deviations follow from the first one.
+      const bool is_first = !deviates[g];
       deviates[g] = true;
       std::optional<Cause> odd;
-      if (is_by_numbers_alone(context, d) &&
+      if (is_first && is_by_numbers_alone(context, d) &&
           is_odd_program_of_others(context, d.deviants, d.reference, d.got.call)) {
         odd = explain_odd_program(context, *context.odd_program);
       }

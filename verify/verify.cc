@@ -194,6 +194,18 @@ void add_wait_causes(const Context& context, Outlook& outlook, Causes& causes) {
   causes.merge_sister_groups();
 }
 
+// Whether nothing but their number speaks for the ranks that a deviation refers to: not the steps
+// either.
+bool is_by_numbers_alone(const Context& context, const Deviation& d) {
+  if (d.deviants.size() > d.reference.size() || d.got.call == kNoCall ||
+      d.expected.call == kNoCall) {
+    return false;
+  }
+  const std::int32_t expected = context.call(d.expected).step;
+  const std::int32_t got = context.call(d.got).step;
+  return expected == got || expected == trace::kNone || got == trace::kNone;
+}
+
 // Adds calls that do not match across ranks. A rank that has only issued fewer calls so far, or
 // whose file ends, does not deviate: skew is no error.
 void add_deviations(const Context& context, Causes& causes) {
@@ -208,8 +220,15 @@ void add_deviations(const Context& context, Causes& causes) {
     for (const Deviation& d : find_deviations(context.run, context.groups, g, context.where,
                                               context.modalities, context.agreement)) {
       if (only_damage(context, d)) continue;
+      // Later deviations follow from the first one.
+      const bool is_first = !deviates[g];
       deviates[g] = true;
-      causes.add(explain_deviation(context, d));
+      std::optional<Cause> odd;
+      if (is_first && is_by_numbers_alone(context, d) &&
+          is_odd_program_of_others(context, d.deviants, d.reference, d.got.call)) {
+        odd = explain_odd_program(context, *context.odd_program);
+      }
+      causes.add(odd ? std::move(*odd) : explain_deviation(context, d));
     }
   }
   add_elsewhere(check_splits(context));

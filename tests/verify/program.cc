@@ -117,6 +117,8 @@ class ProgramTextWriter {
         completes = false;
       else if (key == "n")
         json["in"] = json["out"] = OrderedJson::array({numbers(value)});
+      else if (key == "in" || key == "out")
+        json[key] = OrderedJson::array({numbers(value)});
       else if (key == "what")
         json["what"] = split(value, ',');
       else if (key == "in_splits")

@@ -6,7 +6,7 @@
 // One text per rank; items are separated by ';'. An item is an operation of the contract with any
 // of
 //   g=GROUP n=ELEMENTS what=NAME[,NAME…] step=N dtype=D redop=R root=R peer=R ptag=T at=PLACE
-//   in_splits=1,2 out_splits=2,1   count=ELEMENTS mode=M from=R fromtag=T
+//   in=ELEMENTS out=ELEMENTS in_splits=1,2 out_splits=2,1   count=ELEMENTS mode=M from=R fromtag=T
 //   coalesced=BATCH   async   open (it does not complete)
 // or: wait N (for the N-th call, 0-based; `open`: not let go) · group NAME 0,1,2 [DESC] ·
 //     modality STEP image,text · span NAME · step N · raise [CALL] TEXT · clean · hung · killed ·

@@ -488,6 +488,21 @@ bool concerns(const Context& context, const WaitCause& wait,
   });
 }
 
+// Whether ranks that seem to have stopped, or to have finished too early, left out or added calls
+// before. Calls that look alike then pair with later ones, until there are none left.
+bool shows_earlier(const Context& context, const WaitCause& wait, const OddProgram& odd,
+                   const Cause& cause) {
+  const RuleId rule = cause.finding.rule;
+  if (rule != RuleId::unequal_iterations && rule != RuleId::host_stall) return false;
+  const bool edited = odd.kind == OddProgram::Kind::missing || odd.kind == OddProgram::Kind::extra;
+  if (!odd.is_certain || !edited) return false;
+  return std::all_of(wait.roots.begin(), wait.roots.end(), [&](std::uint32_t r) {
+    const State state = context.where.positions[r].state;
+    return state == State::finished || state == State::hung ||
+           (state == State::cut && context.run.ranks[r].snapshot);
+  });
+}
+
 // Replaces an explanation that names other ranks than those of the job's odd program, where numbers
 // show these, or that names none or some of them.
 void explain_by_odd_program(const Context& context, const WaitCause& wait, Cause& cause) {
@@ -503,7 +518,7 @@ void explain_by_odd_program(const Context& context, const WaitCause& wait, Cause
   const bool right =
       named == deviants && !(message && odd->by_numbers &&
                              context.semantics == CallSemantics::nccl && is_about_groups(cause));
-  if (right || (!odd->by_numbers && !some)) return;
+  if ((right && !shows_earlier(context, wait, *odd, cause)) || (!odd->by_numbers && !some)) return;
   // An explanation that names all ranks that diverge from them knows why most ranks are wrong.
   if (!message && named == context.ranks(odd->others)) return;
   // Ranks that stopped outside of any call did not do so because of another one's calls.

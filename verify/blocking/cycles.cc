@@ -144,6 +144,16 @@ std::vector<std::uint32_t> beside_sister_groups(const Context& context,
   return out;
 }
 
+// Whether ranks wait in one of the calls in another round of a loop whose length nothing shows.
+bool goes_on_with_varying_loop(const Context& context, const std::vector<std::size_t>& points) {
+  return std::any_of(points.begin(), points.end(), [&](std::size_t p) {
+    const WaitPoint& point = context.where.wait_points[p];
+    const CallRef call = waiting_call(context, point.waiting[0]);
+    return goes_on_with_loop(context.run, context.agreement, call) &&
+           is_at_end_of_varying_loop(context.run, context.agreement, call);
+  });
+}
+
 // Whether a call of the cycle lacks a member of a group that nobody lists: one of several ranks,
 // and nothing shows which.
 bool lacks_unlisted_member(const Context& context, const std::vector<std::size_t>& points) {
@@ -227,8 +237,13 @@ std::vector<std::uint32_t> culprits_of_cycle(const Context& context,
       [&] { return beside_sister_groups(context, points); },
       // Ranks that broke with their past.
       [&] { return ranks_of(breaks); },
-      // Stages of a pipeline that expect more messages than their neighbour has to pass on.
-      [&] { return expect_more_than_comes(context, points); },
+      // Stages of a pipeline that expect more messages than their neighbour has to pass on; not
+      // where
+      // the length of a text shows how many, and not the stage before.
+      [&] {
+        return goes_on_with_varying_loop(context, points) ? Ranks{}
+                                                          : expect_more_than_comes(context, points);
+      },
   };
   for (const auto& criterion : criteria)
     if (Ranks ranks = criterion(); !ranks.empty()) return ranks;
@@ -323,8 +338,9 @@ Omission find_omission(const Context& context, const WaitCause& wait,
 Cause explain_cycle(const Context& context, const WaitCause& wait) {
   const std::vector<std::size_t> points = points_of_roots(context, wait);
   std::optional<Overtaking> overtaking = find_overtaking(context, points);
-  // Counts of calls mislead where rounds differ: texts are generated until they end. Whole programs
-  // do not.
+  // Counts of calls mislead where rounds differ: texts are generated until they end.
+  if (overtaking && goes_on_with_varying_loop(context, overtaking->overtaken)) overtaking.reset();
+  // Whole programs do not mislead.
   const std::optional<Vote> vote = vote_in_cycle(context, points);
   const auto is_refuted = [&](const std::vector<trace::Rank>& blamed) {
     return vote && vote->contradicts(context, blamed);

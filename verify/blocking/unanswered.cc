@@ -39,7 +39,10 @@ bool is_one_more_in_its_step(const Context& context, CallRef waiting) {
 // what is usual: if the rank made the call before, the others left it out; otherwise nothing is
 // known.
 Fault fault_at(const Context& context, CallRef waiting, bool others_finished) {
-  if (!knows_its_past(context, waiting.rank)) return Fault::unknown;
+  if (!knows_its_past(context, waiting.rank) ||
+      is_at_end_of_varying_loop(context.run, context.agreement, waiting)) {
+    return Fault::unknown;
+  }
   if (is_one_more_in_its_step(context, waiting)) return Fault::extra;
   const Usual usual = is_usual(context.run, context.agreement, waiting);
   const trace::RankTrace& trace = context.run.ranks[waiting.rank];
@@ -96,6 +99,36 @@ std::optional<Nearest> nearest_program(const Context& context, std::vector<std::
   return best;
 }
 
+// Whether the rank left out the call by its own past, which predicts it where the rank issued
+// another call, or nothing more, since it last did so.
+bool left_out_by_its_past(const Context& context, std::uint32_t rank, const trace::Call& call) {
+  constexpr std::uint32_t kLate = 256;  // calls that a host may have issued since
+  const std::vector<trace::Call>& calls = context.run.ranks[rank].calls;
+  const auto like = [&](std::uint32_t c) {
+    return is_same_of_program(context.agreement, calls[c], call);
+  };
+  const auto end = static_cast<std::uint32_t>(calls.size());
+  for (std::uint32_t c = end; c > 0 && end - c < kLate && !like(c - 1); --c) {
+    const std::vector<std::uint32_t> usual = usual_calls(context.run, context.agreement, {rank, c});
+    if (usual.size() == 1 && like(usual[0]) && (c == end || !like(c))) return true;
+  }
+  return false;
+}
+
+// The same where the ranks run different programs, as the stages of a pipeline do: each side is
+// judged by its own past.
+bool most_left_it_out(const Context& context, CallRef call,
+                      const std::vector<std::uint32_t>& missing) {
+  constexpr std::size_t kMostAsked = 8;  // each costs the search of a past, several times
+  if (is_usual(context.run, context.agreement, call) != Usual::yes) return false;
+  return std::all_of(
+      missing.begin(),
+      missing.begin() + static_cast<std::ptrdiff_t>(std::min(missing.size(), kMostAsked)),
+      [&](std::uint32_t r) {
+        return knows_its_past(context, r) && left_out_by_its_past(context, r, context.call(call));
+      });
+}
+
 // Some ranks wait in a call, others never issued it. Whether the larger of the two sides deviates:
 // it broke with its past where the programs of two ranks diverge, or most ranks outside the group
 // do what the smaller side does.
@@ -105,7 +138,7 @@ bool most_deviate(const Context& context, CallRef call, const std::vector<std::u
   // Stages of a pipeline diverge earlier, and each does there what it always does.
   if (!nearest ||
       !is_like(context, context.call({nearest->rank, nearest->diverged}), context.call(call))) {
-    return false;
+    return waiting.size() < missing.size() && most_left_it_out(context, call, missing);
   }
   auto divergence =
       most_broke_with_the_past(context.run, context.agreement, nearest->rank, missing[0]);
@@ -134,8 +167,12 @@ Fault fault_of(const Context& context, const Deviation& missing) {
         most_deviate(context, missing.expected, missing.reference, missing.deviants);
     return most_wait == deviate ? Fault::extra : Fault::missing;
   }
-  if (const auto divergence = find_program_divergence(context.run, context.agreement,
-                                                      missing.reference[0], missing.deviants[0])) {
+  auto divergence = most_broke_with_the_past(context.run, context.agreement, missing.reference[0],
+                                             missing.deviants[0]);
+  if (!divergence)
+    divergence = find_program_divergence(context.run, context.agreement, missing.reference[0],
+                                         missing.deviants[0]);
+  if (divergence) {
     const trace::GroupId group = context.groups[missing.group].group;
     const bool waits = divergence->deviant == missing.reference[0];
     const bool usual_calls_it = calls_in(context.run, divergence->usual, divergence->index, group);

@@ -169,4 +169,16 @@ std::optional<Cause> explain_odd_program(const Context& context, const OddProgra
   return out;
 }
 
+bool is_odd_program_of_others(const Context& context, const std::vector<std::uint32_t>& deviants,
+                              const std::vector<std::uint32_t>& others, std::uint32_t index) {
+  const OddProgram* const odd = context.odd_program;
+  const auto is_odd = [&](std::uint32_t r) {
+    return std::binary_search(odd->deviants.begin(), odd->deviants.end(), r);
+  };
+  return odd != nullptr && odd->by_numbers && odd->is_certain && odd->index <= index &&
+         (odd->kind == Kind::missing || odd->kind == Kind::extra) &&
+         std::none_of(deviants.begin(), deviants.end(), is_odd) &&
+         std::all_of(others.begin(), others.end(), is_odd);
+}
+
 }  // namespace lockstep::verify

@@ -18,6 +18,12 @@ Cause explain_deviation(const Context& context, const Deviation& deviation);
 // not known to which call of theirs it corresponds. O(calls).
 std::optional<Cause> explain_odd_program(const Context& context, const OddProgram& odd);
 
+// Whether `deviants` and `others`, members of one group, differ because all the others are ranks of
+// the job's odd program: these left out, or added, calls before call `index` of a deviant, which
+// paired with calls of the same form. Then the group's numbers mislead.
+bool is_odd_program_of_others(const Context& context, const std::vector<std::uint32_t>& deviants,
+                              const std::vector<std::uint32_t>& others, std::uint32_t index);
+
 // Finds all-to-alls whose splits contradict each other: rank 0 sends 4 elements to rank 1, which
 // expects 5. Comparing the calls of two ranks field by field cannot show this.
 // O(members²) per all-to-all with splits; consecutive equal ones are checked once.

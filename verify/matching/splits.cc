@@ -275,6 +275,18 @@ std::optional<Cause> explain_by_odd_program(const Context& context,
   return member && exchange ? explain_odd_program(context, *odd) : std::nullopt;
 }
 
+// Whether the members other than `few` (group ranks) are those of the odd program.
+bool are_others_odd(const Context& context, const std::vector<CallRef>& members,
+                    const std::vector<std::size_t>& few) {
+  std::vector<std::uint32_t> one, others;
+  for (std::size_t m = 0; m < members.size(); ++m) {
+    if (members[m].call == kNoCall) continue;
+    const bool is_few = std::find(few.begin(), few.end(), m) != few.end();
+    (is_few ? one : others).push_back(members[m].rank);
+  }
+  return !one.empty() && is_odd_program_of_others(context, one, others, members[few[0]].call);
+}
+
 // What was sent comes back: experts return what they received, and gradients take the way of their
 // tokens in reverse. So of two exchanges in a row the second one undoes the first. The only member
 // whose call at `instance` is no such half of a pair, where those of all others are, as group rank;
@@ -352,6 +364,10 @@ Cause explain_conflicts(const Context& context, std::size_t g, std::size_t m,
     return blame(*std::find_if(found.begin(), found.end(), to_itself), std::move(own));
   const std::optional<std::size_t> odd = in_all(found);
   const std::vector<std::size_t> few = odd ? std::vector{*odd} : smaller_side(found, here.calls);
+  if (!few.empty() && are_others_odd(context, here.refs, few)) {
+    if (std::optional<Cause> other = explain_by_odd_program(context, here.refs))
+      return std::move(*other);
+  }
   std::optional<Deviation> shifted =
       few.empty() ? std::nullopt : shifted_exchange(context, g, members, m, few);
   if (!shifted) {

@@ -1,10 +1,13 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <string_view>
 
 #include <fmt/core.h>
 
+#include "trace/groups.h"
 #include "verify/matching/matching.h"
+#include "verify/streams/programs.h"
 
 namespace lockstep::verify {
 
@@ -62,14 +65,25 @@ class GroupSteps {
     return out;
   }
 
-  // Whether the class issues as many calls in this step as in most of its others.
+  // Whether the class issues as many calls in this step as in most of its others, those between in
+  // which it issues none included: parameters may be averaged every few steps.
   bool keeps_count(std::size_t c, std::int32_t step_asked) const {
     std::map<std::int32_t, std::size_t> calls_in;
     for (std::size_t i = 0; i < stream(c).calls.size(); ++i) ++calls_in[step(c, i)];
-    const std::size_t own = calls_in[step_asked];
+    const auto span = std::int64_t{calls_in.rbegin()->first} - calls_in.begin()->first + 1;
+    const std::size_t steps = std::max(calls_in.size(), static_cast<std::size_t>(span));
+    const auto asked = calls_in.find(step_asked);
+    if (asked == calls_in.end()) return 2 * (steps - calls_in.size()) > steps;
     std::size_t alike = 0;
-    for (const auto& [other, calls] : calls_in) alike += calls == own ? 1 : 0;
-    return 2 * alike > calls_in.size();
+    for (const auto& [other, calls] : calls_in) alike += calls == asked->second ? 1U : 0U;
+    return 2 * alike > steps;
+  }
+
+  // Whether all members issue their call `i` in this step.
+  bool are_in_step(std::size_t i, std::int32_t asked) const {
+    for (std::size_t c = 0; c < group_.classes.size(); ++c)
+      if (i >= stream(c).calls.size() || step(c, i) != asked) return false;
+    return !group_.classes.empty();
   }
 
   // For two classes in different steps at call `i`: whether the one in the later step lacked a
@@ -164,6 +178,35 @@ Deviation as_deviation(std::size_t g, const GroupStreams& group, const GroupStep
   return d;
 }
 
+// What a group is for, as its first member with a trace declares it; empty where nothing says so.
+std::string_view purpose_of(const Context& context, const GroupStreams& group) {
+  if (group.streams.empty()) return "";
+  const trace::RankTrace& member = context.run.ranks[group.streams[0].rank_index];
+  const auto* const declared = trace::membership(member, group.group);
+  return declared == nullptr ? "" : role_of(context.run.tables, *declared);
+}
+
+// Of two steps, the one in which most sister groups, which are as large, issue their call `index`;
+// kNone: neither.
+std::int32_t step_of_sisters(const Context& context, std::size_t g, std::size_t index,
+                             std::int32_t one, std::int32_t other) {
+  const GroupStreams& group = context.groups[g];
+  std::size_t as_one = 0, as_other = 0;
+  for (std::size_t s = 0; s < context.groups.size(); ++s) {
+    const GroupStreams& sister = context.groups[s];
+    if (s == g || !sister.comparable || sister.members.size() != group.members.size() ||
+        sister.first_seq != group.first_seq || !sister.absent.empty() ||
+        purpose_of(context, sister) != purpose_of(context, group)) {
+      continue;
+    }
+    const GroupSteps steps(context, sister);
+    as_one += steps.are_in_step(index, one) ? 1U : 0U;
+    as_other += steps.are_in_step(index, other) ? 1U : 0U;
+  }
+  if (as_one == as_other) return trace::kNone;
+  return as_one > as_other ? one : other;
+}
+
 Cause explain_offset(const Context& context, std::size_t g, const GroupSteps& steps,
                      std::size_t reference, const Offset& offset) {
   const GroupStreams& group = context.groups[g];
@@ -198,15 +241,24 @@ Cause explain_offset(const Context& context, std::size_t g, const GroupSteps& st
   renamed.seq = cause.seq;
   renamed.step = cause.step;
   // Numbers show who deviates: the ranks ahead left out a step, or the others repeated one. Of
-  // equal parties, the one whose calls in that step are not as many as in its others.
+  // equal parties, it is the one in another step than sister groups, or whose calls in that step
+  // are not as many as in its others.
   const std::vector<std::uint32_t> odd = steps.ranks_of(offset.classes);
   const std::vector<std::uint32_t> usual = steps.ranks_of({reference});
+  const std::int32_t step_of_usual = steps.step(reference, offset.from);
+  const std::int32_t step_of_odd = steps.step(offset.classes[0], offset.from);
+  const std::int32_t of_sisters =
+      step_of_sisters(context, g, offset.from, step_of_usual, step_of_odd);
   const bool reference_keeps = steps.keeps_count(reference, d.step);
   const bool odd_keeps = steps.keeps_count(offset.classes[0], d.step);
-  const bool tied = odd.size() == usual.size() && reference_keeps != odd_keeps;
-  if (odd.size() < usual.size() || (tied && reference_keeps)) {
+  const bool tied = odd.size() == usual.size();
+  const bool reference_is_right =
+      of_sisters == trace::kNone ? reference_keeps && !odd_keeps : of_sisters == step_of_usual;
+  const bool odd_is_right =
+      of_sisters == trace::kNone ? odd_keeps && !reference_keeps : of_sisters == step_of_odd;
+  if (odd.size() < usual.size() || (tied && reference_is_right)) {
     renamed.culprits = context.ranks(odd);
-  } else if (tied) {
+  } else if (tied && odd_is_right) {
     renamed.culprits = context.ranks(usual);
   }
   renamed.ranks = finding.ranks;

@@ -30,6 +30,13 @@ bool dtypes_differ(const trace::Tables& tables, trace::NameListId a, trace::Name
                      [&](trace::StringId name) { return name != one[0]; });
 }
 
+// Whether ranks exchange different amounts in this all-to-all: it has splits, or lists of tensors,
+// or splits that were not recorded. A tensor that is split evenly comes back as large as it went.
+bool is_uneven(const trace::Signature& s) {
+  return s.op == trace::Op::all_to_all || s.splits_in.value != 0 || s.splits_out.value != 0 ||
+         known_and_different(s.in_elements, s.out_elements);
+}
+
 bool sizes_differ(const trace::Signature& a, const trace::Signature& b) {
   const bool in = known_and_different(a.in_elements, b.in_elements);
   const bool out = known_and_different(a.out_elements, b.out_elements);
@@ -57,13 +64,8 @@ bool sizes_differ(const trace::Signature& a, const trace::Signature& b) {
       return out || count;
     case trace::Op::all_to_all:
     case trace::Op::all_to_all_single:
-      // With splits, or lists of tensors, ranks may exchange different amounts. Without, the tensor
-      // is split evenly, so all sizes must be equal.
-      if (a.splits_in.value != 0 || b.splits_in.value != 0 || a.splits_out.value != 0 ||
-          b.splits_out.value != 0 || a.op == trace::Op::all_to_all) {
-        return false;
-      }
-      return in || out || count;
+      // Split evenly, all sizes must be equal.
+      return !is_uneven(a) && !is_uneven(b) && (in || out || count);
     case trace::Op::other:
     case trace::Op::barrier:
     case trace::Op::finalize:

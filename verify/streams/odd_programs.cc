@@ -386,6 +386,11 @@ class Programs {
              is_message(message) && !(is_ring(message.group) && sizes_.at(message.group.value) > 2);
     };
     if (stands_in_collective(one, other) || stands_in_collective(other, one)) return std::nullopt;
+    // Only the members of one group that goes through the loop have to leave it together.
+    if (part_at_end_of_varying_loop(run_, agreement_, of_one, of_other) &&
+        !are_in_one_group(divergence)) {
+      return std::nullopt;
+    }
     // A vote that ranks which are not heard could have turned decides nothing.
     const std::size_t margin = ones > others ? ones - others : others - ones;
     if (margin > divergence.silent && is_told_by_numbers(divergence)) {
@@ -406,6 +411,17 @@ class Programs {
     const std::optional<bool> told = is_second_unusual(run_, agreement_, of_one, of_other);
     if (!told) return std::nullopt;
     return odd(!*told, false);
+  }
+
+  // Whether all ranks of both sides are in the group in which they called last.
+  bool are_in_one_group(const Divergence& divergence) const {
+    if (divergence.index == 0) return false;
+    const OwnGroup& group = group_of(divergence.one[0], divergence.index - 1);
+    const auto is_member = [&](std::uint32_t r) {
+      return group.members.index_of(run_.ranks[r].rank).has_value();
+    };
+    return std::all_of(divergence.one.begin(), divergence.one.end(), is_member) &&
+           std::all_of(divergence.other.begin(), divergence.other.end(), is_member);
   }
 
   // Whether the ranks' places are known in each group in which they exchange messages, unless it is
@@ -565,6 +581,7 @@ class Programs {
       }
       return false;
     }();
+    odd.is_certain = found;
     if (!found) guess_edit(odd, d);
     std::sort(odd.deviants.begin(), odd.deviants.end());
     return found;

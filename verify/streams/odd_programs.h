@@ -33,6 +33,7 @@ struct OddProgram {
   std::vector<std::uint32_t> others;    // the ranks from which they diverge, ascending
   std::uint32_t usual = 0;              // one of these
   std::uint32_t index = 0;              // of the first different call, in all of these programs
+  bool is_certain = false;              // kind and count: all that follows agrees again
   bool by_numbers = false;  // the sides are of unequal size; else their other rounds decided
 };
 

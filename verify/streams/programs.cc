@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <map>
+#include <set>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
@@ -161,6 +162,18 @@ Votes votes(const trace::Run& run, Agreement& agreement, std::uint32_t a, std::u
     return diverged > 0 && is_same_of_program(agreement, calls[diverged - 1], calls[diverged]);
   };
   const bool a_run_ends = continues_run(a) || continues_run(b);
+  // How often ranks that go on with a loop, where the other one leaves it, come to do so: texts
+  // that are generated token by token have different lengths on each of them.
+  const std::uint32_t period = std::max(loop_before(run, agreement, {a, diverged}),
+                                        loop_before(run, agreement, {b, diverged}));
+  std::set<std::size_t> ends;
+  const auto note_end = [&](std::uint32_t r) {
+    const std::vector<trace::Call>& calls = run.ranks[r].calls;
+    std::size_t end = diverged;
+    while (end < calls.size() && is_same_of_program(agreement, calls[end], calls[end - period]))
+      ++end;
+    if (period > 0 && end < calls.size()) ends.insert(end);
+  };
   ask_others(run, a, b, [&](std::uint32_t r) {
     // `r` votes for the one that it agrees with longer, and beyond the difference. It may agree
     // with both for some calls more: parameters are not compared between groups, so that calls of
@@ -169,11 +182,14 @@ Votes votes(const trace::Run& run, Agreement& agreement, std::uint32_t a, std::u
     const std::uint32_t as_b = common_start(run, agreement, b, r).value_or(0);
     if (as_a > diverged && as_a > as_b) ++out.a;
     if (as_b > diverged && as_b > as_a) ++out.b;
+    if (std::max(as_a, as_b) > diverged && as_a != as_b) note_end(r);
     if (a_run_ends || as_a >= diverged || as_b >= diverged) return;
     const bool did_a = did_locally(run, agreement, a, diverged, r);
     const bool did_b = did_locally(run, agreement, b, diverged, r);
     if (did_a != did_b) ++(did_a ? out.locally_a : out.locally_b);
   });
+  constexpr std::size_t kTwoLengths = 2;  // that of the one that leaves, and that of the other one
+  if (ends.size() > kTwoLengths) out.a = out.b = 0;
   return out;
 }
 
@@ -239,8 +255,19 @@ std::optional<ProgramDivergence> find_program_divergence(const trace::Run& run,
   return *unusual ? ProgramDivergence{a, b, *diverged} : ProgramDivergence{b, a, *diverged};
 }
 
+bool part_at_end_of_varying_loop(const trace::Run& run, Agreement& agreement, CallRef first,
+                                 CallRef second) {
+  if (goes_on_with_loop(run, agreement, first) == goes_on_with_loop(run, agreement, second))
+    return false;
+  return is_at_end_of_varying_loop(run, agreement, first) ||
+         is_at_end_of_varying_loop(run, agreement, second) ||
+         (is_first_run_of_varying_loop(run, agreement, first) &&
+          is_first_run_of_varying_loop(run, agreement, second));
+}
+
 std::optional<bool> is_second_unusual(const trace::Run& run, Agreement& agreement, CallRef first,
                                       CallRef second) {
+  if (part_at_end_of_varying_loop(run, agreement, first, second)) return std::nullopt;
   // From strong evidence to weak: what the rank did at this point in all its other rounds, in its
   // earlier rounds, how often in a row, and what preceded such calls otherwise.
   const std::pair<Usual, Usual> judgements[] = {

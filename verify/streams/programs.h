@@ -53,6 +53,11 @@ std::optional<ProgramDivergence> find_program_divergence(const trace::Run& run,
                                                          Agreement& agreement, std::uint32_t a,
                                                          std::uint32_t b);
 
+// Whether of two ranks that did the same up to these calls one leaves a loop which the other goes
+// on with, and nothing shows how long the loop should be (is_at_end_of_varying_loop).
+bool part_at_end_of_varying_loop(const trace::Run& run, Agreement& agreement, CallRef first,
+                                 CallRef second);
+
 // Which of two calls, of ranks that run one program and did the same up to them, is unusual by what
 // the two ranks do in their other rounds: true for the second. Nothing where that does not show it.
 std::optional<bool> is_second_unusual(const trace::Run& run, Agreement& agreement, CallRef first,

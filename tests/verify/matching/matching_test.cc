@@ -257,6 +257,14 @@ TEST(Matching, SplitsThatDoNotFitThoughTotalsDo) {
               HasSubstr("splits-mismatch error observed culprits=0,1 group=world seq=0"));
 }
 
+// Not every source records splits. What comes back in another size than it went was split unevenly.
+TEST(Matching, ExchangesOfDifferentSizesHaveSplitsThatWereNotRecorded) {
+  EXPECT_EQ(judge({"all_to_all_single in=4 out=6; clean", "all_to_all_single in=5 out=3; clean"}),
+            "verdict clean");
+  EXPECT_THAT(judge({"all_to_all_single in=4 out=4; clean", "all_to_all_single in=8 out=8; clean"}),
+              HasSubstr("size-mismatch"));
+}
+
 TEST(Matching, SplitsThatDoNotFitWithinOneRankNameItOnce) {
   const Report report =
       verify(program({"all_to_all_single n=4 in_splits=2,2 out_splits=1,3; clean",

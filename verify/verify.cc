@@ -215,6 +215,11 @@ void add_deviations(const Context& context, Causes& causes) {
     causes.add(std::move(found));
   };
   for (std::size_t g = 0; g < context.groups.size(); ++g) {
+    if (auto race = check_thread_order(context, g)) {
+      deviates[g] = true;
+      causes.add(std::move(*race));
+      continue;
+    }
     for (const Deviation& d : find_deviations(context.run, context.groups, g, context.where,
                                               context.modalities, context.agreement)) {
       if (only_damage(context, d)) continue;

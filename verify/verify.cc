@@ -533,6 +533,10 @@ void add_unexplained(const Context& context, const Context* presumed, bool live,
   if (findings.empty()) note_divergent_numbers(context, outlook);
   if (presumed != nullptr && findings.empty() && outlook.undecided.empty())
     findings = note_ranks_behind(*presumed, outlook);
+  if (findings.empty()) {
+    if (auto creation = explain_stay_in_creation(context))
+      findings.push_back(std::move(creation->finding));
+  }
   // While others run they may still come to wait for the killed rank, which is a better finding.
   if (live) return;
   if (findings.empty() && !is_snapshot(context.run)) {

@@ -168,7 +168,8 @@ void add_other_tags(const Context& context, const WaitCause& wait, Finding& find
 //   5. ranks that were early in one call and late in another
 //   6. ranks that wait in a call which sister groups did not issue
 //   7. ranks that broke with their past
-//   8. stages of a pipeline that expect more messages than their neighbour has to pass on
+//   8. a rank alone in a collective, for which neighbours on both sides wait in messages
+//   9. stages of a pipeline that expect more messages than their neighbour has to pass on
 //
 // `lacks_message`: one of the ranks waits in a collective where a message was to come. It left the
 // message out, or comes to it later; so the finding does not say that two groups cross.
@@ -234,6 +235,10 @@ Cause cycle_cause(const Context& context, const WaitCause& wait,
     std::transform(breaks.begin(), breaks.end(), broke.begin(),
                    [](const Break& b) { return b.rank; });
     cause.finding.culprits = context.ranks(broke);
+  }
+  if (cause.finding.culprits.empty()) {
+    if (const auto rank = left_out_between(context, points))
+      cause.finding.culprits = context.ranks({*rank});
   }
   if (cause.finding.culprits.empty())
     cause.finding.culprits = context.ranks(expect_more_than_comes(context, points));

@@ -109,6 +109,9 @@ struct Call {
   std::int32_t coalesced = kNone;  // the operations issued as one batch share it
   std::uint32_t values = 0;        // 1 + index into RankTrace::values; 0: none
   std::uint8_t flags = 0;          // CallFlags
+  // Of the rank's threads, the one that issued it; 0: the program's first, autograd's, or not
+  // recorded. The numbers of two ranks do not correspond.
+  std::uint16_t thread = 0;
 
   bool has(std::uint8_t flag) const { return (flags & flag) != 0; }
 };
@@ -210,6 +213,7 @@ struct RankTrace {
     bool accesses = true;    // use and write events
     bool messages = true;    // point-to-point calls
     bool parameters = true;  // calls with Call::what
+    bool threads = true;     // calls with Call::thread
   };
   Occurs occurs;
 

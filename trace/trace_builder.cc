@@ -77,6 +77,7 @@ TraceBuilder::Problem TraceBuilder::add_issue(const Call& call, bool point_to_po
   }
   trace_.occurs.messages |= point_to_point;
   trace_.occurs.parameters |= call.what.value != 0;
+  trace_.occurs.threads |= call.thread != 0;
   trace_.events.push_back(
       {time, static_cast<std::uint32_t>(trace_.calls.size()), EventKind::issue});
   std::vector<Call>& calls = trace_.calls.own();

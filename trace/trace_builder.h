@@ -28,7 +28,7 @@ class TraceBuilder {
   // Fills `trace`, whose header fields (rank, world_size, dropped, …) must be set. It must outlive
   // the builder.
   explicit TraceBuilder(RankTrace& trace) : trace_(trace) {
-    trace.occurs = {false, false, false, false};
+    trace.occurs = {false, false, false, false, false};
   }
 
   // Why a record cannot be used; empty where it was added.

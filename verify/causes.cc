@@ -48,8 +48,12 @@ void Causes::fold_deviations() {
   for (Cause& cause : causes_) {
     // Only what blocks: two wrong sizes in unrelated calls are two faults, but a rank that skipped
     // one call is out of step in all later ones.
+    // So are two sides of which nothing shows the wrong one, whichever the later calls seem to
+    // name.
     const auto first = std::find_if(kept.begin(), kept.end(), [&](const Cause& k) {
-      return k.can_block && cause.can_block && k.deviants == cause.deviants;
+      const bool undecided = k.group == cause.group && k.finding.culprits.empty() &&
+                             k.finding.ranks == cause.finding.ranks;
+      return k.can_block && cause.can_block && (k.deviants == cause.deviants || undecided);
     });
     if (first != kept.end()) {
       first->finding.consequences.push_back(std::move(cause.finding));
@@ -296,7 +300,11 @@ bool Causes::hang_below(std::uint32_t rank) {
     if (!cause.can_block) continue;
     auto& ranks = cause.finding.ranks;
     if (!std::binary_search(ranks.begin(), ranks.end(), r)) continue;
-    if (cause.finding.rule == RuleId::rank_exception) return true;  // it is reported already
+    const std::vector<trace::Rank>& culprits = cause.finding.culprits;
+    if (cause.finding.rule == RuleId::rank_exception ||
+        (cause.finding.rule == rule_of_exception(context_, rank) &&
+         std::binary_search(culprits.begin(), culprits.end(), r)))
+      return true;  // it is reported already
     Finding below = explain_exceptions(context_, {rank}).finding;
     below.fix.clear();
     below.evidence.clear();

@@ -217,6 +217,11 @@ void add_deviations(const Context& context, Causes& causes) {
     causes.add(std::move(found));
   };
   for (std::size_t g = 0; g < context.groups.size(); ++g) {
+    if (auto race = check_thread_order(context, g)) {
+      deviates[g] = true;
+      causes.add(std::move(*race));
+      continue;
+    }
     for (const Deviation& d : find_deviations(context.run, context.groups, g, context.where,
                                               context.modalities, context.agreement)) {
       if (only_damage(context, d)) continue;
@@ -383,6 +388,10 @@ void add_unexplained(const Context& context, const Context* presumed, bool live,
   if (findings.empty()) note_divergent_numbers(context, outlook);
   if (presumed != nullptr && findings.empty() && outlook.undecided.empty())
     findings = note_ranks_behind(*presumed, outlook);
+  if (findings.empty()) {
+    if (auto creation = explain_stay_in_creation(context))
+      findings.push_back(std::move(creation->finding));
+  }
   // While others run they may still come to wait for the killed rank, which is a better finding.
   if (live) return;
   if (findings.empty() && !is_snapshot(context.run)) {

@@ -128,6 +128,7 @@ class Generator {
     if (sometimes()) call.peer = trace::Rank(below(trace_.world_size));
     if (sometimes()) call.ptag = below(1000) - 1;
     if (sometimes()) call.coalesced = below(1000);
+    call.thread = static_cast<std::uint16_t>(call.coalesced > 500 ? 2 : 0);
     call.flags = sometimes() ? trace::kAsync : 0;
     if (sometimes()) {
       trace_.values.push_back(

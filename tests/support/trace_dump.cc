@@ -105,7 +105,7 @@ class Dumper {
     out_ << " at=" << tables_.str(call.at) << " tag=" << tables_.str(call.tag)
          << " stream=" << tables_.str(call.stream) << " step=" << call.step
          << " peer=" << call.peer.value << " ptag=" << call.ptag << " coalesced=" << call.coalesced
-         << " flags=" << int{call.flags};
+         << " thread=" << call.thread << " flags=" << int{call.flags};
     if (call.values != 0) {
       const trace::CallValues& values = trace_.values.at(call.values - 1);
       if (values.hash) out_ << " hash=" << *values.hash;

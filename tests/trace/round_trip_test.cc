@@ -31,7 +31,7 @@ TEST(TextWriter, WritesTheKeysOfTheFormatInItsOrder) {
   const std::string text =
       R"({"header":1,"rank":0,"world_size":2,"backend":"gloo","clock":"ns","host":"h","pid":7,"program":"p","dropped":3,"semantics":"mpi"}
 {"group":"world","ranks":[0,1],"desc":"all"}
-{"ev":"issue","id":0,"g":"world","op":"all_reduce","t":5,"in":[[4],[]],"out":[[4]],"count":3,"dtype":"float32","redop":"sum","root":1,"peer":1,"ptag":-1,"mode":"sync","splits_in":[1],"splits_out":[2],"async":true,"coalesced":1,"stream":"s","what":["w"],"at":"a:1","step":0,"tag":"x","hash":"000000000000009f","sketch":[0.1,-2]}
+{"ev":"issue","id":0,"g":"world","op":"all_reduce","t":5,"in":[[4],[]],"out":[[4]],"count":3,"dtype":"float32","redop":"sum","root":1,"peer":1,"ptag":-1,"mode":"sync","splits_in":[1],"splits_out":[2],"async":true,"coalesced":1,"stream":"s","thread":2,"what":["w"],"at":"a:1","step":0,"tag":"x","hash":"000000000000009f","sketch":[0.1,-2]}
 {"ev":"complete","id":0,"t":6,"from":1,"fromtag":2}
 {"ev":"exception","what":"boom","id":0,"t":7}
 {"ev":"step","n":1,"loss":0.1,"samples":2,"t":8}

@@ -128,7 +128,7 @@ class ProgramTextWriter {
       else if (key == "from" || key == "fromtag")
         complete[key] = std::stoll(value);
       else if (key == "count" || key == "step" || key == "root" || key == "peer" || key == "ptag" ||
-               key == "coalesced")
+               key == "coalesced" || key == "thread")
         json[key] = std::stoll(value);
       else if (key == "g" || key == "dtype" || key == "redop" || key == "at" || key == "mode" ||
                key == "tag")

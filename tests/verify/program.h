@@ -7,7 +7,7 @@
 // of
 //   g=GROUP n=ELEMENTS what=NAME[,NAME…] step=N dtype=D redop=R root=R peer=R ptag=T at=PLACE
 //   in=ELEMENTS out=ELEMENTS in_splits=1,2 out_splits=2,1   count=ELEMENTS mode=M from=R fromtag=T
-//   coalesced=BATCH   async   open (it does not complete)
+//   coalesced=BATCH thread=N   async   open (it does not complete)
 // or: wait N (for the N-th call, 0-based; `open`: not let go) · group NAME 0,1,2 [DESC] ·
 //     modality STEP image,text · span NAME · step N · raise [CALL] TEXT · clean · hung · killed ·
 //     exception · cut · use N · write N (the buffer of the N-th call)

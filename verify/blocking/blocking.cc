@@ -396,6 +396,45 @@ Cause explain_group_creation(const Context& context, const WaitCause& wait) {
   return cause;
 }
 
+}  // namespace
+
+std::optional<Cause> explain_stay_in_creation(const Context& context) {
+  std::vector<std::uint32_t> creating;
+  for (std::uint32_t r = 0; r < context.run.ranks.size(); ++r) {
+    if (context.where.positions[r].state == State::finished) continue;
+    // A rank elsewhere may still enter it, or say better why the others wait.
+    if (context.where.point_of[r] != SIZE_MAX || creates_group(context, r) == nullptr)
+      return std::nullopt;
+    creating.push_back(r);
+  }
+  if (creating.empty() ||
+      context.run.ranks.size() != static_cast<std::size_t>(context.run.world_size))
+    return std::nullopt;
+  Cause cause;
+  cause.finding = make_finding(RuleId::group_divergence);
+  Finding& f = cause.finding;
+  const bool one = creating.size() == 1;
+  f.message = fmt::format(
+      "{} {} in the creation of a process group, and no rank is elsewhere: not all of its members "
+      "create it, or they create groups in another order",
+      context.describe_ranks(creating), one ? "stays" : "stay");
+  f.why =
+      "All ranks must create the same groups in the same order, also those that are not members; "
+      "with use_local_synchronization, the members of each group.";
+  f.certainty = Certainty::observed;
+  f.ranks = context.ranks(creating);
+  constexpr std::size_t kShown = 4;
+  for (const std::uint32_t r : creating) {
+    if (f.evidence.size() >= kShown) break;
+    f.evidence.push_back(context.evidence({r, kNoCall}, creates_group(context, r)->text));
+  }
+  cause.deviants = creating;
+  set_fingerprint(f, "creation");
+  return cause;
+}
+
+namespace {
+
 // Explains ranks that died, raised or hang outside of any call while others wait for them.
 Cause explain_gone(const Context& context, const WaitCause& all) {
   WaitCause wait = all;

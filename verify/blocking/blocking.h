@@ -16,6 +16,10 @@ namespace lockstep::verify {
 // streams explains it.
 Cause explain_wait(const Context& context, const WaitCause& wait);
 
+// Ranks that all stay in the creation of a process group, by their stacks, while no call is open:
+// nobody waits for them but they themselves. Nothing where some rank may still come.
+std::optional<Cause> explain_stay_in_creation(const Context& context);
+
 // The same part as a consequence of a known cause: "ranks 0, 2 wait in … for rank 1".
 Finding wait_consequence(const Context& context, const WaitCause& wait);
 

@@ -237,9 +237,13 @@ std::vector<std::uint32_t> culprits_of_cycle(const Context& context,
       [&] { return beside_sister_groups(context, points); },
       // Ranks that broke with their past.
       [&] { return ranks_of(breaks); },
-      // Stages of a pipeline that expect more messages than their neighbour has to pass on; not
-      // where
-      // the length of a text shows how many, and not the stage before.
+      // A rank alone in a collective, for which neighbours on both sides wait in messages.
+      [&] {
+        const std::optional<std::uint32_t> rank = left_out_between(context, points);
+        return rank ? Ranks{*rank} : Ranks{};
+      },
+      // Stages of a pipeline that expect more messages than their neighbour has to pass on. Not
+      // where the length of a text decides how many there are.
       [&] {
         return goes_on_with_varying_loop(context, points) ? Ranks{}
                                                           : expect_more_than_comes(context, points);

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <map>
+#include <optional>
+#include <string_view>
 
 #include <fmt/core.h>
 
@@ -505,6 +508,40 @@ bool mentions_unused_parameters(const std::string& text) {
 
 }  // namespace
 
+namespace {
+
+std::size_t ranks_of_job(const Context& context) {
+  return static_cast<std::size_t>(context.run.world_size);
+}
+
+// Whether DistributedDataParallel found models that differ. It raises on all ranks.
+bool compares_models(const std::string& what) {
+  return what.find("DDP expects same model across all ranks") != std::string::npos;
+}
+
+// The rank that most others call inconsistent, where DistributedDataParallel compared their models:
+// "Rank 0 has 6 params, while rank 1 has inconsistent 4 params". Nothing: none, or no majority.
+std::optional<std::uint32_t> inconsistent_by_most(const Context& context,
+                                                  const std::vector<std::uint32_t>& ranks) {
+  constexpr std::string_view kBefore = "params, while rank ";
+  std::map<std::int32_t, std::size_t> votes;
+  for (const std::uint32_t r : ranks) {
+    const auto& marks = context.run.ranks[r].exceptions;
+    const std::string what = marks.empty() ? "" : marks.back().what;
+    if (!compares_models(what)) continue;
+    const std::size_t at = what.find(kBefore);
+    std::int32_t named = trace::kNone;
+    if (at == std::string::npos) continue;
+    std::from_chars(what.data() + at + kBefore.size(), what.data() + what.size(), named);
+    ++votes[named];
+  }
+  for (std::uint32_t r = 0; r < context.run.ranks.size(); ++r)
+    if (2 * votes[context.run.ranks[r].rank.value] > ranks_of_job(context)) return r;
+  return std::nullopt;
+}
+
+}  // namespace
+
 RuleId rule_of_exception(const Context& context, std::uint32_t rank) {
   const auto& marks = context.run.ranks[rank].exceptions;
   const bool unused = !marks.empty() && mentions_unused_parameters(marks.back().what);
@@ -519,6 +556,14 @@ Cause explain_exceptions(const Context& context, const std::vector<std::uint32_t
                           describe_state(context, ranks[0], ranks.size()));
   f.culprits = context.ranks(ranks);
   f.ranks = f.culprits;
+  // Where all ranks raise, or will, none stands out by that.
+  const auto& marks = context.run.ranks[ranks[0]].exceptions;
+  const bool compared = !marks.empty() && compares_models(marks.back().what);
+  if (compared || (f.rule == RuleId::rank_exception && ranks.size() > 1 &&
+                   ranks.size() == ranks_of_job(context))) {
+    const auto odd = inconsistent_by_most(context, ranks);
+    f.culprits = odd ? context.ranks({*odd}) : std::vector<trace::Rank>{};
+  }
   cause.deviants = ranks;
   const Position& position = context.where.positions[ranks[0]];
   if (position.step != trace::kNone) f.step = cause.step = position.step;

@@ -204,6 +204,40 @@ bool is_one_message_more(const Context& context, const WaitPoint& point) {
   return with_peer > std::max<std::size_t>(most, 1);
 }
 
+namespace {
+
+// A rank of the cycle that waits in a message of this kind for `rank`; nothing: none does.
+std::optional<std::uint32_t> waits_in(const Context& context,
+                                      const std::vector<std::size_t>& points, trace::Op op,
+                                      std::uint32_t rank) {
+  for (const std::size_t p : points) {
+    const WaitPoint& point = context.where.wait_points[p];
+    if (point.group != WaitPoint::kPointToPoint) continue;
+    const CallRef waiting = waiting_call(context, point.waiting[0]);
+    if (context.op(waiting) == op && context.call(waiting).peer == context.run.ranks[rank].rank)
+      return waiting.rank;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<std::uint32_t> left_out_between(const Context& context,
+                                              const std::vector<std::size_t>& points) {
+  std::optional<std::uint32_t> out;
+  for (const std::size_t p : points) {
+    const WaitPoint& point = context.where.wait_points[p];
+    if (point.group == WaitPoint::kPointToPoint || point.waiting.size() != 1) continue;
+    const std::uint32_t rank = point.waiting[0];
+    const auto sends = waits_in(context, points, trace::Op::send, rank);
+    const auto receives = waits_in(context, points, trace::Op::recv, rank);
+    if (!sends || !receives || *sends == *receives) continue;
+    if (out) return std::nullopt;
+    out = rank;
+  }
+  return out;
+}
+
 std::vector<std::uint32_t> expect_more_than_comes(const Context& context,
                                                   const std::vector<std::size_t>& points) {
   std::vector<std::uint32_t> out;
@@ -211,7 +245,8 @@ std::vector<std::uint32_t> expect_more_than_comes(const Context& context,
     const WaitPoint& point = context.where.wait_points[p];
     const CallRef waiting = waiting_call(context, point.waiting[0]);
     if (point.group != WaitPoint::kPointToPoint || point.missing.empty() ||
-        context.op(waiting) != trace::Op::recv) {
+        context.op(waiting) != trace::Op::recv ||
+        waits_in(context, points, trace::Op::send, point.missing[0])) {
       continue;
     }
     std::size_t came_in = 0;

@@ -58,8 +58,19 @@ bool is_one_message_more(const Context& context, const WaitPoint& point);
 // Neighbours that have sent each other equally many messages, or one less, exchange data and are no
 // stages.
 //
+// Nor a stage for which another one waits that would send it more.
+//
 // Returns rank indices. O(calls of the ranks that the cycle's messages lack).
 std::vector<std::uint32_t> expect_more_than_comes(const Context& context,
                                                   const std::vector<std::size_t>& points);
+
+// The rank of a cycle that waits alone in a collective while one neighbour waits to send to it and
+// another one to receive from it: both count one message more than it does.
+//
+//   rank 0 waits in send to 1, rank 2 in receive from 1, rank 1 in all_reduce
+//
+// A rank index; none, or more than one such rank: nothing.
+std::optional<std::uint32_t> left_out_between(const Context& context,
+                                              const std::vector<std::size_t>& points);
 
 }  // namespace lockstep::verify

@@ -175,6 +175,23 @@ std::string location_words(const Context& context, const Deviation& d, CallRef r
                     : fmt::format("{}, {}", context.describe_numbered(ref, d.seq), at);
 }
 
+// "rank 1 issued broadcast (root 1), rank 2 issued broadcast (root 2)".
+std::string describe_replacements(const Context& context, const Deviation& d) {
+  constexpr std::size_t kShown = 4;
+  std::vector<std::string> parts;
+  for (const Deviation::Replacement& one : d.replacements) {
+    parts.push_back(
+        fmt::format("{} issued {}", context.describe_ranks(one.ranks),
+                    trace::describe(context.run.tables, context.call(one.got).signature)));
+  }
+  return join_and(parts, kShown);
+}
+
+// As many ranks did one thing as the other, and nothing shows which are wrong.
+bool is_tie(const Deviation& d) {
+  return !d.singled_out && d.deviants.size() == d.reference.size();
+}
+
 // The deviation as one sentence, without its reason.
 std::string form_message(const Context& context, const Deviation& d) {
   const trace::Tables& tables = context.run.tables;
@@ -187,12 +204,24 @@ std::string form_message(const Context& context, const Deviation& d) {
     case Deviation::Kind::missing: {
       const std::string more =
           d.count > 1 ? fmt::format(" and the {} after it", plural(d.count - 1, "call")) : "";
+      if (is_tie(d)) {
+        return fmt::format(
+            "{} issued {}{} as {}, and {} did not: either {} left {} out, or {} made {} too many",
+            others, context.describe_call(d.expected), more, location, who, who,
+            d.count > 1 ? "them" : "it", others, d.count > 1 ? "them" : "one");
+      }
       return fmt::format("{} never issued {}{}, which {} issued as {}", who,
                          context.describe_call(d.expected), more, others, location);
     }
     case Deviation::Kind::extra: {
       const std::string more =
           d.count > 1 ? fmt::format(" and {}", plural(d.count - 1, "more call")) : "";
+      if (is_tie(d)) {
+        return fmt::format(
+            "{} issued {}{} as {}, and {} did not: either {} made {} too many, or {} left {} out",
+            who, context.describe_call(d.got), more, context.describe_location(d.got, d.seq),
+            others, who, d.count > 1 ? "them" : "one", others, d.count > 1 ? "them" : "it");
+      }
       return fmt::format("{} issued {}{} as {}, which {} did not issue", who,
                          context.describe_call(d.got), more,
                          context.describe_location(d.got, d.seq), others);
@@ -211,8 +240,10 @@ std::string form_message(const Context& context, const Deviation& d) {
                ? context.describe_call(ref)
                : trace::describe(tables, context.call(ref).signature);
   };
-  return fmt::format("{} issued {} where {} issued {} ({})", who, words(d.got, has_got), others,
-                     words(d.expected, has_expected), location);
+  std::string issued = fmt::format("{} issued {}", who, words(d.got, has_got));
+  if (!d.replacements.empty()) issued = describe_replacements(context, d);
+  return fmt::format("{} where {} issued {} ({})", issued, others, words(d.expected, has_expected),
+                     location);
 }
 
 // "rank 1's batch of step 0", "the micro-batches 2 of ranks 1, 3 in step 0".

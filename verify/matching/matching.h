@@ -1,5 +1,5 @@
 // Calls that do not match: the findings of explain_deviation.cc, explain_odd_program.cc, splits.cc,
-// step_offsets.cc, point_to_point.cc and mpi_forms.cc, one per cause.
+// step_offsets.cc, point_to_point.cc, mpi_forms.cc and thread_order.cc, one per cause.
 #pragma once
 
 #include <optional>
@@ -12,6 +12,12 @@ namespace lockstep::verify {
 // Explains a deviation in the user's terms; as modality-divergence where the batches differ in the
 // same way as the calls.
 Cause explain_deviation(const Context& context, const Deviation& deviation);
+
+// Finds a group in which several threads of each rank issue calls, in another order on each rank,
+// although thread by thread the ranks agree. No rank is at fault. Nothing where threads were not
+// recorded, or wait for one another instead of working at the same time. O(calls of the group, and
+// events of the ranks that differ).
+std::optional<Cause> check_thread_order(const Context& context, std::size_t group);
 
 // Explains what the ranks did whose program diverges from those of their kind: a message or a
 // collective that they left out, issued too often, or issued with another peer. Nothing where it is

@@ -15,7 +15,11 @@ namespace {
 
 class Positions {
  public:
-  explicit Positions(const Advance& at) : at_(at) {}
+  explicit Positions(const Advance& at)
+      : at_(at),
+        some_hung_(std::any_of(
+            at.run().ranks.begin(), at.run().ranks.end(),
+            [](const trace::RankTrace& trace) { return trace.end == trace::End::hung; })) {}
 
   // Where the rank stands at the end: how it ended, and the call in which it waits.
   Position of(std::uint32_t r) const {
@@ -47,9 +51,13 @@ class Positions {
                         : (at_.was_recorded() ? Position::State::cut : Position::State::finished);
         break;
     }
+    if (out.state == Position::State::cut && hangs_unmarked(r, out.blocked))
+      out.state = Position::State::hung;
     if (!at_.options().follow_record && out.state != Position::State::finished) {
       out.state = Position::State::running;  // its program continues after what was recorded
     }
+    // While the job runs, a thread that waits does not keep the rank's others from going on.
+    if (out.state == Position::State::running && has_several_threads(r)) out.blocked = kNoCall;
     if (out.blocked != kNoCall && has_ended(r, out.blocked)) {
       out.state = Position::State::finished;
       out.blocked = kNoCall;
@@ -73,6 +81,14 @@ class Positions {
   }
 
  private:
+  bool has_several_threads(std::uint32_t r) const {
+    const trace::RankTrace& trace = at_.run().ranks[r];
+    return trace.occurs.threads &&
+           std::any_of(trace.calls.begin(), trace.calls.end(), [&](const trace::Call& call) {
+             return call.thread != trace.calls.front().thread;
+           });
+  }
+
   // Sets the call at which the rank's device stands. The host blocks there, too, if its last event
   // was a wait for a call that is still open: that wait did not return.
   void take_oldest_open(std::uint32_t r, Position& out) const {
@@ -182,6 +198,14 @@ class Positions {
            call.has(trace::kAsync) && !call.has(trace::kWaitBegan) && at_.matched(r, c);
   }
 
+  // Whether the thread that issued the call issued a later one.
+  static bool is_followed(const trace::RankTrace& trace, std::size_t c) {
+    if (!trace.occurs.threads) return c + 1 < trace.calls.size();
+    return std::any_of(
+        trace.calls.begin() + static_cast<std::ptrdiff_t>(c) + 1, trace.calls.end(),
+        [&](const trace::Call& later) { return later.thread == trace.calls[c].thread; });
+  }
+
   // The oldest call without a recorded completion.
   std::uint32_t oldest_pending(std::uint32_t r) const {
     const trace::RankTrace& trace = at_.run().ranks[r];
@@ -194,13 +218,20 @@ class Positions {
       }
       if (completes_unseen(r, static_cast<std::uint32_t>(c))) continue;
       // A blocking call that others follow did return, although its completion was not recorded.
-      if (k.has(trace::kAsync) || c + 1 == trace.calls.size())
-        oldest = static_cast<std::uint32_t>(c);
+      if (k.has(trace::kAsync) || !is_followed(trace, c)) oldest = static_cast<std::uint32_t>(c);
     }
     return oldest;
   }
 
+  // Whether a rank without an end mark waits in a call that others have not issued, in a job that
+  // hangs: watchdogs do not mark all ranks at one moment, and whoever ends the job does not wait
+  // for them. If it died there, it stood there all the same.
+  bool hangs_unmarked(std::uint32_t r, std::uint32_t blocked) const {
+    return some_hung_ && blocked != kNoCall && !at_.queues() && !at_.all_issued(r, blocked);
+  }
+
   const Advance& at_;
+  const bool some_hung_;
 };
 
 // Over NCCL, where no completions were recorded: a rank that hung after its newest call, which

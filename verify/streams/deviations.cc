@@ -173,6 +173,7 @@ class Walker {
       const bool same_way = known.kind == d.kind && known.differences == d.differences;
       if (!same_way) continue;
       if (known.seq == d.seq) {
+        if (d.kind == EditKind::replaced) add_replacement(known, d);
         known.deviants.insert(known.deviants.end(), d.deviants.begin(), d.deviants.end());
         std::sort(known.deviants.begin(), known.deviants.end());
         known.deviants.erase(std::unique(known.deviants.begin(), known.deviants.end()),
@@ -188,6 +189,25 @@ class Walker {
       }
     }
     found_.push_back(std::move(d));
+  }
+
+  // Keeps what the deviants of both issued, where it is not the same.
+  void add_replacement(Deviation& known, const Deviation& d) const {
+    const auto signature = [&](CallRef ref) {
+      return at_.run().ranks[ref.rank].calls[ref.call].signature;
+    };
+    if (known.got.call == kNoCall || d.got.call == kNoCall) return;
+    if (known.replacements.empty()) {
+      if (signature(known.got) == signature(d.got)) return;
+      known.replacements.push_back({known.got, known.deviants});
+    }
+    for (Deviation::Replacement& one : known.replacements) {
+      if (signature(one.got) != signature(d.got)) continue;
+      one.ranks.insert(one.ranks.end(), d.deviants.begin(), d.deviants.end());
+      std::sort(one.ranks.begin(), one.ranks.end());
+      return;
+    }
+    known.replacements.push_back({d.got, d.deviants});
   }
 
   // Reports calls that one class has left when the others finished without them. Only asynchronous

@@ -39,9 +39,16 @@ struct Deviation {
   std::vector<std::uint32_t> deviants;      // rank indices, ascending
   std::vector<std::uint32_t> reference;     // rank indices of the reference party, ascending
   bool singled_out = true;                  // false: neither party can be called the deviant one
-  CallRef expected;           // a reference rank's call at `seq`; for an extra call: the call that
-                              // should have been issued instead
-  CallRef got;                // a deviant's call at that index; kNoCall: its stream ends
+  CallRef expected;  // a reference rank's call at `seq`; for an extra call: the call that
+                     // should have been issued instead
+  CallRef got;       // a deviant's call at that index; kNoCall: its stream ends
+  // The calls of all deviants, if they replaced the reference's by different ones, each with the
+  // ranks that issued it; `got` is the first of them. Else empty.
+  struct Replacement {
+    CallRef got;
+    std::vector<std::uint32_t> ranks;  // indices, ascending
+  };
+  std::vector<Replacement> replacements;
   std::uint32_t count = 1;    // calls that are missing or extra
   std::uint64_t repeats = 0;  // how often the same deviation occurs again later
 

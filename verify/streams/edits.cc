@@ -350,6 +350,11 @@ Token Sequence::repeated(std::size_t i, std::size_t rounds, std::size_t period,
 std::optional<Token> Sequence::habit(std::size_t i) {
   const std::size_t period = find_repetition(i);
   if (period == 0) return std::nullopt;
+  // Of several occurrences that look as much alike, each counts: "a b a | a" is followed by b, by
+  // the beginning of the round, or by another a, by its end.
+  const std::size_t longest = suffix(i - 1, period);
+  for (std::size_t back = period + 1; back < i && back <= kHistory && longest < kSuffix; ++back)
+    if (suffix(i - 1, back) == longest && !alike(i - period, i - back)) return std::nullopt;
   return repeated(i - period, 1, period, i);
 }
 

@@ -94,10 +94,11 @@ void append(std::vector<std::int64_t>& key, const std::vector<std::int64_t>* spl
 }  // namespace
 
 RecordedGroup::RecordedGroup(Recorder& recorder, const std::string& name,
-                             std::vector<std::int32_t> ranks, const std::string& description)
+                             std::vector<std::int32_t> ranks, const std::string& description,
+                             Made made)
     : recorder_(recorder),
       ranks_(std::move(ranks)),
-      group_(recorder.ring().make_group(name, ranks_, description)) {}
+      group_(recorder.ring().make_group(name, ranks_, description, made)) {}
 
 std::size_t RecordedGroup::KeyHash::operator()(const Key& key) const noexcept {
   std::size_t hash = 0xcbf29ce484222325U;
@@ -146,6 +147,7 @@ std::uint32_t RecordedGroup::issue(const BackendCall& call, const CallOrigin& or
   fields.group = group_;
   fields.at = origin.at;
   fields.tag = origin.tag;
+  fields.thread = origin.thread;
   fields.signature = signature(call);
   fields.is_async = call.is_async;
   fields.peer = global_rank(call.peer);

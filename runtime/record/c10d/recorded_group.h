@@ -18,14 +18,16 @@ std::string dtype_name(c10::ScalarType type);
 // Where in the program a call comes from.
 struct CallOrigin {
   trace::RingWriter::StringRef at, tag;
+  std::uint16_t thread = 0;  // trace::Call::thread
 };
 
 class RecordedGroup {
  public:
+  using Made = trace::RingWriter::Made;
   // Writes the group into the trace. `ranks`: global ranks, in group order. `recorder` must outlive
   // it.
   RecordedGroup(Recorder& recorder, const std::string& name, std::vector<std::int32_t> ranks,
-                const std::string& description);
+                const std::string& description, Made made = Made::created);
 
   // Records that the rank issues the call; returns the call's id. From any thread. Allocates
   // nothing for a call like an earlier one. `origin`: instead of the recorder's context, where it

@@ -2,8 +2,10 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <charconv>
 #include <chrono>
@@ -81,6 +83,21 @@ std::string run_of_job(const Group& group) {
 }
 
 std::atomic<JobRecord*> recording_job{nullptr};  // once it has a file
+
+// trace::Call::thread of the calling thread. Autograd's threads belong to the thread that waits for
+// them in backward, and count as the program's first.
+std::uint16_t number_of_thread() {
+  thread_local const std::uint16_t number = [] {
+    if (::syscall(SYS_gettid) == ::getpid()) return std::uint16_t{0};
+    constexpr std::size_t kLongestName = 16;  // Linux's
+    char name[kLongestName] = {};
+    ::pthread_getname_np(::pthread_self(), name, sizeof name);
+    if (std::string_view(name).starts_with("pt_autograd")) return std::uint16_t{0};
+    static std::atomic<std::uint32_t> threads{0};
+    return static_cast<std::uint16_t>(std::min<std::uint32_t>(++threads, UINT16_MAX));
+  }();
+  return number;
+}
 
 namespace fs = std::filesystem;
 
@@ -254,9 +271,10 @@ bool JobRecord::is_open() const { return recording_job.load(std::memory_order_ac
 
 CallOrigin JobRecord::origin() {
   const PythonProgram* const python = PythonProgram::of_process();
-  if (python == nullptr) return {};
+  if (python == nullptr) return {{}, {}, number_of_thread()};
   const PythonProgram::CallSite site = python->call_site();
-  return {ring_->intern(site.line), ring_->intern(site.in_join ? trace::ring::kJoinTag : "")};
+  return {ring_->intern(site.line), ring_->intern(site.in_join ? trace::ring::kJoinTag : ""),
+          number_of_thread()};
 }
 
 std::vector<std::int32_t> JobRecord::ranks_of(const c10d::ProcessGroup& group) const {
@@ -295,13 +313,18 @@ void JobRecord::try_to_open(const c10d::ProcessGroup& first) {
   open(first);
 }
 
-void JobRecord::begin(const c10d::ProcessGroup& first) {
+void JobRecord::begin(const c10::intrusive_ptr<c10d::ProcessGroup>& group) {
   const std::lock_guard lock(mutex_);
-  try_to_open(first);
+  known_or_new(group, RecordedGroup::Made::created);
 }
 
 RecordedGroup* JobRecord::group(const c10::intrusive_ptr<c10d::ProcessGroup>& group) {
   const std::lock_guard lock(mutex_);
+  return known_or_new(group, RecordedGroup::Made::first_use);
+}
+
+RecordedGroup* JobRecord::known_or_new(const c10::intrusive_ptr<c10d::ProcessGroup>& group,
+                                       RecordedGroup::Made made) {
   try_to_open(*group);
   if (!recorder_) return nullptr;
   if (const auto known = groups_.find(group.get()); known != groups_.end())
@@ -309,11 +332,13 @@ RecordedGroup* JobRecord::group(const c10::intrusive_ptr<c10d::ProcessGroup>& gr
   if (const auto device = group->getBoundDeviceId()) gpu_->uses(*device);
   if (group->getBackendName() == "nccl") gpu_->uses_nccl();
   std::unique_ptr<RecordedGroup> recorded;
-  const std::string name = group->getGroupName().empty() ? "world" : group->getGroupName();
+  std::string name = group->getGroupName().empty() ? "world" : group->getGroupName();
+  // A program that destroys its groups and makes them again uses their names again.
+  if (const int life = ++lives_[name]; life > 1) name += " (" + std::to_string(life) + ")";
   std::vector<std::int32_t> ranks = ranks_of(*group);
   if (static_cast<int>(ranks.size()) == group->getSize()) {
-    recorded =
-        std::make_unique<RecordedGroup>(*recorder_, name, std::move(ranks), group->getGroupDesc());
+    recorded = std::make_unique<RecordedGroup>(*recorder_, name, std::move(ranks),
+                                               group->getGroupDesc(), made);
   } else {
     std::fprintf(stderr,
                  "liblockstep_record: calls of group %s are not recorded: it does not tell which "

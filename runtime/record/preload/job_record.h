@@ -42,11 +42,12 @@ class JobRecord {
   // from whoever ends a hung process, often in the handler of a signal.
   static void at_immediate_exit(int status);
 
-  // Makes the process's file, if it has none: `first` is a group that the program has just made.
-  void begin(const c10d::ProcessGroup& first);
+  // The program has just made this group: it is written, into the process's file, which is made
+  // with the first one.
+  void begin(const c10::intrusive_ptr<c10d::ProcessGroup>& group);
 
-  // The group's, made at its first call. Null: nothing is recorded of it, because there is nowhere
-  // to write to, or because it does not say which ranks are in it.
+  // The group's; one that begin() was not told of is written now. Null: nothing is recorded of it,
+  // because there is nowhere to write to, or because it does not say which ranks are in it.
   RecordedGroup* group(const c10::intrusive_ptr<c10d::ProcessGroup>& group);
 
   // The process works on that device: a call's tensors are there. After group() was not null.
@@ -67,6 +68,8 @@ class JobRecord {
  private:
   JobRecord() = default;
   void try_to_open(const c10d::ProcessGroup& first);  // with mutex_ held
+  RecordedGroup* known_or_new(const c10::intrusive_ptr<c10d::ProcessGroup>& group,
+                              RecordedGroup::Made made);  // the same
   void open(const c10d::ProcessGroup& first);
   // True if a backend of the group reports completions.
   bool hook_into_all(c10d::ProcessGroup& group);
@@ -99,6 +102,7 @@ class JobRecord {
     bool has_completion = false;  // its backends say when calls complete
   };
   std::map<const c10d::ProcessGroup*, Known> groups_;
+  std::map<std::string, int> lives_;  // how many groups there were of a name, one after the other
 };
 
 }  // namespace lockstep::runtime

@@ -13,7 +13,7 @@
 // in inference mode. A call passes it once.
 //
 // The file begins with the first group that the program makes: a rank that fails before its first
-// call has one, too.
+// call has one, too. Preloaded, it writes groups as they are made, so that their order is known.
 //
 // Not seen: the brackets of coalesced calls, and what does not go through c10d (symmetric memory).
 #include <dlfcn.h>
@@ -128,7 +128,7 @@ C10_EXPORT void register_process_group(const std::string& name,
   }();
   // The program asked for a group: a record that cannot begin must not fail it.
   try {
-    lockstep::runtime::JobRecord::of_process().begin(*group);
+    lockstep::runtime::JobRecord::of_process().begin(group);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "liblockstep_record: %s\n", error.what());
   }

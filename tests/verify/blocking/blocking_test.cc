@@ -367,6 +367,56 @@ TEST(Blocking, RanksThatStandInTheCreationOfAGroup) {
             "host-stall error proven culprits=1 group=world seq=1\nverdict findings");
 }
 
+TEST(Blocking, RanksThatAllStandInTheCreationOfAGroup) {
+  const auto judged = [](const std::string& second, int creators) {
+    trace::Run run = program({"barrier; cut", second});
+    for (int r = 0; r < creators; ++r) {
+      trace::RankNote stack;
+      stack.kind = trace::RankNote::Kind::stack;
+      stack.rank = trace::Rank(r);
+      stack.text = "its process was in the creation of a process group";
+      stack.creates_group = true;
+      run.notes.push_back(stack);
+    }
+    return summary(verify(run));
+  };
+  EXPECT_EQ(judged("barrier; cut", 2), "group-divergence error observed\nverdict findings");
+  // Rank 1 may still come, or has ended.
+  EXPECT_EQ(judged("barrier; cut", 1), "verdict inconclusive");
+}
+
+TEST(Blocking, ARankThatWaitsWasNotDeadBecauseItsWatchdogWasLater) {
+  const std::string groups = "group a 0,1; group b 1,2; ";
+  const auto job = [&](const std::string& end) {
+    return judge({groups + "all_reduce n=1 g=a open; hung",
+                  groups + "all_reduce n=1 g=b open; " + end, groups + "barrier open; hung"});
+  };
+  EXPECT_EQ(job("cut"), job("hung"));
+}
+
+// In a ring, both neighbours count a message more than the rank between them.
+TEST(Blocking, ARankThatLeftOutAHopBetweenTwoThatWait) {
+  const auto hop = [](int rank) {
+    const std::string next = std::to_string((rank + 1) % 4), last = std::to_string((rank + 3) % 4);
+    const std::string send = "send peer=" + next + " n=4", recv = "recv peer=" + last + " n=4";
+    return rank % 2 == 0 ? std::pair(send, recv) : std::pair(recv, send);
+  };
+  const auto hops = [&](int rank, int times) {
+    std::string out;
+    for (int i = 0; i < times; ++i) out += hop(rank).first + "; " + hop(rank).second + "; ";
+    return out;
+  };
+  std::vector<std::string> ranks;
+  for (int r = 0; r < 4; ++r) {
+    const std::string round = hops(r, 3) + "all_reduce n=1; " + hops(r, 2);
+    ranks.push_back(round + (r == 1   ? "all_reduce n=1 open; hung"
+                             : r == 2 ? hop(r).first + "; " + hop(r).second + " open; hung"
+                                      : hop(r).first + (r == 0 ? " open; hung" : "; ") +
+                                            (r == 0 ? "" : hop(r).second + " open; hung")));
+  }
+  EXPECT_THAT(judge(ranks), HasSubstr("culprits=1 "));
+}
+
 TEST(Blocking, AnExtraCallThatIsTheLastMayComeAfterSkippedOnes) {
   const std::string steps = "all_reduce n=8 at=a.py:2; all_reduce n=8 at=a.py:2; ";
   const std::string goes_on = steps + "all_reduce n=8 at=a.py:2 open; hung";

@@ -57,6 +57,53 @@ TEST(Matching, DifferentRoots) {
               HasSubstr("root-mismatch error proven culprits=1 group=world seq=0"));
 }
 
+TEST(Matching, RootsOfSeveralRanksAreToldByRank) {
+  const std::string usual = "reduce n=8 root=0; ";
+  const Report report = verify(
+      program({usual + "reduce n=8 root=0 open; hung", usual + "reduce n=8 root=1 open; hung",
+               usual + "reduce n=8 root=2 open; hung", usual + "reduce n=8 root=2 open; hung",
+               usual + "reduce n=8 root=0 open; hung"}));
+  ASSERT_FALSE(report.findings.empty());
+  EXPECT_EQ(report.findings[0].rule, RuleId::root_mismatch);
+  EXPECT_THAT(report.findings[0].message,
+              HasSubstr("rank 1 issued reduce of 8 (root 1) and ranks 2, 3 issued reduce of 8 "
+                        "(root 2) where ranks 0, 4 issued reduce of 8 (root 0)"));
+}
+
+TEST(Matching, ATieHasBothReadings) {
+  const Report tie =
+      verify(program({"barrier; all_reduce n=8 async open; clean", "barrier; clean"}));
+  ASSERT_FALSE(tie.findings.empty());
+  EXPECT_TRUE(tie.findings[0].culprits.empty());
+  EXPECT_THAT(
+      tie.findings[0].message,
+      HasSubstr("and rank 1 did not: either rank 1 left it out, or rank 0 made one too many"));
+}
+
+// What differs later in the group follows from it, although it seems to name one of the two.
+TEST(Matching, ATieIsOneFinding) {
+  const Report report = verify(program(
+      {"all_reduce n=2; all_reduce n=20; all_reduce n=32; all_reduce n=32; all_reduce n=6 open; "
+       "hung",
+       "all_reduce n=2; all_reduce n=596; all_reduce n=288; all_reduce n=32; all_reduce n=7 open; "
+       "hung"}));
+  EXPECT_EQ(report.findings.size(), 1U);
+  EXPECT_TRUE(report.findings[0].culprits.empty());
+}
+
+// After "a b a" a round may end or begin again: one round does not show which.
+TEST(Matching, ARoundThatBeginsAsItEndsIsNoHabit) {
+  const std::string round = "all_reduce n=32; all_gather n=8; all_reduce n=32; ";
+  EXPECT_EQ(judge({round + "all_reduce n=32; all_gather n=8 open; hung",
+                   round + "all_reduce n=32; all_reduce n=32 open; hung"})
+                .find("culprits"),
+            std::string::npos);
+  // Two rounds do.
+  EXPECT_THAT(judge({round + round + "all_reduce n=32; all_gather n=8 open; hung",
+                     round + round + "all_reduce n=32; all_reduce n=32 open; hung"}),
+              HasSubstr("culprits=1"));
+}
+
 TEST(Matching, DifferentOperations) {
   EXPECT_THAT(judge({"all_reduce n=8 open; hung", "broadcast n=8 root=0 open; hung",
                      "all_reduce n=8 open; hung"}),

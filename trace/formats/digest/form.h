@@ -71,6 +71,7 @@ CodedColumns code_columns(const RankTrace& trace, const Tables& tables, const Di
 // In addition to Call::flags: the call has values; it is one of a batch.
 inline constexpr std::uint64_t kHasValues = 64;
 inline constexpr std::uint64_t kHasBatch = 128;
+inline constexpr std::uint64_t kHasThread = 256;
 
 // Differences are coded modulo 2^64: damaged ones must not overflow.
 inline std::int64_t wrapping_sum(std::int64_t a, std::int64_t b) {

@@ -91,8 +91,10 @@ class FormReader {
       call.what = tables_.name_lists[in.below(tables_.name_lists.size())];
       for (StringId* id : {&call.at, &call.tag, &call.stream, &call.stack}) *id = read_string(in);
       call.ptag = in.small();
-      const std::uint64_t flags = in.below(256);
+      const std::uint64_t flags = in.below(512);
       call.flags = static_cast<std::uint8_t>(flags & kCallFlags);
+      if ((flags & kHasThread) != 0)
+        call.thread = static_cast<std::uint16_t>(in.below(std::uint64_t{UINT16_MAX} + 1));
       call.group = GroupId(kind.slot);
       form_.kinds.push_back(kind);
       calls_.push_back({call, (flags & kHasValues) != 0, (flags & kHasBatch) != 0});

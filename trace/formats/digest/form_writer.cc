@@ -151,7 +151,9 @@ class FormWriter {
       out_kind_.number(values_.of(id));
     out_kind_.integer(call.ptag);
     out_kind_.number(call.flags | (call.values != 0 ? kHasValues : 0) |
-                     (call.coalesced != kNone ? kHasBatch : 0));
+                     (call.coalesced != kNone ? kHasBatch : 0) |
+                     (call.thread != 0 ? kHasThread : 0));
+    if (call.thread != 0) out_kind_.number(call.thread);
     return out_kind_.take();
   }
 

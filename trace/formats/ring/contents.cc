@@ -130,8 +130,10 @@ RingTableReader::RingTableReader(std::string_view used, RankTrace& trace, TraceB
     }
     const auto kind = static_cast<ring::EntryKind>(entry.kind);
     if (add(kind, rest.substr(0, entry.bytes), value)) {
-      // Calls refer to both kinds of groups alike.
-      value.kind = kind == ring::EntryKind::communicator ? ring::EntryKind::group : kind;
+      // Calls refer to all kinds of groups alike.
+      const bool is_group =
+          kind == ring::EntryKind::communicator || kind == ring::EntryKind::used_group;
+      value.kind = is_group ? ring::EntryKind::group : kind;
     } else {
       trace_.add_damage(fmt::format("table entry {} cannot be used", at / 8 + 1));
     }
@@ -150,6 +152,10 @@ bool RingTableReader::add(ring::EntryKind kind, std::string_view payload, Value&
     case ring::EntryKind::ints:
       return add_ints(payload, value);
     case ring::EntryKind::group:
+      return add_group(payload, value);
+    case ring::EntryKind::used_group:
+      // When it was created is not known, nor therefore what was created before those after it.
+      is_order_known_ = false;
       return add_group(payload, value);
     case ring::EntryKind::signature:
       return add_signature(payload, value);
@@ -194,10 +200,15 @@ bool RingTableReader::add_group(std::string_view payload, Value& value) {
   value.id = group.value;
   const std::string_view refused =
       builder_.add_group(group, tables_.rank_lists.intern(ranks), desc);
-  trace_.created_in_order = static_cast<std::uint32_t>(trace_.groups.size());
+  note_order();
   // The group is known by its name even where its members cannot be believed.
   if (!refused.empty()) trace_.add_damage(std::string(refused));
   return true;
+}
+
+// All groups so far are in the order of their creation, unless that is not known.
+void RingTableReader::note_order() {
+  if (is_order_known_) trace_.created_in_order = static_cast<std::uint32_t>(trace_.groups.size());
 }
 
 bool RingTableReader::add_communicator(std::string_view payload, Value& value) {
@@ -214,7 +225,7 @@ bool RingTableReader::add_communicator(std::string_view payload, Value& value) {
   value.id = group.value;
   const std::string_view refused = builder_.add_unlinked(
       unlinked_membership(group, entry.group_rank, entry.size, tables_.str(desc), tables_));
-  trace_.created_in_order = static_cast<std::uint32_t>(trace_.groups.size());
+  note_order();
   if (!refused.empty()) trace_.add_damage(std::string(refused));
   return true;
 }

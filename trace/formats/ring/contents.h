@@ -117,7 +117,10 @@ class RingTableReader {
   bool add_ints(std::string_view payload, Value& value);
   bool add_group(std::string_view payload, Value& value);
   bool add_communicator(std::string_view payload, Value& value);
+  void note_order();
   bool add_signature(std::string_view payload, Value& value);
+
+  bool is_order_known_ = true;  // every group so far was written when the rank created it
 
   std::vector<Value> values_;  // by table id - 1
   RankTrace& trace_;

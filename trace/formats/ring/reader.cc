@@ -204,6 +204,7 @@ RingReader::Problem RingReader::read_issue(const RingRecord& record, std::uint64
   call.ptag = fields.ptag;
   call.seq = fields.seq;
   call.flags = fields.is_async != 0 ? kAsync : 0;
+  call.thread = record.part;
   const bool peer_ok = fields.peer == kNone || is_possible_rank(fields.peer, trace_.world_size);
   if (!ok || !peer_ok || record.id != static_cast<std::uint32_t>(number)) {
     return "it refers to something that is not there";

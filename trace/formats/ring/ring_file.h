@@ -79,6 +79,7 @@ enum class EntryKind : std::uint32_t {
   group = 4,         // u32 name, u32 desc, then i32 global ranks
   signature = 5,     // SignatureEntry
   communicator = 6,  // CommunicatorEntry: a group in which the rank knows only its own group rank
+  used_group = 7,    // as group, but written at its first use: when it was created is not known
 };
 struct TableEntry {
   std::uint32_t kind;
@@ -146,8 +147,8 @@ struct Record {
   std::int64_t time;                 // ns, CLOCK_MONOTONIC
   std::uint32_t id;  // of the call; the step's number for step, modality, data, state
   RecordKind kind;
-  std::uint16_t
-      part;  // data, state: 0 in a mark's first record, 1 in those that continue it; else 0
+  std::uint16_t part;  // data, state: 0 in a mark's first record, 1 in those that continue it;
+                       // issue: Call::thread; else 0
   union {
     CallFields call;
     StepFields step;

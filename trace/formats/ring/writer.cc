@@ -181,8 +181,10 @@ RingWriter::NamesRef RingWriter::intern_names(const std::vector<std::string>& na
 
 RingWriter::GroupRef RingWriter::make_group(std::string_view name,
                                             std::span<const std::int32_t> ranks,
-                                            std::string_view desc) {
-  return {impl_->table.group(name, ranks, desc)};
+                                            std::string_view desc, Made made) {
+  const ring::EntryKind kind =
+      made == Made::created ? ring::EntryKind::group : ring::EntryKind::used_group;
+  return {impl_->table.group(kind, name, ranks, desc)};
 }
 
 RingWriter::GroupRef RingWriter::make_communicator(std::string_view name, std::int32_t group_rank,
@@ -214,7 +216,7 @@ std::uint32_t RingWriter::issue(const Issue& fields) {
                               fields.seq,      fields.is_async};
   const std::uint64_t number = impl_->reserve(1);
   const auto id = static_cast<std::uint32_t>(number);
-  impl_->publish(number, record_words(ring::RecordKind::issue, id, time, call));
+  impl_->publish(number, record_words(ring::RecordKind::issue, id, time, call, fields.thread));
   return id;
 }
 
@@ -409,14 +411,14 @@ std::uint32_t RingTableWriter::ints(std::span<const std::int64_t> values) {
   return find_or_append(ring::EntryKind::ints, bytes_of(values));
 }
 
-std::uint32_t RingTableWriter::group(std::string_view name, std::span<const std::int32_t> ranks,
-                                     std::string_view desc) {
+std::uint32_t RingTableWriter::group(ring::EntryKind kind, std::string_view name,
+                                     std::span<const std::int32_t> ranks, std::string_view desc) {
   const std::lock_guard lock(mutex_);
   const std::uint32_t name_id = string_locked(name);
   if (name_id == 0 && !name.empty()) return 0;
   scratch_.assign({name_id, string_locked(desc)});
   for (const std::int32_t rank : ranks) scratch_.push_back(static_cast<std::uint32_t>(rank));
-  return find_or_append(ring::EntryKind::group, bytes_of(std::span<const std::uint32_t>(scratch_)));
+  return find_or_append(kind, bytes_of(std::span<const std::uint32_t>(scratch_)));
 }
 
 std::uint32_t RingTableWriter::communicator(std::string_view name, std::string_view desc,

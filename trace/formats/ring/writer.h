@@ -63,8 +63,11 @@ class RingWriter {
   StringRef intern(std::string_view text);
   NamesRef intern_names(const std::vector<std::string>& names);
   // A group must be made before its first use. `ranks`: global, in group order.
+  // `made`: `created` where the groups of the file are made in the order in which the rank created
+  // them; `first_use` where that order is not known.
+  enum class Made : std::uint8_t { created, first_use };
   GroupRef make_group(std::string_view name, std::span<const std::int32_t> ranks,
-                      std::string_view desc = {});
+                      std::string_view desc = {}, Made made = Made::created);
   // A group in which the rank knows only its own group rank among `size` (trace/groups.h). Peers
   // and roots of its calls are group ranks. `name` is the same in all its processes, and not empty.
   GroupRef make_communicator(std::string_view name, std::int32_t group_rank, std::int32_t size,
@@ -90,6 +93,7 @@ class RingWriter {
     std::int32_t peer = kNone, ptag = kNoPeerTag;
     std::uint32_t seq = 0;  // the caller counts per group, collectives and point-to-point apart
     bool is_async = false;
+    std::uint16_t thread = 0;  // Call::thread
   };
   // Records that the rank issues an operation; returns the call's id for the calls below.
   std::uint32_t issue(const Issue& fields);
@@ -157,8 +161,9 @@ class RingTableWriter {
   std::uint32_t string(std::string_view text);
   std::uint32_t names(std::span<const std::string> names);
   std::uint32_t ints(std::span<const std::int64_t> values);
-  std::uint32_t group(std::string_view name, std::span<const std::int32_t> ranks,
-                      std::string_view desc);
+  // `kind`: group or used_group.
+  std::uint32_t group(ring::EntryKind kind, std::string_view name,
+                      std::span<const std::int32_t> ranks, std::string_view desc);
   std::uint32_t communicator(std::string_view name, std::string_view desc, std::int32_t group_rank,
                              std::int32_t size);
   std::uint32_t signature(const ring::SignatureEntry& entry);
@@ -182,7 +187,7 @@ class RingTableWriter {
   ring::Header& header_;
   char* table_;
   std::mutex mutex_;
-  std::vector<Index> index_{static_cast<std::size_t>(ring::EntryKind::communicator) + 1};
+  std::vector<Index> index_{static_cast<std::size_t>(ring::EntryKind::used_group) + 1};
   std::vector<std::uint32_t> scratch_;
 };
 

@@ -88,13 +88,14 @@ using simdjson::dom::element_type;
 
 // In the order of Key.
 constexpr std::array<std::string_view, kKeys> kKeyNames = {
-    "header",  "group",   "ev",        "end",        "rank",      "world_size", "backend", "host",
-    "gpu",     "pid",     "program",   "dropped",    "semantics", "ranks",      "desc",    "id",
-    "g",       "op",      "t",         "in",         "out",       "dtype",      "redop",   "root",
-    "peer",    "ptag",    "splits_in", "splits_out", "async",     "coalesced",  "stream",  "what",
-    "at",      "step",    "tag",       "hash",       "sketch",    "count",      "mode",    "from",
-    "fromtag", "n",       "loss",      "samples",    "name",      "norm",       "shape",   "kind",
-    "when",    "sharded", "indices",   "has",        "dur",       "modality",   "after"};
+    "header",  "group",     "ev",     "end",     "rank",     "world_size", "backend",
+    "host",    "gpu",       "pid",    "program", "dropped",  "semantics",  "ranks",
+    "desc",    "id",        "g",      "op",      "t",        "in",         "out",
+    "dtype",   "redop",     "root",   "peer",    "ptag",     "splits_in",  "splits_out",
+    "async",   "coalesced", "stream", "what",    "at",       "step",       "tag",
+    "hash",    "sketch",    "count",  "mode",    "from",     "fromtag",    "n",
+    "loss",    "samples",   "name",   "norm",    "shape",    "kind",       "when",
+    "sharded", "indices",   "has",    "dur",     "modality", "after",      "thread"};
 static_assert(kKeys < 64, "present_ has a bit for each key");
 
 // Finds a key by its spelling: a table with open addressing, made by the compiler.

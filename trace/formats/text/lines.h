@@ -117,8 +117,9 @@ enum class Key : std::uint8_t {
   dur,
   modality,
   after,
+  thread,
 };
-inline constexpr std::size_t kKeys = static_cast<std::size_t>(Key::after) + 1;
+inline constexpr std::size_t kKeys = static_cast<std::size_t>(Key::thread) + 1;
 
 std::string_view key_name(Key key);
 

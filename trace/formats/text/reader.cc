@@ -233,6 +233,7 @@ TextReader::Problem TextReader::read_issue(Nanos time) {
   call.peer = Rank(fields_.int32(Key::peer, kNone, kNone, trace_.world_size - 1));
   call.ptag = fields_.int32(Key::ptag, kNoPeerTag, kNoPeerTag + 1);
   call.coalesced = fields_.int32(Key::coalesced, kNone, 0);
+  call.thread = static_cast<std::uint16_t>(fields_.int32(Key::thread, 0, 0, UINT16_MAX));
   call.flags = fields_.boolean(Key::async) ? kAsync : 0;
   CallValues values{fields_.hex64(Key::hash), fields_.numbers(Key::sketch), kNone, kNoPeerTag};
   if (!fields_.problem().empty()) return fields_.problem();

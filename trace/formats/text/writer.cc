@@ -364,6 +364,7 @@ void TextWriter::write_issue(const Event& event) {
   if (call.has(kAsync)) line_.key("async").raw("true");
   optional_integer("coalesced", call.coalesced, kNone);
   optional_name("stream", call.stream);
+  optional_integer("thread", call.thread, 0);
   if (call.what != NameListId{}) names("what", call.what);
   optional_name("at", call.at);
   optional_integer("step", call.step, kNone);

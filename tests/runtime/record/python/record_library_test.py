@@ -178,6 +178,16 @@ class Jobs(Forked):
     def test_data_parallel_with_a_rank_without_images(self) -> None:
         finding = self.assert_found("ddp", "text-only", "unused-parameter", culprits=(1,))
         self.assertIn("Expected to have finished reduction", finding["message"])
+        told = [one["rule"] for one in finding.get("consequences", [])]
+        self.assertNotIn("unused-parameter", told, "the same exception once more")
+
+    def test_data_parallel_with_a_rank_that_freezes_a_tower(self) -> None:
+        def told(report: Report) -> bool:  # by most of the ranks, which all raise
+            finding = first_of("rank-exception")(report)
+            return finding is not None and finding["culprits"] == [1]
+
+        report = self.run_until(told, "jobs.py", "ddp", "frozen", ranks=3)
+        self.assertIn("DDP expects same model across all ranks", report["findings"][0]["message"])
 
     def test_tensor_and_data_parallel(self) -> None:
         self.assert_clean("tensor_data", ranks=4)
@@ -257,10 +267,43 @@ class Jobs(Forked):
         finding = self.assert_found("new_groups", "some", "group-divergence", ranks=4)
         self.assertIn("the creation of a process group of ranks [0, 2]", json.dumps(finding))
 
+    def test_ranks_that_all_stay_in_the_creation_of_groups(self) -> None:
+        self.variables = {"LOCKSTEP_RECORD_HUNG_AFTER": "3"}
+        finding = self.assert_found("new_groups", "opposite", "group-divergence", ranks=3)
+        self.assertIn("ranks 0-2 stay in the creation of a process group", finding["message"])
+
+    def test_groups_that_are_made_again(self) -> None:
+        self.assert_clean("again")
+        self.assert_found("again", "skip", "missing-collective", "op-mismatch",
+                          "cross-group-deadlock", culprits=(1,))
+
+    def test_threads_that_share_a_group(self) -> None:
+        self.assert_clean("threads")
+        report = self.run_to_its_end("jobs.py", "threads", "shared")
+        finding = report["findings"][0]
+        self.assertEqual((finding["rule"], finding["culprits"]), ("order-swap", []), report)
+        self.assertIn("several threads of each rank issue calls in", finding["message"])
+        source = (PROGRAMS / "jobs.py").read_text().splitlines()
+        line = next(i for i, text in enumerate(source, 1) if "the line of the metrics" in text)
+        self.assertIn(f"jobs.py:{line}", finding["message"])
+
+    def test_roots_that_differ_on_each_rank(self) -> None:
+        self.assert_clean("roots", ranks=3)
+        finding = self.assert_found("roots", "own", "root-mismatch", ranks=3, culprits=(1, 2))
+        for told in ("rank 1 issued reduce of 1 float32 (sum) (root 1)",
+                     "rank 2 issued reduce of 1 float32 (sum) (root 2)"):
+            self.assertIn(told, finding["message"])
+
+    def test_a_ring_whose_last_hop_a_rank_leaves_out(self) -> None:
+        self.assert_clean("ring", ranks=4)
+        self.assert_found("ring", "short", "deadlock", "p2p-unmatched", "missing-collective",
+                          ranks=4, culprits=(1,))
+
     def test_messages_that_nobody_waits_for(self) -> None:
         self.assert_clean("isend")
         self.variables = {"LOCKSTEP_RECORD_HUNG_AFTER": "3"}
         self.assert_found("isend", "forgotten", "never-waited", culprits=(0,))
+        self.assert_found("isend", "first", "never-waited", culprits=(0,))
 
     def test_a_rank_with_fewer_coalesced_tensors(self) -> None:
         self.assert_clean("coalesced", ranks=3)

@@ -68,6 +68,7 @@ TEST_F(RingTest, ACallAndWhatBecameOfIt) {
   issue.tag = writer->intern("bucket 1");
   issue.step = 5;
   issue.is_async = true;
+  issue.thread = 3;
   const std::uint32_t id = writer->issue(issue);
   writer->start(id);
   writer->complete(id);
@@ -89,6 +90,7 @@ TEST_F(RingTest, ACallAndWhatBecameOfIt) {
   EXPECT_EQ(tables_.str(call.at), "train.cc:7");
   EXPECT_EQ(tables_.str(call.tag), "bucket 1");
   EXPECT_EQ(call.step, 5);
+  EXPECT_EQ(call.thread, 3);
   EXPECT_EQ(call.flags, kAsync | kStarted | kCompleted | kWaitBegan | kWaitEnded);
   const Signature& signature = tables_.signatures[call.signature];
   EXPECT_EQ(signature.op, Op::all_reduce);
@@ -97,6 +99,17 @@ TEST_F(RingTest, ACallAndWhatBecameOfIt) {
   ASSERT_THAT(trace.groups, SizeIs(1));
   EXPECT_THAT(trace.groups[0].ranks, ElementsAre(Rank(0), Rank(1), Rank(2), Rank(3)));
   EXPECT_EQ(tables_.str(trace.groups[0].desc), "everyone");
+}
+
+TEST_F(RingTest, OfGroupsThatComeWithTheirFirstUseNoOrderIsKnown) {
+  auto writer = create();
+  const std::int32_t ranks[] = {0, 1};
+  writer->make_group("a", ranks);
+  writer->make_group("b", ranks, "", RingWriter::Made::first_use);
+  writer->make_group("c", ranks);
+  const RankTrace trace = read();
+  EXPECT_THAT(trace.groups, SizeIs(3));
+  EXPECT_EQ(trace.created_in_order, 1U);
 }
 
 TEST_F(RingTest, TheMarksOfAStep) {

@@ -7,6 +7,7 @@ JOB is a function below, VARIANT what is wrong with it; without one the job is r
 
 import os
 import sys
+import threading
 import time
 
 import torch
@@ -36,8 +37,10 @@ class TwoTowers(nn.Module):
 
 
 def ddp():
-    """text-only: in step 2 the last rank's batch has no image."""
-    model = DDP(TwoTowers(), find_unused_parameters=VARIANT == "find-unused", bucket_cap_mb=0.001)
+    """text-only: in step 2 the last rank's batch has no image. frozen: rank 1 freezes its tower."""
+    towers = TwoTowers()
+    towers.image.requires_grad_(VARIANT != "frozen" or RANK != 1)
+    model = DDP(towers, find_unused_parameters=VARIANT == "find-unused", bucket_cap_mb=0.001)
     optimizer = torch.optim.AdamW(model.parameters())
     for step in range(4):
         image = torch.randn(4, 8)
@@ -350,8 +353,14 @@ def raises():
 
 
 def new_groups():
-    """Pairs of ranks. some: ranks 0 and 1 alone make them, which are not all of their members."""
+    """Pairs of ranks. some: ranks 0 and 1 alone make them, which are not all of their members.
+
+    opposite: the members alone make theirs, in an order of their own.
+    """
     dist.barrier()
+    if VARIANT == "opposite":
+        for other in (RANK + 1) % WORLD, (RANK - 1) % WORLD:
+            dist.new_group(sorted([RANK, other]), use_local_synchronization=True)
     if VARIANT != "some" or RANK < 2:
         for pair in [0, 2], [1, 3]:
             group = dist.new_group(pair)
@@ -362,15 +371,16 @@ def new_groups():
 
 def isend():
     """forgotten: nobody waits for the messages, which Gloo drops with their Works, unless they
-    are received at once."""
-    dist.barrier()
-    if VARIANT == "forgotten" and RANK == 1:
+    are received at once. first: nor does anything come before."""
+    if VARIANT != "first":
+        dist.barrier()
+    if VARIANT in ("forgotten", "first") and RANK == 1:
         time.sleep(1)
     for step in range(3):
         x = torch.ones(4)
         if RANK == 0:
             work = dist.isend(x, 1)
-            if VARIANT != "forgotten":
+            if VARIANT not in ("forgotten", "first"):
                 work.wait()
         else:
             dist.recv(x, 0)
@@ -433,6 +443,61 @@ def inference():
             if VARIANT != "skip" or RANK != 1 or i != 1:
                 dist.all_gather_into_tensor(torch.empty(4 * WORLD), torch.ones(4))
     dist.barrier()
+
+
+def threads():
+    """A thread reduces metrics in a group of its own. shared: in that of the gradients."""
+    own = dist.new_group(list(range(WORLD)))
+    group = dist.group.WORLD if VARIANT == "shared" else own
+    dist.barrier()
+
+    def log():  # comes first on rank 0, where the program comes while it waits, and last on rank 1
+        time.sleep(1.2 * RANK)
+        for _ in range(3):
+            dist.all_reduce(torch.ones(4), group=group)  # the line of the metrics
+
+    thread = threading.Thread(target=log)
+    thread.start()
+    time.sleep(0.3 * (1 + RANK))
+    for _ in range(3):
+        dist.all_reduce(torch.ones(4))
+    thread.join()
+
+
+def again():
+    """The groups are destroyed and made again. skip: then rank 1 leaves a call out."""
+    for stage in range(2):
+        if stage == 1:
+            dist.destroy_process_group()
+            dist.init_process_group("gloo", init_method=f"file://{os.environ['LOCKSTEP_RECORD_DIR']}.store",
+                                    rank=RANK, world_size=WORLD)
+        pair = dist.new_group([0, 1])
+        for step in range(3):
+            dist.all_reduce(torch.ones(2), group=pair)
+            if VARIANT != "skip" or stage == 0 or RANK != 1 or step != 1:
+                dist.all_gather_into_tensor(torch.empty(4 * WORLD), torch.ones(4))
+    dist.barrier()
+
+
+def roots():
+    """own: each rank reduces to itself."""
+    for step in range(3):
+        dist.all_reduce(torch.ones(8))
+        dist.reduce(torch.ones(1), dst=RANK if VARIANT == "own" and step == 1 else 0)
+
+
+def ring():
+    """Keys and values go round. short: rank 1 leaves out the last hop of step 1."""
+    for step in range(3):
+        for hop in range(2 if VARIANT == "short" and step == 1 and RANK == 1 else 3):
+            mine, theirs = torch.ones(16), torch.empty(16)
+            if RANK % 2 == 0:
+                dist.send(mine, (RANK + 1) % WORLD)
+                dist.recv(theirs, (RANK - 1) % WORLD)
+            else:
+                dist.recv(theirs, (RANK - 1) % WORLD)
+                dist.send(mine, (RANK + 1) % WORLD)
+        dist.all_reduce(torch.ones(1))
 
 
 dist.init_process_group("gloo")

@@ -188,7 +188,7 @@ DataCommands::DataCommands(CLI::App& app) : options_(std::make_unique<Options>()
       ->capture_default_str();
   o.sampler->add_flag("--no-shuffle", o.no_shuffle, "in the order of the data set");
   o.sampler->add_flag("--drop-last", o.sampling.drop_last,
-                      "leave out the last items, instead of repeating some");
+                      "leave out the last items, not repeat some");
 
   o.image =
       command_->add_subcommand("image", "write an image as the encoder gets it, as a .npy file");

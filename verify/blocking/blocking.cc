@@ -534,7 +534,7 @@ bool shows_earlier(const Context& context, const WaitCause& wait, const OddProgr
   const RuleId rule = cause.finding.rule;
   if (rule != RuleId::unequal_iterations && rule != RuleId::host_stall) return false;
   const bool edited = odd.kind == OddProgram::Kind::missing || odd.kind == OddProgram::Kind::extra;
-  if (!odd.is_certain || !edited) return false;
+  if (!odd.is_certain || !edited || is_snapshot(context.run)) return false;
   return std::all_of(wait.roots.begin(), wait.roots.end(), [&](std::uint32_t r) {
     const State state = context.where.positions[r].state;
     return state == State::finished || state == State::hung ||

@@ -48,8 +48,8 @@ void Causes::fold_deviations() {
   for (Cause& cause : causes_) {
     // Only what blocks: two wrong sizes in unrelated calls are two faults, but a rank that skipped
     // one call is out of step in all later ones.
-    // So are two sides of which nothing shows the wrong one, whichever the later calls seem to
-    // name.
+    // So are two sides that differ from some call on where nothing shows which one is wrong. Later
+    // calls do not show it either, even if one of them seems to name a side.
     const auto first = std::find_if(kept.begin(), kept.end(), [&](const Cause& k) {
       const bool undecided = k.group == cause.group && k.finding.culprits.empty() &&
                              k.finding.ranks == cause.finding.ranks;

@@ -506,10 +506,6 @@ bool mentions_unused_parameters(const std::string& text) {
          std::string::npos;
 }
 
-}  // namespace
-
-namespace {
-
 std::size_t ranks_of_job(const Context& context) {
   return static_cast<std::size_t>(context.run.world_size);
 }

@@ -118,7 +118,7 @@ Teams teams_of(const verify::Report& report, const trace::Run& run) {
 class Overview {
  public:
   Overview(const verify::Report& report, const trace::Run& run, const WaitPicture& waits)
-      : report_(report), run_(run), waits_(waits), teams_(teams_of(report, run)) {
+      : run_(run), waits_(waits), teams_(teams_of(report, run)) {
     for (std::size_t n = 0; n < waits.nodes.size(); ++n)
       for (const trace::Rank rank : waits.nodes[n].ranks) node_of_.emplace(rank, n);
     for (const verify::Finding& finding : report.findings)
@@ -273,7 +273,6 @@ class Overview {
     return out.html("every rank", "explore") + files;
   }
 
-  const verify::Report& report_;
   const trace::Run& run_;
   const WaitPicture& waits_;
   Teams teams_;

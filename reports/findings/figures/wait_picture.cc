@@ -107,8 +107,7 @@ class Builder {
     WaitNode& node = out_.nodes[at];
     if (node.ranks.empty()) {
       node.culprit = culprit;
-      // The rank is only assumed to hang there (ReplayOptions::hung); nothing else is
-      // known about it.
+      // The rank is only assumed to hang there (ReplayOptions::hung); nothing else is known.
       const bool presumed =
           position.state == verify::Position::State::hung && run_.ranks[r].end == trace::End::cut;
       const auto state = presumed ? verify::Position::State::cut : position.state;

@@ -31,7 +31,7 @@ std::string disagreement(const std::map<std::string, std::vector<std::int32_t>>&
 // Whether the trace is a recording by another tool without times. Two such recordings of a rank
 // differ in nothing but their names and calls.
 bool is_untimed_recording(const RankTrace& trace) {
-  return !trace.calls.empty() && !trace.source.ends_with(".ring") &&
+  return !trace.calls.empty() && !trace.ends_of_waits &&
          trace.source.find(".trace.jsonl") == std::string::npos &&
          std::all_of(trace.events.begin(), trace.events.end(),
                      [](const Event& event) { return event.time == kNoTime; });

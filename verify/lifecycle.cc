@@ -106,10 +106,11 @@ Unwaited unwaited_in(const Context& context, const GroupStreams& group) {
       const trace::Call& call = trace.calls[stream.calls[m]];
       if (!call.has(trace::kAsync) || waits(call) || !waits_of_all.waited[m]) continue;
       if (context.run.tables.str(call.tag) == trace::ring::kJoinTag) continue;
-      // Lockstep's own recorder over NCCL: a host that reads a value waits for the calls that are
-      // open just then. A rank without a wait for a completed call had it completed before.
-      const bool reads = context.run.ranks[stream.rank_index].source.ends_with(".ring");
-      if (reads && context.semantics == CallSemantics::nccl && call.has(trace::kCompleted))
+      // Lockstep's own recorder over NCCL takes a host that reads a value for one that waits for
+      // the calls that are open just then. A rank without a wait for a completed call had it
+      // completed before.
+      if (trace.ends_of_waits && context.semantics == CallSemantics::nccl &&
+          call.has(trace::kCompleted))
         continue;
       if (out.calls++ > 0) continue;
       out.first = {stream.rank_index, stream.calls[m]};

@@ -327,7 +327,6 @@ Result<trace::Run> replay_program(trace::Run run, const ProgramOptions& options)
   const RankProgram::Recorder recorder = recorder_of(run);
   for (std::size_t r = 0; r < run.ranks.size(); ++r) {
     RankProgram(run.tables, run.ranks[r], (*kept)[r], recorder, options).make();
-    run.ranks[r].source.clear();  // nobody recorded the program
   }
   run.unknown.clear();
   run.header_conflicts.clear();

@@ -58,14 +58,12 @@ bool is_over(const trace::Call& call, CallSemantics semantics) {
 
 bool records_completion(const trace::Run& run, CallSemantics semantics) {
   return std::any_of(run.ranks.begin(), run.ranks.end(), [&](const trace::RankTrace& trace) {
-    // Ring files, which are known by their name alone here, hold the end of each wait: if none is
-    // there, no wait ended.
-    const bool holds_ends_of_waits =
-        semantics != CallSemantics::nccl && trace.source.ends_with(".ring");
+    // Where the ends of waits are recorded and none is there, no wait ended.
+    const bool shows_waits = semantics != CallSemantics::nccl && trace.ends_of_waits;
     return trace.snapshot ||
            std::any_of(trace.calls.begin(), trace.calls.end(), [&](const trace::Call& call) {
              return is_over(call, semantics) ||
-                    (holds_ends_of_waits && call.has(trace::kWaitBegan));
+                    (shows_waits && call.has(trace::kWaitBegan));
            });
   });
 }

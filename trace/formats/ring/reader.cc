@@ -83,6 +83,7 @@ class RingReader {
 void RingReader::read_header(const std::string& file) {
   const ring::Header& header = *layout_.header;
   trace_.source = file;
+  trace_.ends_of_waits = true;
   trace_.rank = Rank(layout_.rank);
   trace_.world_size = layout_.world_size;
   trace_.backend = text_of(header.backend);

@@ -247,8 +247,8 @@ struct RankTrace {
   // The trace is a snapshot of a running process. It may have issued further calls later, so a call
   // that it lacks counts as missing only where others wait for it.
   bool snapshot = false;
-  // The source writes the end of each wait, as a ring file does: a wait without an end had not ended
-  // when the trace was cut.
+  // The source writes the end of each wait, as a ring file does: a wait without an end had not
+  // ended when the trace was cut.
   bool ends_of_waits = false;
   // The number that the source gives a group's first call: 1 for PyTorch's collective_seq_id and
   // SeqNum. People are shown Call::seq plus this.

@@ -14,6 +14,7 @@
 #include "verify/report.h"
 #include "verify/streams/agreement.h"
 #include "verify/streams/deviations.h"
+#include "verify/streams/exchanges.h"
 #include "verify/streams/odd_programs.h"
 #include "verify/streams/streams.h"
 
@@ -32,6 +33,8 @@ struct Context {
   // The ranks whose program diverges from those of their kind. Null: there are none, or it was not
   // looked for because nobody waits.
   const OddProgram* odd_program = nullptr;
+  // Messages of a round that two ranks count differently. Null as above.
+  const UnevenExchange* uneven_exchange = nullptr;
   bool hung = false;  // as VerifyOptions
 
   const trace::Call& call(CallRef ref) const { return run.ranks[ref.rank].calls[ref.call]; }

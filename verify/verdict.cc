@@ -6,6 +6,7 @@
 
 #include <fmt/core.h>
 
+#include "base/text.h"
 #include "verify/blocking/witnesses.h"
 #include "verify/matching/group_divergence.h"
 #include "verify/rules/rules.h"
@@ -43,6 +44,38 @@ void note_undecided_traces(const trace::Run& run, Outlook& outlook) {
   }
 }
 
+namespace {
+
+// Whether the trace holds a call of the group that completed as the `count`th, or a later one.
+bool holds_completed(const trace::RankTrace& trace, trace::GroupId group, std::uint64_t count) {
+  return std::any_of(trace.calls.begin(), trace.calls.end(), [&](const trace::Call& call) {
+    return call.group == group && call.has(trace::kCompleted) &&
+           call.seq + std::uint64_t{1} >= count;
+  });
+}
+
+// Notes a rank whose own counters say that it enqueued more calls in a group than completed, where
+// its ring has overwritten these calls since.
+void note_unfinished_counts(const Context& context, Outlook& outlook) {
+  for (std::uint32_t r = 0; r < context.run.ranks.size(); ++r) {
+    const trace::RankTrace& trace = context.run.ranks[r];
+    for (const trace::RankTrace::Progress& progress : trace.progress) {
+      if (!progress.enqueued || !progress.completed || *progress.enqueued <= *progress.completed ||
+          holds_completed(trace, progress.group, *progress.enqueued)) {
+        continue;
+      }
+      outlook.undecided.push_back(fmt::format(
+          "{} had enqueued {} in {} and completed {}, by its counters: its dump does not hold the "
+          "open ones any more (a larger TORCH_FR_BUFFER_SIZE keeps them)",
+          context.describe_ranks({r}), plural(*progress.enqueued, "call"),
+          context.describe_group(r, progress.group), *progress.completed));
+      return;
+    }
+  }
+}
+
+}  // namespace
+
 void note_open_calls(const Context& context, Outlook& outlook) {
   const auto holds_no_call = [](const trace::RankTrace& trace) {
     return trace.snapshot && trace.calls.empty() && trace.progress.empty();
@@ -59,7 +92,10 @@ void note_open_calls(const Context& context, Outlook& outlook) {
   for (std::uint32_t r = 0; r < context.where.positions.size(); ++r) {
     if (context.where.positions[r].last_open != kNoCall) open.push_back(r);
   }
-  if (open.empty()) return;
+  if (open.empty()) {
+    note_unfinished_counts(context, outlook);
+    return;
+  }
   const CallRef first{open[0], context.where.positions[open[0]].last_open};
   outlook.undecided.push_back(fmt::format(
       "{} had unfinished calls, {} ({}) among them: the traces do not show whether these hang",

@@ -451,9 +451,14 @@ Report verify(const trace::Run& run, const VerifyOptions& options) {
   replaying.semantics = semantics;
   const ReplayResult where = replay_as_recorded(run, groups, agreement, replaying, outlook.search);
   std::optional<OddProgram> odd_program;
-  if (!where.wait_points.empty()) odd_program = find_odd_program(run, agreement);
+  std::optional<UnevenExchange> uneven_exchange;
+  if (!where.wait_points.empty()) {
+    odd_program = find_odd_program(run, agreement);
+    uneven_exchange = find_uneven_exchange(run);
+  }
   Context context{run, groups, where, modalities, agreement, may_go_on, semantics};
   if (odd_program) context.odd_program = &*odd_program;
+  if (uneven_exchange) context.uneven_exchange = &*uneven_exchange;
   context.hung = options.hung;
 
   Causes causes(context);

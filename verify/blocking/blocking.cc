@@ -196,24 +196,63 @@ bool ended_alike(const Context& context, CallRef call) {
   return false;
 }
 
+// Whether a few ranks wait in the first call that the group ever saw, while most of it never made
+// one: these finished without it, or wait for the few.
+bool is_new_to_most(const Context& context, const WaitPoint& point) {
+  if (point.group == WaitPoint::kPointToPoint || point.mismatched || point.unknown_member ||
+      point.waiting.size() + point.behind.size() >= point.missing.size()) {
+    return false;
+  }
+  const GroupStreams& group = context.groups[point.group];
+  return point.instance == 0 && group.first_seq == 0 &&
+         std::all_of(group.streams.begin(), group.streams.end(),
+                     [](const Stream& s) { return s.calls.size() + s.earlier.size() <= 1; });
+}
+
+// Whether ranks that finished, other than `early`, did so in the same step, so that those who wait
+// went further; false: they finished in a later one, so that `early` ended too early. Nothing where
+// as many did the one as the other, or steps are not known.
+std::optional<bool> others_finished_alike(const Context& context,
+                                          const std::vector<std::uint32_t>& early) {
+  std::int32_t last = trace::kNone;
+  for (const std::uint32_t r : early) last = std::max(last, context.where.positions[r].step);
+  if (last == trace::kNone) return std::nullopt;
+  std::size_t alike = 0;
+  std::size_t later = 0;
+  for (std::uint32_t r = 0; r < context.run.ranks.size(); ++r) {
+    const Position& position = context.where.positions[r];
+    if (position.state != State::finished || std::binary_search(early.begin(), early.end(), r))
+      continue;
+    alike += position.step == last ? 1U : 0U;
+    later += position.step > last ? 1U : 0U;
+  }
+  return alike == later ? std::nullopt : std::optional(alike > later);
+}
+
 // Whether the waiting ranks are a minority, so that they deviate rather than those that finished.
-// The call's group decides; on a tie the programs of other groups' ranks do, or those of the two
-// themselves, and where these show nothing, and for point-to-point calls, the number of all ranks
-// that finished. Nothing on a tie there.
+// The call's group decides, where those count that issued the call, too, and wait before it. On a
+// tie the programs of other groups' ranks do, or those of the two themselves, and where these show
+// nothing, and for point-to-point calls, the steps in which other ranks finished, or without steps,
+// for these, the number of all ranks that finished. Nothing on a tie there.
 //
 // `goes_on`: the call is of a later step than the last one of those that finished. `within_round`:
 // see ended_within_round().
-std::optional<bool> fewer_wait_than_finished(const Context& context, const WaitPoint& point,
-                                             bool goes_on, bool within_round) {
+std::optional<bool> fewer_wait_than_finished(const Context& context, const WaitCause& wait,
+                                             const WaitPoint& point, bool goes_on,
+                                             bool within_round) {
   const auto finished = [&](std::uint32_t r) {
     return context.where.positions[r].state == State::finished;
   };
-  if (point.group != WaitPoint::kPointToPoint) {
+  const bool message = point.group == WaitPoint::kPointToPoint;
+  if (!message) {
     const auto done = std::count_if(point.missing.begin(), point.missing.end(), finished);
-    const auto waiting = static_cast<std::ptrdiff_t>(point.waiting.size());
+    const std::vector<Stream>& streams = context.groups[point.group].streams;
+    const auto issued = std::count_if(streams.begin(), streams.end(), [&](const Stream& stream) {
+      return stream.calls.size() > point.instance;
+    });
     // Programs end with a round, so that a majority that ends within one left out its rest.
-    if (waiting < done) return goes_on || (!within_round && !is_missing_by_most(context, point));
-    if (waiting != done) return false;
+    if (issued < done) return goes_on || (!within_round && !is_missing_by_most(context, point));
+    if (issued != done) return false;
     // Ranks of other groups may have finished because they made the call in question.
     const auto go_on =
         others_go_on(context.run, context.agreement, point.waiting[0], point.missing[0]);
@@ -222,6 +261,8 @@ std::optional<bool> fewer_wait_than_finished(const Context& context, const WaitP
                                                         point.waiting[0], point.missing[0]))
       return divergence->deviant == point.waiting[0];
   }
+  const auto alike = others_finished_alike(context, wait.roots);
+  if (alike || !message) return alike;
   std::size_t done = 0;
   for (std::uint32_t r = 0; r < context.run.ranks.size(); ++r) done += finished(r) ? 1U : 0U;
   if (2 * done == context.run.ranks.size()) return std::nullopt;
@@ -253,10 +294,11 @@ FinishedEarly judge_finished(const Context& context, const WaitCause& wait, cons
   }
   for (const std::uint32_t r : wait.roots)
     out.last_step = std::max(out.last_step, context.where.positions[r].step);
+  if (is_new_to_most(context, point)) one_too_many = true;
   out.steps_known = step != trace::kNone && out.last_step != trace::kNone;
   const bool later_step = out.steps_known && step > out.last_step;
   const bool within_round = !later_step && !message && ended_within_round(context, point);
-  out.fewer_wait = fewer_wait_than_finished(context, point, later_step, within_round);
+  out.fewer_wait = fewer_wait_than_finished(context, wait, point, later_step, within_round);
   out.waiting_deviate = one_too_many || out.fewer_wait.value_or(false);
   out.further_step = !one_too_many && (out.steps_known ? later_step : !within_round);
   out.one_message_more = message && !out.steps_known && is_one_message_more(context, point);
@@ -458,6 +500,11 @@ Cause explain_gone(const Context& context, const WaitCause& all) {
       is_new_kind_of_message(context, point)) {
     return explain_message(context, point);
   }
+  if (is_new_to_most(context, point)) {
+    Deviation extra = missing_at(context, point, point.missing);
+    turn_into_extra(extra);
+    return explain_deviation(context, extra);
+  }
   const bool hung = context.where.positions[root].state == State::hung;
   if (hung) {
     if (auto other = explain_other_path(context, point, wait.roots)) return std::move(*other);
@@ -584,6 +631,26 @@ void explain_by_odd_program(const Context& context, const WaitCause& wait, Cause
   cause.finding.consequences.push_back(wait_consequence(context, wait));
 }
 
+// Replaces an explanation that names others than the rank whose messages of a round do not fit
+// those of its peer: what pairs with them afterwards makes their victims wait.
+void explain_by_exchange(const Context& context, const WaitCause& wait, Cause& cause) {
+  const UnevenExchange* const uneven = context.uneven_exchange;
+  if (uneven == nullptr) return;
+  const RuleId rule = cause.finding.rule;
+  const bool may_follow =
+      rule == RuleId::p2p_unmatched || rule == RuleId::p2p_cycle || rule == RuleId::deadlock ||
+      rule == RuleId::cross_group_deadlock || rule == RuleId::missing_collective ||
+      rule == RuleId::extra_collective || rule == RuleId::unequal_iterations ||
+      (rule == RuleId::host_stall &&
+       (is_snapshot(context.run) || !records_completion(context.run, context.semantics)));
+  if (!may_follow || cause.finding.culprits == context.ranks({uneven->odd}) ||
+      !concerns(context, wait, united<std::uint32_t>({uneven->odd}, {uneven->partner}))) {
+    return;
+  }
+  cause = explain_uneven_exchange(context, *uneven);
+  cause.finding.consequences.push_back(wait_consequence(context, wait));
+}
+
 }  // namespace
 
 Cause explain_wait(const Context& context, const WaitCause& wait) {
@@ -591,6 +658,7 @@ Cause explain_wait(const Context& context, const WaitCause& wait) {
   if (wait.stalled != SIZE_MAX) {
     Cause cause = explain_stall(context, context.where.wait_points[wait.stalled]);
     explain_by_odd_program(context, wait, cause);
+    explain_by_exchange(context, wait, cause);
     if (!wait.victims.empty() && cause.finding.consequences.empty()) {
       cause.finding.consequences.push_back(wait_consequence(context, wait));
     }
@@ -612,6 +680,7 @@ Cause explain_wait(const Context& context, const WaitCause& wait) {
     add_wait_evidence(context, wait, f);
   }
   explain_by_odd_program(context, wait, cause);
+  explain_by_exchange(context, wait, cause);
   // That ranks do not go on in the creation of a group, no call shows.
   const bool proven = wait.stuck && f.rule != RuleId::group_divergence;
   f.certainty = proven ? Certainty::proven : Certainty::observed;

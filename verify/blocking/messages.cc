@@ -6,6 +6,7 @@
 
 #include <fmt/core.h>
 
+#include "base/text.h"
 #include "verify/blocking/stopped.h"
 #include "verify/blocking/unanswered.h"
 #include "verify/matching/matching.h"
@@ -77,17 +78,33 @@ Cause message_cause(const Context& context, const WaitPoint& message, Fault faul
   return cause;
 }
 
+// Whether the rank posted as many messages to and from each peer since the group's last collective
+// before this call: a whole number of micro-batches.
+bool is_balanced_before(const Context& context, CallRef end, trace::GroupId group) {
+  const std::vector<trace::Call>& calls = context.run.ranks[end.rank].calls;
+  std::map<std::pair<trace::Rank, trace::Op>, std::size_t> posted;
+  for (std::uint32_t c = end.call; c-- > 0;) {
+    if (context.run.tables.is_message(calls[c])) {
+      ++posted[{calls[c].peer, context.run.tables.op(calls[c])}];
+    } else if (calls[c].group == group) {
+      break;
+    }
+  }
+  const auto differs = [&](const auto& side) { return side.second != posted.begin()->second; };
+  return posted.size() >= 2 && std::none_of(posted.begin(), posted.end(), differs);
+}
+
 // The collective that the waiting rank left out before the message: its newest rounds make it
-// there, and most of the group wait in it, the peer among them; of a pair, the peer, whose rounds
-// make it there, too.
+// there, or, in a first round, both ranks have exchanged what belongs before it; and most of the
+// group wait in it, the peer among them; of a pair, the peer, whose rounds make it there, too.
 //
 //   rank 0, 1   … recv send reduce   recv send reduce
 //   rank 2      … recv send reduce   recv send            recv      waits for rank 1
 std::optional<Cause> explain_left_out_collective(const Context& context, const WaitPoint& message) {
   const CallRef made = waiting_call(context, message.waiting[0]);
-  if (is_usual(context.run, context.agreement, made) != Usual::no) return std::nullopt;
+  const Usual is_made_there = is_usual(context.run, context.agreement, made);
   const auto usual = usual_call(context.run, context.agreement, made);
-  if (!usual) return std::nullopt;
+  if (is_made_there == Usual::yes || (is_made_there == Usual::no && !usual)) return std::nullopt;
   const auto lacks = [&](const std::vector<std::uint32_t>& ranks) {
     return std::binary_search(ranks.begin(), ranks.end(), made.rank);
   };
@@ -101,9 +118,15 @@ std::optional<Cause> explain_left_out_collective(const Context& context, const W
                       (2 * point.waiting.size() == all &&
                        is_usual(context.run, context.agreement, waiting) == Usual::yes);
     const bool left_out = lacks(point.missing) || lacks(point.behind);
-    if (!most || !left_out ||
-        !is_like(context, context.call({made.rank, *usual}), context.call(waiting)))
-      continue;
+    if (!most || !left_out) continue;
+    const trace::GroupId group = context.groups[point.group].group;
+    const CallRef of_peer = waiting_call(context, peer);
+    const bool belongs_there =
+        is_made_there == Usual::no
+            ? is_like(context, context.call({made.rank, *usual}), context.call(waiting))
+            : is_balanced_before(context, made, group) &&
+                  is_balanced_before(context, of_peer, group);
+    if (!belongs_there) continue;
     Deviation d = missing_at(context, point, {made.rank});
     d.got = made;
     return explain_deviation(context, d);
@@ -148,6 +171,7 @@ std::optional<Cause> explain_lost_message(const Context& context,
     const WaitPoint& collective = context.where.wait_points[context.where.point_of[peer]];
     if (collective.group == WaitPoint::kPointToPoint || collective.mismatched) continue;
     if (collective.missing != message.waiting) continue;
+    if (auto left_out = explain_left_out_collective(context, message)) return left_out;
     const bool most =
         2 * collective.waiting.size() > context.groups[collective.group].streams.size();
     // In a dump, which has only a rank's last calls, the majority in the collective decides. For
@@ -263,6 +287,80 @@ std::vector<std::uint32_t> expect_more_than_comes(const Context& context,
     if (came_in == passed_on && passed_on > came_back) out.push_back(waiting.rank);
   }
   return out.size() == points.size() ? std::vector<std::uint32_t>{} : out;
+}
+
+namespace {
+
+// A collective that the rank issued within a round of its partner, or left out between two of them.
+std::optional<Cause> explain_uneven_collective(const Context& context,
+                                               const UnevenExchange& uneven) {
+  const trace::Call& end = context.call(uneven.end);
+  const auto group =
+      std::find_if(context.groups.begin(), context.groups.end(),
+                   [&](const GroupStreams& g) { return g.group == end.group && g.comparable; });
+  if (group == context.groups.end() || end.seq < group->first_seq) return std::nullopt;
+  Deviation d;
+  d.kind = uneven.kind == UnevenExchange::Kind::extra_collective ? Deviation::Kind::extra
+                                                                 : Deviation::Kind::missing;
+  d.group = static_cast<std::size_t>(group - context.groups.begin());
+  d.seq = end.seq;
+  d.got = uneven.end;
+  d.expected = uneven.end_of_partner;
+  d.step = context.call(d.kind == Deviation::Kind::extra ? d.got : d.expected).step;
+  for (const Stream& s : group->streams)
+    (s.rank_index == uneven.odd ? d.deviants : d.reference).push_back(s.rank_index);
+  if (d.deviants.empty() || d.reference.empty()) return std::nullopt;
+  return explain_deviation(context, d);
+}
+
+}  // namespace
+
+Cause explain_uneven_exchange(const Context& context, const UnevenExchange& uneven) {
+  if (uneven.kind != UnevenExchange::Kind::messages)
+    if (auto collective = explain_uneven_collective(context, uneven)) return std::move(*collective);
+  const trace::Call& shown = context.call(uneven.shown);
+  const trace::Call& end = context.call(uneven.end);
+  const std::string odd = context.describe_ranks({uneven.odd});
+  const std::string partner = context.describe_ranks({uneven.partner});
+  const bool left_out = uneven.posted < uneven.expected;
+  const std::string own = uneven.odd_sends ? "send" : "receive";
+  const std::string other = uneven.odd_sends ? "receive" : "send";
+  const std::uint32_t difference =
+      std::max(uneven.posted, uneven.expected) - std::min(uneven.posted, uneven.expected);
+  Cause cause;
+  cause.finding = make_finding(RuleId::p2p_unmatched);
+  Finding& f = cause.finding;
+  f.message = fmt::format("{0} posted {1} {2} {3} {4} than {4} posted {5}s ({6}), before {7}", odd,
+                          plural(difference, own), left_out ? "fewer" : "more",
+                          uneven.odd_sends ? "to" : "from", partner, other,
+                          context.describe_location(uneven.shown, shown.seq),
+                          context.describe_numbered(uneven.end, end.seq));
+  f.why = fmt::format("Since the collective before it, {} posted {} and {} {}. ", odd,
+                      plural(uneven.posted, own), partner, plural(uneven.expected, other));
+  switch (uneven.reason) {
+    case UnevenExchange::Reason::all_pairs:
+      f.why += fmt::format("{} does not fit its other peers either.", odd);
+      break;
+    case UnevenExchange::Reason::proportion:
+      f.why += fmt::format(
+          "In no other round are the messages of a rank in the proportion in which "
+          "{} posted them, and those of {} are.",
+          odd, partner);
+      break;
+    case UnevenExchange::Reason::others:
+      f.why += fmt::format("More ranks agree with {} than with {}.", partner, odd);
+      break;
+  }
+  cause.deviants = {uneven.odd};
+  f.culprits = context.ranks(cause.deviants);
+  f.group = printable(context.run.tables.str(shown.group));
+  f.seq = cause.seq = shown.seq;
+  if (shown.step != trace::kNone) f.step = cause.step = shown.step;
+  f.evidence = {context.evidence(uneven.shown,
+                                 left_out ? "has no other side in its round" : "is one too many"),
+                context.evidence(uneven.end, "ends the round")};
+  set_fingerprint(f, trace::describe(context.run.tables, shown.signature));
+  return cause;
 }
 
 }  // namespace lockstep::verify

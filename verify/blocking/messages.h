@@ -73,4 +73,7 @@ std::vector<std::uint32_t> expect_more_than_comes(const Context& context,
 std::optional<std::uint32_t> left_out_between(const Context& context,
                                               const std::vector<std::size_t>& points);
 
+// Explains messages of a round that two ranks count differently (streams/exchanges.h).
+Cause explain_uneven_exchange(const Context& context, const UnevenExchange& uneven);
+
 }  // namespace lockstep::verify

@@ -28,6 +28,12 @@ void collect_unmatched(const Advance& at, ReplayResult& out) {
 }  // namespace
 
 bool was_recorded(const trace::Run& run) {
+  const auto any_ends = [&](trace::End end) {
+    return std::any_of(run.ranks.begin(), run.ranks.end(),
+                       [&](const trace::RankTrace& trace) { return trace.end == end; });
+  };
+  // Who writes down a program marks the ends of all ranks, or of none.
+  if (any_ends(trace::End::clean) && any_ends(trace::End::cut)) return true;
   return std::any_of(run.ranks.begin(), run.ranks.end(), [](const trace::RankTrace& trace) {
     if (trace.end != trace::End::clean && trace.end != trace::End::cut) return true;
     return std::any_of(trace.events.begin(), trace.events.end(), [](const trace::Event& e) {

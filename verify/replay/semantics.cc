@@ -62,8 +62,7 @@ bool records_completion(const trace::Run& run, CallSemantics semantics) {
     const bool shows_waits = semantics != CallSemantics::nccl && trace.ends_of_waits;
     return trace.snapshot ||
            std::any_of(trace.calls.begin(), trace.calls.end(), [&](const trace::Call& call) {
-             return is_over(call, semantics) ||
-                    (shows_waits && call.has(trace::kWaitBegan));
+             return is_over(call, semantics) || (shows_waits && call.has(trace::kWaitBegan));
            });
   });
 }

@@ -215,8 +215,38 @@ std::optional<ProgramDivergence> by_votes(const trace::Run& run, Agreement& agre
   return cast.a != cast.b ? winner(cast.a, cast.b) : winner(cast.locally_a, cast.locally_b);
 }
 
+// Whether the rank has no group in which it could make the call of another one: it is not in that
+// group, nor in one of the same size and for the same purpose, as the tensor-parallel groups of a
+// mesh are.
+bool cannot_make(const trace::Run& run, const trace::RankTrace& rank, const trace::RankTrace& other,
+                 std::uint32_t call) {
+  const auto* const group = trace::membership(other, other.calls[call].group);
+  if (group == nullptr || group->ranks.contains(rank.rank)) return false;
+  const std::string_view role = role_of(run.tables, *group);
+  return std::none_of(rank.groups.begin(), rank.groups.end(), [&](const auto& own) {
+    if (own.ranks.size() != group->ranks.size() || !own.ranks.contains(rank.rank)) return false;
+    const std::string_view own_role = role_of(run.tables, own);
+    return role.empty() || own_role.empty() || role == own_role;
+  });
+}
+
+// Whether two programs that agree up to call `index` diverge because the ranks have different
+// roles, so that neither does anything unusual there: at the first message of both, as stages of a
+// pipeline do, which have different peers from the start, or where one is in a group of a kind that
+// the other has none of, as trainers and rollout workers are.
+bool have_other_roles(const trace::Run& run, std::uint32_t a, std::uint32_t b,
+                      std::uint32_t index) {
+  const trace::RankTrace& one = run.ranks[a];
+  const trace::RankTrace& other = run.ranks[b];
+  const auto is_message = [&](const trace::Call& call) { return run.tables.is_message(call); };
+  const bool at_messages = is_message(one.calls[index]) && is_message(other.calls[index]);
+  if (at_messages && std::none_of(one.calls.begin(), one.calls.begin() + index, is_message))
+    return true;
+  return cannot_make(run, one, other, index) || cannot_make(run, other, one, index);
+}
+
 // Where the programs diverge, if both are known from their start, neither ends there, and both
-// ranks are in groups of the same sizes.
+// ranks are in groups of the same sizes and have the same role there.
 std::optional<std::uint32_t> diverged_at(const trace::Run& run, Agreement& agreement,
                                          std::uint32_t a, std::uint32_t b) {
   const auto diverged = common_start(run, agreement, a, b);
@@ -224,7 +254,8 @@ std::optional<std::uint32_t> diverged_at(const trace::Run& run, Agreement& agree
   // run different programs.
   if (!diverged || *diverged >= run.ranks[a].calls.size() ||
       *diverged >= run.ranks[b].calls.size() ||
-      group_sizes(run, a, {a, b}) != group_sizes(run, b, {a, b})) {
+      group_sizes(run, a, {a, b}) != group_sizes(run, b, {a, b}) ||
+      have_other_roles(run, a, b, *diverged)) {
     return std::nullopt;
   }
   return diverged;

@@ -1,0 +1,366 @@
+#include "verify/streams/exchanges.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <map>
+#include <numeric>
+#include <set>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "trace/groups.h"
+#include "verify/streams/programs.h"
+
+namespace lockstep::verify {
+
+namespace {
+
+// A round is known by the number of the collective with which it ends.
+using Round = std::uint32_t;
+
+// The messages that a rank posted to a peer, or from it, in one round.
+struct Posted {
+  Round round = 0;
+  std::uint32_t count = 0;
+  std::uint32_t last_call = 0;
+};
+
+// One side of a channel.
+struct Side {
+  trace::Rank peer;
+  bool sends = false;
+  std::vector<Posted> rounds;  // ascending
+
+  const Posted* in(Round round) const {
+    const auto found =
+        std::lower_bound(rounds.begin(), rounds.end(), round,
+                         [](const Posted& p, Round number) { return p.round < number; });
+    return found != rounds.end() && found->round == round ? &*found : nullptr;
+  }
+  std::uint32_t count_in(Round round) const {
+    const Posted* const posted = in(round);
+    return posted == nullptr ? 0 : posted->count;
+  }
+};
+
+// What a rank exchanges with other members of a group between the group's collectives.
+struct Exchanges {
+  std::vector<Side> sides;
+  // The rounds whose beginning and end were recorded: from `first` to before `end`. Sides hold the
+  // one that follows, too.
+  Round first = 0, end = 0;
+  std::vector<std::uint32_t> ends;  // the call with which each of these ends
+
+  bool knows(Round round) const { return round >= first && round < end; }
+  const Side* side(trace::Rank peer, bool sends) const {
+    const auto found = std::find_if(sides.begin(), sides.end(), [&](const Side& s) {
+      return s.peer == peer && s.sends == sends;
+    });
+    return found == sides.end() ? nullptr : &*found;
+  }
+  Side& side_of(trace::Rank peer, bool sends) {
+    for (Side& s : sides)
+      if (s.peer == peer && s.sends == sends) return s;
+    return sides.emplace_back(Side{peer, sends, {}});
+  }
+};
+
+// Assigns to each rank the groups whose collectives cut its messages into rounds: for each peer the
+// largest group of both in which the rank issues collectives; of several, the one with most calls.
+using Cuts = std::map<trace::GroupId, std::set<trace::Rank>>;  // peers by group
+
+Cuts cuts_of(const trace::Run& run, const trace::RankTrace& trace) {
+  std::map<trace::GroupId, std::size_t> calls;
+  std::set<trace::Rank> peers;
+  for (const trace::Call& call : trace.calls) {
+    if (run.tables.is_message(call)) {
+      peers.insert(call.peer);
+    } else {
+      ++calls[call.group];
+    }
+  }
+  Cuts out;
+  for (const trace::Rank peer : peers) {
+    std::optional<trace::GroupId> best;
+    std::pair<std::size_t, std::size_t> most;
+    for (const auto& [group, count] : calls) {
+      const auto* const declared = trace::membership(trace, group);
+      if (declared == nullptr || !declared->ranks.contains(peer)) continue;
+      const std::pair size(declared->ranks.size(), count);
+      if (size > most) best = group, most = size;
+    }
+    if (best) out[*best].insert(peer);
+  }
+  return out;
+}
+
+Exchanges exchanges_of(const trace::Run& run, const trace::RankTrace& trace, trace::GroupId group,
+                       const std::set<trace::Rank>& peers) {
+  std::vector<std::uint32_t> cuts;
+  for (std::uint32_t c = 0; c < trace.calls.size(); ++c)
+    if (trace.calls[c].group == group && !run.tables.is_message(trace.calls[c])) cuts.push_back(c);
+  // Numbers that do not ascend one by one are not those of rounds.
+  for (std::size_t i = 1; i < cuts.size(); ++i)
+    if (trace.calls[cuts[i]].seq != trace.calls[cuts[i - 1]].seq + 1) return {};
+  const bool whole = is_known_from_its_start(trace);
+  if (cuts.size() < (whole ? 1U : 2U)) return {};
+  Exchanges out;
+  const auto first_number = static_cast<Round>(trace.calls[cuts[0]].seq);
+  out.first = first_number + (whole ? 0 : 1);
+  out.end = first_number + static_cast<Round>(cuts.size());
+  out.ends.assign(cuts.begin() + (whole ? 0 : 1), cuts.end());
+  Round round = first_number;
+  auto next = cuts.begin();
+  for (std::uint32_t c = 0; c < trace.calls.size(); ++c) {
+    if (next != cuts.end() && *next == c) {
+      ++round, ++next;
+      continue;
+    }
+    const trace::Call& call = trace.calls[c];
+    const trace::Op op = run.tables.op(call);
+    if ((op != trace::Op::send && op != trace::Op::recv) || round < out.first ||
+        !peers.contains(call.peer)) {
+      continue;
+    }
+    Side& side = out.side_of(call.peer, op == trace::Op::send);
+    if (side.rounds.empty() || side.rounds.back().round != round)
+      side.rounds.push_back({round, 0, 0});
+    ++side.rounds.back().count;
+    side.rounds.back().last_call = c;
+  }
+  return out;
+}
+
+// What a rank posts in a round, as a proportion: how many sends or receives per peer, by their
+// common divisor, so that rounds of three and of four micro-batches are alike. Which peers, and how
+// many, does not count, so that the stages of a pipeline are alike, too.
+using Proportion = std::set<std::pair<bool, std::uint32_t>>;
+
+Proportion proportion_in(const Exchanges& of, Round round) {
+  std::uint32_t divisor = 0;
+  for (const Side& side : of.sides) divisor = std::gcd(divisor, side.count_in(round));
+  Proportion out;
+  for (const Side& side : of.sides)
+    if (const std::uint32_t count = side.count_in(round)) out.emplace(side.sends, count / divisor);
+  return out;
+}
+
+// Messages of a round that sender and receiver count differently.
+struct Disagreement {
+  std::uint32_t sender = 0, receiver = 0;  // rank indices
+  std::uint32_t sent = 0, received = 0;
+};
+
+// Looks through the rounds of one group's collectives.
+class Search {
+ public:
+  Search(const trace::Run& run, std::vector<Exchanges> exchanges)
+      : run_(run), of_(std::move(exchanges)) {
+    for (const Exchanges& of : of_) {
+      if (of.sides.empty()) continue;
+      first_ = std::min(first_, of.first);
+      end_ = std::max(end_, of.end);
+    }
+  }
+
+  std::optional<UnevenExchange> find() const {
+    for (Round round = first_; round < end_; ++round) {
+      std::size_t agreeing = 0;
+      const std::vector<Disagreement> found = disagreements_in(round, agreeing);
+      if (found.empty()) continue;
+      // In the first round that is known, messages may have crossed the collective on purpose. Then
+      // most pairs do the same, and a program that ends has taken all of them.
+      if (round == first_ && agreeing <= found.size() && !has_ended_with_fewer(found[0]))
+        return std::nullopt;
+      return judge(found, round);
+    }
+    return std::nullopt;
+  }
+
+ private:
+  std::optional<std::uint32_t> index_of(trace::Rank rank) const {
+    const trace::RankTrace* const found = run_.find(rank);
+    if (found == nullptr) return std::nullopt;
+    return static_cast<std::uint32_t>(found - run_.ranks.data());
+  }
+
+  // Calls `visit` with the sender, the receiver, and what each posted, for each channel of a round
+  // that both know.
+  template <class Visit>
+  void each_channel(Round round, const Visit& visit) const {
+    for (std::uint32_t r = 0; r < of_.size(); ++r) {
+      if (!of_[r].knows(round)) continue;
+      for (const Side& side : of_[r].sides) {
+        const auto peer = index_of(side.peer);
+        if (!peer || !of_[*peer].knows(round)) continue;
+        const Side* const other = of_[*peer].side(run_.ranks[r].rank, !side.sends);
+        // Channels with both sides are visited by their sender.
+        if (!side.sends && other != nullptr) continue;
+        const std::uint32_t own = side.count_in(round);
+        const std::uint32_t theirs = other == nullptr ? 0 : other->count_in(round);
+        if (own == 0 && theirs == 0) continue;
+        if (side.sends) {
+          visit(Disagreement{r, *peer, own, theirs});
+        } else {
+          visit(Disagreement{*peer, r, theirs, own});
+        }
+      }
+    }
+  }
+
+  std::vector<Disagreement> disagreements_in(Round round, std::size_t& agreeing) const {
+    std::vector<Disagreement> out;
+    each_channel(round, [&](const Disagreement& d) {
+      if (d.sent == d.received) {
+        ++agreeing;
+      } else {
+        out.push_back(d);
+      }
+    });
+    return out;
+  }
+
+  std::optional<UnevenExchange> judge(const std::vector<Disagreement>& found, Round round) const {
+    std::set<std::uint32_t> common{found[0].sender, found[0].receiver};
+    for (const Disagreement& d : found) {
+      std::erase_if(common, [&](std::uint32_t r) { return r != d.sender && r != d.receiver; });
+    }
+    if (common.empty()) return std::nullopt;
+    using Reason = UnevenExchange::Reason;
+    const std::uint32_t one = *common.begin(), other = *common.rbegin();
+    if (one == other) return exchange(found[0], one, round, Reason::all_pairs);
+    if (const auto odd = out_of_proportion(one, other, round))
+      return exchange(found[0], *odd, round, Reason::proportion);
+    if (const auto odd = with_fewer_that_agree(one, other, round))
+      return exchange(found[0], *odd, round, Reason::others);
+    return std::nullopt;
+  }
+
+  // Whether the rank that posted fewer of these messages in the whole program ended cleanly.
+  bool has_ended_with_fewer(const Disagreement& d) const {
+    const auto posted = [&](std::uint32_t rank, std::uint32_t peer, trace::Op op) {
+      const auto& calls = run_.ranks[rank].calls;
+      return std::count_if(calls.begin(), calls.end(), [&](const trace::Call& call) {
+        return call.peer == run_.ranks[peer].rank && run_.tables.op(call) == op;
+      });
+    };
+    const auto sent = posted(d.sender, d.receiver, trace::Op::send);
+    const auto received = posted(d.receiver, d.sender, trace::Op::recv);
+    const std::uint32_t fewer = sent < received ? d.sender : d.receiver;
+    return sent != received && run_.ranks[fewer].end == trace::End::clean;
+  }
+
+  // The one of the two whose proportion no other round of any rank has, where the other's is known.
+  std::optional<std::uint32_t> out_of_proportion(std::uint32_t one, std::uint32_t other,
+                                                 Round round) const {
+    const auto is_known = [&](std::uint32_t rank) {
+      const Proportion own = proportion_in(of_[rank], round);
+      if (own.empty()) return false;
+      for (std::uint32_t r = 0; r < of_.size(); ++r) {
+        for (Round k = of_[r].first; k < of_[r].end; ++k) {
+          const bool is_disputed = k == round && (r == one || r == other);
+          if (!is_disputed && !of_[r].sides.empty() && proportion_in(of_[r], k) == own) return true;
+        }
+      }
+      return false;
+    };
+    const bool knows_one = is_known(one), knows_other = is_known(other);
+    if (knows_one == knows_other) return std::nullopt;
+    return knows_one ? other : one;
+  }
+
+  // The one of the two that exchanges with fewer ranks that agree among each other.
+  std::optional<std::uint32_t> with_fewer_that_agree(std::uint32_t one, std::uint32_t other,
+                                                     Round round) const {
+    std::map<std::uint32_t, std::vector<std::uint32_t>> neighbours;
+    each_channel(round, [&](const Disagreement& d) {
+      if (d.sent != d.received) return;
+      neighbours[d.sender].push_back(d.receiver);
+      neighbours[d.receiver].push_back(d.sender);
+    });
+    const auto reached_from = [&](std::uint32_t start) {
+      std::set<std::uint32_t> seen{start};
+      std::vector<std::uint32_t> left{start};
+      while (!left.empty()) {
+        const std::uint32_t r = left.back();
+        left.pop_back();
+        for (const std::uint32_t next : neighbours[r])
+          if (seen.insert(next).second) left.push_back(next);
+      }
+      return seen;
+    };
+    const std::set<std::uint32_t> of_one = reached_from(one), of_other = reached_from(other);
+    // A pair that agrees on its other messages, or over a third rank, is one party.
+    if (of_one.contains(other) || of_one.size() == of_other.size()) return std::nullopt;
+    return of_one.size() < of_other.size() ? one : other;
+  }
+
+  UnevenExchange exchange(const Disagreement& d, std::uint32_t odd, Round round,
+                          UnevenExchange::Reason reason) const {
+    UnevenExchange out;
+    out.reason = reason;
+    out.odd = odd;
+    out.odd_sends = d.sender == odd;
+    out.partner = out.odd_sends ? d.receiver : d.sender;
+    out.posted = out.odd_sends ? d.sent : d.received;
+    out.expected = out.odd_sends ? d.received : d.sent;
+    const std::uint32_t shown = out.posted > out.expected ? out.odd : out.partner;
+    const std::uint32_t peer = shown == out.odd ? out.partner : out.odd;
+    const Side* const side =
+        of_[shown].side(run_.ranks[peer].rank, (shown == out.odd) == out.odd_sends);
+    out.shown = {shown, side->in(round)->last_call};
+    out.end = {odd, of_[odd].ends[round - of_[odd].first]};
+    out.end_of_partner = {out.partner, of_[out.partner].ends[round - of_[out.partner].first]};
+    out.kind = kind_of(odd, round);
+    return out;
+  }
+
+  // Whether two rounds of the one are one round of the other, in all channels of `odd`: it issued a
+  // collective too many, or left one out.
+  UnevenExchange::Kind kind_of(std::uint32_t odd, Round round) const {
+    bool split = of_[odd].knows(round + 1), joined = true;
+    bool any = false;
+    for (const Side& side : of_[odd].sides) {
+      const auto peer = index_of(side.peer);
+      if (!peer) continue;
+      const Side* const other = of_[*peer].side(run_.ranks[odd].rank, !side.sends);
+      const auto theirs = [&](Round r) { return other == nullptr ? 0 : other->count_in(r); };
+      const std::uint32_t own = side.count_in(round);
+      split = split && own + side.count_in(round + 1) == theirs(round);
+      joined = joined && of_[*peer].knows(round + 1) && theirs(round) + theirs(round + 1) == own;
+      any |= own > 0;
+    }
+    if (any && split) return UnevenExchange::Kind::extra_collective;
+    return any && joined ? UnevenExchange::Kind::missing_collective
+                         : UnevenExchange::Kind::messages;
+  }
+
+  const trace::Run& run_;
+  std::vector<Exchanges> of_;  // by rank index
+  Round first_ = UINT32_MAX, end_ = 0;
+};
+
+}  // namespace
+
+std::optional<UnevenExchange> find_uneven_exchange(const trace::Run& run) {
+  std::map<trace::GroupId, std::vector<Exchanges>> by_group;
+  for (std::uint32_t r = 0; r < run.ranks.size(); ++r) {
+    if (!run.ranks[r].occurs.messages) continue;
+    for (const auto& [group, peers] : cuts_of(run, run.ranks[r])) {
+      std::vector<Exchanges>& of = by_group[group];
+      of.resize(run.ranks.size());
+      of[r] = exchanges_of(run, run.ranks[r], group, peers);
+    }
+  }
+  std::optional<UnevenExchange> out;
+  for (auto& [group, exchanges] : by_group) {
+    const std::optional<UnevenExchange> found = Search(run, std::move(exchanges)).find();
+    if (!found) continue;
+    if (out && out->odd != found->odd) return std::nullopt;
+    if (!out) out = found;
+  }
+  return out;
+}
+
+}  // namespace lockstep::verify

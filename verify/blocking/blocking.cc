@@ -197,16 +197,25 @@ bool ended_alike(const Context& context, CallRef call) {
 }
 
 // Whether a few ranks wait in the first call that the group ever saw, while most of it never made
-// one: these finished without it, or wait for the few.
-bool is_new_to_most(const Context& context, const WaitPoint& point) {
+// one, and nobody waits for the roots in any other call: these went on without it, and the rest of
+// the group waits for the few.
+bool is_new_to_most(const Context& context, const WaitCause& wait, const WaitPoint& point) {
   if (point.group == WaitPoint::kPointToPoint || point.mismatched || point.unknown_member ||
       point.waiting.size() + point.behind.size() >= point.missing.size()) {
     return false;
   }
   const GroupStreams& group = context.groups[point.group];
-  return point.instance == 0 && group.first_seq == 0 &&
-         std::all_of(group.streams.begin(), group.streams.end(),
-                     [](const Stream& s) { return s.calls.size() + s.earlier.size() <= 1; });
+  const bool is_first = point.instance == 0 && group.first_seq == 0 &&
+                        std::all_of(group.streams.begin(), group.streams.end(), [](const Stream& s) {
+                          return s.calls.size() + s.earlier.size() <= 1;
+                        });
+  return is_first && std::none_of(wait.points.begin(), wait.points.end(), [&](std::size_t p) {
+           const WaitPoint& other = context.where.wait_points[p];
+           const std::vector<std::uint32_t> lacked = lacked_by(other);
+           return &other != &point && std::find_first_of(lacked.begin(), lacked.end(),
+                                                         wait.roots.begin(), wait.roots.end()) !=
+                                          lacked.end();
+         });
 }
 
 // Whether ranks that finished, other than `early`, did so in the same step, so that those who wait
@@ -261,7 +270,8 @@ std::optional<bool> fewer_wait_than_finished(const Context& context, const WaitC
                                                         point.waiting[0], point.missing[0]))
       return divergence->deviant == point.waiting[0];
   }
-  const auto alike = others_finished_alike(context, wait.roots);
+  const auto alike =
+      goes_on ? others_finished_alike(context, wait.roots) : std::optional<bool>();
   if (alike || !message) return alike;
   std::size_t done = 0;
   for (std::uint32_t r = 0; r < context.run.ranks.size(); ++r) done += finished(r) ? 1U : 0U;
@@ -276,7 +286,7 @@ struct FinishedEarly {
   bool further_step = false;              // the call is of a step that those that finished lack
   std::optional<bool> fewer_wait;         // than finished; empty: a tie
   bool waiting_deviate = false;           // the waiting ranks deviate, not those that finished
-  bool one_message_more = false;          // the call is a message more than in earlier rounds
+  std::optional<bool> one_message_more;   // the call is a message more than other pairs have
   bool singled_out = true;                // programs and pasts single out a side
 };
 
@@ -286,7 +296,9 @@ FinishedEarly judge_finished(const Context& context, const WaitCause& wait, cons
   const bool message = point.group == WaitPoint::kPointToPoint;
   bool one_too_many = false;
   // Where as many finished as wait, programs and pasts decide.
-  if (!message && point.waiting.size() == point.missing.size()) {
+  if (!message && point.waiting.size() == point.missing.size() &&
+      std::includes(wait.roots.begin(), wait.roots.end(), point.missing.begin(),
+                    point.missing.end())) {
     Deviation missing = missing_at(context, point, point.missing);
     decide_fault(context, missing);
     one_too_many = missing.kind == Deviation::Kind::extra;
@@ -294,14 +306,14 @@ FinishedEarly judge_finished(const Context& context, const WaitCause& wait, cons
   }
   for (const std::uint32_t r : wait.roots)
     out.last_step = std::max(out.last_step, context.where.positions[r].step);
-  if (is_new_to_most(context, point)) one_too_many = true;
+  if (is_new_to_most(context, wait, point)) one_too_many = true;
   out.steps_known = step != trace::kNone && out.last_step != trace::kNone;
   const bool later_step = out.steps_known && step > out.last_step;
   const bool within_round = !later_step && !message && ended_within_round(context, point);
   out.fewer_wait = fewer_wait_than_finished(context, wait, point, later_step, within_round);
   out.waiting_deviate = one_too_many || out.fewer_wait.value_or(false);
   out.further_step = !one_too_many && (out.steps_known ? later_step : !within_round);
-  out.one_message_more = message && !out.steps_known && is_one_message_more(context, point);
+  out.one_message_more = message && !out.steps_known ? is_one_message_more(context, point) : false;
   return out;
 }
 
@@ -310,7 +322,8 @@ Finding describe_finished(const Context& context, const WaitCause& wait, const W
   const CallRef call = waiting_call(context, point.waiting[0]);
   const bool message = point.group == WaitPoint::kPointToPoint;
   const bool went_further =
-      message && (early.one_message_more || ended_alike(context, call)) && early.fewer_wait == true;
+      message && (early.one_message_more == true || ended_alike(context, call)) &&
+      early.fewer_wait == true;
   const std::string waiting = context.describe_ranks(point.waiting);
   const std::string finished = context.describe_ranks(wait.roots);
   const std::string what = context.describe_call(call);
@@ -357,7 +370,7 @@ Cause explain_finished(const Context& context, const WaitCause& wait) {
   const bool blame_waiting = early.waiting_deviate && cause.finding.rule != RuleId::p2p_unmatched;
   cause.deviants = blame_waiting ? point.waiting : wait.roots;
   // Within a step, nothing shows whether the one ended too early or the other made an extra call.
-  const bool tied = (early.one_message_more || !early.singled_out) && !early.fewer_wait &&
+  const bool tied = (early.one_message_more != false || !early.singled_out) && !early.fewer_wait &&
                     !(early.steps_known && early.further_step);
   if (tied) {
     cause.finding.why =
@@ -500,7 +513,7 @@ Cause explain_gone(const Context& context, const WaitCause& all) {
       is_new_kind_of_message(context, point)) {
     return explain_message(context, point);
   }
-  if (is_new_to_most(context, point)) {
+  if (is_new_to_most(context, wait, point)) {
     Deviation extra = missing_at(context, point, point.missing);
     turn_into_extra(extra);
     return explain_deviation(context, extra);
@@ -540,9 +553,18 @@ Cause explain_gone(const Context& context, const WaitCause& all) {
       hung && shows_little &&
       (point.waiting.size() < wait.roots.size() ||
        others_go_on(context.run, context.agreement, point.waiting[0], root) == false);
-  const bool broke_off =
-      few_wait && point.group != WaitPoint::kPointToPoint && ended_within_round(context, point);
-  if (!few_wait || broke_off) cause.finding.culprits = context.ranks(wait.roots);
+  const bool collective = point.group != WaitPoint::kPointToPoint;
+  const bool broke_off = few_wait && collective && ended_within_round(context, point);
+  // Nor is it likely where as many wait, in a call that their own past does not predict.
+  const bool is_odd_call =
+      hung && shows_little && collective && point.waiting.size() <= point.missing.size() &&
+      is_usual(context.run, context.agreement, waiting_call(context, point.waiting[0])) ==
+          Usual::no;
+  if (is_odd_call) {
+    cause.finding.why = kEitherWay;
+  } else if (!few_wait || broke_off) {
+    cause.finding.culprits = context.ranks(wait.roots);
+  }
   cause.deviants = wait.roots;
   locate_cause(context, place, first.call, first.seq, cause);
   set_fingerprint(cause.finding,

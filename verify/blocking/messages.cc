@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
 #include <fmt/core.h>
@@ -202,7 +203,7 @@ const WaitPoint* message_of_sisters(const Context& context, const std::vector<st
   return nullptr;
 }
 
-bool is_one_message_more(const Context& context, const WaitPoint& point) {
+std::optional<bool> is_one_message_more(const Context& context, const WaitPoint& point) {
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::size_t>
       by_sides[2];  // as each side has it
   for (std::uint32_t r = 0; r < context.run.ranks.size(); ++r) {
@@ -219,13 +220,14 @@ bool is_one_message_more(const Context& context, const WaitPoint& point) {
   const bool sends = context.op(waiting) == trace::Op::send;
   const std::pair own =
       sends ? std::pair(waiting.rank, point.missing[0]) : std::pair(point.missing[0], waiting.rank);
-  std::size_t most = 0;
-  for (const auto& side : by_sides) {
-    for (const auto& [pair, count] : side) most = pair == own ? most : std::max(most, count);
-  }
-  // The only message that the two have is no further one.
+  std::set<std::size_t> of_others;
+  for (const auto& side : by_sides)
+    for (const auto& [pair, count] : side)
+      if (pair != own) of_others.insert(count);
   const std::size_t with_peer = by_sides[sends ? 0 : 1][own];
-  return with_peer > std::max<std::size_t>(most, 1);
+  if (with_peer <= 1) return false;  // the only message that the two have is no further one
+  if (of_others.size() != 1) return std::nullopt;
+  return with_peer > *of_others.begin();
 }
 
 namespace {

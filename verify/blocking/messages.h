@@ -43,12 +43,13 @@ const WaitPoint* message_of_sisters(const Context& context, const std::vector<st
 
 // Whether the message in which a rank waits would be one more than any two other ranks exchanged in
 // one direction: then its program went further than theirs. If it would be just as many, its peer
-// left out a message.
+// left out a message. Nothing where no other two ranks exchange any, or pairs have different
+// numbers of them.
 //
 //   rank 0 sends 12, rank 1 receives 12 and sends 12, rank 2 waits for the 13th
 //
 // O(calls of all ranks). `point` must be of a message that lacks its peer.
-bool is_one_message_more(const Context& context, const WaitPoint& point);
+std::optional<bool> is_one_message_more(const Context& context, const WaitPoint& point);
 
 // Stages of a pipeline that expect one message more than the stage before received, although that
 // stage has passed all of its messages on:

@@ -357,8 +357,13 @@ std::optional<PastContext> context_of(const trace::Run& run, Agreement& agreemen
 // `b`.
 bool comes_first(const trace::Run& run, Agreement& agreement, CallRef a, CallRef b) {
   const std::vector<trace::Call>& calls = run.ranks[a.rank].calls;
+  const trace::Call& other = run.ranks[b.rank].calls[b.call];
+  // The other rank has peers of its own.
+  const bool is_message = run.tables.is_message(other);
   for (std::uint32_t i = 0; i < a.call; ++i) {
-    if (is_same_of_program(agreement, calls[i], run.ranks[b.rank].calls[b.call])) return false;
+    const bool is_other = is_message ? agreement.agree(calls[i].signature, other.signature)
+                                     : is_same_of_program(agreement, calls[i], other);
+    if (is_other) return false;
     if (is_same_of_program(agreement, calls[i], calls[a.call])) return true;
   }
   return false;

@@ -230,19 +230,36 @@ bool cannot_make(const trace::Run& run, const trace::RankTrace& rank, const trac
   });
 }
 
+// Whom a rank sends to and receives from: how far each peer is in the order of the group. Stages of
+// a pipeline differ in it, but for those between the first and the last; the same stages of two
+// pipelines, and the ranks of a ring, do not.
+std::set<std::pair<trace::Op, std::size_t>> peers_of(const trace::Run& run,
+                                                     const trace::RankTrace& trace) {
+  std::set<std::pair<trace::Op, std::size_t>> out;
+  for (const trace::Call& call : trace.calls) {
+    if (!run.tables.is_message(call)) continue;
+    const auto* const group = trace::membership(trace, call.group);
+    if (group == nullptr) continue;
+    const auto self = group->ranks.index_of(trace.rank);
+    const auto peer = group->ranks.index_of(call.peer);
+    const std::size_t size = group->ranks.size();
+    if (self && peer) out.emplace(run.tables.op(call), (*peer + size - *self) % size);
+  }
+  return out;
+}
+
 // Whether two programs that agree up to call `index` diverge because the ranks have different
-// roles, so that neither does anything unusual there: at the first message of both, as stages of a
-// pipeline do, which have different peers from the start, or where one is in a group of a kind that
-// the other has none of, as trainers and rollout workers are.
+// roles, so that neither does anything unusual there: at a message, as stages of a pipeline do,
+// which have other peers, or where one is in a group of a kind that the other has none of, as
+// trainers and rollout workers are.
 bool have_other_roles(const trace::Run& run, std::uint32_t a, std::uint32_t b,
                       std::uint32_t index) {
   const trace::RankTrace& one = run.ranks[a];
   const trace::RankTrace& other = run.ranks[b];
-  const auto is_message = [&](const trace::Call& call) { return run.tables.is_message(call); };
-  const bool at_messages = is_message(one.calls[index]) && is_message(other.calls[index]);
-  if (at_messages && std::none_of(one.calls.begin(), one.calls.begin() + index, is_message))
-    return true;
-  return cannot_make(run, one, other, index) || cannot_make(run, other, one, index);
+  const bool at_message =
+      run.tables.is_message(one.calls[index]) || run.tables.is_message(other.calls[index]);
+  return (at_message && peers_of(run, one) != peers_of(run, other)) ||
+         cannot_make(run, one, other, index) || cannot_make(run, other, one, index);
 }
 
 // Where the programs diverge, if both are known from their start, neither ends there, and both

@@ -205,16 +205,16 @@ bool is_new_to_most(const Context& context, const WaitCause& wait, const WaitPoi
     return false;
   }
   const GroupStreams& group = context.groups[point.group];
-  const bool is_first = point.instance == 0 && group.first_seq == 0 &&
-                        std::all_of(group.streams.begin(), group.streams.end(), [](const Stream& s) {
-                          return s.calls.size() + s.earlier.size() <= 1;
-                        });
+  const bool is_first =
+      point.instance == 0 && group.first_seq == 0 &&
+      std::all_of(group.streams.begin(), group.streams.end(),
+                  [](const Stream& s) { return s.calls.size() + s.earlier.size() <= 1; });
   return is_first && std::none_of(wait.points.begin(), wait.points.end(), [&](std::size_t p) {
            const WaitPoint& other = context.where.wait_points[p];
            const std::vector<std::uint32_t> lacked = lacked_by(other);
-           return &other != &point && std::find_first_of(lacked.begin(), lacked.end(),
-                                                         wait.roots.begin(), wait.roots.end()) !=
-                                          lacked.end();
+           return &other != &point &&
+                  std::find_first_of(lacked.begin(), lacked.end(), wait.roots.begin(),
+                                     wait.roots.end()) != lacked.end();
          });
 }
 
@@ -270,8 +270,7 @@ std::optional<bool> fewer_wait_than_finished(const Context& context, const WaitC
                                                         point.waiting[0], point.missing[0]))
       return divergence->deviant == point.waiting[0];
   }
-  const auto alike =
-      goes_on ? others_finished_alike(context, wait.roots) : std::optional<bool>();
+  const auto alike = goes_on ? others_finished_alike(context, wait.roots) : std::optional<bool>();
   if (alike || !message) return alike;
   std::size_t done = 0;
   for (std::uint32_t r = 0; r < context.run.ranks.size(); ++r) done += finished(r) ? 1U : 0U;
@@ -321,9 +320,9 @@ Finding describe_finished(const Context& context, const WaitCause& wait, const W
                           const FinishedEarly& early) {
   const CallRef call = waiting_call(context, point.waiting[0]);
   const bool message = point.group == WaitPoint::kPointToPoint;
-  const bool went_further =
-      message && (early.one_message_more == true || ended_alike(context, call)) &&
-      early.fewer_wait == true;
+  const bool went_further = message &&
+                            (early.one_message_more == true || ended_alike(context, call)) &&
+                            early.fewer_wait == true;
   const std::string waiting = context.describe_ranks(point.waiting);
   const std::string finished = context.describe_ranks(wait.roots);
   const std::string what = context.describe_call(call);
@@ -611,6 +610,16 @@ bool shows_earlier(const Context& context, const WaitCause& wait, const OddProgr
   });
 }
 
+// Whether a dump's ranks that seem to have stopped did all that their program does, and only those
+// who made a call too many before wait for another one.
+bool wait_alone(const Context& context, const WaitCause& wait, const OddProgram& odd,
+                const Cause& cause) {
+  return cause.finding.rule == RuleId::host_stall && is_snapshot(context.run) && odd.is_certain &&
+         odd.kind == OddProgram::Kind::extra &&
+         std::includes(odd.deviants.begin(), odd.deviants.end(), wait.victims.begin(),
+                       wait.victims.end());
+}
+
 // Replaces an explanation that names other ranks than those of the job's odd program, where numbers
 // show these, or that names none or some of them.
 void explain_by_odd_program(const Context& context, const WaitCause& wait, Cause& cause) {
@@ -626,15 +635,18 @@ void explain_by_odd_program(const Context& context, const WaitCause& wait, Cause
   const bool right =
       named == deviants && !(message && odd->by_numbers &&
                              context.semantics == CallSemantics::nccl && is_about_groups(cause));
-  if ((right && !shows_earlier(context, wait, *odd, cause)) || (!odd->by_numbers && !some)) return;
+  const bool alone = wait_alone(context, wait, *odd, cause);
+  if (right && !shows_earlier(context, wait, *odd, cause)) return;
+  if (!odd->by_numbers && !some && !alone) return;
   // An explanation that names all ranks that diverge from them knows why most ranks are wrong.
   if (!message && named == context.ranks(odd->others)) return;
   // Ranks that stopped outside of any call did not do so because of another one's calls.
   const bool stopped = !wait.cycle && wait.stalled == SIZE_MAX &&
                        context.where.positions[wait.roots[0]].state != State::finished &&
                        records_completion(context.run, context.semantics);
-  if (stopped && std::find_first_of(wait.roots.begin(), wait.roots.end(), odd->deviants.begin(),
-                                    odd->deviants.end()) == wait.roots.end()) {
+  if (stopped && !alone &&
+      std::find_first_of(wait.roots.begin(), wait.roots.end(), odd->deviants.begin(),
+                         odd->deviants.end()) == wait.roots.end()) {
     return;
   }
   // Of a ring, other messages stand still, too.

@@ -92,9 +92,17 @@ std::vector<Candidate> candidates_in(const Context& context,
   return out;
 }
 
-// The number of calls of the kind that a rank issued in its current round, and in the one before.
+// The number of calls of the kind that a rank issued in its current round, in the one before, and
+// in the one before that.
 struct Rounds {
-  std::optional<std::size_t> current, last;  // nothing: the round's beginning was not recorded
+  // Nothing: the round's beginning was not recorded.
+  std::optional<std::size_t> current, last, before_last;
+
+  // Whether the current round has fewer than earlier ones, which had as many as each other. Texts
+  // that are generated have lengths of their own.
+  bool is_shorter() const {
+    return last && *last > *current && (!before_last || *before_last == *last);
+  }
 };
 
 // Decides whether a candidate's few ranks really overtook.
@@ -117,7 +125,7 @@ class Judge {
       const Rounds own = rounds_of(r);
       if (trace.damaged_count > 0 || trace.open_ended || !own.current) return std::nullopt;
       most = std::max(most, *own.current);
-      broke_habit = broke_habit && own.last && *own.last > *own.current;
+      broke_habit = broke_habit && own.is_shorter();
     }
     // The witnesses: sisters in the same call that have more calls of the kind.
     RankIndices in_order;
@@ -166,11 +174,11 @@ class Judge {
     for (std::uint32_t c = now; c-- > 0;) {
       const trace::Call& call = trace.calls[c];
       if (call.group == trace.calls[now].group && like(call, trace.calls[now])) {
-        if (out.current) {
-          out.last = count;
+        if (out.last) {
+          out.before_last = count;
           return out;
         }
-        out.current = count;
+        (out.current ? out.last : out.current) = count;
         count = 0;
       } else if (like(call, candidate_.call) && kind_of(trace, call.group) == candidate_.kind) {
         ++count;
@@ -178,7 +186,7 @@ class Judge {
     }
     // At the start of the trace: a round begins here only if nothing was dropped before.
     const bool whole = trace.dropped == 0 && trace.first_seq.empty();
-    if (whole) (out.current ? out.last : out.current) = count;
+    if (whole) (out.last ? out.before_last : out.current ? out.last : out.current) = count;
     return out;
   }
 

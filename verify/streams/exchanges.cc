@@ -317,9 +317,11 @@ class Search {
   }
 
   // Whether two rounds of the one are one round of the other, in all channels of `odd`: it issued a
-  // collective too many, or left one out.
+  // collective too many, or left one out. Of a second round of the partner that did not end, any
+  // part may have been posted.
   UnevenExchange::Kind kind_of(std::uint32_t odd, Round round) const {
     bool split = of_[odd].knows(round + 1), joined = true;
+    std::size_t more = 0;
     bool any = false;
     for (const Side& side : of_[odd].sides) {
       const auto peer = index_of(side.peer);
@@ -328,12 +330,15 @@ class Search {
       const auto theirs = [&](Round r) { return other == nullptr ? 0 : other->count_in(r); };
       const std::uint32_t own = side.count_in(round);
       split = split && own + side.count_in(round + 1) == theirs(round);
-      joined = joined && of_[*peer].knows(round + 1) && theirs(round) + theirs(round + 1) == own;
+      joined = joined && own >= theirs(round) &&
+               (of_[*peer].knows(round + 1) ? theirs(round) + theirs(round + 1) == own
+                                            : theirs(round) > 0 || own == 0);
+      more += own > theirs(round) ? 1U : 0U;
       any |= own > 0;
     }
     if (any && split) return UnevenExchange::Kind::extra_collective;
-    return any && joined ? UnevenExchange::Kind::missing_collective
-                         : UnevenExchange::Kind::messages;
+    return more > 1 && joined ? UnevenExchange::Kind::missing_collective
+                              : UnevenExchange::Kind::messages;
   }
 
   const trace::Run& run_;

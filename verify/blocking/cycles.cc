@@ -209,6 +209,30 @@ std::vector<std::uint32_t> ranks_of(const std::vector<Break>& breaks) {
   return out;
 }
 
+// Whether a rank that did not break with its past in the cycle waits in a message like the one in
+// which a rank of the cycle broke with its own, and its past does not predict that either.
+bool others_break_alike(const Context& context, const std::vector<Break>& breaks) {
+  if (breaks.size() != 1) return false;
+  const Break& broke = breaks[0];
+  const CallRef call{broke.rank, broke.call};
+  if (!trace::is_point_to_point(context.op(call)) ||
+      !goes_on_with_loop(context.run, context.agreement, call)) {
+    return false;
+  }
+  for (std::uint32_t r = 0; r < context.run.ranks.size(); ++r) {
+    const CallRef waiting{r, context.where.positions[r].waiting_in()};
+    if (r == broke.rank || waiting.call == kNoCall || context.op(waiting) != context.op(call) ||
+        !context.agreement.agree(context.call(waiting).signature, context.call(call).signature)) {
+      continue;
+    }
+    if (goes_on_with_loop(context.run, context.agreement, waiting) &&
+        is_usual(context.run, context.agreement, waiting) == Usual::no) {
+      return true;
+    }
+  }
+  return false;
+}
+
 // The ranks that are to blame for a cycle of the rule `rule` (rank indices). The criteria go from
 // strong evidence to weak; the first one that names anyone decides.
 std::vector<std::uint32_t> culprits_of_cycle(const Context& context,
@@ -235,8 +259,9 @@ std::vector<std::uint32_t> culprits_of_cycle(const Context& context,
       [&] { return ahead_of_most(context, points); },
       // Ranks that wait in a call which sister groups did not issue.
       [&] { return beside_sister_groups(context, points); },
-      // Ranks that broke with their past.
-      [&] { return ranks_of(breaks); },
+      // Ranks that broke with their past, unless others who wait for them broke with theirs in the
+      // same way: then their step has more micro-batches, and one rank left one out.
+      [&] { return others_break_alike(context, breaks) ? Ranks{} : ranks_of(breaks); },
       // A rank alone in a collective, for which neighbours on both sides wait in messages.
       [&] {
         const std::optional<std::uint32_t> rank = left_out_between(context, points);

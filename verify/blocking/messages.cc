@@ -49,16 +49,12 @@ Fault message_fault(const Context& context, const WaitPoint& point) {
   // Sister pipelines are the best witnesses: they show which of the two sides is unusual.
   const std::vector<std::uint32_t> odd = ranks_unlike_sisters(context, {&point});
   if (!odd.empty() && odd == point.missing) return Fault::missing;
-  // A rank that waits where its past predicts another call may have left that one out, if its peer
-  // did what it always does.
-  const auto is_as_always = [&](std::uint32_t peer) {
-    const auto newest = static_cast<std::uint32_t>(context.run.ranks[peer].calls.size());
-    return newest > 0 && knows_its_past(context, peer) &&
-           is_usual(context.run, context.agreement, {peer, newest - 1}) == Usual::yes;
-  };
-  if (made_before && is_usual(context.run, context.agreement, waiting) == Usual::no &&
-      std::all_of(point.missing.begin(), point.missing.end(), is_as_always)) {
-    return Fault::unknown;
+  // A rank that broke with its past may have left out a message itself, if its peer did what it
+  // always does.
+  if (made_before) {
+    const std::vector<Break> breaks =
+        breaks_with_the_past(context, united(point.waiting, point.missing));
+    if (breaks.size() == 1 && breaks[0].rank == waiting.rank) return Fault::unknown;
   }
   if (made_before) return Fault::missing;
   if (waiting.call == 0) return Fault::unknown;

@@ -132,17 +132,17 @@ Exchanges exchanges_of(const trace::Run& run, const trace::RankTrace& trace, tra
   return out;
 }
 
-// What a rank posts in a round, as a proportion: how many sends or receives per peer, by their
-// common divisor, so that rounds of three and of four micro-batches are alike. Which peers, and how
-// many, does not count, so that the stages of a pipeline are alike, too.
+// What a rank posts in a round, as a proportion: how many sends or receives per peer with which it
+// has any, by their common divisor, so that rounds of three and of four micro-batches are alike.
+// Which peers, and how many, does not count, so that the stages of a pipeline are alike, too.
 using Proportion = std::set<std::pair<bool, std::uint32_t>>;
 
 Proportion proportion_in(const Exchanges& of, Round round) {
   std::uint32_t divisor = 0;
   for (const Side& side : of.sides) divisor = std::gcd(divisor, side.count_in(round));
   Proportion out;
-  for (const Side& side : of.sides)
-    if (const std::uint32_t count = side.count_in(round)) out.emplace(side.sends, count / divisor);
+  if (divisor == 0) return out;
+  for (const Side& side : of.sides) out.emplace(side.sends, side.count_in(round) / divisor);
   return out;
 }
 

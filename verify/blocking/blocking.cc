@@ -677,7 +677,15 @@ void explain_by_exchange(const Context& context, const WaitCause& wait, Cause& c
       rule == RuleId::extra_collective || rule == RuleId::unequal_iterations ||
       (rule == RuleId::host_stall &&
        (is_snapshot(context.run) || !records_completion(context.run, context.semantics)));
-  if (!may_follow || cause.finding.culprits == context.ranks({uneven->odd}) ||
+  // The right rank, but the last of the calls that follow from its fault. What the programs of all
+  // ranks of its kind tell is more exact.
+  const OddProgram* const odd = context.odd_program;
+  const bool is_odd = odd != nullptr && odd->is_certain && odd->by_numbers &&
+                      odd->deviants == std::vector{uneven->odd};
+  const bool later = !is_odd && uneven->kind != UnevenExchange::Kind::messages &&
+                     cause.seq > context.call(uneven->end).seq;
+  const bool right = cause.finding.culprits == context.ranks({uneven->odd}) && !later;
+  if (!may_follow || right ||
       !concerns(context, wait, united<std::uint32_t>({uneven->odd}, {uneven->partner}))) {
     return;
   }

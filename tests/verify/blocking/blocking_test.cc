@@ -1,4 +1,5 @@
 // Who waits for whom at the end, and who is to blame.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -438,6 +439,54 @@ TEST(Blocking, OfTwoNewOperationsTheMoreCommonIsNoMoreRight) {
   EXPECT_EQ(judge({logs, evaluates}),
             "op-mismatch error proven group=world seq=1\nverdict findings");
   EXPECT_THAT(judge({logs, evaluates, logs}), HasSubstr("culprits=1"));
+}
+
+// Two pairs that exchange as many messages as their data need. Rank 2 ends a step before all
+// others.
+TEST(Blocking, TheStepsInWhichOthersEndTellWhoEndedEarly) {
+  const auto rank = [](bool sends, int peer, int steps) {
+    std::string out;
+    for (int step = 0; step < steps; ++step)
+      out += fmt::format("{} peer={} n=4 step={}; ", sends ? "send" : "recv", peer, step);
+    return out;
+  };
+  EXPECT_THAT(
+      judge({rank(true, 1, 3) + "clean", rank(false, 0, 3) + "clean", rank(true, 3, 2) + "clean",
+             rank(false, 2, 2) + "recv peer=2 n=4 step=2 open; hung"}),
+      HasSubstr("unequal-iterations error proven culprits=2"));
+}
+
+// Nobody ever called in the group before; those who wait for rank 2 are no witnesses against it.
+TEST(Blocking, TheFirstCallOfAGroupMayBeOneTooMany) {
+  const std::string pair = "group pair 2,3; ";
+  const std::string round = "all_reduce g=pair n=4; all_reduce g=pair n=4; ";
+  EXPECT_THAT(judge({"clean", "clean", pair + round + round + "all_reduce n=1 open; hung",
+                     pair + round + round + "all_reduce g=pair n=4 open; hung"}),
+              HasSubstr("extra-collective error proven culprits=2"));
+}
+
+// The first barrier of the job: rank 3 stopped, and rank 0 alone came to it, as its tensor group
+// has no part in what the others wait for.
+TEST(Blocking, TheFirstCallOfAGroupIsNotTooManyWhereARankStopped) {
+  const std::string own = "group a 0; ", pair = "group b 1,2,3; ";
+  const std::string round = "all_reduce g=b n=4; ";
+  EXPECT_THAT(judge({own + "barrier open; hung", pair + round + "all_reduce g=b n=4 open; hung",
+                     pair + round + "all_reduce g=b n=4 open; hung", pair + round + "hung"}),
+              HasSubstr("host-stall error proven culprits=3"));
+}
+
+// A trainer and the first of two rollout workers run different programs: where these diverge, no
+// rank does anything unusual.
+TEST(Blocking, RanksOfDifferentRolesAreNotCompared) {
+  const std::string train = "group train 0,1 trainers; ";
+  const std::string rollout = "group rollout 2,3 workers; ";
+  const std::string sync = "group sync 0,2,3; ";
+  EXPECT_THAT(
+      judge({train + sync + "all_reduce g=train n=8; broadcast g=sync n=8 root=0 open; hung",
+             train + "all_reduce g=train n=8; all_reduce g=train n=8 open; hung",
+             rollout + sync + "all_reduce g=rollout n=4; broadcast g=sync n=8 root=0 open; hung",
+             rollout + sync + "all_reduce g=rollout n=4; gather g=rollout n=2 root=2 open; hung"}),
+      Not(HasSubstr("culprits=0")));
 }
 
 }  // namespace

@@ -233,6 +233,25 @@ TEST(Snapshot, OtherGroupsTellByTheNumbersOfCalls) {
   EXPECT_THAT(report.findings[0].culprits, ElementsAre(trace::Rank(1)));
 }
 
+// The ring has overwritten the open call, and what it holds is complete.
+TEST(Snapshot, CountersOfOpenCallsThatTheRingLostAreNotClean) {
+  const auto dump = [](int enqueued) {
+    nlohmann::json out = {
+        {"version", "2.10"},
+        {"pg_config", {{"0", {{"name", "0"}, {"desc", "default_pg"}, {"ranks", "[0, 1]"}}}}},
+        {"pg_status",
+         {{"0", {{"last_enqueued_collective", enqueued}, {"last_completed_collective", 5}}}}}};
+    for (int seq = 2; seq <= 5; ++seq)
+      out["entries"].push_back(dump_entry("0", "default_pg", seq, 8, true));
+    return out;
+  };
+  EXPECT_EQ(judge_dumps({dump(5), dump(5)}).verdict, Verdict::clean);
+  const Report report = judge_dumps({dump(5), dump(6)});
+  EXPECT_EQ(report.verdict, Verdict::inconclusive);
+  ASSERT_FALSE(report.unknown.empty());
+  EXPECT_THAT(report.unknown[0], testing::HasSubstr("rank 1 had enqueued 6 calls in default_pg"));
+}
+
 // Hosts that ran far ahead have overwritten the call in which their devices stand.
 TEST(Snapshot, AnOldestOpenCallThatTheRingLostIsNotThatOfTheNewestEntries) {
   const Report report = judge_rings({{3, 6, 1}, {3, 6, 1}, {1, 1, 1}, {2, 5, 1}});

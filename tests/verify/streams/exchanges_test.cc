@@ -1,0 +1,124 @@
+// Messages counted round by round: who posted too few, or a collective too many.
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/verify/program.h"
+
+namespace lockstep::verify {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+std::string repeat(const std::string& text, int times) {
+  std::string out;
+  for (int i = 0; i < times; ++i) out += text;
+  return out;
+}
+
+// A pipeline of three stages over NCCL: its rounds have the micro-batches given, and end with an
+// all_reduce.
+class Stages {
+ public:
+  explicit Stages(const std::vector<int>& rounds) {
+    for (const int n : rounds) {
+      add(0, repeat("send peer=1 n=4; ", n) + repeat("recv peer=1 n=4; ", n));
+      add(1, repeat("recv peer=0 n=4; send peer=2 n=4; ", n) +
+                 repeat("recv peer=2 n=4; send peer=0 n=4; ", n));
+      add(2, repeat("recv peer=1 n=4; ", n) + repeat("send peer=1 n=4; ", n));
+      for (int r = 0; r < 3; ++r) add(r, kEnd);
+    }
+  }
+
+  void add(int rank, const std::string& calls) { ranks_[static_cast<std::size_t>(rank)] += calls; }
+  std::string judge(const std::string& end) const {
+    std::vector<std::string> out;
+    for (const std::string& rank : ranks_) out.push_back("backend nccl; " + rank + end);
+    return verify::judge(out);
+  }
+
+  static constexpr const char* kEnd = "all_reduce n=1; ";
+  static constexpr const char* kWaits = "all_reduce n=1 open; ";
+
+ private:
+  std::string ranks_[3];
+};
+
+// Rank 1 posts one receive less than rank 2 sends, and everything else three times.
+TEST(Exchanges, TheProportionOfARanksMessagesTells) {
+  Stages job({2});
+  job.add(0, repeat("send peer=1 n=4; ", 3) + repeat("recv peer=1 n=4; ", 3) + Stages::kWaits);
+  job.add(1, repeat("recv peer=0 n=4; send peer=2 n=4; ", 3) +
+                 repeat("recv peer=2 n=4; send peer=0 n=4; ", 2) + "send peer=0 n=4; " +
+                 Stages::kWaits + "recv peer=0 n=4 open; ");
+  job.add(2, repeat("recv peer=1 n=4; ", 3) + repeat("send peer=1 n=4; ", 2) +
+                 "send peer=1 n=4 open; " + Stages::kWaits);
+  EXPECT_THAT(job.judge("hung"), HasSubstr("p2p-unmatched error observed culprits=1"));
+}
+
+// Rank 0 has a micro-batch less, and its messages are in the usual proportion; but rank 2 agrees
+// with rank 1.
+TEST(Exchanges, WhoeverAgreesWithFewerIsOdd) {
+  Stages job({2});
+  job.add(0, repeat("send peer=1 n=4; ", 3) + repeat("recv peer=1 n=4; ", 3) + Stages::kWaits);
+  job.add(1, repeat("recv peer=0 n=4; send peer=2 n=4; ", 3) + "recv peer=0 n=4 open; " +
+                 "send peer=2 n=4 open; " +
+                 repeat("recv peer=2 n=4 open; send peer=0 n=4 open; ", 4) + Stages::kWaits);
+  job.add(2, repeat("recv peer=1 n=4; ", 3) + "recv peer=1 n=4 open; " +
+                 repeat("send peer=1 n=4 open; ", 4) + Stages::kWaits);
+  EXPECT_THAT(job.judge("hung"), HasSubstr("culprits=0"));
+}
+
+// As many micro-batches as the data need are no fault.
+TEST(Exchanges, RoundsMayDiffer) {
+  EXPECT_EQ(Stages({2, 3, 1, 4}).judge("clean"), "verdict clean");
+}
+
+// Between two ranks of which each is consistent in itself, nothing tells.
+TEST(Exchanges, OfTwoNobodyIsOdd) {
+  const std::string round = "send peer=1 n=4; send peer=1 n=4; all_reduce n=1; ";
+  const std::string other = "recv peer=0 n=4; recv peer=0 n=4; all_reduce n=1; ";
+  EXPECT_THAT(judge({"backend nccl; " + round +
+                         "send peer=1 n=4; send peer=1 n=4 open; all_reduce n=1 open; hung",
+                     "backend nccl; " + other + "recv peer=0 n=4; all_reduce n=1 open; hung"}),
+              Not(HasSubstr("culprits=0 ")));
+}
+
+// Each rank posts its receive for the next round before the round ends: messages cross the
+// collective on purpose. Rank 1 then stops.
+TEST(Exchanges, MessagesThatCrossACollectiveOnPurposeAccuseNobody) {
+  const auto rank = [](int peer, int rounds, const std::string& end) {
+    const std::string receive = fmt::format("recv peer={} n=4 async; ", peer);
+    const std::string send = fmt::format("send peer={} n=4 async; ", peer);
+    std::string out = "backend nccl; " + receive;
+    for (int i = 0; i < rounds; ++i) out += send + receive + "all_reduce n=1; ";
+    return out + end;
+  };
+  const std::string waits =
+      "send peer=1 n=4 async open; recv peer=1 n=4 async open; "
+      "all_reduce n=1 open; hung";
+  const std::string said = judge({rank(1, 3, waits), rank(0, 3, "hung")});
+  EXPECT_THAT(said, Not(HasSubstr("p2p-unmatched")));
+  EXPECT_THAT(said, Not(HasSubstr("extra-collective")));
+}
+
+// Rank 1 issues a collective within a round, which looks like the one at its end.
+TEST(Exchanges, TwoRoundsThatAreOneOfThePartnerAreACollectiveTooMany) {
+  const std::string sends = "send peer=1 n=4; recv peer=1 n=4; ";
+  const std::string receives = "recv peer=0 n=4; send peer=0 n=4; ";
+  const std::string end = "all_reduce n=1; ";
+  const std::string round_of_0 = sends + sends + "send peer=1 n=4; " + end;
+  const std::string round_of_1 = receives + receives + "recv peer=0 n=4; " + end;
+  const std::string said = judge({"backend nccl; " + round_of_0 + round_of_0 + round_of_0 + "clean",
+                                  "backend nccl; " + round_of_1 + receives + "recv peer=0 n=4; " +
+                                      end + "send peer=0 n=4; recv peer=0 n=4; " + end +
+                                      round_of_1 + "all_reduce n=1 open; hung"});
+  EXPECT_THAT(said, HasSubstr("extra-collective error observed culprits=1 group=world seq=1"));
+}
+
+}  // namespace
+}  // namespace lockstep::verify

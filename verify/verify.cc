@@ -206,6 +206,42 @@ bool is_by_numbers_alone(const Context& context, const Deviation& d) {
   return expected == got || expected == trace::kNone || got == trace::kNone;
 }
 
+// The deviations of all groups, by group. Where two equal sides of one group deviate from each
+// other, a rank that deviates alone from most of another group is the one that does so here, too.
+std::vector<std::vector<Deviation>> deviations_of(const Context& context) {
+  std::vector<std::vector<Deviation>> out;
+  std::vector<std::uint32_t> alone;  // ranks that a majority singles out
+  for (std::size_t g = 0; g < context.groups.size(); ++g) {
+    out.push_back(find_deviations(context.run, context.groups, g, context.where, context.modalities,
+                                  context.agreement));
+    if (out[g].empty()) continue;
+    const Deviation& first = out[g].front();
+    if (first.singled_out && first.deviants.size() < first.reference.size())
+      unite(alone, first.deviants);
+  }
+  const auto all_alone = [&](const std::vector<std::uint32_t>& ranks) {
+    return std::includes(alone.begin(), alone.end(), ranks.begin(), ranks.end());
+  };
+  for (std::vector<Deviation>& of_group : out) {
+    for (Deviation& d : of_group) {
+      if (d.deviants.size() != d.reference.size() || d.expected.call == kNoCall ||
+          d.got.call == kNoCall || all_alone(d.deviants) || !all_alone(d.reference)) {
+        continue;
+      }
+      std::swap(d.deviants, d.reference);
+      std::swap(d.got, d.expected);
+      if (d.kind == EditKind::missing) {
+        d.kind = EditKind::extra;
+      } else if (d.kind == EditKind::extra) {
+        d.kind = EditKind::missing;
+      }
+      d.replacements.clear();
+      d.singled_out = true;
+    }
+  }
+  return out;
+}
+
 // Adds calls that do not match across ranks. A rank that has only issued fewer calls so far, or
 // whose file ends, does not deviate: skew is no error.
 void add_deviations(const Context& context, Causes& causes) {
@@ -216,14 +252,14 @@ void add_deviations(const Context& context, Causes& causes) {
     std::erase_if(found, [&](const Cause& cause) { return deviates[cause.group]; });
     causes.add(std::move(found));
   };
+  const std::vector<std::vector<Deviation>> deviations = deviations_of(context);
   for (std::size_t g = 0; g < context.groups.size(); ++g) {
     if (auto race = check_thread_order(context, g)) {
       deviates[g] = true;
       causes.add(std::move(*race));
       continue;
     }
-    for (const Deviation& d : find_deviations(context.run, context.groups, g, context.where,
-                                              context.modalities, context.agreement)) {
+    for (const Deviation& d : deviations[g]) {
       if (only_damage(context, d)) continue;
       // Later deviations follow from the first one.
       const bool is_first = !deviates[g];

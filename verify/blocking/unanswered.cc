@@ -251,8 +251,30 @@ Deviation missing_at(const Context& context, const WaitPoint& point,
   return d;
 }
 
+namespace {
+
+// Whether ranks that run different programs wait in the call: they come to it independently of each
+// other, so that it belongs to the job, whatever their pasts say.
+bool is_made_independently(const Context& context, const Deviation& missing) {
+  constexpr std::size_t kMostAsked = 8;  // each costs a comparison of two programs
+  const std::uint32_t first = missing.reference[0];
+  const std::size_t asked = std::min(missing.reference.size(), kMostAsked);
+  return std::any_of(missing.reference.begin(),
+                     missing.reference.begin() + static_cast<std::ptrdiff_t>(asked),
+                     [&](std::uint32_t r) {
+                       const auto common = common_start(context.run, context.agreement, first, r);
+                       return common && *common < missing.expected.call;
+                     });
+}
+
+}  // namespace
+
 void decide_fault(const Context& context, Deviation& missing) {
-  const Fault fault = fault_of(context, missing);
+  Fault fault = fault_of(context, missing);
+  const std::size_t waiting = missing.reference.size();
+  const std::size_t gone = missing.deviants.size();
+  if (fault == Fault::extra && waiting >= gone && is_made_independently(context, missing))
+    fault = waiting > gone ? Fault::missing : Fault::unknown;
   missing.singled_out = fault != Fault::unknown;
   if (fault == Fault::extra) turn_into_extra(missing);
 }

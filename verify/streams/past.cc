@@ -336,7 +336,8 @@ std::optional<PastContext> context_of(const trace::Run& run, Agreement& agreemen
     ++skipped;
   if (skipped == kMostNew || skipped == call.call) skipped = 0;
   std::optional<PastContext> longest;
-  for (std::uint32_t back = 1; back <= call.call && back <= kHistory; ++back) {
+  // A call among the skipped ones is of no earlier round.
+  for (std::uint32_t back = skipped + 1; back <= call.call && back <= kHistory; ++back) {
     const std::uint32_t then = call.call - back;
     if (!alike(call.call, then)) continue;
     std::uint32_t length = 0;

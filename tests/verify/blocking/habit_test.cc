@@ -287,5 +287,16 @@ TEST(Habit, RanksThatListNoGroupThatTheyDidNotCallInArePartners) {
   EXPECT_THAT(judge({rank(0), rank(1), rank(2), rank(3)}), HasSubstr("culprits=0,1"));
 }
 
+// The second half of the first round, which is new in its turn, is no checkpoint between two
+// rounds: that its calls came there once does not say that they come there again.
+TEST(Habit, TheRestOfAFirstRoundIsNotPredictedAfterItself) {
+  const std::string first = "all_reduce n=1 what=d0; all_reduce n=2 what=d1; ";
+  const std::string second = "all_reduce n=3 what=g0; all_reduce n=4 what=g1; ";
+  const std::string round = first + first + first + second;
+  const std::string usual = round + "all_reduce n=1 what=d0 open; hung";
+  EXPECT_THAT(judge({usual, usual, usual, round + "all_reduce n=3 what=g0 open; hung"}),
+              Not(HasSubstr("culprits=0,1,2")));
+}
+
 }  // namespace
 }  // namespace lockstep::verify

@@ -1,6 +1,7 @@
 // The rules of the family matching: each where it must fire, and beside it a look-alike.
 #include <algorithm>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -503,6 +504,22 @@ TEST(Splits, OfSeveralRanksThatLeftOutAnExchangeFitThoseOfTheNextOne) {
   EXPECT_THAT(exchanges({1, 3}), HasSubstr("missing-collective error observed culprits=1,3 "));
   // The look-alike: nobody left out one, and nothing shows why it does not complete.
   EXPECT_THAT(exchanges({}), HasSubstr("device-stall error observed group=world seq=1"));
+}
+
+// Of the two ranks of a group nothing tells which one left out the call; of all ranks of the job,
+// one left out another one just after.
+TEST(Matching, ARankThatDeviatesFromMostDeviatesInItsPairToo) {
+  const auto rank = [](const std::string& group, bool leaves_out) {
+    const std::string own = group.substr(0, group.find(' '));
+    const std::string pair = fmt::format("all_reduce g={} n=8; ", own);
+    const std::string all = "all_reduce n=1; ";
+    const std::string sized = fmt::format("all_reduce g={} n=9; all_reduce n=2; ", own);
+    return "group " + group + "; " + (leaves_out ? "" : pair + all) + sized + "hung";
+  };
+  const std::string said = judge(
+      {rank("a 0,1", false), rank("a 0,1", true), rank("b 2,3", false), rank("b 2,3", false)});
+  EXPECT_THAT(said, HasSubstr("culprits=1"));
+  EXPECT_THAT(said, Not(HasSubstr("culprits=0")));
 }
 
 }  // namespace
